@@ -1,0 +1,81 @@
+# Everything runs in .venv, which the first target that needs it makes: python3 >= 3.11, make and a
+# package index are enough. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Test processes.
+JOBS ?= 2
+OUT ?= results
+
+# Newer than pyproject.toml: the environment is as pyproject.toml asks.
+STAMP := $(VENV)/.setup-done
+# mypy cannot follow the import hook of an editable install; a tree of links shows it the same packages.
+TYPING := build/typing
+FOLDERS := derive generated numerics papers
+
+.PHONY: help setup run test test-all derive derive-check lint format bench verify clean distclean
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## make .venv with the package (editable) and its test and lint tools
+
+$(STAMP): pyproject.toml
+	@if ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "attnlimits needs Python 3.11 or newer, but '$(PYTHON)' is" \
+	        "$$("$(PYTHON)" --version 2>&1 || echo missing); try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; \
+	    exit 1; \
+	fi
+	@if ! "$(BIN)/python" -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "making $(VENV)"; \
+	    "$(PYTHON)" -m venv --clear $(VENV) || { \
+	        rm -rf $(VENV); \
+	        echo "could not make $(VENV): '$(PYTHON)' needs the venv and ensurepip modules" \
+	            "(on Debian and Ubuntu: the package python3-venv)" >&2; \
+	        exit 1; \
+	    }; \
+	fi
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[test,lint]'
+	@touch $@
+
+run: setup ## the main job: thresholds, state evolution and the figure of the two-layer model, under results/
+	$(BIN)/attnlimits figure troiani2025-1 --out $(OUT)
+
+test: setup ## the tests, without those marked slow
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" --benchmark-disable
+
+test-all: setup ## every test, the slow ones included
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --benchmark-disable
+
+derive: setup ## derive the expressions and write generated/
+	$(BIN)/python -m attnlimits.derive
+
+derive-check: setup ## derive again and compare with generated/
+	$(BIN)/python -m attnlimits.derive --check
+
+lint: setup ## ruff (rules and format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@rm -rf $(TYPING) && mkdir -p $(TYPING)/attnlimits
+	@for folder in $(FOLDERS); do ln -s "../../../$$folder" "$(TYPING)/attnlimits/$$folder" || exit 1; done
+	MYPYPATH=$(TYPING) $(BIN)/mypy $(FOLDERS:%=-p attnlimits.%)
+
+format: setup ## let ruff repair what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## the benchmarks, with their ratios
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-only -s
+
+verify: setup ## run the check of every equation and print the coverage table
+	$(BIN)/attnlimits verify
+
+clean: ## remove caches, builds and results
+	rm -rf build dist *.egg-info $(OUT) .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks
+	find $(FOLDERS) tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and remove .venv as well
+	rm -rf $(VENV)

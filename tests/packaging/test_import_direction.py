@@ -1,0 +1,93 @@
+"""Derive writes, generated is written, numerics reads: no import goes against that direction."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+# Imports the modules of a package one by one, and says which of them brought in what it must not.
+IMPORT_ALL = """
+import importlib, json, pkgutil, sys
+package = importlib.import_module(sys.argv[1])
+names = [m.name for m in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
+offences = []
+seen = set()
+for name in [package.__name__, *sorted(names)]:
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+        found = {m for m in sys.modules if m in ("sympy", "quadpy") or m.startswith("attnlimits.derive")}
+        offences += [f"{name} brings in {m}" for m in sorted(found - seen)]
+        seen |= found
+print(json.dumps({"names": names, "offences": offences}))
+"""
+
+
+@pytest.mark.parametrize("package", ["attnlimits.numerics", "attnlimits.generated"])
+def test_importing_every_module_leaves_sympy_out(package):
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL, package], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["names"], f"{package} has no modules: nothing was tested"
+    assert report["offences"] == []
+
+
+def test_generated_imports_only_numbers(imports):
+    allowed = ("numpy", "numba", "mpmath", "math", "attnlimits.generated")
+    assert [str(i) for i in imports("generated") if not i.within(*allowed)] == []
+
+
+def test_derive_never_imports_numerics(imports):
+    assert [str(i) for i in imports("derive") if i.within("attnlimits.numerics")] == []
+
+
+def test_numerics_imports_derive_only_in_functions_of_its_command_line(imports):
+    offences = [
+        str(i)
+        for i in imports("numerics")
+        if i.within("attnlimits.derive", "sympy") and (i.at_load or i.path != "numerics/cli.py")
+    ]
+    assert offences == []
+
+
+@pytest.mark.parametrize("folder", ["derive", "generated", "numerics"])
+def test_imports_are_relative_within_a_folder_and_absolute_across(imports, folder):
+    offences = [
+        str(i)
+        for i in imports(folder)
+        if i.within("attnlimits") and i.relative != i.within(f"attnlimits.{folder}")
+    ]
+    assert offences == []
+
+
+@pytest.mark.parametrize("folder", ["derive", "generated", "numerics", "papers"])
+def test_no_module_is_imported_by_the_bare_name_of_its_folder(imports, folder):
+    """It would work from the root of the source tree, and nowhere else."""
+    assert [str(i) for i in imports(folder) if i.within("derive", "generated", "numerics", "papers")] == []
+
+
+def test_the_reader_of_imports_sees_every_kind(tmp_path, read_imports):
+    (tmp_path / "numerics").mkdir()
+    path = tmp_path / "numerics" / "a.py"
+    path.write_text(
+        "import sympy.core as s\n"
+        "from attnlimits import derive\n"
+        "from ..derive.emit import x\n"
+        "from . import b\n"
+        "try:\n    from sympy import Symbol\nexcept ImportError:\n    pass\n"
+        "class A:\n    import sympy\n"
+        "def f():\n    import importlib\n    return importlib.import_module('attnlimits.derive')\n",
+        encoding="utf-8",
+    )
+    assert [(i.module, i.at_load, i.relative) for i in read_imports(path, tmp_path)] == [
+        ("sympy.core", True, False),
+        ("attnlimits.derive", True, False),
+        ("attnlimits.derive.emit.x", True, True),
+        ("attnlimits.numerics.b", True, True),
+        ("sympy.Symbol", True, False),
+        ("sympy", True, False),
+        ("importlib", False, False),
+        ("attnlimits.derive", False, False),
+    ]

@@ -1,0 +1,132 @@
+"""The Makefile and .ci/run: what they promise, tried with stand-ins for the slow tools."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+TARGETS = [
+    "setup", "run", "test", "test-all", "derive", "derive-check", "lint", "bench", "verify", "clean", "help",
+]  # fmt: skip
+
+
+@pytest.fixture
+def checkout(repository, tmp_path):
+    """A bare copy of the parts under test, without an environment."""
+    for name in ("Makefile", "pyproject.toml", ".ci/run"):
+        target = tmp_path / "checkout" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(repository / name, target)
+    return tmp_path / "checkout"
+
+
+def run(checkout, *command, path=None, **variables):
+    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    environment.update(variables)
+    if path is not None:
+        environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
+    return subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def script(path, body):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_help_lists_the_targets(checkout):
+    done = run(checkout, "make", "help")
+    assert done.returncode == 0, done.stderr
+    assert set(TARGETS) <= {line.split()[0] for line in done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("target", [t for t in TARGETS if t not in ("clean", "help")])
+def test_every_target_first_makes_the_environment(checkout, target):
+    done = run(checkout, "make", "-n", target)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.index("-m venv") < done.stdout.index("pip install")
+    assert "-e '.[test,lint]'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [('[ "$1" = --version ] && echo Python 3.9.2; exit 1', "is Python 3.9.2"), (None, "missing")],
+    ids=["old", "absent"],
+)
+def test_an_unfit_python_is_named(checkout, tmp_path, body, said):
+    python = tmp_path / "python-none" if body is None else script(tmp_path / "python-old", body)
+    done = run(checkout, "make", "run", f"PYTHON={python}")
+    assert done.returncode != 0
+    assert "attnlimits needs Python 3.11 or newer" in done.stderr
+    assert said in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_python_without_venv_is_named_and_leaves_nothing(checkout, tmp_path):
+    python = script(
+        tmp_path / "python-bare",
+        '[ "$2" = venv ] || exit 0\nmkdir -p .venv/bin\necho no ensurepip >&2\nexit 1',
+    )
+    done = run(checkout, "make", "setup", f"PYTHON={python}")
+    assert done.returncode != 0
+    assert "python3-venv" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_setup_is_done_once_and_again_when_pyproject_changes(checkout, tmp_path):
+    log = tmp_path / "pip.log"
+    made = f'echo "$@" >> {log}'
+    python = script(
+        tmp_path / "python-ok",
+        'if [ "$2" = venv ]; then mkdir -p .venv/bin; '
+        f"printf '#!/bin/sh\\n%s\\n' 'case \"$2\" in pip) {made} ;; esac' > .venv/bin/python; "
+        "chmod +x .venv/bin/python; fi",
+    )
+    for _ in range(2):
+        done = run(checkout, "make", "setup", f"PYTHON={python}")
+        assert done.returncode == 0, done.stderr
+    assert len(log.read_text().splitlines()) == 1
+    later = (checkout / ".venv/.setup-done").stat().st_mtime + 5
+    os.utime(checkout / "pyproject.toml", (later, later))
+    assert run(checkout, "make", "setup", f"PYTHON={python}").returncode == 0
+    assert len(log.read_text().splitlines()) == 2
+
+
+def test_clean_keeps_the_environment_and_distclean_does_not(checkout):
+    for name in (".venv/bin", "results", "build/typing", "numerics/__pycache__", "numerics/deep/__pycache__"):
+        (checkout / name).mkdir(parents=True)
+    for name in ("derive", "generated", "papers", "tests"):
+        (checkout / name).mkdir()
+    (checkout / "numerics/keep.py").touch()
+    assert run(checkout, "make", "clean").returncode == 0
+    assert (checkout / ".venv/bin").is_dir()
+    assert (checkout / "numerics/keep.py").is_file()
+    assert not (checkout / "results").exists()
+    assert list(checkout.rglob("__pycache__")) == []
+    assert run(checkout, "make", "distclean").returncode == 0
+    assert not (checkout / ".venv").exists()
+
+
+def test_ci_runs_its_stages_in_order_and_times_them(checkout, tmp_path):
+    script(tmp_path / "bin/make", "echo \"made $1\"; read -r line && echo 'there was input'; exit 0")
+    done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
+    assert done.returncode == 0, done.stderr
+    stages = re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE)
+    assert stages == ["setup", "lint", "derive-check", "verify", "test"]
+    assert "there was input" not in done.stdout
+    for stage in [*stages, "total"]:
+        assert re.search(rf"^{stage} +\d+ s$", done.stdout, re.MULTILINE)
+
+
+def test_ci_stops_at_the_first_failure(checkout, tmp_path):
+    script(tmp_path / "bin/make", 'echo "made $1"; [ "$1" != derive-check ] || exit 3')
+    done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
+    assert done.returncode == 3
+    assert re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE) == ["setup", "lint", "derive-check"]
+    assert "FAILED (exit 3)" in done.stderr
+    assert re.search(r"^lint +\d+ s$", done.stderr, re.MULTILINE)

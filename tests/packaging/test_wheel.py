@@ -1,0 +1,133 @@
+"""A wheel, built from the source tree and installed into an empty environment, works on its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+# Both need a package index; one worker builds the wheel once for all tests of the file.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+
+
+def run(*command, **options):
+    """Run a command without what an enclosing environment lends it; a failure shows what it said."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV", "MYPYPATH")}
+    done = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=environment,
+        check=False,
+        **options,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(repository, source_files, tmp_path_factory):
+    """Build from a copy: a stale build/ folder of the tree would slip into the wheel."""
+    copy = tmp_path_factory.mktemp("source")
+    for path in source_files:
+        target = copy / path.relative_to(repository)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    out = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", out, copy)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """Return the folder of the commands of an environment that holds the wheel and its dependencies only."""
+    place = tmp_path_factory.mktemp("empty") / "venv"
+    venv.create(place, with_pip=True)
+    commands = place / ("Scripts" if os.name == "nt" else "bin")
+    run(commands / "python", "-m", "pip", "install", "--disable-pip-version-check", "--quiet", wheel)
+    return commands
+
+
+def test_the_wheel_holds_every_module_and_data_file(wheel, repository, source_files):
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    folders = ("derive", "generated", "numerics", "papers")
+    wanted = set()
+    for path in source_files:
+        name = path.relative_to(repository)
+        if name.parts[0] in folders and (path.suffix in (".py", ".toml", ".bib") or path.name == "py.typed"):
+            wanted.add("attnlimits/" + name.as_posix())
+    assert wanted - inside == set()
+    for name in (
+        "attnlimits/papers/troiani2025/equations.toml",
+        "attnlimits/papers/troiani2025/refs.bib",
+        "attnlimits/generated/MANIFEST.toml",
+        "attnlimits/numerics/py.typed",
+        "attnlimits/generated/py.typed",
+        "attnlimits/derive/py.typed",
+    ):
+        assert name in inside
+    for model in ("attention_tied_softmax_m2", "attention_tied_linear_m2"):
+        for kernel in ("float64.py", "mp.py"):
+            assert f"attnlimits/generated/{model}/{kernel}" in inside
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in inside)
+
+
+def test_the_wheel_holds_nothing_else(wheel):
+    outside = [
+        name
+        for name in zipfile.ZipFile(wheel).namelist()
+        if not name.startswith(("attnlimits/", "attnlimits-")) or name == "attnlimits/__init__.py"
+    ]
+    assert outside == []
+
+
+def test_the_command_helps(installed, tmp_path):
+    said = run(installed / "attnlimits", "--help", cwd=tmp_path)
+    for command in ("models", "derive", "verify", "threshold", "evolve", "figure"):
+        assert command in said
+
+
+def test_the_command_computes(installed, tmp_path):
+    options = ("threshold", "--layers", "1", "--tokens", "3", "--json")
+    said = json.loads(run(installed / "attnlimits", *options, cwd=tmp_path))
+    # 1 / (M (M + 1)) at one layer and M = 3 tokens; the only float in the answer that is near it.
+    assert any(abs(value - 1 / 12) < 1e-15 for value in floats(said)), said
+    said = json.loads(run(installed / "attnlimits", "threshold", "--json", cwd=tmp_path))
+    assert floats(said), said
+
+
+def floats(value):
+    """Every number in a JSON value, those written as strings of digits included."""
+    if isinstance(value, dict):
+        return [x for part in value.values() for x in floats(part)]
+    if isinstance(value, list):
+        return [x for part in value for x in floats(part)]
+    try:
+        return [] if value is None or isinstance(value, bool) else [float(value)]
+    except ValueError:
+        return []
+
+
+def test_the_installed_package_is_the_wheel(installed, tmp_path, repository):
+    code = "import attnlimits.numerics as n; print(n.__file__)"
+    where = Path(run(installed / "python", "-c", code, cwd=tmp_path).strip())
+    assert where.is_relative_to(installed.parent)
+    assert not where.is_relative_to(repository)
+
+
+def test_a_type_checker_sees_the_types(installed, tmp_path):
+    (tmp_path / "user.py").write_text(
+        "from attnlimits.numerics.quadpy_adapter import quadpy_available\nreveal_type(quadpy_available())\n",
+        encoding="utf-8",
+    )
+    said = run(
+        sys.executable, "-m", "mypy", "--python-executable", installed / "python", "user.py", cwd=tmp_path
+    )
+    assert 'Revealed type is "bool"' in said or 'Revealed type is "builtins.bool"' in said
