@@ -1,0 +1,308 @@
+"""The reduced output channel of deep attention, its log-integrand and its posterior moments.
+
+The channel integrates the delta function of the link over all P x M indices.  For a rank-1 last layer the
+delta function solves for h_L, and what remains is an integral over the indices of the earlier layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sympy as sp
+
+from . import symbols
+from .architecture import Architecture
+from .mixing import mixing_matrices, pair_layer
+from .proof import prove_equal
+
+__all__ = [
+    "Denoiser",
+    "ReducedChannel",
+    "denoiser_from_moments",
+    "gaussian_log_density",
+    "prove_change_of_variables",
+    "prove_moment_identities",
+    "reduced_channel",
+    "two_layer_log_integrand",
+]
+
+
+def gaussian_log_density(h: sp.Matrix, omega: sp.Matrix, covariance: sp.Matrix) -> sp.Expr:
+    """Return log N(h; omega, V) of independent columns that share one covariance.
+
+    ``-(M/2) log det(2 pi V) - (1/2) sum_m (h_m - omega_m)^T V^{-1} (h_m - omega_m)``.
+
+    Parameters
+    ----------
+    h, omega : sympy.Matrix
+        Shape P x M.
+    covariance : sympy.Matrix
+        V, shape P x P, positive definite.
+
+    Returns
+    -------
+    sympy.Expr
+
+    References
+    ----------
+    troiani2025, (9).
+    """
+    indices, tokens = h.shape
+    if omega.shape != h.shape or covariance.shape != (indices, indices):
+        raise ValueError(
+            f"h is {indices} x {tokens}, so omega must be as well and V {indices} x {indices}; "
+            f"got {omega.shape} and {covariance.shape}"
+        )
+    determinant = covariance.det()
+    deviation = h - omega
+    # The adjugate keeps one common denominator.
+    form = (deviation.T * covariance.adjugate() * deviation).trace() / determinant
+    return -sp.Rational(tokens, 2) * sp.log((2 * sp.pi) ** indices * determinant) - form / 2
+
+
+@dataclass(frozen=True)
+class ReducedChannel:
+    """The integrand of ``Z_out(y; omega, V) = J(y)^{-1} sum_v Int dh_1 .. dh_{L-1} exp(log_integrand)``.
+
+    Attributes
+    ----------
+    model : Architecture
+    variables : tuple of sympy.Symbol
+        Entries of h_1 .. h_{L-1}, the variables of the integral; empty at L = 1.
+    readout : sympy.Matrix
+        Row v of symbols, 1 x M; sums run over the branches v(y).
+    h : sympy.Matrix
+        All indices, P x M; the last row is h_L = v B_{L-1}^{-T} as a function of the others.
+    omega : sympy.Matrix
+        P x M.
+    covariance : sympy.Matrix
+        V, P x P.
+    log_gaussian : sympy.Expr
+        log N(h; omega, V).
+    determinant : sympy.Expr
+        det B_{L-1}; its absolute value divides the density.
+    """
+
+    model: Architecture
+    variables: tuple[sp.Symbol, ...]
+    readout: sp.Matrix
+    h: sp.Matrix
+    omega: sp.Matrix
+    covariance: sp.Matrix
+    log_gaussian: sp.Expr
+    determinant: sp.Expr
+
+    @property
+    def log_integrand(self) -> sp.Expr:
+        """Value of log N(h; omega, V) - log|det B_{L-1}|, the exponent in (168)-(170)."""
+        return self.log_gaussian - sp.log(sp.Abs(self.determinant))
+
+    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> ReducedChannel:
+        """Return the channel with values (or other expressions) for omega (P x M) and V (P x P)."""
+        return ReducedChannel(
+            self.model,
+            self.variables,
+            self.readout,
+            self.h,
+            omega,
+            covariance,
+            gaussian_log_density(self.h, omega, covariance),
+            self.determinant,
+        )
+
+
+def reduced_channel(model: Architecture) -> ReducedChannel:
+    """Derive the reduced channel of a model with rank 1 in its last layer.
+
+    Parameters
+    ----------
+    model : Architecture
+        Any depth, number of tokens and ranks of the earlier layers.
+
+    Returns
+    -------
+    ReducedChannel
+        With symbols for omega and V.
+
+    Raises
+    ------
+    ValueError
+        If the last layer has more than one index: then y leaves a rotation of v free and the integral has one
+        more variable.
+
+    References
+    ----------
+    troiani2025, (163)-(170), Corollary E.1.
+    """
+    if model.rank_vector[-1] != 1:
+        raise ValueError(
+            f"the reduced channel needs rank 1 in the last layer, got {model.rank_vector[-1]}: "
+            "with more the output fixes v up to a rotation only"
+        )
+    earlier = model.index_matrices()[:-1]
+    mixing = mixing_matrices(model, earlier)[-1]
+    readout, _ = symbols.readout_symbols(model.tokens)
+    determinant = mixing.det(method="berkowitz")
+    # B h_L^T = v^T, by cofactors.
+    last = (mixing.adjugate() * readout.T / determinant).T
+    h = sp.Matrix.vstack(*earlier, last)
+    omega = symbols.omega_matrix(model.indices, model.tokens)
+    covariance = symbols.weight_covariance(model.indices)
+    variables = tuple(entry for matrix in earlier for entry in matrix)
+    gaussian = gaussian_log_density(h, omega, covariance)
+    return ReducedChannel(model, variables, readout, h, omega, covariance, gaussian, determinant)
+
+
+def prove_change_of_variables(tokens: int) -> None:
+    """Prove that v = h_L B^T has |d v/d h_L| = |det B|, so that dh_L = dv/|det B|, (165)-(168).
+
+    The matrix B has one symbol per entry; it does not depend on h_L, since (5) uses earlier layers alone.
+
+    Raises
+    ------
+    ProofError
+        If the derivative is not B, or the cofactors of `reduced_channel` do not invert it.
+    """
+    matrix = sp.Matrix(tokens, tokens, lambda i, j: sp.Symbol(f"B_{i + 1}_{j + 1}", real=True))
+    last = sp.Matrix(1, tokens, lambda _, m: sp.Symbol(f"h_{m + 1}", real=True))
+    readout = last * matrix.T
+    derivative = sp.Matrix(tokens, tokens, lambda i, j: sp.diff(readout[i], last[j]))
+    prove_equal(derivative, matrix, f"derivative of the readout at M = {tokens}")
+    solved = matrix.adjugate() * readout.T
+    determinant = matrix.det(method="berkowitz")
+    prove_equal(solved, determinant * last.T, f"inverse of the readout by cofactors at M = {tokens}")
+
+
+@dataclass(frozen=True)
+class Denoiser:
+    """The denoiser and its derivative, from posterior moments.
+
+    Attributes
+    ----------
+    g_out : sympy.Matrix
+        P x M, the gradient of log Z_out with respect to omega (12).
+    d_g_out : sympy.Matrix
+        PM x PM, symmetric; row and column order is token by token: entry (m P + k, m' P + k').
+    """
+
+    g_out: sp.Matrix
+    d_g_out: sp.Matrix
+
+
+def _stack(matrix: sp.Matrix) -> sp.Matrix:
+    """Return the columns of a P x M matrix below each other, token by token."""
+    return sp.Matrix([matrix[k, m] for m in range(matrix.cols) for k in range(matrix.rows)])
+
+
+def denoiser_from_moments(
+    mean: sp.Matrix, second_moment: sp.Matrix, omega: sp.Matrix, covariance: sp.Matrix
+) -> Denoiser:
+    """Return g_out and its derivative from the posterior mean and second moment of the indices.
+
+    ``g_out = V^{-1}(E[h|y] - omega)`` and
+    ``d g_out/d omega = V^{-1} Cov[h|y] V^{-1} - V^{-1} (x) delta_{mm'}``.
+
+    Parameters
+    ----------
+    mean : sympy.Matrix
+        E[h|y], P x M.
+    second_moment : sympy.Matrix
+        E[h h^T|y] of the stacked indices, PM x PM, token by token.
+    omega : sympy.Matrix
+        P x M.
+    covariance : sympy.Matrix
+        V, P x P.
+
+    Returns
+    -------
+    Denoiser
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+
+    References
+    ----------
+    troiani2025, (12).
+    """
+    indices, tokens = mean.shape
+    size = indices * tokens
+    if (
+        second_moment.shape != (size, size)
+        or omega.shape != mean.shape
+        or covariance.shape != (indices, indices)
+    ):
+        raise ValueError(
+            f"mean is {indices} x {tokens}, so the second moment must be {size} x {size}, "
+            f"omega {indices} x {tokens} and V {indices} x {indices}; "
+            f"got {second_moment.shape}, {omega.shape}, {covariance.shape}"
+        )
+    precision = covariance.inv(method="ADJ")
+    stacked = _stack(mean)
+    blocks = sp.diag(*[precision] * tokens)
+    posterior = second_moment - stacked * stacked.T
+    return Denoiser(precision * (mean - omega), blocks * posterior * blocks - blocks)
+
+
+def prove_moment_identities(indices: int, tokens: int) -> None:
+    """Prove that the first two derivatives of N(h; omega, V) in omega are moments, so that (12) is one too.
+
+    With S = V^{-1}(h - omega): ``dN = S N`` and ``d^2 N = (S S^T - V^{-1} (x) delta_{mm'}) N``.  Averaging
+    over the weight of the channel turns them into g_out and d g_out as in `denoiser_from_moments`.
+
+    Raises
+    ------
+    ProofError
+        If a derivative differs.
+    """
+    h = sp.Matrix(indices, tokens, lambda k, m: sp.Symbol(f"h_{k + 1}_{m + 1}", real=True))
+    omega = symbols.omega_matrix(indices, tokens)
+    covariance = symbols.weight_covariance(indices)
+    exponent = gaussian_log_density(h, omega, covariance)
+    # A delta function at h has mean h and second moment h h^T; its covariance is zero.
+    stacked = _stack(h)
+    made = denoiser_from_moments(h, stacked * stacked.T, omega, covariance)
+    unknowns = _stack(omega)
+    gradient = sp.Matrix([sp.diff(exponent, unknown) for unknown in unknowns])
+    prove_equal(gradient, _stack(made.g_out), "score of the channel")
+    prove_equal(gradient.jacobian(unknowns), made.d_g_out, "curvature of the channel")
+
+
+def two_layer_log_integrand(model: Architecture) -> sp.Expr:
+    """Return the log-integrand of two softmax layers at M = 2 in modes, as the kernels use it.
+
+    With h_1 = x: ``log N((x_p, a), omega_p, V) + log N((x_m, b), omega_m, V) - log((1 + c)(c + tau))``, where
+    ``b = v_m/(c + tau)`` and ``a = (v_p - s b)/(1 + c)``.  The modes of omega are the symbols
+    ``omega_1_1, omega_2_1`` (plus) and ``omega_1_2, omega_2_2`` (minus): a rotation of the tokens keeps the
+    Gaussian law.
+
+    Parameters
+    ----------
+    model : Architecture
+        L = 2, M = 2, rank 1, softmax.
+
+    Returns
+    -------
+    sympy.Expr
+        In the symbols xp, xm, vp, vm.
+
+    Raises
+    ------
+    ValueError
+        For any other model.
+
+    References
+    ----------
+    troiani2025, (169)-(170).
+    """
+    if model.layers != 2 or model.rank_vector != (1, 1):
+        raise ValueError(
+            f"needs two layers of rank 1, got {model.layers} layers of ranks {model.rank_vector}"
+        )
+    layer = pair_layer(model, symbols.xp, symbols.xm)
+    minus = symbols.vm / (model.skip + layer.tau)
+    plus = (symbols.vp - layer.s * minus) / (1 + model.skip)
+    h = sp.Matrix([[symbols.xp, symbols.xm], [plus, minus]])
+    gaussian = gaussian_log_density(h, symbols.omega_matrix(2, 2), symbols.weight_covariance(2))
+    return gaussian - sp.log((1 + model.skip) * (model.skip + layer.tau))

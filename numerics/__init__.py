@@ -1,0 +1,1 @@
+"""Numbers from the generated kernels: denoisers, thresholds, state evolution, prediction errors."""

@@ -1,0 +1,234 @@
+"""Denoiser of the output channel: log Z_out, g_out and its derivative, for batches of (y, omega, V)."""
+
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import lattice
+from .errors import ConvergenceError, KernelNotFoundError
+from .models import Attention, kernel
+from .ranges import RANGES, inverse_determinant_bound
+from .readout import invert_readout
+from .results import DenoiserResult
+
+__all__ = ["check_covariance", "denoise", "denoise_readout"]
+
+Array = NDArray[np.float64]
+
+# Smallest share of a batch worth a thread of its own.
+_CHUNK = 32
+
+
+def check_covariance(name: str, matrix: ArrayLike, size: int) -> Array:
+    """Validate positive definite matrices of shape (..., P, P).
+
+    Raises
+    ------
+    ValueError
+        Wrong shape, NaN, not symmetric, or not positive definite; a rank-deficient matrix is named as such.
+    """
+    v = np.asarray(matrix, dtype=np.float64)
+    if v.ndim < 2 or v.shape[-2:] != (size, size):
+        raise ValueError(f"{name} must have shape (..., P, P) = (..., {size}, {size}), got {v.shape}")
+    if not np.isfinite(v).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    scale = np.abs(v).max()
+    if np.abs(v - np.swapaxes(v, -1, -2)).max() > 1e-12 * scale:
+        raise ValueError(f"{name} must be symmetric (troiani2025 (9))")
+    least = float(np.linalg.eigvalsh(v).min())
+    if least < -1e-14 * scale:
+        raise ValueError(f"{name} must be positive semi-definite (troiani2025 (9)): least eigenvalue {least:.3g}")
+    if least <= 1e-15 * scale:
+        raise ValueError(
+            f"{name} is rank deficient (least eigenvalue {least:.3g}): the denoiser (12) needs its inverse. "
+            "Take q slightly below I, e.g. V + 1e-12 I"
+        )
+    return v
+
+
+def denoise(
+    model: Attention, y: ArrayLike, omega: ArrayLike, V: ArrayLike, *, tol: float = 1e-11, workers: int | None = None
+) -> DenoiserResult:
+    """Posterior of the indices given one output: log Z_out, g_out = V^{-1}(E[h|y] - omega), d g_out.
+
+    Parameters
+    ----------
+    model : Attention
+        Rank 1, and depth 1 (any number of tokens) or depth 2 with two tokens.
+    y : array_like, shape (..., M, M)
+        Outputs; see `readout.invert_readout` for their range.
+    omega : array_like, shape (..., P, M)
+        Prior means of the indices.
+    V : array_like, shape (..., P, P)
+        Prior covariance of the indices, the same for every token; positive definite.
+    tol : float, optional
+        Bound of the error of the posterior moments, relative to the mass, with h - omega whitened by V.
+    workers : int, optional
+        Threads; all cores by default.
+
+    Returns
+    -------
+    DenoiserResult
+        Leading axes are broadcast. Z_out is the density of (y_12, y_21) for softmax and of (y_11, y_12) for linear
+        attention with two tokens, and of v up to its sign for more.
+
+    Raises
+    ------
+    ValueError
+        Shapes, NaN, V not positive definite.
+    UnreachableOutputError
+        y outside the range of the link.
+    KernelNotFoundError
+        No denoiser for this architecture.
+    ConvergenceError
+        A sample missed `tol`; the message says how many and why.
+
+    References
+    ----------
+    troiani2025, (9), (12), (163)-(170).
+    """
+    v, log_jacobian = invert_readout(model, y)
+    result = denoise_readout(model, v, omega, V, tol=tol, workers=workers)
+    return DenoiserResult(result.log_z - log_jacobian, result.g_out, result.dg_out, result.error)
+
+
+def denoise_readout(
+    model: Attention, v: ArrayLike, omega: ArrayLike, V: ArrayLike, *, tol: float = 1e-11, workers: int | None = None
+) -> DenoiserResult:
+    """`denoise` for a known readout row v (up to its sign) instead of y; log_z is the density of v up to its sign.
+
+    Parameters and errors are those of `denoise`; v has shape (..., M).
+    """
+    p, m = model.indices, model.tokens
+    if set(model.ranks) != {1} or model.layers > 2 or (model.layers == 2 and m != 2):
+        raise KernelNotFoundError(
+            f"no denoiser for {model.describe()}; there is one for depth 1 with any number of tokens and for depth 2 "
+            "with two tokens, rank 1"
+        )
+    if not (isinstance(tol, float) and 1e-14 <= tol <= 1e-2):
+        raise ValueError(f"tol must be a float in [1e-14, 1e-2], got {tol!r}")
+    rows = np.asarray(v, dtype=np.float64)
+    if rows.ndim < 1 or rows.shape[-1] != m or not np.isfinite(rows).all():
+        raise ValueError(f"v must be finite with shape (..., M) = (..., {m}), got shape {rows.shape}")
+    mean = np.asarray(omega, dtype=np.float64)
+    if mean.ndim < 2 or mean.shape[-2:] != (p, m):
+        raise ValueError(f"omega must have shape (..., P, M) = (..., {p}, {m}), got {mean.shape}")
+    if not np.isfinite(mean).all():
+        raise ValueError("omega must be finite, got NaN or infinity")
+    covariance = check_covariance("V", V, p)
+    lead = np.broadcast_shapes(rows.shape[:-1], mean.shape[:-2], covariance.shape[:-2])
+    rows = np.broadcast_to(rows, (*lead, m)).reshape(-1, m)
+    mean = np.broadcast_to(mean, (*lead, p, m)).reshape(-1, p, m)
+    covariance = np.broadcast_to(covariance, (*lead, p, p)).reshape(-1, p, p)
+    solve = _one_layer if model.layers == 1 else _two_layers
+    log_z, g, dg, error = solve(model, rows, mean, covariance, tol, workers)
+    return DenoiserResult(
+        log_z.reshape(lead),
+        g.reshape(*lead, p, m),
+        dg.reshape(*lead, p, m, p, m),
+        error.reshape(lead),
+    )
+
+
+def _one_layer(
+    model: Attention, v: Array, omega: Array, V: Array, tol: float, workers: int | None
+) -> tuple[Array, Array, Array, Array]:
+    """Two-point posterior h = +-v: closed form."""
+    del tol, workers
+    mean, variance = omega[:, 0, :], V[:, 0, 0]
+    field = (mean * v).sum(axis=1) / variance
+    expected = v * np.tanh(field)[:, None]
+    # sech^2 without overflow.
+    decay = np.exp(-2 * np.abs(field))
+    spread = 4 * decay / (1 + decay) ** 2
+    g = ((expected - mean) / variance[:, None])[:, None, :]
+    dg = spread[:, None, None] * v[:, :, None] * v[:, None, :] / variance[:, None, None] ** 2
+    dg -= np.eye(model.tokens) / variance[:, None, None]
+    log_z = (
+        -0.5 * ((v**2).sum(axis=1) + (mean**2).sum(axis=1)) / variance
+        + np.abs(field)
+        + np.log1p(decay)
+        - 0.5 * model.tokens * np.log(2 * math.pi * variance)
+    )
+    return log_z, g, dg[:, None, :, None, :], np.full(len(v), 4 * np.finfo(float).eps)
+
+
+def _to_modes(rows: Array) -> Array:
+    """Rotate the last axis, two tokens, to the modes (plus, minus); it is its own inverse."""
+    first, second = rows[..., 0], rows[..., 1]
+    return np.stack([first + second, first - second], axis=-1) * math.sqrt(0.5)
+
+
+def _two_layers(
+    model: Attention, v: Array, omega: Array, V: Array, tol: float, workers: int | None
+) -> tuple[Array, Array, Array, Array]:
+    kernels = kernel(model, "posterior64")
+    n = len(v)
+    # V = diag-free Cholesky in the order (first layer, second layer): z = W (h - omega).
+    slope = V[:, 0, 1] / V[:, 0, 0]
+    i1 = 1 / np.sqrt(V[:, 0, 0])
+    i2 = 1 / np.sqrt(V[:, 1, 1] - slope * V[:, 0, 1])
+    parameters = np.empty((n, lattice.N_PARAMETERS))
+    parameters[:, 0:2] = _to_modes(v)
+    parameters[:, 2], parameters[:, 3] = model.skip, model.beta
+    parameters[:, 4:6] = _to_modes(omega[:, 0])
+    parameters[:, 6:8] = _to_modes(omega[:, 1])
+    parameters[:, 8], parameters[:, 9], parameters[:, 10], parameters[:, 11] = i1, slope, i2, 0.0
+    moments = np.empty((n, lattice.N_MOMENTS))
+    info = np.empty((n, 5))
+    scale = 1 / math.sqrt(model.beta)
+    if model.activation == "linear":
+        scale *= math.sqrt(model.skip)
+    bound = inverse_determinant_bound(model.activation, model.skip)
+
+    def work(part: slice) -> None:
+        lattice.run(
+            kernels.pair_moments,
+            kernels.branch_moments,
+            RANGES[model.activation],
+            kernels.undo,
+            parameters[part],
+            tol,
+            scale,
+            bound,
+            moments[part],
+            info[part],
+        )
+
+    threads = workers if workers is not None else os.cpu_count() or 1
+    # Interleaved costs differ; more parts than threads even them out.
+    pieces = max(1, min(4 * threads, n // _CHUNK)) if threads > 1 else 1
+    edges = np.linspace(0, n, pieces + 1).astype(int)
+    parts = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+    if len(parts) > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, parts))
+    elif parts:
+        work(parts[0])
+    bad = np.flatnonzero(info[:, 4])
+    if bad.size:
+        k = int(bad[0])
+        raise ConvergenceError(
+            f"the denoiser (169) missed tol = {tol:g} on {bad.size} of {n} samples; the first is number {k}: "
+            f"{lattice.STATUS[int(info[k, 4])]} (error {info[k, 0]:.1e}, V = {V[k].tolist()}); "
+            "loosen tol, or check that y is likely under (omega, V)"
+        )
+    mass = moments[:, 0]
+    first = (moments[:, 1:5] / mass[:, None]).reshape(n, 2, 2)
+    second = np.empty((n, 4, 4))
+    second[:, *np.triu_indices(4)] = moments[:, 5:] / mass[:, None]
+    second[:, *np.tril_indices(4, -1)] = second[:, *np.tril_indices(4, -1)[::-1]]
+    flat = first.reshape(n, 4)
+    information = (second - flat[:, :, None] * flat[:, None, :] - np.eye(4)).reshape(n, 2, 2, 2, 2)
+    whiten = np.zeros((n, 2, 2))
+    whiten[:, 0, 0], whiten[:, 1, 0], whiten[:, 1, 1] = i1, -slope * i2, i2
+    # Modes back to tokens on every token axis.
+    g = _to_modes(np.einsum("nka,nkm->nam", whiten, first))
+    dg = np.einsum("nka,nkmlr,nlb->nambr", whiten, information, whiten)
+    dg = _to_modes(np.swapaxes(_to_modes(dg), 2, 4))
+    dg = np.swapaxes(dg, 2, 4)
+    log_z = np.log(mass) - 0.5 * parameters[:, 11] - 2 * math.log(2 * math.pi) + 2 * np.log(i1 * i2)
+    return log_z, g, dg, info[:, 0] + info[:, 1]

@@ -1,0 +1,15 @@
+"""Exceptions of the numerics; each message names the argument, what was expected, the equation and a remedy."""
+
+__all__ = ["ConvergenceError", "KernelNotFoundError", "UnreachableOutputError"]
+
+
+class KernelNotFoundError(ValueError):
+    """No generated kernel or method serves this model; the message lists what exists."""
+
+
+class UnreachableOutputError(ValueError):
+    """An output y lies outside the range of the link, so its likelihood is zero."""
+
+
+class ConvergenceError(RuntimeError):
+    """A computation stopped before it reached the accuracy asked for."""

@@ -1,0 +1,552 @@
+"""Posterior moments of a two-layer channel: a trapezoidal lattice over h_1, pruned by rigorous ranges.
+
+For one output the integrand over x = h_1 (two token modes) is exp(-Q(x)/2)/|det B_1(x)| with Q = |z(x)|^2 the squared
+distance from the prior mean in whitened indices, summed over the branches h_2 = +-B_1^{-1} v. Four steps:
+
+1. Levenberg-Marquardt from the best of a few points gives an upper bound of min Q and the local widths.
+2. Boxes of x are halved until their range of z (from `ranges`) is narrow; a box is dropped when Q exceeds the bound by
+   `cut` on all of it, and the largest mass it can hold is added to `lost`.
+3. The trapezoidal rule on a lattice of the rest, sheared along the posterior's principal direction, as four cosets: the
+   sums over the cosets differ by the error of each of them, direction by direction.
+4. For an analytic integrand the error is squared when the step is halved, so the error of the union is the difference of
+   its cosets to the power 1.7 (two, less a margin). A direction that misses the tolerance is halved again.
+"""
+
+import math
+
+import numpy as np
+from numba import float64, int64, njit, types
+
+__all__ = ["MAX_NODES", "N_MOMENTS", "N_PARAMETERS", "STATUS", "run"]
+
+# (vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2, shift): see `posterior64`.
+N_PARAMETERS = 12
+# 1, z_i, z_i z_j for i <= j.
+N_MOMENTS = 15
+
+STATUS = {
+    0: "converged",
+    1: "the lattice did not reach the tolerance",
+    2: "the posterior is too narrow for the prior: too many boxes or nodes",
+    3: "the likelihood underflows",
+}
+
+MAX_NODES = 20_000_000
+_MAX_BOXES = 1 << 15
+_BUFFER = 1024
+# An analytic integrand squares its error when the step is halved; the rest is margin.
+_SQUARING = 1.7
+# Steps of the coarse lattice: in units of the kernel's distance to its nearest singularity (`scale`) along each axis
+# and of the local posterior width. They only set where refinement starts.
+_STEP_PLUS = 9.0
+_STEP_MINUS = 4.6
+_STEP_WIDTH = 0.75
+# z varies by at most this much from node to node of a row; peaks have unit width in z.
+_STEP_RANGE = 4.0
+# Boxes are halved while z varies by more than this over one, unless they are small beside the lattice already.
+_BOX_RANGE = 8.0
+_BOX_NODES = 24.0
+# ln(1/tolerance) is doubled and this added to get the first `cut`.
+_CUT_MARGIN = 20.0
+
+_VECTOR = float64[::1]
+_MATRIX = float64[:, ::1]
+_PAIR = types.FunctionType(types.void(_VECTOR, _VECTOR, _VECTOR, int64, _VECTOR))
+_BRANCH = types.FunctionType(types.void(_VECTOR, _VECTOR, _VECTOR, int64, float64, _VECTOR))
+_RANGE = types.FunctionType(types.UniTuple(float64, 4)(_VECTOR, float64, float64, float64, float64))
+_UNDO = types.FunctionType(
+    types.UniTuple(float64, 3)(float64, float64, float64, float64, float64, float64)
+)
+
+
+@njit(error_model="numpy")
+def _residual(undo, p, xp, xm, sign, z):  # type: ignore[no-untyped-def]
+    """Fill z(x) of one branch and return Q = |z|^2."""
+    a, b, _ = undo(xp, xm, p[0], p[1], p[2], p[3])
+    dp = xp - p[4]
+    dm = xm - p[5]
+    z[0] = dp * p[8]
+    z[1] = dm * p[8]
+    z[2] = (sign * a - p[6] - p[9] * dp) * p[10]
+    z[3] = (sign * b - p[7] - p[9] * dm) * p[10]
+    return z[0] * z[0] + z[1] * z[1] + z[2] * z[2] + z[3] * z[3]
+
+
+@njit(error_model="numpy")
+def _slopes(undo, p, xp, xm, sign, z, work, slopes):  # type: ignore[no-untyped-def]
+    """Fill dz/dxp and dz/dxm by one-sided differences: they steer the search only, never enter a result."""
+    step = 1e-6 * (1.0 + abs(xp))
+    _residual(undo, p, xp + step, xm, sign, work)
+    for i in range(4):
+        slopes[i] = (work[i] - z[i]) / step
+    step = 1e-6 * (1.0 + abs(xm))
+    _residual(undo, p, xp, xm + step, sign, work)
+    for i in range(4):
+        slopes[4 + i] = (work[i] - z[i]) / step
+
+
+@njit(error_model="numpy")
+def _descend(undo, p, xp, xm, sign, z, work, slopes):  # type: ignore[no-untyped-def]
+    """Levenberg-Marquardt on Q; return the last Q, with slopes taken there."""
+    q = _residual(undo, p, xp, xm, sign, z)
+    damping = 1e-3
+    _slopes(undo, p, xp, xm, sign, z, work, slopes)
+    for _ in range(20):
+        pp = 0.0
+        pm = 0.0
+        mm = 0.0
+        gp = 0.0
+        gm = 0.0
+        for i in range(4):
+            pp += slopes[i] * slopes[i]
+            pm += slopes[i] * slopes[4 + i]
+            mm += slopes[4 + i] * slopes[4 + i]
+            gp += slopes[i] * z[i]
+            gm += slopes[4 + i] * z[i]
+        better = False
+        step_p = 0.0
+        step_m = 0.0
+        trial = q
+        for _ in range(8):
+            a = pp * (1.0 + damping)
+            b = mm * (1.0 + damping)
+            det = a * b - pm * pm
+            step_p = -(b * gp - pm * gm) / det
+            step_m = -(a * gm - pm * gp) / det
+            trial = _residual(undo, p, xp + step_p, xm + step_m, sign, work)
+            if trial < q:
+                better = True
+                break
+            damping *= 8.0
+        if not better:
+            break
+        small = q - trial < 0.05
+        xp += step_p
+        xm += step_m
+        q = trial
+        damping *= 0.1
+        for i in range(4):
+            z[i] = work[i]
+        _slopes(undo, p, xp, xm, sign, z, work, slopes)
+        if small:
+            break
+    return q
+
+
+@njit(error_model="numpy")
+def _flush(pair, branch, p, nodes, count, kind, out):  # type: ignore[no-untyped-def]
+    """Evaluate the buffered nodes of one kind (0: both branches, 1: plus, 2: minus)."""
+    n = count[kind]
+    if n == 0:
+        return
+    far = p[4] + 60.0 / p[8]
+    while n % 8:  # whole vectors: the padding has weight exp(-1800)
+        nodes[2 * kind, n] = far
+        nodes[2 * kind + 1, n] = p[5]
+        n += 1
+    if kind == 0:
+        pair(p, nodes[0], nodes[1], n, out)
+    elif kind == 1:
+        branch(p, nodes[2], nodes[3], n, 1.0, out)
+    else:
+        branch(p, nodes[4], nodes[5], n, -1.0, out)
+    count[kind] = 0
+
+
+@njit(error_model="numpy")
+def _row(pair, branch, p, rows, r, spans, step, offset, radius2, xm, nodes, count, out):  # type: ignore[no-untyped-def]
+    """Buffer the lattice nodes of one row, inside its spans and the outer circle; return how many."""
+    reach = radius2 - (xm - p[5]) * (xm - p[5])
+    if reach <= 0.0:
+        return 0
+    reach = math.sqrt(reach)
+    total = 0
+    for t in range(int(rows[r, 2]), int(rows[r, 3])):
+        j = math.ceil((max(spans[t, 0], p[4] - reach) - offset) / step)
+        m = int(math.ceil((min(spans[t, 1], p[4] + reach) - offset) / step) - j)
+        if m <= 0:
+            continue
+        kind = 0 if spans[t, 2] == 3.0 else int(spans[t, 2])
+        xs = nodes[2 * kind]
+        ys = nodes[2 * kind + 1]
+        total += m
+        while m > 0:
+            n = count[kind]
+            q = min(m, _BUFFER - n)
+            for k in range(q):
+                xs[n + k] = (j + k) * step + offset
+                ys[n + k] = xm
+            count[kind] = n + q
+            m -= q
+            j += q
+            if n + q == _BUFFER:
+                _flush(pair, branch, p, nodes, count, kind, out)
+    return total
+
+
+@njit(error_model="numpy")
+def _coset(  # type: ignore[no-untyped-def]
+    pair, branch, p, rows, n_rows, spans, step_p, step_m, half_p, half_m, shear, radius2, even, nodes, count, out
+):
+    """Sum the moments over one coset of the lattice; return the number of nodes."""
+    out[:] = 0.0
+    total = 0
+    if even and half_m == 0.0:
+        # The integrand is even in x: sum the half plane xm > 0 twice, and the row xm = 0 once.
+        for r in range(n_rows):
+            if rows[r, 0] <= 0.0 < rows[r, 1]:
+                total += _row(
+                    pair, branch, p, rows, r, spans, step_p, half_p * step_p, radius2, 0.0, nodes, count, out
+                )
+        for kind in range(3):
+            _flush(pair, branch, p, nodes, count, kind, out)
+        for k in range(N_MOMENTS):
+            out[k] *= 0.5
+    for r in range(n_rows):
+        end = rows[r, 1]
+        if even and end <= 0.0:
+            continue
+        i = math.ceil(rows[r, 0] / step_m - half_m)
+        xm = (i + half_m) * step_m
+        while xm < end:
+            if not even or xm > 0.0:
+                offset = shear * xm + half_p * step_p
+                total += _row(pair, branch, p, rows, r, spans, step_p, offset, radius2, xm, nodes, count, out)
+            i += 1.0
+            xm = (i + half_m) * step_m
+    for kind in range(3):
+        _flush(pair, branch, p, nodes, count, kind, out)
+    if even:
+        for k in range(N_MOMENTS):
+            out[k] *= 2.0
+        for k in (1, 2, 7, 8, 10, 11):  # odd in x: z_1, z_2 and their products with z_3, z_4
+            out[k] = 0.0
+    return total
+
+
+@njit(error_model="numpy")
+def _difference(a, b, c, d):  # type: ignore[no-untyped-def]
+    """Largest difference between the moments of a + b and of c + d, relative to the mass or themselves."""
+    mass = a[0] + b[0] + c[0] + d[0]
+    worst = 0.0
+    for k in range(N_MOMENTS):
+        x = a[k] + b[k]
+        y = c[k] + d[k]
+        worst = max(worst, abs(x - y) / (mass + abs(x + y)))
+    return worst
+
+
+@njit(error_model="numpy")
+def _gap(low, high):  # type: ignore[no-untyped-def]
+    """Distance of zero from an interval."""
+    if low > 0.0:
+        return low
+    if high < 0.0:
+        return -high
+    return 0.0
+
+
+@njit(error_model="numpy")
+def _halve(boxes, mask, n, new_boxes, new_mask):  # type: ignore[no-untyped-def]
+    """Quarter every box, keeping the order by rows; return the number of new boxes."""
+    k = 0
+    t = 0
+    while t < n:
+        end = t
+        while end < n and boxes[end, 0] == boxes[t, 0]:
+            end += 1
+        for sy in range(2):
+            for q in range(t, end):
+                for sx in range(2):
+                    new_boxes[k, 0] = 2 * boxes[q, 0] + sy
+                    new_boxes[k, 1] = 2 * boxes[q, 1] + sx
+                    new_mask[k] = mask[q]
+                    k += 1
+        t = end
+    return k
+
+
+@njit(error_model="numpy")
+def _prune(undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, even, z, where):  # type: ignore[no-untyped-def]
+    """Drop boxes and branches with Q > best + cut on all of the box.
+
+    Returns the number kept, the widest range of z over a box, the improved bound of min Q, and the mass dropped (in
+    units of exp(-first/2), per unit of 1/|det B|, weighted by 1 + Q for the sake of the second moments). `where` is set
+    to the point and branch of the bound if it improved.
+    """
+    kept = 0
+    widest = 0.0
+    lost = 0.0
+    for t in range(n):
+        bottom = y0 + boxes[t, 0] * size
+        left = x0 + boxes[t, 1] * size
+        top = bottom + size
+        right = left + size
+        if even and top <= 0.0:
+            continue
+        dx = _gap(left - p[4], right - p[4])
+        dy = _gap(bottom - p[5], top - p[5])
+        outer = (dx * dx + dy * dy) * p[8] * p[8]
+        if outer > best + cut:  # outside the circle, which is accounted for as a whole
+            continue
+        a0, a1, b0, b1 = ranges(p, left, right, bottom, top)
+        l0 = p[9] * (left - p[4])
+        l1 = p[9] * (right - p[4])
+        kx0 = p[6] + min(l0, l1)
+        kx1 = p[6] + max(l0, l1)
+        l0 = p[9] * (bottom - p[5])
+        l1 = p[9] * (top - p[5])
+        ky0 = p[7] + min(l0, l1)
+        ky1 = p[7] + max(l0, l1)
+        bits = 0
+        for s in range(2):
+            if not (mask[t] >> s) & 1:
+                continue
+            if s == 0:
+                low_p, high_p, low_m, high_m = a0 - kx1, a1 - kx0, b0 - ky1, b1 - ky0
+            else:
+                low_p, high_p, low_m, high_m = -a1 - kx1, -a0 - kx0, -b1 - ky1, -b0 - ky0
+            gap_p = _gap(low_p, high_p)
+            gap_m = _gap(low_m, high_m)
+            least = outer + (gap_p * gap_p + gap_m * gap_m) * p[10] * p[10]
+            if least > best + cut:
+                if least < first + cut + 60.0:
+                    lost += size * size * (1.0 + least) * math.exp(-0.5 * (least - first))
+                continue
+            bits |= 1 << s
+            widest = max(widest, max(high_p - low_p, high_m - low_m) * p[10])
+            q = _residual(undo, p, left + 0.5 * size, bottom + 0.5 * size, 1.0 - 2.0 * s, z)
+            if q < best:
+                best = q
+                where[0] = left + 0.5 * size
+                where[1] = bottom + 0.5 * size
+                where[2] = 1.0 - 2.0 * s
+        if bits:
+            boxes[kept, 0] = boxes[t, 0]
+            boxes[kept, 1] = boxes[t, 1]
+            mask[kept] = bits
+            kept += 1
+    return kept, widest, best, lost
+
+
+@njit(error_model="numpy")
+def _spans(boxes, mask, n, x0, y0, size, rows, spans):  # type: ignore[no-untyped-def]
+    """Merge neighbouring boxes of a row with the same branches; return the number of rows."""
+    n_rows = 0
+    m = 0
+    t = 0
+    while t < n:
+        row = boxes[t, 0]
+        rows[n_rows, 0] = y0 + row * size
+        rows[n_rows, 1] = y0 + (row + 1) * size
+        rows[n_rows, 2] = m
+        while t < n and boxes[t, 0] == row:
+            start = boxes[t, 1]
+            end = start
+            bits = mask[t]
+            t += 1
+            while t < n and boxes[t, 0] == row and boxes[t, 1] == end + 1 and mask[t] == bits:
+                end += 1
+                t += 1
+            spans[m, 0] = x0 + start * size
+            spans[m, 1] = x0 + (end + 1) * size
+            spans[m, 2] = bits
+            m += 1
+        rows[n_rows, 3] = m
+        n_rows += 1
+    return n_rows
+
+
+@njit(error_model="numpy")
+def _steps(slopes, eta, scale):  # type: ignore[no-untyped-def]
+    """Steps and shear of the coarse lattice from the curvature of Q at its minimum."""
+    pp = 0.0
+    pm = 0.0
+    mm = 0.0
+    for i in range(4):
+        pp += slopes[i] * slopes[i]
+        pm += slopes[i] * slopes[4 + i]
+        mm += slopes[4 + i] * slopes[4 + i]
+    width = math.pi * math.sqrt(2.0 / (eta + 0.7)) * _STEP_WIDTH
+    step_p = min(_STEP_PLUS / eta * scale, width / math.sqrt(pp))
+    step_m = min(_STEP_MINUS / eta * scale, width * math.sqrt(pp / max(pp * mm - pm * pm, 1e-6 * pp * mm)))
+    return step_p, step_m, -pm / pp
+
+
+@njit(error_model="numpy")
+def _integrate(  # type: ignore[no-untyped-def]
+    pair, branch, ranges, undo, p, tolerance, scale, det_bound, out, boxes, spare, mask, spare_mask, rows, spans, nodes, sums
+):
+    """Moments of one output; returns error, lost, number of nodes, number of boxes, status. p[11] is set to the shift."""
+    sd = 1.0 / p[8]
+    z = np.empty(4)
+    work = np.empty(4)
+    slopes = np.empty(8)
+    count = np.zeros(3, np.int64)
+    # x -> -x with omega_1 = 0 and no correlation between the layers leaves Q as it is.
+    even = p[4] == 0.0 and p[5] == 0.0 and p[9] == 0.0
+    digits = math.log(1.0 / tolerance)
+    eta = digits / _SQUARING
+    cut = 2.0 * digits + _CUT_MARGIN
+
+    radius = sd * math.sqrt(cut)
+    best = np.inf
+    where = np.array([p[4], p[5], 1.0])
+    for i in range(6):
+        for j in range(6):
+            xp = p[4] + radius * 0.7 * ((2 * i + 1) / 6 - 1)
+            xm = p[5] + radius * 0.7 * ((2 * j + 1) / 6 - 1)
+            if even and xm < 0.0:
+                continue
+            for s in range(2):
+                q = _residual(undo, p, xp, xm, 1.0 - 2.0 * s, z)
+                if q < best:
+                    best = q
+                    where[0] = xp
+                    where[1] = xm
+                    where[2] = 1.0 - 2.0 * s
+    best = _descend(undo, p, where[0], where[1], where[2], z, work, slopes)
+    step_p, step_m, shear = _steps(slopes, eta, scale)
+
+    first = best
+    error = np.inf
+    lost = np.inf
+    n_nodes = 0
+    n_boxes = 0
+    status = 1
+    for _ in range(12):
+        radius = sd * math.sqrt(best + cut)
+        # Both branches outside the circle: their mass, weighted by 1 + Q.
+        lost = 4.0 * math.pi * sd * sd * (3.0 + best + cut) * math.exp(-0.5 * (cut + best - first))
+        n = 0
+        for i in range(4):
+            for j in range(4):
+                boxes[n, 0] = i
+                boxes[n, 1] = j
+                mask[n] = 3
+                n += 1
+        x0 = p[4] - radius
+        y0 = p[5] - radius
+        size = 0.5 * radius
+        while True:
+            n_boxes += n
+            n, widest, best, dropped = _prune(
+                undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, even, z, where
+            )
+            lost += dropped * (2.0 if even else 1.0)
+            fine = widest < _BOX_RANGE and size < 0.3 * radius
+            if fine or size * size < _BOX_NODES * step_p * step_m or 4 * n > _MAX_BOXES:
+                break
+            n = _halve(boxes, mask, n, spare, spare_mask)
+            boxes, spare = spare, boxes
+            mask, spare_mask = spare_mask, mask
+            size *= 0.5
+        if best < first - 0.5:
+            # The search had stopped in another valley: take the steps from this one.
+            best = min(best, _descend(undo, p, where[0], where[1], where[2], z, work, slopes))
+            step_p, step_m, shear = _steps(slopes, eta, scale)
+            first = best
+            continue
+        # No valley narrower than this may hide between the nodes.
+        step_p = min(step_p, _STEP_RANGE * size / widest)
+        step_m = min(step_m, 3.0 * _STEP_RANGE * size / widest)
+        n_rows = _spans(boxes, mask, n, x0, y0, size, rows, spans)
+        p[11] = best
+        if n * size * size > 0.25 * MAX_NODES * step_p * step_m:
+            status = 2
+            break
+        s00 = sums[0]
+        s01 = sums[1]
+        s10 = sums[2]
+        s11 = sums[3]
+        extra = sums[4]
+        zero = sums[5]
+        zero[:] = 0.0
+        r2 = radius * radius
+        for half_p in range(2):
+            for half_m in range(2):
+                n_nodes += _coset(
+                    pair, branch, p, rows, n_rows, spans, step_p, step_m, 0.5 * half_p, 0.5 * half_m, shear, r2, even,
+                    nodes, count, sums[2 * half_p + half_m],
+                )  # fmt: skip
+        both = _difference(s00, s11, s01, s10) ** _SQUARING
+        error_m = max(both, _difference(s00, s10, s01, s11) ** _SQUARING)
+        error_p = max(both, _difference(s00, s01, s10, s11) ** _SQUARING)
+        fine_p = 0.5 * step_p
+        fine_m = 0.5 * step_m
+        for k in range(N_MOMENTS):
+            out[k] = s00[k] + s01[k] + s10[k] + s11[k]
+        while error_p + error_m > 0.5 * tolerance and n_nodes < MAX_NODES:
+            if error_p >= error_m:
+                n_nodes += _coset(
+                    pair, branch, p, rows, n_rows, spans, fine_p, fine_m, 0.5, 0.0, shear, r2, even, nodes, count, extra
+                )
+                error_p = _difference(out, zero, extra, zero) ** _SQUARING
+                fine_p *= 0.5
+            else:
+                n_nodes += _coset(
+                    pair, branch, p, rows, n_rows, spans, fine_p, fine_m, 0.0, 0.5, shear, r2, even, nodes, count, extra
+                )
+                error_m = _difference(out, zero, extra, zero) ** _SQUARING
+                fine_m *= 0.5
+            for k in range(N_MOMENTS):
+                out[k] += extra[k]
+        for k in range(N_MOMENTS):
+            out[k] *= fine_p * fine_m
+        error = error_p + error_m
+        if not out[0] > 0.0:
+            status = 3
+            break
+        lost *= det_bound * math.exp(0.5 * (best - first)) / out[0]
+        status = 0 if error <= tolerance else 1
+        if lost <= tolerance:
+            break
+        status = 1
+        cut += 2.0 * math.log(lost / tolerance) + 1.0
+    return error, lost, n_nodes, n_boxes, status
+
+
+@njit(
+    types.void(_PAIR, _BRANCH, _RANGE, _UNDO, _MATRIX, float64, float64, float64, _MATRIX, _MATRIX),
+    error_model="numpy",
+    cache=True,
+    nogil=True,
+)
+def run(pair, branch, ranges, undo, parameters, tolerance, scale, det_bound, moments, info):  # type: ignore[no-untyped-def]
+    """Moments of a batch.
+
+    Parameters
+    ----------
+    pair, branch, undo : compiled functions of the kernel
+    ranges : compiled function of `ranges`
+    parameters : ndarray, shape (n, 12)
+        See `posterior64`; the last column is set to the shift that `moments` are scaled by (exp(shift/2)).
+    tolerance : float
+        Of the moments, relative to the mass, in whitened indices.
+    scale : float
+        Length on which the kernel varies with h_1.
+    det_bound : float
+        Upper bound of 1/|det B_1|.
+    moments : ndarray, shape (n, 15)
+        Filled.
+    info : ndarray, shape (n, 5)
+        Filled: discretisation error, bound of the truncated mass, nodes, boxes, status.
+    """
+    boxes = np.empty((_MAX_BOXES, 2), np.int32)
+    spare = np.empty((_MAX_BOXES, 2), np.int32)
+    mask = np.empty(_MAX_BOXES, np.int8)
+    spare_mask = np.empty(_MAX_BOXES, np.int8)
+    rows = np.empty((_MAX_BOXES, 4))
+    spans = np.empty((_MAX_BOXES, 3))
+    nodes = np.empty((6, _BUFFER + 8))
+    sums = np.empty((6, N_MOMENTS))
+    for i in range(len(parameters)):
+        error, lost, n_nodes, n_boxes, status = _integrate(
+            pair, branch, ranges, undo, parameters[i], tolerance, scale, det_bound, moments[i],
+            boxes, spare, mask, spare_mask, rows, spans, nodes, sums,
+        )  # fmt: skip
+        info[i, 0] = error
+        info[i, 1] = lost
+        info[i, 2] = n_nodes
+        info[i, 3] = n_boxes
+        info[i, 4] = status

@@ -1,0 +1,217 @@
+"""A model with its numbers, its link, and the generated kernels that serve it."""
+
+import importlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .errors import KernelNotFoundError
+
+__all__ = ["ACTIVATIONS", "Attention", "available_kernels", "kernel"]
+
+Array = NDArray[np.float64]
+
+ACTIVATIONS = ("softmax", "linear")
+
+# The generated packages, by (activation, tokens).
+_KERNELS = {
+    ("softmax", 2): "attention_tied_softmax_m2",
+    ("linear", 2): "attention_tied_linear_m2",
+}
+
+
+def _whole(name: str, value: object, least: int, equation: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least} ({equation}), got {value!r}")
+    return int(value)
+
+
+def _positive(name: str, value: object, equation: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ValueError(f"{name} must be a positive number ({equation}), got {value!r}")
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name} must be finite and > 0 ({equation}), got {number!r}")
+    return number
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Tied deep attention (2)-(7) as a sequence multi-index model.
+
+    y = sigma(beta v_L^T v_L) with v_l = h_l B_{l-1}^T and
+    B_l = [c I + sigma(beta v_l^T v_l)] B_{l-1}, B_0 = I; the indices are h = W x / sqrt(D).
+
+    Parameters
+    ----------
+    layers : int
+        Depth L >= 1.
+    tokens : int
+        Sequence length M >= 2.
+    rank : int or tuple of int
+        Rank of every layer, or one rank per layer; each >= 1.
+    skip : float
+        Strength c > 0 of the skip connection.
+    beta : float
+        Inverse temperature > 0; the activation acts on beta v^T v.
+    activation : {"softmax", "linear"}
+        Row-wise softmax, or the identity.
+
+    Raises
+    ------
+    ValueError
+        An argument is outside its range; the message names it.
+
+    References
+    ----------
+    troiani2025, (2)-(7).
+    """
+
+    layers: int = 2
+    tokens: int = 2
+    rank: int | tuple[int, ...] = 1
+    skip: float = 1.0
+    beta: float = 1.0
+    activation: str = "softmax"
+
+    def __post_init__(self) -> None:
+        """Validate and normalise the fields."""
+        layers = _whole("layers", self.layers, 1, "troiani2025 (2)")
+        set_ = object.__setattr__
+        set_(self, "layers", layers)
+        set_(self, "tokens", _whole("tokens", self.tokens, 2, "troiani2025 (1)"))
+        ranks = self.rank if isinstance(self.rank, tuple) else (self.rank,) * layers
+        if len(ranks) != layers:
+            raise ValueError(f"rank must be one integer or one per layer: got {len(ranks)} for {layers} layers")
+        ranks = tuple(_whole("rank", r, 1, "troiani2025 (2)") for r in ranks)
+        set_(self, "rank", ranks[0] if len(set(ranks)) == 1 else ranks)
+        set_(self, "skip", _positive("skip", self.skip, "troiani2025 (2)-(3)"))
+        set_(self, "beta", _positive("beta", self.beta, "troiani2025 (3)"))
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Rank of each layer, first layer first."""
+        return self.rank if isinstance(self.rank, tuple) else (self.rank,) * self.layers
+
+    @property
+    def indices(self) -> int:
+        """Number P of indices: the sum of the ranks."""
+        return sum(self.ranks)
+
+    def describe(self) -> str:
+        """Return one line that names the model."""
+        rank = self.rank if isinstance(self.rank, int) else ",".join(map(str, self.rank))
+        return (
+            f"tied {self.activation} attention, L={self.layers}, M={self.tokens}, rank {rank}, "
+            f"c={self.skip:g}, beta={self.beta:g}"
+        )
+
+    def _activate(self, scores: Array) -> Array:
+        if self.activation == "linear":
+            return scores
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+    def _forward(self, h: Array) -> tuple[Array, Array]:
+        """Return the mixing matrix B_{L-1} and the output, for h of shape (..., P, M)."""
+        mixing = np.broadcast_to(np.eye(self.tokens), (*h.shape[:-2], self.tokens, self.tokens))
+        start = 0
+        for layer, rank in enumerate(self.ranks):
+            v = h[..., start : start + rank, :] @ np.swapaxes(mixing, -1, -2)
+            attention = self._activate(self.beta * (np.swapaxes(v, -1, -2) @ v))
+            if layer == self.layers - 1:
+                return mixing, attention
+            mixing = self.skip * mixing + attention @ mixing
+            start += rank
+        raise AssertionError("a model has at least one layer")
+
+    def mixing(self, h: ArrayLike) -> Array:
+        """Mixing matrix B_{L-1}(h) of the last layer (5).
+
+        Parameters
+        ----------
+        h : array_like, shape (..., P, M)
+            Indices; the rows of the last layer do not enter.
+
+        Returns
+        -------
+        ndarray, shape (..., M, M)
+        """
+        return self._forward(self._indices("h", h))[0]
+
+    def link(self, h: ArrayLike) -> Array:
+        """Output y = g(h) (6)-(7).
+
+        Parameters
+        ----------
+        h : array_like, shape (..., P, M)
+            Indices h = W x / sqrt(D).
+
+        Returns
+        -------
+        ndarray, shape (..., M, M)
+        """
+        return self._forward(self._indices("h", h))[1]
+
+    def _indices(self, name: str, value: ArrayLike) -> Array:
+        array = np.asarray(value, dtype=np.float64)
+        if array.ndim < 2 or array.shape[-2:] != (self.indices, self.tokens):
+            raise ValueError(
+                f"{name} must have shape (..., P, M) = (..., {self.indices}, {self.tokens}), got {array.shape}"
+            )
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} must be finite, got NaN or infinity")
+        return array
+
+    @cached_property
+    def kernel_hash(self) -> str:
+        """Derivation hash of the kernel that serves the model, or "closed form"."""
+        key = (self.activation, self.tokens)
+        if key not in _KERNELS:
+            return "closed form"
+        return str(importlib.import_module(f"attnlimits.generated.{_KERNELS[key]}").DERIVATION_HASH)
+
+
+def available_kernels() -> list[dict[str, object]]:
+    """List the generated kernels: package, activation, tokens, rank and derivation hash."""
+    out: list[dict[str, object]] = []
+    for (activation, tokens), name in _KERNELS.items():
+        package = importlib.import_module(f"attnlimits.generated.{name}")
+        out.append(
+            {
+                "name": name,
+                "activation": activation,
+                "tokens": tokens,
+                "rank": 1,
+                "hash": package.DERIVATION_HASH,
+                "equations": list(package.EQUATIONS),
+            }
+        )
+    return out
+
+
+def kernel(model: Attention, printer: str) -> ModuleType:
+    """Load the generated kernel of a model.
+
+    Parameters
+    ----------
+    model : Attention
+    printer : {"numpy64", "numba64", "mp", "posterior64"}
+        Which printing of it.
+
+    Raises
+    ------
+    KernelNotFoundError
+        No kernel was generated for this architecture; the message lists what exists.
+    """
+    key = (model.activation, model.tokens)
+    if key not in _KERNELS or set(model.ranks) != {1}:
+        have = "; ".join(f"{a}, M={m}, rank 1, any depth" for a, m in _KERNELS)
+        raise KernelNotFoundError(f"no kernel for {model.describe()}; generated so far: {have}")
+    return importlib.import_module(f"attnlimits.generated.{_KERNELS[key]}.{printer}")

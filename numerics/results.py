@@ -1,0 +1,127 @@
+"""Frozen result objects: every number with its error and how both were obtained."""
+
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["DenoiserResult", "Estimate", "EvolutionResult", "How", "ThresholdResult", "versions"]
+
+How = Literal["rigorous", "estimated", "monte-carlo"]
+Array = NDArray[np.float64]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a number depends on: this package, NumPy, SciPy and numba."""
+    return {name: version(name) for name in ("attnlimits", "numpy", "scipy", "numba")}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, a bound or estimate of its absolute error, and how it was obtained."""
+
+    value: float
+    error: float
+    how: How
+
+
+@dataclass(frozen=True)
+class DenoiserResult:
+    """Posterior summary of a batch of outputs (12).
+
+    Attributes
+    ----------
+    log_z : ndarray, shape (...)
+        log Z_out(y; omega, V), see `denoise` for the measure on y.
+    g_out : ndarray, shape (..., P, M)
+        V^{-1} (E[h | y] - omega).
+    dg_out : ndarray, shape (..., P, M, P, M)
+        d g_out / d omega = V^{-1} Cov[h | y] V^{-1} - V^{-1} delta_{mm'}; [p, m, p', m'].
+    error : ndarray, shape (...)
+        Estimated relative error of the posterior moments in units of the prior standard deviation.
+    """
+
+    log_z: Array
+    g_out: Array
+    dg_out: Array
+    error: Array
+
+
+@dataclass(frozen=True)
+class ThresholdResult:
+    """A weak-recovery threshold (15)-(18).
+
+    Attributes
+    ----------
+    value : str
+        alpha = N/D in decimal, with the digits asked for.
+    error : float
+        Absolute error.
+    how : {"rigorous", "estimated", "monte-carlo"}
+    exact : str or None
+        A closed form, where one is known.
+    subspace : str
+        What becomes learnable, e.g. "layer 2".
+    eigenvector : ndarray, shape (P, P)
+        PSD matrix of unit Frobenius norm on which the operator (15) attains its norm.
+    operator_norm : float
+        1 / alpha.
+    converged, status, n_iter, kernel_hash, versions
+        Provenance: whether two refinements agree to the digits asked for, a sentence, the number of refinements,
+        the derivation hash of the kernel, the versions of the libraries.
+    """
+
+    value: str
+    error: float
+    how: How
+    exact: str | None
+    subspace: str
+    eigenvector: Array
+    operator_norm: float
+    converged: bool
+    status: str
+    n_iter: int
+    kernel_hash: str
+    versions: dict[str, str] = field(default_factory=versions)
+
+
+@dataclass(frozen=True)
+class EvolutionResult:
+    """A fixed point of the state evolution (14).
+
+    Attributes
+    ----------
+    alpha : float
+    overlap, overlap_error : ndarray, shape (P, P)
+        q and one standard error of it (0 where a symmetry fixes the entry).
+    estimation_error : Estimate
+        Tr(I - q) / P, the mean squared error of a weight.
+    prediction_error : Estimate
+        Bayes-optimal error (11): the posterior mean predicts.
+    plugin_error : Estimate
+        E || g(h) - g(omega) ||^2: the link at the estimated indices predicts.
+    stability : ndarray, shape (P,)
+        For each direction of zero overlap, the factor by which a small overlap grows per iteration (below one:
+        stable); NaN for directions of positive overlap.
+    converged, status, n_iter, residual, history, seed, kernel_hash, versions
+        Provenance; `history` holds the iterates, shape (n_iter + 1, P, P); `residual` is max |F(q) - q|.
+    """
+
+    alpha: float
+    overlap: Array
+    overlap_error: Array
+    estimation_error: Estimate
+    prediction_error: Estimate
+    plugin_error: Estimate
+    stability: Array
+    converged: bool
+    status: str
+    n_iter: int
+    residual: float
+    history: Array
+    seed: int
+    kernel_hash: str
+    extra: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=versions)

@@ -1,0 +1,380 @@
+"""State evolution (14): fixed points from the uninformed and the informed start, with their errors."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .channel_averages import Averages, Channel, channel
+from .errors import ConvergenceError, KernelNotFoundError
+from .models import Attention
+from .prediction_error import prediction_errors
+from .results import Estimate, EvolutionResult, How
+from .thresholds import last_layer
+
+__all__ = ["check_overlap", "curve", "evolve"]
+
+Array = NDArray[np.float64]
+
+# The largest overlap that is resolved; beyond it the weights count as recovered.
+_RECOVERED = 1 - 1e-6
+# Where a layer that has just turned unstable starts.
+_SEED = 0.05
+_MEMORY = 4
+# Points per randomisation of the first search.
+_COARSE = 256
+
+
+def check_overlap(q: ArrayLike, size: int) -> Array:
+    """Validate an overlap matrix: symmetric, 0 <= q < I, shape (P, P).
+
+    Raises
+    ------
+    ValueError
+        The message says which condition fails.
+    """
+    matrix = np.asarray(q, dtype=np.float64)
+    if matrix.shape != (size, size):
+        raise ValueError(f"q must have shape (P, P) = ({size}, {size}), got {matrix.shape}")
+    if not np.isfinite(matrix).all():
+        raise ValueError("q must be finite, got NaN or infinity")
+    if np.abs(matrix - matrix.T).max() > 1e-12:
+        raise ValueError("q must be symmetric (troiani2025 (13))")
+    values = np.linalg.eigvalsh(matrix)
+    if values[0] < -1e-12 or values[-1] >= 1:
+        raise ValueError(
+            f"q must satisfy 0 <= q < I (troiani2025 (14)), got eigenvalues in [{values[0]:.6g}, {values[-1]:.6g}]"
+        )
+    return 0.5 * (matrix + matrix.T)
+
+
+def evolve(
+    model: Attention,
+    alpha: float,
+    *,
+    start: Literal["uninformed", "informed"] | ArrayLike = "uninformed",
+    samples: int = 4096,
+    replicas: int = 8,
+    tol: float = 1e-5,
+    max_iter: int = 200,
+    rng: np.random.Generator | int | None = 0,
+    workers: int | None = None,
+    throw: bool = False,
+) -> EvolutionResult:
+    """Fixed point of q = F(alpha G(q)), F(qhat) = qhat (I + qhat)^{-1}, G = E sum_m g_m g_m^T.
+
+    Parameters
+    ----------
+    model : Attention
+        Rank 1: depth 1 with any number of tokens; depth 2 with two tokens; softmax of any depth with two tokens,
+        where only the last layer's overlap evolves (the result says so).
+    alpha : float
+        Samples per dimension N/D, >= 0.
+    start : {"uninformed", "informed"} or array_like of shape (P, P)
+        "uninformed": q = delta I with delta -> 0 after the iteration: layers join as their overlap turns unstable
+        (17)-(18). "informed": q just below I. A matrix: iterate from it, all entries free.
+    samples, replicas : int, optional
+        Points per randomisation (a power of two is taken), and independent randomisations, which give the error.
+    tol : float, optional
+        On max |F(q) - q|.
+    max_iter : int, optional
+        Evaluations of the channel averages.
+    rng : Generator, int or None, optional
+    workers : int, optional
+        Threads; all cores by default.
+    throw : bool, optional
+        Raise if not converged, instead of marking it.
+
+    Returns
+    -------
+    EvolutionResult
+
+    Raises
+    ------
+    ValueError
+        An argument is outside its range.
+    ConvergenceError
+        `throw` and no convergence.
+
+    Notes
+    -----
+    The points are the same at every q, so the iteration has a fixed point to converge to; its statistical error is
+    that of G carried through (1 - F')^{-1}, which grows near a threshold.
+
+    References
+    ----------
+    troiani2025, (13)-(14), (17)-(18), (95).
+    """
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.floating | np.integer):
+        raise ValueError(f"alpha must be a number >= 0, got {alpha!r}")
+    if not (math.isfinite(alpha) and alpha >= 0):
+        raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
+    for name, value, least in (("samples", samples, 1), ("replicas", replicas, 2), ("max_iter", max_iter, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    if set(model.ranks) != {1} or (model.layers > 1 and model.tokens != 2):
+        raise KernelNotFoundError(
+            f"no state evolution for {model.describe()}; there is one for rank 1, depth 1 with any number of tokens "
+            "and for two tokens"
+        )
+    seed, generator = _seeded(rng)
+    averages = channel(model, samples=int(samples), replicas=int(replicas), rng=generator, workers=workers)
+    solver = _Solver(averages, float(alpha), tol, int(max_iter))
+    if isinstance(start, str) and start == "uninformed" and model.layers > 1 and samples >= 8 * _COARSE:
+        # A few points find the neighbourhood of the fixed point, all of them the fixed point.
+        rough = channel(model, samples=_COARSE, replicas=int(replicas), rng=generator, workers=workers)
+        scout = _Solver(rough, float(alpha), 1e-3, int(max_iter))
+        scout.grow(np.zeros((model.indices, model.indices)))
+        solver.n_iter = scout.n_iter
+        solver.history = scout.history
+        solver.grow(scout.q)
+    elif isinstance(start, str):
+        if start not in ("uninformed", "informed"):
+            raise ValueError(f'start must be "uninformed", "informed" or an overlap matrix, got {start!r}')
+        if start == "uninformed":
+            solver.grow(np.zeros((model.indices, model.indices)))
+        else:
+            informed = np.zeros((model.indices, model.indices))
+            for layer in averages.layers:
+                informed[layer, layer] = 1 - 1e-3
+            solver.settle(informed, list(averages.layers))
+    else:
+        q0 = check_overlap(start, model.indices)
+        if not set(np.flatnonzero(q0.diagonal())) <= set(averages.layers):
+            raise ValueError(f"start may be non-zero only on layers {averages.layers} here: {averages.note}")
+        active = list(np.flatnonzero(q0.diagonal()))
+        solver.settle(q0, active, full=bool(np.abs(q0 - np.diag(q0.diagonal())).max() > 0))
+    result = _finish(solver, averages, seed, generator)
+    if throw and not result.converged:
+        raise ConvergenceError(result.status)
+    return result
+
+
+def curve(
+    model: Attention,
+    alphas: Iterable[float],
+    *,
+    progress: Callable[[EvolutionResult], None] | None = None,
+    samples: int = 1024,
+    replicas: int = 8,
+    tol: float = 1e-4,
+    max_iter: int = 200,
+    rng: np.random.Generator | int | None = 0,
+    workers: int | None = None,
+) -> list[EvolutionResult]:
+    """Uninformed fixed points along increasing alpha, each continued from the one before.
+
+    Parameters are those of `evolve`; `progress` is called with each result. Points and their order are shared, so
+    neighbouring values have strongly correlated errors and the curve is smooth.
+    """
+    values = sorted(float(a) for a in alphas)
+    if not values or not all(math.isfinite(a) and a >= 0 for a in values):
+        raise ValueError("alphas must be a non-empty sequence of finite numbers >= 0")
+    seed, generator = _seeded(rng)
+    averages = channel(model, samples=samples, replicas=replicas, rng=generator, workers=workers)
+    results = []
+    q = np.zeros((model.indices, model.indices))
+    for alpha in values:
+        solver = _Solver(averages, alpha, tol, max_iter)
+        solver.grow(q)
+        results.append(_finish(solver, averages, seed, generator))
+        q = results[-1].overlap
+        if progress is not None:
+            progress(results[-1])
+    return results
+
+
+def _seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Generator]:
+    if isinstance(rng, np.random.Generator):
+        return -1, rng
+    seed = int(np.random.SeedSequence().generate_state(1)[0]) if rng is None else int(rng)
+    return seed, np.random.default_rng(seed)
+
+
+class _Solver:
+    """Anderson-accelerated iteration of q -> F(alpha G(q)) on the symmetric matrices over the active layers."""
+
+    def __init__(self, averages: Channel, alpha: float, tol: float, max_iter: int) -> None:
+        self.averages = averages
+        self.alpha = alpha
+        self.tol = tol
+        self.max_iter = max_iter
+        self.q = np.zeros((averages.model.indices,) * 2)
+        self.latest: Averages | None = None
+        self.residual = 0.0
+        self.history: list[Array] = []
+        self.n_iter = 0
+        self.converged = False
+        self.free: list[tuple[int, int]] = []
+
+    def image(self, g: Array) -> Array:
+        """F(alpha g), for g of shape (..., P, P)."""
+        qhat = self.alpha * g
+        out: Array = qhat @ np.linalg.inv(np.eye(g.shape[-1]) + qhat)
+        return 0.5 * (out + np.swapaxes(out, -1, -2))
+
+    def grow(self, q: Array) -> None:
+        """Settle on the layers of q, then let unstable layers join until none is left."""
+        active = [int(i) for i in np.flatnonzero(q.diagonal())]
+        while True:
+            if active:
+                self.settle(q, active)
+            else:
+                self._zero()
+            unstable = [i for i, rate in enumerate(self.stability()) if rate > 1 and i not in active]
+            if not unstable or not self.converged:
+                return
+            # The fastest direction first: it may change the stability of the others.
+            rates = self.stability()
+            active.append(max(unstable, key=lambda i: float(rates[i])))
+            q = self.q.copy()
+            q[active[-1], active[-1]] = _SEED
+
+    def stability(self) -> Array:
+        """Growth rate of a small overlap in each direction of zero overlap; NaN elsewhere and where not computed."""
+        assert self.latest is not None
+        rates = self.alpha * self.latest.growth.mean(axis=0)
+        model = self.averages.model
+        last = model.layers - 1
+        if not self.q.any():
+            # The operator (15) has this one to many digits; it also serves depths whose growth is not computed.
+            rates[last] = self.alpha * _last_layer_norm(model)
+        return rates
+
+    def _zero(self) -> None:
+        self.q = np.zeros_like(self.q)
+        self.latest = self.averages(self.q)
+        self.history.append(self.q.copy())
+        self.n_iter += 1
+        self.converged, self.residual, self.free = True, 0.0, []
+
+    def settle(self, q: Array, active: list[int], *, full: bool = False) -> None:
+        """Iterate from q with the diagonal over the active layers free, and the off-diagonal entries if `full`."""
+        free = [(i, i) for i in sorted(active)]
+        if full:
+            free += [(i, j) for i in sorted(active) for j in sorted(active) if i < j]
+        self.free = free
+        rows, columns = np.array(free).T
+        x = q[rows, columns].copy()
+        points: list[Array] = []
+        images: list[Array] = []
+        self.converged = False
+        while self.n_iter < self.max_iter:
+            self.q = self._matrix(x)
+            x = self.q[rows, columns]
+            self.history.append(self.q.copy())
+            self.latest = self.averages(self.q)
+            self.n_iter += 1
+            fx = self.image(self.latest.g.mean(axis=0))[rows, columns]
+            self.residual = float(np.abs(fx - x).max())
+            if self.residual <= self.tol or (fx.min() > _RECOVERED and x.min() >= _RECOVERED - 1e-9):
+                self.converged = True
+                return
+            points, images = [*points, x][-_MEMORY:], [*images, fx][-_MEMORY:]
+            x = _anderson(points, images)
+
+    def _matrix(self, x: Array) -> Array:
+        q = np.zeros_like(self.q)
+        for (i, j), value in zip(self.free, x, strict=True):
+            q[i, j] = q[j, i] = value
+        if all(i == j for i, j in self.free):
+            np.fill_diagonal(q, np.where(q.diagonal() == 0, 0.0, np.clip(q.diagonal(), 1e-9, _RECOVERED)))
+            return q
+        values, vectors = np.linalg.eigh(q)
+        clipped: Array = (vectors * np.clip(values, 0.0, _RECOVERED)) @ vectors.T
+        return clipped
+
+    def standard_error(self) -> Array:
+        """Standard error of q: that of F(alpha G) over the randomisations, times (1 - F')^{-1}."""
+        error = np.zeros_like(self.q)
+        if not self.free or self.latest is None:
+            return error
+        rows, columns = np.array(self.free).T
+        x = self.q[rows, columns]
+        mean = self.image(self.latest.g.mean(axis=0))[rows, columns]
+        spread = self.image(self.latest.g)[:, rows, columns] - mean
+        jacobian = np.empty((len(x), len(x)))
+        for k in range(len(x)):
+            # One-sided, towards the inside; a rough slope suffices for an error bar.
+            step = -0.02 * min(x[k], 1 - x[k]) if x[k] > 0 else 1e-3
+            moved = x.copy()
+            moved[k] += step
+            other = self.image(self.averages(self._matrix(moved)).g.mean(axis=0))[rows, columns]
+            jacobian[:, k] = (other - mean) / step
+        response = np.linalg.pinv(np.eye(len(x)) - jacobian)
+        deviations = spread @ response.T
+        if self.averages.how == "monte-carlo":
+            sigma = deviations.std(axis=0, ddof=1) / math.sqrt(len(deviations))
+        else:
+            sigma = np.abs(deviations).max(axis=0)
+        sigma = sigma + np.abs(response) @ np.full(len(x), self.residual)
+        # An overlap cannot be off by more than its range.
+        sigma = np.minimum(sigma, 1.0)
+        error[rows, columns] = error[columns, rows] = sigma
+        return error
+
+
+def _anderson(points: list[Array], images: list[Array]) -> Array:
+    """Next iterate of Anderson's method: the affine combination of images with the least residual."""
+    last = images[-1]
+    if len(points) < 2:
+        return last
+    residuals = np.array([f - x for x, f in zip(points, images, strict=True)])
+    steps = residuals[-1] - residuals[:-1]
+    gamma, *_ = np.linalg.lstsq(steps.T, residuals[-1], rcond=1e-10)
+    moved = last - gamma @ (last - np.array(images[:-1]))
+    # A wild extrapolation is cut to a multiple of the plain step.
+    limit = 20 * np.abs(residuals[-1]).max()
+    out: Array = points[-1] + np.clip(moved - points[-1], -limit, limit)
+    inside = (out > 0) & (out < 1)
+    return np.where(inside | (last < 0), out, last)
+
+
+_NORMS: dict[tuple[object, ...], float] = {}
+
+
+def _last_layer_norm(model: Attention) -> float:
+    key = (model.layers, model.tokens, model.skip, model.beta, model.activation)
+    if key not in _NORMS:
+        _NORMS[key] = last_layer(model, digits=6).operator_norm
+    return _NORMS[key]
+
+
+def _finish(solver: _Solver, averages: Channel, seed: int, rng: np.random.Generator) -> EvolutionResult:
+    model = averages.model
+    error = solver.standard_error()
+    how: How = "monte-carlo" if averages.how == "monte-carlo" else "estimated"
+    posterior_mean, plugin = prediction_errors(model, solver.q, error, rng=rng)
+    size = model.indices
+    estimation = Estimate(
+        float(1 - np.trace(solver.q) / size), float(np.linalg.norm(error.diagonal()) / size), how
+    )
+    if solver.converged:
+        status = f"converged after {solver.n_iter} evaluations: max |F(q) - q| = {solver.residual:.1e}"
+        if any(solver.q[i, i] >= _RECOVERED - 1e-9 for i in range(size)):
+            status += "; an overlap is within 1e-6 of 1 (recovered)"
+    else:
+        status = (
+            f"not converged: max |F(q) - q| = {solver.residual:.1e} > {solver.tol:g} after {solver.n_iter} evaluations; "
+            "raise max_iter or tol"
+        )
+    if averages.note:
+        status += f"; {averages.note}"
+    return EvolutionResult(
+        alpha=solver.alpha,
+        overlap=solver.q,
+        overlap_error=error,
+        estimation_error=estimation,
+        prediction_error=posterior_mean,
+        plugin_error=plugin,
+        stability=solver.stability(),
+        converged=solver.converged,
+        status=status,
+        n_iter=solver.n_iter,
+        residual=solver.residual,
+        history=np.array(solver.history),
+        seed=seed,
+        kernel_hash=model.kernel_hash,
+    )

@@ -1,0 +1,1 @@
+"""What the papers say, equation by equation, and the figures made again."""

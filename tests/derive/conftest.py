@@ -1,0 +1,42 @@
+"""Fixtures of the derivation tests: a private mpmath context and a seeded grid with corners."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from mpmath.ctx_mp import MPContext
+
+
+@pytest.fixture
+def context() -> Callable[[int], MPContext]:
+    """Return a maker of mpmath contexts of a given number of digits; the global one is never touched."""
+
+    def make(digits: int) -> MPContext:
+        ctx = MPContext()
+        ctx.dps = digits
+        return ctx
+
+    return make
+
+
+_CORNERS = [0.0, 1e-300, -1e-300, 1e-8, -1e-8, 1.0, -1.0, 30.0, -30.0, 1e3, -1e3]
+
+
+@pytest.fixture
+def grid() -> Callable[[int, int], np.ndarray]:
+    """Return a maker of points: a third from the corners, a third of order one, a third mixed per entry."""
+
+    def make(count: int, columns: int) -> np.ndarray:
+        rng = np.random.default_rng(20250201)
+        corners = rng.choice(_CORNERS, size=(count, columns))
+        plain = rng.normal(scale=2.0, size=(count, columns))
+        mixed = np.where(rng.random((count, columns)) < 0.5, corners, plain)
+        return np.concatenate([corners, plain, mixed])
+
+    return make
+
+
+@pytest.fixture
+def parameters() -> list[tuple[float, float]]:
+    """Return pairs (c, beta) over the range the kernels are made for."""
+    return [(1e-3, 0.2), (1e-3, 5.0), (0.05, 1.0), (1.0, 1.0), (1.0, 5.0), (10.0, 0.2), (10.0, 1.0)]

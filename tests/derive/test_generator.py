@@ -1,0 +1,273 @@
+"""The generator: intermediate form, printers, headers, determinism, freshness, command line."""
+
+import ast
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import sympy as sp
+
+from attnlimits.derive import symbols
+from attnlimits.derive.__main__ import main
+from attnlimits.derive.emit.ir import canonical, lower
+from attnlimits.derive.emit.printers import MpmathPrinter, NumbaPrinter, NumpyPrinter
+from attnlimits.derive.emit.writer import generate, stale, write
+from attnlimits.derive.kernel import Kernel
+from attnlimits.derive.packages import PACKAGES
+from attnlimits.derive.primitives import CopySign, Exp, Guard, Largest, Magnitude, Smallest
+from attnlimits.derive.proof import ProofError
+
+x, y = sp.symbols("x y", real=True)
+
+
+def _kernel(*outputs, arguments=(x, y)):
+    named = tuple((f"out{k}", value) for k, value in enumerate(outputs))
+    return Kernel("f", arguments, named, "Test.", (), (1,), "any", False)
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    return generate(PACKAGES)
+
+
+# --- the intermediate form
+
+
+def test_subtrees_are_shared_across_outputs():
+    shared = Exp(x * y + 1)
+    program = lower(_kernel(shared**2, shared + y))
+    assert sum(value.has(Exp) for _, value in program.assignments) == 1
+    assert program.ops_after < program.ops_before
+
+
+def test_guards_resolve_per_backend_and_dead_code_goes():
+    program = lower(_kernel(Exp(Guard(x, Smallest(x + y**3, 350))) * y))
+    exact, bounded = program.specialise(bounded=False), program.specialise(bounded=True)
+    assert not any(
+        value.has(Guard) for p in (exact, bounded) for value in (*dict(p.assignments).values(), *p.outputs)
+    )
+    assert not exact.outputs[0].has(Smallest)
+    text = [NumpyPrinter().text(value) for value in (*dict(bounded.assignments).values(), *bounded.outputs)]
+    assert any("np.minimum" in line for line in text)
+    used = {
+        symbol
+        for value in (*dict(exact.assignments).values(), *exact.outputs)
+        for symbol in value.free_symbols
+    }
+    assert {name for name, _ in exact.assignments} <= used
+
+
+def test_the_digest_sees_every_change_and_only_changes():
+    one = lower(_kernel(x * Exp(y) + 1)).digest()
+    assert one == lower(_kernel(1 + Exp(y) * x)).digest()
+    assert one != lower(_kernel(x * Exp(y) + 2)).digest()
+    assert one != lower(_kernel(x * Exp(y) + 1, arguments=(y, x))).digest()
+    assert canonical(x / 3 - y) == canonical(-y + x / 3)
+
+
+def test_inexact_or_unbound_kernels_are_refused():
+    with pytest.raises(ValueError, match="out0 holds a float"):
+        lower(_kernel(sp.Float(0.5) * x))
+    with pytest.raises(ValueError, match="uses c, which is no argument"):
+        lower(_kernel(symbols.skip * x))
+
+
+# --- the printers
+
+
+@pytest.mark.parametrize(
+    ("expr", "numpy", "numba", "mp"),
+    [
+        (x / 3 + y, "0.33333333333333331*x + y", "0.33333333333333331*x + y", "x/ctx.mpf(3) + y"),
+        (sp.Rational(2, 3) * x, "0.66666666666666663*x", "0.66666666666666663*x", "ctx.mpf(2)*x/ctx.mpf(3)"),
+        (-x * (y - 1), "-(y - 1.0)*x", "-(y - 1.0)*x", "-(y - ctx.mpf(1))*x"),
+        (x**2 / (x * y), "x/y", "x/y", "x/y"),
+        (1 / (1 + x), "1.0/(1.0 + x)", "1.0/(1.0 + x)", "ctx.mpf(1)/(ctx.mpf(1) + x)"),
+        (
+            sp.sqrt(2) * x / 2,
+            "0.70710678118654757*x",
+            "0.70710678118654757*x",
+            "_sqrt(ctx, ctx.mpf(2))*x/ctx.mpf(2)",
+        ),
+        (Exp(-Magnitude(x)), "np.exp(-np.abs(x))", "math.exp(-abs(x))", "ctx.exp(-abs(x))"),
+        (sp.log(x), "np.log(x)", "math.log(x)", "_log(ctx, x)"),
+        (CopySign(x), "np.copysign(1.0, x)", "math.copysign(1.0, x)", "_copysign(ctx, x)"),
+        (Smallest(x, 0), "np.minimum(0.0, x)", "at_most(x, 0.0)", "min(ctx.mpf(0), x)"),
+        (Largest(x, y), "np.maximum(x, y)", "max(x, y)", "max(x, y)"),
+    ],
+)
+def test_printed_text(expr, numpy, numba, mp):
+    assert NumpyPrinter().text(expr) == numpy
+    assert NumbaPrinter(hot=False).text(expr) == numba
+    assert MpmathPrinter().text(expr) == mp
+
+
+def test_hot_functions_use_the_branch_free_exponential():
+    assert NumbaPrinter(hot=True).text(Exp(x)) == "exp_fast(x)"
+
+
+@pytest.mark.parametrize("expr", [sp.sin(x), x ** sp.Rational(1, 3), x**y, x**7])
+def test_what_cannot_be_printed_is_an_error(expr):
+    with pytest.raises(TypeError, match="cannot print"):
+        NumpyPrinter().text(expr)
+
+
+def test_literals_round_trip():
+    third = NumpyPrinter().number(sp.Rational(1, 3))
+    assert float(third) == 1 / 3
+    assert float(NumpyPrinter().number(sp.Rational(10**400 + 1, 10**400))) == 1.0
+    assert float(NumpyPrinter().text(sp.sqrt(2) + sp.pi)) == pytest.approx(
+        2**0.5 + 3.141592653589793, abs=1e-15
+    )
+
+
+# --- the written tree
+
+
+def test_headers_say_where_a_file_comes_from(fresh):
+    kernels = [name for name in fresh if name.endswith(("__init__.py", "numpy64.py", "numba64.py", "mp.py"))]
+    assert len(kernels) == 4 * len(PACKAGES)
+    assert {name for name in fresh if name.endswith("posterior64.py")} == {
+        f"{p.name}/posterior64.py" for p in PACKAGES
+    }
+    for name in kernels:
+        head = fresh[name].split('"""')[0]
+        assert head.startswith("# generated by `make derive`; do not edit\n")
+        for mark in (
+            "source: attnlimits.derive.",
+            "equations: troiani2025 (5)",
+            "operations: ",
+            "domain: ",
+            "sympy: ",
+        ):
+            assert f"# {mark}" in head, (name, mark)
+        assert re.search(r"# derivation: sha256 [0-9a-f]{64}\n", head)
+
+
+def test_files_hold_no_place_and_no_time(fresh):
+    for name, text in fresh.items():
+        assert not re.search(r"/(root|work|tmp|home|usr)/|\b20[2-9]\d-\d\d|localhost", text), name
+
+
+def test_every_backend_has_the_same_functions(fresh):
+    for package in PACKAGES:
+        signatures = []
+        for name in ("numpy64", "numba64", "mp"):
+            tree = ast.parse(fresh[f"{package.name}/{name}.py"])
+            found = {}
+            for node in tree.body:
+                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                    arguments = [argument.arg for argument in node.args.args]
+                    found[node.name] = arguments[1:] if name == "mp" else arguments
+                    assert ast.get_docstring(node), node.name
+                    assert name != "mp" or arguments[0] == "ctx"
+            signatures.append(found)
+        assert signatures[0] == signatures[1] == signatures[2]
+        assert set(signatures[0]) == {"layer", "link", "invert", "undo", "quadratic"}
+
+
+def test_one_exponential_and_one_division_depend_on_the_inner_variable(fresh):
+    """`undo` of the softmax: what of it cannot leave a loop over xp."""
+    tree = ast.parse(fresh["attention_tied_softmax_m2/numba64.py"])
+    undo = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "undo")
+    varying, exponentials, divisions = {"xp"}, 0, 0
+    for statement in undo.body:
+        depends = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)} & varying
+        if not depends:
+            continue
+        if isinstance(statement, ast.Assign):
+            varying.add(statement.targets[0].id)
+        for node in ast.walk(statement):
+            inner = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & varying
+            if isinstance(node, ast.Call) and inner:
+                exponentials += (
+                    node.func.id in {"exp_fast", "expm1_fast"} if isinstance(node.func, ast.Name) else 0
+                )
+            divisions += isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and bool(inner)
+    assert (exponentials, divisions) == (1, 1)
+
+
+def test_manifest_holds_the_hashes(fresh):
+    manifest = tomllib.loads(fresh["MANIFEST.toml"])
+    assert set(manifest["files"]) == set(fresh) - {"MANIFEST.toml"}
+    for name, digest in manifest["files"].items():
+        lines = [line for line in fresh[name].splitlines(keepends=True) if not line.startswith("# sympy: ")]
+        assert hashlib.sha256("".join(lines).encode()).hexdigest() == digest
+    for package in PACKAGES:
+        entry = manifest[package.name]
+        assert f"sha256 {entry['derivation']}" in fresh[f"{package.name}/mp.py"]
+        assert f'DERIVATION_HASH = "{entry["derivation"]}"' in fresh[f"{package.name}/__init__.py"]
+        for function in entry["functions"].values():
+            assert 0 < function["operations_after"] <= function["operations_before"]
+
+
+def test_committed_files_are_fresh(fresh, repository):
+    assert stale(fresh, repository / "generated") == []
+
+
+def test_staleness_is_noticed(fresh, tmp_path):
+    assert sorted(write(fresh, tmp_path)) == sorted(fresh)
+    assert write(fresh, tmp_path) == []
+    assert stale(fresh, tmp_path) == []
+    target = tmp_path / "attention_tied_softmax_m2" / "mp.py"
+    text = target.read_text(encoding="utf-8")
+    target.write_text(re.sub(r"# sympy: .*", "# sympy: 0.0", text), encoding="utf-8")
+    assert stale(fresh, tmp_path) == []
+    target.write_text(text.replace("ctx.mpf(2)", "ctx.mpf(3)"), encoding="utf-8")
+    (tmp_path / "fastmath.py").unlink()
+    (tmp_path / "attention_old").mkdir()
+    (tmp_path / "attention_old" / "mp.py").write_text("", encoding="utf-8")
+    assert stale(fresh, tmp_path) == ["attention_old/mp.py", "attention_tied_softmax_m2/mp.py", "fastmath.py"]
+
+
+def test_a_wrong_stable_form_is_not_printed():
+    def fail():
+        raise ProofError("layer: entry 0 leaves c")
+
+    package = PACKAGES[0]
+    broken = type(package)(package.name, package.title, "softmax", 2, package.source, package.kernels, fail)
+    with pytest.raises(ProofError, match="entry 0"):
+        generate((broken,))
+
+
+def test_the_softmax_proof_notices_a_wrong_kernel():
+    from attnlimits.derive import kernels_softmax_m2 as source
+
+    kernels = list(source.PACKAGE.kernels)
+    position = next(k for k, kernel in enumerate(kernels) if kernel.name == "undo")
+    undo = kernels[position]
+    outputs = ((undo.outputs[0][0], undo.outputs[0][1] + undo.arguments[3]), *undo.outputs[1:])
+    kernels[position] = Kernel("undo", undo.arguments, outputs, "", (), (), "", True)
+    with pytest.raises(ProofError, match="undo"):
+        source._prove(tuple(kernels))
+
+
+# --- the command
+
+
+def test_output_does_not_depend_on_the_hash_seed(tmp_path):
+    trees = []
+    for seed in ("0", "1", "4242"):
+        folder = tmp_path / seed
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-m", "attnlimits.derive", "--out", str(folder)]
+        subprocess.run(command, check=True, env=environment, capture_output=True, timeout=120)
+        trees.append(
+            {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        )
+    assert trees[0] == trees[1] == trees[2]
+    assert len(trees[0]) == 2 + 5 * len(PACKAGES)
+
+
+def test_check_names_the_stale_files_and_leaves_them(tmp_path, capsys):
+    assert main(["--out", str(tmp_path)]) == 0
+    assert main(["--check", "--out", str(tmp_path)]) == 0
+    target = tmp_path / "attention_tied_linear_m2" / "numpy64.py"
+    target.write_text(target.read_text(encoding="utf-8") + "\n# by hand\n", encoding="utf-8")
+    assert main(["--check", "--out", str(tmp_path)]) == 1
+    assert "attention_tied_linear_m2/numpy64.py" in capsys.readouterr().err
+    assert target.read_text(encoding="utf-8").endswith("# by hand\n")

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+import sympy as sp
+
+from attnlimits.derive import symbols
+from attnlimits.derive.architecture import Architecture
+from attnlimits.derive.mixing import (
+    layer_matrix_of_readout,
+    link,
+    mixing_matrices,
+    pair_chain,
+    pair_layer,
+    to_modes,
+)
+from attnlimits.derive.primitives import elementary
+from attnlimits.derive.proof import prove_equal
+
+SKIP, BETA = sp.Rational(3, 4), sp.Rational(5, 4)
+
+
+def _forward_pass(weights, x, skip, beta, activation):
+    """The network (2)-(3) itself: tokens as rows, D-dimensional embeddings, no indices."""
+
+    def sigma(scores):
+        if activation == "linear":
+            return beta * scores
+        powers = np.exp(beta * (scores - scores.max(axis=1, keepdims=True)))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    tokens = x.T
+    dimension = tokens.shape[1]
+    for number, w in enumerate(weights):
+        keys = tokens @ w.T
+        attention = sigma(keys @ keys.T / dimension)
+        if number == len(weights) - 1:
+            return attention
+        tokens = (skip * np.eye(len(attention)) + attention) @ tokens
+    raise AssertionError("no layers")
+
+
+@pytest.mark.parametrize("activation", ["softmax", "linear"])
+@pytest.mark.parametrize(
+    ("layers", "tokens", "ranks"),
+    [(1, 2, 1), (2, 2, 1), (3, 2, 1), (4, 2, 1), (2, 3, (2, 1)), (2, 4, (1, 3)), (3, 3, (1, 2, 1))],
+)
+def test_link_on_the_indices_equals_the_forward_pass(layers, tokens, ranks, activation, rng):
+    model = Architecture(layers, tokens, ranks, activation, skip=SKIP, beta=BETA)
+    h = model.index_matrices()
+    compiled = sp.lambdify([entry for m in h for entry in m], elementary(link(model, h)), "numpy", cse=True)
+    dimension = 17
+    for _ in range(5):
+        weights = [rng.normal(size=(rank, dimension)) for rank in model.rank_vector]
+        x = rng.normal(size=(dimension, tokens))
+        indices = np.concatenate([w @ x / np.sqrt(dimension) for w in weights])
+        direct = _forward_pass(weights, x, float(SKIP), float(BETA), activation)
+        # Both sides lose a few roundings per layer; linear outputs grow with depth, hence the scale.
+        error = np.abs(compiled(*indices.ravel()) - direct).max() / max(1.0, np.abs(direct).max())
+        assert error < 1e-12
+
+
+def test_mixing_starts_at_the_identity_and_is_a_recursion():
+    model = Architecture(3, 2)
+    h = model.index_matrices()
+    mixing = mixing_matrices(model, h)
+    assert mixing[0] == sp.eye(2)
+    assert len(mixing) == 3
+    assert mixing[1] == layer_matrix_of_readout(model, h[0])
+
+
+def test_shapes_are_checked():
+    model = Architecture(2, 2)
+    with pytest.raises(ValueError, match="h_1 must be 1 x 2"):
+        link(model, [sp.zeros(2, 2), sp.zeros(1, 2)])
+    with pytest.raises(ValueError, match="indices of 2 layers, got 1"):
+        link(model, [sp.zeros(1, 2)])
+    with pytest.raises(ValueError, match="2 x 2 matrix"):
+        to_modes(sp.eye(3))
+    with pytest.raises(ValueError, match="softmax and 2 tokens"):
+        pair_layer(Architecture(2, 3), symbols.vp, symbols.vm)
+    with pytest.raises(ValueError, match="one entry per layer each"):
+        pair_chain(symbols.skip, [sp.S.One], [])
+
+
+def test_softmax_layer_is_triangular_in_modes():
+    layer = pair_layer(Architecture(2, 2), symbols.vp, symbols.vm)
+    assert layer.matrix[1, 0] == 0
+    # s = y_11 - y_22 and tau = y_11 + y_22 - 1.
+    v = symbols.token_pair(symbols.vp, symbols.vm)
+    y = layer_matrix_of_readout(Architecture(2, 2), v) - symbols.skip * sp.eye(2)
+    prove_equal(y[0, 0] - y[1, 1], layer.s, "s")
+    prove_equal(y[0, 0] + y[1, 1] - 1, layer.tau, "tau")
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2, 3, 4])
+def test_chain_equals_the_product_of_the_layers(layers):
+    s = sp.symbols(f"s1:{layers + 1}", real=True)
+    tau = sp.symbols(f"tau1:{layers + 1}", positive=True)
+    product = sp.eye(2)
+    for s_l, tau_l in zip(s, tau, strict=True):
+        product = sp.Matrix([[1 + symbols.skip, s_l], [0, symbols.skip + tau_l]]) * product
+    k, upper, lower = pair_chain(symbols.skip, s, tau)
+    prove_equal(product, sp.Matrix([[k, upper], [0, lower]]), "chain")
+    prove_equal(product.det(), k * lower, "determinant")
+
+
+def test_chain_of_derived_layers_equals_the_mixing_matrix():
+    model = Architecture(3, 2, skip=SKIP, beta=BETA)
+    h = model.index_matrices()
+    values = {entry: sp.Rational(n + 1, 7) * (-1) ** n for n, entry in enumerate([*h[0], *h[1]])}
+    mixing = mixing_matrices(model, h)
+    modes = [to_modes(matrix) for matrix in mixing]
+    s, tau = [], []
+    for number in (0, 1):
+        row = (h[number] * mixing[number].T * symbols.mode_rotation()).subs(values)
+        layer = pair_layer(model, symbols.vp, symbols.vm)
+        at = {symbols.vp: elementary(row[0]).evalf(40), symbols.vm: elementary(row[1]).evalf(40)}
+        s.append(layer.s.evalf(40, subs=at))
+        tau.append(layer.tau.evalf(40, subs=at))
+    k, upper, lower = pair_chain(SKIP, s, tau)
+    direct = elementary(modes[2]).subs(values).evalf(40)
+    # 40 digits, a few of them lost in the products.
+    assert (direct - sp.Matrix([[k, upper], [0, lower]])).norm() < sp.Float("1e-35")

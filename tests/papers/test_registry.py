@@ -1,0 +1,239 @@
+"""The registry itself: what it accepts, what it refuses, and what a failing check looks like."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+from attnlimits.derive import registry
+from attnlimits.derive.registry import CheckOutcome, Equation, RegistryError
+
+HEADER = '[paper]\ncitekey = "p"\nequations = {count}\n'
+ENTRY = (
+    '[[equation]]\nid = {id}\ntitle = "t"\nlatex = "x = y"\n'
+    'source = "restored"\nstatus = "{status}"\n{more}\n'
+)
+
+
+def _toml(*entries, count=None):
+    return HEADER.format(count=len(entries) if count is None else count) + "".join(entries)
+
+
+def _entry(number, status="definition", more=""):
+    return ENTRY.format(id=number, status=status, more=more)
+
+
+# Checks that the tests refer to by path; `resolve` finds them through this module's own name.
+def passing():
+    return CheckOutcome(1e-9, 1e-8, "numeric", "a against b")
+
+
+def symbolic_passing():
+    return CheckOutcome(0.0, 0.0, "symbolic", "a against b")
+
+
+def failing():
+    return CheckOutcome(1.0, 1e-8, "numeric", "a against b")
+
+
+def not_a_number():
+    return CheckOutcome(math.nan, 1.0, "numeric", "a against b")
+
+
+def raising():
+    raise ArithmeticError("it broke")
+
+
+def returning_nothing():
+    return None
+
+
+NOT_CALLABLE = 3
+
+
+def _equation(number, status, function=None, code=None):
+    check = None if function is None else f"registry_fixture:{function}"
+    return Equation(number, "t", "x", "restored", status, code=code, check=check)
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.setitem(sys.modules, "registry_fixture", sys.modules[__name__])
+
+
+def test_valid_text_is_parsed_in_order():
+    text = _toml(_entry(2, "checked", 'check = "m:f"\nnote = "n"'), _entry(1))
+    first, second = registry.parse(text, paper="p")
+    assert (first.id, first.status, first.check) == (1, "definition", None)
+    assert (second.id, second.check, second.note) == (2, "m:f", "n")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[paper", "not valid TOML"),
+        (_entry(1), r"the table \[paper\] with citekey and equations is missing"),
+        ('[paper]\ncitekey = "q"\nequations = 1\n' + _entry(1), "paper.citekey is 'q', expected 'p'"),
+        (
+            '[paper]\ncitekey = "p"\nequations = "all"\n' + _entry(1),
+            "paper.equations must be a positive integer",
+        ),
+        ("equation = 3\n" + HEADER.format(count=1), "must be an array of tables"),
+        (
+            _toml(_entry(1, "proven")),
+            "unknown status 'proven', expected one of proved, checked, definition, pending",
+        ),
+        (_toml(_entry(1, "checked")), "status 'checked' claims a check and names none"),
+        (_toml(_entry(1, "proved")), "status 'proved' claims a check and names none"),
+        (_toml(_entry(1, "pending", 'check = "m:f"')), "status 'pending' contradicts its check"),
+        (_toml(_entry(1, "checked", 'check = "m.f"')), "check must be written 'module:function'"),
+        (_toml(_entry(1), _entry(1), count=1), r"equation \(1\) occurs more than once"),
+        (_toml(_entry(1), _entry(4), count=5), "equations without entry: 2-3, 5"),
+        (_toml(_entry(1), _entry(7), count=1), "entries beyond paper.equations = 1: 7"),
+        (_toml(_entry(1, more="color = 'red'")), r"equation \(1\): unknown field 'color'"),
+        (_toml(_entry(1).replace('title = "t"', 'title = ""')), "field 'title' must be a non-empty string"),
+        (_toml(_entry(1).replace('latex = "x = y"\n', "")), "field 'latex' is missing"),
+        (
+            _toml(_entry(1).replace('"restored"', '"guessed"')),
+            "unknown source 'guessed', expected one of restored, derived",
+        ),
+        (_toml(_entry("true")), "entry number 1: id must be a positive integer, got True"),
+        (_toml(_entry(0)), "id must be a positive integer, got 0"),
+    ],
+)
+def test_bad_text_gives_a_sentence(text, sentence):
+    with pytest.raises(RegistryError, match=sentence):
+        registry.parse(text, paper="p")
+
+
+def test_all_problems_are_listed_at_once():
+    with pytest.raises(RegistryError) as caught:
+        registry.parse(_toml(_entry(1, "proven"), _entry(2, "checked"), count=3), paper="p")
+    assert len(caught.value.problems) == 3
+    assert "3 problem(s)" in str(caught.value)
+
+
+def test_unknown_paper_names_the_known_ones():
+    with pytest.raises(RegistryError, match=r"no such paper; there is a registry for: .*troiani2025"):
+        registry.load("nobody1900")
+
+
+def test_a_claim_without_check_fails_the_run_too():
+    with pytest.raises(RegistryError, match=r"equation \(1\): status 'proved' claims a check and names none"):
+        registry.run_equations([_equation(1, "proved")])
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [("absent", "has no attribute 'absent'"), ("NOT_CALLABLE", "is not callable")],
+)
+def test_a_missing_check_fails_the_run(function, sentence):
+    with pytest.raises(RegistryError, match=sentence):
+        registry.run_equations([_equation(1, "checked", function)])
+
+
+def test_an_unresolvable_code_path_fails_the_run():
+    with pytest.raises(
+        RegistryError, match=r"equation \(1\): code: 'attnlimits.derive.nowhere.f' does not resolve"
+    ):
+        registry.run_equations([_equation(1, "definition", code="attnlimits.derive.nowhere.f")])
+
+
+def test_unknown_number_is_refused():
+    with pytest.raises(RegistryError, match="no equation numbered 9; there are 1-2"):
+        registry.run_equations([_equation(1, "definition"), _equation(2, "definition")], ids=[9])
+
+
+@pytest.mark.parametrize(
+    ("status", "function", "ok", "message"),
+    [
+        ("checked", "passing", True, "a against b"),
+        ("checked", "symbolic_passing", True, "a against b"),
+        ("proved", "symbolic_passing", True, "a against b"),
+        ("proved", "passing", False, "needs a symbolic check"),
+        ("checked", "failing", False, "above tolerance"),
+        ("checked", "not_a_number", False, "above tolerance"),
+        ("checked", "raising", False, "raised ArithmeticError: it broke"),
+        ("checked", "returning_nothing", False, "returned NoneType, expected CheckOutcome"),
+    ],
+)
+def test_verdicts(status, function, ok, message):
+    (result,) = registry.run_equations([_equation(1, status, function)])
+    assert result.ok is ok
+    assert message in result.message
+
+
+def test_entries_without_check_are_counted_and_not_judged():
+    results = registry.run_equations([_equation(1, "definition"), _equation(2, "pending")])
+    assert [r.ok for r in results] == [None, None]
+    report = registry.summary(results)
+    assert report["ran"] == 0
+    assert report["ok"] is True
+
+
+def test_shared_checks_run_once(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        sys.modules[__name__], "passing", lambda: calls.append(1) or CheckOutcome(0, 1, "numeric")
+    )
+    results = registry.run_equations([_equation(1, "checked", "passing"), _equation(2, "checked", "passing")])
+    assert len(calls) == 1
+    assert [r.ok for r in results] == [True, True]
+
+
+def test_selection_and_progress():
+    seen = []
+    equations = [_equation(i, "checked", "passing") for i in (1, 2, 3)]
+    results = registry.run_equations(
+        equations, ids=[3, 1, 3], progress=lambda done, total, e: seen.append((done, total, e.id))
+    )
+    assert [r.id for r in results] == [1, 3]
+    assert seen == [(0, 2, 1), (1, 2, 3)]
+
+
+def test_summary_and_table_name_the_failures():
+    results = registry.run_equations(
+        [_equation(1, "checked", "passing"), _equation(2, "checked", "failing"), _equation(3, "definition")]
+    )
+    report = registry.summary(results)
+    assert report["counts"] == {"proved": 0, "checked": 2, "definition": 1, "pending": 0}
+    assert (report["total"], report["ran"], report["passed"]) == (3, 2, 1)
+    assert report["failed"] == [2]
+    assert report["ok"] is False
+    text = registry.table(results)
+    assert "FAILED: 2" in text
+    assert "checked numerically       2" in text
+    assert "(3)" not in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(1.0, -1.0, "numeric"), (1.0, math.inf, "numeric"), (0.0, 1e-9, "symbolic"), (0.0, 0.0, "guess")],
+)
+def test_an_outcome_cannot_be_lenient(arguments):
+    with pytest.raises(ValueError, match=r"tolerance|kind"):
+        CheckOutcome(*arguments)
+
+
+@pytest.mark.parametrize(
+    "path", ["attnlimits.derive.registry.resolve", "attnlimits.derive.registry:resolve", "math.pi", "json"]
+)
+def test_paths_resolve(path):
+    assert registry.resolve(path) is not None
+
+
+@pytest.mark.parametrize(
+    "path", ["nothing.at.all", "math:tau2", "math.tau2.x", "attnlimits.derive.registry:a.b"]
+)
+def test_wrong_paths_do_not(path):
+    with pytest.raises(LookupError, match="does not resolve"):
+        registry.resolve(path)
+
+
+def test_reading_a_registry_imports_neither_sympy_nor_numerics():
+    code = (
+        "import sys; from attnlimits.derive import registry; registry.load('troiani2025');"
+        "sys.exit(any(m == 'sympy' or m.startswith('attnlimits.numerics') for m in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,192 @@
+"""The registry of troiani2025: complete, resolvable, and every check it claims passes."""
+
+import dataclasses
+import math
+import re
+from importlib import resources
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from attnlimits.derive import registry
+from attnlimits.papers.troiani2025.checks import channel, depth, plain, single_layer, tools
+
+EQUATIONS = registry.load("troiani2025")
+CHECKS = sorted({e.check for e in EQUATIONS if e.check is not None})
+# What a first reader needs to rely on; these may not fall back to "pending".
+REQUIRED = (*range(1, 19), *range(46, 53), *range(163, 186))
+
+
+def test_every_number_has_one_entry():
+    assert [e.id for e in EQUATIONS] == list(range(1, 188))
+
+
+def test_required_entries_are_settled():
+    assert [e.id for e in EQUATIONS if e.id in REQUIRED and e.status == "pending"] == []
+
+
+def test_every_path_resolves():
+    assert registry.unresolved(EQUATIONS) == []
+
+
+def test_every_check_function_is_named_by_an_entry():
+    root = resources.files("attnlimits.papers").joinpath("troiani2025", "checks")
+    defined = set()
+    for file in root.iterdir():
+        if file.name.endswith(".py"):
+            module = f"attnlimits.papers.troiani2025.checks.{file.name[:-3]}"
+            for name in re.findall(r"^def (check_\w+)\(", file.read_text(encoding="utf-8"), re.MULTILINE):
+                defined.add(f"{module}:{name}")
+    assert sorted(defined) == CHECKS
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda path: path.rpartition(".")[2])
+def test_claimed_checks_pass(check):
+    equations = [e for e in EQUATIONS if e.check == check]
+    for result in registry.run_equations(equations, paper="troiani2025"):
+        assert result.ok, f"({result.id}) {result.message}"
+
+
+def test_braces_of_the_formulas_balance():
+    for e in EQUATIONS:
+        plain_text = e.latex.replace(r"\{", "").replace(r"\}", "")
+        assert plain_text.count("{") == plain_text.count("}"), e.id
+        # A \left needs its \right, including the empty delimiter "."
+        assert len(re.findall(r"\\left(?![a-z])", e.latex)) == len(
+            re.findall(r"\\right(?![a-z])", e.latex)
+        ), e.id
+
+
+def test_bibliography_has_the_cited_works():
+    text = (
+        resources.files("attnlimits.papers").joinpath("troiani2025", "refs.bib").read_text(encoding="utf-8")
+    )
+    keys = re.findall(r"^@\w+\{(\w+),", text, re.MULTILINE)
+    assert len(keys) == len(set(keys))
+    assert {"troiani2025", "troiani2024", "aubin2018", "barbier2019", "gerbelot2023"} <= set(keys)
+
+
+# The tools of the checks: they must be able to fail.
+
+
+def test_symbolic_reduction_refuses_what_is_not_zero():
+    x = sp.Symbol("x", positive=True)
+    assert tools.symbolic({"square": (x + 1) ** 2 - x**2 - 2 * x - 1}, "d").ok
+    outcome = tools.symbolic({"right": sp.S.Zero, "wrong": sp.Matrix([[0, x - sp.sqrt(x)]])}, "d")
+    assert not outcome.ok
+    assert outcome.residual == math.inf
+    assert "wrong" in outcome.detail and "right" not in outcome.detail
+
+
+def test_numeric_outcome_keeps_a_nan():
+    assert not tools.numeric([0.0, math.nan, 0.0], 1.0, "d").ok
+    assert not tools.numeric([0.0, 2.0], 1.0, "d").ok
+    with pytest.raises(ValueError, match="at least one"):
+        tools.numeric([], 1.0, "d")
+
+
+def test_average_of_quadratic_forms():
+    a, x, y = sp.symbols("a x y")
+    assert tools.average(3 + a * x**2 + 5 * x * y + 7 * y, [x, y]) == 3 + a
+    with pytest.raises(ValueError, match="degree 4"):
+        tools.average(x**2 * y**2, [x, y])
+
+
+def test_symmetric_gradient_shares_the_pair():
+    q = tools.symmetric("q", 2)
+    assert tools.symmetric_gradient((q * q).trace(), q) == 2 * q
+
+
+def test_plain_channel_is_converged():
+    # A smooth integrand that decays like a Gaussian: halving the step changes the last digits only.
+    omega, variance = np.array([[0.4, -0.3], [0.7, 0.2]]), np.array([[0.8, 0.15], [0.15, 0.55]])
+    v = np.array([[1.9, -0.3], [0.4, 1.7]])
+    coarse = plain.PlainChannel(omega, variance, step=0.2, reach=8.0).denoiser(v)
+    fine = plain.PlainChannel(omega, variance, step=0.1, reach=9.0).denoiser(v)
+    for a, b in zip(coarse, fine, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
+
+
+def test_single_layer_map_is_converged():
+    for q in (0.01, 0.5, 0.9):
+        coarse, fine = (single_layer.conjugate_overlap(q, 2, nodes=n) for n in (60, 120))
+        # The slope of tanh grows like 1 / (1 - q): nine digits are left at q = 0.9 with 60 nodes.
+        assert coarse == pytest.approx(fine, rel=1e-8)
+
+
+def test_first_order_in_depth_fails_in_the_joint_limit():
+    # At fixed depth the remainder falls as c^-2 ...
+    fixed = [depth.joint_limit_remainder(3.0 / c, c, seed=1) for c in (1e2, 1e3)]
+    assert fixed[0] / fixed[1] == pytest.approx(100.0, rel=0.1)
+    # ... but at depth = c it does not fall at all, so (52) is no joint limit.
+    joint = [depth.joint_limit_remainder(1.0, c) for c in (1e2, 1e3, 1e4)]
+    assert min(joint) > 0.3
+
+
+# A wrong implementation must fail its check: each case breaks one function that a check leans on.
+
+
+def _scaled(function, factor):
+    return lambda *args, **kwargs: factor * function(*args, **kwargs)
+
+
+def _shifted_last(function, shift):
+    def wrong(*args, **kwargs):
+        *first, last = function(*args, **kwargs)
+        return (*first, last + shift)
+
+    return wrong
+
+
+def _shifted_log_z(function, shift):
+    def wrong(*args, **kwargs):
+        result = function(*args, **kwargs)
+        return dataclasses.replace(result, log_z=result.log_z + shift)
+
+    return wrong
+
+
+def _swapped(function):
+    return lambda *args, **kwargs: function(*args, **kwargs)[::-1]
+
+
+def _without_last_entry(function):
+    def wrong(*args, **kwargs):
+        matrix = sp.Matrix(function(*args, **kwargs))
+        matrix[-1, -1] = 0
+        return matrix
+
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "break_it", "check"),
+    [
+        ("mixing.softmax_kernel", "layer", lambda f: _shifted_last(f, 1e-9), "mixing:check_5"),
+        ("mixing.mixing", "link", lambda f: _scaled(f, 1 + sp.Rational(1, 10**9)), "mixing:check_6"),
+        ("depth.derived", "committee", lambda f: _scaled(f, 2), "depth:check_51"),
+        ("inversion.softmax_kernel", "invert", lambda f: _shifted_last(f, 1e-9), "inversion:check_183"),
+        ("inversion.derived", "domain_slack", lambda f: _scaled(f, 2), "inversion:check_177"),
+        (
+            "linearization.derived",
+            "single_layer_eigenvalue",
+            lambda f: _scaled(f, 2),
+            "linearization:check_15",
+        ),
+        ("linearization.derived", "apply_operator", _without_last_entry, "linearization:check_16"),
+        ("channel", "denoise_readout", lambda f: _shifted_log_z(f, 1e-6), "channel:check_9"),
+        ("channel", "denoise", lambda f: _shifted_log_z(f, 1e-6), "channel:check_167"),
+        ("variational", "prior_potential", lambda f: _scaled(f, 2), "variational:check_101"),
+        ("prediction", "prediction_errors", _swapped, "prediction:check_11"),
+        ("evolution", "conjugate_overlap", lambda f: _scaled(f, 1.001), "evolution:check_73"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_implementation_fails_its_check(monkeypatch, module, name, break_it, check):
+    owner = registry.resolve(f"attnlimits.papers.troiani2025.checks.{module}")
+    channel._over_labels.cache_clear()
+    monkeypatch.setattr(owner, name, break_it(getattr(owner, name)))
+    outcome = registry.resolve(f"attnlimits.papers.troiani2025.checks.{check}")()
+    channel._over_labels.cache_clear()
+    assert not outcome.ok
