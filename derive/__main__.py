@@ -36,12 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Prove the derivations and print the numeric kernels.",
         epilog="example: python -m attnlimits.derive --check",
     )
-    parser.add_argument(
-        "--check", action="store_true", help="only compare with what is there; exit 1 if it is stale"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=None, metavar="DIR", help="folder to write (default: generated/)"
-    )
+    parser.add_argument("--check", action="store_true", help="only compare with what is there; exit 1 if it is stale")
+    parser.add_argument("--out", type=Path, default=None, metavar="DIR", help="folder to write (default: generated/)")
     options = parser.parse_args(arguments)
     folder = _default_folder() if options.out is None else options.out
     files = generate(PACKAGES, progress=lambda line: print(line, file=sys.stderr))

@@ -77,17 +77,14 @@ class Architecture:
         _integer("tokens", self.tokens, 2, "with a single token the attention matrix carries no information")
         ranks = (self.ranks,) * self.layers if isinstance(self.ranks, int) else tuple(self.ranks)
         if len(ranks) != self.layers:
-            raise ValueError(
-                f"ranks must be one integer or {self.layers} of them, one per layer, got {ranks}"
-            )
+            raise ValueError(f"ranks must be one integer or {self.layers} of them, one per layer, got {ranks}")
         for number, rank in enumerate(ranks, start=1):
             _integer(f"the rank of layer {number}", rank, 1, "a layer without weights has no indices")
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
         if self.tied is not True:
             raise ValueError(
-                "untied keys and queries, (19)-(24), are not implemented; "
-                "use tied=True, where keys equal queries"
+                "untied keys and queries, (19)-(24), are not implemented; use tied=True, where keys equal queries"
             )
         if self.output != "last":
             raise ValueError(

@@ -228,11 +228,7 @@ def denoiser_from_moments(
     """
     indices, tokens = mean.shape
     size = indices * tokens
-    if (
-        second_moment.shape != (size, size)
-        or omega.shape != mean.shape
-        or covariance.shape != (indices, indices)
-    ):
+    if second_moment.shape != (size, size) or omega.shape != mean.shape or covariance.shape != (indices, indices):
         raise ValueError(
             f"mean is {indices} x {tokens}, so the second moment must be {size} x {size}, "
             f"omega {indices} x {tokens} and V {indices} x {indices}; "
@@ -297,9 +293,7 @@ def two_layer_log_integrand(model: Architecture) -> sp.Expr:
     troiani2025, (169)-(170).
     """
     if model.layers != 2 or model.rank_vector != (1, 1):
-        raise ValueError(
-            f"needs two layers of rank 1, got {model.layers} layers of ranks {model.rank_vector}"
-        )
+        raise ValueError(f"needs two layers of rank 1, got {model.layers} layers of ranks {model.rank_vector}")
     layer = pair_layer(model, symbols.xp, symbols.xm)
     minus = symbols.vm / (model.skip + layer.tau)
     plus = (symbols.vp - layer.s * minus) / (1 + model.skip)

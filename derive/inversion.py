@@ -167,9 +167,7 @@ def _invert_softmax(model: Architecture, v: sp.Matrix, y: sp.Matrix) -> Inversio
     # The determinant is minus a product of squares and of positive numbers, so minus it is the absolute
     # value.
     prove_equal(-determinant, in_v, "Jacobian of the softmax readout in v, (182)")
-    prove_equal(
-        (model.beta * (v[0] - v[1]) ** 2).subs(at_branch), first + second, "square of the difference, (181)"
-    )
+    prove_equal((model.beta * (v[0] - v[1]) ** 2).subs(at_branch), first + second, "square of the difference, (181)")
     l_1, l_2 = log_odds(y)
     in_y = 2 * model.beta * (l_1 + l_2) * y[0, 0] * y[0, 1] * y[1, 0] * y[1, 1]
     rows = branch.subs({first: l_1, second: l_2}, simultaneous=True)

@@ -152,10 +152,7 @@ def layer_multipliers(model: Architecture) -> sp.Matrix:
         # G^l is symmetric in the tokens.
         return sp.Symbol(f"G{layer + 1}_{min(m, n) + 1}_{max(m, n) + 1}", real=True)
 
-    blocks = [
-        [sp.diag(*[entry(layer, m, n) for layer in range(size)]) for n in range(tokens)]
-        for m in range(tokens)
-    ]
+    blocks = [[sp.diag(*[entry(layer, m, n) for layer in range(size)]) for n in range(tokens)] for m in range(tokens)]
     overlap = sp.Matrix(size, size, lambda i, j: sp.Symbol(f"M_{min(i, j) + 1}_{max(i, j) + 1}", real=True))
     multipliers = sp.Matrix(
         size,
@@ -223,11 +220,7 @@ def _moment(polynomial: sp.Expr, variables: Sequence[sp.Symbol]) -> sp.Expr:
         powers = sp.Poly(value, variable).all_terms()
         value = sp.expand(
             sp.Add(
-                *[
-                    c * sp.integrate(variable ** k[0] * weight, (variable, -sp.oo, sp.oo))
-                    for k, c in powers
-                    if c != 0
-                ]
+                *[c * sp.integrate(variable ** k[0] * weight, (variable, -sp.oo, sp.oo)) for k, c in powers if c != 0]
             )
         )
     return value
@@ -286,8 +279,7 @@ def _check_single_layer(tokens: sp.Expr, rank: sp.Expr, activation: str) -> None
             raise ValueError(f"{name} must be an integer >= {least}, got {value}")
     if activation == "softmax" and tokens.is_number and rank.is_number and rank >= tokens:
         raise ValueError(
-            f"with softmax and rank {rank} >= tokens {tokens} the output does not fix h^T h: "
-            "no closed form here"
+            f"with softmax and rank {rank} >= tokens {tokens} the output does not fix h^T h: no closed form here"
         )
 
 

@@ -47,8 +47,7 @@ def _check_indices(model: Architecture, h: Sequence[sp.Matrix], count: int) -> N
     for number, (matrix, rank) in enumerate(zip(h[:count], model.rank_vector, strict=False), start=1):
         if matrix.shape != (rank, model.tokens):
             raise ValueError(
-                f"h_{number} must be {rank} x {model.tokens} (rank x tokens), "
-                f"got {matrix.shape[0]} x {matrix.shape[1]}"
+                f"h_{number} must be {rank} x {model.tokens} (rank x tokens), got {matrix.shape[0]} x {matrix.shape[1]}"
             )
 
 
@@ -206,9 +205,7 @@ def pair_layer(model: Architecture, plus: sp.Expr, minus: sp.Expr) -> PairLayer:
     troiani2025, (5) and (176); the triangular form is derived here.
     """
     if model.tokens != 2 or model.activation != "softmax":
-        raise ValueError(
-            f"the triangular form needs softmax and 2 tokens, got {model.activation} and {model.tokens}"
-        )
+        raise ValueError(f"the triangular form needs softmax and 2 tokens, got {model.activation} and {model.tokens}")
     u, w = model.beta * minus**2, model.beta * plus * minus
     weight = sp.cosh(u) + sp.cosh(w)
     layer = PairLayer(s=sp.sinh(w) / weight, tau=sp.sinh(u) / weight, u=u, w=w, skip=model.skip)
@@ -217,9 +214,7 @@ def pair_layer(model: Architecture, plus: sp.Expr, minus: sp.Expr) -> PairLayer:
     return layer
 
 
-def pair_chain(
-    skip: sp.Expr, s: Sequence[sp.Expr], tau: Sequence[sp.Expr]
-) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
+def pair_chain(skip: sp.Expr, s: Sequence[sp.Expr], tau: Sequence[sp.Expr]) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     """Return (K, S, T) of the mixing matrix B_l = [[K, S], [0, T]] of l softmax layers at M = 2.
 
     ``K = (1 + c)^l``, ``S_l = (1 + c) S_{l-1} + s_l T_{l-1}``, ``T_l = (c + tau_l) T_{l-1}``, so that

@@ -270,18 +270,14 @@ def resolve(path: str) -> Any:
             found: Any = importlib.import_module(name)
         except ModuleNotFoundError as error:
             # A missing dependency inside an existing module is its own story, not a wrong path.
-            missing_here = error.name is not None and (
-                name == error.name or name.startswith(error.name + ".")
-            )
+            missing_here = error.name is not None and (name == error.name or name.startswith(error.name + "."))
             if colon or not missing_here:
                 raise LookupError(f"{path!r} does not resolve: {error}") from error
             attributes.insert(0, modules.pop())
             continue
         for attribute in attributes:
             if not hasattr(found, attribute):
-                raise LookupError(
-                    f"{path!r} does not resolve: {name!r} has no attribute {'.'.join(attributes)!r}"
-                )
+                raise LookupError(f"{path!r} does not resolve: {name!r} has no attribute {'.'.join(attributes)!r}")
             found = getattr(found, attribute)
         return found
     raise LookupError(f"{path!r} does not resolve: no such package")
@@ -380,9 +376,7 @@ def run_equations(
     wanted = sorted(by_id) if ids is None else sorted(set(ids))
     unknown = [i for i in wanted if i not in by_id]
     if unknown:
-        raise RegistryError(
-            paper, [f"no equation numbered {_spans(unknown)}; there are {_spans(sorted(by_id))}"]
-        )
+        raise RegistryError(paper, [f"no equation numbered {_spans(unknown)}; there are {_spans(sorted(by_id))}"])
     selected = [by_id[i] for i in wanted]
     problems = [
         f"equation ({e.id}): status {e.status!r} claims a check and names none"
@@ -399,9 +393,7 @@ def run_equations(
         if progress is not None:
             progress(position, len(selected), equation)
         if equation.check is None:
-            results.append(
-                CheckResult(equation.id, equation.status, None, math.nan, 0.0, STATUSES[equation.status])
-            )
+            results.append(CheckResult(equation.id, equation.status, None, math.nan, 0.0, STATUSES[equation.status]))
             continue
         seconds = 0.0
         if equation.check not in done:
@@ -481,9 +473,7 @@ def table(results: Iterable[CheckResult]) -> str:
             continue
         residual = "-" if math.isnan(r.residual) else f"{r.residual:.1e}" if r.residual else "0"
         verdict = "ok" if r.ok else "FAILED"
-        lines.append(
-            f"{f'({r.id})':>6}  {r.status:<10}  {verdict:<6}  {residual:>9}  {r.seconds:6.2f}  {r.message}"
-        )
+        lines.append(f"{f'({r.id})':>6}  {r.status:<10}  {verdict:<6}  {residual:>9}  {r.seconds:6.2f}  {r.message}")
     report = summary(entries)
     lines.append("")
     lines += [f"{STATUSES[status]:<22}{count:>5}" for status, count in report["counts"].items()]
@@ -502,11 +492,7 @@ def _entry_problems(entry: dict[str, Any], position: int) -> list[str]:
     if not _is_positive_int(entry.get("id")):
         return [f"entry number {position}: id must be a positive integer, got {entry.get('id')!r}"]
     who = f"equation ({entry['id']})"
-    problems = [
-        f"{who}: unknown field {key!r}"
-        for key in entry
-        if key not in ("id", *_TEXT_FIELDS, *_OPTIONAL_FIELDS)
-    ]
+    problems = [f"{who}: unknown field {key!r}" for key in entry if key not in ("id", *_TEXT_FIELDS, *_OPTIONAL_FIELDS)]
     for key in (*_TEXT_FIELDS, *_OPTIONAL_FIELDS):
         if key not in entry:
             if key in _TEXT_FIELDS:

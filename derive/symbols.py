@@ -144,9 +144,7 @@ def omega_matrix(indices: int, tokens: int) -> sp.Matrix:
 
 def weight_covariance(indices: int) -> sp.Matrix:
     """Return the symmetric covariance V (P x P) of the output channel (9), one real symbol per entry."""
-    return sp.Matrix(
-        indices, indices, lambda i, j: sp.Symbol(f"V_{min(i, j) + 1}_{max(i, j) + 1}", real=True)
-    )
+    return sp.Matrix(indices, indices, lambda i, j: sp.Symbol(f"V_{min(i, j) + 1}_{max(i, j) + 1}", real=True))
 
 
 def mode_rotation() -> sp.Matrix:

@@ -98,7 +98,7 @@ class OneLayer:
     def __init__(self, model: Attention) -> None:
         """Keep the model; rank 1 is checked by the caller."""
         self.model = model
-        self.layers = (0,)
+        self.layers: tuple[int, ...] = (0,)
 
     def __call__(self, q: Array) -> Averages:
         """Averages by two resolutions, as two replicas."""
@@ -146,7 +146,7 @@ class TwoLayers:
     def __init__(self, model: Attention, points: list[Array], workers: int | None) -> None:
         """Keep standard normal points, one array of shape (n, 8) per randomisation."""
         self.model = model
-        self.layers = (0, 1)
+        self.layers: tuple[int, ...] = (0, 1)
         self._replicas = len(points)
         normals = np.concatenate(points).reshape(-1, 2, 2, 2)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
@@ -210,7 +210,7 @@ class LastLayer:
                 f"state evolution at depth >= 3 needs the softmax activation, got {model.describe()}"
             )
         self.model = model
-        self.layers = (model.layers - 1,)
+        self.layers: tuple[int, ...] = (model.layers - 1,)
         self._law: MixingLaw = mixing_law(model, model.layers - 1, 0)
         self._replicas = len(points)
         normals = np.concatenate(points)

@@ -3,6 +3,7 @@
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,7 +51,13 @@ def check_covariance(name: str, matrix: ArrayLike, size: int) -> Array:
 
 
 def denoise(
-    model: Attention, y: ArrayLike, omega: ArrayLike, V: ArrayLike, *, tol: float = 1e-11, workers: int | None = None
+    model: Attention,
+    y: ArrayLike,
+    omega: ArrayLike,
+    V: ArrayLike,
+    *,
+    tol: float = 1e-11,
+    workers: int | None = None,
 ) -> DenoiserResult:
     """Posterior of the indices given one output: log Z_out, g_out = V^{-1}(E[h|y] - omega), d g_out.
 
@@ -96,7 +103,13 @@ def denoise(
 
 
 def denoise_readout(
-    model: Attention, v: ArrayLike, omega: ArrayLike, V: ArrayLike, *, tol: float = 1e-11, workers: int | None = None
+    model: Attention,
+    v: ArrayLike,
+    omega: ArrayLike,
+    V: ArrayLike,
+    *,
+    tol: float = 1e-11,
+    workers: int | None = None,
 ) -> DenoiserResult:
     """`denoise` for a known readout row v (up to its sign) instead of y; log_z is the density of v up to its sign.
 
@@ -202,7 +215,7 @@ def _two_layers(
     # Interleaved costs differ; more parts than threads even them out.
     pieces = max(1, min(4 * threads, n // _CHUNK)) if threads > 1 else 1
     edges = np.linspace(0, n, pieces + 1).astype(int)
-    parts = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+    parts = [slice(a, b) for a, b in pairwise(edges) if b > a]
     if len(parts) > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, parts))

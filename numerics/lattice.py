@@ -8,8 +8,8 @@ distance from the prior mean in whitened indices, summed over the branches h_2 =
    `cut` on all of it, and the largest mass it can hold is added to `lost`.
 3. The trapezoidal rule on a lattice of the rest, sheared along the posterior's principal direction, as four cosets: the
    sums over the cosets differ by the error of each of them, direction by direction.
-4. For an analytic integrand the error is squared when the step is halved, so the error of the union is the difference of
-   its cosets to the power 1.7 (two, less a margin). A direction that misses the tolerance is halved again.
+4. For an analytic integrand the error is squared when the step is halved, so the error of the union is the difference
+   of its cosets to the power 1.7 (two, less a margin). A direction that misses the tolerance is halved again.
 """
 
 import math
@@ -41,8 +41,9 @@ _SQUARING = 1.7
 _STEP_PLUS = 9.0
 _STEP_MINUS = 4.6
 _STEP_WIDTH = 0.75
-# z varies by at most this much from node to node of a row; peaks have unit width in z.
-_STEP_RANGE = 4.0
+_LOBE_FLOOR = 2.0
+_LOBE_SHARE = 0.55
+_LOBE_MINUS = 3.0
 # Boxes are halved while z varies by more than this over one, unless they are small beside the lattice already.
 _BOX_RANGE = 8.0
 _BOX_NODES = 24.0
@@ -54,9 +55,7 @@ _MATRIX = float64[:, ::1]
 _PAIR = types.FunctionType(types.void(_VECTOR, _VECTOR, _VECTOR, int64, _VECTOR))
 _BRANCH = types.FunctionType(types.void(_VECTOR, _VECTOR, _VECTOR, int64, float64, _VECTOR))
 _RANGE = types.FunctionType(types.UniTuple(float64, 4)(_VECTOR, float64, float64, float64, float64))
-_UNDO = types.FunctionType(
-    types.UniTuple(float64, 3)(float64, float64, float64, float64, float64, float64)
-)
+_UNDO = types.FunctionType(types.UniTuple(float64, 3)(float64, float64, float64, float64, float64, float64))
 
 
 @njit(error_model="numpy")
@@ -186,7 +185,22 @@ def _row(pair, branch, p, rows, r, spans, step, offset, radius2, xm, nodes, coun
 
 @njit(error_model="numpy")
 def _coset(  # type: ignore[no-untyped-def]
-    pair, branch, p, rows, n_rows, spans, step_p, step_m, half_p, half_m, shear, radius2, even, nodes, count, out
+    pair,
+    branch,
+    p,
+    rows,
+    n_rows,
+    spans,
+    step_p,
+    step_m,
+    half_p,
+    half_m,
+    shear,
+    radius2,
+    even,
+    nodes,
+    count,
+    out,
 ):
     """Sum the moments over one coset of the lattice; return the number of nodes."""
     out[:] = 0.0
@@ -195,9 +209,7 @@ def _coset(  # type: ignore[no-untyped-def]
         # The integrand is even in x: sum the half plane xm > 0 twice, and the row xm = 0 once.
         for r in range(n_rows):
             if rows[r, 0] <= 0.0 < rows[r, 1]:
-                total += _row(
-                    pair, branch, p, rows, r, spans, step_p, half_p * step_p, radius2, 0.0, nodes, count, out
-                )
+                total += _row(pair, branch, p, rows, r, spans, step_p, half_p * step_p, radius2, 0.0, nodes, count, out)
         for kind in range(3):
             _flush(pair, branch, p, nodes, count, kind, out)
         for k in range(N_MOMENTS):
@@ -267,7 +279,7 @@ def _halve(boxes, mask, n, new_boxes, new_mask):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy")
-def _prune(undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, even, z, where):  # type: ignore[no-untyped-def]
+def _prune(undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, digits, even, z, where):  # type: ignore[no-untyped-def]
     """Drop boxes and branches with Q > best + cut on all of the box.
 
     Returns the number kept, the widest range of z over a box, the improved bound of min Q, and the mass dropped (in
@@ -276,6 +288,7 @@ def _prune(undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, even
     """
     kept = 0
     widest = 0.0
+    steepest = 0.0
     lost = 0.0
     for t in range(n):
         bottom = y0 + boxes[t, 0] * size
@@ -314,7 +327,10 @@ def _prune(undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, even
                     lost += size * size * (1.0 + least) * math.exp(-0.5 * (least - first))
                 continue
             bits |= 1 << s
-            widest = max(widest, max(high_p - low_p, high_m - low_m) * p[10])
+            width = max(high_p - low_p, high_m - low_m) * p[10]
+            widest = max(widest, width)
+            wanted = max(_LOBE_FLOOR, min(digits + 2.0 - 0.5 * (least - best), _LOBE_SHARE * digits))
+            steepest = max(steepest, width * width * wanted)
             q = _residual(undo, p, left + 0.5 * size, bottom + 0.5 * size, 1.0 - 2.0 * s, z)
             if q < best:
                 best = q
@@ -326,7 +342,7 @@ def _prune(undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, even
             boxes[kept, 1] = boxes[t, 1]
             mask[kept] = bits
             kept += 1
-    return kept, widest, best, lost
+    return kept, widest, steepest, best, lost
 
 
 @njit(error_model="numpy")
@@ -375,9 +391,25 @@ def _steps(slopes, eta, scale):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def _integrate(  # type: ignore[no-untyped-def]
-    pair, branch, ranges, undo, p, tolerance, scale, det_bound, out, boxes, spare, mask, spare_mask, rows, spans, nodes, sums
+    pair,
+    branch,
+    ranges,
+    undo,
+    p,
+    tolerance,
+    scale,
+    det_bound,
+    out,
+    boxes,
+    spare,
+    mask,
+    spare_mask,
+    rows,
+    spans,
+    nodes,
+    sums,
 ):
-    """Moments of one output; returns error, lost, number of nodes, number of boxes, status. p[11] is set to the shift."""
+    """Moments of one output; returns error, lost, nodes, boxes, status, and sets p[11] to the shift."""
     sd = 1.0 / p[8]
     z = np.empty(4)
     work = np.empty(4)
@@ -430,8 +462,8 @@ def _integrate(  # type: ignore[no-untyped-def]
         size = 0.5 * radius
         while True:
             n_boxes += n
-            n, widest, best, dropped = _prune(
-                undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, even, z, where
+            n, widest, steepest, best, dropped = _prune(
+                undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, digits, even, z, where
             )
             lost += dropped * (2.0 if even else 1.0)
             fine = widest < _BOX_RANGE and size < 0.3 * radius
@@ -447,9 +479,9 @@ def _integrate(  # type: ignore[no-untyped-def]
             step_p, step_m, shear = _steps(slopes, eta, scale)
             first = best
             continue
-        # No valley narrower than this may hide between the nodes.
-        step_p = min(step_p, _STEP_RANGE * size / widest)
-        step_m = min(step_m, 3.0 * _STEP_RANGE * size / widest)
+        lobe = math.sqrt(8.0 * math.pi * math.pi / steepest) * size
+        step_p = min(step_p, lobe)
+        step_m = min(step_m, _LOBE_MINUS * lobe)
         n_rows = _spans(boxes, mask, n, x0, y0, size, rows, spans)
         p[11] = best
         if n * size * size > 0.25 * MAX_NODES * step_p * step_m:
@@ -479,13 +511,43 @@ def _integrate(  # type: ignore[no-untyped-def]
         while error_p + error_m > 0.5 * tolerance and n_nodes < MAX_NODES:
             if error_p >= error_m:
                 n_nodes += _coset(
-                    pair, branch, p, rows, n_rows, spans, fine_p, fine_m, 0.5, 0.0, shear, r2, even, nodes, count, extra
+                    pair,
+                    branch,
+                    p,
+                    rows,
+                    n_rows,
+                    spans,
+                    fine_p,
+                    fine_m,
+                    0.5,
+                    0.0,
+                    shear,
+                    r2,
+                    even,
+                    nodes,
+                    count,
+                    extra,
                 )
                 error_p = _difference(out, zero, extra, zero) ** _SQUARING
                 fine_p *= 0.5
             else:
                 n_nodes += _coset(
-                    pair, branch, p, rows, n_rows, spans, fine_p, fine_m, 0.0, 0.5, shear, r2, even, nodes, count, extra
+                    pair,
+                    branch,
+                    p,
+                    rows,
+                    n_rows,
+                    spans,
+                    fine_p,
+                    fine_m,
+                    0.0,
+                    0.5,
+                    shear,
+                    r2,
+                    even,
+                    nodes,
+                    count,
+                    extra,
                 )
                 error_m = _difference(out, zero, extra, zero) ** _SQUARING
                 fine_m *= 0.5

@@ -222,9 +222,7 @@ def _ask(name: str, degree: int, timeout: float) -> dict[str, Any]:
     )
 
 
-def _moment_error(
-    domain: Domain, nodes: NDArray[np.float64], weights: NDArray[np.float64], degree: int
-) -> float:
+def _moment_error(domain: Domain, nodes: NDArray[np.float64], weights: NDArray[np.float64], degree: int) -> float:
     """Largest error over the monomials x^a y^b with a + b <= degree, relative to sum |w x^a y^b|."""
     errors = []
     for a in range(degree + 1):

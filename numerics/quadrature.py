@@ -103,9 +103,7 @@ def tanh_sinh(step: float) -> Rule:
     return Rule(np.tanh(u), step * 0.5 * np.pi * np.cosh(t) / np.cosh(u) ** 2, None)
 
 
-def refine(
-    evaluate: Callable[[int], float], *, relative: float, first: int = 0, last: int = 6
-) -> tuple[Estimate, int]:
+def refine(evaluate: Callable[[int], float], *, relative: float, first: int = 0, last: int = 6) -> tuple[Estimate, int]:
     """Evaluate at increasing levels until two in a row agree.
 
     Parameters

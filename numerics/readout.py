@@ -73,7 +73,8 @@ def _softmax(model: Attention, y: Array) -> Array:
     if (np.abs(sums - 1) > _ROW_SUM).any():
         worst = float(np.abs(sums - 1).max())
         raise UnreachableOutputError(
-            f"each row of y must sum to 1 (troiani2025 (175)); the worst is off by {worst:.3g}: pass y in full precision"
+            f"each row of y must sum to 1 (troiani2025 (175)); the worst is off by {worst:.3g}; pass y in full "
+            "precision"
         )
     # d_ab = v_a (v_a - v_b), so d_ab + d_ba = (v_a - v_b)^2.
     log_y = np.log(y)

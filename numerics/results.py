@@ -1,13 +1,26 @@
 """Frozen result objects: every number with its error and how both were obtained."""
 
-from dataclasses import dataclass, field
+import json
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DenoiserResult", "Estimate", "EvolutionResult", "How", "ThresholdResult", "versions"]
+__all__ = [
+    "DenoiserResult",
+    "Estimate",
+    "EvolutionResult",
+    "How",
+    "ThresholdResult",
+    "as_dict",
+    "load",
+    "save",
+    "versions",
+]
 
 How = Literal["rigorous", "estimated", "monte-carlo"]
 Array = NDArray[np.float64]
@@ -123,5 +136,35 @@ class EvolutionResult:
     history: Array
     seed: int
     kernel_hash: str
-    extra: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
+
+
+def as_dict(result: Any) -> Any:
+    """Turn a result object into plain JSON types: arrays to lists, NaN to null."""
+    if is_dataclass(result) and not isinstance(result, type):
+        return {f.name: as_dict(getattr(result, f.name)) for f in fields(result)}
+    if isinstance(result, np.ndarray):
+        return as_dict(result.tolist())
+    if isinstance(result, dict):
+        return {str(key): as_dict(value) for key, value in result.items()}
+    if isinstance(result, list | tuple):
+        return [as_dict(value) for value in result]
+    if isinstance(result, np.generic):
+        return as_dict(result.item())
+    if isinstance(result, float) and not math.isfinite(result):
+        return None
+    return result
+
+
+def save(path: Path, record: dict[str, Any]) -> None:
+    """Write a JSON record whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(as_dict(record), indent=1) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a record written by `save`."""
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record

@@ -64,9 +64,7 @@ def first_layer(
         raise KernelNotFoundError(
             f"the first-layer threshold needs two layers, two tokens and rank 1, got {model.describe()}"
         )
-    averages = channel(
-        model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), workers=workers
-    )
+    averages = channel(model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), workers=workers)
     tried: dict[float, Averages] = {}
 
     def at(q22: float) -> Averages:

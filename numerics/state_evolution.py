@@ -23,6 +23,9 @@ _RECOVERED = 1 - 1e-6
 # Where a layer that has just turned unstable starts.
 _SEED = 0.05
 _MEMORY = 4
+# Least overlap of an active layer, and the overlap below which a layer may be dropped again.
+_TINY = 1e-9
+_DEAD = 1e-5
 # Points per randomisation of the first search.
 _COARSE = 256
 
@@ -125,7 +128,7 @@ def evolve(
     if isinstance(start, str) and start == "uninformed" and model.layers > 1 and samples >= 8 * _COARSE:
         # A few points find the neighbourhood of the fixed point, all of them the fixed point.
         rough = channel(model, samples=_COARSE, replicas=int(replicas), rng=generator, workers=workers)
-        scout = _Solver(rough, float(alpha), 1e-3, int(max_iter))
+        scout = _Solver(rough, float(alpha), 1e-3, min(int(max_iter), 40))
         scout.grow(np.zeros((model.indices, model.indices)))
         solver.n_iter = scout.n_iter
         solver.history = scout.history
@@ -139,12 +142,14 @@ def evolve(
             informed = np.zeros((model.indices, model.indices))
             for layer in averages.layers:
                 informed[layer, layer] = 1 - 1e-3
-            solver.settle(informed, list(averages.layers))
+            active = list(averages.layers)
+            solver.settle(informed, active)
+            solver.release(active)
     else:
         q0 = check_overlap(start, model.indices)
         if not set(np.flatnonzero(q0.diagonal())) <= set(averages.layers):
             raise ValueError(f"start may be non-zero only on layers {averages.layers} here: {averages.note}")
-        active = list(np.flatnonzero(q0.diagonal()))
+        active = [int(i) for i in np.flatnonzero(q0.diagonal())]
         solver.settle(q0, active, full=bool(np.abs(q0 - np.diag(q0.diagonal())).max() > 0))
     result = _finish(solver, averages, seed, generator)
     if throw and not result.converged:
@@ -159,7 +164,7 @@ def curve(
     progress: Callable[[EvolutionResult], None] | None = None,
     samples: int = 1024,
     replicas: int = 8,
-    tol: float = 1e-4,
+    tol: float = 1e-5,
     max_iter: int = 200,
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
@@ -221,7 +226,8 @@ class _Solver:
         while True:
             if active:
                 self.settle(q, active)
-            else:
+                self.release(active)
+            if not active:
                 self._zero()
             unstable = [i for i, rate in enumerate(self.stability()) if rate > 1 and i not in active]
             if not unstable or not self.converged:
@@ -231,6 +237,18 @@ class _Solver:
             active.append(max(unstable, key=lambda i: float(rates[i])))
             q = self.q.copy()
             q[active[-1], active[-1]] = _SEED
+
+    def release(self, active: list[int]) -> None:
+        """Set overlaps that have died out to zero, and take their layers off the list, if they are stable there."""
+        for i in [i for i in active if self.q[i, i] < _DEAD]:
+            q = self.q.copy()
+            q[i, :] = q[:, i] = 0.0
+            latest = self.averages(q)
+            self.n_iter += 1
+            if not self.alpha * latest.growth[:, i].mean() > 1:
+                self.q, self.latest = q, latest
+                self.free = [pair for pair in self.free if i not in pair]
+                active.remove(i)
 
     def stability(self) -> Array:
         """Growth rate of a small overlap in each direction of zero overlap; NaN elsewhere and where not computed."""
@@ -261,7 +279,7 @@ class _Solver:
         points: list[Array] = []
         images: list[Array] = []
         self.converged = False
-        while self.n_iter < self.max_iter:
+        while self.latest is None or self.n_iter < self.max_iter:
             self.q = self._matrix(x)
             x = self.q[rows, columns]
             self.history.append(self.q.copy())
@@ -273,14 +291,37 @@ class _Solver:
                 self.converged = True
                 return
             points, images = [*points, x][-_MEMORY:], [*images, fx][-_MEMORY:]
-            x = _anderson(points, images)
+            x = self._trusted(_anderson(points, images), x, fx)
+
+    def _trusted(self, trial: Array, x: Array, fx: Array) -> Array:
+        """Let an extrapolation from x go the way of the plain step to fx, and not much further.
+
+        Extrapolation is drawn to unstable fixed points (q = 0, and q = I before recovery) as to stable ones; the plain
+        step leads away from them. Beyond fx, q may shrink by 0.3 and 1 - q by 0.1, no more.
+        """
+        if all(i == j for i, j in self.free):
+            bounded = np.clip(trial, 0.3 * fx, 1 - 0.1 * (1 - fx))
+            return np.where((bounded - x) * (fx - x) >= 0, bounded, fx)
+        far, near = (np.linalg.eigvalsh(self._block(point)) for point in (trial, fx))
+        inside = far[0] >= 0.3 * near[0] and 1 - far[-1] >= 0.1 * (1 - near[-1])
+        return trial if inside and (trial - x) @ (fx - x) >= 0 else fx
+
+    def _block(self, x: Array) -> Array:
+        """Matrix over the active layers."""
+        q = np.zeros_like(self.q)
+        for (i, j), value in zip(self.free, x, strict=True):
+            q[i, j] = q[j, i] = value
+        active = sorted({i for i, _ in self.free})
+        block: Array = q[np.ix_(active, active)]
+        return block
 
     def _matrix(self, x: Array) -> Array:
         q = np.zeros_like(self.q)
         for (i, j), value in zip(self.free, x, strict=True):
             q[i, j] = q[j, i] = value
         if all(i == j for i, j in self.free):
-            np.fill_diagonal(q, np.where(q.diagonal() == 0, 0.0, np.clip(q.diagonal(), 1e-9, _RECOVERED)))
+            for i, _ in self.free:
+                q[i, i] = min(max(q[i, i], _TINY), _RECOVERED)
             return q
         values, vectors = np.linalg.eigh(q)
         clipped: Array = (vectors * np.clip(values, 0.0, _RECOVERED)) @ vectors.T
@@ -309,10 +350,9 @@ class _Solver:
             sigma = deviations.std(axis=0, ddof=1) / math.sqrt(len(deviations))
         else:
             sigma = np.abs(deviations).max(axis=0)
-        sigma = sigma + np.abs(response) @ np.full(len(x), self.residual)
+        sigma = sigma + np.abs(response @ (mean - x))
         # An overlap cannot be off by more than its range.
-        sigma = np.minimum(sigma, 1.0)
-        error[rows, columns] = error[columns, rows] = sigma
+        error[rows, columns] = error[columns, rows] = np.minimum(sigma, 1.0)
         return error
 
 
@@ -326,7 +366,7 @@ def _anderson(points: list[Array], images: list[Array]) -> Array:
     gamma, *_ = np.linalg.lstsq(steps.T, residuals[-1], rcond=1e-10)
     moved = last - gamma @ (last - np.array(images[:-1]))
     # A wild extrapolation is cut to a multiple of the plain step.
-    limit = 20 * np.abs(residuals[-1]).max()
+    limit = 20 * float(np.abs(residuals[-1]).max())
     out: Array = points[-1] + np.clip(moved - points[-1], -limit, limit)
     inside = (out > 0) & (out < 1)
     return np.where(inside | (last < 0), out, last)
@@ -348,17 +388,15 @@ def _finish(solver: _Solver, averages: Channel, seed: int, rng: np.random.Genera
     how: How = "monte-carlo" if averages.how == "monte-carlo" else "estimated"
     posterior_mean, plugin = prediction_errors(model, solver.q, error, rng=rng)
     size = model.indices
-    estimation = Estimate(
-        float(1 - np.trace(solver.q) / size), float(np.linalg.norm(error.diagonal()) / size), how
-    )
+    estimation = Estimate(float(1 - np.trace(solver.q) / size), float(np.linalg.norm(error.diagonal()) / size), how)
     if solver.converged:
         status = f"converged after {solver.n_iter} evaluations: max |F(q) - q| = {solver.residual:.1e}"
         if any(solver.q[i, i] >= _RECOVERED - 1e-9 for i in range(size)):
             status += "; an overlap is within 1e-6 of 1 (recovered)"
     else:
         status = (
-            f"not converged: max |F(q) - q| = {solver.residual:.1e} > {solver.tol:g} after {solver.n_iter} evaluations; "
-            "raise max_iter or tol"
+            f"not converged: max |F(q) - q| = {solver.residual:.1e} > {solver.tol:g} after {solver.n_iter} "
+            "evaluations; raise max_iter or tol"
         )
     if averages.note:
         status += f"; {averages.note}"

@@ -11,7 +11,7 @@ from .errors import KernelNotFoundError
 from .mixing_law import mixing_law
 from .models import Attention, kernel
 from .quadrature import gauss_legendre_panels, gaussian, normal_qmc, refine, sinh_trapezoid, trapezoid
-from .results import Estimate, How, ThresholdResult
+from .results import Estimate, ThresholdResult
 
 __all__ = ["MAX_DIGITS", "last_layer"]
 

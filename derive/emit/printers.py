@@ -95,9 +95,7 @@ class Printer:
         below = [1 / f for f in factors if _in_denominator(f)]
         if coefficient != 1:
             self._place(coefficient, above, below)
-        numerator = (
-            "*".join(self._wrap(f, _UNARY) for f in self._ordered(above)) if above else self.number(sp.S.One)
-        )
+        numerator = "*".join(self._wrap(f, _UNARY) for f in self._ordered(above)) if above else self.number(sp.S.One)
         if not below:
             return numerator, _MUL
         denominator = "*".join(self._wrap(f, _UNARY) for f in self._ordered(below))

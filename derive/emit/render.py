@@ -145,9 +145,7 @@ def render_mp(programs: Sequence[Program]) -> str:
     return "\n\n\n".join([head.strip("\n"), *helpers, text.strip("\n")]) + "\n"
 
 
-def render_init(
-    title: str, names: Sequence[str], digest: str, equations: Sequence[int], tokens: int, act: str
-) -> str:
+def render_init(title: str, names: Sequence[str], digest: str, equations: Sequence[int], tokens: int, act: str) -> str:
     """Return the source of the package's ``__init__``, without its header."""
     numbers = ", ".join(str(number) for number in equations)
     listed = ", ".join(f"`{name}`" for name in names)

@@ -98,9 +98,7 @@ def test_integrand_is_even_so_that_the_denoiser_vanishes_at_zero():
     flipped = {symbol: -symbol for symbol in (*channel.variables, *channel.readout)}
     point = {symbol: sp.Rational(k + 2, 5) for k, symbol in enumerate([*channel.variables, *channel.readout])}
     point |= {symbols.skip: 1, symbols.beta: 1}
-    point |= dict(
-        zip(symbols.weight_covariance(2), (1, sp.Rational(1, 3), sp.Rational(1, 3), 1), strict=True)
-    )
+    point |= dict(zip(symbols.weight_covariance(2), (1, sp.Rational(1, 3), sp.Rational(1, 3), 1), strict=True))
     value = elementary(channel.log_integrand)
     mirrored = value.subs(flipped, simultaneous=True)
     assert abs((value - mirrored).subs(point).evalf(40)) < sp.Float("1e-38")

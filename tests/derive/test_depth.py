@@ -45,10 +45,7 @@ def test_rescaling_only_absorbs_the_factor(rng):
     """(46): with beta c^{-2(l-1)} in layer l the original recursion is c^l times the rescaled one."""
     model = Architecture(3, 2)
     h = model.index_matrices()
-    values = {
-        entry: sp.Rational(int(k), 32)
-        for entry, k in zip([*h[0], *h[1]], rng.integers(-64, 65, 4), strict=True)
-    }
+    values = {entry: sp.Rational(int(k), 32) for entry, k in zip([*h[0], *h[1]], rng.integers(-64, 65, 4), strict=True)}
     c = sp.Rational(5, 2)
     original = sp.eye(2)
     for number in (0, 1):
@@ -69,9 +66,7 @@ def test_remainder_scales_with_the_next_power(model, order):
     model = Architecture(model.layers, model.tokens, model.ranks, model.activation, beta=sp.Integer(1))
     h = model.index_matrices()
     rng = np.random.default_rng(17)
-    numbers = [
-        sp.Rational(int(k), 64) for k in rng.integers(-64, 65, size=sum(m.shape[0] * m.shape[1] for m in h))
-    ]
+    numbers = [sp.Rational(int(k), 64) for k in rng.integers(-64, 65, size=sum(m.shape[0] * m.shape[1] for m in h))]
     it = iter(numbers)
     h = tuple(sp.Matrix(m.shape[0], m.shape[1], lambda i, j: next(it)) for m in h)
     coefficients = expand(model, order, h).output

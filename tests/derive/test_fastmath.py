@@ -29,8 +29,7 @@ def _points():
 
 def _ulps(values, exact):
     return max(
-        abs(float(value - wanted)) / np.spacing(abs(float(wanted)))
-        for value, wanted in zip(values, exact, strict=True)
+        abs(float(value - wanted)) / np.spacing(abs(float(wanted))) for value, wanted in zip(values, exact, strict=True)
     )
 
 

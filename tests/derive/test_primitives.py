@@ -88,15 +88,11 @@ def _evaluate(node, values, ctx):
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         double = eval(NumpyPrinter().text(form), {"np": np}, scope)  # our own printer's text
     exact = {"ctx": ctx, "_log": lambda c, v: c.log(v), "_log1p": lambda c, v: c.log1p(v)}
-    precise = eval(
-        MpmathPrinter().text(form), exact, {name: ctx.mpf(value) for name, value in values.items()}
-    )
+    precise = eval(MpmathPrinter().text(form), exact, {name: ctx.mpf(value) for name, value in values.items()})
     return float(double), precise
 
 
-@pytest.mark.parametrize(
-    "value", [0.0, 1e-300, -1e-300, 1e-8, 0.7, -0.7, 30.0, -30.0, 700.0, -700.0, 1e3, -1e3]
-)
+@pytest.mark.parametrize("value", [0.0, 1e-300, -1e-300, 1e-8, 0.7, -0.7, 30.0, -30.0, 700.0, -700.0, 1e3, -1e3])
 @pytest.mark.parametrize("node", [Expit(x), LogExpit(x)], ids=str)
 def test_logistic_nodes_are_stable(node, value, context):
     ctx = context(500)
@@ -117,9 +113,7 @@ def test_softmax_nodes_are_stable(node, scale, context):
         values = dict(zip(("z1", "z2", "z3"), scale * rng.normal(size=3), strict=True))
         double, precise = _evaluate(node, values, ctx)
         powers = [ctx.exp(ctx.mpf(value)) for value in values.values()]
-        wanted = (
-            ctx.log(sum(powers)) if isinstance(node, LogSumExp) else powers[int(node.args[0])] / sum(powers)
-        )
+        wanted = ctx.log(sum(powers)) if isinstance(node, LogSumExp) else powers[int(node.args[0])] / sum(powers)
         assert abs(precise - wanted) <= (1 + abs(wanted)) * ctx.mpf(10) ** -50
         # The rounding of a difference of scores of size `scale` enters the exponent.
         assert abs(double - wanted) <= 1e-15 * (1 + scale) * abs(wanted) + 1e-307

@@ -80,9 +80,7 @@ def source_files(repository: Path) -> list[Path]:
     if (repository / ".git").exists() and done.returncode == 0:
         files = [repository / name for name in done.stdout.split("\0") if name]
     else:
-        files = [
-            path for path in repository.rglob("*") if not NOT_SOURCE & set(path.relative_to(repository).parts)
-        ]
+        files = [path for path in repository.rglob("*") if not NOT_SOURCE & set(path.relative_to(repository).parts)]
     return sorted(path for path in files if path.is_file())
 
 

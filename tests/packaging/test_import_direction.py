@@ -25,9 +25,7 @@ print(json.dumps({"names": names, "offences": offences}))
 
 @pytest.mark.parametrize("package", ["attnlimits.numerics", "attnlimits.generated"])
 def test_importing_every_module_leaves_sympy_out(package):
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORT_ALL, package], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", IMPORT_ALL, package], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["names"], f"{package} has no modules: nothing was tested"
@@ -55,9 +53,7 @@ def test_numerics_imports_derive_only_in_functions_of_its_command_line(imports):
 @pytest.mark.parametrize("folder", ["derive", "generated", "numerics"])
 def test_imports_are_relative_within_a_folder_and_absolute_across(imports, folder):
     offences = [
-        str(i)
-        for i in imports(folder)
-        if i.within("attnlimits") and i.relative != i.within(f"attnlimits.{folder}")
+        str(i) for i in imports(folder) if i.within("attnlimits") and i.relative != i.within(f"attnlimits.{folder}")
     ]
     assert offences == []
 

@@ -68,9 +68,7 @@ def test_the_licence_is_the_same_everywhere(repository, pyproject):
     licence = (repository / "LICENSE").read_text(encoding="utf-8")
     assert licence.startswith("BSD 3-Clause License")
     assert pyproject["project"]["license"] == "BSD-3-Clause"
-    assert re.search(
-        r"^license: BSD-3-Clause$", (repository / "CITATION.cff").read_text(encoding="utf-8"), re.M
-    )
+    assert re.search(r"^license: BSD-3-Clause$", (repository / "CITATION.cff").read_text(encoding="utf-8"), re.M)
 
 
 def test_generated_code_is_marked(repository):

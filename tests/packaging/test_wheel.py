@@ -127,7 +127,5 @@ def test_a_type_checker_sees_the_types(installed, tmp_path):
         "from attnlimits.numerics.quadpy_adapter import quadpy_available\nreveal_type(quadpy_available())\n",
         encoding="utf-8",
     )
-    said = run(
-        sys.executable, "-m", "mypy", "--python-executable", installed / "python", "user.py", cwd=tmp_path
-    )
+    said = run(sys.executable, "-m", "mypy", "--python-executable", installed / "python", "user.py", cwd=tmp_path)
     assert 'Revealed type is "bool"' in said or 'Revealed type is "builtins.bool"' in said

@@ -10,10 +10,7 @@ from attnlimits.derive import registry
 from attnlimits.derive.registry import CheckOutcome, Equation, RegistryError
 
 HEADER = '[paper]\ncitekey = "p"\nequations = {count}\n'
-ENTRY = (
-    '[[equation]]\nid = {id}\ntitle = "t"\nlatex = "x = y"\n'
-    'source = "restored"\nstatus = "{status}"\n{more}\n'
-)
+ENTRY = '[[equation]]\nid = {id}\ntitle = "t"\nlatex = "x = y"\nsource = "restored"\nstatus = "{status}"\n{more}\n'
 
 
 def _toml(*entries, count=None):
@@ -134,9 +131,7 @@ def test_a_missing_check_fails_the_run(function, sentence):
 
 
 def test_an_unresolvable_code_path_fails_the_run():
-    with pytest.raises(
-        RegistryError, match=r"equation \(1\): code: 'attnlimits.derive.nowhere.f' does not resolve"
-    ):
+    with pytest.raises(RegistryError, match=r"equation \(1\): code: 'attnlimits.derive.nowhere.f' does not resolve"):
         registry.run_equations([_equation(1, "definition", code="attnlimits.derive.nowhere.f")])
 
 
@@ -174,9 +169,7 @@ def test_entries_without_check_are_counted_and_not_judged():
 
 def test_shared_checks_run_once(monkeypatch):
     calls = []
-    monkeypatch.setattr(
-        sys.modules[__name__], "passing", lambda: calls.append(1) or CheckOutcome(0, 1, "numeric")
-    )
+    monkeypatch.setattr(sys.modules[__name__], "passing", lambda: calls.append(1) or CheckOutcome(0, 1, "numeric"))
     results = registry.run_equations([_equation(1, "checked", "passing"), _equation(2, "checked", "passing")])
     assert len(calls) == 1
     assert [r.ok for r in results] == [True, True]
@@ -223,9 +216,7 @@ def test_paths_resolve(path):
     assert registry.resolve(path) is not None
 
 
-@pytest.mark.parametrize(
-    "path", ["nothing.at.all", "math:tau2", "math.tau2.x", "attnlimits.derive.registry:a.b"]
-)
+@pytest.mark.parametrize("path", ["nothing.at.all", "math:tau2", "math.tau2.x", "attnlimits.derive.registry:a.b"])
 def test_wrong_paths_do_not(path):
     with pytest.raises(LookupError, match="does not resolve"):
         registry.resolve(path)

@@ -53,15 +53,11 @@ def test_braces_of_the_formulas_balance():
         plain_text = e.latex.replace(r"\{", "").replace(r"\}", "")
         assert plain_text.count("{") == plain_text.count("}"), e.id
         # A \left needs its \right, including the empty delimiter "."
-        assert len(re.findall(r"\\left(?![a-z])", e.latex)) == len(
-            re.findall(r"\\right(?![a-z])", e.latex)
-        ), e.id
+        assert len(re.findall(r"\\left(?![a-z])", e.latex)) == len(re.findall(r"\\right(?![a-z])", e.latex)), e.id
 
 
 def test_bibliography_has_the_cited_works():
-    text = (
-        resources.files("attnlimits.papers").joinpath("troiani2025", "refs.bib").read_text(encoding="utf-8")
-    )
+    text = resources.files("attnlimits.papers").joinpath("troiani2025", "refs.bib").read_text(encoding="utf-8")
     keys = re.findall(r"^@\w+\{(\w+),", text, re.MULTILINE)
     assert len(keys) == len(set(keys))
     assert {"troiani2025", "troiani2024", "aubin2018", "barbier2019", "gerbelot2023"} <= set(keys)

@@ -53,9 +53,7 @@ def check_untied() -> CheckOutcome:
             state = skip * state + attention @ state
         h = np.vstack([*keys, *queries]) @ sample / np.sqrt(dimension)
         residuals.append(_relative(_untied_link(h, ranks, skip, beta), attention))
-    return numeric(
-        residuals, _ROUNDING, "untied network against its link on the stacked indices, M = 2, 3, 4"
-    )
+    return numeric(residuals, _ROUNDING, "untied network against its link on the stacked indices, M = 2, 3, 4")
 
 
 def check_sequence() -> CheckOutcome:
@@ -73,14 +71,10 @@ def check_sequence() -> CheckOutcome:
         residuals.append(_relative(mixing @ sample.T, states[-1]))
         recovered = np.asarray(np.linalg.lstsq(sample, states[-1].T, rcond=None)[0].T, dtype=np.float64)
         residuals.append(_relative(recovered, mixing))
-    return numeric(
-        residuals, _ROUNDING, "output sequence against B_L X_0, and B_L from (X_0, X_L) by least squares"
-    )
+    return numeric(residuals, _ROUNDING, "output sequence against B_L X_0, and B_L from (X_0, X_L) by least squares")
 
 
-def _heads_link(
-    h: Array, recombination: list[Array], heads: int, rank: int, skip: float, beta: float
-) -> list[Array]:
+def _heads_link(h: Array, recombination: list[Array], heads: int, rank: int, skip: float, beta: float) -> list[Array]:
     """Link (44) on indices of shape (2, L, H, H, r, M): kind, layer, head, block."""
     tokens = h.shape[-1]
     mixing = [[np.eye(tokens) * (a == b) for b in range(heads)] for a in range(heads)]
@@ -89,9 +83,7 @@ def _heads_link(
         attentions = []
         for a in range(heads):
             keys = sum((h[0, layer, a, b] @ mixing[a][b].T for b in range(heads)), np.zeros((rank, tokens)))
-            queries = sum(
-                (h[1, layer, a, b] @ mixing[a][b].T for b in range(heads)), np.zeros((rank, tokens))
-            )
+            queries = sum((h[1, layer, a, b] @ mixing[a][b].T for b in range(heads)), np.zeros((rank, tokens)))
             attentions.append(activate(keys.T @ queries, beta))
         weight = recombination[layer]
         mixing = [
@@ -128,8 +120,7 @@ def check_heads() -> CheckOutcome:
                 for a, state in enumerate(states)
             ]
             states = [
-                skip * states[a]
-                + sum(recombination[layer][a, b] * attentions[b] @ states[b] for b in range(heads))
+                skip * states[a] + sum(recombination[layer][a, b] * attentions[b] @ states[b] for b in range(heads))
                 for a in range(heads)
             ]
 

@@ -102,9 +102,7 @@ def check_91() -> CheckOutcome:
     outer = np.einsum("n,nam,nbk->ambk", weights, found.g_out, found.g_out)
     slope = np.einsum("n,nambk->ambk", weights, found.dg_out)
     mean = np.einsum("n,nam->am", weights, found.g_out)
-    return numeric(
-        [np.abs(outer + slope).max(), np.abs(mean).max()], 1e-7, "E[g g^T] against -E[d g], E[g] against 0"
-    )
+    return numeric([np.abs(outer + slope).max(), np.abs(mean).max()], 1e-7, "E[g g^T] against -E[d g], E[g] against 0")
 
 
 def check_94() -> CheckOutcome:
@@ -116,9 +114,7 @@ def check_94() -> CheckOutcome:
     score = np.einsum("ab,bmn->amn", np.linalg.inv(_VARIANCE), h - _OMEGA[:, :, None])
     stein = np.einsum("n,nam,bmn->ab", weight, g, score)
     # A trapezoid of step one over the four indices is what limits the agreement.
-    return numeric(
-        [np.abs(stein - summed).max() / np.abs(summed).max()], 1e-3, "Stein form against E sum_m g g^T"
-    )
+    return numeric([np.abs(stein - summed).max() / np.abs(summed).max()], 1e-3, "Stein form against E sum_m g g^T")
 
 
 def _forward(h: Array) -> tuple[Array, Array]:
@@ -139,9 +135,7 @@ def check_165() -> CheckOutcome:
     jacobian = sp.Matrix(2, 2, lambda i, j: sp.diff(last[i], channel.readout[j])).det()
     # One symbol per exponential: the difference is then a rational function.
     difference = elementary(jacobian * channel.determinant) - 1
-    names = {
-        e: sp.Symbol(f"E{k}", positive=True) for k, e in enumerate(sorted(difference.atoms(sp.exp), key=str))
-    }
+    names = {e: sp.Symbol(f"E{k}", positive=True) for k, e in enumerate(sorted(difference.atoms(sp.exp), key=str))}
     return symbolic(
         {"Jacobian": difference.subs(names)}, "d h_2 / d v of the reduced channel against 1 / det B_1, M = 2"
     )
@@ -165,16 +159,12 @@ def check_166() -> CheckOutcome:
     density = _plain(0.2).moments(readouts).density
     reduced = float(np.sum(density * _test_function(readouts)) * cell)
     # The coarse trapezoid over the four indices is what limits the agreement.
-    return numeric(
-        [abs(direct / reduced - 1.0)], 1e-6, "mean of a label function over indices against that over v"
-    )
+    return numeric([abs(direct / reduced - 1.0)], 1e-6, "mean of a label function over indices against that over v")
 
 
 def _test_function(v: Array) -> Array:
     """Evaluate a smooth function of the label: even in v, and not symmetric in the tokens."""
-    return np.asarray(
-        np.exp(-(v[:, 0] ** 2 + 2.0 * v[:, 1] ** 2) / 12.0) * (2.0 + np.tanh(v[:, 0] * v[:, 1] / 4.0))
-    )
+    return np.asarray(np.exp(-(v[:, 0] ** 2 + 2.0 * v[:, 1] ** 2) / 12.0) * (2.0 + np.tanh(v[:, 0] * v[:, 1] / 4.0)))
 
 
 def check_167() -> CheckOutcome:
@@ -231,6 +221,4 @@ def check_169() -> CheckOutcome:
         residuals.append(np.abs(found.g_out - g).max() / max(1.0, np.abs(g).max()))
         residuals.append(np.abs(found.dg_out - derivative).max() / max(1.0, np.abs(derivative).max()))
     # The plain grid is converged to rounding; the denoiser's tolerance, divided by V twice, remains.
-    return numeric(
-        residuals, 1e-10, "denoiser and derivative against the plain ratio of integrals, four channels"
-    )
+    return numeric(residuals, 1e-10, "denoiser and derivative against the plain ratio of integrals, four channels")

@@ -141,9 +141,7 @@ def check_49() -> CheckOutcome:
         for layer, h in enumerate(model.index_matrices()[: model.layers - 1], start=1):
             stated = orders[layer - 1] + _plain_sigma(model, h.T * h)
             differences[f"model {number}, layer {layer}"] = _rational(orders[layer] - stated)
-    return symbolic(
-        differences, "derivative of the exact recursion in 1/c against the recursion of first order"
-    )
+    return symbolic(differences, "derivative of the exact recursion in 1/c against the recursion of first order")
 
 
 def check_50() -> CheckOutcome:

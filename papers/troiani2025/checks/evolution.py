@@ -59,9 +59,7 @@ def check_14() -> CheckOutcome:
     for tokens, alpha in ((2, 0.3), (3, 0.2)):
         own = evolve(alpha, 0.1, tokens, 200)[-1]
         found = numerics_evolve(Attention(layers=1, tokens=tokens), alpha, workers=1)
-        residuals.append(
-            abs(float(found.overlap[0, 0]) - own) / max(4.0 * float(found.overlap_error[0, 0]), 1e-3)
-        )
+        residuals.append(abs(float(found.overlap[0, 0]) - own) / max(4.0 * float(found.overlap_error[0, 0]), 1e-3))
     alpha = 0.4
     found = numerics_evolve(Attention(layers=2, tokens=2), alpha, workers=1)
     q = float(found.overlap[1, 1])
@@ -81,15 +79,11 @@ def check_17() -> CheckOutcome:
         limits = {}
         for side in (-1, 1):
             # 300 iterations at 5 % from the threshold: (1.05)^300 = 2e6 and (0.95)^300 = 2e-7.
-            limits[side] = [
-                evolve(threshold * (1.0 + 0.05 * side), start, tokens, 300)[-1] for start in (1e-5, 1e-6)
-            ]
+            limits[side] = [evolve(threshold * (1.0 + 0.05 * side), start, tokens, 300)[-1] for start in (1e-5, 1e-6)]
         residuals.append(max(limits[-1]) / 1e-5)  # below: less than the start itself
         residuals.append(0.005 / min(limits[1]))  # above: of order alpha / alpha_c - 1, whatever the start
         residuals.append(abs(limits[1][0] - limits[1][1]) / 1e-4)
-    return numeric(
-        residuals, 1.0, "one layer, M = 2, 4: limit of the iterates 5 % below and above 1/(M(M+1))"
-    )
+    return numeric(residuals, 1.0, "one layer, M = 2, 4: limit of the iterates 5 % below and above 1/(M(M+1))")
 
 
 def check_18() -> CheckOutcome:
@@ -102,9 +96,7 @@ def check_18() -> CheckOutcome:
         kept = [evolve(alpha, delta, 2, 300, side_information=delta)[-1] for delta in (1e-6, 2e-6)]
         residuals.append(abs(2.0 * kept[0] - kept[1] - free))
     # Left over: the second order in delta, 1e-12 times a curvature of order (factor - 1)^{-3}.
-    return numeric(
-        residuals, 1e-8, "one layer: limits with side information in the map and in the start, delta -> 0"
-    )
+    return numeric(residuals, 1e-8, "one layer: limits with side information in the map and in the start, delta -> 0")
 
 
 def check_73() -> CheckOutcome:
@@ -114,14 +106,11 @@ def check_73() -> CheckOutcome:
         eigenvalue = float(linearization.single_layer_eigenvalue(tokens))
         for alpha, rate in ((0.1, 0.0), (0.3, 1e-5)):
             slopes = [
-                (prior_map(alpha * conjugate_overlap(q, tokens) + rate) - prior_map(rate)) / q
-                for q in (2e-4, 1e-4)
+                (prior_map(alpha * conjugate_overlap(q, tokens) + rate) - prior_map(rate)) / q for q in (2e-4, 1e-4)
             ]
             residuals.append(abs((2.0 * slopes[1] - slopes[0]) / (alpha * eigenvalue) - 1.0))
     # The extrapolation leaves the second order in q, whose coefficient is a few hundred at M = 5: 1e-5.
-    return numeric(
-        residuals, 1e-4, "slope of the one-layer map at q = 0 against alpha M (M + 1), M = 2, 3, 5"
-    )
+    return numeric(residuals, 1e-4, "slope of the one-layer map at q = 0 against alpha M (M + 1), M = 2, 3, 5")
 
 
 def check_74() -> CheckOutcome:
@@ -149,6 +138,4 @@ def check_75() -> CheckOutcome:
             growth = [after / before for before, after in pairwise(history)]
             # While q stays below 1e-4 the factor is alpha / alpha_c up to a relative O(q).
             residuals.append(max(abs(g / factor - 1.0) for g in growth))
-    return numeric(
-        residuals, 5e-3, "growth per step of a small overlap against alpha / alpha_c, one layer, M = 2, 3"
-    )
+    return numeric(residuals, 5e-3, "growth per step of a small overlap against alpha / alpha_c, one layer, M = 2, 3")

@@ -37,12 +37,8 @@ def check_58() -> CheckOutcome:
         stacked = np.vstack(weights)
         flat = np.kron(np.eye(tokens), stacked) @ sample.T.reshape(-1) / np.sqrt(dimension)
         unflattened = flat.reshape(tokens, stacked.shape[0]).T
-        direct = reference_link(
-            np.split(stacked @ sample / np.sqrt(dimension), np.cumsum(ranks)[:-1]), 0.7, 1.3
-        )
-        residuals.append(
-            np.abs(reference_link(np.split(unflattened, np.cumsum(ranks)[:-1]), 0.7, 1.3) - direct).max()
-        )
+        direct = reference_link(np.split(stacked @ sample / np.sqrt(dimension), np.cumsum(ranks)[:-1]), 0.7, 1.3)
+        residuals.append(np.abs(reference_link(np.split(unflattened, np.cumsum(ranks)[:-1]), 0.7, 1.3) - direct).max())
     # Sums of 40 products in another order: a few hundred rounding errors at most.
     return numeric(residuals, 1e-12, "labels from flattened inputs against the link on W x / sqrt(D)")
 
@@ -82,6 +78,4 @@ def check_67() -> CheckOutcome:
     """(I (x) A)(I (x) B) = I (x) AB."""
     left, right = matrix("A", 2, 3), matrix("B", 3, 2)
     difference = _kron_identity(3, left) * _kron_identity(3, right) - _kron_identity(3, left * right)
-    return symbolic(
-        {"product": difference}, "product of flattened matrices against the flattened product, M = 3"
-    )
+    return symbolic({"product": difference}, "product of flattened matrices against the flattened product, M = 3")

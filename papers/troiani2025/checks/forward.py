@@ -51,9 +51,7 @@ def network(
     return states, activate(projected.T @ projected, beta, activation)
 
 
-def reference_mixing(
-    indices: Sequence[Array], skip: float, beta: float, activation: str = "softmax"
-) -> list[Array]:
+def reference_mixing(indices: Sequence[Array], skip: float, beta: float, activation: str = "softmax") -> list[Array]:
     """Mixing matrices B_0 .. B_l of the recursion (5) for index matrices h_1 .. h_l, each (r, M)."""
     tokens = indices[0].shape[1]
     mixing = [np.eye(tokens)]

@@ -49,9 +49,7 @@ def check_172() -> CheckOutcome:
     """Entries of the linear readout, from the derived link, and the redundancy of y_22."""
     h = symbols.token_pair(symbols.vp, symbols.vm)
     y = mixing.link(_LINEAR, [h])
-    differences = {
-        f"y_{i + 1}{j + 1}": y[i, j] - symbols.beta * h[i] * h[j] for i in range(2) for j in range(2)
-    }
+    differences = {f"y_{i + 1}{j + 1}": y[i, j] - symbols.beta * h[i] * h[j] for i in range(2) for j in range(2)}
     differences["y_22"] = y[1, 1] * y[0, 0] - y[0, 1] ** 2
     return symbolic(differences, "derived linear link against v^T v, and y_22 = y_12^2 / y_11")
 
@@ -241,6 +239,4 @@ def check_183() -> CheckOutcome:
     """Integral over labels through the generated inverse, against the same integral over v."""
     # Rounding of sums over 1e5 nodes remains.
     residuals = [_softmax_residual(1.0), _softmax_residual(0.4), _linear_residual(1.0), _linear_residual(1.7)]
-    return numeric(
-        residuals, 1e-10, "integral over labels by kernel inverse and Jacobian against the one over v"
-    )
+    return numeric(residuals, 1e-10, "integral over labels by kernel inverse and Jacobian against the one over v")

@@ -57,9 +57,7 @@ def check_15() -> CheckOutcome:
     through = sp.interpolate([(2, 6), (3, 12), (4, 20)], m)
     differences["symbolic M"] = derived.single_layer_eigenvalue(m) - through
     differences["symbolic M and r"] = derived.single_layer_eigenvalue(m, r) - through / r
-    return symbolic(
-        differences, "operator of one layer by Gaussian moments against M (M + 1) / r, and the derived one"
-    )
+    return symbolic(differences, "operator of one layer by Gaussian moments against M (M + 1) / r, and the derived one")
 
 
 def check_16() -> CheckOutcome:
@@ -102,9 +100,7 @@ def check_184() -> CheckOutcome:
         channel = PlainChannel(np.zeros((2, 2)), np.eye(2), skip=skip, beta=beta, step=0.05, reach=9.0)
         second = channel.moments(readouts).second
         labels = np.stack([softmax(beta * np.outer(v, v)) for v in readouts])
-        found = denoise(
-            Attention(layers=2, tokens=2, skip=skip, beta=beta), labels, np.zeros((2, 2)), np.eye(2)
-        )
+        found = denoise(Attention(layers=2, tokens=2, skip=skip, beta=beta), labels, np.zeros((2, 2)), np.eye(2))
         stated = second - np.einsum("ab,mk->ambk", np.eye(2), np.eye(2))
         residuals.append(np.abs(found.dg_out - stated).max() / max(1.0, np.abs(stated).max()))
         residuals += [np.abs(found.dg_out[:, 0, :, 1, :]).max(), np.abs(second[:, 0, :, 1, :]).max()]
@@ -132,9 +128,7 @@ def check_185() -> CheckOutcome:
         residuals.append(abs(float(weight.sum()) - 1.0))
     # The plain sums converge exponentially in their steps; at these, (0.5, 1.6) is the least converged, to
     # 4e-9.
-    return numeric(
-        residuals, 1e-8, "1 / E||E[h_2^T h_2 | y] - I||^2 by plain sums against the last-layer threshold"
-    )
+    return numeric(residuals, 1e-8, "1 / E||E[h_2^T h_2 | y] - I||^2 by plain sums against the last-layer threshold")
 
 
 def _known_second_layer(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -176,6 +170,4 @@ def check_187() -> CheckOutcome:
     eigenvalue = float(np.sum(weight * norm))
     threshold = float(derived.single_layer_threshold(2))
     # Gauss-Hermite is exact for a polynomial of degree four; rounding remains.
-    return numeric(
-        [abs(1.0 / eigenvalue - threshold)], 1e-13, "1 / E||h_1^T h_1 - I||^2 against 1/(M(M+1)), M = 2"
-    )
+    return numeric([abs(1.0 / eigenvalue - threshold)], 1e-13, "1 / E||h_1^T h_1 - I||^2 against 1/(M(M+1)), M = 2")

@@ -63,9 +63,7 @@ def check_82() -> CheckOutcome:
     for p in range(_INDICES):
         for r in range(_INDICES):
             coupling[p, r] = -sum(
-                row[m] * row[k] * sp.diff(gradient[p, m], omega[r, k])
-                for m in range(_TOKENS)
-                for k in range(_TOKENS)
+                row[m] * row[k] * sp.diff(gradient[p, m], omega[r, k]) for m in range(_TOKENS) for k in range(_TOKENS)
             )
     return symbolic(
         {
@@ -231,9 +229,7 @@ def check_109() -> CheckOutcome:
     field = _EPS * shifted * row.T
     averaged = (field - _EPS * base * row.T).applyfunc(lambda entry: average(entry, row))
     coupling = -(_EPS**2) * sum((slope[m, m] for m in range(_TOKENS)), sp.zeros(_INDICES))
-    return symbolic(
-        {"shift": averaged - coupling * estimate}, "averaged cavity correction against A w, P = M = 2"
-    )
+    return symbolic({"shift": averaged - coupling * estimate}, "averaged cavity correction against A w, P = M = 2")
 
 
 def check_114() -> CheckOutcome:
@@ -244,9 +240,7 @@ def check_114() -> CheckOutcome:
     exponent = -(w.T * w)[0, 0] / 2 - (spread.T * spread)[0, 0] / 2
     stated = -(1 + rate) * (w.T * w)[0, 0] / 2 + sp.sqrt(rate) * (s.T * w)[0, 0]
     difference = sp.Matrix([sp.diff(exponent - stated, entry) for entry in w])
-    return symbolic(
-        {"gradient in w": difference}, "log prior with side information, up to what does not depend on w"
-    )
+    return symbolic({"gradient in w": difference}, "log prior with side information, up to what does not depend on w")
 
 
 def check_116() -> CheckOutcome:

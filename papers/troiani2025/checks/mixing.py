@@ -35,9 +35,7 @@ def _evaluate(
     """Value of derived matrices at given indices; a depth of zero gives a constant matrix."""
     symbols = [entry for matrix in model.index_matrices() for entry in matrix]
     values = [entry for h in indices for entry in h.reshape(-1)]
-    function = sp.lambdify(
-        [*symbols, model.skip, model.beta], [elementary(m) for m in matrices], "numpy", cse=True
-    )
+    function = sp.lambdify([*symbols, model.skip, model.beta], [elementary(m) for m in matrices], "numpy", cse=True)
     return [np.asarray(value, dtype=float) for value in function(*values, skip, beta)]
 
 
@@ -69,9 +67,7 @@ def check_5() -> CheckOutcome:
         for kernel, activation in ((softmax_kernel, "softmax"), (linear_kernel, "linear")):
             chain = np.eye(2)
             upper, lower = [], []
-            for h, expected in zip(
-                indices, reference_mixing(indices, skip, beta, activation)[1:], strict=True
-            ):
+            for h, expected in zip(indices, reference_mixing(indices, skip, beta, activation)[1:], strict=True):
                 vp, vm = (h @ rotation @ chain.T)[0]
                 layer = np.array(kernel.layer(vp, vm, skip, beta), dtype=float).reshape(2, 2)
                 chain = layer @ chain
@@ -81,9 +77,7 @@ def check_5() -> CheckOutcome:
             if activation == "softmax":
                 k, s, t = (float(x) for x in mixing.pair_chain(skip, upper, lower))
                 residuals.append(_relative(np.array([[k, s], [0.0, t]]), chain))
-    return numeric(
-        residuals, _ROUNDING, "recursion in tokens against generated layers and the triangular chain, M = 2"
-    )
+    return numeric(residuals, _ROUNDING, "recursion in tokens against generated layers and the triangular chain, M = 2")
 
 
 def check_6() -> CheckOutcome:
@@ -117,6 +111,4 @@ def check_7() -> CheckOutcome:
         vp, vm = chain @ modes[-1]
         y = np.array(softmax_kernel.link(vp, vm, beta), dtype=float).reshape(2, 2)
         residuals.append(_relative(y, network(weights, sample, skip, beta)[1]))
-    return numeric(
-        residuals, _ROUNDING, "network readout against generated kernels on W x / sqrt(D), L = 1, 2, 5"
-    )
+    return numeric(residuals, _ROUNDING, "network readout against generated kernels on W x / sqrt(D), L = 1, 2, 5")

@@ -24,9 +24,7 @@ def _multiply(left: Block, right: Block, n: sp.Expr) -> Block:
 def _explicit(block: Block, n: int) -> sp.Matrix:
     """Write the same matrix out for an integer n."""
     size = n + 1
-    return sp.Matrix(
-        sp.kronecker_product(sp.eye(size), block[0]) + sp.kronecker_product(sp.ones(size), block[1])
-    )
+    return sp.Matrix(sp.kronecker_product(sp.eye(size), block[0]) + sp.kronecker_product(sp.ones(size), block[1]))
 
 
 def _overlap(q: sp.Matrix) -> Block:
@@ -121,9 +119,7 @@ def check_141() -> CheckOutcome:
 
 def check_142() -> CheckOutcome:
     """Off-diagonal blocks of the inverse."""
-    return symbolic(
-        _inverse_differences(), "Q times the stated inverse against the identity, symbolic n, P = 2"
-    )
+    return symbolic(_inverse_differences(), "Q times the stated inverse against the identity, symbolic n, P = 2")
 
 
 def check_143() -> CheckOutcome:
@@ -182,12 +178,8 @@ def check_147() -> CheckOutcome:
     """Hubbard-Stratonovich: the square in the exponent as an average over xi."""
     k = sp.Symbol("k", positive=True)
     xi, total = sp.symbols("xi s", real=True)
-    integral = sp.integrate(
-        sp.exp(-(xi**2) / 2 + sp.sqrt(k) * xi * total) / sp.sqrt(2 * sp.pi), (xi, -sp.oo, sp.oo)
-    )
-    return symbolic(
-        {"average": integral - sp.exp(k * total**2 / 2)}, "Gaussian average over xi against the square"
-    )
+    integral = sp.integrate(sp.exp(-(xi**2) / 2 + sp.sqrt(k) * xi * total) / sp.sqrt(2 * sp.pi), (xi, -sp.oo, sp.oo))
+    return symbolic({"average": integral - sp.exp(k * total**2 / 2)}, "Gaussian average over xi against the square")
 
 
 def check_148() -> CheckOutcome:
@@ -204,18 +196,14 @@ def check_148() -> CheckOutcome:
             stated = q + complement if a == b else q
             differences[f"replicas {a}{b}"] = covariance(replicas[a], replicas[b], gaussians) - stated
     differences["mean"] = sp.Matrix([average(entry, gaussians) for entry in replicas[0]])
-    return symbolic(
-        differences, "covariance of q^{1/2} xi + (I - q)^{1/2} z^a against the replica-symmetric Q"
-    )
+    return symbolic(differences, "covariance of q^{1/2} xi + (I - q)^{1/2} z^a against the replica-symmetric Q")
 
 
 def check_149() -> CheckOutcome:
     """Diagonal blocks of the inverse as n -> 0: exactly the identity."""
     q = symmetric("q", _INDICES)
     resolvent, rest = _inverse(q, sp.S.Zero)
-    return symbolic(
-        {"block": resolvent + rest - sp.eye(_INDICES)}, "(141) at n = 0 against the identity, P = 2"
-    )
+    return symbolic({"block": resolvent + rest - sp.eye(_INDICES)}, "(141) at n = 0 against the identity, P = 2")
 
 
 def check_150() -> CheckOutcome:

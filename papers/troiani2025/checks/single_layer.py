@@ -56,9 +56,7 @@ def prior_map(conjugate: float) -> float:
     return conjugate / (1.0 + conjugate)
 
 
-def evolve(
-    alpha: float, start: float, tokens: int, iterations: int, *, side_information: float = 0.0
-) -> list[float]:
+def evolve(alpha: float, start: float, tokens: int, iterations: int, *, side_information: float = 0.0) -> list[float]:
     """Iterate (14) from q_0, with lambda = side_information added to qhat at every step as in (118)."""
     history = [start]
     for _ in range(iterations):

@@ -39,9 +39,7 @@ def check_10() -> CheckOutcome:
     t, c1, c2 = sp.symbols("t c_1 c_2", positive=True)
     direction = symmetric("H", _INDICES)
     line = prior_potential(sp.diag(1 / c1 - 1, 1 / c2 - 1) + t * direction)
-    squares = (
-        c1**2 * direction[0, 0] ** 2 + c2**2 * direction[1, 1] ** 2 + 2 * c1 * c2 * direction[0, 1] ** 2
-    ) / 2
+    squares = (c1**2 * direction[0, 0] ** 2 + c2**2 * direction[1, 1] ** 2 + 2 * c1 * c2 * direction[0, 1] ** 2) / 2
     return symbolic(
         {
             "stationarity": slope,
@@ -103,9 +101,7 @@ def check_98() -> CheckOutcome:
     b1, b2 = sp.symbols("b_1 b_2", real=True)
     integral = _log(_weight_partition(a1, b1)) + _log(_weight_partition(a2, b2))
     closed = _log(_weight_closed_form(sp.diag(a1, a2), sp.Matrix([b1, b2])))
-    difference = sp.expand_log(
-        (integral - closed).replace(lambda e: isinstance(e, sp.log), _factored_log), force=True
-    )
+    difference = sp.expand_log((integral - closed).replace(lambda e: isinstance(e, sp.log), _factored_log), force=True)
     return symbolic({"log Z_w": difference}, "Z_w integrated over the weights against its closed form, P = 2")
 
 
@@ -136,9 +132,7 @@ def check_99() -> CheckOutcome:
     laplace = sp.zeros(_INDICES)
     for p in range(_INDICES):
         for r in range(_INDICES):
-            laplace[p, r] = sum(
-                slope[p, m] * slope[r, m] + sp.diff(slope[p, m], omega[r, m]) for m in range(_TOKENS)
-            )
+            laplace[p, r] = sum(slope[p, m] * slope[r, m] + sp.diff(slope[p, m], omega[r, m]) for m in range(_TOKENS))
     return symbolic(
         {
             "mean of the weights": gradient - spread * b,
@@ -157,8 +151,7 @@ def check_100() -> CheckOutcome:
     potential = -(q * qhat).trace() / 2 + prior_potential(qhat) + alpha * output
     return symbolic(
         {
-            "gradient in q": symmetric_gradient(potential, q)
-            - (alpha * symmetric_gradient(output, q) - qhat / 2),
+            "gradient in q": symmetric_gradient(potential, q) - (alpha * symmetric_gradient(output, q) - qhat / 2),
             "gradient in qhat": symmetric_gradient(potential, qhat)
             - (symmetric_gradient(prior_potential(qhat), qhat) - q / 2),
         },
@@ -195,9 +188,7 @@ def check_102() -> CheckOutcome:
             shifted = sum(xi[b, m] * sp.diff(function, eta[a, m]) for m in range(_TOKENS))
             rest = (sp.diff(function, root[a, b]) - shifted) / function
             differences[f"entry {a + 1}{b + 1}"] = sp.powsimp(rest)
-    return symbolic(
-        differences, "derivative in the matrix against the derivative in the shift, plane waves, P = M = 2"
-    )
+    return symbolic(differences, "derivative in the matrix against the derivative in the shift, plane waves, P = M = 2")
 
 
 def output_gradient_difference() -> dict[str, sp.Expr]:
@@ -218,10 +209,7 @@ def output_gradient_difference() -> dict[str, sp.Expr]:
             heat = share * sum(sp.diff(channel, omega[a, m], omega[b, m]) for m in range(_TOKENS))
             v_derivative = sp.Derivative(channel, v[a, b])
             in_variance = in_variance.subs(v_derivative, heat if a == b else 2 * heat)
-            score = sum(
-                sp.diff(channel, omega[a, m]) * sp.diff(channel, omega[b, m]) / channel
-                for m in range(_TOKENS)
-            )
+            score = sum(sp.diff(channel, omega[a, m]) * sp.diff(channel, omega[b, m]) / channel for m in range(_TOKENS))
             differences[f"entry {a + 1}{b + 1}"] = sp.expand(2 * (diffused - in_variance) - score)
     return differences
 
