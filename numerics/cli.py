@@ -5,7 +5,9 @@ not converge, 2 on bad arguments; a failure prints one line on stderr that says 
 """
 
 import argparse
+import contextlib
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -129,7 +131,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ranks(text: str) -> int | tuple[int, ...]:
-    values = tuple(int(part) for part in text.split(","))
+    try:
+        values = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected one integer, or one per layer as in 1,2; got {text!r}") from None
     return values[0] if len(values) == 1 else values
 
 
@@ -172,6 +177,14 @@ def _model(args: argparse.Namespace) -> Attention:
     return Attention(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)
 
 
+def _check_sampling(args: argparse.Namespace) -> None:
+    """Refuse sampling flags out of range, also where this model would not use them."""
+    for flag, least in (("samples", 1), ("replicas", 2), ("seed", 0), ("workers", 1)):
+        value = getattr(args, flag)
+        if value is not None and value < least:
+            raise ValueError(f"--{flag} must be >= {least}, got {value}")
+
+
 def _models(args: argparse.Namespace) -> Outcome:
     del args
     kernels = available_kernels()
@@ -183,16 +196,16 @@ def _models(args: argparse.Namespace) -> Outcome:
 
 def _derive(args: argparse.Namespace) -> Outcome:
     from attnlimits.derive.__main__ import main as derive
+    from attnlimits.derive.proof import ProofError
 
     options = (["--check"] if args.check else []) + (["--out", str(args.out)] if args.out else [])
-    if args.json:
-        # The generator reports on stdout; here only the JSON object may stand there.
-        import contextlib
-
-        with contextlib.redirect_stdout(sys.stderr):
+    try:
+        # The generator reports on stdout; with --json only the object may stand there.
+        with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
             status = derive(options)
-    else:
-        status = derive(options)
+    except ProofError as error:
+        message = f"a derivation is not proved, nothing was written: {error}"
+        return {"check": args.check, "ok": False, "status": message}, message, False
     word = "fresh" if args.check else "written"
     message = f"kernels {word}" if status == 0 else "kernels are stale: run `make derive` and commit the result"
     return {"check": args.check, "ok": status == 0, "status": message}, message, status == 0
@@ -214,6 +227,7 @@ def _verify(args: argparse.Namespace) -> Outcome:
 def _threshold(args: argparse.Namespace) -> Outcome:
     from .thresholds import last_layer
 
+    _check_sampling(args)
     model = _model(args)
     layer = model.layers if args.layer is None else args.layer
     if not 1 <= layer <= model.layers:
@@ -236,9 +250,16 @@ def _threshold(args: argparse.Namespace) -> Outcome:
 
 
 def _evolve(args: argparse.Namespace) -> Outcome:
+    _check_sampling(args)
+    # Checked before the compiled kernels load, which takes a second.
+    for flag, value, least in (("alpha", args.alpha, 0.0), ("tol", args.tol, 1e-12)):
+        if not (math.isfinite(value) and value >= least):
+            raise ValueError(f"--{flag} must be finite and >= {least:g}, got {value:g}")
+    if args.max_iter < 1:
+        raise ValueError(f"--max-iter must be >= 1, got {args.max_iter}")
+    model = _model(args)
     from .state_evolution import evolve
 
-    model = _model(args)
     result = evolve(
         model,
         args.alpha,

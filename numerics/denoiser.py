@@ -192,9 +192,10 @@ def _two_layers(
     parameters[:, 8], parameters[:, 9], parameters[:, 10], parameters[:, 11] = i1, slope, i2, 0.0
     moments = np.empty((n, lattice.N_MOMENTS))
     info = np.empty((n, 5))
-    scale = 1 / math.sqrt(model.beta)
+    # Of the softmax, transitions at |xp| = |xm| and xm = 0 get sharper with |h_1|; linear attention is smoothest far out.
+    scale, stiffness = 1 / math.sqrt(model.beta), math.sqrt(model.beta)
     if model.activation == "linear":
-        scale *= math.sqrt(model.skip)
+        scale, stiffness = scale * math.sqrt(model.skip), 0.0
     bound = inverse_determinant_bound(model.activation, model.skip)
 
     def work(part: slice) -> None:
@@ -206,6 +207,7 @@ def _two_layers(
             parameters[part],
             tol,
             scale,
+            stiffness,
             bound,
             moments[part],
             info[part],

@@ -41,9 +41,18 @@ _SQUARING = 1.7
 _STEP_PLUS = 9.0
 _STEP_MINUS = 4.6
 _STEP_WIDTH = 0.75
-_LOBE_FLOOR = 2.0
+# Beyond this many natural lengths 1/stiffness from the origin, the kernel's changes get narrower as 1/|h_1|.
+_STEP_REACH = 4.0
+# Rounding of the sums.
+_LEAST_TOLERANCE = 1e-14
+# A side lobe of amplitude A and unit width in z, crossed in coarse steps of d, leaves the error A exp(-8 pi^2/d^2) in the
+# union of the cosets. Their differences cannot show it if A is small: they see A exp(-2 pi^2/d^2) beneath what the main
+# lobe leaves there. So d is set beforehand, from the range of z over each box and its largest possible A, to
+# sqrt(8 pi^2/k): k = ln(A/tolerance) and a margin. Nor need k pass _LOBE_SHARE ln(1/tolerance): beyond it the differences,
+# about tolerance^(1/_SQUARING), do show the lobe.
+_LOBE_MARGIN = 4.0
 _LOBE_SHARE = 0.55
-_LOBE_MINUS = 3.0
+_LOBE_FLOOR = 1e-3
 # Boxes are halved while z varies by more than this over one, unless they are small beside the lattice already.
 _BOX_RANGE = 8.0
 _BOX_NODES = 24.0
@@ -282,9 +291,10 @@ def _halve(boxes, mask, n, new_boxes, new_mask):  # type: ignore[no-untyped-def]
 def _prune(undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, digits, even, z, where):  # type: ignore[no-untyped-def]
     """Drop boxes and branches with Q > best + cut on all of the box.
 
-    Returns the number kept, the widest range of z over a box, the improved bound of min Q, and the mass dropped (in
-    units of exp(-first/2), per unit of 1/|det B|, weighted by 1 + Q for the sake of the second moments). `where` is set
-    to the point and branch of the bound if it improved.
+    Returns the number kept, the widest range of z over a box, the largest range squared times what a side lobe in that
+    box asks for (see `_LOBE_SHARE`), the improved bound of min Q, and the mass dropped (in units of exp(-first/2), per
+    unit of 1/|det B|, weighted by 1 + Q for the sake of the second moments). `where` is set to the point and branch of
+    the bound if it improved.
     """
     kept = 0
     widest = 0.0
@@ -329,7 +339,7 @@ def _prune(undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, digi
             bits |= 1 << s
             width = max(high_p - low_p, high_m - low_m) * p[10]
             widest = max(widest, width)
-            wanted = max(_LOBE_FLOOR, min(digits + 2.0 - 0.5 * (least - best), _LOBE_SHARE * digits))
+            wanted = max(_LOBE_FLOOR, min(digits + _LOBE_MARGIN - 0.5 * (least - best), _LOBE_SHARE * digits))
             steepest = max(steepest, width * width * wanted)
             q = _residual(undo, p, left + 0.5 * size, bottom + 0.5 * size, 1.0 - 2.0 * s, z)
             if q < best:
@@ -374,8 +384,9 @@ def _spans(boxes, mask, n, x0, y0, size, rows, spans):  # type: ignore[no-untype
 
 
 @njit(error_model="numpy")
-def _steps(slopes, eta, scale):  # type: ignore[no-untyped-def]
-    """Steps and shear of the coarse lattice from the curvature of Q at its minimum."""
+def _steps(slopes, eta, scale, stiffness, reach):  # type: ignore[no-untyped-def]
+    """Steps and shear of the coarse lattice from the curvature of Q at its minimum and the kernel's own scale."""
+    scale *= min(1.0, _STEP_REACH / (stiffness * reach + 1e-300))
     pp = 0.0
     pm = 0.0
     mm = 0.0
@@ -398,6 +409,7 @@ def _integrate(  # type: ignore[no-untyped-def]
     p,
     tolerance,
     scale,
+    stiffness,
     det_bound,
     out,
     boxes,
@@ -438,7 +450,8 @@ def _integrate(  # type: ignore[no-untyped-def]
                     where[1] = xm
                     where[2] = 1.0 - 2.0 * s
     best = _descend(undo, p, where[0], where[1], where[2], z, work, slopes)
-    step_p, step_m, shear = _steps(slopes, eta, scale)
+    reach = math.hypot(where[0], where[1]) + 2.0 * sd
+    step_p, step_m, shear = _steps(slopes, eta, scale, stiffness, reach)
 
     first = best
     error = np.inf
@@ -467,7 +480,10 @@ def _integrate(  # type: ignore[no-untyped-def]
             )
             lost += dropped * (2.0 if even else 1.0)
             fine = widest < _BOX_RANGE and size < 0.3 * radius
-            if fine or size * size < _BOX_NODES * step_p * step_m or 4 * n > _MAX_BOXES:
+            # No lobe narrower than this may hide between the nodes.
+            narrowest = math.pi * math.sqrt(8.0 / steepest) * size
+            cell = min(step_p, narrowest) * min(step_m, narrowest)
+            if fine or size * size < _BOX_NODES * cell or 4 * n > _MAX_BOXES:
                 break
             n = _halve(boxes, mask, n, spare, spare_mask)
             boxes, spare = spare, boxes
@@ -476,12 +492,12 @@ def _integrate(  # type: ignore[no-untyped-def]
         if best < first - 0.5:
             # The search had stopped in another valley: take the steps from this one.
             best = min(best, _descend(undo, p, where[0], where[1], where[2], z, work, slopes))
-            step_p, step_m, shear = _steps(slopes, eta, scale)
+            reach = math.hypot(where[0], where[1]) + 2.0 * sd
+            step_p, step_m, shear = _steps(slopes, eta, scale, stiffness, reach)
             first = best
             continue
-        lobe = math.sqrt(8.0 * math.pi * math.pi / steepest) * size
-        step_p = min(step_p, lobe)
-        step_m = min(step_m, _LOBE_MINUS * lobe)
+        step_p = min(step_p, narrowest)
+        step_m = min(step_m, narrowest)
         n_rows = _spans(boxes, mask, n, x0, y0, size, rows, spans)
         p[11] = best
         if n * size * size > 0.25 * MAX_NODES * step_p * step_m:
@@ -569,12 +585,12 @@ def _integrate(  # type: ignore[no-untyped-def]
 
 
 @njit(
-    types.void(_PAIR, _BRANCH, _RANGE, _UNDO, _MATRIX, float64, float64, float64, _MATRIX, _MATRIX),
+    types.void(_PAIR, _BRANCH, _RANGE, _UNDO, _MATRIX, float64, float64, float64, float64, _MATRIX, _MATRIX),
     error_model="numpy",
     cache=True,
     nogil=True,
 )
-def run(pair, branch, ranges, undo, parameters, tolerance, scale, det_bound, moments, info):  # type: ignore[no-untyped-def]
+def run(pair, branch, ranges, undo, parameters, tolerance, scale, stiffness, det_bound, moments, info):  # type: ignore[no-untyped-def]
     """Moments of a batch.
 
     Parameters
@@ -584,9 +600,12 @@ def run(pair, branch, ranges, undo, parameters, tolerance, scale, det_bound, mom
     parameters : ndarray, shape (n, 12)
         See `posterior64`; the last column is set to the shift that `moments` are scaled by (exp(shift/2)).
     tolerance : float
-        Of the moments, relative to the mass, in whitened indices.
+        Of the moments, relative to the mass, in whitened indices; divided by 1/(1 - correlation^2) of the layers, the
+        factor by which V^{-1} can magnify their errors.
     scale : float
-        Length on which the kernel varies with h_1.
+        Length on which the kernel varies with h_1 near the origin.
+    stiffness : float
+        The kernel varies within 1/(stiffness^2 |h_1|) far out; 0 if it does not.
     det_bound : float
         Upper bound of 1/|det B_1|.
     moments : ndarray, shape (n, 15)
@@ -603,8 +622,10 @@ def run(pair, branch, ranges, undo, parameters, tolerance, scale, det_bound, mom
     nodes = np.empty((6, _BUFFER + 8))
     sums = np.empty((6, N_MOMENTS))
     for i in range(len(parameters)):
+        p = parameters[i]
+        wanted = max(_LEAST_TOLERANCE, tolerance / (1.0 + (p[9] * p[10] / p[8]) ** 2))
         error, lost, n_nodes, n_boxes, status = _integrate(
-            pair, branch, ranges, undo, parameters[i], tolerance, scale, det_bound, moments[i],
+            pair, branch, ranges, undo, p, wanted, scale, stiffness, det_bound, moments[i],
             boxes, spare, mask, spare_mask, rows, spans, nodes, sums,
         )  # fmt: skip
         info[i, 0] = error

@@ -98,6 +98,8 @@ def evolve(
     ------
     ValueError
         An argument is outside its range.
+    KernelNotFoundError
+        No state evolution for this architecture.
     ConvergenceError
         `throw` and no convergence.
 
@@ -114,14 +116,8 @@ def evolve(
         raise ValueError(f"alpha must be a number >= 0, got {alpha!r}")
     if not (math.isfinite(alpha) and alpha >= 0):
         raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
-    for name, value, least in (("samples", samples, 1), ("replicas", replicas, 2), ("max_iter", max_iter, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
-    if set(model.ranks) != {1} or (model.layers > 1 and model.tokens != 2):
-        raise KernelNotFoundError(
-            f"no state evolution for {model.describe()}; there is one for rank 1, depth 1 with any number of tokens "
-            "and for two tokens"
-        )
+    _check_model(model)
+    _check_effort(samples, replicas, tol, max_iter)
     seed, generator = _seeded(rng)
     averages = channel(model, samples=int(samples), replicas=int(replicas), rng=generator, workers=workers)
     solver = _Solver(averages, float(alpha), tol, int(max_iter))
@@ -150,7 +146,10 @@ def evolve(
         if not set(np.flatnonzero(q0.diagonal())) <= set(averages.layers):
             raise ValueError(f"start may be non-zero only on layers {averages.layers} here: {averages.note}")
         active = [int(i) for i in np.flatnonzero(q0.diagonal())]
-        solver.settle(q0, active, full=bool(np.abs(q0 - np.diag(q0.diagonal())).max() > 0))
+        if active:
+            solver.settle(q0, active, full=bool(np.abs(q0 - np.diag(q0.diagonal())).max() > 0))
+        else:  # a fixed point, if perhaps an unstable one
+            solver._zero()
     result = _finish(solver, averages, seed, generator)
     if throw and not result.converged:
         raise ConvergenceError(result.status)
@@ -177,6 +176,8 @@ def curve(
     values = sorted(float(a) for a in alphas)
     if not values or not all(math.isfinite(a) and a >= 0 for a in values):
         raise ValueError("alphas must be a non-empty sequence of finite numbers >= 0")
+    _check_model(model)
+    _check_effort(samples, replicas, tol, max_iter)
     seed, generator = _seeded(rng)
     averages = channel(model, samples=samples, replicas=replicas, rng=generator, workers=workers)
     results = []
@@ -189,6 +190,22 @@ def curve(
         if progress is not None:
             progress(results[-1])
     return results
+
+
+def _check_model(model: Attention) -> None:
+    if set(model.ranks) != {1} or (model.layers > 1 and model.tokens != 2):
+        raise KernelNotFoundError(
+            f"no state evolution for {model.describe()}; there is one for rank 1, depth 1 with any number of tokens "
+            "and for two tokens"
+        )
+
+
+def _check_effort(samples: int, replicas: int, tol: float, max_iter: int) -> None:
+    for name, value, least in (("samples", samples, 1), ("replicas", replicas, 2), ("max_iter", max_iter, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not tol > 0:
+        raise ValueError(f"tol must be a number > 0, got {tol!r}")
 
 
 def _seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Generator]:

@@ -16,9 +16,9 @@ __all__ = ["Setting", "g_out", "relative_error", "tune"]
 
 Array = NDArray[np.float64]
 
-# Box half-widths in prior standard deviations of h_1, and nodes per axis in steps of about 4 %.
+# Box half-widths in prior standard deviations of h_1, and nodes per axis in steps of about 3 %.
 _BOXES = np.arange(4.0, 9.01, 0.5)
-_NODES = np.unique(np.round(12 * 1.04 ** np.arange(100)).astype(int))
+_NODES = np.unique(np.round(12 * 1.03 ** np.arange(128)).astype(int))
 
 
 @dataclass(frozen=True)
@@ -114,21 +114,28 @@ def tune(
     RuntimeError
         No grid of the ladder reaches it.
     """
+
+    def reaches(box: float, nodes: int) -> bool:
+        value = g_out(v, omega, covariance, Setting(box, nodes), skip=skip, beta=beta)
+        off = np.nan_to_num(relative_error(value, reference), nan=np.inf)
+        return bool(np.percentile(off, 95) <= tol)
+
     best: Setting | None = None
-    for box in _BOXES:
-        # Accuracy grows with the nodes until the box limits it: bisect the ladder below the best so far.
-        low, high = 0, len(_NODES) if best is None else int(np.searchsorted(_NODES, best.nodes))
-        found = high
+    top = len(_NODES)
+    for box in map(float, _BOXES):
+        # Within a box the error falls with the nodes until the box limits it.
+        if best is not None and not reaches(box, int(_NODES[top - 1])):
+            continue
+        low, high = 0, top
         while low < high:
             middle = (low + high) // 2
-            setting = Setting(float(box), int(_NODES[middle]))
-            value = g_out(v, omega, covariance, setting, skip=skip, beta=beta)
-            if np.nanpercentile(np.nan_to_num(relative_error(value, reference), nan=np.inf), 95) <= tol:
-                best, found = setting, middle
-                high = middle
+            if reaches(box, int(_NODES[middle])):
+                best, high = Setting(box, int(_NODES[middle])), middle
             else:
                 low = middle + 1
-        del found
+        top = high
+        if top == 0:
+            break
     if best is None:
         raise RuntimeError(f"no grid up to {_NODES[-1]}^2 nodes reaches {tol:g} on 95 % of the samples")
     return best

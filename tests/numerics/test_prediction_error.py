@@ -25,7 +25,9 @@ def test_the_posterior_mean_predicts_best(activation: str, q: np.ndarray) -> Non
     assert plugin.value - best.value > 3 * math.hypot(best.error, plugin.error) or activation == "linear"
 
 
-@pytest.mark.parametrize("model", [Attention(1), Attention(2), Attention(3, 4, (1, 2, 1)), Attention(2, activation="linear")])
+@pytest.mark.parametrize(
+    "model", [Attention(1), Attention(2), Attention(3, 4, (1, 2, 1)), Attention(2, activation="linear")]
+)
 def test_no_error_at_perfect_recovery(model: Attention) -> None:
     for estimate in prediction_errors(model, np.eye(model.indices)):
         # sqrt(eps) is what the root of I - q keeps of rounding

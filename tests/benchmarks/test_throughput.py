@@ -1,0 +1,65 @@
+"""How long the parts and the whole take: exponentials, a threshold, a fixed point, a curve."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlimits.generated.fastmath import exp_array
+from attnlimits.numerics.models import Attention
+from attnlimits.numerics.state_evolution import curve, evolve
+from attnlimits.numerics.thresholds import last_layer
+
+
+def timed(benchmark: Any, call: Callable[[], Any], rounds: int) -> tuple[Any, float]:
+    """Result of the call and its least seconds; once, and untimed by the plugin, where benchmarks are disabled."""
+    seconds: list[float] = []
+
+    def measured() -> Any:
+        start = time.perf_counter()
+        result = call()
+        seconds.append(time.perf_counter() - start)
+        return result
+
+    result = benchmark.pedantic(measured, rounds=1 if benchmark.disabled else rounds)
+    return result, min(seconds)
+
+
+@pytest.mark.parametrize("name", ["attnlimits", "numpy"])
+def test_exponentials(benchmark: Any, table: Callable[[str], None], name: str) -> None:
+    x = np.linspace(-30.0, 0.0, 2**15)
+    call = exp_array if name == "attnlimits" else np.exp
+    exp_array(x)
+    values, seconds = timed(benchmark, lambda: call(x), 200)
+    np.testing.assert_allclose(values, np.exp(x), rtol=1e-15)
+    table(f"exp, {name}: {1e9 * seconds / x.size:.2f} ns each, {x.size / seconds / 1e9:.2f} G/s")
+
+
+@pytest.mark.parametrize("activation", ["softmax", "linear"])
+def test_threshold_to_twelve_digits(benchmark: Any, table: Callable[[str], None], activation: str) -> None:
+    result, seconds = timed(benchmark, lambda: last_layer(Attention(activation=activation), digits=12), 3)
+    assert result.converged
+    table(f"threshold of two {activation} layers, 12 digits ({result.value}): {seconds:.2f} s")
+
+
+def test_fixed_point(benchmark: Any, table: Callable[[str], None]) -> None:
+    effort = {"samples": 64, "replicas": 4, "tol": 1e-3} if benchmark.disabled else {}
+    result, seconds = timed(benchmark, lambda: evolve(Attention(), 0.5, **effort), 1)
+    assert result.converged
+    table(
+        f"state evolution at alpha = 0.5 (q_22 = {result.overlap[1, 1]:.4f} +- {result.overlap_error[1, 1]:.4f}, "
+        f"{result.n_iter} evaluations): {seconds:.2f} s on all cores"
+    )
+
+
+def test_curve(benchmark: Any, table: Callable[[str], None]) -> None:
+    alphas = np.linspace(0.0, 1.6, 48)
+    effort = {}
+    if benchmark.disabled:
+        alphas, effort = alphas[:10:3], {"samples": 64, "replicas": 4, "tol": 1e-3}
+    results, seconds = timed(benchmark, lambda: curve(Attention(), alphas, **effort), 1)
+    assert len(results) == len(alphas)
+    done = sum(r.converged for r in results)
+    table(f"curve of {len(alphas)} alphas up to {alphas[-1]:.2g}, {done} converged: {seconds:.1f} s on all cores")

@@ -1,0 +1,40 @@
+"""Run the command in this process, and read back what it said."""
+
+import contextlib
+import io
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from attnlimits.numerics import cli
+
+
+@dataclass(frozen=True)
+class Said:
+    """Exit status, standard output and standard error of one command."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines_of_error(self) -> list[str]:
+        return [line for line in self.err.splitlines() if line.strip()]
+
+
+def say(command: str) -> Said:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = cli.main(shlex.split(command))
+        except SystemExit as stop:
+            status = stop.code if isinstance(stop.code, int) else 1
+    return Said(status, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def attnlimits() -> Callable[[str], Said]:
+    """Return a function that runs `attnlimits <command>` in this process."""
+    return say

@@ -1,0 +1,84 @@
+"""Every bad argument: exit status 2, nothing on stdout, one line on stderr that names the argument."""
+
+import pytest
+
+BAD = [
+    ("threshold --skip 0", "skip must be finite and > 0"),
+    ("threshold --skip -1", "skip must be finite and > 0"),
+    ("threshold --skip nan", "skip must be finite and > 0"),
+    ("threshold --skip inf", "skip must be finite and > 0"),
+    ("threshold --skip much", "argument --skip"),
+    ("threshold --beta 0", "beta must be finite and > 0"),
+    ("threshold --layers 0", "layers must be an integer >= 1"),
+    ("threshold --layers 1.5", "argument --layers"),
+    ("threshold --tokens 1", "tokens must be an integer >= 2"),
+    ("threshold --digits 0", "digits must be an integer from 1 to"),
+    ("threshold --digits 99", "digits must be an integer from 1 to"),
+    ("threshold --activation relu", "activation must be one of softmax, linear"),
+    ("threshold --rank 0", "rank must be an integer >= 1"),
+    ("threshold --layers 3 --rank 1,2", "got 2 for 3 layers"),
+    ("threshold --rank 1,x", "one per layer"),
+    ("threshold --rank 2", "needs rank 1"),
+    ("threshold --tokens 3", "no kernel for"),
+    ("threshold --heads 2", "--heads has no kernel"),
+    ("threshold --heads 0", "--heads must be >= 1"),
+    ("threshold --untied", "--untied has no kernel"),
+    ("threshold --output sequence", "--output sequence has no kernel"),
+    ("threshold --output matrix", "argument --output"),
+    ("threshold --link x", "--link has no kernel"),
+    ("threshold --layer 5", "--layer must be from 1 to --layers 2"),
+    ("threshold --layer 0", "--layer must be from 1"),
+    ("threshold --layer 1 --layers 3", "needs two layers"),
+    ("threshold --given self-consistent", "--given is for a layer before the last one"),
+    ("threshold --layer 1 --given all", "argument --given"),
+    ("threshold --layer 1 --samples 0", "--samples must be >= 1"),
+    ("threshold --layer 1 --replicas 1", "--replicas must be >= 2"),
+    ("threshold --layer 1 --workers 0", "--workers must be >= 1"),
+    ("threshold --seed -1", "--seed must be >= 0"),
+    ("evolve", "required: --alpha"),
+    ("evolve --alpha -1", "alpha must be finite and >= 0"),
+    ("evolve --alpha nan", "alpha must be finite and >= 0"),
+    ("evolve --alpha 0.5 --samples 0", "--samples must be >= 1"),
+    ("evolve --alpha 0.5 --replicas 1", "--replicas must be >= 2"),
+    ("evolve --alpha 0.5 --max-iter 0", "--max-iter must be >= 1"),
+    ("evolve --alpha 0.5 --tol -1", "--tol must be finite"),
+    ("evolve --alpha 0.5 --tol nan", "--tol must be finite"),
+    ("evolve --alpha 0.5 --start warm", "argument --start"),
+    ("evolve --alpha 0.5 --skip 0", "skip must be finite and > 0"),
+    ("evolve --alpha 0.5 --tokens 3", "no state evolution for"),
+    ("evolve --alpha 0.5 --layers 3 --activation linear", "needs the softmax activation"),
+    ("figure", "required: name"),
+    ("figure troiani2025-99", "invalid choice: 'troiani2025-99'"),
+    ("figure troiani2025-1 --points 1", "--points must be >= 4"),
+    ("verify --paper nobody", "no such paper"),
+    ("verify --id 999", "no equation numbered 999"),
+    ("verify --id x", "argument --id"),
+    ("models --loud", "unrecognized arguments: --loud"),
+    ("derive --link x", "unrecognized arguments: --link"),
+    ("solve", "invalid choice: 'solve'"),
+    ("", "required: VERB"),
+]
+
+
+@pytest.mark.parametrize(("command", "words"), BAD)
+def test_bad_input_is_refused_in_one_line(attnlimits, command, words):
+    said = attnlimits(command)
+    assert said.status == 2
+    assert said.out == ""
+    assert len(said.lines_of_error) == 1
+    assert said.err.startswith("attnlimits")
+    assert words in said.err
+
+
+@pytest.mark.parametrize("command", ["threshold --skip 0", "evolve --alpha -1", "verify --id 999"])
+def test_json_changes_nothing_for_bad_input(attnlimits, command):
+    said = attnlimits(f"{command} --json")
+    assert (said.status, said.out, len(said.lines_of_error)) == (2, "", 1)
+
+
+def test_a_folder_that_cannot_be_made_is_named(attnlimits, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    said = attnlimits(f"derive --out {tmp_path / 'file' / 'inside'}")
+    assert said.status == 1
+    assert "file" in said.lines_of_error[-1]
+    assert "Traceback" not in said.err

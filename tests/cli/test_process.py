@@ -1,0 +1,61 @@
+"""The command as a process: what it loads, its exit status, its streams."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+MAIN = "from attnlimits.numerics.cli import main; import sys; status = main({arguments!r}); "
+LOADED = "print(sorted({'numba', 'sympy', 'matplotlib', 'scipy'} & set(sys.modules)), file=sys.stderr)"
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)
+
+
+def attnlimits(*arguments, **options):
+    return run(sys.executable, "-m", "attnlimits.numerics.cli", *arguments, **options)
+
+
+def test_import_is_light():
+    done = run(sys.executable, "-c", "import sys, attnlimits.numerics.cli; " + LOADED)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("arguments", [["threshold", "--json"], ["threshold", "--layers", "1", "--tokens", "3"]])
+def test_threshold_compiles_nothing_and_derives_nothing(arguments):
+    done = run(sys.executable, "-c", MAIN.format(arguments=arguments) + LOADED + "; sys.exit(status)")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.strip() == "['scipy']"
+
+
+def test_statuses_reach_the_shell():
+    assert attnlimits("models").returncode == 0
+    bad = attnlimits("threshold", "--skip", "0")
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr.count("\n") == 1
+    assert "skip must be" in bad.stderr
+    unknown = attnlimits("solve")
+    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
+    short = attnlimits("threshold", "--layers", "3", "--activation", "linear", "--digits", "6", "--json")
+    assert short.returncode == 1
+    assert json.loads(short.stdout)["converged"] is False
+    assert short.stderr.count("\n") == 1
+
+
+def test_help_without_the_rest():
+    done = attnlimits("evolve", "--help")
+    assert done.returncode == 0
+    assert "example: attnlimits evolve" in done.stdout
+    assert done.stderr == ""
+
+
+def test_it_runs_anywhere(tmp_path):
+    """Neither the working folder nor its content matters."""
+    (tmp_path / "numerics").mkdir()
+    done = attnlimits("threshold", "--layers", "1", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["exact"] == "1/6"
+    assert [path.name for path in tmp_path.iterdir()] == ["numerics"]

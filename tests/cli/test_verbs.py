@@ -1,0 +1,230 @@
+"""Each verb on good input: what it prints, its JSON object, its exit status."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnlimits.derive.proof import ProofError
+
+VERBS = ("models", "derive", "verify", "threshold", "evolve", "figure")
+
+
+def record(said):
+    """Return the one JSON object of a run: a single line, and nothing else."""
+    assert said.out.count("\n") == 1
+    found = json.loads(said.out)
+    assert isinstance(found, dict)
+    return found
+
+
+def number(found):
+    """Check value, error and how of a record; return the value."""
+    assert isinstance(found["value"], str)
+    assert isinstance(found["error"], float)
+    assert found["error"] >= 0
+    assert found["how"] in ("rigorous", "estimated", "monte-carlo")
+    return float(found["value"])
+
+
+def test_help_lists_the_verbs(attnlimits):
+    said = attnlimits("--help")
+    assert said.status == 0
+    assert "example:" in said.out
+    for verb in VERBS:
+        assert f"\n    {verb}" in said.out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb_shows_an_example(attnlimits, verb):
+    said = attnlimits(f"{verb} --help")
+    assert (said.status, said.err) == (0, "")
+    assert f"example: attnlimits {verb}" in said.out
+    assert "--json" in said.out
+
+
+def test_models(attnlimits):
+    said = attnlimits("models")
+    assert said.status == 0
+    assert [line.split(":")[0] for line in said.out.splitlines()] == [
+        "attention_tied_softmax_m2",
+        "attention_tied_linear_m2",
+    ]
+    found = record(attnlimits("models --json"))
+    assert found["activations"] == ["softmax", "linear"]
+    for model in found["models"]:
+        assert model["tokens"] == 2
+        assert len(model["hash"]) == 64
+        assert {5, 185} <= set(model["equations"])
+
+
+def test_threshold_of_two_layers(attnlimits):
+    said = attnlimits("threshold --layers 2 --tokens 2 --skip 1 --digits 12 --json")
+    assert (said.status, said.err) == (0, "")
+    found = record(said)
+    # the value of an independent sum over tokens
+    assert number(found) == pytest.approx(0.18547784060738, abs=1e-12)
+    assert found["error"] < 1e-12
+    assert found["converged"] is True
+    assert found["layer"] == 2
+    assert found["eigenvector"] == [[0.0, 0.0], [0.0, 1.0]]
+
+
+def test_threshold_in_words(attnlimits):
+    said = attnlimits("threshold --digits 6")
+    assert said.status == 0
+    assert "alpha(layer 2) = 0.185478\n" in said.out
+    assert "(estimated)" in said.out
+
+
+@pytest.mark.parametrize(("tokens", "exact"), [(2, "1/6"), (4, "1/20"), (7, "1/56")])
+def test_threshold_of_one_layer_is_exact(attnlimits, tokens, exact):
+    found = record(attnlimits(f"threshold --layers 1 --tokens {tokens} --json"))
+    assert found["exact"] == exact
+    assert (found["how"], found["error"] < 1e-12) == ("rigorous", True)
+    assert number(found) == pytest.approx(1 / (tokens * (tokens + 1)), rel=1e-11)
+    assert f"= {exact} exactly" in attnlimits(f"threshold --layers 1 --tokens {tokens}").out
+
+
+def test_digits_out_of_reach_exit_with_one(attnlimits):
+    # three linear layers go by Monte Carlo, to about two digits
+    said = attnlimits("threshold --layers 3 --activation linear --digits 6 --json")
+    found = record(said)
+    assert said.status == 1
+    assert found["converged"] is False
+    assert found["how"] == "monte-carlo"
+    assert len(said.lines_of_error) == 1
+    assert "6 digits were not reached" in said.err
+
+
+def test_threshold_of_the_first_layer(attnlimits):
+    said = attnlimits("threshold --layer 1 --given self-consistent --samples 512 --workers 1 --json")
+    assert (said.status, said.err) == (0, "")
+    found = record(said)
+    # 0.7185 +- 0.0011 with eight times the points; five standard errors of the difference
+    assert abs(number(found) - 0.7185) < 5 * (found["error"] ** 2 + 0.0011**2) ** 0.5
+    assert 0 < found["error"] < 0.01
+    assert (found["how"], found["layer"]) == ("monte-carlo", 1)
+
+
+def test_evolve_at_one_layer(attnlimits):
+    said = attnlimits("evolve --layers 1 --tokens 3 --alpha 0.2 --json")
+    assert (said.status, said.err) == (0, "")
+    found = record(said)
+    assert number(found) == pytest.approx(found["overlap"][0][0], abs=1e-6)
+    assert found["how"] == "estimated"
+    assert found["converged"] is True
+    for name in ("prediction_error", "plugin_error", "estimation_error"):
+        assert set(found[name]) == {"value", "error", "how"}
+    # one layer at no overlap is stable below its threshold 1/12
+    below = record(attnlimits("evolve --layers 1 --tokens 3 --alpha 0.08 --json"))
+    assert below["overlap"] == [[0.0]]
+    assert below["stability"][0] == pytest.approx(0.08 * 12, rel=1e-6)
+
+
+def test_evolve_at_two_layers_in_words(attnlimits):
+    said = attnlimits("evolve --alpha 0.4 --samples 128 --replicas 4 --workers 1")
+    assert (said.status, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[0] == "tied softmax attention, L=2, M=2, rank 1, c=1, beta=1"
+    assert lines[1] == "alpha = 0.4"
+    assert lines[2].startswith("q_11 = 0.00000 +- ")
+    assert lines[3].startswith("q_22 = ")
+    value, error = (float(part) for part in lines[3].removeprefix("q_22 = ").split(" +- "))
+    # 0.4869 +- 0.0010 with many more points
+    assert abs(value - 0.4869) < 5 * (error**2 + 0.001**2) ** 0.5
+    assert "(posterior mean)" in lines[4]
+    assert "(plug-in)" in lines[4]
+    assert lines[5].startswith("converged after")
+
+
+def test_evolve_that_does_not_converge_says_so(attnlimits):
+    said = attnlimits("evolve --alpha 0.5 --max-iter 1 --samples 64 --replicas 4 --workers 1 --json")
+    assert said.status == 1
+    found = record(said)
+    assert found["converged"] is False
+    number(found)
+    assert len(said.lines_of_error) == 1
+    assert said.err.startswith("attnlimits: not converged")
+
+
+def test_the_seed_fixes_the_numbers(attnlimits):
+    command = "evolve --alpha 0.4 --samples 32 --replicas 4 --workers 1 --tol 1e-3 --json --seed"
+    first, again, other = (record(attnlimits(f"{command} {seed}")) for seed in (3, 3, 4))
+    assert first["overlap"] == again["overlap"]
+    assert first["overlap"] != other["overlap"]
+    assert (first["seed"], other["seed"]) == (3, 4)
+
+
+def test_verify_one_equation(attnlimits):
+    said = attnlimits("verify --id 5")
+    assert said.status == 0
+    assert "(5)" in said.out
+    assert "1 checks, all passed" in said.out
+    found = record(attnlimits("verify --id 5 --json"))
+    assert (found["ok"], found["ran"], found["passed"], found["failed"]) == (True, 1, 1, [])
+
+
+def test_verify_fails_if_a_check_does(attnlimits, monkeypatch):
+    from attnlimits.derive import registry
+
+    bad = registry.CheckOutcome(1.0, 1e-9, "numeric", "two things that differ")
+    monkeypatch.setattr(registry, "resolve", lambda path: lambda: bad)
+    said = attnlimits("verify --id 5 --json")
+    assert said.status == 1
+    assert record(said)["failed"] == [5]
+    assert said.lines_of_error == ["attnlimits: checks failed: (5); see the table"]
+
+
+def test_derive_check(attnlimits):
+    said = attnlimits("derive --check")
+    assert said.status == 0
+    assert said.out.endswith("kernels fresh\n")
+    found = record(attnlimits("derive --check --json"))
+    assert (found["check"], found["ok"]) == (True, True)
+
+
+def test_derive_writes_elsewhere_and_sees_what_is_stale(attnlimits, tmp_path, repository):
+    assert attnlimits(f"derive --out {tmp_path}").status == 0
+    for path in tmp_path.rglob("*.*"):
+        where = repository / "generated" / path.relative_to(tmp_path)
+        assert path.read_text(encoding="utf-8") == where.read_text(encoding="utf-8")
+    kernel = tmp_path / "attention_tied_linear_m2/numpy64.py"
+    kernel.write_text(kernel.read_text(encoding="utf-8") + "# by hand\n", encoding="utf-8")
+    said = attnlimits(f"derive --check --out {tmp_path} --json")
+    assert said.status == 1
+    assert record(said)["ok"] is False
+    assert "attention_tied_linear_m2/numpy64.py" in said.err
+    assert "stale" in said.lines_of_error[-1]
+
+
+def test_a_failed_proof_is_a_failure_in_one_line(attnlimits, monkeypatch):
+    def fail(options):
+        raise ProofError("layer: entry 0 leaves 1")
+
+    monkeypatch.setattr("attnlimits.derive.__main__.main", fail)
+    said = attnlimits("derive --check")
+    assert said.status == 1
+    assert len(said.lines_of_error) == 1
+    assert "layer: entry 0 leaves 1" in said.err
+
+
+@pytest.mark.slow
+def test_figure(attnlimits, tmp_path):
+    said = attnlimits(f"figure troiani2025-1 --points 4 --out {tmp_path / 'new'} --json")
+    assert said.status == 0
+    found = record(said)
+    assert number(found) == pytest.approx(0.185477840607, abs=1e-12)
+    files = {kind: Path(name) for kind, name in found["files"].items()}
+    assert files["png"].read_bytes().startswith(b"\x89PNG")
+    assert files["pdf"].read_bytes().startswith(b"%PDF")
+    saved = json.loads(files["json"].read_text(encoding="utf-8"))
+    assert [point["alpha"] for point in saved["curve"]] == pytest.approx([0, 1.6 / 3, 3.2 / 3, 1.6])
+    assert all(point["converged"] for point in saved["curve"])
+    assert saved["curve"][0]["overlap"] == [[0.0, 0.0], [0.0, 0.0]]
+    # the overlaps grow with alpha, to one
+    last = [point["overlap"][1][1] for point in saved["curve"]]
+    assert last == sorted(last)
+    assert last[-1] > 0.999
+    # the progress bar ends full
+    assert "12/12" in said.err

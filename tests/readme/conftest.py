@@ -1,0 +1,150 @@
+"""Code blocks, tables and commands of a Markdown file, and the comparison of printed numbers."""
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from attnlimits.numerics import cli
+
+READMES = ("README.md", "papers/troiani2025/README.md")
+
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]|/\d)")
+HASH = re.compile(r"\b[0-9a-f]{12}\b")
+# What depends on the machine: error estimates and iteration counts of the last line, seconds.
+LOOSE_LINE = re.compile(r"^(error|converged)\b")
+SECONDS = re.compile(r"\d+(\.\d+)? s\b|error \d\S*")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block with its language, and the text block that follows it, "" if there is none."""
+
+    language: str
+    code: str
+    output: str
+
+
+def blocks(path: Path) -> list[Block]:
+    fences = list(re.finditer(r"^```(\w+)\n(.*?)^```\n", path.read_text(encoding="utf-8"), re.M | re.S))
+    text = path.read_text(encoding="utf-8")
+    found = []
+    for fence, after in zip(fences, [*fences[1:], None], strict=True):
+        follows = after is not None and after[1] == "text" and not text[fence.end() : after.start()].strip()
+        found.append(Block(fence[1], fence[2], after[2] if follows and after is not None else ""))
+    return [block for block in found if block.language != "text"]
+
+
+def run_command(command: str) -> str:
+    """Run `attnlimits ...` in this process; return what it printed."""
+    words = shlex.split(command)
+    assert words[0] == "attnlimits"
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        status = cli.main(words[1:])
+    assert status == 0, command
+    return out.getvalue()
+
+
+def skeleton(line: str) -> str:
+    return NUMBER.sub("#", SECONDS.sub("#", HASH.sub("#", line))).strip()
+
+
+def agree(expected: str, printed: str) -> bool:
+    """Whether a line says the same: the same words; numbers alike, and within three errors after "+-"."""
+    if skeleton(expected) != skeleton(printed):
+        return False
+    if LOOSE_LINE.match(expected):
+        return True
+    plain = [SECONDS.sub("", HASH.sub("", line)) for line in (expected, printed)]
+    wanted, got = ([(m.group(), m.start(), m.end()) for m in NUMBER.finditer(line)] for line in plain)
+    for (a, start, end), (b, _, stop) in zip(wanted, got, strict=True):
+        if plain[0][:start].endswith("+- "):
+            continue
+        spread = [
+            re.match(r" \+- (\S+?)[,;)]*(?:\s|$)", line[at:]) for line, at in zip(plain, (end, stop), strict=True)
+        ]
+        if spread[0] and spread[1]:
+            # Half a unit of the last digit printed, where both errors round to zero.
+            rounding = 10.0 ** -len(a.partition(".")[2])
+            if abs(float(a) - float(b)) > 3 * sum(float(s[1]) for s in spread if s) + rounding:
+                return False
+        elif a != b:
+            return False
+    return True
+
+
+def assert_printed(expected: str, printed: str) -> None:
+    """Assert that the lines of `expected` occur in `printed`, in order."""
+    lines = iter(printed.splitlines())
+    for wanted in expected.splitlines():
+        assert any(agree(wanted, line) for line in lines), f"{wanted!r} not in order in\n{printed}"
+
+
+@pytest.fixture
+def run() -> Callable[[str], str]:
+    """Return `run_command`."""
+    return run_command
+
+
+@pytest.fixture
+def printed() -> Callable[[str, str], None]:
+    """Return `assert_printed`."""
+    return assert_printed
+
+
+@pytest.fixture
+def same_line() -> Callable[[str, str], bool]:
+    """Return `agree`."""
+    return agree
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give every sh block, python block, table row and inline command of the READMEs a test of its own."""
+    root = Path(__file__).resolve().parents[2]
+    found = {name: blocks(root / name) for name in READMES}
+    of = metafunc.function.__name__
+    if "command" in metafunc.fixturenames and "output" in metafunc.fixturenames:
+        cases = []
+        for block in (b for parts in found.values() for b in parts if b.language == "sh"):
+            commands = block.code.splitlines()
+            for command in commands:
+                make = command.startswith("make ")
+                if make == ("make" in of):
+                    slow = [pytest.mark.slow] if command.startswith("attnlimits figure") else []
+                    output = block.output if "--json" not in command else ""
+                    cases.append(pytest.param(command, output, id=command, marks=slow))
+        metafunc.parametrize(("command", "output"), cases)
+    if "example" in metafunc.fixturenames:
+        cases = [
+            pytest.param(block, id=f"{name}-{number}")
+            for name, parts in found.items()
+            for number, block in enumerate(b for b in parts if b.language == "python")
+        ]
+        metafunc.parametrize("example", cases)
+    if "row" in metafunc.fixturenames:
+        text = (root / READMES[1]).read_text(encoding="utf-8")
+        rows = [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in text.splitlines()
+            if re.match(r"\|.*`attnlimits (threshold|evolve)", line)
+        ]
+        cases = []
+        for row in rows:
+            command = re.search(r"`(attnlimits [^`]+)`", row[-1])
+            assert command is not None
+            fast = "threshold" in command[1] and "--layer 1" not in command[1] and "--layers 3" not in command[1]
+            cases.append(pytest.param(row, command[1], id=command[1], marks=[] if fast else [pytest.mark.slow]))
+        metafunc.parametrize(("row", "called"), cases)
+    if "inline" in metafunc.fixturenames:
+        text = (root / READMES[1]).read_text(encoding="utf-8")
+        prose = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
+        commands = sorted({" ".join(m.split()) for m in re.findall(r"`(attnlimits [^`]+)`", prose)})
+        slow = ("attnlimits figure", "attnlimits evolve", "attnlimits verify", "attnlimits threshold --layer 1")
+        cases = [pytest.param(c, id=c, marks=[pytest.mark.slow] if c.startswith(slow) else []) for c in commands]
+        metafunc.parametrize("inline", cases)

@@ -1,0 +1,128 @@
+"""Every command and every example of the READMEs runs, and prints what the text says."""
+
+import contextlib
+import io
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+READMES = ("README.md", "papers/troiani2025/README.md")
+
+
+def test_make_commands_exist(repository, command, output):
+    done = subprocess.run(
+        ["make", "-n", *command.split()[1:]], cwd=repository, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert output == ""
+
+
+def test_commands_print_what_is_shown(command, output, run, printed, tmp_path, monkeypatch):
+    # what a command writes goes to its working folder
+    monkeypatch.chdir(tmp_path)
+    printed(output, run(command))
+
+
+def test_python_examples_print_what_is_shown(example, printed):
+    assert example.output, "the example shows nothing"
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(example.code, "README", "exec"), {"__name__": "readme"})
+    printed(example.output, out.getvalue())
+    assert len(out.getvalue().splitlines()) == len(example.output.splitlines())
+
+
+def quantities(text: str) -> list[tuple[float, float]]:
+    """Values with their error, from 'a +- b' or a plain decimal."""
+    pairs = re.findall(r"(\d\.\d+)(?: \+- (\d\.\d+))?", text)
+    return [(float(a), float(b) if b else 0.0) for a, b in pairs]
+
+
+def test_table_rows(row, called, run):
+    said = run(called)
+    shown = row[:-1]
+    if "evolve" in called:
+        # columns: alpha, second layer here, as published, first layer here
+        cells = {"q_22": shown[1], "q_11": shown[3]}
+        for name, cell in cells.items():
+            [(value, error)] = quantities(re.search(rf"^{name} = (.*)$", said, re.M)[1])
+            wanted, spread = quantities(cell)[0] if quantities(cell) else (float(cell.split()[0]), 1e-6)
+            assert abs(value - wanted) <= 3 * (error + spread) + 1e-5, name
+    elif "--layer 1" in called:
+        [(wanted, spread)] = quantities(shown[3])
+        value = float(re.search(r"^alpha\(layer 1\) = (\S+)$", said, re.M)[1])
+        error = float(re.search(r"^error (\S+) ", said, re.M)[1])
+        assert abs(value - wanted) <= 3 * (error + spread)
+    elif "--layers 1" in called:
+        assert shown[4] == "1/(M(M+1))"
+        assert "= 1/6 exactly" in said
+    else:
+        # one unit of the last digit: the error of the twelfth digit is half of one
+        value, wanted = (re.search(r"\d+\.\d+$", t)[0] for t in (said.splitlines()[1], shown[4]))
+        assert len(value) == len(wanted)
+        assert abs(float(value) - float(wanted)) <= 1.01 * 10.0 ** -len(wanted.partition(".")[2])
+        claimed = float(shown[5])
+        assert float(re.search(r"^error (\S+) ", said, re.M)[1]) <= 10 * claimed
+        first = f"tied {shown[0]} attention, L={shown[1]}, M=2, rank 1, c={shown[2]}, beta={shown[3]}"
+        assert said.splitlines()[0] == first
+
+
+def test_inline_commands_run(inline, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # the full check of the registry is `make verify`; here its first equations
+    assert run(inline if inline != "attnlimits verify" else "attnlimits verify --id 1 2 3").strip()
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_links_and_images_lead_somewhere(repository, name):
+    text = (repository / name).read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)#]+)\)", text)
+    assert targets
+    missing = [
+        target
+        for target in targets
+        if not target.startswith("https://") and not ((repository / name).parent / target).exists()
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_paths_named_in_the_text_exist(repository, name):
+    text = (repository / name).read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:derive|generated|numerics|papers|tests)/[\w./]*)`", text)
+    assert [path for path in paths if not (repository / path).exists()] == []
+
+
+def test_the_picture_is_light(repository):
+    picture: Path = repository / "papers/troiani2025/figures/figure_1.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size < 150_000
+
+
+def test_the_coverage_in_the_paper_readme_is_that_of_the_registry(repository):
+    from attnlimits.derive import registry
+
+    counts = registry.coverage(registry.load("troiani2025"))
+    text = " ".join((repository / READMES[1]).read_text(encoding="utf-8").split())
+    said = f"{counts['proved']} are proved symbolically, {counts['checked']} checked numerically, "
+    assert said + f"{counts['definition']} are definitions" in text
+    assert counts["pending"] == 0
+
+
+@pytest.mark.parametrize(
+    ("shown", "said", "same"),
+    [
+        ("q = 0.50 +- 0.01", "q = 0.53 +- 0.01", True),
+        ("q = 0.50 +- 0.01", "q = 0.60 +- 0.01", False),
+        ("alpha = 0.185", "alpha = 0.186", False),
+        ("alpha = 0.185", "beta = 0.185", False),
+        ("error 3.8e-13 (estimated)", "error 1.2e-13 (estimated)", True),
+        ("error 3.8e-13 (estimated)", "error 1.2e-13 (rigorous)", False),
+        ("2 checks, all passed, 1.7 s", "2 checks, all passed, 3.0 s", True),
+        ("2 checks, all passed, 1.7 s", "3 checks, all passed, 1.7 s", False),
+    ],
+)
+def test_the_comparison_itself(shown, said, same, same_line):
+    assert same_line(shown, said) is same
