@@ -56,6 +56,8 @@ _LOBE_FLOOR = 1e-3
 # Boxes are halved while z varies by more than this over one, unless they are small beside the lattice already.
 _BOX_RANGE = 8.0
 _BOX_NODES = 24.0
+# Nor then, while a lattice that resolves every lobe would have more coarse nodes than this.
+_MANY_NODES = 4e5
 # ln(1/tolerance) is doubled and this added to get the first `cut`.
 _CUT_MARGIN = 20.0
 
@@ -288,7 +290,44 @@ def _halve(boxes, mask, n, new_boxes, new_mask):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy")
-def _prune(undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, digits, even, z, where):  # type: ignore[no-untyped-def]
+def _lobe(excess, digits):  # type: ignore[no-untyped-def]
+    """k of `_LOBE_SHARE` for a lobe whose least Q exceeds that of the main one by `excess`."""
+    return max(_LOBE_FLOOR, min(digits + _LOBE_MARGIN - 0.5 * excess, _LOBE_SHARE * digits))
+
+
+@njit(error_model="numpy")
+def _lobe_steps(undo, p, boxes, mask, level, n, x0, y0, size, best, digits, shear, z, work):  # type: ignore[no-untyped-def]
+    """Longest steps along the rows and from row to row that resolve every lobe, from the slopes of z over each box."""
+    steepest_p = 1e-300
+    steepest_m = 1e-300
+    half = 0.5 * size
+    for t in range(n):
+        xp = x0 + boxes[t, 1] * size + half
+        xm = y0 + boxes[t, 0] * size + half
+        for s in range(2):
+            if not (mask[t] >> s) & 1:
+                continue
+            wanted = _lobe(level[t, s] - best, digits)
+            if wanted <= _LOBE_FLOOR:
+                continue
+            sign = 1.0 - 2.0 * s
+            _residual(undo, p, xp, xm, sign, z)
+            for side in (-half, half):
+                _residual(undo, p, xp + side, xm, sign, work)
+                rise_p = 0.0
+                for i in range(4):
+                    rise_p += (work[i] - z[i]) * (work[i] - z[i])
+                _residual(undo, p, xp + side * shear, xm + side, sign, work)
+                rise_m = 0.0
+                for i in range(4):
+                    rise_m += (work[i] - z[i]) * (work[i] - z[i])
+                steepest_p = max(steepest_p, rise_p * wanted)
+                steepest_m = max(steepest_m, rise_m * wanted)
+    return math.pi * math.sqrt(8.0 / steepest_p) * half, math.pi * math.sqrt(8.0 / steepest_m) * half
+
+
+@njit(error_model="numpy")
+def _prune(undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cut, digits, even, z, where):  # type: ignore[no-untyped-def]
     """Drop boxes and branches with Q > best + cut on all of the box.
 
     Returns the number kept, the widest range of z over a box, the largest range squared times what a side lobe in that
@@ -339,8 +378,8 @@ def _prune(undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, digi
             bits |= 1 << s
             width = max(high_p - low_p, high_m - low_m) * p[10]
             widest = max(widest, width)
-            wanted = max(_LOBE_FLOOR, min(digits + _LOBE_MARGIN - 0.5 * (least - best), _LOBE_SHARE * digits))
-            steepest = max(steepest, width * width * wanted)
+            steepest = max(steepest, width * width * _lobe(least - best, digits))
+            level[kept, s] = least
             q = _residual(undo, p, left + 0.5 * size, bottom + 0.5 * size, 1.0 - 2.0 * s, z)
             if q < best:
                 best = q
@@ -416,6 +455,7 @@ def _integrate(  # type: ignore[no-untyped-def]
     spare,
     mask,
     spare_mask,
+    level,
     rows,
     spans,
     nodes,
@@ -476,14 +516,15 @@ def _integrate(  # type: ignore[no-untyped-def]
         while True:
             n_boxes += n
             n, widest, steepest, best, dropped = _prune(
-                undo, ranges, p, boxes, mask, n, x0, y0, size, best, first, cut, digits, even, z, where
+                undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cut, digits, even, z, where
             )
             lost += dropped * (2.0 if even else 1.0)
             fine = widest < _BOX_RANGE and size < 0.3 * radius
             # No lobe narrower than this may hide between the nodes.
             narrowest = math.pi * math.sqrt(8.0 / steepest) * size
             cell = min(step_p, narrowest) * min(step_m, narrowest)
-            if fine or size * size < _BOX_NODES * cell or 4 * n > _MAX_BOXES:
+            small = size * size < _BOX_NODES * step_p * step_m and n * size * size < _MANY_NODES * cell
+            if fine or small or 4 * n > _MAX_BOXES:
                 break
             n = _halve(boxes, mask, n, spare, spare_mask)
             boxes, spare = spare, boxes
@@ -496,8 +537,10 @@ def _integrate(  # type: ignore[no-untyped-def]
             step_p, step_m, shear = _steps(slopes, eta, scale, stiffness, reach)
             first = best
             continue
-        step_p = min(step_p, narrowest)
-        step_m = min(step_m, narrowest)
+        if narrowest < max(step_p, step_m):
+            lobe_p, lobe_m = _lobe_steps(undo, p, boxes, mask, level, n, x0, y0, size, best, digits, shear, z, work)
+            step_p = min(step_p, max(narrowest, lobe_p))
+            step_m = min(step_m, max(narrowest, lobe_m))
         n_rows = _spans(boxes, mask, n, x0, y0, size, rows, spans)
         p[11] = best
         if n * size * size > 0.25 * MAX_NODES * step_p * step_m:
@@ -617,6 +660,7 @@ def run(pair, branch, ranges, undo, parameters, tolerance, scale, stiffness, det
     spare = np.empty((_MAX_BOXES, 2), np.int32)
     mask = np.empty(_MAX_BOXES, np.int8)
     spare_mask = np.empty(_MAX_BOXES, np.int8)
+    level = np.empty((_MAX_BOXES, 2))
     rows = np.empty((_MAX_BOXES, 4))
     spans = np.empty((_MAX_BOXES, 3))
     nodes = np.empty((6, _BUFFER + 8))
@@ -626,7 +670,7 @@ def run(pair, branch, ranges, undo, parameters, tolerance, scale, stiffness, det
         wanted = max(_LEAST_TOLERANCE, tolerance / (1.0 + (p[9] * p[10] / p[8]) ** 2))
         error, lost, n_nodes, n_boxes, status = _integrate(
             pair, branch, ranges, undo, p, wanted, scale, stiffness, det_bound, moments[i],
-            boxes, spare, mask, spare_mask, rows, spans, nodes, sums,
+            boxes, spare, mask, spare_mask, level, rows, spans, nodes, sums,
         )  # fmt: skip
         info[i, 0] = error
         info[i, 1] = lost

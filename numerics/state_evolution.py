@@ -121,7 +121,13 @@ def evolve(
     seed, generator = _seeded(rng)
     averages = channel(model, samples=int(samples), replicas=int(replicas), rng=generator, workers=workers)
     solver = _Solver(averages, float(alpha), tol, int(max_iter))
-    if isinstance(start, str) and start == "uninformed" and model.layers > 1 and samples >= 8 * _COARSE:
+    if (
+        isinstance(start, str)
+        and start == "uninformed"
+        and model.layers > 1
+        and samples >= 8 * _COARSE
+        and max_iter >= 50
+    ):
         # A few points find the neighbourhood of the fixed point, all of them the fixed point.
         rough = channel(model, samples=_COARSE, replicas=int(replicas), rng=generator, workers=workers)
         scout = _Solver(rough, float(alpha), 1e-3, min(int(max_iter), 40))
@@ -296,6 +302,7 @@ class _Solver:
         points: list[Array] = []
         images: list[Array] = []
         self.converged = False
+        self.q, self.residual = q.copy(), math.inf
         while self.latest is None or self.n_iter < self.max_iter:
             self.q = self._matrix(x)
             x = self.q[rows, columns]
@@ -350,6 +357,9 @@ class _Solver:
         if not self.free or self.latest is None:
             return error
         rows, columns = np.array(self.free).T
+        if not math.isfinite(self.residual):  # the evaluations ran out before the first one here
+            error[rows, columns] = error[columns, rows] = 1.0
+            return error
         x = self.q[rows, columns]
         mean = self.image(self.latest.g.mean(axis=0))[rows, columns]
         spread = self.image(self.latest.g)[:, rows, columns] - mean

@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 
 # What float64 sums can promise.
 MAX_DIGITS = 13
+_LEAST_SKIP = 1e-6
 _CUT = 8.6
 # exp(-b^2/2) below 1e-60 is invisible beside the ratio N^2/Z it enters.
 _BLIND = 17.0
@@ -47,7 +48,7 @@ def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> Threshold
     Raises
     ------
     ValueError
-        digits out of range.
+        digits or skip out of range.
     KernelNotFoundError
         The model is outside the families above.
 
@@ -69,6 +70,11 @@ def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> Threshold
         value = Estimate(float(exact), 0.0, "rigorous")
         return _result(model, value, digits, 0, f"1/{exact}", "closed form")
     kernel(model, "numpy64")  # names what exists if this model has none
+    if not _LEAST_SKIP <= model.skip <= 1 / _LEAST_SKIP:
+        raise ValueError(
+            f"skip must be in [{_LEAST_SKIP:g}, {1 / _LEAST_SKIP:g}] for thresholds at depth >= 2, got {model.skip:g}: "
+            "the mixing matrix (5) spans a factor (1 + c)/c per layer, and the work grows with it"
+        )
     # Relative to the norm, so to alpha; refinement stops when its last step was below half a unit.
     tolerance = 0.4 * 10.0**-digits
     with threadpool_limits(1, "blas"):  # the products are small: threads would only wait for each other

@@ -182,7 +182,7 @@ def test_the_first_layer_follows_the_second() -> None:
 @pytest.mark.slow
 def test_weights_are_recovered_above_one_sample_per_dimension_and_layer() -> None:
     """Two outputs per sample against two weights per dimension: alpha = 1 is where counting allows recovery."""
-    result = evolve(MODEL, 1.4, samples=256, replicas=4, tol=1e-4, workers=1)
+    result = evolve(MODEL, 1.4, samples=256, replicas=4, tol=1e-5, workers=1)
     assert result.converged
     assert (result.overlap.diagonal() > 0.999).all()
     assert "recovered" in result.status

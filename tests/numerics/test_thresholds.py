@@ -103,7 +103,7 @@ def test_softmax_against_plain_nested_quadrature(skip: float, beta: float, step:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("skip", "beta", "step"), [(0.05, 1.0, 0.17), (0.05, 5.0, 0.075), (1.0, 5.0, 0.08), (10.0, 5.0, 0.08)]
+    ("skip", "beta", "step"), [(0.05, 1.0, 0.12), (0.05, 5.0, 0.052), (1.0, 5.0, 0.055), (10.0, 5.0, 0.08)]
 )
 def test_softmax_against_plain_nested_quadrature_at_the_corners(skip: float, beta: float, step: float) -> None:
     model = Attention(skip=skip, beta=beta)
@@ -239,9 +239,9 @@ def test_three_layers_to_many_digits() -> None:
     result = last_layer(Attention(3), digits=10)
     assert result.converged and result.error < 1e-10
     assert float(result.value) == pytest.approx(0.2071772247, abs=2e-10)  # obtained by adaptive recursion at 1e-12
-    values = [monte_carlo_norm(Attention(3), 8192, 8192, s) for s in np.random.default_rng(3).spawn(16)]
+    values = [monte_carlo_norm(Attention(3), 4096, 4096, s) for s in np.random.default_rng(3).spawn(16)]
     sigma = np.std(values, ddof=1) / 4
-    assert sigma < 0.004 * np.mean(values)
+    assert sigma < 0.008 * np.mean(values)
     assert abs(np.mean(values) - 1 / float(result.value)) < 3 * sigma
 
 
@@ -260,7 +260,7 @@ def test_linear_depth_three_states_an_honest_error() -> None:
 def test_linear_depth_three_against_monte_carlo() -> None:
     # a wide skip tames the weights of the plain estimate
     model = Attention(3, skip=5.0, activation="linear")
-    values = [monte_carlo_norm(model, 4096, 8192, s) for s in np.random.default_rng(5).spawn(8)]
+    values = [monte_carlo_norm(model, 4096, 4096, s) for s in np.random.default_rng(5).spawn(8)]
     sigma = np.std(values, ddof=1) / math.sqrt(8)
     result = last_layer(model, digits=4)
     assert abs(np.mean(values) - result.operator_norm) < 4 * sigma + result.error * result.operator_norm**2

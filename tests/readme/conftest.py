@@ -144,7 +144,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "inline" in metafunc.fixturenames:
         text = (root / READMES[1]).read_text(encoding="utf-8")
         prose = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
-        commands = sorted({" ".join(m.split()) for m in re.findall(r"`(attnlimits [^`]+)`", prose)})
+        tabled = set(re.findall(r"^\|.*`(attnlimits [^`]+)`", text, re.M))
+        commands = sorted({" ".join(m.split()) for m in re.findall(r"`(attnlimits [^`]+)`", prose)} - tabled)
         slow = ("attnlimits figure", "attnlimits evolve", "attnlimits verify", "attnlimits threshold --layer 1")
         cases = [pytest.param(c, id=c, marks=[pytest.mark.slow] if c.startswith(slow) else []) for c in commands]
         metafunc.parametrize("inline", cases)

@@ -172,7 +172,9 @@ def _save(data):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mp", type=int, default=0, metavar="N", help="N of each kind by denoise_mp")
-    wanted = parser.parse_args().mp
+    parser.add_argument("--category", choices=CATEGORIES, help="with --mp: this category only")
+    arguments = parser.parse_args()
+    wanted = arguments.mp
     data = json.loads(PATH.read_text()) if PATH.exists() else []
     for number, entry in enumerate(tqdm(list(entries()), disable=bool(wanted))):
         if number < len(data):
@@ -186,7 +188,10 @@ def main():
     groups = {}
     for number in sorted(range(len(data)), key=lambda number: data[number]["nodes"]):
         groups.setdefault((data[number]["activation"], data[number]["category"]), []).append(number)
-    chosen = [number for group in groups.values() for number in group[:wanted]]
+    only = arguments.category
+    chosen = [
+        number for kind, group in groups.items() if only in (None, kind[1]) for number in group[:wanted]
+    ]
     for number in tqdm(chosen, disable=not wanted):
         entry = data[number]
         if entry["how"] == "mp":
