@@ -20,7 +20,7 @@ from .architecture import Architecture
 from .inversion import invert, log_odds
 from .kernel import Kernel, KernelPackage
 from .mixing import activate, pair_layer
-from .primitives import CopySign, Exp, Expit, Expm1, Guard, Largest, Magnitude, Smallest, elementary, stable
+from .primitives import CopySign, Exp, Expit, Expm1, Guard, Largest, Log1p, Magnitude, Smallest, elementary, stable
 from .proof import prove_equal
 
 __all__ = ["PACKAGE"]
@@ -125,9 +125,17 @@ def _link() -> Kernel:
     )
 
 
+def _log_ratio(a: sp.Expr, b: sp.Expr) -> sp.Expr:
+    """Return log(a/b) for a, b > 0 with full relative accuracy, near a = b too: float64 subtracts those exactly."""
+    return CopySign(a - b) * Log1p(Magnitude(a - b) / Smallest(a, b))
+
+
 def _invert() -> Kernel:
     y = sp.Matrix([[sym.y11, sym.y12], [sym.y21, sym.y22]])
-    l_1, l_2 = log_odds(y)
+    exact_1, exact_2 = log_odds(y)
+    # The sum of two nearly opposite logarithms: each must keep its relative accuracy near y = 1/2.
+    l_1 = Guard(exact_1, _log_ratio(sym.y11, sym.y12))
+    l_2 = Guard(exact_2, _log_ratio(sym.y22, sym.y21))
     minus = sp.sqrt((l_1 + l_2) / (2 * MODEL.beta))
     plus = (l_1 - l_2) / (2 * MODEL.beta * minus)
     logs = sum(sp.log(entry) for entry in y)
@@ -210,6 +218,8 @@ def _prove(kernels: tuple[Kernel, ...]) -> None:
         prove_equal(_resolve_signs(made, cases), output, "link")
 
     inversion = invert(MODEL)
+    for larger, smaller in ((sym.y11, sym.y12), (sym.y12, sym.y11)):  # sign (a - b) log1p(|a - b|/min) on either side
+        prove_equal(sp.Matrix([1 + (larger - smaller) / smaller]), sp.Matrix([larger / smaller]), "log ratio")
     y = (sym.y11, sym.y12, sym.y21, sym.y22)
     branch = inversion.branches[0] * sym.mode_rotation()
     # Squares and the product fix a pair up to a common sign.

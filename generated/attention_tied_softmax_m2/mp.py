@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 9d6c62f825e5ae286c6a93eaa25de5518e5a38867da64260963eb61dba4f8589
-# operations: 153 after sharing, 736 before
+# derivation: sha256 d3c1ff0a453df64dd62121213481648f07f193de23808422c662b4110ca5f973
+# operations: 170 after sharing, 808 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied softmax attention, two tokens, rank 1: arbitrary precision (mpmath)."""
@@ -156,15 +156,15 @@ def invert(ctx: MPContext, y11: mpf, y12: mpf, y21: mpf, y22: mpf, beta: mpf) ->
     troiani2025, (177), (178), (179), (180), (181), (182).
     """
     y11, y12, y21, y22, beta = ctx.convert(y11), ctx.convert(y12), ctx.convert(y21), ctx.convert(y22), ctx.convert(beta)
-    t0 = _log(ctx, y11/y12)
-    t1 = _log(ctx, y22/y21)
-    t2 = t0 + t1
-    t3 = _sqrt(ctx, t2)
-    t4 = _sqrt(ctx, ctx.mpf(2))/(ctx.mpf(2)*_sqrt(ctx, beta))
+    t1 = _log(ctx, y11/y12)
+    t3 = _log(ctx, y22/y21)
+    t4 = t1 + t3
+    t5 = _sqrt(ctx, t4)
+    t6 = _sqrt(ctx, ctx.mpf(2))/(ctx.mpf(2)*_sqrt(ctx, beta))
     return (
-        (t0 - t1)*t4/t3,
-        t3*t4,
-        _log(ctx, ctx.mpf(2)*beta*t2) + _log(ctx, y11) + _log(ctx, y12) + _log(ctx, y21) + _log(ctx, y22),
+        (t1 - t3)*t6/t5,
+        t5*t6,
+        _log(ctx, ctx.mpf(2)*beta*t4) + _log(ctx, y11) + _log(ctx, y12) + _log(ctx, y21) + _log(ctx, y22),
     )
 
 

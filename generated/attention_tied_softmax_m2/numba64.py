@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 9d6c62f825e5ae286c6a93eaa25de5518e5a38867da64260963eb61dba4f8589
-# operations: 153 after sharing, 736 before
+# derivation: sha256 d3c1ff0a453df64dd62121213481648f07f193de23808422c662b4110ca5f973
+# operations: 170 after sharing, 808 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 # fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
@@ -140,15 +140,17 @@ def invert(y11: float, y12: float, y21: float, y22: float, beta: float) -> tuple
     ----------
     troiani2025, (177), (178), (179), (180), (181), (182).
     """
-    t0 = math.log(y11/y12)
-    t1 = math.log(y22/y21)
-    t2 = t0 + t1
-    t3 = math.sqrt(t2)
-    t4 = 0.70710678118654757/math.sqrt(beta)
+    t0 = y11 - y12
+    t1 = math.copysign(1.0, t0)*math.log1p(abs(t0)/min(y11, y12))
+    t2 = y21 - y22
+    t3 = math.copysign(1.0, -t2)*math.log1p(abs(t2)/min(y21, y22))
+    t4 = t1 + t3
+    t5 = math.sqrt(t4)
+    t6 = 0.70710678118654757/math.sqrt(beta)
     return (
-        (t0 - t1)*t4/t3,
-        t3*t4,
-        math.log(2.0*beta*t2) + math.log(y11) + math.log(y12) + math.log(y21) + math.log(y22),
+        (t1 - t3)*t6/t5,
+        t5*t6,
+        math.log(2.0*beta*t4) + math.log(y11) + math.log(y12) + math.log(y21) + math.log(y22),
     )
 
 

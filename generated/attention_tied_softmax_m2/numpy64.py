@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 9d6c62f825e5ae286c6a93eaa25de5518e5a38867da64260963eb61dba4f8589
-# operations: 153 after sharing, 736 before
+# derivation: sha256 d3c1ff0a453df64dd62121213481648f07f193de23808422c662b4110ca5f973
+# operations: 170 after sharing, 808 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied softmax attention, two tokens, rank 1: vectorised float64 (numpy)."""
@@ -153,16 +153,18 @@ def invert(y11: ArrayLike, y12: ArrayLike, y21: ArrayLike, y22: ArrayLike, beta:
     """
     y11, y12, y21, y22, beta = inputs = _inputs(y11, y12, y21, y22, beta)
     with np.errstate(all="ignore"):
-        t0 = np.log(y11/y12)
-        t1 = np.log(y22/y21)
-        t2 = t0 + t1
-        t3 = np.sqrt(t2)
-        t4 = 0.70710678118654757/np.sqrt(beta)
+        t0 = y11 - y12
+        t1 = np.copysign(1.0, t0)*np.log1p(np.abs(t0)/np.minimum(y11, y12))
+        t2 = y21 - y22
+        t3 = np.copysign(1.0, -t2)*np.log1p(np.abs(t2)/np.minimum(y21, y22))
+        t4 = t1 + t3
+        t5 = np.sqrt(t4)
+        t6 = 0.70710678118654757/np.sqrt(beta)
         return _outputs(
             inputs,
-            (t0 - t1)*t4/t3,
-            t3*t4,
-            np.log(2.0*beta*t2) + np.log(y11) + np.log(y12) + np.log(y21) + np.log(y22),
+            (t1 - t3)*t6/t5,
+            t5*t6,
+            np.log(2.0*beta*t4) + np.log(y11) + np.log(y12) + np.log(y21) + np.log(y22),
         )
 
 

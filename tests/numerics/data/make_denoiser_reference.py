@@ -189,9 +189,7 @@ def main():
     for number in sorted(range(len(data)), key=lambda number: data[number]["nodes"]):
         groups.setdefault((data[number]["activation"], data[number]["category"]), []).append(number)
     only = arguments.category
-    chosen = [
-        number for kind, group in groups.items() if only in (None, kind[1]) for number in group[:wanted]
-    ]
+    chosen = [number for kind, group in groups.items() if only in (None, kind[1]) for number in group[:wanted]]
     for number in tqdm(chosen, disable=not wanted):
         entry = data[number]
         if entry["how"] == "mp":
