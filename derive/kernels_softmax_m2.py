@@ -71,7 +71,9 @@ def _scaled(plus: sp.Expr, minus: sp.Expr, *, one_exponential: bool) -> _Scaled:
     u, w = MODEL.beta * minus**2, MODEL.beta * plus * minus
     shift = Guard(sp.S.Zero, Largest(0, u - _ROOM))
     f = Exp(Guard(-Magnitude(w), Smallest(_CEILING, shift - Magnitude(w))))
-    correction = Guard(sp.S.One, Exp(-2 * shift))
+    # exp(-2 shift), bounded by a ramp: with shift > 0, E = exp(-600) and every term the factor enters is below
+    # exp(-250) of its sum, whatever the factor in [0, 1]; an exponential would be paid for nothing.
+    correction = Guard(sp.S.One, Largest(0, 1 - shift))
     exact = -Expm1(-2 * Magnitude(w))
     return _Scaled(
         E=Exp(shift - u),

@@ -31,18 +31,18 @@ STATUS = {
     3: "the likelihood underflows",
 }
 
-MAX_NODES = 20_000_000
+MAX_NODES = 80_000_000
 _MAX_BOXES = 1 << 15
 _BUFFER = 1024
 # An analytic integrand squares its error when the step is halved; the rest is margin.
 _SQUARING = 1.7
 # Steps of the coarse lattice: in units of the kernel's distance to its nearest singularity (`scale`) along each axis
 # and of the local posterior width. They only set where refinement starts.
-_STEP_PLUS = 9.0
-_STEP_MINUS = 4.6
+_STEP_PLUS = 10.0
+_STEP_MINUS = 5.0
 _STEP_WIDTH = 0.75
 # Beyond this many natural lengths 1/stiffness from the origin, the kernel's changes get narrower as 1/|h_1|.
-_STEP_REACH = 4.0
+_STEP_REACH = 3.0
 # Rounding of the sums.
 _LEAST_TOLERANCE = 1e-14
 # A side lobe of amplitude A and unit width in z, crossed in coarse steps of d, leaves the error A exp(-8 pi^2/d^2) in the
@@ -59,7 +59,7 @@ _BOX_NODES = 24.0
 # Nor then, while a lattice that resolves every lobe would have more coarse nodes than this.
 _MANY_NODES = 4e5
 # ln(1/tolerance) is doubled and this added to get the first `cut`.
-_CUT_MARGIN = 20.0
+_CUT_MARGIN = 17.0
 
 _VECTOR = float64[::1]
 _MATRIX = float64[:, ::1]
@@ -177,15 +177,14 @@ def _row(pair, branch, p, rows, r, spans, step, offset, radius2, xm, nodes, coun
         if m <= 0:
             continue
         kind = 0 if spans[t, 2] == 3.0 else int(spans[t, 2])
-        xs = nodes[2 * kind]
-        ys = nodes[2 * kind + 1]
         total += m
         while m > 0:
             n = count[kind]
             q = min(m, _BUFFER - n)
             for k in range(q):
-                xs[n + k] = (j + k) * step + offset
-                ys[n + k] = xm
+                # Indexed in place: a view of the buffer would cost more than the row.
+                nodes[2 * kind, n + k] = (j + k) * step + offset
+                nodes[2 * kind + 1, n + k] = xm
             count[kind] = n + q
             m -= q
             j += q
@@ -519,7 +518,7 @@ def _integrate(  # type: ignore[no-untyped-def]
                 undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cut, digits, even, z, where
             )
             lost += dropped * (2.0 if even else 1.0)
-            fine = widest < _BOX_RANGE and size < 0.3 * radius
+            fine = widest < _BOX_RANGE
             # No lobe narrower than this may hide between the nodes.
             narrowest = math.pi * math.sqrt(8.0 / steepest) * size
             cell = min(step_p, narrowest) * min(step_m, narrowest)

@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 d3c1ff0a453df64dd62121213481648f07f193de23808422c662b4110ca5f973
-# operations: 170 after sharing, 808 before
+# derivation: sha256 6a86d01357bcc632d688023b2e16b1a1c71e7608ec7bc6b76f59648c2b6df793
+# operations: 168 after sharing, 800 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied softmax attention, two tokens, rank 1.
@@ -12,7 +12,7 @@ Each of the modules `numpy64` (vectorised), `numba64` (compiled scalars) and `mp
 mpmath context first) holds the same functions: `layer`, `link`, `invert`, `undo`, `quadratic`.
 """
 
-DERIVATION_HASH = "d3c1ff0a453df64dd62121213481648f07f193de23808422c662b4110ca5f973"
+DERIVATION_HASH = "6a86d01357bcc632d688023b2e16b1a1c71e7608ec7bc6b76f59648c2b6df793"
 EQUATIONS = (5, 6, 7, 15, 164, 165, 166, 167, 168, 169, 170, 175, 176, 177, 178, 179, 180, 181, 182, 184, 185)
 TOKENS = 2
 ACTIVATION = "softmax"

@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 d3c1ff0a453df64dd62121213481648f07f193de23808422c662b4110ca5f973
-# operations: 170 after sharing, 808 before
+# derivation: sha256 6a86d01357bcc632d688023b2e16b1a1c71e7608ec7bc6b76f59648c2b6df793
+# operations: 168 after sharing, 800 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 # fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
@@ -54,7 +54,7 @@ def layer(vp: float, vm: float, c: float, beta: float) -> tuple[float, float, fl
     t4 = abs(t3)
     t5 = -t4
     t6 = exp_fast(at_most(t1 + t5, 350.0))
-    t7 = 1.0/((1.0 + exp_fast(-2.0*t1)*t2*t6)*(t2 + t6))
+    t7 = 1.0/((1.0 + at_least(1.0 - t1, 0.0)*t2*t6)*(t2 + t6))
     return (
         1.0 + c,
         -math.copysign(1.0, t3)*expm1_fast(-2.0*t4)*t2*t7,
@@ -199,7 +199,7 @@ def undo(xp: float, xm: float, vp: float, vm: float, c: float, beta: float) -> t
     t5 = at_least(t4 - 600.0, 0.0)
     t6 = exp_fast(at_most(t3 + t5, 350.0))
     t7 = exp_fast(t5 - t4)
-    t8 = exp_fast(-2.0*t5)
+    t8 = at_least(1.0 - t5, 0.0)
     t9 = (1.0 + t6*t7*t8)*(t6 + t7)
     t10 = 1.0/(c*t9 - expm1_fast(-2.0*t4)*t6)
     t11 = t10*t9

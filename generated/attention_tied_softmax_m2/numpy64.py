@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 d3c1ff0a453df64dd62121213481648f07f193de23808422c662b4110ca5f973
-# operations: 170 after sharing, 808 before
+# derivation: sha256 6a86d01357bcc632d688023b2e16b1a1c71e7608ec7bc6b76f59648c2b6df793
+# operations: 168 after sharing, 800 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied softmax attention, two tokens, rank 1: vectorised float64 (numpy)."""
@@ -63,7 +63,7 @@ def layer(vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[
         t4 = np.abs(t3)
         t5 = -t4
         t6 = np.exp(np.minimum(350.0, t1 + t5))
-        t7 = 1.0/((1.0 + np.exp(-2.0*t1)*t2*t6)*(t2 + t6))
+        t7 = 1.0/((1.0 + np.maximum(0.0, 1.0 - t1)*t2*t6)*(t2 + t6))
         return _outputs(
             inputs,
             1.0 + c,
@@ -214,7 +214,7 @@ def undo(xp: ArrayLike, xm: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLik
         t5 = np.maximum(0.0, t4 - 600.0)
         t6 = np.exp(np.minimum(350.0, t3 + t5))
         t7 = np.exp(t5 - t4)
-        t8 = np.exp(-2.0*t5)
+        t8 = np.maximum(0.0, 1.0 - t5)
         t9 = (1.0 + t6*t7*t8)*(t6 + t7)
         t10 = 1.0/(c*t9 - np.expm1(-2.0*t4)*t6)
         t11 = t10*t9
