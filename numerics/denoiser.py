@@ -192,7 +192,7 @@ def _two_layers(
     parameters[:, 8], parameters[:, 9], parameters[:, 10], parameters[:, 11] = i1, slope, i2, 0.0
     moments = np.empty((n, lattice.N_MOMENTS))
     info = np.empty((n, 5))
-    # Of the softmax, transitions at |xp| = |xm| and xm = 0 get sharper with |h_1|; linear attention is smoothest far out.
+    # Of the softmax, transitions at |xp| = |xm| and xm = 0 get sharper with |h_1|; linear attention is smooth far out.
     scale, stiffness = 1 / math.sqrt(model.beta), math.sqrt(model.beta)
     if model.activation == "linear":
         scale, stiffness = scale * math.sqrt(model.skip), 0.0

@@ -45,11 +45,11 @@ _STEP_WIDTH = 0.75
 _STEP_REACH = 3.0
 # Rounding of the sums.
 _LEAST_TOLERANCE = 1e-14
-# A side lobe of amplitude A and unit width in z, crossed in coarse steps of d, leaves the error A exp(-8 pi^2/d^2) in the
-# union of the cosets. Their differences cannot show it if A is small: they see A exp(-2 pi^2/d^2) beneath what the main
-# lobe leaves there. So d is set beforehand, from the range of z over each box and its largest possible A, to
-# sqrt(8 pi^2/k): k = ln(A/tolerance) and a margin. Nor need k pass _LOBE_SHARE ln(1/tolerance): beyond it the differences,
-# about tolerance^(1/_SQUARING), do show the lobe.
+# A side lobe of amplitude A and unit width in z, crossed in coarse steps of d, leaves the error A exp(-8 pi^2/d^2) in
+# the union of the cosets. Their differences cannot show it if A is small: they see A exp(-2 pi^2/d^2) beneath what the
+# main lobe leaves there. So d is set beforehand, from the range of z over each box and its largest possible A, to
+# sqrt(8 pi^2/k): k = ln(A/tolerance) and a margin. Nor need k pass _LOBE_SHARE ln(1/tolerance): beyond it the
+# differences, about tolerance^(1/_SQUARING), do show the lobe.
 _LOBE_MARGIN = 4.0
 _LOBE_SHARE = 0.55
 _LOBE_FLOOR = 1e-3
@@ -290,7 +290,7 @@ def _halve(boxes, mask, n, new_boxes, new_mask):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def _lobe(excess, digits):  # type: ignore[no-untyped-def]
-    """k of `_LOBE_SHARE` for a lobe whose least Q exceeds that of the main one by `excess`."""
+    """The number k of `_LOBE_SHARE` for a lobe whose least Q exceeds that of the main one by `excess`."""
     return max(_LOBE_FLOOR, min(digits + _LOBE_MARGIN - 0.5 * excess, _LOBE_SHARE * digits))
 
 

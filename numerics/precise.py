@@ -2,18 +2,19 @@
 
 `denoise` sums a sheared trapezoidal lattice that certified ranges prune. Here the plane of h_1 is cut into rectangles;
 each has its own Gauss-Legendre orders, set in float64 by how fast the Chebyshev coefficients of the integrand fall, and
-all are summed again with higher orders. Float64 only steers: nodes, integrand and sums are those of an own mpmath context.
+all are summed again with higher orders. Float64 only steers: nodes, integrand and sums are those of an own
+mpmath context.
 """
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
 from mpmath.ctx_mp import MPContext
 from numpy.polynomial import legendre
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .denoiser import check_covariance
 from .errors import ConvergenceError, KernelNotFoundError
@@ -141,7 +142,7 @@ def _convert(ctx: MPContext, name: str, value: Any, shape: tuple[int, ...]) -> N
     out = np.empty(shape, dtype=object)
     for index in np.ndindex(shape):
         entry = array[index]
-        out[index] = ctx.convert(float(entry) if isinstance(entry, int | np.number) else entry)
+        out[index] = ctx.convert(float(entry) if isinstance(entry, int | np.number) else entry)  # type: ignore[unreachable]
         if not ctx.isfinite(out[index]):
             raise ValueError(f"{name} must be finite, got {entry!r}")
     return out
@@ -194,7 +195,7 @@ def _one_layer(
 # Two layers ---------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=None)
+@cache
 def _gauss_legendre(order: int, dps: int) -> tuple[list[Any], list[Any]]:
     """Nodes and weights on [-1, 1] to `dps` digits: Newton's iteration from the float64 rule."""
     ctx = MPContext()
@@ -322,8 +323,8 @@ class _Posterior:
         """Real-valued orders along both axes, shape (2, n), from the tails of the Chebyshev coefficients.
 
         The last coefficients above rounding, `ends`, and the rate at which the second half of them falls give the error
-        of order n as end rate^(2 n - index). The rate of the first half would belong to a large smooth part that hides a
-        small one with faster changes.
+        of order n as end rate^(2 n - index). The rate of the first half would belong to a large smooth part that hides
+        a small one with faster changes.
         """
         sizes, ends, indices, rates = (np.full((2, 2, len(boxes)), 1e-300) for _ in range(4))
         for part in _chunks(len(boxes)):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from attnlimits.numerics.denoiser import denoise, denoise_readout
 from attnlimits.numerics.errors import KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.models import Attention

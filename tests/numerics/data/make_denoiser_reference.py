@@ -3,8 +3,9 @@
     python tests/numerics/data/make_denoiser_reference.py            # extended precision, all entries
     python tests/numerics/data/make_denoiser_reference.py --mp 3     # then `denoise_mp` on the cheapest
 
-The second takes 3 of each activation and category. Both passes resume where they stopped. The extended-precision pass shares with `denoise_mp` the cut of the plane into
-rectangles, and nothing else: it works in tokens, builds B_1 = c I + sigma(beta h_1^T h_1) as a matrix and solves for h_2.
+The second takes 3 of each activation and category. Both passes resume where they stopped. The extended-precision pass
+shares with `denoise_mp` the cut of the plane into rectangles, and nothing else: it works in tokens, builds
+B_1 = c I + sigma(beta h_1^T h_1) as a matrix and solves for h_2.
 An entry that gets its mp value later keeps the difference of the two as `check`.
 """
 
