@@ -56,7 +56,7 @@ def denoise(
     omega: ArrayLike,
     V: ArrayLike,
     *,
-    tol: float = 1e-11,
+    tol: float = 1e-12,
     workers: int | None = None,
 ) -> DenoiserResult:
     """Posterior of the indices given one output: log Z_out, g_out = V^{-1}(E[h|y] - omega), d g_out.
@@ -108,7 +108,7 @@ def denoise_readout(
     omega: ArrayLike,
     V: ArrayLike,
     *,
-    tol: float = 1e-11,
+    tol: float = 1e-12,
     workers: int | None = None,
 ) -> DenoiserResult:
     """`denoise` for a known readout row v (up to its sign) instead of y; log_z is the density of v up to its sign.

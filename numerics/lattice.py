@@ -379,6 +379,8 @@ def _prune(undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cu
             widest = max(widest, width)
             steepest = max(steepest, width * width * _lobe(least - best, digits))
             level[kept, s] = least
+            if least >= best:  # its centre cannot improve the bound
+                continue
             q = _residual(undo, p, left + 0.5 * size, bottom + 0.5 * size, 1.0 - 2.0 * s, z)
             if q < best:
                 best = q
@@ -618,11 +620,11 @@ def _integrate(  # type: ignore[no-untyped-def]
             status = 3
             break
         lost *= det_bound * math.exp(0.5 * (best - first)) / out[0]
-        status = 0 if error <= tolerance else 1
-        if lost <= tolerance:
+        status = 0 if error <= 0.5 * tolerance else 1
+        if lost <= 0.5 * tolerance:
             break
         status = 1
-        cut += 2.0 * math.log(lost / tolerance) + 1.0
+        cut += 2.0 * math.log(lost / tolerance) + 3.0
     return error, lost, n_nodes, n_boxes, status
 
 
