@@ -444,11 +444,21 @@ def _chunks(n: int, size: int = 512) -> list[slice]:
 
 
 def _edges(low: float, high: float) -> Array:
-    """Eight intervals, one edge at zero if it is inside: the kernel's fastest changes lie along the axes."""
-    if not low < 0.0 < high:
-        return np.linspace(low, high, 9)
-    below = min(7, max(1, round(-8 * low / (high - low))))
-    return np.concatenate([np.linspace(low, 0.0, below + 1), np.linspace(0.0, high, 9 - below)[1:]])
+    """Eight intervals, one edge at zero if it is inside: the kernel's fastest changes lie along the axes.
+
+    Edges are multiples of a power of two, so that halving is exact and neighbours share their edge to the last bit: a gap
+    of one rounding between them would cost 1e-16 of a narrow posterior's width, whatever the digits.
+    """
+    if low < 0.0 < high:
+        below = min(7, max(1, round(-8 * low / (high - low))))
+        edges = np.concatenate([np.linspace(low, 0.0, below + 1), np.linspace(0.0, high, 9 - below)[1:]])
+    else:
+        edges = np.linspace(low, high, 9)
+    unit = 2.0 ** (math.floor(math.log2(high - low)) - 12)
+    edges = np.round(edges / unit)
+    edges[0] -= 1
+    edges[-1] += 1
+    return unit * edges
 
 
 def _refine(edges: Array, parts: int) -> Array:
