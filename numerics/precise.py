@@ -446,8 +446,8 @@ def _chunks(n: int, size: int = 512) -> list[slice]:
 def _edges(low: float, high: float) -> Array:
     """Eight intervals, one edge at zero if it is inside: the kernel's fastest changes lie along the axes.
 
-    Edges are multiples of a power of two, so that halving is exact and neighbours share their edge to the last bit: a gap
-    of one rounding between them would cost 1e-16 of a narrow posterior's width, whatever the digits.
+    Edges are multiples of a power of two, so that halving is exact and neighbours share their edge to the last bit:
+    a gap of one rounding between them would cost 1e-16 of the width of a narrow posterior, whatever the digits.
     """
     if low < 0.0 < high:
         below = min(7, max(1, round(-8 * low / (high - low))))
