@@ -8,7 +8,7 @@ from . import symbols as sym
 from .architecture import Architecture
 from .inversion import invert
 from .kernel import Kernel, KernelPackage
-from .kernels_softmax_m2 import quadratic_kernel
+from .kernels_softmax_m2 import prove_row_form, quadratic_kernel
 from .mixing import activate, layer_matrix_of_readout, to_modes
 from .primitives import CopySign, Largest
 from .proof import prove_equal
@@ -81,19 +81,51 @@ def _invert() -> Kernel:
     )
 
 
+def _undone(scaled: sp.Expr, rest: sp.Expr) -> tuple[tuple[str, sp.Expr], ...]:
+    """Outputs of `undo` from beta xm and c + beta xm^2."""
+    skip, beta = MODEL.skip, MODEL.beta
+    inverse = 1 / (skip * (rest + beta * sym.xp**2))
+    # Cofactors: c v plus beta times the part of v across x.
+    across = scaled * sym.vp - beta * sym.xp * sym.vm
+    return (
+        ("a", (skip * sym.vp + sym.xm * across) * inverse),
+        ("b", (skip * sym.vm - sym.xp * across) * inverse),
+        ("inv_det", inverse),
+    )
+
+
+def _undo_row() -> Kernel:
+    return Kernel(
+        name="undo_row",
+        arguments=(sym.xm, MODEL.skip, MODEL.beta),
+        outputs=(("row1", MODEL.beta * sym.xm), ("row2", MODEL.skip + MODEL.beta * sym.xm**2)),
+        summary="What `undo` computes of xm alone.",
+        notes=("(beta xm, c + beta xm^2).",),
+        equations=(5,),
+        domain="any real xm; c > 0, beta > 0",
+        hot=True,
+    )
+
+
+def _undo_node() -> Kernel:
+    return Kernel(
+        name="undo_node",
+        arguments=(sym.xp, sym.xm, sym.row1, sym.row2, sym.vp, sym.vm, MODEL.skip, MODEL.beta),
+        outputs=_undone(sym.row1, sym.row2),
+        summary="`undo` with (row1, row2) = `undo_row`(xm) given: one division.",
+        notes=("The same outputs as `undo`.",),
+        equations=(5, 164, 165, 166, 167, 168),
+        domain="that of `undo`",
+        hot=True,
+    )
+
+
 def _undo() -> Kernel:
     skip, beta = MODEL.skip, MODEL.beta
-    inverse = 1 / (skip * (skip + beta * (sym.xp**2 + sym.xm**2)))
-    # Cofactors: c v plus beta times the part of v across x.
-    across = beta * (sym.xm * sym.vp - sym.xp * sym.vm)
     return Kernel(
         name="undo",
         arguments=(sym.xp, sym.xm, sym.vp, sym.vm, skip, beta),
-        outputs=(
-            ("a", (skip * sym.vp + sym.xm * across) * inverse),
-            ("b", (skip * sym.vm - sym.xp * across) * inverse),
-            ("inv_det", inverse),
-        ),
+        outputs=_undone(beta * sym.xm, skip + beta * sym.xm**2),
         summary="Indices h_2 = v B_1^{-T} of the second of two layers, and 1/|det B_1|, where h_1 = x.",
         notes=(
             "(a, b) are the modes of h_2 = v/c - beta x (x.v)/(c (c + beta |x|^2)).",
@@ -131,9 +163,10 @@ def _prove(kernels: tuple[Kernel, ...]) -> None:
     undone = matrix.inv() * sp.Matrix([sym.vp, sym.vm])
     made = sp.Matrix([values["undo"][name] for name in ("a", "b", "inv_det")])
     prove_equal(made, sp.Matrix([undone[0], undone[1], 1 / matrix.det()]), "undo")
+    prove_row_form(values)
 
 
-_KERNELS = (_layer(), _link(), _invert(), _undo(), quadratic_kernel())
+_KERNELS = (_layer(), _link(), _invert(), _undo(), _undo_row(), _undo_node(), quadratic_kernel())
 
 PACKAGE = KernelPackage(
     name=MODEL.name,

@@ -21,7 +21,7 @@ from .inversion import invert, log_odds
 from .kernel import Kernel, KernelPackage
 from .mixing import activate, pair_layer
 from .primitives import CopySign, Exp, Expit, Expm1, Guard, Largest, Log1p, Magnitude, Smallest, elementary, stable
-from .proof import prove_equal
+from .proof import ProofError, prove_equal
 
 __all__ = ["PACKAGE"]
 
@@ -161,19 +161,22 @@ def _invert() -> Kernel:
     )
 
 
-def _undo() -> Kernel:
-    pieces = _scaled(sym.xp, sym.xm, one_exponential=True)
+def _undone(pieces: _Scaled) -> tuple[tuple[str, sp.Expr], ...]:
     skip = MODEL.skip
     r = 1 / (skip * pieces.denominator + pieces.tau)
     inverse = 1 / (1 + skip)
+    return (
+        ("a", (sym.vp - sym.vm * pieces.s * r) * inverse),
+        ("b", sym.vm * pieces.denominator * r),
+        ("inv_det", pieces.denominator * r * inverse),
+    )
+
+
+def _undo() -> Kernel:
     return Kernel(
         name="undo",
-        arguments=(sym.xp, sym.xm, sym.vp, sym.vm, skip, MODEL.beta),
-        outputs=(
-            ("a", (sym.vp - sym.vm * pieces.s * r) * inverse),
-            ("b", sym.vm * pieces.denominator * r),
-            ("inv_det", pieces.denominator * r * inverse),
-        ),
+        arguments=(sym.xp, sym.xm, sym.vp, sym.vm, MODEL.skip, MODEL.beta),
+        outputs=_undone(_scaled(sym.xp, sym.xm, one_exponential=True)),
         summary="Indices h_2 = v B_1^{-T} of the second of two layers, and 1/|det B_1|, where h_1 = x.",
         notes=(
             "(a, b) are the modes of h_2: b = vm/(c + tau), a = (vp - s b)/(1 + c);",
@@ -183,6 +186,53 @@ def _undo() -> Kernel:
         ),
         equations=(5, 164, 165, 166, 167, 168, 169, 170),
         domain="any real xp, xm, vp, vm; c > 0, beta > 0",
+        hot=True,
+    )
+
+
+def _undo_row() -> Kernel:
+    pieces = _scaled(sym.xp, sym.xm, one_exponential=True)
+    return Kernel(
+        name="undo_row",
+        arguments=(sym.xm, MODEL.skip, MODEL.beta),
+        outputs=(("row1", pieces.E), ("row2", pieces.one_minus_e2)),
+        summary="What `undo` computes of xm alone.",
+        notes=("(e^m E, 1 - E^2) with E = exp(-beta xm^2); m > 0 only where E would underflow.",),
+        equations=(5,),
+        domain="any real xm; beta > 0",
+        hot=True,
+    )
+
+
+def _undo_exponent() -> Kernel:
+    pieces = _scaled(sym.xp, sym.xm, one_exponential=True)
+    return Kernel(
+        name="undo_exponent",
+        arguments=(sym.xp, sym.xm, MODEL.beta),
+        outputs=(("exponent", pieces.F.args[0]),),
+        summary="Exponent of the one exponential in `undo` that depends on xp.",
+        notes=("m - |w| with w = beta xp xm and the m of `undo_row`, bounded where the exponential would overflow.",),
+        equations=(5,),
+        domain="any real xp, xm; beta > 0",
+        hot=True,
+    )
+
+
+def _undo_node() -> Kernel:
+    pieces = _scaled(sym.xp, sym.xm, one_exponential=True)
+    # The minus of 1 - E^2 = -expm1(-2u) merges with other factors: replace the function itself.
+    given = {pieces.E: sym.row1, -pieces.one_minus_e2: -sym.row2, pieces.F: sym.exponential}
+    return Kernel(
+        name="undo_node",
+        arguments=(
+            *(sym.xp, sym.xm, sym.row1, sym.row2, sym.exponential, sym.vp, sym.vm),
+            *(MODEL.skip, MODEL.beta),
+        ),
+        outputs=tuple((name, value.xreplace(given)) for name, value in _undone(pieces)),
+        summary="`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.",
+        notes=("The same outputs as `undo`.",),
+        equations=(5, 164, 165, 166, 167, 168, 169, 170),
+        domain="that of `undo`",
         hot=True,
     )
 
@@ -237,7 +287,18 @@ def _prove(kernels: tuple[Kernel, ...]) -> None:
     wanted = sp.Matrix([undone[0], undone[1], 1 / first_layer.det()])
     made = sp.Matrix([values["undo"][name] for name in ("a", "b", "inv_det")])
     _prove_signed(made, wanted, sym.xp * sym.xm, "undo")
+    prove_row_form(values)
     _prove_scale_free()
+
+
+def prove_row_form(values: dict[str, dict[str, sp.Expr]]) -> None:
+    """Prove that `undo_node` at the outputs of `undo_row` and `undo_exponent` is `undo`, as printed."""
+    row = {sym.row1: values["undo_row"]["row1"], sym.row2: values["undo_row"]["row2"]}
+    if "undo_exponent" in values:
+        row[sym.exponential] = Exp(values["undo_exponent"]["exponent"])
+    for name, wanted in values["undo"].items():
+        if values["undo_node"][name].xreplace(row) != wanted:
+            raise ProofError(f"undo_node: {name} at the outputs of undo_row and undo_exponent is not that of undo")
 
 
 def _resolve_signs(made: sp.Matrix, cases: dict[sp.Expr, int]) -> sp.Matrix:
@@ -275,7 +336,7 @@ def _prove_scale_free() -> None:
         prove_equal(getattr(scaled, name) / scaled.denominator, left, f"common factor in {name}")
 
 
-_KERNELS = (_layer(), _link(), _invert(), _undo(), quadratic_kernel())
+_KERNELS = (_layer(), _link(), _invert(), _undo(), _undo_row(), _undo_exponent(), _undo_node(), quadratic_kernel())
 
 PACKAGE = KernelPackage(
     name=MODEL.name,

@@ -17,11 +17,14 @@ __all__ = [
     "a",
     "b",
     "beta",
+    "exponential",
     "index_matrices",
     "inverse_skip",
     "mode_rotation",
     "omega_matrix",
     "readout_symbols",
+    "row1",
+    "row2",
     "skip",
     "token_pair",
     "tokens",
@@ -63,6 +66,8 @@ inverse_skip = sp.Symbol("epsilon", real=True)
 
 vp, vm = sp.symbols("vp vm", real=True)
 xp, xm = sp.symbols("xp xm", real=True)
+row1, row2 = sp.symbols("row1 row2", real=True)
+exponential = sp.Symbol("f", positive=True)
 a, b = sp.symbols("a b", real=True)
 y11, y12, y21, y22 = sp.symbols("y11 y12 y21 y22", positive=True)
 
@@ -91,6 +96,9 @@ ARGUMENTS: dict[str, tuple[str, str]] = {
     "vm": ("real", "minus mode of the readout row v"),
     "xp": ("real", "plus mode of the first layer's indices h_1"),
     "xm": ("real", "minus mode of the first layer's indices h_1"),
+    "row1": ("from `undo_row`", "first of the two numbers of xm"),
+    "row2": ("from `undo_row`", "second of the two numbers of xm"),
+    "f": ("> 0", "exp of what `undo_exponent` returns"),
     "a": ("real", "plus mode of the last layer's indices h_L"),
     "b": ("real", "minus mode of the last layer's indices h_L"),
     "y11": ("> 0", "entry (1, 1) of the output"),

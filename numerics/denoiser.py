@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
+from numba import float64, njit, void
 from numpy.typing import ArrayLike, NDArray
 
 from . import lattice
@@ -178,7 +179,7 @@ def _to_modes(rows: Array) -> Array:
 def _two_layers(
     model: Attention, v: Array, omega: Array, V: Array, tol: float, workers: int | None
 ) -> tuple[Array, Array, Array, Array]:
-    kernels = kernel(model, "posterior64")
+    loops, kernels = kernel(model, "posterior64"), kernel(model, "numba64")
     n = len(v)
     # V = diag-free Cholesky in the order (first layer, second layer): z = W (h - omega).
     slope = V[:, 0, 1] / V[:, 0, 0]
@@ -200,9 +201,10 @@ def _two_layers(
 
     def work(part: slice) -> None:
         lattice.run(
-            kernels.pair_moments,
-            kernels.branch_moments,
+            loops.pair_moments,
+            loops.branch_moments,
             RANGES[model.activation],
+            loops.undo_rows,
             kernels.undo,
             parameters[part],
             tol,
@@ -231,19 +233,53 @@ def _two_layers(
             f"{lattice.STATUS[int(info[k, 4])]} (error {info[k, 0]:.1e}, V = {V[k].tolist()}); "
             "loosen tol, or check that y is likely under (omega, V)"
         )
-    mass = moments[:, 0]
-    first = (moments[:, 1:5] / mass[:, None]).reshape(n, 2, 2)
-    second = np.empty((n, 4, 4))
-    second[:, *np.triu_indices(4)] = moments[:, 5:] / mass[:, None]
-    second[:, *np.tril_indices(4, -1)] = second[:, *np.tril_indices(4, -1)[::-1]]
-    flat = first.reshape(n, 4)
-    information = (second - flat[:, :, None] * flat[:, None, :] - np.eye(4)).reshape(n, 2, 2, 2, 2)
-    whiten = np.zeros((n, 2, 2))
-    whiten[:, 0, 0], whiten[:, 1, 0], whiten[:, 1, 1] = i1, -slope * i2, i2
-    # Modes back to tokens on every token axis.
-    g = _to_modes(np.einsum("nka,nkm->nam", whiten, first))
-    dg = np.einsum("nka,nkmlr,nlb->nambr", whiten, information, whiten)
-    dg = _to_modes(np.swapaxes(_to_modes(dg), 2, 4))
-    dg = np.swapaxes(dg, 2, 4)
-    log_z = np.log(mass) - 0.5 * parameters[:, 11] - 2 * math.log(2 * math.pi) + 2 * np.log(i1 * i2)
+    log_z, g, dg = np.empty(n), np.empty((n, 2, 2)), np.empty((n, 2, 2, 2, 2))
+    _posterior_to_gradient(moments, parameters, log_z, g, dg)
     return log_z, g, dg, info[:, 0] + info[:, 1]
+
+
+@njit(
+    void(float64[:, ::1], float64[:, ::1], float64[::1], float64[:, :, ::1], float64[:, :, :, :, ::1]),
+    error_model="numpy",
+    cache=True,
+    nogil=True,
+)
+def _posterior_to_gradient(moments, parameters, log_z, g, dg):  # type: ignore[no-untyped-def]
+    """Compute log Z, g = W^T E[z], dg = W^T (E[z z^T] - E[z] E[z]^T - I) W, z = W (h - omega), from modes to tokens."""
+    # What a row (a, t) of h - omega in tokens is in z: modes are the tokens' sum and difference over sqrt(2).
+    to_z = np.zeros((4, 4))
+    information = np.empty((4, 4))
+    half = np.empty((4, 4))
+    for s in range(len(moments)):
+        i1, slope, i2 = parameters[s, 8], parameters[s, 9], parameters[s, 10]
+        for m in range(2):
+            for t in range(2):
+                rotation = -math.sqrt(0.5) if m == 1 and t == 1 else math.sqrt(0.5)
+                to_z[m, t] = i1 * rotation
+                to_z[2 + m, t] = -slope * i2 * rotation
+                to_z[2 + m, 2 + t] = i2 * rotation
+        mass = moments[s, 0]
+        k = 5
+        for i in range(4):
+            for j in range(i, 4):
+                value = moments[s, k] / mass - moments[s, 1 + i] / mass * (moments[s, 1 + j] / mass)
+                information[i, j] = value - (1.0 if i == j else 0.0)
+                information[j, i] = information[i, j]
+                k += 1
+        for i in range(4):
+            first = 0.0
+            for q in range(4):
+                first += to_z[q, i] * (moments[s, 1 + q] / mass)
+            g[s, i // 2, i % 2] = first
+            for j in range(4):
+                total = 0.0
+                for q in range(4):
+                    total += information[i, q] * to_z[q, j]
+                half[i, j] = total
+        for i in range(4):
+            for j in range(4):
+                total = 0.0
+                for q in range(4):
+                    total += to_z[q, i] * half[q, j]
+                dg[s, i // 2, i % 2, j // 2, j % 2] = total
+        log_z[s] = math.log(mass) - 0.5 * parameters[s, 11] - 2 * math.log(2 * math.pi) + 2 * math.log(i1 * i2)

@@ -33,7 +33,11 @@ STATUS = {
 
 MAX_NODES = 80_000_000
 _MAX_BOXES = 1 << 15
-_BUFFER = 1024
+# Nodes that wait for evaluation, and pieces of rows that wait for theirs: a few tens of kB, which stay in cache.
+_BUFFER = 256
+_BUFFER_ROWS = 9
+_PIECES = 256
+_VECTOR_LENGTH = 8
 # An analytic integrand squares its error when the step is halved; the rest is margin.
 _SQUARING = 1.7
 # Steps of the coarse lattice: in units of the kernel's distance to its nearest singularity (`scale`) along each axis
@@ -58,18 +62,24 @@ _BOX_RANGE = 8.0
 _BOX_NODES = 24.0
 # Nor then, while a lattice that resolves every lobe would have more coarse nodes than this.
 _MANY_NODES = 4e5
-# ln(1/tolerance) is doubled and this added to get the first `cut`.
-_CUT_MARGIN = 17.0
+# The search covers prior distances up to the root of 2 ln(1/tolerance) and this.
+_SEARCH_MARGIN = 17.0
+# One over the share of the tolerance that the mass outside the outer circle may take; dropped boxes take about as much.
+_CUT_SHARE = 6.0
+
+# No reference counts: they are atomic operations, and inner functions only look at arrays that `run` owns.
+_INNER = {"error_model": "numpy", "_nrt": False}
 
 _VECTOR = float64[::1]
 _MATRIX = float64[:, ::1]
-_PAIR = types.FunctionType(types.void(_VECTOR, _VECTOR, _VECTOR, int64, _VECTOR))
-_BRANCH = types.FunctionType(types.void(_VECTOR, _VECTOR, _VECTOR, int64, float64, _VECTOR))
+_PAIR = types.FunctionType(types.void(_VECTOR, _MATRIX, int64, _VECTOR))
+_BRANCH = types.FunctionType(types.void(_VECTOR, _MATRIX, int64, float64, _VECTOR))
 _RANGE = types.FunctionType(types.UniTuple(float64, 4)(_VECTOR, float64, float64, float64, float64))
+_ROWS = types.FunctionType(types.void(_VECTOR, _MATRIX, int64))
 _UNDO = types.FunctionType(types.UniTuple(float64, 3)(float64, float64, float64, float64, float64, float64))
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
 def _residual(undo, p, xp, xm, sign, z):  # type: ignore[no-untyped-def]
     """Fill z(x) of one branch and return Q = |z|^2."""
     a, b, _ = undo(xp, xm, p[0], p[1], p[2], p[3])
@@ -82,7 +92,23 @@ def _residual(undo, p, xp, xm, sign, z):  # type: ignore[no-untyped-def]
     return z[0] * z[0] + z[1] * z[1] + z[2] * z[2] + z[3] * z[3]
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
+def _both(undo, p, xp, xm):  # type: ignore[no-untyped-def]
+    """Q of the branches plus and minus at x: `_residual` for both at the price of one."""
+    a, b, _ = undo(xp, xm, p[0], p[1], p[2], p[3])
+    dp = xp - p[4]
+    dm = xm - p[5]
+    hp = p[6] + p[9] * dp
+    hm = p[7] + p[9] * dm
+    outer = (dp * dp + dm * dm) * p[8] * p[8]
+    scale = p[10] * p[10]
+    return (
+        outer + ((a - hp) * (a - hp) + (b - hm) * (b - hm)) * scale,
+        outer + ((a + hp) * (a + hp) + (b + hm) * (b + hm)) * scale,
+    )
+
+
+@njit(**_INNER)
 def _slopes(undo, p, xp, xm, sign, z, work, slopes):  # type: ignore[no-untyped-def]
     """Fill dz/dxp and dz/dxm by one-sided differences: they steer the search only, never enter a result."""
     step = 1e-6 * (1.0 + abs(xp))
@@ -95,7 +121,7 @@ def _slopes(undo, p, xp, xm, sign, z, work, slopes):  # type: ignore[no-untyped-
         slopes[4 + i] = (work[i] - z[i]) / step
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
 def _descend(undo, p, xp, xm, sign, z, work, slopes):  # type: ignore[no-untyped-def]
     """Levenberg-Marquardt on Q; return the last Q, with slopes taken there."""
     q = _residual(undo, p, xp, xm, sign, z)
@@ -143,60 +169,70 @@ def _descend(undo, p, xp, xm, sign, z, work, slopes):  # type: ignore[no-untyped
     return q
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
 def _flush(pair, branch, p, nodes, count, kind, out):  # type: ignore[no-untyped-def]
     """Evaluate the buffered nodes of one kind (0: both branches, 1: plus, 2: minus)."""
     n = count[kind]
     if n == 0:
         return
     far = p[4] + 60.0 / p[8]
-    while n % 8:  # whole vectors: the padding has weight exp(-1800)
-        nodes[2 * kind, n] = far
-        nodes[2 * kind + 1, n] = p[5]
+    while n % _VECTOR_LENGTH:  # the padding has weight exp(-1800)
+        nodes[kind, 0, n] = far
+        for k in range(1, 4):
+            nodes[kind, k, n] = nodes[kind, k, n - 1]
         n += 1
     if kind == 0:
-        pair(p, nodes[0], nodes[1], n, out)
+        pair(p, nodes[0], n, out)
     elif kind == 1:
-        branch(p, nodes[2], nodes[3], n, 1.0, out)
+        branch(p, nodes[1], n, 1.0, out)
     else:
-        branch(p, nodes[4], nodes[5], n, -1.0, out)
+        branch(p, nodes[2], n, -1.0, out)
     count[kind] = 0
 
 
-@njit(error_model="numpy")
-def _row(pair, branch, p, rows, r, spans, step, offset, radius2, xm, nodes, count, out):  # type: ignore[no-untyped-def]
-    """Buffer the lattice nodes of one row, inside its spans and the outer circle; return how many."""
-    reach = radius2 - (xm - p[5]) * (xm - p[5])
-    if reach <= 0.0:
-        return 0
-    reach = math.sqrt(reach)
-    total = 0
-    for t in range(int(rows[r, 2]), int(rows[r, 3])):
-        j = math.ceil((max(spans[t, 0], p[4] - reach) - offset) / step)
-        m = int(math.ceil((min(spans[t, 1], p[4] + reach) - offset) / step) - j)
-        if m <= 0:
-            continue
-        kind = 0 if spans[t, 2] == 3.0 else int(spans[t, 2])
-        total += m
-        while m > 0:
-            n = count[kind]
-            q = min(m, _BUFFER - n)
-            for k in range(q):
-                # Indexed in place: a view of the buffer would cost more than the row.
-                nodes[2 * kind, n + k] = (j + k) * step + offset
-                nodes[2 * kind + 1, n + k] = xm
-            count[kind] = n + q
-            m -= q
-            j += q
-            if n + q == _BUFFER:
-                _flush(pair, branch, p, nodes, count, kind, out)
-    return total
+@njit(**_INNER)
+def _fill(pair, branch, undo_rows, p, pieces, step, halves, nodes, count, out):  # type: ignore[no-untyped-def]
+    """Turn the listed pieces of rows into nodes, evaluate them and empty the list."""
+    undo_rows(p, pieces, count[3])
+    for half in range(halves):
+        for t in range(count[3]):
+            values = pieces[0, t], pieces[1, t], pieces[2, t]
+            kind = int(pieces[3, t])
+            first = pieces[4 + half, t]
+            m = int(pieces[6 + half, t])
+            while m > 0:
+                n = count[kind]
+                taken = min(m, _BUFFER - n)
+                # Whole vectors: what is written past the end is overwritten by the next piece.
+                whole = (taken + _VECTOR_LENGTH - 1) // _VECTOR_LENGTH * _VECTOR_LENGTH
+                # Views and plain loops over them vectorise; indices with an offset would be checked for their sign.
+                xp = nodes[kind, 0, n : n + whole]
+                xm = nodes[kind, 1, n : n + whole]
+                row1 = nodes[kind, 2, n : n + whole]
+                row2 = nodes[kind, 3, n : n + whole]
+                for k in range(whole):
+                    xp[k] = first + k * step
+                for k in range(whole):
+                    xm[k] = values[0]
+                for k in range(whole):
+                    row1[k] = values[1]
+                for k in range(whole):
+                    row2[k] = values[2]
+                count[kind] = n + taken
+                m -= taken
+                first += taken * step
+                if n + taken == _BUFFER:
+                    _flush(pair, branch, p, nodes, count, kind, out[half])
+        for kind in range(3):
+            _flush(pair, branch, p, nodes, count, kind, out[half])
+    count[3] = 0
 
 
-@njit(error_model="numpy")
-def _coset(  # type: ignore[no-untyped-def]
+@njit(**_INNER)
+def _cosets(  # type: ignore[no-untyped-def]
     pair,
     branch,
+    undo_rows,
     p,
     rows,
     n_rows,
@@ -205,48 +241,79 @@ def _coset(  # type: ignore[no-untyped-def]
     step_m,
     half_p,
     half_m,
+    halves,
     shear,
     radius2,
     even,
+    pieces,
     nodes,
     count,
     out,
 ):
-    """Sum the moments over one coset of the lattice; return the number of nodes."""
-    out[:] = 0.0
+    """Sum the moments over one coset, or two that share their rows; return the number of nodes.
+
+    The lattice of steps (step_p, step_m) is shifted by half_m steps from row to row, and along the rows by half_p steps
+    or, with `halves` = 2, by none for out[0] and half a step for out[1].
+    """
+    for half in range(halves):
+        for k in range(N_MOMENTS):
+            out[half, k] = 0.0
+    per_step = 1.0 / step_p
+    second = 0.5 * step_p
     total = 0
-    if even and half_m == 0.0:
-        # The integrand is even in x: sum the half plane xm > 0 twice, and the row xm = 0 once.
+    # The integrand may be even in x: then the half plane xm > 0 counts twice, and the row xm = 0 once.
+    for centre in range(1 if even and half_m == 0.0 else 0, -1, -1):
         for r in range(n_rows):
-            if rows[r, 0] <= 0.0 < rows[r, 1]:
-                total += _row(pair, branch, p, rows, r, spans, step_p, half_p * step_p, radius2, 0.0, nodes, count, out)
-        for kind in range(3):
-            _flush(pair, branch, p, nodes, count, kind, out)
-        for k in range(N_MOMENTS):
-            out[k] *= 0.5
-    for r in range(n_rows):
-        end = rows[r, 1]
-        if even and end <= 0.0:
-            continue
-        i = math.ceil(rows[r, 0] / step_m - half_m)
-        xm = (i + half_m) * step_m
-        while xm < end:
-            if not even or xm > 0.0:
+            i = math.ceil(rows[r, 0] / step_m - half_m)
+            if even:
+                i = max(i, 0.0 if centre else 1.0 - 2.0 * half_m)
+            while True:
+                xm = (i + half_m) * step_m
+                if xm >= rows[r, 1] or (centre and i > 0.0):
+                    break
+                i += 1.0
+                reach = radius2 - (xm - p[5]) * (xm - p[5])
+                if reach <= 0.0:
+                    continue
+                reach = math.sqrt(reach)
                 offset = shear * xm + half_p * step_p
-                total += _row(pair, branch, p, rows, r, spans, step_p, offset, radius2, xm, nodes, count, out)
-            i += 1.0
-            xm = (i + half_m) * step_m
-    for kind in range(3):
-        _flush(pair, branch, p, nodes, count, kind, out)
+                for t in range(int(rows[r, 2]), int(rows[r, 3])):
+                    low = (max(spans[t, 0], p[4] - reach) - offset) * per_step
+                    high = (min(spans[t, 1], p[4] + reach) - offset) * per_step
+                    j = math.ceil(low)
+                    m = math.ceil(high) - j
+                    j2 = math.ceil(low - 0.5)
+                    m2 = math.ceil(high - 0.5) - j2
+                    if m <= 0.0 and m2 <= 0.0:
+                        continue
+                    n = count[3]
+                    pieces[0, n] = xm
+                    pieces[3, n] = 0.0 if spans[t, 2] == 3.0 else spans[t, 2]
+                    pieces[4, n] = j * step_p + offset
+                    pieces[5, n] = j2 * step_p + offset + second
+                    pieces[6, n] = m
+                    pieces[7, n] = m2
+                    count[3] = n + 1
+                    total += int(max(m, 0.0))
+                    if halves == 2:
+                        total += int(max(m2, 0.0))
+                    if n + 1 == _PIECES:
+                        _fill(pair, branch, undo_rows, p, pieces, step_p, halves, nodes, count, out)
+        _fill(pair, branch, undo_rows, p, pieces, step_p, halves, nodes, count, out)
+        if centre:
+            for half in range(halves):
+                for k in range(N_MOMENTS):
+                    out[half, k] *= 0.5
     if even:
-        for k in range(N_MOMENTS):
-            out[k] *= 2.0
-        for k in (1, 2, 7, 8, 10, 11):  # odd in x: z_1, z_2 and their products with z_3, z_4
-            out[k] = 0.0
+        for half in range(halves):
+            for k in range(N_MOMENTS):
+                out[half, k] *= 2.0
+            for k in (1, 2, 7, 8, 10, 11):  # odd in x: z_1, z_2 and their products with z_3, z_4
+                out[half, k] = 0.0
     return total
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
 def _difference(a, b, c, d):  # type: ignore[no-untyped-def]
     """Largest difference between the moments of a + b and of c + d, relative to the mass or themselves."""
     mass = a[0] + b[0] + c[0] + d[0]
@@ -258,7 +325,7 @@ def _difference(a, b, c, d):  # type: ignore[no-untyped-def]
     return worst
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
 def _gap(low, high):  # type: ignore[no-untyped-def]
     """Distance of zero from an interval."""
     if low > 0.0:
@@ -268,7 +335,7 @@ def _gap(low, high):  # type: ignore[no-untyped-def]
     return 0.0
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
 def _halve(boxes, mask, n, new_boxes, new_mask):  # type: ignore[no-untyped-def]
     """Quarter every box, keeping the order by rows; return the number of new boxes."""
     k = 0
@@ -288,45 +355,49 @@ def _halve(boxes, mask, n, new_boxes, new_mask):  # type: ignore[no-untyped-def]
     return k
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
 def _lobe(excess, digits):  # type: ignore[no-untyped-def]
     """The number k of `_LOBE_SHARE` for a lobe whose least Q exceeds that of the main one by `excess`."""
     return max(_LOBE_FLOOR, min(digits + _LOBE_MARGIN - 0.5 * excess, _LOBE_SHARE * digits))
 
 
-@njit(error_model="numpy")
-def _lobe_steps(undo, p, boxes, mask, level, n, x0, y0, size, best, digits, shear, z, work):  # type: ignore[no-untyped-def]
+@njit(**_INNER)
+def _rise(p, step_p, step_m, a, b, sign):  # type: ignore[no-untyped-def]
+    """|z' - z|^2 of one branch where h_1 changes by a step and the modes of undo(v) by a and b."""
+    outer = (step_p * step_p + step_m * step_m) * p[8] * p[8]
+    da = sign * a - p[9] * step_p
+    db = sign * b - p[9] * step_m
+    return outer + (da * da + db * db) * p[10] * p[10]
+
+
+@njit(**_INNER)
+def _lobe_steps(undo, p, boxes, mask, level, n, x0, y0, size, best, digits, shear):  # type: ignore[no-untyped-def]
     """Longest steps along the rows and from row to row that resolve every lobe, from the slopes of z over each box."""
     steepest_p = 1e-300
     steepest_m = 1e-300
     half = 0.5 * size
     for t in range(n):
+        plus = _lobe(level[t, 0] - best, digits) if mask[t] & 1 else 0.0
+        minus = _lobe(level[t, 1] - best, digits) if mask[t] & 2 else 0.0
+        if max(plus, minus) <= _LOBE_FLOOR:
+            continue
         xp = x0 + boxes[t, 1] * size + half
         xm = y0 + boxes[t, 0] * size + half
-        for s in range(2):
-            if not (mask[t] >> s) & 1:
-                continue
-            wanted = _lobe(level[t, s] - best, digits)
-            if wanted <= _LOBE_FLOOR:
-                continue
-            sign = 1.0 - 2.0 * s
-            _residual(undo, p, xp, xm, sign, z)
-            for side in (-half, half):
-                _residual(undo, p, xp + side, xm, sign, work)
-                rise_p = 0.0
-                for i in range(4):
-                    rise_p += (work[i] - z[i]) * (work[i] - z[i])
-                _residual(undo, p, xp + side * shear, xm + side, sign, work)
-                rise_m = 0.0
-                for i in range(4):
-                    rise_m += (work[i] - z[i]) * (work[i] - z[i])
-                steepest_p = max(steepest_p, rise_p * wanted)
-                steepest_m = max(steepest_m, rise_m * wanted)
+        a, b, _ = undo(xp, xm, p[0], p[1], p[2], p[3])
+        for side in (-half, half):
+            a1, b1, _ = undo(xp + side, xm, p[0], p[1], p[2], p[3])
+            a2, b2, _ = undo(xp + side * shear, xm + side, p[0], p[1], p[2], p[3])
+            if plus > _LOBE_FLOOR:
+                steepest_p = max(steepest_p, plus * _rise(p, side, 0.0, a1 - a, b1 - b, 1.0))
+                steepest_m = max(steepest_m, plus * _rise(p, side * shear, side, a2 - a, b2 - b, 1.0))
+            if minus > _LOBE_FLOOR:
+                steepest_p = max(steepest_p, minus * _rise(p, side, 0.0, a1 - a, b1 - b, -1.0))
+                steepest_m = max(steepest_m, minus * _rise(p, side * shear, side, a2 - a, b2 - b, -1.0))
     return math.pi * math.sqrt(8.0 / steepest_p) * half, math.pi * math.sqrt(8.0 / steepest_m) * half
 
 
-@njit(error_model="numpy")
-def _prune(undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cut, digits, even, z, where):  # type: ignore[no-untyped-def]
+@njit(**_INNER)
+def _prune(undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cut, digits, even, where):  # type: ignore[no-untyped-def]
     """Drop boxes and branches with Q > best + cut on all of the box.
 
     Returns the number kept, the widest range of z over a box, the largest range squared times what a side lobe in that
@@ -360,6 +431,7 @@ def _prune(undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cu
         ky0 = p[7] + min(l0, l1)
         ky1 = p[7] + max(l0, l1)
         bits = 0
+        promising = False
         for s in range(2):
             if not (mask[t] >> s) & 1:
                 continue
@@ -379,14 +451,14 @@ def _prune(undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cu
             widest = max(widest, width)
             steepest = max(steepest, width * width * _lobe(least - best, digits))
             level[kept, s] = least
-            if least >= best:  # its centre cannot improve the bound
-                continue
-            q = _residual(undo, p, left + 0.5 * size, bottom + 0.5 * size, 1.0 - 2.0 * s, z)
-            if q < best:
-                best = q
+            promising = promising or least < best
+        if promising:  # the centre may improve the bound
+            plus, minus = _both(undo, p, left + 0.5 * size, bottom + 0.5 * size)
+            if min(plus, minus) < best:
+                best = min(plus, minus)
                 where[0] = left + 0.5 * size
                 where[1] = bottom + 0.5 * size
-                where[2] = 1.0 - 2.0 * s
+                where[2] = 1.0 if plus < minus else -1.0
         if bits:
             boxes[kept, 0] = boxes[t, 0]
             boxes[kept, 1] = boxes[t, 1]
@@ -395,7 +467,7 @@ def _prune(undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cu
     return kept, widest, steepest, best, lost
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
 def _spans(boxes, mask, n, x0, y0, size, rows, spans):  # type: ignore[no-untyped-def]
     """Merge neighbouring boxes of a row with the same branches; return the number of rows."""
     n_rows = 0
@@ -423,7 +495,20 @@ def _spans(boxes, mask, n, x0, y0, size, rows, spans):  # type: ignore[no-untype
     return n_rows
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
+def _lobe_mass(slopes):  # type: ignore[no-untyped-def]
+    """Integral of exp(-Q/2) over h_1, in units of its maximum, for the Gaussian of these slopes of z."""
+    pp = 0.0
+    pm = 0.0
+    mm = 0.0
+    for i in range(4):
+        pp += slopes[i] * slopes[i]
+        pm += slopes[i] * slopes[4 + i]
+        mm += slopes[4 + i] * slopes[4 + i]
+    return 2.0 * math.pi / math.sqrt(max(pp * mm - pm * pm, 1e-6 * pp * mm))
+
+
+@njit(**_INNER)
 def _steps(slopes, eta, scale, stiffness, reach):  # type: ignore[no-untyped-def]
     """Steps and shear of the coarse lattice from the curvature of Q at its minimum and the kernel's own scale."""
     scale *= min(1.0, _STEP_REACH / (stiffness * reach + 1e-300))
@@ -440,11 +525,12 @@ def _steps(slopes, eta, scale, stiffness, reach):  # type: ignore[no-untyped-def
     return step_p, step_m, -pm / pp
 
 
-@njit(error_model="numpy")
+@njit(**_INNER)
 def _integrate(  # type: ignore[no-untyped-def]
     pair,
     branch,
     ranges,
+    undo_rows,
     undo,
     p,
     tolerance,
@@ -459,40 +545,45 @@ def _integrate(  # type: ignore[no-untyped-def]
     level,
     rows,
     spans,
+    pieces,
     nodes,
     sums,
+    count,
+    z,
+    work,
+    slopes,
+    where,
 ):
     """Moments of one output; returns error, lost, nodes, boxes, status, and sets p[11] to the shift."""
     sd = 1.0 / p[8]
-    z = np.empty(4)
-    work = np.empty(4)
-    slopes = np.empty(8)
-    count = np.zeros(3, np.int64)
     # x -> -x with omega_1 = 0 and no correlation between the layers leaves Q as it is.
     even = p[4] == 0.0 and p[5] == 0.0 and p[9] == 0.0
     digits = math.log(1.0 / tolerance)
     eta = digits / _SQUARING
-    cut = 2.0 * digits + _CUT_MARGIN
-
-    radius = sd * math.sqrt(cut)
+    radius = sd * math.sqrt(2.0 * digits + _SEARCH_MARGIN)
     best = np.inf
-    where = np.array([p[4], p[5], 1.0])
+    where[0] = p[4]
+    where[1] = p[5]
+    where[2] = 1.0
     for i in range(6):
         for j in range(6):
             xp = p[4] + radius * 0.7 * ((2 * i + 1) / 6 - 1)
             xm = p[5] + radius * 0.7 * ((2 * j + 1) / 6 - 1)
             if even and xm < 0.0:
                 continue
-            for s in range(2):
-                q = _residual(undo, p, xp, xm, 1.0 - 2.0 * s, z)
-                if q < best:
-                    best = q
-                    where[0] = xp
-                    where[1] = xm
-                    where[2] = 1.0 - 2.0 * s
+            plus, minus = _both(undo, p, xp, xm)
+            if min(plus, minus) < best:
+                best = min(plus, minus)
+                where[0] = xp
+                where[1] = xm
+                where[2] = 1.0 if plus < minus else -1.0
     best = _descend(undo, p, where[0], where[1], where[2], z, work, slopes)
     reach = math.hypot(where[0], where[1]) + 2.0 * sd
     step_p, step_m, shear = _steps(slopes, eta, scale, stiffness, reach)
+    # The least cut that can do: all that is outside the circle against the mass of the main lobe, if it were Gaussian.
+    _, _, inv_det = undo(where[0], where[1], p[0], p[1], p[2], p[3])
+    outside = 4.0 * math.pi * sd * sd * (3.0 + best + 2.0 * digits) * det_bound
+    cut = 2.0 * math.log(_CUT_SHARE * outside / (tolerance * _lobe_mass(slopes) * inv_det))
 
     first = best
     error = np.inf
@@ -517,7 +608,7 @@ def _integrate(  # type: ignore[no-untyped-def]
         while True:
             n_boxes += n
             n, widest, steepest, best, dropped = _prune(
-                undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cut, digits, even, z, where
+                undo, ranges, p, boxes, mask, level, n, x0, y0, size, best, first, cut, digits, even, where
             )
             lost += dropped * (2.0 if even else 1.0)
             fine = widest < _BOX_RANGE
@@ -539,7 +630,7 @@ def _integrate(  # type: ignore[no-untyped-def]
             first = best
             continue
         if narrowest < max(step_p, step_m):
-            lobe_p, lobe_m = _lobe_steps(undo, p, boxes, mask, level, n, x0, y0, size, best, digits, shear, z, work)
+            lobe_p, lobe_m = _lobe_steps(undo, p, boxes, mask, level, n, x0, y0, size, best, digits, shear)
             step_p = min(step_p, max(narrowest, lobe_p))
             step_m = min(step_m, max(narrowest, lobe_m))
         n_rows = _spans(boxes, mask, n, x0, y0, size, rows, spans)
@@ -548,19 +639,18 @@ def _integrate(  # type: ignore[no-untyped-def]
             status = 2
             break
         s00 = sums[0]
-        s01 = sums[1]
-        s10 = sums[2]
+        s10 = sums[1]
+        s01 = sums[2]
         s11 = sums[3]
         extra = sums[4]
         zero = sums[5]
         zero[:] = 0.0
         r2 = radius * radius
-        for half_p in range(2):
-            for half_m in range(2):
-                n_nodes += _coset(
-                    pair, branch, p, rows, n_rows, spans, step_p, step_m, 0.5 * half_p, 0.5 * half_m, shear, r2, even,
-                    nodes, count, sums[2 * half_p + half_m],
-                )  # fmt: skip
+        for half_m in range(2):
+            n_nodes += _cosets(
+                pair, branch, undo_rows, p, rows, n_rows, spans, step_p, step_m, 0.0, 0.5 * half_m, 2, shear, r2, even,
+                pieces, nodes, count, sums[2 * half_m : 2 * half_m + 2],
+            )  # fmt: skip
         both = _difference(s00, s11, s01, s10) ** _SQUARING
         error_m = max(both, _difference(s00, s10, s01, s11) ** _SQUARING)
         error_p = max(both, _difference(s00, s01, s10, s11) ** _SQUARING)
@@ -569,46 +659,15 @@ def _integrate(  # type: ignore[no-untyped-def]
         for k in range(N_MOMENTS):
             out[k] = s00[k] + s01[k] + s10[k] + s11[k]
         while error_p + error_m > 0.5 * tolerance and n_nodes < MAX_NODES:
-            if error_p >= error_m:
-                n_nodes += _coset(
-                    pair,
-                    branch,
-                    p,
-                    rows,
-                    n_rows,
-                    spans,
-                    fine_p,
-                    fine_m,
-                    0.5,
-                    0.0,
-                    shear,
-                    r2,
-                    even,
-                    nodes,
-                    count,
-                    extra,
-                )
+            along = error_p >= error_m
+            n_nodes += _cosets(
+                pair, branch, undo_rows, p, rows, n_rows, spans, fine_p, fine_m, 0.5 if along else 0.0,
+                0.0 if along else 0.5, 1, shear, r2, even, pieces, nodes, count, sums[4:5],
+            )  # fmt: skip
+            if along:
                 error_p = _difference(out, zero, extra, zero) ** _SQUARING
                 fine_p *= 0.5
             else:
-                n_nodes += _coset(
-                    pair,
-                    branch,
-                    p,
-                    rows,
-                    n_rows,
-                    spans,
-                    fine_p,
-                    fine_m,
-                    0.0,
-                    0.5,
-                    shear,
-                    r2,
-                    even,
-                    nodes,
-                    count,
-                    extra,
-                )
                 error_m = _difference(out, zero, extra, zero) ** _SQUARING
                 fine_m *= 0.5
             for k in range(N_MOMENTS):
@@ -629,17 +688,17 @@ def _integrate(  # type: ignore[no-untyped-def]
 
 
 @njit(
-    types.void(_PAIR, _BRANCH, _RANGE, _UNDO, _MATRIX, float64, float64, float64, float64, _MATRIX, _MATRIX),
+    types.void(_PAIR, _BRANCH, _RANGE, _ROWS, _UNDO, _MATRIX, float64, float64, float64, float64, _MATRIX, _MATRIX),
     error_model="numpy",
     cache=True,
     nogil=True,
 )
-def run(pair, branch, ranges, undo, parameters, tolerance, scale, stiffness, det_bound, moments, info):  # type: ignore[no-untyped-def]
+def run(pair, branch, ranges, undo_rows, undo, parameters, tolerance, scale, stiffness, det_bound, moments, info):  # type: ignore[no-untyped-def]
     """Moments of a batch.
 
     Parameters
     ----------
-    pair, branch, undo : compiled functions of the kernel
+    pair, branch, undo_rows, undo : compiled functions of the kernel
     ranges : compiled function of `ranges`
     parameters : ndarray, shape (n, 12)
         See `posterior64`; the last column is set to the shift that `moments` are scaled by (exp(shift/2)).
@@ -664,14 +723,21 @@ def run(pair, branch, ranges, undo, parameters, tolerance, scale, stiffness, det
     level = np.empty((_MAX_BOXES, 2))
     rows = np.empty((_MAX_BOXES, 4))
     spans = np.empty((_MAX_BOXES, 3))
-    nodes = np.empty((6, _BUFFER + 8))
+    # xm, two numbers of `undo_row`, kind, first xp of both halves, nodes of both halves
+    pieces = np.zeros((8, _PIECES))
+    nodes = np.zeros((3, _BUFFER_ROWS, _BUFFER + _VECTOR_LENGTH))
     sums = np.empty((6, N_MOMENTS))
+    count = np.zeros(4, np.int64)  # nodes of each kind, pieces of rows
+    z = np.empty(4)
+    work = np.empty(4)
+    slopes = np.empty(8)
+    where = np.empty(3)
     for i in range(len(parameters)):
         p = parameters[i]
         wanted = max(_LEAST_TOLERANCE, tolerance / (1.0 + (p[9] * p[10] / p[8]) ** 2))
         error, lost, n_nodes, n_boxes, status = _integrate(
-            pair, branch, ranges, undo, p, wanted, scale, stiffness, det_bound, moments[i],
-            boxes, spare, mask, spare_mask, level, rows, spans, nodes, sums,
+            pair, branch, ranges, undo_rows, undo, p, wanted, scale, stiffness, det_bound, moments[i],
+            boxes, spare, mask, spare_mask, level, rows, spans, pieces, nodes, sums, count, z, work, slopes, where,
         )  # fmt: skip
         info[i, 0] = error
         info[i, 1] = lost

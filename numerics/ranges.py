@@ -8,6 +8,8 @@ import math
 
 from numba import float64, njit, types
 
+from attnlimits.generated.fastmath import exp_fast, expm1_fast
+
 __all__ = ["RANGES", "inverse_determinant_bound"]
 
 _SIGNATURE = types.UniTuple(float64, 4)(float64[::1], float64, float64, float64, float64)
@@ -16,14 +18,14 @@ _SIGNATURE = types.UniTuple(float64, 4)(float64[::1], float64, float64, float64,
 @njit(error_model="numpy", inline="never")
 def _softmax_scalars(u, w, c):  # type: ignore[no-untyped-def]
     """Return tau and s/(c + tau) for u, w >= 0, scaled so that nothing overflows."""
-    ratio = math.exp(-abs(u - w))
-    denominator = (1.0 + ratio) * (1.0 + math.exp(-(u + w)))
+    ratio = exp_fast(-abs(u - w))
+    denominator = (1.0 + ratio) * (1.0 + exp_fast(-(u + w)))
+    tau = -expm1_fast(-2.0 * u)
+    s = -expm1_fast(-2.0 * w)
     if u >= w:
-        tau = -math.expm1(-2.0 * u)
-        s = -math.expm1(-2.0 * w) * ratio
+        s *= ratio
     else:
-        tau = -math.expm1(-2.0 * u) * ratio
-        s = -math.expm1(-2.0 * w)
+        tau *= ratio
     return tau / denominator, s / (c * denominator + tau)
 
 

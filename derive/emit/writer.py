@@ -61,7 +61,7 @@ def _package_files(package: KernelPackage, programs: list[Program], runtime: str
         ("mp.py", "arbitrary precision (mpmath)", render.render_mp(programs), {}),
     ]
     if "undo" in names:
-        posterior = runtime_posterior.render()
+        posterior = runtime_posterior.render(names)
         extra = {
             "source": "attnlimits.derive.emit.runtime_posterior",
             "equations": "troiani2025 (12), (163), (164), (165), (166), (167), (168), (169), (170)",

@@ -2,17 +2,17 @@
 # source: attnlimits.derive.kernels_linear_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (171), (172),
 #   (173), (174), (184), (185)
-# derivation: sha256 8ed6b870c0def5d4f7bf81925d6e230e0b398b7af873ce62cbe6f5f705f991e0
-# operations: 64 after sharing, 110 before
+# derivation: sha256 9c05ca73ddfb5003fb4d8c1781223417d8183072563fcee4aa08abb5a8da1c0e
+# operations: 87 after sharing, 148 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied linear attention, two tokens, rank 1.
 
 Each of the modules `numpy64` (vectorised), `numba64` (compiled scalars) and `mp` (arbitrary precision, an
-mpmath context first) holds the same functions: `layer`, `link`, `invert`, `undo`, `quadratic`.
+mpmath context first) holds the same functions: `layer`, `link`, `invert`, `undo`, `undo_row`, `undo_node`, `quadratic`.
 """
 
-DERIVATION_HASH = "8ed6b870c0def5d4f7bf81925d6e230e0b398b7af873ce62cbe6f5f705f991e0"
+DERIVATION_HASH = "9c05ca73ddfb5003fb4d8c1781223417d8183072563fcee4aa08abb5a8da1c0e"
 EQUATIONS = (5, 6, 7, 15, 164, 165, 166, 167, 168, 171, 172, 173, 174, 184, 185)
 TOKENS = 2
 ACTIVATION = "linear"

@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_linear_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (171), (172),
 #   (173), (174), (184), (185)
-# derivation: sha256 8ed6b870c0def5d4f7bf81925d6e230e0b398b7af873ce62cbe6f5f705f991e0
-# operations: 64 after sharing, 110 before
+# derivation: sha256 9c05ca73ddfb5003fb4d8c1781223417d8183072563fcee4aa08abb5a8da1c0e
+# operations: 87 after sharing, 148 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied linear attention, two tokens, rank 1: arbitrary precision (mpmath)."""
@@ -195,8 +195,93 @@ def undo(ctx: MPContext, xp: mpf, xm: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) 
     troiani2025, (5), (164), (165), (166), (167), (168).
     """
     xp, xm, vp, vm, c, beta = ctx.convert(xp), ctx.convert(xm), ctx.convert(vp), ctx.convert(vm), ctx.convert(c), ctx.convert(beta)
-    t0 = (vp*xm - vm*xp)*beta
-    t1 = ctx.mpf(1)/(((xm*xm + xp*xp)*beta + c)*c)
+    t0 = beta*vp*xm - beta*vm*xp
+    t1 = ctx.mpf(1)/(((xm*xm)*beta + (xp*xp)*beta + c)*c)
+    return (
+        (c*vp + t0*xm)*t1,
+        (c*vm - t0*xp)*t1,
+        t1,
+    )
+
+
+def undo_row(ctx: MPContext, xm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
+    """What `undo` computes of xm alone.
+
+    (beta xm, c + beta xm^2).
+
+    Parameters
+    ----------
+    ctx : mpmath context
+        Its own precision is used; the global one is never read.
+    xm : mpf
+        Minus mode of the first layer's indices h_1; real.
+    c : mpf
+        Strength of the skip connection; > 0.
+    beta : mpf
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of mpf
+        (row1, row2).
+
+    Notes
+    -----
+    Domain: any real xm; c > 0, beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    xm, c, beta = ctx.convert(xm), ctx.convert(c), ctx.convert(beta)
+    return (
+        beta*xm,
+        (xm*xm)*beta + c,
+    )
+
+
+def undo_node(ctx: MPContext, xp: mpf, xm: mpf, row1: mpf, row2: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
+    """`undo` with (row1, row2) = `undo_row`(xm) given: one division.
+
+    The same outputs as `undo`.
+
+    Parameters
+    ----------
+    ctx : mpmath context
+        Its own precision is used; the global one is never read.
+    xp : mpf
+        Plus mode of the first layer's indices h_1; real.
+    xm : mpf
+        Minus mode of the first layer's indices h_1; real.
+    row1 : mpf
+        First of the two numbers of xm; from `undo_row`.
+    row2 : mpf
+        Second of the two numbers of xm; from `undo_row`.
+    vp : mpf
+        Plus mode of the readout row v; real.
+    vm : mpf
+        Minus mode of the readout row v; real.
+    c : mpf
+        Strength of the skip connection; > 0.
+    beta : mpf
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of mpf
+        (a, b, inv_det).
+
+    Notes
+    -----
+    Domain: that of `undo`.
+
+    References
+    ----------
+    troiani2025, (5), (164), (165), (166), (167), (168).
+    """
+    xp, xm, row1, row2, vp, vm, c, beta = ctx.convert(xp), ctx.convert(xm), ctx.convert(row1), ctx.convert(row2), ctx.convert(vp), ctx.convert(vm), ctx.convert(c), ctx.convert(beta)
+    t0 = row1*vp - beta*vm*xp
+    t1 = ctx.mpf(1)/(((xp*xp)*beta + row2)*c)
     return (
         (c*vp + t0*xm)*t1,
         (c*vm - t0*xp)*t1,

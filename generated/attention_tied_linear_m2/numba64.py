@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_linear_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (171), (172),
 #   (173), (174), (184), (185)
-# derivation: sha256 8ed6b870c0def5d4f7bf81925d6e230e0b398b7af873ce62cbe6f5f705f991e0
-# operations: 64 after sharing, 110 before
+# derivation: sha256 9c05ca73ddfb5003fb4d8c1781223417d8183072563fcee4aa08abb5a8da1c0e
+# operations: 87 after sharing, 148 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 # fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
@@ -176,8 +176,89 @@ def undo(xp: float, xm: float, vp: float, vm: float, c: float, beta: float) -> t
     ----------
     troiani2025, (5), (164), (165), (166), (167), (168).
     """
-    t0 = (vp*xm - vm*xp)*beta
-    t1 = 1.0/(((xm*xm + xp*xp)*beta + c)*c)
+    t0 = beta*vp*xm - beta*vm*xp
+    t1 = 1.0/(((xm*xm)*beta + (xp*xp)*beta + c)*c)
+    return (
+        (c*vp + t0*xm)*t1,
+        (c*vm - t0*xp)*t1,
+        t1,
+    )
+
+
+@njit(**OPTIONS)
+def undo_row(xm: float, c: float, beta: float) -> tuple[float, float]:
+    """What `undo` computes of xm alone.
+
+    (beta xm, c + beta xm^2).
+
+    Parameters
+    ----------
+    xm : float
+        Minus mode of the first layer's indices h_1; real.
+    c : float
+        Strength of the skip connection; > 0.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (row1, row2).
+
+    Notes
+    -----
+    Domain: any real xm; c > 0, beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    return (
+        beta*xm,
+        (xm*xm)*beta + c,
+    )
+
+
+@njit(**OPTIONS)
+def undo_node(xp: float, xm: float, row1: float, row2: float, vp: float, vm: float, c: float, beta: float) -> tuple[float, float, float]:
+    """`undo` with (row1, row2) = `undo_row`(xm) given: one division.
+
+    The same outputs as `undo`.
+
+    Parameters
+    ----------
+    xp : float
+        Plus mode of the first layer's indices h_1; real.
+    xm : float
+        Minus mode of the first layer's indices h_1; real.
+    row1 : float
+        First of the two numbers of xm; from `undo_row`.
+    row2 : float
+        Second of the two numbers of xm; from `undo_row`.
+    vp : float
+        Plus mode of the readout row v; real.
+    vm : float
+        Minus mode of the readout row v; real.
+    c : float
+        Strength of the skip connection; > 0.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (a, b, inv_det).
+
+    Notes
+    -----
+    Domain: that of `undo`.
+
+    References
+    ----------
+    troiani2025, (5), (164), (165), (166), (167), (168).
+    """
+    t0 = row1*vp - beta*vm*xp
+    t1 = 1.0/(((xp*xp)*beta + row2)*c)
     return (
         (c*vp + t0*xm)*t1,
         (c*vm - t0*xp)*t1,

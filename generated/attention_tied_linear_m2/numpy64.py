@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_linear_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (171), (172),
 #   (173), (174), (184), (185)
-# derivation: sha256 8ed6b870c0def5d4f7bf81925d6e230e0b398b7af873ce62cbe6f5f705f991e0
-# operations: 64 after sharing, 110 before
+# derivation: sha256 9c05ca73ddfb5003fb4d8c1781223417d8183072563fcee4aa08abb5a8da1c0e
+# operations: 87 after sharing, 148 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied linear attention, two tokens, rank 1: vectorised float64 (numpy)."""
@@ -191,8 +191,93 @@ def undo(xp: ArrayLike, xm: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLik
     """
     xp, xm, vp, vm, c, beta = inputs = _inputs(xp, xm, vp, vm, c, beta)
     with np.errstate(all="ignore"):
-        t0 = (vp*xm - vm*xp)*beta
-        t1 = 1.0/(((xm*xm + xp*xp)*beta + c)*c)
+        t0 = beta*vp*xm - beta*vm*xp
+        t1 = 1.0/(((xm*xm)*beta + (xp*xp)*beta + c)*c)
+        return _outputs(
+            inputs,
+            (c*vp + t0*xm)*t1,
+            (c*vm - t0*xp)*t1,
+            t1,
+        )
+
+
+def undo_row(xm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+    """What `undo` computes of xm alone.
+
+    (beta xm, c + beta xm^2).
+
+    Parameters
+    ----------
+    xm : array_like
+        Minus mode of the first layer's indices h_1; real.
+    c : array_like
+        Strength of the skip connection; > 0.
+    beta : array_like
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of ndarray
+        (row1, row2), each with the broadcast shape of the arguments.
+
+    Notes
+    -----
+    Domain: any real xm; c > 0, beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    xm, c, beta = inputs = _inputs(xm, c, beta)
+    with np.errstate(all="ignore"):
+        return _outputs(
+            inputs,
+            beta*xm,
+            (xm*xm)*beta + c,
+        )
+
+
+def undo_node(xp: ArrayLike, xm: ArrayLike, row1: ArrayLike, row2: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+    """`undo` with (row1, row2) = `undo_row`(xm) given: one division.
+
+    The same outputs as `undo`.
+
+    Parameters
+    ----------
+    xp : array_like
+        Plus mode of the first layer's indices h_1; real.
+    xm : array_like
+        Minus mode of the first layer's indices h_1; real.
+    row1 : array_like
+        First of the two numbers of xm; from `undo_row`.
+    row2 : array_like
+        Second of the two numbers of xm; from `undo_row`.
+    vp : array_like
+        Plus mode of the readout row v; real.
+    vm : array_like
+        Minus mode of the readout row v; real.
+    c : array_like
+        Strength of the skip connection; > 0.
+    beta : array_like
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of ndarray
+        (a, b, inv_det), each with the broadcast shape of the arguments.
+
+    Notes
+    -----
+    Domain: that of `undo`.
+
+    References
+    ----------
+    troiani2025, (5), (164), (165), (166), (167), (168).
+    """
+    xp, xm, row1, row2, vp, vm, c, beta = inputs = _inputs(xp, xm, row1, row2, vp, vm, c, beta)
+    with np.errstate(all="ignore"):
+        t0 = row1*vp - beta*vm*xp
+        t1 = 1.0/(((xp*xp)*beta + row2)*c)
         return _outputs(
             inputs,
             (c*vp + t0*xm)*t1,

@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 6a86d01357bcc632d688023b2e16b1a1c71e7608ec7bc6b76f59648c2b6df793
-# operations: 168 after sharing, 800 before
+# derivation: sha256 b5224d00cbd3c13e6eeff345d6a177483eb757d0c81b002d4d8599eb3ff31014
+# operations: 231 after sharing, 938 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied softmax attention, two tokens, rank 1: arbitrary precision (mpmath)."""
@@ -221,6 +221,133 @@ def undo(ctx: MPContext, xp: mpf, xm: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) 
         (_copysign(ctx, t1)*ctx.expm1(-ctx.mpf(2)*t2)*t10*t7*vm + vp)*t0,
         t11*vm,
         t0*t11,
+    )
+
+
+def undo_row(ctx: MPContext, xm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
+    """What `undo` computes of xm alone.
+
+    (e^m E, 1 - E^2) with E = exp(-beta xm^2); m > 0 only where E would underflow.
+
+    Parameters
+    ----------
+    ctx : mpmath context
+        Its own precision is used; the global one is never read.
+    xm : mpf
+        Minus mode of the first layer's indices h_1; real.
+    c : mpf
+        Strength of the skip connection; > 0.
+    beta : mpf
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of mpf
+        (row1, row2).
+
+    Notes
+    -----
+    Domain: any real xm; beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    xm, c, beta = ctx.convert(xm), ctx.convert(c), ctx.convert(beta)
+    t0 = (xm*xm)*beta
+    return (
+        ctx.exp(-t0),
+        -ctx.expm1(-ctx.mpf(2)*t0),
+    )
+
+
+def undo_exponent(ctx: MPContext, xp: mpf, xm: mpf, beta: mpf) -> tuple[mpf, ...]:
+    """Exponent of the one exponential in `undo` that depends on xp.
+
+    m - |w| with w = beta xp xm and the m of `undo_row`, bounded where the exponential would overflow.
+
+    Parameters
+    ----------
+    ctx : mpmath context
+        Its own precision is used; the global one is never read.
+    xp : mpf
+        Plus mode of the first layer's indices h_1; real.
+    xm : mpf
+        Minus mode of the first layer's indices h_1; real.
+    beta : mpf
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of mpf
+        (exponent).
+
+    Notes
+    -----
+    Domain: any real xp, xm; beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    xp, xm, beta = ctx.convert(xp), ctx.convert(xm), ctx.convert(beta)
+    t0 = -abs(beta*xm*xp)
+    return (
+        t0,
+    )
+
+
+def undo_node(ctx: MPContext, xp: mpf, xm: mpf, row1: mpf, row2: mpf, f: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
+    """`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.
+
+    The same outputs as `undo`.
+
+    Parameters
+    ----------
+    ctx : mpmath context
+        Its own precision is used; the global one is never read.
+    xp : mpf
+        Plus mode of the first layer's indices h_1; real.
+    xm : mpf
+        Minus mode of the first layer's indices h_1; real.
+    row1 : mpf
+        First of the two numbers of xm; from `undo_row`.
+    row2 : mpf
+        Second of the two numbers of xm; from `undo_row`.
+    f : mpf
+        Exp of what `undo_exponent` returns; > 0.
+    vp : mpf
+        Plus mode of the readout row v; real.
+    vm : mpf
+        Minus mode of the readout row v; real.
+    c : mpf
+        Strength of the skip connection; > 0.
+    beta : mpf
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of mpf
+        (a, b, inv_det).
+
+    Notes
+    -----
+    Domain: that of `undo`.
+
+    References
+    ----------
+    troiani2025, (5), (164), (165), (166), (167), (168), (169), (170).
+    """
+    xp, xm, row1, row2, f, vp, vm, c, beta = ctx.convert(xp), ctx.convert(xm), ctx.convert(row1), ctx.convert(row2), ctx.convert(f), ctx.convert(vp), ctx.convert(vm), ctx.convert(c), ctx.convert(beta)
+    t0 = ctx.mpf(1)/(ctx.mpf(1) + c)
+    t2 = (ctx.mpf(1) + f*row1)*(f + row1)
+    t3 = ctx.mpf(1)/(c*t2 + f*row2)
+    t4 = beta*xm*xp
+    t5 = t2*t3
+    return (
+        (_copysign(ctx, t4)*ctx.expm1(-ctx.mpf(2)*abs(t4))*row1*t3*vm + vp)*t0,
+        t5*vm,
+        t0*t5,
     )
 
 

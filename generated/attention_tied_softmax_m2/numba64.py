@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 6a86d01357bcc632d688023b2e16b1a1c71e7608ec7bc6b76f59648c2b6df793
-# operations: 168 after sharing, 800 before
+# derivation: sha256 b5224d00cbd3c13e6eeff345d6a177483eb757d0c81b002d4d8599eb3ff31014
+# operations: 231 after sharing, 938 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 # fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
@@ -207,6 +207,128 @@ def undo(xp: float, xm: float, vp: float, vm: float, c: float, beta: float) -> t
         (vp - (1.0 - (t6*t6)*t8)*math.copysign(1.0, t1)*t10*t7*vm)*t0,
         t11*vm,
         t0*t11,
+    )
+
+
+@njit(**OPTIONS)
+def undo_row(xm: float, c: float, beta: float) -> tuple[float, float]:
+    """What `undo` computes of xm alone.
+
+    (e^m E, 1 - E^2) with E = exp(-beta xm^2); m > 0 only where E would underflow.
+
+    Parameters
+    ----------
+    xm : float
+        Minus mode of the first layer's indices h_1; real.
+    c : float
+        Strength of the skip connection; > 0.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (row1, row2).
+
+    Notes
+    -----
+    Domain: any real xm; beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    t0 = (xm*xm)*beta
+    return (
+        exp_fast(at_least(t0 - 600.0, 0.0) - t0),
+        -expm1_fast(-2.0*t0),
+    )
+
+
+@njit(**OPTIONS)
+def undo_exponent(xp: float, xm: float, beta: float) -> tuple[float]:
+    """Exponent of the one exponential in `undo` that depends on xp.
+
+    m - |w| with w = beta xp xm and the m of `undo_row`, bounded where the exponential would overflow.
+
+    Parameters
+    ----------
+    xp : float
+        Plus mode of the first layer's indices h_1; real.
+    xm : float
+        Minus mode of the first layer's indices h_1; real.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (exponent).
+
+    Notes
+    -----
+    Domain: any real xp, xm; beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    t0 = -abs(beta*xm*xp)
+    return (
+        at_most(at_least((xm*xm)*beta - 600.0, 0.0) + t0, 350.0),
+    )
+
+
+@njit(**OPTIONS)
+def undo_node(xp: float, xm: float, row1: float, row2: float, f: float, vp: float, vm: float, c: float, beta: float) -> tuple[float, float, float]:
+    """`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.
+
+    The same outputs as `undo`.
+
+    Parameters
+    ----------
+    xp : float
+        Plus mode of the first layer's indices h_1; real.
+    xm : float
+        Minus mode of the first layer's indices h_1; real.
+    row1 : float
+        First of the two numbers of xm; from `undo_row`.
+    row2 : float
+        Second of the two numbers of xm; from `undo_row`.
+    f : float
+        Exp of what `undo_exponent` returns; > 0.
+    vp : float
+        Plus mode of the readout row v; real.
+    vm : float
+        Minus mode of the readout row v; real.
+    c : float
+        Strength of the skip connection; > 0.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (a, b, inv_det).
+
+    Notes
+    -----
+    Domain: that of `undo`.
+
+    References
+    ----------
+    troiani2025, (5), (164), (165), (166), (167), (168), (169), (170).
+    """
+    t0 = 1.0/(1.0 + c)
+    t1 = at_least(1.0 - at_least((xm*xm)*beta - 600.0, 0.0), 0.0)
+    t2 = (1.0 + f*row1*t1)*(f + row1)
+    t3 = 1.0/(c*t2 + f*row2)
+    t4 = beta*xm*xp
+    t5 = t2*t3
+    return (
+        (vp - (1.0 - (f*f)*t1)*math.copysign(1.0, t4)*row1*t3*vm)*t0,
+        t5*vm,
+        t0*t5,
     )
 
 

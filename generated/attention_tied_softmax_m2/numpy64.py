@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels_softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 6a86d01357bcc632d688023b2e16b1a1c71e7608ec7bc6b76f59648c2b6df793
-# operations: 168 after sharing, 800 before
+# derivation: sha256 b5224d00cbd3c13e6eeff345d6a177483eb757d0c81b002d4d8599eb3ff31014
+# operations: 231 after sharing, 938 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied softmax attention, two tokens, rank 1: vectorised float64 (numpy)."""
@@ -223,6 +223,134 @@ def undo(xp: ArrayLike, xm: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLik
             (vp - (1.0 - (t6*t6)*t8)*np.copysign(1.0, t1)*t10*t7*vm)*t0,
             t11*vm,
             t0*t11,
+        )
+
+
+def undo_row(xm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+    """What `undo` computes of xm alone.
+
+    (e^m E, 1 - E^2) with E = exp(-beta xm^2); m > 0 only where E would underflow.
+
+    Parameters
+    ----------
+    xm : array_like
+        Minus mode of the first layer's indices h_1; real.
+    c : array_like
+        Strength of the skip connection; > 0.
+    beta : array_like
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of ndarray
+        (row1, row2), each with the broadcast shape of the arguments.
+
+    Notes
+    -----
+    Domain: any real xm; beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    xm, c, beta = inputs = _inputs(xm, c, beta)
+    with np.errstate(all="ignore"):
+        t0 = (xm*xm)*beta
+        return _outputs(
+            inputs,
+            np.exp(np.maximum(0.0, t0 - 600.0) - t0),
+            -np.expm1(-2.0*t0),
+        )
+
+
+def undo_exponent(xp: ArrayLike, xm: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+    """Exponent of the one exponential in `undo` that depends on xp.
+
+    m - |w| with w = beta xp xm and the m of `undo_row`, bounded where the exponential would overflow.
+
+    Parameters
+    ----------
+    xp : array_like
+        Plus mode of the first layer's indices h_1; real.
+    xm : array_like
+        Minus mode of the first layer's indices h_1; real.
+    beta : array_like
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of ndarray
+        (exponent), each with the broadcast shape of the arguments.
+
+    Notes
+    -----
+    Domain: any real xp, xm; beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    xp, xm, beta = inputs = _inputs(xp, xm, beta)
+    with np.errstate(all="ignore"):
+        t0 = -np.abs(beta*xm*xp)
+        return _outputs(
+            inputs,
+            np.minimum(350.0, np.maximum(0.0, (xm*xm)*beta - 600.0) + t0),
+        )
+
+
+def undo_node(xp: ArrayLike, xm: ArrayLike, row1: ArrayLike, row2: ArrayLike, f: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+    """`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.
+
+    The same outputs as `undo`.
+
+    Parameters
+    ----------
+    xp : array_like
+        Plus mode of the first layer's indices h_1; real.
+    xm : array_like
+        Minus mode of the first layer's indices h_1; real.
+    row1 : array_like
+        First of the two numbers of xm; from `undo_row`.
+    row2 : array_like
+        Second of the two numbers of xm; from `undo_row`.
+    f : array_like
+        Exp of what `undo_exponent` returns; > 0.
+    vp : array_like
+        Plus mode of the readout row v; real.
+    vm : array_like
+        Minus mode of the readout row v; real.
+    c : array_like
+        Strength of the skip connection; > 0.
+    beta : array_like
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of ndarray
+        (a, b, inv_det), each with the broadcast shape of the arguments.
+
+    Notes
+    -----
+    Domain: that of `undo`.
+
+    References
+    ----------
+    troiani2025, (5), (164), (165), (166), (167), (168), (169), (170).
+    """
+    xp, xm, row1, row2, f, vp, vm, c, beta = inputs = _inputs(xp, xm, row1, row2, f, vp, vm, c, beta)
+    with np.errstate(all="ignore"):
+        t0 = 1.0/(1.0 + c)
+        t1 = np.maximum(0.0, 1.0 - np.maximum(0.0, (xm*xm)*beta - 600.0))
+        t2 = (1.0 + f*row1*t1)*(f + row1)
+        t3 = 1.0/(c*t2 + f*row2)
+        t4 = beta*xm*xp
+        t5 = t2*t3
+        return _outputs(
+            inputs,
+            (vp - (1.0 - (f*f)*t1)*np.copysign(1.0, t4)*row1*t3*vm)*t0,
+            t5*vm,
+            t0*t5,
         )
 
 

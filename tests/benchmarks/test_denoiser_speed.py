@@ -29,6 +29,7 @@ TOLERANCES = [1e-10, 1e-6]
 ROUNDS = 7
 
 _VECTOR = "float64[::1]"
+_NODES = "float64[:, ::1]"
 
 
 def draw(q: Array, samples: int) -> tuple[Array, Array, Array]:
@@ -51,15 +52,15 @@ def interleaved(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
     return best
 
 
-@njit(f"void({_VECTOR}, {_VECTOR}, {_VECTOR}, int64, {_VECTOR})")
-def _counting_pair(parameters, xp, xm, n, out):  # type: ignore[no-untyped-def]
-    posterior64.pair_moments(parameters, xp, xm, n, out)
+@njit(f"void({_VECTOR}, {_NODES}, int64, {_VECTOR})")
+def _counting_pair(parameters, nodes, n, out):  # type: ignore[no-untyped-def]
+    posterior64.pair_moments(parameters, nodes, n, out)
     parameters[lattice.N_PARAMETERS] += n
 
 
-@njit(f"void({_VECTOR}, {_VECTOR}, {_VECTOR}, int64, float64, {_VECTOR})")
-def _counting_branch(parameters, xp, xm, n, sign, out):  # type: ignore[no-untyped-def]
-    posterior64.branch_moments(parameters, xp, xm, n, sign, out)
+@njit(f"void({_VECTOR}, {_NODES}, int64, float64, {_VECTOR})")
+def _counting_branch(parameters, nodes, n, sign, out):  # type: ignore[no-untyped-def]
+    posterior64.branch_moments(parameters, nodes, n, sign, out)
     parameters[lattice.N_PARAMETERS + 1] += n
 
 
@@ -67,11 +68,11 @@ def count_nodes(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Arr
     """Nodes that one call of the denoiser evaluates: [with both branches, with one]."""
     run, counts = lattice.run, np.zeros(2)
 
-    def spy(pair, branch, ranges, undo, parameters, *rest):  # type: ignore[no-untyped-def]
+    def spy(pair, branch, ranges, undo_rows, undo, parameters, *rest):  # type: ignore[no-untyped-def]
         # The kernels read the first columns only; two more carry the counts.
         wide = np.zeros((len(parameters), lattice.N_PARAMETERS + 2))
         wide[:, : lattice.N_PARAMETERS] = parameters
-        run(_counting_pair, _counting_branch, ranges, undo, wide, *rest)
+        run(_counting_pair, _counting_branch, ranges, undo_rows, undo, wide, *rest)
         parameters[:] = wide[:, : lattice.N_PARAMETERS]
         counts[:] += wide[:, lattice.N_PARAMETERS :].sum(axis=0)
 
@@ -83,7 +84,7 @@ def count_nodes(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Arr
 
 def exponentials_per_node() -> Array:
     """Exponentials that the generated kernels take per node: [with both branches, with one]."""
-    shared = inspect.getsource(numba64.undo.py_func).count("_fast(")
+    shared = inspect.getsource(numba64.undo_node.py_func).count("_fast(")
     pair = inspect.getsource(posterior64.pair_moments.py_func).count("exp_fast(")
     branch = inspect.getsource(posterior64.branch_moments.py_func).count("exp_fast(")
     return np.array([shared + pair, shared + branch], dtype=float)
@@ -106,7 +107,7 @@ def test_denoiser_beside_a_plain_trapezoid(
     benchmark: Any, peer: ModuleType, rows: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, q: Array, tol: float
 ) -> None:
     quick = benchmark.disabled  # part of the ordinary tests: the numbers, not the times
-    samples = 24 if quick else 500
+    samples = 24 if quick else 1000
     if quick:
         tol = max(tol, 1e-6)
     v, omega, covariance = draw(q, samples)

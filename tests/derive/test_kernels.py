@@ -260,6 +260,8 @@ def test_posterior_sums_against_plain_ones(activation, sign, rng):
     shift = 0.7
     parameters = np.array([*v, c, beta, *omega[0], *omega[1], i1, slope, i2, shift])
     n = 97
+    rows = [_module(activation, "numba64").undo_row(x, c, beta) for x in xm]
+    nodes = np.vstack([xp, xm, np.transpose(rows), np.empty((loops.BUFFER_ROWS - 4, len(xp)))])
 
     def plain(branch):
         a, b, inv_det = (part[:n] for part in vectorised.undo(xp, xm, *(branch * v), c, beta))
@@ -274,8 +276,8 @@ def test_posterior_sums_against_plain_ones(activation, sign, rng):
 
     # Sums of 97 terms in another order.
     out = np.zeros(15)
-    loops.branch_moments(parameters, xp, xm, n, sign, out)
+    loops.branch_moments(parameters, nodes, n, sign, out)
     np.testing.assert_allclose(out, plain(sign), rtol=1e-12, atol=1e-13)
     both = np.zeros(15)
-    loops.pair_moments(parameters, xp, xm, n, both)
+    loops.pair_moments(parameters, nodes, n, both)
     np.testing.assert_allclose(both, plain(1.0) + plain(-1.0), rtol=1e-12, atol=1e-13)
