@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import sympy as sp
 
 from . import symbols
 
-__all__ = ["ACTIVATIONS", "Architecture"]
+__all__ = ["ACTIVATIONS", "OUTPUTS", "Architecture", "IndexBlock"]
 
 ACTIVATIONS = ("softmax", "linear")
+OUTPUTS = ("last", "sequence")
+
+# A function of one SymPy expression that acts entry by entry: `sympy.tanh`, a `sympy.Lambda`, a Python function.
+Activation = str | Callable[[sp.Expr], sp.Expr]
 
 
 def _integer(name: str, value: object, least: int, why: str) -> int:
@@ -31,8 +36,38 @@ def _positive(name: str, value: object, why: str) -> sp.Expr:
 
 
 @dataclass(frozen=True)
+class IndexBlock:
+    """Indices of one weight matrix on one block of coordinates: ``w X_0^T sqrt(H/D)``, shape r_l x M.
+
+    Attributes
+    ----------
+    layer, head, block : int
+        Counted from 1; ``block`` is the block of coordinates of the input that the weights are applied to.
+    role : {"h", "k", "q"}
+        Tied weights, keys or queries.
+    start, rank : int
+        Its rows among all P indices are start .. start + rank - 1.
+    """
+
+    layer: int
+    head: int
+    block: int
+    role: str
+    start: int
+    rank: int
+
+    def symbols(self, tokens: int, heads: int) -> sp.Matrix:
+        """Return the block with one real symbol per entry, ``<role><layer>[_<head><block>]_<row>_<token>``."""
+        where = f"{self.layer}" if heads == 1 else f"{self.layer}_{self.head}{self.block}"
+        return sp.Matrix(self.rank, tokens, lambda k, m: sp.Symbol(f"{self.role}{where}_{k + 1}_{m + 1}", real=True))
+
+
+@dataclass(frozen=True)
 class Architecture:
-    """Deep attention network whose output is the attention matrix of its last layer.
+    """Deep attention network as a sequence multi-index model: what it is made of and what is observed.
+
+    Its P indices are stacked layer by layer; in a layer head by head, in a head first keys then queries (or the
+    tied weights), in each block by block: see `index_blocks`.
 
     Parameters
     ----------
@@ -42,16 +77,21 @@ class Architecture:
         Sequence length M >= 2.
     ranks : int or tuple of int
         Rank r_l of the weights of every layer, each >= 1; one integer stands for all layers.
-    activation : {"softmax", "linear"}
-        Row-wise activation; it acts on ``beta`` times the scores.
+    activation : {"softmax", "linear"} or callable
+        Row-wise softmax, the identity, or a function of one expression that acts entry by entry (`sympy.tanh`, a
+        `sympy.Lambda`); it acts on ``beta`` times the scores.
     tied : bool
-        Keys equal queries. Only True is implemented.
+        Keys equal queries (2)-(7); False gives each layer both, (19)-(24).
     skip : sympy.Expr
         Strength c > 0 of the skip connection: a positive symbol or an exact positive number.
     beta : sympy.Expr
         Inverse temperature, as `skip`.
-    output : {"last"}
-        What is observed: the attention matrix of the last layer, as in (6).
+    output : {"last", "sequence"}
+        What is observed: the attention matrix of the last layer, as in (6), or the mixing matrix B_L of all layers,
+        which stands for the tokens that leave the network, (25)-(26).
+    heads : int
+        Number H >= 1 of heads, each with its own block of D/H coordinates, (27)-(45). With more than one, the heads
+        of a layer are recombined by readout weights o, which the link takes as known constants.
 
     Raises
     ------
@@ -60,17 +100,18 @@ class Architecture:
 
     References
     ----------
-    troiani2025, (2)-(7).
+    troiani2025, (2)-(7), (19)-(45).
     """
 
     layers: int
     tokens: int
     ranks: int | tuple[int, ...] = 1
-    activation: str = "softmax"
+    activation: Activation = "softmax"
     tied: bool = True
     skip: sp.Expr = symbols.skip
     beta: sp.Expr = symbols.beta
     output: str = "last"
+    heads: int = 1
 
     def __post_init__(self) -> None:
         _integer("layers", self.layers, 1, "the network needs a layer to observe")
@@ -80,16 +121,18 @@ class Architecture:
             raise ValueError(f"ranks must be one integer or {self.layers} of them, one per layer, got {ranks}")
         for number, rank in enumerate(ranks, start=1):
             _integer(f"the rank of layer {number}", rank, 1, "a layer without weights has no indices")
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
-        if self.tied is not True:
+        _integer("heads", self.heads, 1, "a layer without heads has no indices")
+        if self.activation not in ACTIVATIONS and not callable(self.activation):
             raise ValueError(
-                "untied keys and queries, (19)-(24), are not implemented; use tied=True, where keys equal queries"
+                f"activation must be one of {', '.join(ACTIVATIONS)} or a function of one SymPy expression, "
+                f"got {self.activation!r}"
             )
-        if self.output != "last":
+        if not isinstance(self.tied, bool):
+            raise ValueError(f"tied must be True (keys equal queries) or False, got {self.tied!r}")
+        if self.output not in OUTPUTS:
             raise ValueError(
-                f"output must be 'last' (the attention matrix of the last layer), got {self.output!r}: "
-                "sequence-to-sequence outputs, (25)-(26), are not implemented"
+                f"output must be 'last' (the attention matrix of the last layer) or 'sequence' (B_L), "
+                f"got {self.output!r}"
             )
         skip = _positive("skip", self.skip, "without a skip connection the mixing matrices become singular")
         beta = _positive("beta", self.beta, "at zero inverse temperature the output is a constant")
@@ -104,15 +147,63 @@ class Architecture:
         return self.ranks
 
     @property
+    def single(self) -> bool:
+        """Whether this is the model of the main text, (2)-(7): tied, one head, output of the last layer."""
+        return self.tied and self.heads == 1 and self.output == "last"
+
+    @property
+    def index_blocks(self) -> tuple[IndexBlock, ...]:
+        """All blocks of indices in the order of the rows of h, (7), (23), (44)."""
+        blocks: list[IndexBlock] = []
+        start = 0
+        for layer, rank in enumerate(self.rank_vector, start=1):
+            for head in range(1, self.heads + 1):
+                for role in ("h",) if self.tied else ("k", "q"):
+                    for block in range(1, self.heads + 1):
+                        blocks.append(IndexBlock(layer, head, block, role, start, rank))
+                        start += rank
+        return tuple(blocks)
+
+    @property
     def indices(self) -> int:
-        """Total number of indices P = r_1 + .. + r_L, (7)."""
-        return sum(self.rank_vector)
+        """Total number of indices P: r_1 + .. + r_L, twice that if untied, times H^2."""
+        return sum(block.rank for block in self.index_blocks)
+
+    @property
+    def activation_name(self) -> str:
+        """Name of the activation, for files and messages."""
+        if isinstance(self.activation, str):
+            return self.activation
+        if isinstance(self.activation, sp.Lambda):
+            return "lambda"
+        return str(getattr(self.activation, "__name__", type(self.activation).__name__))
+
+    @property
+    def readouts(self) -> tuple[sp.Matrix, ...]:
+        """Readout weights o of every layer that mixes heads, H x H symbols ``o<layer>_<a><b>``, (29)-(30).
+
+        Empty for one head. The last layer mixes only if the tokens it sends on are observed.
+        """
+        if self.heads == 1:
+            return ()
+        count = self.layers if self.output == "sequence" else self.layers - 1
+        return tuple(
+            sp.Matrix(self.heads, self.heads, lambda a, b, n=layer: sp.Symbol(f"o{n}_{a + 1}{b + 1}", real=True))
+            for layer in range(1, count + 1)
+        )
 
     @property
     def name(self) -> str:
         """Name of the generated kernel package of the model family, without layers, skip and beta."""
-        return f"attention_tied_{self.activation}_m{self.tokens}"
+        tied = "tied" if self.tied else "untied"
+        more = "" if self.output == "last" else "_sequence"
+        more += "" if self.heads == 1 else f"_h{self.heads}"
+        return f"attention_{tied}_{self.activation_name}_m{self.tokens}{more}"
 
     def index_matrices(self) -> tuple[sp.Matrix, ...]:
-        """Symbolic index matrices h_1 .. h_L, matrix l of shape r_l x M, (4)-(7)."""
-        return symbols.index_matrices(self.rank_vector, self.tokens)
+        """Symbolic indices of every layer, matrix l of shape (rows of layer l) x M, in the order of `index_blocks`."""
+        layers: list[sp.Matrix] = []
+        for layer in range(1, self.layers + 1):
+            blocks = [b.symbols(self.tokens, self.heads) for b in self.index_blocks if b.layer == layer]
+            layers.append(sp.Matrix.vstack(*blocks))
+        return tuple(layers)

@@ -1,25 +1,30 @@
 """The reduced output channel of deep attention, its log-integrand and its posterior moments.
 
-The channel integrates the delta function of the link over all P x M indices.  For a rank-1 last layer the
-delta function solves for h_L, and what remains is an integral over the indices of the earlier layers.
+The channel integrates the delta function of the link over all P x M indices.  For a tied rank-1 last layer the
+delta function solves for h_L, and what remains is an integral over the indices of the earlier layers.  For any
+other last layer it leaves a fibre of h_L, which is integrated over as well.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
 from . import symbols
 from .architecture import Architecture
+from .fibres import Fibre, Range, fibre
 from .mixing import mixing_matrices, pair_layer
 from .proof import prove_equal
 
 __all__ = [
     "Denoiser",
+    "FibreChannel",
     "ReducedChannel",
     "denoiser_from_moments",
+    "fibre_channel",
     "gaussian_log_density",
+    "last_indices",
     "prove_change_of_variables",
     "prove_moment_identities",
     "reduced_channel",
@@ -127,30 +132,138 @@ def reduced_channel(model: Architecture) -> ReducedChannel:
     Raises
     ------
     ValueError
-        If the last layer has more than one index: then y leaves a rotation of v free and the integral has one
-        more variable.
+        If the last layer has more than one index, is untied, has several heads, or the sequence is the output: then
+        y leaves more than a sign free; see `fibre_channel` and `derive.sequence_inversion`.
 
     References
     ----------
     troiani2025, (163)-(170), Corollary E.1.
     """
+    if not model.single:
+        raise ValueError(
+            f"the reduced channel needs tied attention with one head and the last layer observed, got {model.name}; "
+            "see fibre_channel for untied layers and derive.sequence_inversion for sequence outputs"
+        )
     if model.rank_vector[-1] != 1:
         raise ValueError(
             f"the reduced channel needs rank 1 in the last layer, got {model.rank_vector[-1]}: "
-            "with more the output fixes v up to a rotation only"
+            "with more the output fixes v up to a rotation only; see fibre_channel"
         )
     earlier = model.index_matrices()[:-1]
     mixing = mixing_matrices(model, earlier)[-1]
     readout, _ = symbols.readout_symbols(model.tokens)
-    determinant = mixing.det(method="berkowitz")
-    # B h_L^T = v^T, by cofactors.
-    last = (mixing.adjugate() * readout.T / determinant).T
+    last, determinant = last_indices(mixing, readout)
     h = sp.Matrix.vstack(*earlier, last)
     omega = symbols.omega_matrix(model.indices, model.tokens)
     covariance = symbols.weight_covariance(model.indices)
     variables = tuple(entry for matrix in earlier for entry in matrix)
     gaussian = gaussian_log_density(h, omega, covariance)
     return ReducedChannel(model, variables, readout, h, omega, covariance, gaussian, determinant)
+
+
+@dataclass(frozen=True)
+class FibreChannel:
+    """The integrand of ``Z_out = sum_signs Int dh_1 .. dh_{L-1} d(fibre) exp(log_integrand)`` for any last layer.
+
+    Attributes
+    ----------
+    model : Architecture
+    fibre : Fibre
+        Of the last layer: the data that stand for y, and the coordinates that Z_out is the density of.
+    variables : tuple of sympy.Symbol
+        Entries of h_1 .. h_{L-1} (k_l and q_l if untied), then the fibre variables.
+    ranges : tuple of (sympy.Expr, sympy.Expr)
+        Ranges of the variables.
+    signs : tuple of sympy.Symbol
+        Each summed over +1 and -1.
+    h : sympy.Matrix
+        All indices, P x M, as functions of the variables, the signs and the data.
+    omega, covariance : sympy.Matrix
+        P x M and P x P.
+    determinant : sympy.Expr
+        det B_{L-1}.
+    """
+
+    model: Architecture
+    fibre: Fibre
+    variables: tuple[sp.Symbol, ...]
+    ranges: tuple[Range, ...]
+    signs: tuple[sp.Symbol, ...]
+    h: sp.Matrix
+    omega: sp.Matrix
+    covariance: sp.Matrix
+    determinant: sp.Expr
+
+    @property
+    def log_gaussian(self) -> sp.Expr:
+        """Value of log N(h; omega, V); with symbols for V it grows with P!, so put numbers in first, by `at`."""
+        return gaussian_log_density(self.h, self.omega, self.covariance)
+
+    @property
+    def power(self) -> int:
+        """Power of 1/|det B_{L-1}|: the number of rows of the readout, r_L if tied and 2 r_L if not."""
+        return int(self.fibre.readout.rows)
+
+    @property
+    def log_integrand(self) -> sp.Expr:
+        """Value of log N(h; omega, V) - power log|det B_{L-1}| + log-density of the fibre."""
+        return self.log_gaussian - self.power * sp.log(sp.Abs(self.determinant)) + self.fibre.log_density
+
+    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> FibreChannel:
+        """Return the channel with values (or other expressions) for omega (P x M) and V (P x P)."""
+        return replace(self, omega=omega, covariance=covariance)
+
+
+def last_indices(mixing: sp.Matrix, readout: sp.Matrix) -> tuple[sp.Matrix, sp.Expr]:
+    """Return h_L = v B^{-T} by cofactors, and det B."""
+    determinant = mixing.det(method="berkowitz")
+    return (mixing.adjugate() * readout.T / determinant).T, determinant
+
+
+def fibre_channel(model: Architecture) -> FibreChannel:
+    """Derive the reduced channel of a model with any last layer, one head.
+
+    With h_L = v B_{L-1}^{-T} row by row, dh_L = |det B_{L-1}|^{-r_L} dv (tied) or |det B_{L-1}|^{-2 r_L} dv
+    (untied: keys and queries), and dv is that of the fibre.
+
+    Parameters
+    ----------
+    model : Architecture
+        One head, output "last"; any depth, rank, number of tokens, tied or untied.
+
+    Returns
+    -------
+    FibreChannel
+        With symbols for omega and V. Its Z_out is the density of `Fibre.coordinates`.
+
+    Raises
+    ------
+    ValueError
+        For several heads, a sequence output, or an activation without a known inverse.
+
+    References
+    ----------
+    troiani2025, (163)-(170), Corollary E.1, for rank 1; derived.
+    """
+    found = fibre(model)
+    matrices = model.index_matrices()[:-1]
+    mixing = mixing_matrices(model, matrices)[-1]
+    last, determinant = last_indices(mixing, found.readout)
+    h = sp.Matrix.vstack(*matrices, last)
+    omega = symbols.omega_matrix(model.indices, model.tokens)
+    covariance = symbols.weight_covariance(model.indices)
+    earlier = tuple(entry for matrix in matrices for entry in matrix)
+    return FibreChannel(
+        model,
+        found,
+        (*earlier, *found.variables),
+        (*(((-sp.oo, sp.oo),) * len(earlier)), *found.ranges),
+        found.signs,
+        h,
+        omega,
+        covariance,
+        determinant,
+    )
 
 
 def prove_change_of_variables(tokens: int) -> None:
@@ -292,8 +405,11 @@ def two_layer_log_integrand(model: Architecture) -> sp.Expr:
     ----------
     troiani2025, (169)-(170).
     """
-    if model.layers != 2 or model.rank_vector != (1, 1):
-        raise ValueError(f"needs two layers of rank 1, got {model.layers} layers of ranks {model.rank_vector}")
+    if not model.single or model.layers != 2 or model.rank_vector != (1, 1):
+        raise ValueError(
+            f"needs two layers of rank 1, tied, one head, got {model.layers} layers of ranks {model.rank_vector} of "
+            f"{model.name}"
+        )
     layer = pair_layer(model, symbols.xp, symbols.xm)
     minus = symbols.vm / (model.skip + layer.tau)
     plus = (symbols.vp - layer.s * minus) / (1 + model.skip)

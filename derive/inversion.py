@@ -1,7 +1,8 @@
-"""From the output y of the last layer back to its readout row v, and the Jacobian of that change.
+"""From the output y of a tied rank-1 last layer back to its readout row v, and the Jacobian of that change.
 
 The link depends on the last layer's indices through ``v = h_L B_{L-1}^T`` alone.  For a rank-1 last layer y
-fixes v up to a common sign.  Both branches and the Jacobian are solved for by SymPy from the link itself.
+fixes v up to a common sign.  At M = 2 both branches and the Jacobian are solved for by SymPy from the link itself; for
+any M see `softmax_readout` and `readout_jacobian`, and `derive.fibres` for higher ranks and untied layers.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import sympy as sp
+from sympy.polys.matrices import DomainMatrix
 
 from . import symbols
 from .architecture import Architecture
@@ -16,7 +18,15 @@ from .mixing import activate
 from .primitives import elementary
 from .proof import prove_equal
 
-__all__ = ["Inversion", "domain_slack", "invert", "log_odds", "softmax_readout"]
+__all__ = [
+    "Inversion",
+    "domain_slack",
+    "invert",
+    "log_odds",
+    "prove_readout_jacobian",
+    "readout_jacobian",
+    "softmax_readout",
+]
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,14 @@ def log_odds(y: sp.Matrix) -> tuple[sp.Expr, sp.Expr]:
     return sp.log(y[0, 0] / y[0, 1]), sp.log(y[1, 1] / y[1, 0])
 
 
+def _check_known(model: Architecture) -> None:
+    if not model.single or not isinstance(model.activation, str):
+        raise ValueError(
+            "the readout is inverted here for tied softmax or linear attention with one head and the last layer "
+            f"observed, (6)-(7), got {model.name}; see derive.fibres and derive.sequence_inversion"
+        )
+
+
 def domain_slack(model: Architecture) -> sp.Expr:
     """Return the expression of y that must be >= 0 for y to be in the range of the link.
 
@@ -69,6 +87,7 @@ def domain_slack(model: Architecture) -> sp.Expr:
     ----------
     troiani2025, (177) for softmax, (172) for linear.
     """
+    _check_known(model)
     if model.activation == "linear":
         return symbols.y11
     first, second = sp.symbols("l_1 l_2", real=True)
@@ -104,10 +123,12 @@ def invert(model: Architecture) -> Inversion:
     ----------
     troiani2025, (171)-(174) for linear, (175)-(183) for softmax.
     """
+    _check_known(model)
     if model.tokens != 2 or model.rank_vector[-1] != 1:
         raise ValueError(
             "the readout is inverted for 2 tokens and rank 1 in the last layer, got "
-            f"{model.tokens} tokens and rank {model.rank_vector[-1]}"
+            f"{model.tokens} tokens and rank {model.rank_vector[-1]}; see softmax_readout and readout_jacobian for "
+            "more tokens, and derive.fibres for more indices"
         )
     v, y = symbols.readout_symbols(2)
     return _invert_softmax(model, v, y) if model.activation == "softmax" else _invert_linear(model, v, y)
@@ -213,3 +234,78 @@ def softmax_readout(y: sp.Matrix, beta: sp.Expr, pair: tuple[int, int] = (0, 1))
     squared = sp.log(y[i, i] / y[i, j]) + sp.log(y[j, j] / y[j, i])
     scale = sp.sqrt(beta * squared)
     return sp.Matrix(1, size, lambda _, k: sp.log(y[k, i] / y[k, j]) / scale)
+
+
+def readout_jacobian(model: Architecture, pair: tuple[int, int] = (0, 1)) -> tuple[tuple[sp.Symbol, ...], sp.Expr]:
+    """Return M independent entries of a rank-1 output, and |d entries / d v|, for any number of tokens.
+
+    For M >= 3 the outputs fill a surface of dimension M in the space of M x M matrices; M of their entries label it.
+    Linear: row i, ``2 beta^M |v_i|^M``.  Softmax: row i without y_ii, and y_ji, with
+
+        2 beta^M prod_k y_ik |v_i|^{M-2} |v_i - v_j| y_ji |v_i - sum_k y_jk v_k|.
+
+    The density of the entries is the sum over +-v of the density of v, divided by this.
+
+    Parameters
+    ----------
+    model : Architecture
+        Tied, one head, rank 1 in the last layer.
+    pair : (int, int)
+        Tokens i != j, counted from 0; best conditioned where |v_i| and |v_i - v_j| are large.
+
+    Returns
+    -------
+    entries : tuple of sympy.Symbol
+        The kept entries.
+    jacobian : sympy.Expr
+        Function of the entries of y and v, symbols of `symbols.readout_symbols`.
+
+    Raises
+    ------
+    ValueError
+        For other models or a pair that is none.
+
+    References
+    ----------
+    troiani2025, (174), (182) at M = 2; derived for any M.
+    """
+    _check_known(model)
+    size = model.tokens
+    if model.rank_vector[-1] != 1:
+        raise ValueError(f"needs rank 1 in the last layer, got {model.rank_vector[-1]}; see derive.fibres")
+    i, j = pair
+    if i == j or not (0 <= i < size and 0 <= j < size):
+        raise ValueError(f"pair must be two different tokens out of 0..{size - 1}, got {pair}")
+    v, y = symbols.readout_symbols(size)
+    if model.activation == "linear":
+        return tuple(y[i, :]), 2 * model.beta**size * sp.Abs(v[i]) ** size
+    entries = (*[y[i, k] for k in range(size) if k != i], y[j, i])
+    mean = sp.Add(*[y[j, k] * v[k] for k in range(size)])
+    row = sp.Mul(*y[i, :])
+    spread = sp.Abs(v[i]) ** (size - 2) * sp.Abs(v[i] - v[j])
+    return entries, 2 * model.beta**size * row * spread * y[j, i] * sp.Abs(v[i] - mean)
+
+
+def prove_readout_jacobian(model: Architecture) -> None:
+    """Prove `readout_jacobian` by differentiation of the link; a second for 3 tokens.
+
+    Raises
+    ------
+    ProofError
+        If the squares of the two determinants differ.
+    """
+    v, y = symbols.readout_symbols(model.tokens)
+    entries, claim = readout_jacobian(model)
+    output = elementary(activate(model, v.T * v))
+    place = {symbol: value for symbol, value in zip(y, output, strict=True)}
+    derivative = sp.Matrix([place[entry] for entry in entries]).jacobian(list(v))
+    # One name per exponential makes both sides rational.
+    names: dict[sp.Expr, sp.Symbol] = {}
+    for a in range(model.tokens):
+        for b in range(a, model.tokens):
+            names[sp.exp(model.beta * v[a] * v[b])] = sp.Symbol(f"e_{a + 1}_{b + 1}", positive=True)
+    matrix = DomainMatrix.from_Matrix(derivative.subs(names).applyfunc(sp.cancel)).to_field()
+    determinant = matrix.domain.to_sympy(matrix.det())
+    plain = claim.subs(place).replace(sp.Abs, lambda value: value).subs(names)
+    ratio = sp.cancel(determinant / sp.cancel(plain))
+    prove_equal(ratio**2, sp.S.One, f"Jacobian of the rank-1 readout at M = {model.tokens}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sympy as sp
+
+from .architecture import Architecture
 
 __all__ = ["Kernel", "KernelPackage"]
 
@@ -32,6 +34,10 @@ class Kernel:
         Where the outputs are defined and accurate.
     hot : bool
         True if the compiled version must vectorise in a caller's loop.
+    body : tuple of (sympy.Symbol, sympy.Expr)
+        Ordered assignments that the outputs build on; each value uses arguments and earlier names only.
+    meanings : tuple of (str, str, str)
+        Name, domain and meaning of every argument that `derive.symbols.ARGUMENTS` does not hold.
     """
 
     name: str
@@ -42,6 +48,8 @@ class Kernel:
     equations: tuple[int, ...]
     domain: str
     hot: bool = False
+    body: tuple[tuple[sp.Symbol, sp.Expr], ...] = ()
+    meanings: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,12 @@ class KernelPackage:
     kernels : tuple of Kernel
     prove : callable
         Raises `ProofError` unless every printed form equals the derivation; the generator calls it first.
+    domain : str
+        For the headers of its files.
+    model : Architecture, optional
+        The one model the package is for, where it is not a family.
+    seconds : float
+        Time the derivation took, for progress lines; no part of what the package is.
     """
 
     name: str
@@ -70,6 +84,9 @@ class KernelPackage:
     source: str
     kernels: tuple[Kernel, ...]
     prove: Callable[[], None]
+    domain: str = "c > 0, beta > 0, all arguments real; each function states its own"
+    model: Architecture | None = None
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def equations(self) -> tuple[int, ...]:

@@ -1,10 +1,84 @@
-"""All kernel packages the generator writes."""
+"""All kernel packages the generator writes, and the link package of any other model on demand."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
 from . import kernels_linear_m2, kernels_softmax_m2
+from .architecture import Architecture
+from .emit.writer import package_files
 from .kernel import KernelPackage
+from .kernels_fibre import fibre_package
+from .kernels_link import link_package
 
-__all__ = ["PACKAGES"]
+__all__ = ["FIBRES", "LINKS", "PACKAGES", "write_link_package"]
 
-PACKAGES: tuple[KernelPackage, ...] = (kernels_softmax_m2.PACKAGE, kernels_linear_m2.PACKAGE)
+#: Models whose links are generated and kept: one of every kind, and the deeper and wider ones of the tied model.
+LINKS: tuple[Architecture, ...] = (
+    Architecture(layers=1, tokens=2, tied=False),
+    Architecture(layers=2, tokens=2, tied=False),
+    Architecture(layers=2, tokens=2, output="sequence"),
+    Architecture(layers=2, tokens=2, heads=2),
+    Architecture(layers=2, tokens=2, ranks=2),
+    Architecture(layers=3, tokens=3),
+    Architecture(layers=2, tokens=4),
+)
+
+#: Models of which the fibre is generated: what the output leaves free is a rotation, a rotation and a shift, a scale, a
+#: scale and a shift.
+FIBRES: tuple[Architecture, ...] = (
+    Architecture(layers=1, tokens=3, ranks=2),
+    Architecture(layers=1, tokens=2, ranks=2),
+    Architecture(layers=1, tokens=2, activation="linear", tied=False),
+    Architecture(layers=1, tokens=2, tied=False),
+)
+
+PACKAGES: tuple[KernelPackage, ...] = (
+    kernels_softmax_m2.PACKAGE,
+    kernels_linear_m2.PACKAGE,
+    *(link_package(model) for model in LINKS),
+    *(fibre_package(model) for model in FIBRES),
+)
+
+
+def write_link_package(model: Architecture, folder: str | Path, progress: Callable[[str], None] | None = None) -> Path:
+    """Derive, prove and print the link and the Jacobian of one model into a folder anywhere.
+
+    Parameters
+    ----------
+    model : Architecture
+    folder : str or pathlib.Path
+        Made if it does not exist.
+    progress : callable, optional
+        Called with a line of text: the seconds of every stage.
+
+    Returns
+    -------
+    pathlib.Path
+        The package, a folder ``<name>_<first 16 digits of the derivation hash>`` with the modules ``numpy64``,
+        ``numba64`` and ``mp``.  What is there already and is the same is left untouched; every file appears
+        whole, so that processes may share the folder.
+
+    Raises
+    ------
+    ValueError
+        If the model's activation cannot be printed.
+    ProofError
+        If a printed form does not equal its derivation.
+    """
+    package = link_package(model)
+    digest, files = package_files(package, progress)
+    target = Path(folder) / f"{package.name}_{digest[:16]}"
+    target.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = target / name
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        handle, scratch = tempfile.mkstemp(prefix=f".{name}.", dir=target, text=True)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.replace(scratch, path)
+    return target

@@ -33,6 +33,7 @@ __all__ = [
     "Smallest",
     "Softmax",
     "elementary",
+    "own",
     "softmax_rows",
     "stable",
 ]
@@ -315,6 +316,28 @@ def stable(expr: Any) -> Any:
     the rounding of the arguments themselves.
     """
     return _rewrite(expr, _COMPOSED, "stable")
+
+
+_OWN = {
+    sp.exp: Exp,
+    sp.Max: Largest,
+    sp.Min: Smallest,
+    sp.Abs: Magnitude,
+    sp.sign: CopySign,
+    sp.Heaviside: lambda x, *_: (1 + CopySign(x)) / 2,
+}
+
+
+def own(expr: sp.Expr) -> sp.Expr:
+    """Return ``expr`` with own nodes for exp, Max, Min, Abs, sign and Heaviside.
+
+    The last two are derivatives of the others; at the jump they take the value to the right of it.
+    """
+    if not expr.args:
+        return expr
+    arguments = [own(argument) for argument in expr.args]
+    node = _OWN.get(expr.func)
+    return expr.func(*arguments) if node is None else node(*arguments)
 
 
 def softmax_rows(scores: sp.Matrix) -> sp.Matrix:

@@ -1,9 +1,9 @@
 """The equation registry: what a paper states, what implements it, and what checks it.
 
-Every ``papers/<citekey>/equations.toml`` is read, validated and run from here. A *check* is a callable
-without arguments that returns a `CheckOutcome`; it lives beside the paper, is imported only when it runs, and
-a check that raises has failed. Nothing heavy is imported at load: reading and validating the structure of a
-registry needs neither SymPy nor the numerics.
+Every ``papers/<citekey>/equations.toml`` is read, validated and run from here: its numbered equations, and the
+errata that were found in the paper. A *check* is a callable without arguments that returns a `CheckOutcome`; it
+lives beside the paper, is imported only when it runs, and a check that raises has failed. Nothing heavy is
+imported at load: reading and validating the structure of a registry needs neither SymPy nor the numerics.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ STATUSES: dict[str, str] = {
     "proved": "proved symbolically",
     "checked": "checked numerically",
     "definition": "definition",
-    "pending": "not yet",
+    "prose": "prose only",
 }
-"""Statuses of an equation and their wording."""
+"""Statuses of an equation and their wording; an entry without anything to check says why, in ``reason``."""
+
+ERRATUM = "erratum"
+"""Status of the results of errata: a published value or statement that the check of the entry contradicts."""
 
 SOURCES = ("restored", "derived")
 """Where the LaTeX of an entry comes from: the specification, or rebuilt from the prose around the number."""
 
 _TEXT_FIELDS = ("title", "latex", "source", "status")
-_OPTIONAL_FIELDS = ("code", "check", "note")
+_OPTIONAL_FIELDS = ("code", "check", "note", "reason")
+_ERRATUM_FIELDS = ("id", "concerns", "published", "correct", "evidence", "check")
 _CLAIMS = ("proved", "checked")
 
 
@@ -65,7 +69,7 @@ class Equation:
         The formula.
     source : {"restored", "derived"}
         Where the formula comes from.
-    status : {"proved", "checked", "definition", "pending"}
+    status : {"proved", "checked", "definition", "prose"}
         What is known about it.
     code : str or None
         Dotted path of the object that implements it.
@@ -73,6 +77,8 @@ class Equation:
         ``"module:function"`` of its check; required where the status is proved or checked.
     note : str or None
         Scope of the check, or how the formula was rebuilt.
+    reason : str or None
+        Why there is nothing to prove; required where the status is definition or prose, and only there.
     """
 
     id: int
@@ -83,6 +89,38 @@ class Equation:
     code: str | None = None
     check: str | None = None
     note: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One published value or statement that does not hold.
+
+    Attributes
+    ----------
+    id : str
+        Short name, unique in the paper.
+    concerns : str
+        Equation, figure or section it is about.
+    published : str
+        What the paper has.
+    correct : str
+        What holds instead.
+    evidence : str
+        A sentence on how one knows.
+    check : str
+        ``"module:function"``; it computes the correct value, and fails where the published one were right.
+    """
+
+    id: str
+    concerns: str
+    published: str
+    correct: str
+    evidence: str
+    check: str
+
+
+Entry = Equation | Erratum
 
 
 @dataclass(frozen=True)
@@ -126,10 +164,10 @@ class CheckResult:
 
     Attributes
     ----------
-    id : int
-        Number of the equation.
+    id : int or str
+        Number of the equation, or name of the erratum.
     status : str
-        Status the entry claims.
+        Status the entry claims; `ERRATUM` for an erratum.
     ok : bool or None
         True or False where a check ran, None where the entry has none.
     residual : float
@@ -137,10 +175,10 @@ class CheckResult:
     seconds : float
         Time of the check; 0 where an earlier entry of the same run already ran it.
     message : str
-        What was compared, or why it failed.
+        What was compared, why it failed, or why there is nothing to check.
     """
 
-    id: int
+    id: int | str
     status: str
     ok: bool | None
     residual: float
@@ -172,11 +210,31 @@ def load(paper: str) -> tuple[Equation, ...]:
     RegistryError
         Unknown paper, unreadable TOML, or entries that break a rule; all problems are listed.
     """
+    return parse(_text(paper), paper=paper)
+
+
+def load_errata(paper: str) -> tuple[Erratum, ...]:
+    """Read and validate the errata of one paper, in the order of the file; see `load`."""
+    return parse_errata(_text(paper), paper=paper)
+
+
+def _text(paper: str) -> str:
     known = papers()
     if paper not in known:
         raise RegistryError(paper, [f"no such paper; there is a registry for: {', '.join(known) or 'none'}"])
-    text = resources.files("attnlimits.papers").joinpath(paper, "equations.toml").read_text(encoding="utf-8")
-    return parse(text, paper=paper)
+    return resources.files("attnlimits.papers").joinpath(paper, "equations.toml").read_text(encoding="utf-8")
+
+
+def _tables(text: str, paper: str, kind: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the whole file and its array of tables ``[[kind]]``."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RegistryError(paper, [f"not valid TOML: {error}"]) from error
+    entries = data.get(kind, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise RegistryError(paper, [f"{kind!r} must be an array of tables, [[{kind}]]"])
+    return data, entries
 
 
 def parse(text: str, *, paper: str) -> tuple[Equation, ...]:
@@ -199,12 +257,9 @@ def parse(text: str, *, paper: str) -> tuple[Equation, ...]:
     ------
     RegistryError
         TOML syntax, unknown or missing or ill-typed fields, unknown status or source, duplicate or missing
-        numbers, a proved or checked entry without check, a pending entry with one.
+        numbers, a proved or checked entry without check, any other entry with one or without a reason.
     """
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RegistryError(paper, [f"not valid TOML: {error}"]) from error
+    data, entries = _tables(text, paper, "equation")
     problems: list[str] = []
     header = data.get("paper")
     total = header.get("equations") if isinstance(header, dict) else None
@@ -215,10 +270,6 @@ def parse(text: str, *, paper: str) -> tuple[Equation, ...]:
             problems.append(f"paper.citekey is {header.get('citekey')!r}, expected {paper!r}")
         if not _is_positive_int(total):
             problems.append(f"paper.equations must be a positive integer, got {total!r}")
-    entries = data.get("equation", [])
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise RegistryError(paper, [*problems, "'equation' must be an array of tables, [[equation]]"])
-
     equations: dict[int, Equation] = {}
     for position, entry in enumerate(entries, start=1):
         found = _entry_problems(entry, position)
@@ -239,6 +290,51 @@ def parse(text: str, *, paper: str) -> tuple[Equation, ...]:
     if problems:
         raise RegistryError(paper, problems)
     return tuple(equations[i] for i in sorted(equations))
+
+
+def parse_errata(text: str, *, paper: str) -> tuple[Erratum, ...]:
+    """Build the ``[[erratum]]`` entries of the text of an ``equations.toml``; a paper may have none.
+
+    Parameters
+    ----------
+    text : str
+        TOML; every erratum has exactly the fields of `Erratum`, all of them non-empty strings.
+    paper : str
+        Citekey, for the messages.
+
+    Returns
+    -------
+    tuple of Erratum
+        In the order of the text.
+
+    Raises
+    ------
+    RegistryError
+        TOML syntax, missing, unknown or ill-typed fields, a name that is taken or is a number.
+    """
+    _, entries = _tables(text, paper, "erratum")
+    problems: list[str] = []
+    errata: dict[str, Erratum] = {}
+    for position, entry in enumerate(entries, start=1):
+        who = f"erratum {entry.get('id', f'number {position}')!r}"
+        found = [f"{who}: unknown field {key!r}" for key in entry if key not in _ERRATUM_FIELDS]
+        for key in _ERRATUM_FIELDS:
+            if key not in entry:
+                found.append(f"{who}: field {key!r} is missing")
+            elif not isinstance(entry[key], str) or not entry[key].strip():
+                found.append(f"{who}: field {key!r} must be a non-empty string, got {entry[key]!r}")
+        if isinstance(entry.get("check"), str) and ":" not in entry["check"]:
+            found.append(f"{who}: check must be written 'module:function', got {entry['check']!r}")
+        if isinstance(entry.get("id"), str) and entry["id"].isdigit():
+            found.append(f"{who}: id must be a name, numbers are equations")
+        if isinstance(entry.get("id"), str) and entry["id"] in errata:
+            found.append(f"{who}: occurs more than once")
+        problems += found
+        if not found:
+            errata[entry["id"]] = Erratum(**entry)
+    if problems:
+        raise RegistryError(paper, problems)
+    return tuple(errata.values())
 
 
 def resolve(path: str) -> Any:
@@ -283,12 +379,12 @@ def resolve(path: str) -> Any:
     raise LookupError(f"{path!r} does not resolve: no such package")
 
 
-def unresolved(equations: Iterable[Equation]) -> list[str]:
+def unresolved(entries: Iterable[Entry]) -> list[str]:
     """Sentences on every ``code`` and ``check`` path that cannot be imported or, for a check, called.
 
     Parameters
     ----------
-    equations : iterable of Equation
+    entries : iterable of Equation or Erratum
         Entries to look at; their modules are imported.
 
     Returns
@@ -297,41 +393,42 @@ def unresolved(equations: Iterable[Equation]) -> list[str]:
         Empty where all is well.
     """
     problems: list[str] = []
-    for equation in equations:
+    for entry in entries:
+        who = f"equation ({entry.id})" if isinstance(entry, Equation) else f"erratum {entry.id!r}"
         for field in ("code", "check"):
-            path = getattr(equation, field)
+            path = getattr(entry, field, None)
             if path is None:
                 continue
             try:
                 target = resolve(path)
             except Exception as error:  # an import may fail in any way; all of them make the path unusable
-                problems.append(f"equation ({equation.id}): {field}: {error}")
+                problems.append(f"{who}: {field}: {error}")
                 continue
             if field == "check" and not callable(target):
-                problems.append(f"equation ({equation.id}): check: {path!r} is not callable")
+                problems.append(f"{who}: check: {path!r} is not callable")
     return problems
 
 
 def run(
     paper: str,
-    ids: Iterable[int] | None = None,
-    progress: Callable[[int, int, Equation], None] | None = None,
+    ids: Iterable[int | str] | None = None,
+    progress: Callable[[int, int, Entry], None] | None = None,
 ) -> list[CheckResult]:
-    """Run the checks of a paper.
+    """Run the checks of a paper: its equations, then its errata.
 
     Parameters
     ----------
     paper : str
         Citekey, one of `papers()`.
-    ids : iterable of int, optional
-        Numbers of the equations to run, all by default.
+    ids : iterable of int or str, optional
+        Numbers of the equations and names of the errata to run, all by default.
     progress : callable, optional
-        Called as ``progress(done, total, equation)`` before each entry.
+        Called as ``progress(done, total, entry)`` before each entry.
 
     Returns
     -------
     list of CheckResult
-        One per selected entry, ordered by number. Entries without a check have ``ok = None``.
+        One per selected entry, equations by number, then errata. Entries without a check have ``ok = None``.
 
     Raises
     ------
@@ -339,24 +436,24 @@ def run(
         An invalid registry, a path that does not resolve among the selected entries, or a number the paper
         does not have.
     """
-    return run_equations(load(paper), ids=ids, progress=progress, paper=paper)
+    return run_entries([*load(paper), *load_errata(paper)], ids=ids, progress=progress, paper=paper)
 
 
-def run_equations(
-    equations: Sequence[Equation],
+def run_entries(
+    entries: Sequence[Entry],
     *,
-    ids: Iterable[int] | None = None,
-    progress: Callable[[int, int, Equation], None] | None = None,
+    ids: Iterable[int | str] | None = None,
+    progress: Callable[[int, int, Entry], None] | None = None,
     paper: str = "",
 ) -> list[CheckResult]:
     """Run the checks of given entries; see `run`.
 
     Parameters
     ----------
-    equations : sequence of Equation
+    entries : sequence of Equation or Erratum
         Entries of one paper.
-    ids : iterable of int, optional
-        Numbers to run, all by default.
+    ids : iterable of int or str, optional
+        Numbers and names to run, all by default.
     progress : callable, optional
         As in `run`.
     paper : str
@@ -365,23 +462,24 @@ def run_equations(
     Returns
     -------
     list of CheckResult
-        Ordered by number.
+        Equations by number, then errata as given.
 
     Raises
     ------
     RegistryError
         As in `run`.
     """
-    by_id = {equation.id: equation for equation in equations}
-    wanted = sorted(by_id) if ids is None else sorted(set(ids))
-    unknown = [i for i in wanted if i not in by_id]
+    numbered = sorted((e for e in entries if isinstance(e, Equation)), key=lambda e: e.id)
+    ordered: list[Entry] = [*numbered, *(e for e in entries if isinstance(e, Erratum))]
+    wanted = {e.id for e in ordered} if ids is None else set(ids)
+    unknown = wanted - {e.id for e in ordered}
     if unknown:
-        raise RegistryError(paper, [f"no equation numbered {_spans(unknown)}; there are {_spans(sorted(by_id))}"])
-    selected = [by_id[i] for i in wanted]
+        raise RegistryError(paper, _unknown(unknown, ordered))
+    selected = [e for e in ordered if e.id in wanted]
     problems = [
         f"equation ({e.id}): status {e.status!r} claims a check and names none"
         for e in selected
-        if e.status in _CLAIMS and not e.check
+        if isinstance(e, Equation) and e.status in _CLAIMS and not e.check
     ]
     problems += unresolved(selected)
     if problems:
@@ -389,20 +487,35 @@ def run_equations(
 
     done: dict[str, tuple[CheckOutcome | None, str]] = {}
     results: list[CheckResult] = []
-    for position, equation in enumerate(selected):
+    for position, entry in enumerate(selected):
         if progress is not None:
-            progress(position, len(selected), equation)
-        if equation.check is None:
-            results.append(CheckResult(equation.id, equation.status, None, math.nan, 0.0, STATUSES[equation.status]))
+            progress(position, len(selected), entry)
+        if entry.check is None:
+            message = entry.reason or STATUSES[entry.status]
+            results.append(CheckResult(entry.id, entry.status, None, math.nan, 0.0, message))
             continue
         seconds = 0.0
-        if equation.check not in done:
+        if entry.check not in done:
             start = time.perf_counter()
-            done[equation.check] = _call(equation.check)
+            done[entry.check] = _call(entry.check)
             seconds = time.perf_counter() - start
-        outcome, message = done[equation.check]
-        results.append(_judge(equation, outcome, message, seconds))
+        outcome, message = done[entry.check]
+        results.append(_judge(entry, outcome, message, seconds))
     return results
+
+
+def _unknown(unknown: set[int | str], entries: Sequence[Entry]) -> list[str]:
+    """Sentences on ids that no entry has."""
+    problems: list[str] = []
+    numbers = sorted(i for i in unknown if isinstance(i, int))
+    names = sorted(i for i in unknown if isinstance(i, str))
+    if numbers:
+        have = _spans([e.id for e in entries if isinstance(e, Equation)])
+        problems.append(f"no equation numbered {_spans(numbers)}; there are {have}")
+    if names:
+        have = ", ".join(e.id for e in entries if isinstance(e, Erratum)) or "none"
+        problems.append(f"no erratum called {', '.join(names)}; there are: {have}")
+    return problems
 
 
 def coverage(equations: Iterable[Equation]) -> dict[str, int]:
@@ -437,16 +550,19 @@ def summary(results: Iterable[CheckResult]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``counts`` (entries per status), ``total``, ``ran``, ``passed``, ``failed`` (numbers, a list),
-        ``seconds`` and ``ok`` (no check failed).
+        Of the equations: ``counts`` (entries per status), ``total``, ``ran``, ``passed``. ``errata``: ``total`` and
+        ``passed``. Of both: ``failed`` (numbers and names, a list), ``seconds`` and ``ok`` (no check failed).
     """
     entries = list(results)
+    equations = [r for r in entries if r.status != ERRATUM]
+    errata = [r for r in entries if r.status == ERRATUM]
     failed = [r.id for r in entries if r.ok is False]
     return {
-        "counts": {status: sum(r.status == status for r in entries) for status in STATUSES},
-        "total": len(entries),
-        "ran": sum(r.ok is not None for r in entries),
-        "passed": sum(r.ok is True for r in entries),
+        "counts": {status: sum(r.status == status for r in equations) for status in STATUSES},
+        "total": len(equations),
+        "ran": sum(r.ok is not None for r in equations),
+        "passed": sum(r.ok is True for r in equations),
+        "errata": {"total": len(errata), "passed": sum(r.ok is True for r in errata)},
         "failed": failed,
         "seconds": sum(r.seconds for r in entries),
         "ok": not failed,
@@ -454,7 +570,7 @@ def summary(results: Iterable[CheckResult]) -> dict[str, Any]:
 
 
 def table(results: Iterable[CheckResult]) -> str:
-    """Format a run as text: one line per check, then the coverage.
+    """Format a run as text: one line per equation, one per erratum, then the totals.
 
     Parameters
     ----------
@@ -464,23 +580,40 @@ def table(results: Iterable[CheckResult]) -> str:
     Returns
     -------
     str
-        Lines joined by newlines. Entries without a check are only counted.
+        Lines joined by newlines. Entries without a check say why in the last column.
     """
     entries = list(results)
-    lines = [f"{'eq.':>6}  {'status':<10}  {'result':<6}  {'residual':>9}  {'s':>6}  what was compared"]
-    for r in entries:
-        if r.ok is None:
-            continue
-        residual = "-" if math.isnan(r.residual) else f"{r.residual:.1e}" if r.residual else "0"
-        verdict = "ok" if r.ok else "FAILED"
-        lines.append(f"{f'({r.id})':>6}  {r.status:<10}  {verdict:<6}  {residual:>9}  {r.seconds:6.2f}  {r.message}")
+    equations = [r for r in entries if r.status != ERRATUM]
+    errata = [r for r in entries if r.status == ERRATUM]
     report = summary(entries)
-    lines.append("")
-    lines += [f"{STATUSES[status]:<22}{count:>5}" for status, count in report["counts"].items()]
-    lines.append(f"{'equations':<22}{report['total']:>5}")
-    failed = f"FAILED: {_spans(report['failed'])}" if report["failed"] else "all passed"
-    lines.append(f"{report['ran']} checks, {failed}, {report['seconds']:.1f} s")
+    lines: list[str] = []
+    if equations:
+        lines += [_heading("eq.", 6), *(_line(r, f"({r.id})", 6) for r in equations), ""]
+    if errata:
+        width = max(len(str(r.id)) for r in errata)
+        lines += [_heading("erratum", width), *(_line(r, str(r.id), width) for r in errata), ""]
+    if equations:
+        lines += [f"{STATUSES[status]:<22}{count:>5}" for status, count in report["counts"].items()]
+        lines.append(f"{'equations':<22}{report['total']:>5}")
+    if errata:
+        lines.append(f"{'errata':<22}{report['errata']['total']:>5}")
+    names = [f"({i})" if isinstance(i, int) else i for i in report["failed"]]
+    verdict = f"FAILED: {', '.join(names)}" if names else "all passed"
+    count = sum(r.ok is not None for r in entries)
+    lines.append(f"{count} checks, {verdict}, {report['seconds']:.1f} s")
     return "\n".join(lines)
+
+
+def _heading(name: str, width: int) -> str:
+    return f"{name:>{width}}  {'status':<10}  {'result':<6}  {'residual':>9}  {'s':>6}  what was compared"
+
+
+def _line(result: CheckResult, name: str, width: int) -> str:
+    number = result.residual
+    residual = "-" if math.isnan(number) else f"{number:.1e}" if number else "0"
+    verdict = "-" if result.ok is None else "ok" if result.ok else "FAILED"
+    seconds = "-" if result.ok is None else f"{result.seconds:.2f}"
+    return f"{name:>{width}}  {result.status:<10}  {verdict:<6}  {residual:>9}  {seconds:>6}  {result.message}"
 
 
 def _is_positive_int(value: object) -> bool:
@@ -506,8 +639,13 @@ def _entry_problems(entry: dict[str, Any], position: int) -> list[str]:
         problems.append(f"{who}: unknown source {source!r}, expected one of {', '.join(SOURCES)}")
     if status in _CLAIMS and "check" not in entry:
         problems.append(f"{who}: status {status!r} claims a check and names none")
-    if status == "pending" and "check" in entry:
-        problems.append(f"{who}: status 'pending' contradicts its check; call it proved or checked")
+    if status in STATUSES and status not in _CLAIMS:
+        if "check" in entry:
+            problems.append(f"{who}: status {status!r} contradicts its check; call it proved or checked")
+        if "reason" not in entry:
+            problems.append(f"{who}: status {status!r} needs a reason, a sentence on why there is nothing to prove")
+    if status in _CLAIMS and "reason" in entry:
+        problems.append(f"{who}: status {status!r} contradicts its reason; say what is checked in the note")
     if isinstance(entry.get("check"), str) and ":" not in entry["check"]:
         problems.append(f"{who}: check must be written 'module:function', got {entry['check']!r}")
     return problems
@@ -524,15 +662,16 @@ def _call(path: str) -> tuple[CheckOutcome | None, str]:
     return outcome, outcome.detail
 
 
-def _judge(equation: Equation, outcome: CheckOutcome | None, message: str, seconds: float) -> CheckResult:
+def _judge(entry: Entry, outcome: CheckOutcome | None, message: str, seconds: float) -> CheckResult:
+    status = entry.status if isinstance(entry, Equation) else ERRATUM
     if outcome is None:
-        return CheckResult(equation.id, equation.status, False, math.nan, seconds, message)
+        return CheckResult(entry.id, status, False, math.nan, seconds, message)
     ok = outcome.ok
     if not ok:
         message = f"residual {outcome.residual:.3e} above tolerance {outcome.tolerance:.1e}: {message}"
-    elif equation.status == "proved" and outcome.kind != "symbolic":
+    elif status == "proved" and outcome.kind != "symbolic":
         ok, message = False, f"status 'proved' needs a symbolic check, this one is {outcome.kind}: {message}"
-    return CheckResult(equation.id, equation.status, ok, float(outcome.residual), seconds, message)
+    return CheckResult(entry.id, status, ok, float(outcome.residual), seconds, message)
 
 
 def _spans(numbers: Sequence[int]) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "exponential",
     "index_matrices",
     "inverse_skip",
+    "meaning",
     "mode_rotation",
     "omega_matrix",
     "readout_symbols",
@@ -78,6 +79,9 @@ GLOSSARY: tuple[Entry, ...] = (
     Entry("epsilon", "scalar", "1/c, the expansion parameter of the large-depth limit (46)"),
     Entry("h_l", "r_l x M", "indices of layer l, the projections of the tokens on its weights (4)"),
     Entry("h", "P x M", "all indices, layers stacked in order, P = sum of the ranks (7)"),
+    Entry("k_l, q_l", "r_l x M", "indices of keys and queries where the weights are untied (19)-(24)"),
+    Entry("o", "H x H", "readout weights that recombine the heads of a layer, known constants (29)-(30)"),
+    Entry("B_l", "HM x HM", "mixing matrix: the tokens after l layers are B_l X_0 (4)-(5), (31)-(32)"),
     Entry("omega", "P x M", "mean of the indices in the output channel (9)"),
     Entry("V", "P x P", "covariance of the indices, the same for every token (9)"),
     Entry("y", "M x M", "output of the network, the attention matrix of its last layer (6)"),
@@ -106,6 +110,14 @@ ARGUMENTS: dict[str, tuple[str, str]] = {
     "y21": ("see domain", "entry (2, 1) of the output"),
     "y22": ("> 0", "entry (2, 2) of the output"),
 }
+
+
+def meaning(name: str, given: tuple[tuple[str, str, str], ...] = ()) -> tuple[str, str]:
+    """Return domain and meaning of a kernel's argument: as given with the kernel, or from `ARGUMENTS`."""
+    for known, domain, what in given:
+        if known == name:
+            return domain, what
+    return ARGUMENTS[name]
 
 
 def index_matrices(ranks: tuple[int, ...], tokens: int) -> tuple[sp.Matrix, ...]:

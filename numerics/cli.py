@@ -5,7 +5,6 @@ not converge, 2 on bad arguments; a failure prints one line on stderr that says 
 """
 
 import argparse
-import contextlib
 import json
 import math
 import sys
@@ -15,9 +14,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from . import cli_symbolic
+from .cli_flags import attention, check_sampling, is_attention, link_flags, model_flags, sampling_flags
 from .errors import ConvergenceError
-from .models import ACTIVATIONS, Attention, available_kernels
-from .results import as_dict
+from .progress import Bar
+from .results import ThresholdResult, as_dict
 
 __all__ = ["main"]
 
@@ -77,15 +78,30 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=run)
         return sub
 
-    verb("models", _models, "list the generated kernels", "attnlimits models --json")
+    verb("models", cli_symbolic.models, "list the generated kernels", "attnlimits models --json")
 
-    derive = verb("derive", _derive, "derive the expressions and write the kernels", "attnlimits derive --check")
-    derive.add_argument("--check", action="store_true", help="compare with the kernels in place, write nothing")
-    derive.add_argument("--out", type=Path, help="write to this folder instead of the installed kernels")
+    derive = verb(
+        "derive",
+        cli_symbolic.derive,
+        "derive the expressions and write the kernels: all of them, or those of one model or link to the cache folder",
+        "attnlimits derive --layers 2 --tokens 3 --untied",
+    )
+    model_flags(derive, symbolic=True)
+    link_flags(derive)
+    cli_symbolic.derive_flags(derive)
+
+    explain = verb(
+        "explain",
+        cli_symbolic.explain,
+        "print the derived formulas of a model: indices, mixing, link, symmetries, channel, threshold",
+        "attnlimits explain --layers 2 --tokens 2 --untied --latex",
+    )
+    model_flags(explain, symbolic=True)
+    explain.add_argument("--latex", action="store_true", help="LaTeX instead of plain text")
 
     verify = verb(
         "verify",
-        _verify,
+        cli_symbolic.verify,
         "run the check of every equation of a paper",
         "attnlimits verify --paper troiani2025",
     )
@@ -95,12 +111,13 @@ def _parser() -> argparse.ArgumentParser:
     threshold = verb(
         "threshold",
         _threshold,
-        "weak-recovery threshold of a layer",
+        "weak-recovery threshold of a layer, or of a link of your own",
         "attnlimits threshold --layers 2 --tokens 2 --skip 1 --digits 12 --json",
     )
-    _model_flags(threshold)
+    model_flags(threshold)
+    link_flags(threshold)
     threshold.add_argument(
-        "--digits", type=int, default=12, help="significant digits of the last layer (default: %(default)s)"
+        "--digits", type=int, help="significant digits (default: 12 for the last layer, what is cheap for a link)"
     )
     threshold.add_argument("--layer", type=int, help="which layer (default: the last one)")
     threshold.add_argument(
@@ -108,7 +125,10 @@ def _parser() -> argparse.ArgumentParser:
         choices=["self-consistent"],
         help="for a layer before the last: given the fixed point of the last layer at the same alpha",
     )
-    _sampling_flags(threshold)
+    threshold.add_argument(
+        "--staircase", action="store_true", help="with --link: what is learned after that, step by step"
+    )
+    sampling_flags(threshold)
 
     evolve = verb(
         "evolve",
@@ -116,12 +136,12 @@ def _parser() -> argparse.ArgumentParser:
         "fixed point of the state evolution",
         "attnlimits evolve --layers 2 --tokens 2 --skip 1 --alpha 0.5 --json",
     )
-    _model_flags(evolve)
+    model_flags(evolve)
     evolve.add_argument("--alpha", type=float, required=True, help="samples per dimension, N/D")
     evolve.add_argument("--start", choices=["uninformed", "informed"], default="uninformed")
     evolve.add_argument("--tol", type=float, default=1e-5, help="on max |F(q) - q| (default: %(default)s)")
     evolve.add_argument("--max-iter", type=int, default=200, help="evaluations (default: %(default)s)")
-    _sampling_flags(evolve)
+    sampling_flags(evolve)
 
     figure = verb("figure", _figure, "make a figure and its data", "attnlimits figure troiani2025-1 --out results")
     figure.add_argument("name", choices=sorted(FIGURES))
@@ -130,134 +150,64 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _ranks(text: str) -> int | tuple[int, ...]:
-    try:
-        values = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected one integer, or one per layer as in 1,2; got {text!r}") from None
-    return values[0] if len(values) == 1 else values
-
-
-def _model_flags(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("model")
-    group.add_argument("--layers", type=int, default=2, metavar="L", help="depth (default: %(default)s)")
-    group.add_argument("--tokens", type=int, default=2, metavar="M", help="tokens (default: %(default)s)")
-    group.add_argument("--rank", type=_ranks, default=1, metavar="r", help="rank, or one per layer: 1,2")
-    group.add_argument("--heads", type=int, default=1, metavar="H", help="heads (only 1 so far)")
-    group.add_argument("--skip", type=float, default=1.0, metavar="c", help="skip strength (default: %(default)s)")
-    group.add_argument("--beta", type=float, default=1.0, metavar="b", help="inverse temperature (default: 1)")
-    group.add_argument("--activation", default="softmax", help=f"{' or '.join(ACTIVATIONS)} (default: softmax)")
-    group.add_argument("--untied", action="store_true", help="own key and query weights (not yet)")
-    group.add_argument("--output", choices=["last", "sequence"], default="last", help="only last so far")
-    group.add_argument("--link", metavar="EXPR", help="a link of your own (not yet)")
-
-
-def _sampling_flags(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("sampling")
-    group.add_argument("--samples", type=int, default=4096, help="points per randomisation (default: %(default)s)")
-    group.add_argument("--replicas", type=int, default=8, help="independent randomisations (default: %(default)s)")
-    group.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
-    group.add_argument("--workers", type=int, help="threads (default: all cores)")
-
-
-def _model(args: argparse.Namespace) -> Attention:
-    if args.heads < 1:
-        raise ValueError(f"--heads must be >= 1, got {args.heads}")
-    for flag, used in (
-        ("--heads", args.heads != 1),
-        ("--untied", args.untied),
-        ("--output sequence", args.output != "last"),
-        ("--link", args.link is not None),
-    ):
-        if used:
-            raise ValueError(
-                f"{flag} has no kernel in this version: tied, single-head models with the last layer's attention as "
-                "output are served; `attnlimits models` lists them"
-            )
-    return Attention(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)
-
-
-def _check_sampling(args: argparse.Namespace) -> None:
-    """Refuse sampling flags out of range, also where this model would not use them."""
-    for flag, least in (("samples", 1), ("replicas", 2), ("seed", 0), ("workers", 1)):
-        value = getattr(args, flag)
-        if value is not None and value < least:
-            raise ValueError(f"--{flag} must be >= {least}, got {value}")
-
-
-def _models(args: argparse.Namespace) -> Outcome:
-    del args
-    kernels = available_kernels()
-    text = "\n".join(
-        f"{k['name']}: {k['activation']}, M = {k['tokens']}, rank {k['rank']}, {str(k['hash'])[:12]}" for k in kernels
-    )
-    return {"models": kernels, "activations": list(ACTIVATIONS)}, text, True
-
-
-def _derive(args: argparse.Namespace) -> Outcome:
-    from attnlimits.derive.__main__ import main as derive
-    from attnlimits.derive.proof import ProofError
-
-    options = (["--check"] if args.check else []) + (["--out", str(args.out)] if args.out else [])
-    try:
-        # The generator reports on stdout; with --json only the object may stand there.
-        with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
-            status = derive(options)
-    except ProofError as error:
-        message = f"a derivation is not proved, nothing was written: {error}"
-        return {"check": args.check, "ok": False, "status": message}, message, False
-    word = "fresh" if args.check else "written"
-    message = f"kernels {word}" if status == 0 else "kernels are stale: run `make derive` and commit the result"
-    return {"check": args.check, "ok": status == 0, "status": message}, message, status == 0
-
-
-def _verify(args: argparse.Namespace) -> Outcome:
-    from attnlimits.derive import registry
-
-    bar = _Bar("equations", show=sys.stderr.isatty())
-    results = registry.run(args.paper, args.ids, progress=lambda done, total, _: bar.to(done, total))
-    bar.close()
-    summary = registry.summary(results)
-    record = {"paper": args.paper, **summary}
-    failed = ", ".join(f"({number})" for number in summary["failed"])
-    record["status"] = "all checks passed" if summary["ok"] else f"checks failed: {failed}; see the table"
-    return record, registry.table(results), bool(summary["ok"])
-
-
 def _threshold(args: argparse.Namespace) -> Outcome:
+    if args.link is not None:
+        from .link_cli import threshold as link_threshold
+
+        return link_threshold(args)
     from .thresholds import last_layer
 
-    _check_sampling(args)
-    model = _model(args)
+    check_sampling(args)
+    digits = 12 if args.digits is None else args.digits
+    if args.layers == 1 and args.heads == 1 and not is_attention(args):
+        return _one_layer_threshold(args, digits)
+    model = attention(args, "threshold")
     layer = model.layers if args.layer is None else args.layer
     if not 1 <= layer <= model.layers:
         raise ValueError(f"--layer must be from 1 to --layers {model.layers}, got {layer}")
     if layer == model.layers:
         if args.given is not None:
             raise ValueError("--given is for a layer before the last one; the last layer is learned from nothing")
-        result = last_layer(model, digits=args.digits, rng=args.seed)
+        result = last_layer(model, digits=digits, rng=args.seed)
     else:
         from .staircase import first_layer
 
         result = first_layer(model, samples=args.samples, replicas=args.replicas, rng=args.seed, workers=args.workers)
-    record = as_dict(result) | {"layer": layer, "model": model.describe()}
+    return _threshold_outcome(result, layer, model.describe())
+
+
+def _one_layer_threshold(args: argparse.Namespace, digits: int) -> Outcome:
+    """One layer, untied or with its tokens as output: as much as one layer's attention is in both."""
+    from .thresholds import one_layer
+
+    if args.layer not in (None, 1):
+        raise ValueError(f"--layer must be 1 for one layer, got {args.layer}")
+    result = one_layer(args.tokens, args.rank, args.activation, tied=not args.untied, digits=digits)
+    kind = "untied" if args.untied else "tied"
+    output = ", output B_1" if args.output == "sequence" else ""
+    name = f"{kind} {args.activation} attention, L=1, M={args.tokens}, rank {args.rank}{output}"
+    return _threshold_outcome(result, 1, name)
+
+
+def _threshold_outcome(result: ThresholdResult, layer: int, name: str) -> Outcome:
+    record = as_dict(result) | {"layer": layer, "model": name}
     exact = f" = {result.exact} exactly" if result.exact else ""
     text = (
-        f"{model.describe()}\nalpha({result.subspace}) = {result.value}{exact}\n"
+        f"{name}\nalpha({result.subspace}) = {result.value}{exact}\n"
         f"error {result.error:.1e} ({result.how}); {result.status}"
     )
     return record, text, result.converged
 
 
 def _evolve(args: argparse.Namespace) -> Outcome:
-    _check_sampling(args)
+    check_sampling(args)
     # Checked before the compiled kernels load, which takes a second.
     for flag, value, least in (("alpha", args.alpha, 0.0), ("tol", args.tol, 1e-12)):
         if not (math.isfinite(value) and value >= least):
             raise ValueError(f"--{flag} must be finite and >= {least:g}, got {value:g}")
     if args.max_iter < 1:
         raise ValueError(f"--max-iter must be >= 1, got {args.max_iter}")
-    model = _model(args)
+    model = attention(args, "evolve")
     from .state_evolution import evolve
 
     result = evolve(
@@ -294,31 +244,10 @@ def _pm(estimate: Any) -> str:
 def _figure(args: argparse.Namespace) -> Outcome:
     if args.points < 4:
         raise ValueError(f"--points must be >= 4 for a curve, got {args.points}")
-    bar = _Bar(args.name, show=True)
+    bar = Bar(args.name, show=True)
     made = import_module(FIGURES[args.name]).make(args.out, args.points, bar.to)
     bar.close()
     return made, "\n".join(made["summary"]), bool(made["converged"])
-
-
-class _Bar:
-    """A progress bar on stderr that is told how far it is."""
-
-    def __init__(self, title: str, *, show: bool) -> None:
-        self._title, self._show = title, show
-        self._bar: Any = None
-
-    def to(self, done: int, total: int) -> None:
-        """Move to `done` of `total`."""
-        if self._bar is None:
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=total, desc=self._title, disable=not self._show, file=sys.stderr)
-        self._bar.update(done - self._bar.n)
-
-    def close(self) -> None:
-        """End the line."""
-        if self._bar is not None:
-            self._bar.close()
 
 
 if __name__ == "__main__":

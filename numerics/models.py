@@ -1,17 +1,22 @@
 """A model with its numbers, its link, and the generated kernels that serve it."""
 
 import importlib
+import importlib.util
 import math
+import pkgutil
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnlimits import generated
+
 from .errors import KernelNotFoundError
 
-__all__ = ["ACTIVATIONS", "Attention", "available_kernels", "kernel"]
+__all__ = ["ACTIVATIONS", "Attention", "available_kernels", "kernel", "load_package"]
 
 Array = NDArray[np.float64]
 
@@ -179,21 +184,60 @@ class Attention:
 
 
 def available_kernels() -> list[dict[str, object]]:
-    """List the generated kernels: package, activation, tokens, rank and derivation hash."""
+    """List the generated packages: name, title, activation, tokens, derivation hash and equations."""
     out: list[dict[str, object]] = []
-    for (activation, tokens), name in _KERNELS.items():
-        package = importlib.import_module(f"attnlimits.generated.{name}")
+    for found in sorted(pkgutil.iter_modules(generated.__path__), key=lambda module: module.name):
+        if not found.ispkg:
+            continue
+        package = importlib.import_module(f"{generated.__name__}.{found.name}")
         out.append(
             {
-                "name": name,
-                "activation": activation,
-                "tokens": tokens,
-                "rank": 1,
+                "name": found.name,
+                "title": (package.__doc__ or "").splitlines()[0].rstrip("."),
+                "activation": package.ACTIVATION,
+                "tokens": package.TOKENS,
                 "hash": package.DERIVATION_HASH,
                 "equations": list(package.EQUATIONS),
             }
         )
     return out
+
+
+def load_package(place: str | Path, printer: str) -> ModuleType:
+    """Load one printing of a generated package by its name, or by its folder if `attnlimits derive` wrote it.
+
+    Parameters
+    ----------
+    place : str or path
+        Name of a package of `available_kernels`, or the folder that `attnlimits derive --layers ..` printed.
+    printer : {"numpy64", "numba64", "mp"}
+        Which printing of it.
+
+    Returns
+    -------
+    module
+        With the functions that the docstring of the package lists, such as `link` and `jacobian`.
+
+    Raises
+    ------
+    KernelNotFoundError
+        No such package, or it has no such printing; the message lists what exists.
+    """
+    names = [str(entry["name"]) for entry in available_kernels()]
+    file = Path(place) / f"{printer}.py"
+    if str(place) in names and printer in ("numpy64", "numba64", "mp"):
+        return importlib.import_module(f"{generated.__name__}.{place}.{printer}")
+    if not file.is_file():
+        raise KernelNotFoundError(
+            f"no printing {printer!r} of a package {str(place)!r}; printings: numpy64, numba64, mp; "
+            f"generated packages: {', '.join(names)}"
+        )
+    name = f"attnlimits_cached_{file.parent.name}_{printer}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def kernel(model: Attention, printer: str) -> ModuleType:

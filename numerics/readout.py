@@ -80,27 +80,50 @@ def _softmax(model: Attention, y: Array) -> Array:
     log_y = np.log(y)
     d = (np.diagonal(log_y, axis1=-2, axis2=-1)[..., :, None] - log_y) / model.beta
     squares = d + np.swapaxes(d, -1, -2)
+    _check_pairs(model, y, d, squares)
+    if model.tokens == 2:
+        return np.zeros(y.shape[:-1])  # the generated kernel does the rest
+    row, reference = _best_pair(d, squares)
+    v = reference - np.take_along_axis(d, row[..., None], axis=-2)[..., 0, :] / reference
+    return _consistent(model, v, y)
+
+
+def _check_pairs(model: Attention, y: Array, d: Array, squares: Array) -> None:
+    """Raise where the squared distance of two tokens is negative by more than rounding."""
     if model.tokens == 2:
         if (squares[..., 0, 1] < 0).any():
             worst = float((y[..., 0, 1] + y[..., 1, 0]).max())
             raise UnreachableOutputError(
                 f"y_12 + y_21 must be <= 1 for tied softmax attention (troiani2025 (177)), got {worst:.6g}"
             )
-        return np.zeros(y.shape[:-1])  # the generated kernel does the rest
+        return
+    # The differences of logarithms are good to their rounding; true distances may be zero.
+    slack = 64 * np.finfo(float).eps * (1 + np.abs(d).max(axis=(-2, -1), keepdims=True))
+    if (squares < -slack).any():
+        where = np.unravel_index(int((squares + slack).argmin()), squares.shape)
+        a, b = int(where[-2]) + 1, int(where[-1]) + 1
+        raise UnreachableOutputError(
+            f"y_ab y_ba must be <= y_aa y_bb for tied softmax attention (troiani2025 (177)): tokens {a} and {b} have "
+            f"log(y_aa y_bb/(y_ab y_ba)) = {model.beta * float(squares[where]):.6g}"
+        )
+
+
+def _best_pair(d: Array, squares: Array) -> tuple[NDArray[np.intp], Array]:
+    """Return the token to solve from, shape (..., 1), and its v: of the pair furthest apart, the larger one.
+
+    Rounding in d enters v divided by the distance of the pair, so the largest distance is the best conditioned.
+    """
+    tokens = d.shape[-1]
     flat = squares.reshape(*squares.shape[:-2], -1)
     best = flat.argmax(axis=-1)[..., None]
-    a, b = best // model.tokens, best % model.tokens
+    a, b = best // tokens, best % tokens
     gap = np.sqrt(np.maximum(np.take_along_axis(flat, best, axis=-1), 0.0))
     if (gap == 0).any():
         raise UnreachableOutputError("y has all tokens equal, which has probability zero; see troiani2025 (177)")
-    d_ab = np.take_along_axis(d.reshape(flat.shape), best, axis=-1)
-    d_ba = np.take_along_axis(d.reshape(flat.shape), b * model.tokens + a, axis=-1)
-    v_a, v_b = d_ab / gap, -d_ba / gap
+    v_a = np.take_along_axis(d.reshape(flat.shape), best, axis=-1) / gap
+    v_b = -np.take_along_axis(d.reshape(flat.shape), b * tokens + a, axis=-1) / gap
     first = np.abs(v_a) >= np.abs(v_b)
-    row = np.where(first, a, b)[..., None]
-    reference = np.where(first, v_a, v_b)
-    v = reference - np.take_along_axis(d, row, axis=-2)[..., 0, :] / reference
-    return _consistent(model, v, y)
+    return np.where(first, a, b), np.where(first, v_a, v_b)
 
 
 def _linear(model: Attention, y: Array) -> Array:

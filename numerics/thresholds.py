@@ -1,19 +1,21 @@
 """Weak-recovery threshold of the last layer: the operator (15)-(16) in its form for tied layers (184)-(185)."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 from threadpoolctl import threadpool_limits
 
+from . import exact
 from .errors import KernelNotFoundError
 from .mixing_law import mixing_law
-from .models import Attention, kernel
+from .models import ACTIVATIONS, Attention, kernel
 from .quadrature import gauss_legendre_panels, gaussian, normal_qmc, refine, sinh_trapezoid, trapezoid
 from .results import Estimate, ThresholdResult
 
-__all__ = ["MAX_DIGITS", "last_layer"]
+__all__ = ["MAX_DIGITS", "last_layer", "one_layer"]
 
 Array = NDArray[np.float64]
 
@@ -34,9 +36,9 @@ def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> Threshold
     Parameters
     ----------
     model : Attention
-        Rank 1. Depth 1 with any number of tokens; depth >= 2 with two tokens.
+        Depth 1 with any rank and number of tokens (see `one_layer`); depth >= 2 with rank 1 and two tokens.
     digits : int, optional
-        Significant digits, 1 to 13.
+        Significant digits, 1 to 13; to 40 at depth 1.
     rng : int, optional
         Seed; used only where the integral needs Monte Carlo (linear activation, depth >= 3).
 
@@ -60,15 +62,12 @@ def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> Threshold
     ----------
     troiani2025, (15)-(16), (184)-(185).
     """
+    if model.layers == 1:
+        return one_layer(model.tokens, model.ranks[0], model.activation, digits=digits)
     if isinstance(digits, bool) or not isinstance(digits, int | np.integer) or not 1 <= digits <= MAX_DIGITS:
         raise ValueError(f"digits must be an integer from 1 to {MAX_DIGITS} (float64 arithmetic), got {digits!r}")
     if set(model.ranks) != {1}:
-        raise KernelNotFoundError(f"the last-layer threshold needs rank 1, got {model.describe()}")
-    if model.layers == 1:
-        # y fixes h up to its sign, so E[h h^T | y] = h h^T and E || h h^T - I ||_F^2 = M (M + 1).
-        exact = model.tokens * (model.tokens + 1)
-        value = Estimate(float(exact), 0.0, "rigorous")
-        return _result(model, value, digits, 0, f"1/{exact}", "closed form")
+        raise KernelNotFoundError(f"the last-layer threshold needs rank 1 at depth >= 2, got {model.describe()}")
     kernel(model, "numpy64")  # names what exists if this model has none
     if not _LEAST_SKIP <= model.skip <= 1 / _LEAST_SKIP:
         raise ValueError(
@@ -84,12 +83,74 @@ def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> Threshold
             norm, steps = refine(lambda level: _linear_two_layers(model, level), relative=tolerance)
         else:
             norm, steps = _linear_deep(model, np.random.default_rng(rng))
-    return _result(model, norm, digits, steps, None, "two refinements agree")
+    return _result(model, norm, digits, steps, "two refinements agree")
 
 
-def _result(
-    model: Attention, norm: Estimate, digits: int, steps: int, exact: str | None, reason: str
+def one_layer(
+    tokens: int, rank: int = 1, activation: str = "softmax", *, tied: bool = True, digits: int = 12
 ) -> ThresholdResult:
+    """Threshold alpha_c of one attention layer, from its exact form.
+
+    Parameters
+    ----------
+    tokens : int
+        M >= 2.
+    rank : int, optional
+        r >= 1.
+    activation : {"softmax", "linear"}, optional
+    tied : bool, optional
+        Whether keys equal queries; untied layers need rank 1.
+    digits : int, optional
+        Significant digits, 1 to 40.
+
+    Returns
+    -------
+    ThresholdResult
+        `exact` holds the form, which SymPy parses; `error` is that of the rounding.
+
+    Raises
+    ------
+    ValueError
+        tokens, rank, activation or digits out of range.
+    KernelNotFoundError
+        No exact form is known: untied layers of rank above 1.
+
+    Notes
+    -----
+    h = Wx/sqrt(D), alpha = N/D. Neither the skip strength nor beta matters: both are known and undone, and the output
+    B_1 of a sequence-to-sequence layer holds as much as its attention matrix.
+
+    References
+    ----------
+    troiani2025, (15)-(16), (19)-(26).
+    """
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    found = exact.single_layer(tokens, rank, activation, tied, digits=digits)
+    if found is None or found.value is None:
+        raise KernelNotFoundError(
+            f"no threshold is known for one untied layer of rank {rank}: y leaves a matrix of GL(r) free (19); use "
+            "rank 1 or tied weights"
+        )
+    # To all of float64, whatever the digits shown.
+    full = exact.single_layer(tokens, rank, activation, tied, digits=max(digits, 25))
+    assert full is not None and full.value is not None
+    return ThresholdResult(
+        value=found.value,
+        error=found.error,
+        how="rigorous" if found.closed else "estimated",
+        exact=found.exact,
+        subspace="layer 1",
+        eigenvector=np.diag(found.direction),
+        operator_norm=float(1 / Decimal(full.value)),
+        converged=True,
+        status="converged: closed form" if found.closed else "converged: one integral, to all digits",
+        n_iter=0,
+        kernel_hash="closed form",
+    )
+
+
+def _result(model: Attention, norm: Estimate, digits: int, steps: int, reason: str) -> ThresholdResult:
     alpha = 1 / norm.value
     error = norm.error * alpha * alpha
     text = _significant(alpha, digits)
@@ -107,7 +168,7 @@ def _result(
         value=text,
         error=error + abs(float(text) - alpha),
         how=norm.how,
-        exact=exact,
+        exact=None,
         subspace=f"layer {model.layers}",
         eigenvector=eigenvector,
         operator_norm=norm.value,

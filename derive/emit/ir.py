@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import sympy as sp
@@ -43,7 +44,7 @@ class Program:
         In order; each value uses arguments and earlier names only.
     outputs : tuple of sympy.Expr
     ops_before, ops_after : int
-        Operations of the expression trees, and after sharing subtrees.
+        Operations of the outputs written as trees of the arguments, and after sharing subtrees.
     """
 
     kernel: Kernel
@@ -103,8 +104,71 @@ def _live(
     return tuple(reversed(kept))
 
 
+def _occurrences(expr: sp.Expr) -> Iterator[sp.Symbol]:
+    """Yield every symbol of an expression as often as it occurs."""
+    if isinstance(expr, sp.Symbol):
+        yield expr
+    for arg in expr.args:
+        yield from _occurrences(arg)
+
+
+def _expanded_operations(kernel: Kernel, outputs: Sequence[sp.Expr]) -> int:
+    """Count the operations of the outputs with every name of the body written out, without writing them out."""
+    cost: dict[sp.Symbol, int] = {}
+
+    def operations(expr: sp.Expr) -> int:
+        inner = sum(cost.get(symbol, 0) for symbol in _occurrences(expr)) if cost else 0
+        return int(sp.count_ops(expr)) + inner
+
+    for name, value in kernel.body:
+        cost[name] = operations(value)
+    return sum(operations(value) for value in outputs)
+
+
+def _in_order(
+    shared: Sequence[tuple[sp.Symbol, sp.Expr]], body: Sequence[tuple[sp.Symbol, sp.Expr]]
+) -> list[tuple[sp.Symbol, sp.Expr]]:
+    """Return all assignments with every shared subtree just before its first use."""
+    waiting = dict(shared)
+    order = {name: number for number, (name, _) in enumerate(shared)}
+    done: list[tuple[sp.Symbol, sp.Expr]] = []
+
+    def place(value: sp.Expr) -> None:
+        for name in sorted(value.free_symbols & waiting.keys(), key=order.__getitem__):
+            # A subtree placed for an earlier name is no longer waiting.
+            if name in waiting:
+                inner = waiting.pop(name)
+                place(inner)
+                done.append((name, inner))
+
+    for name, value in body:
+        place(value)
+        done.append((name, value))
+    # The outputs alone use what is left.
+    return done + [(name, value) for name, value in shared if name in waiting]
+
+
+def _check(kernel: Kernel, outputs: Sequence[sp.Expr]) -> None:
+    """Raise unless every name is used once, and every value is exact and uses arguments and earlier names only."""
+    names = [symbol.name for symbol in (*kernel.arguments, *(name for name, _ in kernel.body))]
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise ValueError(f"{kernel.name}: {', '.join(twice)} stands for two things; rename the symbol of the model")
+    known = set(kernel.arguments)
+    steps = [(name.name, name, value) for name, value in kernel.body]
+    ends = [(f"output {name}", None, value) for (name, _), value in zip(kernel.outputs, outputs, strict=True)]
+    for what, symbol, value in (*steps, *ends):
+        if value.has(sp.Float):
+            raise ValueError(f"{kernel.name}: {what} holds a float; kernels are exact until printed")
+        unknown = sorted(used.name for used in value.free_symbols - known)
+        if unknown:
+            raise ValueError(f"{kernel.name}: {what} uses {', '.join(unknown)}, which is no argument")
+        if symbol is not None:
+            known.add(symbol)
+
+
 def lower(kernel: Kernel) -> Program:
-    """Share the subtrees of a kernel's outputs and return its straight-line form.
+    """Share the subtrees of a kernel's body and outputs and return its straight-line form.
 
     Parameters
     ----------
@@ -120,13 +184,15 @@ def lower(kernel: Kernel) -> Program:
         If an output is not exact or uses a symbol that is no argument.
     """
     values = [sp.sympify(value) for _, value in kernel.outputs]
-    for (name, _), value in zip(kernel.outputs, values, strict=True):
-        if value.has(sp.Float):
-            raise ValueError(f"{kernel.name}: output {name} holds a float; kernels are exact until printed")
-        unknown = sorted(symbol.name for symbol in value.free_symbols - set(kernel.arguments))
-        if unknown:
-            raise ValueError(f"{kernel.name}: output {name} uses {', '.join(unknown)}, which is no argument")
-    assignments, outputs = sp.cse(values, symbols=sp.numbered_symbols("t", real=True), order="none")
+    _check(kernel, values)
+    taken = {symbol.name for symbol in (*kernel.arguments, *(name for name, _ in kernel.body))}
+    fresh = (symbol for symbol in sp.numbered_symbols("t", real=True) if symbol.name not in taken)
+    shared, reduced = sp.cse([*(value for _, value in kernel.body), *values], symbols=fresh, order="none")
+    count = len(kernel.body)
+    outputs = tuple(reduced[count:])
+    assignments = tuple(shared)
+    if count:
+        body = [(name, value) for (name, _), value in zip(kernel.body, reduced[:count], strict=True)]
+        assignments = _live(_in_order(shared, body), outputs)
     after = sum(int(sp.count_ops(value)) for value in [*(value for _, value in assignments), *outputs])
-    before = sum(int(sp.count_ops(value)) for value in values)
-    return Program(kernel, tuple(assignments), tuple(outputs), before, after)
+    return Program(kernel, assignments, outputs, _expanded_operations(kernel, values), after)

@@ -9,6 +9,9 @@ import sympy as sp
 from ..primitives import CopySign, Exp, Expm1, Largest, Log1p, Magnitude, Smallest
 from .ir import canonical
 
+# Plain functions that an activation of the user's may hold, and that every backend has.
+_PLAIN = {sp.tanh: "tanh", sp.sinh: "sinh", sp.cosh: "cosh", sp.sin: "sin", sp.cos: "cos"}
+
 __all__ = ["MpmathPrinter", "NumbaPrinter", "NumpyPrinter", "Printer"]
 
 _ADD, _MUL, _UNARY, _POW, _ATOM = range(5)
@@ -162,6 +165,9 @@ class NumpyPrinter(_Float64Printer):
         Log1p: "np.log1p",
         sp.log: "np.log",
         Magnitude: "np.abs",
+        **{kind: f"np.{name}" for kind, name in _PLAIN.items()},
+        sp.atan: "np.arctan",
+        sp.asinh: "np.arcsinh",
     }
     root = "np.sqrt"
 
@@ -197,6 +203,9 @@ class NumbaPrinter(_Float64Printer):
             Log1p: "math.log1p",
             sp.log: "math.log",
             Magnitude: "abs",
+            **{kind: f"math.{name}" for kind, name in _PLAIN.items()},
+            sp.atan: "math.atan",
+            sp.asinh: "math.asinh",
         }
 
     def pairwise(self, expr: sp.Expr, arguments: list[str]) -> str:
@@ -222,6 +231,9 @@ class MpmathPrinter(Printer):
         Log1p: "_log1p",
         sp.log: "_log",
         Magnitude: "abs",
+        **{kind: f"ctx.{name}" for kind, name in _PLAIN.items()},
+        sp.atan: "ctx.atan",
+        sp.asinh: "ctx.asinh",
     }
     root = "_sqrt"
 

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from .. import symbols
+from ..kernel import Kernel, KernelPackage
 from .ir import Program
 from .printers import MpmathPrinter, NumbaPrinter, NumpyPrinter, Printer
 
-__all__ = ["render_init", "render_mp", "render_numba", "render_numpy"]
+__all__ = ["facts", "render_init", "render_mp", "render_numba", "render_numpy"]
 
 _KIND = {"numpy": "array_like", "numba": "float", "mp": "mpf"}
+
+# More names than this are given by the first and the last.
+_LISTED = 12
+
+
+def _listed(names: Sequence[str], most: int) -> str:
+    """Return the names, or the first and the last few of them."""
+    return ", ".join(names if len(names) <= most else [*names[:2], "..", names[-1]])
+
+
+def _documented(kernel: Kernel) -> Iterator[tuple[list[str], tuple[str, str]]]:
+    """Yield the arguments, those in a row with the same domain and meaning together."""
+    pairs = [(argument.name, symbols.meaning(argument.name, kernel.meanings)) for argument in kernel.arguments]
+    for about, group in groupby(pairs, key=lambda pair: pair[1]):
+        yield [name for name, _ in group], about
 
 
 def _docstring(program: Program, backend: str) -> str:
@@ -19,13 +36,12 @@ def _docstring(program: Program, backend: str) -> str:
     lines = [f'"""{kernel.summary}', "", *kernel.notes, "", "Parameters", "----------"]
     if backend == "mp":
         lines += ["ctx : mpmath context", "    Its own precision is used; the global one is never read."]
-    for argument in kernel.arguments:
-        domain, meaning = symbols.ARGUMENTS[argument.name]
-        lines += [f"{argument.name} : {_KIND[backend]}", f"    {meaning[0].upper()}{meaning[1:]}; {domain}."]
+    for names, (domain, meaning) in _documented(kernel):
+        lines += [f"{_listed(names, 4)} : {_KIND[backend]}", f"    {meaning[0].upper()}{meaning[1:]}; {domain}."]
     lines += ["", "Returns", "-------"]
     shape = ", each with the broadcast shape of the arguments" if backend == "numpy" else ""
     lines += [f"tuple of {_KIND[backend].replace('array_like', 'ndarray')}"]
-    lines += [f"    ({', '.join(name for name, _ in kernel.outputs)}){shape}."]
+    lines += [f"    ({_listed([name for name, _ in kernel.outputs], _LISTED)}){shape}."]
     numbers = ", ".join(f"({number})" for number in kernel.equations)
     lines += ["", "Notes", "-----", f"Domain: {kernel.domain}.", "", "References", "----------"]
     lines += [f"troiani2025, {numbers}.", '"""']
@@ -84,21 +100,21 @@ def render_numpy(programs: Sequence[Program]) -> str:
     return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def render_numba(programs: Sequence[Program]) -> str:
-    """Return the source of the compiled scalar module, without its header."""
+def render_numba(programs: Sequence[Program], fastmath: str = "..fastmath") -> str:
+    """Return the source of the compiled scalar module, which imports ``fastmath``, without its header."""
     functions = []
     for program in programs:
         kernel = program.kernel
         lines, values = _body(program.specialise(bounded=True), NumbaPrinter(kernel.hot))
         arguments = ", ".join(f"{name}: float" for name in _names(program))
-        returns = ", ".join(["float"] * len(values))
+        returns = ", ".join(["float"] * len(values)) if len(values) <= _LISTED else "float, ..."
         signature = f"@njit(**OPTIONS)\ndef {kernel.name}({arguments}) -> tuple[{returns}]:"
         body = [_docstring(program, "numba"), *lines, _tuple(values, "return ")]
         functions.append(_function(signature, body))
     text = "\n\n\n".join(function.strip("\n") for function in functions) + "\n"
     shared = [name for name in ("at_least", "at_most", "exp_fast", "expm1_fast") if f"{name}(" in text]
     head = ["import math", ""] if "math." in text else []
-    head += ["from numba import njit", "", f"from ..fastmath import {', '.join(['OPTIONS', *shared])}"]
+    head += ["from numba import njit", "", f"from {fastmath} import {', '.join(['OPTIONS', *shared])}"]
     return "\n".join(head) + "\n\n\n" + text
 
 
@@ -145,18 +161,49 @@ def render_mp(programs: Sequence[Program]) -> str:
     return "\n\n\n".join([head.strip("\n"), *helpers, text.strip("\n")]) + "\n"
 
 
-def render_init(title: str, names: Sequence[str], digest: str, equations: Sequence[int], tokens: int, act: str) -> str:
+def facts(package: KernelPackage) -> dict[str, object]:
+    """Return what a package says of its one model, by name; nothing for a family."""
+    model = package.model
+    if model is None:
+        return {}
+    return {
+        "layers": model.layers,
+        "ranks": list(model.rank_vector),
+        "heads": model.heads,
+        "tied": model.tied,
+        "output": model.output,
+    }
+
+
+def _constants(package: KernelPackage) -> str:
+    if package.model is None:
+        return ""
+    link = package.kernels[0]
+    named = facts(package)
+    named["ranks"] = package.model.rank_vector
+    named["skip"], named["beta"] = str(package.model.skip), str(package.model.beta)
+    lines = [f"{name.upper()} = {_literal(value)}" for name, value in named.items()]
+    lines += [f"ARGUMENTS = {_tuple([_literal(argument.name) for argument in link.arguments])}"]
+    lines += [f"OUTPUTS = {_tuple([_literal(name) for name, _ in link.outputs])}"]
+    return "\n".join(lines) + "\n"
+
+
+def _literal(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def render_init(package: KernelPackage, digest: str) -> str:
     """Return the source of the package's ``__init__``, without its header."""
-    numbers = ", ".join(str(number) for number in equations)
-    listed = ", ".join(f"`{name}`" for name in names)
-    return f'''"""{title}.
+    numbers = ", ".join(str(number) for number in package.equations)
+    listed = ", ".join(f"`{kernel.name}`" for kernel in package.kernels)
+    return f'''"""{package.title}.
 
 Each of the modules `numpy64` (vectorised), `numba64` (compiled scalars) and `mp` (arbitrary precision, an
 mpmath context first) holds the same functions: {listed}.
 """
 
 DERIVATION_HASH = "{digest}"
-EQUATIONS = ({numbers}{"," if len(equations) == 1 else ""})
-TOKENS = {tokens}
-ACTIVATION = "{act}"
-'''
+EQUATIONS = ({numbers}{"," if len(package.equations) == 1 else ""})
+TOKENS = {package.tokens}
+ACTIVATION = "{package.activation}"
+{_constants(package)}'''

@@ -3,11 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import sympy as sp
 
 from attnlimits.derive.proof import ProofError
+from attnlimits.numerics.models import load_package
+from attnlimits.numerics.networks import Network, link
 
-VERBS = ("models", "derive", "verify", "threshold", "evolve", "figure")
+VERBS = ("models", "derive", "explain", "verify", "threshold", "evolve", "figure")
 
 
 def record(said):
@@ -46,16 +50,57 @@ def test_help_of_a_verb_shows_an_example(attnlimits, verb):
 def test_models(attnlimits):
     said = attnlimits("models")
     assert said.status == 0
-    assert [line.split(":")[0] for line in said.out.splitlines()] == [
-        "attention_tied_softmax_m2",
-        "attention_tied_linear_m2",
-    ]
+    names = [line.split(":")[0] for line in said.out.splitlines()]
+    assert {"attention_tied_linear_m2", "attention_tied_softmax_m2", "link_tied_softmax_m3_l3_r1"} <= set(names)
+    assert names == sorted(names)
     found = record(attnlimits("models --json"))
     assert found["activations"] == ["softmax", "linear"]
+    assert [model["name"] for model in found["models"]] == names
     for model in found["models"]:
-        assert model["tokens"] == 2
+        assert model["tokens"] >= 2
         assert len(model["hash"]) == 64
-        assert {5, 185} <= set(model["equations"])
+        assert set(model["equations"]) & {5, 6}
+
+
+@pytest.mark.parametrize(
+    ("flags", "exact"),
+    [
+        ("", "1/6"),
+        ("--tokens 3 --rank 2", "1/6"),
+        ("--rank 2", "2/5"),
+        ("--rank 2 --activation linear", "1/3"),
+        ("--untied", "sqrt(5) - 2"),
+        ("--untied --tokens 3 --output sequence", "(sqrt(10) - 3)/2"),
+        ("--output sequence --tokens 5", "1/30"),
+    ],
+)
+def test_threshold_of_one_layer_is_exact(attnlimits, flags, exact):
+    found = record(attnlimits(f"threshold --layers 1 {flags} --json"))
+    assert sp.sympify(found["exact"]).equals(sp.sympify(exact))
+    assert abs(float(sp.sympify(exact)) - number(found)) <= found["error"] + 1e-16
+    assert found["error"] < 1e-12
+    assert found["how"] == "rigorous"
+
+
+def test_explain(attnlimits):
+    said = attnlimits("explain --layers 2 --tokens 2 --untied")
+    assert said.status == 0
+    assert "S_1 = sigma(beta*k_1.T*q_1)" in said.out
+    latex = attnlimits("explain --layers 2 --tokens 3 --heads 2 --latex")
+    assert latex.out.count("{") == latex.out.count("}")
+    found = record(attnlimits("explain --layers 1 --tokens 3 --json"))
+    assert found["threshold"]["text"] == "1/12"
+    assert found["P"] == 1
+
+
+def test_derive_writes_any_architecture(attnlimits, tmp_path):
+    flags = "--layers 2 --tokens 3 --untied --skip 1/2"
+    found = record(attnlimits(f"derive {flags} --out {tmp_path} --json"))
+    made = load_package(found["folder"], "numpy64")
+    network = Network(layers=2, tokens=3, ranks=1, tied=False, skip=0.5)
+    h = np.random.default_rng(0).normal(size=(4, 3))
+    # A few roundings of numbers of order one.
+    np.testing.assert_allclose(np.reshape(made.link(*h.ravel(), 1.0), (3, 3)), link(h, network), rtol=0, atol=1e-13)
 
 
 def test_threshold_of_two_layers(attnlimits):
@@ -78,7 +123,7 @@ def test_threshold_in_words(attnlimits):
 
 
 @pytest.mark.parametrize(("tokens", "exact"), [(2, "1/6"), (4, "1/20"), (7, "1/56")])
-def test_threshold_of_one_layer_is_exact(attnlimits, tokens, exact):
+def test_threshold_of_one_tied_layer_is_exact(attnlimits, tokens, exact):
     found = record(attnlimits(f"threshold --layers 1 --tokens {tokens} --json"))
     assert found["exact"] == exact
     assert (found["how"], found["error"] < 1e-12) == ("rigorous", True)

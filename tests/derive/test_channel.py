@@ -118,6 +118,11 @@ def test_denoiser_of_a_flat_posterior():
 def test_bad_shapes_and_models_are_named():
     with pytest.raises(ValueError, match="rank 1 in the last layer, got 2"):
         reduced_channel(Architecture(2, 3, (1, 2)))
+    for model in (Architecture(2, 2, tied=False), Architecture(2, 2, output="sequence"), Architecture(2, 2, heads=2)):
+        with pytest.raises(ValueError, match=model.name):
+            reduced_channel(model)
+        with pytest.raises(ValueError, match="two layers of rank 1, tied"):
+            two_layer_log_integrand(model)
     with pytest.raises(ValueError, match="two layers of rank 1"):
         two_layer_log_integrand(Architecture(3, 2))
     with pytest.raises(ValueError, match="V 2 x 2"):

@@ -4,7 +4,7 @@ import sympy as sp
 
 from attnlimits.derive import symbols
 from attnlimits.derive.architecture import Architecture
-from attnlimits.derive.inversion import domain_slack, invert, log_odds, softmax_readout
+from attnlimits.derive.inversion import domain_slack, invert, log_odds, readout_jacobian, softmax_readout
 from attnlimits.derive.mixing import activate
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.proof import prove_equal
@@ -66,6 +66,30 @@ def test_models_that_cannot_be_inverted_are_named():
         invert(Architecture(1, 3))
     with pytest.raises(ValueError, match="rank 2"):
         invert(Architecture(1, 2, 2))
+    for model in (Architecture(1, 2, tied=False), Architecture(1, 2, output="sequence"), Architecture(1, 2, heads=2)):
+        for function in (invert, domain_slack, readout_jacobian):
+            with pytest.raises(ValueError, match=model.name):
+                function(model)
+    with pytest.raises(ValueError, match="tanh"):
+        invert(Architecture(1, 2, activation=sp.tanh))
+    with pytest.raises(ValueError, match="rank 1 in the last layer, got 2"):
+        readout_jacobian(Architecture(1, 3, 2))
+    with pytest.raises(ValueError, match="two different tokens"):
+        readout_jacobian(Architecture(1, 3), (2, 2))
+
+
+@pytest.mark.parametrize("activation", ["softmax", "linear"])
+def test_jacobian_of_any_number_of_tokens_is_the_one_of_two(activation):
+    model = Architecture(1, 2, activation=activation)
+    entries, jacobian = readout_jacobian(model)
+    result = invert(model)
+    assert entries == result.kept
+    v, y = symbols.readout_symbols(2)
+    at = {v[0]: sp.Rational(4, 5), v[1]: sp.Rational(-3, 7), BETA: sp.Rational(7, 5)}
+    output = elementary(activate(model, v.T * v))
+    left = jacobian.subs(dict(zip(y, output, strict=True))).subs(at).evalf(40)
+    right = elementary(result.jacobian_of_v).subs(at).evalf(40)
+    assert abs(left / right - 1) < sp.Float("1e-37")
 
 
 @pytest.mark.parametrize("tokens", [2, 3, 5])

@@ -5,8 +5,10 @@ import sympy as sp
 from attnlimits.derive import symbols
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.mixing import (
+    activate_score,
     layer_matrix_of_readout,
     link,
+    mix,
     mixing_matrices,
     pair_chain,
     pair_layer,
@@ -14,6 +16,7 @@ from attnlimits.derive.mixing import (
 )
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.proof import prove_equal
+from attnlimits.numerics import networks
 
 SKIP, BETA = sp.Rational(3, 4), sp.Rational(5, 4)
 
@@ -56,6 +59,106 @@ def test_link_on_the_indices_equals_the_forward_pass(layers, tokens, ranks, acti
         # Both sides lose a few roundings per layer; linear outputs grow with depth, hence the scale.
         error = np.abs(compiled(*indices.ravel()) - direct).max() / max(1.0, np.abs(direct).max())
         assert error < 1e-12
+
+
+@pytest.mark.parametrize("activation", ["softmax", "linear", sp.tanh])
+@pytest.mark.parametrize(
+    ("layers", "tokens", "ranks", "heads", "tied", "output"),
+    [
+        (1, 2, 1, 1, False, "last"),
+        (2, 3, (2, 1), 1, False, "last"),
+        (2, 2, 2, 1, True, "sequence"),
+        (3, 2, (1, 2, 1), 1, False, "sequence"),
+        (1, 3, 2, 2, True, "last"),
+        (2, 2, (1, 2), 2, False, "last"),
+        (2, 2, 1, 3, True, "sequence"),
+        (1, 2, 1, 3, False, "sequence"),
+    ],
+)
+def test_link_of_every_architecture_equals_the_forward_pass(
+    layers, tokens, ranks, heads, tied, output, activation, rng
+):
+    model = Architecture(layers, tokens, ranks, activation, tied, SKIP, BETA, output, heads)
+    readouts = [rng.normal(size=(heads, heads)) for _ in model.readouts]
+    kind = np.tanh if activation is sp.tanh else activation
+    network = networks.Network(
+        layers, tokens, ranks, heads, tied, output, float(SKIP), float(BETA), kind, readouts=readouts
+    )
+    names = [entry for matrix in (*model.index_matrices(), *model.readouts) for entry in matrix]
+    compiled = sp.lambdify(names, elementary(link(model)), "numpy", cse=True)
+    dimension = 12
+    for _ in range(3):
+        x = rng.normal(size=(dimension, tokens))
+        weights = networks.random_weights(network, dimension, rng)
+        h = networks.indices(x, weights, network)
+        made = compiled(*h.ravel(), *np.ravel(readouts))
+        moved = networks.apply_mixing(x, made, network) if output == "sequence" else made
+        direct = networks.forward(x, weights, network)
+        # Both sides lose a few roundings per layer; linear outputs grow with depth, hence the scale.
+        assert np.abs(moved - direct).max() / max(1.0, np.abs(direct).max()) < 1e-12
+
+
+def test_sequence_is_one_more_mixing_matrix():
+    """B_L of L layers is the B that layer L + 1 would see, and the output of the sequence model."""
+    deeper, model = Architecture(3, 2), Architecture(2, 2, output="sequence")
+    made = mixing_matrices(model)
+    assert len(made) == 3
+    assert made == mixing_matrices(deeper)
+    assert link(model) == made[-1]
+
+
+def test_tied_is_untied_with_equal_indices():
+    tied, untied = Architecture(2, 2), Architecture(2, 2, tied=False)
+    h = tied.index_matrices()
+    assert link(untied, [sp.Matrix.vstack(matrix, matrix) for matrix in h]) == link(tied, h)
+
+
+def test_heads_that_do_not_mix_are_networks_of_their_own():
+    """With o = I every head is a one-head model of its own block's indices."""
+    model, single = Architecture(2, 2, heads=2), Architecture(2, 2)
+    h = [sp.Matrix(matrix) for matrix in model.index_matrices()]
+    for block in model.index_blocks:
+        if block.head != block.block:
+            h[block.layer - 1][2 * (block.head - 1) + block.block - 1, :] = sp.zeros(1, 2)
+    made = link(model, h, [sp.eye(2)])
+    for head in range(2):
+        own = link(single, [matrix[3 * head, :] for matrix in h])
+        assert made[2 * head : 2 * head + 2, :] == own
+
+
+def test_other_architectures_are_refused_where_they_make_no_sense():
+    for model in (Architecture(2, 2, tied=False), Architecture(2, 2, heads=2)):
+        with pytest.raises(ValueError, match="tied attention with one head"):
+            layer_matrix_of_readout(model, sp.zeros(1, 2))
+        with pytest.raises(ValueError, match="tied attention with one head"):
+            pair_layer(model, symbols.vp, symbols.vm)
+    model = Architecture(2, 2, heads=2)
+    with pytest.raises(ValueError, match="readouts must be 1 matrices"):
+        link(model, readouts=[])
+    with pytest.raises(ValueError, match="o of layer 1 must be 2 x 2"):
+        link(model, readouts=[sp.eye(3)])
+    with pytest.raises(ValueError, match="needs its readout weights"):
+        mix(model, sp.eye(4), [sp.eye(2)] * 2)
+    with pytest.raises(ValueError, match="h_1 must be 4 x 2"):
+        link(model, [sp.zeros(2, 2), sp.zeros(4, 2)])
+    with pytest.raises(ValueError, match="at most 10 heads"):
+        link(Architecture(1, 2, heads=11))
+
+
+@pytest.mark.parametrize(
+    ("activation", "message"),
+    [
+        (np.tanh, "must take one SymPy expression"),
+        (lambda x: [x, x], "must return an expression"),
+        (lambda x: 0.5 * x, "must be exact and finite"),
+        (lambda x: sp.zoo, "must be exact and finite"),
+    ],
+)
+def test_bad_activations_are_named(activation, message):
+    with pytest.raises(ValueError, match=message):
+        link(Architecture(1, 2, activation=activation))
+    with pytest.raises(ValueError, match="the softmax acts on rows"):
+        activate_score(Architecture(1, 2), symbols.vp)
 
 
 def test_mixing_starts_at_the_identity_and_is_a_recursion():

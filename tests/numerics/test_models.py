@@ -1,6 +1,7 @@
 """The model object: its link against the symbolic one and a forward pass at finite D, its symmetries, its errors."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from attnlimits.derive import mixing as symbolic
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.primitives import elementary
 from attnlimits.numerics.errors import KernelNotFoundError
-from attnlimits.numerics.models import ACTIVATIONS, Attention, available_kernels, kernel
+from attnlimits.numerics.models import ACTIVATIONS, Attention, available_kernels, kernel, load_package
 
 CASES = [
     (1, 2, 1, "softmax"),
@@ -168,7 +169,8 @@ def test_fields_are_normalised() -> None:
 
 
 def test_kernels_are_listed_and_missing_ones_say_what_exists() -> None:
-    listed = {(k["activation"], k["tokens"]): k for k in available_kernels()}
+    families = [k for k in available_kernels() if str(k["name"]).startswith("attention_")]
+    listed = {(k["activation"], k["tokens"]): k for k in families}
     assert set(listed) == {("softmax", 2), ("linear", 2)}
     for activation in ACTIVATIONS:
         model = Attention(activation=activation)
@@ -179,3 +181,12 @@ def test_kernels_are_listed_and_missing_ones_say_what_exists() -> None:
     for model in (Attention(2, 3), Attention(2, 2, 2)):
         with pytest.raises(KernelNotFoundError, match="generated so far: softmax, M=2"):
             kernel(model, "numpy64")
+
+
+def test_packages_load_by_name_and_what_is_missing_is_named(tmp_path: Path) -> None:
+    assert load_package("link_tied_softmax_m2_l2_r2", "numpy64").link is not None
+    for place, printer in (("nothing", "numpy64"), ("link_tied_softmax_m2_l2_r2", "fortran"), (tmp_path, "mp")):
+        with pytest.raises(KernelNotFoundError, match="generated packages: attention_tied_linear_m2"):
+            load_package(place, printer)
+    (tmp_path / "mp.py").write_text("answer = 42\n", encoding="utf-8")
+    assert load_package(tmp_path, "mp").answer == 42

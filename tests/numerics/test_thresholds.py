@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from attnlimits.numerics.denoiser import denoise_readout
 from attnlimits.numerics.errors import KernelNotFoundError
+from attnlimits.numerics.fibres import LastLayer, weak_recovery_threshold
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.quadrature import normal_qmc
-from attnlimits.numerics.thresholds import MAX_DIGITS, last_layer
+from attnlimits.numerics.thresholds import MAX_DIGITS, last_layer, one_layer
 
 Array = NDArray[np.float64]
 
@@ -33,6 +34,19 @@ def test_one_layer_is_exact(tokens: int, activation: str) -> None:
     assert result.operator_norm == tokens * (tokens + 1)
     assert result.subspace == "layer 1"
     np.testing.assert_array_equal(result.eigenvector, [[1.0]])
+
+
+@pytest.mark.parametrize(("tokens", "rank", "tied"), [(2, 2, True), (3, 2, True), (2, 1, False), (3, 1, False)])
+def test_one_layer_against_the_operator_on_its_fibres(tokens: int, rank: int, tied: bool) -> None:
+    """The exact form against samples of the operator (15), whose moments are integrals over the fibre of y."""
+    result = one_layer(tokens, rank, tied=tied)
+    sampled = weak_recovery_threshold(LastLayer(tokens, rank, "softmax", tied, 1.0), rng=1)
+    assert sampled.how == "monte-carlo"
+    assert abs(sampled.value - float(result.value)) < 4 * sampled.error
+    assert sampled.error < 0.05 * sampled.value
+    eigenvector = result.eigenvector
+    assert np.linalg.norm(eigenvector) == pytest.approx(1.0, abs=1e-15)
+    assert (np.diag(eigenvector) > 0).all()
 
 
 # --- two layers: plain nested quadrature in token space ---------------------------------------------------------
@@ -271,6 +285,15 @@ def test_linear_depth_three_against_monte_carlo() -> None:
 # --- errors -----------------------------------------------------------------------------------------------------
 
 
+def test_one_layer_without_a_closed_form_is_named() -> None:
+    with pytest.raises(KernelNotFoundError, match="untied layer of rank 2"):
+        one_layer(3, 2, tied=False)
+    with pytest.raises(ValueError, match="activation must be one of"):
+        one_layer(3, activation="relu")
+    with pytest.raises(ValueError, match="digits must be an integer from 1 to 40"):
+        one_layer(3, digits=41)
+
+
 @pytest.mark.parametrize("digits", [0, -1, MAX_DIGITS + 1, True, 6.0, "6", None, math.nan])
 def test_bad_digits_are_named(digits: object) -> None:
     with pytest.raises(ValueError, match="digits must be an integer from 1 to 13"):
@@ -282,7 +305,6 @@ def test_bad_digits_are_named(digits: object) -> None:
     [
         (Attention(2, 2, 2), "rank 1"),
         (Attention(2, 2, (1, 2)), "rank 1"),
-        (Attention(1, 3, 2), "rank 1"),
         (Attention(2, 3), "generated so far"),
         (Attention(3, 4, activation="linear"), "generated so far"),
     ],

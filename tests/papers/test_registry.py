@@ -1,5 +1,6 @@
 """The registry itself: what it accepts, what it refuses, and what a failing check looks like."""
 
+import json
 import math
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 
 from attnlimits.derive import registry
-from attnlimits.derive.registry import CheckOutcome, Equation, RegistryError
+from attnlimits.derive.registry import CheckOutcome, Equation, Erratum, RegistryError
 
 HEADER = '[paper]\ncitekey = "p"\nequations = {count}\n'
 ENTRY = '[[equation]]\nid = {id}\ntitle = "t"\nlatex = "x = y"\nsource = "restored"\nstatus = "{status}"\n{more}\n'
@@ -17,8 +18,29 @@ def _toml(*entries, count=None):
     return HEADER.format(count=len(entries) if count is None else count) + "".join(entries)
 
 
+REASON = 'reason = "it names something"'
+
+
 def _entry(number, status="definition", more=""):
+    if status in ("definition", "prose") and "reason" not in more and "check" not in more:
+        more = f"{more}\n{REASON}"
     return ENTRY.format(id=number, status=status, more=more)
+
+
+ERRATUM = {
+    "id": "threshold",
+    "concerns": "(2)",
+    "published": "1",
+    "correct": "2",
+    "evidence": "two routes agree",
+    "check": "m:f",
+}
+
+
+def _erratum(**changes):
+    fields = {**ERRATUM, **changes}
+    lines = [f"{key} = {value!r}" for key, value in fields.items() if value is not None]
+    return "[[erratum]]\n" + "\n".join(lines) + "\n"
 
 
 # Checks that the tests refer to by path; `resolve` finds them through this module's own name.
@@ -51,7 +73,12 @@ NOT_CALLABLE = 3
 
 def _equation(number, status, function=None, code=None):
     check = None if function is None else f"registry_fixture:{function}"
-    return Equation(number, "t", "x", "restored", status, code=code, check=check)
+    reason = "it names something" if function is None else None
+    return Equation(number, "t", "x", "restored", status, code=code, check=check, reason=reason)
+
+
+def _found(name, function):
+    return Erratum(name, "(2)", "1", "2", "two routes agree", f"registry_fixture:{function}")
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +90,7 @@ def test_valid_text_is_parsed_in_order():
     text = _toml(_entry(2, "checked", 'check = "m:f"\nnote = "n"'), _entry(1))
     first, second = registry.parse(text, paper="p")
     assert (first.id, first.status, first.check) == (1, "definition", None)
+    assert first.reason == "it names something"
     assert (second.id, second.check, second.note) == (2, "m:f", "n")
 
 
@@ -79,11 +107,16 @@ def test_valid_text_is_parsed_in_order():
         ("equation = 3\n" + HEADER.format(count=1), "must be an array of tables"),
         (
             _toml(_entry(1, "proven")),
-            "unknown status 'proven', expected one of proved, checked, definition, pending",
+            "unknown status 'proven', expected one of proved, checked, definition, prose",
         ),
         (_toml(_entry(1, "checked")), "status 'checked' claims a check and names none"),
         (_toml(_entry(1, "proved")), "status 'proved' claims a check and names none"),
-        (_toml(_entry(1, "pending", 'check = "m:f"')), "status 'pending' contradicts its check"),
+        (_toml(_entry(1, "prose", 'check = "m:f"')), "status 'prose' contradicts its check"),
+        (_toml(_entry(1, "definition", 'check = "m:f"')), "status 'definition' contradicts its check"),
+        (_toml(ENTRY.format(id=1, status="definition", more="")), "status 'definition' needs a reason"),
+        (_toml(ENTRY.format(id=1, status="prose", more='note = "n"')), "status 'prose' needs a reason"),
+        (_toml(_entry(1, "checked", f'check = "m:f"\n{REASON}')), "status 'checked' contradicts its reason"),
+        (_toml(_entry(1, "pending")), "unknown status 'pending'"),
         (_toml(_entry(1, "checked", 'check = "m.f"')), "check must be written 'module:function'"),
         (_toml(_entry(1), _entry(1), count=1), r"equation \(1\) occurs more than once"),
         (_toml(_entry(1), _entry(4), count=5), "equations without entry: 2-3, 5"),
@@ -118,7 +151,7 @@ def test_unknown_paper_names_the_known_ones():
 
 def test_a_claim_without_check_fails_the_run_too():
     with pytest.raises(RegistryError, match=r"equation \(1\): status 'proved' claims a check and names none"):
-        registry.run_equations([_equation(1, "proved")])
+        registry.run_entries([_equation(1, "proved")])
 
 
 @pytest.mark.parametrize(
@@ -127,17 +160,17 @@ def test_a_claim_without_check_fails_the_run_too():
 )
 def test_a_missing_check_fails_the_run(function, sentence):
     with pytest.raises(RegistryError, match=sentence):
-        registry.run_equations([_equation(1, "checked", function)])
+        registry.run_entries([_equation(1, "checked", function)])
 
 
 def test_an_unresolvable_code_path_fails_the_run():
     with pytest.raises(RegistryError, match=r"equation \(1\): code: 'attnlimits.derive.nowhere.f' does not resolve"):
-        registry.run_equations([_equation(1, "definition", code="attnlimits.derive.nowhere.f")])
+        registry.run_entries([_equation(1, "definition", code="attnlimits.derive.nowhere.f")])
 
 
 def test_unknown_number_is_refused():
     with pytest.raises(RegistryError, match="no equation numbered 9; there are 1-2"):
-        registry.run_equations([_equation(1, "definition"), _equation(2, "definition")], ids=[9])
+        registry.run_entries([_equation(1, "definition"), _equation(2, "definition")], ids=[9])
 
 
 @pytest.mark.parametrize(
@@ -154,14 +187,15 @@ def test_unknown_number_is_refused():
     ],
 )
 def test_verdicts(status, function, ok, message):
-    (result,) = registry.run_equations([_equation(1, status, function)])
+    (result,) = registry.run_entries([_equation(1, status, function)])
     assert result.ok is ok
     assert message in result.message
 
 
 def test_entries_without_check_are_counted_and_not_judged():
-    results = registry.run_equations([_equation(1, "definition"), _equation(2, "pending")])
+    results = registry.run_entries([_equation(1, "definition"), _equation(2, "prose")])
     assert [r.ok for r in results] == [None, None]
+    assert [r.message for r in results] == ["it names something"] * 2
     report = registry.summary(results)
     assert report["ran"] == 0
     assert report["ok"] is True
@@ -170,7 +204,7 @@ def test_entries_without_check_are_counted_and_not_judged():
 def test_shared_checks_run_once(monkeypatch):
     calls = []
     monkeypatch.setattr(sys.modules[__name__], "passing", lambda: calls.append(1) or CheckOutcome(0, 1, "numeric"))
-    results = registry.run_equations([_equation(1, "checked", "passing"), _equation(2, "checked", "passing")])
+    results = registry.run_entries([_equation(1, "checked", "passing"), _equation(2, "checked", "passing")])
     assert len(calls) == 1
     assert [r.ok for r in results] == [True, True]
 
@@ -178,7 +212,7 @@ def test_shared_checks_run_once(monkeypatch):
 def test_selection_and_progress():
     seen = []
     equations = [_equation(i, "checked", "passing") for i in (1, 2, 3)]
-    results = registry.run_equations(
+    results = registry.run_entries(
         equations, ids=[3, 1, 3], progress=lambda done, total, e: seen.append((done, total, e.id))
     )
     assert [r.id for r in results] == [1, 3]
@@ -186,18 +220,93 @@ def test_selection_and_progress():
 
 
 def test_summary_and_table_name_the_failures():
-    results = registry.run_equations(
+    results = registry.run_entries(
         [_equation(1, "checked", "passing"), _equation(2, "checked", "failing"), _equation(3, "definition")]
     )
     report = registry.summary(results)
-    assert report["counts"] == {"proved": 0, "checked": 2, "definition": 1, "pending": 0}
+    assert report["counts"] == {"proved": 0, "checked": 2, "definition": 1, "prose": 0}
     assert (report["total"], report["ran"], report["passed"]) == (3, 2, 1)
     assert report["failed"] == [2]
     assert report["ok"] is False
     text = registry.table(results)
-    assert "FAILED: 2" in text
+    assert "FAILED: (2)" in text
     assert "checked numerically       2" in text
-    assert "(3)" not in text
+    # Every entry has its line; one without a check says why.
+    (line,) = (line for line in text.splitlines() if line.lstrip().startswith("(3)"))
+    assert line.split() == ["(3)", "definition", "-", "-", "-", "it", "names", "something"]
+
+
+def test_errata_are_read_in_order():
+    text = _toml(_entry(1)) + _erratum(id="b") + _erratum(id="a")
+    assert [e.id for e in registry.parse_errata(text, paper="p")] == ["b", "a"]
+    assert registry.parse_errata(_toml(_entry(1)), paper="p") == ()
+    assert [e.id for e in registry.parse(text, paper="p")] == [1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        *(({key: None}, rf"erratum .*: field '{key}' is missing") for key in ERRATUM),
+        *(({key: " "}, rf"erratum .*: field '{key}' must be a non-empty string") for key in ERRATUM),
+        ({"color": "red"}, "erratum 'threshold': unknown field 'color'"),
+        ({"check": "m.f"}, "check must be written 'module:function'"),
+        ({"id": "12"}, "id must be a name, numbers are equations"),
+        ({"id": 12}, "field 'id' must be a non-empty string, got 12"),
+    ],
+)
+def test_a_bad_erratum_gives_a_sentence(changes, sentence):
+    with pytest.raises(RegistryError, match=sentence):
+        registry.parse_errata(_erratum(**changes), paper="p")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (_erratum() + _erratum(), "erratum 'threshold': occurs more than once"),
+        ("erratum = 3", r"'erratum' must be an array of tables, \[\[erratum\]\]"),
+        ("[erratum", "not valid TOML"),
+    ],
+)
+def test_bad_errata_give_a_sentence(text, sentence):
+    with pytest.raises(RegistryError, match=sentence):
+        registry.parse_errata(text, paper="p")
+
+
+def test_errata_run_after_the_equations_with_counts_of_their_own():
+    entries = [
+        _found("b", "passing"),
+        _equation(2, "checked", "passing"),
+        _found("a", "failing"),
+        _equation(1, "prose"),
+    ]
+    results = registry.run_entries(entries)
+    assert [r.id for r in results] == [1, 2, "b", "a"]
+    assert [r.ok for r in results] == [None, True, True, False]
+    report = registry.summary(results)
+    assert report["counts"] == {"proved": 0, "checked": 1, "definition": 0, "prose": 1}
+    assert (report["total"], report["ran"], report["passed"]) == (2, 1, 1)
+    assert report["errata"] == {"total": 2, "passed": 1}
+    assert report["failed"] == ["a"]
+    assert report["ok"] is False
+    json.dumps(report)  # a record, not objects
+    text = registry.table(results)
+    equations, errata, _ = text.split("\n\n")
+    assert "(2)" in equations and "two routes" not in equations
+    assert [line.split()[0] for line in errata.splitlines()] == ["erratum", "b", "a"]
+    assert "3 checks, FAILED: a" in text
+
+
+def test_errata_may_be_selected_by_name():
+    entries = [_equation(1, "checked", "passing"), _found("b", "symbolic_passing")]
+    (result,) = registry.run_entries(entries, ids=["b"])
+    assert (result.id, result.status, result.ok) == ("b", registry.ERRATUM, True)
+    with pytest.raises(RegistryError, match="no erratum called c; there are: b"):
+        registry.run_entries(entries, ids=["c"])
+
+
+def test_an_unresolvable_erratum_fails_the_run():
+    with pytest.raises(RegistryError, match=r"erratum 'b': check: .*has no attribute 'absent'"):
+        registry.run_entries([_found("b", "absent")])
 
 
 @pytest.mark.parametrize(

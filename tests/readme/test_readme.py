@@ -109,7 +109,7 @@ def test_the_coverage_in_the_paper_readme_is_that_of_the_registry(repository):
     text = " ".join((repository / READMES[1]).read_text(encoding="utf-8").split())
     said = f"{counts['proved']} are proved symbolically, {counts['checked']} checked numerically, "
     assert said + f"{counts['definition']} are definitions" in text
-    assert counts["pending"] == 0
+    assert counts["prose"] == 0
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.channel import reduced_channel
+from attnlimits.derive.mixing import activate, link, mixing_matrices
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.registry import CheckOutcome
 from attnlimits.numerics.denoiser import denoise, denoise_readout
@@ -21,7 +22,7 @@ from attnlimits.numerics.results import DenoiserResult
 
 from .forward import softmax
 from .plain import PlainChannel, readout_grid
-from .tools import numeric, symbolic
+from .tools import matrix, numeric, symbolic, symmetric
 
 Array = NDArray[np.float64]
 
@@ -139,6 +140,50 @@ def check_165() -> CheckOutcome:
     return symbolic(
         {"Jacobian": difference.subs(names)}, "d h_2 / d v of the reduced channel against 1 / det B_1, M = 2"
     )
+
+
+def check_163() -> CheckOutcome:
+    """Differentiate log Z_out in omega for a label that any three points h with any weights produce.
+
+    The delta function of (163) is a superposition of points, and both integrals are linear in it.
+    """
+    indices = tokens = 2
+    omega, variance = matrix("omega", indices, tokens), symmetric("V", indices)
+    weights = sp.symbols("a_1:4", positive=True)
+    points = [matrix(f"h{k}", indices, tokens) for k in range(3)]
+    # One name per Gaussian keeps the ratio rational; its derivative is the exponent's times itself.
+    exponents = [-((h - omega).T * variance.inv() * (h - omega)).trace() / 2 for h in points]
+    names = sp.symbols("N_1:4", positive=True)
+    total = sum(a * n for a, n in zip(weights, names, strict=True))
+    stated = sum(
+        (a * n * variance.inv() * (h - omega) for a, n, h in zip(weights, names, points, strict=True)),
+        sp.zeros(indices, tokens),
+    )
+    gradient = sp.Matrix(
+        indices,
+        tokens,
+        lambda p, m: sum(a * n * sp.diff(e, omega[p, m]) for a, n, e in zip(weights, names, exponents, strict=True)),
+    )
+    return symbolic(
+        {"ratio": ((gradient - stated) / total).applyfunc(sp.factor)},
+        "gradient of log Z_out in omega against the ratio of integrals, three points h, P = M = 2",
+    )
+
+
+def check_164() -> CheckOutcome:
+    """Isolate the last layer: B_{L-1} of the derived recursion is free of h_L, and the link needs nothing else."""
+    differences: dict[str, sp.Expr | sp.MatrixBase] = {}
+    for layers, ranks in ((2, (1, 1)), (3, (1, 2, 1)), (2, (1, 2))):
+        model = Architecture(layers=layers, tokens=2, ranks=ranks)
+        h = model.index_matrices()
+        mixing = mixing_matrices(model, h)[-1]
+        for number, entry in enumerate(h[-1]):
+            differences[f"L = {layers}, ranks {ranks}, entry {number}"] = mixing.diff(entry)
+        readout = h[-1] * mixing.T
+        differences[f"link, L = {layers}, ranks {ranks}"] = sp.Matrix(
+            elementary(link(model, h)) - elementary(activate(model, readout.T * readout))
+        )
+    return symbolic(differences, "derivative of B_{L-1} in h_L against zero, and the link in terms of h_L B_{L-1}^T")
 
 
 def _index_nodes(step: float) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Large depth: (46)-(52), and the size of what (52) leaves out when depth and skip strength grow together."""
+"""Large depth: (46)-(54), and the size of what (52) leaves out when depth and skip strength grow together."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def check_47() -> CheckOutcome:
         skip, beta, dimension = 2.5, 0.8, 50
         weights = random_weights(rng, model.rank_vector, dimension)
         sample = rng.standard_normal((dimension, model.tokens))
-        states, readout = _rescaled_states(weights, sample, skip, beta, model.activation)
+        states, readout = _rescaled_states(weights, sample, skip, beta, model.activation_name)
         entries = [entry for h in model.index_matrices() for entry in h]
         values = [value for w in weights for value in (w @ sample / np.sqrt(dimension)).reshape(-1)]
         expressions = [*derived.rescaled_mixing(model), derived.rescaled_link(model)]
@@ -192,6 +192,44 @@ def check_52() -> CheckOutcome:
     ):
         differences[f"{name}, two layers"] = _rational(_order(value, 1) - _order(stated, 1))
     return symbolic(differences, "exact network to first order in 1/c against (52)")
+
+
+def _committee_form(model: Architecture, epsilon: sp.Expr, psi: sp.Matrix) -> sp.Matrix:
+    """Return the generic form (53) for a given matrix Psi."""
+    last = model.index_matrices()[-1]
+    gram = last.T * last
+    return _plain_sigma(model, gram + epsilon * (psi * gram + gram * psi.T))
+
+
+def check_53() -> CheckOutcome:
+    """Permute the first layers: the generic form with any symmetric sum over layers does not change."""
+    differences = {}
+    for activation in ("softmax", "linear"):
+        model = Architecture(layers=4, tokens=2, ranks=1, activation=activation)
+        h = model.index_matrices()
+        symbol = sp.Function("psi")  # any function of one layer's Gram matrix, entry by entry
+        psi = sum(((m.T * m).applyfunc(symbol) for m in h[:-1]), sp.zeros(2))
+        value = _committee_form(model, _EPSILON, psi)
+        for a, b in ((0, 1), (1, 2)):  # these generate all permutations
+            moved = {x: y for p, q in ((h[a], h[b]), (h[b], h[a])) for x, y in zip(p, q, strict=True)}
+            differences[f"{activation}, layers {a + 1}{b + 1}"] = value.subs(moved, simultaneous=True) - value
+    return symbolic(differences, "form (53) with a generic sum over layers against its layers exchanged, L = 4")
+
+
+def check_54() -> CheckOutcome:
+    """Put the identification into the generic form: the derived first-order output, and its committee."""
+    differences = {}
+    for number, model in enumerate(_MODELS, start=1):
+        own = _own_committee(model, model.layers - 1)
+        gram = model.index_matrices()[-1].T * model.index_matrices()[-1]
+        scores = derived.expand(model).scores
+        differences[f"order 0, model {number}"] = scores[0] - gram
+        differences[f"order 1, model {number}"] = _rational(scores[1] - own * gram - gram * own.T)
+        differences[f"committee, model {number}"] = _rational(derived.committee(model) - own)
+    linear = _MODELS[-1]
+    stated = _committee_form(linear, _EPSILON, _own_committee(linear, linear.layers - 1))
+    differences["output, linear"] = derived.first_order_output(linear) - stated
+    return symbolic(differences, "generic form with the identified committee against the derived argument of (52)")
 
 
 def joint_limit_remainder(kappa: float, skip: float, seed: int = 0) -> float:

@@ -1,4 +1,4 @@
-"""Sequence multi-index models as multi-index models of the flattened input: (57)-(58), (65)-(67)."""
+"""Sequence multi-index models as multi-index models of the flattened input: (56)-(58), (65)-(67)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ def _vec(value: sp.Matrix) -> sp.Matrix:
 
 def _kron_identity(size: int, block: sp.Matrix) -> sp.Matrix:
     return sp.Matrix(sp.kronecker_product(sp.eye(size), block))
+
+
+def check_56() -> CheckOutcome:
+    """Write the weights block by block: the Kronecker product with the identity."""
+    weights = matrix("W", 2, 3)
+    return symbolic(
+        {f"M = {tokens}": sp.diag(*[weights] * tokens) - _kron_identity(tokens, weights) for tokens in (2, 3)},
+        "weights with one block per token against I kron W, P = 2, D = 3",
+    )
 
 
 def check_57() -> CheckOutcome:

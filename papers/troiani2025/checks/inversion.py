@@ -235,6 +235,18 @@ def _linear_residual(beta: float) -> float:
     return abs(value / _direct("linear", beta, step, reach) - 1.0)
 
 
+def check_171() -> CheckOutcome:
+    """Test the linear integral I(y), solved, against functions of the label: what its delta function defines."""
+    residuals = [_linear_residual(beta) for beta in (1.0, 0.6, 1.7)]
+    return numeric(residuals, 1e-10, "integral of I(y) f(y) over labels against that of phi(v) f(v^T v) over v")
+
+
+def check_175() -> CheckOutcome:
+    """Test the softmax integral I(y), solved, against functions of the label: what its delta function defines."""
+    residuals = [_softmax_residual(beta) for beta in (1.0, 0.6, 0.3)]
+    return numeric(residuals, 1e-10, "integral of I(y) f(y) over labels against that of phi(v) f(y(v)) over v")
+
+
 def check_183() -> CheckOutcome:
     """Integral over labels through the generated inverse, against the same integral over v."""
     # Rounding of sums over 1e5 nodes remains.

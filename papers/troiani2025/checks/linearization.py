@@ -14,16 +14,7 @@ from attnlimits.numerics.thresholds import last_layer
 
 from .forward import softmax
 from .plain import PlainChannel, readout_grid
-from .tools import matrix, numeric, symbolic, symmetric
-
-
-def _gaussian_moment(polynomial: sp.Expr, variables: list[sp.Symbol]) -> sp.Expr:
-    """Mean of a polynomial over independent standard Gaussians: E[z^(2k)] = (2k - 1)!!, odd powers vanish."""
-    mean = sp.S.Zero
-    for powers, coefficient in sp.Poly(sp.expand(polynomial), *variables).terms():
-        if all(power % 2 == 0 for power in powers):
-            mean += coefficient * sp.prod([sp.factorial2(power - 1) for power in powers if power])
-    return mean
+from .tools import gaussian_moment, matrix, numeric, symbolic, symmetric
 
 
 def _one_layer_operator(tokens: int, rank: int) -> tuple[sp.Matrix, sp.Matrix]:
@@ -39,7 +30,7 @@ def _one_layer_operator(tokens: int, rank: int) -> tuple[sp.Matrix, sp.Matrix]:
     direction = symmetric("M", rank)
     blocks = derived.curvature_blocks(moment, rank, tokens)
     applied = derived.apply_operator(blocks, direction)
-    return applied.applyfunc(lambda entry: _gaussian_moment(entry, list(h))), direction
+    return applied.applyfunc(lambda entry: gaussian_moment(entry, list(h))), direction
 
 
 def check_15() -> CheckOutcome:
@@ -70,7 +61,7 @@ def check_16() -> CheckOutcome:
     # y = |h|: h is known up to its sign, G = h^2 - 1.
     h = sp.Symbol("h", real=True)
     blocks = derived.curvature_blocks(sp.Matrix([[h**2]]), 1, 1)
-    one = _gaussian_moment(derived.apply_operator(blocks, sp.eye(1))[0], [h])
+    one = gaussian_moment(derived.apply_operator(blocks, sp.eye(1))[0], [h])
     differences["modulus"] = 1 / one - sp.Rational(1, 2)
     # y = sign(h_1 h_2): E[h_1 h_2 | y] = y E|h_1 h_2| and E[h_i^2 | y] = 1.
     half = sp.sqrt(2 / sp.pi)

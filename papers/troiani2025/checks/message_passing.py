@@ -75,13 +75,16 @@ def check_82() -> CheckOutcome:
 
 
 def _completed_square(precision: sp.Matrix, field: sp.Matrix) -> dict[str, sp.Expr]:
-    """Return -1/2 w^T P w + f^T w minus the exponent of a Gaussian, covariance C = P^{-1} and mean C f."""
+    """Return -1/2 w^T P w + f^T w minus the exponent of a Gaussian, covariance C = P^{-1} and mean C f.
+
+    It is multiplied by the determinant of P: a polynomial is cheaper to reduce.
+    """
     w = matrix("w", _INDICES, 1)
     spread = precision.inv()
     centred = w - spread * field
     exponent = -(w.T * precision * w)[0, 0] / 2 + (field.T * w)[0, 0]
     gaussian = -(centred.T * precision * centred)[0, 0] / 2 + (field.T * spread * field)[0, 0] / 2
-    return {"exponent": exponent - gaussian}
+    return {"exponent": sp.cancel(sp.together((exponent - gaussian) * precision.det()))}
 
 
 def check_84() -> CheckOutcome:
@@ -245,10 +248,10 @@ def check_114() -> CheckOutcome:
 
 def check_116() -> CheckOutcome:
     """Moments of the weight message with side information."""
-    rate = sp.Symbol("lambda", positive=True)
+    root = sp.Symbol("rho", positive=True)  # of the strength lambda
     a, b, s = symmetric("A", _INDICES), matrix("b", _INDICES, 1), matrix("s", _INDICES, 1)
     return symbolic(
-        _completed_square((1 + rate) * sp.eye(_INDICES) + a, b + sp.sqrt(rate) * s),
+        _completed_square((1 + root**2) * sp.eye(_INDICES) + a, b + root * s),
         "exponent with side information against a Gaussian with covariance ((1 + lambda) I + A)^{-1}, P = 2",
     )
 
@@ -280,13 +283,19 @@ def effective_overlaps(rate: sp.Expr) -> tuple[sp.Matrix, sp.Matrix, sp.Matrix]:
     return with_target, with_itself, conjugate
 
 
-def check_118() -> CheckOutcome:
-    """Overlaps of the estimate with side information: F(qhat + lambda I) twice."""
-    rate = sp.Symbol("lambda", positive=True)
+def overlap_differences(rate: sp.Expr) -> dict[str, sp.Matrix]:
+    """Overlaps of the estimate less F(qhat + lambda I), times the determinant that all of them are divided by."""
     with_target, with_itself, conjugate = effective_overlaps(rate)
     total = conjugate + rate * sp.eye(_INDICES)
-    stated = total * (sp.eye(_INDICES) + total).inv()
-    return symbolic(
-        {"with the target": with_target - stated, "with itself": with_itself - stated},
-        "overlaps of the estimate against F(qhat + lambda I), P = 2",
-    )
+    precision = sp.eye(_INDICES) + total
+    stated, scale = total * precision.inv(), precision.det()
+    return {
+        "with the target": ((with_target - stated) * scale).applyfunc(sp.cancel),
+        "with itself": ((with_itself - stated) * scale**2).applyfunc(sp.cancel),
+    }
+
+
+def check_118() -> CheckOutcome:
+    """Overlaps of the estimate with side information: F(qhat + lambda I) twice."""
+    root = sp.Symbol("rho", positive=True)  # of the strength lambda
+    return symbolic(overlap_differences(root**2), "overlaps of the estimate against F(qhat + lambda I), P = 2")

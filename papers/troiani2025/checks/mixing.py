@@ -51,7 +51,7 @@ def check_4() -> CheckOutcome:
         weights = random_weights(rng, model.rank_vector, 50)
         sample = rng.standard_normal((50, model.tokens))
         indices = [weight @ sample / np.sqrt(50) for weight in weights]
-        states, _ = network(weights, sample, skip, beta, model.activation)
+        states, _ = network(weights, sample, skip, beta, model.activation_name)
         derived = _evaluate(mixing.mixing_matrices(model), model, indices, skip, beta)
         residuals += [_relative(b @ sample.T, state) for b, state in zip(derived, states, strict=True)]
     return numeric(residuals, _ROUNDING, "network states X_l against derived B_l X_0 at D = 50")
@@ -88,7 +88,7 @@ def check_6() -> CheckOutcome:
         weights = random_weights(rng, model.rank_vector, 60)
         sample = rng.standard_normal((60, model.tokens))
         indices = [weight @ sample / np.sqrt(60) for weight in weights]
-        _, readout = network(weights, sample, skip, beta, model.activation)
+        _, readout = network(weights, sample, skip, beta, model.activation_name)
         (derived,) = _evaluate([mixing.link(model)], model, indices, skip, beta)
         residuals.append(_relative(derived, readout))
     return numeric(residuals, _ROUNDING, "network readout against the derived link at D = 60")

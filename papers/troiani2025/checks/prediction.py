@@ -54,7 +54,7 @@ def _pairs(h: Array) -> Array:
     return np.stack([p11, 1.0 - p11, 1.0 - p22, p22], axis=1)
 
 
-def _two_layer_errors_at_zero(step: float = 0.5) -> tuple[float, float]:
+def two_layer_errors_at_zero(step: float = 0.5) -> tuple[float, float]:
     """Errors of two softmax layers at q = 0, c = 1: variance of the label, and its distance from g(0)."""
     axis = np.arange(-int(6.0 / step), int(6.0 / step) + 1) * step
     gauss = np.exp(-axis * axis / 2.0) * step / np.sqrt(2.0 * np.pi)
@@ -90,7 +90,7 @@ def check_11() -> CheckOutcome:
     one = Attention(layers=1, tokens=2)
     residuals += _in_errors(prediction_errors(one, np.array([[0.5]]), rng=11), _one_layer_errors(0.5))
     two = Attention(layers=2, tokens=2)
-    plain = _two_layer_errors_at_zero()
+    plain = two_layer_errors_at_zero()
     residuals += _in_errors(prediction_errors(two, np.zeros((2, 2)), rng=11), plain)
     # Eight comparisons; the stated error comes from eight randomisations (Student, 7 degrees of freedom).
     return numeric(residuals, 5.0, "prediction errors against moments and product rules, in standard errors")

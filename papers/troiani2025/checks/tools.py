@@ -76,6 +76,15 @@ def average(polynomial: sp.Expr, gaussians: Iterable[sp.Symbol]) -> sp.Expr:
     return mean
 
 
+def gaussian_moment(polynomial: sp.Expr, gaussians: Iterable[sp.Symbol]) -> sp.Expr:
+    """Mean over independent standard Gaussians of any polynomial: E[z^(2k)] = (2k - 1)!!, odd powers vanish."""
+    mean = sp.S.Zero
+    for powers, coefficient in sp.Poly(sp.expand(polynomial), *gaussians).terms():
+        if all(power % 2 == 0 for power in powers):
+            mean += coefficient * sp.prod([sp.factorial2(power - 1) for power in powers if power])
+    return mean
+
+
 def covariance(left: sp.Matrix, right: sp.Matrix, gaussians: Iterable[sp.Symbol]) -> sp.Matrix:
     """E[left right^T] for columns that are linear in independent standard Gaussians."""
     variables = list(gaussians)

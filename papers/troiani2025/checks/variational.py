@@ -1,4 +1,4 @@
-"""The variational problem and its stationary points: (10), (97)-(103), (160)-(161)."""
+"""The variational problem and its stationary points: (10), (96)-(103), (160)-(161)."""
 
 from __future__ import annotations
 
@@ -48,6 +48,27 @@ def check_10() -> CheckOutcome:
             "curvature": sp.diff(line, t, 2).subs(t, 0) - squares,
         },
         "inner infimum of the variational problem against 1/2 log det(I - q) + 1/2 Tr q, P = 2",
+    )
+
+
+def check_96() -> CheckOutcome:
+    """Put the potentials (97) into the sum: the functional of (10), with the entropy H = -Psi_out."""
+    q, qhat, alpha = symmetric("q", _INDICES), symmetric("k", _INDICES), sp.Symbol("alpha", positive=True)
+    entropy = sp.Function("H")(q[0, 0], q[0, 1], q[1, 1])
+    one = sp.eye(_INDICES)
+    as_sum = -(q * qhat).trace() / 2 + prior_potential(qhat) + alpha * (-entropy)
+    as_stated = -(q * qhat).trace() / 2 + qhat.trace() / 2 - sp.log((one + qhat).det()) / 2 - alpha * entropy
+    # At the inner stationary point the traces leave 1/2 Tr q and the determinant 1/2 log det(I - q), as in (144).
+    solution = conjugate_of(q)
+    value = as_sum.subs(dict(zip(qhat, solution, strict=True)))
+    without_log = value - prior_potential(solution) + solution.trace() / 2
+    return symbolic(
+        {
+            "functional": as_sum - as_stated,
+            "traces at the infimum": without_log + alpha * entropy - q.trace() / 2,
+            "determinant at the infimum": (one + solution).det() * (one - q).det() - 1,
+        },
+        "sum of the two potentials against (10), and its value at the inner infimum against (144), P = 2",
     )
 
 

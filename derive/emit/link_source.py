@@ -1,0 +1,230 @@
+"""Print a derived link as a numpy module: the link, its regions, its branches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import sympy as sp
+
+from ..link_branches import Region
+from ..link_parser import ArgMax
+from .printers import NumpyPrinter
+
+if TYPE_CHECKING:
+    from ..link import Branches, Link
+
+__all__ = ["FORMAT", "LinkPrinter", "render"]
+
+#: Changes whenever kernels of an older layout could not be read.
+FORMAT = 1
+
+_HEAD = '''"""Kernel of the link {title}."""
+# derived by attnlimits.derive.link; do not edit
+# derivation: sha256 {hash}
+
+import numpy as np
+from scipy import special
+
+FORMAT = {format}
+DERIVATION_HASH = "{hash}"
+TEXT = {text!r}
+INDICES, TOKENS = {indices}, {tokens}
+NOISE = {noise}
+KIND = {kind!r}
+# Closed form of alpha_c, its value, and why it holds.
+EXACT, EXACT_VALUE, REASON = {exact!r}, {value}, {reason!r}
+# Changes of sign of the entries of h, counted token by token, that leave the link as it is.
+FLIPS = {flips}
+'''
+
+
+class LinkPrinter(NumpyPrinter):
+    """Vectorised numpy for everything the grammar of links allows."""
+
+    functions = {
+        **NumpyPrinter.functions,
+        sp.exp: "np.exp",
+        sp.tanh: "np.tanh",
+        sp.sinh: "np.sinh",
+        sp.cosh: "np.cosh",
+        sp.sin: "np.sin",
+        sp.cos: "np.cos",
+        sp.erf: "special.erf",
+        sp.erfinv: "special.erfinv",
+        sp.atanh: "np.arctanh",
+        sp.asinh: "np.arcsinh",
+        sp.acosh: "np.arccosh",
+        sp.asin: "np.arcsin",
+        sp.acos: "np.arccos",
+        sp.Abs: "np.abs",
+        sp.sign: "np.sign",
+    }
+
+    def _print(self, expr: sp.Expr) -> tuple[str, int]:
+        if isinstance(expr, (sp.Max, sp.Min)):
+            name = "np.maximum" if isinstance(expr, sp.Max) else "np.minimum"
+            first, *rest = sorted((self.text(arg) for arg in expr.args), key=len)
+            for other in rest:
+                first = f"{name}({first}, {other})"
+            return first, 4
+        if isinstance(expr, ArgMax):
+            values = ", ".join(self.text(arg) for arg in expr.args)
+            return f"1.0 + np.argmax(np.stack(np.broadcast_arrays({values})), axis=0)", 0
+        if isinstance(expr, sp.Piecewise):
+            text = "np.nan"
+            for value, condition in reversed(expr.args):
+                if condition == sp.true:
+                    text = self.text(value)
+                    continue
+                text = f"np.where({self.condition(condition)}, {self.text(value)}, {text})"
+            return text, 4
+        return super()._print(expr)
+
+    def condition(self, expr: sp.Basic) -> str:
+        """Return the text of a condition, an array of truth values."""
+        if expr in (sp.true, sp.false):
+            return str(expr == sp.true)
+        if isinstance(expr, (sp.And, sp.Or)):
+            mark = " & " if isinstance(expr, sp.And) else " | "
+            return "(" + mark.join(sorted(self.condition(part) for part in expr.args)) + ")"
+        if isinstance(expr, sp.Not):
+            return f"~({self.condition(expr.args[0])})"
+        return f"({self.text(expr.lhs)} {expr.rel_op} {self.text(expr.rhs)})"
+
+    def _power(self, expr: sp.Pow) -> tuple[str, int]:
+        base, exponent = expr.args
+        if exponent == sp.Rational(1, 2) or exponent.is_negative or (exponent.is_Integer and int(exponent) <= 4):
+            return super()._power(expr)
+        return f"{self._wrap(base, 4)}**{self.number(exponent)}", 2
+
+
+def _function(name: str, head: str, values: Sequence[sp.Expr], symbols: dict[sp.Symbol, int]) -> list[str]:
+    printer = LinkPrinter()
+    used = sorted({symbols[s] for value in values for s in value.free_symbols if s in symbols})
+    names = {number: symbol.name for symbol, number in symbols.items()}
+    lines = [f"def {name}({head}):", *(f"    {names[number]} = h[{number}]" for number in used)]
+    lines += ["    return (", *(f"        {printer.text(value)}," for value in values), "    )", "", ""]
+    return lines
+
+
+def _number(value: sp.Expr) -> str:
+    if value.is_infinite:
+        return "np.inf" if value > 0 else "-np.inf"
+    return LinkPrinter().text(value) if value.is_Rational else format(float(sp.N(value, 40)), ".17g")
+
+
+def critical_values(region: Region) -> tuple[tuple[float, ...], dict[sp.Symbol, tuple[float, ...]]]:
+    """Values of a polynomial output at its critical points, also on the faces of the region, and the points' entries.
+
+    The density of y and its moments are not smooth there. Links that are no polynomial of low degree get none; the
+    numerics find what is left by refinement.
+    """
+    if region.constant or len(region.outputs) > 1:
+        return (), {}
+    expr = region.outputs[0]
+    symbols = sorted(expr.free_symbols, key=lambda s: s.name)
+    if len(symbols) > 3 or not expr.is_polynomial(*symbols) or sp.total_degree(expr, *symbols) > 4:
+        return (), {}
+    values: set[float] = set()
+    entries: dict[sp.Symbol, set[float]] = {s: set() for s in symbols}
+    faces: list[dict[sp.Symbol, sp.Expr]] = [{}]
+    for s in symbols:
+        ends = [end for end in region.bounds.get(s, ()) if end.is_finite]
+        faces += [{**face, s: end} for face in faces for end in ends]
+    for face in faces:
+        here = expr.xreplace(face)
+        free = sorted(here.free_symbols, key=lambda s: s.name)
+        try:
+            points = sp.solve([sp.diff(here, s) for s in free], free, dict=True) if free else [{}]
+        except NotImplementedError:
+            continue
+        for point in points:
+            value = sp.expand(here.subs(point))
+            if not value.free_symbols and value.is_real:
+                values.add(float(value))
+            for s, at in {**face, **point}.items():
+                if not at.free_symbols and at.is_real:
+                    entries[s].add(float(at))
+    return tuple(sorted(values)), {s: tuple(sorted(found)) for s, found in entries.items() if found}
+
+
+def _region(
+    number: int, region: Region, solved: Sequence[Branches], symbols: dict[sp.Symbol, int]
+) -> tuple[list[str], str]:
+    lines: list[str] = []
+    fields = [f"constant={tuple(float(o) for o in region.outputs) if region.constant else None!r}"]
+    bounds = ", ".join(
+        f"{symbols[s]}: ({_number(lo)}, {_number(hi)})"
+        for s, (lo, hi) in sorted(region.bounds.items(), key=lambda item: item[0].name)
+    )
+    depends = sorted({symbols[s] for output in region.outputs for s in output.free_symbols})
+    fields += [
+        f"bounds={{{bounds}}}",
+        f"depends={tuple(depends)!r}",
+        f"active={tuple(sorted(symbols[s] for s in region.active))!r}",
+    ]
+    lines += _function(f"region_{number}_output", "h", region.outputs, symbols)
+    fields.append(f"output=region_{number}_output")
+    if region.conditions:
+        lines += _function(f"region_{number}_conditions", "h", region.conditions, symbols)
+    fields.append(f"conditions=region_{number}_conditions" if region.conditions else "conditions=None")
+    entries = []
+    for one in solved:
+        at = symbols[one.unknown]
+        lines += _function(f"region_{number}_branches_{at}", "y, h", one.solutions, symbols)
+        lines += _function(f"region_{number}_slope_{at}", "h", (one.slope,), symbols)
+        entries.append(f"{at}: ({len(one.solutions)}, region_{number}_branches_{at}, region_{number}_slope_{at})")
+    values, points = critical_values(region)
+    fields += [f"branches={{{', '.join(entries)}}}", f"critical={values!r}"]
+    fields.append(f"centres={ {symbols[s]: at for s, at in sorted(points.items(), key=lambda p: p[0].name)}!r}")
+    return lines, "    dict(\n" + "".join(f"        {field},\n" for field in fields) + "    ),"
+
+
+def render(link: Link) -> str:
+    """Return the source of the kernel module of a link.
+
+    Parameters
+    ----------
+    link : Link
+
+    Returns
+    -------
+    str
+        A module with the facts as constants, ``link(h)`` for h of shape (..., P, M), and ``REGIONS``: for each
+        region its bounds, conditions, output, branches and slopes as functions of the entries of h.
+    """
+    symbols = {symbol: number for number, symbol in enumerate(link.coordinates)}
+    exact = link.exact
+    head = _HEAD.format(
+        title="; ".join(map(str, link.outputs)),
+        text=tuple(map(str, link.outputs)),
+        hash=link.hash,
+        format=FORMAT,
+        indices=link.indices,
+        tokens=link.tokens,
+        noise=_number(link.noise),
+        kind=link.kind,
+        exact=None if exact is None else str(exact),
+        value=None if exact is None else _number(exact),
+        reason=link.reason,
+        flips=repr(link.flips),
+    )
+    lines = [head, ""]
+    lines += _function("_outputs", "h", link.outputs, symbols)
+    lines += [
+        "def link(h):",
+        '    """Outputs g(h) without noise, shape (..., K), for h of shape (..., P, M)."""',
+        "    h = np.asarray(h, dtype=np.float64)",
+        f"    entries = [h[..., p, m] for m in range({link.tokens}) for p in range({link.indices})]",
+        "    return np.stack(np.broadcast_arrays(*_outputs(entries)), axis=-1)",
+        "",
+        "",
+    ]
+    rows = []
+    for number, (region, solved) in enumerate(zip(link.regions, link.branches, strict=True)):
+        functions, row = _region(number, region, solved, symbols)
+        lines += functions
+        rows.append(row)
+    lines += ["REGIONS = (", *rows, ")", ""]
+    return "\n".join(lines)

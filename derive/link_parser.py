@@ -1,0 +1,338 @@
+"""Read a link written as text: a strict grammar, exact numbers, and errors that point at the token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import sympy as sp
+
+__all__ = ["ArgMax", "LinkError", "index_symbol", "parse", "read_index"]
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/()\[\],;<>&|~]))"
+)
+_INDEX = re.compile(r"h_(\d+)(?:_(\d+))?\Z")
+_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": sp.StrictLessThan,
+    ">": sp.StrictGreaterThan,
+    "<=": sp.LessThan,
+    ">=": sp.GreaterThan,
+    "==": sp.Eq,
+    "!=": sp.Ne,
+}
+# Beyond these, exact arithmetic on the constants of a text could take for ever.
+_LARGEST_POWER = 64
+_LARGEST_EXPONENT = 300
+_LARGEST_NUMBER = 4096
+_DEEPEST = 60
+
+
+class LinkError(ValueError):
+    """A link that cannot be read, or a part of it that cannot be solved; the message names the part."""
+
+
+class ArgMax(sp.Function):
+    """``ArgMax(z_1, .., z_n)``: the number, counted from 1, of the largest argument."""
+
+    def _eval_is_real(self) -> bool | None:
+        return True if all(arg.is_real for arg in self.args) else None
+
+
+_FUNCTIONS: dict[str, Callable[..., sp.Expr]] = {
+    "sign": sp.sign,
+    "abs": sp.Abs,
+    "exp": sp.exp,
+    "log": sp.log,
+    "sqrt": sp.sqrt,
+    "tanh": sp.tanh,
+    "sinh": sp.sinh,
+    "cosh": sp.cosh,
+    "sin": sp.sin,
+    "cos": sp.cos,
+    "erf": sp.erf,
+}
+_LISTS: dict[str, Callable[..., sp.Expr]] = {"max": sp.Max, "min": sp.Min, "argmax": ArgMax}
+_KNOWN = ", ".join([*_FUNCTIONS, *_LISTS, "Piecewise"])
+
+
+def index_symbol(index: int, token: int) -> sp.Symbol:
+    """Return the symbol of h[p, m], both counted from 1."""
+    return sp.Symbol(f"h_{index}_{token}", real=True)
+
+
+def read_index(name: str) -> tuple[int, int] | None:
+    """Return (p, m) of a name ``h``, ``h_p`` or ``h_p_m``, or None if it is no such name."""
+    if name == "h":
+        return 1, 1
+    match = _INDEX.match(name)
+    return None if match is None else (int(match[1]), int(match[2] or 1))
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    at: int
+
+
+def _tokens(text: str) -> list[_Token]:
+    found: list[_Token] = []
+    at = 0
+    while text[at:].strip():
+        match = _TOKEN.match(text, at)
+        if match is None:
+            at += len(text[at:]) - len(text[at:].lstrip())
+            hint = "; write powers as **" if text[at] == "^" else "; write relations as ==" if text[at] == "=" else ""
+            raise LinkError(f"link: unexpected character {text[at]!r} at position {at + 1} of {text!r}{hint}")
+        kind = str(match.lastgroup)
+        found.append(_Token(kind, match[kind], match.start(kind)))
+        at = match.end()
+    return [*found, _Token("end", "the end", len(text))]
+
+
+class _Parser:
+    """Recursive descent over the tokens; every method reads one rule of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = _tokens(text)
+        self.place = 0
+        self.depth = 0
+
+    @property
+    def now(self) -> _Token:
+        return self.tokens[self.place]
+
+    def fail(self, expected: str, token: _Token | None = None) -> NoReturn:
+        token = token or self.now
+        raise LinkError(f"link: expected {expected}, got {token.text!r} at position {token.at + 1} of {self.text!r}")
+
+    def take(self, *texts: str) -> _Token | None:
+        if self.now.kind != "end" and self.now.text in texts:
+            self.place += 1
+            return self.tokens[self.place - 1]
+        return None
+
+    def need(self, text: str) -> _Token:
+        return self.take(text) or self.fail(f"{text!r}")
+
+    def outputs(self) -> tuple[sp.Expr, ...]:
+        if self.take("["):
+            values = [self.value()]
+            while self.take(","):
+                values.append(self.value())
+            self.need("]")
+        else:
+            values = [self.value()]
+            while self.take(";"):
+                values.append(self.value())
+        if self.now.kind != "end":
+            self.fail("an operator or the end")
+        return tuple(values)
+
+    def value(self) -> sp.Expr:
+        """A real expression."""
+        token = self.now
+        made = self.sum()
+        if self.now.text in _RELATIONS:
+            self.fail("a value; relations belong into the conditions of Piecewise")
+        # Singular constants, as 1/0 or log(0), and constants that are not real.
+        if made.has(sp.zoo, sp.nan, sp.oo, -sp.oo, sp.I):
+            raise LinkError(
+                f"link: the expression at position {token.at + 1} of {self.text!r} is not a finite real number"
+            )
+        return made
+
+    def sum(self) -> sp.Expr:
+        made = self.product()
+        while sign := self.take("+", "-"):
+            other = self.product()
+            made = made + other if sign.text == "+" else made - other
+        return made
+
+    def product(self) -> sp.Expr:
+        made = self.signed()
+        while sign := self.take("*", "/"):
+            other = self.signed()
+            if sign.text == "/" and other.is_zero:
+                raise LinkError(f"link: division by zero at position {sign.at + 1} of {self.text!r}")
+            made = made * other if sign.text == "*" else made / other
+        return made
+
+    def signed(self) -> sp.Expr:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise LinkError(f"link: nested deeper than {_DEEPEST} at position {self.now.at + 1} of {self.text!r}")
+        if self.take("-"):
+            made = -self.signed()
+        elif self.take("+"):
+            made = self.signed()
+        else:
+            made = self.power()
+        self.depth -= 1
+        return made
+
+    def power(self) -> sp.Expr:
+        base = self.atom()
+        if not self.take("**"):
+            return base
+        token = self.now
+        exponent = self.signed()
+        if not exponent.is_Rational or max(abs(exponent.p), exponent.q) > _LARGEST_POWER:
+            raise LinkError(
+                f"link: the exponent at position {token.at + 1} of {self.text!r} must be a number of size at most "
+                f"{_LARGEST_POWER}, got {exponent}; write other powers with exp and log"
+            )
+        if base.is_Rational and max(abs(base.p), base.q).bit_length() * abs(exponent) > _LARGEST_NUMBER:
+            raise LinkError(f"link: the power at position {token.at + 1} of {self.text!r} is too large a number")
+        if base.is_zero and exponent.is_negative:
+            raise LinkError(f"link: division by zero at position {token.at + 1} of {self.text!r}")
+        return base**exponent
+
+    def atom(self) -> sp.Expr:
+        token = self.now
+        self.place += 1
+        if token.kind == "number":
+            return self.number(token)
+        if token.text == "(" and token.kind == "op":
+            made = self.sum()
+            self.need(")")
+            return made
+        if token.kind == "name":
+            return self.named(token)
+        self.fail("a number, h[p, m], a function or '('", token)
+
+    def number(self, token: _Token) -> sp.Expr:
+        _, _, exponent = token.text.lower().partition("e")
+        if exponent and abs(int(exponent)) > _LARGEST_EXPONENT:
+            raise LinkError(f"link: the number {token.text} at position {token.at + 1} is out of range")
+        return sp.Rational(token.text)
+
+    def named(self, token: _Token) -> sp.Expr:
+        name = token.text
+        if name == "pi":
+            return sp.pi
+        if name == "h" and self.take("["):
+            index, where = self.integer(), 1
+            if self.take(","):
+                where = self.integer()
+            self.need("]")
+            return index_symbol(index, where)
+        entry = read_index(name)
+        if entry is not None:
+            if min(entry) < 1:
+                self.fail("indices and tokens counted from 1", token)
+            return index_symbol(*entry)
+        if name in _FUNCTIONS:
+            self.need("(")
+            argument = self.sum()
+            self.need(")")
+            return _FUNCTIONS[name](argument)
+        if name in _LISTS:
+            return _LISTS[name](*self.several())
+        if name == "Piecewise":
+            return self.piecewise()
+        self.fail(f"h[p, m], pi or one of the functions {_KNOWN}", token)
+
+    def integer(self) -> int:
+        token = self.now
+        if token.kind != "number" or not token.text.isdigit() or int(token.text) < 1:
+            self.fail("an integer >= 1 (indices and tokens are counted from 1)")
+        self.place += 1
+        return int(token.text)
+
+    def several(self) -> list[sp.Expr]:
+        self.need("(")
+        listed = self.take("[")
+        values = [self.sum()]
+        while self.take(","):
+            values.append(self.sum())
+        if listed:
+            self.need("]")
+        self.need(")")
+        if len(values) < 2:
+            self.fail("at least two values to choose from", self.tokens[self.place - 1])
+        return values
+
+    def piecewise(self) -> sp.Expr:
+        self.need("(")
+        pairs = []
+        while True:
+            self.need("(")
+            value = self.sum()
+            self.need(",")
+            pairs.append((value, self.either()))
+            self.need(")")
+            if not self.take(","):
+                break
+        self.need(")")
+        return sp.Piecewise(*pairs, evaluate=False)
+
+    def either(self) -> sp.Basic:
+        made = self.both()
+        while self.take("|", "or"):
+            made = sp.Or(made, self.both())
+        return made
+
+    def both(self) -> sp.Basic:
+        made = self.condition()
+        while self.take("&", "and"):
+            made = sp.And(made, self.condition())
+        return made
+
+    def condition(self) -> sp.Basic:
+        if self.take("~", "not"):
+            return sp.Not(self.condition())
+        if self.take("True"):
+            return sp.true
+        start = self.place
+        # "(" opens either a condition or a value: a condition is tried first.
+        if self.take("("):
+            try:
+                made = self.either()
+                self.need(")")
+                return made
+            except LinkError:
+                self.place = start
+        left = self.sum()
+        if self.now.text not in _RELATIONS:
+            self.fail("one of < > <= >= == !=")
+        relation = _RELATIONS[self.now.text]
+        self.place += 1
+        return relation(left, self.sum())
+
+
+def parse(text: str) -> tuple[sp.Expr, ...]:
+    """Read a link.
+
+    Parameters
+    ----------
+    text : str
+        One output, several separated by ``;``, or a list in brackets. Entries of h are ``h[p, m]`` with index p
+        and token m counted from 1; ``h[p]`` and ``h_p`` stand for token 1, ``h`` for the only entry of all.
+        Numbers are exact: decimals become fractions. Functions: sign, abs, exp, log, sqrt, tanh, sinh, cosh, sin,
+        cos, erf, max, min, argmax (of two or more values, counted from 1) and
+        ``Piecewise((value, condition), .., (value, True))``.
+
+    Returns
+    -------
+    tuple of sympy.Expr
+        One expression per output, in the symbols of `index_symbol`.
+
+    Raises
+    ------
+    LinkError
+        With the position and the token where the text left the grammar.
+
+    Examples
+    --------
+    >>> parse("h[1]**2 + sign(h[1]*h[2])")
+    (h_1_1**2 + sign(h_1_1*h_2_1),)
+    """
+    if not text.strip():
+        raise LinkError("link: the text is empty; write for example sign(h[1]*h[2])")
+    return _Parser(text).outputs()

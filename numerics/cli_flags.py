@@ -1,0 +1,77 @@
+"""Flags that the verbs of the command share, and the models they describe."""
+
+import argparse
+
+from .models import ACTIVATIONS, Attention
+
+__all__ = ["attention", "check_sampling", "is_attention", "link_flags", "model_flags", "sampling_flags"]
+
+OUTPUTS = ("last", "sequence")
+
+
+def _ranks(text: str) -> int | tuple[int, ...]:
+    try:
+        values = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected one integer, or one per layer as in 1,2; got {text!r}") from None
+    return values[0] if len(values) == 1 else values
+
+
+def model_flags(parser: argparse.ArgumentParser, *, symbolic: bool = False) -> None:
+    """Add the flags of a model; where `symbolic`, skip and beta stay symbols unless they are given."""
+    group = parser.add_argument_group("model")
+    group.add_argument("--layers", type=int, default=2, metavar="L", help="depth (default: %(default)s)")
+    group.add_argument("--tokens", type=int, default=2, metavar="M", help="tokens (default: %(default)s)")
+    group.add_argument("--rank", type=_ranks, default=1, metavar="r", help="rank, or one per layer: 1,2")
+    group.add_argument("--heads", type=int, default=1, metavar="H", help="heads (default: %(default)s)")
+    number = {"type": str, "default": None} if symbolic else {"type": float, "default": 1.0}
+    usual = "a symbol" if symbolic else "1"
+    group.add_argument("--skip", metavar="c", help=f"skip strength (default: {usual})", **number)
+    group.add_argument("--beta", metavar="b", help=f"inverse temperature (default: {usual})", **number)
+    group.add_argument("--activation", default="softmax", help=f"{' or '.join(ACTIVATIONS)} (default: softmax)")
+    group.add_argument("--untied", action="store_true", help="keys and queries with weights of their own")
+    group.add_argument(
+        "--output", choices=OUTPUTS, default="last", help="attention of the last layer, or all tokens that leave it"
+    )
+
+
+def link_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a link of one's own, which replaces the model."""
+    group = parser.add_argument_group("a link of your own, instead of a model")
+    group.add_argument("--link", metavar="EXPR", help='y = g(h) in h[p, m] or h[p], such as "sign(h[1]*h[2])"')
+    group.add_argument("--noise", default="0", metavar="DELTA", help="variance of Gaussian noise on y (default: 0)")
+
+
+def sampling_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of averages over random samples."""
+    group = parser.add_argument_group("sampling")
+    group.add_argument("--samples", type=int, default=4096, help="points per randomisation (default: %(default)s)")
+    group.add_argument("--replicas", type=int, default=8, help="independent randomisations (default: %(default)s)")
+    group.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
+    group.add_argument("--workers", type=int, help="threads (default: all cores)")
+
+
+def check_sampling(args: argparse.Namespace) -> None:
+    """Refuse sampling flags out of range, also where this model would not use them."""
+    for flag, least in (("samples", 1), ("replicas", 2), ("seed", 0), ("workers", 1)):
+        value = getattr(args, flag)
+        if value is not None and value < least:
+            raise ValueError(f"--{flag} must be >= {least}, got {value}")
+
+
+def is_attention(args: argparse.Namespace) -> bool:
+    """Whether the flags describe the model of the main text: tied, one head, attention of the last layer."""
+    if args.heads < 1:
+        raise ValueError(f"--heads must be >= 1, got {args.heads}")
+    return args.heads == 1 and not args.untied and args.output == "last"
+
+
+def attention(args: argparse.Namespace, verb: str) -> Attention:
+    """Return the model of the flags, for a verb that serves the main text's model only."""
+    if not is_attention(args):
+        used = "--heads" if args.heads != 1 else "--untied" if args.untied else "--output sequence"
+        raise ValueError(
+            f"{used} is not served by `{verb}` here: it needs tied weights, one head and the last layer's attention as "
+            "output (one-layer thresholds, `explain` and `derive` take every architecture)"
+        )
+    return Attention(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)

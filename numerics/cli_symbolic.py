@@ -1,0 +1,120 @@
+"""Verbs of the command that rest on the symbolic side: models, derive, verify, explain.
+
+`derive` and `explain` are where the command crosses from the numerics to the derivations; SymPy loads only there.
+"""
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from .cache import cache_folder
+from .models import ACTIVATIONS, available_kernels
+from .progress import Bar
+
+__all__ = ["derive", "explain", "models", "verify"]
+
+Outcome = tuple[dict[str, Any], str, bool]
+
+
+def _architecture(args: argparse.Namespace) -> Any:
+    """Return the symbolic model of the flags; decimals of --skip and --beta become exact rationals."""
+    import sympy as sp
+
+    from attnlimits.derive.architecture import Architecture
+
+    numbers: dict[str, sp.Expr] = {}
+    for name in ("skip", "beta"):
+        text = getattr(args, name)
+        if text is not None:
+            try:
+                numbers[name] = sp.Rational(str(text))
+            except (TypeError, ValueError, ZeroDivisionError):
+                raise ValueError(f"--{name} must be a positive number such as 0.5 or 1/3, got {text!r}") from None
+    return Architecture(
+        layers=args.layers,
+        tokens=args.tokens,
+        ranks=args.rank,
+        activation=args.activation,
+        tied=not args.untied,
+        output=args.output,
+        heads=args.heads,
+        **numbers,
+    )
+
+
+def models(args: argparse.Namespace) -> Outcome:
+    """List the generated kernels."""
+    del args
+    kernels = available_kernels()
+    text = "\n".join(f"{k['name']}: {k['title']}, {str(k['hash'])[:12]}" for k in kernels)
+    return {"models": kernels, "activations": list(ACTIVATIONS)}, text, True
+
+
+def derive(args: argparse.Namespace) -> Outcome:
+    """Write all kernels, or those of one architecture or link into the cache folder."""
+    if args.link is not None:
+        from .link_cli import derive as derive_link
+
+        return derive_link(args)
+    if args.layers is not None or args.tokens is not None:
+        return _derive_architecture(args)
+    from attnlimits.derive.__main__ import main
+    from attnlimits.derive.proof import ProofError
+
+    options = (["--check"] if args.check else []) + (["--out", str(args.out)] if args.out else [])
+    try:
+        # The generator reports on stdout; with --json only the object may stand there.
+        with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
+            status = main(options)
+    except ProofError as error:
+        message = f"a derivation is not proved, nothing was written: {error}"
+        return {"check": args.check, "ok": False, "status": message}, message, False
+    word = "fresh" if args.check else "written"
+    message = f"kernels {word}" if status == 0 else "kernels are stale: run `make derive` and commit the result"
+    return {"check": args.check, "ok": status == 0, "status": message}, message, status == 0
+
+
+def _derive_architecture(args: argparse.Namespace) -> Outcome:
+    if args.check:
+        raise ValueError("--check compares all generated kernels; it takes no model")
+    from attnlimits.derive.kernels_link import package_name
+    from attnlimits.derive.packages import write_link_package
+
+    args.layers = 2 if args.layers is None else args.layers
+    args.tokens = 2 if args.tokens is None else args.tokens
+    model = _architecture(args)
+    folder = args.out if args.out is not None else cache_folder("links")
+    path = write_link_package(model, folder, lambda line: print(line, file=sys.stderr))
+    record = {"name": package_name(model), "folder": str(path), "ok": True, "status": "written"}
+    return record, f"{package_name(model)}: link and Jacobian written to {path}", True
+
+
+def verify(args: argparse.Namespace) -> Outcome:
+    """Run the check of every equation of a paper."""
+    from attnlimits.derive import registry
+
+    bar = Bar("equations", show=sys.stderr.isatty())
+    results = registry.run(args.paper, args.ids, progress=lambda done, total, _: bar.to(done, total))
+    bar.close()
+    summary = registry.summary(results)
+    record = {"paper": args.paper, **summary}
+    failed = ", ".join(f"({number})" for number in summary["failed"])
+    record["status"] = "all checks passed" if summary["ok"] else f"checks failed: {failed}; see the table"
+    return record, registry.table(results), bool(summary["ok"])
+
+
+def explain(args: argparse.Namespace) -> Outcome:
+    """Print what the theory says about one architecture."""
+    from attnlimits.derive.explain import explain_record
+
+    record = explain_record(_architecture(args))
+    return record, str(record["latex"] if args.latex else record["text"]), True
+
+
+def derive_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `derive` beside those of a model: without --layers and --tokens it writes all kernels."""
+    parser.add_argument("--check", action="store_true", help="compare with the kernels in place, write nothing")
+    parser.add_argument("--out", type=Path, help="write to this folder instead")
+    parser.set_defaults(layers=None, tokens=None)

@@ -1,0 +1,163 @@
+"""Thresholds that are known exactly, of one attention layer and of some links: the formula beside the value."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mpmath.ctx_mp import MPContext
+
+from attnlimits.generated import exact as _printed
+
+__all__ = ["MAX_DIGITS", "ExactThreshold", "link", "single_layer"]
+
+# The one integral takes some seconds at 40 digits.
+MAX_DIGITS = 40
+_GUARD = 10
+
+
+@dataclass(frozen=True)
+class ExactThreshold:
+    """A threshold that is known exactly.
+
+    Attributes
+    ----------
+    exact : str
+        The threshold as an expression that SymPy parses, such as ``-2 + sqrt(5)``.
+    value : str or None
+        Its value, rounded to the digits asked for; None if it is infinite.
+    closed : bool
+        False if `exact` holds one integral of known functions.
+    direction : tuple of float
+        Diagonal of the unit eigenvector of the operator (15) that it belongs to; empty for links.
+    error : float
+        What rounding to `value` took.
+    """
+
+    exact: str
+    value: str | None
+    closed: bool
+    direction: tuple[float, ...] = ()
+    error: float = 0.0
+
+
+def single_layer(
+    tokens: int, rank: int = 1, activation: str = "softmax", tied: bool = True, *, digits: int = 15
+) -> ExactThreshold | None:
+    """Weak-recovery threshold alpha_c of one attention layer, exactly.
+
+    Tied: r/(M (M + 1)); r^2/((M - 1)((M + 2) r + 2)) for softmax with r >= M. Untied, rank 1:
+    (sqrt(M^2 + 1) - M)/(M - 1) for softmax, one integral for linear. Skip strength and beta do not matter.
+
+    Parameters
+    ----------
+    tokens : int
+        M >= 2.
+    rank : int, optional
+        r >= 1.
+    activation : {"softmax", "linear"}, optional
+        Others have no entry here.
+    tied : bool, optional
+        Whether keys equal queries.
+    digits : int, keyword-only, optional
+        Significant digits of the value, 1 to 40.
+
+    Returns
+    -------
+    ExactThreshold or None
+        None where no exact form is known: untied layers of rank above 1, other activations.
+
+    Raises
+    ------
+    ValueError
+        tokens, rank or digits out of range.
+
+    References
+    ----------
+    troiani2025, (15)-(16); the formulas are derived in ``attnlimits.derive.linearization``.
+
+    Examples
+    --------
+    >>> single_layer(2, tied=False, digits=6).exact
+    '-2 + sqrt(5)'
+    """
+    for name, number, least in (("tokens", tokens, 2), ("rank", rank, 1)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            raise ValueError(f"{name} must be an integer >= {least} for the exact threshold (16), got {number!r}")
+    context = _context(digits)
+    entry = _entry(tokens, rank, activation, tied)
+    if entry is None:
+        return None
+    arguments = (tokens, rank) if tied else (tokens,)
+    value = getattr(_printed, f"{entry}_value")(context, *arguments)
+    text = getattr(_printed, f"{entry}_formula")(*arguments)
+    if tied:
+        direction: tuple[float, ...] = (rank**-0.5,) * rank
+    else:
+        direction = tuple(map(float, getattr(_printed, f"{entry}_direction")(context, *arguments)))
+    shown = _decimal(context, value, digits)
+    return ExactThreshold(text, shown, "Integral" not in text, direction, float(abs(context.mpf(shown) - value)))
+
+
+def _decimal(context: MPContext, value: Any, digits: int) -> str:
+    return str(context.nstr(value, digits, strip_zeros=False, min_fixed=-context.inf, max_fixed=context.inf))
+
+
+def _entry(tokens: int, rank: int, activation: str, tied: bool) -> str | None:
+    if activation not in ("softmax", "linear") or (not tied and rank > 1):
+        return None
+    if not tied:
+        return f"untied_{activation}"
+    return "tied_softmax_wide" if activation == "softmax" and rank >= tokens else f"tied_{activation}"
+
+
+def link(expression: str, *, digits: int = 15) -> ExactThreshold | None:
+    """Weak-recovery threshold of a link of one token, if its expression is in the table.
+
+    Parameters
+    ----------
+    expression : str
+        In the indices h[p] (also h_p or h[p, 1]), p counted from 1; only the spelling of the table is recognised, up
+        to spaces.
+    digits : int, keyword-only, optional
+        Significant digits of the value, 1 to 40.
+
+    Returns
+    -------
+    ExactThreshold or None
+        ``exact`` is "0" if E[h|y] does not vanish, so that every alpha > 0 suffices, and "oo", with no value, if the
+        output has no quadratic information. None if the expression is not in the table.
+
+    Raises
+    ------
+    ValueError
+        digits out of range.
+
+    References
+    ----------
+    troiani2025, (15)-(16); the formulas are derived in ``attnlimits.derive.closed_forms``.
+
+    Examples
+    --------
+    >>> link("sign(h[1]*h[2])", digits=6).exact
+    'pi**2/4'
+    """
+    context = _context(digits)
+    text = re.sub(r"h_(\d+)", r"h[\1]", re.sub(r"\s", "", expression))
+    text = re.sub(r"h\[(\d+),1\]", r"h[\1]", text)
+    if text not in _printed.LINKS:
+        return None
+    name, formula = _printed.LINKS[text]
+    if formula in ("0", "oo"):
+        return ExactThreshold(formula, "0" if formula == "0" else None, True)
+    evaluate: Callable[[MPContext], Any] = _printed.VALUES[name]
+    value = context.nstr(context.mpf(evaluate(context)), digits, strip_zeros=False)
+    return ExactThreshold(formula, value, "Integral" not in formula)
+
+
+def _context(digits: int) -> MPContext:
+    if isinstance(digits, bool) or not isinstance(digits, int) or not 1 <= digits <= MAX_DIGITS:
+        raise ValueError(f"digits must be an integer from 1 to {MAX_DIGITS}, got {digits!r}")
+    context = MPContext()
+    context.dps = digits + _GUARD
+    return context

@@ -1,0 +1,139 @@
+"""What `attnlimits derive --link` and `attnlimits threshold --link` do.
+
+The derivation runs in this process, and only for a link whose kernel is not in the cache yet: SymPy is imported then,
+and not before.
+"""
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+from .cache import cache_folder
+from .link_thresholds import MAX_DIGITS, LinkThreshold
+from .links import LinkKernel, load_link, remember, stored_kernel
+from .results import as_dict
+
+__all__ = ["derive", "kernel_of", "threshold"]
+
+Outcome = tuple[dict[str, Any], str, bool]
+
+
+def kernel_of(
+    text: str, *, tokens: int | None = None, indices: int | None = None, noise: str = "0", fresh: bool = False
+) -> LinkKernel:
+    """Kernel of a link: from the cache, or derived and written there.
+
+    Parameters
+    ----------
+    text : str
+        The link in h[p, m].
+    tokens, indices : int, optional
+        M and P; by default the largest that occur.
+    noise : str
+        Variance of the output noise, in decimal or as a fraction.
+    fresh : bool
+        Derive also where the cache holds the kernel.
+
+    Raises
+    ------
+    ValueError
+        The link cannot be read or solved; the message names the part.
+    """
+    path = None if fresh else stored_kernel(text, tokens, indices, noise)
+    if path is None:
+        # The one bridge from the numerics to the derivations.
+        from attnlimits.derive.link import link
+
+        derived = link(text, tokens=tokens, indices=indices, noise=noise)
+        path = derived.write(cache_folder("links"))
+        remember(text, tokens, indices, noise, derived.hash)
+    return load_link(path)
+
+
+def _arguments(args: argparse.Namespace) -> dict[str, Any]:
+    noise = getattr(args, "noise", None)
+    if isinstance(noise, float) and not math.isfinite(noise):
+        raise ValueError(f"--noise must be a finite number >= 0, got {noise}")
+    return {
+        "tokens": getattr(args, "link_tokens", None),
+        "indices": getattr(args, "indices", None),
+        "noise": "0" if noise is None else str(noise),
+    }
+
+
+def derive(args: argparse.Namespace) -> Outcome:
+    """Derive the link and write its kernel.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        `link`: the text; optional: `noise`, `indices`, `link_tokens`, and `out`, a folder to write to instead of
+        the cache.
+
+    Returns
+    -------
+    record, text, ok
+    """
+    wanted = _arguments(args)
+    out: Path | None = getattr(args, "out", None)
+    if out is None:
+        kernel = kernel_of(args.link, **wanted, fresh=True)
+    else:
+        from attnlimits.derive.link import link
+
+        kernel = load_link(link(args.link, **wanted).write(out))
+    record = _about(kernel) | {
+        "folder": str(kernel.path.parent),
+        "path": str(kernel.path),
+        "kind": kernel.kind,
+        "regions": len(kernel.regions),
+        "ok": True,
+        "status": "kernel written",
+    }
+    exact = f"\nalpha = {kernel.exact} exactly: {kernel.reason}" if kernel.exact is not None else ""
+    text = (
+        f"{kernel.describe()}\n{kernel.kind}; regions: {len(kernel.regions)}{exact}\n"
+        f"kernel {kernel.kernel_hash}\nin {kernel.path.parent}"
+    )
+    return record, text, True
+
+
+def threshold(args: argparse.Namespace) -> Outcome:
+    """Threshold of a link, or with `staircase` one after the other.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        `link`: the text; optional: `noise`, `digits`, `staircase`, `indices`, `link_tokens`.
+
+    Returns
+    -------
+    record, text, converged
+        `value` is None, and `exact` "oo" where that is proved, if the threshold is infinite at this order.
+    """
+    from . import link_thresholds
+
+    digits = getattr(args, "digits", None)
+    if digits is not None and not 1 <= digits <= MAX_DIGITS:
+        raise ValueError(f"--digits must be from 1 to {MAX_DIGITS}, got {digits}")
+    kernel = kernel_of(args.link, **_arguments(args))
+    if not getattr(args, "staircase", False):
+        result = link_thresholds.threshold(kernel, digits=digits)
+        return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
+    stairs = link_thresholds.staircase(kernel, digits=digits)
+    first = stairs.steps[0]
+    record = as_dict(stairs) | _about(kernel) | {"value": first.value, "error": first.error, "how": first.how}
+    lines = [kernel.describe(), *(_line(step) for step in stairs.steps), stairs.status]
+    return record, "\n".join(lines), stairs.converged
+
+
+def _about(kernel: LinkKernel) -> dict[str, Any]:
+    return {"model": kernel.describe(), "link": list(kernel.text), "noise": kernel.noise, "hash": kernel.kernel_hash}
+
+
+def _line(result: LinkThreshold) -> str:
+    if result.value is None:
+        return f"alpha: none; {result.status}"
+    exact = f" = {result.exact} exactly" if result.exact and result.exact != result.value else ""
+    return f"alpha({result.subspace}) = {result.value}{exact}\nerror {result.error:.1e} ({result.how}); {result.status}"

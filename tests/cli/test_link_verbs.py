@@ -1,0 +1,122 @@
+"""`threshold --link` and `derive --link`: what they print, what they cache, and how they fail."""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnlimits.numerics import link_cli, links
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("ATTNLIMITS_CACHE", str(tmp_path))
+    return tmp_path / "links"
+
+
+def ask(text: str, **options: object) -> argparse.Namespace:
+    return argparse.Namespace(link=text, **options)
+
+
+def test_threshold_of_phase_retrieval() -> None:
+    record, text, converged = link_cli.threshold(ask("abs(h)", digits=6))
+    assert converged and record["value"] == "0.500000" and record["exact"] == "1/2"
+    assert record["error"] <= 1e-15 and record["how"] == "rigorous"
+    assert "alpha(index 1) = 0.500000 = 1/2 exactly" in text
+    json.dumps(record, allow_nan=False)
+
+
+def test_threshold_of_the_sign_of_a_product() -> None:
+    record, text, converged = link_cli.threshold(ask("sign(h[1]*h[2])"))
+    assert converged and record["exact"] == "pi**2/4"
+    assert float(record["value"]) == pytest.approx(math.pi**2 / 4, abs=record["error"])
+    assert record["subspace"] == "indices 1, 2" and "pi**2/4 exactly" in text
+
+
+def test_infinite_at_this_order_is_not_a_number() -> None:
+    record, text, converged = link_cli.threshold(ask("sign(h_1*h_2*h_3)"))
+    assert converged and record["value"] is None and record["exact"] == "oo"
+    assert "infinite at this order" in text and "infinite at this order" in record["status"]
+    json.dumps(record, allow_nan=False)
+
+
+def test_staircase() -> None:
+    record, text, converged = link_cli.threshold(ask("h_1**2 + sign(h_1*h_2*h_3)", staircase=True, digits=8))
+    assert converged
+    first, second = record["steps"]
+    assert record["value"] == first["value"] == "0.57516635"
+    assert second["value"] == "2.4674011" and second["given"] == [1]
+    assert "alpha(indices 2, 3 given index 1) = 2.4674011" in text
+    json.dumps(record, allow_nan=False)
+
+
+def test_noise() -> None:
+    clean, noisy = (float(link_cli.threshold(ask("abs(h)", noise=noise))[0]["value"]) for noise in (None, "0.25"))
+    assert noisy > clean
+
+
+def test_digits_that_cannot_be_reached_do_not_converge() -> None:
+    record, _, converged = link_cli.threshold(ask("h_1*h_2", digits=13))
+    assert not converged and "not reached" in record["status"]
+
+
+def test_derive_writes_one_kernel_by_its_hash(cache: Path) -> None:
+    record, text, ok = link_cli.derive(ask("h_1*h_2"))
+    assert ok and record["folder"] == str(cache)
+    assert [p.name for p in cache.glob("*.py")] == [f"{record['hash']}.py"]
+    assert record["hash"] in text and str(cache) in text
+    # the same link, said otherwise
+    assert link_cli.derive(ask("  h[1] * h[2] "))[0]["hash"] == record["hash"]
+    assert len(list(cache.glob("*.py"))) == 1
+
+
+def test_derive_to_a_folder(tmp_path: Path) -> None:
+    record, _, _ = link_cli.derive(ask("abs(h)", out=tmp_path / "here"))
+    assert links.load_link(Path(record["path"])).exact == "1/2"
+    assert Path(record["path"]).parent == tmp_path / "here"
+
+
+def test_a_cached_kernel_needs_no_sympy(cache: Path) -> None:
+    code = (
+        "import sys, argparse; from attnlimits.numerics import link_cli\n"
+        "assert 'sympy' not in sys.modules\n"
+        "r = link_cli.threshold(argparse.Namespace(link='sign(h_1*h_2)'))[0]\n"
+        "print(r['value'], 'sympy' in sys.modules)"
+    )
+
+    def run() -> list[str]:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    first, second = run(), run()
+    assert first[0] == second[0]
+    assert (first[1], second[1]) == ("True", "False")
+
+
+def test_a_kernel_lost_from_the_cache_is_derived_again(cache: Path) -> None:
+    record = link_cli.derive(ask("abs(h)"))[0]
+    Path(record["path"]).unlink()
+    assert link_cli.threshold(ask("abs(h)"))[0]["hash"] == record["hash"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        ("h^2", {}, "position 2"),
+        ("sqrt(h)", {}, "not a finite real number"),
+        ("h_1**5 + h_1 + exp(h_1)", {}, "could not be solved"),
+        ("h", {"noise": -1.0}, "noise must be"),
+        ("h", {"noise": math.inf}, "--noise must be a finite number"),
+        ("h", {"digits": 0}, "--digits must be from 1 to 13"),
+        ("h_1*h_2", {"indices": 1}, "indices must be an integer >= 2"),
+    ],
+)
+def test_errors(text: str, options: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        link_cli.threshold(ask(text, **options))
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,324 @@
+"""The user's own link: the grammar, regions and branches, symmetries, closed forms, and the printed kernel."""
+
+import itertools
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+
+import attnlimits.derive
+from attnlimits.derive.link import Link, LinkError, link
+from attnlimits.derive.link_branches import invert, split
+from attnlimits.derive.link_parser import ArgMax, index_symbol, parse
+from attnlimits.derive.primitives import elementary
+
+h1, h2, h3 = (index_symbol(p, 1) for p in (1, 2, 3))
+
+
+def module_of(made: Link) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(made.source(), "kernel", "exec"), names)
+    return names
+
+
+# --- grammar ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("h", (h1,)),
+        ("h_2", (h2,)),
+        ("h[1, 2]", (index_symbol(1, 2),)),
+        ("h_1_2", (index_symbol(1, 2),)),
+        ("-h_1**2", (-(h1**2),)),
+        ("2**-1*h", (h1 / 2,)),
+        ("0.1*h", (h1 / 10,)),
+        ("1e-2*h + pi", (h1 / 100 + sp.pi,)),
+        ("h_1 - h_2 - h_3", (h1 - h2 - h3,)),
+        ("h_1/h_2/2", (h1 / h2 / 2,)),
+        ("2**3**2*h", (512 * h1,)),
+        ("h_1; h_2", (h1, h2)),
+        ("[h_1, h_2]", (h1, h2)),
+        ("max(h_1, 0)", (sp.Max(h1, 0),)),
+        ("argmax([h_1, h_2, h_3])", (ArgMax(h1, h2, h3),)),
+        (
+            "Piecewise((1, (h_1 > 0) & (h_2*(h_1 + 1) < 1)), (2, not h_2 > 1), (3, True))",
+            (sp.Piecewise((1, (h1 > 0) & (h2 * (h1 + 1) < 1)), (2, h2 <= 1), (3, True)),),
+        ),
+    ],
+)
+def test_grammar(text: str, expected: tuple[sp.Expr, ...]) -> None:
+    assert parse(text) == expected
+    assert not any(e.has(sp.Float) for e in parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "empty"),
+        ("h^2", "'^' at position 2"),
+        ("h_1 +", "'the end' at position 6"),
+        ("(h_1", "expected ')'"),
+        ("foo(h)", "got 'foo' at position 1"),
+        ("h.real", "'.' at position 2"),
+        ("__import__('os')", "unexpected character"),
+        ("h[0]", "counted from 1"),
+        ("h_0", "counted from 1"),
+        ("h[1.5]", "integer >= 1"),
+        ("h/0", "division by zero at position 2"),
+        ("h**h", "exponent at position 4"),
+        ("h**1000", "exponent at position 4"),
+        ("((9**64)**64)**64*h", "too large"),
+        ("h > 0", "relations belong into"),
+        ("sqrt(-1)*h", "not a finite real number"),
+        ("Piecewise((1, h))", "one of < > <= >= == !="),
+        ("max(h)", "at least two"),
+        ("h h", "an operator or the end"),
+        ("(" * 100 + "h" + ")" * 100, "nested deeper"),
+        ("h*1e999", "out of range"),
+    ],
+)
+def test_grammar_errors_name_the_place(text: str, says: str) -> None:
+    with pytest.raises(LinkError) as caught:
+        parse(text)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("expr", "options", "says"),
+    [
+        ("3", {}, "does not depend on h"),
+        ("h_3", {"indices": 2}, "indices must be an integer >= 3"),
+        ("h[1, 2]", {"tokens": 1}, "tokens must be an integer >= 2"),
+        ("h_1*h_9", {}, "at most 8"),
+        ("h", {"noise": -1}, "noise must be"),
+        ("h", {"noise": "lots"}, "noise must be"),
+        ("h", {"noise": math.nan}, "noise must be"),
+        ("sqrt(h)", {}, "not a finite real number at h_1_1"),
+        ("log(h_1*h_2)", {}, "not a finite real number"),
+        ("Piecewise((1, h_1 > 0), (2, h_1 < -1))", {}, "not a finite real number at h_1_1"),
+        ("h_1**5 + h_1 + exp(h_1)", {}, "h_1_1**5 + h_1_1 + exp(h_1_1)"),
+        ("Piecewise((h_1**5 + h_1 + exp(h_1), h_1 > 0), (0, True))", {}, "where 0 < h_1_1 < oo"),
+        ("[h_1*h_2, h_1 + h_2]", {}, "--noise"),
+        (sp.Symbol("x") ** 2, {}, "expected the symbols h"),
+        (sp.gamma(h1), {}, "gamma"),
+        (sp.IndexedBase("g")[1], {}, "expected h[p]"),
+    ],
+)
+def test_errors_name_the_part(expr: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(LinkError) as caught:
+        link(expr, **options)
+    assert says in str(caught.value)
+
+
+def test_noise_serves_what_has_no_branches() -> None:
+    assert link("h_1**5 + h_1 + exp(h_1)", noise="0.5").noise == sp.Rational(1, 2)
+    assert link("[h_1*h_2, h_1 + h_2]", noise=1).branches == ((),)
+
+
+def test_expressions_and_texts_agree() -> None:
+    h = sp.IndexedBase("h")
+    texts = link("h[1]**2 + 0.5*sign(h[2]*h[3])")
+    assert link(h[1] ** 2 + sp.sign(h[2] * h[3, 1]) / 2).hash == texts.hash
+    assert link(sp.Symbol("h_1") ** 2 + 0.5 * sp.sign(sp.Symbol("h_2") * sp.Symbol("h_3_1"))).hash == texts.hash
+    assert link("h[1]**2 + 0.5*sign(h[2]*h[3])", noise=1).hash != texts.hash
+    assert link("h[1]**2 + 0.5*sign(h[2]*h[3])", indices=4).hash != texts.hash
+
+
+def test_the_package_serves_the_function() -> None:
+    assert attnlimits.derive.link("abs(h)").exact == sp.Rational(1, 2)
+    code = "import attnlimits.derive as d; print(d.link('sign(h_1*h_2)').exact)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "pi**2/4"
+
+
+# --- regions and branches ---------------------------------------------------------------------------------------
+
+LINKS = [
+    "h_1*h_2",
+    "h_1**2 + sign(h_1*h_2*h_3)",
+    "max(h_1, h_2, 0)",
+    "min(h_1, h_2**2)",
+    "argmax(h_1, h_2, h_3)",
+    "abs(abs(h_1) - 1) + h_2",
+    "sign(h_1**2 - 2)*h_2",
+    "sign(h_1 + abs(h_2))",
+    "Piecewise((h_1, h_1 > h_2), (h_2**2, h_1*h_2 < 1), (exp(h_1), True))",
+    "tanh(h_1)*erf(h_2)",
+    "sign(sin(h_1))",
+    "h_1**3 + h_2",
+    "h_1*h_2 + h_1**2",
+]
+
+
+@pytest.mark.parametrize("text", LINKS)
+def test_regions_cover_the_space_once_and_give_the_link(text: str, rng: np.random.Generator) -> None:
+    made = link(text)
+    kernel = module_of(made)
+    h = rng.normal(size=(400, made.indices, made.tokens))
+    entries = [h[:, p, m] for m in range(made.tokens) for p in range(made.indices)]
+    values = kernel["link"](h)[:, 0]
+    seen = np.zeros(len(h), dtype=int)
+    for region in kernel["REGIONS"]:
+        inside = np.ones(len(h), dtype=bool)
+        for entry, (low, high) in region["bounds"].items():
+            inside &= (entries[entry] > low) & (entries[entry] < high)
+        if region["conditions"]:
+            for value in region["conditions"](entries):
+                inside &= value > 0
+        seen += inside
+        got = np.broadcast_to(region["output"](entries)[0], len(h))[inside]
+        # the same formula after splitting: a few roundings apart
+        np.testing.assert_allclose(got, values[inside], rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(seen, 1)
+    if "argmax" not in text:
+        names = {"Max": max, "Min": min, "sign": lambda x: (x > 0) - (x < 0), "Abs": abs}
+        scalar = sp.lambdify(made.coordinates, made.outputs[0], [names, "math"])
+        expected = [float(scalar(*point)) for point in np.stack(entries, axis=1)[:20]]
+        np.testing.assert_allclose(values[:20], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("text", [t for t in LINKS if "argmax" not in t])
+def test_some_branch_gives_back_the_entry_and_its_slope(text: str, rng: np.random.Generator) -> None:
+    made = link(text)
+    kernel = module_of(made)
+    h = [rng.normal(size=200) for _ in made.coordinates]
+    for region in kernel["REGIONS"]:
+        for entry, (count, solve, slope) in region["branches"].items():
+            y = np.broadcast_to(region["output"](h)[0], 200)
+            with np.errstate(all="ignore"):
+                found = np.stack([np.broadcast_to(z, 200) for z in solve(y, h)])
+            assert len(found) == count
+            ok = np.isfinite(y)
+            # square roots and odd roots near a double point lose half of the digits
+            assert np.nanmin(np.abs(found - h[entry]), axis=0)[ok].max() < 1e-6
+            step = 1e-6
+            up, down = ([*h[:entry], h[entry] + d, *h[entry + 1 :]] for d in (step, -step))
+            numeric = (region["output"](up)[0] - region["output"](down)[0]) / (2 * step)
+            # central differences: rounding 1e-10, curvature 1e-12 times the third derivative
+            np.testing.assert_allclose(
+                np.broadcast_to(slope(h)[0], 200), np.broadcast_to(numeric, 200), rtol=1e-5, atol=1e-7
+            )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda z, a: z**2 + a * z,
+        lambda z, a: a * z**4 - z**2,
+        lambda z, a: (z - a) ** 3,
+        lambda z, a: sp.exp(z) * a + 1,
+        lambda z, a: sp.cos(2 * z) + a,
+        lambda z, a: sp.sinh(sp.tanh(z)) + a,
+        lambda z, a: 1 / z + a,
+        lambda z, a: sp.cosh(z) - a,
+        lambda z, a: sp.erf(z) * a,
+        lambda z, a: sp.log(1 + z**2) + a,
+    ],
+)
+def test_inversion_finds_every_root(make: Callable[[sp.Expr, sp.Expr], sp.Expr]) -> None:
+    z, a, y = (sp.Symbol(n, real=True) for n in "zay")
+    expr = make(z, a)
+    at = {a: sp.Rational(7, 5)}
+    for true in (sp.Rational(-13, 10), sp.Rational(1, 3), sp.Rational(9, 4)):
+        value = expr.subs({**at, z: true})
+        roots = [elementary(root).subs({**at, y: value}).evalf(30) for root in invert(expr, z, y)]
+        assert min(abs(root - true) for root in roots) < 1e-20
+
+
+def test_split_counts() -> None:
+    assert len(split(parse("sign(h_1*h_2*h_3)"))) == 8
+    # the root of an irreducible quadratic becomes a bound
+    assert {r.bounds[h1] for r in split(parse("sign(h**2 - 2)"))} == {
+        (sp.sqrt(2), sp.oo),
+        (-sp.sqrt(2), sp.sqrt(2)),
+        (-sp.oo, -sp.sqrt(2)),
+    }
+    assert len(split(parse("sign(h_1**2 + h_2**2)"))) == 1
+    assert len(split(parse("sign(exp(h_1))*h_2"))) == 1
+
+
+# --- symmetries and closed forms ----------------------------------------------------------------------------------
+
+
+def test_parity() -> None:
+    stairs = link("h_1**2 + sign(h_1*h_2*h_3)")
+    assert stairs.zero_mean == (0, 1, 2)
+    assert stairs.zero_second == ((0, 1), (0, 2), (1, 2))
+    assert not stairs.even and not stairs.odd
+    product = link("h_1*h_2")
+    assert product.zero_mean == (0, 1) and product.zero_second == ()
+    assert product.even
+    assert link("sign(h_1) + h_2**3").odd
+    assert link("h_1 + h_2**2").zero_mean == (1,)
+
+
+@pytest.mark.parametrize(
+    ("text", "exact"),
+    [
+        ("abs(h)", sp.Rational(1, 2)),
+        ("h**2", sp.Rational(1, 2)),
+        ("cosh(3*h) - 1", sp.Rational(1, 2)),
+        ("sign(h_1*h_2)", sp.pi**2 / 4),
+        ("3*sign(h_1*h_2) - 1", sp.pi**2 / 4),
+        ("sign(h_1*h_2*h_3)", sp.oo),
+        ("sign(h_1*h_2*h_3*h_4)", sp.oo),
+        ("sign(h)", 0),
+        ("sign(h_1) + sign(h_2)", 0),
+        ("sign(h_1) + sign(h_2) + sign(h_3)", 0),
+        ("[h[1,1]**2, h[1,1]*h[1,2]]", sp.Rational(1, 6)),
+        ("[h[1]**2, h[1]*h[2]]", sp.Rational(1, 3)),
+        ("h_1*h_2", None),
+        ("h_1**2 + sign(h_1*h_2*h_3)", None),
+    ],
+)
+def test_closed_forms(text: str, exact: Any) -> None:
+    assert link(text).exact == exact
+
+
+def test_closed_form_of_a_slab() -> None:
+    # |h| > sqrt 2 or not: alpha = 1/sum_y P_y (E[h^2|y] - 1)^2, here with numbers
+    mass = math.erfc(1.0)
+    edge = 2 * math.sqrt(2) * math.exp(-1) / math.sqrt(2 * math.pi)
+    expected = 1 / (edge**2 / mass + edge**2 / (1 - mass))
+    assert float(link("sign(h**2 - 2)").exact) == pytest.approx(expected, rel=1e-13)
+
+
+def test_outer_monotone_functions_say_nothing() -> None:
+    assert link("tanh(2*h_1*h_2 + 1)**3").hash == link("h_1*h_2").hash
+    # with noise they do
+    assert link("tanh(h_1*h_2)", noise=1).hash != link("h_1*h_2", noise=1).hash
+    # not injective: it must stay
+    assert link("(h_1 + 1)**2").outputs != link("h_1 + 1").outputs
+
+
+def test_kernel_is_written_whole_and_is_deterministic(tmp_path: Any) -> None:
+    made = link("h_1**2 + sign(h_1*h_2*h_3)")
+    path = made.write(tmp_path / "a")
+    assert path.name == f"{made.hash}.py" and [p.name for p in path.parent.iterdir()] == [path.name]
+    code = "from attnlimits.derive.link import link; print(link('h_1**2 + sign(h_1*h_2*h_3)').source())"
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+        )
+        assert done.stdout.rstrip() == path.read_text(encoding="utf-8").rstrip()
+
+
+def test_flips_leave_the_printed_link_as_it_is(rng: np.random.Generator) -> None:
+    for text in ("h_1*h_2*h_3", "sign(h_1*h_2) + h_3**2", "abs(h[1,1]*h[1,2]) + h[2,1]**2"):
+        made = link(text)
+        g = module_of(made)["link"]
+        h = rng.normal(size=(50, made.indices, made.tokens))
+        count = 0
+        for signs in itertools.product((1, -1), repeat=made.indices * made.tokens):
+            flip = np.array(signs).reshape(made.tokens, made.indices).T
+            same = np.allclose(g(h * flip), g(h), rtol=1e-13)
+            assert same == (signs in made.flips)
+            count += same
+        assert count >= 4
