@@ -6,9 +6,11 @@ and not before.
 
 import argparse
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from . import exact
 from .cache import cache_folder
 from .link_thresholds import MAX_DIGITS, LinkThreshold
 from .links import LinkKernel, load_link, remember, stored_kernel
@@ -119,13 +121,26 @@ def threshold(args: argparse.Namespace) -> Outcome:
         raise ValueError(f"--digits must be from 1 to {MAX_DIGITS}, got {digits}")
     kernel = kernel_of(args.link, **_arguments(args))
     if not getattr(args, "staircase", False):
-        result = link_thresholds.threshold(kernel, digits=digits)
+        result = _with_exact(link_thresholds.threshold(kernel, digits=digits), args.link, kernel)
         return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
     stairs = link_thresholds.staircase(kernel, digits=digits)
     first = stairs.steps[0]
     record = as_dict(stairs) | _about(kernel) | {"value": first.value, "error": first.error, "how": first.how}
     lines = [kernel.describe(), *(_line(step) for step in stairs.steps), stairs.status]
     return record, "\n".join(lines), stairs.converged
+
+
+def _with_exact(result: LinkThreshold, text: str, kernel: LinkKernel) -> LinkThreshold:
+    """Add the exact form of the table of derived thresholds, if it has this link and agrees."""
+    if result.exact is not None or result.value is None or result.error is None or kernel.noise:
+        return result
+    found = exact.link(text)
+    if found is None or found.value is None:
+        return result
+    if abs(float(found.value) - float(result.value)) > result.error:
+        status = f"{result.status}; but the derived value of this link is {found.value}: please report it"
+        return replace(result, converged=False, status=status)
+    return replace(result, exact=found.exact)
 
 
 def _about(kernel: LinkKernel) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from .link_quadrature import CUT, Piece, adaptive, half_interval_rule, pieces
 from .links import LinkKernel
+from .quadrature import normal_qmc
 from .results import How, versions
 
 __all__ = ["LinkStaircase", "LinkThreshold", "Operator", "operator", "staircase", "threshold"]
@@ -21,6 +22,12 @@ MAX_DIGITS = 13
 _SAME = 1e-11
 # E || E[h|y] ||^2 or the operator's norm below this is zero for float64 sums; above _SURELY it is not.
 _SURELY, _ZERO = 1e-7, 1e-11
+
+# Correlations of h with functions of y: randomised quasi-random points, and what counts as beyond doubt.
+_REPLICAS = 8
+_LOG2_POINTS = 13
+_SIGMAS = 30.0
+_LEAST_CORRELATION = 1e-3
 
 
 @dataclass(frozen=True)
@@ -528,6 +535,8 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
         raise ValueError(f"given must name some, not all, of the indices 1 to {kernel.indices}, got {tuple(given)}")
     if not learned and kernel.exact_value is not None and kernel.reason == "y fixes h h^T":
         return _fixed(kernel, digits)
+    if not learned and kernel.exact is None and (seen := _correlation(kernel)) is not None:
+        return _Maker(kernel, seen, learned, None, digits).zero()
     found = operator(kernel, [i - 1 for i in learned])
     exact = kernel.exact if not learned else None
     make = _Maker(kernel, found, learned, exact, digits)
@@ -540,6 +549,36 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
     if exact == "oo" or (exact is None and norm < max(_ZERO, found.error)):
         return make.infinite(norm)
     return make.number(norm, vector)
+
+
+def _correlation(kernel: LinkKernel) -> Operator | None:
+    """What correlates with functions of y, beyond doubt; None if nothing does.
+
+    E[h f(y)] = E[E[h | y] f(y)], so one correlation that is not zero shows that E[h | y] is not. Noise on y changes
+    nothing: the convolution of E[h | g] p(g) with a Gaussian vanishes only where it does. It takes milliseconds, and
+    the quadrature of E[h | y] need not converge for it.
+    """
+    means = []
+    for replica in range(_REPLICAS):
+        h = normal_qmc(kernel.size, _LOG2_POINTS, np.random.default_rng(replica))
+        y = kernel.link(h.reshape(-1, kernel.indices, kernel.tokens))
+        if not np.isfinite(y).all():
+            return None
+        centred = y - np.median(y, axis=0)
+        # A discrete y may have most of its mass at the median, where the scale is then zero.
+        with np.errstate(over="ignore"):
+            scaled = centred / (np.median(np.abs(centred), axis=0) + np.finfo(float).tiny)
+            features = [f(scaled * s) for s in (0.5, 1.0, 2.0) for f in (np.tanh, lambda z: 1 / (1 + z * z))]
+        means.append(h.T @ np.concatenate(features, axis=1) / len(h))
+    mean = np.mean(means, axis=0)
+    sigma = np.std(means, axis=0, ddof=1) / math.sqrt(_REPLICAS)
+    sure = np.where(np.abs(mean) > np.maximum(_SIGMAS * sigma, _LEAST_CORRELATION), mean, 0.0)
+    if not sure.any():
+        return None
+    rows = sure.reshape(kernel.indices, -1)
+    size = (kernel.indices,) * 4
+    everything = tuple(range(kernel.indices))
+    return Operator(everything, rows @ rows.T, np.zeros(size), float(sigma.max()), 0.0, _REPLICAS)
 
 
 def _top(matrix: Array, error: float) -> tuple[float, Array]:

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import math
 import pkgutil
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from attnlimits import generated
 
 from .errors import KernelNotFoundError
+from .validation import positive, whole
 
 __all__ = ["ACTIVATIONS", "Attention", "available_kernels", "kernel", "load_package"]
 
@@ -27,21 +27,6 @@ _KERNELS = {
     ("softmax", 2): "attention_tied_softmax_m2",
     ("linear", 2): "attention_tied_linear_m2",
 }
-
-
-def _whole(name: str, value: object, least: int, equation: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least} ({equation}), got {value!r}")
-    return int(value)
-
-
-def _positive(name: str, value: object, equation: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ValueError(f"{name} must be a positive number ({equation}), got {value!r}")
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{name} must be finite and > 0 ({equation}), got {number!r}")
-    return number
 
 
 @dataclass(frozen=True)
@@ -85,17 +70,17 @@ class Attention:
 
     def __post_init__(self) -> None:
         """Validate and normalise the fields."""
-        layers = _whole("layers", self.layers, 1, "troiani2025 (2)")
+        layers = whole("layers", self.layers, 1, "(2)")
         set_ = object.__setattr__
         set_(self, "layers", layers)
-        set_(self, "tokens", _whole("tokens", self.tokens, 2, "troiani2025 (1)"))
+        set_(self, "tokens", whole("tokens", self.tokens, 2, "(1)"))
         ranks = self.rank if isinstance(self.rank, tuple) else (self.rank,) * layers
         if len(ranks) != layers:
             raise ValueError(f"rank must be one integer or one per layer: got {len(ranks)} for {layers} layers")
-        ranks = tuple(_whole("rank", r, 1, "troiani2025 (2)") for r in ranks)
+        ranks = tuple(whole("rank", r, 1, "(2)") for r in ranks)
         set_(self, "rank", ranks[0] if len(set(ranks)) == 1 else ranks)
-        set_(self, "skip", _positive("skip", self.skip, "troiani2025 (2)-(3)"))
-        set_(self, "beta", _positive("beta", self.beta, "troiani2025 (3)"))
+        set_(self, "skip", positive("skip", self.skip, "(2)-(3)"))
+        set_(self, "beta", positive("beta", self.beta, "(3)"))
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
 

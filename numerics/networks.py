@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .validation import positive, whole
+
 __all__ = ["Network", "apply_mixing", "forward", "indices", "link", "random_weights"]
 
 Array = NDArray[np.float64]
@@ -20,21 +22,6 @@ Activation = str | Callable[[Array], Array]
 
 ACTIVATIONS = ("softmax", "linear")
 OUTPUTS = ("last", "sequence")
-
-
-def _whole(name: str, value: object, least: int, equation: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least} (troiani2025, {equation}), got {value!r}")
-    return int(value)
-
-
-def _positive(name: str, value: object, equation: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ValueError(f"{name} must be a positive number (troiani2025, {equation}), got {value!r}")
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{name} must be finite and > 0 (troiani2025, {equation}), got {number!r}")
-    return number
 
 
 @dataclass(frozen=True)
@@ -90,7 +77,7 @@ class Network:
 
     def __post_init__(self) -> None:
         """Validate and normalise the fields."""
-        layers = _whole("layers", self.layers, 1, "(2)")
+        layers = whole("layers", self.layers, 1, "(2)")
         ranks = tuple(self.ranks) if isinstance(self.ranks, tuple | list) else (self.ranks,) * layers
         if len(ranks) != layers:
             raise ValueError(f"ranks must be one integer or {layers} of them, one per layer (2), got {len(ranks)}")
@@ -105,11 +92,11 @@ class Network:
             )
         fields = {
             "layers": layers,
-            "tokens": _whole("tokens", self.tokens, 2, "(1)"),
-            "ranks": tuple(_whole("every rank", rank, 1, "(2)") for rank in ranks),
-            "heads": _whole("heads", self.heads, 1, "(27)"),
-            "skip": _positive("skip", self.skip, "(3)"),
-            "beta": _positive("beta", self.beta, "(3)"),
+            "tokens": whole("tokens", self.tokens, 2, "(1)"),
+            "ranks": tuple(whole("every rank", rank, 1, "(2)") for rank in ranks),
+            "heads": whole("heads", self.heads, 1, "(27)"),
+            "skip": positive("skip", self.skip, "(3)"),
+            "beta": positive("beta", self.beta, "(3)"),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -216,7 +203,7 @@ def random_weights(network: Network, dimension: int, rng: np.random.Generator | 
     ndarray, shape (weight_rows, D/H)
         Layer by layer, head by head, keys before queries, as `Network.weight_rows`.
     """
-    dimension = _whole("dimension", dimension, 1, "(1)")
+    dimension = whole("dimension", dimension, 1, "(1)")
     if dimension % network.heads:
         raise ValueError(f"D must be a multiple of the {network.heads} heads (27), got {dimension}")
     return np.random.default_rng(rng).standard_normal((network.weight_rows, dimension // network.heads))

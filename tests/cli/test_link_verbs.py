@@ -120,3 +120,15 @@ def test_errors(text: str, options: dict[str, object], says: str) -> None:
         link_cli.threshold(ask(text, **options))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "exact"), [("h[1]*h[2]", "Integral"), ("h[1]/h[2]", "1"), ("h[1]^2", None)])
+def test_the_table_of_derived_thresholds_adds_its_form(text: str, exact: str | None) -> None:
+    """Two routes meet here: the quadrature of the operator and the integral that SymPy derived."""
+    if exact is None:
+        with pytest.raises(ValueError, match=r"write powers as \*\*"):
+            link_cli.threshold(ask(text))
+        return
+    record, _, converged = link_cli.threshold(ask(text))
+    assert converged and record["how"] == "estimated"
+    assert exact in record["exact"]

@@ -18,7 +18,7 @@ from attnlimits.derive.link import link
 from attnlimits.numerics.cache import cache_folder
 from attnlimits.numerics.errors import KernelNotFoundError
 from attnlimits.numerics.link_quadrature import adaptive, interval_moments
-from attnlimits.numerics.link_thresholds import LinkThreshold, operator, staircase, threshold
+from attnlimits.numerics.link_thresholds import LinkThreshold, _correlation, operator, staircase, threshold
 from attnlimits.numerics.links import LinkKernel, load_link
 
 Array = NDArray[np.float64]
@@ -338,3 +338,19 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     assert cache_folder("links") == tmp_path / ".cache" / "attnlimits" / "links"
+
+
+@pytest.mark.parametrize(
+    "text", ["h[1]**2*h[2] + h[3]", "exp(h[1]**3)", "argmax([h[1], h[2], h[3]])", "h[1] + h[2]**2"]
+)
+def test_linear_information_shows_in_a_correlation(text):
+    """E[h f(y)] not zero means E[h | y] not zero: no quadrature is needed, and none of these may fail."""
+    result = threshold(kernel(text))
+    assert (result.value, result.exact, result.converged) == ("0", "0", True)
+    assert result.operator_norm == math.inf
+    assert np.trace(result.eigenvector) > 0
+
+
+@pytest.mark.parametrize("text", ["h[1]**2", "h[1]*h[2]", "sign(h[1]*h[2]*h[3])", "h[1]**2 + h[2]**4"])
+def test_no_correlation_is_found_where_there_is_none(text):
+    assert _correlation(kernel(text)) is None
