@@ -127,3 +127,11 @@ def test_the_coverage_in_the_paper_readme_is_that_of_the_registry(repository):
 )
 def test_the_comparison_itself(shown, said, same, same_line):
     assert same_line(shown, said) is same
+
+
+def test_the_exact_thresholds_in_the_paper_readme_are_the_derived_ones(repository):
+    from attnlimits.derive.closed_forms import TABLE
+
+    text = (repository / READMES[1]).read_text(encoding="utf-8")
+    shown = [line.rsplit("|", 2)[1].strip(" `") for line in text.splitlines() if line.startswith("| ") and "`" in line]
+    assert [str(entry.formula) for entry in TABLE.values() if str(entry.formula) not in shown] == []
