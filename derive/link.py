@@ -194,8 +194,9 @@ def link(
     _check_real(outputs, coordinates)
     if delta == 0:
         outputs = tuple(_without_outer(output) for output in outputs)
-    # Constants say nothing, and neither does an output said twice.
-    outputs = tuple(dict.fromkeys(o for o in outputs if o.free_symbols)) or outputs[:1]
+    # Constants say nothing, and neither does an output said twice, unless each has noise of its own.
+    telling = tuple(o for o in outputs if o.free_symbols)
+    outputs = (tuple(dict.fromkeys(telling)) if delta == 0 else telling) or outputs[:1]
     regions = split(outputs)
     constant = [region.constant for region in regions]
     kind = "discrete" if all(constant) else "mixed" if any(constant) else "real"
@@ -319,6 +320,8 @@ def _exact(
     if found is not None and (noise == 0 or found[0] in (sp.S.Zero, sp.oo)):
         kind = {sp.S.Zero: "E[h | y] does not vanish", sp.oo: "E[h h^T | y] = I for every y"}
         return found[0], kind.get(found[0], "Gaussian integrals over boxes")
+    if link_exact.polynomial_correlation(outputs, coordinates):
+        return sp.S.Zero, "E[h | y] does not vanish"
     if noise == 0 and link_exact.second_moment_fixed(outputs, regions, coordinates):
         tokens = len(coordinates) // indices
         return link_exact.threshold_of_fixed_second_moment(indices, tokens), "y fixes h h^T"

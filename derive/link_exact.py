@@ -17,6 +17,9 @@ __all__ = ["discrete_threshold", "flips", "second_moment_fixed", "threshold_of_f
 
 _MOST_FLIPS = 8
 
+# A power of a polynomial with more terms is not expanded further.
+_MOST_TERMS = 2000
+
 
 def flips(outputs: Sequence[sp.Expr], coordinates: Sequence[sp.Symbol]) -> tuple[tuple[int, ...], ...]:
     """Return every change of signs of entries of h (+1 or -1 each) that provably leaves the link as it is.
@@ -99,7 +102,8 @@ def discrete_threshold(
     for mass, mean, second in sums.values():
         if any(sp.expand(m) != 0 for m in mean):
             # Not zero on sight; a number decides, and what is tiny but not zero on sight stays undecided.
-            return (sp.S.Zero, None) if any(abs(sp.N(m, 30)) > 1e-20 for m in mean) else None
+            # Against the mass, which may itself be tiny.
+            return (sp.S.Zero, None) if any(abs(sp.N(m / mass, 30)) > 1e-20 for m in mean) else None
         blocks.append((mass, (second / mass - sp.eye(size)).applyfunc(sp.expand)))
     tokens = size // indices
     basis = _symmetric_basis(indices)
@@ -146,6 +150,35 @@ def _largest_eigenvalue(operator: sp.Matrix) -> sp.Expr | None:
         else:
             return None
     return max(values, key=lambda value: sp.N(value, 30))
+
+
+def polynomial_correlation(outputs: Sequence[sp.Expr], coordinates: Sequence[sp.Symbol]) -> bool:
+    """Whether E[h_i y^k] is not zero for a polynomial output, k <= 5: then E[h | y] is not, with noise or without.
+
+    Noise changes nothing: its convolution with E[h | g] p(g) vanishes only where that does.
+    """
+    for output in outputs:
+        if not output.is_polynomial(*coordinates):
+            continue
+        base = sp.Poly(output, *coordinates)
+        power = sp.Poly(1, *coordinates)
+        for _ in range(5):
+            power *= base
+            if len(power.terms()) > _MOST_TERMS:
+                break
+            if any(_gaussian_mean(power * sp.Poly(h, *coordinates)) != 0 for h in coordinates):
+                return True
+    return False
+
+
+def _gaussian_mean(polynomial: sp.Poly) -> sp.Expr:
+    """Mean over independent standard normal variables."""
+    terms = (
+        coefficient * sp.Mul(*[sp.factorial2(k - 1) for k in exponents])
+        for exponents, coefficient in polynomial.terms()
+        if not any(k % 2 for k in exponents)
+    )
+    return sp.expand(sp.Add(*terms))
 
 
 def second_moment_fixed(

@@ -110,6 +110,12 @@ class CopySign(Primitive):
 
     nargs = 1
 
+    @classmethod
+    def eval(cls, x: sp.Expr) -> sp.Expr | None:
+        if x.is_number and x.is_extended_real:
+            return -sp.S.One if x.is_negative else sp.S.One
+        return None
+
     def _eval_is_real(self) -> bool | None:
         return True
 

@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import cli_symbolic
-from .cli_flags import attention, check_sampling, is_attention, link_flags, model_flags, sampling_flags
+from .cli_flags import (
+    MODEL_DEFAULTS,
+    attention,
+    check_sampling,
+    is_attention,
+    link_flags,
+    model_flags,
+    refuse_model_flags,
+    sampling_flags,
+)
 from .errors import ConvergenceError
 from .progress import Bar
 from .results import ThresholdResult, as_dict
@@ -152,12 +161,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _threshold(args: argparse.Namespace) -> Outcome:
     if args.link is not None:
+        refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "given": None})
         from .link_cli import threshold as link_threshold
 
         return link_threshold(args)
     from .thresholds import last_layer
 
     check_sampling(args)
+    if args.staircase or args.noise != "0":
+        flag = "--staircase" if args.staircase else "--noise"
+        raise ValueError(f"{flag} belongs to --link EXPR; attention models have neither")
     digits = 12 if args.digits is None else args.digits
     if args.layers == 1 and args.heads == 1 and not is_attention(args):
         return _one_layer_threshold(args, digits)
@@ -191,7 +204,7 @@ def _one_layer_threshold(args: argparse.Namespace, digits: int) -> Outcome:
 
 def _threshold_outcome(result: ThresholdResult, layer: int, name: str) -> Outcome:
     record = as_dict(result) | {"layer": layer, "model": name}
-    exact = f" = {result.exact} exactly" if result.exact else ""
+    exact = f" = {result.exact}{' exactly' if result.how == 'rigorous' else ''}" if result.exact else ""
     text = (
         f"{name}\nalpha({result.subspace}) = {result.value}{exact}\n"
         f"error {result.error:.1e} ({result.how}); {result.status}"

@@ -4,9 +4,32 @@ import argparse
 
 from .models import ACTIVATIONS, Attention
 
-__all__ = ["attention", "check_sampling", "is_attention", "link_flags", "model_flags", "sampling_flags"]
+__all__ = [
+    "MODEL_DEFAULTS",
+    "SYMBOLIC_DEFAULTS",
+    "attention",
+    "check_sampling",
+    "is_attention",
+    "link_flags",
+    "model_flags",
+    "refuse_model_flags",
+    "sampling_flags",
+]
 
 OUTPUTS = ("last", "sequence")
+# What the flags of a model are where nobody gives them.
+MODEL_DEFAULTS: dict[str, object] = {
+    "layers": 2,
+    "tokens": 2,
+    "rank": 1,
+    "heads": 1,
+    "skip": 1.0,
+    "beta": 1.0,
+    "activation": "softmax",
+    "untied": False,
+    "output": "last",
+}
+SYMBOLIC_DEFAULTS = MODEL_DEFAULTS | {"layers": None, "tokens": None, "skip": None, "beta": None}
 
 
 def _ranks(text: str) -> int | tuple[int, ...]:
@@ -40,6 +63,13 @@ def link_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a link of your own, instead of a model")
     group.add_argument("--link", metavar="EXPR", help='y = g(h) in h[p, m] or h[p], such as "sign(h[1]*h[2])"')
     group.add_argument("--noise", default="0", metavar="DELTA", help="variance of Gaussian noise on y (default: 0)")
+
+
+def refuse_model_flags(args: argparse.Namespace, parser_defaults: dict[str, object]) -> None:
+    """Refuse flags of a model beside --link, which replaces it."""
+    for name, usual in parser_defaults.items():
+        if getattr(args, name) != usual:
+            raise ValueError(f"--{name} describes a model, and --link stands instead of one; leave one of them out")
 
 
 def sampling_flags(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .cache import cache_folder
+from .cli_flags import SYMBOLIC_DEFAULTS, refuse_model_flags
 from .models import ACTIVATIONS, available_kernels
 from .progress import Bar
 
@@ -55,10 +56,13 @@ def models(args: argparse.Namespace) -> Outcome:
 def derive(args: argparse.Namespace) -> Outcome:
     """Write all kernels, or those of one architecture or link into the cache folder."""
     if args.link is not None:
+        refuse_model_flags(args, SYMBOLIC_DEFAULTS)
+        if args.check:
+            raise ValueError("--check compares all generated kernels; it takes no link")
         from .link_cli import derive as derive_link
 
         return derive_link(args)
-    if args.layers is not None or args.tokens is not None:
+    if any(getattr(args, name) != usual for name, usual in SYMBOLIC_DEFAULTS.items()):
         return _derive_architecture(args)
     from attnlimits.derive.__main__ import main
     from attnlimits.derive.proof import ProofError
@@ -114,7 +118,7 @@ def explain(args: argparse.Namespace) -> Outcome:
 
 
 def derive_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `derive` beside those of a model: without --layers and --tokens it writes all kernels."""
+    """Add the flags of `derive` beside those of a model: without any of these it writes all kernels."""
     parser.add_argument("--check", action="store_true", help="compare with the kernels in place, write nothing")
     parser.add_argument("--out", type=Path, help="write to this folder instead")
     parser.set_defaults(layers=None, tokens=None)

@@ -150,5 +150,5 @@ def _about(kernel: LinkKernel) -> dict[str, Any]:
 def _line(result: LinkThreshold) -> str:
     if result.value is None:
         return f"alpha: none; {result.status}"
-    exact = f" = {result.exact} exactly" if result.exact and result.exact != result.value else ""
+    exact = f" = {result.exact}{' exactly' if result.how == 'rigorous' else ''}" if result.exact else ""
     return f"alpha({result.subspace}) = {result.value}{exact}\nerror {result.error:.1e} ({result.how}); {result.status}"

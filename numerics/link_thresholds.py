@@ -22,11 +22,18 @@ MAX_DIGITS = 13
 _SAME = 1e-11
 # E || E[h|y] ||^2 or the operator's norm below this is zero for float64 sums; above _SURELY it is not.
 _SURELY, _ZERO = 1e-7, 1e-11
+# An operator known no better than this says neither that it vanishes nor what it is.
+_USELESS = 0.1
 
 # Correlations of h with functions of y: randomised quasi-random points, and what counts as beyond doubt.
 _REPLICAS = 8
 _LOG2_POINTS = 13
 _SIGMAS = 30.0
+# With noise: the share of the mass that may be sampled more coarsely than the noise, and how many nodes are too many.
+# Several entries: a coarse step along one of them is resolved by the others.
+_COARSE_SHARE = {1: 1e-7, 2: 1e-4, 3: 1e-2}
+_MANY_NODES = 1_000_000
+_MOST_ORDER = 800
 _LEAST_CORRELATION = 1e-3
 
 
@@ -393,7 +400,7 @@ def _turning_values(piece: Piece, grid: Array) -> set[float]:
 def _noisy(kernel: LinkKernel, sums: _Sums, parts: Sequence[Piece], order: int) -> tuple[Array, Array, int]:
     """Averages where every output carries Gaussian noise: the density of y is a mixture of Gaussians over h."""
     sigma = math.sqrt(kernel.noise)
-    centres, rows = _mixture(parts, sums, order)
+    centres, rows = _mixture(parts, sums, order, sigma)
     if centres.shape[1] == 1:
         return _noisy_one(sums, centres[:, 0], rows, sigma, order)
     if centres.shape[1] == 2:
@@ -401,15 +408,19 @@ def _noisy(kernel: LinkKernel, sums: _Sums, parts: Sequence[Piece], order: int) 
     raise ValueError(f"with noise at most 2 outputs are supported, got {centres.shape[1]}")
 
 
-def _mixture(parts: Sequence[Piece], sums: _Sums, order: int) -> tuple[Array, Array]:
-    """Outputs without noise, shape (n, K), and the moments carried by each, shape (n, width)."""
+def _mixture(parts: Sequence[Piece], sums: _Sums, order: int, sigma: float) -> tuple[Array, Array]:
+    """Outputs without noise, shape (n, K), and the moments carried by each, shape (n, width).
+
+    Neighbouring nodes must give outputs no further apart than the deviation of the noise: else the mixture is a comb,
+    and every refinement of it sees the link without noise.
+    """
     centres, rows = [], []
     half = _half(sums, [piece for piece in parts if piece.varies])
     for value, moments in _atoms([piece for piece in parts if not piece.varies], order).items():
         centres.append(np.array([value]))
         rows.append(moments[None])
     for piece in (p for p in parts if p.varies and p.free_mass > 0):
-        values, weights = piece.nodes(2 * order if len(piece.active) < 3 else order, 0.05)
+        values, weights = _resolved(piece, 2 * order if len(piece.active) < 3 else order, sigma)
         keep = weights > 1e-19
         for entry in half:
             keep = keep & (values[entry] > 0)
@@ -419,6 +430,39 @@ def _mixture(parts: Sequence[Piece], sums: _Sums, order: int) -> tuple[Array, Ar
         centres.append(np.stack([np.broadcast_to(o, weights.shape) for o in outputs], axis=1))
         rows.append(piece.moments(weights, values, np.arange(len(weights)), len(weights)))
     return np.concatenate(centres), np.concatenate(rows)
+
+
+def _resolved(piece: Piece, order: int, sigma: float) -> tuple[dict[int, Array], Array]:
+    """Nodes of a piece, doubled until their outputs are no further apart than sigma."""
+    while True:
+        values, weights = piece.nodes(order, 0.05)
+        share = float(weights[_increments(piece, values) > sigma].sum() / max(weights.sum(), 1e-300))
+        if share < _COARSE_SHARE[min(len(piece.active), 3)]:
+            return values, weights
+        if order > _MOST_ORDER or len(weights) * 2 ** len(piece.active) > _MANY_NODES:
+            raise ValueError(
+                f"noise of deviation {sigma:.2g} is too narrow for a quadrature over {len(piece.active)} entries of h: "
+                "ask for more noise (--noise), or for none"
+            )
+        order *= 2
+
+
+def _increments(piece: Piece, values: dict[int, Array]) -> Array:
+    """Largest change of an output from each node to its next one along any entry."""
+    last, *outer = sorted(piece.active, reverse=True)
+    here = np.stack([np.broadcast_to(o, values[last].shape) for o in piece.region.output(piece.entries(values))])
+    row = np.zeros(len(values[last]) - 1, dtype=bool)
+    for entry in outer:
+        row |= np.diff(values[entry]) != 0
+    along = np.where(row, 0.0, np.abs(np.diff(here, axis=1)).max(axis=0))
+    found = np.maximum(np.append(along, 0.0), np.append(0.0, along))
+    for entry in outer:
+        known = np.unique(values[entry])
+        step = np.diff(known, append=known[-1])[np.searchsorted(known, values[entry])]
+        there = piece.region.output(piece.entries({**values, entry: values[entry] + step}))
+        moved = np.stack([np.broadcast_to(o, here.shape[1:]) for o in there])
+        found = np.maximum(found, np.nan_to_num(np.abs(moved - here)).max(axis=0))
+    return found
 
 
 def _half(sums: _Sums, moving: Sequence[Piece]) -> list[int]:
@@ -490,7 +534,8 @@ def _noisy_two(sums: _Sums, centres: Array, rows: Array, sigma: float, order: in
         heavy = np.abs(some[:, 0]) > 1e-22
         matrix = np.exp(-0.5 * ((line[:, None] - other[heavy]) / sigma) ** 2)
         value += step * step * sums(matrix @ some[heavy] / (2 * math.pi * sigma**2)).sum(axis=0)
-    return value, np.zeros_like(value), len(lines[0]) * len(lines[1])
+    # The cuts at 1e-12, and the tails beyond them in moments of second order.
+    return value, 1e-10 * np.abs(value), len(lines[0]) * len(lines[1])
 
 
 # --- thresholds ------------------------------------------------------------------------------------------------------
@@ -535,8 +580,8 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
         raise ValueError(f"given must name some, not all, of the indices 1 to {kernel.indices}, got {tuple(given)}")
     if not learned and kernel.exact_value is not None and kernel.reason == "y fixes h h^T":
         return _fixed(kernel, digits)
-    if not learned and kernel.exact is None and (seen := _correlation(kernel)) is not None:
-        return _Maker(kernel, seen, learned, None, digits).zero()
+    if not learned and kernel.exact in (None, "0") and (seen := _correlation(kernel)) is not None:
+        return _Maker(kernel, seen, learned, kernel.exact, digits).zero()
     found = operator(kernel, [i - 1 for i in learned])
     exact = kernel.exact if not learned else None
     make = _Maker(kernel, found, learned, exact, digits)
@@ -546,6 +591,8 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
     if exact is None and linear > _ZERO + found.error:
         return make.undecided(f"E ||E[h|y]||^2 = {linear:.1e} is neither zero nor clearly not")
     norm, vector = _top(found.matrix, found.error)
+    if exact is None and found.error > _USELESS:
+        return make.undecided(f"the operator (15) is {norm:.1e} +- {found.error:.1e}")
     if exact == "oo" or (exact is None and norm < max(_ZERO, found.error)):
         return make.infinite(norm)
     return make.number(norm, vector)

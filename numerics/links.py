@@ -6,6 +6,8 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -166,9 +168,22 @@ def load_link(path: Path) -> LinkKernel:
     )
 
 
+@cache
+def _derivation() -> str:
+    """Digest of the sources that derive links, and the version of SymPy; neither is imported for it."""
+    found = importlib.util.find_spec("attnlimits.derive")
+    assert found is not None and found.submodule_search_locations
+    folder = Path(next(iter(found.submodule_search_locations)))
+    digest = hashlib.sha256(metadata.version("sympy").encode())
+    for path in sorted([*folder.glob("link*.py"), folder / "primitives.py", folder / "emit" / "link_source.py"]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def _request(text: str, tokens: int | None, indices: int | None, noise: str) -> str:
     # Spaces do not matter to the grammar, so neither here.
-    key = json.dumps([FORMAT, " ".join(text.split()), tokens, indices, noise])
+    # What derives the kernel belongs to the request: another version may answer otherwise.
+    key = json.dumps([FORMAT, _derivation(), " ".join(text.split()), tokens, indices, noise])
     return hashlib.sha256(key.encode()).hexdigest()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import sympy as sp
 
 from ..link_branches import Region
-from ..link_parser import ArgMax
+from ..link_parser import ArgMax, LinkError
 from .printers import NumpyPrinter
 
 if TYPE_CHECKING:
@@ -111,7 +112,13 @@ def _function(name: str, head: str, values: Sequence[sp.Expr], symbols: dict[sp.
 def _number(value: sp.Expr) -> str:
     if value.is_infinite:
         return "np.inf" if value > 0 else "-np.inf"
-    return LinkPrinter().text(value) if value.is_Rational else format(float(sp.N(value, 40)), ".17g")
+    if value.is_Rational:
+        return LinkPrinter().text(value)
+    # Differences such as erf(x) - 1 cancel: as many digits as that takes.
+    number = float(sp.N(value, 20, maxn=20_000))
+    if not math.isfinite(number):
+        raise LinkError(f"link: {value} is beyond the range of float64")
+    return format(number, ".17g")
 
 
 def critical_values(region: Region) -> tuple[tuple[float, ...], dict[sp.Symbol, tuple[float, ...]]]:

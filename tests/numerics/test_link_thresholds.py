@@ -1,6 +1,7 @@
 """Thresholds of the user's own links against closed forms, one-dimensional integrals and Monte Carlo."""
 
 import math
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad
-from scipy.special import kve
+from scipy.special import kve, ndtr
 
 from attnlimits.derive.link import link
 from attnlimits.numerics.cache import cache_folder
@@ -354,3 +355,43 @@ def test_linear_information_shows_in_a_correlation(text):
 @pytest.mark.parametrize("text", ["h[1]**2", "h[1]*h[2]", "sign(h[1]*h[2]*h[3])", "h[1]**2 + h[2]**4"])
 def test_no_correlation_is_found_where_there_is_none(text):
     assert _correlation(kernel(text)) is None
+
+
+@pytest.mark.parametrize("delta", ["1/100", "1/1000", "1/10000"])
+def test_small_noise_of_phase_retrieval(delta):
+    """Against one-dimensional integrals: E[h^2 | y] from the two points +-|h| that noise smears out."""
+    result = threshold(kernel("abs(h[1])", delta))
+    sigma = math.sqrt(float(Fraction(delta)))
+
+    def moments(y):
+        # Given y, |h| is a Gaussian of mean y/(1 + sigma^2) cut at zero.
+        spread = sigma / math.sqrt(1 + sigma**2)
+        mean = y / (1 + sigma**2)
+        z = mean / spread
+        ratio = math.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * ndtr(z))
+        density = 2 * ndtr(z) * math.exp(-0.5 * y * y / (1 + sigma**2)) / math.sqrt(2 * math.pi * (1 + sigma**2))
+        return density, mean * mean + spread**2 + mean * spread * ratio
+
+    def integrand(y):
+        density, second = moments(y)
+        return density * (second - 1) ** 2
+
+    norm = quad(integrand, -8 * sigma, 0, epsabs=1e-13)[0] + quad(integrand, 0, 9, epsabs=1e-13, limit=200)[0]
+    assert result.converged
+    assert abs(alpha(result) - 1 / norm) < result.error + 1e-10
+
+
+def test_too_little_noise_is_refused():
+    with pytest.raises(ValueError, match="too narrow for a quadrature"):
+        threshold(kernel("h[1]**2", "1/10000000000"))
+
+
+def test_outputs_said_twice_count_twice_with_noise():
+    twice, once = threshold(kernel("h[1]**2; h[1]**2", "1")), threshold(kernel("h[1]**2", "1/2"))
+    assert abs(alpha(twice) - alpha(once)) < twice.error + once.error
+
+
+@pytest.mark.parametrize("text", ["h[1]**3 - 3*h[1]", "h[1]**2 + h[1]", "h[1]**3 + h[1]", "h[1]**5 - h[1]**2"])
+def test_polynomials_with_linear_information_are_exactly_zero(text):
+    result = threshold(kernel(text))
+    assert (result.value, result.exact, result.how) == ("0", "0", "rigorous")

@@ -139,7 +139,9 @@ def test_reference_again(category: str) -> None:
     model = Attention(2, 2, 1, case["skip"], case["beta"], case["activation"])
     made = denoise_mp(model, case["y"], case["omega"], case["V"], digits=18)
     exact = np.array([CTX.mpf(text) for text in case["g_out"]], dtype=object)
-    assert largest(made.g_out.ravel() - exact) < 1e-15 * largest(exact)
+    # The kept entries are sums in extended precision, good to 2e-16, that V^{-1} magnifies.
+    rounding = max(1e-15, 2e-16 * float(np.linalg.cond(case["V"])))
+    assert largest(made.g_out.ravel() - exact) < rounding * largest(exact)
     assert abs(made.log_z - CTX.mpf(case["log_z"])) < 1e-15
 
 
