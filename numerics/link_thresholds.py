@@ -29,11 +29,12 @@ _USELESS = 0.1
 _REPLICAS = 8
 _LOG2_POINTS = 13
 _SIGMAS = 30.0
-# With noise: the share of the mass that may be sampled more coarsely than the noise, and how many nodes are too many.
+# With noise: the share of the mass that may be sampled more coarsely than the noise, and how many nodes are too many:
+# the share wanted, and the one that is enough where the nodes run out.
 # Several entries: a coarse step along one of them is resolved by the others.
-_COARSE_SHARE = {1: 1e-7, 2: 1e-4, 3: 1e-2}
-_MANY_NODES = 1_000_000
-_MOST_ORDER = 800
+_COARSE_SHARE = {1: (1e-12, 1e-4), 2: (1e-4, 1e-4), 3: (1e-2, 1e-2)}
+_MANY_NODES = 4_000_000
+_MOST_ORDER = 1600
 _LEAST_CORRELATION = 1e-3
 
 
@@ -400,27 +401,31 @@ def _turning_values(piece: Piece, grid: Array) -> set[float]:
 def _noisy(kernel: LinkKernel, sums: _Sums, parts: Sequence[Piece], order: int) -> tuple[Array, Array, int]:
     """Averages where every output carries Gaussian noise: the density of y is a mixture of Gaussians over h."""
     sigma = math.sqrt(kernel.noise)
-    centres, rows = _mixture(parts, sums, order, sigma)
+    centres, rows, coarse = _mixture(parts, sums, order, sigma)
+    if centres.shape[1] > 2:
+        raise ValueError(f"with noise at most 2 outputs are supported, got {centres.shape[1]}")
     if centres.shape[1] == 1:
-        return _noisy_one(sums, centres[:, 0], rows, sigma, order)
-    if centres.shape[1] == 2:
-        return _noisy_two(sums, centres, rows, sigma, order)
-    raise ValueError(f"with noise at most 2 outputs are supported, got {centres.shape[1]}")
+        value, error, count = _noisy_one(sums, centres[:, 0], rows, sigma, order)
+    else:
+        value, error, count = _noisy_two(sums, centres, rows, sigma, order)
+    # What is sampled too coarsely carries that share of the mass, and moments a few times as large.
+    return value, error + 10 * coarse * np.abs(value), count
 
 
-def _mixture(parts: Sequence[Piece], sums: _Sums, order: int, sigma: float) -> tuple[Array, Array]:
-    """Outputs without noise, shape (n, K), and the moments carried by each, shape (n, width).
+def _mixture(parts: Sequence[Piece], sums: _Sums, order: int, sigma: float) -> tuple[Array, Array, float]:
+    """Outputs without noise, shape (n, K), the moments carried by each, shape (n, width), and the coarse share.
 
     Neighbouring nodes must give outputs no further apart than the deviation of the noise: else the mixture is a comb,
     and every refinement of it sees the link without noise.
     """
-    centres, rows = [], []
+    centres, rows, coarse = [], [], 0.0
     half = _half(sums, [piece for piece in parts if piece.varies])
     for value, moments in _atoms([piece for piece in parts if not piece.varies], order).items():
         centres.append(np.array([value]))
         rows.append(moments[None])
     for piece in (p for p in parts if p.varies and p.free_mass > 0):
-        values, weights = _resolved(piece, 2 * order if len(piece.active) < 3 else order, sigma)
+        values, weights, share = _resolved(piece, 2 * order if len(piece.active) < 3 else order, sigma)
+        coarse = max(coarse, share if len(piece.active) == 1 else 0.0)
         keep = weights > 1e-19
         for entry in half:
             keep = keep & (values[entry] > 0)
@@ -429,17 +434,19 @@ def _mixture(parts: Sequence[Piece], sums: _Sums, order: int, sigma: float) -> t
         outputs = piece.region.output(piece.entries(values))
         centres.append(np.stack([np.broadcast_to(o, weights.shape) for o in outputs], axis=1))
         rows.append(piece.moments(weights, values, np.arange(len(weights)), len(weights)))
-    return np.concatenate(centres), np.concatenate(rows)
+    return np.concatenate(centres), np.concatenate(rows), coarse
 
 
-def _resolved(piece: Piece, order: int, sigma: float) -> tuple[dict[int, Array], Array]:
-    """Nodes of a piece, doubled until their outputs are no further apart than sigma."""
+def _resolved(piece: Piece, order: int, sigma: float) -> tuple[dict[int, Array], Array, float]:
+    """Nodes of a piece, doubled until their outputs are no further apart than sigma, but for a share of the mass."""
     while True:
         values, weights = piece.nodes(order, 0.05)
         share = float(weights[_increments(piece, values) > sigma].sum() / max(weights.sum(), 1e-300))
-        if share < _COARSE_SHARE[min(len(piece.active), 3)]:
-            return values, weights
-        if order > _MOST_ORDER or len(weights) * 2 ** len(piece.active) > _MANY_NODES:
+        wanted, enough = _COARSE_SHARE[min(len(piece.active), 3)]
+        last = order > _MOST_ORDER or len(weights) * 4 ** len(piece.active) > _MANY_NODES
+        if share < (enough if last else wanted):
+            return values, weights, share
+        if last:
             raise ValueError(
                 f"noise of deviation {sigma:.2g} is too narrow for a quadrature over {len(piece.active)} entries of h: "
                 "ask for more noise (--noise), or for none"
@@ -451,11 +458,14 @@ def _increments(piece: Piece, values: dict[int, Array]) -> Array:
     """Largest change of an output from each node to its next one along any entry."""
     last, *outer = sorted(piece.active, reverse=True)
     here = np.stack([np.broadcast_to(o, values[last].shape) for o in piece.region.output(piece.entries(values))])
-    row = np.zeros(len(values[last]) - 1, dtype=bool)
+    # Panels come one after the other, each from an end of its interval: sort within every row.
+    by = np.lexsort([values[last], *(values[entry] for entry in outer)])
+    row = np.zeros(len(by) - 1, dtype=bool)
     for entry in outer:
-        row |= np.diff(values[entry]) != 0
-    along = np.where(row, 0.0, np.abs(np.diff(here, axis=1)).max(axis=0))
-    found = np.maximum(np.append(along, 0.0), np.append(0.0, along))
+        row |= np.diff(values[entry][by]) != 0
+    along = np.where(row, 0.0, np.abs(np.diff(here[:, by], axis=1)).max(axis=0))
+    found = np.empty(len(by))
+    found[by] = np.maximum(np.append(along, 0.0), np.append(0.0, along))
     for entry in outer:
         known = np.unique(values[entry])
         step = np.diff(known, append=known[-1])[np.searchsorted(known, values[entry])]
@@ -580,7 +590,8 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
         raise ValueError(f"given must name some, not all, of the indices 1 to {kernel.indices}, got {tuple(given)}")
     if not learned and kernel.exact_value is not None and kernel.reason == "y fixes h h^T":
         return _fixed(kernel, digits)
-    if not learned and kernel.exact in (None, "0") and (seen := _correlation(kernel)) is not None:
+    unsolved = kernel.exact == "0" and kernel.kind != "discrete"
+    if not learned and (kernel.exact is None or unsolved) and (seen := _correlation(kernel)) is not None:
         return _Maker(kernel, seen, learned, kernel.exact, digits).zero()
     found = operator(kernel, [i - 1 for i in learned])
     exact = kernel.exact if not learned else None
