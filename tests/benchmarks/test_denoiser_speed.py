@@ -107,7 +107,7 @@ def test_denoiser_beside_a_plain_trapezoid(
     benchmark: Any, peer: ModuleType, rows: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, q: Array, tol: float
 ) -> None:
     quick = benchmark.disabled  # part of the ordinary tests: the numbers, not the times
-    samples = 24 if quick else 1000
+    samples = 24 if quick else 500
     if quick:
         tol = max(tol, 1e-6)
     v, omega, covariance = draw(q, samples)
