@@ -26,6 +26,11 @@ def _integer(name: str, value: object, least: int, why: str) -> int:
     return value
 
 
+def _pair(a: int, b: int, heads: int) -> str:
+    """Two heads in a name; numbers of two digits need a mark between them."""
+    return f"{a}_{b}" if heads > 9 else f"{a}{b}"
+
+
 def _positive(name: str, value: object, why: str) -> sp.Expr:
     expr = sp.sympify(value)
     if not isinstance(expr, sp.Expr) or expr.has(sp.Float):
@@ -57,8 +62,11 @@ class IndexBlock:
     rank: int
 
     def symbols(self, tokens: int, heads: int) -> sp.Matrix:
-        """Return the block with one real symbol per entry, ``<role><layer>[_<head><block>]_<row>_<token>``."""
-        where = f"{self.layer}" if heads == 1 else f"{self.layer}_{self.head}{self.block}"
+        """Return the block with one real symbol per entry, ``<role><layer>[_<head><block>]_<row>_<token>``.
+
+        From ten heads on, head and block are two numbers: ``_<head>_<block>``.
+        """
+        where = f"{self.layer}" if heads == 1 else f"{self.layer}_{_pair(self.head, self.block, heads)}"
         return sp.Matrix(self.rank, tokens, lambda k, m: sp.Symbol(f"{self.role}{where}_{k + 1}_{m + 1}", real=True))
 
 
@@ -180,7 +188,8 @@ class Architecture:
 
     @property
     def readouts(self) -> tuple[sp.Matrix, ...]:
-        """Readout weights o of every layer that mixes heads, H x H symbols ``o<layer>_<a><b>``, (29)-(30).
+        """Readout weights o of every layer that mixes heads, H x H symbols ``o<layer>_<a><b>``, (29)-(30); ``o<layer>_<a>_<b>`` from ten
+        heads on.
 
         Empty for one head. The last layer mixes only if the tokens it sends on are observed.
         """
@@ -188,7 +197,11 @@ class Architecture:
             return ()
         count = self.layers if self.output == "sequence" else self.layers - 1
         return tuple(
-            sp.Matrix(self.heads, self.heads, lambda a, b, n=layer: sp.Symbol(f"o{n}_{a + 1}{b + 1}", real=True))
+            sp.Matrix(
+                self.heads,
+                self.heads,
+                lambda a, b, n=layer: sp.Symbol(f"o{n}_{_pair(a + 1, b + 1, self.heads)}", real=True),
+            )
             for layer in range(1, count + 1)
         )
 

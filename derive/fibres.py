@@ -60,6 +60,9 @@ class Fibre:
         activation, log-ratios log(y_ab/y_az) for softmax.
     data : tuple of (sympy.Symbol, sympy.Expr)
         Products of tokens that y fixes, each with its value as a function of y.
+    dependent : tuple of (sympy.Expr, sympy.Expr)
+        The other scores that y shows, in the form of the coordinates, each with its value in the data. The two are
+        equal for every output of the layer, and that they are is the whole condition on y, up to inequalities.
     variables : tuple of sympy.Symbol
         Continuous fibre variables.
     ranges : tuple of (sympy.Expr, sympy.Expr)
@@ -76,6 +79,7 @@ class Fibre:
     output: sp.Matrix
     coordinates: tuple[sp.Expr, ...]
     data: tuple[tuple[sp.Symbol, sp.Expr], ...]
+    dependent: tuple[tuple[sp.Expr, sp.Expr], ...]
     variables: tuple[sp.Symbol, ...]
     ranges: tuple[Range, ...]
     signs: tuple[sp.Symbol, ...]
@@ -338,7 +342,44 @@ def _tied(
     exponent = sp.Rational(rank - tokens - 1, 2)
     measure = weight - size * sp.log(2) + exponent * sp.log(gram.det(method="berkowitz"))
     log_density = measure - len(coordinates) * sp.log(beta)
-    return Fibre(model, y, tuple(coordinates), tuple(data), variables, ranges, signs, readout, log_density)
+    dependent = _tied_dependent(beta, coordinate, gram, cross, pivots, others, origin)
+    return Fibre(model, y, tuple(coordinates), tuple(data), dependent, variables, ranges, signs, readout, log_density)
+
+
+def _tied_dependent(
+    beta: sp.Expr,
+    coordinate: Callable[[int, int], sp.Expr],
+    gram: sp.Matrix,
+    cross: sp.Matrix,
+    pivots: list[int],
+    others: list[int],
+    origin: int,
+) -> tuple[tuple[sp.Expr, sp.Expr], ...]:
+    """Return the scores below the diagonal of the pivots, and those of two tokens outside the span's pivots.
+
+    ``v_a . v_b = (f^T v_a)^T C^{-1} (f^T v_b)`` where f spans all tokens, which is so wherever it is used.
+    """
+    place = {b: j for j, b in enumerate(others)}
+    shift = cross[:, place[origin]] if origin >= 0 else sp.zeros(len(pivots), 1)
+    found = []
+    for i, a in enumerate(pivots):
+        # Scores with pivot j against the reference: f_j . v_a.
+        found += [(coordinate(a, pivots[j]), beta * (gram[i, j] + shift[j])) for j in range(i)]
+    if origin < 0:
+        found += [(coordinate(b, a), beta * cross[i, j]) for i, a in enumerate(pivots) for j, b in enumerate(others)]
+    rest = [b for b in others if b != origin]
+    if not rest:
+        return tuple(found)
+    along = {b: cross[:, j] for b, j in place.items()}
+    rows = others
+    if origin >= 0:
+        along |= {a: gram[:, i] + shift for i, a in enumerate(pivots)}
+        rows = sorted(along)
+    inverse = _inverse(gram)
+    for b in rest:
+        dual = inverse * (along[b] - shift)
+        found += [(coordinate(a, b), beta * along[a].dot(dual)) for a in rows]
+    return tuple(found)
 
 
 def _untied(
@@ -365,11 +406,29 @@ def _untied(
         y,
         coordinates,
         data,
+        _untied_dependent(model, coordinate, fixed, columns, pivots) if rank < len(columns) else (),
         variables,
         (_LINE,) * len(variables),
         (),
         sp.Matrix.vstack(keys, queries),
         measure - len(coordinates) * sp.log(beta),
+    )
+
+
+def _untied_dependent(
+    model: Architecture,
+    coordinate: Callable[[int, int], sp.Expr],
+    fixed: sp.Matrix,
+    columns: list[int],
+    pivots: list[int],
+) -> tuple[tuple[sp.Expr, sp.Expr], ...]:
+    """Return the scores that follow since T has rank r: ``T_JB = T_JA T_IA^{-1} T_IB`` with the pivots in I and A."""
+    keep = [columns.index(t) for t in pivots]
+    rest = [j for j in range(len(columns)) if j not in keep]
+    others = [t for t in range(model.tokens) if t not in pivots]
+    value = fixed[others, :][:, keep] * _inverse(fixed[pivots, :][:, keep]) * fixed[pivots, :][:, rest]
+    return tuple(
+        (coordinate(a, columns[b]), model.beta * value[i, j]) for i, a in enumerate(others) for j, b in enumerate(rest)
     )
 
 

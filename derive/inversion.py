@@ -228,8 +228,8 @@ def softmax_readout(y: sp.Matrix, beta: sp.Expr, pair: tuple[int, int] = (0, 1))
     size = y.shape[0]
     if y.shape != (size, size) or size < 2:
         raise ValueError(f"y must be square with at least 2 tokens, got shape {y.shape}")
-    i, j = pair
-    if i == j or not (0 <= i < size and 0 <= j < size):
+    i, j = pair if isinstance(pair, tuple) and len(pair) == 2 else (0, 0)
+    if i == j or not all(isinstance(k, int) and 0 <= k < size for k in (i, j)):
         raise ValueError(f"pair must be two different tokens out of 0..{size - 1}, got {pair}")
     squared = sp.log(y[i, i] / y[i, j]) + sp.log(y[j, j] / y[j, i])
     scale = sp.sqrt(beta * squared)
@@ -273,8 +273,8 @@ def readout_jacobian(model: Architecture, pair: tuple[int, int] = (0, 1)) -> tup
     size = model.tokens
     if model.rank_vector[-1] != 1:
         raise ValueError(f"needs rank 1 in the last layer, got {model.rank_vector[-1]}; see derive.fibres")
-    i, j = pair
-    if i == j or not (0 <= i < size and 0 <= j < size):
+    i, j = pair if isinstance(pair, tuple) and len(pair) == 2 else (0, 0)
+    if i == j or not all(isinstance(k, int) and 0 <= k < size for k in (i, j)):
         raise ValueError(f"pair must be two different tokens out of 0..{size - 1}, got {pair}")
     v, y = symbols.readout_symbols(size)
     if model.activation == "linear":

@@ -38,6 +38,9 @@ class Kernel:
         Ordered assignments that the outputs build on; each value uses arguments and earlier names only.
     meanings : tuple of (str, str, str)
         Name, domain and meaning of every argument that `derive.symbols.ARGUMENTS` does not hold.
+    total : bool
+        True if every output is finite at all finite arguments, but for the range of float64; False if the domain ends
+        somewhere and outputs are infinite or undefined there.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Kernel:
     hot: bool = False
     body: tuple[tuple[sp.Symbol, sp.Expr], ...] = ()
     meanings: tuple[tuple[str, str, str], ...] = ()
+    total: bool = True
 
 
 @dataclass(frozen=True)

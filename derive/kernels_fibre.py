@@ -9,8 +9,8 @@ from mpmath.ctx_mp import MPContext
 
 from .architecture import Architecture
 from .emit.ir import lower
-from .emit.render import render_mp
-from .fibres import Fibre, fibre, prove_measure
+from .emit.render import run_mp
+from .fibres import Fibre, _with_root, fibre, prove_measure
 from .kernel import Kernel, KernelPackage
 from .kernels_link import package_name
 from .mixing import activate_score, score_matrices
@@ -49,6 +49,36 @@ def _package_name(model: Architecture) -> str:
     return package_name(last).replace("link_", "fibre_", 1).replace("_l1", "", 1)
 
 
+def _factored(model: Architecture, found: Fibre) -> tuple[tuple[tuple[sp.Symbol, sp.Expr], ...], sp.Matrix, sp.Expr]:
+    """Return the Cholesky factor R of C entry by entry, and the readout and the log of the measure in R.
+
+    In C itself products such as det C leave float64 long before R does.
+    """
+    if not model.tied:
+        return (), found.readout, found.log_density
+    readout, _, squares, _ = _with_root(found)
+    body: list[tuple[sp.Symbol, sp.Expr]] = []
+    diagonal: dict[int, sp.Symbol] = {}
+    for entry, square in squares.items():
+        i, j = (int(number) - 1 for number in entry.name.split("_")[1:])
+        known = sp.Add(*[term for term in sp.Add.make_args(square) if not term.has(_root(i, i), _root(i, j))])
+        body.append((_root(i, j), sp.sqrt(entry - known) if i == j else (entry - known) / diagonal[i]))
+        if i == j:
+            diagonal[i] = _root(i, i)
+    logs = {log for log in found.log_density.atoms(sp.log) if log.free_symbols and log.free_symbols <= squares.keys()}
+    determinant = sp.Mul(*[root**2 for root in diagonal.values()])
+    for log in logs:
+        if sp.expand(log.args[0].xreplace(squares) - determinant) != 0:
+            raise ProofError(f"{_package_name(model)}: {log} is not the logarithm of det C")
+    total = 2 * sp.Add(*[sp.log(root) for root in diagonal.values()])
+    return tuple(body), readout, found.log_density.xreplace(dict.fromkeys(logs, total))
+
+
+def _root(i: int, j: int) -> sp.Symbol:
+    """Entry of R, as `derive.fibres` names it."""
+    return sp.Symbol(f"R_{i + 1}_{j + 1}", positive=True if i == j else None, real=True)
+
+
 def _kernels(model: Architecture, found: Fibre) -> tuple[Kernel, ...]:
     values = [own(value) for _, value in found.data]
     used = sorted(set().union(*(value.free_symbols for value in values)), key=lambda s: s.name)
@@ -58,7 +88,8 @@ def _kernels(model: Architecture, found: Fibre) -> tuple[Kernel, ...]:
     # The measure may hold beta where the data do not show it.
     extra = found.log_density.free_symbols - {*data, *found.variables, *found.signs}
     arguments = (*data, *found.variables, *found.signs, *sorted(extra, key=lambda s: s.name))
-    rows = found.readout.rows // (1 if model.tied else 2)
+    body, readout, log_density = _factored(model, found)
+    rows = readout.rows // (1 if model.tied else 2)
     roles = ("v",) if model.tied else ("key", "query")
     names = [f"{role}_{i + 1}_{m + 1}" for role in roles for i in range(rows) for m in range(model.tokens)]
     return (
@@ -71,13 +102,14 @@ def _kernels(model: Architecture, found: Fibre) -> tuple[Kernel, ...]:
             equations=(6, 164),
             domain="y in the range of the link",
             meanings=_meanings((*entries, *constants)),
+            total=False,
         ),
         Kernel(
             name="fibre",
             arguments=arguments,
             outputs=(
-                *((name, own(value)) for name, value in zip(names, found.readout, strict=True)),
-                ("log_density", own(found.log_density)),
+                *((name, own(value)) for name, value in zip(names, readout, strict=True)),
+                ("log_density", own(log_density)),
             ),
             summary="A readout that gives the output, and the log of the measure on all of them.",
             notes=(
@@ -87,6 +119,8 @@ def _kernels(model: Architecture, found: Fibre) -> tuple[Kernel, ...]:
             equations=(163, 164, 165),
             domain="data in the range of the link: C positive definite, T of the rank of the layer",
             meanings=_meanings(arguments),
+            total=False,
+            body=body,
         ),
     )
 
@@ -135,8 +169,7 @@ def _prove(model: Architecture, found: Fibre, kernels: tuple[Kernel, ...]) -> No
     """Prove the measure exactly where that takes seconds, and put the printed readouts through the link."""
     if model.rank_vector[-1] * model.tokens <= 6:
         prove_measure(model)
-    printed: dict[str, object] = {}
-    exec(compile(render_mp([lower(kernel) for kernel in kernels]), "fibre", "exec"), printed)
+    printed = run_mp([lower(kernel) for kernel in kernels])
     ctx = MPContext()
     ctx.dps = _DIGITS
     last = Architecture(1, model.tokens, model.rank_vector[-1], model.activation, model.tied, beta=model.beta)
@@ -155,11 +188,15 @@ def _prove(model: Architecture, found: Fibre, kernels: tuple[Kernel, ...]) -> No
     seed = [sp.Rational((29 * n * n + 7 * n + 3) % 53 - 26, 31) for n in range(len(indices))]
     y = output(seed)
     known = dict(zip(found.output, y, strict=True)) | beta
-    data = printed["data"](ctx, *(ctx.mpf(str(known[s])) for s in kernels[0].arguments))  # type: ignore[operator]
+    data = printed["data"](ctx, *(ctx.mpf(str(known[s])) for s in kernels[0].arguments))
     free = {s: ctx.mpf(3 + 2 * n) / 7 for n, s in enumerate(found.variables)} | dict.fromkeys(found.signs, ctx.mpf(-1))
     free |= dict(zip((s for s, _ in found.data), data, strict=True))
     free |= {s: ctx.mpf(str(value.evalf(_DIGITS))) for s, value in beta.items()}
-    made = printed["fibre"](ctx, *(free[s] for s in kernels[1].arguments))  # type: ignore[operator]
+    made = printed["fibre"](ctx, *(free[s] for s in kernels[1].arguments))
+    # The same measure as that proved above, which is written in C.
+    density = elementary(own(found.log_density)).xreplace({s: sp.Float(str(v), _DIGITS) for s, v in free.items()})
+    if abs(density.evalf(_DIGITS) - sp.Float(str(made[-1]), _DIGITS)) > sp.Float(10, _DIGITS) ** (8 - _DIGITS):
+        raise ProofError(f"{_package_name(model)}: log_density is {made[-1]} as printed, {density} as derived")
     again = output([sp.Float(str(value), _DIGITS) for value in made[:-1]])
     for number, (first, second) in enumerate(zip(y, again, strict=True)):
         if abs(first - second) > sp.Float(10, _DIGITS) ** (8 - _DIGITS):

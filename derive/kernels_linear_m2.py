@@ -77,7 +77,8 @@ def _invert() -> Kernel:
             "y21 is not read: it equals y12.",
         ),
         equations=(171, 172, 173, 174),
-        domain="y of rank one with y11, y22 >= 0 not both zero; log_jacobian is -inf at y11 = 0",
+        domain="y of rank one with y11 > 0, y22 >= 0",
+        total=False,
     )
 
 
@@ -115,7 +116,7 @@ def _undo_node() -> Kernel:
         summary="`undo` with (row1, row2) = `undo_row`(xm) given: one division.",
         notes=("The same outputs as `undo`.",),
         equations=(5, 164, 165, 166, 167, 168),
-        domain="that of `undo`",
+        domain="any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named",
         hot=True,
     )
 

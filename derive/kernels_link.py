@@ -19,13 +19,24 @@ from typing import Any
 import sympy as sp
 from mpmath.ctx_mp import MPContext
 
+from .activation import SCORE, printed_activation
 from .architecture import Architecture
 from .emit.ir import canonical, lower
 from .emit.printers import MpmathPrinter, NumbaPrinter, NumpyPrinter
-from .emit.render import render_mp
+from .emit.render import run_mp
 from .kernel import Kernel, KernelPackage
 from .mixing import activate_score, attention_matrices, mix, score_matrices
-from .primitives import Largest, Magnitude, Smallest, elementary, own, softmax_rows
+from .primitives import (
+    Expit,
+    Largest,
+    LogExpit,
+    Magnitude,
+    Smallest,
+    elementary,
+    own,
+    softmax_rows,
+    stable,
+)
 from .proof import ProofError, prove_equal
 from .straightline import Stage, StraightLine, straight_jacobian, straight_link
 from .symbols import ARGUMENTS
@@ -115,7 +126,7 @@ def _domain(model: Architecture, constants: tuple[sp.Symbol, ...]) -> str:
         # A derivative grows by at most h^2 per layer, and the outputs are bounded.
         rest = f"; float64 for entries of h up to 1e{140 // model.layers}"
     else:
-        rest = "; where a number exceeds float64 it is inf or nan there"
+        rest = "; where a number exceeds float64, numpy64 raises OverflowError and numba64 gives inf or nan"
     return ", ".join([*positive, *fixed, "all other arguments real"]) + rest
 
 
@@ -158,14 +169,13 @@ def _kernels(model: Architecture, link: StraightLine, jacobian: StraightLine) ->
 
 
 def _check_printable(model: Architecture) -> None:
-    activation = _dummy_activation(model)
-    if activation is None:
+    if not callable(model.activation):
         return
-    score = sp.Symbol("score", real=True)
-    for what, value in (("activation", activation), ("derivative of activation", sp.diff(activation, score))):
+    _, activation, rate = printed_activation(model)
+    for what, value in (("activation", activation), ("derivative of activation", rate)):
         try:
             for printer in (NumpyPrinter(), NumbaPrinter(hot=False), MpmathPrinter()):
-                printer.text(own(value))
+                printer.text(value)
         except TypeError as error:
             raise ValueError(
                 f"the {what} {model.activation_name} cannot be printed: {error}; use tanh, sin, cos, atan, asinh, exp, "
@@ -245,18 +255,39 @@ def _prove_row(row: list[sp.Expr], scores: list[sp.Expr], proved: set[tuple[sp.E
         return
     wanted = softmax_rows(sp.Matrix([names]))
     if len(scores) == 2:
-        x = names[0]  # the difference of the two scores; the other name is zero
-        zero = sp.S.Zero
-        for cases in (
-            {Magnitude(x): x, Smallest(x, 0): zero, Smallest(-x, 0): -x},
-            {Magnitude(x): -x, Smallest(x, 0): x, Smallest(-x, 0): zero},
-        ):
-            prove_equal(sp.Matrix([made]).xreplace(cases), wanted, what)
+        # The difference of the two scores; the other name is zero.
+        _prove_by_sign(sp.Matrix([made]), wanted, names[0], what)
     else:
         # Whatever is subtracted from all scores cancels, the largest of them included.
         shift = sp.Symbol("shift", real=True)
         prove_equal(sp.Matrix([made]).xreplace({Largest(*names): shift}), wanted, what)
     proved.add(tuple(made))
+
+
+def _prove_by_sign(made: sp.Matrix, wanted: sp.Matrix, x: sp.Symbol, what: str) -> None:
+    """Prove an identity with |x|, min(x, 0) and min(-x, 0) on its left for x >= 0, then for x <= 0."""
+    zero = sp.S.Zero
+    for cases in (
+        {Magnitude(x): x, Smallest(x, 0): zero, Smallest(-x, 0): -x},
+        {Magnitude(x): -x, Smallest(x, 0): x, Smallest(-x, 0): zero},
+    ):
+        prove_equal(made.xreplace(cases), wanted, what)
+
+
+def _prove_entries(model: Architecture, row: list[sp.Expr], scores: list[sp.Expr], what: str) -> None:
+    """Prove an activation that acts entry by entry: its logistic form, the stable nodes, and that these are printed."""
+    if model.activation == "linear":
+        prove_equal(sp.Matrix(row), sp.Matrix(scores), what)
+        return
+    form, value, _ = printed_activation(model)
+    prove_equal(form, activate_score(model, SCORE), what)
+    x = sp.Symbol("x", real=True)
+    # Logarithms through their exponentials, which reduce to rational functions of exp(x).
+    nodes, logs = sp.Matrix([Expit(x), Expit(-x)]), sp.Matrix([LogExpit(x), LogExpit(-x)])
+    made = sp.Matrix([*stable(nodes), *stable(logs).applyfunc(sp.exp)])
+    _prove_by_sign(made, elementary(sp.Matrix([*nodes, *nodes])), x, what)
+    if value != stable(own(form)) or row != [value.xreplace({SCORE: score}) for score in scores]:
+        raise ProofError(f"{what}: the program holds another expression than its stable form")
 
 
 def _prove_stage(model: Architecture, line: StraightLine, stage: Stage, indices: sp.Matrix, proved: set[Any]) -> None:
@@ -278,8 +309,7 @@ def _prove_stage(model: Architecture, line: StraightLine, stage: Stage, indices:
                 # Tied scores z_ij = z_ji are one symbol, but those of one row are distinct.
                 _prove_row(row, score, proved, f"{what}: attention of head {number}, row {i + 1}")
             else:
-                wanted = [activate_score(model, entry) for entry in score]
-                prove_equal(sp.Matrix(row), sp.Matrix(wanted), f"{what}: activation")
+                _prove_entries(model, row, score, f"{what}: activation")
 
     if stage.after is not None:
         stop = before | {s for matrix in stage.attentions for s in matrix if isinstance(s, sp.Symbol)}
@@ -332,8 +362,7 @@ def _at(model: Architecture, values: dict[sp.Symbol, sp.Expr]) -> sp.Matrix:
 
 
 def _compare(model: Architecture, kernels: tuple[Kernel, ...]) -> None:
-    printed: dict[str, Any] = {}
-    exec(compile(render_mp([lower(kernel) for kernel in kernels]), package_name(model), "exec"), printed)
+    printed = run_mp([lower(kernel) for kernel in kernels])
     ctx = MPContext()
     ctx.dps = _DIGITS
     arguments = kernels[0].arguments

@@ -157,7 +157,8 @@ def _invert() -> Kernel:
             "2 beta (l_1 + l_2) y11 y12 y21 y22.",
         ),
         equations=(177, 178, 179, 180, 181, 182),
-        domain="all entries > 0, rows sum to one, y12 + y21 < 1; outside the result is nan or inf",
+        domain="all entries > 0, rows sum to one, y12 + y21 < 1",
+        total=False,
     )
 
 
@@ -232,7 +233,7 @@ def _undo_node() -> Kernel:
         summary="`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.",
         notes=("The same outputs as `undo`.",),
         equations=(5, 164, 165, 166, 167, 168, 169, 170),
-        domain="that of `undo`",
+        domain="any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named",
         hot=True,
     )
 

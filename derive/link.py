@@ -6,6 +6,7 @@ The module can be called: ``attnlimits.derive.link(expr)`` is `link`.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 import sys
 import types
@@ -19,12 +20,14 @@ import sympy as sp
 
 from . import link_exact
 from .emit.ir import canonical
-from .link_branches import Region, invert, split
+from .link_branches import Region, expand_small, invert, split
 from .link_parser import ArgMax, LinkError, index_symbol, parse, read_index
 
-__all__ = ["Branches", "Link", "LinkError", "link"]
+__all__ = ["Branches", "Link", "LinkError", "Part", "link"]
 
 _MOST_ENTRIES = 8
+# Steps of the grand staircase in closed form: for links no larger than this.
+_MOST_INDICES_STEPS, _MOST_REGIONS_STEPS = 4, 64
 _ALLOWED = (
     *(sp.sign, sp.Abs, sp.exp, sp.log, sp.tanh, sp.sinh, sp.cosh, sp.sin, sp.cos, sp.erf, sp.Max, sp.Min, ArgMax),
     *(sp.Piecewise, sp.functions.elementary.piecewise.ExprCondPair, sp.Add, sp.Mul, sp.Pow, sp.Symbol, sp.Number),
@@ -33,6 +36,7 @@ _ALLOWED = (
 # Strictly monotone on all reals: y and its image say the same about h.
 _INJECTIVE = (sp.exp, sp.tanh, sp.sinh, sp.erf, sp.atan, sp.asinh)
 _TRIALS = 12
+_DIGITS = 600
 
 
 @dataclass(frozen=True)
@@ -41,16 +45,52 @@ class Branches:
 
     Attributes
     ----------
+    output : int
+        Number of the output among those of its part.
     unknown : sympy.Symbol
     solutions : tuple of sympy.Expr
-        In ``y`` and the other entries; to be dropped where not real, outside the region, or no solution.
+        In ``y`` and the other entries; to be dropped where not real, outside the region, or no solution. Empty if
+        there is no closed form: the numerics then invert where this is the only entry left.
     slope : sympy.Expr
         dg/d unknown: the Jacobian of a branch is its absolute value.
     """
 
+    output: int
     unknown: sp.Symbol
     solutions: tuple[sp.Expr, ...]
     slope: sp.Expr
+
+
+@dataclass(frozen=True)
+class Part:
+    """Outputs that share no entry of h with the others: given y, their entries are independent of the rest.
+
+    Attributes
+    ----------
+    numbers : tuple of int
+        Which outputs, counted from 0.
+    outputs : tuple of sympy.Expr
+    regions : tuple of Region
+        Where they are smooth, see `split`.
+    branches : tuple of tuple of Branches
+        For each region, one for each output and each of its entries; empty if none is needed.
+    fixed : bool
+        Whether y provably fixes h h^T on the entries of the part, and not the sign of h.
+    direction : tuple of sympy.Expr
+        If not empty, a unit vector over the entries: the outputs depend on u = a.h alone, and `fixed` is about u^2.
+    """
+
+    numbers: tuple[int, ...]
+    outputs: tuple[sp.Expr, ...]
+    regions: tuple[Region, ...]
+    branches: tuple[tuple[Branches, ...], ...]
+    fixed: bool
+    direction: tuple[sp.Expr, ...] = ()
+
+    @property
+    def entries(self) -> tuple[sp.Symbol, ...]:
+        """Entries of h in the outputs, sorted by name."""
+        return _entries(self.outputs)
 
 
 @dataclass(frozen=True)
@@ -66,44 +106,41 @@ class Link:
         P and M.
     noise : sympy.Rational
         Variance of the Gaussian noise of each output, 0 for none.
-    regions : tuple of Region
-        Where the link is smooth, see `split`.
+    parts : tuple of Part
+        The outputs, grouped by the entries that they share.
     kind : {"discrete", "real", "mixed"}
         Whether the outputs take finitely many values, vary everywhere, or both.
-    values : tuple of tuple of sympy.Expr
-        Values taken on whole regions.
-    branches : tuple of tuple of Branches
-        For each region, one for each entry of h that can be solved for; empty if none is needed.
     flips : tuple of tuple of int
         Sign changes of the entries of h that leave the link as it is.
     exact : sympy.Expr or None
         alpha_c where it was found in closed form: 0, oo, or a number.
     reason : str
         Why `exact` holds.
+    steps : dict
+        For indices counted from 1 that are known: alpha_c of the others where it was found in closed form.
     """
 
     outputs: tuple[sp.Expr, ...]
     indices: int
     tokens: int
     noise: sp.Rational
-    regions: tuple[Region, ...]
+    parts: tuple[Part, ...]
     kind: str
-    values: tuple[tuple[sp.Expr, ...], ...]
-    branches: tuple[tuple[Branches, ...], ...]
     flips: tuple[tuple[int, ...], ...]
     exact: sp.Expr | None
     reason: str
+    steps: dict[tuple[int, ...], sp.Expr]
 
     @property
     def coordinates(self) -> tuple[sp.Symbol, ...]:
         """All entries of h, token by token."""
-        return tuple(index_symbol(p + 1, m + 1) for m in range(self.tokens) for p in range(self.indices))
+        return _coordinates(self.indices, self.tokens)
 
     @property
     def odd(self) -> bool:
         """Whether g(-h) = -g(h), provably."""
         negated = {h: -h for h in self.coordinates}
-        return all(sp.expand(output.xreplace(negated) + output) == 0 for output in self.outputs)
+        return all(expand_small(output.xreplace(negated) + output) == 0 for output in self.outputs)
 
     @property
     def even(self) -> bool:
@@ -131,11 +168,14 @@ class Link:
             f"format {FORMAT} P={self.indices} M={self.tokens} noise={canonical(self.noise)}",
             *map(canonical, self.outputs),
         ]
-        for region, solved in zip(self.regions, self.branches, strict=True):
-            lines += [f"region {canonical(sp.Tuple(*region.outputs, *region.conditions))}"]
-            lines += [f"{s.name} {lo} {hi}" for s, (lo, hi) in sorted(region.bounds.items(), key=lambda b: b[0].name)]
-            lines += [f"{b.unknown.name} {canonical(sp.Tuple(*b.solutions, b.slope))}" for b in solved]
-        lines += [str(self.exact), self.reason, str(self.flips)]
+        for part in self.parts:
+            lines += [f"part {part.numbers} {part.fixed} {part.direction}"]
+            for region, solved in zip(part.regions, part.branches, strict=True):
+                lines += [f"region {canonical(sp.Tuple(*region.outputs, *region.conditions))}"]
+                bounds = sorted(region.bounds.items(), key=lambda b: b[0].name)
+                lines += [f"{s.name} {lo} {hi}" for s, (lo, hi) in bounds]
+                lines += [f"{b.output} {b.unknown.name} {canonical(sp.Tuple(*b.solutions, b.slope))}" for b in solved]
+        lines += [str(self.exact), self.reason, str(self.flips), str(sorted(self.steps.items()))]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def source(self) -> str:
@@ -178,6 +218,21 @@ def link(
     LinkError
         Naming the part that cannot be read, is not real, or cannot be solved.
 
+    Notes
+    -----
+    What the numerics make of a link without noise: a closed form where one is derived here (finitely many values on
+    boxes along orthogonal directions; h h^T or the square along one direction fixed by y; a vanishing threshold by a
+    moment or by monotonicity); otherwise a quadrature, for each group of outputs that share entries of h, where at
+    most one output varies at a time, at most 3 entries are coupled (beside known entries 1), and one of them has a
+    closed inverse or is the only one. With noise the quadrature takes at most 2 outputs and 3 entries in a group, and
+    a deviation that it can resolve. All else is sampled, to 2 or 3 digits, if a group has at most 3 outputs and known
+    entries.
+
+    Limits: P M <= 8; at most 512 regions; noise is Gaussian, of the same variance on all outputs, and independent;
+    an operator that vanishes to rounding gives a lower bound unless a closed form proves that it vanishes; sines
+    are inverted for |h| <= 10; a power of a sum with more than 2000 terms is not multiplied out, so
+    that symmetries that show only then are not used; a sampled E[h | y] that is zero to its error counts as zero.
+
     References
     ----------
     troiani2025, (1), (9).
@@ -190,35 +245,83 @@ def link(
     outputs = _read(expr)
     indices, tokens = _shape(outputs, indices, tokens)
     delta = _noise(noise)
-    coordinates = tuple(index_symbol(p + 1, m + 1) for m in range(tokens) for p in range(indices))
+    coordinates = _coordinates(indices, tokens)
     _check_real(outputs, coordinates)
     if delta == 0:
         outputs = tuple(_without_outer(output) for output in outputs)
     # Constants say nothing, and neither does an output said twice, unless each has noise of its own.
-    telling = tuple(o for o in outputs if o.free_symbols)
-    outputs = (tuple(dict.fromkeys(telling)) if delta == 0 else telling) or outputs[:1]
-    regions = split(outputs)
-    constant = [region.constant for region in regions]
-    kind = "discrete" if all(constant) else "mixed" if any(constant) else "real"
-    even = link_exact.flips(outputs, coordinates)
-    exact, reason = _exact(outputs, regions, coordinates, indices, delta, even)
-    # Noise smears the branches out, and a closed form needs none.
-    solvable = delta == 0 and kind != "discrete"
-    branches = tuple(_branches(r, len(outputs), exact is not None) if solvable else () for r in regions)
-    _check_branches(regions, branches)
+    telling = tuple(o for o in outputs if _varies(o))
+    if not telling:
+        raise LinkError(
+            f"link: {'; '.join(map(str, outputs))} takes the same value for every h: there is nothing to learn from it"
+        )
+    outputs = tuple(dict.fromkeys(telling)) if delta == 0 else telling
+    parts = tuple(_part(numbers, outputs, delta) for numbers in _components(outputs))
+    constant = [not o.free_symbols for part in parts for region in part.regions for o in region.outputs]
+    exact, reason = _exact(parts, outputs, coordinates, indices, delta)
     return Link(
         outputs=outputs,
         indices=indices,
         tokens=tokens,
         noise=delta,
-        regions=regions,
-        kind=kind,
-        values=tuple(dict.fromkeys(r.outputs for r in regions if r.constant)),
-        branches=branches,
-        flips=even,
+        parts=parts,
+        kind="discrete" if all(constant) else "mixed" if any(constant) else "real",
+        flips=link_exact.flips(outputs, coordinates),
         exact=exact,
         reason=reason,
+        steps=_steps(parts, coordinates, indices) if delta == 0 else {},
     )
+
+
+def _coordinates(indices: int, tokens: int) -> tuple[sp.Symbol, ...]:
+    return tuple(index_symbol(p + 1, m + 1) for m in range(tokens) for p in range(indices))
+
+
+def _entries(outputs: Sequence[sp.Expr]) -> tuple[sp.Symbol, ...]:
+    return tuple(sorted({s for output in outputs for s in output.free_symbols}, key=lambda s: s.name))
+
+
+def _varies(output: sp.Expr) -> bool:
+    """Whether an output depends on h at all: it has several values, or a slope at a random point."""
+    if not output.free_symbols:
+        return False
+    regions = split([output])
+    if len({region.outputs for region in regions}) > 1:
+        return True
+    (value,) = regions[0].outputs
+    rng = random.Random(3)
+    for _ in range(_TRIALS):
+        point = {h: sp.Rational(rng.randint(-2000, 2000), 1009) for h in value.free_symbols}
+        # 30 digits: what is no larger than their rounding is an identity such as sin^2 + cos^2 = 1.
+        if any(abs(sp.N(sp.diff(value, h).xreplace(point), 30, maxn=400)) > 1e-25 for h in value.free_symbols):
+            return True
+    return False
+
+
+def _components(outputs: Sequence[sp.Expr]) -> list[tuple[int, ...]]:
+    """Numbers of the outputs, grouped so that no two groups share an entry of h."""
+    groups: list[tuple[set[int], set[sp.Symbol]]] = []
+    for number, output in enumerate(outputs):
+        numbers, symbols = {number}, set(output.free_symbols)
+        for group in [g for g in groups if g[1] & symbols]:
+            groups.remove(group)
+            numbers, symbols = numbers | group[0], symbols | group[1]
+        groups.append((numbers, symbols))
+    return sorted(tuple(sorted(numbers)) for numbers, _ in groups)
+
+
+def _part(numbers: tuple[int, ...], outputs: Sequence[sp.Expr], noise: sp.Rational) -> Part:
+    own = tuple(outputs[number] for number in numbers)
+    regions = split(own)
+    fixed = noise == 0 and link_exact.second_moment_fixed(own, regions, _entries(own))
+    direction: tuple[sp.Expr, ...] = ()
+    if noise == 0 and not fixed and (single := link_exact.single_direction(own, _entries(own))) is not None:
+        axis, along, u = single
+        if link_exact.second_moment_fixed(along, split(along), (u,)):
+            fixed, direction = True, axis
+    branches = tuple(_branches(region) if noise == 0 else () for region in regions)
+    _check_branches(regions, branches)
+    return Part(numbers, own, regions, branches, fixed, direction)
 
 
 def _read(expr: Any) -> tuple[sp.Expr, ...]:
@@ -284,9 +387,11 @@ def _without_outer(output: sp.Expr) -> sp.Expr:
         if isinstance(output, _INJECTIVE):
             output = output.args[0]
             continue
-        if isinstance(output, sp.Pow) and output.exp.is_Integer and output.exp % 2 and output.exp > 0:
-            output = output.base
-            continue
+        if isinstance(output, sp.Pow) and output.exp.is_Integer and output.exp > 0:
+            if output.exp % 2:
+                output = output.base
+                continue
+            output = output.base**2  # all even powers say the same
         _, rest = output.as_independent(*output.free_symbols, as_Add=isinstance(output, sp.Add))
         if rest in (output, 0, 1):
             return output
@@ -308,55 +413,67 @@ def _check_real(outputs: Sequence[sp.Expr], coordinates: Sequence[sp.Symbol]) ->
 
 
 def _exact(
+    parts: Sequence[Part],
     outputs: Sequence[sp.Expr],
-    regions: Sequence[Region],
     coordinates: Sequence[sp.Symbol],
     indices: int,
     noise: sp.Rational,
-    even: Sequence[tuple[int, ...]],
 ) -> tuple[sp.Expr | None, str]:
-    found = link_exact.discrete_threshold(regions, coordinates, indices)
+    discrete = [link_exact.discrete_operator(part.regions, coordinates, indices) for part in parts]
+    fixed = [_fixed(part, coordinates, indices) for part in parts]
+    found = link_exact.operator_threshold([b if a is None else a for a, b in zip(discrete, fixed, strict=True)])
     # Gaussians around different values are linearly independent: noise keeps what vanishes and what does not.
-    if found is not None and (noise == 0 or found[0] in (sp.S.Zero, sp.oo)):
-        kind = {sp.S.Zero: "E[h | y] does not vanish", sp.oo: "E[h h^T | y] = I for every y"}
-        return found[0], kind.get(found[0], "Gaussian integrals over boxes")
-    if link_exact.polynomial_correlation(outputs, coordinates):
-        return sp.S.Zero, "E[h | y] does not vanish"
-    if noise == 0 and link_exact.second_moment_fixed(outputs, regions, coordinates):
-        tokens = len(coordinates) // indices
-        return link_exact.threshold_of_fixed_second_moment(indices, tokens), "y fixes h h^T"
+    if found is not None and (noise == 0 or found in (sp.S.Zero, sp.oo)):
+        reasons = [
+            "Gaussian integrals over boxes" if any(one is not None for one in discrete) else "",
+            "y fixes h h^T" if any(part.fixed and not part.direction for part in parts) else "",
+            "y fixes |u| of one direction u" if any(part.direction for part in parts) else "",
+        ]
+        kind = {sp.S.Zero: "Gaussian integrals over boxes", sp.oo: "E[h h^T | y] = I for every y"}
+        return found, kind.get(found, ", ".join(filter(None, reasons)))
+    if reason := link_exact.linear_information(outputs, coordinates):
+        return sp.S.Zero, reason
     return None, ""
 
 
-def _branches(region: Region, outputs: int, known: bool) -> tuple[Branches, ...]:
-    """Solve on one region for every entry that can be solved for."""
-    if region.constant:
-        return ()
-    if outputs > 1:
-        if known:
-            return ()
-        raise LinkError(
-            f"link: the outputs ({'; '.join(map(str, region.outputs))}) could not be solved for h: several real "
-            "outputs are served where they fix h up to its sign; add output noise (--noise DELTA), which needs no "
-            "branches"
-        )
+def _fixed(part: Part, coordinates: Sequence[sp.Symbol], indices: int, learned: Sequence[int] = ()) -> sp.Matrix | None:
+    entries = [coordinates.index(h) for h in part.entries]
+    if not part.fixed or any(k % indices in learned for k in entries):
+        return None
+    tokens = len(coordinates) // indices
+    if part.direction:
+        return link_exact.direction_operator(part.direction, entries, indices, tokens, learned)
+    return link_exact.fixed_operator(entries, indices, tokens, learned)
+
+
+def _steps(parts: Sequence[Part], coordinates: Sequence[sp.Symbol], indices: int) -> dict[tuple[int, ...], sp.Expr]:
+    """Thresholds of the other indices once some are known, where they have a closed form."""
+    if indices > _MOST_INDICES_STEPS or sum(len(part.regions) for part in parts) > _MOST_REGIONS_STEPS:
+        return {}
+    found = {}
+    for count in range(1, indices):
+        for learned in itertools.combinations(range(indices), count):
+            operators = []
+            for part in parts:
+                one = link_exact.discrete_operator(part.regions, coordinates, indices, learned)
+                operators.append(_fixed(part, coordinates, indices, learned) if one is None else one)
+            exact = link_exact.operator_threshold(operators)
+            if exact is not None:
+                found[tuple(i + 1 for i in learned)] = exact
+    return found
+
+
+def _branches(region: Region) -> tuple[Branches, ...]:
+    """Solve on one region every output for each of its entries; no solutions where there is no closed form."""
     value = sp.Symbol("y", real=True)
-    expr = region.outputs[0]
-    found, failures = [], []
-    for unknown in sorted(expr.free_symbols, key=lambda s: s.name):
-        try:
-            found.append(Branches(unknown, invert(expr, unknown, value), sp.diff(expr, unknown)))
-        except LinkError as error:
-            failures.append(str(error))
-    if not found and not known:
-        where = ""
-        if region.bounds or region.conditions:
-            parts = [f"{lo} < {s} < {hi}" for s, (lo, hi) in region.bounds.items()]
-            where = f" where {', '.join([*parts, *(f'{c} > 0' for c in region.conditions)])}"
-        raise LinkError(
-            f"link: the branches of y = {expr}{where} could not be solved: {'; '.join(failures)}. "
-            "Rewrite that part, or add output noise (--noise DELTA), which needs no branches"
-        )
+    found = []
+    for number, expr in enumerate(region.outputs):
+        for unknown in sorted(expr.free_symbols, key=lambda s: s.name):
+            try:
+                solutions = invert(expr, unknown, value)
+            except LinkError:
+                solutions = ()
+            found.append(Branches(number, unknown, solutions, sp.diff(expr, unknown)))
     return tuple(found)
 
 
@@ -365,17 +482,21 @@ def _check_branches(regions: Sequence[Region], branches: Sequence[Sequence[Branc
     rng = random.Random(1)
     value = sp.Symbol("y", real=True)
     for region, solved in zip(regions, branches, strict=True):
-        for one in solved:
+        for one in (b for b in solved if b.solutions):
+            expr = region.outputs[one.output]
             for _ in range(_TRIALS):
-                point = {s: sp.Rational(rng.randint(-3000, 3000), 1009) for s in region.outputs[0].free_symbols}
-                y = sp.N(region.outputs[0].xreplace(point), 40)
-                if not y.is_real:
-                    continue  # outside the region
+                point = {s: sp.Rational(rng.randint(-3000, 3000), 1009) for s in expr.free_symbols | {one.unknown}}
+                # A small term beside a huge one takes many digits to survive.
+                y = sp.N(expr.xreplace(point), _DIGITS)
+                if not y.is_real or not _inside(region, point):
+                    continue
                 others = {s: v for s, v in point.items() if s != one.unknown} | {value: y}
                 errors = [abs(sp.N(_plain(s).xreplace(others), 40) - point[one.unknown]) for s in one.solutions]
                 if not any(error.is_finite and error < sp.Float("1e-25") for error in errors):
-                    if _inside(region, point):
-                        raise LinkError(f"link: a branch of y = {region.outputs[0]} in {one.unknown} is missing")
+                    raise LinkError(
+                        f"link: the branches of y = {expr} in {one.unknown} miss {one.unknown} = "
+                        f"{point[one.unknown]}; write that part otherwise, or add output noise (--noise DELTA)"
+                    )
 
 
 def _plain(expr: sp.Expr) -> sp.Expr:

@@ -6,6 +6,7 @@ fixed signs the link is one smooth expression, or a constant.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -14,12 +15,14 @@ import sympy as sp
 from .link_parser import ArgMax, LinkError
 from .primitives import CopySign
 
-__all__ = ["Region", "invert", "split"]
+__all__ = ["Region", "expand_small", "invert", "most_terms", "split"]
 
 _SWITCHES = (sp.sign, sp.Abs, sp.Max, sp.Min, ArgMax, sp.Piecewise)
 # Odd and increasing: the sign is that of the argument.
 _SIGN_KEEPING = (sp.tanh, sp.sinh, sp.erf, sp.asinh, sp.atan)
 _MOST_REGIONS = 512
+# Sums with more terms are left in brackets.
+_MOST_TERMS = 2000
 # |h| > 10 has probability 1e-23: periods of sines beyond it are left out.
 _EDGE = 10
 
@@ -197,6 +200,26 @@ def _innermost(expr: sp.Basic) -> sp.Expr | None:
     return next((node for node in sp.postorder_traversal(expr) if isinstance(node, _SWITCHES)), None)
 
 
+def most_terms(expr: sp.Expr) -> int:
+    """Most terms that an expression has once its brackets are multiplied out."""
+    if isinstance(expr, sp.Add):
+        return sum(most_terms(part) for part in expr.args)
+    if isinstance(expr, sp.Mul):
+        return math.prod(most_terms(part) for part in expr.args)
+    if isinstance(expr, sp.Pow) and expr.exp.is_Integer and expr.exp > 0:
+        count, power = most_terms(expr.base), int(expr.exp)
+        return math.comb(count + power - 1, power)
+    return max((most_terms(part) for part in expr.args), default=1)
+
+
+def expand_small(expr: sp.Expr) -> sp.Expr:
+    """Multiply out; a sum that would have too many terms stays in brackets, with even powers of one sign."""
+    if most_terms(expr) <= _MOST_TERMS:
+        return sp.expand(expr)
+    even = [p for p in expr.atoms(sp.Pow) if p.exp.is_Integer and p.exp % 2 == 0 and p.base.could_extract_minus_sign()]
+    return expr.xreplace({power: (-power.base) ** power.exp for power in even})
+
+
 def split(outputs: Sequence[sp.Expr]) -> tuple[Region, ...]:
     """Split a link into its regions.
 
@@ -235,7 +258,7 @@ def _walk(expr: sp.Tuple, facts: _Facts) -> Iterator[Region]:
         for sign in (1, -1):
             yield from _walk(expr, facts.with_sign(undecided.factor, sign))
         return
-    outputs = tuple(sp.expand(value) if value.is_polynomial() else value for value in expr)
+    outputs = tuple(expand_small(value) if value.is_polynomial() else value for value in expr)
     used = {s: b for s, b in facts.bounds.items() if b != (-sp.oo, sp.oo)}
     conditions = tuple(factor if sign > 0 else -factor for factor, sign in facts.signs.items())
     yield Region(outputs, used, conditions)
@@ -312,8 +335,8 @@ def _power(expr: sp.Pow, unknown: sp.Symbol, value: sp.Expr) -> tuple[sp.Expr, .
 
 def _polynomial(expr: sp.Expr, unknown: sp.Symbol, value: sp.Expr) -> tuple[sp.Expr, ...]:
     """Quadratic in a power of the unknown, by the formula that does not cancel."""
-    expanded = sp.expand(expr)
-    if not expanded.is_polynomial(unknown):
+    expanded = expand_small(expr)
+    if not expanded.is_polynomial(unknown) or most_terms(expanded) > _MOST_TERMS:
         raise LinkError(_unsolved(expr, unknown))
     terms = {degree: coefficient for (degree,), coefficient in sp.Poly(expanded, unknown).terms()}
     step = min((degree for degree in terms if degree > 0), default=0)

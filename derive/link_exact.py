@@ -1,24 +1,41 @@
 """What can be said about a link without numbers: vanishing moments by parity, and exact thresholds.
 
 At omega = 0 and V = I the entries of h are independent standard normal. The operator (15) needs
-G(y) = E[h h^T | y] - I; E[h | y] must vanish, or the threshold is zero.
+G(y) = E[h h^T | y] - I; E[h | y] must vanish, or the threshold is zero. Outputs that share no entry of h have
+independent posteriors, and as E G = 0 their operators add.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 
 import sympy as sp
 
-from .link_branches import Region
+from .link_branches import Region, expand_small, most_terms, split
 
-__all__ = ["discrete_threshold", "flips", "second_moment_fixed", "threshold_of_fixed_second_moment"]
+__all__ = [
+    "direction_operator",
+    "discrete_operator",
+    "fixed_operator",
+    "flips",
+    "linear_information",
+    "monotone",
+    "operator_threshold",
+    "second_moment_fixed",
+    "single_direction",
+]
 
 _MOST_FLIPS = 8
-
 # A power of a polynomial with more terms is not expanded further.
 _MOST_TERMS = 2000
+_MOST_REGIONS_SOLVED = 8
+_MOST_TERMS_DIRECTION = 200
+_INCREASING = (sp.sign, sp.exp, sp.log, sp.tanh, sp.sinh, sp.erf)
+
+Directions = list[tuple[sp.Matrix, sp.Expr, sp.Expr]]
+Groups = dict[tuple[sp.Expr, ...], tuple[sp.Expr, sp.Matrix, sp.Matrix]]
 
 
 def flips(outputs: Sequence[sp.Expr], coordinates: Sequence[sp.Symbol]) -> tuple[tuple[int, ...], ...]:
@@ -32,7 +49,7 @@ def flips(outputs: Sequence[sp.Expr], coordinates: Sequence[sp.Symbol]) -> tuple
     found = []
     for signs in itertools.product((1, -1), repeat=len(coordinates)):
         flipped = {h: s * h for h, s in zip(coordinates, signs, strict=True) if s < 0}
-        if all(sp.expand(output.xreplace(flipped) - output) == 0 for output in outputs):
+        if all(expand_small(output.xreplace(flipped) - output) == 0 for output in outputs):
             found.append(signs)
     return tuple(found)
 
@@ -53,23 +70,119 @@ def _interval_moments(low: sp.Expr, high: sp.Expr) -> tuple[sp.Expr, sp.Expr, sp
     return mass, density(low) - density(high), mass + edge(low) - edge(high)
 
 
-def _box_moments(region: Region, coordinates: Sequence[sp.Symbol]) -> tuple[sp.Expr, sp.Matrix, sp.Matrix]:
-    """Integrals of 1, h and h h^T over a region that is a box."""
-    parts = [_interval_moments(*region.bounds.get(h, (-sp.oo, sp.oo))) for h in coordinates]
-    size = len(parts)
+def _directions(region: Region, coordinates: Sequence[sp.Symbol]) -> Directions | None:
+    """Intervals along mutually orthogonal unit vectors that make up the region; None if it is no such box."""
+    found: Directions = []
+    for h, (low, high) in region.bounds.items():
+        found.append((sp.Matrix([1 if c == h else 0 for c in coordinates]), low, high))
+    for condition in region.conditions:
+        if not condition.is_polynomial(*coordinates) or sp.total_degree(condition, *coordinates) != 1:
+            return None
+        polynomial = sp.Poly(condition, *coordinates)
+        slope = sp.Matrix([polynomial.coeff_monomial(c) for c in coordinates])
+        size = sp.sqrt(slope.dot(slope))
+        at = -polynomial.coeff_monomial(1) / size
+        found.append((slope / size, at, sp.oo))
+    merged: Directions = []
+    for direction, low, high in found:
+        for k, (known, low_, high_) in enumerate(merged):
+            overlap = sp.expand(known.dot(direction))
+            if overlap == 0:
+                continue
+            if overlap not in (1, -1):
+                return None
+            if overlap == -1:
+                low, high = -high, -low
+            merged[k] = (known, _ordered(low_, low)[1], _ordered(high_, high)[0])
+            break
+        else:
+            merged.append((direction, low, high))
+    return merged
+
+
+def _ordered(a: sp.Expr, b: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
+    return (a, b) if a == b or sp.N(a - b, 30) < 0 else (b, a)
+
+
+def _box_moments(box: Directions, size: int) -> tuple[sp.Expr, sp.Matrix, sp.Matrix]:
+    """Integrals of 1, h and h h^T over a box, whose edges need not be those of the coordinates."""
+    if any(low != high and _ordered(low, high)[0] != low for _, low, high in box) or any(b[1] == b[2] for b in box):
+        return sp.S.Zero, sp.zeros(size, 1), sp.zeros(size, size)
+    parts = [_interval_moments(low, high) for _, low, high in box]
 
     def entry(powers: dict[int, int]) -> sp.Expr:
-        return sp.Mul(*[parts[k][powers.get(k, 0)] for k in range(size)])
+        return sp.Mul(*[part[powers.get(k, 0)] for k, part in enumerate(parts)])
 
-    mean = sp.Matrix(size, 1, lambda i, _: entry({i: 1}))
-    second = sp.Matrix(size, size, lambda i, j: entry({i: 2}) if i == j else entry({i: 1, j: 1}))
-    return entry({}), mean, second
+    mass = entry({})
+    mean, second = sp.zeros(size, 1), mass * sp.eye(size)
+    for a, (one, _, _) in enumerate(box):
+        mean += entry({a: 1}) * one
+        second += (entry({a: 2}) - mass) * one * one.T
+        for b, (two, _, _) in enumerate(box):
+            if a != b:
+                second += entry({a: 1, b: 1}) * one * two.T
+    return mass, mean, second
 
 
-def discrete_threshold(
-    regions: Sequence[Region], coordinates: Sequence[sp.Symbol], indices: int
-) -> tuple[sp.Expr, sp.Matrix | None] | None:
-    """Exact threshold of a link with finitely many values whose regions are boxes.
+def _cells(regions: Sequence[Region], known: Sequence[sp.Symbol]) -> Iterator[dict[sp.Symbol, tuple[sp.Expr, sp.Expr]]]:
+    """Intervals of the known entries on which the same regions are possible."""
+    lines = []
+    for h in known:
+        ends = {end for r in regions for end in r.bounds.get(h, ()) if end.is_finite}
+        points = [-sp.oo, *sorted(ends, key=lambda end: sp.N(end, 30)), sp.oo]
+        lines.append(list(itertools.pairwise(points)))
+    for choice in itertools.product(*lines):
+        yield dict(zip(known, choice, strict=True))
+
+
+def _groups(
+    regions: Sequence[Region], cell: dict[sp.Symbol, tuple[sp.Expr, sp.Expr]], rest: Sequence[sp.Symbol]
+) -> Groups | None:
+    """Moments of the other entries for each output that is possible where the known ones lie in a cell."""
+    sums: Groups = {}
+    for region in regions:
+        ends = {h: region.bounds.get(h, (-sp.oo, sp.oo)) for h in cell}
+        if any(
+            _ordered(ends[h][0], low)[1] != low or _ordered(ends[h][1], high)[0] != high
+            for h, (low, high) in cell.items()
+        ):
+            continue
+        inner = Region(region.outputs, {h: b for h, b in region.bounds.items() if h not in cell}, region.conditions)
+        box = _directions(inner, rest)
+        if box is None:
+            return None
+        one = _box_moments(box, len(rest))
+        if one[0] != 0:
+            old = sums.get(region.outputs, (sp.S.Zero, sp.zeros(len(rest), 1), sp.zeros(len(rest), len(rest))))
+            sums[region.outputs] = (old[0] + one[0], old[1] + one[1], old[2] + one[2])
+    return sums if _distinct(list(sums), cell) else None
+
+
+def _distinct(values: list[tuple[sp.Expr, ...]], cell: dict[sp.Symbol, tuple[sp.Expr, sp.Expr]]) -> bool:
+    """Whether outputs written differently differ, at a point of the cell: then they do almost everywhere on it."""
+    rng = random.Random(0)
+    point = {}
+    for h, (low, high) in cell.items():
+        shift = sp.Rational(rng.randint(100, 900), 1009)
+        point[h] = (
+            (
+                low + shift * (high - low)
+                if low.is_finite and high.is_finite
+                else low + shift
+                if low.is_finite
+                else high - shift
+            )
+            if low.is_finite or high.is_finite
+            else shift
+        )
+    at = [[sp.N(v.xreplace(point), 30) for v in value] for value in values]
+    return all(any(abs(x - y) > 1e-15 for x, y in zip(a, b, strict=True)) for a, b in itertools.combinations(at, 2))
+
+
+def discrete_operator(
+    regions: Sequence[Region], coordinates: Sequence[sp.Symbol], indices: int, learned: Sequence[int] = ()
+) -> sp.Matrix | sp.Expr | None:
+    """Operator of outputs with finitely many values, taken on boxes.
 
     Parameters
     ----------
@@ -78,49 +191,137 @@ def discrete_threshold(
         All entries of h, token by token.
     indices : int
         P.
+    learned : sequence of int
+        Indices, counted from 0, that are known: the outputs need be finitely many only once these are.
 
     Returns
     -------
-    (sympy.Expr, sympy.Matrix or None) or None
-        alpha_c (0: the mean E[h | y] does not vanish; oo: G vanishes) and the operator on the basis of symmetric
-        matrices; None if this method does not apply.
+    sympy.Matrix, 0 or None
+        The operator (15) on the orthonormal basis of symmetric matrices of the other indices; 0 if E[h | y] does
+        not vanish; None if this method does not apply.
 
     References
     ----------
     troiani2025, (15)-(16).
     """
-    if any(not region.constant or region.conditions for region in regions):
+    known = [h for k, h in enumerate(coordinates) if k % indices in learned]
+    rest = [h for k, h in enumerate(coordinates) if k % indices not in learned]
+    if any(
+        region.conditions and set(known) & set().union(*(c.free_symbols for c in region.conditions))
+        for region in regions
+    ):
         return None
-    size = len(coordinates)
-    sums: dict[tuple[sp.Expr, ...], tuple[sp.Expr, sp.Matrix, sp.Matrix]] = {}
-    for region in regions:
-        one = _box_moments(region, coordinates)
-        if region.outputs in sums:
-            one = tuple(old + new for old, new in zip(sums[region.outputs], one, strict=True))
-        sums[region.outputs] = one
-    blocks = []
-    for mass, mean, second in sums.values():
-        if any(sp.expand(m) != 0 for m in mean):
-            # Not zero on sight; a number decides, and what is tiny but not zero on sight stays undecided.
-            # Against the mass, which may itself be tiny.
-            return (sp.S.Zero, None) if any(abs(sp.N(m / mass, 30)) > 1e-20 for m in mean) else None
-        blocks.append((mass, (second / mass - sp.eye(size)).applyfunc(sp.expand)))
-    tokens = size // indices
-    basis = _symmetric_basis(indices)
+    if any(not output.free_symbols <= set(known) for region in regions for output in region.outputs):
+        return None
+    left = indices - len(set(learned))
+    tokens = len(rest) // left
+    basis = _symmetric_basis(left)
     operator = sp.zeros(len(basis), len(basis))
-    for mass, g in blocks:
-        cells = [
-            g[m * indices : (m + 1) * indices, n * indices : (n + 1) * indices]
-            for m in range(tokens)
-            for n in range(tokens)
-        ]
-        images = [sum((cell * e * cell.T for cell in cells), sp.zeros(indices, indices)) for e in basis]
-        operator += mass * sp.Matrix(len(basis), len(basis), lambda i, j, im=images: (basis[i].T * im[j]).trace())
-    operator = operator.applyfunc(sp.expand)
-    if operator.is_zero_matrix:
-        return sp.oo, operator
-    top = _largest_eigenvalue(operator)
-    return None if top is None else (1 / sp.factor(sp.together(top)), operator)
+    for cell in _cells(regions, known):
+        share = sp.Mul(*[_interval_moments(low, high)[0] for low, high in cell.values()])
+        sums = _groups(regions, cell, rest)
+        if sums is None:
+            return None
+        for mass, mean, second in sums.values():
+            if any(sp.expand(m) != 0 for m in mean):
+                # Not zero on sight; a number decides, and what is tiny but not zero on sight stays undecided.
+                # Against the mass, which may itself be tiny.
+                return sp.S.Zero if any(abs(sp.N(m / mass, 30)) > 1e-20 for m in mean) else None
+            g = (second / mass - sp.eye(len(rest))).applyfunc(sp.expand)
+            cut = [slice(m * left, (m + 1) * left) for m in range(tokens)]
+            images = [sum((g[a, b] * e * g[a, b].T for a in cut for b in cut), sp.zeros(left, left)) for e in basis]
+            operator += (
+                share * mass * sp.Matrix(len(basis), len(basis), lambda i, j, im=images: (basis[i].T * im[j]).trace())
+            )
+    return operator.applyfunc(sp.expand)
+
+
+def fixed_operator(entries: Sequence[int], indices: int, tokens: int, learned: Sequence[int] = ()) -> sp.Matrix:
+    """Operator where y fixes h h^T on some entries, and says nothing of the others.
+
+    By the fourth moments of the normal law: E G_ab G_cd = delta_ac delta_bd + delta_ad delta_bc.
+
+    References
+    ----------
+    troiani2025, (15).
+    """
+    rest = [i for i in range(indices) if i not in learned]
+    inside = {(k // indices, k % indices) for k in entries}
+    counts: dict[tuple[int, int, int, int], int] = {}
+    for m, n in itertools.product(range(tokens), repeat=2):
+        for p, r in itertools.product(range(indices), repeat=2):
+            if (m, p) not in inside or (n, r) not in inside:
+                continue
+            # delta_pq delta_rs: the entry (p, p) of the image of (r, r).
+            counts[p, p, r, r] = counts.get((p, p, r, r), 0) + 1
+            if m == n:
+                counts[p, r, r, p] = counts.get((p, r, r, p), 0) + 1
+    basis = _symmetric_basis(len(rest))
+    place = {i: k for k, i in enumerate(rest)}
+    operator = sp.zeros(len(basis), len(basis))
+    for (p, q, r, s), count in counts.items():
+        if {p, q, r, s} <= set(rest):
+            row = [e[place[p], place[q]] for e in basis]
+            column = [e[place[r], place[s]] for e in basis]
+            for i, j in itertools.product(range(len(basis)), repeat=2):
+                if row[i] != 0 and column[j] != 0:
+                    operator[i, j] += count * row[i] * column[j]
+    return operator.applyfunc(sp.expand)
+
+
+def single_direction(
+    outputs: Sequence[sp.Expr], entries: Sequence[sp.Symbol]
+) -> tuple[tuple[sp.Expr, ...], tuple[sp.Expr, ...], sp.Symbol] | None:
+    """Unit vector a, and the outputs as functions of u = a.h, if they depend on that alone; None otherwise."""
+    first = split(outputs[:1])[0].outputs[0]
+    if len(entries) < 2 or most_terms(first) > _MOST_TERMS_DIRECTION:
+        return None
+    slopes = [sp.diff(first, h) for h in entries]
+    if slopes[0] == 0:
+        return None
+    ratios = [sp.cancel(slope / slopes[0]) for slope in slopes]
+    if not all(ratio.is_Rational for ratio in ratios):
+        return None
+    size = sp.sqrt(sum(ratio**2 for ratio in ratios))
+    u = sp.Symbol("u", real=True)
+    inverse = size * u - sum(ratio * h for ratio, h in zip(ratios[1:], entries[1:], strict=True))
+    along = tuple(expand_small(output.xreplace({entries[0]: inverse})) for output in outputs)
+    if any(output.free_symbols != {u} for output in along):
+        return None
+    return tuple(ratio / size for ratio in ratios), along, u
+
+
+def direction_operator(
+    direction: Sequence[sp.Expr], entries: Sequence[int], indices: int, tokens: int, learned: Sequence[int] = ()
+) -> sp.Matrix:
+    """Operator where y fixes u^2 of one unit direction a: G = (u^2 - 1) a a^T, with E (u^2 - 1)^2 = 2.
+
+    With S = sum_m a_m a_m^T over the tokens the image of A is 2 <S, A> S.
+
+    References
+    ----------
+    troiani2025, (15).
+    """
+    rest = [i for i in range(indices) if i not in learned]
+    a = sp.zeros(len(rest), tokens)
+    for part, entry in zip(direction, entries, strict=True):
+        a[rest.index(entry % indices), entry // indices] = part
+    projected = sp.Matrix([(e * a * a.T).trace() for e in _symmetric_basis(len(rest))])
+    return (2 * projected * projected.T).applyfunc(sp.expand)
+
+
+def operator_threshold(operators: Sequence[sp.Matrix | sp.Expr | None]) -> sp.Expr | None:
+    """alpha_c of outputs in independent parts from the operators of the parts; None if it is not known exactly."""
+    if any(isinstance(one, sp.Expr) for one in operators):
+        return sp.S.Zero
+    known = [one for one in operators if one is not None]
+    if len(known) < len(operators):
+        return None
+    total = sum(known[1:], known[0]).applyfunc(sp.expand)
+    if total.is_zero_matrix:
+        return sp.oo
+    top = _largest_eigenvalue(total)
+    return None if top is None else 1 / sp.factor(sp.together(top))
 
 
 def _symmetric_basis(size: int) -> list[sp.Matrix]:
@@ -147,9 +348,67 @@ def _largest_eigenvalue(operator: sp.Matrix) -> sp.Expr | None:
         elif len(part) == 2:
             a, b, d = cell[0, 0], cell[0, 1], cell[1, 1]
             values.append((a + d + sp.sqrt(sp.expand((a - d) ** 2 + 4 * b**2))) / 2)
+        elif (cell * cell - cell.trace() * cell).applyfunc(sp.expand).is_zero_matrix:
+            values.append(sp.expand(cell.trace()))  # of rank one
         else:
             return None
     return max(values, key=lambda value: sp.N(value, 30))
+
+
+def linear_information(outputs: Sequence[sp.Expr], coordinates: Sequence[sp.Symbol]) -> str:
+    """Why E[h | y] provably does not vanish, with noise or without; empty if this does not show.
+
+    Noise changes nothing: its convolution with E[h | g] p(g) vanishes only where that does.
+    """
+    if polynomial_correlation(outputs, coordinates):
+        return "E[h y^k] is not zero for some k <= 5"
+    for output in outputs:
+        if any(monotone(output, h) in (1, -1) and _moves(output, h) for h in output.free_symbols):
+            return "the link is monotone in an entry of h"
+    return ""
+
+
+def _moves(expr: sp.Expr, h: sp.Symbol) -> bool:
+    """Whether the expression takes different values along an entry somewhere."""
+    rng = random.Random(2)
+    for _ in range(8):
+        point = {x: sp.Rational(rng.randint(-2000, 2000), 1009) for x in expr.free_symbols - {h}}
+        ends = [split([expr.xreplace({**point, h: at})])[0].outputs[0] for at in (-3, sp.Rational(29, 10))]
+        low, high = (sp.N(end, 30) for end in ends)
+        if abs(high - low) > sp.Float("1e-20"):
+            return True
+    return False
+
+
+def monotone(expr: sp.Expr, h: sp.Symbol) -> int | None:
+    """Direction in which an expression moves with an entry, whatever the others: 1, -1, 0 (not at all); None: unknown.
+
+    It follows the structure: sums, constant factors, increasing functions, maxima and minima; or the sign of the slope.
+    """
+    if not expr.has(h):
+        return 0
+    if expr == h:
+        return 1
+    if isinstance(expr, (sp.Add, sp.Max, sp.Min)):
+        ways = {monotone(part, h) for part in expr.args} - {0}
+        return ways.pop() if len(ways) == 1 else None
+    if isinstance(expr, sp.Mul):
+        rest, part = expr.as_independent(h, as_Add=False)
+        way = monotone(part, h) if part != expr else None
+        if way is not None and (rest.is_positive or rest.is_negative):
+            return way if rest.is_positive else -way
+    odd = isinstance(expr, sp.Pow) and expr.exp.is_Integer and expr.exp > 0 and expr.exp % 2
+    if odd or isinstance(expr, _INCREASING):
+        return monotone(expr.args[0], h)
+    if expr.has(sp.sign, sp.Abs, sp.Max, sp.Min, sp.Piecewise) or len(expr.free_symbols) > 1:
+        return None
+    slope = sp.factor(sp.diff(expr, h))
+    # No jumps: the functions are smooth, and finite everywhere if their reciprocals and logarithms are.
+    if expr.atoms(sp.log) or any(
+        power.exp.is_negative or not power.exp.is_Integer for power in expr.atoms(sp.Pow) if power.base != sp.E
+    ):
+        return None
+    return 1 if slope.is_positive else -1 if slope.is_negative else None
 
 
 def polynomial_correlation(outputs: Sequence[sp.Expr], coordinates: Sequence[sp.Symbol]) -> bool:
@@ -158,7 +417,7 @@ def polynomial_correlation(outputs: Sequence[sp.Expr], coordinates: Sequence[sp.
     Noise changes nothing: its convolution with E[h | g] p(g) vanishes only where that does.
     """
     for output in outputs:
-        if not output.is_polynomial(*coordinates):
+        if not output.is_polynomial(*coordinates) or most_terms(output) > _MOST_TERMS:
             continue
         base = sp.Poly(output, *coordinates)
         power = sp.Poly(1, *coordinates)
@@ -181,35 +440,50 @@ def _gaussian_mean(polynomial: sp.Poly) -> sp.Expr:
     return sp.expand(sp.Add(*terms))
 
 
-def second_moment_fixed(
-    outputs: Sequence[sp.Expr], regions: Sequence[Region], coordinates: Sequence[sp.Symbol]
-) -> bool:
-    """Whether y provably fixes h h^T while both h and -h give it: E[h | y] = 0 and G = h h^T - I.
+def second_moment_fixed(outputs: Sequence[sp.Expr], regions: Sequence[Region], entries: Sequence[sp.Symbol]) -> bool:
+    """Whether y provably fixes h h^T on its entries, while both h and -h give it: E[h | y] = 0 and G = h h^T - I.
 
-    Two cases: an even link of a single entry that is monotone for h > 0, and polynomial outputs whose system
-    y = g(h) has the solutions h and -h alone.
+    Two cases: an even link of a single entry that is monotone for h > 0, and outputs that are polynomials on each
+    region, where the systems y = g(h) have the real solutions h and -h alone.
     """
-    negated = {h: -h for h in coordinates}
-    if any(sp.expand(output.xreplace(negated) - output) != 0 for output in outputs):
+    negated = {h: -h for h in entries}
+    if any(expand_small(output.xreplace(negated) - output) != 0 for output in outputs):
         return False
-    if len(coordinates) == 1:
-        return len(outputs) == 1 and _monotone_on_half_line(regions, coordinates[0])
-    smooth = len(regions) == 1 and all(output.is_polynomial(*coordinates) for output in outputs)
-    if not smooth or len(coordinates) > 4 or len(outputs) < len(coordinates):
+    if len(entries) == 1 and len(outputs) == 1 and _monotone_on_half_line(regions, entries[0]):
+        return True
+    if len(entries) > 4 or len(regions) > _MOST_REGIONS_SOLVED:
         return False
-    if any(sp.total_degree(output, *coordinates) > 4 for output in outputs):
-        return False
-    other = [sp.Symbol(f"x_{k}", real=True) for k in range(len(coordinates))]
-    moved = dict(zip(coordinates, other, strict=True))
+    for region in regions:
+        moving = [output for output in region.outputs if output.free_symbols]
+        if len(moving) < len(entries) or not all(output.is_polynomial(*entries) for output in moving):
+            return False
+        if any(sp.total_degree(output, *entries) > 4 for output in moving):
+            return False
+    return all(_only_signs(one, other, entries) for one in regions for other in regions)
+
+
+def _only_signs(one: Region, other: Region, entries: Sequence[sp.Symbol]) -> bool:
+    """Whether every real x of the other region's formula with the outputs at h in this one is h or -h."""
+    unknown = [sp.Symbol(f"x_{k}", real=True) for k in range(len(entries))]
+    moved = dict(zip(entries, unknown, strict=True))
+    equations = [sp.expand(b.xreplace(moved) - a) for a, b in zip(one.outputs, other.outputs, strict=True)]
+    if any(e != 0 and not e.free_symbols for e in equations):
+        return True  # different constants: no solution
     try:
-        solutions = sp.solve([o.xreplace(moved) - o for o in outputs], other, dict=True)
+        solutions = sp.solve([e for e in equations if e != 0], unknown, dict=True)
     except NotImplementedError:
         return False
-    h = sp.Matrix(coordinates)
-    vectors = [sp.Matrix([solution.get(x, x) for x in other]) for solution in solutions]
+    h = sp.Matrix(entries)
+    vectors = [sp.Matrix([solution.get(x, x) for x in unknown]) for solution in solutions]
     return bool(vectors) and all(
-        all(sp.expand(entry) == 0 for entry in (v * v.T - h * h.T).applyfunc(sp.cancel)) for v in vectors
+        _never_real(v) or all(sp.expand(entry) == 0 for entry in (v * v.T - h * h.T).applyfunc(sp.cancel))
+        for v in vectors
     )
+
+
+def _never_real(vector: sp.Matrix) -> bool:
+    """Whether an entry is i times a real number that is zero only where an entry of h is."""
+    return any((entry / sp.I).is_real and entry.has(sp.I) and entry != 0 for entry in vector)
 
 
 def _monotone_on_half_line(regions: Sequence[Region], h: sp.Symbol) -> bool:
@@ -220,16 +494,3 @@ def _monotone_on_half_line(regions: Sequence[Region], h: sp.Symbol) -> bool:
     slope = sp.diff(right[0].outputs[0], h).xreplace({h: positive})
     slope = sp.factor(slope)
     return bool(slope.is_positive or slope.is_negative)
-
-
-def threshold_of_fixed_second_moment(indices: int, tokens: int) -> sp.Rational:
-    """alpha_c where y fixes h h^T, h of shape P x M: 1/(M (M P + 1)).
-
-    By the fourth moments of the normal law, E sum_{mm'} (h_m h_m'^T - delta I) A (h_m' h_m^T - delta I) is
-    M A + M^2 Tr(A) I, whose largest eigenvalue belongs to A = I.
-
-    References
-    ----------
-    troiani2025, (15)-(16).
-    """
-    return sp.Rational(1, tokens * (tokens * indices + 1))

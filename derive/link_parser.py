@@ -246,6 +246,7 @@ class _Parser:
         return int(token.text)
 
     def several(self) -> list[sp.Expr]:
+        start = self.place
         self.need("(")
         listed = self.take("[")
         values = [self.sum()]
@@ -255,7 +256,10 @@ class _Parser:
             self.need("]")
         self.need(")")
         if len(values) < 2:
-            self.fail("at least two values to choose from", self.tokens[self.place - 1])
+            name = self.tokens[start - 1]
+            raise LinkError(
+                f"link: {name.text} at position {name.at + 1} of {self.text!r} needs at least two values to choose from"
+            )
         return values
 
     def piecewise(self) -> sp.Expr:

@@ -23,7 +23,6 @@ __all__ = [
     "activate",
     "activate_score",
     "attention_matrices",
-    "index_symbols",
     "layer_matrix",
     "layer_matrix_of_readout",
     "link",
@@ -95,25 +94,6 @@ def _check_indices(model: Architecture, h: Sequence[sp.Matrix], count: int) -> N
         if matrix.shape != (rows, model.tokens):
             got = f"{matrix.shape[0]} x {matrix.shape[1]}"
             raise ValueError(f"h_{number} must be {rows} x {model.tokens} ({what} x tokens), got {got}")
-
-
-def index_symbols(model: Architecture) -> tuple[sp.Matrix, ...]:
-    """Return the symbols of the indices, one matrix per layer, as `Architecture.index_matrices`.
-
-    Raises
-    ------
-    ValueError
-        If two entries have the same name, as with eleven heads, where head 1 on block 11 is called as head 11 on
-        block 1.
-    """
-    matrices = model.index_matrices()
-    names = [entry for matrix in (*matrices, *model.readouts) for entry in matrix]
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"the names of the indices of {model.heads} heads coincide (43): use at most 10 heads, or hand in index "
-            "matrices and readouts of your own"
-        )
-    return matrices
 
 
 def _check_readouts(model: Architecture, readouts: Sequence[sp.Matrix] | None) -> tuple[sp.Matrix, ...]:
@@ -269,7 +249,7 @@ def mixing_matrices(
     troiani2025, (4)-(5), (21)-(22), (25), (31)-(32).
     """
     count = model.layers if model.output == "sequence" else model.layers - 1
-    matrices = index_symbols(model) if h is None else tuple(h)
+    matrices = model.index_matrices() if h is None else tuple(h)
     _check_indices(model, matrices, count)
     weights = _check_readouts(model, readouts)
     mixing = [sp.eye(model.heads * model.tokens)]
@@ -312,7 +292,7 @@ def link(
     ----------
     troiani2025, (6)-(7), (23)-(26), (44)-(45).
     """
-    matrices = index_symbols(model) if h is None else tuple(h)
+    matrices = model.index_matrices() if h is None else tuple(h)
     _check_indices(model, matrices, model.layers)
     mixing = mixing_matrices(model, matrices, readouts)
     if model.output == "sequence":

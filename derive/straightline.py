@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import sympy as sp
 
+from .activation import SCORE, printed_activation
 from .architecture import Architecture
-from .mixing import activate_score, index_symbols
-from .primitives import Exp, Expit, Largest, own, stable
+from .primitives import Exp, Expit, Largest, stable
 
 __all__ = ["Stage", "StraightLine", "straight_jacobian", "straight_link"]
 
@@ -168,10 +168,8 @@ def _entry(model: Architecture, tape: _Tape, name: str, score: sp.Expr) -> sp.Ex
     """Return one entry of an activation that acts entry by entry, in own nodes."""
     if model.activation == "linear":
         return score
-    x = sp.Dummy("x", real=True)
-    plain = activate_score(model, x)
-    value = tape.assign(name, own(plain).xreplace({x: score}))
-    rate = own(sp.diff(plain, x)).xreplace({x: score})
+    _, plain, rate = printed_activation(model)
+    value, rate = tape.assign(name, plain.xreplace({SCORE: score})), rate.xreplace({SCORE: score})
     tape.give_slope(value, tape.compact({v: rate * d for v, d in tape.slope(score).items()}))
     return value
 
@@ -259,7 +257,7 @@ def _mixed(
 
 
 def _record(model: Architecture, differentiate: bool) -> StraightLine:
-    variables = tuple(entry for matrix in index_symbols(model) for entry in matrix)
+    variables = tuple(entry for matrix in model.index_matrices() for entry in matrix)
     tape = _Tape(variables, differentiate)
     mixing = sp.eye(model.heads * model.tokens)
     stages: list[Stage] = []
@@ -297,7 +295,7 @@ def straight_link(model: Architecture) -> StraightLine:
     Raises
     ------
     ValueError
-        If the model's own activation is no expression, or with more than ten heads.
+        If the model's own activation is no expression.
 
     References
     ----------

@@ -13,6 +13,7 @@ import sympy as sp
 __all__ = [
     "ARGUMENTS",
     "GLOSSARY",
+    "LATEX",
     "Entry",
     "a",
     "b",
@@ -91,6 +92,16 @@ GLOSSARY: tuple[Entry, ...] = (
     Entry("a, b", "scalars", "plus and minus modes of h_L at M = 2"),
     Entry("y11 .. y22", "scalars", "entries of the output y at M = 2"),
 )
+
+#: LaTeX of the symbols whose plain names carry no subscript, for ``sympy.latex(.., symbol_names=LATEX)``.
+LATEX: dict[sp.Symbol, str] = {
+    vp: "v_{+}",
+    vm: "v_{-}",
+    xp: "x_{+}",
+    xm: "x_{-}",
+    row1: r"\mathrm{row}_{1}",
+    row2: r"\mathrm{row}_{2}",
+}
 
 #: Domain and meaning of every argument of a generated kernel.
 ARGUMENTS: dict[str, tuple[str, str]] = {

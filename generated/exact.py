@@ -7,6 +7,7 @@
 # sympy: 1.14.0
 """Exact weak-recovery thresholds of one attention layer and of links of one token."""
 
+import math
 from fractions import Fraction
 
 
@@ -23,6 +24,14 @@ def _surd(rational, factor, radicand):
     over = f"/{factor.denominator}" if factor.denominator > 1 else ""
     times = f"{factor.numerator}*" if factor.numerator != 1 else ""
     return f"{rational} + {times}sqrt({radicand}){over}"
+
+
+def _over_double_factorial(integral, M):
+    """Write integral/(M - 2)!!^2 for even M and 2 integral/(pi (M - 2)!!^2) for odd M."""
+    square = math.prod(range(M - 2, 0, -2)) ** 2
+    factors = ["pi"] * (M % 2) + [str(square)] * (square > 1)
+    over = "*".join(factors)
+    return ("2*" if M % 2 else "") + integral + (f"/({over})" if len(factors) > 1 else f"/{over}" if factors else "")
 
 
 def _ratio_integral(ctx, power):
@@ -104,7 +113,7 @@ def untied_linear_value(ctx, M):
 
 def untied_linear_formula(M):
     """Integral form of the threshold of `untied_linear_value` as a text that SymPy parses."""
-    return "1/(4**(1 - {M}/2)*Integral(rho**({M} + 1)*besselk(1, rho)**2/besselk(0, rho), (rho, 0, oo))/gamma({M}/2)**2 + {M}**2 - {M})".format(M=M)
+    return f"1/({M**2 - M} + {_over_double_factorial(f'Integral(rho**{M + 1}*besselk(1, rho)**2/besselk(0, rho), (rho, 0, oo))', M)})"
 
 
 def untied_softmax_direction(ctx, M):

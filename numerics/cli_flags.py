@@ -100,8 +100,13 @@ def attention(args: argparse.Namespace, verb: str) -> Attention:
     """Return the model of the flags, for a verb that serves the main text's model only."""
     if not is_attention(args):
         used = "--heads" if args.heads != 1 else "--untied" if args.untied else "--output sequence"
-        raise ValueError(
-            f"{used} is not served by `{verb}` here: it needs tied weights, one head and the last layer's attention as "
-            "output (one-layer thresholds, `explain` and `derive` take every architecture)"
-        )
+        why = "it needs tied weights, one head and the last layer's attention as output"
+        if verb == "threshold" and args.heads != 1:
+            why = (
+                "several layers of heads depend on readout weights o (30), which it does not take; where o = I the "
+                f"heads are networks of one head side by side, and alpha is that of --heads 1 over {args.heads}"
+            )
+        elif verb == "threshold":
+            why += "; for --layers 1 there are thresholds of all"
+        raise ValueError(f"{used} is not served by `{verb}` at L = {args.layers}: {why}")
     return Attention(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)

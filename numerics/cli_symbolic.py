@@ -13,6 +13,7 @@ from .cache import cache_folder
 from .cli_flags import SYMBOLIC_DEFAULTS, refuse_model_flags
 from .models import ACTIVATIONS, available_kernels
 from .progress import Bar
+from .results import as_dict
 
 __all__ = ["derive", "explain", "models", "verify"]
 
@@ -89,10 +90,28 @@ def _derive_architecture(args: argparse.Namespace) -> Outcome:
     args.layers = 2 if args.layers is None else args.layers
     args.tokens = 2 if args.tokens is None else args.tokens
     model = _architecture(args)
+    _warn_of_cost(model)
     folder = args.out if args.out is not None else cache_folder("links")
     path = write_link_package(model, folder, lambda line: print(line, file=sys.stderr))
     record = {"name": package_name(model), "folder": str(path), "ok": True, "status": "written"}
     return record, f"{package_name(model)}: link and Jacobian written to {path}", True
+
+
+# Entries of the Jacobian: some four hundred take ten seconds on one core.
+_SHORT = 800
+
+
+def _warn_of_cost(model: Any) -> None:
+    """Say on stderr, before the work begins, that a large Jacobian takes long."""
+    size = model.heads * model.tokens
+    outputs = size * (size if model.output == "sequence" else model.tokens)
+    entries = outputs * model.indices * model.tokens
+    if entries > _SHORT:
+        print(
+            f"attnlimits: the Jacobian has {entries} entries ({outputs} outputs, {model.indices * model.tokens} "
+            f"variables, L = {model.layers}); this takes a minute or more, and Ctrl-C ends it",
+            file=sys.stderr,
+        )
 
 
 def verify(args: argparse.Namespace) -> Outcome:
@@ -103,7 +122,7 @@ def verify(args: argparse.Namespace) -> Outcome:
     results = registry.run(args.paper, args.ids, progress=lambda done, total, _: bar.to(done, total))
     bar.close()
     summary = registry.summary(results)
-    record = {"paper": args.paper, **summary}
+    record = {"paper": args.paper, **summary, "entries": as_dict(results)}
     failed = ", ".join(f"({number})" for number in summary["failed"])
     record["status"] = "all checks passed" if summary["ok"] else f"checks failed: {failed}; see the table"
     return record, registry.table(results), bool(summary["ok"])

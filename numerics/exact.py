@@ -3,17 +3,25 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from mpmath.ctx_mp import MPContext
 
 from attnlimits.generated import exact as _printed
 
+from .validation import whole
+
 __all__ = ["MAX_DIGITS", "ExactThreshold", "link", "single_layer"]
 
 # The one integral takes some seconds at 40 digits.
 MAX_DIGITS = 40
 _GUARD = 10
+# The theory is one of few tokens and rows; these keep closed forms within a second, the
+# integral within some.
+_MOST_TOKENS = 1_000_000
+_MOST_TOKENS_OF_INTEGRAL = 32
+_MOST_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -42,35 +50,39 @@ class ExactThreshold:
 
 
 def single_layer(
-    tokens: int, rank: int = 1, activation: str = "softmax", tied: bool = True, *, digits: int = 15
+    tokens: int, rank: int = 1, activation: str = "softmax", tied: bool = True, *, heads: int = 1, digits: int = 15
 ) -> ExactThreshold | None:
     """Weak-recovery threshold alpha_c of one attention layer, exactly.
 
     Tied: r/(M (M + 1)); r^2/((M - 1)((M + 2) r + 2)) for softmax with r >= M. Untied, rank 1:
-    (sqrt(M^2 + 1) - M)/(M - 1) for softmax, one integral for linear. Skip strength and beta do not matter.
+    (sqrt(M^2 + 1) - M)/(M - 1) for softmax, one integral for linear. Skip strength and beta do not matter. H heads lie
+    side by side: each is one head on D/H coordinates with the same N samples, so that alpha = N/D is smaller by H.
 
     Parameters
     ----------
     tokens : int
-        M >= 2.
+        2 <= M <= 10^6; to 32 for the integral.
     rank : int, optional
-        r >= 1.
+        1 <= r <= 1000.
     activation : {"softmax", "linear"}, optional
         Others have no entry here.
     tied : bool, optional
         Whether keys equal queries.
+    heads : int, keyword-only, optional
+        1 <= H <= 1000.
     digits : int, keyword-only, optional
         Significant digits of the value, 1 to 40.
 
     Returns
     -------
     ExactThreshold or None
-        None where no exact form is known: untied layers of rank above 1, other activations.
+        `direction` is that of one head. None where no exact form is known: untied layers of rank above 1, other
+        activations.
 
     Raises
     ------
     ValueError
-        tokens, rank or digits out of range.
+        tokens, rank, heads or digits out of range.
 
     References
     ----------
@@ -81,22 +93,40 @@ def single_layer(
     >>> single_layer(2, tied=False, digits=6).exact
     '-2 + sqrt(5)'
     """
-    for name, number, least in (("tokens", tokens, 2), ("rank", rank, 1)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            raise ValueError(f"{name} must be an integer >= {least} for the exact threshold (16), got {number!r}")
     context = _context(digits)
+    tokens = _bounded("tokens", tokens, 2, _MOST_TOKENS, "(1)")
+    rank = _bounded("rank", rank, 1, _MOST_ROWS, "(2)")
+    heads = _bounded("heads", heads, 1, _MOST_ROWS, "(27)")
     entry = _entry(tokens, rank, activation, tied)
     if entry is None:
         return None
     arguments = (tokens, rank) if tied else (tokens,)
-    value = getattr(_printed, f"{entry}_value")(context, *arguments)
     text = getattr(_printed, f"{entry}_formula")(*arguments)
+    if "Integral" in text:
+        _bounded("tokens", tokens, 2, _MOST_TOKENS_OF_INTEGRAL, "(19)")
+    value = getattr(_printed, f"{entry}_value")(context, *arguments) / heads
+    text = _divided(text, heads)
     if tied:
         direction: tuple[float, ...] = (rank**-0.5,) * rank
     else:
         direction = tuple(map(float, getattr(_printed, f"{entry}_direction")(context, *arguments)))
     shown = _decimal(context, value, digits)
     return ExactThreshold(text, shown, "Integral" not in text, direction, float(abs(context.mpf(shown) - value)))
+
+
+def _bounded(name: str, value: object, least: int, most: int, equation: str) -> int:
+    number = whole(name, value, least, equation)
+    if number > most:
+        raise ValueError(f"{name} must be at most {most} for the exact threshold (16), got {number}")
+    return number
+
+
+def _divided(text: str, heads: int) -> str:
+    if heads == 1:
+        return text
+    if re.fullmatch(r"\d+(/\d+)?", text):
+        return str(Fraction(text) / heads)
+    return f"1/({heads}*{text[2:]})" if text.startswith("1/(") else f"({text})/{heads}"
 
 
 def _decimal(context: MPContext, value: Any, digits: int) -> str:

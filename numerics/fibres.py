@@ -5,17 +5,21 @@ untied, and a common shift of all tokens where a softmax does not see it.  The s
 closed form; rotations and scales by rules that converge exponentially, refined until two agree.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike, NDArray
 
+from . import networks
 from .errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from .models import ACTIVATIONS
 from .quadrature import normal_qmc
 from .results import Estimate
+from .validation import choice, flag, numbers, positive, softmax_rows, whole
 
 __all__ = [
     "FibreMoments",
@@ -34,8 +38,6 @@ Prior = tuple[Array, Array, float]
 
 # y is accepted if the link at the recovered indices reproduces it to this (relative to its scale).
 _CONSISTENT = 1e-6
-# Rows of a softmax computed in float64 sum to one within this.
-_ROW_SUM = 1e-9
 # Most nodes of one rule: about 100 MB of moments.
 _MOST_NODES = 300_000
 
@@ -71,13 +73,12 @@ class LastLayer:
 
     def __post_init__(self) -> None:
         """Validate the fields."""
-        for name, value, least in (("tokens", self.tokens, 2), ("rank", self.rank, 1)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least} (troiani2025 (6)), got {value!r}")
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
-        if not (isinstance(self.beta, int | float) and 0 < self.beta < np.inf):
-            raise ValueError(f"beta must be finite and > 0 (troiani2025 (3)), got {self.beta!r}")
+        set_ = object.__setattr__
+        set_(self, "tokens", whole("tokens", self.tokens, 2, "(6)"))
+        set_(self, "rank", whole("rank", self.rank, 1, "(6)"))
+        set_(self, "activation", choice("activation", self.activation, ACTIVATIONS, "(3)"))
+        set_(self, "tied", flag("tied", self.tied, "keys equal queries, (2)", "(19)"))
+        set_(self, "beta", positive("beta", self.beta, "(3)"))
         if self.rank > (3 if self.tied else 1):
             raise KernelNotFoundError(
                 f"no rule for the fibre of rank {self.rank}, {'tied' if self.tied else 'untied'}: there are rules for "
@@ -91,15 +92,11 @@ class LastLayer:
 
     def link(self, h: ArrayLike) -> Array:
         """Output y, shape (..., M, M), of indices h, shape (..., P, M)."""
-        array = np.asarray(h, dtype=np.float64)
-        if array.ndim < 2 or array.shape[-2:] != (self.indices, self.tokens):
-            raise ValueError(f"h must have shape (..., P, M) = (..., {self.indices}, {self.tokens}), got {array.shape}")
-        keys, queries = (array, array) if self.tied else (array[..., : self.rank, :], array[..., self.rank :, :])
-        scores = self.beta * (np.swapaxes(keys, -1, -2) @ queries)
-        if self.activation == "linear":
-            return np.asarray(scores)
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+        return networks.link(h, self._network)
+
+    @cached_property
+    def _network(self) -> networks.Network:
+        return networks.Network(1, self.tokens, self.rank, tied=self.tied, beta=self.beta, activation=self.activation)
 
 
 @dataclass(frozen=True)
@@ -156,21 +153,27 @@ def fibre_moments(
     ----------
     troiani2025, (9), (12), (163)-(170); derived in `derive.fibres`.
     """
-    array = np.asarray(y, dtype=np.float64)
+    array = numbers("y", y)
     m, p = layer.tokens, layer.indices
     if array.ndim < 2 or array.shape[-2:] != (m, m):
         raise ValueError(f"y must have shape (..., M, M) = (..., {m}, {m}), got {array.shape}")
-    mean = np.zeros((p, m)) if omega is None else np.asarray(omega, dtype=np.float64)
-    covariance = np.eye(p) if V is None else np.asarray(V, dtype=np.float64)
-    if mean.shape != (p, m) or not np.isfinite(mean).all():
-        raise ValueError(f"omega must be finite with shape (P, M) = ({p}, {m}), got shape {mean.shape}")
-    if covariance.shape != (p, p) or not np.allclose(covariance, covariance.T, rtol=1e-12, atol=1e-14):
-        raise ValueError(f"V must be symmetric with shape (P, P) = ({p}, {p}), got shape {covariance.shape}")
+    mean = np.zeros((p, m)) if omega is None else numbers("omega", omega)
+    covariance = np.eye(p) if V is None else numbers("V", V)
+    for name, value, letters, shape in (("omega", mean, "(P, M)", (p, m)), ("V", covariance, "(P, P)", (p, p))):
+        if value.shape != shape:
+            raise ValueError(f"{name} must have shape {letters} = {shape} (troiani2025 (9)), got shape {value.shape}")
+        if not np.isfinite(value).all():
+            raise ValueError(f"{name} must be finite (troiani2025 (9)), got NaN or infinity")
+    if not np.allclose(covariance, covariance.T, rtol=1e-12, atol=1e-14):
+        off = float(np.abs(covariance - covariance.T).max())
+        raise ValueError(f"V must be symmetric (troiani2025 (9)), got |V - V^T| up to {off:.3g}")
     if not (np.linalg.eigvalsh(covariance) > 0).all():
         raise ValueError("V must be positive definite (troiani2025 (9))")
+    tol = positive("tol", tol, "(163)-(170)")
     if not 1e-13 <= tol <= 1e-2:
         raise ValueError(f"tol must be in [1e-13, 1e-2], got {tol!r}")
-    flat = array.reshape(-1, m, m)
+    shape = array.shape[:-2]
+    flat = array.reshape(math.prod(shape), m, m)
     _check_range(layer, flat)
     prepare = _tied if layer.tied else _untied
     prior: Prior = (
@@ -183,7 +186,6 @@ def fibre_moments(
         rule, log_factor = prepare(layer, single, prior)
         log_z, first, second, error = _refined(rule, prior, tol)
         parts.append((log_z + log_factor, first, second, error))
-    shape = array.shape[:-2]
     return FibreMoments(
         np.array([part[0] for part in parts]).reshape(shape),
         np.array([part[1] for part in parts]).reshape(*shape, p, m),
@@ -259,19 +261,8 @@ def _refined(rule: Callable[[int], Nodes | None], prior: Prior, tol: float) -> t
 def _check_range(layer: LastLayer, y: Array) -> None:
     if not np.isfinite(y).all():
         raise UnreachableOutputError("y must be finite, got NaN or infinity; see troiani2025 (6)")
-    if layer.activation == "linear":
-        return
-    if (y <= 0).any() or (y > 1 + _ROW_SUM).any():
-        raise UnreachableOutputError(
-            "y must have entries in (0, 1], the range of a softmax (troiani2025 (175)); got "
-            f"[{y.min():.3g}, {y.max():.3g}]"
-        )
-    worst = float(np.abs(y.sum(axis=-1) - 1).max())
-    if worst > _ROW_SUM:
-        raise UnreachableOutputError(
-            f"each row of y must sum to 1 (troiani2025 (175)); the worst is off by {worst:.3g}; pass y in full "
-            "precision"
-        )
+    if layer.activation == "softmax":
+        softmax_rows(y)
 
 
 def _check_link(layer: LastLayer, h: Array, y: Array) -> None:
@@ -454,8 +445,9 @@ def weak_recovery_operator(
     ----------
     troiani2025, (15).
     """
-    if replicates < 2:
-        raise ValueError(f"replicates must be >= 2, to have an error, got {replicates}")
+    whole("log2_samples", log2_samples, 0, "(15)")
+    # One replicate has no error.
+    whole("replicates", replicates, 2, "(15)")
     generator = np.random.default_rng(rng)
     p, m = layer.indices, layer.tokens
     identity = np.einsum("pq,mn->pmqn", np.eye(p), np.eye(m))

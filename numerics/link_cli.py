@@ -18,6 +18,9 @@ from .results import as_dict
 
 __all__ = ["derive", "kernel_of", "threshold"]
 
+# What the table gives where no digits are asked for.
+_TABLE_DIGITS = 15
+
 Outcome = tuple[dict[str, Any], str, bool]
 
 
@@ -112,7 +115,8 @@ def threshold(args: argparse.Namespace) -> Outcome:
     Returns
     -------
     record, text, converged
-        `value` is None, and `exact` "oo" where that is proved, if the threshold is infinite at this order.
+        `value` is None, and `exact` "oo" where that is proved, if the threshold is infinite at this order; where
+        only a lower bound is known, it is in `at_least`.
     """
     from . import link_thresholds
 
@@ -121,7 +125,7 @@ def threshold(args: argparse.Namespace) -> Outcome:
         raise ValueError(f"--digits must be from 1 to {MAX_DIGITS}, got {digits}")
     kernel = kernel_of(args.link, **_arguments(args))
     if not getattr(args, "staircase", False):
-        result = _with_exact(link_thresholds.threshold(kernel, digits=digits), args.link, kernel)
+        result = _with_exact(link_thresholds.threshold(kernel, digits=digits), args.link, kernel, digits)
         return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
     stairs = link_thresholds.staircase(kernel, digits=digits)
     first = stairs.steps[0]
@@ -130,17 +134,22 @@ def threshold(args: argparse.Namespace) -> Outcome:
     return record, "\n".join(lines), stairs.converged
 
 
-def _with_exact(result: LinkThreshold, text: str, kernel: LinkKernel) -> LinkThreshold:
-    """Add the exact form of the table of derived thresholds, if it has this link and agrees."""
+def _with_exact(result: LinkThreshold, text: str, kernel: LinkKernel, digits: int | None) -> LinkThreshold:
+    """Add the exact form of the table of derived thresholds, if it has this link and agrees; and digits it has more."""
     if result.exact is not None or result.value is None or result.error is None or kernel.noise:
         return result
-    found = exact.link(text)
+    found = exact.link(text) if digits is None else exact.link(text, digits=digits)
     if found is None or found.value is None:
         return result
-    if abs(float(found.value) - float(result.value)) > result.error:
+    # Half a unit of the last digit of each.
+    rounding = 0.5 * 10.0 ** (math.floor(math.log10(float(found.value))) - (digits or _TABLE_DIGITS) + 1)
+    if abs(float(found.value) - float(result.value)) > result.error + rounding:
         status = f"{result.status}; but the derived value of this link is {found.value}: please report it"
         return replace(result, converged=False, status=status)
-    return replace(result, exact=found.exact)
+    if result.converged:
+        return replace(result, exact=found.exact)
+    status = f"converged: the derived integral, with which the quadrature agrees to {result.error:.0e}"
+    return replace(result, exact=found.exact, value=found.value, error=rounding, converged=True, status=status)
 
 
 def _about(kernel: LinkKernel) -> dict[str, Any]:
@@ -148,6 +157,8 @@ def _about(kernel: LinkKernel) -> dict[str, Any]:
 
 
 def _line(result: LinkThreshold) -> str:
+    if result.at_least is not None:
+        return f"alpha > {result.at_least:.1e} ({result.how}); {result.status}"
     if result.value is None:
         return f"alpha: none; {result.status}"
     exact = f" = {result.exact}{' exactly' if result.how == 'rigorous' else ''}" if result.exact else ""

@@ -16,19 +16,25 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from .links import LinkKernel, Region
+from .link_monotone import MonotonePieces, bisect_change
+from .links import Region
 
-__all__ = ["Piece", "adaptive", "half_interval_rule", "interval_moments", "pieces"]
+__all__ = ["NotServedError", "Piece", "adaptive", "half_interval_rule", "interval_moments", "pieces"]
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 # The normal density beyond is below 1e-17 of its maximum.
 CUT = 8.8
-_BISECTIONS = 60
 # |g(branch) - y| above this, relative to the terms, is no solution (a squared equation brings such in).
 _RESIDUAL = 1e-7
 _CHUNK = 2_000_000
+# Units of rounding in x - start that a panel may see: its innermost node lies at 1% of its end.
+_ROUNDING = 200 * np.finfo(float).eps
+
+
+class NotServedError(ValueError):
+    """A link that the quadrature does not serve; the message says why."""
 
 
 @lru_cache(maxsize=32)
@@ -83,20 +89,26 @@ class Piece:
     region : Region
     size : int
         Number P M of entries.
+    scope : tuple of int
+        Entries whose moments are wanted, sorted.
     known : dict of int to float
+    output : int
+        The output to solve for.
     plan : tuple of int
         Entry to solve for, then the others, the innermost first; empty for the plain order.
     """
 
     region: Region
     size: int
+    scope: tuple[int, ...]
     known: dict[int, float]
+    output: int = 0
     plan: tuple[int, ...] = ()
 
     @cached_property
     def rest(self) -> tuple[int, ...]:
-        """Entries that are not known."""
-        return tuple(i for i in range(self.size) if i not in self.known)
+        """Entries in the scope that are not known."""
+        return tuple(i for i in self.scope if i not in self.known)
 
     @cached_property
     def active(self) -> tuple[int, ...]:
@@ -104,21 +116,58 @@ class Piece:
         return tuple(i for i in self.region.active if i not in self.known)
 
     @cached_property
-    def varies(self) -> bool:
-        """Whether the output varies with the rest."""
-        return any(i not in self.known for i in self.region.depends)
+    def varying(self) -> tuple[int, ...]:
+        """Outputs that vary with the rest."""
+        return tuple(k for k, used in enumerate(self.region.depends) if any(i not in self.known for i in used))
+
+    @cached_property
+    def label(self) -> tuple[float | None, ...]:
+        """Values of the outputs that do not vary, None for the others."""
+        values = self.region.output(self.entries({}))
+        return tuple(None if k in self.varying else float(value) for k, value in enumerate(values))
 
     @cached_property
     def solvable(self) -> list[int]:
         """Entries that y = g(h) can be solved for, those with the fewest branches first."""
-        choice = [i for i in self.region.branches if i not in self.known]
+        table = self.region.branches[self.output]
+        choice = [i for i, (count, _, _) in table.items() if i not in self.known and (count or len(self.active) == 1)]
         if not choice:
             names = ", ".join(f"entry {i + 1}" for i in self.active)
-            raise ValueError(
-                f"with the learned entries of h known, y = g(h) has no closed solution in any of {names}: "
-                "add output noise (--noise DELTA), which needs no branches"
-            )
-        return sorted(choice, key=lambda i: (self.region.branches[i][0], i))
+            raise NotServedError(f"y = g(h) has no closed solution in any of {names}")
+        return sorted(choice, key=lambda i: (table[i][0], i))
+
+    @cached_property
+    def numeric(self) -> MonotonePieces | None:
+        """Inverse by bisection where the only active entry has no closed one."""
+        if self.region.branches[self.output][self.unknown][0]:
+            return None
+
+        def at(f: Callable[[Sequence[Array]], tuple[Array, ...]], place: int) -> Callable[[Array], Array]:
+            return lambda x: np.broadcast_to(f(self.entries({self.unknown: x}))[place], x.shape)
+
+        slope = self.region.branches[self.output][self.unknown][2]
+        return MonotonePieces(at(self.region.output, self.output), at(slope, 0), *self.limits(self.unknown))
+
+    @cached_property
+    def branch_count(self) -> int:
+        """How many candidates y = g(h) has for the unknown entry."""
+        numeric = self.numeric
+        return self.region.branches[self.output][self.unknown][0] if numeric is None else numeric.count
+
+    def value(self, entries: Sequence[Array]) -> Array:
+        """The output that is solved for."""
+        return np.asarray(self.region.output(entries)[self.output])
+
+    def slope(self, entries: Sequence[Array]) -> Array:
+        """Its slope in the unknown entry."""
+        return np.asarray(self.region.branches[self.output][self.unknown][2](entries)[0])
+
+    def _candidate(self, y: Array, values: dict[int, Array], number: int) -> Array:
+        solve = self.region.branches[self.output][self.unknown][1]
+        if solve is None:
+            assert self.numeric is not None
+            return self.numeric.solve(y, number)
+        return np.asarray(solve(y, self.entries(values))[number])
 
     @property
     def unknown(self) -> int:
@@ -143,7 +192,7 @@ class Piece:
         count = min(len(x) for x in h.values())
         entries = self.entries({i: x[:count] for i, x in h.items()})
         ok = np.broadcast_to(self.inside(entries), (count,))
-        y = np.broadcast_to(self.region.output(entries)[0], (count,))[ok][:6]
+        y = np.broadcast_to(self.value(entries), (count,))[ok][:6]
         if not len(y):
             return self
         best, least = self, math.inf
@@ -223,9 +272,9 @@ class Piece:
     def check(self) -> None:
         """Refuse more coupled entries than the nested rules serve."""
         if len(self.active) > 3:
-            raise ValueError(
+            raise NotServedError(
                 f"the link couples {len(self.active)} entries of h at once (entries "
-                f"{', '.join(str(i + 1) for i in self.active)}, token by token); at most 3 are supported (15)"
+                f"{', '.join(str(i + 1) for i in self.active)}, token by token), and a quadrature serves at most 3"
             )
 
     def density(self, y: Array, order: int) -> Array:
@@ -256,7 +305,7 @@ class Piece:
             for begin in range(0, len(row), step):
                 part = slice(begin, begin + step)
                 values = {entry: x[part][:, None], along: np.broadcast_to(line, (len(x[part]), len(line)))}
-                for number in range(self.region.branches[self.unknown][0]):
+                for number in range(self.branch_count):
                     ok = self._branch(y[row[part]][:, None], values, number)[1]
                     code[part] = 64 * code[part] + 2 * (ok[:, 1:] != ok[:, :-1]).sum(axis=1) + ok[:, 0]
             return code
@@ -276,20 +325,20 @@ class Piece:
 
     def _branch(self, y: Array, values: dict[int, Array], number: int) -> tuple[Array, NDArray[np.bool_]]:
         """One candidate for the unknown entry, and whether it is a solution in the region."""
-        z = np.asarray(self.region.branches[self.unknown][1](y, self.entries(values))[number])
+        z = self._candidate(y, values, number)
         z = np.broadcast_to(z, np.broadcast_shapes(y.shape, *(v.shape for v in values.values())))
         ok = np.isfinite(z) & (np.abs(z) < 3 * CUT)
         z = np.where(ok, z, 0.0)
         entries = self.entries({**values, self.unknown: z})
-        back = np.asarray(self.region.output(entries)[0])
-        slope = np.abs(self.region.branches[self.unknown][2](entries)[0])
+        back = self.value(entries)
+        slope = np.abs(self.slope(entries))
         ok = ok & self.inside(entries, self.unknown) & (np.abs(back - y) <= _RESIDUAL * (np.abs(y) + slope * 1 + 1e-30))
         return z, ok
 
     def _sum_branches(self, y: Array, values: dict[int, Array], rows: IntArray, weight: Array, count: int) -> Array:
         n = len(self.rest)
         out = np.zeros((count, 1 + n + n * (n + 1) // 2))
-        for number in range(self.region.branches[self.unknown][0]):
+        for number in range(self.branch_count):
             z, ok = self._branch(y, values, number)
             out += self._one_branch(z, ok, values, rows, weight, count)
         return out
@@ -298,14 +347,14 @@ class Piece:
         self, z: Array, ok: NDArray[np.bool_], values: dict[int, Array], rows: IntArray, weight: Array, count: int
     ) -> Array:
         full = {**values, self.unknown: z}
-        slope = np.abs(self.region.branches[self.unknown][2](self.entries(full))[0])
+        slope = np.abs(self.slope(self.entries(full)))
         slope = np.broadcast_to(slope, z.shape)
         ok = ok & (slope > 0)
         w = np.where(ok, weight * _density(z) / np.where(ok, slope, 1.0), 0.0)
         return self.moments(w, full, rows, count)
 
     def _slope_sign(self, z: Array, values: dict[int, Array]) -> Array:
-        slope = self.region.branches[self.unknown][2](self.entries({**values, self.unknown: z}))[0]
+        slope = self.slope(self.entries({**values, self.unknown: z}))
         return np.broadcast_to(np.sign(slope), z.shape)
 
     def _line(
@@ -358,7 +407,7 @@ class Piece:
         n = len(self.rest)
         out = np.zeros((count, 1 + n + n * (n + 1) // 2))
         columns = {i: v[:, None] for i, v in fixed.items()}
-        for number in range(self.region.branches[self.unknown][0]):
+        for number in range(self.branch_count):
 
             def valid(row: IntArray, x: Array, number: int = number) -> NDArray[np.bool_]:
                 values = {**{i: v[row] for i, v in fixed.items()}, along: x}
@@ -467,10 +516,7 @@ class Piece:
         code = self._form(grid, entry, last)
         changes = np.flatnonzero(code[1:] != code[:-1])
         a, b, left = grid[changes], grid[changes + 1], code[changes]
-        for _ in range(_BISECTIONS if len(a) else 0):
-            middle = 0.5 * (a + b)
-            same = self._form(middle, entry, last) == left
-            a, b = np.where(same, middle, a), np.where(same, b, middle)
+        a, b = bisect_change(a, b, lambda m: self._form(m, entry, last) == left)
         edges = np.unique(np.concatenate([[low, high, *({0.0} & _closed(low, high))], 0.5 * (a + b)]))
         middle = 0.5 * (edges[1:] + edges[:-1])
         x, w = half_interval_rule(
@@ -570,10 +616,7 @@ def _sections(
     code = form(np.repeat(index, len(grid)), np.tile(grid, count)).reshape(count, -1)
     row, column = np.nonzero(code[:, 1:] != code[:, :-1])
     a, b, left = grid[column], grid[column + 1], code[row, column]
-    for _ in range(30 if len(row) else 0):
-        middle = 0.5 * (a + b)
-        same = form(row, middle) == left
-        a, b = np.where(same, middle, a), np.where(same, b, middle)
+    a, b = bisect_change(a, b, lambda m: form(row, m) == left, 30)
     rows = np.concatenate([row, np.repeat(index, len(marks))])
     points = np.concatenate([0.5 * (a + b), np.tile(marks, count)])
     arrange = np.lexsort((points, rows))
@@ -591,10 +634,7 @@ def _turns(sign: Array, grid: Array, rising: Callable[[IntArray, Array], Array])
     """Where along each row the slope of the link in the unknown changes sign: near it the Jacobian is singular."""
     row, column = np.nonzero(sign[:, 1:] * sign[:, :-1] < 0)
     a, b, left = grid[column], grid[column + 1], sign[row, column]
-    for _ in range(_BISECTIONS if len(row) else 0):
-        middle = 0.5 * (a + b)
-        same = rising(row, middle) == left
-        a, b = np.where(same, middle, a), np.where(same, b, middle)
+    a, b = bisect_change(a, b, lambda m: rising(row, m) == left)
     return row, 0.5 * (a + b)
 
 
@@ -609,10 +649,7 @@ def _intervals(
     row, column = np.nonzero(ok[:, 1:] != ok[:, :-1])
     a, b = grid[column], grid[column + 1]
     left = ok[row, column]
-    for _ in range(_BISECTIONS if len(row) else 0):
-        middle = 0.5 * (a + b)
-        same = valid(row, middle) == left
-        a, b = np.where(same, middle, a), np.where(same, b, middle)
+    a, b = bisect_change(a, b, lambda m: valid(row, m) == left)
     # The end on the valid side.
     found = np.where(left, a, b)
     count = len(ok)
@@ -633,12 +670,12 @@ def _intervals(
     return r[keep], a[keep], b[keep]
 
 
-def pieces(kernel: LinkKernel, known: dict[int, float]) -> list[Piece]:
-    """Regions of a link that the known entries allow."""
+def pieces(regions: Sequence[Region], size: int, scope: tuple[int, ...], known: dict[int, float]) -> list[Piece]:
+    """Regions of a part of a link that the known entries allow."""
     made = []
-    for region in kernel.regions:
+    for region in regions:
         if all(region.interval(i)[0] < x < region.interval(i)[1] for i, x in known.items()):
-            piece = Piece(region, kernel.size, known)
+            piece = Piece(region, size, scope, known)
             if piece.active or bool(np.all(piece.inside(piece.entries({})))):
                 made.append(piece)
     return made
@@ -709,7 +746,9 @@ def adaptive(
         used += len(a)
         n = len(o)
         difference = np.abs(whole - parts[:n] - parts[n:])
-        again = difference.max(axis=1) > tolerance
+        # Near a start that is not zero, x - start is rounded: halving does not help against that.
+        rounding = _ROUNDING * np.abs(o) / (np.abs(span) * t1**2) * np.abs(whole).max(axis=1)
+        again = difference.max(axis=1) > np.maximum(tolerance, rounding)
         if level == depth - 1 or used > most:
             again[:] = False
         done = ~again

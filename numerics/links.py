@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,13 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 from .cache import cache_folder
 from .errors import KernelNotFoundError
 
-__all__ = ["FORMAT", "LinkKernel", "Region", "load_link", "remember", "stored_kernel"]
+__all__ = ["FORMAT", "LinkKernel", "Part", "Region", "load_link", "remember", "stored_kernel"]
 
 Array = NDArray[np.float64]
 Entries = Sequence[Array]
+Solve = Callable[[Array, Entries], tuple[Array, ...]]
+
+_ENTRY = re.compile(r"\bh_(\d+)_(\d+)\b")
 
 #: Layout of the kernel modules that this version reads.
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -32,39 +36,61 @@ class Region:
 
     Attributes
     ----------
-    constant : tuple of float or None
-        Outputs, where they do not vary.
     bounds : dict
         Open intervals of single entries.
-    depends : tuple of int
-        Entries in the output.
+    depends : tuple of tuple of int
+        Entries in each output.
     active : tuple of int
-        Entries in the output or in a condition on several entries.
+        Entries in an output or in a condition on several entries.
     output : callable
         Outputs from the entries.
     conditions : callable or None
         Functions of the entries, all positive on the region.
-    branches : dict
-        For an entry: how many solutions of y = g(h), the solutions (NaN where not real), and the slope dg/dh.
-    critical : tuple of float
-        Values of y at which densities are not smooth.
+    branches : tuple of dict
+        For each output, and each of its entries: how many solutions of y = g(h) in closed form, the solutions (NaN
+        where not real; None if there are none), and the slope dg/dh.
+    critical : tuple of tuple of float
+        Values of each output at which densities are not smooth.
     centres : dict
         Values of entries at critical points.
     """
 
-    constant: tuple[float, ...] | None
     bounds: dict[int, tuple[float, float]]
-    depends: tuple[int, ...]
+    depends: tuple[tuple[int, ...], ...]
     active: tuple[int, ...]
     output: Callable[[Entries], tuple[Array, ...]]
     conditions: Callable[[Entries], tuple[Array, ...]] | None
-    branches: dict[int, tuple[int, Callable[[Array, Entries], tuple[Array, ...]], Callable[[Entries], tuple[Array]]]]
-    critical: tuple[float, ...]
+    branches: tuple[dict[int, tuple[int, Solve | None, Callable[[Entries], tuple[Array]]]], ...]
+    critical: tuple[tuple[float, ...], ...]
     centres: dict[int, tuple[float, ...]]
 
     def interval(self, entry: int) -> tuple[float, float]:
         """Bounds of one entry."""
         return self.bounds.get(entry, (-math.inf, math.inf))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Outputs that share no entry of h with the others.
+
+    Attributes
+    ----------
+    outputs : tuple of int
+        Their numbers.
+    entries : tuple of int
+        Entries of h in them.
+    fixed : bool
+        Whether y fixes h h^T on these entries, and not the sign of h: then no branches are needed.
+    direction : tuple of float
+        If not empty, a unit vector over these entries: it fixes only the square along it.
+    regions : tuple of Region
+    """
+
+    outputs: tuple[int, ...]
+    entries: tuple[int, ...]
+    fixed: bool
+    direction: tuple[float, ...]
+    regions: tuple[Region, ...]
 
 
 @dataclass(frozen=True)
@@ -82,9 +108,11 @@ class LinkKernel:
     kind : {"discrete", "real", "mixed"}
     exact : str or None
         Closed form of alpha_c; `exact_value` is its value (0 and inf included), `reason` why it holds.
+    steps : dict
+        The same pair for the other indices, once those named (counted from 1) are known.
     flips : tuple of tuple of int
         Changes of sign of the entries of h that leave the link as it is.
-    regions : tuple of Region
+    parts : tuple of Part
     kernel_hash : str
     path : Path
     """
@@ -97,16 +125,26 @@ class LinkKernel:
     exact: str | None
     exact_value: float | None
     reason: str
+    steps: dict[tuple[int, ...], tuple[str, float]]
     flips: tuple[tuple[int, ...], ...]
-    regions: tuple[Region, ...]
+    parts: tuple[Part, ...]
     kernel_hash: str
     path: Path
     outputs: Callable[[ArrayLike], Array]
 
     @property
+    def regions(self) -> tuple[Region, ...]:
+        """Regions of all parts."""
+        return tuple(region for part in self.parts for region in part.regions)
+
+    @property
     def size(self) -> int:
         """Number of entries of h, P M."""
         return self.indices * self.tokens
+
+    def entries_of(self, output: int) -> set[int]:
+        """Entries of h in an output, counted token by token."""
+        return {(int(m) - 1) * self.indices + int(p) - 1 for p, m in _ENTRY.findall(self.text[output])}
 
     def describe(self) -> str:
         """Return one line that names the link."""
@@ -131,7 +169,12 @@ class LinkKernel:
             )
         if not np.isfinite(array).all():
             raise ValueError("h must be finite, got NaN or infinity")
-        return self.outputs(array)
+        # A huge output may overflow: infinite, it still has its place in the order.
+        with np.errstate(over="ignore", invalid="ignore"):
+            y = self.outputs(array)
+        if np.isnan(y).any():
+            raise ValueError(f"the link {'; '.join(self.text)} is not defined at some of the h given (1)")
+        return y
 
 
 def load_link(path: Path) -> LinkKernel:
@@ -160,8 +203,11 @@ def load_link(path: Path) -> LinkKernel:
         exact=module.EXACT,
         exact_value=module.EXACT_VALUE,
         reason=module.REASON,
+        steps=module.STEPS,
         flips=module.FLIPS,
-        regions=tuple(Region(**region) for region in module.REGIONS),
+        parts=tuple(
+            Part(**{**part, "regions": tuple(Region(**region) for region in part["regions"])}) for part in module.PARTS
+        ),
         kernel_hash=module.DERIVATION_HASH,
         path=path,
         outputs=module.link,

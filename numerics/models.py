@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlimits import generated
 
+from . import networks
 from .errors import KernelNotFoundError
-from .validation import positive, whole
+from .networks import ACTIVATIONS, Network
+from .validation import choice, positive, whole
 
 __all__ = ["ACTIVATIONS", "Attention", "available_kernels", "kernel", "load_package"]
 
 Array = NDArray[np.float64]
-
-ACTIVATIONS = ("softmax", "linear")
 
 # The generated packages, by (activation, tokens).
 _KERNELS = {
@@ -76,13 +76,12 @@ class Attention:
         set_(self, "tokens", whole("tokens", self.tokens, 2, "(1)"))
         ranks = self.rank if isinstance(self.rank, tuple) else (self.rank,) * layers
         if len(ranks) != layers:
-            raise ValueError(f"rank must be one integer or one per layer: got {len(ranks)} for {layers} layers")
+            raise ValueError(f"rank must be one integer or one per layer: got {len(ranks)} for L = {layers}")
         ranks = tuple(whole("rank", r, 1, "(2)") for r in ranks)
         set_(self, "rank", ranks[0] if len(set(ranks)) == 1 else ranks)
         set_(self, "skip", positive("skip", self.skip, "(2)-(3)"))
         set_(self, "beta", positive("beta", self.beta, "(3)"))
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
+        choice("activation", self.activation, ACTIVATIONS, "(3)")
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -102,24 +101,9 @@ class Attention:
             f"c={self.skip:g}, beta={self.beta:g}"
         )
 
-    def _activate(self, scores: Array) -> Array:
-        if self.activation == "linear":
-            return scores
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        return weights / weights.sum(axis=-1, keepdims=True)
-
-    def _forward(self, h: Array) -> tuple[Array, Array]:
-        """Return the mixing matrix B_{L-1} and the output, for h of shape (..., P, M)."""
-        mixing = np.broadcast_to(np.eye(self.tokens), (*h.shape[:-2], self.tokens, self.tokens))
-        start = 0
-        for layer, rank in enumerate(self.ranks):
-            v = h[..., start : start + rank, :] @ np.swapaxes(mixing, -1, -2)
-            attention = self._activate(self.beta * (np.swapaxes(v, -1, -2) @ v))
-            if layer == self.layers - 1:
-                return mixing, attention
-            mixing = self.skip * mixing + attention @ mixing
-            start += rank
-        raise AssertionError("a model has at least one layer")
+    @cached_property
+    def _network(self) -> Network:
+        return Network(self.layers, self.tokens, self.ranks, skip=self.skip, beta=self.beta, activation=self.activation)
 
     def mixing(self, h: ArrayLike) -> Array:
         """Mixing matrix B_{L-1}(h) of the last layer (5).
@@ -133,7 +117,7 @@ class Attention:
         -------
         ndarray, shape (..., M, M)
         """
-        return self._forward(self._indices("h", h))[0]
+        return networks.mixing(h, self._network)
 
     def link(self, h: ArrayLike) -> Array:
         """Output y = g(h) (6)-(7).
@@ -146,18 +130,15 @@ class Attention:
         Returns
         -------
         ndarray, shape (..., M, M)
-        """
-        return self._forward(self._indices("h", h))[1]
 
-    def _indices(self, name: str, value: ArrayLike) -> Array:
-        array = np.asarray(value, dtype=np.float64)
-        if array.ndim < 2 or array.shape[-2:] != (self.indices, self.tokens):
-            raise ValueError(
-                f"{name} must have shape (..., P, M) = (..., {self.indices}, {self.tokens}), got {array.shape}"
-            )
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} must be finite, got NaN or infinity")
-        return array
+        Raises
+        ------
+        ValueError
+            If h has another shape or an entry is not finite.
+        OverflowError
+            If the output exceeds float64, which the linear activation can reach.
+        """
+        return networks.link(h, self._network)
 
     @cached_property
     def kernel_hash(self) -> str:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .validation import positive, whole
+from .validation import flag, numbers, positive, whole
 
-__all__ = ["Network", "apply_mixing", "forward", "indices", "link", "random_weights"]
+__all__ = ["Network", "apply_mixing", "forward", "indices", "link", "mixing", "random_weights"]
 
 Array = NDArray[np.float64]
 Activation = str | Callable[[Array], Array]
@@ -81,8 +81,7 @@ class Network:
         ranks = tuple(self.ranks) if isinstance(self.ranks, tuple | list) else (self.ranks,) * layers
         if len(ranks) != layers:
             raise ValueError(f"ranks must be one integer or {layers} of them, one per layer (2), got {len(ranks)}")
-        if not isinstance(self.tied, bool):
-            raise ValueError(f"tied must be True (keys equal queries, (2)) or False (19), got {self.tied!r}")
+        tied = flag("tied", self.tied, "keys equal queries, (2)", "(19)")
         if self.output not in OUTPUTS:
             raise ValueError(f"output must be 'last' (6) or 'sequence' (25), got {self.output!r}")
         if not callable(self.activation) and self.activation not in ACTIVATIONS:
@@ -95,6 +94,7 @@ class Network:
             "tokens": whole("tokens", self.tokens, 2, "(1)"),
             "ranks": tuple(whole("every rank", rank, 1, "(2)") for rank in ranks),
             "heads": whole("heads", self.heads, 1, "(27)"),
+            "tied": tied,
             "skip": positive("skip", self.skip, "(3)"),
             "beta": positive("beta", self.beta, "(3)"),
         }
@@ -104,10 +104,16 @@ class Network:
 
     def _checked_readouts(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
         count = 0 if self.heads == 1 else self.layers if self.output == "sequence" else self.layers - 1
-        given = () if self.readouts is None else tuple(np.asarray(o, dtype=np.float64) for o in self.readouts)
+        try:
+            given = () if self.readouts is None else tuple(np.asarray(o, dtype=np.float64) for o in self.readouts)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"readouts must be a sequence of arrays of numbers, shape (H, H) = ({self.heads}, {self.heads}), for "
+                f"every layer that mixes heads (30), here {count}; got {self.readouts!r}"
+            ) from None
         if len(given) != count:
             raise ValueError(
-                f"readouts must hold {count} matrices o (30) for {self.layers} layers, {self.heads} heads and output "
+                f"readouts must hold {count} matrices o (30) for L = {self.layers}, H = {self.heads} and output "
                 f"{self.output!r}, got {len(given)}; give the identity for heads that do not mix"
             )
         for number, matrix in enumerate(given, start=1):
@@ -152,14 +158,24 @@ class Network:
             powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
             return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float64)
         assert callable(self.activation)
-        value = np.asarray(self.activation(scores), dtype=np.float64)
+        try:
+            value = np.asarray(self.activation(scores), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                "activation must take an array of scores and return an array of numbers, entry by entry (3); it failed "
+                f"with {type(error).__name__}: {error}"
+            ) from error
         if value.shape != scores.shape:
             raise ValueError(f"activation must act entry by entry (3): shape {scores.shape} in, but {value.shape} out")
+        bad = np.isfinite(scores) & ~np.isfinite(value)
+        if bad.any():
+            got, where = float(value[bad][0]), float(scores[bad][0])
+            raise ValueError(f"activation must be finite at every finite score (3), got {got} at the score {where:g}")
         return value
 
 
 def _finite(name: str, value: ArrayLike) -> Array:
-    array = np.asarray(value, dtype=np.float64)
+    array = numbers(name, value)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
     return array
@@ -330,34 +346,70 @@ def link(h: ArrayLike, network: Network) -> Array:
     ----------
     troiani2025, (5)-(7), (21)-(26), (31)-(32), (44)-(45).
     """
-    values = _finite("h", h)
-    if values.ndim < 2 or values.shape[-2:] != (network.indices, network.tokens):
+    last_mixing, attention = _propagate(h, network)
+    return _result(last_mixing if network.output == "sequence" else attention, network)
+
+
+def mixing(h: ArrayLike, network: Network) -> Array:
+    """Compute the mixing matrix that the last layer sees, B_{L-1}; B_L for a sequence output.
+
+    Parameters
+    ----------
+    h : array_like, shape (..., P, M)
+        Indices in the order of `indices`; for the last attention matrix those of the last layer do not enter.
+    network : Network
+
+    Returns
+    -------
+    ndarray, shape (..., HM, HM)
+
+    Raises
+    ------
+    ValueError
+        If h has another shape or an entry is not finite.
+    OverflowError
+        If the matrix exceeds float64, which only unbounded activations reach.
+
+    References
+    ----------
+    troiani2025, (5), (21), (31)-(32).
+    """
+    return _result(_propagate(h, network)[0], network)
+
+
+def _propagate(indices_of_all: ArrayLike, network: Network) -> tuple[Array, Array]:
+    """Return the last mixing matrix and the attention matrices of the last layer, which may exceed float64."""
+    h = _finite("h", indices_of_all)
+    if h.ndim < 2 or h.shape[-2:] != (network.indices, network.tokens):
         raise ValueError(
-            f"h must have shape (..., P, M) = (..., {network.indices}, {network.tokens}) (7), got {values.shape}"
+            f"h must have shape (..., P, M) = (..., {network.indices}, {network.tokens}) (7), got {h.shape}"
         )
-    heads, tokens, size = network.heads, network.tokens, network.mixing_size
-    lead = values.shape[:-2]
-    mixing = np.broadcast_to(np.eye(size), (*lead, size, size))
+    heads, tokens, size, kinds = network.heads, network.tokens, network.mixing_size, network.kinds
+    lead = h.shape[:-2]
+    mixed = np.broadcast_to(np.eye(size), (*lead, size, size))
+    attention = mixed
     start = 0
     with np.errstate(over="ignore", invalid="ignore"):
         for layer, rank in enumerate(network.rank_vector):
-            count = heads * network.kinds * heads * rank
-            rows = values[..., start : start + count, :].reshape(*lead, heads, network.kinds, heads, rank, tokens)
+            count = heads * kinds * heads * rank
+            # a head, k kind, b block, r row, m token; a readout adds up over b and m.
+            rows = h[..., start : start + count, :].reshape(*lead, heads, kinds, heads, rank, tokens)
+            rows = np.swapaxes(rows, -3, -2).reshape(*lead, heads, kinds, rank, size)
             start += count
-            blocks = mixing.reshape(*lead, heads, tokens, heads, tokens)
-            # a head, k kind, b block, r row, m token; n token after the mixing.
-            seen = np.einsum("...akbrm,...anbm->...akrn", rows, blocks)
-            attention = network._activate(np.swapaxes(seen[..., 0, :, :], -1, -2) @ seen[..., -1, :, :])
+            seen = rows @ np.swapaxes(mixed.reshape(*lead, heads, 1, tokens, size), -1, -2)
+            scores = np.swapaxes(seen[..., 0, :, :], -1, -2) @ seen[..., -1, :, :]
+            attention = network._activate(scores).reshape(*lead, size, tokens)
             if layer == network.layers - 1 and network.output == "last":
-                return _result(attention.reshape(*lead, size, tokens), network)
+                break
             if heads == 1:
-                factor = attention[..., 0, :, :]
+                factor = attention
             else:
                 assert network.readouts is not None
                 o = np.asarray(network.readouts[layer])
-                factor = np.einsum("ab,...bmn->...ambn", o, attention).reshape(*lead, size, size)
-            mixing = network.skip * mixing + factor @ mixing
-        return _result(mixing, network)
+                blocks = attention.reshape(*lead, heads, tokens, tokens)
+                factor = np.einsum("ab,...bmn->...ambn", o, blocks).reshape(*lead, size, size)
+            mixed = network.skip * mixed + factor @ mixed
+    return mixed, attention
 
 
 def apply_mixing(x: ArrayLike, mixing: ArrayLike, network: Network) -> Array:
@@ -386,6 +438,12 @@ def apply_mixing(x: ArrayLike, mixing: ArrayLike, network: Network) -> Array:
         )
     if matrix.shape[-2:] != (size, size):
         raise ValueError(f"mixing must have shape (..., HM, HM) = (..., {size}, {size}) (5), got {matrix.shape}")
+    try:
+        np.broadcast_shapes(matrix.shape[:-2], sample.shape[:-2])
+    except ValueError:
+        raise ValueError(
+            f"mixing and x must have leading shapes that fit, got {matrix.shape[:-2]} and {sample.shape[:-2]}"
+        ) from None
     blocks = matrix.reshape(*matrix.shape[:-2], heads, network.tokens, heads, network.tokens)
     parts = sample.reshape(*sample.shape[:-2], heads, sample.shape[-2] // heads, network.tokens)
     made = np.einsum("...ambn,...bdn->...adm", blocks, parts)

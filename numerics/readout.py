@@ -5,13 +5,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .errors import UnreachableOutputError
 from .models import Attention, kernel
+from .validation import numbers, softmax_rows
 
 __all__ = ["invert_readout"]
 
 Array = NDArray[np.float64]
 
-# Rows of a softmax computed in float64 sum to one within this.
-_ROW_SUM = 1e-9
 # y is accepted if the link at the recovered v reproduces it to this (relative to its scale).
 _CONSISTENT = 1e-6
 
@@ -43,7 +42,7 @@ def invert_readout(model: Attention, y: ArrayLike) -> tuple[Array, Array]:
     ----------
     troiani2025, (171)-(183); for M > 2 the same algebra on the best-conditioned pair of tokens.
     """
-    array = np.asarray(y, dtype=np.float64)
+    array = numbers("y", y)
     m = model.tokens
     if array.ndim < 2 or array.shape[-2:] != (m, m):
         raise ValueError(f"y must have shape (..., M, M) = (..., {m}, {m}), got {array.shape}")
@@ -53,29 +52,20 @@ def invert_readout(model: Attention, y: ArrayLike) -> tuple[Array, Array]:
     log_jacobian = np.zeros(array.shape[:-2])
     if m == 2:
         entries = array[..., 0, 0], array[..., 0, 1], array[..., 1, 0], array[..., 1, 1]
-        vp, vm, log_jacobian = kernel(model, "numpy64").invert(*entries, model.beta)
-        v = np.stack([vp + vm, vp - vm], axis=-1) / np.sqrt(2)
-        if not (np.isfinite(v).all() and np.isfinite(log_jacobian).all()):
+        invert = kernel(model, "numpy64").invert
+        try:
+            vp, vm, log_jacobian = invert(*entries, model.beta)
+        except ValueError as error:
             raise UnreachableOutputError(
                 "y lies on the edge of the link's range, where its density is singular (equal tokens, "
                 "y_12 + y_21 = 1, or an entry 0; troiani2025 (177), (182)); such outputs have probability zero"
-            )
+            ) from error
+        v = np.stack([vp + vm, vp - vm], axis=-1) / np.sqrt(2)
     return v, log_jacobian
 
 
 def _softmax(model: Attention, y: Array) -> Array:
-    if (y <= 0).any() or (y > 1 + _ROW_SUM).any():
-        raise UnreachableOutputError(
-            "y must have entries in (0, 1], the range of a softmax (troiani2025 (175)); got "
-            f"[{y.min():.3g}, {y.max():.3g}]"
-        )
-    sums = y.sum(axis=-1)
-    if (np.abs(sums - 1) > _ROW_SUM).any():
-        worst = float(np.abs(sums - 1).max())
-        raise UnreachableOutputError(
-            f"each row of y must sum to 1 (troiani2025 (175)); the worst is off by {worst:.3g}; pass y in full "
-            "precision"
-        )
+    softmax_rows(y)
     # d_ab = v_a (v_a - v_b), so d_ab + d_ba = (v_a - v_b)^2.
     log_y = np.log(y)
     d = (np.diagonal(log_y, axis1=-2, axis2=-1)[..., :, None] - log_y) / model.beta

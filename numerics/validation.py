@@ -1,10 +1,18 @@
 """Checks of the numbers that models are made of."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["positive", "whole"]
+from .errors import UnreachableOutputError
+
+__all__ = ["choice", "flag", "not_negative", "numbers", "positive", "softmax_rows", "whole"]
+
+
+# Rows of a softmax computed in float64 sum to one within this.
+_ROW_SUM = 1e-9
 
 
 def whole(name: str, value: object, least: int, equation: str) -> int:
@@ -14,11 +22,63 @@ def whole(name: str, value: object, least: int, equation: str) -> int:
     return int(value)
 
 
+def _number(name: str, value: object, kind: str, equation: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ValueError(f"{name} must be a {kind} number (troiani2025 {equation}), got {value!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
 def positive(name: str, value: object, equation: str) -> float:
     """Return a finite number above zero, or raise ValueError naming it and its equation."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ValueError(f"{name} must be a positive number (troiani2025 {equation}), got {value!r}")
-    number = float(value)
+    number = _number(name, value, "positive", equation)
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be finite and > 0 (troiani2025 {equation}), got {number!r}")
     return number
+
+
+def not_negative(name: str, value: object, equation: str) -> float:
+    """Return a finite number from zero on, or raise ValueError naming it and its equation."""
+    number = _number(name, value, "finite", equation)
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(f"{name} must be finite and >= 0 (troiani2025 {equation}), got {number!r}")
+    return number
+
+
+def flag(name: str, value: object, yes: str, no: str) -> bool:
+    """Return True or False as it is, or raise ValueError with what both mean."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True ({yes}) or False ({no}), got {value!r}")
+    return bool(value)
+
+
+def choice(name: str, value: object, allowed: Sequence[str], equation: str) -> str:
+    """Return one of the allowed words, or raise ValueError that lists them."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)} (troiani2025 {equation}), got {value!r}")
+    return value
+
+
+def numbers(name: str, value: ArrayLike) -> NDArray[np.float64]:
+    """Return an array of float64, or raise ValueError if the value is none of numbers."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of numbers, got {value!r}") from None
+
+
+def softmax_rows(y: NDArray[np.float64]) -> None:
+    """Raise UnreachableOutputError unless every row of y is one of a softmax: in (0, 1], of sum one (175)."""
+    if (y <= 0).any() or (y > 1 + _ROW_SUM).any():
+        raise UnreachableOutputError(
+            "y must have entries in (0, 1], the range of a softmax (troiani2025 (175)); got "
+            f"[{y.min():.3g}, {y.max():.3g}]"
+        )
+    worst = float(np.abs(y.sum(axis=-1) - 1).max(initial=0.0))
+    if worst > _ROW_SUM:
+        raise UnreachableOutputError(
+            f"each row of y must sum to 1 (troiani2025 (175)); the worst is off by {worst:.3g}; pass y in full "
+            "precision"
+        )

@@ -33,6 +33,14 @@ def _surd(rational, factor, radicand):
     return f"{rational} + {times}sqrt({radicand}){over}"
 
 
+def _over_double_factorial(integral, M):
+    """Write integral/(M - 2)!!^2 for even M and 2 integral/(pi (M - 2)!!^2) for odd M."""
+    square = math.prod(range(M - 2, 0, -2)) ** 2
+    factors = ["pi"] * (M % 2) + [str(square)] * (square > 1)
+    over = "*".join(factors)
+    return ("2*" if M % 2 else "") + integral + (f"/({over})" if len(factors) > 1 else f"/{over}" if factors else "")
+
+
 def _ratio_integral(ctx, power):
     """Integrate x^power K_1(x)^2/K_0(x) over (0, oo), power >= 2.
 
@@ -100,9 +108,7 @@ def _formula(entry: ClosedForm) -> str:
     """Print the expression that builds the formula's text."""
     formula = entry.formula
     if formula.has(sp.Integral):
-        # Integers replace the braces; the text stays one expression of SymPy.
-        made = formula.subs(symbols.tokens, sp.Symbol("{M}", positive=True))
-        return f'"{made}".format(M=M)'
+        return _integral_formula(formula)
     roots = formula.atoms(sp.Pow) & {p for p in formula.atoms(sp.Pow) if p.exp == sp.Rational(1, 2)}
     if not roots:
         return f"str({_fraction(formula)})"
@@ -111,6 +117,29 @@ def _formula(entry: ClosedForm) -> str:
     factor = expanded.coeff(root)
     rest = sp.cancel(expanded - factor * root)
     return f"_surd({_fraction(rest)}, {_fraction(factor)}, {root.base})"
+
+
+def _integral_formula(formula: sp.Expr) -> str:
+    """Print 1/(polynomial + constant integral), whose constant is _over_double_factorial(M)."""
+    (integral,) = formula.atoms(sp.Integral)
+    denominator = 1 / formula
+    constant = denominator.coeff(integral)
+    _prove_constant(constant)
+    rest = denominator - constant * integral
+    x = integral.limits[0][0]
+    power = sp.powsimp(integral.function * sp.besselk(0, x) / sp.besselk(1, x) ** 2).as_base_exp()[1]
+    # The printed code puts integers for what is in braces; the text stays one expression of SymPy.
+    shown = integral.subs(power, sp.Symbol(f"{{{power}}}", positive=True))
+    return f"""f"1/({{{rest}}} + {{_over_double_factorial(f'{shown}', M)}})\""""
+
+
+def _prove_constant(constant: sp.Expr) -> None:
+    """Hold the constant against 1/(M - 2)!!^2 for even M and 2/(pi (M - 2)!!^2) for odd M."""
+    k = sp.Symbol("k", integer=True, positive=True)
+    even = constant.subs(symbols.tokens, 2 * k) * (2 ** (k - 1) * sp.gamma(k)) ** 2
+    odd = constant.subs(symbols.tokens, 2 * k + 1) * (2**k * sp.gamma(k + sp.Rational(1, 2))) ** 2 / 2
+    if sp.powsimp(sp.expand(even)) != 1 or sp.powsimp(sp.expand(odd)) != 1:
+        raise ValueError(f"the constant {constant} of the integral is not 1/(M - 2)!!^2 or 2/(pi (M - 2)!!^2)")
 
 
 def _function(entry: ClosedForm) -> str:
@@ -191,7 +220,7 @@ def render() -> str:
     )
     return (
         f'{header}\n"""Exact weak-recovery thresholds of one attention layer and of links of one token."""\n\n'
-        f"from fractions import Fraction\n\n{_RUNTIME}\n\n{body}\n\n\n{tables}\n"
+        f"import math\nfrom fractions import Fraction\n\n{_RUNTIME}\n\n{body}\n\n\n{tables}\n"
     )
 
 

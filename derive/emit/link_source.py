@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "LinkPrinter", "render"]
 
 #: Changes whenever kernels of an older layout could not be read.
-FORMAT = 1
+FORMAT = 2
 
 _HEAD = '''"""Kernel of the link {title}."""
 # derived by attnlimits.derive.link; do not edit
@@ -35,6 +35,8 @@ NOISE = {noise}
 KIND = {kind!r}
 # Closed form of alpha_c, its value, and why it holds.
 EXACT, EXACT_VALUE, REASON = {exact!r}, {value}, {reason!r}
+# The same of the other indices, once those named are known.
+STEPS = {steps}
 # Changes of sign of the entries of h, counted token by token, that leave the link as it is.
 FLIPS = {flips}
 '''
@@ -121,17 +123,15 @@ def _number(value: sp.Expr) -> str:
     return format(number, ".17g")
 
 
-def critical_values(region: Region) -> tuple[tuple[float, ...], dict[sp.Symbol, tuple[float, ...]]]:
+def critical_values(region: Region, output: int) -> tuple[tuple[float, ...], dict[sp.Symbol, tuple[float, ...]]]:
     """Values of a polynomial output at its critical points, also on the faces of the region, and the points' entries.
 
     The density of y and its moments are not smooth there. Links that are no polynomial of low degree get none; the
     numerics find what is left by refinement.
     """
-    if region.constant or len(region.outputs) > 1:
-        return (), {}
-    expr = region.outputs[0]
+    expr = region.outputs[output]
     symbols = sorted(expr.free_symbols, key=lambda s: s.name)
-    if len(symbols) > 3 or not expr.is_polynomial(*symbols) or sp.total_degree(expr, *symbols) > 4:
+    if not 1 <= len(symbols) <= 3 or not expr.is_polynomial(*symbols) or sp.total_degree(expr, *symbols) > 4:
         return (), {}
     values: set[float] = set()
     entries: dict[sp.Symbol, set[float]] = {s: set() for s in symbols}
@@ -157,35 +157,47 @@ def critical_values(region: Region) -> tuple[tuple[float, ...], dict[sp.Symbol, 
 
 
 def _region(
-    number: int, region: Region, solved: Sequence[Branches], symbols: dict[sp.Symbol, int]
-) -> tuple[list[str], str]:
+    name: str, region: Region, solved: Sequence[Branches], symbols: dict[sp.Symbol, int]
+) -> tuple[list[str], list[str]]:
+    """Functions of a region, and the lines of its record."""
     lines: list[str] = []
-    fields = [f"constant={tuple(float(o) for o in region.outputs) if region.constant else None!r}"]
     bounds = ", ".join(
         f"{symbols[s]}: ({_number(lo)}, {_number(hi)})"
         for s, (lo, hi) in sorted(region.bounds.items(), key=lambda item: item[0].name)
     )
-    depends = sorted({symbols[s] for output in region.outputs for s in output.free_symbols})
-    fields += [
+    depends = tuple(tuple(sorted(symbols[s] for s in output.free_symbols)) for output in region.outputs)
+    fields = [
         f"bounds={{{bounds}}}",
-        f"depends={tuple(depends)!r}",
+        f"depends={depends!r}",
         f"active={tuple(sorted(symbols[s] for s in region.active))!r}",
     ]
-    lines += _function(f"region_{number}_output", "h", region.outputs, symbols)
-    fields.append(f"output=region_{number}_output")
+    lines += _function(f"{name}_output", "h", region.outputs, symbols)
+    fields.append(f"output={name}_output")
     if region.conditions:
-        lines += _function(f"region_{number}_conditions", "h", region.conditions, symbols)
-    fields.append(f"conditions=region_{number}_conditions" if region.conditions else "conditions=None")
-    entries = []
+        lines += _function(f"{name}_conditions", "h", region.conditions, symbols)
+    fields.append(f"conditions={name}_conditions" if region.conditions else "conditions=None")
+    entries: list[list[str]] = [[] for _ in region.outputs]
     for one in solved:
         at = symbols[one.unknown]
-        lines += _function(f"region_{number}_branches_{at}", "y, h", one.solutions, symbols)
-        lines += _function(f"region_{number}_slope_{at}", "h", (one.slope,), symbols)
-        entries.append(f"{at}: ({len(one.solutions)}, region_{number}_branches_{at}, region_{number}_slope_{at})")
-    values, points = critical_values(region)
-    fields += [f"branches={{{', '.join(entries)}}}", f"critical={values!r}"]
-    fields.append(f"centres={ {symbols[s]: at for s, at in sorted(points.items(), key=lambda p: p[0].name)}!r}")
-    return lines, "    dict(\n" + "".join(f"        {field},\n" for field in fields) + "    ),"
+        own = f"{one.output}_{at}"
+        solve = "None"
+        if one.solutions:
+            solve = f"{name}_branches_{own}"
+            lines += _function(solve, "y, h", one.solutions, symbols)
+        lines += _function(f"{name}_slope_{own}", "h", (one.slope,), symbols)
+        entries[one.output].append(f"{at}: ({len(one.solutions)}, {solve}, {name}_slope_{own})")
+    critical = [critical_values(region, output) for output in range(len(region.outputs))]
+    points: dict[int, tuple[float, ...]] = {}
+    for _, found in critical:
+        for s, places in found.items():
+            points[symbols[s]] = tuple(sorted({*points.get(symbols[s], ()), *places}))
+    tables = ["{" + ", ".join(one) + "}" for one in entries]
+    fields += [
+        f"branches=({', '.join(tables)},)",
+        f"critical={tuple(values for values, _ in critical)!r}",
+        f"centres={dict(sorted(points.items()))!r}",
+    ]
+    return lines, ["dict(", *(f"    {field}," for field in fields), "),"]
 
 
 def render(link: Link) -> str:
@@ -198,8 +210,9 @@ def render(link: Link) -> str:
     Returns
     -------
     str
-        A module with the facts as constants, ``link(h)`` for h of shape (..., P, M), and ``REGIONS``: for each
-        region its bounds, conditions, output, branches and slopes as functions of the entries of h.
+        A module with the facts as constants, ``link(h)`` for h of shape (..., P, M), and ``PARTS``: groups of
+        outputs that share no entry of h, with the regions of each: bounds, conditions, outputs, branches and slopes
+        as functions of the entries of h.
     """
     symbols = {symbol: number for number, symbol in enumerate(link.coordinates)}
     exact = link.exact
@@ -216,6 +229,7 @@ def render(link: Link) -> str:
         value=None if exact is None else _number(exact),
         reason=link.reason,
         flips=repr(link.flips),
+        steps="{" + ", ".join(f"{key!r}: ({str(v)!r}, {_number(v)})" for key, v in sorted(link.steps.items())) + "}",
     )
     lines = [head, ""]
     lines += _function("_outputs", "h", link.outputs, symbols)
@@ -229,9 +243,17 @@ def render(link: Link) -> str:
         "",
     ]
     rows = []
-    for number, (region, solved) in enumerate(zip(link.regions, link.branches, strict=True)):
-        functions, row = _region(number, region, solved, symbols)
-        lines += functions
-        rows.append(row)
-    lines += ["REGIONS = (", *rows, ")", ""]
+    for part_number, part in enumerate(link.parts):
+        entries = tuple(sorted(symbols[s] for s in part.entries))
+        rows += ["dict(", f"    outputs={part.numbers!r},", f"    entries={entries!r},", f"    fixed={part.fixed},"]
+        # In the order of the entries.
+        ordered = sorted(zip(part.entries, part.direction, strict=False), key=lambda pair: symbols[pair[0]])
+        rows.append(f"    direction=({''.join(f'{_number(value)}, ' for _, value in ordered)}),")
+        rows.append("    regions=(")
+        for number, (region, solved) in enumerate(zip(part.regions, part.branches, strict=True)):
+            functions, record = _region(f"region_{part_number}_{number}", region, solved, symbols)
+            lines += functions
+            rows += [f"        {row}" for row in record]
+        rows += ["    ),", "),"]
+    lines += ["PARTS = (", *(f"    {row}" for row in rows), ")", ""]
     return "\n".join(lines)

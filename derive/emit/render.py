@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 from .. import symbols
 from ..kernel import Kernel, KernelPackage
+from . import runtime_checked
 from .ir import Program
 from .printers import MpmathPrinter, NumbaPrinter, NumpyPrinter, Printer
 
-__all__ = ["facts", "render_init", "render_mp", "render_numba", "render_numpy"]
+__all__ = ["facts", "render_init", "render_mp", "render_numba", "render_numpy", "run_mp"]
 
 _KIND = {"numpy": "array_like", "numba": "float", "mp": "mpf"}
 
@@ -66,42 +68,45 @@ def _names(program: Program) -> list[str]:
     return [argument.name for argument in program.kernel.arguments]
 
 
-_NUMPY_HEAD = '''
+_NUMPY_HEAD = """
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from {runtime}checked import vectorised
 
 Array = NDArray[np.float64]
+"""
 
 
-def _inputs(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(value, dtype=np.float64) for value in values)
+def _decorator(kernel: Kernel, name: str, *more: str) -> str:
+    """Return the line that has a function's outputs checked."""
+    numbers = ", ".join(f"({number})" for number in kernel.equations)
+    return f"@{name}({', '.join([repr(f'troiani2025, {numbers}'), repr(kernel.domain), *more])})"
 
 
-def _outputs(inputs: tuple[Array, ...], *values: Array | np.float64 | float) -> tuple[Array, ...]:
-    """Give every output the broadcast shape of the inputs (a scalar stays one), as an array of its own."""
-    shape = np.broadcast_shapes(*(value.shape for value in inputs))
-    return tuple(np.array(np.broadcast_to(value, shape))[()] for value in values)
-'''
+def render_numpy(programs: Sequence[Program], runtime: str = "..") -> str:
+    """Return the source of the vectorised float64 module, without its header.
 
-
-def render_numpy(programs: Sequence[Program]) -> str:
-    """Return the source of the vectorised float64 module, without its header."""
-    parts = [_NUMPY_HEAD]
+    Parameters
+    ----------
+    programs : sequence of Program
+    runtime : str
+        What stands before the name of a module of shared functions where it is imported, here and in `render_numba`
+        and `render_mp`.
+    """
+    parts = [_NUMPY_HEAD.replace("{runtime}", runtime)]
     for program in programs:
         lines, values = _body(program.specialise(bounded=True), NumpyPrinter())
-        names = _names(program)
-        arguments = ", ".join(f"{name}: ArrayLike" for name in names)
-        signature = f"def {program.kernel.name}({arguments}) -> tuple[Array, ...]:"
-        unpack = f"{', '.join(names)} = inputs = _inputs({', '.join(names)})"
-        # Outside the domain the outputs are nan or inf; warnings would only repeat it.
-        work = textwrap.indent("\n".join([*lines, _tuple(["inputs", *values], "return _outputs")]), "    ")
-        body = [_docstring(program, "numpy"), unpack, 'with np.errstate(all="ignore"):', work]
-        parts.append(_function(signature, body))
+        arguments = ", ".join(f"{name}: Array" for name in _names(program))
+        total = str(program.kernel.total)
+        signature = f"def {program.kernel.name}({arguments}) -> tuple[Array | float, ...]:"
+        signature = f"{_decorator(program.kernel, 'vectorised', total)}\n{signature}"
+        parts.append(_function(signature, [_docstring(program, "numpy"), *lines, _tuple(values, "return ")]))
     return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def render_numba(programs: Sequence[Program], fastmath: str = "..fastmath") -> str:
-    """Return the source of the compiled scalar module, which imports ``fastmath``, without its header."""
+def render_numba(programs: Sequence[Program], runtime: str = "..") -> str:
+    """Return the source of the compiled scalar module, without its header; ``runtime`` as in `render_numpy`."""
     functions = []
     for program in programs:
         kernel = program.kernel
@@ -114,7 +119,7 @@ def render_numba(programs: Sequence[Program], fastmath: str = "..fastmath") -> s
     text = "\n\n\n".join(function.strip("\n") for function in functions) + "\n"
     shared = [name for name in ("at_least", "at_most", "exp_fast", "expm1_fast") if f"{name}(" in text]
     head = ["import math", ""] if "math." in text else []
-    head += ["from numba import njit", "", f"from {fastmath} import {', '.join(['OPTIONS', *shared])}"]
+    head += ["from numba import njit", "", f"from {runtime}fastmath import {', '.join(['OPTIONS', *shared])}"]
     return "\n".join(head) + "\n\n\n" + text
 
 
@@ -142,23 +147,35 @@ def _copysign(ctx: MPContext, x: mpf) -> mpf:
 }
 
 
-def render_mp(programs: Sequence[Program]) -> str:
-    """Return the source of the arbitrary-precision module, without its header."""
+# For the signatures; what computes is the context that a caller hands in.
+_MP_HEAD = "from mpmath import mpf\nfrom mpmath.ctx_mp import MPContext"
+
+
+def _mp_functions(programs: Sequence[Program]) -> list[str]:
     functions = []
     for program in programs:
-        kernel = program.kernel
         lines, values = _body(program.specialise(bounded=False), MpmathPrinter())
-        names = _names(program)
-        arguments = ", ".join(["ctx: MPContext", *(f"{name}: mpf" for name in names)])
-        signature = f"def {kernel.name}({arguments}) -> tuple[mpf, ...]:"
-        convert = f"{', '.join(names)} = {', '.join(f'ctx.convert({name})' for name in names)}"
-        body = [_docstring(program, "mp"), convert, *lines, _tuple(values, "return ")]
-        functions.append(_function(signature, body))
-    text = "\n\n\n".join(function.strip("\n") for function in functions) + "\n"
-    helpers = [code.strip("\n") for name, code in _MP_HELPERS.items() if f"{name}(ctx" in text]
-    # For the signatures; what computes is the context that a caller hands in.
-    head = "from mpmath import mpf\nfrom mpmath.ctx_mp import MPContext\n"
-    return "\n\n\n".join([head.strip("\n"), *helpers, text.strip("\n")]) + "\n"
+        arguments = ", ".join(["ctx: MPContext", *(f"{name}: mpf" for name in _names(program))])
+        signature = f"def {program.kernel.name}({arguments}) -> tuple[mpf, ...]:"
+        signature = f"{_decorator(program.kernel, 'precise')}\n{signature}"
+        functions.append(_function(signature, [_docstring(program, "mp"), *lines, _tuple(values, "return ")]))
+    text = "\n".join(functions)
+    helpers = [code for name, code in _MP_HELPERS.items() if f"{name}(ctx" in text]
+    return [part.strip("\n") for part in (*helpers, *functions)]
+
+
+def render_mp(programs: Sequence[Program], runtime: str = "..") -> str:
+    """Return the source of the arbitrary-precision module, without its header; ``runtime`` as in `render_numpy`."""
+    head = f"{_MP_HEAD}\n\nfrom {runtime}checked import precise"
+    return "\n\n\n".join([head, *_mp_functions(programs)]) + "\n"
+
+
+def run_mp(programs: Sequence[Program]) -> dict[str, Callable[..., Any]]:
+    """Return the functions that `render_mp` prints, by name, made from that very text; nothing is imported for them."""
+    names: dict[str, Any] = {}
+    for part in (runtime_checked.BODY, _MP_HEAD, *_mp_functions(programs)):
+        exec(compile(part, "printed", "exec"), names)
+    return {program.kernel.name: names[program.kernel.name] for program in programs}
 
 
 def facts(package: KernelPackage) -> dict[str, object]:

@@ -11,6 +11,8 @@
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
+from ..checked import precise
+
 
 def _sqrt(ctx: MPContext, x: mpf) -> mpf:
     """Real square root; nan for x < 0, as in float64."""
@@ -27,6 +29,7 @@ def _copysign(ctx: MPContext, x: mpf) -> mpf:
     return ctx.mpf(-1) if x < 0 else ctx.mpf(1)
 
 
+@precise('troiani2025, (5)', 'any real vp, vm; c > 0, beta > 0')
 def layer(ctx: MPContext, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Matrix A = c I + beta v^T v of one layer, in modes.
 
@@ -58,7 +61,6 @@ def layer(ctx: MPContext, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...
     ----------
     troiani2025, (5).
     """
-    vp, vm, c, beta = ctx.convert(vp), ctx.convert(vm), ctx.convert(c), ctx.convert(beta)
     t0 = beta*vm*vp
     return (
         (vp*vp)*beta + c,
@@ -68,6 +70,7 @@ def layer(ctx: MPContext, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...
     )
 
 
+@precise('troiani2025, (6), (7), (171), (172)', 'any real vp, vm; beta > 0')
 def link(ctx: MPContext, vp: mpf, vm: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Output y = beta v^T v of the last layer.
 
@@ -97,7 +100,6 @@ def link(ctx: MPContext, vp: mpf, vm: mpf, beta: mpf) -> tuple[mpf, ...]:
     ----------
     troiani2025, (6), (7), (171), (172).
     """
-    vp, vm, beta = ctx.convert(vp), ctx.convert(vm), ctx.convert(beta)
     t0 = vm + vp
     t1 = beta/ctx.mpf(2)
     t2 = vp - vm
@@ -110,6 +112,7 @@ def link(ctx: MPContext, vp: mpf, vm: mpf, beta: mpf) -> tuple[mpf, ...]:
     )
 
 
+@precise('troiani2025, (171), (172), (173), (174)', 'y of rank one with y11 > 0, y22 >= 0')
 def invert(ctx: MPContext, y11: mpf, y12: mpf, y21: mpf, y22: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Readout row v of an output y, and log|d(y11, y12)/d(v_1, v_2)|.
 
@@ -139,13 +142,12 @@ def invert(ctx: MPContext, y11: mpf, y12: mpf, y21: mpf, y22: mpf, beta: mpf) ->
 
     Notes
     -----
-    Domain: y of rank one with y11, y22 >= 0 not both zero; log_jacobian is -inf at y11 = 0.
+    Domain: y of rank one with y11 > 0, y22 >= 0.
 
     References
     ----------
     troiani2025, (171), (172), (173), (174).
     """
-    y11, y12, y21, y22, beta = ctx.convert(y11), ctx.convert(y12), ctx.convert(y21), ctx.convert(y22), ctx.convert(beta)
     t0 = ctx.mpf(1)/_sqrt(ctx, beta)
     t1 = _sqrt(ctx, max(y11, y22))
     t2 = t0*y12/t1
@@ -157,6 +159,7 @@ def invert(ctx: MPContext, y11: mpf, y12: mpf, y21: mpf, y22: mpf, beta: mpf) ->
     )
 
 
+@precise('troiani2025, (5), (164), (165), (166), (167), (168)', 'any real xp, xm, vp, vm; c > 0, beta > 0')
 def undo(ctx: MPContext, xp: mpf, xm: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Indices h_2 = v B_1^{-T} of the second of two layers, and 1/|det B_1|, where h_1 = x.
 
@@ -194,7 +197,6 @@ def undo(ctx: MPContext, xp: mpf, xm: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) 
     ----------
     troiani2025, (5), (164), (165), (166), (167), (168).
     """
-    xp, xm, vp, vm, c, beta = ctx.convert(xp), ctx.convert(xm), ctx.convert(vp), ctx.convert(vm), ctx.convert(c), ctx.convert(beta)
     t0 = beta*vp*xm - beta*vm*xp
     t1 = ctx.mpf(1)/(((xm*xm)*beta + (xp*xp)*beta + c)*c)
     return (
@@ -204,6 +206,7 @@ def undo(ctx: MPContext, xp: mpf, xm: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) 
     )
 
 
+@precise('troiani2025, (5)', 'any real xm; c > 0, beta > 0')
 def undo_row(ctx: MPContext, xm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """What `undo` computes of xm alone.
 
@@ -233,13 +236,13 @@ def undo_row(ctx: MPContext, xm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     ----------
     troiani2025, (5).
     """
-    xm, c, beta = ctx.convert(xm), ctx.convert(c), ctx.convert(beta)
     return (
         beta*xm,
         (xm*xm)*beta + c,
     )
 
 
+@precise('troiani2025, (5), (164), (165), (166), (167), (168)', 'any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named')
 def undo_node(ctx: MPContext, xp: mpf, xm: mpf, row1: mpf, row2: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """`undo` with (row1, row2) = `undo_row`(xm) given: one division.
 
@@ -273,13 +276,12 @@ def undo_node(ctx: MPContext, xp: mpf, xm: mpf, row1: mpf, row2: mpf, vp: mpf, v
 
     Notes
     -----
-    Domain: that of `undo`.
+    Domain: any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named.
 
     References
     ----------
     troiani2025, (5), (164), (165), (166), (167), (168).
     """
-    xp, xm, row1, row2, vp, vm, c, beta = ctx.convert(xp), ctx.convert(xm), ctx.convert(row1), ctx.convert(row2), ctx.convert(vp), ctx.convert(vm), ctx.convert(c), ctx.convert(beta)
     t0 = row1*vp - beta*vm*xp
     t1 = ctx.mpf(1)/(((xp*xp)*beta + row2)*c)
     return (
@@ -289,6 +291,7 @@ def undo_node(ctx: MPContext, xp: mpf, xm: mpf, row1: mpf, row2: mpf, vp: mpf, v
     )
 
 
+@precise('troiani2025, (15), (184), (185)', 'any real a, b')
 def quadratic(ctx: MPContext, a: mpf, b: mpf) -> tuple[mpf, ...]:
     """Entries of h^T h - I of one index row in modes: (a^2 - 1, a b, b^2 - 1).
 
@@ -317,7 +320,6 @@ def quadratic(ctx: MPContext, a: mpf, b: mpf) -> tuple[mpf, ...]:
     ----------
     troiani2025, (15), (184), (185).
     """
-    a, b = ctx.convert(a), ctx.convert(b)
     return (
         a*a - ctx.mpf(1),
         a*b,

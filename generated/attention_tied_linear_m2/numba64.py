@@ -6,6 +6,7 @@
 # operations: 87 after sharing, 148 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
+# overflow: not checked: inf or nan where numpy64 raises
 # fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
 """Tied linear attention, two tokens, rank 1: compiled float64 scalars."""
 
@@ -123,7 +124,7 @@ def invert(y11: float, y12: float, y21: float, y22: float, beta: float) -> tuple
 
     Notes
     -----
-    Domain: y of rank one with y11, y22 >= 0 not both zero; log_jacobian is -inf at y11 = 0.
+    Domain: y of rank one with y11 > 0, y22 >= 0.
 
     References
     ----------
@@ -251,7 +252,7 @@ def undo_node(xp: float, xm: float, row1: float, row2: float, vp: float, vm: flo
 
     Notes
     -----
-    Domain: that of `undo`.
+    Domain: any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named.
 
     References
     ----------

@@ -9,22 +9,15 @@
 """Tied linear attention, two tokens, rank 1: vectorised float64 (numpy)."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from ..checked import vectorised
 
 Array = NDArray[np.float64]
 
 
-def _inputs(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(value, dtype=np.float64) for value in values)
-
-
-def _outputs(inputs: tuple[Array, ...], *values: Array | np.float64 | float) -> tuple[Array, ...]:
-    """Give every output the broadcast shape of the inputs (a scalar stays one), as an array of its own."""
-    shape = np.broadcast_shapes(*(value.shape for value in inputs))
-    return tuple(np.array(np.broadcast_to(value, shape))[()] for value in values)
-
-
-def layer(vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5)', 'any real vp, vm; c > 0, beta > 0', True)
+def layer(vp: Array, vm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """Matrix A = c I + beta v^T v of one layer, in modes.
 
     A = [[c + beta vp^2, beta vp vm], [beta vp vm, c + beta vm^2]].
@@ -53,19 +46,17 @@ def layer(vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[
     ----------
     troiani2025, (5).
     """
-    vp, vm, c, beta = inputs = _inputs(vp, vm, c, beta)
-    with np.errstate(all="ignore"):
-        t0 = beta*vm*vp
-        return _outputs(
-            inputs,
-            (vp*vp)*beta + c,
-            t0,
-            t0,
-            (vm*vm)*beta + c,
-        )
+    t0 = beta*vm*vp
+    return (
+        (vp*vp)*beta + c,
+        t0,
+        t0,
+        (vm*vm)*beta + c,
+    )
 
 
-def link(vp: ArrayLike, vm: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (6), (7), (171), (172)', 'any real vp, vm; beta > 0', True)
+def link(vp: Array, vm: Array, beta: Array) -> tuple[Array | float, ...]:
     """Output y = beta v^T v of the last layer.
 
     y11 = beta (vp + vm)^2/2, y12 = y21 = beta (vp + vm)(vp - vm)/2, y22 = beta (vp - vm)^2/2.
@@ -92,22 +83,20 @@ def link(vp: ArrayLike, vm: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
     ----------
     troiani2025, (6), (7), (171), (172).
     """
-    vp, vm, beta = inputs = _inputs(vp, vm, beta)
-    with np.errstate(all="ignore"):
-        t0 = vm + vp
-        t1 = 0.5*beta
-        t2 = vp - vm
-        t3 = t0*t1*t2
-        return _outputs(
-            inputs,
-            (t0*t0)*t1,
-            t3,
-            t3,
-            (t2*t2)*t1,
-        )
+    t0 = vm + vp
+    t1 = 0.5*beta
+    t2 = vp - vm
+    t3 = t0*t1*t2
+    return (
+        (t0*t0)*t1,
+        t3,
+        t3,
+        (t2*t2)*t1,
+    )
 
 
-def invert(y11: ArrayLike, y12: ArrayLike, y21: ArrayLike, y22: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (171), (172), (173), (174)', 'y of rank one with y11 > 0, y22 >= 0', False)
+def invert(y11: Array, y12: Array, y21: Array, y22: Array, beta: Array) -> tuple[Array | float, ...]:
     """Readout row v of an output y, and log|d(y11, y12)/d(v_1, v_2)|.
 
     The token with the larger diagonal entry has v_k = sqrt(y_kk/beta), the other y12/(beta v_k).
@@ -134,27 +123,25 @@ def invert(y11: ArrayLike, y12: ArrayLike, y21: ArrayLike, y22: ArrayLike, beta:
 
     Notes
     -----
-    Domain: y of rank one with y11, y22 >= 0 not both zero; log_jacobian is -inf at y11 = 0.
+    Domain: y of rank one with y11 > 0, y22 >= 0.
 
     References
     ----------
     troiani2025, (171), (172), (173), (174).
     """
-    y11, y12, y21, y22, beta = inputs = _inputs(y11, y12, y21, y22, beta)
-    with np.errstate(all="ignore"):
-        t0 = 1.0/np.sqrt(beta)
-        t1 = np.sqrt(np.maximum(y11, y22))
-        t2 = t0*y12/t1
-        t3 = 0.70710678118654757
-        return _outputs(
-            inputs,
-            (t0*t1 + t2)*t3,
-            (t0*t1 - t2)*np.copysign(1.0, y11 - y22)*t3,
-            np.log(2.0*beta*y11),
-        )
+    t0 = 1.0/np.sqrt(beta)
+    t1 = np.sqrt(np.maximum(y11, y22))
+    t2 = t0*y12/t1
+    t3 = 0.70710678118654757
+    return (
+        (t0*t1 + t2)*t3,
+        (t0*t1 - t2)*np.copysign(1.0, y11 - y22)*t3,
+        np.log(2.0*beta*y11),
+    )
 
 
-def undo(xp: ArrayLike, xm: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (164), (165), (166), (167), (168)', 'any real xp, xm, vp, vm; c > 0, beta > 0', True)
+def undo(xp: Array, xm: Array, vp: Array, vm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """Indices h_2 = v B_1^{-T} of the second of two layers, and 1/|det B_1|, where h_1 = x.
 
     (a, b) are the modes of h_2 = v/c - beta x (x.v)/(c (c + beta |x|^2)).
@@ -189,19 +176,17 @@ def undo(xp: ArrayLike, xm: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLik
     ----------
     troiani2025, (5), (164), (165), (166), (167), (168).
     """
-    xp, xm, vp, vm, c, beta = inputs = _inputs(xp, xm, vp, vm, c, beta)
-    with np.errstate(all="ignore"):
-        t0 = beta*vp*xm - beta*vm*xp
-        t1 = 1.0/(((xm*xm)*beta + (xp*xp)*beta + c)*c)
-        return _outputs(
-            inputs,
-            (c*vp + t0*xm)*t1,
-            (c*vm - t0*xp)*t1,
-            t1,
-        )
+    t0 = beta*vp*xm - beta*vm*xp
+    t1 = 1.0/(((xm*xm)*beta + (xp*xp)*beta + c)*c)
+    return (
+        (c*vp + t0*xm)*t1,
+        (c*vm - t0*xp)*t1,
+        t1,
+    )
 
 
-def undo_row(xm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5)', 'any real xm; c > 0, beta > 0', True)
+def undo_row(xm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """What `undo` computes of xm alone.
 
     (beta xm, c + beta xm^2).
@@ -228,16 +213,14 @@ def undo_row(xm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
     ----------
     troiani2025, (5).
     """
-    xm, c, beta = inputs = _inputs(xm, c, beta)
-    with np.errstate(all="ignore"):
-        return _outputs(
-            inputs,
-            beta*xm,
-            (xm*xm)*beta + c,
-        )
+    return (
+        beta*xm,
+        (xm*xm)*beta + c,
+    )
 
 
-def undo_node(xp: ArrayLike, xm: ArrayLike, row1: ArrayLike, row2: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (164), (165), (166), (167), (168)', 'any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named', True)
+def undo_node(xp: Array, xm: Array, row1: Array, row2: Array, vp: Array, vm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """`undo` with (row1, row2) = `undo_row`(xm) given: one division.
 
     The same outputs as `undo`.
@@ -268,25 +251,23 @@ def undo_node(xp: ArrayLike, xm: ArrayLike, row1: ArrayLike, row2: ArrayLike, vp
 
     Notes
     -----
-    Domain: that of `undo`.
+    Domain: any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named.
 
     References
     ----------
     troiani2025, (5), (164), (165), (166), (167), (168).
     """
-    xp, xm, row1, row2, vp, vm, c, beta = inputs = _inputs(xp, xm, row1, row2, vp, vm, c, beta)
-    with np.errstate(all="ignore"):
-        t0 = row1*vp - beta*vm*xp
-        t1 = 1.0/(((xp*xp)*beta + row2)*c)
-        return _outputs(
-            inputs,
-            (c*vp + t0*xm)*t1,
-            (c*vm - t0*xp)*t1,
-            t1,
-        )
+    t0 = row1*vp - beta*vm*xp
+    t1 = 1.0/(((xp*xp)*beta + row2)*c)
+    return (
+        (c*vp + t0*xm)*t1,
+        (c*vm - t0*xp)*t1,
+        t1,
+    )
 
 
-def quadratic(a: ArrayLike, b: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (15), (184), (185)', 'any real a, b', True)
+def quadratic(a: Array, b: Array) -> tuple[Array | float, ...]:
     """Entries of h^T h - I of one index row in modes: (a^2 - 1, a b, b^2 - 1).
 
     Their posterior means are the entries of d g_out at omega = 0, V = I;
@@ -312,11 +293,8 @@ def quadratic(a: ArrayLike, b: ArrayLike) -> tuple[Array, ...]:
     ----------
     troiani2025, (15), (184), (185).
     """
-    a, b = inputs = _inputs(a, b)
-    with np.errstate(all="ignore"):
-        return _outputs(
-            inputs,
-            a*a - 1.0,
-            a*b,
-            b*b - 1.0,
-        )
+    return (
+        a*a - 1.0,
+        a*b,
+        b*b - 1.0,
+    )

@@ -11,6 +11,8 @@
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
+from ..checked import precise
+
 
 def _sqrt(ctx: MPContext, x: mpf) -> mpf:
     """Real square root; nan for x < 0, as in float64."""
@@ -27,6 +29,7 @@ def _copysign(ctx: MPContext, x: mpf) -> mpf:
     return ctx.mpf(-1) if x < 0 else ctx.mpf(1)
 
 
+@precise('troiani2025, (5)', 'any real vp, vm; c > 0, beta > 0')
 def layer(ctx: MPContext, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Matrix A = c I + softmax(beta v^T v) of one layer, in modes.
 
@@ -59,7 +62,6 @@ def layer(ctx: MPContext, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...
     ----------
     troiani2025, (5).
     """
-    vp, vm, c, beta = ctx.convert(vp), ctx.convert(vm), ctx.convert(c), ctx.convert(beta)
     t0 = (vm*vm)*beta
     t2 = ctx.exp(-t0)
     t3 = beta*vm*vp
@@ -75,6 +77,7 @@ def layer(ctx: MPContext, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...
     )
 
 
+@precise('troiani2025, (6), (7), (175), (176)', 'any real vp, vm; beta > 0; entries below the smallest double are zero')
 def link(ctx: MPContext, vp: mpf, vm: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Output y = softmax(beta v^T v) of the last layer, row by row.
 
@@ -105,7 +108,6 @@ def link(ctx: MPContext, vp: mpf, vm: mpf, beta: mpf) -> tuple[mpf, ...]:
     ----------
     troiani2025, (6), (7), (175), (176).
     """
-    vp, vm, beta = ctx.convert(vp), ctx.convert(vm), ctx.convert(beta)
     t0 = beta*vm
     t1 = (vm + vp)*t0
     t2 = ctx.mpf(1)/(ctx.mpf(1) + ctx.exp(-abs(t1)))
@@ -119,6 +121,7 @@ def link(ctx: MPContext, vp: mpf, vm: mpf, beta: mpf) -> tuple[mpf, ...]:
     )
 
 
+@precise('troiani2025, (177), (178), (179), (180), (181), (182)', 'all entries > 0, rows sum to one, y12 + y21 < 1')
 def invert(ctx: MPContext, y11: mpf, y12: mpf, y21: mpf, y22: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Readout row v of an output y, and log|d(y12, y21)/d(v_1, v_2)|.
 
@@ -149,13 +152,12 @@ def invert(ctx: MPContext, y11: mpf, y12: mpf, y21: mpf, y22: mpf, beta: mpf) ->
 
     Notes
     -----
-    Domain: all entries > 0, rows sum to one, y12 + y21 < 1; outside the result is nan or inf.
+    Domain: all entries > 0, rows sum to one, y12 + y21 < 1.
 
     References
     ----------
     troiani2025, (177), (178), (179), (180), (181), (182).
     """
-    y11, y12, y21, y22, beta = ctx.convert(y11), ctx.convert(y12), ctx.convert(y21), ctx.convert(y22), ctx.convert(beta)
     t1 = _log(ctx, y11/y12)
     t3 = _log(ctx, y22/y21)
     t4 = t1 + t3
@@ -168,6 +170,7 @@ def invert(ctx: MPContext, y11: mpf, y12: mpf, y21: mpf, y22: mpf, beta: mpf) ->
     )
 
 
+@precise('troiani2025, (5), (164), (165), (166), (167), (168), (169), (170)', 'any real xp, xm, vp, vm; c > 0, beta > 0')
 def undo(ctx: MPContext, xp: mpf, xm: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Indices h_2 = v B_1^{-T} of the second of two layers, and 1/|det B_1|, where h_1 = x.
 
@@ -206,7 +209,6 @@ def undo(ctx: MPContext, xp: mpf, xm: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) 
     ----------
     troiani2025, (5), (164), (165), (166), (167), (168), (169), (170).
     """
-    xp, xm, vp, vm, c, beta = ctx.convert(xp), ctx.convert(xm), ctx.convert(vp), ctx.convert(vm), ctx.convert(c), ctx.convert(beta)
     t0 = ctx.mpf(1)/(ctx.mpf(1) + c)
     t1 = beta*xm*xp
     t2 = abs(t1)
@@ -224,6 +226,7 @@ def undo(ctx: MPContext, xp: mpf, xm: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) 
     )
 
 
+@precise('troiani2025, (5)', 'any real xm; beta > 0')
 def undo_row(ctx: MPContext, xm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """What `undo` computes of xm alone.
 
@@ -253,7 +256,6 @@ def undo_row(ctx: MPContext, xm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     ----------
     troiani2025, (5).
     """
-    xm, c, beta = ctx.convert(xm), ctx.convert(c), ctx.convert(beta)
     t0 = (xm*xm)*beta
     return (
         ctx.exp(-t0),
@@ -261,6 +263,7 @@ def undo_row(ctx: MPContext, xm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     )
 
 
+@precise('troiani2025, (5)', 'any real xp, xm; beta > 0')
 def undo_exponent(ctx: MPContext, xp: mpf, xm: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Exponent of the one exponential in `undo` that depends on xp.
 
@@ -290,13 +293,13 @@ def undo_exponent(ctx: MPContext, xp: mpf, xm: mpf, beta: mpf) -> tuple[mpf, ...
     ----------
     troiani2025, (5).
     """
-    xp, xm, beta = ctx.convert(xp), ctx.convert(xm), ctx.convert(beta)
     t0 = -abs(beta*xm*xp)
     return (
         t0,
     )
 
 
+@precise('troiani2025, (5), (164), (165), (166), (167), (168), (169), (170)', 'any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named')
 def undo_node(ctx: MPContext, xp: mpf, xm: mpf, row1: mpf, row2: mpf, f: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.
 
@@ -332,13 +335,12 @@ def undo_node(ctx: MPContext, xp: mpf, xm: mpf, row1: mpf, row2: mpf, f: mpf, vp
 
     Notes
     -----
-    Domain: that of `undo`.
+    Domain: any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named.
 
     References
     ----------
     troiani2025, (5), (164), (165), (166), (167), (168), (169), (170).
     """
-    xp, xm, row1, row2, f, vp, vm, c, beta = ctx.convert(xp), ctx.convert(xm), ctx.convert(row1), ctx.convert(row2), ctx.convert(f), ctx.convert(vp), ctx.convert(vm), ctx.convert(c), ctx.convert(beta)
     t0 = ctx.mpf(1)/(ctx.mpf(1) + c)
     t2 = (ctx.mpf(1) + f*row1)*(f + row1)
     t3 = ctx.mpf(1)/(c*t2 + f*row2)
@@ -351,6 +353,7 @@ def undo_node(ctx: MPContext, xp: mpf, xm: mpf, row1: mpf, row2: mpf, f: mpf, vp
     )
 
 
+@precise('troiani2025, (15), (184), (185)', 'any real a, b')
 def quadratic(ctx: MPContext, a: mpf, b: mpf) -> tuple[mpf, ...]:
     """Entries of h^T h - I of one index row in modes: (a^2 - 1, a b, b^2 - 1).
 
@@ -379,7 +382,6 @@ def quadratic(ctx: MPContext, a: mpf, b: mpf) -> tuple[mpf, ...]:
     ----------
     troiani2025, (15), (184), (185).
     """
-    a, b = ctx.convert(a), ctx.convert(b)
     return (
         a*a - ctx.mpf(1),
         a*b,

@@ -6,6 +6,7 @@
 # operations: 231 after sharing, 938 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
+# overflow: not checked: inf or nan where numpy64 raises
 # fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
 """Tied softmax attention, two tokens, rank 1: compiled float64 scalars."""
 
@@ -134,7 +135,7 @@ def invert(y11: float, y12: float, y21: float, y22: float, beta: float) -> tuple
 
     Notes
     -----
-    Domain: all entries > 0, rows sum to one, y12 + y21 < 1; outside the result is nan or inf.
+    Domain: all entries > 0, rows sum to one, y12 + y21 < 1.
 
     References
     ----------
@@ -313,7 +314,7 @@ def undo_node(xp: float, xm: float, row1: float, row2: float, f: float, vp: floa
 
     Notes
     -----
-    Domain: that of `undo`.
+    Domain: any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named.
 
     References
     ----------

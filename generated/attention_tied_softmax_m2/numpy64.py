@@ -9,22 +9,15 @@
 """Tied softmax attention, two tokens, rank 1: vectorised float64 (numpy)."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from ..checked import vectorised
 
 Array = NDArray[np.float64]
 
 
-def _inputs(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(value, dtype=np.float64) for value in values)
-
-
-def _outputs(inputs: tuple[Array, ...], *values: Array | np.float64 | float) -> tuple[Array, ...]:
-    """Give every output the broadcast shape of the inputs (a scalar stays one), as an array of its own."""
-    shape = np.broadcast_shapes(*(value.shape for value in inputs))
-    return tuple(np.array(np.broadcast_to(value, shape))[()] for value in values)
-
-
-def layer(vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5)', 'any real vp, vm; c > 0, beta > 0', True)
+def layer(vp: Array, vm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """Matrix A = c I + softmax(beta v^T v) of one layer, in modes.
 
     A = [[1 + c, s], [0, c + tau]] with u = beta vm^2, w = beta vp vm,
@@ -54,26 +47,24 @@ def layer(vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[
     ----------
     troiani2025, (5).
     """
-    vp, vm, c, beta = inputs = _inputs(vp, vm, c, beta)
-    with np.errstate(all="ignore"):
-        t0 = (vm*vm)*beta
-        t1 = np.maximum(0.0, t0 - 600.0)
-        t2 = np.exp(t1 - t0)
-        t3 = beta*vm*vp
-        t4 = np.abs(t3)
-        t5 = -t4
-        t6 = np.exp(np.minimum(350.0, t1 + t5))
-        t7 = 1.0/((1.0 + np.maximum(0.0, 1.0 - t1)*t2*t6)*(t2 + t6))
-        return _outputs(
-            inputs,
-            1.0 + c,
-            -np.copysign(1.0, t3)*np.expm1(-2.0*t4)*t2*t7,
-            0.0,
-            c - np.expm1(-2.0*t0)*t6*t7,
-        )
+    t0 = (vm*vm)*beta
+    t1 = np.maximum(0.0, t0 - 600.0)
+    t2 = np.exp(t1 - t0)
+    t3 = beta*vm*vp
+    t4 = np.abs(t3)
+    t5 = -t4
+    t6 = np.exp(np.minimum(350.0, t1 + t5))
+    t7 = 1.0/((1.0 + np.maximum(0.0, 1.0 - t1)*t2*t6)*(t2 + t6))
+    return (
+        1.0 + c,
+        -np.copysign(1.0, t3)*np.expm1(-2.0*t4)*t2*t7,
+        0.0,
+        c - np.expm1(-2.0*t0)*t6*t7,
+    )
 
 
-def link(vp: ArrayLike, vm: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (6), (7), (175), (176)', 'any real vp, vm; beta > 0; entries below the smallest double are zero', True)
+def link(vp: Array, vm: Array, beta: Array) -> tuple[Array | float, ...]:
     """Output y = softmax(beta v^T v) of the last layer, row by row.
 
     y11 = expit(beta vm (vm + vp)), y22 = expit(beta vm (vm - vp)), y12 = 1 - y11, y21 = 1 - y22,
@@ -101,23 +92,21 @@ def link(vp: ArrayLike, vm: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
     ----------
     troiani2025, (6), (7), (175), (176).
     """
-    vp, vm, beta = inputs = _inputs(vp, vm, beta)
-    with np.errstate(all="ignore"):
-        t0 = beta*vm
-        t1 = (vm + vp)*t0
-        t2 = 1.0/(1.0 + np.exp(-np.abs(t1)))
-        t3 = (vm - vp)*t0
-        t4 = 1.0/(1.0 + np.exp(-np.abs(t3)))
-        return _outputs(
-            inputs,
-            np.exp(np.minimum(0.0, t1))*t2,
-            np.exp(np.minimum(0.0, -t1))*t2,
-            np.exp(np.minimum(0.0, -t3))*t4,
-            np.exp(np.minimum(0.0, t3))*t4,
-        )
+    t0 = beta*vm
+    t1 = (vm + vp)*t0
+    t2 = 1.0/(1.0 + np.exp(-np.abs(t1)))
+    t3 = (vm - vp)*t0
+    t4 = 1.0/(1.0 + np.exp(-np.abs(t3)))
+    return (
+        np.exp(np.minimum(0.0, t1))*t2,
+        np.exp(np.minimum(0.0, -t1))*t2,
+        np.exp(np.minimum(0.0, -t3))*t4,
+        np.exp(np.minimum(0.0, t3))*t4,
+    )
 
 
-def invert(y11: ArrayLike, y12: ArrayLike, y21: ArrayLike, y22: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (177), (178), (179), (180), (181), (182)', 'all entries > 0, rows sum to one, y12 + y21 < 1', False)
+def invert(y11: Array, y12: Array, y21: Array, y22: Array, beta: Array) -> tuple[Array | float, ...]:
     """Readout row v of an output y, and log|d(y12, y21)/d(v_1, v_2)|.
 
     With l_1 = log(y11/y12), l_2 = log(y22/y21):
@@ -145,30 +134,28 @@ def invert(y11: ArrayLike, y12: ArrayLike, y21: ArrayLike, y22: ArrayLike, beta:
 
     Notes
     -----
-    Domain: all entries > 0, rows sum to one, y12 + y21 < 1; outside the result is nan or inf.
+    Domain: all entries > 0, rows sum to one, y12 + y21 < 1.
 
     References
     ----------
     troiani2025, (177), (178), (179), (180), (181), (182).
     """
-    y11, y12, y21, y22, beta = inputs = _inputs(y11, y12, y21, y22, beta)
-    with np.errstate(all="ignore"):
-        t0 = y11 - y12
-        t1 = np.copysign(1.0, t0)*np.log1p(np.abs(t0)/np.minimum(y11, y12))
-        t2 = y21 - y22
-        t3 = np.copysign(1.0, -t2)*np.log1p(np.abs(t2)/np.minimum(y21, y22))
-        t4 = t1 + t3
-        t5 = np.sqrt(t4)
-        t6 = 0.70710678118654757/np.sqrt(beta)
-        return _outputs(
-            inputs,
-            (t1 - t3)*t6/t5,
-            t5*t6,
-            np.log(2.0*beta*t4) + np.log(y11) + np.log(y12) + np.log(y21) + np.log(y22),
-        )
+    t0 = y11 - y12
+    t1 = np.copysign(1.0, t0)*np.log1p(np.abs(t0)/np.minimum(y11, y12))
+    t2 = y21 - y22
+    t3 = np.copysign(1.0, -t2)*np.log1p(np.abs(t2)/np.minimum(y21, y22))
+    t4 = t1 + t3
+    t5 = np.sqrt(t4)
+    t6 = 0.70710678118654757/np.sqrt(beta)
+    return (
+        (t1 - t3)*t6/t5,
+        t5*t6,
+        np.log(2.0*beta*t4) + np.log(y11) + np.log(y12) + np.log(y21) + np.log(y22),
+    )
 
 
-def undo(xp: ArrayLike, xm: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (164), (165), (166), (167), (168), (169), (170)', 'any real xp, xm, vp, vm; c > 0, beta > 0', True)
+def undo(xp: Array, xm: Array, vp: Array, vm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """Indices h_2 = v B_1^{-T} of the second of two layers, and 1/|det B_1|, where h_1 = x.
 
     (a, b) are the modes of h_2: b = vm/(c + tau), a = (vp - s b)/(1 + c);
@@ -204,29 +191,27 @@ def undo(xp: ArrayLike, xm: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLik
     ----------
     troiani2025, (5), (164), (165), (166), (167), (168), (169), (170).
     """
-    xp, xm, vp, vm, c, beta = inputs = _inputs(xp, xm, vp, vm, c, beta)
-    with np.errstate(all="ignore"):
-        t0 = 1.0/(1.0 + c)
-        t1 = beta*xm*xp
-        t2 = np.abs(t1)
-        t3 = -t2
-        t4 = (xm*xm)*beta
-        t5 = np.maximum(0.0, t4 - 600.0)
-        t6 = np.exp(np.minimum(350.0, t3 + t5))
-        t7 = np.exp(t5 - t4)
-        t8 = np.maximum(0.0, 1.0 - t5)
-        t9 = (1.0 + t6*t7*t8)*(t6 + t7)
-        t10 = 1.0/(c*t9 - np.expm1(-2.0*t4)*t6)
-        t11 = t10*t9
-        return _outputs(
-            inputs,
-            (vp - (1.0 - (t6*t6)*t8)*np.copysign(1.0, t1)*t10*t7*vm)*t0,
-            t11*vm,
-            t0*t11,
-        )
+    t0 = 1.0/(1.0 + c)
+    t1 = beta*xm*xp
+    t2 = np.abs(t1)
+    t3 = -t2
+    t4 = (xm*xm)*beta
+    t5 = np.maximum(0.0, t4 - 600.0)
+    t6 = np.exp(np.minimum(350.0, t3 + t5))
+    t7 = np.exp(t5 - t4)
+    t8 = np.maximum(0.0, 1.0 - t5)
+    t9 = (1.0 + t6*t7*t8)*(t6 + t7)
+    t10 = 1.0/(c*t9 - np.expm1(-2.0*t4)*t6)
+    t11 = t10*t9
+    return (
+        (vp - (1.0 - (t6*t6)*t8)*np.copysign(1.0, t1)*t10*t7*vm)*t0,
+        t11*vm,
+        t0*t11,
+    )
 
 
-def undo_row(xm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5)', 'any real xm; beta > 0', True)
+def undo_row(xm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """What `undo` computes of xm alone.
 
     (e^m E, 1 - E^2) with E = exp(-beta xm^2); m > 0 only where E would underflow.
@@ -253,17 +238,15 @@ def undo_row(xm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
     ----------
     troiani2025, (5).
     """
-    xm, c, beta = inputs = _inputs(xm, c, beta)
-    with np.errstate(all="ignore"):
-        t0 = (xm*xm)*beta
-        return _outputs(
-            inputs,
-            np.exp(np.maximum(0.0, t0 - 600.0) - t0),
-            -np.expm1(-2.0*t0),
-        )
+    t0 = (xm*xm)*beta
+    return (
+        np.exp(np.maximum(0.0, t0 - 600.0) - t0),
+        -np.expm1(-2.0*t0),
+    )
 
 
-def undo_exponent(xp: ArrayLike, xm: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5)', 'any real xp, xm; beta > 0', True)
+def undo_exponent(xp: Array, xm: Array, beta: Array) -> tuple[Array | float, ...]:
     """Exponent of the one exponential in `undo` that depends on xp.
 
     m - |w| with w = beta xp xm and the m of `undo_row`, bounded where the exponential would overflow.
@@ -290,16 +273,14 @@ def undo_exponent(xp: ArrayLike, xm: ArrayLike, beta: ArrayLike) -> tuple[Array,
     ----------
     troiani2025, (5).
     """
-    xp, xm, beta = inputs = _inputs(xp, xm, beta)
-    with np.errstate(all="ignore"):
-        t0 = -np.abs(beta*xm*xp)
-        return _outputs(
-            inputs,
-            np.minimum(350.0, np.maximum(0.0, (xm*xm)*beta - 600.0) + t0),
-        )
+    t0 = -np.abs(beta*xm*xp)
+    return (
+        np.minimum(350.0, np.maximum(0.0, (xm*xm)*beta - 600.0) + t0),
+    )
 
 
-def undo_node(xp: ArrayLike, xm: ArrayLike, row1: ArrayLike, row2: ArrayLike, f: ArrayLike, vp: ArrayLike, vm: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (164), (165), (166), (167), (168), (169), (170)', 'any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named', True)
+def undo_node(xp: Array, xm: Array, row1: Array, row2: Array, f: Array, vp: Array, vm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.
 
     The same outputs as `undo`.
@@ -332,29 +313,27 @@ def undo_node(xp: ArrayLike, xm: ArrayLike, row1: ArrayLike, row2: ArrayLike, f:
 
     Notes
     -----
-    Domain: that of `undo`.
+    Domain: any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named.
 
     References
     ----------
     troiani2025, (5), (164), (165), (166), (167), (168), (169), (170).
     """
-    xp, xm, row1, row2, f, vp, vm, c, beta = inputs = _inputs(xp, xm, row1, row2, f, vp, vm, c, beta)
-    with np.errstate(all="ignore"):
-        t0 = 1.0/(1.0 + c)
-        t1 = np.maximum(0.0, 1.0 - np.maximum(0.0, (xm*xm)*beta - 600.0))
-        t2 = (1.0 + f*row1*t1)*(f + row1)
-        t3 = 1.0/(c*t2 + f*row2)
-        t4 = beta*xm*xp
-        t5 = t2*t3
-        return _outputs(
-            inputs,
-            (vp - (1.0 - (f*f)*t1)*np.copysign(1.0, t4)*row1*t3*vm)*t0,
-            t5*vm,
-            t0*t5,
-        )
+    t0 = 1.0/(1.0 + c)
+    t1 = np.maximum(0.0, 1.0 - np.maximum(0.0, (xm*xm)*beta - 600.0))
+    t2 = (1.0 + f*row1*t1)*(f + row1)
+    t3 = 1.0/(c*t2 + f*row2)
+    t4 = beta*xm*xp
+    t5 = t2*t3
+    return (
+        (vp - (1.0 - (f*f)*t1)*np.copysign(1.0, t4)*row1*t3*vm)*t0,
+        t5*vm,
+        t0*t5,
+    )
 
 
-def quadratic(a: ArrayLike, b: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (15), (184), (185)', 'any real a, b', True)
+def quadratic(a: Array, b: Array) -> tuple[Array | float, ...]:
     """Entries of h^T h - I of one index row in modes: (a^2 - 1, a b, b^2 - 1).
 
     Their posterior means are the entries of d g_out at omega = 0, V = I;
@@ -380,11 +359,8 @@ def quadratic(a: ArrayLike, b: ArrayLike) -> tuple[Array, ...]:
     ----------
     troiani2025, (15), (184), (185).
     """
-    a, b = inputs = _inputs(a, b)
-    with np.errstate(all="ignore"):
-        return _outputs(
-            inputs,
-            a*a - 1.0,
-            a*b,
-            b*b - 1.0,
-        )
+    return (
+        a*a - 1.0,
+        a*b,
+        b*b - 1.0,
+    )

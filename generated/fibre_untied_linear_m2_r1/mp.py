@@ -10,12 +10,15 @@
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
+from ..checked import precise
+
 
 def _log(ctx: MPContext, x: mpf) -> mpf:
     """Real logarithm; -inf at 0 and nan for x < 0, as in float64."""
     return ctx.log(x) if x > 0 else (-ctx.inf if x == 0 else ctx.nan)
 
 
+@precise('troiani2025, (6), (164)', 'y in the range of the link')
 def data(ctx: MPContext, y11: mpf, y12: mpf, y21: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Products of tokens that the output fixes.
 
@@ -43,7 +46,6 @@ def data(ctx: MPContext, y11: mpf, y12: mpf, y21: mpf, beta: mpf) -> tuple[mpf, 
     ----------
     troiani2025, (6), (164).
     """
-    y11, y12, y21, beta = ctx.convert(y11), ctx.convert(y12), ctx.convert(y21), ctx.convert(beta)
     t0 = ctx.mpf(1)/beta
     return (
         t0*y11,
@@ -52,6 +54,7 @@ def data(ctx: MPContext, y11: mpf, y12: mpf, y21: mpf, beta: mpf) -> tuple[mpf, 
     )
 
 
+@precise('troiani2025, (163), (164), (165)', 'data in the range of the link: C positive definite, T of the rank of the layer')
 def fibre(ctx: MPContext, T_1_1: mpf, T_1_2: mpf, T_2_1: mpf, k_1_1: mpf, beta: mpf) -> tuple[mpf, ...]:
     """A readout that gives the output, and the log of the measure on all of them.
 
@@ -82,7 +85,6 @@ def fibre(ctx: MPContext, T_1_1: mpf, T_1_2: mpf, T_2_1: mpf, k_1_1: mpf, beta: 
     ----------
     troiani2025, (163), (164), (165).
     """
-    T_1_1, T_1_2, T_2_1, k_1_1, beta = ctx.convert(T_1_1), ctx.convert(T_1_2), ctx.convert(T_2_1), ctx.convert(k_1_1), ctx.convert(beta)
     t0 = ctx.mpf(1)/k_1_1
     return (
         k_1_1,

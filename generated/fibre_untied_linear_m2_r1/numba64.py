@@ -5,6 +5,7 @@
 # operations: 18 after sharing, 16 before
 # domain: beta > 0, y in the range of the link; each function states its own
 # sympy: 1.14.0
+# overflow: not checked: inf or nan where numpy64 raises
 # fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
 """Untied linear attention, M = 2, rank 1, fibre of y: compiled float64 scalars."""
 

@@ -8,22 +8,15 @@
 """Untied linear attention, M = 2, rank 1, fibre of y: vectorised float64 (numpy)."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from ..checked import vectorised
 
 Array = NDArray[np.float64]
 
 
-def _inputs(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(value, dtype=np.float64) for value in values)
-
-
-def _outputs(inputs: tuple[Array, ...], *values: Array | np.float64 | float) -> tuple[Array, ...]:
-    """Give every output the broadcast shape of the inputs (a scalar stays one), as an array of its own."""
-    shape = np.broadcast_shapes(*(value.shape for value in inputs))
-    return tuple(np.array(np.broadcast_to(value, shape))[()] for value in values)
-
-
-def data(y11: ArrayLike, y12: ArrayLike, y21: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (6), (164)', 'y in the range of the link', False)
+def data(y11: Array, y12: Array, y21: Array, beta: Array) -> tuple[Array | float, ...]:
     """Products of tokens that the output fixes.
 
     What `fibre` needs to know of y.
@@ -48,18 +41,16 @@ def data(y11: ArrayLike, y12: ArrayLike, y21: ArrayLike, beta: ArrayLike) -> tup
     ----------
     troiani2025, (6), (164).
     """
-    y11, y12, y21, beta = inputs = _inputs(y11, y12, y21, beta)
-    with np.errstate(all="ignore"):
-        t0 = 1.0/beta
-        return _outputs(
-            inputs,
-            t0*y11,
-            t0*y12,
-            t0*y21,
-        )
+    t0 = 1.0/beta
+    return (
+        t0*y11,
+        t0*y12,
+        t0*y21,
+    )
 
 
-def fibre(T_1_1: ArrayLike, T_1_2: ArrayLike, T_2_1: ArrayLike, k_1_1: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (163), (164), (165)', 'data in the range of the link: C positive definite, T of the rank of the layer', False)
+def fibre(T_1_1: Array, T_1_2: Array, T_2_1: Array, k_1_1: Array, beta: Array) -> tuple[Array | float, ...]:
     """A readout that gives the output, and the log of the measure on all of them.
 
     Z_out(y) = sum over the signs, integral over the free variables of exp(log_density) p(readout),
@@ -87,14 +78,11 @@ def fibre(T_1_1: ArrayLike, T_1_2: ArrayLike, T_2_1: ArrayLike, k_1_1: ArrayLike
     ----------
     troiani2025, (163), (164), (165).
     """
-    T_1_1, T_1_2, T_2_1, k_1_1, beta = inputs = _inputs(T_1_1, T_1_2, T_2_1, k_1_1, beta)
-    with np.errstate(all="ignore"):
-        t0 = 1.0/k_1_1
-        return _outputs(
-            inputs,
-            k_1_1,
-            T_2_1*k_1_1/T_1_1,
-            T_1_1*t0,
-            T_1_2*t0,
-            -np.log(np.abs(T_1_1)) - np.log(np.abs(k_1_1)) - 3.0*np.log(beta),
-        )
+    t0 = 1.0/k_1_1
+    return (
+        k_1_1,
+        T_2_1*k_1_1/T_1_1,
+        T_1_1*t0,
+        T_1_2*t0,
+        -np.log(np.abs(T_1_1)) - np.log(np.abs(k_1_1)) - 3.0*np.log(beta),
+    )

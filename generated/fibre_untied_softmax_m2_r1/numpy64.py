@@ -8,22 +8,15 @@
 """Untied softmax attention, M = 2, rank 1, fibre of y: vectorised float64 (numpy)."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from ..checked import vectorised
 
 Array = NDArray[np.float64]
 
 
-def _inputs(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(value, dtype=np.float64) for value in values)
-
-
-def _outputs(inputs: tuple[Array, ...], *values: Array | np.float64 | float) -> tuple[Array, ...]:
-    """Give every output the broadcast shape of the inputs (a scalar stays one), as an array of its own."""
-    shape = np.broadcast_shapes(*(value.shape for value in inputs))
-    return tuple(np.array(np.broadcast_to(value, shape))[()] for value in values)
-
-
-def data(y11: ArrayLike, y12: ArrayLike, y21: ArrayLike, y22: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (6), (164)', 'y in the range of the link', False)
+def data(y11: Array, y12: Array, y21: Array, y22: Array, beta: Array) -> tuple[Array | float, ...]:
     """Products of tokens that the output fixes.
 
     What `fibre` needs to know of y.
@@ -48,17 +41,15 @@ def data(y11: ArrayLike, y12: ArrayLike, y21: ArrayLike, y22: ArrayLike, beta: A
     ----------
     troiani2025, (6), (164).
     """
-    y11, y12, y21, y22, beta = inputs = _inputs(y11, y12, y21, y22, beta)
-    with np.errstate(all="ignore"):
-        t0 = 1.0/beta
-        return _outputs(
-            inputs,
-            np.log(y11/y12)*t0,
-            np.log(y21/y22)*t0,
-        )
+    t0 = 1.0/beta
+    return (
+        np.log(y11/y12)*t0,
+        np.log(y21/y22)*t0,
+    )
 
 
-def fibre(T_1_1: ArrayLike, T_2_1: ArrayLike, k_1_1: ArrayLike, u_1: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (163), (164), (165)', 'data in the range of the link: C positive definite, T of the rank of the layer', False)
+def fibre(T_1_1: Array, T_2_1: Array, k_1_1: Array, u_1: Array, beta: Array) -> tuple[Array | float, ...]:
     """A readout that gives the output, and the log of the measure on all of them.
 
     Z_out(y) = sum over the signs, integral over the free variables of exp(log_density) p(readout),
@@ -88,13 +79,10 @@ def fibre(T_1_1: ArrayLike, T_2_1: ArrayLike, k_1_1: ArrayLike, u_1: ArrayLike, 
     ----------
     troiani2025, (163), (164), (165).
     """
-    T_1_1, T_2_1, k_1_1, u_1, beta = inputs = _inputs(T_1_1, T_2_1, k_1_1, u_1, beta)
-    with np.errstate(all="ignore"):
-        return _outputs(
-            inputs,
-            k_1_1,
-            T_2_1*k_1_1/T_1_1,
-            T_1_1/k_1_1 + u_1,
-            u_1,
-            -np.log(np.abs(T_1_1)) - 2.0*np.log(beta),
-        )
+    return (
+        k_1_1,
+        T_2_1*k_1_1/T_1_1,
+        T_1_1/k_1_1 + u_1,
+        u_1,
+        -np.log(np.abs(T_1_1)) - 2.0*np.log(beta),
+    )

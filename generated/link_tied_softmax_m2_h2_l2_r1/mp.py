@@ -10,7 +10,10 @@
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
+from ..checked import precise
 
+
+@precise('troiani2025, (5), (6), (7), (31), (32), (43), (44), (45)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70')
 def link(ctx: MPContext, h1_11_1_1: mpf, h1_11_1_2: mpf, h1_12_1_1: mpf, h1_12_1_2: mpf, h1_21_1_1: mpf, h1_21_1_2: mpf, h1_22_1_1: mpf, h1_22_1_2: mpf, h2_11_1_1: mpf, h2_11_1_2: mpf, h2_12_1_1: mpf, h2_12_1_2: mpf, h2_21_1_1: mpf, h2_21_1_2: mpf, h2_22_1_1: mpf, h2_22_1_2: mpf, c: mpf, beta: mpf, o1_11: mpf, o1_12: mpf, o1_21: mpf, o1_22: mpf) -> tuple[mpf, ...]:
     """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
@@ -56,7 +59,6 @@ def link(ctx: MPContext, h1_11_1_1: mpf, h1_11_1_2: mpf, h1_12_1_1: mpf, h1_12_1
     ----------
     troiani2025, (5), (6), (7), (31), (32), (43), (44), (45).
     """
-    h1_11_1_1, h1_11_1_2, h1_12_1_1, h1_12_1_2, h1_21_1_1, h1_21_1_2, h1_22_1_1, h1_22_1_2, h2_11_1_1, h2_11_1_2, h2_12_1_1, h2_12_1_2, h2_21_1_1, h2_21_1_2, h2_22_1_1, h2_22_1_2, c, beta, o1_11, o1_12, o1_21, o1_22 = ctx.convert(h1_11_1_1), ctx.convert(h1_11_1_2), ctx.convert(h1_12_1_1), ctx.convert(h1_12_1_2), ctx.convert(h1_21_1_1), ctx.convert(h1_21_1_2), ctx.convert(h1_22_1_1), ctx.convert(h1_22_1_2), ctx.convert(h2_11_1_1), ctx.convert(h2_11_1_2), ctx.convert(h2_12_1_1), ctx.convert(h2_12_1_2), ctx.convert(h2_21_1_1), ctx.convert(h2_21_1_2), ctx.convert(h2_22_1_1), ctx.convert(h2_22_1_2), ctx.convert(c), ctx.convert(beta), ctx.convert(o1_11), ctx.convert(o1_12), ctx.convert(o1_21), ctx.convert(o1_22)
     g1_1_1 = h1_11_1_1 - h1_11_1_2
     t0 = beta*g1_1_1
     z1_1_1 = h1_11_1_1*t0
@@ -129,6 +131,7 @@ def link(ctx: MPContext, h1_11_1_1: mpf, h1_11_1_2: mpf, h1_12_1_1: mpf, h1_12_1
     )
 
 
+@precise('troiani2025, (5), (6), (7), (31), (32), (43), (44), (45)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70')
 def jacobian(ctx: MPContext, h1_11_1_1: mpf, h1_11_1_2: mpf, h1_12_1_1: mpf, h1_12_1_2: mpf, h1_21_1_1: mpf, h1_21_1_2: mpf, h1_22_1_1: mpf, h1_22_1_2: mpf, h2_11_1_1: mpf, h2_11_1_2: mpf, h2_12_1_1: mpf, h2_12_1_2: mpf, h2_21_1_1: mpf, h2_21_1_2: mpf, h2_22_1_1: mpf, h2_22_1_2: mpf, c: mpf, beta: mpf, o1_11: mpf, o1_12: mpf, o1_21: mpf, o1_22: mpf) -> tuple[mpf, ...]:
     """Jacobian dy/dh of `link`.
 
@@ -174,7 +177,6 @@ def jacobian(ctx: MPContext, h1_11_1_1: mpf, h1_11_1_2: mpf, h1_12_1_1: mpf, h1_
     ----------
     troiani2025, (5), (6), (7), (31), (32), (43), (44), (45).
     """
-    h1_11_1_1, h1_11_1_2, h1_12_1_1, h1_12_1_2, h1_21_1_1, h1_21_1_2, h1_22_1_1, h1_22_1_2, h2_11_1_1, h2_11_1_2, h2_12_1_1, h2_12_1_2, h2_21_1_1, h2_21_1_2, h2_22_1_1, h2_22_1_2, c, beta, o1_11, o1_12, o1_21, o1_22 = ctx.convert(h1_11_1_1), ctx.convert(h1_11_1_2), ctx.convert(h1_12_1_1), ctx.convert(h1_12_1_2), ctx.convert(h1_21_1_1), ctx.convert(h1_21_1_2), ctx.convert(h1_22_1_1), ctx.convert(h1_22_1_2), ctx.convert(h2_11_1_1), ctx.convert(h2_11_1_2), ctx.convert(h2_12_1_1), ctx.convert(h2_12_1_2), ctx.convert(h2_21_1_1), ctx.convert(h2_21_1_2), ctx.convert(h2_22_1_1), ctx.convert(h2_22_1_2), ctx.convert(c), ctx.convert(beta), ctx.convert(o1_11), ctx.convert(o1_12), ctx.convert(o1_21), ctx.convert(o1_22)
     g1_1_1 = h1_11_1_1 - h1_11_1_2
     t0 = beta*g1_1_1
     z1_1_1 = h1_11_1_1*t0

@@ -10,7 +10,10 @@
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
+from ..checked import precise
 
+
+@precise('troiani2025, (5), (6), (7)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70')
 def link(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h1_2_1: mpf, h1_2_2: mpf, h2_1_1: mpf, h2_1_2: mpf, h2_2_1: mpf, h2_2_2: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
@@ -42,7 +45,6 @@ def link(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h1_2_1: mpf, h1_2_2: mpf, h2_
     ----------
     troiani2025, (5), (6), (7).
     """
-    h1_1_1, h1_1_2, h1_2_1, h1_2_2, h2_1_1, h2_1_2, h2_2_1, h2_2_2, c, beta = ctx.convert(h1_1_1), ctx.convert(h1_1_2), ctx.convert(h1_2_1), ctx.convert(h1_2_2), ctx.convert(h2_1_1), ctx.convert(h2_1_2), ctx.convert(h2_2_1), ctx.convert(h2_2_2), ctx.convert(c), ctx.convert(beta)
     g1_1 = h1_1_1 - h1_1_2
     g1_2 = h1_2_1 - h1_2_2
     z1_1 = (g1_1*h1_1_1 + g1_2*h1_2_1)*beta
@@ -77,6 +79,7 @@ def link(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h1_2_1: mpf, h1_2_2: mpf, h2_
     )
 
 
+@precise('troiani2025, (5), (6), (7)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70')
 def jacobian(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h1_2_1: mpf, h1_2_2: mpf, h2_1_1: mpf, h2_1_2: mpf, h2_2_1: mpf, h2_2_2: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Jacobian dy/dh of `link`.
 
@@ -108,7 +111,6 @@ def jacobian(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h1_2_1: mpf, h1_2_2: mpf,
     ----------
     troiani2025, (5), (6), (7).
     """
-    h1_1_1, h1_1_2, h1_2_1, h1_2_2, h2_1_1, h2_1_2, h2_2_1, h2_2_2, c, beta = ctx.convert(h1_1_1), ctx.convert(h1_1_2), ctx.convert(h1_2_1), ctx.convert(h1_2_2), ctx.convert(h2_1_1), ctx.convert(h2_1_2), ctx.convert(h2_2_1), ctx.convert(h2_2_2), ctx.convert(c), ctx.convert(beta)
     g1_1 = h1_1_1 - h1_1_2
     g1_2 = h1_2_1 - h1_2_2
     z1_1 = (g1_1*h1_1_1 + g1_2*h1_2_1)*beta

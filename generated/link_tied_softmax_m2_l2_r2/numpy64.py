@@ -8,22 +8,15 @@
 """Tied softmax attention, L = 2, M = 2, rank 2, its link and Jacobian: vectorised float64 (numpy)."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from ..checked import vectorised
 
 Array = NDArray[np.float64]
 
 
-def _inputs(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(value, dtype=np.float64) for value in values)
-
-
-def _outputs(inputs: tuple[Array, ...], *values: Array | np.float64 | float) -> tuple[Array, ...]:
-    """Give every output the broadcast shape of the inputs (a scalar stays one), as an array of its own."""
-    shape = np.broadcast_shapes(*(value.shape for value in inputs))
-    return tuple(np.array(np.broadcast_to(value, shape))[()] for value in values)
-
-
-def link(h1_1_1: ArrayLike, h1_1_2: ArrayLike, h1_2_1: ArrayLike, h1_2_2: ArrayLike, h2_1_1: ArrayLike, h2_1_2: ArrayLike, h2_2_1: ArrayLike, h2_2_2: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (6), (7)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70', True)
+def link(h1_1_1: Array, h1_1_2: Array, h1_2_1: Array, h1_2_2: Array, h2_1_1: Array, h2_1_2: Array, h2_2_1: Array, h2_2_2: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
     The 2 x 2 entries of y row by row.
@@ -52,44 +45,42 @@ def link(h1_1_1: ArrayLike, h1_1_2: ArrayLike, h1_2_1: ArrayLike, h1_2_2: ArrayL
     ----------
     troiani2025, (5), (6), (7).
     """
-    h1_1_1, h1_1_2, h1_2_1, h1_2_2, h2_1_1, h2_1_2, h2_2_1, h2_2_2, c, beta = inputs = _inputs(h1_1_1, h1_1_2, h1_2_1, h1_2_2, h2_1_1, h2_1_2, h2_2_1, h2_2_2, c, beta)
-    with np.errstate(all="ignore"):
-        g1_1 = h1_1_1 - h1_1_2
-        g1_2 = h1_2_1 - h1_2_2
-        z1_1 = (g1_1*h1_1_1 + g1_2*h1_2_1)*beta
-        z1_2 = (g1_1*h1_1_2 + g1_2*h1_2_2)*beta
-        t0 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
-        s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t0
-        s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t0
-        t1 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
-        s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t1
-        s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t1
-        b1_1_1 = c + s1_1_1
-        b1_2_2 = c + s1_2_2
-        hb2_1_1 = b1_1_1*h2_1_1 + h2_1_2*s1_1_2
-        hb2_1_2 = b1_2_2*h2_1_2 + h2_1_1*s1_2_1
-        hb2_2_1 = b1_1_1*h2_2_1 + h2_2_2*s1_1_2
-        hb2_2_2 = b1_2_2*h2_2_2 + h2_2_1*s1_2_1
-        g2_1 = hb2_1_1 - hb2_1_2
-        g2_2 = hb2_2_1 - hb2_2_2
-        z2_1 = (g2_1*hb2_1_1 + g2_2*hb2_2_1)*beta
-        z2_2 = (g2_1*hb2_1_2 + g2_2*hb2_2_2)*beta
-        t2 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
-        s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t2
-        s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t2
-        t3 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
-        s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t3
-        s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t3
-        return _outputs(
-            inputs,
-            s2_1_1,
-            s2_1_2,
-            s2_2_1,
-            s2_2_2,
-        )
+    g1_1 = h1_1_1 - h1_1_2
+    g1_2 = h1_2_1 - h1_2_2
+    z1_1 = (g1_1*h1_1_1 + g1_2*h1_2_1)*beta
+    z1_2 = (g1_1*h1_1_2 + g1_2*h1_2_2)*beta
+    t0 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
+    s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t0
+    s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t0
+    t1 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
+    s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t1
+    s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t1
+    b1_1_1 = c + s1_1_1
+    b1_2_2 = c + s1_2_2
+    hb2_1_1 = b1_1_1*h2_1_1 + h2_1_2*s1_1_2
+    hb2_1_2 = b1_2_2*h2_1_2 + h2_1_1*s1_2_1
+    hb2_2_1 = b1_1_1*h2_2_1 + h2_2_2*s1_1_2
+    hb2_2_2 = b1_2_2*h2_2_2 + h2_2_1*s1_2_1
+    g2_1 = hb2_1_1 - hb2_1_2
+    g2_2 = hb2_2_1 - hb2_2_2
+    z2_1 = (g2_1*hb2_1_1 + g2_2*hb2_2_1)*beta
+    z2_2 = (g2_1*hb2_1_2 + g2_2*hb2_2_2)*beta
+    t2 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
+    s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t2
+    s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t2
+    t3 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
+    s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t3
+    s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t3
+    return (
+        s2_1_1,
+        s2_1_2,
+        s2_2_1,
+        s2_2_2,
+    )
 
 
-def jacobian(h1_1_1: ArrayLike, h1_1_2: ArrayLike, h1_2_1: ArrayLike, h1_2_2: ArrayLike, h2_1_1: ArrayLike, h2_1_2: ArrayLike, h2_2_1: ArrayLike, h2_2_2: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (6), (7)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70', True)
+def jacobian(h1_1_1: Array, h1_1_2: Array, h1_2_1: Array, h1_2_2: Array, h2_1_1: Array, h2_1_2: Array, h2_2_1: Array, h2_2_2: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """Jacobian dy/dh of `link`.
 
     The 4 x 8 derivatives: all those of the first entry of y, then of the next.
@@ -118,178 +109,175 @@ def jacobian(h1_1_1: ArrayLike, h1_1_2: ArrayLike, h1_2_1: ArrayLike, h1_2_2: Ar
     ----------
     troiani2025, (5), (6), (7).
     """
-    h1_1_1, h1_1_2, h1_2_1, h1_2_2, h2_1_1, h2_1_2, h2_2_1, h2_2_2, c, beta = inputs = _inputs(h1_1_1, h1_1_2, h1_2_1, h1_2_2, h2_1_1, h2_1_2, h2_2_1, h2_2_2, c, beta)
-    with np.errstate(all="ignore"):
-        g1_1 = h1_1_1 - h1_1_2
-        g1_2 = h1_2_1 - h1_2_2
-        z1_1 = (g1_1*h1_1_1 + g1_2*h1_2_1)*beta
-        t0 = beta*g1_1
-        t1 = beta*h1_1_1
-        z1_1_d1 = t0 + t1
-        z1_1_d2 = -t1
-        t2 = beta*g1_2
-        t3 = beta*h1_2_1
-        z1_1_d3 = t2 + t3
-        z1_1_d4 = -t3
-        z1_2 = (g1_1*h1_1_2 + g1_2*h1_2_2)*beta
-        t4 = beta*h1_1_2
-        z1_2_d2 = t0 - t4
-        t5 = beta*h1_2_2
-        z1_2_d4 = t2 - t5
-        t6 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
-        s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t6
-        s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t6
-        p1_1 = s1_1_1*s1_1_2
-        t7 = p1_1*z1_1_d1
-        t8 = p1_1*z1_1_d2
-        t9 = p1_1*z1_1_d3
-        t10 = p1_1*z1_1_d4
-        s1_1_2_d1 = -t7
-        s1_1_2_d2 = -t8
-        s1_1_2_d3 = -t9
-        s1_1_2_d4 = -t10
-        t11 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
-        s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t11
-        s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t11
-        p1_2 = s1_2_1*s1_2_2
-        t12 = p1_2*t4
-        t13 = p1_2*z1_2_d2
-        t14 = p1_2*t5
-        t15 = p1_2*z1_2_d4
-        s1_2_2_d1 = -t12
-        s1_2_2_d2 = -t13
-        s1_2_2_d3 = -t14
-        s1_2_2_d4 = -t15
-        b1_1_1 = c + s1_1_1
-        b1_2_2 = c + s1_2_2
-        hb2_1_1 = b1_1_1*h2_1_1 + h2_1_2*s1_1_2
-        hb2_1_1_d1 = h2_1_1*t7 + h2_1_2*s1_1_2_d1
-        hb2_1_1_d2 = h2_1_1*t8 + h2_1_2*s1_1_2_d2
-        hb2_1_1_d3 = h2_1_1*t9 + h2_1_2*s1_1_2_d3
-        hb2_1_1_d4 = h2_1_1*t10 + h2_1_2*s1_1_2_d4
-        hb2_1_2 = b1_2_2*h2_1_2 + h2_1_1*s1_2_1
-        hb2_1_2_d1 = h2_1_1*t12 + h2_1_2*s1_2_2_d1
-        hb2_1_2_d2 = h2_1_1*t13 + h2_1_2*s1_2_2_d2
-        hb2_1_2_d3 = h2_1_1*t14 + h2_1_2*s1_2_2_d3
-        hb2_1_2_d4 = h2_1_1*t15 + h2_1_2*s1_2_2_d4
-        hb2_2_1 = b1_1_1*h2_2_1 + h2_2_2*s1_1_2
-        hb2_2_1_d1 = h2_2_1*t7 + h2_2_2*s1_1_2_d1
-        hb2_2_1_d2 = h2_2_1*t8 + h2_2_2*s1_1_2_d2
-        hb2_2_1_d3 = h2_2_1*t9 + h2_2_2*s1_1_2_d3
-        hb2_2_1_d4 = h2_2_1*t10 + h2_2_2*s1_1_2_d4
-        hb2_2_2 = b1_2_2*h2_2_2 + h2_2_1*s1_2_1
-        hb2_2_2_d1 = h2_2_1*t12 + h2_2_2*s1_2_2_d1
-        hb2_2_2_d2 = h2_2_1*t13 + h2_2_2*s1_2_2_d2
-        hb2_2_2_d3 = h2_2_1*t14 + h2_2_2*s1_2_2_d3
-        hb2_2_2_d4 = h2_2_1*t15 + h2_2_2*s1_2_2_d4
-        g2_1 = hb2_1_1 - hb2_1_2
-        g2_1_d1 = hb2_1_1_d1 - hb2_1_2_d1
-        g2_1_d2 = hb2_1_1_d2 - hb2_1_2_d2
-        g2_1_d3 = hb2_1_1_d3 - hb2_1_2_d3
-        g2_1_d4 = hb2_1_1_d4 - hb2_1_2_d4
-        g2_1_d5 = b1_1_1 - s1_2_1
-        g2_1_d6 = s1_1_2 - b1_2_2
-        g2_2 = hb2_2_1 - hb2_2_2
-        g2_2_d1 = hb2_2_1_d1 - hb2_2_2_d1
-        g2_2_d2 = hb2_2_1_d2 - hb2_2_2_d2
-        g2_2_d3 = hb2_2_1_d3 - hb2_2_2_d3
-        g2_2_d4 = hb2_2_1_d4 - hb2_2_2_d4
-        z2_1 = (g2_1*hb2_1_1 + g2_2*hb2_2_1)*beta
-        t16 = beta*g2_1
-        t17 = beta*hb2_1_1
-        t18 = beta*g2_2
-        t19 = beta*hb2_2_1
-        z2_1_d1 = g2_1_d1*t17 + g2_2_d1*t19 + hb2_1_1_d1*t16 + hb2_2_1_d1*t18
-        z2_1_d2 = g2_1_d2*t17 + g2_2_d2*t19 + hb2_1_1_d2*t16 + hb2_2_1_d2*t18
-        z2_1_d3 = g2_1_d3*t17 + g2_2_d3*t19 + hb2_1_1_d3*t16 + hb2_2_1_d3*t18
-        z2_1_d4 = g2_1_d4*t17 + g2_2_d4*t19 + hb2_1_1_d4*t16 + hb2_2_1_d4*t18
-        z2_1_d5 = b1_1_1*t16 + g2_1_d5*t17
-        z2_1_d6 = g2_1_d6*t17 + s1_1_2*t16
-        z2_1_d7 = b1_1_1*t18 + g2_1_d5*t19
-        z2_1_d8 = g2_1_d6*t19 + s1_1_2*t18
-        z2_2 = (g2_1*hb2_1_2 + g2_2*hb2_2_2)*beta
-        t20 = beta*hb2_1_2
-        t21 = beta*hb2_2_2
-        z2_2_d1 = g2_1_d1*t20 + g2_2_d1*t21 + hb2_1_2_d1*t16 + hb2_2_2_d1*t18
-        z2_2_d2 = g2_1_d2*t20 + g2_2_d2*t21 + hb2_1_2_d2*t16 + hb2_2_2_d2*t18
-        z2_2_d3 = g2_1_d3*t20 + g2_2_d3*t21 + hb2_1_2_d3*t16 + hb2_2_2_d3*t18
-        z2_2_d4 = g2_1_d4*t20 + g2_2_d4*t21 + hb2_1_2_d4*t16 + hb2_2_2_d4*t18
-        z2_2_d5 = g2_1_d5*t20 + s1_2_1*t16
-        z2_2_d6 = b1_2_2*t16 + g2_1_d6*t20
-        z2_2_d7 = g2_1_d5*t21 + s1_2_1*t18
-        z2_2_d8 = b1_2_2*t18 + g2_1_d6*t21
-        t22 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
-        s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t22
-        s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t22
-        p2_1 = s2_1_1*s2_1_2
-        t23 = p2_1*z2_1_d1
-        t24 = p2_1*z2_1_d2
-        t25 = p2_1*z2_1_d3
-        t26 = p2_1*z2_1_d4
-        t27 = p2_1*z2_1_d5
-        t28 = p2_1*z2_1_d6
-        t29 = p2_1*z2_1_d7
-        t30 = p2_1*z2_1_d8
-        s2_1_2_d1 = -t23
-        s2_1_2_d2 = -t24
-        s2_1_2_d3 = -t25
-        s2_1_2_d4 = -t26
-        s2_1_2_d5 = -t27
-        s2_1_2_d6 = -t28
-        s2_1_2_d7 = -t29
-        s2_1_2_d8 = -t30
-        t31 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
-        s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t31
-        s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t31
-        p2_2 = s2_2_1*s2_2_2
-        t32 = p2_2*z2_2_d1
-        t33 = p2_2*z2_2_d2
-        t34 = p2_2*z2_2_d3
-        t35 = p2_2*z2_2_d4
-        t36 = p2_2*z2_2_d5
-        t37 = p2_2*z2_2_d6
-        t38 = p2_2*z2_2_d7
-        t39 = p2_2*z2_2_d8
-        s2_2_2_d1 = -t32
-        s2_2_2_d2 = -t33
-        s2_2_2_d3 = -t34
-        s2_2_2_d4 = -t35
-        s2_2_2_d5 = -t36
-        s2_2_2_d6 = -t37
-        s2_2_2_d7 = -t38
-        s2_2_2_d8 = -t39
-        return _outputs(
-            inputs,
-            t23,
-            t24,
-            t25,
-            t26,
-            t27,
-            t28,
-            t29,
-            t30,
-            s2_1_2_d1,
-            s2_1_2_d2,
-            s2_1_2_d3,
-            s2_1_2_d4,
-            s2_1_2_d5,
-            s2_1_2_d6,
-            s2_1_2_d7,
-            s2_1_2_d8,
-            t32,
-            t33,
-            t34,
-            t35,
-            t36,
-            t37,
-            t38,
-            t39,
-            s2_2_2_d1,
-            s2_2_2_d2,
-            s2_2_2_d3,
-            s2_2_2_d4,
-            s2_2_2_d5,
-            s2_2_2_d6,
-            s2_2_2_d7,
-            s2_2_2_d8,
-        )
+    g1_1 = h1_1_1 - h1_1_2
+    g1_2 = h1_2_1 - h1_2_2
+    z1_1 = (g1_1*h1_1_1 + g1_2*h1_2_1)*beta
+    t0 = beta*g1_1
+    t1 = beta*h1_1_1
+    z1_1_d1 = t0 + t1
+    z1_1_d2 = -t1
+    t2 = beta*g1_2
+    t3 = beta*h1_2_1
+    z1_1_d3 = t2 + t3
+    z1_1_d4 = -t3
+    z1_2 = (g1_1*h1_1_2 + g1_2*h1_2_2)*beta
+    t4 = beta*h1_1_2
+    z1_2_d2 = t0 - t4
+    t5 = beta*h1_2_2
+    z1_2_d4 = t2 - t5
+    t6 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
+    s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t6
+    s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t6
+    p1_1 = s1_1_1*s1_1_2
+    t7 = p1_1*z1_1_d1
+    t8 = p1_1*z1_1_d2
+    t9 = p1_1*z1_1_d3
+    t10 = p1_1*z1_1_d4
+    s1_1_2_d1 = -t7
+    s1_1_2_d2 = -t8
+    s1_1_2_d3 = -t9
+    s1_1_2_d4 = -t10
+    t11 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
+    s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t11
+    s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t11
+    p1_2 = s1_2_1*s1_2_2
+    t12 = p1_2*t4
+    t13 = p1_2*z1_2_d2
+    t14 = p1_2*t5
+    t15 = p1_2*z1_2_d4
+    s1_2_2_d1 = -t12
+    s1_2_2_d2 = -t13
+    s1_2_2_d3 = -t14
+    s1_2_2_d4 = -t15
+    b1_1_1 = c + s1_1_1
+    b1_2_2 = c + s1_2_2
+    hb2_1_1 = b1_1_1*h2_1_1 + h2_1_2*s1_1_2
+    hb2_1_1_d1 = h2_1_1*t7 + h2_1_2*s1_1_2_d1
+    hb2_1_1_d2 = h2_1_1*t8 + h2_1_2*s1_1_2_d2
+    hb2_1_1_d3 = h2_1_1*t9 + h2_1_2*s1_1_2_d3
+    hb2_1_1_d4 = h2_1_1*t10 + h2_1_2*s1_1_2_d4
+    hb2_1_2 = b1_2_2*h2_1_2 + h2_1_1*s1_2_1
+    hb2_1_2_d1 = h2_1_1*t12 + h2_1_2*s1_2_2_d1
+    hb2_1_2_d2 = h2_1_1*t13 + h2_1_2*s1_2_2_d2
+    hb2_1_2_d3 = h2_1_1*t14 + h2_1_2*s1_2_2_d3
+    hb2_1_2_d4 = h2_1_1*t15 + h2_1_2*s1_2_2_d4
+    hb2_2_1 = b1_1_1*h2_2_1 + h2_2_2*s1_1_2
+    hb2_2_1_d1 = h2_2_1*t7 + h2_2_2*s1_1_2_d1
+    hb2_2_1_d2 = h2_2_1*t8 + h2_2_2*s1_1_2_d2
+    hb2_2_1_d3 = h2_2_1*t9 + h2_2_2*s1_1_2_d3
+    hb2_2_1_d4 = h2_2_1*t10 + h2_2_2*s1_1_2_d4
+    hb2_2_2 = b1_2_2*h2_2_2 + h2_2_1*s1_2_1
+    hb2_2_2_d1 = h2_2_1*t12 + h2_2_2*s1_2_2_d1
+    hb2_2_2_d2 = h2_2_1*t13 + h2_2_2*s1_2_2_d2
+    hb2_2_2_d3 = h2_2_1*t14 + h2_2_2*s1_2_2_d3
+    hb2_2_2_d4 = h2_2_1*t15 + h2_2_2*s1_2_2_d4
+    g2_1 = hb2_1_1 - hb2_1_2
+    g2_1_d1 = hb2_1_1_d1 - hb2_1_2_d1
+    g2_1_d2 = hb2_1_1_d2 - hb2_1_2_d2
+    g2_1_d3 = hb2_1_1_d3 - hb2_1_2_d3
+    g2_1_d4 = hb2_1_1_d4 - hb2_1_2_d4
+    g2_1_d5 = b1_1_1 - s1_2_1
+    g2_1_d6 = s1_1_2 - b1_2_2
+    g2_2 = hb2_2_1 - hb2_2_2
+    g2_2_d1 = hb2_2_1_d1 - hb2_2_2_d1
+    g2_2_d2 = hb2_2_1_d2 - hb2_2_2_d2
+    g2_2_d3 = hb2_2_1_d3 - hb2_2_2_d3
+    g2_2_d4 = hb2_2_1_d4 - hb2_2_2_d4
+    z2_1 = (g2_1*hb2_1_1 + g2_2*hb2_2_1)*beta
+    t16 = beta*g2_1
+    t17 = beta*hb2_1_1
+    t18 = beta*g2_2
+    t19 = beta*hb2_2_1
+    z2_1_d1 = g2_1_d1*t17 + g2_2_d1*t19 + hb2_1_1_d1*t16 + hb2_2_1_d1*t18
+    z2_1_d2 = g2_1_d2*t17 + g2_2_d2*t19 + hb2_1_1_d2*t16 + hb2_2_1_d2*t18
+    z2_1_d3 = g2_1_d3*t17 + g2_2_d3*t19 + hb2_1_1_d3*t16 + hb2_2_1_d3*t18
+    z2_1_d4 = g2_1_d4*t17 + g2_2_d4*t19 + hb2_1_1_d4*t16 + hb2_2_1_d4*t18
+    z2_1_d5 = b1_1_1*t16 + g2_1_d5*t17
+    z2_1_d6 = g2_1_d6*t17 + s1_1_2*t16
+    z2_1_d7 = b1_1_1*t18 + g2_1_d5*t19
+    z2_1_d8 = g2_1_d6*t19 + s1_1_2*t18
+    z2_2 = (g2_1*hb2_1_2 + g2_2*hb2_2_2)*beta
+    t20 = beta*hb2_1_2
+    t21 = beta*hb2_2_2
+    z2_2_d1 = g2_1_d1*t20 + g2_2_d1*t21 + hb2_1_2_d1*t16 + hb2_2_2_d1*t18
+    z2_2_d2 = g2_1_d2*t20 + g2_2_d2*t21 + hb2_1_2_d2*t16 + hb2_2_2_d2*t18
+    z2_2_d3 = g2_1_d3*t20 + g2_2_d3*t21 + hb2_1_2_d3*t16 + hb2_2_2_d3*t18
+    z2_2_d4 = g2_1_d4*t20 + g2_2_d4*t21 + hb2_1_2_d4*t16 + hb2_2_2_d4*t18
+    z2_2_d5 = g2_1_d5*t20 + s1_2_1*t16
+    z2_2_d6 = b1_2_2*t16 + g2_1_d6*t20
+    z2_2_d7 = g2_1_d5*t21 + s1_2_1*t18
+    z2_2_d8 = b1_2_2*t18 + g2_1_d6*t21
+    t22 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
+    s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t22
+    s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t22
+    p2_1 = s2_1_1*s2_1_2
+    t23 = p2_1*z2_1_d1
+    t24 = p2_1*z2_1_d2
+    t25 = p2_1*z2_1_d3
+    t26 = p2_1*z2_1_d4
+    t27 = p2_1*z2_1_d5
+    t28 = p2_1*z2_1_d6
+    t29 = p2_1*z2_1_d7
+    t30 = p2_1*z2_1_d8
+    s2_1_2_d1 = -t23
+    s2_1_2_d2 = -t24
+    s2_1_2_d3 = -t25
+    s2_1_2_d4 = -t26
+    s2_1_2_d5 = -t27
+    s2_1_2_d6 = -t28
+    s2_1_2_d7 = -t29
+    s2_1_2_d8 = -t30
+    t31 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
+    s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t31
+    s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t31
+    p2_2 = s2_2_1*s2_2_2
+    t32 = p2_2*z2_2_d1
+    t33 = p2_2*z2_2_d2
+    t34 = p2_2*z2_2_d3
+    t35 = p2_2*z2_2_d4
+    t36 = p2_2*z2_2_d5
+    t37 = p2_2*z2_2_d6
+    t38 = p2_2*z2_2_d7
+    t39 = p2_2*z2_2_d8
+    s2_2_2_d1 = -t32
+    s2_2_2_d2 = -t33
+    s2_2_2_d3 = -t34
+    s2_2_2_d4 = -t35
+    s2_2_2_d5 = -t36
+    s2_2_2_d6 = -t37
+    s2_2_2_d7 = -t38
+    s2_2_2_d8 = -t39
+    return (
+        t23,
+        t24,
+        t25,
+        t26,
+        t27,
+        t28,
+        t29,
+        t30,
+        s2_1_2_d1,
+        s2_1_2_d2,
+        s2_1_2_d3,
+        s2_1_2_d4,
+        s2_1_2_d5,
+        s2_1_2_d6,
+        s2_1_2_d7,
+        s2_1_2_d8,
+        t32,
+        t33,
+        t34,
+        t35,
+        t36,
+        t37,
+        t38,
+        t39,
+        s2_2_2_d1,
+        s2_2_2_d2,
+        s2_2_2_d3,
+        s2_2_2_d4,
+        s2_2_2_d5,
+        s2_2_2_d6,
+        s2_2_2_d7,
+        s2_2_2_d8,
+    )

@@ -10,7 +10,10 @@
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
+from ..checked import precise
 
+
+@precise('troiani2025, (5), (25), (26)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70')
 def link(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h2_1_1: mpf, h2_1_2: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Output y = g(h): B_L.
 
@@ -42,7 +45,6 @@ def link(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h2_1_1: mpf, h2_1_2: mpf, c: 
     ----------
     troiani2025, (5), (25), (26).
     """
-    h1_1_1, h1_1_2, h2_1_1, h2_1_2, c, beta = ctx.convert(h1_1_1), ctx.convert(h1_1_2), ctx.convert(h2_1_1), ctx.convert(h2_1_2), ctx.convert(c), ctx.convert(beta)
     g1_1 = h1_1_1 - h1_1_2
     t0 = beta*g1_1
     z1_1 = h1_1_1*t0
@@ -79,6 +81,7 @@ def link(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h2_1_1: mpf, h2_1_2: mpf, c: 
     )
 
 
+@precise('troiani2025, (5), (25), (26)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70')
 def jacobian(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h2_1_1: mpf, h2_1_2: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Jacobian dy/dh of `link`.
 
@@ -110,7 +113,6 @@ def jacobian(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h2_1_1: mpf, h2_1_2: mpf,
     ----------
     troiani2025, (5), (25), (26).
     """
-    h1_1_1, h1_1_2, h2_1_1, h2_1_2, c, beta = ctx.convert(h1_1_1), ctx.convert(h1_1_2), ctx.convert(h2_1_1), ctx.convert(h2_1_2), ctx.convert(c), ctx.convert(beta)
     g1_1 = h1_1_1 - h1_1_2
     t0 = beta*g1_1
     z1_1 = h1_1_1*t0

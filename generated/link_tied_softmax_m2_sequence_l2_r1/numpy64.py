@@ -8,22 +8,15 @@
 """Tied softmax attention to B_L, L = 2, M = 2, rank 1, its link and Jacobian: vectorised float64 (numpy)."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from ..checked import vectorised
 
 Array = NDArray[np.float64]
 
 
-def _inputs(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(value, dtype=np.float64) for value in values)
-
-
-def _outputs(inputs: tuple[Array, ...], *values: Array | np.float64 | float) -> tuple[Array, ...]:
-    """Give every output the broadcast shape of the inputs (a scalar stays one), as an array of its own."""
-    shape = np.broadcast_shapes(*(value.shape for value in inputs))
-    return tuple(np.array(np.broadcast_to(value, shape))[()] for value in values)
-
-
-def link(h1_1_1: ArrayLike, h1_1_2: ArrayLike, h2_1_1: ArrayLike, h2_1_2: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (25), (26)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70', True)
+def link(h1_1_1: Array, h1_1_2: Array, h2_1_1: Array, h2_1_2: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """Output y = g(h): B_L.
 
     The 2 x 2 entries of y row by row.
@@ -52,46 +45,44 @@ def link(h1_1_1: ArrayLike, h1_1_2: ArrayLike, h2_1_1: ArrayLike, h2_1_2: ArrayL
     ----------
     troiani2025, (5), (25), (26).
     """
-    h1_1_1, h1_1_2, h2_1_1, h2_1_2, c, beta = inputs = _inputs(h1_1_1, h1_1_2, h2_1_1, h2_1_2, c, beta)
-    with np.errstate(all="ignore"):
-        g1_1 = h1_1_1 - h1_1_2
-        t0 = beta*g1_1
-        z1_1 = h1_1_1*t0
-        z1_2 = h1_1_2*t0
-        t1 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
-        s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t1
-        s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t1
-        t2 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
-        s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t2
-        s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t2
-        b1_1_1 = c + s1_1_1
-        b1_2_2 = c + s1_2_2
-        hb2_1_1 = b1_1_1*h2_1_1 + h2_1_2*s1_1_2
-        hb2_1_2 = b1_2_2*h2_1_2 + h2_1_1*s1_2_1
-        g2_1 = hb2_1_1 - hb2_1_2
-        t3 = beta*g2_1
-        z2_1 = hb2_1_1*t3
-        z2_2 = hb2_1_2*t3
-        t4 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
-        s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t4
-        s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t4
-        t5 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
-        s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t5
-        s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t5
-        b2_1_1 = b1_1_1*c + b1_1_1*s2_1_1 + s1_2_1*s2_1_2
-        b2_1_2 = b1_2_2*s2_1_2 + c*s1_1_2 + s1_1_2*s2_1_1
-        b2_2_1 = b1_1_1*s2_2_1 + c*s1_2_1 + s1_2_1*s2_2_2
-        b2_2_2 = b1_2_2*c + b1_2_2*s2_2_2 + s1_1_2*s2_2_1
-        return _outputs(
-            inputs,
-            b2_1_1,
-            b2_1_2,
-            b2_2_1,
-            b2_2_2,
-        )
+    g1_1 = h1_1_1 - h1_1_2
+    t0 = beta*g1_1
+    z1_1 = h1_1_1*t0
+    z1_2 = h1_1_2*t0
+    t1 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
+    s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t1
+    s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t1
+    t2 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
+    s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t2
+    s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t2
+    b1_1_1 = c + s1_1_1
+    b1_2_2 = c + s1_2_2
+    hb2_1_1 = b1_1_1*h2_1_1 + h2_1_2*s1_1_2
+    hb2_1_2 = b1_2_2*h2_1_2 + h2_1_1*s1_2_1
+    g2_1 = hb2_1_1 - hb2_1_2
+    t3 = beta*g2_1
+    z2_1 = hb2_1_1*t3
+    z2_2 = hb2_1_2*t3
+    t4 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
+    s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t4
+    s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t4
+    t5 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
+    s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t5
+    s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t5
+    b2_1_1 = b1_1_1*c + b1_1_1*s2_1_1 + s1_2_1*s2_1_2
+    b2_1_2 = b1_2_2*s2_1_2 + c*s1_1_2 + s1_1_2*s2_1_1
+    b2_2_1 = b1_1_1*s2_2_1 + c*s1_2_1 + s1_2_1*s2_2_2
+    b2_2_2 = b1_2_2*c + b1_2_2*s2_2_2 + s1_1_2*s2_2_1
+    return (
+        b2_1_1,
+        b2_1_2,
+        b2_2_1,
+        b2_2_2,
+    )
 
 
-def jacobian(h1_1_1: ArrayLike, h1_1_2: ArrayLike, h2_1_1: ArrayLike, h2_1_2: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (25), (26)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70', True)
+def jacobian(h1_1_1: Array, h1_1_2: Array, h2_1_1: Array, h2_1_2: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """Jacobian dy/dh of `link`.
 
     The 4 x 4 derivatives: all those of the first entry of y, then of the next.
@@ -120,117 +111,114 @@ def jacobian(h1_1_1: ArrayLike, h1_1_2: ArrayLike, h2_1_1: ArrayLike, h2_1_2: Ar
     ----------
     troiani2025, (5), (25), (26).
     """
-    h1_1_1, h1_1_2, h2_1_1, h2_1_2, c, beta = inputs = _inputs(h1_1_1, h1_1_2, h2_1_1, h2_1_2, c, beta)
-    with np.errstate(all="ignore"):
-        g1_1 = h1_1_1 - h1_1_2
-        t0 = beta*g1_1
-        z1_1 = h1_1_1*t0
-        t1 = beta*h1_1_1
-        z1_1_d1 = t0 + t1
-        z1_1_d2 = -t1
-        z1_2 = h1_1_2*t0
-        t2 = beta*h1_1_2
-        z1_2_d2 = t0 - t2
-        t3 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
-        s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t3
-        s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t3
-        p1_1 = s1_1_1*s1_1_2
-        t4 = p1_1*z1_1_d1
-        t5 = p1_1*z1_1_d2
-        s1_1_2_d1 = -t4
-        s1_1_2_d2 = -t5
-        t6 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
-        s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t6
-        s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t6
-        p1_2 = s1_2_1*s1_2_2
-        t7 = p1_2*t2
-        t8 = p1_2*z1_2_d2
-        s1_2_2_d1 = -t7
-        s1_2_2_d2 = -t8
-        b1_1_1 = c + s1_1_1
-        b1_2_2 = c + s1_2_2
-        hb2_1_1 = b1_1_1*h2_1_1 + h2_1_2*s1_1_2
-        hb2_1_1_d1 = h2_1_1*t4 + h2_1_2*s1_1_2_d1
-        hb2_1_1_d2 = h2_1_1*t5 + h2_1_2*s1_1_2_d2
-        hb2_1_2 = b1_2_2*h2_1_2 + h2_1_1*s1_2_1
-        hb2_1_2_d1 = h2_1_1*t7 + h2_1_2*s1_2_2_d1
-        hb2_1_2_d2 = h2_1_1*t8 + h2_1_2*s1_2_2_d2
-        g2_1 = hb2_1_1 - hb2_1_2
-        g2_1_d1 = hb2_1_1_d1 - hb2_1_2_d1
-        g2_1_d2 = hb2_1_1_d2 - hb2_1_2_d2
-        g2_1_d3 = b1_1_1 - s1_2_1
-        g2_1_d4 = s1_1_2 - b1_2_2
-        t9 = beta*g2_1
-        z2_1 = hb2_1_1*t9
-        t10 = beta*hb2_1_1
-        z2_1_d1 = g2_1_d1*t10 + hb2_1_1_d1*t9
-        z2_1_d2 = g2_1_d2*t10 + hb2_1_1_d2*t9
-        z2_1_d3 = b1_1_1*t9 + g2_1_d3*t10
-        z2_1_d4 = g2_1_d4*t10 + s1_1_2*t9
-        z2_2 = hb2_1_2*t9
-        t11 = beta*hb2_1_2
-        z2_2_d1 = g2_1_d1*t11 + hb2_1_2_d1*t9
-        z2_2_d2 = g2_1_d2*t11 + hb2_1_2_d2*t9
-        z2_2_d3 = g2_1_d3*t11 + s1_2_1*t9
-        z2_2_d4 = b1_2_2*t9 + g2_1_d4*t11
-        t12 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
-        s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t12
-        s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t12
-        p2_1 = s2_1_1*s2_1_2
-        t13 = p2_1*z2_1_d1
-        t14 = p2_1*z2_1_d2
-        t15 = p2_1*z2_1_d3
-        t16 = p2_1*z2_1_d4
-        s2_1_2_d1 = -t13
-        s2_1_2_d2 = -t14
-        s2_1_2_d3 = -t15
-        s2_1_2_d4 = -t16
-        t17 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
-        s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t17
-        s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t17
-        p2_2 = s2_2_1*s2_2_2
-        t18 = p2_2*z2_2_d1
-        t19 = p2_2*z2_2_d2
-        t20 = p2_2*z2_2_d3
-        t21 = p2_2*z2_2_d4
-        s2_2_2_d1 = -t18
-        s2_2_2_d2 = -t19
-        s2_2_2_d3 = -t20
-        s2_2_2_d4 = -t21
-        t22 = c + s2_1_1
-        b2_1_1_d1 = b1_1_1*t13 + s1_2_1*s2_1_2_d1 + s2_1_2*t7 + t22*t4
-        b2_1_1_d2 = b1_1_1*t14 + s1_2_1*s2_1_2_d2 + s2_1_2*t8 + t22*t5
-        b2_1_1_d3 = b1_1_1*t15 + s1_2_1*s2_1_2_d3
-        b2_1_1_d4 = b1_1_1*t16 + s1_2_1*s2_1_2_d4
-        b2_1_2_d1 = b1_2_2*s2_1_2_d1 + s1_1_2*t13 + s1_1_2_d1*t22 + s1_2_2_d1*s2_1_2
-        b2_1_2_d2 = b1_2_2*s2_1_2_d2 + s1_1_2*t14 + s1_1_2_d2*t22 + s1_2_2_d2*s2_1_2
-        b2_1_2_d3 = b1_2_2*s2_1_2_d3 + s1_1_2*t15
-        b2_1_2_d4 = b1_2_2*s2_1_2_d4 + s1_1_2*t16
-        t23 = c + s2_2_2
-        b2_2_1_d1 = b1_1_1*t18 + s1_2_1*s2_2_2_d1 + s2_2_1*t4 + t23*t7
-        b2_2_1_d2 = b1_1_1*t19 + s1_2_1*s2_2_2_d2 + s2_2_1*t5 + t23*t8
-        b2_2_1_d3 = b1_1_1*t20 + s1_2_1*s2_2_2_d3
-        b2_2_1_d4 = b1_1_1*t21 + s1_2_1*s2_2_2_d4
-        b2_2_2_d1 = b1_2_2*s2_2_2_d1 + s1_1_2*t18 + s1_1_2_d1*s2_2_1 + s1_2_2_d1*t23
-        b2_2_2_d2 = b1_2_2*s2_2_2_d2 + s1_1_2*t19 + s1_1_2_d2*s2_2_1 + s1_2_2_d2*t23
-        b2_2_2_d3 = b1_2_2*s2_2_2_d3 + s1_1_2*t20
-        b2_2_2_d4 = b1_2_2*s2_2_2_d4 + s1_1_2*t21
-        return _outputs(
-            inputs,
-            b2_1_1_d1,
-            b2_1_1_d2,
-            b2_1_1_d3,
-            b2_1_1_d4,
-            b2_1_2_d1,
-            b2_1_2_d2,
-            b2_1_2_d3,
-            b2_1_2_d4,
-            b2_2_1_d1,
-            b2_2_1_d2,
-            b2_2_1_d3,
-            b2_2_1_d4,
-            b2_2_2_d1,
-            b2_2_2_d2,
-            b2_2_2_d3,
-            b2_2_2_d4,
-        )
+    g1_1 = h1_1_1 - h1_1_2
+    t0 = beta*g1_1
+    z1_1 = h1_1_1*t0
+    t1 = beta*h1_1_1
+    z1_1_d1 = t0 + t1
+    z1_1_d2 = -t1
+    z1_2 = h1_1_2*t0
+    t2 = beta*h1_1_2
+    z1_2_d2 = t0 - t2
+    t3 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
+    s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t3
+    s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t3
+    p1_1 = s1_1_1*s1_1_2
+    t4 = p1_1*z1_1_d1
+    t5 = p1_1*z1_1_d2
+    s1_1_2_d1 = -t4
+    s1_1_2_d2 = -t5
+    t6 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
+    s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t6
+    s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t6
+    p1_2 = s1_2_1*s1_2_2
+    t7 = p1_2*t2
+    t8 = p1_2*z1_2_d2
+    s1_2_2_d1 = -t7
+    s1_2_2_d2 = -t8
+    b1_1_1 = c + s1_1_1
+    b1_2_2 = c + s1_2_2
+    hb2_1_1 = b1_1_1*h2_1_1 + h2_1_2*s1_1_2
+    hb2_1_1_d1 = h2_1_1*t4 + h2_1_2*s1_1_2_d1
+    hb2_1_1_d2 = h2_1_1*t5 + h2_1_2*s1_1_2_d2
+    hb2_1_2 = b1_2_2*h2_1_2 + h2_1_1*s1_2_1
+    hb2_1_2_d1 = h2_1_1*t7 + h2_1_2*s1_2_2_d1
+    hb2_1_2_d2 = h2_1_1*t8 + h2_1_2*s1_2_2_d2
+    g2_1 = hb2_1_1 - hb2_1_2
+    g2_1_d1 = hb2_1_1_d1 - hb2_1_2_d1
+    g2_1_d2 = hb2_1_1_d2 - hb2_1_2_d2
+    g2_1_d3 = b1_1_1 - s1_2_1
+    g2_1_d4 = s1_1_2 - b1_2_2
+    t9 = beta*g2_1
+    z2_1 = hb2_1_1*t9
+    t10 = beta*hb2_1_1
+    z2_1_d1 = g2_1_d1*t10 + hb2_1_1_d1*t9
+    z2_1_d2 = g2_1_d2*t10 + hb2_1_1_d2*t9
+    z2_1_d3 = b1_1_1*t9 + g2_1_d3*t10
+    z2_1_d4 = g2_1_d4*t10 + s1_1_2*t9
+    z2_2 = hb2_1_2*t9
+    t11 = beta*hb2_1_2
+    z2_2_d1 = g2_1_d1*t11 + hb2_1_2_d1*t9
+    z2_2_d2 = g2_1_d2*t11 + hb2_1_2_d2*t9
+    z2_2_d3 = g2_1_d3*t11 + s1_2_1*t9
+    z2_2_d4 = b1_2_2*t9 + g2_1_d4*t11
+    t12 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
+    s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t12
+    s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t12
+    p2_1 = s2_1_1*s2_1_2
+    t13 = p2_1*z2_1_d1
+    t14 = p2_1*z2_1_d2
+    t15 = p2_1*z2_1_d3
+    t16 = p2_1*z2_1_d4
+    s2_1_2_d1 = -t13
+    s2_1_2_d2 = -t14
+    s2_1_2_d3 = -t15
+    s2_1_2_d4 = -t16
+    t17 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
+    s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t17
+    s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t17
+    p2_2 = s2_2_1*s2_2_2
+    t18 = p2_2*z2_2_d1
+    t19 = p2_2*z2_2_d2
+    t20 = p2_2*z2_2_d3
+    t21 = p2_2*z2_2_d4
+    s2_2_2_d1 = -t18
+    s2_2_2_d2 = -t19
+    s2_2_2_d3 = -t20
+    s2_2_2_d4 = -t21
+    t22 = c + s2_1_1
+    b2_1_1_d1 = b1_1_1*t13 + s1_2_1*s2_1_2_d1 + s2_1_2*t7 + t22*t4
+    b2_1_1_d2 = b1_1_1*t14 + s1_2_1*s2_1_2_d2 + s2_1_2*t8 + t22*t5
+    b2_1_1_d3 = b1_1_1*t15 + s1_2_1*s2_1_2_d3
+    b2_1_1_d4 = b1_1_1*t16 + s1_2_1*s2_1_2_d4
+    b2_1_2_d1 = b1_2_2*s2_1_2_d1 + s1_1_2*t13 + s1_1_2_d1*t22 + s1_2_2_d1*s2_1_2
+    b2_1_2_d2 = b1_2_2*s2_1_2_d2 + s1_1_2*t14 + s1_1_2_d2*t22 + s1_2_2_d2*s2_1_2
+    b2_1_2_d3 = b1_2_2*s2_1_2_d3 + s1_1_2*t15
+    b2_1_2_d4 = b1_2_2*s2_1_2_d4 + s1_1_2*t16
+    t23 = c + s2_2_2
+    b2_2_1_d1 = b1_1_1*t18 + s1_2_1*s2_2_2_d1 + s2_2_1*t4 + t23*t7
+    b2_2_1_d2 = b1_1_1*t19 + s1_2_1*s2_2_2_d2 + s2_2_1*t5 + t23*t8
+    b2_2_1_d3 = b1_1_1*t20 + s1_2_1*s2_2_2_d3
+    b2_2_1_d4 = b1_1_1*t21 + s1_2_1*s2_2_2_d4
+    b2_2_2_d1 = b1_2_2*s2_2_2_d1 + s1_1_2*t18 + s1_1_2_d1*s2_2_1 + s1_2_2_d1*t23
+    b2_2_2_d2 = b1_2_2*s2_2_2_d2 + s1_1_2*t19 + s1_1_2_d2*s2_2_1 + s1_2_2_d2*t23
+    b2_2_2_d3 = b1_2_2*s2_2_2_d3 + s1_1_2*t20
+    b2_2_2_d4 = b1_2_2*s2_2_2_d4 + s1_1_2*t21
+    return (
+        b2_1_1_d1,
+        b2_1_1_d2,
+        b2_1_1_d3,
+        b2_1_1_d4,
+        b2_1_2_d1,
+        b2_1_2_d2,
+        b2_1_2_d3,
+        b2_1_2_d4,
+        b2_2_1_d1,
+        b2_2_1_d2,
+        b2_2_1_d3,
+        b2_2_1_d4,
+        b2_2_2_d1,
+        b2_2_2_d2,
+        b2_2_2_d3,
+        b2_2_2_d4,
+    )

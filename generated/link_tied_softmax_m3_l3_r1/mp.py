@@ -10,7 +10,10 @@
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
+from ..checked import precise
 
+
+@precise('troiani2025, (5), (6), (7)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e46')
 def link(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h1_1_3: mpf, h2_1_1: mpf, h2_1_2: mpf, h2_1_3: mpf, h3_1_1: mpf, h3_1_2: mpf, h3_1_3: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
@@ -44,7 +47,6 @@ def link(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h1_1_3: mpf, h2_1_1: mpf, h2_
     ----------
     troiani2025, (5), (6), (7).
     """
-    h1_1_1, h1_1_2, h1_1_3, h2_1_1, h2_1_2, h2_1_3, h3_1_1, h3_1_2, h3_1_3, c, beta = ctx.convert(h1_1_1), ctx.convert(h1_1_2), ctx.convert(h1_1_3), ctx.convert(h2_1_1), ctx.convert(h2_1_2), ctx.convert(h2_1_3), ctx.convert(h3_1_1), ctx.convert(h3_1_2), ctx.convert(h3_1_3), ctx.convert(c), ctx.convert(beta)
     z1_1_1 = (h1_1_1*h1_1_1)*beta
     t0 = beta*h1_1_1
     z1_1_2 = h1_1_2*t0
@@ -178,6 +180,7 @@ def link(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h1_1_3: mpf, h2_1_1: mpf, h2_
     )
 
 
+@precise('troiani2025, (5), (6), (7)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e46')
 def jacobian(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h1_1_3: mpf, h2_1_1: mpf, h2_1_2: mpf, h2_1_3: mpf, h3_1_1: mpf, h3_1_2: mpf, h3_1_3: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Jacobian dy/dh of `link`.
 
@@ -211,7 +214,6 @@ def jacobian(ctx: MPContext, h1_1_1: mpf, h1_1_2: mpf, h1_1_3: mpf, h2_1_1: mpf,
     ----------
     troiani2025, (5), (6), (7).
     """
-    h1_1_1, h1_1_2, h1_1_3, h2_1_1, h2_1_2, h2_1_3, h3_1_1, h3_1_2, h3_1_3, c, beta = ctx.convert(h1_1_1), ctx.convert(h1_1_2), ctx.convert(h1_1_3), ctx.convert(h2_1_1), ctx.convert(h2_1_2), ctx.convert(h2_1_3), ctx.convert(h3_1_1), ctx.convert(h3_1_2), ctx.convert(h3_1_3), ctx.convert(c), ctx.convert(beta)
     z1_1_1 = (h1_1_1*h1_1_1)*beta
     t0 = beta*h1_1_1
     z1_1_1_d1 = ctx.mpf(2)*t0

@@ -10,7 +10,10 @@
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
+from ..checked import precise
 
+
+@precise('troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24)', 'beta > 0, all other arguments real; float64 for entries of h up to 1e140')
 def link(ctx: MPContext, k1_1_1: mpf, k1_1_2: mpf, q1_1_1: mpf, q1_1_2: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
@@ -40,7 +43,6 @@ def link(ctx: MPContext, k1_1_1: mpf, k1_1_2: mpf, q1_1_1: mpf, q1_1_2: mpf, bet
     ----------
     troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
     """
-    k1_1_1, k1_1_2, q1_1_1, q1_1_2, beta = ctx.convert(k1_1_1), ctx.convert(k1_1_2), ctx.convert(q1_1_1), ctx.convert(q1_1_2), ctx.convert(beta)
     g1_1 = q1_1_1 - q1_1_2
     t0 = beta*g1_1
     z1_1 = k1_1_1*t0
@@ -59,6 +61,7 @@ def link(ctx: MPContext, k1_1_1: mpf, k1_1_2: mpf, q1_1_1: mpf, q1_1_2: mpf, bet
     )
 
 
+@precise('troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24)', 'beta > 0, all other arguments real; float64 for entries of h up to 1e140')
 def jacobian(ctx: MPContext, k1_1_1: mpf, k1_1_2: mpf, q1_1_1: mpf, q1_1_2: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Jacobian dy/dh of `link`.
 
@@ -88,7 +91,6 @@ def jacobian(ctx: MPContext, k1_1_1: mpf, k1_1_2: mpf, q1_1_1: mpf, q1_1_2: mpf,
     ----------
     troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
     """
-    k1_1_1, k1_1_2, q1_1_1, q1_1_2, beta = ctx.convert(k1_1_1), ctx.convert(k1_1_2), ctx.convert(q1_1_1), ctx.convert(q1_1_2), ctx.convert(beta)
     g1_1 = q1_1_1 - q1_1_2
     t0 = beta*g1_1
     z1_1 = k1_1_1*t0

@@ -8,22 +8,15 @@
 """Untied softmax attention, L = 1, M = 2, rank 1, its link and Jacobian: vectorised float64 (numpy)."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from ..checked import vectorised
 
 Array = NDArray[np.float64]
 
 
-def _inputs(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(value, dtype=np.float64) for value in values)
-
-
-def _outputs(inputs: tuple[Array, ...], *values: Array | np.float64 | float) -> tuple[Array, ...]:
-    """Give every output the broadcast shape of the inputs (a scalar stays one), as an array of its own."""
-    shape = np.broadcast_shapes(*(value.shape for value in inputs))
-    return tuple(np.array(np.broadcast_to(value, shape))[()] for value in values)
-
-
-def link(k1_1_1: ArrayLike, k1_1_2: ArrayLike, q1_1_1: ArrayLike, q1_1_2: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24)', 'beta > 0, all other arguments real; float64 for entries of h up to 1e140', True)
+def link(k1_1_1: Array, k1_1_2: Array, q1_1_1: Array, q1_1_2: Array, beta: Array) -> tuple[Array | float, ...]:
     """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
     The 2 x 2 entries of y row by row.
@@ -50,28 +43,26 @@ def link(k1_1_1: ArrayLike, k1_1_2: ArrayLike, q1_1_1: ArrayLike, q1_1_2: ArrayL
     ----------
     troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
     """
-    k1_1_1, k1_1_2, q1_1_1, q1_1_2, beta = inputs = _inputs(k1_1_1, k1_1_2, q1_1_1, q1_1_2, beta)
-    with np.errstate(all="ignore"):
-        g1_1 = q1_1_1 - q1_1_2
-        t0 = beta*g1_1
-        z1_1 = k1_1_1*t0
-        z1_2 = k1_1_2*t0
-        t1 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
-        s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t1
-        s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t1
-        t2 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
-        s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t2
-        s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t2
-        return _outputs(
-            inputs,
-            s1_1_1,
-            s1_1_2,
-            s1_2_1,
-            s1_2_2,
-        )
+    g1_1 = q1_1_1 - q1_1_2
+    t0 = beta*g1_1
+    z1_1 = k1_1_1*t0
+    z1_2 = k1_1_2*t0
+    t1 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
+    s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t1
+    s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t1
+    t2 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
+    s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t2
+    s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t2
+    return (
+        s1_1_1,
+        s1_1_2,
+        s1_2_1,
+        s1_2_2,
+    )
 
 
-def jacobian(k1_1_1: ArrayLike, k1_1_2: ArrayLike, q1_1_1: ArrayLike, q1_1_2: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24)', 'beta > 0, all other arguments real; float64 for entries of h up to 1e140', True)
+def jacobian(k1_1_1: Array, k1_1_2: Array, q1_1_1: Array, q1_1_2: Array, beta: Array) -> tuple[Array | float, ...]:
     """Jacobian dy/dh of `link`.
 
     The 4 x 4 derivatives: all those of the first entry of y, then of the next.
@@ -98,52 +89,49 @@ def jacobian(k1_1_1: ArrayLike, k1_1_2: ArrayLike, q1_1_1: ArrayLike, q1_1_2: Ar
     ----------
     troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
     """
-    k1_1_1, k1_1_2, q1_1_1, q1_1_2, beta = inputs = _inputs(k1_1_1, k1_1_2, q1_1_1, q1_1_2, beta)
-    with np.errstate(all="ignore"):
-        g1_1 = q1_1_1 - q1_1_2
-        t0 = beta*g1_1
-        z1_1 = k1_1_1*t0
-        t1 = beta*k1_1_1
-        z1_1_d4 = -t1
-        z1_2 = k1_1_2*t0
-        t2 = beta*k1_1_2
-        z1_2_d4 = -t2
-        t3 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
-        s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t3
-        s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t3
-        p1_1 = s1_1_1*s1_1_2
-        t4 = p1_1*t0
-        t5 = p1_1*t1
-        t6 = p1_1*z1_1_d4
-        s1_1_2_d1 = -t4
-        s1_1_2_d3 = -t5
-        s1_1_2_d4 = -t6
-        t7 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
-        s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t7
-        s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t7
-        p1_2 = s1_2_1*s1_2_2
-        t8 = p1_2*t0
-        t9 = p1_2*t2
-        t10 = p1_2*z1_2_d4
-        s1_2_2_d2 = -t8
-        s1_2_2_d3 = -t9
-        s1_2_2_d4 = -t10
-        return _outputs(
-            inputs,
-            t4,
-            0.0,
-            t5,
-            t6,
-            s1_1_2_d1,
-            0.0,
-            s1_1_2_d3,
-            s1_1_2_d4,
-            0.0,
-            t8,
-            t9,
-            t10,
-            0.0,
-            s1_2_2_d2,
-            s1_2_2_d3,
-            s1_2_2_d4,
-        )
+    g1_1 = q1_1_1 - q1_1_2
+    t0 = beta*g1_1
+    z1_1 = k1_1_1*t0
+    t1 = beta*k1_1_1
+    z1_1_d4 = -t1
+    z1_2 = k1_1_2*t0
+    t2 = beta*k1_1_2
+    z1_2_d4 = -t2
+    t3 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
+    s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t3
+    s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t3
+    p1_1 = s1_1_1*s1_1_2
+    t4 = p1_1*t0
+    t5 = p1_1*t1
+    t6 = p1_1*z1_1_d4
+    s1_1_2_d1 = -t4
+    s1_1_2_d3 = -t5
+    s1_1_2_d4 = -t6
+    t7 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
+    s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t7
+    s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t7
+    p1_2 = s1_2_1*s1_2_2
+    t8 = p1_2*t0
+    t9 = p1_2*t2
+    t10 = p1_2*z1_2_d4
+    s1_2_2_d2 = -t8
+    s1_2_2_d3 = -t9
+    s1_2_2_d4 = -t10
+    return (
+        t4,
+        0.0,
+        t5,
+        t6,
+        s1_1_2_d1,
+        0.0,
+        s1_1_2_d3,
+        s1_1_2_d4,
+        0.0,
+        t8,
+        t9,
+        t10,
+        0.0,
+        s1_2_2_d2,
+        s1_2_2_d3,
+        s1_2_2_d4,
+    )

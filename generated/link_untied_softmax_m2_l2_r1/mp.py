@@ -10,7 +10,10 @@
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
+from ..checked import precise
 
+
+@precise('troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70')
 def link(ctx: MPContext, k1_1_1: mpf, k1_1_2: mpf, q1_1_1: mpf, q1_1_2: mpf, k2_1_1: mpf, k2_1_2: mpf, q2_1_1: mpf, q2_1_2: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
@@ -46,7 +49,6 @@ def link(ctx: MPContext, k1_1_1: mpf, k1_1_2: mpf, q1_1_1: mpf, q1_1_2: mpf, k2_
     ----------
     troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
     """
-    k1_1_1, k1_1_2, q1_1_1, q1_1_2, k2_1_1, k2_1_2, q2_1_1, q2_1_2, c, beta = ctx.convert(k1_1_1), ctx.convert(k1_1_2), ctx.convert(q1_1_1), ctx.convert(q1_1_2), ctx.convert(k2_1_1), ctx.convert(k2_1_2), ctx.convert(q2_1_1), ctx.convert(q2_1_2), ctx.convert(c), ctx.convert(beta)
     g1_1 = q1_1_1 - q1_1_2
     t0 = beta*g1_1
     z1_1 = k1_1_1*t0
@@ -81,6 +83,7 @@ def link(ctx: MPContext, k1_1_1: mpf, k1_1_2: mpf, q1_1_1: mpf, q1_1_2: mpf, k2_
     )
 
 
+@precise('troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70')
 def jacobian(ctx: MPContext, k1_1_1: mpf, k1_1_2: mpf, q1_1_1: mpf, q1_1_2: mpf, k2_1_1: mpf, k2_1_2: mpf, q2_1_1: mpf, q2_1_2: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     """Jacobian dy/dh of `link`.
 
@@ -116,7 +119,6 @@ def jacobian(ctx: MPContext, k1_1_1: mpf, k1_1_2: mpf, q1_1_1: mpf, q1_1_2: mpf,
     ----------
     troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
     """
-    k1_1_1, k1_1_2, q1_1_1, q1_1_2, k2_1_1, k2_1_2, q2_1_1, q2_1_2, c, beta = ctx.convert(k1_1_1), ctx.convert(k1_1_2), ctx.convert(q1_1_1), ctx.convert(q1_1_2), ctx.convert(k2_1_1), ctx.convert(k2_1_2), ctx.convert(q2_1_1), ctx.convert(q2_1_2), ctx.convert(c), ctx.convert(beta)
     g1_1 = q1_1_1 - q1_1_2
     t0 = beta*g1_1
     z1_1 = k1_1_1*t0

@@ -5,6 +5,7 @@
 # operations: 263 after sharing, 18458 before
 # domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70
 # sympy: 1.14.0
+# overflow: not checked: inf or nan where numpy64 raises
 # fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
 """Untied softmax attention, L = 2, M = 2, rank 1, its link and Jacobian: compiled float64 scalars."""
 

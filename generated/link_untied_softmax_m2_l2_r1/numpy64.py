@@ -8,22 +8,15 @@
 """Untied softmax attention, L = 2, M = 2, rank 1, its link and Jacobian: vectorised float64 (numpy)."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+
+from ..checked import vectorised
 
 Array = NDArray[np.float64]
 
 
-def _inputs(*values: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(value, dtype=np.float64) for value in values)
-
-
-def _outputs(inputs: tuple[Array, ...], *values: Array | np.float64 | float) -> tuple[Array, ...]:
-    """Give every output the broadcast shape of the inputs (a scalar stays one), as an array of its own."""
-    shape = np.broadcast_shapes(*(value.shape for value in inputs))
-    return tuple(np.array(np.broadcast_to(value, shape))[()] for value in values)
-
-
-def link(k1_1_1: ArrayLike, k1_1_2: ArrayLike, q1_1_1: ArrayLike, q1_1_2: ArrayLike, k2_1_1: ArrayLike, k2_1_2: ArrayLike, q2_1_1: ArrayLike, q2_1_2: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70', True)
+def link(k1_1_1: Array, k1_1_2: Array, q1_1_1: Array, q1_1_2: Array, k2_1_1: Array, k2_1_2: Array, q2_1_1: Array, q2_1_2: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
     The 2 x 2 entries of y row by row.
@@ -56,44 +49,42 @@ def link(k1_1_1: ArrayLike, k1_1_2: ArrayLike, q1_1_1: ArrayLike, q1_1_2: ArrayL
     ----------
     troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
     """
-    k1_1_1, k1_1_2, q1_1_1, q1_1_2, k2_1_1, k2_1_2, q2_1_1, q2_1_2, c, beta = inputs = _inputs(k1_1_1, k1_1_2, q1_1_1, q1_1_2, k2_1_1, k2_1_2, q2_1_1, q2_1_2, c, beta)
-    with np.errstate(all="ignore"):
-        g1_1 = q1_1_1 - q1_1_2
-        t0 = beta*g1_1
-        z1_1 = k1_1_1*t0
-        z1_2 = k1_1_2*t0
-        t1 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
-        s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t1
-        s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t1
-        t2 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
-        s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t2
-        s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t2
-        b1_1_1 = c + s1_1_1
-        b1_2_2 = c + s1_2_2
-        kb2_1_1 = b1_1_1*k2_1_1 + k2_1_2*s1_1_2
-        kb2_1_2 = b1_2_2*k2_1_2 + k2_1_1*s1_2_1
-        qb2_1_1 = b1_1_1*q2_1_1 + q2_1_2*s1_1_2
-        qb2_1_2 = b1_2_2*q2_1_2 + q2_1_1*s1_2_1
-        g2_1 = qb2_1_1 - qb2_1_2
-        t3 = beta*g2_1
-        z2_1 = kb2_1_1*t3
-        z2_2 = kb2_1_2*t3
-        t4 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
-        s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t4
-        s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t4
-        t5 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
-        s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t5
-        s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t5
-        return _outputs(
-            inputs,
-            s2_1_1,
-            s2_1_2,
-            s2_2_1,
-            s2_2_2,
-        )
+    g1_1 = q1_1_1 - q1_1_2
+    t0 = beta*g1_1
+    z1_1 = k1_1_1*t0
+    z1_2 = k1_1_2*t0
+    t1 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
+    s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t1
+    s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t1
+    t2 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
+    s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t2
+    s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t2
+    b1_1_1 = c + s1_1_1
+    b1_2_2 = c + s1_2_2
+    kb2_1_1 = b1_1_1*k2_1_1 + k2_1_2*s1_1_2
+    kb2_1_2 = b1_2_2*k2_1_2 + k2_1_1*s1_2_1
+    qb2_1_1 = b1_1_1*q2_1_1 + q2_1_2*s1_1_2
+    qb2_1_2 = b1_2_2*q2_1_2 + q2_1_1*s1_2_1
+    g2_1 = qb2_1_1 - qb2_1_2
+    t3 = beta*g2_1
+    z2_1 = kb2_1_1*t3
+    z2_2 = kb2_1_2*t3
+    t4 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
+    s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t4
+    s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t4
+    t5 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
+    s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t5
+    s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t5
+    return (
+        s2_1_1,
+        s2_1_2,
+        s2_2_1,
+        s2_2_2,
+    )
 
 
-def jacobian(k1_1_1: ArrayLike, k1_1_2: ArrayLike, q1_1_1: ArrayLike, q1_1_2: ArrayLike, k2_1_1: ArrayLike, k2_1_2: ArrayLike, q2_1_1: ArrayLike, q2_1_2: ArrayLike, c: ArrayLike, beta: ArrayLike) -> tuple[Array, ...]:
+@vectorised('troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24)', 'c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70', True)
+def jacobian(k1_1_1: Array, k1_1_2: Array, q1_1_1: Array, q1_1_2: Array, k2_1_1: Array, k2_1_2: Array, q2_1_1: Array, q2_1_2: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     """Jacobian dy/dh of `link`.
 
     The 4 x 8 derivatives: all those of the first entry of y, then of the next.
@@ -126,153 +117,150 @@ def jacobian(k1_1_1: ArrayLike, k1_1_2: ArrayLike, q1_1_1: ArrayLike, q1_1_2: Ar
     ----------
     troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
     """
-    k1_1_1, k1_1_2, q1_1_1, q1_1_2, k2_1_1, k2_1_2, q2_1_1, q2_1_2, c, beta = inputs = _inputs(k1_1_1, k1_1_2, q1_1_1, q1_1_2, k2_1_1, k2_1_2, q2_1_1, q2_1_2, c, beta)
-    with np.errstate(all="ignore"):
-        g1_1 = q1_1_1 - q1_1_2
-        t0 = beta*g1_1
-        z1_1 = k1_1_1*t0
-        t1 = beta*k1_1_1
-        z1_1_d4 = -t1
-        z1_2 = k1_1_2*t0
-        t2 = beta*k1_1_2
-        z1_2_d4 = -t2
-        t3 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
-        s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t3
-        s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t3
-        p1_1 = s1_1_1*s1_1_2
-        t4 = p1_1*t0
-        t5 = p1_1*t1
-        t6 = p1_1*z1_1_d4
-        s1_1_2_d1 = -t4
-        s1_1_2_d3 = -t5
-        s1_1_2_d4 = -t6
-        t7 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
-        s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t7
-        s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t7
-        p1_2 = s1_2_1*s1_2_2
-        t8 = p1_2*t0
-        t9 = p1_2*t2
-        t10 = p1_2*z1_2_d4
-        s1_2_2_d2 = -t8
-        s1_2_2_d3 = -t9
-        s1_2_2_d4 = -t10
-        b1_1_1 = c + s1_1_1
-        b1_2_2 = c + s1_2_2
-        kb2_1_1 = b1_1_1*k2_1_1 + k2_1_2*s1_1_2
-        kb2_1_1_d1 = k2_1_1*t4 + k2_1_2*s1_1_2_d1
-        kb2_1_1_d3 = k2_1_1*t5 + k2_1_2*s1_1_2_d3
-        kb2_1_1_d4 = k2_1_1*t6 + k2_1_2*s1_1_2_d4
-        kb2_1_2 = b1_2_2*k2_1_2 + k2_1_1*s1_2_1
-        kb2_1_2_d2 = k2_1_1*t8 + k2_1_2*s1_2_2_d2
-        kb2_1_2_d3 = k2_1_1*t9 + k2_1_2*s1_2_2_d3
-        kb2_1_2_d4 = k2_1_1*t10 + k2_1_2*s1_2_2_d4
-        qb2_1_1 = b1_1_1*q2_1_1 + q2_1_2*s1_1_2
-        qb2_1_1_d1 = q2_1_1*t4 + q2_1_2*s1_1_2_d1
-        qb2_1_1_d3 = q2_1_1*t5 + q2_1_2*s1_1_2_d3
-        qb2_1_1_d4 = q2_1_1*t6 + q2_1_2*s1_1_2_d4
-        qb2_1_2 = b1_2_2*q2_1_2 + q2_1_1*s1_2_1
-        qb2_1_2_d2 = q2_1_1*t8 + q2_1_2*s1_2_2_d2
-        qb2_1_2_d3 = q2_1_1*t9 + q2_1_2*s1_2_2_d3
-        qb2_1_2_d4 = q2_1_1*t10 + q2_1_2*s1_2_2_d4
-        g2_1 = qb2_1_1 - qb2_1_2
-        g2_1_d2 = -qb2_1_2_d2
-        g2_1_d3 = qb2_1_1_d3 - qb2_1_2_d3
-        g2_1_d4 = qb2_1_1_d4 - qb2_1_2_d4
-        g2_1_d7 = b1_1_1 - s1_2_1
-        g2_1_d8 = s1_1_2 - b1_2_2
-        t11 = beta*g2_1
-        z2_1 = kb2_1_1*t11
-        t12 = beta*kb2_1_1
-        z2_1_d1 = kb2_1_1_d1*t11 + qb2_1_1_d1*t12
-        z2_1_d2 = g2_1_d2*t12
-        z2_1_d3 = g2_1_d3*t12 + kb2_1_1_d3*t11
-        z2_1_d4 = g2_1_d4*t12 + kb2_1_1_d4*t11
-        z2_1_d5 = b1_1_1*t11
-        z2_1_d6 = s1_1_2*t11
-        z2_1_d7 = g2_1_d7*t12
-        z2_1_d8 = g2_1_d8*t12
-        z2_2 = kb2_1_2*t11
-        t13 = beta*kb2_1_2
-        z2_2_d1 = qb2_1_1_d1*t13
-        z2_2_d2 = g2_1_d2*t13 + kb2_1_2_d2*t11
-        z2_2_d3 = g2_1_d3*t13 + kb2_1_2_d3*t11
-        z2_2_d4 = g2_1_d4*t13 + kb2_1_2_d4*t11
-        z2_2_d5 = s1_2_1*t11
-        z2_2_d6 = b1_2_2*t11
-        z2_2_d7 = g2_1_d7*t13
-        z2_2_d8 = g2_1_d8*t13
-        t14 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
-        s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t14
-        s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t14
-        p2_1 = s2_1_1*s2_1_2
-        t15 = p2_1*z2_1_d1
-        t16 = p2_1*z2_1_d2
-        t17 = p2_1*z2_1_d3
-        t18 = p2_1*z2_1_d4
-        t19 = p2_1*z2_1_d5
-        t20 = p2_1*z2_1_d6
-        t21 = p2_1*z2_1_d7
-        t22 = p2_1*z2_1_d8
-        s2_1_2_d1 = -t15
-        s2_1_2_d2 = -t16
-        s2_1_2_d3 = -t17
-        s2_1_2_d4 = -t18
-        s2_1_2_d5 = -t19
-        s2_1_2_d6 = -t20
-        s2_1_2_d7 = -t21
-        s2_1_2_d8 = -t22
-        t23 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
-        s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t23
-        s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t23
-        p2_2 = s2_2_1*s2_2_2
-        t24 = p2_2*z2_2_d1
-        t25 = p2_2*z2_2_d2
-        t26 = p2_2*z2_2_d3
-        t27 = p2_2*z2_2_d4
-        t28 = p2_2*z2_2_d5
-        t29 = p2_2*z2_2_d6
-        t30 = p2_2*z2_2_d7
-        t31 = p2_2*z2_2_d8
-        s2_2_2_d1 = -t24
-        s2_2_2_d2 = -t25
-        s2_2_2_d3 = -t26
-        s2_2_2_d4 = -t27
-        s2_2_2_d5 = -t28
-        s2_2_2_d6 = -t29
-        s2_2_2_d7 = -t30
-        s2_2_2_d8 = -t31
-        return _outputs(
-            inputs,
-            t15,
-            t16,
-            t17,
-            t18,
-            t19,
-            t20,
-            t21,
-            t22,
-            s2_1_2_d1,
-            s2_1_2_d2,
-            s2_1_2_d3,
-            s2_1_2_d4,
-            s2_1_2_d5,
-            s2_1_2_d6,
-            s2_1_2_d7,
-            s2_1_2_d8,
-            t24,
-            t25,
-            t26,
-            t27,
-            t28,
-            t29,
-            t30,
-            t31,
-            s2_2_2_d1,
-            s2_2_2_d2,
-            s2_2_2_d3,
-            s2_2_2_d4,
-            s2_2_2_d5,
-            s2_2_2_d6,
-            s2_2_2_d7,
-            s2_2_2_d8,
-        )
+    g1_1 = q1_1_1 - q1_1_2
+    t0 = beta*g1_1
+    z1_1 = k1_1_1*t0
+    t1 = beta*k1_1_1
+    z1_1_d4 = -t1
+    z1_2 = k1_1_2*t0
+    t2 = beta*k1_1_2
+    z1_2_d4 = -t2
+    t3 = 1.0/(1.0 + np.exp(-np.abs(z1_1)))
+    s1_1_1 = np.exp(np.minimum(0.0, z1_1))*t3
+    s1_1_2 = np.exp(np.minimum(0.0, -z1_1))*t3
+    p1_1 = s1_1_1*s1_1_2
+    t4 = p1_1*t0
+    t5 = p1_1*t1
+    t6 = p1_1*z1_1_d4
+    s1_1_2_d1 = -t4
+    s1_1_2_d3 = -t5
+    s1_1_2_d4 = -t6
+    t7 = 1.0/(1.0 + np.exp(-np.abs(z1_2)))
+    s1_2_1 = np.exp(np.minimum(0.0, z1_2))*t7
+    s1_2_2 = np.exp(np.minimum(0.0, -z1_2))*t7
+    p1_2 = s1_2_1*s1_2_2
+    t8 = p1_2*t0
+    t9 = p1_2*t2
+    t10 = p1_2*z1_2_d4
+    s1_2_2_d2 = -t8
+    s1_2_2_d3 = -t9
+    s1_2_2_d4 = -t10
+    b1_1_1 = c + s1_1_1
+    b1_2_2 = c + s1_2_2
+    kb2_1_1 = b1_1_1*k2_1_1 + k2_1_2*s1_1_2
+    kb2_1_1_d1 = k2_1_1*t4 + k2_1_2*s1_1_2_d1
+    kb2_1_1_d3 = k2_1_1*t5 + k2_1_2*s1_1_2_d3
+    kb2_1_1_d4 = k2_1_1*t6 + k2_1_2*s1_1_2_d4
+    kb2_1_2 = b1_2_2*k2_1_2 + k2_1_1*s1_2_1
+    kb2_1_2_d2 = k2_1_1*t8 + k2_1_2*s1_2_2_d2
+    kb2_1_2_d3 = k2_1_1*t9 + k2_1_2*s1_2_2_d3
+    kb2_1_2_d4 = k2_1_1*t10 + k2_1_2*s1_2_2_d4
+    qb2_1_1 = b1_1_1*q2_1_1 + q2_1_2*s1_1_2
+    qb2_1_1_d1 = q2_1_1*t4 + q2_1_2*s1_1_2_d1
+    qb2_1_1_d3 = q2_1_1*t5 + q2_1_2*s1_1_2_d3
+    qb2_1_1_d4 = q2_1_1*t6 + q2_1_2*s1_1_2_d4
+    qb2_1_2 = b1_2_2*q2_1_2 + q2_1_1*s1_2_1
+    qb2_1_2_d2 = q2_1_1*t8 + q2_1_2*s1_2_2_d2
+    qb2_1_2_d3 = q2_1_1*t9 + q2_1_2*s1_2_2_d3
+    qb2_1_2_d4 = q2_1_1*t10 + q2_1_2*s1_2_2_d4
+    g2_1 = qb2_1_1 - qb2_1_2
+    g2_1_d2 = -qb2_1_2_d2
+    g2_1_d3 = qb2_1_1_d3 - qb2_1_2_d3
+    g2_1_d4 = qb2_1_1_d4 - qb2_1_2_d4
+    g2_1_d7 = b1_1_1 - s1_2_1
+    g2_1_d8 = s1_1_2 - b1_2_2
+    t11 = beta*g2_1
+    z2_1 = kb2_1_1*t11
+    t12 = beta*kb2_1_1
+    z2_1_d1 = kb2_1_1_d1*t11 + qb2_1_1_d1*t12
+    z2_1_d2 = g2_1_d2*t12
+    z2_1_d3 = g2_1_d3*t12 + kb2_1_1_d3*t11
+    z2_1_d4 = g2_1_d4*t12 + kb2_1_1_d4*t11
+    z2_1_d5 = b1_1_1*t11
+    z2_1_d6 = s1_1_2*t11
+    z2_1_d7 = g2_1_d7*t12
+    z2_1_d8 = g2_1_d8*t12
+    z2_2 = kb2_1_2*t11
+    t13 = beta*kb2_1_2
+    z2_2_d1 = qb2_1_1_d1*t13
+    z2_2_d2 = g2_1_d2*t13 + kb2_1_2_d2*t11
+    z2_2_d3 = g2_1_d3*t13 + kb2_1_2_d3*t11
+    z2_2_d4 = g2_1_d4*t13 + kb2_1_2_d4*t11
+    z2_2_d5 = s1_2_1*t11
+    z2_2_d6 = b1_2_2*t11
+    z2_2_d7 = g2_1_d7*t13
+    z2_2_d8 = g2_1_d8*t13
+    t14 = 1.0/(1.0 + np.exp(-np.abs(z2_1)))
+    s2_1_1 = np.exp(np.minimum(0.0, z2_1))*t14
+    s2_1_2 = np.exp(np.minimum(0.0, -z2_1))*t14
+    p2_1 = s2_1_1*s2_1_2
+    t15 = p2_1*z2_1_d1
+    t16 = p2_1*z2_1_d2
+    t17 = p2_1*z2_1_d3
+    t18 = p2_1*z2_1_d4
+    t19 = p2_1*z2_1_d5
+    t20 = p2_1*z2_1_d6
+    t21 = p2_1*z2_1_d7
+    t22 = p2_1*z2_1_d8
+    s2_1_2_d1 = -t15
+    s2_1_2_d2 = -t16
+    s2_1_2_d3 = -t17
+    s2_1_2_d4 = -t18
+    s2_1_2_d5 = -t19
+    s2_1_2_d6 = -t20
+    s2_1_2_d7 = -t21
+    s2_1_2_d8 = -t22
+    t23 = 1.0/(1.0 + np.exp(-np.abs(z2_2)))
+    s2_2_1 = np.exp(np.minimum(0.0, z2_2))*t23
+    s2_2_2 = np.exp(np.minimum(0.0, -z2_2))*t23
+    p2_2 = s2_2_1*s2_2_2
+    t24 = p2_2*z2_2_d1
+    t25 = p2_2*z2_2_d2
+    t26 = p2_2*z2_2_d3
+    t27 = p2_2*z2_2_d4
+    t28 = p2_2*z2_2_d5
+    t29 = p2_2*z2_2_d6
+    t30 = p2_2*z2_2_d7
+    t31 = p2_2*z2_2_d8
+    s2_2_2_d1 = -t24
+    s2_2_2_d2 = -t25
+    s2_2_2_d3 = -t26
+    s2_2_2_d4 = -t27
+    s2_2_2_d5 = -t28
+    s2_2_2_d6 = -t29
+    s2_2_2_d7 = -t30
+    s2_2_2_d8 = -t31
+    return (
+        t15,
+        t16,
+        t17,
+        t18,
+        t19,
+        t20,
+        t21,
+        t22,
+        s2_1_2_d1,
+        s2_1_2_d2,
+        s2_1_2_d3,
+        s2_1_2_d4,
+        s2_1_2_d5,
+        s2_1_2_d6,
+        s2_1_2_d7,
+        s2_1_2_d8,
+        t24,
+        t25,
+        t26,
+        t27,
+        t28,
+        t29,
+        t30,
+        t31,
+        s2_2_2_d1,
+        s2_2_2_d2,
+        s2_2_2_d3,
+        s2_2_2_d4,
+        s2_2_2_d5,
+        s2_2_2_d6,
+        s2_2_2_d7,
+        s2_2_2_d8,
+    )

@@ -50,7 +50,8 @@ def test_staircase() -> None:
     first, second = record["steps"]
     assert record["value"] == first["value"] == "0.57516635"
     assert second["value"] == "2.4674011" and second["given"] == [1]
-    assert "alpha(indices 2, 3 given index 1) = 2.4674011" in text
+    assert second["exact"] == "pi**2/4" and second["how"] == "rigorous"
+    assert "alpha(indices 2, 3 given index 1) = 2.4674011 = pi**2/4 exactly" in text
     json.dumps(record, allow_nan=False)
 
 
@@ -60,8 +61,24 @@ def test_noise() -> None:
 
 
 def test_digits_that_cannot_be_reached_do_not_converge() -> None:
-    record, _, converged = link_cli.threshold(ask("h_1*h_2", digits=13))
+    record, _, converged = link_cli.threshold(ask("abs(h_1) + abs(h_2)", digits=13))
     assert not converged and "not reached" in record["status"]
+
+
+def test_more_digits_come_from_the_derived_integral() -> None:
+    """h_1 h_2: the quadrature of the operator gives nine digits, the integral of Bessel functions the rest."""
+    few, _, _ = link_cli.threshold(ask("h[1]*h[2]"))
+    many, text, converged = link_cli.threshold(ask("h[1]*h[2]", digits=13))
+    assert converged and len(many["value"].replace("0.", "")) == 13 and many["error"] <= 1e-13
+    assert abs(float(many["value"]) - float(few["value"])) <= few["error"]
+    assert "Integral" in many["exact"] and "the derived integral" in text
+
+
+def test_a_lower_bound_is_no_infinity() -> None:
+    record, text, converged = link_cli.threshold(ask("cos(20*h)"))
+    assert not converged and record["value"] is None and record["exact"] is None
+    assert record["at_least"] > 1e10 and text.splitlines()[1].startswith("alpha > ")
+    json.dumps(record, allow_nan=False)
 
 
 def test_derive_writes_one_kernel_by_its_hash(cache: Path) -> None:
@@ -108,7 +125,8 @@ def test_a_kernel_lost_from_the_cache_is_derived_again(cache: Path) -> None:
     [
         ("h^2", {}, "position 2"),
         ("sqrt(h)", {}, "not a finite real number"),
-        ("h_1**5 + h_1 + exp(h_1)", {}, "could not be solved"),
+        ("sign(h**2)", {}, "takes the same value for every h"),
+        ("h[1]*h[2]; h[2]*h[3]; h[1]*h[3]; h[1]*h[2]*h[3] + h[1]**2*h[2]**2", {}, "samples serve at most 3 outputs"),
         ("h", {"noise": -1.0}, "noise must be"),
         ("h", {"noise": math.inf}, "--noise must be a finite number"),
         ("h", {"digits": 0}, "--digits must be from 1 to 13"),

@@ -72,6 +72,8 @@ def test_models(attnlimits):
         ("--untied", "sqrt(5) - 2"),
         ("--untied --tokens 3 --output sequence", "(sqrt(10) - 3)/2"),
         ("--output sequence --tokens 5", "1/30"),
+        ("--heads 2", "1/12"),
+        ("--heads 3 --untied --output sequence", "(sqrt(5) - 2)/3"),
     ],
 )
 def test_threshold_of_one_layer_is_exact(attnlimits, flags, exact):

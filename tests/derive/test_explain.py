@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import sympy as sp
 
+from attnlimits.derive import depth, mixing
 from attnlimits.derive import explain as module
-from attnlimits.derive import mixing
 from attnlimits.derive.architecture import Architecture
-from attnlimits.derive.explain import Activated, definitions, explain, explain_record, symmetries
+from attnlimits.derive.explain import Activated, committee_form, definitions, explain, explain_record, symmetries
 from attnlimits.derive.linearization import single_layer_threshold
 from attnlimits.derive.primitives import elementary
+from attnlimits.derive.sequence_rank import independent_entries
+from attnlimits.derive.symbols import inverse_skip
+from attnlimits.numerics.networks import Network, link
 
 SKIP, BETA = 0.7, 0.9
 CASES = {
@@ -26,6 +29,8 @@ CASES = {
     "heads, untied": Architecture(layers=2, tokens=2, heads=2, tied=False),
     "heads, three layers, linear": Architecture(layers=3, tokens=2, heads=2, activation="linear"),
     "heads, sequence": Architecture(layers=1, tokens=3, heads=3, output="sequence"),
+    "heads, two layers, sequence": Architecture(layers=2, tokens=2, heads=2, output="sequence", tied=False),
+    "heads, one layer": Architecture(layers=1, tokens=2, heads=2),
     "user": Architecture(layers=2, tokens=2, activation=sp.tanh),
     "one layer": Architecture(layers=1, tokens=2),
     "wide": Architecture(layers=1, tokens=3, ranks=4),
@@ -129,9 +134,15 @@ def _moved(model, symmetry, h, rng):
     """Indices after a random element of the symmetry."""
     h = h.copy()
     for block in model.index_blocks:
+        rows = slice(block.start, block.start + block.rank)
+        if symmetry.group == "free":
+            if block.layer == symmetry.layer and block.head != block.block:
+                h[rows] = rng.standard_normal(h[rows].shape)
+            continue
         if (block.layer, block.head) != (symmetry.layer, symmetry.head):
             continue
-        rows = slice(block.start, block.start + block.rank)
+        if symmetry.block not in (None, block.block):
+            continue
         own = np.random.default_rng([block.layer, block.head])  # one element for all blocks of a head
         square = own.standard_normal((block.rank, block.rank))
         if symmetry.group == "sign":
@@ -152,13 +163,20 @@ def test_stated_symmetries_hold(model):
     output = _derived_output(model, h, readouts)
     for symmetry in symmetries(model):
         if symmetry.group == "permutation":
-            order = rng.permutation(model.tokens)
-            moved = _derived_output(model, h[:, order], readouts)
+            order = np.roll(np.arange(model.tokens), 1)
+            changed = h.copy()
+            for block in model.index_blocks:
+                if symmetry.block is None or (block.head, block.block) == (symmetry.head, symmetry.block):
+                    rows = slice(block.start, block.start + block.rank)
+                    changed[rows] = h[rows][:, order]
+            moved = _derived_output(model, changed, readouts)
             across = output.shape[1] // model.tokens
             for a, b in np.ndindex(output.shape[0] // model.tokens, across):
                 rows = slice(a * model.tokens, (a + 1) * model.tokens)
                 columns = slice(b * model.tokens, (b + 1) * model.tokens)
-                expected = output[rows, columns][np.ix_(order, order)]
+                # The attention of head b stands in column b of a mixing matrix, and in row a of attention matrices.
+                touched = symmetry.block in (None, b + 1 if across > 1 else a + 1)
+                expected = output[rows, columns][np.ix_(order, order)] if touched else output[rows, columns]
                 np.testing.assert_allclose(moved[rows, columns], expected, rtol=1e-9)
         else:
             # The random matrices of GL(r) have condition numbers of ten or so.
@@ -174,6 +192,109 @@ def test_a_sign_is_no_symmetry_of_keys_alone():
     changed = h.copy()
     changed[0] *= -1.0
     assert not np.allclose(_derived_output(model, changed, []), _derived_output(model, h, []))
+
+
+def _evaluated(lines, model, h, readouts, epsilon):
+    known = {
+        row["name"]: h[block.start : block.start + block.rank]
+        for block, row in zip(model.index_blocks, module._indices(model), strict=True)
+    }
+    for layer, weights in enumerate(readouts, start=1):
+        for a, b in np.ndindex(*weights.shape):
+            known[sp.Symbol(f"o_{layer},{a + 1}{b + 1}", real=True)] = weights[a, b]
+    known[inverse_skip] = epsilon
+    for line in lines:
+        known[str(line.name)] = np.asarray(_value(line.value, model, known))
+    return known
+
+
+@each_case
+def test_committee_form_is_the_derived_first_order(model):
+    """The printed form against derive.depth, which expands the recursion; at first order they are one expression."""
+    lines = committee_form(model)
+    if model.layers == 1:
+        assert lines == ()
+        assert "Large depth" not in explain(model)
+        return
+    rng = np.random.default_rng(8)
+    h, readouts = 0.3 * _indices(model, rng), _readouts(model, rng)
+    epsilon = 0.25
+    known = _evaluated(lines, model, h, readouts, epsilon)
+    offsets = np.cumsum([m.rows for m in model.index_matrices()])[:-1]
+    layers = [sp.Matrix(part) for part in np.split(h, offsets)]
+    weights = [sp.Matrix(o) for o in readouts]
+
+    def numbers(expr):
+        return np.array(elementary(expr).subs(_constants(model)).evalf(), dtype=float)
+
+    heads = range(1, model.heads + 1)
+    committee = depth.committee(model, layers, weights or None)
+    printed = [[known["C" if model.heads == 1 else f"C_{a}{b}"] for b in heads] for a in heads]
+    # Two float64 evaluations of a sum of products.
+    np.testing.assert_allclose(np.block(printed), numbers(committee), rtol=1e-11, atol=1e-13)
+    size = model.heads * model.tokens
+    if model.output == "sequence":
+        wanted = np.eye(size) + epsilon * numbers(committee)
+        names = [["B_2" if model.heads == 1 else f"B_2,{a}{b}" for b in heads] for a in heads]
+        made = np.block([[known[name] for name in row] for row in names])
+    else:
+        scores = depth.expand(model, 1, layers, readouts=weights or None).scores
+        total = numbers(scores[0]) + epsilon * numbers(scores[1])
+        beta = float(model.beta.subs(_constants(model)))
+        wanted = np.vstack([_activated(model, beta * part) for part in np.split(total, model.heads)])
+        last = f"S_{model.layers}"
+        made = np.vstack([known[last if model.heads == 1 else f"{last},{a}"] for a in heads])
+    np.testing.assert_allclose(made, wanted, rtol=1e-11, atol=1e-13)
+
+
+def _rank_of_the_output(model, rng):
+    """Rank of the derivative of the output: of B_L at 60 digits, of attention matrices by central differences."""
+    if model.output == "sequence":
+        return len(independent_entries(model, {}))
+    network = Network(
+        model.layers,
+        model.tokens,
+        model.rank_vector,
+        model.heads,
+        model.tied,
+        model.output,
+        SKIP,
+        BETA,
+        model.activation,
+        [rng.normal(size=(model.heads, model.heads)) for _ in model.readouts],
+    )
+    h = rng.normal(size=(network.indices, network.tokens))
+    steps = np.eye(h.size).reshape(-1, *h.shape) * 1e-5
+    change = (link(h + steps, network) - link(h - steps, network)).reshape(h.size, -1) / 2e-5
+    values = np.linalg.svd(change, compute_uv=False)
+    # Differences are good to 1e-9; true singular values of these small networks lie above 1e-5.
+    return int((values > 1e-7 * values[0]).sum())
+
+
+COUNTED = [
+    Architecture(layers=layers, tokens=tokens, ranks=rank, tied=tied, activation=activation, output="sequence")
+    for layers in (1, 2, 3)
+    for tokens in (2, 3)
+    for rank in (1, 2)
+    for tied in (True, False)
+    for activation in ("softmax", "linear")
+]
+COUNTED += [
+    Architecture(layers=layers, tokens=tokens, ranks=2, tied=tied, heads=heads)
+    for layers, tokens, tied, heads in ((1, 2, True, 2), (1, 3, False, 2), (2, 2, True, 2), (2, 3, False, 2))
+]
+COUNTED += [Architecture(layers=3, tokens=3, ranks=(1, 2, 1)), Architecture(layers=2, tokens=4, output="sequence")]
+
+
+def test_free_variables_are_those_of_the_derivative():
+    """What is left to integrate is what the output does not move with: variables less the rank of its derivative."""
+    rng = np.random.default_rng(9)
+    for model in COUNTED:
+        entering, left = module._free_variables(model)
+        dropped = model.indices * model.tokens - entering
+        assert left == model.indices * model.tokens - _rank_of_the_output(model, rng) - dropped, module._headline(model)
+        (line,) = (line.text for line in module._channel_section(model).lines if " left to integrate" in line.text)
+        assert f"{left} of {entering} variables" in line
 
 
 @each_case
@@ -258,14 +379,42 @@ def test_printed_readout_inverts_the_link():
     np.testing.assert_allclose(found * np.sign(found[0]) * np.sign(v[0]), v, rtol=1e-12)
 
 
-def test_several_heads_say_that_no_index_is_fixed():
-    assert "no single index is fixed" in explain(CASES["heads, untied"])
+def test_heads_of_one_layer_are_heads_side_by_side():
+    model = CASES["heads, one layer"]
+    text = explain(model)
+    assert "fixes the indices h_1,aa" in text
+    assert "0 of 4 variables that enter are left" in text
+    # H D/H coordinates: the heads share the D of alpha = N/D.
+    assert "alpha_c = 1/12" in text
+    deep = explain(CASES["heads, untied"])
+    assert "no block by itself is fixed" in deep
+    assert "alpha_c is that of one over H" in deep
+
+
+def test_names_of_many_heads_do_not_coincide():
+    model = Architecture(layers=1, tokens=2, heads=11)
+    names = [row["name"] for row in explain_record(model)["indices"]]
+    assert len(set(names)) == len(names) == 121
+
+
+def test_numbers_and_nouns_agree():
+    for model in CASES.values():
+        text = explain(model)
+        assert re.search(r"\b1 (layers|variables|equations|heads)\b", text) is None
+        assert "(s)" not in text
+        assert "None" not in text
+
+
+def test_modes_have_subscripts_in_latex():
+    latex = explain(CASES["tied"], "latex")
+    assert "v_{-}" in latex
+    assert re.search(r"(?<![a-z])[vx][pm](?![a-z])", latex) is None
 
 
 def test_deep_networks_stay_short():
-    # One attention and one mixing line per layer, whatever the depth: no expanded formula.
+    # One line of indices, symmetry, attention and mixing per layer, whatever the depth: no expanded formula.
     text = explain(Architecture(layers=20, tokens=4, ranks=2))
-    assert len(text.splitlines()) < 120
+    assert len(text.splitlines()) < 4 * 20 + 50
     assert len(text) < 10_000
 
 

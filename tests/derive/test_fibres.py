@@ -12,7 +12,6 @@ from attnlimits.derive.channel import fibre_channel
 from attnlimits.derive.fibres import entry_jacobian, fibre, fibre_dimension, orthogonal_frame, prove_measure
 from attnlimits.derive.inversion import prove_readout_jacobian, readout_jacobian
 from attnlimits.derive.primitives import elementary
-from attnlimits.derive.sequence_inversion import missing_dimensions, prove_linear_pair, sequence_channel
 
 SHAPES = [(1, 2), (2, 2), (3, 2), (1, 3), (2, 3), (3, 3), (2, 4)]
 KINDS = list(itertools.product(["softmax", "linear"], [True, False]))
@@ -84,6 +83,25 @@ def test_every_point_of_the_fibre_has_the_output_it_came_from(rank, tokens, acti
         v = np.array(found.readout.subs(point).evalf(), dtype=float)
         # float64 outputs of order one; the pivots' condition numbers are below 1e4 for these seeds.
         np.testing.assert_allclose(_forward(model, v), y, rtol=1e-9, atol=1e-9 * np.abs(y).max())
+
+
+@pytest.mark.parametrize(("rank", "tokens"), SHAPES)
+@pytest.mark.parametrize(("activation", "tied"), KINDS)
+def test_dependent_scores_follow_from_the_data(rank, tokens, activation, tied, rng):
+    """Coordinates and dependent scores are all scores, and the outputs of the network obey the dependence."""
+    model = _model(rank, tokens, activation, tied)
+    rows = rank if tied else 2 * rank
+    y = _forward(model, rng.normal(size=(rows, tokens)))
+    for reference in (None, 0) if activation == "softmax" else (None,):
+        found = fibre(model, reference=reference)
+        data = _data(found, y)
+        names = dict(zip(found.output, [sp.Float(str(float(e)), 30) for e in y.ravel()], strict=True))
+        shown = {*found.coordinates, *(score for score, _ in found.dependent)}
+        assert len(shown) == len(found.coordinates) + len(found.dependent)
+        assert len(shown) == tokens * (tokens - 1 if activation == "softmax" else tokens)
+        for score, value in found.dependent:
+            # Outputs in float64; the pivots' condition numbers are below 1e4 for these seeds.
+            assert abs(score.subs(names) - value.subs(data)) < 1e-9 * (1 + abs(score.subs(names)))
 
 
 @pytest.mark.parametrize(("pivots", "reference"), [((0, 2), None), ((2, 1), 0), ((3, 0), 2)])
@@ -306,103 +324,6 @@ def test_channel_of_two_layers_is_normalised(tied, rng):
     sigma = ratio.std() / np.sqrt(count)
     assert sigma < 0.05
     assert abs(ratio.mean() - 1) < 4 * sigma
-
-
-@pytest.mark.parametrize(
-    ("layers", "tokens", "rank", "activation", "tied"),
-    [
-        (1, 2, 1, "softmax", True),
-        (1, 3, 2, "linear", True),
-        (2, 2, 1, "softmax", True),
-        (2, 2, 2, "softmax", True),
-        (3, 2, 1, "softmax", True),
-        (2, 2, 1, "softmax", False),
-        (2, 2, 2, "linear", False),
-    ],
-)
-def test_sequence_outputs(layers, tokens, rank, activation, tied, rng):
-    """The indices of the channel give y = B_L back, and the weight is the determinant of the numerical derivative."""
-    model = _model(rank, tokens, activation, tied, layers=layers, output="sequence")
-    channel = sequence_channel(model)
-    h = rng.normal(size=(model.indices, tokens)) * 0.8
-    y = _forward(model, h)
-    readout_size = (1 if tied else 2) * rank * tokens
-    fibre_size = readout_size - len(channel.coordinates)
-    earlier = channel.variables[: len(channel.variables) - fibre_size]
-    fixed = {s: sp.Float(float(x), 30) for s, x in zip(earlier, h.ravel(), strict=False)}
-    free = _point(rng, channel.variables[len(earlier) :])
-    fixed |= dict.fromkeys(channel.signs, 1)
-    at_y = dict(zip(channel.output, [sp.Float(float(e), 30) for e in y.ravel()], strict=True))
-    point = fixed | free | at_y
-    # One function of all symbols for h, the weight and the conditions: their trees share most of their nodes.
-    symbols = [*channel.variables, *channel.signs, *channel.output]
-    parts = [*channel.h, channel.log_weight, *channel.conditions]
-    function = sp.lambdify(symbols, [elementary(part) for part in parts], "mpmath", cse=True)
-
-    def evaluate(values):
-        with mpmath.workdps(30):
-            return function(*[mpmath.mpf(str(sp.N(values[symbol], 28))) for symbol in symbols])
-
-    result = evaluate(point)
-    count = model.indices * tokens
-    assert all(value > 0 for value in result[count + 1 :])
-    found = np.array(result[:count], dtype=float).reshape(model.indices, tokens)
-    np.testing.assert_allclose(_forward(model, found), y, rtol=1e-8, atol=1e-10)
-    if layers == 1:
-        return
-    # |d h_L/d(coordinates, fibre variables)|; the last column of a softmax output follows from its row sums.
-    unknowns = [*channel.coordinates, *free]
-    assert len(unknowns) == readout_size
-    total = sp.Float(float(y[0].sum()), 30)
-
-    def last_layer(*values):
-        moved = point | {u: sp.Float(mpmath.nstr(value, 30), 30) for u, value in zip(unknowns, values, strict=True)}
-        if activation == "softmax":
-            for a in range(tokens):
-                row = channel.output[a, :]
-                moved[row[tokens - 1]] = total - sum(moved[entry] for entry in row[: tokens - 1])
-        return evaluate(moved)[count - readout_size : count]
-
-    determinant = _determinant(unknowns, last_layer, point, 30, 10)
-    # Central differences of order 1e-20, and row sums of y known to 1e-16.
-    assert float(sp.log(determinant)) == pytest.approx(float(result[count]), abs=1e-9)
-
-
-def test_two_linear_layers_leave_eight_points(rng):
-    prove_linear_pair()
-    model = Architecture(2, 2, 1, "linear", True, sp.Rational(2, 3), sp.Rational(4, 3), "sequence")
-    channel = sequence_channel(model)
-    assert channel.variables == ()
-    h = rng.normal(size=(2, 2))
-    y = _forward(model, h)
-    function = sp.lambdify([*channel.signs, *channel.output], [*channel.h, channel.log_weight, *channel.conditions])
-    points = []
-    for signs in itertools.product([1, -1], repeat=3):
-        values = function(*signs, *y.ravel())
-        assert min(values[5:]) > 0
-        point = np.array(values[:4]).reshape(2, 2)
-        points.append(point)
-        # float64, invariants that cancel to about 1e-2 of their terms.
-        np.testing.assert_allclose(_forward(model, point), y, rtol=1e-9)
-        step = 1e-5
-        moved = [step * np.eye(4)[k].reshape(2, 2) for k in range(4)]
-        columns = [(_forward(model, point + d) - _forward(model, point - d)).ravel() / (2 * step) for d in moved]
-        # Central differences of order step^2.
-        assert -np.log(abs(np.linalg.det(np.array(columns)))) == pytest.approx(values[4], abs=1e-6)
-    distances = [np.abs(p - q).max() for p, q in itertools.combinations(points, 2)]
-    assert min(distances) > 1e-3
-    assert min(np.abs(p - h).max() for p in points) < 1e-9
-
-
-def test_sequence_outputs_that_are_refused():
-    assert missing_dimensions(_model(1, 3, "softmax", True, layers=2, output="sequence")) == 3
-    assert missing_dimensions(_model(2, 3, "softmax", False, layers=2, output="sequence")) == 0
-    with pytest.raises(ValueError, match="2 equation"):
-        sequence_channel(_model(1, 2, "linear", True, layers=3, output="sequence"))
-    with pytest.raises(ValueError, match="3 equation"):
-        sequence_channel(_model(1, 3, "softmax", True, layers=2, output="sequence"))
-    with pytest.raises(ValueError, match="must be 'sequence'"):
-        sequence_channel(_model(1, 2, "linear", True))
 
 
 def test_what_has_no_fibre_is_named():

@@ -337,19 +337,31 @@ from attnlimits.derive.packages import PACKAGES
 write(generate(tuple(dataclasses.replace(package, prove=lambda: None) for package in PACKAGES)), Path(sys.argv[1]))
 """
 
+_COMMANDS = {
+    "without proofs": ["-c", _WITHOUT_PROOFS],
+    # What `make derive` runs.
+    "with proofs": ["-m", "attnlimits.derive", "--out"],
+}
 
-def test_output_does_not_depend_on_the_hash_seed(tmp_path, fresh):
+
+@pytest.mark.parametrize("kind", ["without proofs", pytest.param("with proofs", marks=pytest.mark.slow)])
+def test_output_does_not_depend_on_the_hash_seed(tmp_path, fresh, kind):
     trees = []
     for seed in ("0", "1", "4242"):
         folder = tmp_path / seed
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        command = [sys.executable, "-c", _WITHOUT_PROOFS, str(folder)]
-        subprocess.run(command, check=True, env=environment, capture_output=True, timeout=120)
+        command = [sys.executable, *_COMMANDS[kind], str(folder)]
+        done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True, timeout=240)
+        if kind == "with proofs":
+            # Into an empty folder every file is new, and every package was proved on the way.
+            assert done.stdout == f"{len(fresh)} of {len(fresh)} files changed in {seed}/\n"
+            proved = re.findall(r"^(\w+): derive .* prove ([\d.]+) s", done.stderr, re.MULTILINE)
+            assert [name for name, _ in proved] == [package.name for package in PACKAGES]
         files = (path for path in folder.rglob("*") if path.is_file())
         trees.append({path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in files})
     assert trees[0] == trees[1] == trees[2] == fresh
-    # Manifest, run-time functions and exact thresholds; four files per package, posterior sums for a family.
-    assert len(trees[0]) == 3 + 4 * len(PACKAGES) + len(FAMILIES)
+    # Manifest, two files of shared functions, exact thresholds; four files per package, posterior sums for a family.
+    assert len(trees[0]) == 4 + 4 * len(PACKAGES) + len(FAMILIES)
 
 
 def test_check_names_the_stale_files_and_leaves_them(tmp_path, capsys, monkeypatch):

@@ -1,5 +1,6 @@
 """Generated fibres: every readout on them gives the output, and the measure on them gives its density."""
 
+import functools
 import importlib
 
 import numpy as np
@@ -47,6 +48,32 @@ def test_every_point_of_the_fibre_gives_the_output(model, rng):
         readout, _ = on_fibre(package, module, y, free)
         # Keys close to zero make queries large: 1e-9 leaves room for a condition of 1e6.
         np.testing.assert_allclose(link(readout, network(model)), y, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", FIBRES, ids=lambda model: fibre_package(model).name)
+def test_the_committed_measure_is_the_jacobian_of_the_committed_readout(model, context, rng):
+    """``log_density`` against the determinant of mpmath's derivatives of the readout printed beside it."""
+    package, ctx = fibre_package(model), context(50)
+    oracle = importlib.import_module(f"attnlimits.generated.{package.name}.mp")
+    names = [s.name for s in package.kernels[1].arguments]
+    fixed = {"C_1_1": 1.3, "C_2_2": 0.9, "beta": BETA, "sign": -1.0}
+    point = {name: ctx.mpf(fixed.get(name, rng.uniform(0.2, 0.7))) for name in names}
+    along = [name for name in names if name not in ("beta", "sign")]
+    rows = []
+    for name in along:
+
+        @functools.cache
+        def moved(x, name=name):
+            return oracle.fibre(ctx, **{**point, name: x})
+
+        rows.append([ctx.diff(lambda x, k=k, moved=moved: moved(x)[k], point[name]) for k in range(len(along))])
+    made = oracle.fibre(ctx, **point)
+    assert len(made) == len(along) + 1, "as many entries of the readout as data and free variables"
+    # The data are the coordinates of y over beta, up to terms below the diagonal.
+    coordinates = len(package.kernels[0].outputs)
+    wanted = ctx.log(abs(ctx.det(ctx.matrix(rows)))) - coordinates * ctx.log(point["beta"])
+    # The derivatives are good to the 50 digits of the context, but for a few lost in the determinant.
+    assert abs(made[-1] - wanted) < ctx.mpf(10) ** -40
 
 
 @pytest.mark.parametrize("rank", [2])
@@ -104,4 +131,8 @@ def test_a_wrong_readout_is_noticed():
 
     wrong = replace(fibre, outputs=((name, -value), *fibre.outputs[1:]))
     with pytest.raises(ProofError, match="on the fibre"):
+        kernels_fibre._prove(model, kernels_fibre.fibre(model), (data, wrong))
+    name, value = fibre.outputs[-1]
+    wrong = replace(fibre, outputs=(*fibre.outputs[:-1], (name, value + 1)))
+    with pytest.raises(ProofError, match=r"log_density is .* as printed"):
         kernels_fibre._prove(model, kernels_fibre.fibre(model), (data, wrong))

@@ -6,6 +6,8 @@ import pytest
 import sympy as sp
 from scipy.special import k0, k1
 
+from attnlimits.derive import symbols
+from attnlimits.derive.closed_forms import TABLE
 from attnlimits.derive.emit import exact as printer
 from attnlimits.derive.linearization import single_layer_threshold
 from attnlimits.generated import exact as printed
@@ -46,6 +48,25 @@ def test_the_integral_of_an_untied_linear_layer():
     assert formula.subs(integral, 1) == sp.Rational(1, 3)
     number = float(integral.function.subs(integral.variables[0], 1.5))
     assert number == pytest.approx(1.5**3 * k1(1.5) ** 2 / k0(1.5), rel=1e-12)
+
+
+@pytest.mark.parametrize("tokens", [2, 3, 4, 5, 8, 9])
+def test_the_text_of_the_integral_is_the_derived_form(tokens):
+    made = sp.sympify(single_layer(tokens, 1, "linear", False, digits=5).exact)
+    derived = TABLE["untied_linear"].formula.subs(symbols.tokens, tokens)
+    (integral,) = made.atoms(sp.Integral)
+    (same,) = derived.atoms(sp.Integral)
+    rho = integral.variables[0]
+    assert sp.powsimp(integral.function - same.function.subs(same.variables[0], rho)) == 0
+    # The integral is the same in both; a number stands for it.
+    assert sp.simplify(made.subs(integral, sp.Rational(7, 3)) - derived.subs(same, sp.Rational(7, 3))) == 0
+
+
+@pytest.mark.parametrize(("tokens", "tied", "heads"), [(2, True, 2), (3, False, 3), (4, True, 7)])
+def test_heads_share_the_dimension(tokens, tied, heads):
+    made, one = (single_layer(tokens, 1, "softmax", tied, heads=n, digits=20) for n in (heads, 1))
+    assert sp.simplify(sp.sympify(made.exact) * heads - sp.sympify(one.exact)) == 0
+    assert abs(sp.Float(made.value, 30) * heads / sp.Float(one.value, 30) - 1) < sp.Float("1e-18")
 
 
 def test_the_integral_keeps_its_digits_for_many_tokens():
@@ -90,6 +111,10 @@ def test_where_nothing_exact_is_known():
         ((1,), {}, "tokens must be an integer >= 2"),
         ((2, 0), {}, "rank must be an integer >= 1"),
         ((2, 1.0), {}, "got 1.0"),
+        ((2,), {"heads": 0}, "heads must be an integer >= 1"),
+        ((10**7,), {}, "tokens must be at most 1000000"),
+        ((2, 1001), {}, "rank must be at most 1000"),
+        ((33, 1, "linear", False), {}, "tokens must be at most 32"),
         ((2,), {"digits": 0}, "digits must be an integer from 1 to 40"),
         ((2,), {"digits": True}, "got True"),
     ],

@@ -299,8 +299,12 @@ def test_bad_arguments_and_narrow_posteriors():
     eye, zero = np.eye(2), np.zeros((2, 2))
     for arguments, message in [
         ((y[0],), "y must have shape"),
-        ((y, np.zeros(2)), "omega must be"),
-        ((y, zero, np.ones(2)), "V must be symmetric"),
+        ((y, np.zeros(2)), "omega must have shape"),
+        ((y, zero, np.ones(2)), "V must have shape"),
+        ((y, zero, eye + np.eye(2, k=1)), "V must be symmetric"),
+        ((y, np.full((2, 2), np.nan)), "omega must be finite"),
+        ((y, zero, np.full((2, 2), np.nan)), "V must be finite"),
+        (("y",), "y must be an array of numbers"),
         ((y, zero, -eye), "positive definite"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -1,8 +1,12 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import sympy as sp
+from scipy.integrate import quad
+from scipy.special import expit
+from scipy.stats import chi
 
 from attnlimits.derive.flow import linear_flow, linear_fluctuations, pair_flow, time
 from attnlimits.numerics import flow as module
@@ -152,8 +156,19 @@ def test_no_depth_is_the_identity():
         ((1.0, 1), {}, "tokens must be an integer >= 2"),
         ((1.0, 2, 0), {}, "rank must be an integer >= 1"),
         ((1.0,), {"beta": 0.0}, "beta must be finite and > 0"),
-        ((1.0,), {"activation": "tanh"}, "activation must be softmax or linear"),
+        ((1.0,), {"activation": "tanh"}, "activation must be one of softmax, linear"),
+        ((1.0,), {"activation": 3}, "activation must be one of softmax, linear"),
         ((1.0,), {"tol": 0.5}, "tol must be from 1e-12"),
+        ((1.0,), {"tol": "small"}, "tol must be a positive number"),
+        (("a",), {}, "kappa = L/c must be a finite number"),
+        ((True,), {}, "kappa = L/c must be a finite number"),
+        ((10**400,), {}, "kappa = L/c must be finite"),
+        ((1.0,), {"tied": "no"}, "tied must be True"),
+        ((1.0,), {"beta": 1e5}, "beta must be at most 1000 for tied softmax"),
+        ((1.0, 2, 20_000), {}, "rank must be at most 10000"),
+        ((1.0, 200), {}, "tokens must be at most 128"),
+        ((1.0, 100, 1000), {}, "rank times tokens must be at most 21201"),
+        ((1000.0,), {"tied": False}, "kappa must be at most 354 for untied softmax"),
     ],
 )
 def test_bad_arguments_are_named(arguments, options, message):
@@ -161,8 +176,98 @@ def test_bad_arguments_are_named(arguments, options, message):
         flow(*arguments, **options)
 
 
+def test_numpy_numbers_are_numbers():
+    made = flow(np.float64(0.3), np.int64(3), np.int64(2), "linear", beta=np.float32(0.5))
+    assert made.minus == flow(0.3, 3, 2, "linear", beta=0.5).minus
+    assert flow(0.3, np.int64(4), tied=np.bool_(False)).plus == math.exp(0.3)
+
+
 def test_bad_networks_are_named():
-    with pytest.raises(ValueError, match="layers must be an integer >= 1, got 0"):
+    with pytest.raises(ValueError, match=r"layers must be an integer >= 1 .* got 0"):
         random_networks(1.0, 0, 10)
-    with np.errstate(all="ignore"), pytest.raises(ValueError, match="linear attention diverges"):
+    with pytest.raises(ValueError, match=r"samples must be an integer >= 1 .* got 2.5"):
+        random_networks(1.0, 1, 2.5)
+    with pytest.raises(ValueError, match="linear attention diverges"):
         random_networks(20.0, 40, 10, activation="linear", rng=1)
+
+
+def _direct_means(a, b, rank, beta):
+    """E[tau] and E[(y_11 - y_22)^2] by SciPy's adaptive quadrature over rho and, split at the step, over z."""
+
+    def inner(function, rho):
+        centre = b * rho / a
+        at = sorted({0.0, min(centre, 9.0), min(max(centre - 30 / (beta * a * b * rho), 0.0), 9.0), 9.0})
+        total = 0.0
+        for lower, upper in pairwise(at):
+            total += quad(lambda z: function(rho, z) * np.exp(-(z**2) / 2), lower, upper, epsabs=1e-13, limit=200)[0]
+        return 2 * total / math.sqrt(2 * math.pi)
+
+    def tau(rho, z):
+        rise, step = beta * b**2 * rho**2, beta * a * b * rho * z
+        return expit(rise + step) + expit(rise - step) - 1
+
+    def square(rho, z):
+        rise, step = beta * b**2 * rho**2, beta * a * b * rho * z
+        return (expit(rise + step) - expit(rise - step)) ** 2
+
+    law = chi(rank)
+    cuts = [0.0, 1e-3, 1e-2, 0.1, 1.0, 4.0, 9.0]
+    return [
+        sum(
+            quad(lambda rho, f=f: inner(f, rho) * law.pdf(rho), lower, upper, epsabs=1e-11, limit=200)[0]
+            for lower, upper in pairwise(cuts)
+        )
+        for f in (tau, square)
+    ]
+
+
+def test_steep_softmax_against_adaptive_quadrature():
+    made = module._pair_means(1.6, 1.2, 1, 300.0, 0)
+    tau, square = _direct_means(1.6, 1.2, 1, 300.0)
+    # What the adaptive rule promises, summed over its panels.
+    assert made.tau == pytest.approx(tau, abs=1e-9)
+    assert made.s_square == pytest.approx(square, abs=1e-9)
+
+
+@pytest.mark.parametrize(("a", "b", "rank", "beta"), [(7.0, 7.0, 1, 1e3), (2.5, 1.5, 2, 1e2), (3.0, 2.9, 500, 1.0)])
+def test_quadrature_levels_agree_where_the_softmax_is_a_step(a, b, rank, beta):
+    coarse, fine = (module._pair_means(a, b, rank, beta, level) for level in (0, 3))
+    for name in ("tau", "tau_variance", "s_square", "tau_t", "tau_tt", "tau_a", "tau_ss", "s_s"):
+        # Second derivatives are sums of terms beta times larger.
+        assert getattr(coarse, name) == pytest.approx(getattr(fine, name), rel=1e-11, abs=1e-12 * beta)
+
+
+def test_steep_softmax_approaches_hard_attention():
+    """At beta -> oo, tau is 1 where |z| < b rho/a and 0 elsewhere: E[tau] = (2/pi) atan(b/a) at rank 1."""
+    a, b = 2.0, 1.3
+    steep = [abs(module._pair_means(a, b, 1, beta, 0).tau - 2 / math.pi * math.atan(b / a)) for beta in (10, 100, 1000)]
+    assert steep[2] < 1e-4
+    assert steep[1] < steep[0] / 5 and steep[2] < steep[1] / 5
+
+
+@pytest.mark.parametrize("beta", [10.0, 1000.0])
+def test_steep_flows_against_networks(beta):
+    limit = flow(0.5, beta=beta, tol=1e-5)
+    mixing = ROTATION @ random_networks(0.5, 128, 20_000, beta=beta, rng=4) @ ROTATION
+    c, minus = 256, mixing[:, 1, 1]
+    assert abs(minus.mean() - limit.minus - limit.bias_minus / c) < 4 * minus.std() / math.sqrt(20_000) + 1 / c**2
+    # Relative corrections of order five over L, and 1% of sampling error.
+    assert c * minus.var() == pytest.approx(limit.variance_minus, rel=0.1)
+    assert c * mixing[:, 0, 1].var() == pytest.approx(limit.variance_cross, rel=0.1)
+
+
+def test_wide_layers_attend_to_themselves():
+    """At large rank every token attends to itself: B = e^kappa I, without fluctuations."""
+    limit = flow(1.0, rank=500, tol=1e-7)
+    assert abs(limit.minus - math.e) <= limit.error
+    assert limit.variance_minus >= 0 and limit.variance_cross >= 0
+    assert max(limit.variance_minus, limit.variance_cross) <= limit.coefficient_error
+    # (1 + 1/c)^L falls short of e by e/(2 c).
+    assert abs(limit.bias_minus + math.e / 2) <= 10 * limit.coefficient_error
+
+
+def test_steep_many_tokens_end():
+    steep = flow(0.5, 3, beta=1e3)
+    networks = random_networks(0.5, 64, 10_000, 3, beta=1e3, rng=5)
+    minus = (np.trace(networks, axis1=1, axis2=2) - networks.sum(axis=(1, 2)) / 3) / 2
+    assert abs(minus.mean() - steep.minus) < 4 * minus.std() / 100 + 1 / 128 + 5 * steep.error

@@ -1,6 +1,7 @@
 """Thresholds of the user's own links against closed forms, one-dimensional integrals and Monte Carlo."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -18,8 +19,11 @@ from scipy.special import kve, ndtr
 from attnlimits.derive.link import link
 from attnlimits.numerics.cache import cache_folder
 from attnlimits.numerics.errors import KernelNotFoundError
+from attnlimits.numerics.link_monotone import MonotonePieces
+from attnlimits.numerics.link_operator import correlation, operator
 from attnlimits.numerics.link_quadrature import adaptive, interval_moments
-from attnlimits.numerics.link_thresholds import LinkThreshold, _correlation, operator, staircase, threshold
+from attnlimits.numerics.link_sampling import box_order
+from attnlimits.numerics.link_thresholds import LinkThreshold, staircase, threshold
 from attnlimits.numerics.links import LinkKernel, load_link
 
 Array = NDArray[np.float64]
@@ -84,6 +88,7 @@ def staircase_first_step() -> float:
         ("[h[1,1]**2, h[1,1]*h[1,2]]", 1 / 6),
         ("h_1**2 + h_2**2", 1.0),  # E (r^2/2 - 1)^2 I: eigenvalue 1
         ("abs(h_1 + h_2)", 0.5),  # |h| along a diagonal
+        ("(h_1 + 2*h_2 - h_3)**4", 0.5),
         ("sign(h_1 - h_2)*sign(h_1 + h_2)", math.pi**2 / 4),  # sign(h_1 h_2) rotated by 45 degrees
     ],
 )
@@ -113,7 +118,11 @@ def test_grand_staircase() -> None:
     np.testing.assert_allclose(first.eigenvector, np.diag([1.0, 0, 0]), atol=1e-9)
     assert second.subspace == "indices 2, 3 given index 1" and second.given == (1,)
     # once h_1 is known, y tells sign(h_2 h_3)
-    assert alpha(second) == pytest.approx(math.pi**2 / 4, rel=1e-9)
+    assert (second.exact, second.how) == ("pi**2/4", "rigorous")
+    assert alpha(second) == pytest.approx(math.pi**2 / 4, rel=1e-12)
+    # and by quadrature, without the closed form
+    found = operator(kernel("h_1**2 + sign(h_1*h_2*h_3)"), [0])
+    assert 1 / np.linalg.norm(found.matrix.reshape(4, 4), 2) == pytest.approx(math.pi**2 / 4, rel=1e-9)
 
 
 def test_staircase_with_a_linear_step() -> None:
@@ -125,6 +134,13 @@ def test_staircase_with_a_linear_step() -> None:
 def test_a_step_of_several_indices_needs_them_on_the_axes() -> None:
     stairs = staircase(kernel("h_1 + h_2"))
     assert not stairs.converged and "rotate the indices" in stairs.status
+
+
+def test_a_step_with_two_coupled_entries_beside_a_known_one_is_sampled() -> None:
+    # h_1 known, y = h_2 h_3 once divided by it
+    result = threshold(kernel("h_1**2; h_1*h_2*h_3"), given=[1])
+    assert result.how == "monte-carlo" and result.subspace == "indices 2, 3 given index 1"
+    assert abs(alpha(result) - product_of_two()) < 4 * result.error
 
 
 def test_known_index_leaves_a_continuous_output() -> None:
@@ -258,9 +274,135 @@ def test_noisy_coupled_indices_by_monte_carlo(text: str, rng: np.random.Generato
     assert 1 / alpha(result) == pytest.approx(mean, abs=4 * sigma)
 
 
-def test_four_coupled_entries_are_refused() -> None:
-    with pytest.raises(ValueError, match="at most 3 are supported"):
-        threshold(kernel("h_1*h_2*h_3*h_4"))
+def chi_square_of_four() -> float:
+    """y = |h|^2 in four dimensions: G = (y/4 - 1) I, and the eigenvalue of I is E (y/4 - 1)^2 = Var y/16 = 1/2."""
+    return 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "noise", "expected"),
+    [
+        # four coupled entries
+        ("h_1**2 + h_2**2 + h_3**2 + h_4**2", "0", chi_square_of_four),
+        # two real outputs that are |h| of two orthogonal directions, not solved for h
+        ("abs(h_1 + h_2); abs(h_1 - h_2)", "0", lambda: 0.5),
+        # noise far below what a rule in the plane resolves
+        ("h_1*h_2", "1/1000000", product_of_two),
+        # noise without which nothing is left of the branches
+        ("h[1]**2", "1/10000000000", lambda: 0.5),
+        # no entry can be solved for in closed form
+        # it says |h_1 + h_2| and h_1 h_2, thus h up to its sign and the order: the eigenvalue is 2
+        ("h_1*h_2*(exp(h_1 + h_2) + exp(-h_1 - h_2)); h_1*h_2", "0", lambda: 0.5),
+    ],
+)
+def test_samples_serve_what_no_quadrature_does(text, noise, expected) -> None:
+    result = threshold(kernel(text, noise))
+    assert result.how == "monte-carlo" and result.n_iter > 1e5
+    # one standard error and half of the extrapolation: four of them, and better than 2%
+    assert abs(alpha(result) - expected()) < 4 * result.error
+    assert result.error < 0.02 * alpha(result)
+
+
+def test_box_order_joins_neighbours(rng: np.random.Generator) -> None:
+    keys = rng.uniform(size=(2**12, 2))
+    boxes = keys[box_order(keys, 4)].reshape(-1, 4, 2)
+    # 2^10 boxes in the unit square: sides of 1/32 and a third more where points are scarce
+    assert np.ptp(boxes, axis=1).mean() < 1.3 / 32
+    assert sorted(map(tuple, boxes.reshape(-1, 2))) == sorted(map(tuple, keys))
+
+
+def test_what_is_not_served_is_refused() -> None:
+    with pytest.raises(ValueError, match="samples serve at most 3 outputs"):
+        threshold(kernel("h_1*h_2; h_2*h_3; h_1*h_3; h_1*h_2*h_3 + h_1**2*h_2**2"))
+
+
+def test_outputs_that_share_no_entry_add_their_operators() -> None:
+    found = operator(kernel("abs(h_1) + abs(h_2); h_3**2 - h_4**2; sign(h_5*h_6)"))
+    for start, text in ((0, "abs(h_1) + abs(h_2)"), (2, "h_1**2 - h_2**2"), (4, "sign(h_1*h_2)")):
+        part = slice(start, start + 2)
+        # the same integrals, along another order of integration at most
+        np.testing.assert_allclose(found.matrix[part, part, part, part], operator(kernel(text)).matrix, atol=1e-8)
+    assert not found.matrix[:2, :2, 2:, 2:].any()
+
+
+def test_a_label_beside_a_real_output_by_monte_carlo(rng: np.random.Generator) -> None:
+    model = kernel("h_1**2 + h_2**2; sign(h_1*h_2)")
+    result = threshold(model)
+    # |h| is independent of the angle: E[h_1^2 | y] = y/2, E[h_1 h_2 | y] = +- y/pi, E y^2 = 8, eigenvalues of
+    # E[G (x) G] on diag and off-diagonal: E (y/2 - 1)^2 + E y^2/pi^2 = 1 + 8/pi^2
+    assert alpha(result) == pytest.approx(1 / (1 + 8 / math.pi**2), rel=1e-8)
+    h = rng.normal(size=(400_000, 2))
+    y = model.link(h[:, :, None])
+    h = h[np.lexsort([y[:, 0], y[:, 1]])]
+    g = h[:, :, None] * h[:, None, :] - np.eye(2)
+    each = np.einsum("ij,nia,ab,njb->n", result.eigenvector, g[0::2], result.eigenvector, g[1::2])
+    sigma = each.std() / math.sqrt(len(each))
+    assert 1 / alpha(result) == pytest.approx(each.mean(), abs=4 * sigma)
+
+
+@pytest.mark.parametrize("text", ["cos(h) + h**2/5", "h*sin(h) + exp(h**2/9)", "abs(h)*exp(h**2) + 9*cos(2*h)"])
+def test_links_of_one_entry_that_have_no_closed_inverse(text: str, rng: np.random.Generator) -> None:
+    result = threshold(kernel(text))
+    assert result.how == "estimated" and result.error < 1e-6 * alpha(result)
+    mean, sigma = pairs_estimate(kernel(text), result.eigenvector, rng, 200_000)
+    assert 1 / alpha(result) == pytest.approx(mean, abs=4 * sigma)
+
+
+def test_bisection_and_closed_branches_agree() -> None:
+    """The same link, solved by the quadratic formula and by bisection on monotone pieces."""
+    model = kernel("h**4 - 6*h**2")
+    closed = threshold(model)
+    (part,) = model.parts
+    (region,) = part.regions
+    ((_, _, slope),) = region.branches[0].values()
+    numeric = replace(model, parts=(replace(part, regions=(replace(region, branches=({0: (0, None, slope)},)),)),))
+    assert alpha(threshold(numeric)) == pytest.approx(alpha(closed), rel=1e-7)
+
+
+def test_two_wells_against_an_integral() -> None:
+    """y = (h^2 - 3)^2 - 9 fixes s = |h^2 - 3|: h^2 is 3 + s, or 3 - s where that is positive."""
+
+    def density(t: float) -> float:
+        return math.exp(-t / 2) / math.sqrt(2 * math.pi * t) if t > 0 else 0.0
+
+    def integrand(s: float) -> float:
+        far, near = density(3 + s), density(3 - s)
+        return (far * (2 + s) + near * (2 - s)) ** 2 / (far + near)
+
+    # s = 3 - t^2 below 3, where the density of h^2 = 3 - s is singular
+    norm = quad(lambda t: 2 * t * integrand(3 - t * t), 0, math.sqrt(3))[0] + quad(integrand, 3, 80)[0]
+    assert alpha(threshold(kernel("h**4 - 6*h**2"))) == pytest.approx(1 / norm, rel=1e-8)
+
+
+def test_monotone_pieces_against_roots_of_a_polynomial() -> None:
+    pieces = MonotonePieces(lambda x: x**3 - 3 * x + 0 * x, lambda x: 3 * x**2 - 3, -4.0, 5.0)
+    np.testing.assert_allclose(pieces.ends, [[-4, -1, 1], [-1, 1, 5]], atol=1e-12)
+    for y in (-60.0, -1.5, 0.3, 1.9, 40.0, 200.0):
+        found = sorted(z for k in range(pieces.count) if not math.isnan(z := float(pieces.solve(np.array([y]), k)[0])))
+        roots = np.roots([1, 0, -3, -y])
+        real = sorted(r.real for r in roots if abs(r.imag) < 1e-9 and -4 < r.real < 5)
+        np.testing.assert_allclose(found, real, atol=1e-9)
+
+
+def test_monotone_pieces_are_cut_at_poles() -> None:
+    pieces = MonotonePieces(lambda x: 1 / (x - 0.3), lambda x: -1 / (x - 0.3) ** 2, -1.0, 1.0)
+    assert pieces.count == 2
+    found = [float(pieces.solve(np.array([5.0]), k)[0]) for k in range(2)]
+    np.testing.assert_allclose([z for z in found if not math.isnan(z)], [0.5], atol=1e-12)
+
+
+def test_a_tiny_operator_gives_a_lower_bound_and_no_infinity() -> None:
+    result = threshold(kernel("cos(20*h)"))
+    assert result.value is None and result.exact is None and not result.converged
+    assert result.at_least is not None and result.at_least > 1e10 and "larger than" in result.status
+    # the true value by Poisson's sum: about exp(400)
+    assert math.log(result.at_least) < 400
+
+
+def test_huge_outputs_overflow_into_place() -> None:
+    # exp(100 h_1 h_2) overflows: where it does it still says h_1 h_2 > 7
+    result = threshold(kernel("exp(100*h[1]*h[2]) + h[1]**2"))
+    assert result.how == "monte-carlo" and 0.4 < alpha(result) < 0.6
 
 
 def test_little_noise_changes_little_and_much_noise_a_lot() -> None:
@@ -344,17 +486,21 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["h[1]**2*h[2] + h[3]", "exp(h[1]**3)", "argmax([h[1], h[2], h[3]])", "h[1] + h[2]**2"]
 )
-def test_linear_information_shows_in_a_correlation(text):
+def test_linear_information_shows_in_acorrelation(text):
     """E[h f(y)] not zero means E[h | y] not zero: no quadrature is needed, and none of these may fail."""
     result = threshold(kernel(text))
     assert (result.value, result.exact, result.converged) == ("0", "0", True)
+    # proved by a moment or by monotonicity, but for argmax
+    proved = "argmax" not in text
+    assert result.how == ("rigorous" if proved else "estimated")
+    assert ("proved: " if proved else "not proved") in result.status
     assert result.operator_norm == math.inf
     assert np.trace(result.eigenvector) > 0
 
 
 @pytest.mark.parametrize("text", ["h[1]**2", "h[1]*h[2]", "sign(h[1]*h[2]*h[3])", "h[1]**2 + h[2]**4"])
 def test_no_correlation_is_found_where_there_is_none(text):
-    assert _correlation(kernel(text)) is None
+    assert correlation(kernel(text)) is None
 
 
 @pytest.mark.parametrize("delta", ["1/100", "1/1000", "1/10000"])
@@ -379,11 +525,6 @@ def test_small_noise_of_phase_retrieval(delta):
     norm = quad(integrand, -8 * sigma, 0, epsabs=1e-13)[0] + quad(integrand, 0, 9, epsabs=1e-13, limit=200)[0]
     assert result.converged
     assert abs(alpha(result) - 1 / norm) < result.error + 1e-10
-
-
-def test_too_little_noise_is_refused():
-    with pytest.raises(ValueError, match="too narrow for a quadrature"):
-        threshold(kernel("h[1]**2", "1/10000000000"))
 
 
 def test_outputs_said_twice_count_twice_with_noise():
