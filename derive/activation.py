@@ -8,7 +8,8 @@ import sympy as sp
 
 from .architecture import Architecture
 from .mixing import activate_score
-from .primitives import Expit, LogExpit, own, stable
+from .nodes import Erfc, printable
+from .primitives import Expit, LogExpit, stable
 
 __all__ = ["SCORE", "logistic", "printed_activation"]
 
@@ -22,14 +23,29 @@ def _exponent(expr: sp.Expr) -> sp.Expr | None:
     return rest.args[0] if isinstance(rest, sp.exp) else None
 
 
-def logistic(expr: sp.Expr) -> sp.Expr:
-    """Return ``expr`` with logistic nodes for what is one of exponentials, which would overflow as it stands.
+def _tail(expr: sp.Add) -> sp.Expr:
+    """Return a sum with c erfc(-u) for c + c erf(u) and c erfc(u) for c - c erf(u), which cancel as they stand."""
+    for term in expr.args:
+        for factor in sp.Mul.make_args(term):
+            if isinstance(factor, sp.erf):
+                c, u = term / factor, factor.args[0]
+                for sign in (1, -1):
+                    if sign * c in expr.args:
+                        rest = expr - term - sign * c
+                        return sign * c * Erfc(-sign * u) + (_tail(rest) if isinstance(rest, sp.Add) else rest)
+    return expr
 
-    These are powers of 1/(1 + exp(u)), times powers of exp(-u) or not, and log(1 + exp(u)).
+
+def logistic(expr: sp.Expr) -> sp.Expr:
+    """Return ``expr`` with nodes for what overflows or cancels as it stands.
+
+    These are powers of 1/(1 + exp(u)), times powers of exp(-u) or not, log(1 + exp(u)), and 1 + erf(u).
     """
     if not expr.args:
         return expr
     expr = expr.func(*[logistic(argument) for argument in expr.args])
+    if isinstance(expr, sp.Add):
+        return _tail(expr)
     if isinstance(expr, sp.log) and (u := _exponent(expr.args[0])) is not None:
         return -LogExpit(-u)
     if isinstance(expr, sp.Pow) and expr.exp.is_negative and expr.exp.is_Integer:
@@ -64,6 +80,8 @@ def printed_activation(model: Architecture) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     ------
     ValueError
         If the activation is no expression.
+    TypeError
+        If a condition of the activation is no comparison.
 
     References
     ----------
@@ -73,4 +91,4 @@ def printed_activation(model: Architecture) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     rate = sp.diff(form, SCORE)
     # 1 - tanh^2 has no digit left where tanh is near one.
     slopes = {1 - sp.tanh(u) ** 2: 4 * Expit(2 * u) * Expit(-2 * u) for (u,) in (t.args for t in form.atoms(sp.tanh))}
-    return form, stable(own(form)), stable(own(rate.xreplace(slopes)))
+    return form, stable(printable(form)), stable(printable(rate.xreplace(slopes)))

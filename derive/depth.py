@@ -15,7 +15,7 @@ import sympy as sp
 
 from . import symbols
 from .architecture import Architecture
-from .primitives import softmax_rows
+from .primitives import elementary, softmax_rows
 
 __all__ = [
     "DepthExpansion",
@@ -32,8 +32,28 @@ Reduce = Callable[[sp.Matrix], sp.Matrix]
 Readouts = Sequence[sp.Matrix]
 
 
+# Of numbers that are no rationals.
+_DIGITS = 50
+
+
 def _keep(matrix: sp.Matrix) -> sp.Matrix:
     return matrix
+
+
+def _evaluate(matrix: sp.Matrix) -> sp.Matrix:
+    return matrix.applyfunc(lambda x: x if x.is_Rational else elementary(x).evalf(_DIGITS))
+
+
+def _reducer(reduce: Reduce | None, model: Architecture, *given: sp.Matrix) -> Reduce:
+    """Return what is applied to every matrix: the caller's function, or one that fits what is given.
+
+    Nested exponentials of numbers grow without end unless they are evaluated as they are made.
+    """
+    if reduce is not None:
+        # What evaluates SymPy's functions need not know own nodes.
+        return lambda matrix: reduce(elementary(matrix))
+    numeric = model.beta.is_number and not any(matrix.free_symbols for matrix in given)
+    return _evaluate if numeric and model.activation != "linear" else _keep
 
 
 def _activate(model: Architecture, scores: sp.Matrix) -> sp.Matrix:
@@ -91,7 +111,7 @@ def rescaled_mixing(
     epsilon: sp.Expr = symbols.inverse_skip,
     *,
     readouts: Readouts | None = None,
-    reduce: Reduce = _keep,
+    reduce: Reduce | None = None,
 ) -> tuple[sp.Matrix, ...]:
     """Return the rescaled mixing matrices B_0 .. B_{L-1} for epsilon = 1/c, exactly; B_0 .. B_L of a sequence output.
 
@@ -106,7 +126,11 @@ def rescaled_mixing(
     readouts : sequence of sympy.Matrix, optional
         Readout weights of several heads, H x H. Default: symbols.
     reduce : callable, optional
-        Applied to every matrix as it is made, so that numbers stay numbers; the default keeps expressions.
+        Applied to every matrix as it is made, in plain SymPy functions (`derive.primitives.elementary`). Default: if
+        h, readouts, ``epsilon`` and beta of the model are numbers, numbers that are not rational are evaluated to 50
+        digits, ``elementary(x).evalf(50)``; otherwise, and for linear attention, expressions are kept as they are.
+        ``lambda x: x.evalf(n)`` takes other digits; ``lambda x: x`` keeps expressions, which nest a layer of
+        exponentials per layer.
 
     Returns
     -------
@@ -123,6 +147,7 @@ def rescaled_mixing(
     troiani2025, (46)-(47).
     """
     matrices, mixers = _inputs(model, h, readouts)
+    reduce = _reducer(reduce, model, *matrices, *mixers, sp.Matrix([epsilon]))
     mixing = [sp.eye(model.heads * model.tokens)]
     for layer in range(1, _mixing_layers(model) + 1):
         attention = _attention(model, layer, matrices[layer - 1], mixing[-1], reduce)
@@ -149,7 +174,7 @@ def rescaled_link(
     epsilon: sp.Expr = symbols.inverse_skip,
     *,
     readouts: Readouts | None = None,
-    reduce: Reduce = _keep,
+    reduce: Reduce | None = None,
 ) -> sp.Matrix:
     """Return the output of the rescaled network, as `rescaled_mixing`, (46)-(47).
 
@@ -158,7 +183,8 @@ def rescaled_link(
     sympy.Matrix
         The attention matrices of the last layer's heads, stacked: HM x M; B_L, HM x HM, for a sequence output.
     """
-    matrices, _ = _inputs(model, h, readouts)
+    matrices, mixers = _inputs(model, h, readouts)
+    reduce = _reducer(reduce, model, *matrices, *mixers, sp.Matrix([epsilon]))
     mixing = rescaled_mixing(model, h, epsilon, readouts=readouts, reduce=reduce)[-1]
     if model.output == "sequence":
         return mixing
@@ -245,7 +271,7 @@ def expand(
     h: Sequence[sp.Matrix] | None = None,
     *,
     readouts: Readouts | None = None,
-    reduce: Reduce = _keep,
+    reduce: Reduce | None = None,
 ) -> DepthExpansion:
     """Expand the rescaled network in 1/c, layer by layer.
 
@@ -260,7 +286,7 @@ def expand(
     readouts : sequence of sympy.Matrix, optional
         Readout weights of several heads. Default: symbols.
     reduce : callable, optional
-        As in `rescaled_mixing`; with a function that evaluates numbers any order costs a few matrix products.
+        As in `rescaled_mixing`, without ``epsilon``: of numbers any order costs a few matrix products.
 
     Returns
     -------
@@ -279,6 +305,7 @@ def expand(
     if isinstance(order, bool) or not isinstance(order, int) or order < 0:
         raise ValueError(f"order must be >= 0, got {order}: it is the highest power of 1/c")
     matrices, mixers = _inputs(model, h, readouts)
+    reduce = _reducer(reduce, model, *matrices, *mixers)
     size = model.heads * model.tokens
     mixing = [sp.eye(size), *[sp.zeros(size, size)] * order]
     for layer in range(1, _mixing_layers(model) + 1):

@@ -41,6 +41,10 @@ class Kernel:
     total : bool
         True if every output is finite at all finite arguments, but for the range of float64; False if the domain ends
         somewhere and outputs are infinite or undefined there.
+    refuses : bool
+        True if the compiled version also raises where an output is not finite; False leaves that to its callers.
+    towers : bool
+        True if exponentials may be nested, so that numbers may leave even what arbitrary precision holds.
     """
 
     name: str
@@ -54,6 +58,8 @@ class Kernel:
     body: tuple[tuple[sp.Symbol, sp.Expr], ...] = ()
     meanings: tuple[tuple[str, str, str], ...] = ()
     total: bool = True
+    refuses: bool = False
+    towers: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from .emit.printers import MpmathPrinter, NumbaPrinter, NumpyPrinter
 from .emit.render import run_mp
 from .kernel import Kernel, KernelPackage
 from .mixing import activate_score, attention_matrices, mix, score_matrices
+from .nodes import SUPPORTED, printable
 from .primitives import (
     Expit,
     Largest,
@@ -33,7 +34,6 @@ from .primitives import (
     Magnitude,
     Smallest,
     elementary,
-    own,
     softmax_rows,
     stable,
 )
@@ -44,6 +44,9 @@ from .symbols import ARGUMENTS
 __all__ = ["link_package", "package_name", "prove"]
 
 _DIGITS = 60
+# Sizes of h, and whether some are negative, at which printed functions are compared; the first is for those activations
+# that are defined everywhere, the others for those that need positive, small or large scores.
+_PLACES = ((1, True), (1, False), (sp.Rational(1, 8), False), (12, False))
 _ROLES = {"h": "indices", "k": "key indices", "q": "query indices"}
 
 
@@ -126,7 +129,7 @@ def _domain(model: Architecture, constants: tuple[sp.Symbol, ...]) -> str:
         # A derivative grows by at most h^2 per layer, and the outputs are bounded.
         rest = f"; float64 for entries of h up to 1e{140 // model.layers}"
     else:
-        rest = "; where a number exceeds float64, numpy64 raises OverflowError and numba64 gives inf or nan"
+        rest = "; where a number exceeds float64, numpy64 and numba64 raise OverflowError"
     return ", ".join([*positive, *fixed, "all other arguments real"]) + rest
 
 
@@ -140,6 +143,7 @@ def _kernels(model: Architecture, link: StraightLine, jacobian: StraightLine) ->
     formula = "B_L" if model.output == "sequence" else "sigma(beta K^T Q) of the last layer"
     heads = "" if model.heads == 1 or model.output == "sequence" else ", heads one below the other"
     inputs = len(link.variables)
+    towers = callable(model.activation)
     return (
         Kernel(
             name="link",
@@ -151,6 +155,8 @@ def _kernels(model: Architecture, link: StraightLine, jacobian: StraightLine) ->
             domain=domain,
             body=link.body,
             meanings=meanings,
+            refuses=True,
+            towers=towers,
         ),
         Kernel(
             name="jacobian",
@@ -164,6 +170,8 @@ def _kernels(model: Architecture, link: StraightLine, jacobian: StraightLine) ->
             domain=domain,
             body=jacobian.body,
             meanings=meanings,
+            refuses=True,
+            towers=towers,
         ),
     )
 
@@ -171,16 +179,15 @@ def _kernels(model: Architecture, link: StraightLine, jacobian: StraightLine) ->
 def _check_printable(model: Architecture) -> None:
     if not callable(model.activation):
         return
-    _, activation, rate = printed_activation(model)
-    for what, value in (("activation", activation), ("derivative of activation", rate)):
-        try:
+    try:
+        for value in printed_activation(model)[1:]:
             for printer in (NumpyPrinter(), NumbaPrinter(hot=False), MpmathPrinter()):
                 printer.text(value)
-        except TypeError as error:
-            raise ValueError(
-                f"the {what} {model.activation_name} cannot be printed: {error}; use tanh, sin, cos, atan, asinh, exp, "
-                "log, sqrt, powers up to 4, Max, Min or Abs"
-            ) from error
+    except TypeError as error:
+        raise ValueError(
+            f"the activation {model.activation_name} or its derivative cannot be printed: {error}; it may hold "
+            f"{SUPPORTED} (3)"
+        ) from error
 
 
 def link_package(model: Architecture) -> KernelPackage:
@@ -286,7 +293,7 @@ def _prove_entries(model: Architecture, row: list[sp.Expr], scores: list[sp.Expr
     nodes, logs = sp.Matrix([Expit(x), Expit(-x)]), sp.Matrix([LogExpit(x), LogExpit(-x)])
     made = sp.Matrix([*stable(nodes), *stable(logs).applyfunc(sp.exp)])
     _prove_by_sign(made, elementary(sp.Matrix([*nodes, *nodes])), x, what)
-    if value != stable(own(form)) or row != [value.xreplace({SCORE: score}) for score in scores]:
+    if value != stable(printable(form)) or row != [value.xreplace({SCORE: score}) for score in scores]:
         raise ProofError(f"{what}: the program holds another expression than its stable form")
 
 
@@ -366,13 +373,20 @@ def _compare(model: Architecture, kernels: tuple[Kernel, ...]) -> None:
     ctx = MPContext()
     ctx.dps = _DIGITS
     arguments = kernels[0].arguments
-    # Any generic point: multiples of 1/97 that repeat in no row.
-    values = [sp.Rational((37 * n * n + 11 * n + 5) % 97 + 8, 97) for n in range(len(arguments))]
     inputs = model.indices * model.tokens
-    values = [-v if n % 3 == 1 and n < inputs else v for n, v in enumerate(values)]
-    point = [ctx.mpf(int(v.p)) / int(v.q) for v in values]
-
-    made = printed["link"](ctx, *point)
+    for scale, signed in _PLACES:
+        # Any generic point: multiples of 1/97 that repeat in no row.
+        values = [sp.Rational((37 * n * n + 11 * n + 5) % 97 + 8, 97) for n in range(len(arguments))]
+        values = [scale * v if n < inputs else v for n, v in enumerate(values)]
+        values = [-v if signed and n % 3 == 1 and n < inputs else v for n, v in enumerate(values)]
+        point = [ctx.mpf(int(v.p)) / int(v.q) for v in values]
+        try:
+            made = printed["link"](ctx, *point)
+            break
+        except ValueError:
+            # Outside the domain of the activation: the next place, or the error of the last.
+            if (scale, signed) == _PLACES[-1]:
+                raise
     wanted = [ctx.mpf(str(value)) for value in _at(model, dict(zip(arguments, values, strict=True)))]
     _agree(ctx, made, wanted, _DIGITS - 8, f"{package_name(model)}: link")
 

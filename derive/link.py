@@ -12,7 +12,7 @@ import sys
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +23,23 @@ from .emit.ir import canonical
 from .link_branches import Region, expand_small, invert, split
 from .link_parser import ArgMax, LinkError, index_symbol, parse, read_index
 
-__all__ = ["Branches", "Link", "LinkError", "Part", "link"]
+__all__ = ["Branches", "Link", "LinkError", "Part", "link", "rotated"]
 
 _MOST_ENTRIES = 8
 # Steps of the grand staircase in closed form: for links no larger than this.
 _MOST_INDICES_STEPS, _MOST_REGIONS_STEPS = 4, 64
+_MOST_INDICES_TABLE = 4
 _ALLOWED = (
     *(sp.sign, sp.Abs, sp.exp, sp.log, sp.tanh, sp.sinh, sp.cosh, sp.sin, sp.cos, sp.erf, sp.Max, sp.Min, ArgMax),
     *(sp.Piecewise, sp.functions.elementary.piecewise.ExprCondPair, sp.Add, sp.Mul, sp.Pow, sp.Symbol, sp.Number),
     *(sp.NumberSymbol, sp.core.relational.Relational, sp.logic.boolalg.Boolean),
 )
-# Strictly monotone on all reals: y and its image say the same about h.
-_INJECTIVE = (sp.exp, sp.tanh, sp.sinh, sp.erf, sp.atan, sp.asinh)
+# Strictly monotone where they are defined: y and its image say the same about h.
+_INJECTIVE = (sp.exp, sp.log, sp.tanh, sp.sinh, sp.erf, sp.atan, sp.asinh)
 _TRIALS = 12
 _DIGITS = 600
+
+Matrix = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,10 @@ class Part:
         Whether y provably fixes h h^T on the entries of the part, and not the sign of h.
     direction : tuple of sympy.Expr
         If not empty, a unit vector over the entries: the outputs depend on u = a.h alone, and `fixed` is about u^2.
+    pair : callable or None
+        E[G_ab G_cd] of the entries a, b, c, d where it is known in closed form: see `link_exact.pair_operator`.
+    why : str
+        What y provably says, if `pair` is known.
     """
 
     numbers: tuple[int, ...]
@@ -86,6 +93,8 @@ class Part:
     branches: tuple[tuple[Branches, ...], ...]
     fixed: bool
     direction: tuple[sp.Expr, ...] = ()
+    pair: link_exact.Pair | None = None
+    why: str = ""
 
     @property
     def entries(self) -> tuple[sp.Symbol, ...]:
@@ -118,6 +127,10 @@ class Link:
         Why `exact` holds.
     steps : dict
         For indices counted from 1 that are known: alpha_c of the others where it was found in closed form.
+    directions : dict
+        For the same sets of known indices, the empty one for `exact`: the PSD eigenvector over all indices, in numbers.
+    table : str
+        The same link, up to the order of its indices, as the table of closed forms writes it; empty if it has none.
     """
 
     outputs: tuple[sp.Expr, ...]
@@ -130,6 +143,8 @@ class Link:
     exact: sp.Expr | None
     reason: str
     steps: dict[tuple[int, ...], sp.Expr]
+    directions: dict[tuple[int, ...], Matrix]
+    table: str
 
     @property
     def coordinates(self) -> tuple[sp.Symbol, ...]:
@@ -176,6 +191,7 @@ class Link:
                 lines += [f"{s.name} {lo} {hi}" for s, (lo, hi) in bounds]
                 lines += [f"{b.output} {b.unknown.name} {canonical(sp.Tuple(*b.solutions, b.slope))}" for b in solved]
         lines += [str(self.exact), self.reason, str(self.flips), str(sorted(self.steps.items()))]
+        lines += [str(sorted(self.directions.items())), self.table]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def source(self) -> str:
@@ -221,8 +237,10 @@ def link(
     Notes
     -----
     What the numerics make of a link without noise: a closed form where one is derived here (finitely many values on
-    boxes along orthogonal directions; h h^T or the square along one direction fixed by y; a vanishing threshold by a
-    moment or by monotonicity); otherwise a quadrature, for each group of outputs that share entries of h, where at
+    boxes along orthogonal directions; h h^T, the square along one direction or |h| fixed by y; two polynomials of two
+    entries that fix h up to orthogonal maps; a vanishing threshold by a moment, by monotonicity, or by interval
+    bounds of E[h_i f(y)] over at most 3 entries); otherwise a quadrature, for each group of outputs that share
+    entries of h, where at
     most one output varies at a time, at most 3 entries are coupled (beside known entries 1), and one of them has a
     closed inverse or is the only one. With noise the quadrature takes at most 2 outputs and 3 entries in a group, and
     a deviation that it can resolve. All else is sampled, to 2 or 3 digits, if a group has at most 3 outputs and known
@@ -258,7 +276,8 @@ def link(
     outputs = tuple(dict.fromkeys(telling)) if delta == 0 else telling
     parts = tuple(_part(numbers, outputs, delta) for numbers in _components(outputs))
     constant = [not o.free_symbols for part in parts for region in part.regions for o in region.outputs]
-    exact, reason = _exact(parts, outputs, coordinates, indices, delta)
+    exact, reason, direction = _exact(parts, outputs, coordinates, indices, delta)
+    steps = _steps(parts, coordinates, indices) if delta == 0 else {}
     return Link(
         outputs=outputs,
         indices=indices,
@@ -269,8 +288,47 @@ def link(
         flips=link_exact.flips(outputs, coordinates),
         exact=exact,
         reason=reason,
-        steps=_steps(parts, coordinates, indices) if delta == 0 else {},
+        steps={learned: alpha for learned, (alpha, _) in steps.items()},
+        directions={(): direction} | {learned: matrix for learned, (_, matrix) in steps.items()},
+        table=_table_entry(outputs, coordinates, indices) if delta == 0 else "",
     )
+
+
+def rotated(made: Link, vectors: Sequence[Sequence[int]]) -> Link:
+    """Derive a link in other orthonormal axes: its new index k is along the k-th vector.
+
+    Parameters
+    ----------
+    made : Link
+    vectors : sequence of P sequences of P integers
+        Orthogonal; their lengths do not matter.
+
+    Raises
+    ------
+    LinkError
+        The vectors are not orthogonal; and as `link`.
+
+    Examples
+    --------
+    >>> rotated(link("sign(h[1]**2 - h[2]**2)"), [(1, 1), (1, -1)]).exact
+    pi**2/4
+    """
+    axes = sp.Matrix(vectors)
+    squares = axes * axes.T
+    if axes.shape != (made.indices,) * 2 or not squares.is_diagonal() or any(d == 0 for d in squares.diagonal()):
+        raise LinkError(f"vectors must be {made.indices} orthogonal ones of that length, got {vectors}")
+    unit = sp.diag(*[1 / sp.sqrt(d) for d in squares.diagonal()]) * axes
+    images = {
+        index_symbol(p + 1, m + 1): sum(unit[k, p] * index_symbol(k + 1, m + 1) for k in range(made.indices))
+        for p in range(made.indices)
+        for m in range(made.tokens)
+    }
+    # The largest does not change with what is added to all.
+    outputs = [
+        output.xreplace(images).replace(ArgMax, lambda *args: ArgMax(*(sp.expand(arg - args[0]) for arg in args)))
+        for output in made.outputs
+    ]
+    return link(outputs, made.tokens, made.indices, made.noise)
 
 
 def _coordinates(indices: int, tokens: int) -> tuple[sp.Symbol, ...]:
@@ -321,7 +379,26 @@ def _part(numbers: tuple[int, ...], outputs: Sequence[sp.Expr], noise: sp.Ration
             fixed, direction = True, axis
     branches = tuple(_branches(region) if noise == 0 else () for region in regions)
     _check_branches(regions, branches)
-    return Part(numbers, own, regions, branches, fixed, direction)
+    pair, why = _pair(own, regions, fixed, direction) if noise == 0 else (None, "")
+    return Part(numbers, own, regions, branches, fixed, direction, pair, why)
+
+
+def _pair(
+    own: tuple[sp.Expr, ...], regions: Sequence[Region], fixed: bool, direction: tuple[sp.Expr, ...]
+) -> tuple[link_exact.Pair | None, str]:
+    """E[G_ab G_cd] of a part in closed form, and what y says there."""
+    entries = _entries(own)
+    if direction:
+        return link_exact.direction_pair(direction), "y fixes |u| of one direction u"
+    if fixed:
+        return link_exact.fixed_pair, "y fixes h h^T"
+    if link_exact.radial(own, entries):
+        return link_exact.radial_pair(len(entries)), "y fixes |h| alone"
+    maps = link_exact.symmetry_maps(own, regions, entries)
+    # The mean of T h over the group is E[h | y]: without the reflection it need not vanish.
+    if maps and sum(maps, sp.zeros(*maps[0].shape)).is_zero_matrix:
+        return link_exact.group_pair(maps), f"y fixes h up to {len(maps)} orthogonal maps"
+    return None, ""
 
 
 def _read(expr: Any) -> tuple[sp.Expr, ...]:
@@ -387,8 +464,9 @@ def _without_outer(output: sp.Expr) -> sp.Expr:
         if isinstance(output, _INJECTIVE):
             output = output.args[0]
             continue
-        if isinstance(output, sp.Pow) and output.exp.is_Integer and output.exp > 0:
-            if output.exp % 2:
+        if isinstance(output, sp.Pow) and output.exp.is_Rational:
+            # A root is real where its base is not negative: there it is strictly monotone.
+            if output.exp.p % 2 or not output.exp.is_Integer:
                 output = output.base
                 continue
             output = output.base**2  # all even powers say the same
@@ -418,49 +496,83 @@ def _exact(
     coordinates: Sequence[sp.Symbol],
     indices: int,
     noise: sp.Rational,
-) -> tuple[sp.Expr | None, str]:
+) -> tuple[sp.Expr | None, str, Matrix]:
+    """Threshold, why it holds, and its eigenvector."""
     discrete = [link_exact.discrete_operator(part.regions, coordinates, indices) for part in parts]
-    fixed = [_fixed(part, coordinates, indices) for part in parts]
-    found = link_exact.operator_threshold([b if a is None else a for a, b in zip(discrete, fixed, strict=True)])
+    fixed = [_closed(part, coordinates, indices) for part in parts]
+    known = link_exact.operator_threshold([b if a is None else a for a, b in zip(discrete, fixed, strict=True)])
     # Gaussians around different values are linearly independent: noise keeps what vanishes and what does not.
-    if found is not None and (noise == 0 or found in (sp.S.Zero, sp.oo)):
-        reasons = [
-            "Gaussian integrals over boxes" if any(one is not None for one in discrete) else "",
-            "y fixes h h^T" if any(part.fixed and not part.direction for part in parts) else "",
-            "y fixes |u| of one direction u" if any(part.direction for part in parts) else "",
-        ]
-        kind = {sp.S.Zero: "Gaussian integrals over boxes", sp.oo: "E[h h^T | y] = I for every y"}
-        return found, kind.get(found, ", ".join(filter(None, reasons)))
+    if known is not None and (noise == 0 or known[0] in (sp.S.Zero, sp.oo)):
+        found, direction = known
+        boxes = "Gaussian integrals over boxes"
+        reasons = [boxes if any(one is not None for one in discrete) else "", *(part.why for part in parts)]
+        kind = {sp.S.Zero: boxes, sp.oo: "E[h h^T | y] = I for every y"}
+        return found, kind.get(found, ", ".join(dict.fromkeys(filter(None, reasons)))), direction
     if reason := link_exact.linear_information(outputs, coordinates):
-        return sp.S.Zero, reason
-    return None, ""
+        return sp.S.Zero, reason, ()
+    return None, "", ()
 
 
-def _fixed(part: Part, coordinates: Sequence[sp.Symbol], indices: int, learned: Sequence[int] = ()) -> sp.Matrix | None:
+def _closed(
+    part: Part, coordinates: Sequence[sp.Symbol], indices: int, learned: Sequence[int] = ()
+) -> sp.Matrix | None:
     entries = [coordinates.index(h) for h in part.entries]
-    if not part.fixed or any(k % indices in learned for k in entries):
+    if part.pair is None or any(k % indices in learned for k in entries):
         return None
-    tokens = len(coordinates) // indices
-    if part.direction:
-        return link_exact.direction_operator(part.direction, entries, indices, tokens, learned)
-    return link_exact.fixed_operator(entries, indices, tokens, learned)
+    return link_exact.pair_operator(part.pair, entries, indices, len(coordinates) // indices, learned)
 
 
-def _steps(parts: Sequence[Part], coordinates: Sequence[sp.Symbol], indices: int) -> dict[tuple[int, ...], sp.Expr]:
-    """Thresholds of the other indices once some are known, where they have a closed form."""
+def _steps(
+    parts: Sequence[Part], coordinates: Sequence[sp.Symbol], indices: int
+) -> dict[tuple[int, ...], tuple[sp.Expr, Matrix]]:
+    """Thresholds and eigenvectors of the other indices once some are known, where they have a closed form."""
     if indices > _MOST_INDICES_STEPS or sum(len(part.regions) for part in parts) > _MOST_REGIONS_STEPS:
         return {}
     found = {}
     for count in range(1, indices):
         for learned in itertools.combinations(range(indices), count):
-            operators = []
+            operators: list[sp.Matrix | sp.Expr | None] = []
             for part in parts:
+                # What is known says nothing more.
+                if all(coordinates.index(h) % indices in learned for h in part.entries):
+                    continue
                 one = link_exact.discrete_operator(part.regions, coordinates, indices, learned)
-                operators.append(_fixed(part, coordinates, indices, learned) if one is None else one)
-            exact = link_exact.operator_threshold(operators)
+                operators.append(_closed(part, coordinates, indices, learned) if one is None else one)
+            exact = link_exact.operator_threshold(operators) if operators else (sp.oo, ())
             if exact is not None:
-                found[tuple(i + 1 for i in learned)] = exact
+                found[tuple(i + 1 for i in learned)] = exact[0], _embedded(exact[1], indices, learned)
     return found
+
+
+def _embedded(matrix: Matrix, indices: int, learned: Sequence[int]) -> Matrix:
+    """Put a matrix over the other indices into one over all."""
+    if not matrix:
+        return ()
+    rest = [i for i in range(indices) if i not in learned]
+    at = {(i, j): matrix[a][b] for a, i in enumerate(rest) for b, j in enumerate(rest)}
+    return tuple(tuple(at.get((i, j), 0.0) for j in range(indices)) for i in range(indices))
+
+
+@cache
+def _table() -> dict[tuple[sp.Expr, ...], str]:
+    """Links of the table of closed forms, without outer functions."""
+    from .closed_forms import TABLE
+
+    texts = [text for entry in TABLE.values() for text in entry.expressions]
+    return {tuple(_without_outer(output) for output in parse(text)): text for text in texts}
+
+
+def _table_entry(outputs: tuple[sp.Expr, ...], coordinates: Sequence[sp.Symbol], indices: int) -> str:
+    """Return the same link as the table writes it, its indices in some order; empty if it is not there."""
+    used = [coordinates[k] for k, h in enumerate(coordinates) if h in _entries(outputs)]
+    if len(coordinates) > indices or len(used) > _MOST_INDICES_TABLE:
+        return ""
+    for order in itertools.permutations(range(1, len(used) + 1)):
+        renamed = dict(zip(used, (index_symbol(p, 1) for p in order), strict=True))
+        same = tuple(output.xreplace(renamed) for output in outputs)
+        if same in _table():
+            return _table()[same]
+    return ""
 
 
 def _branches(region: Region) -> tuple[Branches, ...]:

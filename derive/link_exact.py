@@ -8,23 +8,32 @@ independent posteriors, and as E G = 0 their operators add.
 from __future__ import annotations
 
 import itertools
+import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import mpmath
 import sympy as sp
 
 from .link_branches import Region, expand_small, most_terms, split
+from .link_intervals import correlation_proved
+from .link_parser import ArgMax
 
 __all__ = [
-    "direction_operator",
+    "direction_pair",
     "discrete_operator",
-    "fixed_operator",
+    "fixed_pair",
     "flips",
+    "group_pair",
     "linear_information",
     "monotone",
     "operator_threshold",
+    "pair_operator",
+    "radial",
+    "radial_pair",
     "second_moment_fixed",
     "single_direction",
+    "symmetry_maps",
 ]
 
 _MOST_FLIPS = 8
@@ -32,9 +41,13 @@ _MOST_FLIPS = 8
 _MOST_TERMS = 2000
 _MOST_REGIONS_SOLVED = 8
 _MOST_TERMS_DIRECTION = 200
+_MOST_DEGREE = 4
+# Of eigenvectors; entries of a unit matrix below the second are zero to the digits printed.
+_DIGITS, _TINY = 50, 1e-15
 _INCREASING = (sp.sign, sp.exp, sp.log, sp.tanh, sp.sinh, sp.erf)
 
 Directions = list[tuple[sp.Matrix, sp.Expr, sp.Expr]]
+Pair = Callable[[int, int, int, int], sp.Expr]
 Groups = dict[tuple[sp.Expr, ...], tuple[sp.Expr, sp.Matrix, sp.Matrix]]
 
 
@@ -236,37 +249,73 @@ def discrete_operator(
     return operator.applyfunc(sp.expand)
 
 
-def fixed_operator(entries: Sequence[int], indices: int, tokens: int, learned: Sequence[int] = ()) -> sp.Matrix:
-    """Operator where y fixes h h^T on some entries, and says nothing of the others.
+def pair_operator(
+    pair: Pair, entries: Sequence[int], indices: int, tokens: int, learned: Sequence[int] = ()
+) -> sp.Matrix:
+    """Operator from E[G_ab G_cd] over some entries, where y says nothing of the others.
 
-    By the fourth moments of the normal law: E G_ab G_cd = delta_ac delta_bd + delta_ad delta_bc.
+    Parameters
+    ----------
+    pair : callable
+        E[G_ab G_cd] of the places a, b, c, d among `entries`.
+    entries : sequence of int
+        Entries of h that the output holds, counted token by token; none of them is known.
+    indices, tokens : int
+        P and M.
+    learned : sequence of int
+        Indices that are known.
+
+    Returns
+    -------
+    sympy.Matrix
+        On the orthonormal basis of symmetric matrices of the other indices.
 
     References
     ----------
     troiani2025, (15).
     """
     rest = [i for i in range(indices) if i not in learned]
-    inside = {(k // indices, k % indices) for k in entries}
-    counts: dict[tuple[int, int, int, int], int] = {}
-    for m, n in itertools.product(range(tokens), repeat=2):
-        for p, r in itertools.product(range(indices), repeat=2):
-            if (m, p) not in inside or (n, r) not in inside:
-                continue
-            # delta_pq delta_rs: the entry (p, p) of the image of (r, r).
-            counts[p, p, r, r] = counts.get((p, p, r, r), 0) + 1
-            if m == n:
-                counts[p, r, r, p] = counts.get((p, r, r, p), 0) + 1
+    token, index = [k // indices for k in entries], [rest.index(k % indices) for k in entries]
+    places = range(len(entries))
+    image: dict[tuple[int, int, int, int], sp.Expr] = {}
+    for a, b, c, d in itertools.product(places, repeat=4):
+        if token[a] == token[c] and token[b] == token[d] and (value := pair(a, b, c, d)) != 0:
+            key = index[a], index[c], index[b], index[d]
+            image[key] = image.get(key, sp.S.Zero) + value
     basis = _symmetric_basis(len(rest))
-    place = {i: k for k, i in enumerate(rest)}
     operator = sp.zeros(len(basis), len(basis))
-    for (p, q, r, s), count in counts.items():
-        if {p, q, r, s} <= set(rest):
-            row = [e[place[p], place[q]] for e in basis]
-            column = [e[place[r], place[s]] for e in basis]
-            for i, j in itertools.product(range(len(basis)), repeat=2):
-                if row[i] != 0 and column[j] != 0:
-                    operator[i, j] += count * row[i] * column[j]
+    for (p, q, r, s), value in image.items():
+        rows = [(i, e[p, q]) for i, e in enumerate(basis) if e[p, q] != 0]
+        columns = [(j, e[r, s]) for j, e in enumerate(basis) if e[r, s] != 0]
+        for (i, x), (j, y) in itertools.product(rows, columns):
+            operator[i, j] += value * x * y
     return operator.applyfunc(sp.expand)
+
+
+def fixed_pair(a: int, b: int, c: int, d: int) -> sp.Expr:
+    """E[G_ab G_cd] where y fixes h h^T: the fourth moments of the normal law."""
+    return sp.Integer((a == c) * (b == d) + (a == d) * (b == c))
+
+
+def radial_pair(count: int) -> Pair:
+    """E[G_ab G_cd] where y fixes the sum of the squares of n entries alone: G = (s/n - 1) I, E (s/n - 1)^2 = 2/n."""
+    return lambda a, b, c, d: sp.Rational(2, count) if a == b and c == d else sp.S.Zero
+
+
+def direction_pair(direction: Sequence[sp.Expr]) -> Pair:
+    """E[G_ab G_cd] where y fixes u^2 of one unit direction: G = (u^2 - 1) a a^T, E (u^2 - 1)^2 = 2."""
+    return lambda a, b, c, d: 2 * sp.Mul(*(direction[k] for k in (a, b, c, d)))
+
+
+def group_pair(maps: Sequence[sp.Matrix]) -> Pair:
+    """E[G_ab G_cd] where y fixes h up to a group of orthogonal maps T: G = mean_T T (h h^T - I) T^T."""
+    size = maps[0].shape[0]
+    mean: dict[tuple[int, int], sp.Matrix] = {}
+    for a, b in itertools.product(range(size), repeat=2):
+        total = sum((t[a, :].T * t[b, :] for t in maps), sp.zeros(size, size)) / len(maps)
+        # h h^T is symmetric.
+        mean[a, b] = (total + total.T) / 2
+    return lambda a, b, c, d: sp.expand(2 * (mean[a, b] * mean[c, d]).trace())
 
 
 def single_direction(
@@ -291,37 +340,106 @@ def single_direction(
     return tuple(ratio / size for ratio in ratios), along, u
 
 
-def direction_operator(
-    direction: Sequence[sp.Expr], entries: Sequence[int], indices: int, tokens: int, learned: Sequence[int] = ()
-) -> sp.Matrix:
-    """Operator where y fixes u^2 of one unit direction a: G = (u^2 - 1) a a^T, with E (u^2 - 1)^2 = 2.
+def radial(outputs: Sequence[sp.Expr], entries: Sequence[sp.Symbol]) -> bool:
+    """Whether the one output is the sum of the squares of its entries."""
+    return len(outputs) == 1 and sp.expand(outputs[0] - sum(h**2 for h in entries)) == 0
 
-    With S = sum_m a_m a_m^T over the tokens the image of A is 2 <S, A> S.
 
-    References
-    ----------
-    troiani2025, (15).
+def symmetry_maps(
+    outputs: Sequence[sp.Expr], regions: Sequence[Region], entries: Sequence[sp.Symbol]
+) -> tuple[sp.Matrix, ...]:
+    """Return the orthogonal maps T such that y fixes h up to them; none if this does not show.
+
+    For polynomials of two entries: the resultants of y = g(x), y = g(h) are products of x_k minus linear forms of h,
+    and of factors without real zeros. The maps form a group that keeps g and the law of h, so that every T h is
+    equally likely given y.
     """
-    rest = [i for i in range(indices) if i not in learned]
-    a = sp.zeros(len(rest), tokens)
-    for part, entry in zip(direction, entries, strict=True):
-        a[rest.index(entry % indices), entry // indices] = part
-    projected = sp.Matrix([(e * a * a.T).trace() for e in _symmetric_basis(len(rest))])
-    return (2 * projected * projected.T).applyfunc(sp.expand)
+    if len(regions) != 1 or len(entries) != 2 or len(outputs) < 2:
+        return ()
+    if not all(g.is_polynomial(*entries) and sp.total_degree(g, *entries) <= _MOST_DEGREE for g in outputs):
+        return ()
+    unknown = sp.symbols("x_0 x_1", real=True)
+    moved = dict(zip(entries, unknown, strict=True))
+    equations = [sp.expand(g.xreplace(moved) - g) for g in outputs]
+    rows = []
+    for keep, drop in (unknown, unknown[::-1]):
+        eliminated = sp.resultant(equations[0], equations[1], drop)
+        if eliminated == 0:
+            return ()
+        found = []
+        for factor, _ in sp.factor_list(eliminated)[1]:
+            if keep not in factor.free_symbols:
+                continue
+            polynomial = sp.Poly(factor, keep)
+            if polynomial.degree() > 1:
+                if _no_real_zero(factor):
+                    continue
+                return ()
+            root = sp.cancel(-polynomial.TC() / polynomial.LC())
+            row = sp.Matrix([[sp.diff(root, h) for h in entries]])
+            if row.free_symbols or root.xreplace(dict.fromkeys(entries, sp.S.Zero)) != 0:
+                return ()
+            found.append(row)
+        rows.append(found)
+    h = sp.Matrix(entries)
+    maps = []
+    for t in (sp.Matrix.vstack(*pair) for pair in itertools.product(*rows)):
+        images = dict(zip(unknown, t * h, strict=True))
+        if all(sp.expand(e.xreplace(images)) == 0 for e in equations):
+            maps.append(t)
+    orthogonal = all((t * t.T - sp.eye(2)).applyfunc(sp.expand).is_zero_matrix for t in maps)
+    return tuple(maps) if orthogonal else ()
 
 
-def operator_threshold(operators: Sequence[sp.Matrix | sp.Expr | None]) -> sp.Expr | None:
-    """alpha_c of outputs in independent parts from the operators of the parts; None if it is not known exactly."""
+def _no_real_zero(factor: sp.Expr) -> bool:
+    """Whether a polynomial is a sum of even powers with coefficients of one sign."""
+    terms = sp.Poly(factor, *sorted(factor.free_symbols, key=lambda s: s.name)).terms()
+    signs = {bool(coefficient > 0) for _, coefficient in terms}
+    return len(signs) == 1 and not any(k % 2 for exponents, _ in terms for k in exponents)
+
+
+def operator_threshold(
+    operators: Sequence[sp.Matrix | sp.Expr | None],
+) -> tuple[sp.Expr, tuple[tuple[float, ...], ...]] | None:
+    """alpha_c of outputs in independent parts from the operators of the parts, and a PSD eigenvector in numbers.
+
+    None if alpha_c is not known exactly; no eigenvector where it is 0 or oo.
+    """
     if any(isinstance(one, sp.Expr) for one in operators):
-        return sp.S.Zero
+        return sp.S.Zero, ()
     known = [one for one in operators if one is not None]
     if len(known) < len(operators):
         return None
     total = sum(known[1:], known[0]).applyfunc(sp.expand)
     if total.is_zero_matrix:
-        return sp.oo
+        return sp.oo, ()
     top = _largest_eigenvalue(total)
-    return None if top is None else 1 / sp.factor(sp.together(top))
+    return None if top is None else (1 / sp.factor(sp.together(top)), _eigenvector(total))
+
+
+def _eigenvector(operator: sp.Matrix) -> tuple[tuple[float, ...], ...]:
+    """Image of the identity under the projection on the top eigenspace, of unit norm."""
+    size = operator.shape[0]
+    if size == 1:
+        return ((1.0,),)
+    context = mpmath.mp.clone()
+    context.dps = _DIGITS
+    scale = max(abs(sp.N(entry, _DIGITS, maxn=20_000)) for entry in operator)
+    entries = [[context.mpf(sp.N(e / scale, _DIGITS, maxn=20_000)) for e in operator[i, :]] for i in range(size)]
+    values, vectors = context.eigsy(context.matrix(entries))
+    count = (math.isqrt(8 * size + 1) - 1) // 2
+    basis = _symmetric_basis(count)
+    image = [context.zero] * size
+    for k in range(size):
+        if values[k] > values[size - 1] * (1 - context.mpf(10) ** (10 - _DIGITS)):
+            part = sum(vectors[i, k] * int(basis[i].trace()) for i in range(size))
+            image = [x + part * vectors[i, k] for i, x in enumerate(image)]
+    norm = context.sqrt(sum(x * x for x in image))
+    unit = [[context.zero] * count for _ in range(count)]
+    for x, e in zip(image, basis, strict=True):
+        for a, b in itertools.product(range(count), repeat=2):
+            unit[a][b] += x / norm * context.mpf(sp.N(e[a, b], _DIGITS))
+    return tuple(tuple(float(x) if abs(x) > _TINY else 0.0 for x in row) for row in unit)
 
 
 def _symmetric_basis(size: int) -> list[sp.Matrix]:
@@ -350,9 +468,33 @@ def _largest_eigenvalue(operator: sp.Matrix) -> sp.Expr | None:
             values.append((a + d + sp.sqrt(sp.expand((a - d) ** 2 + 4 * b**2))) / 2)
         elif (cell * cell - cell.trace() * cell).applyfunc(sp.expand).is_zero_matrix:
             values.append(sp.expand(cell.trace()))  # of rank one
+        elif (root := _largest_root(cell)) is not None:
+            values.append(root)
         else:
             return None
     return max(values, key=lambda value: sp.N(value, 30))
+
+
+def _largest_root(cell: sp.Matrix) -> sp.Expr | None:
+    """Largest eigenvalue of a matrix of rational multiples of one number, if it is a root of at most a quadratic."""
+    scale = next(entry for entry in cell if entry != 0)
+    x = sp.Dummy("x")
+    ratios = cell.applyfunc(lambda entry: sp.cancel(entry / scale))
+    if ratios.free_symbols or not all(ratio.is_algebraic for ratio in ratios):
+        return None
+    polynomial = sp.Poly([sp.expand(c) for c in ratios.charpoly(x).all_coeffs()], x)
+    if not all(c.is_Rational for c in polynomial.all_coeffs()):
+        return None
+    positive = sp.N(scale, 30) > 0
+    found = []
+    for factor, _ in polynomial.factor_list()[1]:
+        # A symmetric matrix: all roots are real.
+        roots = [sp.re(root) for root in factor.nroots(n=30)]
+        found.append((max(roots) if positive else -min(roots), factor))
+    factor = max(found, key=lambda pair: pair[0])[1]
+    if factor.degree() > 2:
+        return None
+    return max((scale * root for root in sp.roots(factor)), key=lambda root: sp.N(root, 30))
 
 
 def linear_information(outputs: Sequence[sp.Expr], coordinates: Sequence[sp.Symbol]) -> str:
@@ -365,15 +507,37 @@ def linear_information(outputs: Sequence[sp.Expr], coordinates: Sequence[sp.Symb
     for output in outputs:
         if any(monotone(output, h) in (1, -1) and _moves(output, h) for h in output.free_symbols):
             return "the link is monotone in an entry of h"
+        if isinstance(output, ArgMax) and any(_label_grows(output, h) for h in output.free_symbols):
+            return "one value of the link is the likelier, the larger an entry of h"
+        negligible = [h for k, h in enumerate(coordinates) if any(s[k] < 0 for s in flips([output], coordinates))]
+        if correlation_proved(0, split([output]), negligible):
+            return "E[h f(y)] is not zero for a bounded f, by interval arithmetic"
     return ""
 
 
-def _moves(expr: sp.Expr, h: sp.Symbol) -> bool:
-    """Whether the expression takes different values along an entry somewhere."""
+def _label_grows(expr: ArgMax, h: sp.Symbol) -> bool:
+    """Whether for one label k "argmax = k" turns only one way along an entry, whatever the others, and does turn."""
+    ways = [way for arg in expr.args if (way := monotone(arg, h)) is not None]
+    if len(ways) < len(expr.args):
+        return False
+    for k, own in enumerate(ways):
+        others = [way for j, way in enumerate(ways) if j != k]
+        one_way = any(sign * own >= 0 and all(sign * way <= 0 for way in others) for sign in (1, -1))
+        if one_way and _moves(expr, h, k + 1):
+            return True
+    return False
+
+
+def _moves(expr: sp.Expr, h: sp.Symbol, label: int | None = None) -> bool:
+    """Whether the expression, or whether it is that label, takes different values along an entry somewhere."""
     rng = random.Random(2)
     for _ in range(8):
         point = {x: sp.Rational(rng.randint(-2000, 2000), 1009) for x in expr.free_symbols - {h}}
         ends = [split([expr.xreplace({**point, h: at})])[0].outputs[0] for at in (-3, sp.Rational(29, 10))]
+        if label is not None:
+            if len({end == label for end in ends}) > 1:
+                return True
+            continue
         low, high = (sp.N(end, 30) for end in ends)
         if abs(high - low) > sp.Float("1e-20"):
             return True
@@ -457,7 +621,7 @@ def second_moment_fixed(outputs: Sequence[sp.Expr], regions: Sequence[Region], e
         moving = [output for output in region.outputs if output.free_symbols]
         if len(moving) < len(entries) or not all(output.is_polynomial(*entries) for output in moving):
             return False
-        if any(sp.total_degree(output, *entries) > 4 for output in moving):
+        if any(sp.total_degree(output, *entries) > _MOST_DEGREE for output in moving):
             return False
     return all(_only_signs(one, other, entries) for one in regions for other in regions)
 

@@ -330,22 +330,27 @@ def _pair_means(plus: float, minus: float, rank: int, beta: float, level: int) -
     # Their complements keep the digits of what is nearly one.
     no_first, no_second = expit(-rise - step * z), expit(step * z - rise)
     slope, slope_minus = first * no_first, second * no_second
-    curve, curve_minus = slope * (no_first - first), slope_minus * (no_second - second)
+    curve, curve_minus = -slope * np.tanh((rise + step * z) / 2), -slope_minus * np.tanh((rise - step * z) / 2)
+    # first + second - 1 and first - second, which keep their digits where the softmax is nearly flat. At -z the first
+    # is the same, and the second changes sign.
+    gain, gap = -first * second * np.expm1(-2 * rise), -first * no_second * np.expm1(-2 * step * z)
     lost = no_first + no_second
-    lost_mean = mean(lost, lost)
-    spread, cross = (lost - lost_mean) ** 2, (no_second - no_first) ** 2
+    lost_mean, gain_mean = mean(lost, lost), mean(gain, gain)
+    flat = gain_mean < lost_mean
+    spread = (gain - gain_mean) ** 2 if flat else (lost - lost_mean) ** 2
     in_t, in_t_minus = 2 * rise / minus + step * z / minus, 2 * rise / minus - step * z / minus
     in_s = rise / minus
     return _Means(
-        tau=1 - lost_mean,
+        tau=gain_mean if flat else 1 - lost_mean,
         tau_variance=mean(spread, spread),
-        s_square=mean(cross, cross),
+        s_square=mean(gap**2, gap**2),
         tau_t=2 * mean(slope * in_t, slope_minus * in_t_minus),
         tau_tt=2
         * mean(
             curve * in_t**2 + slope * 2 * beta * rho**2, curve_minus * in_t_minus**2 + slope_minus * 2 * beta * rho**2
         ),
-        tau_a=2 * mean(slope * step * z, -slope_minus * step * z) / plus,
+        # The difference of the slopes at z and at -z.
+        tau_a=-2 * mean(gap * gain * step * z, np.zeros_like(z)) / plus,
         tau_ss=2 * mean(curve * in_s**2, curve_minus * in_s**2),
         s_s=2 * mean(slope * in_s, slope_minus * in_s),
     )
@@ -376,7 +381,9 @@ def _pair(kappa: float, rank: int, beta: float, tol: float) -> FlowResult:
         start = np.array([1.0, 0.0, 0.0, 0.0])
         if kappa == 0:
             return start
-        solution = solve_ivp(rates(level), (0, kappa), start, "DOP853", rtol=tolerance, atol=tolerance * 1e-2)
+        # The coefficients are of order beta^2 where the softmax is nearly flat.
+        absolute = tolerance * 1e-2 * np.array([1.0, *[max(min(1.0, beta) ** 2, 1e-280)] * 3])
+        solution = solve_ivp(rates(level), (0, kappa), start, "DOP853", rtol=tolerance, atol=absolute)
         if not solution.success:
             raise ConvergenceError(f"the flow equation stopped at t = {solution.t[-1]:g}: {solution.message}")
         return np.asarray(solution.y[:, -1])

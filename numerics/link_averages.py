@@ -93,7 +93,7 @@ def _over_y(
     parts = pieces(part.regions, kernel.size, scope, known)
     for piece in parts:
         piece.check()
-        if known and piece.varying and len(piece.active) > 1:
+        if known and len(piece.active) > 1:
             raise NotServedError(f"{len(piece.active)} coupled entries beside known ones take a quadrature too long")
     if kernel.noise > 0:
         return noisy(kernel, sums, parts, order)
@@ -122,6 +122,10 @@ def _moving(sums: Sums, moving: Sequence[Piece], order: int, one_of_many: bool) 
         with np.errstate(all="ignore"):
             moving = [piece.planned() if len(piece.active) > 1 else piece for piece in moving]
     start, end, least = _y_intervals(moving)
+    if not len(start):
+        # None of the regions can be met where the known entries lie.
+        nothing = np.zeros(1 + sums.n + sums.r**2 + sums.r**4)
+        return nothing, nothing, 0
     # A wide range is integrated over t = asinh(y).
     wide = float(max(np.abs(start).max(), np.abs(end).max())) > _WIDE
     if wide:

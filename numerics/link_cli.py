@@ -25,7 +25,13 @@ Outcome = tuple[dict[str, Any], str, bool]
 
 
 def kernel_of(
-    text: str, *, tokens: int | None = None, indices: int | None = None, noise: str = "0", fresh: bool = False
+    text: str,
+    *,
+    tokens: int | None = None,
+    indices: int | None = None,
+    noise: str = "0",
+    fresh: bool = False,
+    axes: tuple[tuple[int, ...], ...] = (),
 ) -> LinkKernel:
     """Kernel of a link: from the cache, or derived and written there.
 
@@ -39,20 +45,25 @@ def kernel_of(
         Variance of the output noise, in decimal or as a fraction.
     fresh : bool
         Derive also where the cache holds the kernel.
+    axes : tuple of tuple of int
+        If not empty, P orthogonal vectors along which the indices are to be counted.
 
     Raises
     ------
     ValueError
         The link cannot be read or solved; the message names the part.
     """
-    path = None if fresh else stored_kernel(text, tokens, indices, noise)
+    key = f"{text} along {axes}" if axes else text
+    path = None if fresh else stored_kernel(key, tokens, indices, noise)
     if path is None:
         # The one bridge from the numerics to the derivations.
-        from attnlimits.derive.link import link
+        from attnlimits.derive.link import link, rotated
 
         derived = link(text, tokens=tokens, indices=indices, noise=noise)
+        if axes:
+            derived = rotated(derived, axes)
         path = derived.write(cache_folder("links"))
-        remember(text, tokens, indices, noise, derived.hash)
+        remember(key, tokens, indices, noise, derived.hash)
     return load_link(path)
 
 
@@ -123,22 +134,40 @@ def threshold(args: argparse.Namespace) -> Outcome:
     digits = getattr(args, "digits", None)
     if digits is not None and not 1 <= digits <= MAX_DIGITS:
         raise ValueError(f"--digits must be from 1 to {MAX_DIGITS}, got {digits}")
-    kernel = kernel_of(args.link, **_arguments(args))
+    wanted = _arguments(args)
+    asked = kernel = kernel_of(args.link, **wanted)
+    if limit := link_thresholds.unresolved_noise(asked):
+        wanted["noise"] = "0"
+        kernel = kernel_of(args.link, **wanted)
     if not getattr(args, "staircase", False):
-        result = _with_exact(link_thresholds.threshold(kernel, digits=digits), args.link, kernel, digits)
-        return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
-    stairs = link_thresholds.staircase(kernel, digits=digits)
+        result = _with_exact(link_thresholds.threshold(kernel, digits=digits), kernel, digits)
+        result = _as_limit(result, limit) if limit else result
+        return as_dict(result) | _about(asked), f"{asked.describe()}\n{_line(result)}", result.converged
+    stairs = link_thresholds.staircase(
+        kernel, digits=digits, rotate=lambda axes: kernel_of(args.link, **wanted, axes=axes)
+    )
+    if limit:
+        stairs = replace(stairs, steps=tuple(_as_limit(step, limit) for step in stairs.steps))
     first = stairs.steps[0]
-    record = as_dict(stairs) | _about(kernel) | {"value": first.value, "error": first.error, "how": first.how}
-    lines = [kernel.describe(), *(_line(step) for step in stairs.steps), stairs.status]
+    record = as_dict(stairs) | _about(asked) | {"value": first.value, "error": first.error, "how": first.how}
+    lines = [asked.describe(), *(_line(step) for step in stairs.steps), stairs.status]
     return record, "\n".join(lines), stairs.converged
 
 
-def _with_exact(result: LinkThreshold, text: str, kernel: LinkKernel, digits: int | None) -> LinkThreshold:
+def _as_limit(result: LinkThreshold, reason: str) -> LinkThreshold:
+    """The threshold without noise, given where the noise is too small for float64."""
+    status = f"{result.status}; {reason}: this is the threshold without noise, its limit"
+    # Noise keeps what vanishes and what does not; a closed number it changes, if by less than float64 tells.
+    if result.exact in (None, "0", "oo"):
+        return replace(result, status=status)
+    return replace(result, status=status, exact=None, how="estimated")
+
+
+def _with_exact(result: LinkThreshold, kernel: LinkKernel, digits: int | None) -> LinkThreshold:
     """Add the exact form of the table of derived thresholds, if it has this link and agrees; and digits it has more."""
-    if result.exact is not None or result.value is None or result.error is None or kernel.noise:
+    if result.exact is not None or result.value is None or result.error is None or kernel.noise or not kernel.table:
         return result
-    found = exact.link(text) if digits is None else exact.link(text, digits=digits)
+    found = exact.link(kernel.table) if digits is None else exact.link(kernel.table, digits=digits)
     if found is None or found.value is None:
         return result
     # Half a unit of the last digit of each.
@@ -161,5 +190,6 @@ def _line(result: LinkThreshold) -> str:
         return f"alpha > {result.at_least:.1e} ({result.how}); {result.status}"
     if result.value is None:
         return f"alpha: none; {result.status}"
-    exact = f" = {result.exact}{' exactly' if result.how == 'rigorous' else ''}" if result.exact else ""
+    exact = f" = {result.exact}" if result.exact and result.exact != result.value else ""
+    exact += " exactly" if result.exact and result.how == "rigorous" else ""
     return f"alpha({result.subspace}) = {result.value}{exact}\nerror {result.error:.1e} ({result.how}); {result.status}"

@@ -1,8 +1,9 @@
 """Weak-recovery thresholds of a user's own link: (15)-(16) at zero overlap, and the grand staircase."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +12,10 @@ from .link_operator import ZERO, Operator, correlation, operator
 from .links import LinkKernel
 from .results import How, versions
 
-__all__ = ["LinkStaircase", "LinkThreshold", "staircase", "threshold"]
+__all__ = ["LinkStaircase", "LinkThreshold", "staircase", "threshold", "unresolved_noise"]
 
 Array = NDArray[np.float64]
+Vectors = tuple[tuple[int, ...], ...]
 
 MAX_DIGITS = 13
 # E || E[h|y] ||^2 above this is not zero for sums in float64.
@@ -22,6 +24,13 @@ _SURELY = 1e-7
 _USELESS = 0.1
 # Standard errors beyond which an average over samples is not zero.
 _SIGNIFICANT = 6.0
+# Values from here on are printed with a power of ten.
+_LARGEST_POSITIONAL = 1e15
+_NOISE_POINTS = 1000
+# Eigenvalues of a unit matrix below this are zero, also where it is known from samples.
+_RANK, _SAMPLED_RANK = 1e-6, 0.05
+# Projectors of learned subspaces are known to a few 1e-4; those of vectors of small integers are told apart so.
+_LARGEST_DENOMINATOR, _SAME_DIRECTION = 12, 1e-3
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class LinkThreshold:
         "monte-carlo" where no quadrature serves the link: the error is one standard error over independent samples,
         plus the bias seen.
     exact : str or None
-        Closed form, "0" and "oo" included.
+        Closed form, "0" and "oo" included, where it is proved.
     subspace : str
         Which indices become learnable.
     eigenvector : ndarray, shape (P, P)
@@ -80,12 +89,16 @@ class LinkStaircase:
     steps : tuple of LinkThreshold
     converged, status, kernel_hash
         Provenance.
+    directions : tuple of tuple of int
+        If not empty, a step learned a subspace that no indices span: in the steps after it, `given` counts these
+        orthogonal vectors instead of the indices.
     """
 
     steps: tuple[LinkThreshold, ...]
     converged: bool
     status: str
     kernel_hash: str
+    directions: tuple[tuple[int, ...], ...] = ()
     versions: dict[str, str] = field(default_factory=versions)
 
 
@@ -128,10 +141,23 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
     learned = tuple(sorted(set(given)))
     if any(not isinstance(i, int) or not 1 <= i <= kernel.indices for i in learned) or len(learned) >= kernel.indices:
         raise ValueError(f"given must name some, not all, of the indices 1 to {kernel.indices}, got {tuple(given)}")
+    if reason := unresolved_noise(kernel):
+        raise ValueError(f"{reason}; leave it out: the threshold without noise is its limit")
     known: tuple[str, float] | None = kernel.steps.get(learned)
     if not learned and kernel.exact is not None and kernel.exact_value is not None:
         known = (kernel.exact, kernel.exact_value)
+    used = {entry % kernel.indices + 1 for part in kernel.parts for entry in part.entries}
+    if used <= set(learned):
+        known = ("oo", math.inf)
     exact = None if known is None else known[0]
+    if known is not None and exact != "0":
+        rest = tuple(i for i in range(kernel.indices) if i + 1 not in learned)
+        size = len(rest)
+        closed = Operator(rest, np.zeros((size,) * 2), np.zeros((size,) * 4), 0.0, 0.0, 0)
+        make = _Maker(kernel, closed, learned, known, digits)
+        if exact == "oo":
+            return make.infinite()
+        return make.number(1 / known[1], 0.0, np.array(kernel.directions[learned])[np.ix_(rest, rest)])
     unsolved = exact == "0" and kernel.kind != "discrete"
     if not learned and (exact is None or unsolved) and (seen := correlation(kernel)) is not None:
         return _Maker(kernel, seen, learned, known, digits).zero()
@@ -139,19 +165,17 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
     make = _Maker(kernel, found, learned, known, digits)
     sampled = found.spread is not None
     linear = float(np.linalg.eigvalsh(found.linear)[-1])
-    if exact == "0" or (exact is None and linear > max(_SURELY, 10 * found.error)):
+    if exact == "0" or linear > max(_SURELY, 10 * found.error):
         return make.zero()
-    if exact is None and linear > ZERO + (3 if sampled else 1) * found.error:
+    if linear > ZERO + (3 if sampled else 1) * found.error:
         return make.undecided(f"E ||E[h|y]||^2 = {linear:.1e} is neither zero nor clearly not")
     norm, vector = _top(found.matrix, found.error)
     error = found.error
     if found.spread is not None:
         norm, error = _sampled_norm(found)
-    if exact == "oo":
-        return make.infinite()
-    if exact is None and error > _USELESS * max(1.0, norm):
+    if error > _USELESS * max(1.0, norm):
         return make.undecided(f"the operator (15) is {norm:.1e} +- {error:.1e}")
-    if exact is None and norm < max(ZERO, (_SIGNIFICANT if sampled else 1) * error):
+    if norm < max(ZERO, (_SIGNIFICANT if sampled else 1) * error):
         return make.bound(max(norm, 0.0) + (3 if sampled else 1) * error)
     return make.number(norm, error, vector)
 
@@ -241,8 +265,7 @@ class _Maker:
         elif self.kernel.reason and not self.learned:
             why = f"proved: {self.kernel.reason}"
         status = f"converged: E[h | y] does not vanish, so any alpha > 0 gives a positive overlap ({why})"
-        made = self._result("0", 0.0, matrix, math.inf, status)
-        return made if self.known is not None else replace(made, exact="0")
+        return self._result("0", 0.0, matrix, math.inf, status)
 
     def infinite(self) -> LinkThreshold:
         """G vanishes."""
@@ -271,11 +294,8 @@ class _Maker:
     def number(self, norm: float, error: float, matrix: Array) -> LinkThreshold:
         """A positive threshold."""
         sampled = self.found.spread is not None
-        alpha = 1 / norm
-        error = max(error * alpha**2, 4e-16 * alpha)
-        if self.known is not None:
-            alpha = self.known[1]
-            error = 4e-16 * alpha
+        alpha = 1 / norm if self.known is None else self.known[1]
+        error = max(error * alpha * alpha, 4e-16 * alpha)
         # The last digit may be uncertain, so that rounding never adds more than the error itself.
         possible = max(1, min(MAX_DIGITS, math.ceil(-math.log10(2 * error / alpha))))
         digits = self.digits or possible
@@ -297,8 +317,31 @@ class _Maker:
         return self._result(text, error + abs(float(text) - alpha), matrix, 1 / alpha, status, good)
 
 
+def unresolved_noise(kernel: LinkKernel) -> str:
+    """Why the noise of a link is nothing in float64; empty if it is something.
+
+    It is nothing where its deviation is below the rounding of every output at typical h. As it falls to zero the
+    operator (15) tends to that without noise: y + noise of variance s is a Brownian motion in s that starts at y, so
+    what y alone says is the limit of a martingale.
+    """
+    if kernel.noise == 0:
+        return ""
+    h = np.random.default_rng(0).standard_normal((_NOISE_POINTS, kernel.indices, kernel.tokens))
+    size = np.abs(kernel.link(h))
+    rounding = np.finfo(float).eps * float(np.median(size[size > 0])) if size.any() else 0.0
+    deviation = math.sqrt(kernel.noise)
+    if deviation >= rounding:
+        return ""
+    return (
+        f"noise of deviation {deviation:.1e} is below what float64 resolves of the outputs {'; '.join(kernel.text)}, "
+        f"about {rounding:.0e}"
+    )
+
+
 def _decimal(value: float, digits: int) -> str:
-    """Positional decimal with that many significant digits."""
+    """Positional decimal with that many significant digits; with a power of ten where that has no end."""
+    if value >= _LARGEST_POSITIONAL:
+        return f"{value:.{digits - 1}e}"
     return f"{value:.{max(0, digits - 1 - math.floor(math.log10(value)))}f}"
 
 
@@ -307,7 +350,9 @@ def _names(indices: Iterable[int]) -> str:
     return ("index " if len(numbers) == 1 else "indices ") + ", ".join(numbers)
 
 
-def staircase(kernel: LinkKernel, *, digits: int | None = None) -> LinkStaircase:
+def staircase(
+    kernel: LinkKernel, *, digits: int | None = None, rotate: Callable[[Vectors], LinkKernel] | None = None
+) -> LinkStaircase:
     """Thresholds step by step: each with the subspaces before it perfectly known.
 
     Parameters
@@ -315,6 +360,10 @@ def staircase(kernel: LinkKernel, *, digits: int | None = None) -> LinkStaircase
     kernel : LinkKernel
     digits : int, optional
         As in `threshold`.
+    rotate : callable, optional
+        Kernel of the same link along other orthogonal axes, given as P vectors of integers
+        (`attnlimits.derive.link.rotated`). Without it the staircase stops after a step that learns a subspace which
+        no indices span.
 
     Returns
     -------
@@ -329,23 +378,85 @@ def staircase(kernel: LinkKernel, *, digits: int | None = None) -> LinkStaircase
     """
     steps: list[LinkThreshold] = []
     learned: set[int] = set()
+    vectors: Vectors = ()
+    here = kernel
     while len(learned) < kernel.indices:
-        step = threshold(kernel, digits=digits, given=sorted(learned))
-        steps.append(step)
+        step = threshold(here, digits=digits, given=sorted(learned))
+        steps.append(_back(step, vectors) if vectors else step)
         if step.value is None or not step.converged:
             break
-        axes = [i for i in range(kernel.indices) if step.eigenvector[i, i] > 1e-6]
-        rank = int(np.linalg.matrix_rank(step.eigenvector, tol=1e-6))
-        if rank != len(axes):
+        least = _SAMPLED_RANK if step.how == "monte-carlo" else _RANK
+        axes = [i for i in range(kernel.indices) if step.eigenvector[i, i] > least]
+        rank = int(np.linalg.matrix_rank(step.eigenvector, tol=least))
+        if rank == len(axes):
+            learned |= {i + 1 for i in axes}
+            continue
+        found = () if rotate is None else _axes(step.eigenvector, rank, learned, vectors)
+        if not found or rotate is None:
+            names = ", ".join(_combination(vectors[i]) if vectors else str(i + 1) for i in axes)
             status = (
-                f"stopped: the subspace of step {len(steps)} mixes indices {', '.join(str(i + 1) for i in axes)}; "
-                "rotate the indices so that it is spanned by some of them"
+                f"stopped: the subspace of step {len(steps)} mixes indices {names}; rotate the indices so that it is "
+                "spanned by some of them"
             )
-            return LinkStaircase(tuple(steps), False, status, kernel.kernel_hash)
-        learned |= {i + 1 for i in axes}
+            return LinkStaircase(tuple(steps), False, status, kernel.kernel_hash, vectors)
+        learned, vectors, here = set(range(1, len(learned) + rank + 1)), found, rotate(found)
     last = steps[-1]
     if last.value is None:
         status = last.status
     else:
         status = "converged: all indices are learned" if last.converged else last.status
-    return LinkStaircase(tuple(steps), last.converged, status, kernel.kernel_hash)
+    return LinkStaircase(tuple(steps), last.converged, status, kernel.kernel_hash, vectors)
+
+
+def _units(vectors: Vectors) -> Array:
+    array = np.array(vectors, dtype=float)
+    return np.asarray(array / np.linalg.norm(array, axis=1)[:, None])
+
+
+def _axes(matrix: Array, rank: int, learned: Iterable[int], vectors: Vectors) -> Vectors:
+    """Orthogonal vectors of integers: first those that span what is learned with this step, then the others.
+
+    Empty if the subspace is not spanned by vectors of small integers. `matrix` and `learned` count the vectors so far.
+    """
+    size = len(matrix)
+    top = np.linalg.eigh(matrix)[1][:, size - rank :]
+    projector = top @ top.T
+    for i in learned:
+        projector[i - 1, i - 1] = 1.0
+    if vectors:
+        projector = _units(vectors).T @ projector @ _units(vectors)
+    exact = [[Fraction(float(x)).limit_denominator(_LARGEST_DENOMINATOR) for x in row] for row in projector]
+    if np.abs(np.array(exact, dtype=float) - projector).max() > _SAME_DIRECTION:
+        return ()
+    if any(
+        sum(exact[i][k] * exact[k][j] for k in range(size)) != exact[i][j] for i in range(size) for j in range(size)
+    ):
+        return ()
+    other = [[(i == j) - x for j, x in enumerate(row)] for i, row in enumerate(exact)]
+    found: list[tuple[int, ...]] = []
+    for row in (*exact, *other):
+        for known in found:
+            share = sum(x * y for x, y in zip(row, known, strict=True)) / Fraction(sum(y * y for y in known))
+            row = [x - share * y for x, y in zip(row, known, strict=True)]
+        if any(row):
+            scale = math.lcm(*(x.denominator for x in row))
+            whole = [int(x * scale) for x in row]
+            divisor = math.gcd(*whole) * (1 if next(x for x in whole if x) > 0 else -1)
+            found.append(tuple(x // divisor for x in whole))
+    return tuple(found)
+
+
+def _back(step: LinkThreshold, vectors: Vectors) -> LinkThreshold:
+    """Describe a step along other axes by the indices themselves."""
+    array = _units(vectors)
+    learned = [k for k in range(len(vectors)) if step.eigenvector[k, k] > 1e-6]
+    given = ", ".join(_combination(vectors[k - 1]) for k in step.given)
+    subspace = ", ".join(_combination(vectors[k]) for k in learned) or "none"
+    return replace(step, eigenvector=array.T @ step.eigenvector @ array, subspace=f"{subspace} given {given}")
+
+
+def _combination(vector: Sequence[int]) -> str:
+    """Write a vector as a sum of indices."""
+    terms = [(x, f"{abs(x) if abs(x) > 1 else ''}{'*' if abs(x) > 1 else ''}h_{p + 1}") for p, x in enumerate(vector)]
+    text = "".join(f" {'-' if x < 0 else '+'} {term}" for x, term in terms if x)
+    return text[3:] if text.startswith(" + ") else "-" + text[3:]

@@ -27,7 +27,7 @@ Solve = Callable[[Array, Entries], tuple[Array, ...]]
 _ENTRY = re.compile(r"\bh_(\d+)_(\d+)\b")
 
 #: Layout of the kernel modules that this version reads.
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,11 @@ class LinkKernel:
         Closed form of alpha_c; `exact_value` is its value (0 and inf included), `reason` why it holds.
     steps : dict
         The same pair for the other indices, once those named (counted from 1) are known.
+    directions : dict
+        PSD eigenvectors of these closed forms, over all indices, none where they are 0 or oo; the empty key is for
+        `exact`.
+    table : str
+        The same link in the table of closed forms, empty if it is not there.
     flips : tuple of tuple of int
         Changes of sign of the entries of h that leave the link as it is.
     parts : tuple of Part
@@ -126,6 +131,8 @@ class LinkKernel:
     exact_value: float | None
     reason: str
     steps: dict[tuple[int, ...], tuple[str, float]]
+    directions: dict[tuple[int, ...], tuple[tuple[float, ...], ...]]
+    table: str
     flips: tuple[tuple[int, ...], ...]
     parts: tuple[Part, ...]
     kernel_hash: str
@@ -204,6 +211,8 @@ def load_link(path: Path) -> LinkKernel:
         exact_value=module.EXACT_VALUE,
         reason=module.REASON,
         steps=module.STEPS,
+        directions=module.DIRECTIONS,
+        table=module.TABLE,
         flips=module.FLIPS,
         parts=tuple(
             Part(**{**part, "regions": tuple(Region(**region) for region in part["regions"])}) for part in module.PARTS

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "LinkPrinter", "render"]
 
 #: Changes whenever kernels of an older layout could not be read.
-FORMAT = 2
+FORMAT = 3
 
 _HEAD = '''"""Kernel of the link {title}."""
 # derived by attnlimits.derive.link; do not edit
@@ -37,6 +37,10 @@ KIND = {kind!r}
 EXACT, EXACT_VALUE, REASON = {exact!r}, {value}, {reason!r}
 # The same of the other indices, once those named are known.
 STEPS = {steps}
+# Eigenvectors of those in closed form; the empty key is for EXACT.
+DIRECTIONS = {directions}
+# The same link in the table of closed forms.
+TABLE = {table!r}
 # Changes of sign of the entries of h, counted token by token, that leave the link as it is.
 FLIPS = {flips}
 '''
@@ -229,6 +233,8 @@ def render(link: Link) -> str:
         value=None if exact is None else _number(exact),
         reason=link.reason,
         flips=repr(link.flips),
+        directions=repr(dict(sorted(link.directions.items()))),
+        table=link.table,
         steps="{" + ", ".join(f"{key!r}: ({str(v)!r}, {_number(v)})" for key, v in sorted(link.steps.items())) + "}",
     )
     lines = [head, ""]

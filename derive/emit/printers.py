@@ -6,11 +6,21 @@ from fractions import Fraction
 
 import sympy as sp
 
-from ..primitives import CopySign, Exp, Expm1, Largest, Log1p, Magnitude, Smallest
+from ..nodes import Erfc, Select
+from ..primitives import CopySign, Exp, Expm1, Largest, Log1p, Magnitude, Smallest, elementary
 from .ir import canonical
 
 # Plain functions that an activation of the user's may hold, and that every backend has.
-_PLAIN = {sp.tanh: "tanh", sp.sinh: "sinh", sp.cosh: "cosh", sp.sin: "sin", sp.cos: "cos"}
+_PLAIN = {sp.tanh: "tanh", sp.sinh: "sinh", sp.cosh: "cosh", sp.sin: "sin", sp.cos: "cos", sp.tan: "tan"}
+# Those that numpy spells in full.
+_INVERSE = {
+    sp.asin: "asin",
+    sp.acos: "acos",
+    sp.atan: "atan",
+    sp.asinh: "asinh",
+    sp.acosh: "acosh",
+    sp.atanh: "atanh",
+}
 
 __all__ = ["MpmathPrinter", "NumbaPrinter", "NumpyPrinter", "Printer"]
 
@@ -49,6 +59,14 @@ class Printer:
         """Return the text of a function call."""
         return f"{name}({argument})"
 
+    def select(self, sign: str, value: str, other: str) -> str:
+        """Return the text of the value where a number is not negative, and of the other one elsewhere."""
+        return f"({value} if {sign} >= 0 else {other})"
+
+    def power(self, base: sp.Expr, exponent: sp.Expr) -> tuple[str, int]:
+        """Return the text of a power that is no short product: whole, or real of a base that is not negative."""
+        return f"{self._wrap(base, _ATOM)}**{self._wrap(exponent, _ATOM)}", _POW
+
     def _wrap(self, expr: sp.Expr, level: int) -> str:
         text, own = self._print(expr)
         return text if own >= level else f"({text})"
@@ -66,6 +84,8 @@ class Printer:
             return self._product(expr)
         if isinstance(expr, sp.Pow):
             return self._power(expr)
+        if isinstance(expr, Select):
+            return self.select(*(self.text(arg) for arg in expr.args)), _ATOM
         if isinstance(expr, CopySign):
             return self.copysign(self.text(expr.args[0])), _ATOM
         if isinstance(expr, (Largest, Smallest)):
@@ -125,7 +145,7 @@ class Printer:
         if exponent.is_Integer and int(exponent) <= 4:
             factor = self._wrap(base, _POW)
             return "*".join([factor] * int(exponent)), _MUL
-        raise TypeError(f"{type(self).__name__} cannot print the power {expr}")
+        return self.power(base, exponent)
 
 
 def _in_denominator(factor: sp.Expr) -> bool:
@@ -148,7 +168,7 @@ class _Float64Printer(Printer):
     def constant(self, expr: sp.Expr) -> str | None:
         """Return the literal of an irrational constant."""
         # 40 digits first, so that the one rounding to float64 is the only one that matters.
-        return _float_literal(float(sp.N(expr, 40)))
+        return _float_literal(float(sp.N(elementary(expr), 40)))
 
 
 def _float_literal(value: float) -> str:
@@ -166,10 +186,15 @@ class NumpyPrinter(_Float64Printer):
         sp.log: "np.log",
         Magnitude: "np.abs",
         **{kind: f"np.{name}" for kind, name in _PLAIN.items()},
-        sp.atan: "np.arctan",
-        sp.asinh: "np.arcsinh",
+        **{kind: f"np.arc{name[1:]}" for kind, name in _INVERSE.items()},
+        sp.erf: "special.erf",
+        Erfc: "special.erfc",
     }
     root = "np.sqrt"
+
+    def select(self, sign: str, value: str, other: str) -> str:
+        """Return the text of the value where a number is not negative, and of the other one elsewhere."""
+        return f"np.where({sign} >= 0, {value}, {other})"
 
     def pairwise(self, expr: sp.Expr, arguments: list[str]) -> str:
         """Return the text of the smallest or the largest argument."""
@@ -203,9 +228,9 @@ class NumbaPrinter(_Float64Printer):
             Log1p: "math.log1p",
             sp.log: "math.log",
             Magnitude: "abs",
-            **{kind: f"math.{name}" for kind, name in _PLAIN.items()},
-            sp.atan: "math.atan",
-            sp.asinh: "math.asinh",
+            **{kind: f"math.{name}" for kind, name in (*_PLAIN.items(), *_INVERSE.items())},
+            sp.erf: "math.erf",
+            Erfc: "math.erfc",
         }
 
     def pairwise(self, expr: sp.Expr, arguments: list[str]) -> str:
@@ -222,25 +247,47 @@ class NumbaPrinter(_Float64Printer):
         return f"math.copysign(1.0, {argument})"
 
 
-class MpmathPrinter(Printer):
-    """Arbitrary precision on a context object ``ctx``; rationals stay exact until the context rounds them."""
+# What takes as many bits as its argument has before the point.
+_GROWING = frozenset(f"ctx.{name}" for name in ("exp", "expm1", "sinh", "cosh", "sin", "cos", "tan", "erfc"))
 
-    functions = {
-        Exp: "ctx.exp",
-        Expm1: "ctx.expm1",
-        Log1p: "_log1p",
-        sp.log: "_log",
-        Magnitude: "abs",
-        **{kind: f"ctx.{name}" for kind, name in _PLAIN.items()},
-        sp.atan: "ctx.atan",
-        sp.asinh: "ctx.asinh",
-    }
+
+class MpmathPrinter(Printer):
+    """Arbitrary precision on a context object ``ctx``; rationals stay exact until the context rounds them.
+
+    Parameters
+    ----------
+    towers : bool
+        True if arguments may be beyond what a context evaluates functions at, which is refused then.
+    """
+
     root = "_sqrt"
+
+    def __init__(self, towers: bool = False) -> None:
+        self.towers = towers
+        self.functions = {
+            Exp: "ctx.exp",
+            Expm1: "ctx.expm1",
+            Log1p: "_log1p",
+            sp.log: "_log",
+            Magnitude: "abs",
+            **{kind: f"ctx.{name}" for kind, name in _PLAIN.items()},
+            **{kind: f"_{name}" for kind, name in _INVERSE.items()},
+            sp.atan: "ctx.atan",
+            sp.asinh: "ctx.asinh",
+            sp.erf: "ctx.erf",
+            Erfc: "ctx.erfc",
+        }
 
     def call(self, name: str, argument: str) -> str:
         """Return the text of a function call."""
+        if self.towers and name in _GROWING:
+            return f'bounded(ctx, "{name[4:]}", {argument})'
         # Own helpers take the context first.
         return f"{name}(ctx, {argument})" if name.startswith("_") else f"{name}({argument})"
+
+    def constant(self, expr: sp.Expr) -> str | None:
+        """Return the name of a constant of the context; other irrational numbers are printed as expressions."""
+        return {sp.pi: "ctx.pi", sp.E: "ctx.e"}.get(expr)
 
     def number(self, value: sp.Rational) -> str:
         """Return the literal of a rational number."""
@@ -260,3 +307,9 @@ class MpmathPrinter(Printer):
     def copysign(self, argument: str) -> str:
         """Return the text of +-1 with the sign of the argument."""
         return f"_copysign(ctx, {argument})"
+
+    def power(self, base: sp.Expr, exponent: sp.Expr) -> tuple[str, int]:
+        """Return the text of a power that is no short product; a base below zero has none but whole powers."""
+        if exponent.is_Integer:
+            return f"{self._wrap(base, _ATOM)}**{int(exponent)}", _POW
+        return f"_power(ctx, {self.text(base)}, {self.text(exponent)})", _ATOM

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -94,7 +95,7 @@ def render_numpy(programs: Sequence[Program], runtime: str = "..") -> str:
         What stands before the name of a module of shared functions where it is imported, here and in `render_numba`
         and `render_mp`.
     """
-    parts = [_NUMPY_HEAD.replace("{runtime}", runtime)]
+    parts = []
     for program in programs:
         lines, values = _body(program.specialise(bounded=True), NumpyPrinter())
         arguments = ", ".join(f"{name}: Array" for name in _names(program))
@@ -102,7 +103,29 @@ def render_numpy(programs: Sequence[Program], runtime: str = "..") -> str:
         signature = f"def {program.kernel.name}({arguments}) -> tuple[Array | float, ...]:"
         signature = f"{_decorator(program.kernel, 'vectorised', total)}\n{signature}"
         parts.append(_function(signature, [_docstring(program, "numpy"), *lines, _tuple(values, "return ")]))
-    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+    head = _NUMPY_HEAD.replace("{runtime}", runtime)
+    if any("special." in part for part in parts):
+        head = head.replace("import NDArray\n", "import NDArray\nfrom scipy import special\n")
+    return "\n\n\n".join(part.strip("\n") for part in [head, *parts]) + "\n"
+
+
+def _refusal(program: Program) -> list[str]:
+    """Return the body of a compiled function that refuses what `_<name>` overflows to; its message is a constant."""
+    kernel, names = program.kernel, _names(program)
+    numbers = ", ".join(f"({number})" for number in kernel.equations)
+    # Numbers of one type, whatever was handed in: a loop over a tuple needs that.
+    inputs = ", ".join(f"float({name})" for name in names)
+    message = (
+        f"{kernel.name}: an output is not finite in float64 at finite {_listed(names, 4)}; use smaller arguments, or "
+        f"`{kernel.name}` of the module mp (troiani2025, {numbers}; domain: {kernel.domain})"
+    )
+    return [
+        f"inputs = ({inputs},)",
+        f"values = _{kernel.name}(*inputs)",
+        "if not finite(values) and finite(inputs):",
+        f"    raise OverflowError({_literal(message)})",
+        "return values",
+    ]
 
 
 def render_numba(programs: Sequence[Program], runtime: str = "..") -> str:
@@ -113,13 +136,19 @@ def render_numba(programs: Sequence[Program], runtime: str = "..") -> str:
         lines, values = _body(program.specialise(bounded=True), NumbaPrinter(kernel.hot))
         arguments = ", ".join(f"{name}: float" for name in _names(program))
         returns = ", ".join(["float"] * len(values)) if len(values) <= _LISTED else "float, ..."
-        signature = f"@njit(**OPTIONS)\ndef {kernel.name}({arguments}) -> tuple[{returns}]:"
-        body = [_docstring(program, "numba"), *lines, _tuple(values, "return ")]
-        functions.append(_function(signature, body))
+        signature = f"{kernel.name}({arguments}) -> tuple[{returns}]:"
+        said = _docstring(program, "numba")
+        body = [*lines, _tuple(values, "return ")]
+        if kernel.refuses:
+            functions.append(_function(f"@njit(**OPTIONS)\ndef _{signature}", body))
+            functions.append(_function(f"@njit(**CHECKED)\ndef {signature}", [said, *_refusal(program)]))
+        else:
+            functions.append(_function(f"@njit(**OPTIONS)\ndef {signature}", [said, *body]))
     text = "\n\n\n".join(function.strip("\n") for function in functions) + "\n"
-    shared = [name for name in ("at_least", "at_most", "exp_fast", "expm1_fast") if f"{name}(" in text]
+    shared = [name for name in ("at_least", "at_most", "exp_fast", "expm1_fast", "finite") if f"{name}(" in text]
+    shared = [*(name for name in ("CHECKED", "OPTIONS") if f"**{name}" in text), *shared]
     head = ["import math", ""] if "math." in text else []
-    head += ["from numba import njit", "", f"from {runtime}fastmath import {', '.join(['OPTIONS', *shared])}"]
+    head += ["from numba import njit", "", f"from {runtime}fastmath import {', '.join(shared)}"]
     return "\n".join(head) + "\n\n\n" + text
 
 
@@ -139,6 +168,31 @@ def _log1p(ctx: MPContext, x: mpf) -> mpf:
     """Real log(1 + x); -inf at -1 and nan below, as in float64."""
     return ctx.log1p(x) if x > -1 else (-ctx.inf if x == -1 else ctx.nan)
 ''',
+    "_power": '''
+def _power(ctx: MPContext, x: mpf, p: mpf) -> mpf:
+    """Real power x^p; nan for x < 0, as in float64."""
+    return ctx.power(x, p) if x > 0 else (ctx.nan if x < 0 else (ctx.zero if p > 0 else ctx.inf))
+''',
+    "_asin": '''
+def _asin(ctx: MPContext, x: mpf) -> mpf:
+    """Real arc sine; nan for |x| > 1, as in float64."""
+    return ctx.asin(x) if abs(x) <= 1 else ctx.nan
+''',
+    "_acos": '''
+def _acos(ctx: MPContext, x: mpf) -> mpf:
+    """Real arc cosine; nan for |x| > 1, as in float64."""
+    return ctx.acos(x) if abs(x) <= 1 else ctx.nan
+''',
+    "_acosh": '''
+def _acosh(ctx: MPContext, x: mpf) -> mpf:
+    """Real inverse of cosh; nan for x < 1, as in float64."""
+    return ctx.acosh(x) if x >= 1 else ctx.nan
+''',
+    "_atanh": '''
+def _atanh(ctx: MPContext, x: mpf) -> mpf:
+    """Real inverse of tanh; nan for |x| >= 1, where float64 has inf or nan."""
+    return ctx.atanh(x) if abs(x) < 1 else ctx.nan
+''',
     "_copysign": '''
 def _copysign(ctx: MPContext, x: mpf) -> mpf:
     """1 with the sign of x, and 1 at x = 0."""
@@ -154,20 +208,21 @@ _MP_HEAD = "from mpmath import mpf\nfrom mpmath.ctx_mp import MPContext"
 def _mp_functions(programs: Sequence[Program]) -> list[str]:
     functions = []
     for program in programs:
-        lines, values = _body(program.specialise(bounded=False), MpmathPrinter())
+        lines, values = _body(program.specialise(bounded=False), MpmathPrinter(program.kernel.towers))
         arguments = ", ".join(["ctx: MPContext", *(f"{name}: mpf" for name in _names(program))])
         signature = f"def {program.kernel.name}({arguments}) -> tuple[mpf, ...]:"
         signature = f"{_decorator(program.kernel, 'precise')}\n{signature}"
         functions.append(_function(signature, [_docstring(program, "mp"), *lines, _tuple(values, "return ")]))
     text = "\n".join(functions)
-    helpers = [code for name, code in _MP_HELPERS.items() if f"{name}(ctx" in text]
+    helpers = [code for name, code in _MP_HELPERS.items() if re.search(rf"\b{name}\(ctx", text)]
     return [part.strip("\n") for part in (*helpers, *functions)]
 
 
 def render_mp(programs: Sequence[Program], runtime: str = "..") -> str:
     """Return the source of the arbitrary-precision module, without its header; ``runtime`` as in `render_numpy`."""
-    head = f"{_MP_HEAD}\n\nfrom {runtime}checked import precise"
-    return "\n\n\n".join([head, *_mp_functions(programs)]) + "\n"
+    functions = _mp_functions(programs)
+    shared = ", ".join([*(["bounded"] if any("bounded(ctx" in text for text in functions) else []), "precise"])
+    return "\n\n\n".join([f"{_MP_HEAD}\n\nfrom {runtime}checked import {shared}", *functions]) + "\n"
 
 
 def run_mp(programs: Sequence[Program]) -> dict[str, Callable[..., Any]]:

@@ -75,11 +75,29 @@ def vectorised(equations, domain, total):
     return decorate
 
 
+# Bits of the largest argument of an exponential or a trigonometric function, about 10^1233.
+_MOST = 4096
+
+
+def bounded(ctx, name, x):
+    """Apply a function of a context; exp(exp(1e6)), which no computer holds, is refused, exp(-exp(1e6)) is zero."""
+    if _MOST < ctx.mag(x) < ctx.inf:
+        if x < 0 and name in ("exp", "expm1", "erfc"):
+            return {"exp": ctx.zero, "expm1": -ctx.one, "erfc": 2 * ctx.one}[name]
+        if name == "erfc":
+            return ctx.zero
+        raise OverflowError(
+            f"{name}: its argument is beyond 2^{_MOST}, so that the result fits no number of mpmath; use smaller "
+            "entries of h, fewer layers, or an activation that grows less"
+        )
+    return getattr(ctx, name)(x)
+
+
 def precise(equations, domain):
     """Make a function of numbers of an mpmath context one of anything that converts, and refuse what is not finite.
 
-    Arbitrary precision has no overflow, so an output that is not finite where all arguments are means that these lie
-    outside the domain or on its edge: `ValueError`. A nan or inf among the arguments passes.
+    Arbitrary precision has no overflow but that of `bounded`, so an output that is not finite where all arguments are
+    means that these lie outside the domain or on its edge: `ValueError`. A nan or inf among the arguments passes.
     """
 
     def decorate(kernel):

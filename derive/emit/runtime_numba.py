@@ -70,6 +70,19 @@ def _pow2(typingctx, n):
     return types.float64(types.float64), codegen
 
 
+# Nothing may be assumed here about what is finite.
+CHECKED = {"forceinline": True, "cache": True, "error_model": "numpy"}
+
+
+@njit(**CHECKED)
+def finite(values: tuple[float, ...]) -> bool:
+    """Whether every number of a tuple is finite; zero times anything else is no zero."""
+    total = 0.0
+    for value in values:
+        total += 0.0 * value
+    return total == 0.0
+
+
 @njit(**OPTIONS)
 def at_most(x: float, bound: float) -> float:
     """min(x, bound), a NaN in x stays."""

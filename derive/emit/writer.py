@@ -39,6 +39,13 @@ def _package_digest(programs: list[Program]) -> str:
     return _sha256("\n".join(program.canonical() for program in programs))
 
 
+def _overflow(package: KernelPackage) -> str:
+    """Say what the compiled functions of a package do where an output is not finite."""
+    if all(kernel.refuses for kernel in package.kernels):
+        return "OverflowError, as numpy64"
+    return "not checked: inf or nan where numpy64 raises"
+
+
 def _package_files(
     package: KernelPackage, programs: list[Program], fastmath: str, runtime: str
 ) -> Iterator[tuple[str, str]]:
@@ -62,7 +69,7 @@ def _package_files(
             "numba64.py",
             "compiled float64 scalars",
             render.render_numba(programs, runtime),
-            {"overflow": "not checked: inf or nan where numpy64 raises", "fastmath": f"sha256 {fastmath}"},
+            {"overflow": _overflow(package), "fastmath": f"sha256 {fastmath}"},
         ),
         ("mp.py", "arbitrary precision (mpmath)", render.render_mp(programs, runtime), {}),
     ]

@@ -5,7 +5,7 @@
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 # template: sha256 aa2d48192ad02bb3b3244540d9f36563a12b23b432dba6a52dbee75e7e9a90f5
-# fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
+# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
 """Tied linear attention, two tokens, rank 1: posterior moments of two layers, compiled loops."""
 
 from numba import njit

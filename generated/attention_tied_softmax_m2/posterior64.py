@@ -5,7 +5,7 @@
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 # template: sha256 d09e03fcc14d90f8cb74317dd1c1a4c030c6d78360525843a059b1d89aa0a1ca
-# fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
+# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
 """Tied softmax attention, two tokens, rank 1: posterior moments of two layers, compiled loops."""
 
 from numba import njit

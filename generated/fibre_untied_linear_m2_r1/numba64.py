@@ -6,7 +6,7 @@
 # domain: beta > 0, y in the range of the link; each function states its own
 # sympy: 1.14.0
 # overflow: not checked: inf or nan where numpy64 raises
-# fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
+# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
 """Untied linear attention, M = 2, rank 1, fibre of y: compiled float64 scalars."""
 
 import math

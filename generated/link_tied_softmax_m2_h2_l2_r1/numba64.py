@@ -5,61 +5,19 @@
 # operations: 614 after sharing, 77060 before
 # domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70
 # sympy: 1.14.0
-# overflow: not checked: inf or nan where numpy64 raises
-# fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
+# overflow: OverflowError, as numpy64
+# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
 """Tied softmax attention, L = 2, M = 2, H = 2, rank 1, its link and Jacobian: compiled float64 scalars."""
 
 import math
 
 from numba import njit
 
-from ..fastmath import OPTIONS, at_most
+from ..fastmath import CHECKED, OPTIONS, at_most, finite
 
 
 @njit(**OPTIONS)
-def link(h1_11_1_1: float, h1_11_1_2: float, h1_12_1_1: float, h1_12_1_2: float, h1_21_1_1: float, h1_21_1_2: float, h1_22_1_1: float, h1_22_1_2: float, h2_11_1_1: float, h2_11_1_2: float, h2_12_1_1: float, h2_12_1_2: float, h2_21_1_1: float, h2_21_1_2: float, h2_22_1_1: float, h2_22_1_2: float, c: float, beta: float, o1_11: float, o1_12: float, o1_21: float, o1_22: float) -> tuple[float, float, float, float, float, float, float, float]:
-    """Output y = g(h): sigma(beta K^T Q) of the last layer.
-
-    The 4 x 2 entries of y row by row, heads one below the other.
-
-    Parameters
-    ----------
-    h1_11_1_1, h1_11_1_2 : float
-        Indices of layer 1, head 1, block 1 (1 x 2, row by row); real.
-    h1_12_1_1, h1_12_1_2 : float
-        Indices of layer 1, head 1, block 2 (1 x 2, row by row); real.
-    h1_21_1_1, h1_21_1_2 : float
-        Indices of layer 1, head 2, block 1 (1 x 2, row by row); real.
-    h1_22_1_1, h1_22_1_2 : float
-        Indices of layer 1, head 2, block 2 (1 x 2, row by row); real.
-    h2_11_1_1, h2_11_1_2 : float
-        Indices of layer 2, head 1, block 1 (1 x 2, row by row); real.
-    h2_12_1_1, h2_12_1_2 : float
-        Indices of layer 2, head 1, block 2 (1 x 2, row by row); real.
-    h2_21_1_1, h2_21_1_2 : float
-        Indices of layer 2, head 2, block 1 (1 x 2, row by row); real.
-    h2_22_1_1, h2_22_1_2 : float
-        Indices of layer 2, head 2, block 2 (1 x 2, row by row); real.
-    c : float
-        Strength of the skip connection; > 0.
-    beta : float
-        Inverse temperature; > 0.
-    o1_11, o1_12, o1_21, o1_22 : float
-        Readout weights o of layer 1 (2 x 2, row by row); real.
-
-    Returns
-    -------
-    tuple of float
-        (y_1_1, y_1_2, y_2_1, y_2_2, y_3_1, y_3_2, y_4_1, y_4_2).
-
-    Notes
-    -----
-    Domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70.
-
-    References
-    ----------
-    troiani2025, (5), (6), (7), (31), (32), (43), (44), (45).
-    """
+def _link(h1_11_1_1: float, h1_11_1_2: float, h1_12_1_1: float, h1_12_1_2: float, h1_21_1_1: float, h1_21_1_2: float, h1_22_1_1: float, h1_22_1_2: float, h2_11_1_1: float, h2_11_1_2: float, h2_12_1_1: float, h2_12_1_2: float, h2_21_1_1: float, h2_21_1_2: float, h2_22_1_1: float, h2_22_1_2: float, c: float, beta: float, o1_11: float, o1_12: float, o1_21: float, o1_22: float) -> tuple[float, float, float, float, float, float, float, float]:
     g1_1_1 = h1_11_1_1 - h1_11_1_2
     t0 = beta*g1_1_1
     z1_1_1 = h1_11_1_1*t0
@@ -132,11 +90,11 @@ def link(h1_11_1_1: float, h1_11_1_2: float, h1_12_1_1: float, h1_12_1_2: float,
     )
 
 
-@njit(**OPTIONS)
-def jacobian(h1_11_1_1: float, h1_11_1_2: float, h1_12_1_1: float, h1_12_1_2: float, h1_21_1_1: float, h1_21_1_2: float, h1_22_1_1: float, h1_22_1_2: float, h2_11_1_1: float, h2_11_1_2: float, h2_12_1_1: float, h2_12_1_2: float, h2_21_1_1: float, h2_21_1_2: float, h2_22_1_1: float, h2_22_1_2: float, c: float, beta: float, o1_11: float, o1_12: float, o1_21: float, o1_22: float) -> tuple[float, ...]:
-    """Jacobian dy/dh of `link`.
+@njit(**CHECKED)
+def link(h1_11_1_1: float, h1_11_1_2: float, h1_12_1_1: float, h1_12_1_2: float, h1_21_1_1: float, h1_21_1_2: float, h1_22_1_1: float, h1_22_1_2: float, h2_11_1_1: float, h2_11_1_2: float, h2_12_1_1: float, h2_12_1_2: float, h2_21_1_1: float, h2_21_1_2: float, h2_22_1_1: float, h2_22_1_2: float, c: float, beta: float, o1_11: float, o1_12: float, o1_21: float, o1_22: float) -> tuple[float, float, float, float, float, float, float, float]:
+    """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
-    The 8 x 16 derivatives: all those of the first entry of y, then of the next.
+    The 4 x 2 entries of y row by row, heads one below the other.
 
     Parameters
     ----------
@@ -166,7 +124,7 @@ def jacobian(h1_11_1_1: float, h1_11_1_2: float, h1_12_1_1: float, h1_12_1_2: fl
     Returns
     -------
     tuple of float
-        (y_1_1_by_h1_11_1_1, y_1_1_by_h1_11_1_2, .., y_4_2_by_h2_22_1_2).
+        (y_1_1, y_1_2, y_2_1, y_2_2, y_3_1, y_3_2, y_4_1, y_4_2).
 
     Notes
     -----
@@ -176,6 +134,15 @@ def jacobian(h1_11_1_1: float, h1_11_1_2: float, h1_12_1_1: float, h1_12_1_2: fl
     ----------
     troiani2025, (5), (6), (7), (31), (32), (43), (44), (45).
     """
+    inputs = (float(h1_11_1_1), float(h1_11_1_2), float(h1_12_1_1), float(h1_12_1_2), float(h1_21_1_1), float(h1_21_1_2), float(h1_22_1_1), float(h1_22_1_2), float(h2_11_1_1), float(h2_11_1_2), float(h2_12_1_1), float(h2_12_1_2), float(h2_21_1_1), float(h2_21_1_2), float(h2_22_1_1), float(h2_22_1_2), float(c), float(beta), float(o1_11), float(o1_12), float(o1_21), float(o1_22),)
+    values = _link(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("link: an output is not finite in float64 at finite h1_11_1_1, h1_11_1_2, .., o1_22; use smaller arguments, or `link` of the module mp (troiani2025, (5), (6), (7), (31), (32), (43), (44), (45); domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70)")
+    return values
+
+
+@njit(**OPTIONS)
+def _jacobian(h1_11_1_1: float, h1_11_1_2: float, h1_12_1_1: float, h1_12_1_2: float, h1_21_1_1: float, h1_21_1_2: float, h1_22_1_1: float, h1_22_1_2: float, h2_11_1_1: float, h2_11_1_2: float, h2_12_1_1: float, h2_12_1_2: float, h2_21_1_1: float, h2_21_1_2: float, h2_22_1_1: float, h2_22_1_2: float, c: float, beta: float, o1_11: float, o1_12: float, o1_21: float, o1_22: float) -> tuple[float, ...]:
     g1_1_1 = h1_11_1_1 - h1_11_1_2
     t0 = beta*g1_1_1
     z1_1_1 = h1_11_1_1*t0
@@ -564,3 +531,54 @@ def jacobian(h1_11_1_1: float, h1_11_1_2: float, h1_12_1_1: float, h1_12_1_2: fl
         s2_2_2_2_d15,
         s2_2_2_2_d16,
     )
+
+
+@njit(**CHECKED)
+def jacobian(h1_11_1_1: float, h1_11_1_2: float, h1_12_1_1: float, h1_12_1_2: float, h1_21_1_1: float, h1_21_1_2: float, h1_22_1_1: float, h1_22_1_2: float, h2_11_1_1: float, h2_11_1_2: float, h2_12_1_1: float, h2_12_1_2: float, h2_21_1_1: float, h2_21_1_2: float, h2_22_1_1: float, h2_22_1_2: float, c: float, beta: float, o1_11: float, o1_12: float, o1_21: float, o1_22: float) -> tuple[float, ...]:
+    """Jacobian dy/dh of `link`.
+
+    The 8 x 16 derivatives: all those of the first entry of y, then of the next.
+
+    Parameters
+    ----------
+    h1_11_1_1, h1_11_1_2 : float
+        Indices of layer 1, head 1, block 1 (1 x 2, row by row); real.
+    h1_12_1_1, h1_12_1_2 : float
+        Indices of layer 1, head 1, block 2 (1 x 2, row by row); real.
+    h1_21_1_1, h1_21_1_2 : float
+        Indices of layer 1, head 2, block 1 (1 x 2, row by row); real.
+    h1_22_1_1, h1_22_1_2 : float
+        Indices of layer 1, head 2, block 2 (1 x 2, row by row); real.
+    h2_11_1_1, h2_11_1_2 : float
+        Indices of layer 2, head 1, block 1 (1 x 2, row by row); real.
+    h2_12_1_1, h2_12_1_2 : float
+        Indices of layer 2, head 1, block 2 (1 x 2, row by row); real.
+    h2_21_1_1, h2_21_1_2 : float
+        Indices of layer 2, head 2, block 1 (1 x 2, row by row); real.
+    h2_22_1_1, h2_22_1_2 : float
+        Indices of layer 2, head 2, block 2 (1 x 2, row by row); real.
+    c : float
+        Strength of the skip connection; > 0.
+    beta : float
+        Inverse temperature; > 0.
+    o1_11, o1_12, o1_21, o1_22 : float
+        Readout weights o of layer 1 (2 x 2, row by row); real.
+
+    Returns
+    -------
+    tuple of float
+        (y_1_1_by_h1_11_1_1, y_1_1_by_h1_11_1_2, .., y_4_2_by_h2_22_1_2).
+
+    Notes
+    -----
+    Domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70.
+
+    References
+    ----------
+    troiani2025, (5), (6), (7), (31), (32), (43), (44), (45).
+    """
+    inputs = (float(h1_11_1_1), float(h1_11_1_2), float(h1_12_1_1), float(h1_12_1_2), float(h1_21_1_1), float(h1_21_1_2), float(h1_22_1_1), float(h1_22_1_2), float(h2_11_1_1), float(h2_11_1_2), float(h2_12_1_1), float(h2_12_1_2), float(h2_21_1_1), float(h2_21_1_2), float(h2_22_1_1), float(h2_22_1_2), float(c), float(beta), float(o1_11), float(o1_12), float(o1_21), float(o1_22),)
+    values = _jacobian(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("jacobian: an output is not finite in float64 at finite h1_11_1_1, h1_11_1_2, .., o1_22; use smaller arguments, or `jacobian` of the module mp (troiani2025, (5), (6), (7), (31), (32), (43), (44), (45); domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70)")
+    return values

@@ -5,47 +5,19 @@
 # operations: 372 after sharing, 52782 before
 # domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70
 # sympy: 1.14.0
-# overflow: not checked: inf or nan where numpy64 raises
-# fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
+# overflow: OverflowError, as numpy64
+# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
 """Tied softmax attention, L = 2, M = 2, rank 2, its link and Jacobian: compiled float64 scalars."""
 
 import math
 
 from numba import njit
 
-from ..fastmath import OPTIONS, at_most
+from ..fastmath import CHECKED, OPTIONS, at_most, finite
 
 
 @njit(**OPTIONS)
-def link(h1_1_1: float, h1_1_2: float, h1_2_1: float, h1_2_2: float, h2_1_1: float, h2_1_2: float, h2_2_1: float, h2_2_2: float, c: float, beta: float) -> tuple[float, float, float, float]:
-    """Output y = g(h): sigma(beta K^T Q) of the last layer.
-
-    The 2 x 2 entries of y row by row.
-
-    Parameters
-    ----------
-    h1_1_1, h1_1_2, h1_2_1, h1_2_2 : float
-        Indices of layer 1 (2 x 2, row by row); real.
-    h2_1_1, h2_1_2, h2_2_1, h2_2_2 : float
-        Indices of layer 2 (2 x 2, row by row); real.
-    c : float
-        Strength of the skip connection; > 0.
-    beta : float
-        Inverse temperature; > 0.
-
-    Returns
-    -------
-    tuple of float
-        (y_1_1, y_1_2, y_2_1, y_2_2).
-
-    Notes
-    -----
-    Domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70.
-
-    References
-    ----------
-    troiani2025, (5), (6), (7).
-    """
+def _link(h1_1_1: float, h1_1_2: float, h1_2_1: float, h1_2_2: float, h2_1_1: float, h2_1_2: float, h2_2_1: float, h2_2_2: float, c: float, beta: float) -> tuple[float, float, float, float]:
     g1_1 = h1_1_1 - h1_1_2
     g1_2 = h1_2_1 - h1_2_2
     z1_1 = (g1_1*h1_1_1 + g1_2*h1_2_1)*beta
@@ -80,11 +52,11 @@ def link(h1_1_1: float, h1_1_2: float, h1_2_1: float, h1_2_2: float, h2_1_1: flo
     )
 
 
-@njit(**OPTIONS)
-def jacobian(h1_1_1: float, h1_1_2: float, h1_2_1: float, h1_2_2: float, h2_1_1: float, h2_1_2: float, h2_2_1: float, h2_2_2: float, c: float, beta: float) -> tuple[float, ...]:
-    """Jacobian dy/dh of `link`.
+@njit(**CHECKED)
+def link(h1_1_1: float, h1_1_2: float, h1_2_1: float, h1_2_2: float, h2_1_1: float, h2_1_2: float, h2_2_1: float, h2_2_2: float, c: float, beta: float) -> tuple[float, float, float, float]:
+    """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
-    The 4 x 8 derivatives: all those of the first entry of y, then of the next.
+    The 2 x 2 entries of y row by row.
 
     Parameters
     ----------
@@ -100,7 +72,7 @@ def jacobian(h1_1_1: float, h1_1_2: float, h1_2_1: float, h1_2_2: float, h2_1_1:
     Returns
     -------
     tuple of float
-        (y_1_1_by_h1_1_1, y_1_1_by_h1_1_2, .., y_2_2_by_h2_2_2).
+        (y_1_1, y_1_2, y_2_1, y_2_2).
 
     Notes
     -----
@@ -110,6 +82,15 @@ def jacobian(h1_1_1: float, h1_1_2: float, h1_2_1: float, h1_2_2: float, h2_1_1:
     ----------
     troiani2025, (5), (6), (7).
     """
+    inputs = (float(h1_1_1), float(h1_1_2), float(h1_2_1), float(h1_2_2), float(h2_1_1), float(h2_1_2), float(h2_2_1), float(h2_2_2), float(c), float(beta),)
+    values = _link(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("link: an output is not finite in float64 at finite h1_1_1, h1_1_2, .., beta; use smaller arguments, or `link` of the module mp (troiani2025, (5), (6), (7); domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70)")
+    return values
+
+
+@njit(**OPTIONS)
+def _jacobian(h1_1_1: float, h1_1_2: float, h1_2_1: float, h1_2_2: float, h2_1_1: float, h2_1_2: float, h2_2_1: float, h2_2_2: float, c: float, beta: float) -> tuple[float, ...]:
     g1_1 = h1_1_1 - h1_1_2
     g1_2 = h1_2_1 - h1_2_2
     z1_1 = (g1_1*h1_1_1 + g1_2*h1_2_1)*beta
@@ -282,3 +263,40 @@ def jacobian(h1_1_1: float, h1_1_2: float, h1_2_1: float, h1_2_2: float, h2_1_1:
         s2_2_2_d7,
         s2_2_2_d8,
     )
+
+
+@njit(**CHECKED)
+def jacobian(h1_1_1: float, h1_1_2: float, h1_2_1: float, h1_2_2: float, h2_1_1: float, h2_1_2: float, h2_2_1: float, h2_2_2: float, c: float, beta: float) -> tuple[float, ...]:
+    """Jacobian dy/dh of `link`.
+
+    The 4 x 8 derivatives: all those of the first entry of y, then of the next.
+
+    Parameters
+    ----------
+    h1_1_1, h1_1_2, h1_2_1, h1_2_2 : float
+        Indices of layer 1 (2 x 2, row by row); real.
+    h2_1_1, h2_1_2, h2_2_1, h2_2_2 : float
+        Indices of layer 2 (2 x 2, row by row); real.
+    c : float
+        Strength of the skip connection; > 0.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (y_1_1_by_h1_1_1, y_1_1_by_h1_1_2, .., y_2_2_by_h2_2_2).
+
+    Notes
+    -----
+    Domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70.
+
+    References
+    ----------
+    troiani2025, (5), (6), (7).
+    """
+    inputs = (float(h1_1_1), float(h1_1_2), float(h1_2_1), float(h1_2_2), float(h2_1_1), float(h2_1_2), float(h2_2_1), float(h2_2_2), float(c), float(beta),)
+    values = _jacobian(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("jacobian: an output is not finite in float64 at finite h1_1_1, h1_1_2, .., beta; use smaller arguments, or `jacobian` of the module mp (troiani2025, (5), (6), (7); domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70)")
+    return values

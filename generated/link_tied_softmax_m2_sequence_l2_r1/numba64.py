@@ -5,47 +5,19 @@
 # operations: 305 after sharing, 25988 before
 # domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70
 # sympy: 1.14.0
-# overflow: not checked: inf or nan where numpy64 raises
-# fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
+# overflow: OverflowError, as numpy64
+# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
 """Tied softmax attention to B_L, L = 2, M = 2, rank 1, its link and Jacobian: compiled float64 scalars."""
 
 import math
 
 from numba import njit
 
-from ..fastmath import OPTIONS, at_most
+from ..fastmath import CHECKED, OPTIONS, at_most, finite
 
 
 @njit(**OPTIONS)
-def link(h1_1_1: float, h1_1_2: float, h2_1_1: float, h2_1_2: float, c: float, beta: float) -> tuple[float, float, float, float]:
-    """Output y = g(h): B_L.
-
-    The 2 x 2 entries of y row by row.
-
-    Parameters
-    ----------
-    h1_1_1, h1_1_2 : float
-        Indices of layer 1 (1 x 2, row by row); real.
-    h2_1_1, h2_1_2 : float
-        Indices of layer 2 (1 x 2, row by row); real.
-    c : float
-        Strength of the skip connection; > 0.
-    beta : float
-        Inverse temperature; > 0.
-
-    Returns
-    -------
-    tuple of float
-        (y_1_1, y_1_2, y_2_1, y_2_2).
-
-    Notes
-    -----
-    Domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70.
-
-    References
-    ----------
-    troiani2025, (5), (25), (26).
-    """
+def _link(h1_1_1: float, h1_1_2: float, h2_1_1: float, h2_1_2: float, c: float, beta: float) -> tuple[float, float, float, float]:
     g1_1 = h1_1_1 - h1_1_2
     t0 = beta*g1_1
     z1_1 = h1_1_1*t0
@@ -82,11 +54,11 @@ def link(h1_1_1: float, h1_1_2: float, h2_1_1: float, h2_1_2: float, c: float, b
     )
 
 
-@njit(**OPTIONS)
-def jacobian(h1_1_1: float, h1_1_2: float, h2_1_1: float, h2_1_2: float, c: float, beta: float) -> tuple[float, ...]:
-    """Jacobian dy/dh of `link`.
+@njit(**CHECKED)
+def link(h1_1_1: float, h1_1_2: float, h2_1_1: float, h2_1_2: float, c: float, beta: float) -> tuple[float, float, float, float]:
+    """Output y = g(h): B_L.
 
-    The 4 x 4 derivatives: all those of the first entry of y, then of the next.
+    The 2 x 2 entries of y row by row.
 
     Parameters
     ----------
@@ -102,7 +74,7 @@ def jacobian(h1_1_1: float, h1_1_2: float, h2_1_1: float, h2_1_2: float, c: floa
     Returns
     -------
     tuple of float
-        (y_1_1_by_h1_1_1, y_1_1_by_h1_1_2, .., y_2_2_by_h2_1_2).
+        (y_1_1, y_1_2, y_2_1, y_2_2).
 
     Notes
     -----
@@ -112,6 +84,15 @@ def jacobian(h1_1_1: float, h1_1_2: float, h2_1_1: float, h2_1_2: float, c: floa
     ----------
     troiani2025, (5), (25), (26).
     """
+    inputs = (float(h1_1_1), float(h1_1_2), float(h2_1_1), float(h2_1_2), float(c), float(beta),)
+    values = _link(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("link: an output is not finite in float64 at finite h1_1_1, h1_1_2, .., beta; use smaller arguments, or `link` of the module mp (troiani2025, (5), (25), (26); domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70)")
+    return values
+
+
+@njit(**OPTIONS)
+def _jacobian(h1_1_1: float, h1_1_2: float, h2_1_1: float, h2_1_2: float, c: float, beta: float) -> tuple[float, ...]:
     g1_1 = h1_1_1 - h1_1_2
     t0 = beta*g1_1
     z1_1 = h1_1_1*t0
@@ -223,3 +204,40 @@ def jacobian(h1_1_1: float, h1_1_2: float, h2_1_1: float, h2_1_2: float, c: floa
         b2_2_2_d3,
         b2_2_2_d4,
     )
+
+
+@njit(**CHECKED)
+def jacobian(h1_1_1: float, h1_1_2: float, h2_1_1: float, h2_1_2: float, c: float, beta: float) -> tuple[float, ...]:
+    """Jacobian dy/dh of `link`.
+
+    The 4 x 4 derivatives: all those of the first entry of y, then of the next.
+
+    Parameters
+    ----------
+    h1_1_1, h1_1_2 : float
+        Indices of layer 1 (1 x 2, row by row); real.
+    h2_1_1, h2_1_2 : float
+        Indices of layer 2 (1 x 2, row by row); real.
+    c : float
+        Strength of the skip connection; > 0.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (y_1_1_by_h1_1_1, y_1_1_by_h1_1_2, .., y_2_2_by_h2_1_2).
+
+    Notes
+    -----
+    Domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70.
+
+    References
+    ----------
+    troiani2025, (5), (25), (26).
+    """
+    inputs = (float(h1_1_1), float(h1_1_2), float(h2_1_1), float(h2_1_2), float(c), float(beta),)
+    values = _jacobian(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("jacobian: an output is not finite in float64 at finite h1_1_1, h1_1_2, .., beta; use smaller arguments, or `jacobian` of the module mp (troiani2025, (5), (25), (26); domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70)")
+    return values

@@ -5,47 +5,19 @@
 # operations: 1726 after sharing, 11107834 before
 # domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70
 # sympy: 1.14.0
-# overflow: not checked: inf or nan where numpy64 raises
-# fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
+# overflow: OverflowError, as numpy64
+# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
 """Tied softmax attention, L = 2, M = 4, rank 1, its link and Jacobian: compiled float64 scalars."""
 
 import math
 
 from numba import njit
 
-from ..fastmath import OPTIONS
+from ..fastmath import CHECKED, OPTIONS, finite
 
 
 @njit(**OPTIONS)
-def link(h1_1_1: float, h1_1_2: float, h1_1_3: float, h1_1_4: float, h2_1_1: float, h2_1_2: float, h2_1_3: float, h2_1_4: float, c: float, beta: float) -> tuple[float, ...]:
-    """Output y = g(h): sigma(beta K^T Q) of the last layer.
-
-    The 4 x 4 entries of y row by row.
-
-    Parameters
-    ----------
-    h1_1_1, h1_1_2, h1_1_3, h1_1_4 : float
-        Indices of layer 1 (1 x 4, row by row); real.
-    h2_1_1, h2_1_2, h2_1_3, h2_1_4 : float
-        Indices of layer 2 (1 x 4, row by row); real.
-    c : float
-        Strength of the skip connection; > 0.
-    beta : float
-        Inverse temperature; > 0.
-
-    Returns
-    -------
-    tuple of float
-        (y_1_1, y_1_2, .., y_4_4).
-
-    Notes
-    -----
-    Domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70.
-
-    References
-    ----------
-    troiani2025, (5), (6), (7).
-    """
+def _link(h1_1_1: float, h1_1_2: float, h1_1_3: float, h1_1_4: float, h2_1_1: float, h2_1_2: float, h2_1_3: float, h2_1_4: float, c: float, beta: float) -> tuple[float, ...]:
     z1_1_1 = (h1_1_1*h1_1_1)*beta
     t0 = beta*h1_1_1
     z1_1_2 = h1_1_2*t0
@@ -190,11 +162,11 @@ def link(h1_1_1: float, h1_1_2: float, h1_1_3: float, h1_1_4: float, h2_1_1: flo
     )
 
 
-@njit(**OPTIONS)
-def jacobian(h1_1_1: float, h1_1_2: float, h1_1_3: float, h1_1_4: float, h2_1_1: float, h2_1_2: float, h2_1_3: float, h2_1_4: float, c: float, beta: float) -> tuple[float, ...]:
-    """Jacobian dy/dh of `link`.
+@njit(**CHECKED)
+def link(h1_1_1: float, h1_1_2: float, h1_1_3: float, h1_1_4: float, h2_1_1: float, h2_1_2: float, h2_1_3: float, h2_1_4: float, c: float, beta: float) -> tuple[float, ...]:
+    """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
-    The 16 x 8 derivatives: all those of the first entry of y, then of the next.
+    The 4 x 4 entries of y row by row.
 
     Parameters
     ----------
@@ -210,7 +182,7 @@ def jacobian(h1_1_1: float, h1_1_2: float, h1_1_3: float, h1_1_4: float, h2_1_1:
     Returns
     -------
     tuple of float
-        (y_1_1_by_h1_1_1, y_1_1_by_h1_1_2, .., y_4_4_by_h2_1_4).
+        (y_1_1, y_1_2, .., y_4_4).
 
     Notes
     -----
@@ -220,6 +192,15 @@ def jacobian(h1_1_1: float, h1_1_2: float, h1_1_3: float, h1_1_4: float, h2_1_1:
     ----------
     troiani2025, (5), (6), (7).
     """
+    inputs = (float(h1_1_1), float(h1_1_2), float(h1_1_3), float(h1_1_4), float(h2_1_1), float(h2_1_2), float(h2_1_3), float(h2_1_4), float(c), float(beta),)
+    values = _link(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("link: an output is not finite in float64 at finite h1_1_1, h1_1_2, .., beta; use smaller arguments, or `link` of the module mp (troiani2025, (5), (6), (7); domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70)")
+    return values
+
+
+@njit(**OPTIONS)
+def _jacobian(h1_1_1: float, h1_1_2: float, h1_1_3: float, h1_1_4: float, h2_1_1: float, h2_1_2: float, h2_1_3: float, h2_1_4: float, c: float, beta: float) -> tuple[float, ...]:
     z1_1_1 = (h1_1_1*h1_1_1)*beta
     t0 = beta*h1_1_1
     z1_1_1_d1 = 2.0*t0
@@ -1123,3 +1104,40 @@ def jacobian(h1_1_1: float, h1_1_2: float, h1_1_3: float, h1_1_4: float, h2_1_1:
         s2_4_4_d7,
         s2_4_4_d8,
     )
+
+
+@njit(**CHECKED)
+def jacobian(h1_1_1: float, h1_1_2: float, h1_1_3: float, h1_1_4: float, h2_1_1: float, h2_1_2: float, h2_1_3: float, h2_1_4: float, c: float, beta: float) -> tuple[float, ...]:
+    """Jacobian dy/dh of `link`.
+
+    The 16 x 8 derivatives: all those of the first entry of y, then of the next.
+
+    Parameters
+    ----------
+    h1_1_1, h1_1_2, h1_1_3, h1_1_4 : float
+        Indices of layer 1 (1 x 4, row by row); real.
+    h2_1_1, h2_1_2, h2_1_3, h2_1_4 : float
+        Indices of layer 2 (1 x 4, row by row); real.
+    c : float
+        Strength of the skip connection; > 0.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (y_1_1_by_h1_1_1, y_1_1_by_h1_1_2, .., y_4_4_by_h2_1_4).
+
+    Notes
+    -----
+    Domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70.
+
+    References
+    ----------
+    troiani2025, (5), (6), (7).
+    """
+    inputs = (float(h1_1_1), float(h1_1_2), float(h1_1_3), float(h1_1_4), float(h2_1_1), float(h2_1_2), float(h2_1_3), float(h2_1_4), float(c), float(beta),)
+    values = _jacobian(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("jacobian: an output is not finite in float64 at finite h1_1_1, h1_1_2, .., beta; use smaller arguments, or `jacobian` of the module mp (troiani2025, (5), (6), (7); domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70)")
+    return values

@@ -5,18 +5,38 @@
 # operations: 74 after sharing, 428 before
 # domain: beta > 0, all other arguments real; float64 for entries of h up to 1e140
 # sympy: 1.14.0
-# overflow: not checked: inf or nan where numpy64 raises
-# fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
+# overflow: OverflowError, as numpy64
+# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
 """Untied softmax attention, L = 1, M = 2, rank 1, its link and Jacobian: compiled float64 scalars."""
 
 import math
 
 from numba import njit
 
-from ..fastmath import OPTIONS, at_most
+from ..fastmath import CHECKED, OPTIONS, at_most, finite
 
 
 @njit(**OPTIONS)
+def _link(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, beta: float) -> tuple[float, float, float, float]:
+    g1_1 = q1_1_1 - q1_1_2
+    t0 = beta*g1_1
+    z1_1 = k1_1_1*t0
+    z1_2 = k1_1_2*t0
+    t1 = 1.0/(1.0 + math.exp(-abs(z1_1)))
+    s1_1_1 = math.exp(at_most(z1_1, 0.0))*t1
+    s1_1_2 = math.exp(at_most(-z1_1, 0.0))*t1
+    t2 = 1.0/(1.0 + math.exp(-abs(z1_2)))
+    s1_2_1 = math.exp(at_most(z1_2, 0.0))*t2
+    s1_2_2 = math.exp(at_most(-z1_2, 0.0))*t2
+    return (
+        s1_1_1,
+        s1_1_2,
+        s1_2_1,
+        s1_2_2,
+    )
+
+
+@njit(**CHECKED)
 def link(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, beta: float) -> tuple[float, float, float, float]:
     """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
@@ -44,52 +64,15 @@ def link(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, beta: float
     ----------
     troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
     """
-    g1_1 = q1_1_1 - q1_1_2
-    t0 = beta*g1_1
-    z1_1 = k1_1_1*t0
-    z1_2 = k1_1_2*t0
-    t1 = 1.0/(1.0 + math.exp(-abs(z1_1)))
-    s1_1_1 = math.exp(at_most(z1_1, 0.0))*t1
-    s1_1_2 = math.exp(at_most(-z1_1, 0.0))*t1
-    t2 = 1.0/(1.0 + math.exp(-abs(z1_2)))
-    s1_2_1 = math.exp(at_most(z1_2, 0.0))*t2
-    s1_2_2 = math.exp(at_most(-z1_2, 0.0))*t2
-    return (
-        s1_1_1,
-        s1_1_2,
-        s1_2_1,
-        s1_2_2,
-    )
+    inputs = (float(k1_1_1), float(k1_1_2), float(q1_1_1), float(q1_1_2), float(beta),)
+    values = _link(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("link: an output is not finite in float64 at finite k1_1_1, k1_1_2, .., beta; use smaller arguments, or `link` of the module mp (troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24); domain: beta > 0, all other arguments real; float64 for entries of h up to 1e140)")
+    return values
 
 
 @njit(**OPTIONS)
-def jacobian(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, beta: float) -> tuple[float, ...]:
-    """Jacobian dy/dh of `link`.
-
-    The 4 x 4 derivatives: all those of the first entry of y, then of the next.
-
-    Parameters
-    ----------
-    k1_1_1, k1_1_2 : float
-        Key indices of layer 1 (1 x 2, row by row); real.
-    q1_1_1, q1_1_2 : float
-        Query indices of layer 1 (1 x 2, row by row); real.
-    beta : float
-        Inverse temperature; > 0.
-
-    Returns
-    -------
-    tuple of float
-        (y_1_1_by_k1_1_1, y_1_1_by_k1_1_2, .., y_2_2_by_q1_1_2).
-
-    Notes
-    -----
-    Domain: beta > 0, all other arguments real; float64 for entries of h up to 1e140.
-
-    References
-    ----------
-    troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
-    """
+def _jacobian(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, beta: float) -> tuple[float, ...]:
     g1_1 = q1_1_1 - q1_1_2
     t0 = beta*g1_1
     z1_1 = k1_1_1*t0
@@ -136,3 +119,38 @@ def jacobian(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, beta: f
         s1_2_2_d3,
         s1_2_2_d4,
     )
+
+
+@njit(**CHECKED)
+def jacobian(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, beta: float) -> tuple[float, ...]:
+    """Jacobian dy/dh of `link`.
+
+    The 4 x 4 derivatives: all those of the first entry of y, then of the next.
+
+    Parameters
+    ----------
+    k1_1_1, k1_1_2 : float
+        Key indices of layer 1 (1 x 2, row by row); real.
+    q1_1_1, q1_1_2 : float
+        Query indices of layer 1 (1 x 2, row by row); real.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (y_1_1_by_k1_1_1, y_1_1_by_k1_1_2, .., y_2_2_by_q1_1_2).
+
+    Notes
+    -----
+    Domain: beta > 0, all other arguments real; float64 for entries of h up to 1e140.
+
+    References
+    ----------
+    troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
+    """
+    inputs = (float(k1_1_1), float(k1_1_2), float(q1_1_1), float(q1_1_2), float(beta),)
+    values = _jacobian(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("jacobian: an output is not finite in float64 at finite k1_1_1, k1_1_2, .., beta; use smaller arguments, or `jacobian` of the module mp (troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24); domain: beta > 0, all other arguments real; float64 for entries of h up to 1e140)")
+    return values

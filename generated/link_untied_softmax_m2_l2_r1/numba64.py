@@ -5,51 +5,19 @@
 # operations: 263 after sharing, 18458 before
 # domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70
 # sympy: 1.14.0
-# overflow: not checked: inf or nan where numpy64 raises
-# fastmath: sha256 596271b9d31936dbfedf27bad2a156457b0a979c24bab1364086955c1694c755
+# overflow: OverflowError, as numpy64
+# fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
 """Untied softmax attention, L = 2, M = 2, rank 1, its link and Jacobian: compiled float64 scalars."""
 
 import math
 
 from numba import njit
 
-from ..fastmath import OPTIONS, at_most
+from ..fastmath import CHECKED, OPTIONS, at_most, finite
 
 
 @njit(**OPTIONS)
-def link(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, k2_1_1: float, k2_1_2: float, q2_1_1: float, q2_1_2: float, c: float, beta: float) -> tuple[float, float, float, float]:
-    """Output y = g(h): sigma(beta K^T Q) of the last layer.
-
-    The 2 x 2 entries of y row by row.
-
-    Parameters
-    ----------
-    k1_1_1, k1_1_2 : float
-        Key indices of layer 1 (1 x 2, row by row); real.
-    q1_1_1, q1_1_2 : float
-        Query indices of layer 1 (1 x 2, row by row); real.
-    k2_1_1, k2_1_2 : float
-        Key indices of layer 2 (1 x 2, row by row); real.
-    q2_1_1, q2_1_2 : float
-        Query indices of layer 2 (1 x 2, row by row); real.
-    c : float
-        Strength of the skip connection; > 0.
-    beta : float
-        Inverse temperature; > 0.
-
-    Returns
-    -------
-    tuple of float
-        (y_1_1, y_1_2, y_2_1, y_2_2).
-
-    Notes
-    -----
-    Domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70.
-
-    References
-    ----------
-    troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
-    """
+def _link(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, k2_1_1: float, k2_1_2: float, q2_1_1: float, q2_1_2: float, c: float, beta: float) -> tuple[float, float, float, float]:
     g1_1 = q1_1_1 - q1_1_2
     t0 = beta*g1_1
     z1_1 = k1_1_1*t0
@@ -84,11 +52,11 @@ def link(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, k2_1_1: flo
     )
 
 
-@njit(**OPTIONS)
-def jacobian(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, k2_1_1: float, k2_1_2: float, q2_1_1: float, q2_1_2: float, c: float, beta: float) -> tuple[float, ...]:
-    """Jacobian dy/dh of `link`.
+@njit(**CHECKED)
+def link(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, k2_1_1: float, k2_1_2: float, q2_1_1: float, q2_1_2: float, c: float, beta: float) -> tuple[float, float, float, float]:
+    """Output y = g(h): sigma(beta K^T Q) of the last layer.
 
-    The 4 x 8 derivatives: all those of the first entry of y, then of the next.
+    The 2 x 2 entries of y row by row.
 
     Parameters
     ----------
@@ -108,7 +76,7 @@ def jacobian(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, k2_1_1:
     Returns
     -------
     tuple of float
-        (y_1_1_by_k1_1_1, y_1_1_by_k1_1_2, .., y_2_2_by_q2_1_2).
+        (y_1_1, y_1_2, y_2_1, y_2_2).
 
     Notes
     -----
@@ -118,6 +86,15 @@ def jacobian(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, k2_1_1:
     ----------
     troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
     """
+    inputs = (float(k1_1_1), float(k1_1_2), float(q1_1_1), float(q1_1_2), float(k2_1_1), float(k2_1_2), float(q2_1_1), float(q2_1_2), float(c), float(beta),)
+    values = _link(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("link: an output is not finite in float64 at finite k1_1_1, k1_1_2, .., beta; use smaller arguments, or `link` of the module mp (troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24); domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70)")
+    return values
+
+
+@njit(**OPTIONS)
+def _jacobian(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, k2_1_1: float, k2_1_2: float, q2_1_1: float, q2_1_2: float, c: float, beta: float) -> tuple[float, ...]:
     g1_1 = q1_1_1 - q1_1_2
     t0 = beta*g1_1
     z1_1 = k1_1_1*t0
@@ -265,3 +242,44 @@ def jacobian(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, k2_1_1:
         s2_2_2_d7,
         s2_2_2_d8,
     )
+
+
+@njit(**CHECKED)
+def jacobian(k1_1_1: float, k1_1_2: float, q1_1_1: float, q1_1_2: float, k2_1_1: float, k2_1_2: float, q2_1_1: float, q2_1_2: float, c: float, beta: float) -> tuple[float, ...]:
+    """Jacobian dy/dh of `link`.
+
+    The 4 x 8 derivatives: all those of the first entry of y, then of the next.
+
+    Parameters
+    ----------
+    k1_1_1, k1_1_2 : float
+        Key indices of layer 1 (1 x 2, row by row); real.
+    q1_1_1, q1_1_2 : float
+        Query indices of layer 1 (1 x 2, row by row); real.
+    k2_1_1, k2_1_2 : float
+        Key indices of layer 2 (1 x 2, row by row); real.
+    q2_1_1, q2_1_2 : float
+        Query indices of layer 2 (1 x 2, row by row); real.
+    c : float
+        Strength of the skip connection; > 0.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (y_1_1_by_k1_1_1, y_1_1_by_k1_1_2, .., y_2_2_by_q2_1_2).
+
+    Notes
+    -----
+    Domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70.
+
+    References
+    ----------
+    troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24).
+    """
+    inputs = (float(k1_1_1), float(k1_1_2), float(q1_1_1), float(q1_1_2), float(k2_1_1), float(k2_1_2), float(q2_1_1), float(q2_1_2), float(c), float(beta),)
+    values = _jacobian(*inputs)
+    if not finite(values) and finite(inputs):
+        raise OverflowError("jacobian: an output is not finite in float64 at finite k1_1_1, k1_1_2, .., beta; use smaller arguments, or `jacobian` of the module mp (troiani2025, (5), (6), (7), (19), (20), (21), (22), (23), (24); domain: c > 0, beta > 0, all other arguments real; float64 for entries of h up to 1e70)")
+    return values

@@ -60,6 +60,41 @@ def test_noise() -> None:
     assert noisy > clean
 
 
+@pytest.mark.parametrize(
+    ("link", "noise", "same"),
+    [("sign(h_1*h_2)", 1e-300, "2.467401100272"), ("sign(h_1*h_2*h_3)", 1e-300, None), ("h", 1e-300, "0")],
+)
+def test_noise_that_float64_does_not_resolve(link: str, noise: float, same: str | None) -> None:
+    record, text, converged = link_cli.threshold(ask(link, noise=noise))
+    assert converged and record["value"] == same and record["noise"] == noise
+    assert "is below what float64 resolves" in text and "this is the threshold without noise" in text
+    # noise keeps 0 and infinity, and moves a number
+    assert record["exact"] == {None: "oo", "0": "0"}.get(same)
+
+
+def test_staircase_along_a_sum() -> None:
+    record, text, converged = link_cli.threshold(ask("max(h[1], h[2])", staircase=True))
+    assert converged and record["directions"] == [[1, 1], [1, -1]] and len(record["steps"]) == 2
+    assert "alpha(h_1 - h_2 given h_1 + h_2) = 0.5000" in text
+    again, _, _ = link_cli.threshold(ask("max(h[1], h[2])", staircase=True))
+    assert again["steps"] == record["steps"]
+
+
+def test_values_beyond_float64_are_named() -> None:
+    record, text, converged = link_cli.threshold(ask("sign(abs(h[1]) - 1e-160)"))
+    assert converged and float(record["value"]) == pytest.approx(math.sqrt(math.pi / 2) * 1e160, rel=1e-11)
+    assert "e+160" in text
+    with pytest.raises(ValueError, match="is beyond the range of float64"):
+        link_cli.threshold(ask("sign(abs(h[1]) - 40)"))
+
+
+def test_zero_is_printed_once_and_exact_only_if_proved() -> None:
+    record, text, _ = link_cli.threshold(ask("sin(h[1])"))
+    assert (record["exact"], record["how"]) == ("0", "rigorous") and "alpha(index 1) = 0 exactly\n" in text
+    record, text, _ = link_cli.threshold(ask("sin(h[1] + h[2] + h[3] + h[4])"))
+    assert (record["value"], record["exact"]) == ("0", None) and "= 0\n" in text and "not proved" in text
+
+
 def test_digits_that_cannot_be_reached_do_not_converge() -> None:
     record, _, converged = link_cli.threshold(ask("abs(h_1) + abs(h_2)", digits=13))
     assert not converged and "not reached" in record["status"]
@@ -140,7 +175,15 @@ def test_errors(text: str, options: dict[str, object], says: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "exact"), [("h[1]*h[2]", "Integral"), ("h[1]/h[2]", "1"), ("h[1]^2", None)])
+@pytest.mark.parametrize(
+    ("text", "exact"),
+    [
+        ("h[1]*h[2]", "Integral"),
+        ("h[1]/h[2]", "1"),
+        ("log(abs(h[2]*h[1]))", "1/(-1 + 2*Integral"),
+        ("h[1]^2", None),
+    ],
+)
 def test_the_table_of_derived_thresholds_adds_its_form(text: str, exact: str | None) -> None:
     """Two routes meet here: the quadrature of the operator and the integral that SymPy derived."""
     if exact is None:

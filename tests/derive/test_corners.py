@@ -143,7 +143,7 @@ BOTH = [
 
 @pytest.mark.parametrize(("name", "printer"), BOTH)
 def test_links_on_demand(name, printer, place, context):
-    """Right, or refused where a number does not fit into float64; the compiled ones are never wrong and finite."""
+    """Right, or refused where a number does not fit into float64."""
     ctx, oracle, module = context(60), load_package(place(name), "mp"), load_package(place(name), printer)
     for corner, function in itertools.product(CORNERS, ("link", "jacobian")):
         what = (name, function, corner)
@@ -154,16 +154,13 @@ def test_links_on_demand(name, printer, place, context):
         assert all(ctx.isfinite(value) for value in exact), what
         if max(abs(value) for value in exact) < LARGEST:
             _agree(_silent(getattr(module, function), *point), exact, relative, what)
-        elif printer == "numpy64":
-            message = rf"{function}: an output is not finite at h\d_\d_\d = .*use a smaller \|h.*module mp"
+        else:
+            where = (
+                r"at h\d_\d_\d = .*use a smaller \|h" if printer == "numpy64" else r"in float64 at finite .*use smaller"
+            )
+            message = rf"{function}: an output is not finite {where}.*module mp"
             with pytest.raises(OverflowError, match=message):
                 getattr(module, function)(*point)
-        else:
-            made = [float(value) for value in getattr(module, function)(*point)]
-            fits = [(value, wanted) for value, wanted in zip(made, exact, strict=True) if math.isfinite(value)]
-            assert len(fits) < len(exact), what
-            for value, wanted in fits:
-                assert abs(value - wanted) <= relative * abs(wanted) + 1e-290, what
 
 
 def test_what_overflows_is_what_is_refused(place, context):

@@ -90,6 +90,29 @@ def _name(model):
     return f"L{model.layers}M{model.tokens}H{model.heads}{tied}-{model.activation_name}-{model.output}"
 
 
+@pytest.mark.parametrize("model", [Architecture(3, 2, beta=ONE), Architecture(3, 2, activation=sp.tanh, beta=ONE)])
+def test_numbers_are_evaluated_as_they_are_made(model):
+    """Without `reduce`, with one that knows no own nodes, and with floats: order 4 in seconds, the same numbers."""
+    h, _ = random_indices(model)
+    epsilon = sp.Rational(1, 10)
+    exact = expand(model, 4, h, reduce=numbers).output, rescaled_link(model, h, epsilon, reduce=numbers)
+    floats = [matrix.applyfunc(sp.Float) for matrix in h]
+    # The digits of each kind of number, less what sums of some hundred terms of order one cost.
+    for given, options, error in ((h, {}, 1e-45), (h, {"reduce": sp.N}, 1e-12), (floats, {}, 1e-12)):
+        made = expand(model, 4, given, **options).output
+        assert len(made) == 5
+        for coefficient, wanted in zip(made, exact[0], strict=True):
+            assert all(entry.is_Number for entry in coefficient)
+            assert (coefficient - wanted).norm() < error * (1 + wanted.norm())
+        assert (rescaled_link(model, given, epsilon, **options) - exact[1]).norm() < error
+
+
+def test_rational_numbers_stay_exact():
+    model = Architecture(3, 2, activation="linear", beta=ONE)
+    h, _ = random_indices(model)
+    assert all(entry.is_Rational for term in expand(model, 3, h).output for entry in term)
+
+
 @pytest.mark.parametrize("model", ARCHITECTURES, ids=_name)
 def test_remainder_of_order_n_falls_with_the_next_power(model):
     """Slope of log remainder against log c, fitted over c = 10 .. 1000, for n = 0 .. 3: -(n + 1)."""

@@ -13,9 +13,10 @@ import pytest
 import sympy as sp
 
 import attnlimits.derive
-from attnlimits.derive.link import Link, LinkError, link
+from attnlimits.derive.link import Link, LinkError, link, rotated
 from attnlimits.derive.link_branches import invert, split
-from attnlimits.derive.link_exact import monotone
+from attnlimits.derive.link_exact import monotone, symmetry_maps
+from attnlimits.derive.link_intervals import correlation_proved, enclose
 from attnlimits.derive.link_parser import ArgMax, index_symbol, parse
 from attnlimits.derive.primitives import elementary
 
@@ -309,7 +310,18 @@ def test_parity() -> None:
         ("sign((h_1 + h_2)*(h_1 - h_2)*h_3)", sp.oo),
         ("tanh(h_1) + max(h_2, h_3)", 0),
         ("h*exp(h**2)", 0),
-        ("h_1**2 + h_2**2; h_1*h_2", None),
+        # up to the sign and the order of the entries: the image of I is I times E (s/2 - 1)^2 + E p^2 = 1 + 1
+        ("h_1**2 + h_2**2; h_1*h_2", sp.Rational(1, 2)),
+        ("h_1**2*h_2**2; h_1**2 + h_2**2", 1),
+        ("h_1**2 + h_2**2 + h_3**2", sp.Rational(3, 2)),
+        ("exp(-sqrt(h[1,1]**2 + h[1,2]**2))", sp.Rational(1, 2)),
+        ("1/h", 0),
+        ("sin(h)", 0),
+        ("argmax(h_1, h_2, h_3)", 0),
+        ("Piecewise((h_1**2, h_2 > 0), (-h_1**2, True))", 0),
+        ("sin(20*h)", None),
+        # top of the cubic factor (x - 2)(x^2 - 2 x - 4) in units of 2/pi^2
+        ("sign(h_1)*sign(h_2) + sign(h_2)*sign(h_3)", sp.pi**2 * (sp.sqrt(5) - 1) / 8),
         ("(h_1 + h_2 + h_3)**64", sp.Rational(1, 2)),
         ("abs(3*h_1 - 4*h_2); h_3**2", sp.Rational(1, 2)),
         # u = (h[1,1] + h[1,2] + h[2,1])/sqrt(3): S = [[2, 1], [1, 1]]/3 with ||S||^2 = 7/9
@@ -320,7 +332,106 @@ def test_parity() -> None:
     ],
 )
 def test_closed_forms(text: str, exact: Any) -> None:
-    assert link(text).exact == exact
+    found = link(text).exact
+    assert found == exact or sp.radsimp(found - exact) == 0
+
+
+def test_eigenvectors_of_closed_forms_are_those_of_the_operator() -> None:
+    """By pairs of samples with the same y: <V, F(V)> = 1/alpha for the printed V, and less for another one."""
+    rng = np.random.default_rng(5)
+    made = link("sign(h_1)*sign(h_2) + sign(h_2)*sign(h_3)")
+    v = np.array(made.directions[()])
+    assert np.linalg.norm(v) == pytest.approx(1, abs=1e-12) and np.linalg.eigvalsh(v)[0] > -1e-12
+    h = rng.normal(size=(400_000, 3))
+    h = h[np.argsort(np.sign(h[:, 0] * h[:, 1]) + np.sign(h[:, 1] * h[:, 2]), kind="stable")]
+    g = h[:, :, None] * h[:, None, :] - np.eye(3)
+    each = np.einsum("ij,nia,ab,njb->n", v, g[0::2], v, g[1::2])
+    sigma = each.std() / math.sqrt(len(each))
+    assert 1 / float(made.exact) == pytest.approx(each.mean(), abs=4 * sigma)
+    assert link("h_1**2 + sign(h_1*h_2*h_3)").directions[(1,)][0] == (0.0, 0.0, 0.0)
+
+
+def test_symmetries_of_a_fibre_keep_the_link() -> None:
+    outputs = parse("h_1**2*h_2**2; h_1**2 + h_2**2")
+    maps = symmetry_maps(outputs, split(outputs), (h1, h2))
+    assert len(maps) == 8
+    for t in maps:
+        images = dict(zip((h1, h2), t * sp.Matrix([h1, h2]), strict=True))
+        assert all(sp.expand(g.xreplace(images) - g) == 0 for g in outputs)
+    # an ellipse: the fibre is no orbit of linear maps
+    outputs = parse("h_1**2 + 2*h_2**2; h_1*h_2")
+    assert symmetry_maps(outputs, split(outputs), (h1, h2)) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("log(abs(h[1]*h[2]))", "abs(h[1]*h[2])"),
+        ("3*h_4*h_2 - 1", "h[1]*h[2]"),
+        ("argmax(abs(h_1), abs(h_2), abs(h_3))", "argmax([abs(h[1]), abs(h[2]), abs(h[3])])"),
+        ("h[1,1]*h[1,2]", ""),
+    ],
+)
+def test_the_table_is_searched_by_what_the_link_says(text: str, table: str) -> None:
+    assert link(text).table == table
+
+
+def test_a_link_along_other_axes_says_the_same() -> None:
+    made = rotated(link("abs(h_1 - h_2) + h_3**2"), [(1, 1, 0), (0, 0, 1), (1, -1, 0)])
+    g = module_of(made)["link"]
+    h = np.random.default_rng(2).normal(size=(20, 3))
+    axes = np.array([[1, 1, 0], [0, 0, np.sqrt(2)], [1, -1, 0]]) / np.sqrt(2)
+    np.testing.assert_allclose(g((h @ axes.T)[:, :, None])[:, 0], abs(h[:, 0] - h[:, 1]) + h[:, 2] ** 2, rtol=1e-12)
+    with pytest.raises(LinkError, match="orthogonal"):
+        rotated(link("h_1*h_2"), [(1, 1), (1, 0)])
+
+
+# --- proof by intervals -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sin(3*h)",
+        "cos(h)**2/(1 + h**2)",
+        "1/h",
+        "exp(h)*tanh(h - 1)",
+        "cosh(h)*erf(h)",
+        "log(1 + h**4)",
+        "h**3 - 2*h",
+        "1/h**2",
+    ],
+)
+def test_bounds_hold_on_every_box(text: str, rng: np.random.Generator) -> None:
+    """Against the values at random points of random boxes."""
+    (expr,) = parse(text)
+    a, b = np.sort(rng.uniform(-4, 4, size=(2, 300)), axis=0)
+    low, high = enclose(expr, {h1: (a, b)})
+    inside = a + (b - a) * rng.uniform(size=(50, 300))
+    values = sp.lambdify(h1, expr, [{"erf": np.vectorize(math.erf)}, "numpy"])(inside)
+    assert (values >= low).all() and (values <= high).all()
+    narrow = enclose(expr, {h1: (np.array(0.7), np.array(0.7))})
+    assert narrow[1] - narrow[0] < 1e-6  # the slack of cosines
+
+
+@pytest.mark.parametrize(
+    ("text", "proved"),
+    [
+        ("sin(h)", True),
+        ("1/h", True),
+        ("argmax(h_1, h_2, h_3)", True),
+        ("Piecewise((h_1**2, h_2 > 0), (-h_1**2, True))", True),
+        ("sign(h_1 - h_2*h_3)", True),
+        ("h**2", False),
+        ("h_1*h_2", False),
+        ("cos(h_1 - h_2)", False),
+        ("sign(h_1*h_2*h_3)", False),
+        # E[h f(y)] is of the order of exp(-200)
+        ("sin(20*h)", False),
+    ],
+)
+def test_linear_information_by_intervals(text: str, proved: bool) -> None:
+    assert correlation_proved(0, split(parse(text))) is proved
 
 
 def test_closed_form_of_a_slab() -> None:

@@ -444,8 +444,13 @@ def test_numbers_and_parameters_of_the_model():
 
 
 def test_models_that_cannot_be_printed_are_named():
-    with pytest.raises(ValueError, match=r"activation erf cannot be printed.*use tanh"):
-        link_package(Architecture(1, 2, activation=sp.erf))
+    with pytest.raises(
+        ValueError, match=r"activation gamma or its derivative cannot be printed.*may hold exp, log.*Piecewise; erf"
+    ):
+        link_package(Architecture(1, 2, activation=sp.gamma))
+    flag = sp.Function("flag")
+    with pytest.raises(ValueError, match=r"cannot be printed: .*flag"):
+        link_package(Architecture(1, 2, activation=lambda s: s * flag(s)))
     clash = link_package(Architecture(2, 2, skip=sp.Symbol("h1_1_1", positive=True)))
     with pytest.raises(ValueError, match="h1_1_1 stands for two things"):
         lower(clash.kernels[0])

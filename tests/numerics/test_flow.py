@@ -90,6 +90,20 @@ def test_linear_coefficients_are_those_of_the_derivation():
     assert limit.bias_minus == pytest.approx(float(made.bias.subs(at)), rel=1e-12)
 
 
+@pytest.mark.parametrize("rank", [1, 3])
+@pytest.mark.parametrize("beta", [1e-7, 1e-100, 1e-300])
+def test_coefficients_of_a_flat_softmax(beta, rank):
+    """Small beta: y = 1/2 + scores/4 gives beta^2 r kappa/2, beta^2 r kappa e^{2 kappa}/4, -3 beta^2 r^2 kappa/8."""
+    kappa = 0.75
+    made = flow(kappa, rank=rank, beta=beta)
+    wanted = rank * kappa / 2, rank * kappa * math.exp(2 * kappa) / 4, -0.375 * rank**2 * kappa
+    for value, number in zip((made.variance_minus, made.variance_cross, made.bias_minus), wanted, strict=True):
+        exact = beta * number * beta
+        # The next order is relative beta; the solver's relative tolerance is 1e-9.
+        assert value == pytest.approx(exact, rel=1e-6, abs=0.0)
+        assert abs(value - exact) <= made.coefficient_error + 20 * beta * abs(exact)
+
+
 def test_means_of_a_layer_are_those_of_the_derivation():
     """Every integrand of the derivation, averaged over one sample, against the quadrature."""
     a, b, beta, rank = 1.7, 1.2, 1.0, 3
