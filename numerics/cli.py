@@ -10,11 +10,12 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import cli_symbolic
+from . import cli_denoise, cli_symbolic
 from .cli_flags import (
     MODEL_DEFAULTS,
     attention,
@@ -126,7 +127,9 @@ def _parser() -> argparse.ArgumentParser:
     model_flags(threshold)
     link_flags(threshold)
     threshold.add_argument(
-        "--digits", type=int, help="significant digits (default: 12 for the last layer, what is cheap for a link)"
+        "--digits",
+        type=int,
+        help="significant digits (default: 12 for the last layer, to 50 at depth 2; what is cheap for a link)",
     )
     threshold.add_argument("--layer", type=int, help="which layer (default: the last one)")
     threshold.add_argument(
@@ -152,6 +155,16 @@ def _parser() -> argparse.ArgumentParser:
     evolve.add_argument("--max-iter", type=int, default=200, help="evaluations (default: %(default)s)")
     sampling_flags(evolve)
 
+    cli_denoise.denoise_flags(
+        verb(
+            "denoise",
+            cli_denoise.denoise,
+            "log Z, g_out and its derivative for single outputs, to any number of digits",
+            "attnlimits denoise --y '[[0.7, 0.3], [0.2, 0.8]]' --omega '[[0.1, 0.2], [0, 0.3]]' "
+            "--V '[[1, 0.1], [0.1, 0.5]]' --digits 50",
+        )
+    )
+
     figure = verb("figure", _figure, "make a figure and its data", "attnlimits figure troiani2025-1 --out results")
     figure.add_argument("name", choices=sorted(FIGURES))
     figure.add_argument("--out", type=Path, default=Path("results"), help="folder (default: %(default)s)")
@@ -172,7 +185,7 @@ def _threshold(args: argparse.Namespace) -> Outcome:
         flag = "--staircase" if args.staircase else "--noise"
         raise ValueError(f"{flag} belongs to --link EXPR; attention models have neither")
     digits = 12 if args.digits is None else args.digits
-    if args.layers == 1 and args.heads == 1 and not is_attention(args):
+    if args.layers == 1 and not is_attention(args):
         return _one_layer_threshold(args, digits)
     model = attention(args, "threshold")
     layer = model.layers if args.layer is None else args.layer
@@ -181,7 +194,9 @@ def _threshold(args: argparse.Namespace) -> Outcome:
     if layer == model.layers:
         if args.given is not None:
             raise ValueError("--given is for a layer before the last one; the last layer is learned from nothing")
-        result = last_layer(model, digits=digits, rng=args.seed)
+        bar = Bar("threshold", show=True)
+        result = last_layer(model, digits=digits, rng=args.seed, progress=_late(bar.to))
+        bar.close()
     else:
         from .staircase import first_layer
 
@@ -189,8 +204,19 @@ def _threshold(args: argparse.Namespace) -> Outcome:
     return _threshold_outcome(result, layer, model.describe())
 
 
+def _late(progress: Callable[[int, int], None], seconds: float = 1.5) -> Callable[[int, int], None]:
+    """Keep a progress bar away from what is soon done."""
+    begin = time.perf_counter()
+
+    def to(done: int, total: int) -> None:
+        if time.perf_counter() - begin > seconds:
+            progress(done, total)
+
+    return to
+
+
 def _one_layer_threshold(args: argparse.Namespace, digits: int) -> Outcome:
-    """One layer, untied or with its tokens as output: as much as one layer's attention is in both."""
+    """One layer, untied, of several heads, or with its tokens as output, which tell as much as its attention."""
     from .thresholds import one_layer
 
     if args.layer not in (None, 1):
@@ -198,8 +224,35 @@ def _one_layer_threshold(args: argparse.Namespace, digits: int) -> Outcome:
     result = one_layer(args.tokens, args.rank, args.activation, tied=not args.untied, digits=digits)
     kind = "untied" if args.untied else "tied"
     output = ", output B_1" if args.output == "sequence" else ""
-    name = f"{kind} {args.activation} attention, L=1, M={args.tokens}, rank {args.rank}{output}"
+    heads = "" if args.heads == 1 else f", H={args.heads}"
+    name = f"{kind} {args.activation} attention, L=1, M={args.tokens}{heads}, rank {args.rank}{output}"
+    if args.heads > 1:
+        result = _side_by_side(result, args, digits)
     return _threshold_outcome(result, 1, name)
+
+
+def _side_by_side(result: ThresholdResult, args: argparse.Namespace, digits: int) -> ThresholdResult:
+    """Turn the threshold of one head into that of H heads, each on its own D/H coordinates."""
+    import numpy as np
+
+    from . import exact
+
+    found = exact.single_layer(
+        args.tokens, args.rank, args.activation, not args.untied, heads=args.heads, digits=digits
+    )
+    assert found is not None and found.value is not None
+    status = f"{result.status}; alpha = N/D, every head sees D/{args.heads} coordinates"
+    if args.output == "sequence":
+        status += " (heads with a readout weight that is not zero)"
+    return replace(
+        result,
+        value=found.value,
+        exact=found.exact,
+        error=found.error,
+        operator_norm=result.operator_norm * args.heads,
+        eigenvector=np.asarray(np.kron(np.eye(args.heads), result.eigenvector) / math.sqrt(args.heads), np.float64),
+        status=status,
+    )
 
 
 def _threshold_outcome(result: ThresholdResult, layer: int, name: str) -> Outcome:

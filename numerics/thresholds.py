@@ -9,13 +9,15 @@ from scipy.special import ndtr
 from threadpoolctl import threadpool_limits
 
 from . import exact
+from .digits.threshold import MAX_DIGITS as PRECISE_DIGITS
+from .digits.threshold import Progress, precise_threshold
 from .errors import KernelNotFoundError
 from .mixing_law import mixing_law
 from .models import ACTIVATIONS, Attention, kernel
 from .quadrature import gauss_legendre_panels, gaussian, normal_qmc, refine, sinh_trapezoid, trapezoid
-from .results import Estimate, ThresholdResult
+from .results import Estimate, How, ThresholdResult
 
-__all__ = ["MAX_DIGITS", "last_layer", "one_layer"]
+__all__ = ["MAX_DIGITS", "PRECISE_DIGITS", "last_layer", "one_layer"]
 
 Array = NDArray[np.float64]
 
@@ -27,7 +29,9 @@ _CUT = 8.6
 _BLIND = 17.0
 
 
-def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> ThresholdResult:
+def last_layer(
+    model: Attention, *, digits: int = 12, rng: int = 0, progress: Progress | None = None
+) -> ThresholdResult:
     """Threshold alpha_c of the last layer's weights from the uninformed start.
 
     By parity the operator (15) is diagonal over the layers; on the last one it is
@@ -38,9 +42,11 @@ def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> Threshold
     model : Attention
         Depth 1 with any rank and number of tokens (see `one_layer`); depth >= 2 with rank 1 and two tokens.
     digits : int, optional
-        Significant digits, 1 to 13; to 40 at depth 1.
+        Significant digits, 1 to 13; to 40 at depth 1 and to 50 at depth 2, where every digit is right.
     rng : int, optional
         Seed; used only where the integral needs Monte Carlo (linear activation, depth >= 3).
+    progress : callable, optional
+        Called with (done, total) during sums in ball arithmetic.
 
     Returns
     -------
@@ -53,10 +59,14 @@ def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> Threshold
         digits or skip out of range.
     KernelNotFoundError
         The model is outside the families above.
+    ConvergenceError
+        At depth 2: the digits were not reached.
 
     Notes
     -----
-    h = Wx/sqrt(D), alpha = N/D. The value is rounded to `digits` digits; `error` includes that rounding.
+    h = Wx/sqrt(D), alpha = N/D. The value is rounded to `digits` digits; `error` includes that rounding. At depth 2
+    ball arithmetic takes over where float64 cannot decide the rounding; skip and beta then count as the decimals that
+    were written (0.1 is one tenth).
 
     References
     ----------
@@ -64,8 +74,9 @@ def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> Threshold
     """
     if model.layers == 1:
         return one_layer(model.tokens, model.ranks[0], model.activation, digits=digits)
-    if isinstance(digits, bool) or not isinstance(digits, int | np.integer) or not 1 <= digits <= MAX_DIGITS:
-        raise ValueError(f"digits must be an integer from 1 to {MAX_DIGITS} (float64 arithmetic), got {digits!r}")
+    most = PRECISE_DIGITS if model.layers == 2 else MAX_DIGITS
+    if isinstance(digits, bool) or not isinstance(digits, int | np.integer) or not 1 <= digits <= most:
+        raise ValueError(f"digits must be an integer from 1 to {most} at depth {model.layers}, got {digits!r}")
     if set(model.ranks) != {1}:
         raise KernelNotFoundError(f"the last-layer threshold needs rank 1 at depth >= 2, got {model.describe()}")
     kernel(model, "numpy64")  # names what exists if this model has none
@@ -74,6 +85,8 @@ def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> Threshold
             f"skip must be in [{_LEAST_SKIP:g}, {1 / _LEAST_SKIP:g}] for thresholds at depth >= 2, got {model.skip:g}: "
             "the mixing matrix (5) spans a factor (1 + c)/c per layer, and the work grows with it"
         )
+    if digits > MAX_DIGITS:
+        return _precise(model, digits, progress)
     # Relative to the norm, so to alpha; refinement stops when its last step was below half a unit.
     tolerance = 0.4 * 10.0**-digits
     with threadpool_limits(1, "blas"):  # the products are small: threads would only wait for each other
@@ -83,7 +96,10 @@ def last_layer(model: Attention, *, digits: int = 12, rng: int = 0) -> Threshold
             norm, steps = refine(lambda level: _linear_two_layers(model, level), relative=tolerance)
         else:
             norm, steps = _linear_deep(model, np.random.default_rng(rng))
-    return _result(model, norm, digits, steps, "two refinements agree")
+    result = _result(model, norm, digits, steps)
+    if model.layers == 2 and not (result.converged and _decided(norm, digits)):
+        return _precise(model, digits, progress)
+    return result
 
 
 def one_layer(
@@ -150,30 +166,43 @@ def one_layer(
     )
 
 
-def _result(model: Attention, norm: Estimate, digits: int, steps: int, reason: str) -> ThresholdResult:
+def _decided(norm: Estimate, digits: int) -> bool:
+    """Whether all values within the error round to the same digits."""
+    low, high = (1 / (norm.value + sign * norm.error) for sign in (1, -1))
+    return _significant(low, digits) == _significant(high, digits)
+
+
+def _precise(model: Attention, digits: int, progress: Progress | None) -> ThresholdResult:
+    found = precise_threshold(model, int(digits), progress)
+    return _threshold(model, found.value, found.error, found.norm, found.levels, "estimated", None)
+
+
+def _result(model: Attention, norm: Estimate, digits: int, steps: int) -> ThresholdResult:
     alpha = 1 / norm.value
     error = norm.error * alpha * alpha
     text = _significant(alpha, digits)
     # One unit in the last digit is what the caller asked for; rounding alone may take half of it.
     unit = 10.0 ** (math.floor(math.log10(alpha)) - digits + 1)
-    converged = error <= 0.5 * unit
+    failure = f"{digits} digits were not reached: the error is {error:.1e}; ask for fewer digits"
+    error_all = error + abs(float(text) - alpha)
+    return _threshold(model, text, error_all, norm.value, steps, norm.how, None if error <= 0.5 * unit else failure)
+
+
+def _threshold(
+    model: Attention, value: str, error: float, norm: float, steps: int, how: How, failure: str | None
+) -> ThresholdResult:
     eigenvector = np.zeros((model.indices, model.indices))
     eigenvector[-1, -1] = 1.0
-    status = (
-        f"converged: {reason}"
-        if converged
-        else f"{digits} digits were not reached: the error is {error:.1e}; ask for fewer digits"
-    )
     return ThresholdResult(
-        value=text,
-        error=error + abs(float(text) - alpha),
-        how=norm.how,
+        value=value,
+        error=error,
+        how=how,
         exact=None,
         subspace=f"layer {model.layers}",
         eigenvector=eigenvector,
-        operator_norm=norm.value,
-        converged=converged,
-        status=status,
+        operator_norm=norm,
+        converged=failure is None,
+        status=failure or "converged: two refinements agree",
         n_iter=steps,
         kernel_hash=model.kernel_hash,
     )

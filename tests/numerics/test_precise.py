@@ -1,19 +1,25 @@
 """The arbitrary-precision denoiser: against closed forms, itself at other precisions, and the stored reference."""
 
 import json
+import math
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import flint
 import mpmath
 import numpy as np
 import pytest
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics import precise
+from attnlimits.numerics import precise_cut
+from attnlimits.numerics.ball import BALLS, ball, working_bits
 from attnlimits.numerics.denoiser import denoise
 from attnlimits.numerics.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.precise import denoise_mp
+from attnlimits.numerics.models import Attention, kernel
+from attnlimits.numerics.precise import PreciseDenoiserResult, denoise_mp
 
 CTX = MPContext()
 CTX.dps = 45
@@ -73,7 +79,27 @@ def test_one_layer(activation: str, tokens: int) -> None:
     assert float(floats.log_z) == pytest.approx(float(made.log_z), abs=1e-12)
 
 
-@pytest.mark.parametrize("category", ["V_11 = 1e-3", "correlated"])
+def sample(model: Attention, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+    """(y, omega, V) of the model: V a random part of I, omega of covariance I - V, y from a forward pass."""
+    axes, _ = np.linalg.qr(rng.normal(size=(2, 2)))
+    spread = rng.uniform(0.05, 1.0, 2)
+    covariance = axes @ np.diag(spread) @ axes.T
+    covariance = (covariance + covariance.T) / 2
+    omega = axes @ (np.sqrt(1 - spread)[:, None] * rng.normal(size=(2, 2)))
+    return model.link(omega + np.linalg.cholesky(covariance) @ rng.normal(size=(2, 2))), omega, covariance
+
+
+def gaps(one: Any, other: Any, covariance: Any) -> tuple[float, ...]:
+    """Differences of log_z, g_out and dg_out in the units of `PreciseDenoiserResult.error`."""
+    trace = float(np.trace(np.array(covariance, float)))
+    return (
+        float(abs(one.log_z - other.log_z) / max(1, abs(other.log_z))),
+        float(largest(one.g_out - other.g_out) / max(largest(other.g_out), trace**-0.5)),
+        float(largest(one.dg_out - other.dg_out) / max(largest(other.dg_out), 1 / trace)),
+    )
+
+
+@pytest.mark.parametrize("category", ["V_11 = 1e-3", "correlated", "V_22 = 1e-3"])
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_fewer_digits_of_the_reference(activation: str, category: str) -> None:
     """A cruder cut of the plane and lower orders give the stored numbers to what they promise."""
@@ -81,68 +107,234 @@ def test_fewer_digits_of_the_reference(activation: str, category: str) -> None:
     model = Attention(2, 2, 1, case["skip"], case["beta"], case["activation"])
     made = denoise_mp(model, case["y"], case["omega"], case["V"], digits=9)
     assert made.how == "estimated" and made.error <= 1e-9 and made.nodes > 0
-    grow = np.abs(np.linalg.inv(np.array(case["V"]))).max()
-    for name in ("g_out", "dg_out"):
-        exact = np.array([CTX.mpf(text) for text in case[name]], dtype=object)
-        # V^{-1/2} magnifies an error of the moments once in g_out, V^{-1} in d g_out; the last summation is far closer.
-        assert largest(getattr(made, name).ravel() - exact) < 1e-9 * (grow**0.5 if name == "g_out" else grow)
-    assert abs(made.log_z - CTX.mpf(case["log_z"])) < 1e-9
+    exact = PreciseDenoiserResult(
+        CTX.mpf(case["log_z"]),
+        np.array([CTX.mpf(text) for text in case["g_out"]], dtype=object).reshape(2, 2),
+        np.array([CTX.mpf(text) for text in case["dg_out"]], dtype=object).reshape(2, 2, 2, 2),
+        case["error"],
+        "estimated",
+        21,
+        0,
+    )
+    assert max(gaps(made, exact, case["V"])) <= made.error
 
 
-def test_more_digits_agree() -> None:
-    low, high = (denoise_mp(EASY, Y, OMEGA, V, digits=digits) for digits in (8, 14))
+@pytest.mark.parametrize(
+    ("activation", "skip", "beta"), [("softmax", 1.0, 1.0), ("linear", 1.0, 1.0), ("softmax", 0.3, 2.0)]
+)
+def test_more_digits_agree(activation: str, skip: float, beta: float, rng: np.random.Generator) -> None:
+    """The error shown bounds log_z, g_out and dg_out."""
+    model = Attention(2, 2, 1, skip, beta, activation)
+    y, omega, covariance = sample(model, rng)
+    low, high = (denoise_mp(model, y, omega, covariance, digits=digits) for digits in (8, 22))
     assert low.nodes < high.nodes
-    assert low.error <= 1e-8 and high.error <= 1e-14
-    assert abs(low.log_z - high.log_z) < 1e-8
-    assert largest(low.g_out - high.g_out) < 1e-8 * largest(np.linalg.inv(V))
+    assert low.error <= 1e-8 and high.error <= 1e-22
+    assert max(gaps(low, high, covariance)) <= low.error
+
+
+def test_plain_quadrature() -> None:
+    """(169) as it stands, in tokens, B_1 by its definition (5), by mpmath.quad."""
+    model, covariance = Attention(skip=3.0, beta=0.4), np.array([[0.04, 0.03], [0.03, 0.5]])
+    y = model.link(np.array([[0.35, -0.6], [-0.3, 0.9]]))
+    inverse = np.linalg.inv(covariance)
+    first, second = np.log(y[0, 0] / y[0, 1]) / model.beta, np.log(y[1, 1] / y[1, 0]) / model.beta
+    v = np.array([first, -second]) / math.sqrt(first + second)
+    jacobian = 2 * model.beta**2 * (first + second) * y.prod()
+
+    @cache
+    def weighted(first: float, second: float) -> tuple[float, ...]:
+        """Both branches' weight times 1 and two entries of V^{-1} (h - omega), and their product."""
+        scores = model.beta * np.outer((first, second), (first, second))
+        mixing = model.skip * np.eye(2) + np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        out = np.zeros(4)
+        for sign in (1, -1):
+            off = np.array([[first, second], sign * np.linalg.solve(mixing, v)]) - OMEGA
+            slope = inverse @ off
+            weight = math.exp(-0.5 * (off * slope).sum()) / abs(np.linalg.det(mixing))
+            out += weight * np.array([1.0, slope[0, 1], slope[1, 1], slope[0, 1] * slope[1, 1]])
+        return tuple(out)
+
+    ctx = MPContext()
+    # Nine prior widths leave 1e-18.
+    sides = [[mean - 9 * math.sqrt(covariance[0, 0]), mean + 9 * math.sqrt(covariance[0, 0])] for mean in OMEGA[0]]
+    mass, one, other, both = (
+        float(ctx.quad(lambda a, b, k=k: weighted(float(a), float(b))[k], *sides, method="gauss-legendre", maxdegree=6))
+        for k in range(4)
+    )
+    made = denoise_mp(model, y, OMEGA, covariance, digits=14)
+    norm = (2 * math.pi) ** 2 * np.linalg.det(covariance) * jacobian
+    assert float(made.log_z) == pytest.approx(math.log(mass / norm), abs=1e-12)
+    steep = np.abs(inverse).max()
+    assert float(made.g_out[0, 1]) == pytest.approx(one / mass, abs=1e-12 * steep)
+    assert float(made.g_out[1, 1]) == pytest.approx(other / mass, abs=1e-12 * steep)
+    expected = both / mass - one * other / mass**2 - inverse[0, 1]
+    assert float(made.dg_out[0, 1, 1, 1]) == pytest.approx(expected, abs=1e-12 * steep**2)
+
+
+@pytest.mark.parametrize("activation", ["softmax", "linear"])
+def test_continuation_is_analytic(activation: str, rng: np.random.Generator) -> None:
+    """At real indices it is the generated kernel; at complex ones B_1 h_2 = v with B_1 from its definition (5)."""
+    model = Attention(skip=0.7, beta=1.3, activation=activation)
+    undo = precise_cut._CONTINUED[activation]
+    x = rng.normal(size=(2, 40, 1), scale=2.0)
+    made = undo(x[0], x[1], 0.8, -0.6, model.skip, model.beta)
+    exact = kernel(model, "numpy64").undo(x[0], x[1], 0.8, -0.6, model.skip, model.beta)
+    for value, number in zip(made[:3], exact, strict=True):
+        np.testing.assert_allclose(value, number, rtol=1e-12, atol=1e-14)
+    xp, xm = x[:, :, 0] + 0.4j * rng.normal(size=(2, 40))
+    a, b, inv_det, turning = undo(xp[:, None], xm[:, None], 0.8, -0.6, model.skip, model.beta)
+    root = math.sqrt(0.5)
+    for k in range(40):
+        h = np.array([xp[k] + xm[k], xp[k] - xm[k]]) * root
+        scores = model.beta * np.outer(h, h)
+        if activation == "softmax":
+            scores = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        mixing = model.skip * np.eye(2) + scores
+        h2 = np.array([a[k, 0] + b[k, 0], a[k, 0] - b[k, 0]]) * root
+        np.testing.assert_allclose(mixing @ h2, np.array([0.2, 1.4]) * root, rtol=1e-9)
+        assert abs(inv_det[k, 0] * np.linalg.det(mixing)) == pytest.approx(1, rel=1e-9)
+        assert np.isfinite(turning[k, 0]) and turning[k, 0] != 0
+
+
+@pytest.mark.parametrize("activation", ["softmax", "linear"])
+def test_singular_ellipses_are_seen(activation: str) -> None:
+    """Rules along a line are used inside the ellipse of its first zero of det B_1 only, and up to near it.
+
+    On lines x_- = y these zeros are, for linear attention, x_+ = i sqrt(c/beta + y^2), and for softmax beta x_+ y =
+    +-arccosh(cosh u + sinh u/c) + i pi with u = beta y^2.
+    """
+    c, beta = 0.5, 2.0
+    model = Attention(skip=c, beta=beta, activation=activation)
+    integrand = precise_cut.Integrand(model, (0.4, -0.7, c, beta, 0.0, 0.0, 0.1, 0.2, 1.0, 0.1, 1.2), 20)
+    table = precise_cut._GOOD
+    lines = 0.5 + 1.5 * table.lines
+    largest_modulus = integrand._largest(np.array([[-1.0, 0.5, 2.0, 1.5]]), 0, table)[0]
+    for y, row in zip(lines, largest_modulus, strict=True):
+        zero = 1j * math.sqrt(c / beta + y**2)
+        if activation == "softmax":
+            u = beta * y**2
+            zero = (math.acosh(math.cosh(u) + math.sinh(u) / c) + 1j * math.pi) / (beta * y)
+        limit = math.log(abs(zero + np.sqrt(zero - 1) * np.sqrt(zero + 1)))
+        assert np.isinf(row[table.log_rho > limit]).all()
+        assert np.isfinite(row[table.log_rho * 1.25 < limit]).all()
 
 
 def test_cut_is_seamless(rng: np.random.Generator) -> None:
     """Neighbours share their edges bit by bit after any halving: a gap of one rounding once cost 4e-15 of the mass."""
-    for middle in (*rng.normal(scale=30.0, size=20), 0.0, 1e-12, 1e3):
-        low, high = middle - 7.3, middle + 7.3
-        edges = precise._edges(low, high)
-        assert edges[0] <= low and edges[-1] >= high and (np.diff(edges) > 0).all()
-        assert not low < 0 < high or 0.0 in edges
-        boxes = precise._product(edges, edges)
+    for axis_at in (*rng.normal(scale=10.0, size=20), 0.0, 1e-12, 1e3):
+        radius = 7.3
+        edges = precise_cut._edges(radius, axis_at)
+        assert edges[0] <= -radius and edges[-1] >= radius and (np.diff(edges) > 0).all()
+        assert not abs(axis_at) < radius or abs(edges - axis_at).min() < 1e-2
+        boxes = precise_cut._product(edges, edges)
         for axis in (0, 1, 0, 1, 0, 1):
-            boxes = precise._halves(boxes, axis)
+            boxes = precise_cut._halves(boxes, axis)
         for axis in (0, 1):
             starts, ends = np.unique(boxes[:, axis]), np.unique(boxes[:, axis] + boxes[:, 2 + axis])
             np.testing.assert_array_equal(starts[1:], ends[:-1])
 
 
+def test_derivatives_at_high_precision() -> None:
+    """Central differences with step 1e-6 at 19 digits: the error is of order 1e-11, in log_z and in g_out."""
+    y = EASY.link(np.array([[0.35, -0.6], [-0.3, 0.9]]))
+    step = CTX.mpf("1e-6")
+    down, middle, up = (
+        denoise_mp(
+            EASY, y, [[CTX.mpf("0.3"), CTX.mpf("-0.5") + k * step], [CTX.mpf("0.2"), CTX.mpf("0.7")]], V, digits=19
+        )
+        for k in (-1, 0, 1)
+    )
+    assert abs((up.log_z - down.log_z) / (2 * step) - middle.g_out[0, 1]) < 1e-8
+    assert largest((up.g_out - down.g_out) / (2 * step) - middle.dg_out[:, :, 0, 1]) < 1e-7
+
+
+def test_token_exchange() -> None:
+    """Exchanging the tokens exchanges the entries, to the digits asked for: other rectangles, the same numbers."""
+    model = Attention(skip=0.6, beta=1.5)
+    y = model.link(np.array([[0.9, -0.6], [-0.3, 1.2]]))
+    one = denoise_mp(model, y, OMEGA, V, digits=25)
+    other = denoise_mp(model, y[::-1, ::-1], OMEGA[:, ::-1], V, digits=25)
+    assert abs(one.log_z - other.log_z) < 1e-25
+    assert largest(one.g_out - other.g_out[:, ::-1]) < 1e-24 * largest(one.g_out)
+
+
+def test_even_link_has_no_gradient_at_zero() -> None:
+    made = denoise_mp(
+        Attention(), Attention().link(np.array([[0.9, -0.6], [-0.3, 1.2]])), np.zeros((2, 2)), V, digits=15
+    )
+    assert largest(made.g_out) < 1e-15
+
+
+@pytest.mark.parametrize(
+    ("y", "covariance"),
+    [
+        # y_12 + y_21 is 1 - 1e-20, which doubles of y do not tell from the edge of the range: v is of order 1e10.
+        ([["0.7", "0.3"], ["0.69999999999999999999", "0.30000000000000000001"]], [["1", "0.1"], ["0.1", "1e18"]]),
+        # Eigenvalue 1e-8 in a direction of both layers.
+        (None, [["0.50000001", "-0.5"], ["-0.5", "0.50000001"]]),
+        # y_21 = 1e-30.
+        ([["0.7", "0.3"], ["1e-30", "0.999999999999999999999999999999"]], [["1", "0.1"], ["0.1", "2"]]),
+    ],
+)
+def test_corners(y: Any, covariance: Any) -> None:
+    model = Attention()
+    if y is None:
+        y = model.link(np.array([[0.31, -0.52], [0.19, 0.73]]))
+    low, high = (denoise_mp(model, y, OMEGA, covariance, digits=digits) for digits in (7, 14))
+    assert max(gaps(low, high, covariance)) <= low.error <= 1e-7
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
-def test_derivatives_at_high_precision(activation: str) -> None:
-    """Central differences with step 1e-8 at 24 digits: the error is of order 1e-15, in log_z and in g_out."""
-    model = Attention(skip=5.0, beta=0.2, activation=activation)
-    y = model.link(np.array([[0.35, -0.6], [-0.3, 0.9]]))
-    middle = denoise_mp(model, y, OMEGA, V, digits=24)
-    step = CTX.mpf("1e-8")
-    for p, m in ((0, 1), (1, 0)):
-        sides = []
-        for sign in (1, -1):
-            moved = np.array([[CTX.mpf(x) for x in row] for row in OMEGA.tolist()], dtype=object)
-            moved[p, m] += sign * step
-            sides.append(denoise_mp(model, y, moved, V, digits=24))
-        up, down = sides
-        assert abs((up.log_z - down.log_z) / (2 * step) - middle.g_out[p, m]) < 1e-12
-        assert largest((up.g_out - down.g_out) / (2 * step) - middle.dg_out[:, :, p, m]) < 1e-11
+@pytest.mark.parametrize("part", range(5))
+def test_fifty_digits(activation: str, part: int) -> None:
+    """Fifty random inputs in ten parts: 50 digits against float64 to 1e-12, and against 80 digits to 1e-48."""
+    rng = np.random.default_rng((part, len(activation)))
+    model = Attention(activation=activation)
+    for _ in range(5):
+        y, omega, covariance = sample(model, rng)
+        made = denoise_mp(model, y, omega, covariance, digits=50)
+        again = denoise_mp(model, y, omega, covariance, digits=80)
+        assert max(gaps(made, again, covariance)) < 1e-48
+        floats = denoise(model, y, omega, covariance)
+        assert float(floats.log_z) == pytest.approx(float(made.log_z), abs=1e-12, rel=1e-12)
+        for name in ("g_out", "dg_out"):
+            exact = getattr(made, name).astype(float)
+            assert np.abs(getattr(floats, name) - exact).max() < 1e-12 * max(1.0, np.abs(exact).max())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("category", ["V_22 = 1e-3", "near-singular", "unlikely y"])
 def test_reference_again(category: str) -> None:
-    """`denoise_mp` in full on narrow and unlikely posteriors."""
+    """Narrow and unlikely posteriors in full."""
     case = cheapest("softmax", category)
     model = Attention(2, 2, 1, case["skip"], case["beta"], case["activation"])
     made = denoise_mp(model, case["y"], case["omega"], case["V"], digits=18)
     exact = np.array([CTX.mpf(text) for text in case["g_out"]], dtype=object)
-    # The kept entries are sums in extended precision, good to 2e-16, that V^{-1} magnifies.
-    rounding = max(1e-15, 2e-16 * float(np.linalg.cond(case["V"])))
-    assert largest(made.g_out.ravel() - exact) < rounding * largest(exact)
-    assert abs(made.log_z - CTX.mpf(case["log_z"])) < 1e-15
+    assert largest(made.g_out.ravel() - exact) < 1e-18 * max(largest(exact), np.trace(case["V"]) ** -0.5)
+    assert abs(made.log_z - CTX.mpf(case["log_z"])) < 1e-18 * max(1, abs(made.log_z))
+
+
+def test_exact_input() -> None:
+    with working_bits(100):
+        assert ball("0.1") * 10 - 1 == 0 or abs(ball("0.1") * 10 - 1) < 1e-28
+        assert ball(0.1) == flint.arb(3602879701896397) / 2**55
+        assert ball(Fraction(1, 4)) == ball("0.25") == ball(Decimal("0.25")) == ball(CTX.mpf("0.25"))
+        assert ball(np.float64(0.5)) == ball(np.int64(1)) / 2
+        for wrong in ("nan", "inf", "1 +/- 2", "pi", "", None, True, math.inf, [1], 1j):
+            with pytest.raises(ValueError, match="number"):
+                ball(wrong)
+
+
+def test_balls_enclose_the_kernel() -> None:
+    """The emitted mp kernels run on balls and enclose what mpmath gives."""
+    for activation in ("softmax", "linear"):
+        mp = kernel(Attention(activation=activation), "mp")
+        with working_bits(100):
+            enclosed = mp.undo(BALLS, "0.7", "-1.1", "0.4", "0.9", "1", "1.5")
+        for value, exact in zip(enclosed, mp.undo(CTX, "0.7", "-1.1", "0.4", "0.9", "1", "1.5"), strict=True):
+            with working_bits(200):
+                assert abs(value - flint.arb(CTX.nstr(exact, 44))) < 1e-28 and float(value.rad()) < 1e-28
 
 
 def test_floats_are_exact_and_text_is_decimal() -> None:
@@ -156,11 +348,14 @@ def test_floats_are_exact_and_text_is_decimal() -> None:
 
 
 def test_global_precision_is_left_alone() -> None:
-    before = mpmath.mp.dps
+    before, bits = mpmath.mp.dps, flint.ctx.prec
     try:
         mpmath.mp.dps = 5
         made = denoise_mp(Attention(1), [[0.7, 0.3], [0.2, 0.8]], [[0.1, 0.2]], [[0.5]], digits=30)
-        assert mpmath.mp.dps == 5
+        assert mpmath.mp.dps == 5 and flint.ctx.prec == bits
+        with pytest.raises(UnreachableOutputError):
+            denoise_mp(Attention(1), [[0.4, 0.6], [0.5, 0.5]], [[0.1, 0.2]], [[0.5]], digits=30)
+        assert flint.ctx.prec == bits
     finally:
         mpmath.mp.dps = before
     again = denoise_mp(Attention(1), [[0.7, 0.3], [0.2, 0.8]], [[0.1, 0.2]], [[0.5]], digits=30)
@@ -178,9 +373,15 @@ def test_global_precision_is_left_alone() -> None:
         ((EASY, Y, OMEGA[0], V), {}, ValueError, "omega must be a single one"),
         ((EASY, Y, OMEGA, np.eye(3)), {}, ValueError, "V must be a single one"),
         ((EASY, Y, OMEGA * np.nan, V), {}, ValueError, "finite"),
-        ((EASY, Y, OMEGA, -V), {}, ValueError, "semi-definite"),
+        ((EASY, Y, OMEGA, -V), {}, ValueError, "positive definite"),
+        ((EASY, Y, OMEGA, [[1, 1], [1, 1]]), {}, ValueError, "pivot 2"),
+        ((EASY, Y, OMEGA, [[1, 0.5], [0.4, 1]]), {}, ValueError, "symmetric"),
+        ((EASY, Y, OMEGA, [["1", "x"], ["0", "1"]]), {}, ValueError, "V: expected a number"),
+        ((EASY, [["0.7", "0.3"], ["0.7", "0.3"]], OMEGA, V), {}, UnreachableOutputError, "177"),
+        ((EASY, Y, 1e9 * OMEGA, V), {}, ConvergenceError, "prior widths"),
         ((EASY, [[0.4, 0.6], [0.5, 0.5]], OMEGA, V), {}, UnreachableOutputError, "177"),
-        ((Attention(3), Y, np.zeros((3, 2)), np.eye(3)), {}, KernelNotFoundError, "precise"),
+        ((Attention(3), Y, np.zeros((3, 2)), np.eye(3)), {}, KernelNotFoundError, "integral over 4"),
+        ((Attention(1, rank=2), Y, np.zeros((2, 2)), np.eye(2)), {}, KernelNotFoundError, "rank 1"),
     ],
 )
 def test_bad_input(arguments: Any, options: dict[str, Any], error: type[Exception], word: str) -> None:

@@ -296,8 +296,8 @@ def test_one_layer_without_a_closed_form_is_named() -> None:
 
 @pytest.mark.parametrize("digits", [0, -1, MAX_DIGITS + 1, True, 6.0, "6", None, math.nan])
 def test_bad_digits_are_named(digits: object) -> None:
-    with pytest.raises(ValueError, match="digits must be an integer from 1 to 13"):
-        last_layer(Attention(), digits=digits)
+    with pytest.raises(ValueError, match="digits must be an integer from 1 to 13 at depth 3"):
+        last_layer(Attention(3), digits=digits)
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,27 @@
-"""Make denoiser_reference.json: log Z, g_out and d g_out of a seeded set, to 16 digits or more.
+"""Make denoiser_reference.json: log Z, g_out and d g_out of a seeded set, to 21 digits.
 
-    python tests/numerics/data/make_denoiser_reference.py            # extended precision, all entries
-    python tests/numerics/data/make_denoiser_reference.py --mp 3     # then `denoise_mp` on the cheapest
+    python tests/numerics/data/make_denoiser_reference.py
 
-The second takes 3 of each activation and category. Both passes resume where they stopped. The extended-precision pass
-shares with `denoise_mp` the cut of the plane into rectangles, and nothing else: it works in tokens, builds
-B_1 = c I + sigma(beta h_1^T h_1) as a matrix and solves for h_2.
-An entry that gets its mp value later keeps the difference of the two as `check`.
+Every entry is first computed in extended precision, which shares with `denoise_mp` the cut of the plane into rectangles
+and the Gauss-Legendre nodes, and nothing else: it works in tokens, builds B_1 = c I + sigma(beta h_1^T h_1) as a matrix
+and solves for h_2. Then `denoise_mp` replaces it, and the difference of the two is kept as `check`. An interrupted run
+goes on where it stopped.
 """
 
-import argparse
 import json
 import math
 from pathlib import Path
 
+import flint
 import mpmath
 import numpy as np
-from mpmath.ctx_mp import MPContext
 from tqdm import tqdm
 
 from attnlimits.numerics import precise
+from attnlimits.numerics.ball import ball, working_bits
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.precise_cut import Integrand
+from attnlimits.numerics.precise_sum import _rule
 
 PATH = Path(__file__).with_name("denoiser_reference.json")
 SEED = 20250202
@@ -80,7 +81,7 @@ def entries():
 
 
 def _long(number):
-    return LONG(mpmath.nstr(number, 25))
+    return LONG(number.str(25, radius=False))
 
 
 def _second_indices(model, v, x1, x2):
@@ -100,28 +101,32 @@ def _second_indices(model, v, x1, x2):
 def extended(entry):
     """Log Z, g_out, d g_out, the error shown and the number of nodes, in 64-bit mantissas."""
     model = Attention(2, 2, 1, entry["skip"], entry["beta"], entry["activation"])
-    ctx = MPContext()
-    ctx.dps = 30
-    y, omega, V = (np.vectorize(ctx.mpf, otypes=[object])(entry[key]) for key in ("y", "omega", "V"))
-    v, log_jacobian = precise._invert(ctx, model, y)
-    root = ctx.sqrt(ctx.mpf(1) / 2)
+    with working_bits(120):
+        return _extended(model, *(np.vectorize(ball, otypes=[object])(entry[key]) for key in ("y", "omega", "V")))
+
+
+def _extended(model, y, omega, V):
+    v, log_jacobian = precise._invert(model, y)
+    root = flint.arb(0.5).sqrt()
     slope = V[0, 1] / V[0, 0]
-    i1, i2 = 1 / ctx.sqrt(V[0, 0]), 1 / ctx.sqrt(V[1, 1] - slope * V[0, 1])
+    i1, i2 = V[0, 0].rsqrt(), (V[1, 1] - slope * V[0, 1]).rsqrt()
     rows = [
         number for row in (v, omega[0], omega[1]) for number in ((row[0] + row[1]) * root, (row[0] - row[1]) * root)
     ]
-    exact = (*rows[:2], ctx.mpf(model.skip), ctx.mpf(model.beta), *rows[2:], i1, slope, i2)
-    boxes, orders = precise._Posterior(ctx, model, exact, EXTENDED_DIGITS).rectangles()
+    exact = (*rows[:2], model.skip, model.beta, *rows[2:], i1, slope, i2)
+    cut = Integrand(model, tuple(map(float, exact)), EXTENDED_DIGITS).rectangles()
+    boxes, orders = cut.boxes, np.stack([cut.along_p.max(axis=1), cut.along_m], axis=1)
+    middle = _long(rows[2]), _long(rows[3])
     v, w1, w2 = ([_long(number) for number in row] for row in (v, omega[0], omega[1]))
     k, i1, i2 = _long(slope), _long(i1), _long(i2)
     pairs = [(i, j) for i in range(4) for j in range(i, 4)]
 
     def log_weights(box, order):
-        tp, cp = (np.array([_long(n) for n in rule]) for rule in precise._gauss_legendre(int(order[0]), 30))
-        tm, cm = (np.array([_long(n) for n in rule]) for rule in precise._gauss_legendre(int(order[1]), 30))
+        tp, cp = (np.array([_long(n) for n in part]) for part in _rule(int(order[0]), 120))
+        tm, cm = (np.array([_long(n) for n in part]) for part in _rule(int(order[1]), 120))
         half = LONG(1) / 2
-        xp = (LONG(box[0]) + LONG(box[2]) * (1 + tp) * half)[:, None]
-        xm = (LONG(box[1]) + LONG(box[3]) * (1 + tm) * half)[None, :]
+        xp = (middle[0] + LONG(box[0]) + LONG(box[2]) * (1 + tp) * half)[:, None]
+        xm = (middle[1] + LONG(box[1]) + LONG(box[3]) * (1 + tm) * half)[None, :]
         x1, x2 = (xp + xm) * np.sqrt(half), (xp - xm) * np.sqrt(half)
         h1, h2, log_det = _second_indices(model, v, x1, x2)
         area = cp[:, None] * cm[None, :] * LONG(box[2]) * LONG(box[3]) / 4
@@ -144,7 +149,7 @@ def extended(entry):
     error, after = math.inf, moments(orders, shift)
     while error > EXTENDED_ERROR:
         if orders.max() > 400:
-            raise SystemExit(f"no convergence: {entry}")
+            raise SystemExit(f"no convergence: {model.describe()}, V = {V}")
         before = after
         orders = np.ceil(1.1 * orders).astype(int) + 1
         after = moments(orders, shift)
@@ -158,7 +163,7 @@ def extended(entry):
     back = np.zeros((4, 4), LONG)
     for token in range(2):
         back[token, token], back[token, 2 + token], back[2 + token, 2 + token] = i1, -k * i2, i2
-    log_z = np.log(after[0]) - shift - 2 * np.log(2 * _long(ctx.pi)) + 2 * np.log(i1 * i2) - _long(log_jacobian)
+    log_z = np.log(after[0]) - shift - 2 * np.log(2 * _long(flint.arb.pi())) + 2 * np.log(i1 * i2) - _long(log_jacobian)
     return log_z, back @ first, (back @ covariance @ back.T).ravel(), error, int(orders.prod(axis=1).sum())
 
 
@@ -167,17 +172,34 @@ def _texts(numbers):
 
 
 def _save(data):
-    PATH.write_text(json.dumps(data, indent=0) + "\n")
+    part = PATH.with_suffix(".part")
+    part.write_text(json.dumps(data, indent=0) + "\n")
+    part.replace(PATH)
+
+
+def _by_denoise_mp(entry):
+    """The entry with its values by `denoise_mp`, and their difference to those it has."""
+    model = Attention(2, 2, 1, entry["skip"], entry["beta"], entry["activation"])
+    exact = precise.denoise_mp(model, entry["y"], entry["omega"], entry["V"], digits=MP_DIGITS)
+    g, dg = exact.g_out.ravel(), exact.dg_out.ravel()
+    convert = exact.log_z.context.mpf
+    off = [abs(exact.log_z - convert(entry["log_z"]))]
+    for new, old in ((g, entry["g_out"]), (dg, entry["dg_out"])):
+        off.append(max(abs(a - convert(b)) for a, b in zip(new, old, strict=True)) / max(1, *map(abs, new)))
+    return entry | {
+        "log_z": mpmath.nstr(exact.log_z, 22),
+        "g_out": [mpmath.nstr(number, 22) for number in g],
+        "dg_out": [mpmath.nstr(number, 22) for number in dg],
+        "error": exact.error,
+        "nodes": exact.nodes,
+        "how": "mp",
+        "check": float(max(off)),
+    }
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mp", type=int, default=0, metavar="N", help="N of each kind by denoise_mp")
-    parser.add_argument("--category", choices=CATEGORIES, help="with --mp: this category only")
-    arguments = parser.parse_args()
-    wanted = arguments.mp
     data = json.loads(PATH.read_text()) if PATH.exists() else []
-    for number, entry in enumerate(tqdm(list(entries()), disable=bool(wanted))):
+    for number, entry in enumerate(tqdm(list(entries()), desc="extended precision")):
         if number < len(data):
             if [data[number][key] for key in entry] != list(entry.values()):
                 raise SystemExit(f"{PATH.name} is of another set: remove it")
@@ -186,26 +208,9 @@ def main():
         result = {"log_z": _texts([log_z])[0], "g_out": _texts(g), "dg_out": _texts(dg), "error": error, "nodes": nodes}
         data.append(entry | result | {"how": "extended"})
         _save(data)
-    groups = {}
-    for number in sorted(range(len(data)), key=lambda number: data[number]["nodes"]):
-        groups.setdefault((data[number]["activation"], data[number]["category"]), []).append(number)
-    only = arguments.category
-    chosen = [number for kind, group in groups.items() if only in (None, kind[1]) for number in group[:wanted]]
-    for number in tqdm(chosen, disable=not wanted):
-        entry = data[number]
-        if entry["how"] == "mp":
-            continue
-        model = Attention(2, 2, 1, entry["skip"], entry["beta"], entry["activation"])
-        exact = precise.denoise_mp(model, entry["y"], entry["omega"], entry["V"], digits=MP_DIGITS, max_nodes=10**7)
-        g, dg = exact.g_out.ravel(), exact.dg_out.ravel()
-        off = [abs(exact.log_z - mpmath.mpf(entry["log_z"]))]
-        for new, old in ((g, entry["g_out"]), (dg, entry["dg_out"])):
-            off.append(max(abs(a - mpmath.mpf(b)) for a, b in zip(new, old, strict=True)) / max(1, *map(abs, new)))
-        entry["log_z"] = mpmath.nstr(exact.log_z, 22)
-        entry["g_out"] = [mpmath.nstr(number, 22) for number in g]
-        entry["dg_out"] = [mpmath.nstr(number, 22) for number in dg]
-        entry["error"], entry["how"], entry["check"] = float(exact.error), "mp", float(max(off))
-        assert math.isfinite(entry["check"])
+    left = [number for number, entry in enumerate(data) if entry["how"] != "mp"]
+    for number in tqdm(sorted(left, key=lambda number: data[number]["nodes"]), desc="denoise_mp"):
+        data[number] = _by_denoise_mp(data[number])
         _save(data)
 
 

@@ -1,0 +1,1 @@
+"""Last-layer thresholds in ball arithmetic, to fifty digits."""

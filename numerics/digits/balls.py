@@ -1,0 +1,39 @@
+"""Ball arithmetic for high-precision sums: precision in a context, numbers from the model, matrices from columns."""
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flint import arb, arb_mat, ctx
+
+__all__ = ["Ball", "Balls", "ball", "decimal_digits_to_bits", "matrix", "precision"]
+
+Ball = Any  # python-flint ships no types for arithmetic between its classes
+Balls = list[Any]
+
+
+def decimal_digits_to_bits(digits: float) -> int:
+    """Bits that hold so many decimal digits."""
+    return math.ceil(digits * math.log2(10.0))
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Work with so many bits; the precision that was set before comes back, whatever happens."""
+    before = ctx.prec
+    ctx.prec = bits
+    try:
+        yield
+    finally:
+        ctx.prec = before
+
+
+def ball(value: float) -> Ball:
+    """Number of the model as the decimal that was written: 0.1 is 1/10, not the binary fraction nearest to it."""
+    return arb(repr(float(value)))
+
+
+def matrix(rows: int, columns: int, entries: Iterable[Any]) -> Any:
+    """Matrix of balls, row by row."""
+    return arb_mat(rows, columns, list(entries))

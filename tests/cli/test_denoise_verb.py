@@ -1,0 +1,217 @@
+"""The verb `denoise`: every digit, many samples, interrupts, bad input."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath.ctx_mp import MPContext
+
+from attnlimits.numerics import precise
+from attnlimits.numerics.denoiser import denoise
+from attnlimits.numerics.models import Attention
+
+Command = Callable[[str], Any]
+
+CTX = MPContext()
+CTX.dps = 60
+MODEL = "--skip 5 --beta 0.2"
+Y, OMEGA, V = "[[0.52, 0.48], [0.45, 0.55]]", "[[0.3, -0.5], [0.2, 0.7]]", "[[0.02, 0.01], [0.01, 0.4]]"
+SAMPLE = f"--y '{Y}' --omega '{OMEGA}' --V '{V}'"
+ONE_LAYER = "denoise --layers 1 --y '[[0.7, 0.3], [0.2, 0.8]]' --omega '[[0.1, 0.2]]' --V '[[0.5]]'"
+
+
+def parsed(command: Command, line: str) -> dict[str, Any]:
+    said = command(line + " --json")
+    assert said.status == 0, said.err
+    return json.loads(said.out)
+
+
+def test_against_float64(attnlimits: Command) -> None:
+    made = parsed(attnlimits, f"denoise {MODEL} {SAMPLE} --digits 12")
+    floats = denoise(Attention(skip=5.0, beta=0.2), *(json.loads(text) for text in (Y, OMEGA, V)))
+    assert float(made["value"]) == pytest.approx(float(floats.log_z), rel=1e-11)
+    np.testing.assert_allclose(np.array(made["g_out"], float), floats.g_out, rtol=1e-11)
+    np.testing.assert_allclose(np.array(made["dg_out"], float), floats.dg_out, rtol=1e-9)
+    assert made["how"] == "estimated" and made["error"] <= 1e-12 and made["digits"] == 12
+    assert made["route"] == "Gauss-Legendre rules in ball arithmetic" and made["nodes"] > 0
+
+
+def test_decimals_are_exact(attnlimits: Command) -> None:
+    """One layer has a closed form, here in decimals: y_12 = 0.3 and not the double next to it."""
+    made = parsed(attnlimits, f"{ONE_LAYER} --digits 50")
+    first, second = CTX.log(CTX.mpf(7) / 3), CTX.log(CTX.mpf(4))
+    gap = CTX.sqrt(first + second)
+    v = first / gap, -second / gap
+    omega, variance = (CTX.mpf("0.1"), CTX.mpf("0.2")), CTX.mpf("0.5")
+    field = sum(a * b for a, b in zip(v, omega, strict=True)) / variance
+    for entry, a, b in zip(made["g_out"][0], v, omega, strict=True):
+        assert abs(CTX.mpf(entry) - (a * CTX.tanh(field) - b) / variance) < 1e-49
+    assert len(made["value"].replace("-", "").replace("0.", "", 1)) == 50
+    assert made["how"] == "rigorous" and made["route"] == "closed form"
+    as_text = parsed(attnlimits, ONE_LAYER.replace("0.7", '"0.7"').replace("0.2]", '"2e-1"]') + " --digits 50")
+    assert as_text["value"] == made["value"]
+
+
+def test_skip_and_beta_are_decimals(attnlimits: Command) -> None:
+    """A tenth is no double: its neighbour differs in the seventeenth digit."""
+    model = Attention(skip=5.1, beta=0.2)
+    made = parsed(attnlimits, f"denoise --skip 5.1 --beta 0.2 {SAMPLE} --digits 22")
+    arguments = [[[str(x) for x in row] for row in json.loads(text)] for text in (Y, OMEGA, V)]
+    binary = precise.denoise_mp(model, *arguments, digits=22)
+    decimal = precise.denoise_mp(model, *arguments, digits=22, skip="5.1", beta="0.2")
+    assert abs(CTX.mpf(made["value"]) - decimal.log_z) < CTX.mpf("1e-21")
+    assert CTX.mpf("1e-19") < abs(binary.log_z - decimal.log_z) < CTX.mpf("1e-14")
+
+
+def test_text_shows_the_same(attnlimits: Command) -> None:
+    said = attnlimits(f"{ONE_LAYER} --digits 20")
+    assert said.status == 0 and said.err == ""
+    made = parsed(attnlimits, f"{ONE_LAYER} --digits 20")
+    assert f"log Z = {made['value']}" in said.out
+    for entry in made["g_out"][0]:
+        assert entry in said.out
+    assert "rigorous" in said.out
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Three samples at depth 1."""
+    path = tmp_path / "samples.json"
+    samples = [
+        f'{{"y": [[0.7, 0.3], [0.2, 0.8]], "omega": [[0.1, {shift}]], "V": [[0.5]]}}' for shift in ("0.2", "0", "-1")
+    ]
+    path.write_text(f"[{', '.join(samples)}]")
+    return path
+
+
+def test_many_samples(attnlimits: Command, file: Path, tmp_path: Path) -> None:
+    """A list in JSON, arrays in NPZ and lines of --out tell the same; the first is that of the flags."""
+    one = parsed(attnlimits, f"{ONE_LAYER} --digits 12")
+    from_json = parsed(attnlimits, f"denoise --layers 1 --input {file} --digits 12")
+    assert [len(from_json["samples"]), from_json["converged"]] == [3, True]
+    assert from_json["samples"][0]["value"] == one["value"]
+    omega = np.array([[[0.1, 0.2]], [[0.1, 0.0]], [[0.1, -1.0]]])
+    arrays = tmp_path / "samples.npz"
+    np.savez(arrays, y=np.broadcast_to([[0.7, 0.3], [0.2, 0.8]], (3, 2, 2)), omega=omega, V=np.array([[0.5]]))
+    out = tmp_path / "out.jsonl"
+    from_npz = parsed(attnlimits, f"denoise --layers 1 --input {arrays} --digits 12 --out {out}")
+    assert [s["value"] for s in from_npz["samples"]] == [s["value"] for s in from_json["samples"]]
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["sample"] for line in lines] == [1, 2, 3]
+    assert [line["value"] for line in lines] == [s["value"] for s in from_npz["samples"]]
+    said = attnlimits(f"denoise --layers 1 --input {file} --digits 12")
+    assert said.out.count("log Z = ") == 3 and "all 3 samples" in said.out
+
+
+def stopped_by(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the second sample end so."""
+    solve, calls = precise.denoise_mp, []
+
+    def second_fails(*arguments: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise error
+        return solve(*arguments, **options)
+
+    monkeypatch.setattr(precise, "denoise_mp", second_fails)
+
+
+@pytest.mark.parametrize(
+    ("error", "said_why"),
+    [(KeyboardInterrupt(), "interrupted after 1 of 3"), (ValueError("y is wrong"), "sample 2 of 3: y is wrong")],
+)
+def test_finished_samples_are_kept(
+    attnlimits: Command,
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    said_why: str,
+) -> None:
+    whole = parsed(attnlimits, f"denoise --layers 1 --input {file}")
+    out = tmp_path / "out.jsonl"
+    stopped_by(error, monkeypatch)
+    said = attnlimits(f"denoise --layers 1 --input {file} --json --out {out}")
+    assert said.status == 1
+    assert said_why in said.err and len(said.lines_of_error) == 1
+    made = json.loads(said.out)
+    assert made["converged"] is False and made["samples"] == whole["samples"][:1]
+    assert json.loads(out.read_text())["value"] == whole["samples"][0]["value"]
+
+
+def test_an_interrupt_of_the_first_sample(attnlimits: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped_by(KeyboardInterrupt(), monkeypatch)
+    attnlimits(ONE_LAYER)
+    said = attnlimits(ONE_LAYER)
+    assert (said.status, said.out) == (130, "") and len(said.lines_of_error) == 1
+
+
+BAD = [
+    ("denoise", "--y, --omega, --V missing"),
+    (f"denoise --y '{Y}' --V '{V}'", "--omega missing"),
+    (f"denoise {SAMPLE} --input x.json", "leave --y"),
+    (f"denoise {SAMPLE} --digits 3", "digits must be an integer in [5, 200]"),
+    (f"denoise {SAMPLE} --max-nodes 0", "--max-nodes must be >= 1"),
+    (f"denoise {SAMPLE} --layers 3", "integral over 4 dimensions"),
+    (f"denoise {SAMPLE} --untied", "--untied is not served by `denoise`"),
+    (f"denoise --y '[[0.7' --omega '{OMEGA}' --V '{V}'", "--y is no JSON"),
+    (f"denoise --y 0.7 --omega '{OMEGA}' --V '{V}'", "--y must be a list of rows"),
+    (f"denoise --y '[[0.7, 0.3]]' --omega '{OMEGA}' --V '{V}'", "y must be a single one, of shape (2, 2)"),
+    (f"denoise --y '[[0.7, 0.3], [0.2, true]]' --omega '{OMEGA}' --V '{V}'", "y: expected a number"),
+    (f"denoise --y '[[0.4, 0.6], [0.5, 0.5]]' --omega '{OMEGA}' --V '{V}'", "(177)"),
+    (f"denoise --y '{Y}' --omega '{OMEGA}' --V '[[1, 1], [1, 1]]'", "V must be positive definite"),
+]
+
+
+@pytest.mark.parametrize(("line", "word"), BAD)
+def test_bad_arguments(attnlimits: Command, line: str, word: str) -> None:
+    said = attnlimits(line)
+    assert (said.status, said.out) == (2, "")
+    assert word in said.err and len(said.lines_of_error) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("[]", "holds no sample"), ('{"y": 1}', "must hold an object with y, omega and V"), ("{", "no JSON")],
+)
+def test_bad_files(attnlimits: Command, tmp_path: Path, text: str, word: str) -> None:
+    path = tmp_path / "in.json"
+    path.write_text(text)
+    said = attnlimits(f"denoise --input {path}")
+    assert (said.status, said.out) == (2, "") and word in said.err
+
+
+@pytest.mark.parametrize(
+    ("arrays", "word"),
+    [
+        ({"y": np.ones((3, 2, 2))}, "no array omega, V"),
+        ({"y": np.ones((2, 2)), "omega": np.ones((2, 2)), "V": np.eye(2)}, "(samples, M, M)"),
+        ({"y": np.ones((3, 2, 2)), "omega": np.ones((2, 2, 2)), "V": np.eye(2)}, "omega must be one matrix"),
+    ],
+)
+def test_bad_arrays(attnlimits: Command, tmp_path: Path, arrays: dict[str, Any], word: str) -> None:
+    path = tmp_path / "in.npz"
+    np.savez(path, **arrays)
+    said = attnlimits(f"denoise --input {path}")
+    assert (said.status, said.out) == (2, "") and word in said.err
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no archive", b"text"])
+def test_no_arrays(attnlimits: Command, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "in.npz"
+    path.write_bytes(content)
+    said = attnlimits(f"denoise --input {path}")
+    assert (said.status, said.out) == (2, "") and "is no .npz file" in said.err
+
+
+def test_too_little_work_allowed(attnlimits: Command) -> None:
+    said = attnlimits(f"denoise {MODEL} {SAMPLE} --max-nodes 10")
+    assert said.status == 1 and "raise max_nodes" in said.err and len(said.lines_of_error) == 1
+
+
+def test_missing_file(attnlimits: Command) -> None:
+    said = attnlimits("denoise --input nowhere.json")
+    assert said.status == 1 and "nowhere.json" in said.err
