@@ -14,7 +14,7 @@ STAMP := $(VENV)/.setup-done
 TYPING := build/typing
 FOLDERS := derive generated numerics papers
 
-.PHONY: help setup run test test-all derive derive-check lint format bench verify clean distclean
+.PHONY: help setup run test test-all derive derive-check lint format bench verify constants clean distclean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -72,6 +72,9 @@ bench: setup ## the benchmarks, with their ratios
 
 verify: setup ## run the check of every equation and print the coverage table
 	$(BIN)/attnlimits verify
+
+constants: setup ## compute papers/troiani2025/constants.toml again; an interrupted run goes on where it stopped
+	$(BIN)/python -m attnlimits.papers.troiani2025.constants
 
 clean: ## remove caches, builds and results
 	rm -rf build dist *.egg-info $(OUT) .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks

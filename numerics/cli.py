@@ -131,6 +131,11 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         help="significant digits (default: 12 for the last layer, to 50 at depth 2; what is cheap for a link)",
     )
+    threshold.add_argument(
+        "--rigorous",
+        action="store_true",
+        help="prove the digits: two softmax layers, two tokens; a minute or more",
+    )
     threshold.add_argument("--layer", type=int, help="which layer (default: the last one)")
     threshold.add_argument(
         "--given",
@@ -174,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _threshold(args: argparse.Namespace) -> Outcome:
     if args.link is not None:
-        refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "given": None})
+        refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "given": None, "rigorous": False})
         from .link_cli import threshold as link_threshold
 
         return link_threshold(args)
@@ -185,6 +190,8 @@ def _threshold(args: argparse.Namespace) -> Outcome:
         flag = "--staircase" if args.staircase else "--noise"
         raise ValueError(f"{flag} belongs to --link EXPR; attention models have neither")
     digits = 12 if args.digits is None else args.digits
+    if args.rigorous:
+        return _proved_threshold(args, digits)
     if args.layers == 1 and not is_attention(args):
         return _one_layer_threshold(args, digits)
     model = attention(args, "threshold")
@@ -195,7 +202,7 @@ def _threshold(args: argparse.Namespace) -> Outcome:
         if args.given is not None:
             raise ValueError("--given is for a layer before the last one; the last layer is learned from nothing")
         bar = Bar("threshold", show=True)
-        result = last_layer(model, digits=digits, rng=args.seed, progress=_late(bar.to))
+        result = last_layer(model, digits=digits, rng=args.seed, progress=bar.to)
         bar.close()
     else:
         from .staircase import first_layer
@@ -204,15 +211,15 @@ def _threshold(args: argparse.Namespace) -> Outcome:
     return _threshold_outcome(result, layer, model.describe())
 
 
-def _late(progress: Callable[[int, int], None], seconds: float = 1.5) -> Callable[[int, int], None]:
-    """Keep a progress bar away from what is soon done."""
-    begin = time.perf_counter()
+def _proved_threshold(args: argparse.Namespace, digits: int) -> Outcome:
+    from .thresholds import proved_last_layer
 
-    def to(done: int, total: int) -> None:
-        if time.perf_counter() - begin > seconds:
-            progress(done, total)
-
-    return to
+    model = attention(args, "threshold")
+    if args.layer not in (None, model.layers):
+        raise ValueError(f"--rigorous is for the last layer, got --layer {args.layer} of {model.layers}")
+    result, enclosure = proved_last_layer(model, digits=digits, progress=True)
+    record, text, converged = _threshold_outcome(result, model.layers, model.describe())
+    return record | {"enclosure": as_dict(enclosure)}, text, converged
 
 
 def _one_layer_threshold(args: argparse.Namespace, digits: int) -> Outcome:

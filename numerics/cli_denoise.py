@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import time
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -16,8 +15,6 @@ Outcome = tuple[dict[str, Any], str, bool]
 Sample = dict[str, Any]
 
 _NAMES = ("y", "omega", "V")
-# Seconds before a bar appears.
-_PATIENCE = 2.0
 
 
 def denoise_flags(parser: argparse.ArgumentParser) -> None:
@@ -51,16 +48,10 @@ def denoise(args: argparse.Namespace) -> Outcome:
     about = {"model": model.describe(), "digits": args.digits}
     status = ""
     bar = Bar("denoise", show=True)
-    begin = time.monotonic()
-
-    def show(done: int, total: int) -> None:
-        if time.monotonic() - begin > _PATIENCE:
-            bar.to(done, total)
-
     out = args.out.open("w", encoding="utf-8") if args.out is not None else None
     try:
         for k, sample in enumerate(samples):
-            progress = show if single else None
+            progress = bar.to if single else None
             try:
                 result = denoise_mp(
                     model,
@@ -84,7 +75,7 @@ def denoise(args: argparse.Namespace) -> Outcome:
             elif not (single or args.json):
                 print(f"sample {k + 1}\n{_text(made[-1])}", flush=True)
             if not single:
-                show(k + 1, len(samples))
+                bar.to(k + 1, len(samples))
     except KeyboardInterrupt:
         if not made:
             raise

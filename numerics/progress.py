@@ -1,13 +1,18 @@
 """A progress bar on stderr."""
 
 import sys
+import time
 from typing import Any
 
 __all__ = ["Bar"]
 
 
+# Seconds before a bar is drawn: what is soon done needs none.
+_PATIENCE = 1.5
+
+
 class Bar:
-    """A progress bar that is told how far it is.
+    """A progress bar that is told how far it is, and appears only for what takes a while.
 
     Parameters
     ----------
@@ -19,10 +24,13 @@ class Bar:
     def __init__(self, title: str, *, show: bool) -> None:
         self._title, self._show = title, show
         self._bar: Any = None
+        self._begin = time.monotonic()
 
     def to(self, done: int, total: int) -> None:
         """Move to `done` of `total`."""
         if self._bar is None:
+            if time.monotonic() - self._begin < _PATIENCE:
+                return
             from tqdm import tqdm
 
             self._bar = tqdm(total=total, desc=self._title, disable=not self._show, file=sys.stderr)

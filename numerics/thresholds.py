@@ -1,7 +1,9 @@
 """Weak-recovery threshold of the last layer: the operator (15)-(16) in its form for tied layers (184)-(185)."""
 
 import math
-from decimal import Decimal
+from dataclasses import replace
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +13,14 @@ from threadpoolctl import threadpool_limits
 from . import exact
 from .digits.threshold import MAX_DIGITS as PRECISE_DIGITS
 from .digits.threshold import Progress, precise_threshold
-from .errors import KernelNotFoundError
+from .enclosure.threshold import Enclosure, enclose_last_layer
+from .errors import ConvergenceError, KernelNotFoundError
 from .mixing_law import mixing_law
-from .models import ACTIVATIONS, Attention, kernel
+from .models import ACTIVATIONS, Attention
 from .quadrature import gauss_legendre_panels, gaussian, normal_qmc, refine, sinh_trapezoid, trapezoid
 from .results import Estimate, How, ThresholdResult
 
-__all__ = ["MAX_DIGITS", "PRECISE_DIGITS", "last_layer", "one_layer"]
+__all__ = ["MAX_DIGITS", "PRECISE_DIGITS", "last_layer", "one_layer", "proved_last_layer"]
 
 Array = NDArray[np.float64]
 
@@ -40,13 +43,15 @@ def last_layer(
     Parameters
     ----------
     model : Attention
-        Depth 1 with any rank and number of tokens (see `one_layer`); depth >= 2 with rank 1 and two tokens.
+        Depth 1 with any rank and number of tokens (see `one_layer`); rank 1 at depth >= 2: two tokens; three tokens at
+        depth 2; any number of tokens for linear attention at depth 2.
     digits : int, optional
-        Significant digits, 1 to 13; to 40 at depth 1 and to 50 at depth 2, where every digit is right.
+        Significant digits: to 40 at depth 1; to 50 at depth 2 with two tokens or linear; to 22 for deeper softmax, for
+        three tokens, and for three linear layers; about 2 for deeper linear ones.
     rng : int, optional
-        Seed; used only where the integral needs Monte Carlo (linear activation, depth >= 3).
+        Seed; used only where the integral needs Monte Carlo (linear activation, depth >= 4).
     progress : callable, optional
-        Called with (done, total) during sums in ball arithmetic.
+        Called with (done, total) during sums in ball arithmetic or in pairs of float64.
 
     Returns
     -------
@@ -60,7 +65,7 @@ def last_layer(
     KernelNotFoundError
         The model is outside the families above.
     ConvergenceError
-        At depth 2: the digits were not reached.
+        The digits were not reached by the sums beyond float64.
 
     Notes
     -----
@@ -74,18 +79,17 @@ def last_layer(
     """
     if model.layers == 1:
         return one_layer(model.tokens, model.ranks[0], model.activation, digits=digits)
-    most = PRECISE_DIGITS if model.layers == 2 else MAX_DIGITS
-    if isinstance(digits, bool) or not isinstance(digits, int | np.integer) or not 1 <= digits <= most:
-        raise ValueError(f"digits must be an integer from 1 to {most} at depth {model.layers}, got {digits!r}")
     if set(model.ranks) != {1}:
         raise KernelNotFoundError(f"the last-layer threshold needs rank 1 at depth >= 2, got {model.describe()}")
-    kernel(model, "numpy64")  # names what exists if this model has none
+    most = _most_digits(model)
+    if isinstance(digits, bool) or not isinstance(digits, int | np.integer) or not 1 <= digits <= most:
+        raise ValueError(f"digits must be an integer from 1 to {most} for {model.describe()}, got {digits!r}")
     if not _LEAST_SKIP <= model.skip <= 1 / _LEAST_SKIP:
         raise ValueError(
             f"skip must be in [{_LEAST_SKIP:g}, {1 / _LEAST_SKIP:g}] for thresholds at depth >= 2, got {model.skip:g}: "
             "the mixing matrix (5) spans a factor (1 + c)/c per layer, and the work grows with it"
         )
-    if digits > MAX_DIGITS:
+    if not _in_float64(model) or digits > MAX_DIGITS:
         return _precise(model, digits, progress)
     # Relative to the norm, so to alpha; refinement stops when its last step was below half a unit.
     tolerance = 0.4 * 10.0**-digits
@@ -100,6 +104,79 @@ def last_layer(
     if model.layers == 2 and not (result.converged and _decided(norm, digits)):
         return _precise(model, digits, progress)
     return result
+
+
+def _in_float64(model: Attention) -> bool:
+    """Whether there is a float64 sum, which is the fastest to its 13 digits."""
+    return model.tokens == 2 and (model.activation == "softmax" or model.layers != 3)
+
+
+def _in_balls(model: Attention) -> bool:
+    return model.layers == 2 and (model.tokens == 2 or model.activation == "linear")
+
+
+def _most_digits(model: Attention) -> int:
+    if _in_balls(model):
+        return PRECISE_DIGITS
+    from .pairs.thresholds import MAX_PAIR_DIGITS, serves  # its compiled loops take a while to load
+
+    if serves(model):
+        return MAX_PAIR_DIGITS
+    if _in_float64(model):
+        return MAX_DIGITS
+    raise KernelNotFoundError(
+        f"no last-layer threshold for {model.describe()}: there is one for rank 1 with two tokens, for three tokens at "
+        "depth 2, and for linear attention with any number of tokens at depth 2"
+    )
+
+
+def proved_last_layer(
+    model: Attention, *, digits: int = 12, progress: bool = False
+) -> tuple[ThresholdResult, Enclosure]:
+    """Threshold of the last layer with a proof that every digit is right.
+
+    Parameters
+    ----------
+    model : Attention
+        Two softmax layers, two tokens, rank 1; see `enclose_last_layer`.
+    digits : int, optional
+        Significant digits, 1 to 50; 30 take minutes.
+    progress : bool, optional
+        Show progress bars on stderr.
+
+    Returns
+    -------
+    ThresholdResult, Enclosure
+        The value is what all numbers of the interval round to.
+
+    Raises
+    ------
+    ValueError, KernelNotFoundError
+        As `enclose_last_layer`; digits out of range.
+    ConvergenceError
+        The interval straddles a rounding boundary however narrow.
+
+    References
+    ----------
+    troiani2025, (15)-(16), (184)-(185).
+    """
+    if isinstance(digits, bool) or not isinstance(digits, int | np.integer) or not 1 <= digits <= PRECISE_DIGITS:
+        raise ValueError(f"digits must be an integer from 1 to {PRECISE_DIGITS}, got {digits!r}")
+    # A twentieth of a unit of the last digit of 0.1..; the second width is for an interval on a rounding boundary.
+    for finer in (0, 3):
+        found = enclose_last_layer(model, width=min(1e-3, 5e-3 * 10.0 ** (-digits - finer)), progress=progress)
+        low, high = Fraction(found.lower), Fraction(found.upper)
+        with localcontext(prec=digits, rounding=ROUND_HALF_EVEN):
+            value, other = (Decimal(x.numerator) / Decimal(x.denominator) for x in (low, high))
+        if value == other:
+            error = float(max(abs(Fraction(value) - low), abs(high - Fraction(value))))
+            text = f"{value:f}"
+            result = _threshold(model, text, error, 2 / float(low + high), 1, "rigorous", None)
+            return replace(result, status=f"proved: {found.lower} <= alpha <= {found.upper}"), found
+    raise ConvergenceError(
+        f"{digits} digits of the threshold of {model.describe()} are not decided by [{found.lower}, {found.upper}] "
+        "(16): ask for one digit less"
+    )
 
 
 def one_layer(
@@ -173,7 +250,12 @@ def _decided(norm: Estimate, digits: int) -> bool:
 
 
 def _precise(model: Attention, digits: int, progress: Progress | None) -> ThresholdResult:
-    found = precise_threshold(model, int(digits), progress)
+    if _in_balls(model):
+        found = precise_threshold(model, int(digits), progress)
+    else:
+        from .pairs.thresholds import pairs_threshold
+
+        found = pairs_threshold(model, int(digits), progress)
     return _threshold(model, found.value, found.error, found.norm, found.levels, "estimated", None)
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from attnlimits.numerics.enclosure import enclose_last_layer, inner_sensitivity
-from attnlimits.numerics.enclosure_bounds import PHASE, OuterBounds, cell_exponent, support
-from attnlimits.numerics.enclosure_law import Node, admissible, disc, inner_rule, lens, sector
-from attnlimits.numerics.enclosure_sum import Lattice, Orders, Table, _exponential, lattice_sum, orders
+from attnlimits.numerics.enclosure.bounds import PHASE, OuterBounds, cell_exponent, support
+from attnlimits.numerics.enclosure.law import Node, admissible, disc, inner_rule, lens, sector
+from attnlimits.numerics.enclosure.sum import Lattice, Orders, Table, _exponential, lattice_sum, orders
+from attnlimits.numerics.enclosure.threshold import enclose_last_layer, inner_sensitivity
 from attnlimits.numerics.errors import KernelNotFoundError
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.thresholds import last_layer

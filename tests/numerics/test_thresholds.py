@@ -3,17 +3,18 @@
 import math
 import time
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics.denoiser import denoise_readout
-from attnlimits.numerics.errors import KernelNotFoundError
+from attnlimits.numerics.errors import ConvergenceError, KernelNotFoundError
 from attnlimits.numerics.fibres import LastLayer, weak_recovery_threshold
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.quadrature import normal_qmc
-from attnlimits.numerics.thresholds import MAX_DIGITS, last_layer, one_layer
+from attnlimits.numerics.thresholds import MAX_DIGITS, last_layer, one_layer, proved_last_layer
 
 Array = NDArray[np.float64]
 
@@ -312,3 +313,36 @@ def test_bad_digits_are_named(digits: object) -> None:
 def test_missing_models_are_named(model: Attention, words: str) -> None:
     with pytest.raises(KernelNotFoundError, match=words):
         last_layer(model)
+
+
+def test_proved_digits_are_those_of_the_estimate() -> None:
+    proved, enclosure = proved_last_layer(Attention(), digits=7)
+    assert proved.how == "rigorous"
+    assert proved.value == last_layer(Attention(), digits=7).value == "0.1854778"
+    assert float(enclosure.lower) < last_layer(Attention(), digits=12).operator_norm ** -1 < float(enclosure.upper)
+    # The error holds the interval and the rounding.
+    worst = max(abs(Fraction(end) - Fraction(proved.value)) for end in (enclosure.lower, enclosure.upper))
+    assert float(worst) == proved.error
+    assert proved.error < 0.6e-7
+    assert enclosure.lower in proved.status
+
+
+def test_a_straddled_rounding_boundary_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[float] = []
+
+    def straddling(model: Attention, *, width: float, progress: bool) -> SimpleNamespace:
+        made.append(width)
+        return SimpleNamespace(lower="0.12345", upper="0.12355")
+
+    monkeypatch.setattr("attnlimits.numerics.thresholds.enclose_last_layer", straddling)
+    with pytest.raises(ConvergenceError, match=r"4 digits .* not decided by \[0.12345, 0.12355\]"):
+        proved_last_layer(Attention(), digits=4)
+    assert len(made) == 2 and made[1] < made[0]
+
+
+def test_what_cannot_be_proved_is_refused() -> None:
+    with pytest.raises(KernelNotFoundError, match="two softmax layers"):
+        proved_last_layer(Attention(layers=3), digits=3)
+    for digits in (0, 51, True, 2.0):
+        with pytest.raises(ValueError, match="digits must be an integer from 1 to 50"):
+            proved_last_layer(Attention(), digits=digits)
