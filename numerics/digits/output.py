@@ -43,7 +43,7 @@ def output_nodes(rule: OutputRule) -> tuple[Balls, Balls, Balls, Balls]:
     return u, u_weight, v, v_weight
 
 
-def norm_sum(table: Tables, u: Balls, u_weight: Balls, v: Balls, v_weight: Balls, floor: float) -> Ball:
+def norm_sum(table: Tables, u_weight: Balls, v_weight: Balls, floor: float) -> Ball:
     """Sum of (N_++^2 + 2 N_+-^2 + N_--^2)/Z over the plane.
 
     Z = E[1 ..] is the density of (u, v), M_ab = E[h_a h_b ..] its second moments and N = M - Z I.
@@ -53,19 +53,10 @@ def norm_sum(table: Tables, u: Balls, u_weight: Balls, v: Balls, v_weight: Balls
     troiani2025, (184)-(185).
     """
     total = arb(0)
-    for k, (x, wx) in enumerate(zip(u, u_weight, strict=True)):
-        x2 = x * x
-        row = arb(0)
-        for y, wy, z, a, a2, b, tau, tau_a in zip(
-            v, v_weight, table.z[k], table.a[k], table.a2[k], table.b[k], table.tau[k], table.tau_a[k], strict=True
-        ):
-            if not z > floor:
-                continue
-            y2 = y * y
-            shift = y2 * a2
-            pp = x2 * z - 2 * x * y * a + shift - z
-            pm = x * y * tau - y2 * tau_a
-            mm = y2 * b - shift - z
-            row += wy * (pp * pp + 2 * pm * pm + mm * mm) / z
-        total += wx * row
+    for x, *rows in zip(u_weight, table.z, table.pp, table.pm, table.mm, strict=True):
+        line = arb(0)
+        for y, z, pp, pm, mm in zip(v_weight, *rows, strict=True):
+            if z > floor:
+                line += y * (pp * pp + 2 * (pm * pm) + mm * mm) / z
+        total += x * line
     return total * 2 / arb.pi()

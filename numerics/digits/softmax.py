@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 
-from .balls import Ball
+from threadpoolctl import threadpool_limits
+
+from .balls import Ball, precision
 from .law import softmax_law
 from .output import norm_sum, output_nodes
 from .steps import Rules
 from .table import compress, compression, tables
 
 __all__ = ["softmax_norm"]
+
+_SPARE = 24
 
 
 def softmax_norm(skip: Ball, beta: Ball, rules: Rules, tick: Callable[[float], None]) -> Ball:
@@ -30,11 +34,14 @@ def softmax_norm(skip: Ball, beta: Ball, rules: Rules, tick: Callable[[float], N
     ----------
     troiani2025, (15)-(16), (184)-(185).
     """
-    law = softmax_law(skip, beta, rules.plane)
-    size = compression(law, rules.log_accuracy, rules.bits, rules.log_range)
+    # Recurrences and differences lose bits, before any sum.
+    with precision(rules.bits + _SPARE):
+        law = softmax_law(skip, beta, rules.plane)
+    size = compression(law, rules.log_accuracy, rules.log_range)
     # The sums over the hidden law take most of the time.
-    moments = compress(law, size, lambda share: tick(0.8 * share))
+    with threadpool_limits(1, "blas"):  # the products are small: threads would only wait for each other
+        moments = compress(law, size, lambda share: tick(0.6 * share))
     u, u_weight, v, v_weight = output_nodes(rules.output)
     table = tables(moments, u, v)
     tick(0.95)
-    return norm_sum(table, u, u_weight, v, v_weight, rules.output.floor)
+    return norm_sum(table, u_weight, v_weight, rules.output.floor)

@@ -15,6 +15,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
+from ..errors import ConvergenceError
 from .balls import Ball, Balls, matrix, precision
 from .law import LawNodes
 
@@ -22,12 +23,16 @@ __all__ = ["Compression", "Group", "Moments", "Tables", "compress", "compression
 
 Array = NDArray[np.float64]
 
-# Groups of nodes: light nodes need fewer terms and fewer bits, and those of small A^2/B fewer powers.
+# Groups of nodes: light nodes need fewer terms, and those of small A^2/B fewer powers.
 _BANDS = 5
-# Nodes of one product, for the sake of memory.
-_MOST_NODES = 4096
-# The fast product of the library needs as many rows, above 128 bits.
-_FAST_ROWS = 56
+# Powers of one product: the later ones meet fewer polynomials and have fewer digits.
+_ROWS = 12
+# Nodes of one product: they stay in the cache, and their digits add up exactly.
+_MOST_NODES = 384
+# Errors of nodes whose squares do not count.
+_TINY = 1e-10
+# Parts of the powers, with their own outputs v and bits.
+_PARTS = 2
 # Largest phases of B on the ellipses that bound the Chebyshev coefficients of exp(-w B/2): Re B > 0.
 _PHASES = np.linspace(0.05, 1.5, 30)
 
@@ -40,34 +45,31 @@ class Group:
     ----------
     members : list of int
         Which nodes.
-    powers, degrees : int
-        Powers of A^2/B and Chebyshev polynomials of log B, each below that number.
-    bits : int
-        Precision of the sums.
+    degrees : list of int
+        For each power of A^2/B, how many Chebyshev polynomials of log B; the later powers have no more of them.
     """
 
     members: list[int]
-    powers: int
-    degrees: int
-    bits: int
+    degrees: list[int]
 
 
 @dataclass(frozen=True)
 class Compression:
-    """How many terms carry the law; log B lies in [0, log_range]."""
+    """How many terms carry the law to exp(-log_accuracy); log B lies in [0, log_range]."""
 
     log_range: float
+    log_accuracy: float
     groups: Sequence[Group]
 
     @property
     def powers(self) -> int:
         """Largest number of powers of A^2/B."""
-        return max(group.powers for group in self.groups)
+        return max(len(group.degrees) for group in self.groups)
 
     @property
     def degrees(self) -> int:
         """Largest number of Chebyshev polynomials."""
-        return max(group.degrees for group in self.groups)
+        return max(group.degrees[0] for group in self.groups)
 
 
 @dataclass(frozen=True)
@@ -80,25 +82,39 @@ class Moments:
         Nodes B_j.
     sums : arb_mat, shape (n, m)
         Row n summed with f(B_j) is E[(A^2/B)^n f(B)].
+    log_sizes : array, shape (n,)
+        log E[(A^2/B)^n], roughly.
+    log_range, log_accuracy : float
+        Upper bound of log B; what is below exp(-log_accuracy) is neglected.
     """
 
     b: Balls
     sums: Ball
+    log_sizes: Array
+    log_range: float
+    log_accuracy: float
 
 
 @dataclass(frozen=True)
 class Tables:
-    """exp(-u^2/2) E[tau m exp(p A - w B/2)] for m = 1, A, A^2, B, tau and tau A; each of shape (len(u), len(v))."""
+    """Density and N = E[h h^T ..] - Z I over the outputs, each of shape (len(u), len(v)).
+
+    Attributes
+    ----------
+    z : list of list of arb
+        Z = exp(-u^2/2) E[tau exp(p A - w B/2)], 2 pi times the density.
+    pp, pm, mm : list of list of arb
+        N_++, N_+- and N_-- in the same unit: the same expectation with (u - A v)^2 - 1, (u - A v) tau v and
+        tau^2 v^2 - 1.
+    """
 
     z: list[Balls]
-    a: list[Balls]
-    a2: list[Balls]
-    b: list[Balls]
-    tau: list[Balls]
-    tau_a: list[Balls]
+    pp: list[Balls]
+    pm: list[Balls]
+    mm: list[Balls]
 
 
-def compression(law: LawNodes, log_accuracy: float, bits: int, log_range: float) -> Compression:
+def compression(law: LawNodes, log_accuracy: float, log_range: float) -> Compression:
     """Find how many powers and degrees carry the law to a relative accuracy of exp(-log_accuracy).
 
     Parameters
@@ -106,8 +122,6 @@ def compression(law: LawNodes, log_accuracy: float, bits: int, log_range: float)
     law : LawNodes
     log_accuracy : float
         L > 0.
-    bits : int
-        Precision of the sums.
     log_range : float
         Upper bound of log B; the lower one is 0.
 
@@ -133,20 +147,21 @@ def compression(law: LawNodes, log_accuracy: float, bits: int, log_range: float)
     band = np.ceil(left / (log_accuracy / _BANDS)).clip(0, _BANDS)
     needed = left / -share
     for number in range(_BANDS, 0, -1):
-        inside = band == number
-        middle = 0.5 * needed[inside].max(initial=0.0)
-        for members in (np.flatnonzero(inside & (needed > middle)), np.flatnonzero(inside & (needed <= middle))):
-            if not len(members):
+        inside = np.flatnonzero(band == number)
+        # Those that need similar powers together.
+        inside = inside[np.argsort(-needed[inside])]
+        half = int(np.count_nonzero(needed[inside] > 0.5 * needed[inside].max(initial=0.0)))
+        for half_band in (inside[:half], inside[half:]):
+            if not len(half_band):
                 continue
-            rest = [min(log_accuracy, float(left[members].max()))]
-            while rest[-1] > 0:
-                rest.append(float((left[members] + len(rest) * share[members]).max()))
-            rest.pop()
-            degrees = max(float(((r - n * cosine) / log_r).min()) for n, r in enumerate(rest))
-            spare = math.floor((log_accuracy - rest[0]) / math.log(2))
-            for part in np.array_split(members, math.ceil(len(members) / _MOST_NODES)):
-                groups.append(Group(part.tolist(), len(rest), math.ceil(degrees) + 2, max(64, bits - spare)))
-    return Compression(log_range, groups)
+            for members in np.array_split(half_band, math.ceil(len(half_band) / _MOST_NODES)):
+                rest = [min(log_accuracy, float(left[members].max()))]
+                while rest[-1] > 0:
+                    rest.append(float((left[members] + len(rest) * share[members]).max()))
+                rest.pop()
+                degrees = [max(2, math.ceil(float(((r - n * cosine) / log_r).min())) + 2) for n, r in enumerate(rest)]
+                groups.append(Group(members.tolist(), np.maximum.accumulate(degrees[::-1])[::-1].tolist()))
+    return Compression(log_range, log_accuracy, groups)
 
 
 def compress(law: LawNodes, size: Compression, tick: Callable[[float], None]) -> Moments:
@@ -159,39 +174,56 @@ def compress(law: LawNodes, size: Compression, tick: Callable[[float], None]) ->
     tick : callable
         Called with the share that is done.
     """
+    # Its compiled loops take a while to load.
+    from .fixed import Scale, add_product, from_balls, multiply_row, to_balls
+
     degrees = size.degrees
     half = arb(size.log_range) / 2
-    cosines = _cosines(degrees)
-    total = matrix(size.powers, degrees, [arb(0)] * (size.powers * degrees))
+    scale = Scale.for_bits(ctx.prec)
+    with precision(scale.bits):
+        b = [a2 + t * t for a2, t in zip(law.square, law.tau, strict=True)]
+        ratio = [a2 / x for a2, x in zip(law.square, b, strict=True)]
+        log_b = [x.log() / half - 1 for x in b]
+    weight, off_weight = from_balls(law.weight, scale)
+    share, off_share = from_balls(ratio, scale)
+    place, off_place = from_balls(log_b, scale)
+    levels = np.zeros((scale.last + 1, size.powers, degrees), dtype=np.int64)
     for number, group in enumerate(size.groups, 1):
-        with precision(min(ctx.prec, group.bits)):
-            moments = _moments(law, group, half)
-        # From moments to weights on nodes: f(B) = sum_b c_b T_b with c_b a cosine sum over the nodes.
-        padded = moments.entries() + [arb(0)] * ((size.powers - group.powers) * group.degrees)
-        total += matrix(size.powers, group.degrees, padded) * matrix(
-            group.degrees, degrees, cosines[: group.degrees * degrees]
-        )
+        members = group.members
+        left = np.empty((scale.last + 1, len(group.degrees), len(members)))
+        left[:, 0] = weight[:, members]
+        factor = np.ascontiguousarray(share[:, None, members])
+        for n in range(1, len(group.degrees)):
+            multiply_row(left, n, n - 1, factor, 0, -1)
+        right = np.empty((scale.last + 1, group.degrees[0], len(members)))
+        right[:, 0] = 0
+        right[0, 0] = 1
+        right[:, 1] = place[:, members]
+        for k in range(2, group.degrees[0]):
+            # Halving: the three-term recurrence would blow up the errors.
+            multiply_row(right, k, k - k // 2, right, k // 2, k % 2)
+        for start in range(0, len(group.degrees), _ROWS):
+            rows = slice(start, min(start + _ROWS, len(group.degrees)))
+            columns = slice(group.degrees[start])
+            add_product(levels[:, rows, columns], np.ascontiguousarray(left[:, rows]), right[:, columns])
         tick(number / len(size.groups))
-    return Moments([(half * (1 + x)).exp() for x in _chebyshev_nodes(degrees)], total)
-
-
-def _moments(law: LawNodes, group: Group, half: Ball) -> Ball:
-    """Sums of weight (A^2/B)^n 2 T_b over a group: matrix of shape (powers, degrees)."""
-    count = len(group.members)
-    square, tau, power = ([row[i] for i in group.members] for row in (law.square, law.tau, law.weight))
-    b = [a2 + t * t for a2, t in zip(square, tau, strict=True)]
-    share = [a2 / x for a2, x in zip(square, b, strict=True)]
-    rows: Balls = []
-    for _ in range(group.powers):
-        rows += power
-        power = [a * s for a, s in zip(power, share, strict=True)]
-    height = group.powers
-    if ctx.prec > 128 and height >= _FAST_ROWS // 3:
-        height = max(height, _FAST_ROWS)
-        rows += [arb(0)] * (count * (height - group.powers))
-    right = [entry for row in _chebyshev([x.log() / half - 1 for x in b], group.degrees) for entry in row]
-    product = matrix(height, count, rows) * matrix(group.degrees, count, right).transpose()
-    return matrix(group.powers, group.degrees, product.entries()[: group.powers * group.degrees])
+    # Summed over the nodes, to first order and a thousandth more: of a power, the errors of its factors, all at most
+    # one; of T_k, those of its parts, times the weight; of a product, what `fixed` leaves out.
+    if max(off_weight.max(), off_share.max(), off_place.max()) > _TINY:
+        raise ConvergenceError(f"nodes of the hidden law came out with errors above {_TINY}, (184)-(185): c too small")
+    count, rounding = len(law), scale.rounding
+    mass = np.array([float(x) for x in law.weight])
+    power_error = off_weight.sum() + np.arange(size.powers) * (mass @ off_share + count * rounding)
+    place_error = [0.0, float(mass @ off_place)]
+    for k in range(2, degrees):
+        high, low = place_error[k - k // 2], place_error[k // 2]
+        place_error.append(2.001 * (high + low + rounding) + place_error[k % 2])
+    error = (1.01 * (power_error[:, None] + np.array(place_error) + count * rounding)).ravel().tolist()
+    moments = matrix(size.powers, degrees, to_balls(levels.reshape(len(levels), -1), scale, error))
+    log_sizes = np.log([max(1e-300, float(moments[n, 0].mid())) for n in range(size.powers)])
+    # From moments to weights on nodes: f(B) = sum_b c_b T_b with c_b a cosine sum over the nodes.
+    nodes = [(half * (1 + x)).exp() for x in _chebyshev_nodes(degrees)]
+    return Moments(nodes, moments * _cosines(degrees), log_sizes, size.log_range, size.log_accuracy)
 
 
 def tables(moments: Moments, u: Balls, v: Balls) -> Tables:
@@ -201,60 +233,122 @@ def tables(moments: Moments, u: Balls, v: Balls) -> Tables:
     ----------
     moments : Moments
     u, v : list of arb
-        v_+ = (1 + c) u and v_- = (1 + c) v.
+        v_+ = (1 + c) u and v_- = (1 + c) v, both in increasing order.
 
     Returns
     -------
     Tables
     """
-    powers, degrees = moments.sums.nrows(), len(moments.b)
-    columns = len(v)
-    squares = [x * x for x in v]
-    kernel = [[(-b * w / 2).exp() for w in squares] for b in moments.b]
-    roots = [b.sqrt() for b in moments.b]
-
-    def summed(rows: list[Balls], factor: Balls) -> list[Balls]:
-        """E[.. A^{2n} factor(B) exp(-w B/2)] from rows that hold (A^2/B)^n."""
-        right = [f * entry for f, row in zip(factor, kernel, strict=True) for entry in row]
-        left = matrix(powers, degrees, _scale_rows(rows, moments.b))
-        out: list[Balls] = (left * matrix(degrees, columns, right)).tolist()
-        return out
-
+    powers = moments.sums.nrows()
     # tau = B^(1/2) (1 - A^2/B)^(1/2), whose binomial series ends where the powers do; tau^2 = B (1 - A^2/B).
-    with_tau = (_root_series(powers) * moments.sums).tolist()
-    plain = moments.sums.tolist()
-    with_tau2 = [
-        [a - c for a, c in zip(row, after, strict=True)] for row, after in pairwise([*plain, [arb(0)] * degrees])
+    first = (_root_series(powers) * moments.sums).tolist()
+    roots = [b.sqrt() for b in moments.b]
+    law = [
+        (first, roots),
+        (_less_next(moments.sums.tolist()), moments.b),
+        (_less_next(first), [b * x for b, x in zip(moments.b, roots, strict=True)]),
     ]
-    z = summed(with_tau, roots)
-    b = summed(with_tau, [root * x for root, x in zip(roots, moments.b, strict=True)])
-    tau = summed(with_tau2, moments.b)
-    # u^{2n} exp(-u^2/2)/sqrt((2n)!) stays below one; the other side takes v^{2n}/sqrt((2n)!).
-    scale = [1 / arb(2 * n).fac().sqrt() for n in range(powers)]
-    factor_v = _powers(v, 2 * powers)
-    even = [[factor_v[2 * n][j] * scale[n] for j in range(columns)] for n in range(powers)]
-    odd = [
-        [factor_v[2 * n - 1][j] * scale[n] * (2 * n) if n else arb(0) for j in range(columns)] for n in range(powers)
+    out: list[list[Balls]] = [[], [], [], []]
+    full = ctx.prec
+    halves = [-y * y / 2 for y in v]
+    kernel = [[(x * w).exp() for w in halves] for x in moments.b]
+    length = -(-powers // _PARTS)
+    for start in range(0, powers, length):
+        part = range(start, min(start + length, powers))
+        column = _first_output(moments, start, math.exp(moments.log_range), v)
+        line = _first_output(moments, start, 1.0, u)
+        # Later powers are smaller throughout: fewer bits.
+        with precision(max(64, full + math.ceil(moments.log_sizes[start] / math.log(2)))):
+            one, two, three = _right(law, moments.b, part, v[column:], [row[column:] for row in kernel])
+            even, twice, odd = _left(part, u[line:])
+            products = (even * one, twice * one, odd * two, even * three)
+        for rows, product in zip(out, products, strict=True):
+            if not rows:
+                rows += product.tolist()
+                continue
+            for row, more in zip(rows[line:], product.tolist(), strict=True):
+                row[column:] = [a + b for a, b in zip(row[column:], more, strict=True)]
+    return Tables(*out)
+
+
+def _first_output(moments: Moments, n: int, most: float, v: Balls) -> int:
+    """First output v, with `most` the largest B, or u, with one, to which powers n and later still matter.
+
+    Notes
+    -----
+    x^n exp(-x/2) <= (2n/e)^n for x = u^2 and for x = v^2 B, and the product of the two over (2n)! is below one: what
+    is lost on the way to x = 2 n is computed, at the largest x. Factors u^2, v^2 and B are left to 8 of L and B^(3/2).
+    """
+    if n == 0:
+        return 0
+    reach = 0.5 * np.array([float(y) for y in v]) ** 2 * most / n
+    lost = n * np.where(reach < 1, np.log(np.maximum(reach, 1e-300)) - reach + 1, 0.0)
+    # tau^2, tau^3 and v^2 tau^3 instead of tau: some powers of B.
+    matters = moments.log_sizes[n] + lost + 1.5 * moments.log_range > -moments.log_accuracy
+    return int(np.argmax(matters)) if matters.any() else len(v) - 1
+
+
+def _right(
+    law: Sequence[tuple[list[Balls], Balls]], b: Balls, part: range, v: Balls, kernel: list[Balls]
+) -> tuple[Ball, Ball, Ball]:
+    """Right factors (v A)^{2n}/sqrt((2n)!) of Z and N_++, of N_+- and of N_--, for some powers n."""
+    left: Balls = []
+    for rows, factor in law:
+        left += _scale_rows([rows[n] for n in part], [f * x**part.start for f, x in zip(factor, b, strict=True)], b)
+    squares = [y * y for y in v]
+    right = matrix(len(b), len(v), [x for row in kernel for x in row])
+    sums = (matrix(3 * len(part), len(b), left) * right).tolist()
+    one: Balls = []
+    two: Balls = []
+    three: Balls = []
+    scale = _root_factorials(part)
+    power = [w**part.start for w in squares]
+    for f, z, zt, ztt in zip(scale, *(sums[k * len(part) : (k + 1) * len(part)] for k in range(3)), strict=True):
+        factor = [f * w for w in power]
+        power = [p * w for p, w in zip(power, squares, strict=True)]
+        row = [x * y for x, y in zip(factor, z, strict=True)]
+        one += row
+        two += [x * (y * e) for x, y, e in zip(factor, v, zt, strict=True)]
+        # tau^2 v^2 - 1
+        three += [x * w * e - y for x, w, e, y in zip(factor, squares, ztt, row, strict=True)]
+    shape = len(part), len(v)
+    return matrix(*shape, one), matrix(*shape, two), matrix(*shape, three)
+
+
+def _left(part: range, u: Balls) -> tuple[Ball, Ball, Ball]:
+    """Left factors u^{2n} exp(-u^2/2)/sqrt((2n)!), below one, and with (u - A v)^2 - 1 and u - A v, for some powers n.
+
+    A v is the derivative by u: sum_n (u v A)^{2n}/(2n)! times A v is sum_n (2n/u) (u v A)^{2n}/(2n)!.
+    """
+    even: Balls = []
+    twice: Balls = []
+    odd: Balls = []
+    scale = _root_factorials(part)
+    for x in u:
+        w = x * x
+        gauss = (-w / 2).exp()
+        # u^{2n - 2} exp(-u^2/2)
+        low = gauss * w ** (part.start - 1) if part.start else arb(0)
+        for n, f in zip(part, scale, strict=True):
+            high = low * w if n else gauss
+            even.append(f * high)
+            twice.append(f * ((w - (4 * n + 1)) * high + 2 * n * (2 * n - 1) * low))
+            odd.append(f * x * (high - 2 * n * low))
+            low = high
+    shape = len(u), len(part)
+    return matrix(*shape, even), matrix(*shape, twice), matrix(*shape, odd)
+
+
+def _root_factorials(part: range) -> Balls:
+    """1/sqrt((2n)!)."""
+    return [1 / arb(2 * n).fac().sqrt() for n in part]
+
+
+def _less_next(rows: list[Balls]) -> list[Balls]:
+    """Row n less row n + 1: from powers of x to those times 1 - x."""
+    return [
+        [a - c for a, c in zip(row, after, strict=True)] for row, after in pairwise([*rows, [arb(0)] * len(rows[0])])
     ]
-    zeros = [arb(0)] * columns
-    right_even: Balls = []
-    right_odd: Balls = []
-    for n in range(powers):
-        for row in (z[n], z[n + 1] if n + 1 < powers else zeros, b[n], tau[n]):
-            right_even += [e * x for e, x in zip(even[n], row, strict=True)]
-        for row in (z[n], tau[n]):
-            right_odd += [o * x for o, x in zip(odd[n], row, strict=True)]
-    factor_u = _powers(u, 2 * powers)
-    gauss = [(-x * x / 2).exp() for x in u]
-    rows_even = [gauss[k] * scale[n] * factor_u[2 * n][k] for k in range(len(u)) for n in range(powers)]
-    rows_odd = [
-        gauss[k] * scale[n] * factor_u[2 * n - 1][k] if n else arb(0) for k in range(len(u)) for n in range(powers)
-    ]
-    even_out = matrix(len(u), powers, rows_even) * matrix(powers, 4 * columns, right_even)
-    odd_out = matrix(len(u), powers, rows_odd) * matrix(powers, 2 * columns, right_odd)
-    a, b_, c, d = _split(even_out.tolist(), columns, 4)
-    e, f = _split(odd_out.tolist(), columns, 2)
-    return Tables(z=a, a=e, a2=b_, b=c, tau=d, tau_a=f)
 
 
 def _root_series(count: int) -> Ball:
@@ -266,46 +360,23 @@ def _root_series(count: int) -> Ball:
     return matrix(count, count, (coefficients[j - i] if j >= i else zero for i in range(count) for j in range(count)))
 
 
-def _split(rows: list[Balls], columns: int, parts: int) -> list[list[Balls]]:
-    return [[row[k * columns : (k + 1) * columns] for row in rows] for k in range(parts)]
-
-
-def _powers(x: Balls, count: int) -> list[Balls]:
-    """x^0 .. x^{count - 1}."""
-    out = [[arb(1)] * len(x)]
-    while len(out) < count:
-        out.append([a * b for a, b in zip(out[-1], x, strict=True)])
-    return out
-
-
-def _scale_rows(rows: list[Balls], b: Balls) -> Balls:
-    """Row n times b^n, flat."""
+def _scale_rows(rows: list[Balls], factor: Balls, base: Balls) -> Balls:
+    """Row n times factor base^n, flat."""
     out: Balls = []
-    power = [arb(1)] * len(b)
     for row in rows:
-        out += [entry * p for entry, p in zip(row, power, strict=True)]
-        power = [p * x for p, x in zip(power, b, strict=True)]
+        out += [entry * f for entry, f in zip(row, factor, strict=True)]
+        factor = [f * x for f, x in zip(factor, base, strict=True)]
     return out
-
-
-def _chebyshev(x: Balls, count: int) -> list[Balls]:
-    """2 T_0 .. 2 T_{count - 1} at all x, by halving: the three-term recurrence would blow up the radii."""
-    out = [[arb(2)] * len(x), [value + value for value in x]]
-    for k in range(2, count):
-        low = k // 2
-        out.append([a * b - c for a, b, c in zip(out[k - low], out[low], out[k - 2 * low], strict=True)])
-    return out[:count]
 
 
 def _chebyshev_nodes(count: int) -> Balls:
     return [arb.cos_pi_fmpq(fmpq(2 * j + 1, 2 * count)) for j in range(count)]
 
 
-def _cosines(count: int) -> Balls:
-    """(1 - [b = 0]/2)/count cos(b theta_j), row by row in b."""
+def _cosines(count: int) -> Ball:
+    """(2 - [b = 0])/count cos(b theta_j), one row for each b."""
     wave = [arb.cos_pi_fmpq(fmpq(k, 2 * count)) for k in range(4 * count)]
-    return [
-        wave[(b * (2 * j + 1)) % (4 * count)] / (2 * count if b == 0 else count)
-        for b in range(count)
-        for j in range(count)
+    entries = [
+        wave[(b * (2 * j + 1)) % (4 * count)] * (1 if b == 0 else 2) / count for b in range(count) for j in range(count)
     ]
+    return matrix(count, count, entries)

@@ -261,8 +261,8 @@ def test_three_layers_to_many_digits() -> None:
     assert abs(np.mean(values) - 1 / float(result.value)) < 3 * sigma
 
 
-def test_linear_depth_three_states_an_honest_error() -> None:
-    model = Attention(3, activation="linear")
+def test_linear_depth_four_states_an_honest_error() -> None:
+    model = Attention(4, skip=2.0, beta=0.1, activation="linear")
     first, second = last_layer(model, digits=2, rng=1), last_layer(model, digits=12, rng=2)
     assert first.how == second.how == "monte-carlo"
     # the stated errors are three standard errors and the bias each
@@ -280,6 +280,7 @@ def test_linear_depth_three_against_monte_carlo() -> None:
     sigma = np.std(values, ddof=1) / math.sqrt(8)
     assert sigma < 0.01 * np.mean(values)
     result = last_layer(model, digits=4)
+    assert result.converged and result.how == "estimated"
     assert abs(np.mean(values) - result.operator_norm) < 4 * sigma + result.error * result.operator_norm**2
 
 
@@ -295,10 +296,14 @@ def test_one_layer_without_a_closed_form_is_named() -> None:
         one_layer(3, digits=41)
 
 
-@pytest.mark.parametrize("digits", [0, -1, MAX_DIGITS + 1, True, 6.0, "6", None, math.nan])
-def test_bad_digits_are_named(digits: object) -> None:
-    with pytest.raises(ValueError, match="digits must be an integer from 1 to 13 at depth 3"):
-        last_layer(Attention(3), digits=digits)
+@pytest.mark.parametrize(
+    ("model", "most"),
+    [(Attention(4, activation="linear"), 13), (Attention(3), 22), (Attention(2, 3), 22), (Attention(2), 50)],
+)
+@pytest.mark.parametrize("digits", [0, -1, 51, True, 6.0, "6", None, math.nan])
+def test_bad_digits_are_named(model: Attention, most: int, digits: object) -> None:
+    with pytest.raises(ValueError, match=f"digits must be an integer from 1 to {most} for tied"):
+        last_layer(model, digits=digits)
 
 
 @pytest.mark.parametrize(
@@ -306,8 +311,9 @@ def test_bad_digits_are_named(digits: object) -> None:
     [
         (Attention(2, 2, 2), "rank 1"),
         (Attention(2, 2, (1, 2)), "rank 1"),
-        (Attention(2, 3), "generated so far"),
-        (Attention(3, 4, activation="linear"), "generated so far"),
+        (Attention(2, 4), "three tokens at depth 2"),
+        (Attention(3, 3), "three tokens at depth 2"),
+        (Attention(3, 4, activation="linear"), "any number of tokens at depth 2"),
     ],
 )
 def test_missing_models_are_named(model: Attention, words: str) -> None:

@@ -17,7 +17,7 @@ from attnlimits.numerics.results import load, save
 __all__ = ["DIGITS", "draw", "growth", "make", "measure"]
 
 DIGITS = (15, 20, 25, 30, 35, 40, 50)
-_REPEATS = 3
+_REPEATS = 9
 
 
 def measure(digits: tuple[int, ...] = DIGITS, repeats: int = _REPEATS) -> dict[str, Any]:
