@@ -188,10 +188,10 @@ class Architecture:
 
     @property
     def readouts(self) -> tuple[sp.Matrix, ...]:
-        """Readout weights o of every layer that mixes heads, H x H symbols ``o<layer>_<a><b>``, (29)-(30); ``o<layer>_<a>_<b>`` from ten
-        heads on.
+        """Readout weights o of every layer that mixes heads, H x H symbols ``o<layer>_<a><b>``, (29)-(30).
 
-        Empty for one head. The last layer mixes only if the tokens it sends on are observed.
+        From ten heads on ``o<layer>_<a>_<b>``. Empty for one head. The last layer mixes only if the tokens it sends on
+        are observed.
         """
         if self.heads == 1:
             return ()

@@ -1,13 +1,14 @@
-"""Ball arithmetic for high-precision sums: precision in a context, numbers from the model, matrices from columns."""
+"""Balls of the sums of many digits: numbers from the model, matrices from columns."""
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
-from flint import arb, arb_mat, ctx
+from flint import arb_mat
 
-__all__ = ["Ball", "Balls", "ball", "decimal_digits_to_bits", "matrix", "precision"]
+from .. import ball as exact
+
+__all__ = ["Ball", "Balls", "ball", "decimal_digits_to_bits", "matrix"]
 
 Ball = Any  # python-flint ships no types for arithmetic between its classes
 Balls = list[Any]
@@ -18,20 +19,9 @@ def decimal_digits_to_bits(digits: float) -> int:
     return math.ceil(digits * math.log2(10.0))
 
 
-@contextmanager
-def precision(bits: int) -> Iterator[None]:
-    """Work with so many bits; the precision that was set before comes back, whatever happens."""
-    before = ctx.prec
-    ctx.prec = bits
-    try:
-        yield
-    finally:
-        ctx.prec = before
-
-
 def ball(value: float) -> Ball:
     """Number of the model as the decimal that was written: 0.1 is 1/10, not the binary fraction nearest to it."""
-    return arb(repr(float(value)))
+    return exact.ball(repr(float(value)))
 
 
 def matrix(rows: int, columns: int, entries: Iterable[Any]) -> Any:

@@ -14,7 +14,8 @@ from flint import arb, fmpz
 from numba import float64, int64, njit
 from numpy.typing import NDArray
 
-from .balls import Ball, Balls, precision
+from ..ball import working_bits
+from .balls import Ball, Balls
 
 __all__ = ["MOST_TERMS", "Scale", "add_product", "from_balls", "multiply_row", "to_balls"]
 
@@ -59,7 +60,7 @@ def from_balls(values: Balls, scale: Scale) -> tuple[Digits, Errors]:
     """Digits of numbers in [-1, 1], shape (S + 1, n), and bounds of their errors, shape (n,)."""
     size = -(-(scale.bits + 2) // 8) + 4
     one = 1 << scale.bits
-    with precision(scale.bits + 64):
+    with working_bits(scale.bits + 64):
         unit = arb(2) ** scale.bits
         parts = []
         for value in values:
@@ -86,7 +87,7 @@ def to_balls(levels: NDArray[np.int64], scale: Scale, error: Sequence[float]) ->
     for row in levels[1:]:
         total = (total << _BITS) + row
     unit = scale.unit
-    with precision(scale.bits + 64):
+    with working_bits(scale.bits + 64):
         return [arb(fmpz(value)) * unit + arb(0, radius) for value, radius in zip(total.tolist(), error, strict=True)]
 
 

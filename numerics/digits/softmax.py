@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from threadpoolctl import threadpool_limits
 
-from .balls import Ball, precision
+from ..ball import working_bits
+from .balls import Ball
 from .law import softmax_law
 from .output import norm_sum, output_nodes
 from .steps import Rules
@@ -35,7 +36,7 @@ def softmax_norm(skip: Ball, beta: Ball, rules: Rules, tick: Callable[[float], N
     troiani2025, (15)-(16), (184)-(185).
     """
     # Recurrences and differences lose bits, before any sum.
-    with precision(rules.bits + _SPARE):
+    with working_bits(rules.bits + _SPARE):
         law = softmax_law(skip, beta, rules.plane)
     size = compression(law, rules.log_accuracy, rules.log_range)
     # The sums over the hidden law take most of the time.

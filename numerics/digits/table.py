@@ -15,8 +15,9 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
+from ..ball import working_bits
 from ..errors import ConvergenceError
-from .balls import Ball, Balls, matrix, precision
+from .balls import Ball, Balls, matrix
 from .law import LawNodes
 
 __all__ = ["Compression", "Group", "Moments", "Tables", "compress", "compression", "tables"]
@@ -180,7 +181,7 @@ def compress(law: LawNodes, size: Compression, tick: Callable[[float], None]) ->
     degrees = size.degrees
     half = arb(size.log_range) / 2
     scale = Scale.for_bits(ctx.prec)
-    with precision(scale.bits):
+    with working_bits(scale.bits):
         b = [a2 + t * t for a2, t in zip(law.square, law.tau, strict=True)]
         ratio = [a2 / x for a2, x in zip(law.square, b, strict=True)]
         log_b = [x.log() / half - 1 for x in b]
@@ -258,7 +259,7 @@ def tables(moments: Moments, u: Balls, v: Balls) -> Tables:
         column = _first_output(moments, start, math.exp(moments.log_range), v)
         line = _first_output(moments, start, 1.0, u)
         # Later powers are smaller throughout: fewer bits.
-        with precision(max(64, full + math.ceil(moments.log_sizes[start] / math.log(2)))):
+        with working_bits(max(64, full + math.ceil(moments.log_sizes[start] / math.log(2)))):
             one, two, three = _right(law, moments.b, part, v[column:], [row[column:] for row in kernel])
             even, twice, odd = _left(part, u[line:])
             products = (even * one, twice * one, odd * two, even * three)

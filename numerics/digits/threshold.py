@@ -7,9 +7,10 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 from flint import arb
 
+from ..ball import working_bits
 from ..errors import ConvergenceError
 from ..models import Attention
-from .balls import Ball, ball, precision
+from .balls import Ball, ball
 from .linear import choose_linear, linear_norm
 from .softmax import softmax_norm
 from .steps import choose
@@ -87,7 +88,7 @@ def precise_threshold(model: Attention, digits: int, progress: Progress | None =
     for level in range(_LEVELS):
         aim = digits + _GUARD + _MORE * level
         norm, bits = _sum(model, aim, fineness, tick)
-        with precision(bits):
+        with working_bits(bits):
             alpha = 1 / norm
             if previous is not None:
                 gap = abs(alpha - previous).upper()
@@ -111,11 +112,11 @@ def _sum(model: Attention, aim: float, fineness: float, tick: Callable[[float], 
     if model.activation == "linear":
         linear = choose_linear(model.skip, model.beta, model.tokens, aim, fineness)
         _check_size(model, linear.hidden.count * linear.output.count)
-        with precision(linear.bits):
+        with working_bits(linear.bits):
             return linear_norm(ball(model.skip), ball(model.beta), model.tokens, linear, tick), linear.bits
     rules = choose(model.skip, model.beta, aim, fineness)
     _check_size(model, sum(line.count for line in rules.plane.w))
-    with precision(rules.bits):
+    with working_bits(rules.bits):
         return softmax_norm(ball(model.skip), ball(model.beta), rules, tick), rules.bits
 
 

@@ -14,9 +14,10 @@ import pytest
 from flint import arb, ctx, fmpq
 from mpmath.ctx_mp import MPContext
 
+from attnlimits.numerics.ball import working_bits
 from attnlimits.numerics.cli import main
 from attnlimits.numerics.digits import threshold as driver
-from attnlimits.numerics.digits.balls import ball, matrix, precision
+from attnlimits.numerics.digits.balls import ball, matrix
 from attnlimits.numerics.digits.fixed import MOST_TERMS, Scale, add_product, from_balls, multiply_row, to_balls
 from attnlimits.numerics.digits.law import softmax_law
 from attnlimits.numerics.digits.linear import choose_linear, linear_norm
@@ -127,7 +128,7 @@ def second_route(skip: float, beta: float, digits: int) -> Any:
 
 @pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (2.0, 0.5)])
 def test_second_route(skip: float, beta: float) -> None:
-    with precision(120):
+    with working_bits(120):
         alpha = 1 / second_route(skip, beta, 11)
         found = precise_threshold(Attention(skip=skip, beta=beta), 15)
         assert abs(float(alpha - arb(found.value))) < 1e-11
@@ -135,7 +136,7 @@ def test_second_route(skip: float, beta: float) -> None:
 
 @pytest.mark.slow
 def test_thirty_digits_by_two_routes() -> None:
-    with precision(200):
+    with working_bits(200):
         alpha = 1 / second_route(1.0, 1.0, 31)
         text = precise_threshold(Attention(), 30).value
         # half a unit of the last digit, and the second route's own 1e-31
@@ -148,7 +149,7 @@ def test_thirty_digits_by_two_routes() -> None:
 def test_entries_of_the_law_are_those_of_the_generated_kernel() -> None:
     """A and tau of (z, w) = node of a line against the first layer of the generated kernel."""
     rules = choose(0.7, 1.3, 12)
-    with precision(rules.bits):
+    with working_bits(rules.bits):
         law = softmax_law(ball(0.7), ball(1.3), rules.plane)
     layer = kernel(Attention(), "mp").layer
     mp = MPContext()
@@ -172,7 +173,7 @@ def test_entries_of_the_law_are_those_of_the_generated_kernel() -> None:
 @pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (0.1, 2.0), (10.0, 10.0)])
 def test_weights_of_the_law_sum_to_one(skip: float, beta: float) -> None:
     rules = choose(skip, beta, 20)
-    with precision(rules.bits):
+    with working_bits(rules.bits):
         law = softmax_law(ball(skip), ball(beta), rules.plane)
         assert abs(float(sum(law.weight) - 1)) < 1e-18
         # the triangle |A| <= tau - 1
@@ -181,7 +182,7 @@ def test_weights_of_the_law_sum_to_one(skip: float, beta: float) -> None:
 
 def test_tables_are_the_plain_sums_over_the_law() -> None:
     rules = choose(0.5, 1.0, 15)
-    with precision(rules.bits):
+    with working_bits(rules.bits):
         law = softmax_law(ball(0.5), ball(1.0), rules.plane)
         size = compression(law, rules.log_accuracy, rules.log_range)
         u, v = [arb(0), arb(1.5), arb(6)], [arb(0), arb(0.2), arb(2), arb(7)]
@@ -206,7 +207,7 @@ def test_tables_are_the_plain_sums_over_the_law() -> None:
 def test_bounds_of_the_truncation_hold(digits: int) -> None:
     """Sums cut where `compression` says, against sums cut far later."""
     rules = choose(1.0, 1.0, digits)
-    with precision(rules.bits + 60):
+    with working_bits(rules.bits + 60):
         law = softmax_law(ball(1.0), ball(1.0), rules.plane)
         u, _, v, _ = output_nodes(rules.output)
         u, v = u[::5], v[::5]
@@ -222,7 +223,7 @@ def test_bounds_of_the_truncation_hold(digits: int) -> None:
 
 def test_output_nodes_cover_the_plane() -> None:
     rules = choose(1.0, 1.0, 15)
-    with precision(100):
+    with working_bits(100):
         u, wu, v, wv = output_nodes(rules.output)
         for x, w in ((u, wu), (v, wv)):
             mass = sum(weight * (-(node**2) / 2).exp() for node, weight in zip(x, w, strict=True))
@@ -234,12 +235,12 @@ def test_accuracy_is_what_the_rules_aim_at(fineness: float) -> None:
     """The steps that the analysis gives reach their digits at c = beta = 1: no refinement is needed."""
     for digits in (10, 18):
         rules = choose(1.0, 1.0, digits, fineness)
-        with precision(rules.bits):
+        with working_bits(rules.bits):
             norm = softmax_norm(ball(1.0), ball(1.0), rules, silent)
         # the guard digits of the driver leave room for a factor of ten
         assert abs(1 / float(norm) - 0.185477840607376461) < 10.0 ** (1 - digits) + 1e-16
     rules = choose(1.0, 1.0, 18)
-    with precision(rules.bits):
+    with working_bits(rules.bits):
         alpha = 1 / softmax_norm(ball(1.0), ball(1.0), rules, silent)
         assert abs(float(alpha - arb(STORED[0]["value"]))) < 1e-17
 
@@ -249,7 +250,7 @@ def test_products_of_digits_enclose_the_exact_ones() -> None:
     scale = Scale.for_bits(100)
     source = random.Random(4)
     exact = [[fmpq(source.randrange(-(10**40), 10**40), 10**40) for _ in range(150)] for _ in range(2)]
-    with precision(300):
+    with working_bits(300):
         numbers = [from_balls([arb(x) for x in row], scale) for row in exact]
         powers, angles = (np.zeros((scale.last + 1, 7, 150)) for _ in range(2))
         angles[0, 0] = 1
@@ -305,7 +306,7 @@ def test_weak_linear_attention_of_any_token_number(tokens: int) -> None:
     gaps = []
     for beta in (1e-2, 1e-3):
         rules = choose_linear(1.0, beta, tokens, 8)
-        with precision(rules.bits):
+        with working_bits(rules.bits):
             norm = linear_norm(ball(1.0), ball(beta), tokens, rules, silent)
             gaps.append(float(tokens * (tokens + 1) - norm))
     assert 0 < gaps[1] < gaps[0]
@@ -353,13 +354,13 @@ def test_every_digit_is_right(digits: int) -> None:
 
 def test_skip_and_beta_are_decimals() -> None:
     """0.3 is three tenths: the binary fraction next to it differs from the 17th digit on."""
-    with precision(200):
+    with working_bits(200):
         assert abs(float(ball(0.3) * 10 - 3)) < 1e-55
         assert abs(float(arb(0.3) * 10 - 3)) > 1e-17
 
 
 def test_half_way_cases_are_not_decided_early() -> None:
-    with precision(100):
+    with working_bits(100):
         assert driver._rounded(arb("0.12345"), arb("1e-7"), 4) is None
         assert driver._rounded(arb("0.12345"), arb("1e-7"), 6) == "0.123450"
         assert driver._rounded(arb("0.123456"), arb("1e-7"), 4) == "0.1235"
@@ -374,7 +375,7 @@ def test_progress_goes_up_and_precision_comes_back() -> None:
     precise_threshold(Attention(), 15, lambda done, total: seen.append((done, total)))
     assert ctx.prec == before
     assert seen == sorted(seen) and len(seen) > 10 and {total for _, total in seen} == {100}
-    with pytest.raises(ZeroDivisionError), precision(77):
+    with pytest.raises(ZeroDivisionError), working_bits(77):
         assert ctx.prec == 77
         1 / 0  # noqa: B018
     assert ctx.prec == before
