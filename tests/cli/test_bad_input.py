@@ -19,7 +19,7 @@ BAD = [
     ("threshold --layers 3 --rank 1,2", "got 2 for L = 3"),
     ("threshold --rank 1,x", "one per layer"),
     ("threshold --rank 2", "needs rank 1 at depth >= 2"),
-    ("threshold --tokens 3", "no kernel for"),
+    ("threshold --tokens 4", "no last-layer threshold for"),
     ("threshold --heads 2", "where o = I the heads are networks of one head side by side"),
     ("threshold --layers 1 --heads 2 --untied --rank 2", "one untied layer of rank 2"),
     ("threshold --layers 1 --heads 2 --digits 0", "digits must be an integer from 1 to"),

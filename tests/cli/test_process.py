@@ -39,7 +39,8 @@ def test_statuses_reach_the_shell():
     assert "skip must be" in bad.stderr
     unknown = attnlimits("solve")
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
-    short = attnlimits("threshold", "--layers", "3", "--activation", "linear", "--digits", "6", "--json")
+    deep = ("--layers", "4", "--skip", "2", "--beta", "0.1", "--activation", "linear")
+    short = attnlimits("threshold", *deep, "--digits", "6", "--json")
     assert short.returncode == 1
     assert json.loads(short.stdout)["converged"] is False
     assert short.stderr.count("\n") == 1
