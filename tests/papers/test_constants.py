@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
@@ -29,20 +30,29 @@ def sample(least, most):
     return [constant for constant in read() if least <= constant.seconds < most]
 
 
-@pytest.mark.parametrize("constant", sample(0, 1.0), ids=lambda constant: constant.case.command)
+@pytest.mark.parametrize("constant", sample(0, 3.0), ids=lambda constant: constant.case.command)
 def test_what_is_cheap_comes_out_again(constant):
     assert compute(constant.case).value == constant.value
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("constant", sample(1.0, 120.0), ids=lambda constant: constant.case.command)
+@pytest.mark.parametrize("constant", sample(3.0, 150.0), ids=lambda constant: constant.case.command)
 def test_the_rest_comes_out_again(constant):
     assert compute(constant.case).value == constant.value
 
 
-def test_entries_differ_where_their_cases_do():
-    values = [constant.value[:12] for constant in read()]
-    assert len(set(values)) == len(values)
+def test_entries_agree_only_where_theory_says_so():
+    """Linear layers depend on beta/skip alone: B = c (I + (beta/c) h h^T)."""
+
+    def key(case):
+        scale = (Fraction(case.beta) / Fraction(case.skip),) if case.activation == "linear" else (case.skip, case.beta)
+        return case.layers, case.tokens, case.activation, *scale
+
+    found = {}
+    for constant in read():
+        found.setdefault(key(constant.case), set()).add(constant.value[:9])
+    assert all(len(values) == 1 for values in found.values())
+    assert len({min(values) for values in found.values()}) == len(found)
 
 
 CHEAP = tuple(Case(2, 2, "softmax", skip, "1", 6) for skip in ("1", "2", "4"))
