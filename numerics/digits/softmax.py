@@ -9,11 +9,8 @@ from .balls import Ball
 from .law import softmax_law
 from .output import norm_sum, output_nodes
 from .steps import Rules
-from .table import compress, compression, tables
 
 __all__ = ["softmax_norm"]
-
-_SPARE = 24
 
 
 def softmax_norm(skip: Ball, beta: Ball, rules: Rules, tick: Callable[[float], None]) -> Ball:
@@ -35,14 +32,17 @@ def softmax_norm(skip: Ball, beta: Ball, rules: Rules, tick: Callable[[float], N
     ----------
     troiani2025, (15)-(16), (184)-(185).
     """
-    # Recurrences and differences lose bits, before any sum.
-    with working_bits(rules.bits + _SPARE):
+    # Compiled loops take a while to load.
+    from .moments import compress, compression
+    from .table import tables
+
+    with working_bits(rules.law_bits):
         law = softmax_law(skip, beta, rules.plane)
     size = compression(law, rules.log_accuracy, rules.log_range)
-    # The sums over the hidden law take most of the time.
-    with threadpool_limits(1, "blas"):  # the products are small: threads would only wait for each other
-        moments = compress(law, size, lambda share: tick(0.6 * share))
-    u, u_weight, v, v_weight = output_nodes(rules.output)
-    table = tables(moments, u, v)
-    tick(0.95)
-    return norm_sum(table, u_weight, v_weight, rules.output.floor)
+    # The products are small: threads would only wait for each other.
+    with working_bits(rules.sum_bits), threadpool_limits(1, "blas"):
+        u, u_weight, v, v_weight = output_nodes(rules.output)
+        moments = compress(law, size, lambda share: tick(0.7 * share))
+        table = tables(moments, u, v)
+        tick(0.95)
+        return norm_sum(table, u_weight, v_weight, rules.output.floor)

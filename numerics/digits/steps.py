@@ -39,6 +39,7 @@ class Rules:
     log_range : float
         Upper bound of log B, B = A^2 + tau^2.
     bits : int
+        Precision of the result.
     """
 
     plane: PlaneRule
@@ -46,6 +47,16 @@ class Rules:
     log_accuracy: float
     log_range: float
     bits: int
+
+    @property
+    def law_bits(self) -> int:
+        """Precision of the nodes of the hidden law, whose recurrences and differences lose bits."""
+        return self.bits + 48
+
+    @property
+    def sum_bits(self) -> int:
+        """Precision of the sums over them, whose errors the quotient by the density raises."""
+        return self.bits + 24
 
 
 def choose(skip: float, beta: float, digits: float, fineness: float = 1.0) -> Rules:
@@ -71,8 +82,8 @@ def choose(skip: float, beta: float, digits: float, fineness: float = 1.0) -> Ru
         log_accuracy=accuracy + 8.0,
         # tau <= (1 + c)/c and |A| <= 1/c.
         log_range=math.log(((1 + skip) ** 2 + 1) / skip**2) * (1 + 1e-9),
-        # Nodes lose some bits to their exponents and recurrences.
-        bits=math.ceil((digits + 9.0) * math.log2(10.0)),
+        # The sums over the outputs lose some powers of the largest tau.
+        bits=math.ceil((digits + max(2.2, 1.2 + 6.5 * math.log10((1 + skip) / skip))) * math.log2(10.0)),
     )
 
 

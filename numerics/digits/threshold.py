@@ -116,8 +116,11 @@ def _sum(model: Attention, aim: float, fineness: float, tick: Callable[[float], 
             return linear_norm(ball(model.skip), ball(model.beta), model.tokens, linear, tick), linear.bits
     rules = choose(model.skip, model.beta, aim, fineness)
     _check_size(model, sum(line.count for line in rules.plane.w))
+    # Decimals: the law is sensitive to them.
+    with working_bits(rules.law_bits):
+        skip, beta = ball(model.skip), ball(model.beta)
     with working_bits(rules.bits):
-        return softmax_norm(ball(model.skip), ball(model.beta), rules, tick), rules.bits
+        return softmax_norm(skip, beta, rules, tick), rules.bits
 
 
 def _check_size(model: Attention, nodes: int) -> None:

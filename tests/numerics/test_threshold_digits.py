@@ -18,13 +18,25 @@ from attnlimits.numerics.ball import working_bits
 from attnlimits.numerics.cli import main
 from attnlimits.numerics.digits import threshold as driver
 from attnlimits.numerics.digits.balls import ball, matrix
-from attnlimits.numerics.digits.fixed import MOST_TERMS, Scale, add_product, from_balls, multiply_row, to_balls
+from attnlimits.numerics.digits.fixed import (
+    MOST_TERMS,
+    Fixed,
+    Scale,
+    add_product,
+    carried,
+    dot,
+    from_balls,
+    multiply_row,
+)
 from attnlimits.numerics.digits.law import softmax_law
 from attnlimits.numerics.digits.linear import choose_linear, linear_norm
+from attnlimits.numerics.digits.moments import compress, compression
 from attnlimits.numerics.digits.output import output_nodes
+from attnlimits.numerics.digits.powers import Norms, Window, gaussian_powers
+from attnlimits.numerics.digits.quotient import squares_over
 from attnlimits.numerics.digits.softmax import softmax_norm
 from attnlimits.numerics.digits.steps import choose
-from attnlimits.numerics.digits.table import compress, compression, tables
+from attnlimits.numerics.digits.table import tables
 from attnlimits.numerics.digits.threshold import MAX_DIGITS, precise_threshold
 from attnlimits.numerics.errors import ConvergenceError
 from attnlimits.numerics.models import Attention, kernel
@@ -149,11 +161,11 @@ def test_thirty_digits_by_two_routes() -> None:
 def test_entries_of_the_law_are_those_of_the_generated_kernel() -> None:
     """A and tau of (z, w) = node of a line against the first layer of the generated kernel."""
     rules = choose(0.7, 1.3, 12)
-    with working_bits(rules.bits):
+    with working_bits(rules.law_bits):
         law = softmax_law(ball(0.7), ball(1.3), rules.plane)
     layer = kernel(Attention(), "mp").layer
     mp = MPContext()
-    mp.prec = rules.bits
+    mp.prec = rules.law_bits
     place = 1  # after the node z = 0
     for k, line in enumerate(rules.plane.w, 1):
         z = rules.plane.z_scale * mp.sinh(k * mp.mpf(rules.plane.z.step))
@@ -173,51 +185,52 @@ def test_entries_of_the_law_are_those_of_the_generated_kernel() -> None:
 @pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (0.1, 2.0), (10.0, 10.0)])
 def test_weights_of_the_law_sum_to_one(skip: float, beta: float) -> None:
     rules = choose(skip, beta, 20)
-    with working_bits(rules.bits):
+    with working_bits(rules.law_bits):
         law = softmax_law(ball(skip), ball(beta), rules.plane)
         assert abs(float(sum(law.weight) - 1)) < 1e-18
         # the triangle |A| <= tau - 1
         assert all(a2 <= (t - 1) * (t - 1) + 1e-20 for a2, t in zip(law.square, law.tau, strict=True))
 
 
-def test_tables_are_the_plain_sums_over_the_law() -> None:
-    rules = choose(0.5, 1.0, 15)
-    with working_bits(rules.bits):
-        law = softmax_law(ball(0.5), ball(1.0), rules.plane)
+@pytest.mark.parametrize(("skip", "beta"), [(0.5, 1.0), (0.05, 2.0), (1000.0, 1.0)])
+def test_tables_are_the_plain_sums_over_the_law(skip: float, beta: float) -> None:
+    rules = choose(skip, beta, 15)
+    with working_bits(rules.law_bits):
+        law = softmax_law(ball(skip), ball(beta), rules.plane)
         size = compression(law, rules.log_accuracy, rules.log_range)
-        u, v = [arb(0), arb(1.5), arb(6)], [arb(0), arb(0.2), arb(2), arb(7)]
+        # small v see the largest tau = (1 + c)/c
+        scale = min(1.0, skip)
+        u = [arb(0), arb(1.5), arb(6)]
+        v = [arb(0), arb(0.2) * scale, arb(2) * scale, arb(2.1), arb(3.5), arb(7)]
         table = tables(compress(law, size, silent), u, v)
-        for k, x in enumerate(u):
-            for j, y in enumerate(v):
-                exact = [arb(0)] * 4
-                for weight, a2, t in zip(law.weight, law.square, law.tau, strict=True):
-                    for a in (a2.sqrt(), -a2.sqrt()):
-                        g = weight * t / 2 * (-((x - a * y) ** 2) / 2 - (t * y) ** 2 / 2).exp()
-                        plus, minus = x - a * y, t * y
-                        for i, m in enumerate((1, plus * plus - 1, plus * minus, minus * minus - 1)):
-                            exact[i] += g * m
-                found = (table.z, table.pp, table.pm, table.mm)
-                for one, other in zip(found, exact, strict=True):
-                    # second moments, up to 100 times a density that is one at most, to 15 digits
-                    assert abs(float(one[k][j] - other)) < 1e-13
-                    assert one[k][j].rad() < 1e-15
+        parts = [part.balls() for part in (table.z, table.pp, table.pm, table.mm)]
+        for place, (x, y) in enumerate((x, y) for x in u for y in v):
+            exact = [arb(0)] * 4
+            for weight, a2, t in zip(law.weight, law.square, law.tau, strict=True):
+                for a in (a2.sqrt(), -a2.sqrt()):
+                    g = weight * t / 2 * (-((x - a * y) ** 2) / 2 - (t * y) ** 2 / 2).exp()
+                    plus, minus = x - a * y, t * y
+                    for i, m in enumerate((1, plus * plus - 1, plus * minus, minus * minus - 1)):
+                        exact[i] += g * m
+            for found, other in zip(parts, exact, strict=True):
+                # second moments, up to 100 times a density that is tau at most, to 15 digits
+                assert abs(float(found[place] - other)) < 1e-13 / scale
+                assert found[place].rad() < 1e-15 / scale
 
 
 @pytest.mark.parametrize("digits", [12, 20])
 def test_bounds_of_the_truncation_hold(digits: int) -> None:
     """Sums cut where `compression` says, against sums cut far later."""
     rules = choose(1.0, 1.0, digits)
-    with working_bits(rules.bits + 60):
+    with working_bits(rules.law_bits + 60):
         law = softmax_law(ball(1.0), ball(1.0), rules.plane)
         u, _, v, _ = output_nodes(rules.output)
         u, v = u[::5], v[::5]
-        worst = 0.0
-        both = [
-            tables(compress(law, compression(law, accuracy, rules.log_range), silent), u, v)
+        one, other = (
+            tables(compress(law, compression(law, accuracy, rules.log_range), silent), u, v).z
             for accuracy in (rules.log_accuracy, 1.4 * rules.log_accuracy)
-        ]
-        for one, other in zip(both[0].z, both[1].z, strict=True):
-            worst = max(worst, *(abs(float(a - b)) for a, b in zip(one, other, strict=True)))
+        )
+        worst = np.abs((one - other).value).max()
     assert 0 < worst < 10.0**-digits
 
 
@@ -245,17 +258,29 @@ def test_accuracy_is_what_the_rules_aim_at(fineness: float) -> None:
         assert abs(float(alpha - arb(STORED[0]["value"]))) < 1e-17
 
 
-def test_products_of_digits_enclose_the_exact_ones() -> None:
+def random_numbers(count: int, source: random.Random, size: int = 1) -> list[fmpq]:
+    """Fractions up to size."""
+    return [fmpq(size * source.randrange(-(10**40), 10**40), 10**40) for _ in range(count)]
+
+
+def encloses(found: Fixed, exact: list[Any], most: float) -> None:
+    """Every error is below its bound, and no bound above `most`."""
+    for one, other in zip(found.balls(), exact, strict=True):
+        assert one.overlaps(arb(other)), (one, other)
+    assert 0 < found.error.max() < most
+
+
+def test_sums_of_rows_enclose_the_exact_ones() -> None:
     """Powers, Chebyshev polynomials and their sums in digits, against the same in rationals."""
     scale = Scale.for_bits(100)
     source = random.Random(4)
-    exact = [[fmpq(source.randrange(-(10**40), 10**40), 10**40) for _ in range(150)] for _ in range(2)]
+    exact = [random_numbers(150, source) for _ in range(2)]
     with working_bits(300):
         numbers = [from_balls([arb(x) for x in row], scale) for row in exact]
         powers, angles = (np.zeros((scale.last + 1, 7, 150)) for _ in range(2))
         angles[0, 0] = 1
-        powers[:, 0], angles[:, 1] = (digits for digits, _ in numbers)
-        factor = np.ascontiguousarray(numbers[1][0][:, None])
+        powers[:, 0], angles[:, 1] = (row.digits for row in numbers)
+        factor = np.ascontiguousarray(numbers[1].digits[:, None])
         for n in range(1, 7):
             multiply_row(powers, n, n - 1, factor, 0, -1)
         for k in range(2, 7):
@@ -263,26 +288,79 @@ def test_products_of_digits_enclose_the_exact_ones() -> None:
         levels = np.zeros((scale.last + 1, 7, 7), dtype=np.int64)
         add_product(levels, powers, angles)
         # relative to one: roundings of at most 12 products each, and 2.001 k^2 of those before the polynomials
-        found = to_balls(levels.reshape(len(levels), -1), scale, [150 * 200 * scale.rounding] * 49)
-        for n in range(7):
-            for k in range(7):
-                total = sum(
-                    (
-                        w * x**n * x.chebyshev_t(k)
-                        for w, x in zip(*([arb(y) for y in row] for row in exact), strict=True)
-                    ),
-                    arb(0),
-                )
-                assert found[7 * n + k].overlaps(total), (n, k)
-                assert 0 < found[7 * n + k].rad() < 2.0**-75
-        for digits, error in numbers:
-            assert abs(digits).max() <= 2**21 and 0 < error.max() < 2.0**-100
-        assert all(
-            abs(a - arb(x)) <= e
-            for a, x, e in zip(
-                to_balls(numbers[0][0].astype(np.int64), scale, [0.0] * 150), exact[0], numbers[0][1], strict=True
-            )
-        )
+        found = carried(levels, np.full((7, 7), 150 * 200 * scale.rounding))
+        total = [
+            sum((w * x**n * arb(x).chebyshev_t(k) for w, x in zip(*exact, strict=True)), arb(0))
+            for n in range(7)
+            for k in range(7)
+        ]
+        encloses(found, total, 2.0**-75)
+        for row, values in zip(numbers, exact, strict=True):
+            assert abs(row.digits).max() <= 2**21
+            encloses(row, values, 2.0**-100)
+            assert row.value == pytest.approx([float(arb(x)) for x in values], rel=1e-14)
+
+
+def test_arithmetic_of_digits_encloses_the_exact_one() -> None:
+    """Sums, products, shifts and matrices with all their bounds, on numbers up to 1000."""
+    scale = Scale.for_bits(100)
+    source = random.Random(5)
+    x, y = random_numbers(12, source, 1000), random_numbers(12, source)
+    with working_bits(400):
+        one, other = (from_balls([arb(a) for a in row], scale) for row in (x, y))
+        pairs = list(zip(x, y, strict=True))
+        encloses(one + other, [a + b for a, b in pairs], 2.0**-100)
+        encloses(one - other, [a - b for a, b in pairs], 2.0**-100)
+        encloses(one * other, [a * b for a, b in pairs], 2.0**-75)
+        encloses(one[:, None] * other[None], [a * b for a in x for b in y], 2.0**-75)
+        encloses(one.cut(4), x, 2.0**-64)
+        encloses(one.times_power(9, scale.last), [512 * a for a in x], 2.0**-80)
+        left, right = (Fixed(row.digits.reshape(-1, 3, 4), row.error.reshape(3, 4)) for row in (one, other))
+        total = [sum(x[4 * i + k] * y[4 * j + k] for k in range(4)) for i in range(3) for j in range(3)]
+        encloses(dot(left, right), total, 2.0**-70)
+        encloses(dot(left, right.cut(4)), total, 2.0**-50)
+        # the last digits of squares count where the divisor is small
+        z, numbers = [], []
+        for shift in range(0, 60, 10):
+            z.append(fmpq(source.randrange(10**9, 10**10), 10**10 * 2**shift))
+            numbers.append([z[-1] * a for a in random_numbers(3, source, 100)])
+        columns = [from_balls([arb(a) for a in row], scale) for row in zip(*numbers, strict=True)]
+        found = squares_over(from_balls([arb(a) for a in z], scale), *columns)
+        exact = [(a * a + 2 * b * b + d * d) / q for q, (a, b, d) in zip(z, numbers, strict=True)]
+        encloses(found, exact, 2.0**-100)
+
+
+@pytest.mark.parametrize("most", [5.0, 200.0])
+def test_powers_under_a_gaussian(most: float) -> None:
+    """t^n exp(-t/2) and the bounds of their errors; what is left out is below the floor."""
+    count, scale = 30, Scale.for_bits(90)
+    with working_bits(250):
+        x = [arb(k) ** 2 / 7 for k in range(0, 40, 3)]
+        y = [arb(most) ** fmpq(k, 9) for k in range(10)]
+        # as E[(A^2/B)^n] falls
+        log_sizes = -1.2 * np.arange(count + 1)
+        norms = Norms.up_to(count)
+        total = np.zeros((count + 1, len(x), len(y)), dtype=object)
+        error, bound = np.zeros(total.shape), np.zeros(total.shape)
+        for n, rows, found, size in gaussian_powers(x, y, norms, Window.of(log_sizes, -40.0), scale):
+            total[n, rows] += np.array(found.balls(), dtype=object).reshape(size.shape)
+            error[n, rows] += found.error
+            bound[n, rows] += size
+        floor = math.exp(-40.0)
+        for n, product in enumerate(norms.products()):
+            assert float(norms.rest()[n] * arb(2 * n).fac() * arb(product) ** 2) == pytest.approx(1.0, rel=1e-14)
+            assert 0.99 < float(norms.rest()[n]) < 1.01
+            for i, j in np.ndindex(len(x), len(y)):
+                t = x[i] * y[j]
+                exact = t**n * (-t / 2).exp() * product
+                if bound[n, i, j] == 0:
+                    assert arb(total[n, i, j]).mid() == 0 and float(exact) * math.exp(log_sizes[n]) < floor
+                    continue
+                assert arb(total[n, i, j]).overlaps(exact), (n, i, j)
+                assert float(exact) <= bound[n, i, j]
+                # far below 1e-24, in the unit of the sums
+                assert error[n, i, j] * math.exp(log_sizes[n]) < 2.0**-80
+        assert np.count_nonzero(bound) > 500 and np.count_nonzero(bound == 0) > 500
 
 
 def test_most_terms_add_up_exactly() -> None:
