@@ -167,7 +167,7 @@ def _record(result: Any) -> dict[str, Any]:
         "value": text(result.log_z),
         "error": result.error,
         "how": result.how,
-        "route": "closed form" if result.nodes == 0 else "Gauss-Legendre rules in ball arithmetic",
+        "route": result.route,
         "g_out": text(result.g_out.tolist()),
         "dg_out": text(result.dg_out.tolist()),
         "nodes": result.nodes,

@@ -1,7 +1,8 @@
 """Denoiser at any precision: the oracle of the float64 one, by another quadrature in other coordinates.
 
 `denoise` sums a sheared trapezoidal lattice that certified ranges prune. Here the plane of h_1 is cut into rectangles
-(`precise_cut`), on each of which Gauss-Legendre rules are tuned and summed in ball arithmetic (`precise_sum`).
+(`precise_cut`), on each of which Gauss-Legendre rules are tuned and summed in fixed point with bounds of the rounding
+(`precise_sum`, `precise_fixed`). More layers or tokens are served by a trapezoidal rule (`precise_grid`).
 """
 
 import math
@@ -19,6 +20,7 @@ from .ball import BALLS, ball, to_mpf, working_bits
 from .errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from .models import Attention, kernel
 from .precise_cut import Integrand
+from .precise_grid import Grid
 from .precise_sum import Moments, Progress
 from .readout import invert_readout
 from .results import How
@@ -31,6 +33,7 @@ Balls = NDArray[np.object_]
 _GUARD = 8
 # Digits of a first pass, and those that its arithmetic carries beyond what is asked for.
 _PILOT, _WIDE = 8, 40
+_CLOSED_FORM = "closed form"
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class PreciseDenoiserResult:
         Digits asked for; error <= 10^-digits.
     nodes : int
         Evaluations of the integrand.
+    route : str
+        How the integral was done.
     """
 
     log_z: Any
@@ -63,6 +68,7 @@ class PreciseDenoiserResult:
     how: How
     digits: int
     nodes: int
+    route: str
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,8 @@ def denoise_mp(
     Parameters
     ----------
     model : Attention
-        Rank 1, and depth 1 (any number of tokens) or depth 2 with two tokens.
+        Rank 1, any depth and any number of tokens. The cost of depth L > 1 with M tokens grows like the digits to the
+        power M (L - 1) or more: beyond depth 2 with two tokens, ask for few digits.
     y : array_like, shape (M, M)
         One output. Entries may be floats, which count as the exact binary numbers they are, decimals as text, mpf,
         Decimal, Fraction or balls of python-flint.
@@ -115,8 +122,9 @@ def denoise_mp(
         Exact values in place of the model's floats, such as "0.1"; entries as for y. The floats count as the exact
         binary numbers they are.
     max_nodes : int, optional
-        Bound of the work. Fifty digits usually take 5 10^4 to 3 10^5 nodes, some seconds, and eighty four times as
-        many; more where softmax is steep (large beta, small skip).
+        Bound of the work. At depth 2 with two tokens fifty digits usually take 5 10^4 to 3 10^5 nodes, a second or
+        two, and eighty three times as many; more where softmax is steep (large beta, small skip). Depth 2 with three
+        tokens takes about 10^6 nodes for ten digits, and depth 3 with two tokens for six.
     progress : callable, optional
         Called with (nodes done, nodes planned) during the last summation.
 
@@ -131,7 +139,7 @@ def denoise_mp(
     UnreachableOutputError
         y outside the range of the link.
     KernelNotFoundError
-        No denoiser for this architecture.
+        A rank above 1.
     ConvergenceError
         `max_nodes` do not suffice, V is too near a singular one, or y too unlikely.
 
@@ -147,16 +155,10 @@ def denoise_mp(
     if isinstance(digits, bool) or not isinstance(digits, int) or not 5 <= digits <= 200:
         raise ValueError(f"digits must be an integer in [5, 200], got {digits!r}")
     p, m = model.indices, model.tokens
-    if set(model.ranks) != {1} or model.layers > 2 or (model.layers == 2 and m != 2):
-        reason = "the generated kernels that it needs are of rank 1"
-        if set(model.ranks) == {1}:
-            reason = (
-                f"its posterior is an integral over {(model.layers - 1) * m} dimensions, and rules of many digits are "
-                "affordable in two"
-            )
+    if set(model.ranks) != {1}:
         raise KernelNotFoundError(
-            f"no precise denoiser for {model.describe()}: {reason}; there is one for depth 1 with any number of tokens "
-            "and for depth 2 with two tokens, rank 1"
+            f"no precise denoiser for {model.describe()}: it solves for the readout row, which takes rank 1; "
+            "there is one for rank 1, any depth and any number of tokens"
         )
 
     def attempt(inner: int, bits: int, progress: Progress | None, spent: int) -> _Answer:
@@ -167,7 +169,8 @@ def denoise_mp(
             v, log_jacobian = _invert(model, rows, b)
             if model.layers == 1:
                 return _one_layer(v, log_jacobian, mean[0], covariance)
-            return _two_layers(model, c, b, v, log_jacobian, mean, covariance, inner, max_nodes - spent, progress)
+            summarise = _two_layers if model.layers == m == 2 else _more_layers
+            return summarise(model, c, b, v, log_jacobian, mean, covariance, inner, max_nodes - spent, progress)
 
     # How much the answer magnifies an error of the moments, and a rounding, shows at few digits.
     bits = _bits(digits + _WIDE)
@@ -176,7 +179,7 @@ def denoise_mp(
     for _ in range(5):
         reached = answer.error + answer.rounding
         if reached <= 10.0**-digits:
-            return _result(answer, digits, nodes, model.layers == 1)
+            return _result(answer, digits, nodes, _route(model))
         lost = math.ceil(math.log10(answer.rounding) + bits * math.log10(2)) if answer.rounding < math.inf else bits
         bits = _bits(digits + _GUARD + max(0, lost))
         inner = digits + more + max(0, math.ceil(math.log10(3 * answer.magnified)))
@@ -293,7 +296,13 @@ def _answer(
     return _Answer(log_z, g, dg, moments * worst, max(rounding, 1e-300), max(worst, 1.0), nodes)
 
 
-def _result(answer: _Answer, digits: int, nodes: int, closed_form: bool) -> PreciseDenoiserResult:
+def _route(model: Attention) -> str:
+    if model.layers == 1:
+        return _CLOSED_FORM
+    return "Gauss-Legendre rules in fixed point" if model.layers == model.tokens == 2 else "lattice in fixed point"
+
+
+def _result(answer: _Answer, digits: int, nodes: int, route: str) -> PreciseDenoiserResult:
     ctx = MPContext()
     ctx.prec = _bits(digits + _GUARD)
 
@@ -310,9 +319,10 @@ def _result(answer: _Answer, digits: int, nodes: int, closed_form: bool) -> Prec
         convert(answer.dg_out),
         # The conversion rounds once more.
         answer.error + answer.rounding + 10.0 ** (-digits - _GUARD + 1),
-        "rigorous" if closed_form else "estimated",
+        "rigorous" if route == _CLOSED_FORM else "estimated",
         digits,
         nodes,
+        route,
     )
 
 
@@ -365,22 +375,75 @@ def _two_layers(
             f"moments, and {max_nodes} are left of max_nodes: raise max_nodes, or ask for fewer digits"
         )
     total = moments.total(progress)
-    mass = total[0, 0]
-    error = moments.error() / float(mass)
-    first = np.array([total[0, i] / mass for i in range(1, 5)], dtype=object)
-    second = np.array([[total[i, j] / mass for j in range(1, 5)] for i in range(1, 5)], dtype=object)
-    covariance = second - np.multiply.outer(first, first) - np.eye(4, dtype=int)
     # Rows (index, mode) of z to rows (index, token) of V^{-1} (h - omega).
-    whiten = ((i1, arb(0)), (-slope * i2, i2))
-    rotate = ((half, half), (half, -half))
+    log_scale = moments.top - 2 * (2 * arb.pi()).log() + 2 * (i1 * i2).log() - log_jacobian
+    whiten = np.array([[i1, arb(0)], [-slope * i2, i2]], dtype=object)
+    rotate = np.array([[half, half], [half, -half]], dtype=object)
+    return _summary(total, moments.error() / float(total[0, 0]), log_scale, whiten, rotate, V, moments.nodes)
+
+
+def _more_layers(
+    model: Attention,
+    skip: arb,
+    beta: arb,
+    v: Balls,
+    log_jacobian: arb,
+    omega: Balls,
+    V: Balls,
+    digits: int,
+    max_nodes: int,
+    progress: Progress | None,
+) -> _Answer:
+    """Any depth above one and any number of tokens."""
+    factor = _cholesky(V)
+    grid = Grid(model, skip, beta, v, omega, factor, digits, flint.ctx.prec, max_nodes)
+    total, error, top, nodes = grid.total(progress)
+    log_scale = top - (2 * arb.pi()).log() * model.layers * model.tokens / 2 - log_jacobian
+    log_scale -= factor[-1, -1].log() * model.tokens
+    rotate = np.array([[arb(int(i == j)) for j in range(model.tokens)] for i in range(model.tokens)], dtype=object)
+    return _summary(total, error, log_scale, _inverse_triangle(factor), rotate, V, nodes)
+
+
+def _cholesky(V: Balls) -> Balls:
+    """C, lower triangular, with V = C C^T."""
+    out = np.full(V.shape, arb(0), dtype=object)
+    for i in range(len(V)):
+        for j in range(i + 1):
+            left = V[i, j] - sum((out[i, k] * out[j, k] for k in range(j)), arb(0))
+            out[i, j] = left.sqrt() if i == j else left / out[j, j]
+    return out
+
+
+def _inverse_triangle(factor: Balls) -> Balls:
+    """Inverse of a lower triangular matrix."""
+    out = np.full(factor.shape, arb(0), dtype=object)
+    for j in range(len(factor)):
+        for i in range(j, len(factor)):
+            left = arb(int(i == j)) - sum((factor[i, k] * out[k, j] for k in range(j, i)), arb(0))
+            out[i, j] = left / factor[i, i]
+    return out
+
+
+def _summary(
+    total: flint.arb_mat, error: float, log_scale: arb, whiten: Balls, rotate: Balls, V: Balls, nodes: int
+) -> _Answer:
+    """Put moments of (1, z), of relative error `error`, into log_z = log of the mass + log_scale, g and dg.
+
+    z = `whiten` (h - omega) `rotate`^T in (indices, tokens).
+    """
+    p, m = len(whiten), len(rotate)
+    size, mass = p * m, total[0, 0]
+    first = np.array([total[0, i] / mass for i in range(1, size + 1)], dtype=object)
+    second = np.array([[total[i, j] / mass for j in range(1, size + 1)] for i in range(1, size + 1)], dtype=object)
+    covariance = second - np.multiply.outer(first, first) - np.eye(size, dtype=int)
+    # h - omega = whiten^-1 z rotate, so that V^{-1} (h - omega) = whiten^T z rotate.
     back = np.array(
-        [[whiten[k][p] * rotate[t][m] for k in range(2) for t in range(2)] for p in range(2) for m in range(2)],
+        [[whiten[k, i] * rotate[t, token] for k in range(p) for t in range(m)] for i in range(p) for token in range(m)],
         dtype=object,
     )
-    g = (back @ first).reshape(2, 2)
-    dg = (back @ covariance @ back.T).reshape(2, 2, 2, 2)
-    log_z = mass.log() + moments.top - 2 * (2 * arb.pi()).log() + 2 * (i1 * i2).log() - log_jacobian
+    g = (back @ first).reshape(p, m)
+    dg = (back @ covariance @ back.T).reshape(p, m, p, m)
     largest = 1.0 + _largest(first)
     steepest = max(sum(abs(float(entry)) for entry in row) for row in back)
     growth = (1.0, steepest * largest, 2 * (steepest * largest) ** 2)
-    return _answer(log_z, g, dg, V, error, growth, moments.nodes)
+    return _answer(mass.log() + log_scale, g, dg, V, error, growth, nodes)

@@ -8,9 +8,9 @@ the modulus has no floor in float64, so one table of ellipses gives the orders f
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from .errors import ConvergenceError
@@ -313,73 +313,151 @@ class Integrand:
         orders = np.empty((len(boxes), len(table.lines)), dtype=np.int64)
         errors = np.empty(len(boxes))
         area = np.log(boxes[:, 2] * boxes[:, 3])
-        for part in _chunks(len(boxes), 8):
-            # A singularity ends the use of what is beyond it.
-            most = np.maximum.accumulate(self._largest(boxes[part], axis, table) - top, axis=-1)
-            bound = most + table.constant + area[part, None, None]
+        for part in _chunks(len(boxes)):
+            bound = self._largest(boxes[part], axis, table, target - area[part] + top) - top
+            bound += table.constant + area[part, None, None]
             wanted = ((bound - target) / (2 * table.log_rho)).min(axis=-1)
             orders[part] = np.ceil(np.clip(wanted, 1.0, _MOST_ORDER))
             left = bound - 2 * orders[part, :, None] * table.log_rho
             errors[part] = left.min(axis=-1).max(axis=-1)
         return orders, errors
 
-    def _largest(self, boxes: Array, axis: int, table: _Ellipses) -> Array:
-        """Largest log-modulus on ellipses around lines parallel to an axis, shape (n, lines, ellipses)."""
-        along = boxes[:, axis, None, None, None] + boxes[:, 2 + axis, None, None, None] * table.points
-        lines = (boxes[:, 1 - axis, None] + boxes[:, 3 - axis, None] * table.lines)[:, :, None, None]
-        return self._log_modulus(along, lines) if axis == 0 else self._log_modulus(lines, along)
+    def _largest(self, boxes: Array, axis: int, table: _Ellipses, targets: Array) -> Array:
+        """Largest logarithm of |weight| (1 + |z|^2) of both branches, shape (n, lines, ellipses).
 
-    def _log_modulus(self, tp: NDArray[Any], tm: NDArray[Any]) -> Array:
-        """Largest logarithm of |weight| (1 + |z|^2) of both branches on ellipses, whose points are the last axis.
-
-        Infinite where the ellipse holds a singularity, or the next larger one does: close to one, the grid may miss
-        the largest modulus.
+        In each ellipse around lines parallel to an axis; infinite where it holds a singularity, or the next larger one
+        does: close to one, the points may miss the largest modulus. Infinite also where it has not been looked for:
+        neighbours are tried until neither needs a lower order for the target, a logarithm for each box.
         """
-        vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2 = self.parameters
-        with np.errstate(all="ignore"):
-            a, b, inv_det, turning = _CONTINUED[self.model.activation](w1p + tp, w1m + tm, vp, vm, c, beta)
-            shared = (tp * i1, tm * i1)
-            out = np.full(a.shape, -np.inf)
-            for sign in (1.0, -1.0):
-                z = (*shared, (sign * a - w2p - slope * tp) * i2, (sign * b - w2m - slope * tm) * i2)
-                real, imag = sum(np.real(x) ** 2 for x in z), sum(np.imag(x) ** 2 for x in z)
-                out = np.fmax(out, np.log1p(real + imag) - 0.5 * (real - imag))
-            out += np.log(abs(inv_det))
-            turns = np.angle(turning[..., 1:] / turning[..., :-1])
-        most = np.where(np.isfinite(out), out, np.inf).max(axis=-1)
-        # Half an ellipse and its mirror image: a turn by 2 pi for every pair of zeros.
-        singular = (abs(turns.sum(axis=-1)) > math.pi) | ~(abs(turns).max(axis=-1) < _TURN)
-        singular[..., :-1] |= singular[..., 1:]
-        return np.where(singular, np.inf, most)
+        along, across = boxes[:, [axis, 2 + axis]], boxes[:, [1 - axis, 3 - axis]]
+        out = np.full((len(boxes), len(table.lines), len(table.log_rho)), np.inf)
+        _best_ellipses(
+            self.model.activation == "linear", axis, np.ascontiguousarray(along), np.ascontiguousarray(across),
+            table.lines, table.points, table.log_rho, table.constant, targets, self.parameters, out,
+        )  # fmt: skip
+        return out
 
 
 # `undo` of the generated kernels at complex indices, where sign functions and absolute values do not apply; and a
-# function with the zeros of det B_1 and no others, whose argument turns slowly where there are none.
+# function with the zeros of det B_1 and no others, with the exponents whose phases it may follow.
 
 
-def _continued_softmax(xp: Any, xm: Any, vp: float, vm: float, c: float, beta: float) -> tuple[Any, Any, Any, Any]:
+@njit(error_model="numpy", cache=True)
+def _split(x):  # type: ignore[no-untyped-def]
+    """e^x and e^-x over e^|Re x|."""
+    phase, least = complex(math.cos(x.imag), math.sin(x.imag)), math.exp(-2.0 * abs(x.real))
+    if x.real >= 0:
+        return phase, phase.conjugate() * least
+    return phase * least, phase.conjugate()
+
+
+@njit(error_model="numpy", cache=True)
+def _inverse(x):  # type: ignore[no-untyped-def]
+    """1/x, not finite at zero, where a compiled division would raise."""
+    square = x.real * x.real + x.imag * x.imag
+    return complex(x.real / square, -x.imag / square)
+
+
+@njit(error_model="numpy", cache=True)
+def _continued_softmax(xp, xm, vp, vm, c, beta):  # type: ignore[no-untyped-def]
     u, w = beta * xm * xm, beta * xp * xm
-    up, wp = abs(np.real(u)), abs(np.real(w))
-    scale_u, scale_w = np.exp(np.minimum(up - wp, 0.0)), np.exp(np.minimum(wp - up, 0.0))
-    rise_u, fall_u, rise_w, fall_w = (np.exp(x) for x in (u - up, -u - up, w - wp, -w - wp))
+    up, wp = abs(u.real), abs(w.real)
+    scale_u, scale_w = math.exp(min(up - wp, 0.0)), math.exp(min(wp - up, 0.0))
+    (rise_u, fall_u), (rise_w, fall_w) = _split(u), _split(w)
     cosines = (rise_u + fall_u) * scale_u + (rise_w + fall_w) * scale_w
     det = c * cosines + (rise_u - fall_u) * scale_u
-    a = (vp - vm * ((rise_w - fall_w) * scale_w) / det) / (1 + c)
-    # The phase of the exponential that is largest in the middle of the ellipse is no turn around a zero.
-    u, w, up, wp = np.broadcast_arrays(u, w, up, wp)
-    middle = slice(u.shape[-1] // 2, u.shape[-1] // 2 + 1)
-    leading = np.where((up > wp)[..., middle], u, w)
-    phase = np.sign(leading.real[..., middle]) * leading.imag
-    return a, vm * cosines / det, cosines / det / (1 + c), det * np.exp(-1j * phase)
+    inverse = _inverse(det)
+    a = (vp - vm * ((rise_w - fall_w) * scale_w) * inverse) / (1 + c)
+    return a, vm * cosines * inverse, cosines * inverse / (1 + c), det, u, w
 
 
-def _continued_linear(xp: Any, xm: Any, vp: float, vm: float, c: float, beta: float) -> tuple[Any, Any, Any, Any]:
+@njit(error_model="numpy", cache=True)
+def _continued_linear(xp, xm, vp, vm, c, beta):  # type: ignore[no-untyped-def]
     det = c * (c + beta * (xp * xp + xm * xm))
-    cross = beta * (vp * xm - vm * xp)
-    return (c * vp + cross * xm) / det, (c * vm - cross * xp) / det, 1 / det, det
+    inverse, cross = _inverse(det), beta * (vp * xm - vm * xp)
+    return (c * vp + cross * xm) * inverse, (c * vm - cross * xp) * inverse, inverse, det, 0j, 0j
 
 
-_CONTINUED = {"softmax": _continued_softmax, "linear": _continued_linear}
+@njit(error_model="numpy", cache=True)
+def _log_modulus(tp, tm, a, b, inv_det, parameters):  # type: ignore[no-untyped-def]
+    """Logarithm of |weight| (1 + |z|^2), of the larger branch."""
+    _, _, _, _, _, _, w2p, w2m, i1, slope, i2 = parameters
+    det = inv_det.real * inv_det.real + inv_det.imag * inv_det.imag
+    most = -math.inf
+    for sign in (1.0, -1.0):
+        real, imag = 0.0, 0.0
+        for z in (tp * i1, tm * i1, (sign * a - w2p - slope * tp) * i2, (sign * b - w2m - slope * tm) * i2):
+            real += z.real * z.real
+            imag += z.imag * z.imag
+        most = max(most, math.log1p(real + imag) - 0.5 * (real - imag))
+    return most + 0.5 * math.log(det)
+
+
+@njit(error_model="numpy", cache=True)
+def _largest_on(linear, axis, fixed, start, length, points, parameters):  # type: ignore[no-untyped-def]
+    """Largest log-modulus on an ellipse along an axis; infinite where it holds a singularity."""
+    vp, vm, c, beta, w1p, w1m = parameters[:6]
+    most, turned, before, follows_u, sense = -math.inf, 0.0, 0.0, True, 0.0
+    # The middle first: the phase of the exponential that is largest there is no turn around a zero.
+    for step in range(-1, len(points)):
+        at = start + length * points[len(points) // 2 if step < 0 else step]
+        tp, tm = (at, fixed) if axis == 0 else (fixed, at)
+        if linear:
+            a, b, inv_det, det, u, w = _continued_linear(w1p + tp, w1m + tm, vp, vm, c, beta)
+        else:
+            a, b, inv_det, det, u, w = _continued_softmax(w1p + tp, w1m + tm, vp, vm, c, beta)
+        if step < 0:
+            follows_u = abs(u.real) > abs(w.real)
+            sense = np.sign(u.real if follows_u else w.real)
+            continue
+        value = _log_modulus(tp, tm, a, b, inv_det, parameters)
+        if not -math.inf < value < math.inf:
+            return math.inf
+        most = max(most, value)
+        phase = math.atan2(det.imag, det.real) - sense * (u.imag if follows_u else w.imag)
+        if step > 0:
+            turn = phase - before
+            turn -= 2.0 * math.pi * math.floor(turn / (2.0 * math.pi) + 0.5)
+            if not abs(turn) < _TURN:
+                return math.inf
+            turned += turn
+        before = phase
+    # Half an ellipse and its mirror image: a turn by 2 pi for every pair of zeros.
+    return math.inf if abs(turned) > math.pi else most
+
+
+@njit(error_model="numpy", cache=True)
+def _best_ellipses(linear, axis, along, across, lines, points, log_rho, constant, targets, parameters, out):  # type: ignore[no-untyped-def]
+    """Fill out, which holds infinities, as `Integrand._largest` describes."""
+    ellipses = len(log_rho)
+    wanted, most = np.empty(ellipses + 1), np.empty(ellipses + 1)
+    best = ellipses // 2
+    for n in range(len(along)):
+        for line in range(len(lines)):
+            fixed = complex(across[n, 0] + across[n, 1] * lines[line])
+            wanted[:], most[:] = math.nan, math.nan
+            # No ellipse is larger than the last.
+            most[ellipses] = 0.0
+            # Downhill from the best of the line before.
+            while True:
+                for k in range(best - 1, best + 2):
+                    if 0 <= k < ellipses and wanted[k] != wanted[k]:
+                        for j in (k, k + 1):
+                            if most[j] != most[j]:
+                                most[j] = _largest_on(
+                                    linear, axis, fixed, along[n, 0], along[n, 1], points[j], parameters
+                                )
+                        bound = max(most[k], most[k - 1]) if k > 0 and most[k - 1] < math.inf else most[k]
+                        wanted[k] = math.inf
+                        if most[k] < math.inf and most[k + 1] < math.inf:
+                            out[n, line, k] = bound
+                            wanted[k] = (bound + constant[k] - targets[n]) / (2.0 * log_rho[k])
+                if best + 1 < ellipses and wanted[best + 1] < wanted[best]:
+                    best += 1
+                elif best > 0 and (wanted[best - 1] < wanted[best] or wanted[best] == math.inf):
+                    best -= 1
+                else:
+                    break
 
 
 def _check_count(rectangles: int) -> None:

@@ -36,7 +36,7 @@ def test_against_float64(attnlimits: Command) -> None:
     np.testing.assert_allclose(np.array(made["g_out"], float), floats.g_out, rtol=1e-11)
     np.testing.assert_allclose(np.array(made["dg_out"], float), floats.dg_out, rtol=1e-9)
     assert made["how"] == "estimated" and made["error"] <= 1e-12 and made["digits"] == 12
-    assert made["route"] == "Gauss-Legendre rules in ball arithmetic" and made["nodes"] > 0
+    assert made["route"] == "Gauss-Legendre rules in fixed point" and made["nodes"] > 0
 
 
 def test_decimals_are_exact(attnlimits: Command) -> None:
@@ -155,7 +155,7 @@ BAD = [
     (f"denoise {SAMPLE} --input x.json", "leave --y"),
     (f"denoise {SAMPLE} --digits 3", "digits must be an integer in [5, 200]"),
     (f"denoise {SAMPLE} --max-nodes 0", "--max-nodes must be >= 1"),
-    (f"denoise {SAMPLE} --layers 3", "integral over 4 dimensions"),
+    (f"denoise {SAMPLE} --layers 3", "omega must be a single one, of shape (3, 2)"),
     (f"denoise {SAMPLE} --untied", "--untied is not served by `denoise`"),
     (f"denoise --y '[[0.7' --omega '{OMEGA}' --V '{V}'", "--y is no JSON"),
     (f"denoise --y 0.7 --omega '{OMEGA}' --V '{V}'", "--y must be a list of rows"),

@@ -106,7 +106,7 @@ def extended(entry):
 
 
 def _extended(model, y, omega, V):
-    v, log_jacobian = precise._invert(model, y)
+    v, log_jacobian = precise._invert(model, y, ball(model.beta))
     root = flint.arb(0.5).sqrt()
     slope = V[0, 1] / V[0, 0]
     i1, i2 = V[0, 0].rsqrt(), (V[1, 1] - slope * V[0, 1]).rsqrt()
@@ -122,14 +122,14 @@ def _extended(model, y, omega, V):
     pairs = [(i, j) for i in range(4) for j in range(i, 4)]
 
     def log_weights(box, order):
-        tp, cp = (np.array([_long(n) for n in part]) for part in _rule(int(order[0]), 120))
-        tm, cm = (np.array([_long(n) for n in part]) for part in _rule(int(order[1]), 120))
+        tp, cp = (np.array([_long(n) for n in part.balls()]) for part in _rule(int(order[0]), 3)[:2])
+        tm, cm = (np.array([_long(n) for n in part.balls()]) for part in _rule(int(order[1]), 3)[:2])
         half = LONG(1) / 2
-        xp = (middle[0] + LONG(box[0]) + LONG(box[2]) * (1 + tp) * half)[:, None]
-        xm = (middle[1] + LONG(box[1]) + LONG(box[3]) * (1 + tm) * half)[None, :]
+        xp = (middle[0] + LONG(box[0]) + LONG(box[2]) * tp)[:, None]
+        xm = (middle[1] + LONG(box[1]) + LONG(box[3]) * tm)[None, :]
         x1, x2 = (xp + xm) * np.sqrt(half), (xp - xm) * np.sqrt(half)
         h1, h2, log_det = _second_indices(model, v, x1, x2)
-        area = cp[:, None] * cm[None, :] * LONG(box[2]) * LONG(box[3]) / 4
+        area = cp[:, None] * cm[None, :] * LONG(box[2]) * LONG(box[3])
         z1, z2 = (x1 - w1[0]) * i1, (x2 - w1[1]) * i1
         for sign in (1, -1):
             z3 = (sign * h1 - w2[0] - k * (x1 - w1[0])) * i2
