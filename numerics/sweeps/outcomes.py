@@ -1,0 +1,72 @@
+"""What becomes of one point: its result, or why there is none."""
+
+import json
+import time
+from collections.abc import Generator
+from typing import Any
+
+from ..results import as_dict, versions
+from .grid import Point
+from .store import DONE, FAILED, Record
+from .tasks import Task
+
+__all__ = ["Stored", "compute", "failure"]
+
+# Points of which the record has just been stored.
+Stored = Generator[Point, None, None]
+
+
+def compute(task: Task, point: Point) -> Record:
+    """Compute one point on one thread; whatever goes wrong with it goes into its record.
+
+    Parameters
+    ----------
+    task : Task
+    point : Point
+        Its identity may not be that of the task here: on another machine the kernels may be others.
+
+    Returns
+    -------
+    dict
+        The record: task, parameters, kernels, command, seed, state, reason, result, seconds, versions.
+    """
+    from threadpoolctl import threadpool_limits
+
+    begin = time.perf_counter()
+    try:
+        if task.identity(point.parameters) != point.identity:
+            raise ValueError("the kernels of this worker are not those of the machine that runs the sweep")
+        with threadpool_limits(1):
+            result = as_dict(task.run(point.parameters))
+        json.dumps(result, allow_nan=False)  # a result that cannot be stored is a failure of its point
+    except Exception as error:
+        return failure(task, point, error, begin)
+    return _record(task, point, begin, state=DONE, reason=None, result=result)
+
+
+def failure(task: Task, point: Point, error: BaseException, begin: float) -> Record:
+    """Record of a point that failed: the class of the exception and its sentence.
+
+    Parameters
+    ----------
+    task : Task
+    point : Point
+    error : exception
+    begin : float
+        When the point was begun, in seconds of `time.perf_counter`.
+    """
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return _record(task, point, begin, state=FAILED, reason=reason, result={})
+
+
+def _record(task: Task, point: Point, begin: float, **outcome: Any) -> Record:
+    return {
+        "task": task.name,
+        "parameters": point.parameters,
+        "kernels": point.identity,
+        "command": task.command(point.parameters),
+        "seed": point.parameters.get("seed"),
+        **outcome,
+        "seconds": round(time.perf_counter() - begin, 6),
+        "versions": versions(),
+    }

@@ -1,0 +1,205 @@
+"""The store of a sweep: one small file per point is the truth, all else is made from it.
+
+    DIR/sweep.json          the grid, and the keys of its points
+    DIR/points/<key>.json   one record, of parameters, result, error, versions, or of a failure with its reason
+    DIR/sweep.nc            netCDF of all points, written anew at the end of each run, for xarray and others
+
+Why not the netCDF file itself: HDF5 is changed in place, and a process killed while it writes leaves a file that no
+longer opens. Why not zarr: its local store writes each chunk to a temporary file that replaces the old one, but does
+not flush it to the disk, and a record of several arrays is several chunks, which a kill can part. A grid that is
+edited moves points to other chunks, while a key stays what it is.
+
+A record is written to a temporary file in the same folder, flushed, and renamed, by the process that computed it:
+whoever looks sees the old state or the new one, and what is finished is kept. A checksum inside tells what a disk
+damaged. One sweep writes at a time, under a lock that the system drops when its process ends, however it ends.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = ["DONE", "FAILED", "SCHEMA", "CorruptRecordError", "Store", "key_of", "replace_whole"]
+
+# Version of the record, part of every key: another layout or meaning makes old points stale.
+SCHEMA = 1
+DONE, FAILED = "done", "failed"
+
+_PART = ".part"
+Record = dict[str, Any]
+
+
+class CorruptRecordError(ValueError):
+    """A record is cut short, changed, or not the one its name says."""
+
+
+def key_of(task: str, parameters: Record, identity: str) -> str:
+    """Key of a point: hash of the task, the canonical parameters, what the numbers rest on, and the layout."""
+    return _hash([SCHEMA, task, parameters, identity])[:32]
+
+
+def _hash(content: Any) -> str:
+    # Floats are written so that they read back as the same float: the hash sees all their digits.
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def replace_whole(path: Path) -> Iterator[Path]:
+    """Give a temporary path to write to; it is flushed to the disk and takes the name `path` in one step.
+
+    Raises
+    ------
+    OSError
+        The disk refuses; `path` is as it was.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}{_PART}")
+    yield part
+    with part.open("rb+") as stream:
+        os.fsync(stream.fileno())
+    part.replace(path)
+    if os.name == "posix":  # elsewhere folders cannot be opened
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+class Store:
+    """The folder of a sweep.
+
+    Parameters
+    ----------
+    folder : path
+        It need not exist yet.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.points = self.folder / "points"
+        self.netcdf = self.folder / "sweep.nc"
+        self._manifest = self.folder / "sweep.json"
+
+    def manifest(self) -> Record:
+        """Return the grid of the store and the keys of its points: task, fixed, axes, keys.
+
+        Raises
+        ------
+        ValueError
+            There is no sweep in the folder.
+        CorruptRecordError
+            Its description is damaged.
+        """
+        if not self._manifest.is_file():
+            raise ValueError(f"there is no sweep in {self.folder}")
+        return _load(self._manifest)
+
+    @contextmanager
+    def writing(self, grid: Record, keys: Sequence[str]) -> Iterator[None]:
+        """Hold the store for one writer, with this grid; what a killed one left half-written is removed.
+
+        Parameters
+        ----------
+        grid : dict
+            task, fixed, axes. The values of fixed parameters and axes may differ from those in the store (points that
+            are known stay known), the task and the names of the axes may not.
+        keys : sequence of str
+            Keys of all points, the last axis fastest.
+
+        Raises
+        ------
+        ValueError
+            The folder holds another sweep, or other files; another process writes to it.
+        """
+        self._check_other_files()
+        self.points.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("w", encoding="utf-8") as lock:
+            _acquire(lock, self.folder)
+            for stray in [*self.folder.glob("*" + _PART), *self.points.glob("*" + _PART)]:
+                stray.unlink(missing_ok=True)
+            self._check_same_sweep(grid)
+            _save(self._manifest, {"schema": SCHEMA, **grid, "keys": list(keys)})
+            yield
+
+    def _check_other_files(self) -> None:
+        if (
+            self.folder.exists()
+            and not self._manifest.exists()
+            and not self.points.exists()
+            and any(self.folder.iterdir())
+        ):
+            raise ValueError(f"{self.folder} holds other files and no sweep; give a new folder")
+
+    def _check_same_sweep(self, grid: Record) -> None:
+        try:
+            there = self.manifest()
+        except ValueError:  # none, or damaged: the grid is known, so it is written again
+            return
+        for what, old, new in (
+            ("task", there["task"], grid["task"]),
+            ("axes", ", ".join(sorted(there["axes"])), ", ".join(sorted(grid["axes"]))),
+        ):
+            if old != new:
+                raise ValueError(
+                    f"{self.folder} holds the sweep of another grid, with {what} {old}, where this one has {new}; "
+                    "give another folder"
+                )
+
+    def write(self, key: str, record: Record) -> None:
+        """Write one record, whole or not at all."""
+        _save(self.points / f"{key}.json", {"schema": SCHEMA, "key": key, **record})
+
+    def read(self, key: str) -> Record | None:
+        """Read one record; None if there is none.
+
+        Raises
+        ------
+        CorruptRecordError
+            The file is damaged.
+        """
+        path = self.points / f"{key}.json"
+        try:
+            record = _load(path)
+        except FileNotFoundError:
+            return None
+        if record.get("key") != key or record.get("schema") != SCHEMA or record.get("state") not in (DONE, FAILED):
+            raise CorruptRecordError(f"{path} is not the record of its name")
+        return record
+
+
+def _save(path: Path, record: Record) -> None:
+    text = json.dumps(record | {"checksum": _hash(record)}, indent=1, allow_nan=False)
+    with replace_whole(path) as part:
+        part.write_text(text + "\n", encoding="utf-8")
+
+
+def _load(path: Path) -> Record:
+    try:
+        record = json.loads(path.read_bytes())
+    except ValueError:
+        raise CorruptRecordError(f"{path} is cut short or damaged") from None
+    if not isinstance(record, dict) or record.pop("checksum", None) != _hash(record):
+        raise CorruptRecordError(f"{path} does not match its checksum")
+    return record
+
+
+def _acquire(lock: IO[str], folder: Path) -> None:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise ValueError(f"another sweep is writing to {folder}; wait for it, or give another folder") from None
+    except OSError as error:
+        # Some network file systems have no locks; there it is up to the user that no two sweeps share a folder.
+        print(f"attnlimits: {folder} cannot be locked ({error.strerror}): run one sweep at a time", file=sys.stderr)

@@ -1,0 +1,286 @@
+"""What a sweep can compute at a point: a table of tasks, open for more."""
+
+import argparse
+import contextlib
+import hashlib
+import inspect
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+__all__ = ["TASKS", "Function", "Parameters", "Task", "Verb", "register", "task_named"]
+
+Parameters = Mapping[str, Any]
+
+
+class Task(Protocol):
+    """A pure function from parameters to a record, and what a sweep has to know about it.
+
+    Instances travel to other processes, so they must be picklable.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name by which a grid asks for it."""
+        ...
+
+    def canonical(self, parameters: Parameters) -> dict[str, Any]:
+        """All parameters, defaults included, each value in its one spelling; ValueError for what it does not take."""
+        ...
+
+    def identity(self, parameters: Parameters) -> str:
+        """Hash of what the number rests on beside its parameters: another hash makes old points stale."""
+        ...
+
+    def cost(self, parameters: Parameters) -> float:
+        """Rough relative cost; dear points start first."""
+        ...
+
+    def command(self, parameters: Parameters) -> str:
+        """How to compute the point again by hand."""
+        ...
+
+    def run(self, parameters: Parameters) -> dict[str, Any]:
+        """Compute; scalars, strings and arrays, with `value`, `error`, `how`, `converged` among them."""
+        ...
+
+
+def _threshold_cost(p: Parameters) -> float:
+    if p["link"] is not None or p["layers"] == 1:
+        return 1.0
+    if p["layer"] not in (None, p["layers"]):
+        return 1e5
+    digits = p["digits"] or 12
+    return float(digits**2 * 30.0 ** min(p["layers"] + p["tokens"] - 4, 20) * (1 + 1 / p["skip"]))
+
+
+def _evolve_cost(p: Parameters) -> float:
+    return float((p["samples"] or 4096) * p["replicas"] * p["layers"])
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb of the command: its parameters are the flags, its record is what `--json` prints.
+
+    Parameters
+    ----------
+    name : str
+        The verb.
+    required : tuple of str
+        Flags without a default.
+    cost_of : callable
+        Relative cost from all parameters.
+    """
+
+    name: str
+    required: tuple[str, ...]
+    cost_of: Callable[[Parameters], float]
+
+    def canonical(self, parameters: Parameters) -> dict[str, Any]:
+        """Return every flag of the verb with its value as the command reads it.
+
+        Raises
+        ------
+        ValueError
+            A flag that the verb does not have, a missing one, or a value that it cannot read.
+        """
+        found = vars(self._parsed(parameters))
+        return {name: _plain(found[name]) for name in sorted(self._defaults())}
+
+    def identity(self, parameters: Parameters) -> str:
+        """Hash of the generated kernels of the activation and number of tokens; links of one's own have none."""
+        if parameters.get("link") is not None:
+            return "link"
+        return _kernels(str(parameters["activation"]), int(parameters["tokens"]))
+
+    def cost(self, parameters: Parameters) -> float:
+        """Rough relative cost."""
+        try:
+            return self.cost_of(parameters)
+        except (ArithmeticError, TypeError):  # out of range: the point fails at once, and says why
+            return 0.0
+
+    def command(self, parameters: Parameters) -> str:
+        """Return the command line without the flags at their defaults."""
+        defaults = self._defaults()
+        told = {k: v for k, v in parameters.items() if k in self.required or v != defaults[k]}
+        return " ".join(["attnlimits", self.name, *(_quoted(flag) for flag in _flags(told)), "--json"])
+
+    def run(self, parameters: Parameters) -> dict[str, Any]:
+        """Run the verb on one thread, silently.
+
+        Raises
+        ------
+        ValueError, ArithmeticError, RuntimeError
+            Whatever the verb refuses or fails with.
+        """
+        args = self._parsed(parameters, "--workers=1")
+        with contextlib.redirect_stderr(io.StringIO()):  # the sweep has the one progress bar
+            record, _, ok = args.run(args)
+        # A sweep keeps versions itself; of the iterates only their number.
+        left_out = ("versions", "history")
+        return {k: v for k, v in record.items() if k not in left_out} | {"converged": record.get("converged", ok)}
+
+    def _defaults(self) -> dict[str, Any]:
+        return _defaults(self.name, self.required)
+
+    def _parsed(self, parameters: Parameters, *more: str) -> argparse.Namespace:
+        known = self._defaults()
+        for name in parameters:
+            if name == "workers":
+                raise ValueError(
+                    "workers is no parameter of a point, each has one thread; --workers of the sweep sets how many "
+                    "points are computed at a time"
+                )
+            if name not in known:
+                raise ValueError(f"task {self.name} has no parameter {name!r}; it has {', '.join(sorted(known))}")
+        for name in self.required:
+            if name not in parameters:
+                raise ValueError(f"task {self.name} needs the parameter {name!r}, fixed or as an axis")
+        return _parse([self.name, *_flags(parameters), *more])
+
+
+def _flags(parameters: Parameters) -> list[str]:
+    """Flags of a command line; floats keep all digits."""
+    out = []
+    for name, value in parameters.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            out.append(flag)
+        elif value is not None and value is not False:
+            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            out.append(f"{flag}={text}")
+    return out
+
+
+def _quoted(flag: str) -> str:
+    import shlex
+
+    return shlex.quote(flag)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return _parser().parse_args(words)
+    except SystemExit:
+        sentence = said.getvalue().partition("error: ")[2].rpartition(" (see ")[0]
+        raise ValueError(f"task {words[0]}: {sentence}") from None
+
+
+@lru_cache(maxsize=1)
+def _parser() -> argparse.ArgumentParser:
+    from .. import cli  # which registers the verb `sweep`, and so imports this package
+
+    return cli._parser()
+
+
+@lru_cache
+def _defaults(verb: str, required: tuple[str, ...]) -> dict[str, Any]:
+    found = vars(_parse([verb, *(f"--{name}=0" for name in required)]))
+    return {k: _plain(v) for k, v in found.items() if k not in ("verb", "run", "json", "workers")}
+
+
+@lru_cache
+def _kernels(activation: str, tokens: int) -> str:
+    from ..models import available_kernels
+
+    hashes = [
+        str(kernel["hash"])
+        for kernel in available_kernels()
+        if (kernel["activation"], kernel["tokens"]) == (activation, tokens)
+        and not str(kernel["name"]).startswith("link_")  # printed links; the numbers take the link from `networks`
+    ]
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest() if hashes else "closed form"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of one's own as a task.
+
+    Parameters
+    ----------
+    name : str
+        What grids call it.
+    call : callable
+        Takes keywords and returns a mapping; other processes must be able to import it. Its signature gives the
+        parameters and their defaults.
+    version : str
+        Change it when the function changes: points of the old one are then stale.
+    """
+
+    name: str
+    call: Callable[..., Mapping[str, Any]]
+    version: str = "1"
+
+    def canonical(self, parameters: Parameters) -> dict[str, Any]:
+        """Return the keywords with their defaults.
+
+        Raises
+        ------
+        ValueError
+            The function does not take them.
+        """
+        try:
+            bound = inspect.signature(self.call).bind(**parameters)
+        except TypeError as error:
+            raise ValueError(f"task {self.name}: {error}") from None
+        bound.apply_defaults()
+        return dict(sorted(bound.arguments.items()))
+
+    def identity(self, parameters: Parameters) -> str:
+        """Return the version."""
+        del parameters
+        return self.version
+
+    def cost(self, parameters: Parameters) -> float:
+        """Every point costs the same."""
+        del parameters
+        return 1.0
+
+    def command(self, parameters: Parameters) -> str:
+        """Return the call."""
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in parameters.items())})"
+
+    def run(self, parameters: Parameters) -> dict[str, Any]:
+        """Call the function."""
+        return dict(self.call(**parameters))
+
+
+TASKS: dict[str, Task] = {
+    "threshold": Verb("threshold", (), _threshold_cost),
+    "evolve": Verb("evolve", ("alpha",), _evolve_cost),
+}
+
+
+def register(task: Task) -> None:
+    """Add a task to the table, under its name.
+
+    Raises
+    ------
+    ValueError
+        The name is taken by another one.
+    """
+    if TASKS.get(task.name, task) != task:
+        raise ValueError(f"there is a task {task.name!r} already; give this one another name")
+    TASKS[task.name] = task
+
+
+def task_named(name: object) -> Task:
+    """Return the task of that name.
+
+    Raises
+    ------
+    ValueError
+        There is none; the message lists what exists.
+    """
+    if not isinstance(name, str) or name not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(sorted(TASKS))}, got {name!r}")
+    return TASKS[name]

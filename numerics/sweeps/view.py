@@ -1,0 +1,165 @@
+"""The points of a sweep as arrays over its axes."""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .store import DONE, CorruptRecordError, Record, Store, replace_whole
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["open_sweep", "write_netcdf"]
+
+_ABOUT = {
+    "status": "state of the point: done, failed, missing, or corrupt (its record is damaged)",
+    "message": "for a point that is done, how the computation ended; for a failed one, why",
+    "key": "name of the record in the folder points/",
+    "seconds": "time the point took",
+    "value_decimal": "value with all digits that were asked for",
+    "value": "the number, to float64",
+    "error": "absolute error of value",
+    "how": "rigorous (proved), estimated (from refinement), or monte-carlo (one standard error)",
+    "converged": "whether the accuracy asked for was reached",
+}
+_FILL = (
+    "NaN, false or an empty text where status is not done, and where a result has no such number (an infinite "
+    "threshold); NaN beyond the end of matrices smaller than the largest"
+)
+
+
+def open_sweep(out: str | Path) -> "xarray.Dataset":
+    """Read all records of a sweep.
+
+    Parameters
+    ----------
+    out : path
+        Folder of the store.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over the axes of the grid, each with its values as coordinate. `status` says of every point whether it is done,
+        failed, missing or corrupt, and `message` why; the other variables hold numbers where it is done alone.
+        What fits no array (a list of steps, say) is named in the attribute `left_out` and stays in the records.
+
+    Raises
+    ------
+    ValueError
+        There is no sweep in the folder, or its description is damaged.
+    """
+    import xarray
+
+    store = Store(out)
+    there = store.manifest()
+    axes: dict[str, list[Any]] = there["axes"]
+    shape = tuple(map(len, axes.values()))
+    size = len(there["keys"])
+    states, rows, messages = ["missing"] * size, [dict[str, Any]() for _ in range(size)], [""] * size
+    seconds = np.full(size, np.nan)
+    seen: set[str] = set()
+    for k, key in enumerate(there["keys"]):
+        try:
+            record = store.read(key)
+        except CorruptRecordError as error:
+            states[k], messages[k] = "corrupt", str(error)
+            continue
+        if record is None:
+            continue
+        states[k], seconds[k] = record["state"], record["seconds"]
+        seen.add(json.dumps(record["versions"], sort_keys=True))
+        messages[k] = str(record["result"].get("status", "")) if record["state"] == DONE else record["reason"]
+        rows[k] = _flat(record["result"])
+    variables: dict[str, tuple[tuple[str, ...], NDArray[Any], dict[str, str]]] = {}
+
+    def add(name: str, values: NDArray[Any]) -> None:
+        inner = tuple(f"{name}_{k + 1}" for k in range(values.ndim - 1))
+        about = {"description": _ABOUT[name]} if name in _ABOUT else {}
+        variables[name] = ((*axes, *inner), values.reshape(*shape, *values.shape[1:]), about)
+
+    add("status", np.array(states))
+    add("message", np.array(messages))
+    add("key", np.array(there["keys"]))
+    add("seconds", seconds)
+    left_out = []
+    for name in dict.fromkeys(name for row in rows for name in row):
+        if name in axes or name in ("status", "message", "key", "seconds"):
+            continue
+        column = _column([row.get(name) for row in rows])
+        if column is None:
+            left_out.append(name)
+            continue
+        add(name, column)
+    attributes = {
+        "title": f"{there['task']} over {', '.join(axes)}",
+        "task": there["task"],
+        "fixed": json.dumps(there["fixed"], sort_keys=True),
+        "schema": there["schema"],
+        "versions": f"[{', '.join(sorted(seen))}]",
+        "fill": _FILL,
+        "left_out": ", ".join(left_out),
+    }
+    return xarray.Dataset(variables, {name: _coordinate(values) for name, values in axes.items()}, attributes)
+
+
+def write_netcdf(dataset: "xarray.Dataset", path: Path) -> None:
+    """Write a data set as netCDF 4, whole or not at all."""
+    with replace_whole(path) as part:
+        dataset.to_netcdf(part, engine="netcdf4", format="NETCDF4")
+
+
+def _flat(result: Record) -> dict[str, Any]:
+    """Give estimates as name, name_error and name_how, and a value in decimals also as a number."""
+    flat: dict[str, Any] = {}
+    for name, value in result.items():
+        if isinstance(value, dict) and set(value) == {"value", "error", "how"}:
+            flat |= {name: value["value"], f"{name}_error": value["error"], f"{name}_how": value["how"]}
+        elif name == "value" and isinstance(value, str):
+            flat |= {"value_decimal": value, "value": _number(value)}
+        else:
+            flat[name] = math.nan if value is None and name in ("value", "error") else value
+    return flat
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _coordinate(values: list[Any]) -> NDArray[Any]:
+    """Numbers as they are, all else as text."""
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return np.array(values)
+    return np.array([",".join(map(str, value)) if isinstance(value, list) else str(value) for value in values])
+
+
+def _column(values: list[Any]) -> NDArray[Any] | None:
+    """One array of a result's entry over all points, None where it is none; None if it fits no array."""
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, bool) for value in known):
+        return np.array([bool(value) for value in values])
+    if all(isinstance(value, str) for value in known):
+        return np.array([value or "" for value in values])
+    if all(isinstance(value, int) for value in known) and len(known) == len(values):
+        return np.array(values)
+    try:
+        arrays = [np.asarray(value, dtype=np.float64) for value in known]
+    except (TypeError, ValueError):
+        return None
+    if len({array.ndim for array in arrays}) != 1:
+        return None
+    inner = tuple(max(sizes) for sizes in zip(*(array.shape for array in arrays), strict=True))
+    out = np.full((len(values), *inner), np.nan)
+    at = iter(arrays)
+    for k, value in enumerate(values):
+        if value is not None:
+            array = next(at)
+            corner: tuple[Any, ...] = (k, *map(slice, array.shape))
+            out[corner] = array
+    return out
