@@ -9,7 +9,7 @@ function of q.
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from .mixing_law import MixingLaw, mixing_law
 from .models import Attention
 from .quadrature import gauss_legendre_panels, normal_qmc
 
-__all__ = ["Averages", "Channel", "channel", "matrix_root"]
+__all__ = ["Averages", "Channel", "channel", "controlled", "is_costly", "is_sampled", "matrix_root"]
 
 Array = NDArray[np.float64]
 
@@ -32,18 +32,26 @@ class Averages:
     ----------
     g : ndarray, shape (replicas, P, P)
         E sum_m g_m g_m^T of each randomisation.
-    growth : ndarray, shape (replicas, L)
-        lambda_l of the layers of zero overlap; NaN elsewhere and where it is not computed.
+    growth : ndarray, shape (replicas, P)
+        lambda_l of the layers of zero overlap (of one layer with several indices: that of the direction in which they
+        grow together); NaN elsewhere and where it is not computed.
     """
 
     g: Array
     growth: Array
+    # What the mean of g may be off by beside its scatter, shape (P, P), where that is known.
+    bias: Array | None = None
 
 
 class Channel(Protocol):
-    """Averages over the output channel of one model."""
+    """Averages over the output channel of one model.
 
-    model: Attention
+    Two attributes are optional: `groups`, the indices that are learned together (default: each by itself), and `equal`,
+    whether a group shares one overlap.
+    """
+
+    # What `prediction_errors` takes.
+    model: Any
     how: str
     note: str
     # Layers whose overlap may be non-zero.
@@ -60,15 +68,42 @@ def matrix_root(q: Array) -> Array:
     return root
 
 
+def controlled(values: Array, controls: list[Array], replicas: int) -> Array:
+    """Replica means of values minus the regression on controls of known mean zero."""
+    columns = np.stack(controls, axis=1)
+    centred = columns - columns.mean(axis=0)
+    gram = centred.T @ centred
+    gram += 1e-12 * max(float(np.trace(gram)), 1e-300) * np.eye(len(gram))
+    weights = np.linalg.solve(gram, centred.T @ (values - values.mean()))
+    return np.asarray((values - columns @ weights).reshape(replicas, -1).mean(axis=1))
+
+
+def is_sampled(model: Any) -> bool:
+    """Whether the posterior has no rule but is sampled: beyond two layers, or two layers of more than two tokens."""
+    return bool(model.layers > 2 or (model.layers == 2 and model.tokens > 2))
+
+
+def is_costly(model: Any) -> bool:
+    """Whether the posterior of one output takes about a millisecond."""
+    shifted = model.activation == "softmax" and model.layers == 1 and 3 == model.indices >= model.tokens
+    return is_sampled(model) or bool(shifted)
+
+
 def channel(
-    model: Attention, *, samples: int, replicas: int, rng: np.random.Generator, workers: int | None = None
+    model: Any,
+    *,
+    samples: int,
+    replicas: int,
+    rng: np.random.Generator,
+    workers: int | None = None,
+    nodes: int = 2048,
 ) -> Channel:
     """Choose the averages for a model.
 
     Parameters
     ----------
-    model : Attention
-        Rank 1; depth 1 with any number of tokens, or two tokens.
+    model : Attention or fibres.LastLayer
+        Rank 1; at depth 1 to 3, and untied.
     samples : int
         Points per randomisation (rounded up to a power of two).
     replicas : int
@@ -76,14 +111,23 @@ def channel(
     rng : numpy.random.Generator
     workers : int, optional
         Threads of the denoiser.
+    nodes : int, optional
+        Nodes of the posterior of each output, where it is sampled.
     """
-    if model.layers == 1:
+    if isinstance(model, Attention) and model.indices == 1:
         return OneLayer(model)
     log2_n = max(4, math.ceil(math.log2(samples)))
     streams = rng.spawn(replicas)
-    if model.layers == 2:
-        return TwoLayers(model, [normal_qmc(8, log2_n, s) for s in streams], workers)
-    return LastLayer(model, [normal_qmc(2 * model.layers + 2, log2_n, s) for s in streams])
+    points = [normal_qmc(2 * model.indices * model.tokens, log2_n, s) for s in streams]
+    if model.layers == 1:
+        from .fibre_channel import TiedLayer, UntiedLayer
+
+        return TiedLayer(model, points) if isinstance(model, Attention) else UntiedLayer(model, points)
+    if not is_sampled(model):
+        return TwoLayers(model, points, workers)
+    from .deep_channel import DeepChannel
+
+    return DeepChannel(model, points, nodes=nodes, rng=rng, workers=workers)
 
 
 class OneLayer:
@@ -172,7 +216,7 @@ class TwoLayers:
                 gg - 0.5 * (g[:, a] * u[:, b] + g[:, b] * u[:, a]).sum(axis=1),
                 (u[:, a] * u[:, b]).sum(axis=1) - 2 * precision[a, b],
             ]
-            out[:, a, b] = out[:, b, a] = self._controlled(gg, controls)
+            out[:, a, b] = out[:, b, a] = controlled(gg, controls, self._replicas)
         growth = np.full((self._replicas, 2), np.nan)
         for layer in (0, 1):
             if not q[layer].any():
@@ -181,15 +225,6 @@ class TwoLayers:
 
     def _mean(self, values: Array) -> Array:
         return values.reshape(self._replicas, -1).mean(axis=1)
-
-    def _controlled(self, values: Array, controls: list[Array]) -> Array:
-        """Replica means of values minus the regression on controls of known mean zero."""
-        columns = np.stack(controls, axis=1)
-        centred = columns - columns.mean(axis=0)
-        gram = centred.T @ centred
-        gram += 1e-12 * max(float(np.trace(gram)), 1e-300) * np.eye(len(gram))
-        weights = np.linalg.solve(gram, centred.T @ (values - values.mean()))
-        return self._mean(values - columns @ weights)
 
 
 class LastLayer:

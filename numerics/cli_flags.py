@@ -6,6 +6,7 @@ from .models import ACTIVATIONS, Attention
 
 __all__ = [
     "MODEL_DEFAULTS",
+    "NODES",
     "SYMBOLIC_DEFAULTS",
     "attention",
     "check_sampling",
@@ -17,6 +18,8 @@ __all__ = [
 ]
 
 OUTPUTS = ("last", "sequence")
+#: Nodes of a sampled posterior where nobody gives them.
+NODES = 2048
 # What the flags of a model are where nobody gives them.
 MODEL_DEFAULTS: dict[str, object] = {
     "layers": 2,
@@ -72,10 +75,11 @@ def refuse_model_flags(args: argparse.Namespace, parser_defaults: dict[str, obje
             raise ValueError(f"--{name} describes a model, and --link stands instead of one; leave one of them out")
 
 
-def sampling_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of averages over random samples."""
+def sampling_flags(parser: argparse.ArgumentParser, *, samples: int | None = 4096) -> None:
+    """Add the flags of averages over random samples; None leaves their number to the model."""
     group = parser.add_argument_group("sampling")
-    group.add_argument("--samples", type=int, default=4096, help="points per randomisation (default: %(default)s)")
+    usual = "%(default)s" if samples else "4096, fewer where each takes long"
+    group.add_argument("--samples", type=int, default=samples, help=f"points per randomisation (default: {usual})")
     group.add_argument("--replicas", type=int, default=8, help="independent randomisations (default: %(default)s)")
     group.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
     group.add_argument("--workers", type=int, help="threads (default: all cores)")
@@ -106,7 +110,7 @@ def attention(args: argparse.Namespace, verb: str) -> Attention:
                 "several layers of heads depend on readout weights o (30), which it does not take; where o = I the "
                 f"heads are networks of one head side by side, and alpha is that of --heads 1 over {args.heads}"
             )
-        elif verb == "threshold":
-            why += "; for --layers 1 there are thresholds of all"
+        elif verb in ("threshold", "evolve"):
+            why += f"; for --layers 1 there are {'thresholds' if verb == 'threshold' else 'fixed points'} of all"
         raise ValueError(f"{used} is not served by `{verb}` at L = {args.layers}: {why}")
     return Attention(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)

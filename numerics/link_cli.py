@@ -1,4 +1,4 @@
-"""What `attnlimits derive --link` and `attnlimits threshold --link` do.
+"""What `attnlimits derive`, `attnlimits threshold` and `attnlimits evolve` do with `--link`.
 
 The derivation runs in this process, and only for a link whose kernel is not in the cache yet: SymPy is imported then,
 and not before.
@@ -12,11 +12,12 @@ from typing import Any
 
 from . import exact
 from .cache import cache_folder
+from .cli_flags import NODES
 from .link_thresholds import MAX_DIGITS, LinkThreshold
 from .links import LinkKernel, load_link, remember, stored_kernel
-from .results import as_dict
+from .results import EvolutionResult, as_dict
 
-__all__ = ["derive", "kernel_of", "threshold"]
+__all__ = ["derive", "evolve", "kernel_of", "threshold"]
 
 # What the table gives where no digits are asked for.
 _TABLE_DIGITS = 15
@@ -152,6 +153,48 @@ def threshold(args: argparse.Namespace) -> Outcome:
     record = as_dict(stairs) | _about(asked) | {"value": first.value, "error": first.error, "how": first.how}
     lines = [asked.describe(), *(_line(step) for step in stairs.steps), stairs.status]
     return record, "\n".join(lines), stairs.converged
+
+
+def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, dict[str, Any]]:
+    """Fixed point of the state evolution of a link.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        `link`: the text, `alpha`, `start`, `tol`, `max_iter`, `samples`, `replicas`, `seed`, `nodes` (twice as many
+        as usual double those of the posterior); optional: `noise`, `indices`, `link_tokens`.
+
+    Returns
+    -------
+    result, about
+        `about` names the link, its noise and the hash of its kernel.
+    """
+    from . import link_evolution
+    from .link_thresholds import unresolved_noise
+
+    if args.nodes < NODES or args.nodes % NODES:
+        raise ValueError(f"--nodes must be a multiple of {NODES} with --link, got {args.nodes}")
+    wanted = _arguments(args)
+    asked = kernel = kernel_of(args.link, **wanted)
+    limit = unresolved_noise(asked)
+    noiseless = kernel_of(args.link, **wanted | {"noise": "0"}) if asked.noise else None
+    if limit and noiseless is not None:
+        kernel, noiseless = noiseless, None
+    result = link_evolution.evolve(
+        kernel,
+        args.alpha,
+        start=args.start,
+        samples=args.samples,
+        replicas=args.replicas,
+        inner=args.nodes // NODES,
+        tol=args.tol,
+        max_iter=args.max_iter,
+        rng=args.seed,
+        noiseless=noiseless,
+    )
+    if limit:
+        result = replace(result, status=f"{result.status}; {limit}: this is the fixed point without noise, its limit")
+    return result, _about(asked)
 
 
 def _as_limit(result: LinkThreshold, reason: str) -> LinkThreshold:

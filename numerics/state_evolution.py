@@ -2,19 +2,21 @@
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .channel_averages import Averages, Channel, channel
+from .channel_averages import Averages, Channel, channel, is_costly
 from .errors import ConvergenceError, KernelNotFoundError
+from .fibres import LastLayer as UntiedHead
 from .models import Attention
 from .prediction_error import prediction_errors
 from .results import Estimate, EvolutionResult, How
 from .thresholds import last_layer
 
-__all__ = ["check_overlap", "curve", "evolve"]
+__all__ = ["Solver", "check_effort", "check_overlap", "curve", "evolve", "finish", "seeded"]
 
 Array = NDArray[np.float64]
 
@@ -26,6 +28,8 @@ _MEMORY = 4
 # Least overlap of an active layer, and the overlap below which a layer may be dropped again.
 _TINY = 1e-9
 _DEAD = 1e-5
+# Evaluations after which a share of the statistical error is enough, for averages that need it.
+_PATIENCE, _ROUGH = 24, 0.1
 # Points per randomisation of the first search.
 _COARSE = 256
 
@@ -54,25 +58,25 @@ def check_overlap(q: ArrayLike, size: int) -> Array:
 
 
 def evolve(
-    model: Attention,
+    model: Attention | UntiedHead,
     alpha: float,
     *,
     start: Literal["uninformed", "informed"] | ArrayLike = "uninformed",
-    samples: int = 4096,
+    samples: int | None = None,
     replicas: int = 8,
     tol: float = 1e-5,
     max_iter: int = 200,
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
+    nodes: int = 2048,
     throw: bool = False,
 ) -> EvolutionResult:
     """Fixed point of q = F(alpha G(q)), F(qhat) = qhat (I + qhat)^{-1}, G = E sum_m g_m g_m^T.
 
     Parameters
     ----------
-    model : Attention
-        Rank 1: depth 1 with any number of tokens; depth 2 with two tokens; softmax of any depth with two tokens,
-        where only the last layer's overlap evolves (the result says so).
+    model : Attention or fibres.LastLayer
+        Rank 1 at depth >= 2; at depth 1 rank 1 to 3 if tied, and 1 if untied (`fibres.LastLayer`).
     alpha : float
         Samples per dimension N/D, >= 0.
     start : {"uninformed", "informed"} or array_like of shape (P, P)
@@ -80,6 +84,8 @@ def evolve(
         (17)-(18). "informed": q just below I. A matrix: iterate from it, all entries free.
     samples, replicas : int, optional
         Points per randomisation (a power of two is taken), and independent randomisations, which give the error.
+        Default 4096 points; 256 beyond two layers or two tokens (at depth >= 2), where each point's posterior is
+        sampled, too.
     tol : float, optional
         On max |F(q) - q|.
     max_iter : int, optional
@@ -87,6 +93,8 @@ def evolve(
     rng : Generator, int or None, optional
     workers : int, optional
         Threads; all cores by default.
+    nodes : int, optional
+        Nodes of each sampled posterior, a power of two >= 64; halve the error they leave by twice as many.
     throw : bool, optional
         Raise if not converged, instead of marking it.
 
@@ -112,15 +120,13 @@ def evolve(
     ----------
     troiani2025, (13)-(14), (17)-(18), (95).
     """
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.floating | np.integer):
-        raise ValueError(f"alpha must be a number >= 0, got {alpha!r}")
-    if not (math.isfinite(alpha) and alpha >= 0):
-        raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
     _check_model(model)
-    _check_effort(samples, replicas, tol, max_iter)
-    seed, generator = _seeded(rng)
-    averages = channel(model, samples=int(samples), replicas=int(replicas), rng=generator, workers=workers)
-    solver = _Solver(averages, float(alpha), tol, int(max_iter))
+    samples = _default_samples(model, samples, 4096)
+    check_effort(alpha, samples, replicas, tol, max_iter)
+    _check_nodes(nodes)
+    seed, generator = seeded(rng)
+    averages = channel(model, samples=int(samples), replicas=int(replicas), rng=generator, workers=workers, nodes=nodes)
+    solver = Solver(averages, float(alpha), tol, int(max_iter))
     if (
         isinstance(start, str)
         and start == "uninformed"
@@ -129,8 +135,8 @@ def evolve(
         and max_iter >= 50
     ):
         # A few points find the neighbourhood of the fixed point, all of them the fixed point.
-        rough = channel(model, samples=_COARSE, replicas=int(replicas), rng=generator, workers=workers)
-        scout = _Solver(rough, float(alpha), 1e-3, min(int(max_iter), 40))
+        rough = channel(model, samples=_COARSE, replicas=int(replicas), rng=generator, workers=workers, nodes=nodes)
+        scout = Solver(rough, float(alpha), 1e-3, min(int(max_iter), 40))
         scout.grow(np.zeros((model.indices, model.indices)))
         solver.n_iter = scout.n_iter
         solver.history = scout.history
@@ -149,30 +155,35 @@ def evolve(
             solver.release(active)
     else:
         q0 = check_overlap(start, model.indices)
-        if not set(np.flatnonzero(q0.diagonal())) <= set(averages.layers):
-            raise ValueError(f"start may be non-zero only on layers {averages.layers} here: {averages.note}")
+        if solver.equal and np.abs(q0 - q0[0, 0] * np.eye(len(q0))).max() > 1e-12:
+            raise ValueError(
+                f"start must be a multiple of the identity for {model.describe()}: its link does not see rotations of "
+                "the indices (troiani2025 (6))"
+            )
         active = [int(i) for i in np.flatnonzero(q0.diagonal())]
         if active:
-            solver.settle(q0, active, full=bool(np.abs(q0 - np.diag(q0.diagonal())).max() > 0))
+            coupled = np.abs(q0 - np.diag(q0.diagonal())).max() > 0
+            solver.settle(q0, active, pairs=combinations(sorted(active), 2) if coupled else ())
         else:  # a fixed point, if perhaps an unstable one
             solver._zero()
-    result = _finish(solver, averages, seed, generator)
+    result = finish(solver, averages, seed, generator)
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
 
 
 def curve(
-    model: Attention,
+    model: Attention | UntiedHead,
     alphas: Iterable[float],
     *,
     progress: Callable[[EvolutionResult], None] | None = None,
-    samples: int = 1024,
+    samples: int | None = None,
     replicas: int = 8,
     tol: float = 1e-5,
     max_iter: int = 200,
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
+    nodes: int = 2048,
 ) -> list[EvolutionResult]:
     """Uninformed fixed points along increasing alpha, each continued from the one before.
 
@@ -183,30 +194,55 @@ def curve(
     if not values or not all(math.isfinite(a) and a >= 0 for a in values):
         raise ValueError("alphas must be a non-empty sequence of finite numbers >= 0")
     _check_model(model)
-    _check_effort(samples, replicas, tol, max_iter)
-    seed, generator = _seeded(rng)
-    averages = channel(model, samples=samples, replicas=replicas, rng=generator, workers=workers)
+    samples = _default_samples(model, samples, 1024)
+    check_effort(values[0], samples, replicas, tol, max_iter)
+    _check_nodes(nodes)
+    seed, generator = seeded(rng)
+    averages = channel(model, samples=samples, replicas=replicas, rng=generator, workers=workers, nodes=nodes)
     results = []
     q = np.zeros((model.indices, model.indices))
     for alpha in values:
-        solver = _Solver(averages, alpha, tol, max_iter)
+        solver = Solver(averages, alpha, tol, max_iter)
         solver.grow(q)
-        results.append(_finish(solver, averages, seed, generator))
+        results.append(finish(solver, averages, seed, generator))
         q = results[-1].overlap
         if progress is not None:
             progress(results[-1])
     return results
 
 
-def _check_model(model: Attention) -> None:
-    if set(model.ranks) != {1} or (model.layers > 1 and model.tokens != 2):
+def _check_model(model: Attention | UntiedHead) -> None:
+    if isinstance(model, Attention) and set(model.ranks) != {1} and (model.layers > 1 or model.indices > 3):
         raise KernelNotFoundError(
-            f"no state evolution for {model.describe()}; there is one for rank 1, depth 1 with any number of tokens "
-            "and for two tokens"
+            f"no state evolution for {model.describe()}; there is one for rank 1, any depth and number of tokens, and "
+            "for rank 2 and 3 at depth 1"
         )
+    if isinstance(model, UntiedHead) and model.tied:
+        raise ValueError("model must be an untied fibres.LastLayer; for a tied layer give Attention(1, ..) (2)")
 
 
-def _check_effort(samples: int, replicas: int, tol: float, max_iter: int) -> None:
+def _default_samples(model: Attention | UntiedHead, samples: int | None, exact: int) -> int:
+    """Points per randomisation: fewer where every one of them costs a sampled posterior."""
+    return samples if samples is not None else 256 if is_costly(model) else exact
+
+
+def _check_nodes(nodes: int) -> None:
+    if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or nodes < 64 or nodes & (nodes - 1):
+        raise ValueError(f"nodes must be a power of two >= 64, got {nodes!r}")
+
+
+def check_effort(alpha: float, samples: int, replicas: int, tol: float, max_iter: int) -> None:
+    """Refuse values out of range.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument.
+    """
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.floating | np.integer):
+        raise ValueError(f"alpha must be a number >= 0, got {alpha!r}")
+    if not (math.isfinite(alpha) and alpha >= 0):
+        raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
     for name, value, least in (("samples", samples, 1), ("replicas", replicas, 2), ("max_iter", max_iter, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
@@ -214,18 +250,22 @@ def _check_effort(samples: int, replicas: int, tol: float, max_iter: int) -> Non
         raise ValueError(f"tol must be a number > 0, got {tol!r}")
 
 
-def _seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Generator]:
+def seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Generator]:
+    """Seed that a result states (-1 for a generator of the caller's), and the generator."""
     if isinstance(rng, np.random.Generator):
         return -1, rng
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if rng is None else int(rng)
     return seed, np.random.default_rng(seed)
 
 
-class _Solver:
+class Solver:
     """Anderson-accelerated iteration of q -> F(alpha G(q)) on the symmetric matrices over the active layers."""
 
-    def __init__(self, averages: Channel, alpha: float, tol: float, max_iter: int) -> None:
+    def __init__(self, averages: Channel, alpha: float, tol: float, max_iter: int, *, relative: bool = False) -> None:
         self.averages = averages
+        # Whether `tol` is in units of 1 - q (plain steps from near recovery are short wherever they lead), and a tenth
+        # of the statistical error is enough for averages that are not smooth.
+        self.relative = relative
         self.alpha = alpha
         self.tol = tol
         self.max_iter = max_iter
@@ -236,6 +276,9 @@ class _Solver:
         self.n_iter = 0
         self.converged = False
         self.free: list[tuple[int, int]] = []
+        # Indices that are learned together, and whether they share one overlap.
+        self.groups: tuple[tuple[int, ...], ...] = getattr(averages, "groups", tuple((i,) for i in range(len(self.q))))
+        self.equal: bool = getattr(averages, "equal", False)
 
     def image(self, g: Array) -> Array:
         """F(alpha g), for g of shape (..., P, P)."""
@@ -257,31 +300,37 @@ class _Solver:
                 return
             # The fastest direction first: it may change the stability of the others.
             rates = self.stability()
-            active.append(max(unstable, key=lambda i: float(rates[i])))
+            joining = self._group(max(unstable, key=lambda i: float(rates[i])))
+            active += joining
             q = self.q.copy()
-            q[active[-1], active[-1]] = _SEED
+            q[joining, joining] = _SEED
+
+    def _group(self, index: int) -> list[int]:
+        return list(next(group for group in self.groups if index in group))
 
     def release(self, active: list[int]) -> None:
         """Set overlaps that have died out to zero, and take their layers off the list, if they are stable there."""
-        for i in [i for i in active if self.q[i, i] < _DEAD]:
+        for group in [g for g in self.groups if g[0] in active and all(self.q[i, i] < _DEAD for i in g)]:
             q = self.q.copy()
-            q[i, :] = q[:, i] = 0.0
+            for i in group:
+                q[i, :] = q[:, i] = 0.0
             latest = self.averages(q)
             self.n_iter += 1
-            if not self.alpha * latest.growth[:, i].mean() > 1:
+            if not self.alpha * latest.growth[:, group[0]].mean() > 1:
                 self.q, self.latest = q, latest
-                self.free = [pair for pair in self.free if i not in pair]
-                active.remove(i)
+                self.free = [pair for pair in self.free if not set(pair) & set(group)]
+                active[:] = [i for i in active if i not in group]
 
     def stability(self) -> Array:
         """Growth rate of a small overlap in each direction of zero overlap; NaN elsewhere and where not computed."""
         assert self.latest is not None
         rates = self.alpha * self.latest.growth.mean(axis=0)
         model = self.averages.model
-        last = model.layers - 1
-        if not self.q.any():
-            # The operator (15) has this one to many digits; it also serves depths whose growth is not computed.
-            rates[last] = self.alpha * _last_layer_norm(model)
+        if not self.q.any() and model.layers > 1:
+            last = model.layers - 1
+            # The operator (15) has this one to many digits, where it is computed.
+            norm = _last_layer_norm(model)
+            rates[last] = rates[last] if norm is None else self.alpha * norm
         return rates
 
     def _zero(self) -> None:
@@ -291,11 +340,10 @@ class _Solver:
         self.n_iter += 1
         self.converged, self.residual, self.free = True, 0.0, []
 
-    def settle(self, q: Array, active: list[int], *, full: bool = False) -> None:
-        """Iterate from q with the diagonal over the active layers free, and the off-diagonal entries if `full`."""
-        free = [(i, i) for i in sorted(active)]
-        if full:
-            free += [(i, j) for i in sorted(active) for j in sorted(active) if i < j]
+    def settle(self, q: Array, active: list[int], *, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        """Iterate from q with the diagonal over the active layers free, and these entries off it."""
+        diagonal = [(i, i) for i in sorted(active) if not self.equal or i == self._group(i)[0]]
+        free = [*diagonal, *pairs]
         self.free = free
         rows, columns = np.array(free).T
         x = q[rows, columns].copy()
@@ -311,7 +359,16 @@ class _Solver:
             self.n_iter += 1
             fx = self.image(self.latest.g.mean(axis=0))[rows, columns]
             self.residual = float(np.abs(fx - x).max())
-            if self.residual <= self.tol or (fx.min() > _RECOVERED and x.min() >= _RECOVERED - 1e-9):
+            # The diagonal comes first.
+            least, reached = (float(v[: len(diagonal)].min()) for v in (x, fx))
+            allowed = self.tol
+            if self.relative:
+                allowed *= 1 - float(np.linalg.eigvalsh(self.q)[-1])
+                if len(self.history) > _PATIENCE and self.averages.how == "monte-carlo":
+                    # Sums over finitely many nodes jump where a link does: far below the statistical error is enough.
+                    spread = self.image(self.latest.g)[:, rows, columns].std(axis=0, ddof=1)
+                    allowed = max(allowed, _ROUGH * float(spread.max()) / math.sqrt(len(self.latest.g)))
+            if self.residual <= allowed or (reached > _RECOVERED and least >= _RECOVERED - 1e-9):
                 self.converged = True
                 return
             points, images = [*points, x][-_MEMORY:], [*images, fx][-_MEMORY:]
@@ -345,7 +402,9 @@ class _Solver:
             q[i, j] = q[j, i] = value
         if all(i == j for i, j in self.free):
             for i, _ in self.free:
-                q[i, i] = min(max(q[i, i], _TINY), _RECOVERED)
+                value = min(max(q[i, i], _TINY), _RECOVERED)
+                for same in self._group(i) if self.equal else [i]:
+                    q[same, same] = value
             return q
         values, vectors = np.linalg.eigh(q)
         clipped: Array = (vectors * np.clip(values, 0.0, _RECOVERED)) @ vectors.T
@@ -378,8 +437,15 @@ class _Solver:
         else:
             sigma = np.abs(deviations).max(axis=0)
         sigma = sigma + np.abs(response @ (mean - x))
+        if self.latest.bias is not None:
+            moved = self.image(self.latest.g.mean(axis=0) + self.latest.bias)[rows, columns]
+            sigma = sigma + np.abs(response @ (moved - mean))
         # An overlap cannot be off by more than its range.
         error[rows, columns] = error[columns, rows] = np.minimum(sigma, 1.0)
+        if self.equal:
+            for i, _ in self.free:
+                same = self._group(i)
+                error[same, same] = error[i, i]
         return error
 
 
@@ -399,17 +465,21 @@ def _anderson(points: list[Array], images: list[Array]) -> Array:
     return np.where(inside | (last < 0), out, last)
 
 
-_NORMS: dict[tuple[object, ...], float] = {}
+_NORMS: dict[tuple[object, ...], float | None] = {}
 
 
-def _last_layer_norm(model: Attention) -> float:
+def _last_layer_norm(model: Attention) -> float | None:
     key = (model.layers, model.tokens, model.skip, model.beta, model.activation)
     if key not in _NORMS:
-        _NORMS[key] = last_layer(model, digits=6).operator_norm
+        try:
+            _NORMS[key] = last_layer(model, digits=6).operator_norm
+        except KernelNotFoundError:
+            _NORMS[key] = None
     return _NORMS[key]
 
 
-def _finish(solver: _Solver, averages: Channel, seed: int, rng: np.random.Generator) -> EvolutionResult:
+def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generator) -> EvolutionResult:
+    """Result at the overlap where the solver stands."""
     model = averages.model
     error = solver.standard_error()
     how: How = "monte-carlo" if averages.how == "monte-carlo" else "estimated"

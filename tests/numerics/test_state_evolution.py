@@ -292,20 +292,6 @@ def test_prediction_errors_are_those_of_the_overlap() -> None:
     assert result.prediction_error.value < result.plugin_error.value
 
 
-# --- three layers -----------------------------------------------------------------------------------------------
-
-
-def test_three_layers_move_the_last_one_only() -> None:
-    model = Attention(3)
-    result = evolve(model, 0.5, start=np.diag([0.0, 0.0, 0.5]), samples=64, replicas=8, workers=1)
-    assert result.converged
-    assert not result.overlap[:2].any() and not result.overlap[:, :2].any()
-    assert 0.4 < result.overlap[2, 2] < small(0.5).overlap[1, 1]  # one more layer hides more
-    assert "restricted to the last layer" in result.status
-    with pytest.raises(ValueError, match="non-zero only on layers"):
-        evolve(model, 0.5, start=np.diag([0.1, 0.0, 0.5]), samples=16, replicas=2)
-
-
 # --- non-convergence --------------------------------------------------------------------------------------------
 
 
@@ -384,9 +370,8 @@ def test_bad_arguments_of_a_curve_are_named(arguments: dict[str, object], words:
     ("model", "words"),
     [
         (Attention(2, 2, 2), "rank 1"),
-        (Attention(2, 3), "rank 1"),
-        (Attention(1, 2, 2), "rank 1"),
-        (Attention(3, activation="linear"), "softmax"),
+        (Attention(3, 2, (1, 2, 1)), "rank 1"),
+        (Attention(1, 2, 4), "rank 2 and 3"),
     ],
 )
 def test_missing_models_are_named(model: Attention, words: str) -> None:
