@@ -90,6 +90,21 @@ class LastLayer:
         """Number P of indices: r if tied, 2 r (keys, then queries) if not."""
         return self.rank if self.tied else 2 * self.rank
 
+    @property
+    def layers(self) -> int:
+        """Depth 1."""
+        return 1
+
+    @property
+    def kernel_hash(self) -> str:
+        """No generated kernel enters."""
+        return "closed form"
+
+    def describe(self) -> str:
+        """Return one line that names the layer."""
+        kind = "tied" if self.tied else "untied"
+        return f"{kind} {self.activation} attention, L=1, M={self.tokens}, rank {self.rank}, beta={self.beta:g}"
+
     def link(self, h: ArrayLike) -> Array:
         """Output y, shape (..., M, M), of indices h, shape (..., P, M)."""
         return networks.link(h, self._network)
