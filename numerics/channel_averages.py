@@ -97,6 +97,7 @@ def channel(
     rng: np.random.Generator,
     workers: int | None = None,
     nodes: int = 2048,
+    accuracy: float | None = None,
 ) -> Channel:
     """Choose the averages for a model.
 
@@ -113,6 +114,8 @@ def channel(
         Threads of the denoiser.
     nodes : int, optional
         Nodes of the posterior of each output, where it is sampled.
+    accuracy : float, optional
+        Of the quadrature of two softmax layers and two tokens; None samples them, too.
     """
     if isinstance(model, Attention) and model.indices == 1:
         return OneLayer(model)
@@ -124,7 +127,12 @@ def channel(
 
         return TiedLayer(model, points) if isinstance(model, Attention) else UntiedLayer(model, points)
     if not is_sampled(model):
-        return TwoLayers(model, points, workers)
+        sampled = TwoLayers(model, points, workers)
+        if accuracy is None:
+            return sampled
+        from .two_layers.channel import TwoLayerAverages
+
+        return TwoLayerAverages(model, accuracy, sampled, workers)
     from .deep_channel import DeepChannel
 
     return DeepChannel(model, points, nodes=nodes, rng=rng, workers=workers)

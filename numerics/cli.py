@@ -5,6 +5,7 @@ not converge, 2 on bad arguments; a failure prints one line on stderr that says 
 """
 
 import argparse
+import itertools
 import json
 import math
 import sys
@@ -15,9 +16,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import cli_denoise, cli_symbolic
+from . import cli_curve, cli_denoise, cli_symbolic
 from .cli_flags import (
     MODEL_DEFAULTS,
+    NODES,
     attention,
     check_sampling,
     is_attention,
@@ -27,13 +29,17 @@ from .cli_flags import (
     sampling_flags,
 )
 from .errors import ConvergenceError
+from .models import Attention
 from .progress import Bar
-from .results import ThresholdResult, as_dict
+from .results import EvolutionResult, ThresholdResult, as_dict
+from .sweeps import cli as sweeps
 
 __all__ = ["main"]
 
 # Figure name -> module with `make(out, alphas, progress) -> dict`.
-FIGURES = {"troiani2025-1": "attnlimits.papers.troiani2025.figures.figure_1"}
+FIGURES = {f"troiani2025-{n}": f"attnlimits.papers.troiani2025.figures.figure_{n}" for n in (1, 4)}
+# Evaluations that a threshold of an earlier layer takes, roughly: for the bar.
+_TRIES = 40
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), 2)
     except OSError as error:
         return _fail(f"{error.strerror}: {error.filename}", 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+    except KeyboardInterrupt as stop:
+        return _fail(str(stop) or "interrupted", 130)
     record["seconds"] = round(time.perf_counter() - begin, 3)
     print(json.dumps(as_dict(record)) if args.json else text)
     if not ok:
@@ -139,8 +145,8 @@ def _parser() -> argparse.ArgumentParser:
     threshold.add_argument("--layer", type=int, help="which layer (default: the last one)")
     threshold.add_argument(
         "--given",
-        choices=["self-consistent"],
-        help="for a layer before the last: given the fixed point of the last layer at the same alpha",
+        choices=["self-consistent", "perfect"],
+        help="for a layer before the last: the last one at its fixed point at the same alpha (default), or exact",
     )
     threshold.add_argument(
         "--staircase", action="store_true", help="with --link: what is learned after that, step by step"
@@ -154,11 +160,30 @@ def _parser() -> argparse.ArgumentParser:
         "attnlimits evolve --layers 2 --tokens 2 --skip 1 --alpha 0.5 --json",
     )
     model_flags(evolve)
+    link_flags(evolve)
     evolve.add_argument("--alpha", type=float, required=True, help="samples per dimension, N/D")
     evolve.add_argument("--start", choices=["uninformed", "informed"], default="uninformed")
     evolve.add_argument("--tol", type=float, default=1e-5, help="on max |F(q) - q| (default: %(default)s)")
     evolve.add_argument("--max-iter", type=int, default=200, help="evaluations (default: %(default)s)")
-    sampling_flags(evolve)
+    evolve.add_argument(
+        "--nodes",
+        type=int,
+        default=NODES,
+        help="nodes of a sampled posterior, as of three layers or of three tokens in two (default: %(default)s)",
+    )
+    evolve.add_argument(
+        "--accuracy", type=float, help="of the averages by quadrature: two softmax layers, two tokens (default: 1e-3)"
+    )
+    sampling_flags(evolve, samples=None)
+
+    cli_curve.curve_flags(
+        verb(
+            "curve",
+            cli_curve.run,
+            "fixed points along alpha, skip strength or inverse temperature: thresholds, jumps, hysteresis",
+            "attnlimits curve --layers 1 --tokens 3 --from 0 --to 0.4 --points 9 --start both",
+        )
+    )
 
     cli_denoise.denoise_flags(
         verb(
@@ -167,6 +192,15 @@ def _parser() -> argparse.ArgumentParser:
             "log Z, g_out and its derivative for single outputs, to any number of digits",
             "attnlimits denoise --y '[[0.7, 0.3], [0.2, 0.8]]' --omega '[[0.1, 0.2], [0, 0.3]]' "
             "--V '[[1, 0.1], [0.1, 0.5]]' --digits 50",
+        )
+    )
+
+    sweeps.sweep_flags(
+        verb(
+            "sweep",
+            sweeps.run,
+            "one computation at every point of a grid, in parallel and resumable",
+            "attnlimits sweep troiani2025-skip --out results/skip",
         )
     )
 
@@ -207,7 +241,19 @@ def _threshold(args: argparse.Namespace) -> Outcome:
     else:
         from .staircase import first_layer
 
-        result = first_layer(model, samples=args.samples, replicas=args.replicas, rng=args.seed, workers=args.workers)
+        bar = Bar("threshold", show=True)
+        tried = itertools.count(1)
+        result = first_layer(
+            model,
+            given=args.given or "self-consistent",
+            digits=args.digits,
+            samples=args.samples,
+            replicas=args.replicas,
+            rng=args.seed,
+            workers=args.workers,
+            progress=lambda _: bar.to(min(next(tried), _TRIES), _TRIES),
+        )
+        bar.close()
     return _threshold_outcome(result, layer, model.describe())
 
 
@@ -280,34 +326,67 @@ def _evolve(args: argparse.Namespace) -> Outcome:
             raise ValueError(f"--{flag} must be finite and >= {least:g}, got {value:g}")
     if args.max_iter < 1:
         raise ValueError(f"--max-iter must be >= 1, got {args.max_iter}")
-    model = attention(args, "evolve")
+    if args.link is not None:
+        refuse_model_flags(args, MODEL_DEFAULTS)
+        from .link_cli import evolve as link_evolve
+
+        args.samples = args.samples or 4096
+        return _evolve_outcome(*link_evolve(args))
+    if args.noise != "0":
+        raise ValueError("--noise belongs to --link EXPR; attention models have no noise")
+    one = args.layers == 1 and not is_attention(args)
+    model = _one_layer(args) if one else attention(args, "evolve")
     from .state_evolution import evolve
 
     result = evolve(
         model,
-        args.alpha,
+        args.alpha * args.heads,
         start=args.start,
         samples=args.samples,
+        accuracy=args.accuracy,
         replicas=args.replicas,
         tol=args.tol,
         max_iter=args.max_iter,
         rng=args.seed,
         workers=args.workers,
+        nodes=args.nodes,
     )
+    name = model.describe()
+    if args.heads > 1:
+        name += f", H={args.heads}"
+        status = f"{result.status}; of each head, which sees D/{args.heads} coordinates of N samples"
+        result = replace(result, alpha=args.alpha, status=status)
+    if args.output == "sequence":
+        name += ", output B_1"
+    return _evolve_outcome(result, {"model": name})
+
+
+def _one_layer(args: argparse.Namespace) -> Any:
+    """One head of one layer; the tokens that leave it tell as much as its attention."""
+    from .fibres import LastLayer
+
+    if args.untied:
+        return LastLayer(args.tokens, args.rank, args.activation, False, args.beta)
+    return Attention(1, args.tokens, args.rank, args.skip, args.beta, args.activation)
+
+
+def _evolve_outcome(result: EvolutionResult, about: dict[str, Any]) -> Outcome:
     record = as_dict(result) | {
         "value": f"{result.overlap[-1, -1]:.6f}",
         "error": float(result.overlap_error[-1, -1]),
         "how": result.estimation_error.how,
-        "model": model.describe(),
     }
-    lines = [model.describe(), f"alpha = {result.alpha:g}"]
-    for k, (q, e) in enumerate(zip(result.overlap.diagonal(), result.overlap_error.diagonal(), strict=True)):
-        lines.append(f"q_{k + 1}{k + 1} = {q:.5f} +- {e:.5f}")
+    lines = [about["model"], f"alpha = {result.alpha:g}"]
+    size = len(result.overlap)
+    for i, j in [*((k, k) for k in range(size)), *itertools.combinations(range(size), 2)]:
+        q, error = result.overlap[i, j], result.overlap_error[i, j]
+        if i == j or q or error:
+            lines.append(f"q_{i + 1}{j + 1} = {q:.5f} +- {error:.5f}")
     lines += [
         f"prediction error: {_pm(result.prediction_error)} (posterior mean), {_pm(result.plugin_error)} (plug-in)",
         result.status,
     ]
-    return record, "\n".join(lines), result.converged
+    return record | about, "\n".join(lines), result.converged
 
 
 def _pm(estimate: Any) -> str:

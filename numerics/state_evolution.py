@@ -15,6 +15,7 @@ from .models import Attention
 from .prediction_error import prediction_errors
 from .results import Estimate, EvolutionResult, How
 from .thresholds import last_layer
+from .two_layers.channel import serves
 
 __all__ = ["Solver", "check_effort", "check_overlap", "curve", "evolve", "finish", "seeded"]
 
@@ -30,6 +31,8 @@ _TINY = 1e-9
 _DEAD = 1e-5
 # Evaluations after which a share of the statistical error is enough, for averages that need it.
 _PATIENCE, _ROUGH = 24, 0.1
+# Of the quadrature, where there is one.
+_ACCURACY = 1e-3
 # Points per randomisation of the first search.
 _COARSE = 256
 
@@ -69,6 +72,7 @@ def evolve(
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
     nodes: int = 2048,
+    accuracy: float | None = None,
     throw: bool = False,
 ) -> EvolutionResult:
     """Fixed point of q = F(alpha G(q)), F(qhat) = qhat (I + qhat)^{-1}, G = E sum_m g_m g_m^T.
@@ -95,6 +99,9 @@ def evolve(
         Threads; all cores by default.
     nodes : int, optional
         Nodes of each sampled posterior, a power of two >= 64; halve the error they leave by twice as many.
+    accuracy : float, optional
+        Relative accuracy of the averages of two softmax layers over two tokens, which are quadratures unless `samples`
+        is given; default 1e-3.
     throw : bool, optional
         Raise if not converged, instead of marking it.
 
@@ -121,16 +128,26 @@ def evolve(
     troiani2025, (13)-(14), (17)-(18), (95).
     """
     _check_model(model)
+    accuracy = _default_accuracy(model, samples, accuracy)
     samples = _default_samples(model, samples, 4096)
     check_effort(alpha, samples, replicas, tol, max_iter)
     _check_nodes(nodes)
     seed, generator = seeded(rng)
-    averages = channel(model, samples=int(samples), replicas=int(replicas), rng=generator, workers=workers, nodes=nodes)
+    averages = channel(
+        model,
+        samples=int(samples),
+        replicas=int(replicas),
+        rng=generator,
+        workers=workers,
+        nodes=nodes,
+        accuracy=accuracy,
+    )
     solver = Solver(averages, float(alpha), tol, int(max_iter))
     if (
         isinstance(start, str)
         and start == "uninformed"
         and model.layers > 1
+        and accuracy is None
         and samples >= 8 * _COARSE
         and max_iter >= 50
     ):
@@ -184,6 +201,7 @@ def curve(
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
     nodes: int = 2048,
+    accuracy: float | None = None,
 ) -> list[EvolutionResult]:
     """Uninformed fixed points along increasing alpha, each continued from the one before.
 
@@ -194,11 +212,14 @@ def curve(
     if not values or not all(math.isfinite(a) and a >= 0 for a in values):
         raise ValueError("alphas must be a non-empty sequence of finite numbers >= 0")
     _check_model(model)
+    accuracy = _default_accuracy(model, samples, accuracy)
     samples = _default_samples(model, samples, 1024)
     check_effort(values[0], samples, replicas, tol, max_iter)
     _check_nodes(nodes)
     seed, generator = seeded(rng)
-    averages = channel(model, samples=samples, replicas=replicas, rng=generator, workers=workers, nodes=nodes)
+    averages = channel(
+        model, samples=samples, replicas=replicas, rng=generator, workers=workers, nodes=nodes, accuracy=accuracy
+    )
     results = []
     q = np.zeros((model.indices, model.indices))
     for alpha in values:
@@ -219,6 +240,24 @@ def _check_model(model: Attention | UntiedHead) -> None:
         )
     if isinstance(model, UntiedHead) and model.tied:
         raise ValueError("model must be an untied fibres.LastLayer; for a tied layer give Attention(1, ..) (2)")
+
+
+def _default_accuracy(model: Attention | UntiedHead, samples: int | None, accuracy: float | None) -> float | None:
+    """Of the quadrature, where there is one and no sampling is asked for."""
+    served = isinstance(model, Attention) and serves(model)
+    if accuracy is None:
+        return _ACCURACY if served and samples is None else None
+    if not served:
+        raise ValueError(
+            f"accuracy is for two softmax layers, two tokens and rank 1; for {model.describe()} raise samples"
+        )
+    if (
+        isinstance(accuracy, bool)
+        or not isinstance(accuracy, int | float | np.floating)
+        or not 1e-10 <= accuracy <= 1e-2
+    ):
+        raise ValueError(f"accuracy must be a number in [1e-10, 1e-2], got {accuracy!r}")
+    return float(accuracy)
 
 
 def _default_samples(model: Attention | UntiedHead, samples: int | None, exact: int) -> int:

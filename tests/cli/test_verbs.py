@@ -145,13 +145,18 @@ def test_digits_out_of_reach_exit_with_one(attnlimits):
 
 
 def test_threshold_of_the_first_layer(attnlimits):
-    said = attnlimits("threshold --layer 1 --given self-consistent --samples 512 --workers 1 --json")
-    assert (said.status, said.err) == (0, "")
+    said = attnlimits("threshold --layer 1 --given self-consistent --digits 4 --workers 1 --json")
+    assert said.status == 0
     found = record(said)
-    # 0.7185 +- 0.0011 with eight times the points; five standard errors of the difference
-    assert abs(number(found) - 0.7185) < 5 * (found["error"] ** 2 + 0.0011**2) ** 0.5
-    assert 0 < found["error"] < 0.01
-    assert (found["how"], found["layer"]) == ("monte-carlo", 1)
+    # 0.7185 +- 0.0011 by sampling; four standard errors
+    assert abs(number(found) - 0.7185) < 4 * 0.0011
+    assert 0 < found["error"] < 1e-4
+    assert (found["how"], found["layer"]) == ("estimated", 1)
+
+
+def test_threshold_of_the_first_layer_given_the_second(attnlimits):
+    found = record(attnlimits("threshold --layer 1 --given perfect --json"))
+    assert (found["value"], found["exact"], found["how"]) == ("0.166667", "1/6", "rigorous")
 
 
 def test_evolve_at_one_layer(attnlimits):

@@ -1,0 +1,82 @@
+"""Where the iteration settles from any overlap: after a jump, and from the informed start."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .equations import Equations
+from .walk import Walker
+
+__all__ = ["SEED", "eigenvalues", "settled"]
+
+Array = NDArray[np.float64]
+
+# Where a layer that joins starts, in w.
+SEED = 0.02
+# After a jump: overlaps below this have died out, and those that may be doing so.
+_DEAD, _WEAK = 1e-5, 0.05
+# After a jump: evaluations, the last change of w before the equations are solved, how much further the solution may
+# be, and how often a smaller one is tried.
+_SETTLING, _WITHIN, _NEAR, _ATTEMPTS = 100, 0.02, 15.0, 4
+
+
+def settled(equations: Equations, tol: float, w: Array, t: float) -> Walker:
+    """Walker where the iteration goes from w: other layers join as they turn unstable."""
+    walker = Walker(equations, w, t, [], tol)
+    for _ in range(len(w) + 1):
+        walker = _rested(equations, tol, w, t)
+        joins = walker.unstable()
+        if joins is None:
+            break
+        w = walker.w.copy()
+        w[joins] = SEED
+    return walker
+
+
+def _rested(equations: Equations, tol: float, w: Array, t: float) -> Walker:
+    """Iterate to the neighbourhood of a stable fixed point, and solve for it."""
+    walker = Walker(equations, w, t, [], tol)
+    within = _WITHIN
+    for _ in range(_ATTEMPTS):
+        w = _relaxed(equations, w, t, within)
+        active = [k for k in range(len(w)) if w[k] > 0]
+        walker = Walker(equations, w, t, active, tol)
+        walker.capped = [k for k in active if w[k] >= equations.top]
+        near = walker.solve_at(w, t) and float(np.abs(walker.w - w).max()) <= _NEAR * within
+        if near and (not walker.free or eigenvalues(walker)[0] < 1):
+            return walker
+        weak = [k for k in active if w[k] < _WEAK]
+        if weak:
+            # A layer that dies out slowly is at rest at zero, if it is stable there.
+            w = np.where(np.isin(np.arange(len(w)), weak), 0.0, w)
+            without = _rested(equations, tol, w, t)
+            if without.unstable() is None:
+                return without
+            w = walker.w
+        # The bottleneck that a fold leaves is passed slowly.
+        within /= 5
+    return walker
+
+
+def _relaxed(equations: Equations, w: Array, t: float, within: float) -> Array:
+    """Iterate q -> F(alpha G(q)) with longer steps while it goes one way, until w changes by little."""
+    before, speed = np.zeros(len(w)), 1.0
+    log_alpha = equations.log_alpha(t)
+    for _ in range(_SETTLING):
+        told = equations.at(w, t).log_alpha
+        # Exp w - 1 = q/(1 - q), times alpha/alpha_l, is alpha G.
+        moved = np.where(w > 0, np.log1p(np.expm1(w) * np.exp(np.clip(log_alpha - told, -50, 50))), 0.0)
+        step = np.minimum(moved, equations.top) - w
+        speed = 1.0 if (step * before < 0).any() else min(1.3 * speed, 4.0)
+        w = np.clip(w + speed * step, 0.2 * w, equations.top)
+        w = np.where((w < _DEAD) & (step < 0), 0.0, w)
+        before = step
+        if float(np.abs(step).max()) <= within:
+            break
+    return w
+
+
+def eigenvalues(walker: Walker) -> Array:
+    """Of F' in the directions of positive overlap, largest first."""
+    x = walker.local().x[walker.free]
+    feedback = np.eye(len(x)) - (x * (1 - x))[:, None] * walker.jacobian()[:, :-1] / (1 - x)
+    return np.sort(np.real(np.linalg.eigvals(feedback)))[::-1]

@@ -1,0 +1,1 @@
+"""Channel averages of two layers of softmax attention over two tokens, by deterministic quadrature."""

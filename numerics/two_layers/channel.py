@@ -1,0 +1,243 @@
+"""State-evolution averages of two layers of softmax attention with two tokens, without sampling."""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ..channel_averages import Averages, Channel
+from ..errors import ConvergenceError
+from ..models import Attention
+from .nodes import Hidden, around, centred
+from .sums import Outcome, output_sum, silent_sum
+
+__all__ = ["TwoLayerAverages", "TwoLayerQuadrature", "serves"]
+
+Array = NDArray[np.float64]
+Functions = tuple[Array, Array, Array]
+
+# Neighbouring nodes of h_1, as multiples of the width that the last indices' posterior resolves.
+_SPACING = 2.6
+_MOST_FINENESS = 60.0
+# All steps are finer than the Gaussians alone ask for, by this; the rule that measures the error is coarser.
+_FINENESS, _COARSE = 1.25, 0.8
+# Scale of the map of omega_1/sqrt(q_11): in units of (V_11/q_11)^(1/2), and at most; its step times the log-accuracy.
+_SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
+# Below these, G_11/q_11 and G_22/q_22 are lines.
+_SMALL = (1e-3, 1e-4)
+# Overlaps below this one ask for more digits.
+_MODEST = 0.3
+# The sum of all weights may miss one by so many times the accuracy.
+_MASS = 100.0
+# Overlaps closer to one would take too many nodes; beyond the second, sampling is cheaper.
+_CLOSEST, _NEAR = 3e-5, 2e-3
+
+
+def serves(model: Attention) -> bool:
+    """Whether the model is two layers of softmax attention of rank 1 with two tokens."""
+    return model.layers == 2 and model.tokens == 2 and model.activation == "softmax" and set(model.ranks) == {1}
+
+
+class TwoLayerQuadrature:
+    """Averages at a diagonal overlap by nested rules that converge exponentially.
+
+    Parameters
+    ----------
+    model : Attention
+        Two layers, two tokens, softmax, rank 1.
+    accuracy : float, optional
+        Relative accuracy aimed at, 1e-10 to 1e-2; what is reported as the error is the distance of a coarser rule.
+    workers : int, optional
+        Threads; all cores by default.
+
+    Notes
+    -----
+    q_12 stays zero: the signs of h_1 and of h_2 are free in y.
+
+    References
+    ----------
+    troiani2025, (14), (95), (184)-(187).
+    """
+
+    how = "estimated"
+    note = ""
+
+    def __init__(self, model: Attention, accuracy: float = 1e-6, workers: int | None = None) -> None:
+        """Keep the model and the effort."""
+        if not serves(model):
+            raise ValueError(f"needs two softmax layers, two tokens and rank 1, got {model.describe()}")
+        if not 1e-10 <= accuracy <= 1e-2:
+            raise ValueError(f"accuracy must be in [1e-10, 1e-2], got {accuracy!r}")
+        self.model = model
+        self.layers: tuple[int, ...] = (0, 1)
+        self.accuracy = accuracy
+        self._workers = workers
+        self._log_accuracy = math.log(10.0 / accuracy)
+        self._known: dict[tuple[float, float, float], Array] = {}
+
+    def __call__(self, q: Array) -> Averages:
+        """Averages at q, as the two ends of an interval around the value by the finer of two rules.
+
+        Raises
+        ------
+        ValueError
+            q is not diagonal, or an overlap is closer to 1 than the rules resolve.
+        ConvergenceError
+            The rules do not resolve the posterior.
+        """
+        fine, coarse = self.refinements(q)
+        gap = np.abs(fine - coarse)
+        ends = np.array([fine - gap, fine + gap])
+        return Averages(np.array([np.diag(end[:2]) for end in ends]), ends[:, 2:])
+
+    def refinements(self, q: Array) -> Array:
+        """G_11, G_22 and the growth rates by the rule and by a coarser one, shape (2, 4); raises as a call does."""
+        if np.abs(q - np.diag(q.diagonal())).max() > 1e-12:
+            raise ValueError(
+                f"q must be diagonal, (14): y leaves the signs of h_1 and h_2 free; got q_12 = {q[0, 1]:g}"
+            )
+        q1, q2 = (float(x) for x in q.diagonal())
+        if not (0 <= min(q1, q2) and max(q1, q2) <= 1 - _CLOSEST):
+            raise ValueError(f"q must be in [0, {1 - _CLOSEST}] here, (14); got {q1:g} and {q2:g}")
+        return np.array([self._averages(q1, q2, share) for share in (1.0, _COARSE)])
+
+    def _averages(self, q1: float, q2: float, share: float) -> Array:
+        """G_11, G_22 and the growth rates of both layers, NaN where the overlap is not zero.
+
+        Below `_SMALL`, G_ll/q_ll lies between the growth rate and its value there.
+        """
+        key = (q1, q2, share)
+        if key not in self._known:
+            if 0 < q1 < _SMALL[0]:
+                self._known[key] = self._between(0, q1, q2, share)
+            elif 0 < q2 < _SMALL[1]:
+                self._known[key] = self._between(1, q1, q2, share)
+            else:
+                # A small overlap leaves small differences of posterior means.
+                least = min(x for x in (q1, q2, _MODEST) if x)
+                finer = share * (1 + math.log(_MODEST / least) / self._log_accuracy)
+                self._known[key] = self._both(q1, q2, finer) if q1 else self._one_known(None, 1.0, q2, finer)
+        return self._known[key]
+
+    def _between(self, layer: int, q1: float, q2: float, share: float) -> Array:
+        here = (q1, q2)[layer]
+        ends = [(end, q2) if layer == 0 else (q1, end) for end in (0.0, _SMALL[layer])]
+        zero, small = (self._averages(*end, share) for end in ends)
+        part = here / _SMALL[layer]
+        out: Array = zero + part * (small - zero)
+        out[layer] = here * (zero[2 + layer] + part * (small[layer] / _SMALL[layer] - zero[2 + layer]))
+        out[2 + layer] = np.nan
+        return out
+
+    def _both(self, q1: float, q2: float, share: float) -> Array:
+        """Sum over omega_1, whose two components may be taken positive."""
+        variance = 1 - q1
+        log_accuracy = self._log_accuracy * share
+        # xi = omega_1/sqrt(q_11) = scale sinh(Y): the sign of h_1 is open at |omega_1|^2 ~ V_11 only.
+        scale = min(_SCALE_XI * math.sqrt(variance / q1), _WIDEST_XI)
+        step = _STEP_XI / log_accuracy
+        y = step * (np.arange(math.ceil(math.asinh(math.sqrt(2 * log_accuracy) / scale) / step)) + 0.5)
+        xi = scale * np.sinh(y)
+        mass = 2 * step * scale * np.cosh(y) * np.exp(-0.5 * xi * xi) / math.sqrt(2 * math.pi)
+        heaviest = float(mass.max()) ** 2
+        grid = ((a * b, np.array([x, z])) for x, a in zip(xi, mass, strict=True) for z, b in zip(xi, mass, strict=True))
+        points = [(weight, at) for weight, at in grid if weight > math.exp(-log_accuracy) * heaviest]
+
+        def one(point: tuple[float, Array]) -> Array:
+            weight, at = point
+            # Light points need not be summed as finely.
+            left = 1 + math.log(weight / heaviest) / log_accuracy
+            return weight * self._one_known(math.sqrt(q1) * at, variance, q2, share * max(left, 0.35))
+
+        with ThreadPoolExecutor(self._workers) as pool:
+            total = np.sum(list(pool.map(one, points)), axis=0)
+        total[:2] /= mass.sum() ** 2
+        out: Array = total
+        return out
+
+    def _one_known(self, centre: Array | None, variance: float, q2: float, share: float) -> Array:
+        """Averages given omega_1; None for q_11 = 0, where the growth of layer 1 takes the place of G_11."""
+        model, log_accuracy = self.model, self._log_accuracy * share
+        functions: Functions
+        if centre is None:
+            nodes = self._nodes(q2, log_accuracy, lambda f: centred(model.skip, model.beta, log_accuracy + 3, f))
+            # The line z = 0 stands for all its x, E x^2 = 1.
+            square = np.where(nodes.z == 0, 1.0, nodes.x**2)
+            functions, multiplicity = (square - 1, nodes.x * nodes.z, nodes.z**2 - 1), (1.0, 2.0, 1.0)
+        else:
+            x, z = centre
+            nodes = self._nodes(
+                q2, log_accuracy, lambda f: around(model.skip, model.beta, centre, variance, log_accuracy + 2, f)
+            )
+            functions, multiplicity = (nodes.x - x, nodes.z - z, np.zeros(len(nodes.x))), (1.0, 1.0, 0.0)
+        rule = log_accuracy, _FINENESS
+        with threadpool_limits(1, "blas"):  # the products are small
+            if q2:
+                found = output_sum(nodes, functions, multiplicity, q2, model.skip, *rule)
+            else:
+                found = silent_sum(nodes, functions, multiplicity, model.skip, *rule)
+        self._check(found, math.exp(-log_accuracy), q2)
+        first = found.first / variance**2
+        last = (found.last / (1 - q2) ** 2, math.nan) if q2 else (0.0, found.last)
+        return np.array([0.0, last[0], first, last[1]] if centre is None else [first, last[0], math.nan, last[1]])
+
+    def _nodes(self, q2: float, log_accuracy: float, make: Callable[[float], Hidden]) -> Hidden:
+        """Nodes of h_1 that are close enough for the posterior of the last indices."""
+        reach = math.sqrt(2 * log_accuracy)
+        allowed = _SPACING * 2 * math.pi / reach * math.sqrt(1 - q2)
+        fineness = 1.0
+        while fineness < _MOST_FINENESS:
+            nodes = make(fineness)
+            spacing = nodes.spacing(reach)
+            if spacing <= allowed:
+                return nodes
+            fineness *= min(2.0, max(1.1, spacing / allowed))
+        raise ConvergenceError(
+            f"the posterior of the last layer at q_22 = {q2:.8g} is too narrow for the nodes of h_1, (95), "
+            f"{self.model.describe()}: ask for a smaller overlap or a lower accuracy"
+        )
+
+    def _check(self, found: Outcome, accuracy: float, q2: float) -> None:
+        if not abs(found.mass - 1) <= max(_MASS * accuracy, 1e-9):
+            raise ConvergenceError(
+                f"the weights of the quadrature sum to {found.mass:.9g} instead of 1 at q_22 = {q2:.8g}, (95), "
+                f"{self.model.describe()}: ask for a higher accuracy"
+            )
+
+
+class TwoLayerAverages:
+    """Averages by quadrature and, where an overlap is within 2e-3 of one or q is not diagonal, by sampling.
+
+    Near recovery 1 - q is small, and so is what the sampling error makes of it.
+
+    Parameters
+    ----------
+    model : Attention
+    accuracy : float
+        Of the quadrature, see `TwoLayerQuadrature`.
+    sampled : Channel
+        Averages of the same model by sampling.
+    workers : int, optional
+        Threads.
+    """
+
+    note = ""
+
+    def __init__(self, model: Attention, accuracy: float, sampled: Channel, workers: int | None = None) -> None:
+        """Keep both."""
+        self.model: Any = model
+        self.layers: tuple[int, ...] = (0, 1)
+        self._quadrature = TwoLayerQuadrature(model, accuracy, workers)
+        self._sampled = sampled
+        self.how = self._quadrature.how
+
+    def __call__(self, q: Array) -> Averages:
+        """Averages at q; `how` is that of the latest ones."""
+        near = q.diagonal().max() > 1 - _NEAR or np.abs(q - np.diag(q.diagonal())).max() > 1e-12
+        chosen = self._sampled if near else self._quadrature
+        self.how = chosen.how
+        return chosen(q)
