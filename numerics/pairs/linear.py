@@ -1,13 +1,12 @@
 """Operator norm (184) of three layers of linear attention with two tokens, in pairs of float64.
 
 Scaled by powers of c, B_1 = I + kappa_1 h_1 h_1^T and B_2 = (I + kappa_2 w w^T) B_1 with w = B_1 h_2,
-kappa_1 = beta/c, kappa_2 = beta c. Turning all h_l alike turns B_2 into O B_2 O^T, so h_1 may lie on the first axis
-and the direction of v = h_3 B_2^T be uniform. With C = B_2^{-1} and v = R g/|g| the last layer is R C g/|g|:
-    Z(R) = E[|det C| exp(-R^2 |C g|^2/(2 |g|^2))]/(2 pi),
-and likewise its moments along and across v. Variables: q = |h_1|^2/2; w in polar coordinates; the direction g,
-stretched so that the ellipse C looks round. In log q, log |w| and log R all singularities lie at a distance of order
-one: 1 + kappa q and 1 + kappa |w|^2 vanish at pi and pi/2, and the Gaussians fall off up to pi/4, in log |w| up to
-pi/8, since |C g|^2 may be as |w|^-4.
+kappa_1 = beta/c, kappa_2 = beta c. With x = B_1 h_3, independent of w given h_1, v = B_2 h_3 = x + kappa_2 w (w.x):
+    x = v - kappa_2 w (w.v)/(1 + kappa_2 |w|^2),   Z(v) = E_{h_1} int dw p(w) p(x)/(1 + kappa_2 |w|^2),
+which depends on |v| = R alone. The average over h_1 is a function of the eigenvalues of w w^T + x x^T: `linear_table`.
+What is left are |w| and the angle psi between w and v. In log R, log |w| and log tan(psi) all singularities lie at a
+distance of order one: 1 + kappa_2 |w|^2 vanishes at pi/2 and the Gaussians fall off up to pi/4, in log |w| up to pi/8,
+since x may be as |w|^-2.
 """
 
 import math
@@ -17,16 +16,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .doubledouble import Pairs, accumulate, add, concatenate, div, exp, mul, mul_float, sqrt, square, two_product
+from .doubledouble import Pairs, add, concatenate, div, exp, mul, sqrt, square
+from .linear_table import average_table, bound_index, evaluate
 from .mixing import Progress, workers
-from .rules import cos_sin, cut, double_exponential, gauss_legendre, pi
+from .rules import PairRule, cut, double_exponential, gauss_legendre, pi
 
-__all__ = ["norm_three_linear"]
+__all__ = ["norm_three_linear", "output_moments"]
 
-Array = NDArray[np.float64]
-
-# Nodes that hold 10^(_FLOAT_DIGITS - digits) of the mass together are summed in float64.
-_FLOAT_DIGITS = 12.0
+# Panels of tan(psi) end at 4^-k, k < _PANELS.
+_PANELS = 48
 
 
 def norm_three_linear(
@@ -44,237 +42,166 @@ def norm_three_linear(
     progress : callable, optional
         Told how many of how many parts are done.
     """
+    rule, moments = output_moments(skip, beta, digits, fineness, progress)
+    z, along, across = moments[0], moments[1] - moments[0], moments[2] - moments[0]
+    value = (along * along + across * across) * rule.weights
+    ok = z.hi > 0
+    return (value[ok] / z[ok]).sum()
+
+
+def output_moments(
+    skip: Pairs, beta: Pairs, digits: float, fineness: float = 1.0, progress: Progress | None = None
+) -> tuple[PairRule, Pairs]:
+    """E[(1, (v.h_3)^2/|v|^2, |h_3|^2 less that); |v| = R] at nodes R; the weights, of 2 pi R dR, make it E[..]."""
     step = 1.1 / digits / fineness
     top = cut(digits + 2)
     exponent = math.log(10) * digits + 4
     k1, k2 = beta / skip, beta * skip
     # q is exponentially distributed; q_rule leaves out less than e^-exponent at both ends
-    q_rule = double_exponential(math.exp(-exponent), exponent + 5, 1.6 * step)
+    q_rule = double_exponential(math.exp(-exponent), exponent + 5, 1.2 * step)
     reach = (1 + 2 * float(k1.hi) * exponent) * top
+    table = average_table(k1, q_rule, digits * fineness + 2, 2 * exponent + 60, 2 * reach * reach)
     radius = double_exponential(math.exp(-0.5 * exponent), reach, step)
     outer = double_exponential(math.exp(-0.5 * exponent), reach * (1 + float(k2.hi) * reach**2), step)
-    minus_half_r2 = outer.nodes * outer.nodes * -0.5
-    circle, gauss = _circle(), _gauss()
-    share = 10.0 ** (_FLOAT_DIGITS - digits) / len(q_rule)
+    starts, angles = _angles(math.ceil(1.2 * digits * fineness) + 2)
+    arrays = [x for f in (radius.nodes, radius.weights, *angles) for x in (f.hi, f.lo)]
+    tables = (table.hi, table.lo, table.head, table.bound)
+    moments = np.zeros((2, 3, len(outer)))
 
-    def work(k: int) -> Pairs:
-        q = q_rule.nodes[k]
-        scalars = [k1 * q * 2.0 + 1.0, q_rule.weights[k] * (-q).exp(), k2]
-        numbers = [float(x) for f in scalars for x in (f.hi, f.lo)]
-        arrays = [x for f in (radius.nodes, radius.weights, *circle) for x in (f.hi, f.lo)]
-        size, mass, along, across = (
-            Pairs(*f) for f in _nodes(*numbers, *arrays, _SIZES, gauss, exponent, 1.25 * fineness)
-        )
-        order = np.argsort(-mass.hi)
-        tail = np.cumsum(mass.hi[order][::-1])[::-1]
-        head = int(np.searchsorted(-tail, -share))
-        columns = [mass[order], (mass * along)[order], (mass * across)[order]]
-        return radial_sums(size[order], columns, minus_half_r2, head, exponent + 12)
+    def work(k: int) -> None:
+        r = outer.nodes[k]
+        numbers = [float(x) for f in (r, k2) for x in (f.hi, f.lo)]
+        _moments(*numbers, *arrays, starts, *tables, 10.0 ** (-digits - 10), moments[:, :, k])
 
-    total = Pairs(np.zeros((3, len(outer))))
     with ThreadPoolExecutor(workers()) as pool:
-        for k, part in enumerate(pool.map(work, range(len(q_rule)))):
-            total = total + part
+        for k, _ in enumerate(pool.map(work, range(len(outer)))):
             if progress is not None:
-                progress(k + 1, len(q_rule))
-    r = outer.nodes
-    # R^2 dR/R: Z = z/(2 pi), and v has 2 pi R dR
-    z = total[0]
-    along, across = total[1] * r * r - z, total[2] * r * r - z
-    value = (along * along + across * across) * r * outer.weights
-    ok = z.hi > math.exp(-3 * exponent)
-    return (value[ok] / z[ok]).sum()
+                progress(k + 1, len(outer))
+    # densities of two normal vectors, and the four quadrants of psi
+    return PairRule(outer.nodes, outer.nodes * outer.weights * pi() * 2.0), Pairs(*moments) / (pi() * pi())
 
 
-_MOST_GAUSS = 40
-# Numbers of directions on a quarter or half circle that there are tables for.
-_SIZES = np.array(
-    [4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 512]
-)
+def _angles(order: int) -> tuple[NDArray[np.int64], tuple[Pairs, Pairs, Pairs]]:
+    """Where the panels start, then cos(psi), sin(psi) and weights on all of them.
 
-
-def _circle() -> tuple[Pairs, Pairs]:
-    """Cosines and sines of the midpoints of n equal parts of the half circle, for n in _SIZES one after the other."""
-    parts = [cos_sin(pi() * (np.arange(n) + 0.5) / Pairs(float(n))) for n in _SIZES]
-    return concatenate([p[0] for p in parts]), concatenate([p[1] for p in parts])
-
-
-def _gauss() -> Array:
-    """Gauss-Legendre rules on [0, 1] of 1, 2, .. nodes, times 2/pi, as pairs: shape (order, 4, node)."""
-    out = np.zeros((_MOST_GAUSS + 1, 4, _MOST_GAUSS))
-    for n in range(1, _MOST_GAUSS + 1):
-        rule = gauss_legendre(n)
-        nodes, weights = rule.nodes * 0.5 + 0.5, rule.weights / pi()
-        out[n, :, :n] = nodes.hi, nodes.lo, weights.hi, weights.lo
-    return out
-
-
-@njit(error_model="numpy", nogil=True)
-def _angles(t, left, fineness, gauss):  # type: ignore[no-untyped-def]
-    """Nodes phi in a quarter circle: cos, sin and weight times 2/pi, as pairs.
-
-    The density of w has a feature where tan(phi) ~ 1/t and B_2 where tan(phi) ~ t: Gauss panels in tan(phi) up to
-    1/t, in log tan(phi), in which all singularities are at pi/2 or further, and in cot(phi).
+    Panel 0 is 1 < tan(psi); panels 1.. are 4^-k < tan(psi) < 4^(1 - k) in the logarithm; then come those of
+    0 < tan(psi) < 4^-k, k = 0, 1, ..
     """
-    n = min(gauss.shape[0] - 1, int(fineness * left / (2 * math.log(4.2))) + 2)
-    inner = math.ceil(2 * math.log(t) / 1.4)
-    out = np.empty((6, n * (inner + 2)))
-    length = 2 * math.log(t) / max(inner, 1)
-    fh, fl = two_product(-0.5 * inner, length)
-    fh, fl = exp(fh, fl)
-    for panel in range(inner + 2):
-        for k in range(n):
-            i = panel * n + k
-            xh, xl, wh, wl = gauss[n, :, k]
-            if panel < inner:
-                # panels of the float64 numbers -edge, -edge + length, .., edge: the products are exact as pairs
-                eh, el = mul_float(*add(xh, xl, panel - 0.5 * inner, 0.0), length)
-                zh, zl = exp(eh, el)
-                wh, wl = mul(*mul_float(wh, wl, length), zh, zl)
-            else:
-                zh, zl = mul(xh, xl, fh, fl)
-                wh, wl = mul(wh, wl, fh, fl)
-            n2h, n2l = add(1.0, 0.0, *square(zh, zl))
-            wh, wl = div(wh, wl, n2h, n2l)
-            nh, nl = sqrt(n2h, n2l)
-            ch, cl = div(1.0, 0.0, nh, nl)
-            sh, sl = div(zh, zl, nh, nl)
-            if panel == inner + 1:
-                ch, cl, sh, sl = sh, sl, ch, cl
-            out[0, i], out[1, i], out[2, i], out[3, i], out[4, i], out[5, i] = ch, cl, sh, sl, wh, wl
-    return out
-
-
-def radial_sums(size: Pairs, columns: "list[Pairs]", x: Pairs, head: int, exponent: float) -> Pairs:
-    """sum_i column_i exp(x size_i) for each x <= 0 (falling) and column; from `head` on in float64."""
-    hi, lo = np.zeros((len(columns), x.hi.size)), np.zeros((len(columns), x.hi.size))
-    column_h, column_l = np.array([f.hi for f in columns]), np.array([f.lo for f in columns])
-    _head_sums(size.hi[:head], size.lo[:head], column_h, column_l, x.hi, x.lo, exponent, hi, lo)
-    rest = np.zeros(hi.shape)
-    _tail_sums(size.hi[head:], column_h[:, head:], x.hi, exponent, rest)
-    return Pairs(hi) + Pairs(lo) + Pairs(rest)
+    rule = gauss_legendre(order)
+    x, w = rule.nodes * 0.5 + 0.5, rule.weights * 0.5
+    rise = (x * (Pairs(2.0).log() * 2.0)).exp()
+    rise_w = w * rise * (Pairs(2.0).log() * 2.0)
+    scales = 0.25 ** np.arange(_PANELS)
+    tangents = [x, *(rise * s for s in scales[1:]), *(x * s for s in scales)]
+    weights = [w, *(rise_w * s for s in scales[1:]), *(w * s for s in scales)]
+    t, dt = concatenate(tangents), concatenate(weights)
+    square_ = t * t + 1.0
+    cos, dpsi = 1.0 / square_.sqrt(), dt / square_
+    sin = t * cos
+    cos, sin = (concatenate([a[:order], b[order:]]) for a, b in ((sin, cos), (cos, sin)))  # panel 0 is in the cotangent
+    return order * np.arange(len(tangents) + 1), (cos, sin, dpsi)
 
 
 @njit(error_model="numpy", nogil=True)
-def _head_sums(sh, sl, ch, cl, xh, xl, exponent, out_h, out_l):  # type: ignore[no-untyped-def]
-    gh, gl = np.empty(xh.size), np.empty(xh.size)
-    for i in range(sh.size):
-        n = np.searchsorted(-xh, exponent / sh[i])
-        for p in range(n):
-            ah, al = mul(xh[p], xl[p], sh[i], sl[i])
-            gh[p], gl[p] = exp(ah, al)
-        for k in range(ch.shape[0]):
-            accumulate(ch[k, i], cl[k, i], gh[:n], gl[:n], out_h[k], out_l[k])
+def _squares(a1h, a1l, a2h, a2l, x1h, x1l, x2h, x2l, mh, ml):  # type: ignore[no-untyped-def]
+    """E[(a.h_3)^2 ..] of a unit vector a from the averages m, with h_3 = n' (n'.x) + tau n (n.x), n' across n.
 
-
-@njit(error_model="numpy", nogil=True)
-def _tail_sums(s, c, x, exponent, out):  # type: ignore[no-untyped-def]
-    g = np.empty(x.size)
-    for i in range(s.size):
-        n = np.searchsorted(-x, exponent / s[i])
-        for p in range(n):
-            g[p] = math.exp(x[p] * s[i])
-        for k in range(c.shape[0]):
-            for p in range(n):
-                out[k, p] += c[k, i] * g[p]
-
-
-@njit(error_model="numpy", nogil=True)
-def _pick(sizes, wanted):  # type: ignore[no-untyped-def]
-    """Index of the smallest size >= wanted (the largest there is, if none), and where its table starts."""
-    start = 0
-    for k in range(sizes.size - 1):
-        if sizes[k] >= wanted:
-            return sizes[k], start
-        start += sizes[k]
-    return sizes[-1], start
-
-
-@njit(error_model="numpy", nogil=True)
-def _nodes(th, tl, qh, ql, kh, kl, vh, vl, wh, wl, ch, cl, sh, sl, sizes, gauss, exponent, fineness):  # type: ignore[no-untyped-def]
-    """Nodes of (w, direction of v) at one h_1: |C g|^2/|g|^2, mass |det C|, and the squares along and across v.
-
-    t = 1 + kappa_1 |h_1|^2 and its weight q, kappa_2 = k; nodes v and weights w of |w|; c, s tables of the circle.
+    a and x in the frame of the eigenvectors. No terms cancel where x is large.
     """
-    capacity = 1 << 16
-    out = np.empty((8, capacity))
-    count = 0
-    left = exponent + min(0.0, math.log(qh))
-    if left <= 0:
-        return (out[0, :0], out[1, :0]), (out[2, :0], out[3, :0]), (out[4, :0], out[5, :0]), (out[6, :0], out[7, :0])
-    ith, itl = div(1.0, 0.0, th, tl)
-    angles = _angles(th, left, fineness, gauss)
-    for a in range(angles.shape[1]):
-        uch, ucl, ush, usl, ah, al = angles[:, a]
-        for b in range(vh.size):
-            # density of w: exp(-V^2 (cos^2/t^2 + sin^2)/2)/(2 pi t), dw = V dV d phi
-            v2h, v2l = square(vh[b], vl[b])
-            xh, xl = mul(uch, ucl, ith, itl)
-            xh, xl = add(*square(xh, xl), *square(ush, usl))
-            xh, xl = mul(xh, xl, v2h, v2l)
-            mh, ml = exp(-0.5 * xh, -0.5 * xl)
-            mh, ml = mul(mh, ml, *mul(vh[b], vl[b], wh[b], wl[b]))
-            mh, ml = mul(mh, ml, *mul(ah, al, ith, itl))
-            mh, ml = mul(mh, ml, qh, ql)
-            left = exponent + math.log(max(mh, 1e-300)) + 3
-            if left <= 0:
-                continue
-            # gamma = k V^2/(1 + k V^2); C = diag(1/t, 1) (1 - gamma w w^T/V^2)
-            xh, xl = mul(kh, kl, v2h, v2l)
-            dh, dl = add(1.0, 0.0, xh, xl)
-            idh, idl = div(1.0, 0.0, dh, dl)
-            gh, gl = mul(xh, xl, idh, idl)
-            mh, ml = mul(mh, ml, *mul(idh, idl, ith, itl))
-            xh, xl = mul(gh, gl, *square(uch, ucl))
-            c11h, c11l = add(1.0, 0.0, -xh, -xl)
-            c11h, c11l = mul(c11h, c11l, ith, itl)
-            xh, xl = mul(gh, gl, *square(ush, usl))
-            c22h, c22l = add(1.0, 0.0, -xh, -xl)
-            xh, xl = mul(gh, gl, *mul(uch, ucl, ush, usl))
-            c21h, c21l = -xh, -xl
-            c12h, c12l = mul(-xh, -xl, ith, itl)
-            # The frame in which |C g|^2 is diagonal, its smaller entry first; any frame is allowed, so float64 will do.
-            p = c11h * c11h + c21h * c21h
-            r = c12h * c12h + c22h * c22h
-            o = c11h * c12h + c21h * c22h
-            angle = 0.5 * math.atan2(-2 * o, r - p)
-            trace = 0.5 * (p + r)
-            determinant = idh * ith
-            large = trace + math.sqrt(max(trace * trace - determinant * determinant, 0.0))
-            lam = math.sqrt(determinant / large)
-            fa, fb = math.cos(angle), math.sin(angle)
-            number, start = _pick(sizes, fineness * left / (2 * min(0.7, math.atanh(min(lam, 0.999)))) + 4)
-            # lam (fa^2 + fb^2), the determinant of the map from psi's circle
-            jh, jl = add(*two_product(fa, fa), *two_product(fb, fb))
-            jh, jl = mul_float(jh, jl, lam)
-            jh, jl = div(jh, jl, float(number), 0.0)
-            mh, ml = mul(mh, ml, jh, jl)
-            while count + number > capacity:
-                grown = np.empty((8, 2 * capacity))
-                grown[:, :capacity] = out
-                out = grown
-                capacity *= 2
-            for e in range(start, start + number):
-                yh, yl = mul_float(sh[e], sl[e], lam)
-                g1h, g1l = add(*mul_float(ch[e], cl[e], fa), *mul_float(yh, yl, -fb))
-                g2h, g2l = add(*mul_float(ch[e], cl[e], fb), *mul_float(yh, yl, fa))
-                h1h, h1l = add(*mul(c11h, c11l, g1h, g1l), *mul(c12h, c12l, g2h, g2l))
-                h2h, h2l = add(*mul(c21h, c21l, g1h, g1l), *mul(c22h, c22l, g2h, g2l))
-                nh, nl = add(*square(g1h, g1l), *square(g2h, g2l))
-                inh, inl = div(1.0, 0.0, nh, nl)
-                xh, xl = add(*square(h1h, h1l), *square(h2h, h2l))
-                out[0, count], out[1, count] = mul(xh, xl, inh, inl)
-                out[2, count], out[3, count] = mul(mh, ml, inh, inl)
-                xh, xl = add(*mul(h1h, h1l, g1h, g1l), *mul(h2h, h2l, g2h, g2l))
-                xh, xl = mul(xh, xl, inh, inl)
-                out[4, count], out[5, count] = square(xh, xl)
-                xh, xl = add(*mul(h2h, h2l, g1h, g1l), *mul(-h1h, -h1l, g2h, g2l))
-                xh, xl = mul(xh, xl, inh, inl)
-                out[6, count], out[7, count] = square(xh, xl)
-                count += 1
-    return (
-        (out[0, :count].copy(), out[1, :count].copy()),
-        (out[2, :count].copy(), out[3, :count].copy()),
-        (out[4, :count].copy(), out[5, :count].copy()),
-        (out[6, :count].copy(), out[7, :count].copy()),
-    )
+    aah, aal = square(a1h, a1l)
+    bbh, bbl = square(a2h, a2l)
+    abh, abl = mul(a1h, a1l, a2h, a2l)
+    xxh, xxl = square(x1h, x1l)
+    yyh, yyl = square(x2h, x2l)
+    xyh, xyl = mul(x1h, x1l, x2h, x2l)
+    bothh, bothl = mul(4 * abh, 4 * abl, xyh, xyl)
+    mixh, mixl = add(*mul(bbh, bbl, xxh, xxl), *mul(aah, aal, yyh, yyl))
+    mixh, mixl = add(mixh, mixl, bothh, bothl)
+    longh, longl = mul(aah, aal, xxh, xxl)
+    sideh, sidel = mul(bbh, bbl, yyh, yyl)
+    # tau^0: sin^4 long + sin^2 cos^2 mix + cos^4 side
+    oh, ol = add(mh[0], ml[0], -2 * mh[1], -2 * ml[1])
+    oh, ol = mul(*add(oh, ol, -mh[2], -ml[2]), sideh, sidel)
+    oh, ol = add(oh, ol, *mul(mh[1], ml[1], mixh, mixl))
+    oh, ol = add(oh, ol, *mul(mh[2], ml[2], longh, longl))
+    # tau^1: 2 sin^2 cos^2 (a1^2 - a2^2)(x1^2 - x2^2) + 2 (1 - 4 sin^2 cos^2) a1 a2 x1 x2
+    dh, dl = mul(*add(aah, aal, -bbh, -bbl), *add(xxh, xxl, -yyh, -yyl))
+    dh, dl = add(dh, dl, -bothh, -bothl)
+    oh, ol = add(oh, ol, *mul(2 * mh[4], 2 * ml[4], dh, dl))
+    oh, ol = add(oh, ol, *mul(0.5 * mh[3], 0.5 * ml[3], bothh, bothl))
+    # tau^2: cos^4 long + sin^2 cos^2 mix + sin^4 side
+    dh, dl = add(mh[5], ml[5], -2 * mh[6], -2 * ml[6])
+    dh, dl = mul(*add(dh, dl, -mh[7], -ml[7]), longh, longl)
+    oh, ol = add(oh, ol, dh, dl)
+    oh, ol = add(oh, ol, *mul(mh[6], ml[6], mixh, mixl))
+    return add(oh, ol, *mul(mh[7], ml[7], sideh, sidel))
+
+
+@njit(error_model="numpy", nogil=True)
+def _moments(  # type: ignore[no-untyped-def]
+    rh, rl, kh, kl, vh, vl, wh, wl, ch, cl, sh, sl, ah, al, starts, table_h, table_l, head, bound, tiny, out
+):
+    """Integral over a quadrant of w of (1, (v.h_3)^2/R^2, |h_3|^2 less that) (2 pi)^2 p(w) p(x)/(1 + kappa_2 |w|^2).
+
+    R = r, kappa_2 = k; nodes v and weights w of |w|; c, s, a: cos, sin and weights of psi.
+    """
+    panels = (starts.size - 1) // 2
+    columns = table_h.shape[4]
+    work = np.empty((7, table_h.shape[2] * columns))
+    mh, ml = np.empty(columns), np.empty(columns)
+    r2 = rh * rh
+    for b in range(vh.size):
+        v2h, v2l = square(vh[b], vl[b])
+        gh, gl = add(1.0, 0.0, *mul(kh, kl, v2h, v2l))
+        gh, gl = div(1.0, 0.0, gh, gl)
+        fh, fl = mul(*mul(vh[b], vl[b], wh[b], wl[b]), gh, gl)
+        # what is smaller does not matter, R^2 Z times (N/Z)^2 < 10^4 being what counts
+        least = tiny / (r2 * fh)
+        if bound[bound_index(v2h + r2 * gh * gh, bound.size)] < least:
+            continue
+        # below this tangent nothing depends on psi: the smaller eigenvalue is small, the larger one constant
+        flat = math.sqrt(gh * gh + (1 + v2h) / r2) / max(1.0, vh[b])
+        inner = min(panels - 1, max(0, math.ceil(-0.5 * math.log2(flat))))
+        for panel in range(inner + 2):
+            block = panel if panel <= inner else panels + inner
+            for e in range(starts[block], starts[block + 1]):
+                # frame of w: w = (|w|, 0), v = R (cos, sin)
+                xh, xl = mul(rh, rl, ch[e], cl[e])
+                xh, xl = mul(xh, xl, gh, gl)
+                yh, yl = mul(rh, rl, sh[e], sl[e])
+                # (G_11 - G_22)/2, G_12 of G = w w^T + x x^T
+                x2h, x2l = square(xh, xl)
+                y2h, y2l = square(yh, yl)
+                sumh, suml = add(v2h, v2l, x2h, x2l)
+                dh, dl = add(sumh, suml, -y2h, -y2l)
+                th, tl = add(sumh, suml, y2h, y2l)
+                oh, ol = mul(2 * xh, 2 * xl, yh, yl)
+                gaph, gapl = sqrt(*add(*square(dh, dl), *square(oh, ol)))
+                l1h, l1l = add(th, tl, gaph, gapl)
+                l1h, l1l = 0.5 * l1h, 0.5 * l1l
+                l2h, l2l = div(*mul(v2h, v2l, y2h, y2l), l1h, l1l)
+                if math.exp(-0.5 * l2h) * bound[bound_index(l1h, bound.size)] * ah[e] < least:
+                    continue
+                if not evaluate(table_h, table_l, head, l2h, l2l, gaph, gapl, work, mh, ml):
+                    continue
+                eh, el = exp(-0.5 * l2h, -0.5 * l2l)
+                eh, el = mul(*mul(eh, el, fh, fl), ah[e], al[e])
+                # first eigenvector (p, q): from the larger of gap + d and gap - d
+                if gaph == 0.0:
+                    ph, pl, qh, ql = 1.0, 0.0, 0.0, 0.0
+                else:
+                    ph, pl = add(gaph, gapl, abs(dh), dl if dh > 0 else -dl)
+                    nh, nl = sqrt(*mul(2 * gaph, 2 * gapl, ph, pl))
+                    ph, pl = div(ph, pl, nh, nl)
+                    qh, ql = div(oh, ol, nh, nl)
+                    if dh < 0:
+                        ph, pl, qh, ql = qh, ql, ph, pl
+                x1h, x1l = add(*mul(ph, pl, xh, xl), *mul(qh, ql, yh, yl))
+                x2h, x2l = add(*mul(ph, pl, yh, yl), *mul(-qh, -ql, xh, xl))
+                a1h, a1l = add(*mul(ph, pl, ch[e], cl[e]), *mul(qh, ql, sh[e], sl[e]))
+                a2h, a2l = add(*mul(ph, pl, sh[e], sl[e]), *mul(-qh, -ql, ch[e], cl[e]))
+                along = _squares(a1h, a1l, a2h, a2l, x1h, x1l, x2h, x2l, mh, ml)
+                across = _squares(-a2h, -a2l, a1h, a1l, x1h, x1l, x2h, x2l, mh, ml)
+                out[0, 0], out[1, 0] = add(out[0, 0], out[1, 0], *mul(eh, el, mh[0], ml[0]))
+                out[0, 1], out[1, 1] = add(out[0, 1], out[1, 1], *mul(eh, el, *along))
+                out[0, 2], out[1, 2] = add(out[0, 2], out[1, 2], *mul(eh, el, *across))

@@ -47,7 +47,12 @@ def pair_law(skip: Pairs, beta: Pairs, layers: int, digits: float, progress: Pro
     """Law of B after `layers` layers, so that averages of what depends on B have about `digits` digits."""
     law = PairLaw(Pairs(np.zeros(1)), Pairs(np.zeros(1)), Pairs(np.ones((1, 1))))
     for done in range(layers):
-        law = _advance(law, skip, beta, done, digits, progress)
+
+        def tick(k: int, total: int, done: int = done) -> None:
+            if progress is not None:
+                progress(done * total + k, layers * total)
+
+        law = _advance(law, skip, beta, done, digits, tick)
     return law
 
 
@@ -69,7 +74,7 @@ def grid_sizes(skip: float, done: int, digits: float) -> tuple[int, int]:
     return 2 * round(1.3 * wide * digits + 2 * done) + 2, round(1.9 * digits + 0.4 * digits * reach)
 
 
-def _advance(law: PairLaw, c: Pairs, beta: Pairs, done: int, digits: float, progress: Progress | None) -> PairLaw:
+def _advance(law: PairLaw, c: Pairs, beta: Pairs, done: int, digits: float, progress: Progress) -> PairLaw:
     total = c + 1.0
     s_top = Pairs(float(done + 1)) / total
     t_low = (c / total).log() * float(done + 1)
@@ -106,8 +111,7 @@ def _advance(law: PairLaw, c: Pairs, beta: Pairs, done: int, digits: float, prog
     with ThreadPoolExecutor(workers()) as pool:
         for k, part in enumerate(pool.map(work, range(len(minus)))):
             moments = moments + Pairs(*part)
-            if progress is not None:
-                progress(k + 1, len(minus))
+            progress(k + 1, len(minus))
     even = np.zeros((2, n_s, n_t))
     even[0, ::2], even[1, ::2] = moments.hi, moments.lo
     weights = s_grid.weights(Pairs(*even))

@@ -154,6 +154,10 @@ class Grid:
         """Turn moments of T_0..T_{n-1} (first axis) into weights on the nodes (first axis)."""
         return matmul(self._to_weights, moments)
 
+    def coefficients(self, values: Pairs) -> Pairs:
+        """Turn values at the nodes (first axis) into Chebyshev coefficients (first axis)."""
+        return matmul(Pairs(self._to_weights.hi.T, self._to_weights.lo.T), values)
+
 
 def matmul(a: Pairs, b: Pairs) -> Pairs:
     """Matrix product."""

@@ -22,7 +22,7 @@ MAX_PAIR_DIGITS = 22
 # Digits aimed at beyond those asked for, by the first sum and by each one after it.
 _GUARD, _MORE = 1.0, 2.0
 _LEVELS = 3
-# Hidden nodes of three tokens; at twenty digits and skip = beta = 1 there are some 250000.
+# Hidden nodes of three tokens; at twenty digits and skip = beta = 1 there are some 200000.
 _MOST_NODES = 1_500_000
 # Relative error of the sums themselves.
 _ARITHMETIC = Fraction(1, 10**27)
@@ -81,12 +81,14 @@ def pairs_threshold(model: Attention, digits: int, progress: Progress | None = N
             f"no sum in pairs for {model.describe()}, (184)-(185); there is one for rank 1: softmax at M = 2, L >= 2 "
             "and at M = 3, L = 2, linear attention at M = 2, L = 3"
         )
-    previous = Fraction(0)
+    previous, units = Fraction(0), 0
     for level in range(_LEVELS):
 
         def tick(done: int, total: int, before: int = min(level, 1)) -> None:
-            if progress is not None:  # two sums as a rule
-                progress(before * total + done, 2 * total)
+            nonlocal units
+            units = units or total
+            if progress is not None:  # two sums as a rule, in units of the first one's parts
+                progress(before * units + done * units // total, 2 * units)
 
         alpha = 1 / _norm(model, digits + _GUARD + _MORE * level, tick).fraction()
         if level > 0:
@@ -117,11 +119,10 @@ def _norm(model: Attention, digits: float, progress: Progress) -> Pairs:
     """Operator norm with cuts and steps for about `digits` digits."""
     skip, beta = (Pairs.exact(Fraction(repr(float(x)))) for x in (model.skip, model.beta))
     if model.activation == "linear":
-        # The tails are longer than Gaussian: v is a product of Gaussians.
-        return norm_three_linear(skip, beta, digits + 1, progress=progress)
+        return norm_three_linear(skip, beta, digits, progress=progress)
     if model.tokens == 3:
         steps = three_token_steps(model.skip, model.beta, digits)
-        nodes = node_count(steps, digits)
+        nodes = node_count(model.beta, steps, digits)
         if nodes > _MOST_NODES:
             raise ConvergenceError(
                 f"so many digits need {nodes} nodes of h_1 for {model.describe()}, (184)-(185), more than "

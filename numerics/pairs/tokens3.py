@@ -7,11 +7,10 @@ direction theta the hidden layer enters through the law of (A, q).
 
 Nodes of the hidden layer. The attention of token a turns from one token to another where two of its scores
 beta h_a h_b tie. At a fixed direction the poles in Q = |h|^2/2 lie near the imaginary axis, at a distance pi/beta times
-a number of order one, and after the integration over Q the function of the direction is smooth within each cell of the
-arrangement of planes h_a = 0 and h_a = h_b, with essential singularities exp(-const/distance) on its sides. Up to
-permutations and the sign there are two cells, h_1 > h_2 > h_3 > 0 and h_1 > h_2 > 0 > h_3, triangles on the sphere. A
-product of Gauss-Legendre rules per cell takes a fourth of the nodes of tanh-sinh rules at twenty digits; Q has a
-double-exponential rule.
+a number of order one; at fixed Q those in the direction lie beyond the sides of the cells of the arrangement of planes
+h_a = 0 and h_a = h_b, at a distance of order 1/(beta Q). Up to permutations and the sign there are two cells,
+h_1 > h_2 > h_3 > 0 and h_1 > h_2 > 0 > h_3, triangles on the sphere: a product of Gauss-Legendre rules per cell and Q,
+of as many nodes as that Q needs; Q has a double-exponential rule.
 """
 
 import math
@@ -49,43 +48,69 @@ class HiddenNodes:
     weights: Pairs
 
 
-def hidden_nodes(skip: Pairs, beta: Pairs, radial: float, order: int, digits: float) -> HiddenNodes:
-    """Nodes for a step in Q and a Gauss order on the triangles; weights below 10^-(digits + 8) are left out."""
+def hidden_nodes(skip: Pairs, beta: Pairs, radial: float, angular: float, digits: float) -> HiddenNodes:
+    """Nodes for a step in Q and so many digits on the triangles; weights below 10^-(digits + 8) are left out."""
     tiny = 10.0 ** (-digits - 8)
     q_rule = _radial_rule(radial, digits)
     radial_weight = (q_rule.nodes * 2.0).sqrt() * (-q_rule.nodes).exp() * q_rule.weights
     # The Gaussian normalisation and twelve copies of the cells.
     radial_weight = radial_weight * 12.0 / ((pi() * 2.0) * (pi() * 2.0).sqrt())
     parts = []
-    for direction, measure in _cells(order):
-        weight = measure.reshape(-1, 1) * radial_weight
-        keep = np.nonzero(weight.hi > tiny)
-        scale = (q_rule.nodes * beta * 2.0)[keep[1]]
-        parts.append((weight[keep], *_mixing(skip, [h[keep[0]] for h in direction], scale)))
+    orders = [_orders(q, float(beta.hi), angular) for q in q_rule.nodes.hi.tolist()]
+    for wanted in sorted(set(orders)):
+        group = np.array([k for k, order in enumerate(orders) if order == wanted])
+        for direction, measure in _cells(*wanted):
+            weight = measure.reshape(-1, 1) * radial_weight[group]
+            keep = np.nonzero(weight.hi > tiny)
+            scale = (q_rule.nodes[group] * beta * 2.0)[keep[1]]
+            parts.append((weight[keep], *_mixing(skip, [h[keep[0]] for h in direction], scale)))
     weights, s, t = (_join(group) for group in zip(*parts, strict=True))
     return HiddenNodes(s, t, weights)
 
 
-def _cells(order: int) -> "list[tuple[list[Pairs], Pairs]]":
+def _orders(q: float, beta: float, digits: float) -> tuple[int, int, int]:
+    """Gauss orders at Q = q: longitude, latitude of the cell h_3 < 0, of the cell h_3 > 0.
+
+    Next to the side h_b = h_c the attention of token a has poles where 2 beta Q n_a (n_b - n_c) = i pi, next to
+    h_a = 0, where three scores tie, down to 2 i pi/3. In the variable of the rule, of length 2, that is at i/(beta Q)
+    times 2.7, 1.3 and 3.5 or more above the end point, where the cell is widest, and the rule errs by the axes' sum of
+    the ellipse through the pole to the power -2 n. The weight exp(-Q) takes off some digits. The map itself is
+    singular at 2.2 i.
+    """
+    wanted = max(math.log(10) * digits + 3 - q, 1.0)
+    out = []
+    for factor in (2.7, 1.3, 3.5):
+        above = min(2.2, factor / max(beta * q, 1e-300))
+        half = 0.5 * (above + math.hypot(2.0, above))
+        out.append(2 * math.ceil(wanted / (4 * math.acosh(half))) + 2)
+    return out[0], out[1], out[2]
+
+
+def _cells(longitudes: int, down: int, up: int) -> "list[tuple[list[Pairs], Pairs]]":
     """Unit vectors and solid angles of the cells, by longitude phi in (0, pi/4) and latitude from the plane h_3 = 0."""
-    rule = gauss_legendre(order)
-    x, w = rule.nodes * 0.5 + 0.5, rule.weights * 0.5
     quarter = pi() * 0.25
+    x, w = _unit_rule(longitudes)
     cos_phi, sin_phi = (part.reshape(-1, 1) for part in cos_sin(x * quarter))
+    w_phi = (w * quarter).reshape(-1, 1)
     # h_3 < 0: latitudes up to the pole. h_3 > 0: up to h_3 = h_2, where sin(latitude) = sin(phi)/sqrt(1 + sin(phi)^2)
+    x, w = _unit_rule(down)
     cos_down, sin_down = cos_sin(x * (quarter * 2.0))
+    w_down = w * quarter * 2.0 * cos_down
+    x, w = _unit_rule(up)
     top = sin_phi / (sin_phi * sin_phi + 1.0).sqrt()
     sin_up = top * x
     cos_up = (1.0 - sin_up * sin_up).sqrt()
-    w_phi = (w * quarter).reshape(-1, 1)
     cells = []
-    for sine, cosine, measure in (
-        (-sin_down, cos_down, w_phi * (w * quarter * 2.0) * cos_down),
-        (sin_up, cos_up, w_phi * w * top),
-    ):
+    for sine, cosine, measure in ((-sin_down, cos_down, w_phi * w_down), (sin_up, cos_up, w_phi * w * top)):
         h = [cosine * cos_phi, cosine * sin_phi, sine + sin_phi * 0.0]
         cells.append(([part.ravel() for part in h], measure.ravel()))
     return cells
+
+
+def _unit_rule(order: int) -> tuple[Pairs, Pairs]:
+    """Gauss-Legendre rule on [0, 1]."""
+    rule = gauss_legendre(order)
+    return rule.nodes * 0.5 + 0.5, rule.weights * 0.5
 
 
 def _join(parts: "tuple[Pairs, ...]") -> Pairs:
@@ -135,16 +160,16 @@ def _stack(parts: "list[Pairs]") -> Pairs:
 
 # Nodes handled side by side.
 _LANES = 32
-# Nodes that hold 10^(_FLOAT_DIGITS - digits) of the mass together are summed in float64.
+# Nodes that hold 10^(_FLOAT_DIGITS - digits) of the mass together at most are summed in float64.
 _FLOAT_DIGITS = 11.0
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Resolution: steps of Q, of rho and of u; Gauss orders of the triangles; directions in 30 degrees."""
+    """Resolution: steps of Q, of rho and of u; digits of the rules on the triangles; directions in 30 degrees."""
 
     radial: float
-    order: int
+    angular: float
     rho: float
     u: float
     directions: int
@@ -152,12 +177,11 @@ class Steps:
 
 @dataclass(frozen=True)
 class _Hidden:
-    """What a direction needs of the hidden nodes, heaviest first: weights/|det T|, T^{-1} by columns, S T^{-1}."""
+    """What a direction needs of the hidden nodes: weights/|det T|, T^{-1} by columns, S T^{-1}."""
 
     mass: Pairs
     inverse: "list[Pairs]"
     shifts: "list[Pairs]"
-    head: int
     reach: float
     stretch: float
     widest: float
@@ -165,7 +189,7 @@ class _Hidden:
 
 def norm_three_tokens(skip: Pairs, beta: Pairs, steps: Steps, digits: float, progress: Progress | None = None) -> Pairs:
     """E || E[h_2 h_2^T | y] - I ||_F^2, to about `digits` digits if the steps are fine enough."""
-    hidden = _hidden(hidden_nodes(skip, beta, steps.radial, steps.order, digits), digits)
+    hidden = _hidden(hidden_nodes(skip, beta, steps.radial, steps.angular, digits))
     top = cut(digits + 2)
     rho = double_exponential(10.0 ** (-digits / 2 - 1), top * hidden.stretch, steps.rho)
     u_top = top * math.hypot(1.0, hidden.reach)
@@ -199,37 +223,35 @@ def norm_three_tokens(skip: Pairs, beta: Pairs, steps: Steps, digits: float, pro
 def three_token_steps(skip: float, beta: float, digits: float) -> Steps:
     """Steps for about `digits` digits: fitted at skip = beta = 1, scaled with what the singularities do elsewhere.
 
-    The error of the Gauss rules falls like exp(-const order^(2/3)). The directions resolve the ellipse of T, whose axes
-    are as c to 1 + c at worst, up to its foci at atanh(c/(1 + c)).
+    The directions resolve the ellipse of T, whose axes are as c to 1 + c at worst, up to its foci at atanh(c/(1 + c)):
+    at c = 1 one more direction in 30 degrees gives 1.7 digits at first and fewer later. Half a direction per digit at
+    least, so that two sums differ.
     """
-    order = 31.5 * (digits / 15) ** 1.5 * math.sqrt(max(1.0, beta)) * (1 + 0.3 * max(0.0, -math.log10(skip)))
-    directions = max(0.25 / math.atanh(skip / (1 + skip)), 0.3) * digits
-    return Steps(2.2 / digits, math.ceil(order), 1.1 / digits, 3.6 / digits, math.ceil(directions))
+    angular = (digits + 2) * (1 + 0.3 * max(0.0, -math.log10(skip)))
+    directions = max(0.41 / math.atanh(skip / (1 + skip)) * (digits - 4), 0.5 * digits)
+    return Steps(2.2 / digits, angular, 1.1 / digits, 3.6 / digits, math.ceil(directions))
 
 
-def node_count(steps: Steps, digits: float) -> int:
+def node_count(beta: float, steps: Steps, digits: float) -> int:
     """How many nodes `hidden_nodes` will make, at most."""
-    return 2 * steps.order**2 * len(_radial_rule(steps.radial, digits))
+    orders = [_orders(q, beta, steps.angular) for q in _radial_rule(steps.radial, digits).nodes.hi.tolist()]
+    return sum(longitudes * (down + up) for longitudes, down, up in orders)
 
 
 def _radial_rule(step: float, digits: float) -> PairRule:
     return double_exponential(10.0 ** (-(digits + 8) / 1.5), (digits + 8) * math.log(10), step)
 
 
-def _hidden(nodes: HiddenNodes, digits: float) -> _Hidden:
+def _hidden(nodes: HiddenNodes) -> _Hidden:
     t, s = nodes.t, nodes.s
     det = t[0, 0] * t[1, 1] - t[0, 1] * t[1, 0]
     inverse = [t[1, 1] / det, -t[1, 0] / det, -t[0, 1] / det, t[0, 0] / det]
     shifts = [s[0] * inverse[0] + s[1] * inverse[1], s[0] * inverse[2] + s[1] * inverse[3]]
     mass = nodes.weights / det / 6.0
-    order = np.argsort(-mass.hi)
-    tail = np.cumsum(mass.hi[order][::-1])[::-1]
-    head = int(np.searchsorted(-tail, -(10.0 ** (_FLOAT_DIGITS - digits))))
     return _Hidden(
-        mass[order],
-        [f[order] for f in inverse],
-        [f[order] for f in shifts],
-        head,
+        mass,
+        inverse,
+        shifts,
         math.sqrt(float(np.max(s.hi[0] ** 2 + s.hi[1] ** 2))),
         math.sqrt(float(np.max((t.hi**2).sum(axis=(0, 1))))),
         math.sqrt(float(np.max(shifts[0].hi ** 2 + shifts[1].hi ** 2))),
@@ -279,12 +301,14 @@ def _moments(hidden: _Hidden, ex: Pairs, ey: Pairs, rho: PairRule, grids: "list[
     half2 = (q1 * q1 + q2 * q2) * -0.5
     parts = [np.ascontiguousarray(p) for f in (hidden.mass, q1, q2, shift, half2) for p in (f.hi, f.lo)]
     hi, lo, rest = (np.zeros((len(rho), 6, n)) for _ in range(3))
-    tiny = 10.0 ** (-digits - 8)
+    # what is left out, and what is summed in float64: nodes that together hold less than 10^(_FLOAT_DIGITS - digits)
+    tiny, light = 10.0 ** (-digits - 10), 10.0 ** (_FLOAT_DIGITS - digits) / hidden.mass.hi.size
     for k, grid in enumerate(grids):
         rho2, inverse = rho.nodes[k] * rho.nodes[k], 1.0 / grid.upper
         scalars = [float(x) for f in (rho2, inverse) for x in (f.hi, f.lo)]
-        _head_moments(*parts, hidden.head, *scalars, tiny, _LANES, hi[k, :, : grid.n], lo[k, :, : grid.n])
-        _tail_moments(*parts[::2], hidden.head, scalars[0], scalars[2], tiny, _LANES, rest[k, :, : grid.n])
+        head, tail = _select(parts[0], parts[6], parts[8], scalars[0], scalars[2], light, tiny)
+        _head_moments(*parts, head, *scalars, _LANES, hi[k, :, : grid.n], lo[k, :, : grid.n])
+        _tail_moments(*parts[::2], tail, scalars[0], scalars[2], _LANES, rest[k, :, : grid.n])
     return Pairs(hi) + Pairs(lo) + Pairs(rest)
 
 
@@ -314,27 +338,42 @@ def _transposed(a: Pairs) -> Pairs:
 
 
 @njit(error_model="numpy", nogil=True)
+def _select(mass, shift, x, rho2, inverse, light, tiny):  # type: ignore[no-untyped-def]
+    """Nodes with mass exp(rho^2 x) above `light`, and those between `tiny` and `light`, within the span."""
+    head, tail = np.empty(mass.size, np.int64), np.empty(mass.size, np.int64)
+    heads = tails = 0
+    for i in range(mass.size):
+        g = mass[i] * math.exp(x[i] * rho2)
+        if g > tiny and abs(shift[i] * inverse) <= 1.0:
+            if g > light:
+                head[heads] = i
+                heads += 1
+            else:
+                tail[tails] = i
+                tails += 1
+    return head[:heads], tail[:tails]
+
+
+@njit(error_model="numpy", nogil=True)
 def _head_moments(  # type: ignore[no-untyped-def]
-    mh, ml, q1h, q1l, q2h, q2l, sh, sl, xh, xl, size, r2h, r2l, ih, il, tiny, lanes, out_h, out_l
+    mh, ml, q1h, q1l, q2h, q2l, sh, sl, xh, xl, nodes, r2h, r2l, ih, il, lanes, out_h, out_l
 ):
-    """Sum over the first `size` nodes, in pairs: out[k, n] += sum column_k mass exp(rho^2 x) T_n(shift/span)."""
+    """Sum over `nodes`, in pairs: out[k, n] += sum column_k mass exp(rho^2 x) T_n(shift/span)."""
     n = out_h.shape[1]
     acc_h, acc_l = np.zeros((n, 6, lanes)), np.zeros((n, 6, lanes))
     old_h, old_l, new_h, new_l = np.empty(lanes), np.empty(lanes), np.empty(lanes), np.empty(lanes)
     yh, yl = np.empty(lanes), np.empty(lanes)
     ch, cl = np.empty((6, lanes)), np.empty((6, lanes))
-    for start in range(0, size, lanes):
-        largest = 0.0
+    for start in range(0, nodes.size, lanes):
         for p in range(lanes):
             # the last block runs over: what it takes too many has no mass
-            i = min(start + p, size - 1)
+            i = nodes[min(start + p, nodes.size - 1)]
             zh, zl = mul(sh[i], sl[i], ih, il)
             gh, gl = mul(xh[i], xl[i], r2h, r2l)
             gh, gl = exp(gh, gl)
             gh, gl = mul(gh, gl, mh[i], ml[i])
-            keep = 1.0 if abs(zh) <= 1.0 and start + p < size else 0.0
+            keep = 1.0 if start + p < nodes.size else 0.0
             gh, gl = gh * keep, gl * keep
-            largest = max(largest, gh)
             old_h[p], old_l[p] = gh, gl
             new_h[p], new_l[p] = mul(gh, gl, zh, zl)
             yh[p], yl[p] = 2 * zh, 2 * zl
@@ -343,8 +382,6 @@ def _head_moments(  # type: ignore[no-untyped-def]
             ch[3, p], cl[3, p] = square(q1h[i], q1l[i])
             ch[4, p], cl[4, p] = mul(q1h[i], q1l[i], q2h[i], q2l[i])
             ch[5, p], cl[5, p] = square(q2h[i], q2l[i])
-        if largest < tiny:
-            continue
         for m in range(n):
             for p in range(lanes):
                 acc_h[m, 0, p], e = two_sum(acc_h[m, 0, p], old_h[p])
@@ -366,25 +403,19 @@ def _head_moments(  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy", nogil=True)
-def _tail_moments(mass, q1, q2, shift, x, size, rho2, inverse, tiny, lanes, out):  # type: ignore[no-untyped-def]
-    """Add the nodes from `size` on, in float64."""
+def _tail_moments(mass, q1, q2, shift, x, nodes, rho2, inverse, lanes, out):  # type: ignore[no-untyped-def]
+    """`_head_moments` in float64."""
     n = out.shape[1]
     acc = np.zeros((n, 6, lanes))
     old, new, y = np.empty(lanes), np.empty(lanes), np.empty(lanes)
     c = np.ones((6, lanes))
-    for start in range(size, mass.size, lanes):
-        largest = 0.0
+    for start in range(0, nodes.size, lanes):
         for p in range(lanes):
-            i = min(start + p, mass.size - 1)
+            i = nodes[min(start + p, nodes.size - 1)]
             z = shift[i] * inverse
-            g = mass[i] * math.exp(x[i] * rho2)
-            if abs(z) > 1.0 or start + p >= mass.size:
-                g = 0.0
-            largest = max(largest, g)
+            g = mass[i] * math.exp(x[i] * rho2) if start + p < nodes.size else 0.0
             old[p], new[p], y[p] = g, g * z, 2 * z
             c[1, p], c[2, p], c[3, p], c[4, p], c[5, p] = q1[i], q2[i], q1[i] * q1[i], q1[i] * q2[i], q2[i] * q2[i]
-        if largest < tiny:
-            continue
         for m in range(n):
             for k in range(6):
                 for p in range(lanes):

@@ -70,8 +70,8 @@ def _grid() -> Iterable[Case]:
         yield Case(2, 2, "linear", "1", beta, 50)
     yield Case(3, 2, "softmax", "1", "1", 20)
     yield Case(2, 3, "linear", "1", "1", 20)
-    yield Case(2, 3, "softmax", "1", "1", 10)
-    yield Case(3, 2, "linear", "1", "1", 8)
+    yield Case(2, 3, "softmax", "1", "1", 20)
+    yield Case(3, 2, "linear", "1", "1", 20)
 
 
 CASES: tuple[Case, ...] = tuple(_grid())

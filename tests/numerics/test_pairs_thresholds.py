@@ -4,17 +4,17 @@ import math
 
 import numpy as np
 import pytest
+from numba import njit
 
 from attnlimits.numerics.digits.threshold import precise_threshold
 from attnlimits.numerics.errors import ConvergenceError, KernelNotFoundError
 from attnlimits.numerics.mixing_law import mixing_law
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.pairs.doubledouble import Pairs
-from attnlimits.numerics.pairs.linear import norm_three_linear
 from attnlimits.numerics.pairs.mixing import pair_law
 from attnlimits.numerics.pairs.thresholds import MAX_PAIR_DIGITS, pairs_threshold, serves
 from attnlimits.numerics.pairs.tokens3 import Steps, degree, hidden_nodes, norm_three_tokens, three_token_steps
-from attnlimits.numerics.thresholds import _linear_deep, last_layer
+from attnlimits.numerics.thresholds import last_layer
 
 ONE = Pairs(1.0)
 
@@ -83,7 +83,7 @@ def mixing_on_lattice(skip: float, beta: float, step: float, radius: float) -> t
 @pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (0.5, 0.5)])
 def test_hidden_nodes_against_a_cubic_lattice(skip: float, beta: float) -> None:
     """Invariants of B under permutations: the lattice errs by exp(-const step^(-2/3)), some 1e-9 at step 0.25."""
-    nodes = hidden_nodes(Pairs(skip), Pairs(beta), 0.2, 24, 12.0)
+    nodes = hidden_nodes(Pairs(skip), Pairs(beta), 0.2, 12.0, 12.0)
     assert abs(float(nodes.weights.sum().fraction() - 1)) < 1e-15  # no softmax in it: only the rules' own error
     b, weight = mixing_on_lattice(skip, beta, 0.25, 6.8)
     s_, t_ = (1 + skip) * nodes.s.hi, (1 + skip) * nodes.t.hi
@@ -121,12 +121,62 @@ def test_three_tokens_against_cartesian_sums() -> None:
     assert value == pytest.approx(total, rel=2e-4)
 
 
+@njit(error_model="numpy")
+def norm_on_lattice(v: np.ndarray, copies: np.ndarray, inverse: np.ndarray, mass: np.ndarray) -> float:
+    total = 0.0
+    for n in range(len(v)):
+        m = np.zeros(7)
+        for k in range(len(mass)):
+            a = inverse[k, 0, 0] * v[n, 0] + inverse[k, 0, 1] * v[n, 1] + inverse[k, 0, 2] * v[n, 2]
+            b = inverse[k, 1, 0] * v[n, 0] + inverse[k, 1, 1] * v[n, 1] + inverse[k, 1, 2] * v[n, 2]
+            c = inverse[k, 2, 0] * v[n, 0] + inverse[k, 2, 1] * v[n, 1] + inverse[k, 2, 2] * v[n, 2]
+            x = a * a + b * b + c * c
+            if x < 60.0:
+                g = mass[k] * math.exp(-0.5 * x)
+                m[0] += g
+                m[1] += g * a * a
+                m[2] += g * b * b
+                m[3] += g * c * c
+                m[4] += g * a * b
+                m[5] += g * a * c
+                m[6] += g * b * c
+        if m[0] > 0:
+            z = m[0]
+            square = (m[1] - z) ** 2 + (m[2] - z) ** 2 + (m[3] - z) ** 2 + 2 * (m[4] ** 2 + m[5] ** 2 + m[6] ** 2)
+            total += copies[n] * square / z
+    return total
+
+
+@pytest.mark.slow
+def test_three_tokens_against_fine_lattices() -> None:
+    """Plain cubic lattices of h_1 and of v in the tokens' own basis; one v in twelve, by permutations and the sign."""
+    skip, beta, step_h, step_v, reach = 1.0, 1.0, 0.22, 0.4, 6.6
+    h = lattice(step_h, reach)
+    h = h[len(h) // 2 :]
+    scores = beta * h[:, :, None] * h[:, None, :]
+    attention = np.exp(scores - scores.max(axis=2, keepdims=True))
+    b = skip * np.eye(3) + attention / attention.sum(axis=2, keepdims=True)
+    mass = step_h**3 * np.exp(-0.5 * (h**2).sum(axis=1)) / (2 * math.pi) ** 3 / np.linalg.det(b)
+    mass[1:] *= 2
+    top = math.ceil(reach * np.linalg.norm(b, 2, axis=(1, 2)).max() / step_v)
+    k = np.arange(-top, top + 1)
+    v = np.stack(np.meshgrid(k, k, k, indexing="ij"), axis=-1).reshape(-1, 3)
+    v = v[(v**2).sum(axis=1) <= top**2]
+    ordered = np.sort(v, axis=1)
+    v, copies = np.unique(
+        np.where((ordered[:, 1] > 0)[:, None], ordered, -ordered[:, ::-1]), axis=0, return_counts=True
+    )
+    total = step_v**3 * norm_on_lattice(step_v * v, copies, np.linalg.inv(b), mass)
+    # eleven digits from the nodes of h_1, and nine from those of v
+    assert total == pytest.approx(1 / 0.09552861487568660, rel=2e-9)
+
+
 def test_three_tokens_do_not_depend_on_the_rules() -> None:
     """Other directions, other radii, other nodes of h_1: what is left is the error of nine digits."""
     first = norm_three_tokens(ONE, ONE, three_token_steps(1.0, 1.0, 9.0), 9.0)
-    second = norm_three_tokens(ONE, ONE, Steps(0.19, 23, 0.103, 0.33, 6), 10.0)
+    second = norm_three_tokens(ONE, ONE, Steps(0.19, 12.0, 0.103, 0.33, 6), 10.0)
     assert abs(float((first - second).fraction())) < 3e-8
-    # known from refinements at 17, 19 and 21 digits
+    # known from refinements at 23 and 25 digits
     assert float(second.fraction()) == pytest.approx(1 / 0.0955286148756866, abs=1e-8)
 
 
@@ -153,69 +203,6 @@ def test_degree_bounds_the_chebyshev_tail() -> None:
             y = np.linspace(-1, 1, 301)
             error = np.polynomial.chebyshev.chebval(y, series) - np.exp(-0.5 * (u - reach * y) ** 2)
             assert np.abs(error).max() < 1e-11
-
-
-# --- linear -----------------------------------------------------------------------------------------------------
-
-
-def linear_by_plain_sums(skip: float, beta: float) -> float:
-    """Three linear layers: w in polar coordinates about v and a uniform direction of h_1, in float64."""
-    k1, k2 = beta / skip, beta * skip
-    y = np.linspace(-3.2, math.log(22.0), 32)
-    q = np.exp(y - np.exp(-y))
-    q_weight = q * (1 + np.exp(-y)) * (y[1] - y[0]) * np.exp(-q)
-    t = 1 + 2 * k1 * q
-    chi = math.pi * np.arange(24) / 24
-    n = np.stack([np.cos(chi), np.sin(chi)])[:, None, :]
-    eps, delta = (1 - 1 / t**2)[:, None], (1 - 1 / t)[:, None]
-    mass = (q_weight / t**2)[:, None] / 24 / (2 * math.pi) ** 2
-    z_ = np.arange(-2.7, math.log(13.0), 0.15)
-    radii = np.exp(z_ - np.exp(-z_))
-    radii_weight = radii * (1 + np.exp(-z_)) * 0.15
-    psi = math.pi * (np.arange(20) + 0.5) / 20
-    total = 0.0
-    for r, dr in zip(radii, radii_weight, strict=True):
-        z = along = across = 0.0
-        for v, dv in zip(radii, radii_weight, strict=True):
-            gamma = k2 * v * v / (1 + k2 * v * v)
-            w_hat = np.stack([np.cos(psi), np.sin(psi)])
-            x = r * (np.array([[1.0], [0.0]]) - gamma * w_hat[0] * w_hat)
-            nw, nx = (np.tensordot(u.T, n[:, 0, :], axes=1)[:, None, :] for u in (v * w_hat, x))
-            exponent = 0.5 * ((x**2).sum(axis=0)[:, None, None] + v * v - eps * (nw**2 + nx**2))
-            g = mass * np.exp(-exponent) * (v * dv * 2 * math.pi / 20 / (1 + k2 * v * v))
-            h = [x[i][:, None, None] - delta * n[i] * nx for i in range(2)]
-            z += g.sum()
-            along += (g * h[0] ** 2).sum()
-            across += (g * h[1] ** 2).sum()
-        total += dr * 2 * math.pi * r * ((along - z) ** 2 + (across - z) ** 2) / z
-    return total
-
-
-@pytest.mark.slow
-def test_three_linear_layers_against_plain_sums() -> None:
-    value = float(norm_three_linear(Pairs(0.5), Pairs(0.02), 9.0).fraction())
-    # the plain sums cut |w| and |v| at 13 units and q at 22, and step by 0.15
-    assert value == pytest.approx(linear_by_plain_sums(0.5, 0.02), rel=1e-6)
-
-
-def test_three_linear_layers_against_monte_carlo() -> None:
-    sampled, _ = _linear_deep(Attention(3, beta=0.05, activation="linear"), np.random.default_rng(0))
-    value = float(norm_three_linear(ONE, Pairs(0.05), 7.0).fraction())
-    # the stated error is three standard errors and the bias
-    assert abs(value - sampled.value) < sampled.error
-
-
-def test_three_linear_layers_do_not_depend_on_the_steps() -> None:
-    """Eight digits, less one for the tails of products of Gaussians."""
-    first = float(norm_three_linear(Pairs(2.0), Pairs(0.1), 8.0).fraction())
-    second = float(norm_three_linear(Pairs(2.0), Pairs(0.1), 8.0, 1.3).fraction())
-    assert first == pytest.approx(second, rel=2e-7)
-
-
-@pytest.mark.slow
-def test_three_linear_layers_to_twelve_digits() -> None:
-    result = pairs_threshold(Attention(3, activation="linear"), 10)
-    assert result.value == "1.473783547"
 
 
 # --- service ----------------------------------------------------------------------------------------------------
