@@ -82,7 +82,7 @@ def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[s
     summary = [
         model.describe(),
         f"alpha(layer 2) = {last.value}  ({last.how}, error {last.error:.1e}; published {PUBLISHED_THRESHOLDS[2]})",
-        f"alpha(layer 1) = {first.value} +- {first.error:.4f}  ({first.how}, given layer 2; "
+        f"alpha(layer 1) = {first.value}  ({first.how}, error {first.error:.1e}, given layer 2; "
         f"published {PUBLISHED_THRESHOLDS[1]})",
         f"curve: {len(results)} alphas in [{_RANGE[0]}, {_RANGE[1]}], {sum(r.converged for r in results)} converged, "
         f"largest error of an overlap {worst:.4f}",
