@@ -71,7 +71,7 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
                 label=f"layer {layer}{given}, $\\beta$ = {beta:g}",
             )
     axes.axhline(_GIVEN_PERFECT, color="grey", lw=0.8)
-    axes.annotate("1/6: layer 1 given layer 2 exactly; layer 2 at large $c$", (0.011, 0.15), fontsize=7, color="grey")
+    axes.annotate("1/6: layer 1 given layer 2 exactly; layer 2 at large $c$", (0.011, 0.135), fontsize=7, color="grey")
     for layer, published in PUBLISHED_THRESHOLDS.items():
         axes.plot(1, published, "x", ms=7, color=_COLOURS[layer], label=f"layer {layer}, published (troiani2025)")
     axes.set_xscale("log")
@@ -80,7 +80,7 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
     axes.set_xlabel("skip strength $c$")
     axes.set_ylabel(r"threshold $\alpha = N/D$")
     axes.set_title("two layers of softmax attention, two tokens", fontsize=9)
-    axes.legend(fontsize=7, loc="center left")
+    axes.legend(fontsize=7, loc="center", bbox_to_anchor=(0.35, 0.59))
     for path in paths:
         figure.savefig(path, dpi=160)
     plt.close(figure)
