@@ -73,7 +73,17 @@ def test_sampled_averages_agree(model: Attention, q: tuple[float, float]) -> Non
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("q", [(0.0, 0.0), (0.0, 5e-5), (0.0, 0.3), (0.0, 0.96), (5e-4, 0.9), (0.4, 0.9)])
+@pytest.mark.parametrize(
+    "q",
+    [
+        (0.0, 0.0),
+        (0.0, 5e-5),
+        (0.0, 0.3),
+        (0.0, 0.96),
+        pytest.param((5e-4, 0.9), marks=pytest.mark.slow),
+        pytest.param((0.4, 0.9), marks=pytest.mark.slow),
+    ],
+)
 def test_errors_are_honest(model: Attention, q: tuple[float, float]) -> None:
     rough = TwoLayerQuadrature(model, 1e-3, 1).refinements(np.diag(q))
     fine = TwoLayerQuadrature(model, 1e-5, 1).refinements(np.diag(q))
@@ -93,6 +103,7 @@ def test_no_overlap_gives_the_operator(model: Attention) -> None:
     assert small[2] == pytest.approx(growth[0], rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_growth_is_the_slope_of_the_average(model: Attention) -> None:
     """lambda_1 by nodes about zero, G_11/q_11 by the sum over omega_1: the rest is of the order of q_11."""
