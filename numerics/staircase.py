@@ -12,7 +12,7 @@ from .channel_averages import Averages, channel
 from .errors import ConvergenceError, KernelNotFoundError
 from .models import Attention
 from .results import How, ThresholdResult
-from .two_layers.channel import TwoLayerQuadrature, serves
+from .two_layers.channel import SAFETY, TwoLayerQuadrature, serves
 from .validation import choice, whole
 
 __all__ = ["GIVEN", "MAX_DIGITS", "first_layer"]
@@ -144,9 +144,9 @@ def _quadrature(
         alphas = here[:, 0] - slope[0] * (here.prod(axis=1) - 1) / slope_excess
         evaluations += len(known)
         value = f"{alphas[0]:.{digits - 1 - math.floor(math.log10(alphas[0]))}f}"
-        off = float(abs(alphas[1] - alphas[0]))
+        off = SAFETY * float(abs(alphas[1] - alphas[0]))
         error = off + abs(float(value) - float(alphas[0]))
-        if 2 * off <= 10.0 ** (math.floor(math.log10(alphas[0])) + 1 - digits):
+        if off <= 10.0 ** (math.floor(math.log10(alphas[0])) + 1 - digits):
             return _threshold(
                 model,
                 value,
