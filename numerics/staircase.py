@@ -146,7 +146,8 @@ def _quadrature(
         value = f"{alphas[0]:.{digits - 1 - math.floor(math.log10(alphas[0]))}f}"
         off = SAFETY * float(abs(alphas[1] - alphas[0]))
         error = off + abs(float(value) - float(alphas[0]))
-        if off <= 10.0 ** (math.floor(math.log10(alphas[0])) + 1 - digits):
+        # Half a unit of the last digit, and rounding adds at most as much.
+        if off <= 0.5 * 10.0 ** (math.floor(math.log10(alphas[0])) + 1 - digits):
             return _threshold(
                 model,
                 value,

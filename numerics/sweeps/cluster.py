@@ -27,6 +27,8 @@ _POLL, _ASK = 0.01, 1.0
 _ENVIRONMENT = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 }
+# Without an address the scheduler's web server takes port 8787, and warns where another one has it.
+_NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 
 
 class ClusterError(ConvergenceError):
@@ -125,6 +127,7 @@ def _client(where: str, workers: int | None) -> Iterator[Any]:
                         threads_per_worker=1,
                         processes=True,
                         dashboard_address=None,
+                        scheduler_kwargs=_NO_DASHBOARD,
                         env=_ENVIRONMENT,
                         silence_logs=logging.CRITICAL,
                     )

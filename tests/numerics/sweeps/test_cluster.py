@@ -1,16 +1,24 @@
 """Sweeps on a Dask cluster: the same records, and sentences where there is no cluster."""
 
 import logging
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
 from attnlimits.numerics.sweeps import Function, cluster, open_sweep, sweep
 from attnlimits.numerics.sweeps.tasks import TASKS
 
+# A port that is free: the default one may be in use.
+QUIET = {
+    "dashboard_address": None,
+    "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+    "silence_logs": logging.CRITICAL,
+}
 TEXT = 'task = "toy"\n[axes]\na = [1, 2, 3]\nfail = [false, true]\n'
 
 
@@ -31,14 +39,22 @@ def test_a_local_cluster_gives_the_same_records(distributed, grid_of, toy, tmp_p
     assert sweep(grid_of(TEXT), tmp_path / "there", dask="tcp://nowhere:1").computed == 0
 
 
+def test_a_local_cluster_where_the_usual_port_is_taken(distributed, grid_of, toy, tmp_path):
+    """Warnings are errors here: Dask would warn, were it to ask for its dashboard's port."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # someone else has it: as good
+            taken.bind(("127.0.0.1", 8787))
+            taken.listen()
+        assert sweep(grid_of(TEXT), tmp_path / "out", dask="local", workers=1).done == 3
+
+
 def test_a_cluster_of_ones_own_computes_thresholds(distributed, grid_of, tmp_path, records, monkeypatch):
     """By the scheduler file, as on a batch system; workers are processes that import the package themselves."""
     grid = grid_of('task = "threshold"\n[fixed]\nlayers = 1\n[axes]\ntokens = [2, 3]\nuntied = [false, true]')
     sweep(grid, tmp_path / "here", workers=1)
     where = tmp_path / "scheduler.json"
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
-    ) as made:
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, **QUIET) as made:
         with distributed.Client(made) as client:
             client.write_scheduler_file(str(where))
         with pytest.raises(ValueError, match="workers is for a local cluster"):
@@ -68,8 +84,7 @@ def test_workers_that_come_later_get_points(distributed, grid_of, tmp_path, monk
     folder.mkdir()
     grid = grid_of(f'task = "meet"\n[fixed]\nfolder = "{folder}"\n[axes]\na = [1, 2, 3]')
     # Threads of this process: quick to start, and the waiting leaves it alone.
-    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", **quiet) as made:
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", **QUIET) as made:
         with distributed.Client(made, set_as_default=False) as client:
             client.write_scheduler_file(str(where))
         timer = threading.Timer(1.0, lambda: made.scale(3))
@@ -121,7 +136,7 @@ def test_a_cluster_that_is_lost(distributed, grid_of, tmp_path, monkeypatch):
             stderr=subprocess.DEVNULL,
         )
 
-    processes = [dask("scheduler", "--port", "0")]
+    processes = [dask("scheduler", "--port", "0", "--dashboard-address", "127.0.0.1:0")]
     try:
         while not where.is_file():
             assert processes[0].poll() is None
