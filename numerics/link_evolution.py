@@ -14,7 +14,8 @@ from .link_symmetry import couplings, exchanges
 from .link_thresholds import _top, threshold, unresolved_noise
 from .links import LinkKernel
 from .results import EvolutionResult
-from .state_evolution import Solver, check_effort, check_overlap, finish, seeded
+from .solver import Solver
+from .state_evolution import check_effort, check_overlap, finish, seeded
 
 __all__ = ["evolve"]
 

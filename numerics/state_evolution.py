@@ -8,29 +8,20 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .channel_averages import Averages, Channel, channel, is_costly
+from .channel_averages import Channel, channel, is_costly
 from .errors import ConvergenceError, KernelNotFoundError
 from .fibres import LastLayer as UntiedHead
 from .models import Attention
 from .prediction_error import prediction_errors
 from .results import Estimate, EvolutionResult, How
-from .thresholds import last_layer
-from .two_layers.channel import serves
+from .solver import RECOVERED, Solver
+from .two_layers.channel import TwoLayerAverages, serves
+from .two_layers.refined import RefinedSolver, Slopes
 
-__all__ = ["Solver", "check_effort", "check_overlap", "curve", "evolve", "finish", "seeded"]
+__all__ = ["check_effort", "check_overlap", "curve", "evolve", "finish", "seeded"]
 
 Array = NDArray[np.float64]
 
-# The largest overlap that is resolved; beyond it the weights count as recovered.
-_RECOVERED = 1 - 1e-6
-# Where a layer that has just turned unstable starts.
-_SEED = 0.05
-_MEMORY = 4
-# Least overlap of an active layer, and the overlap below which a layer may be dropped again.
-_TINY = 1e-9
-_DEAD = 1e-5
-# Evaluations after which a share of the statistical error is enough, for averages that need it.
-_PATIENCE, _ROUGH = 24, 0.1
 # Of the quadrature, where there is one.
 _ACCURACY = 1e-3
 # Points per randomisation of the first search.
@@ -142,7 +133,7 @@ def evolve(
         nodes=nodes,
         accuracy=accuracy,
     )
-    solver = Solver(averages, float(alpha), tol, int(max_iter))
+    solver = _solver(averages, float(alpha), tol, int(max_iter), accuracy, {})
     if (
         isinstance(start, str)
         and start == "uninformed"
@@ -221,15 +212,25 @@ def curve(
         model, samples=samples, replicas=replicas, rng=generator, workers=workers, nodes=nodes, accuracy=accuracy
     )
     results = []
+    slopes: Slopes = {}
     q = np.zeros((model.indices, model.indices))
     for alpha in values:
-        solver = Solver(averages, alpha, tol, max_iter)
+        solver = _solver(averages, alpha, tol, max_iter, accuracy, slopes)
         solver.grow(q)
         results.append(finish(solver, averages, seed, generator))
         q = results[-1].overlap
         if progress is not None:
             progress(results[-1])
     return results
+
+
+def _solver(
+    averages: Channel, alpha: float, tol: float, max_iter: int, accuracy: float | None, slopes: Slopes
+) -> Solver:
+    if accuracy is None:
+        return Solver(averages, alpha, tol, max_iter)
+    assert isinstance(averages, TwoLayerAverages)
+    return RefinedSolver(averages, alpha, tol, max_iter, accuracy, slopes)
 
 
 def _check_model(model: Attention | UntiedHead) -> None:
@@ -297,226 +298,6 @@ def seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Genera
     return seed, np.random.default_rng(seed)
 
 
-class Solver:
-    """Anderson-accelerated iteration of q -> F(alpha G(q)) on the symmetric matrices over the active layers."""
-
-    def __init__(self, averages: Channel, alpha: float, tol: float, max_iter: int, *, relative: bool = False) -> None:
-        self.averages = averages
-        # Whether `tol` is in units of 1 - q (plain steps from near recovery are short wherever they lead), and a tenth
-        # of the statistical error is enough for averages that are not smooth.
-        self.relative = relative
-        self.alpha = alpha
-        self.tol = tol
-        self.max_iter = max_iter
-        self.q = np.zeros((averages.model.indices,) * 2)
-        self.latest: Averages | None = None
-        self.residual = 0.0
-        self.history: list[Array] = []
-        self.n_iter = 0
-        self.converged = False
-        self.free: list[tuple[int, int]] = []
-        # Indices that are learned together, and whether they share one overlap.
-        self.groups: tuple[tuple[int, ...], ...] = getattr(averages, "groups", tuple((i,) for i in range(len(self.q))))
-        self.equal: bool = getattr(averages, "equal", False)
-
-    def image(self, g: Array) -> Array:
-        """F(alpha g), for g of shape (..., P, P)."""
-        qhat = self.alpha * g
-        out: Array = qhat @ np.linalg.inv(np.eye(g.shape[-1]) + qhat)
-        return 0.5 * (out + np.swapaxes(out, -1, -2))
-
-    def grow(self, q: Array) -> None:
-        """Settle on the layers of q, then let unstable layers join until none is left."""
-        active = [int(i) for i in np.flatnonzero(q.diagonal())]
-        while True:
-            if active:
-                self.settle(q, active)
-                self.release(active)
-            if not active:
-                self._zero()
-            unstable = [i for i, rate in enumerate(self.stability()) if rate > 1 and i not in active]
-            if not unstable or not self.converged:
-                return
-            # The fastest direction first: it may change the stability of the others.
-            rates = self.stability()
-            joining = self._group(max(unstable, key=lambda i: float(rates[i])))
-            active += joining
-            q = self.q.copy()
-            q[joining, joining] = _SEED
-
-    def _group(self, index: int) -> list[int]:
-        return list(next(group for group in self.groups if index in group))
-
-    def release(self, active: list[int]) -> None:
-        """Set overlaps that have died out to zero, and take their layers off the list, if they are stable there."""
-        for group in [g for g in self.groups if g[0] in active and all(self.q[i, i] < _DEAD for i in g)]:
-            q = self.q.copy()
-            for i in group:
-                q[i, :] = q[:, i] = 0.0
-            latest = self.averages(q)
-            self.n_iter += 1
-            if not self.alpha * latest.growth[:, group[0]].mean() > 1:
-                self.q, self.latest = q, latest
-                self.free = [pair for pair in self.free if not set(pair) & set(group)]
-                active[:] = [i for i in active if i not in group]
-
-    def stability(self) -> Array:
-        """Growth rate of a small overlap in each direction of zero overlap; NaN elsewhere and where not computed."""
-        assert self.latest is not None
-        rates = self.alpha * self.latest.growth.mean(axis=0)
-        model = self.averages.model
-        if not self.q.any() and model.layers > 1:
-            last = model.layers - 1
-            # The operator (15) has this one to many digits, where it is computed.
-            norm = _last_layer_norm(model)
-            rates[last] = rates[last] if norm is None else self.alpha * norm
-        return rates
-
-    def _zero(self) -> None:
-        self.q = np.zeros_like(self.q)
-        self.latest = self.averages(self.q)
-        self.history.append(self.q.copy())
-        self.n_iter += 1
-        self.converged, self.residual, self.free = True, 0.0, []
-
-    def settle(self, q: Array, active: list[int], *, pairs: Iterable[tuple[int, int]] = ()) -> None:
-        """Iterate from q with the diagonal over the active layers free, and these entries off it."""
-        diagonal = [(i, i) for i in sorted(active) if not self.equal or i == self._group(i)[0]]
-        free = [*diagonal, *pairs]
-        self.free = free
-        rows, columns = np.array(free).T
-        x = q[rows, columns].copy()
-        points: list[Array] = []
-        images: list[Array] = []
-        self.converged = False
-        self.q, self.residual = q.copy(), math.inf
-        while self.latest is None or self.n_iter < self.max_iter:
-            self.q = self._matrix(x)
-            x = self.q[rows, columns]
-            self.history.append(self.q.copy())
-            self.latest = self.averages(self.q)
-            self.n_iter += 1
-            fx = self.image(self.latest.g.mean(axis=0))[rows, columns]
-            self.residual = float(np.abs(fx - x).max())
-            # The diagonal comes first.
-            least, reached = (float(v[: len(diagonal)].min()) for v in (x, fx))
-            allowed = self.tol
-            if self.relative:
-                allowed *= 1 - float(np.linalg.eigvalsh(self.q)[-1])
-                if len(self.history) > _PATIENCE and self.averages.how == "monte-carlo":
-                    # Sums over finitely many nodes jump where a link does: far below the statistical error is enough.
-                    spread = self.image(self.latest.g)[:, rows, columns].std(axis=0, ddof=1)
-                    allowed = max(allowed, _ROUGH * float(spread.max()) / math.sqrt(len(self.latest.g)))
-            if self.residual <= allowed or (reached > _RECOVERED and least >= _RECOVERED - 1e-9):
-                self.converged = True
-                return
-            points, images = [*points, x][-_MEMORY:], [*images, fx][-_MEMORY:]
-            x = self._trusted(_anderson(points, images), x, fx)
-
-    def _trusted(self, trial: Array, x: Array, fx: Array) -> Array:
-        """Let an extrapolation from x go the way of the plain step to fx, and not much further.
-
-        Extrapolation is drawn to unstable fixed points (q = 0, and q = I before recovery) as to stable ones; the plain
-        step leads away from them. Beyond fx, q may shrink by 0.3 and 1 - q by 0.1, no more.
-        """
-        if all(i == j for i, j in self.free):
-            bounded = np.clip(trial, 0.3 * fx, 1 - 0.1 * (1 - fx))
-            return np.where((bounded - x) * (fx - x) >= 0, bounded, fx)
-        far, near = (np.linalg.eigvalsh(self._block(point)) for point in (trial, fx))
-        inside = far[0] >= 0.3 * near[0] and 1 - far[-1] >= 0.1 * (1 - near[-1])
-        return trial if inside and (trial - x) @ (fx - x) >= 0 else fx
-
-    def _block(self, x: Array) -> Array:
-        """Matrix over the active layers."""
-        q = np.zeros_like(self.q)
-        for (i, j), value in zip(self.free, x, strict=True):
-            q[i, j] = q[j, i] = value
-        active = sorted({i for i, _ in self.free})
-        block: Array = q[np.ix_(active, active)]
-        return block
-
-    def _matrix(self, x: Array) -> Array:
-        q = np.zeros_like(self.q)
-        for (i, j), value in zip(self.free, x, strict=True):
-            q[i, j] = q[j, i] = value
-        if all(i == j for i, j in self.free):
-            for i, _ in self.free:
-                value = min(max(q[i, i], _TINY), _RECOVERED)
-                for same in self._group(i) if self.equal else [i]:
-                    q[same, same] = value
-            return q
-        values, vectors = np.linalg.eigh(q)
-        clipped: Array = (vectors * np.clip(values, 0.0, _RECOVERED)) @ vectors.T
-        return clipped
-
-    def standard_error(self) -> Array:
-        """Standard error of q: that of F(alpha G) over the randomisations, times (1 - F')^{-1}."""
-        error = np.zeros_like(self.q)
-        if not self.free or self.latest is None:
-            return error
-        rows, columns = np.array(self.free).T
-        if not math.isfinite(self.residual):  # the evaluations ran out before the first one here
-            error[rows, columns] = error[columns, rows] = 1.0
-            return error
-        x = self.q[rows, columns]
-        mean = self.image(self.latest.g.mean(axis=0))[rows, columns]
-        spread = self.image(self.latest.g)[:, rows, columns] - mean
-        jacobian = np.empty((len(x), len(x)))
-        for k in range(len(x)):
-            # One-sided, towards the inside; a rough slope suffices for an error bar.
-            step = -0.02 * min(x[k], 1 - x[k]) if x[k] > 0 else 1e-3
-            moved = x.copy()
-            moved[k] += step
-            other = self.image(self.averages(self._matrix(moved)).g.mean(axis=0))[rows, columns]
-            jacobian[:, k] = (other - mean) / step
-        response = np.linalg.pinv(np.eye(len(x)) - jacobian)
-        deviations = spread @ response.T
-        if self.averages.how == "monte-carlo":
-            sigma = deviations.std(axis=0, ddof=1) / math.sqrt(len(deviations))
-        else:
-            sigma = np.abs(deviations).max(axis=0)
-        sigma = sigma + np.abs(response @ (mean - x))
-        if self.latest.bias is not None:
-            moved = self.image(self.latest.g.mean(axis=0) + self.latest.bias)[rows, columns]
-            sigma = sigma + np.abs(response @ (moved - mean))
-        # An overlap cannot be off by more than its range.
-        error[rows, columns] = error[columns, rows] = np.minimum(sigma, 1.0)
-        if self.equal:
-            for i, _ in self.free:
-                same = self._group(i)
-                error[same, same] = error[i, i]
-        return error
-
-
-def _anderson(points: list[Array], images: list[Array]) -> Array:
-    """Next iterate of Anderson's method: the affine combination of images with the least residual."""
-    last = images[-1]
-    if len(points) < 2:
-        return last
-    residuals = np.array([f - x for x, f in zip(points, images, strict=True)])
-    steps = residuals[-1] - residuals[:-1]
-    gamma, *_ = np.linalg.lstsq(steps.T, residuals[-1], rcond=1e-10)
-    moved = last - gamma @ (last - np.array(images[:-1]))
-    # A wild extrapolation is cut to a multiple of the plain step.
-    limit = 20 * float(np.abs(residuals[-1]).max())
-    out: Array = points[-1] + np.clip(moved - points[-1], -limit, limit)
-    inside = (out > 0) & (out < 1)
-    return np.where(inside | (last < 0), out, last)
-
-
-_NORMS: dict[tuple[object, ...], float | None] = {}
-
-
-def _last_layer_norm(model: Attention) -> float | None:
-    key = (model.layers, model.tokens, model.skip, model.beta, model.activation)
-    if key not in _NORMS:
-        try:
-            _NORMS[key] = last_layer(model, digits=6).operator_norm
-        except KernelNotFoundError:
-            _NORMS[key] = None
-    return _NORMS[key]
-
-
 def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generator) -> EvolutionResult:
     """Result at the overlap where the solver stands."""
     model = averages.model
@@ -527,7 +308,7 @@ def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generato
     estimation = Estimate(float(1 - np.trace(solver.q) / size), float(np.linalg.norm(error.diagonal()) / size), how)
     if solver.converged:
         status = f"converged after {solver.n_iter} evaluations: max |F(q) - q| = {solver.residual:.1e}"
-        if any(solver.q[i, i] >= _RECOVERED - 1e-9 for i in range(size)):
+        if any(solver.q[i, i] >= RECOVERED - 1e-9 for i in range(size)):
             status += "; an overlap is within 1e-6 of 1 (recovered)"
     else:
         status = (

@@ -1,7 +1,6 @@
 """State-evolution averages of two layers of softmax attention with two tokens, without sampling."""
 
 import math
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..channel_averages import Averages, Channel
 from ..errors import ConvergenceError
 from ..models import Attention
 from .nodes import Hidden, around, centred
-from .sums import Outcome, output_sum, silent_sum
+from .sums import Outcome, output_sum, outputs, silent_sum
 
 __all__ = ["SAFETY", "TwoLayerAverages", "TwoLayerQuadrature", "serves"]
 
@@ -23,6 +22,8 @@ Functions = tuple[Array, Array, Array]
 # Neighbouring nodes of h_1, as multiples of the width that the last indices' posterior resolves.
 _SPACING = 2.6
 _MOST_FINENESS = 60.0
+# Outputs v within this factor share their nodes of h_1; the lowest band is all that is left.
+_BANDS, _MOST_BANDS = 1.3, 10
 # All steps are finer than the Gaussians alone ask for, by this; the rule that measures the error is coarser.
 _FINENESS, _COARSE = 1.25, 0.8
 # Scale of the map of omega_1/sqrt(q_11): in units of (V_11/q_11)^(1/2), and at most; its step times the log-accuracy.
@@ -35,8 +36,8 @@ SAFETY = 2.0
 _MODEST = 0.3
 # The sum of all weights may miss one by so many times the accuracy.
 _MASS = 100.0
-# Overlaps closer to one would take too many nodes; beyond the second, sampling is cheaper.
-_CLOSEST, _NEAR = 3e-5, 2e-3
+# Overlaps closer to one would take too many nodes.
+_CLOSEST = 3e-5
 
 
 def serves(model: Attention) -> bool:
@@ -96,8 +97,17 @@ class TwoLayerQuadrature:
         ends = np.array([fine - gap, fine + gap])
         return Averages(np.array([np.diag(end[:2]) for end in ends]), ends[:, 2:])
 
+    def rough(self, q: Array) -> Averages:
+        """Averages by the finer rule alone, twice; raises as a call does."""
+        one = self._averages(*self._checked(q), 1.0)
+        return Averages(np.array([np.diag(one[:2])] * 2), np.array([one[2:]] * 2))
+
     def refinements(self, q: Array) -> Array:
         """G_11, G_22 and the growth rates by the rule and by a coarser one, shape (2, 4); raises as a call does."""
+        at = self._checked(q)
+        return np.array([self._averages(*at, share) for share in (1.0, _COARSE)])
+
+    def _checked(self, q: Array) -> tuple[float, float]:
         if np.abs(q - np.diag(q.diagonal())).max() > 1e-12:
             raise ValueError(
                 f"q must be diagonal, (14): y leaves the signs of h_1 and h_2 free; got q_12 = {q[0, 1]:g}"
@@ -105,7 +115,7 @@ class TwoLayerQuadrature:
         q1, q2 = (float(x) for x in q.diagonal())
         if not (0 <= min(q1, q2) and max(q1, q2) <= 1 - _CLOSEST):
             raise ValueError(f"q must be in [0, {1 - _CLOSEST}] here, (14); got {q1:g} and {q2:g}")
-        return np.array([self._averages(q1, q2, share) for share in (1.0, _COARSE)])
+        return q1, q2
 
     def _averages(self, q1: float, q2: float, share: float) -> Array:
         """G_11, G_22 and the growth rates of both layers, NaN where the overlap is not zero.
@@ -164,36 +174,54 @@ class TwoLayerQuadrature:
     def _one_known(self, centre: Array | None, variance: float, q2: float, share: float) -> Array:
         """Averages given omega_1; None for q_11 = 0, where the growth of layer 1 takes the place of G_11."""
         model, log_accuracy = self.model, self._log_accuracy * share
-        functions: Functions
-        if centre is None:
-            nodes = self._nodes(q2, log_accuracy, lambda f: centred(model.skip, model.beta, log_accuracy + 3, f))
-            # The line z = 0 stands for all its x, E x^2 = 1.
-            square = np.where(nodes.z == 0, 1.0, nodes.x**2)
-            functions, multiplicity = (square - 1, nodes.x * nodes.z, nodes.z**2 - 1), (1.0, 2.0, 1.0)
-        else:
-            x, z = centre
-            nodes = self._nodes(
-                q2, log_accuracy, lambda f: around(model.skip, model.beta, centre, variance, log_accuracy + 2, f)
-            )
-            functions, multiplicity = (nodes.x - x, nodes.z - z, np.zeros(len(nodes.x))), (1.0, 1.0, 0.0)
         rule = log_accuracy, _FINENESS
+        sd = math.sqrt(1 - q2)
         with threadpool_limits(1, "blas"):  # the products are small
-            if q2:
-                found = output_sum(nodes, functions, multiplicity, q2, model.skip, *rule)
+            if centre is None:
+                nodes = self._nodes(q2, log_accuracy)
+                # The line z = 0 stands for all its x, E x^2 = 1.
+                square = np.where(nodes.z == 0, 1.0, nodes.x**2)
+                functions, multiplicity = (square - 1, nodes.x * nodes.z, nodes.z**2 - 1), (1.0, 2.0, 1.0)
+                if q2:
+                    v = outputs(nodes, model.skip, sd, *rule)
+                    found = output_sum(nodes, functions, multiplicity, q2, v, *rule)
+                else:
+                    found = silent_sum(nodes, functions, multiplicity, model.skip, *rule)
             else:
-                found = silent_sum(nodes, functions, multiplicity, model.skip, *rule)
+                found = self._known_first(centre, variance, q2, log_accuracy)
         self._check(found, math.exp(-log_accuracy), q2)
         first = found.first / variance**2
         last = (found.last / (1 - q2) ** 2, math.nan) if q2 else (0.0, found.last)
         return np.array([0.0, last[0], first, last[1]] if centre is None else [first, last[0], math.nan, last[1]])
 
-    def _nodes(self, q2: float, log_accuracy: float, make: Callable[[float], Hidden]) -> Hidden:
-        """Nodes of h_1 that are close enough for the posterior of the last indices."""
+    def _known_first(self, centre: Array, variance: float, q2: float, log_accuracy: float) -> Outcome:
+        """Averages given omega_1, with nodes of h_1 as close as the outputs up to v ask for."""
+        model, rule = self.model, (log_accuracy, _FINENESS)
+        law = model.skip, model.beta, centre, variance, log_accuracy + 2
+
+        def moved(nodes: Hidden) -> tuple[Functions, tuple[float, float, float]]:
+            return (nodes.x - centre[0], nodes.z - centre[1], np.zeros(len(nodes.x))), (1.0, 1.0, 0.0)
+
+        nodes = around(*law)
+        if not q2:
+            return silent_sum(nodes, *moved(nodes), model.skip, *rule)
+        sd = math.sqrt(1 - q2)
+        v, dv = outputs(nodes, model.skip, sd, *rule)
+        parts = []
+        ends = np.searchsorted(v, v[-1] * _BANDS ** np.arange(-_MOST_BANDS, 1.0), side="right")
+        for start, end in zip([0, *ends[:-1]], ends, strict=True):
+            if end > start:
+                nodes = around(*law, sd, float(v[end - 1]))
+                parts.append(output_sum(nodes, *moved(nodes), q2, (v[start:end], dv[start:end]), *rule))
+        return Outcome(*(sum(getattr(part, name) for part in parts) for name in ("last", "first", "mass")))
+
+    def _nodes(self, q2: float, log_accuracy: float) -> Hidden:
+        """Nodes of h_1 of overlap zero that are close enough for the posterior of the last indices."""
         reach = math.sqrt(2 * log_accuracy)
         allowed = _SPACING * 2 * math.pi / reach * math.sqrt(1 - q2)
         fineness = 1.0
         while fineness < _MOST_FINENESS:
-            nodes = make(fineness)
+            nodes = centred(self.model.skip, self.model.beta, log_accuracy + 3, fineness)
             spacing = nodes.spacing(reach)
             if spacing <= allowed:
                 return nodes
@@ -212,7 +240,7 @@ class TwoLayerQuadrature:
 
 
 class TwoLayerAverages:
-    """Averages by quadrature and, where an overlap is within 2e-3 of one or q is not diagonal, by sampling.
+    """Averages by quadrature and, where an overlap is closer to one than it goes or q is not diagonal, by sampling.
 
     Near recovery 1 - q is small, and so is what the sampling error makes of it.
 
@@ -220,7 +248,7 @@ class TwoLayerAverages:
     ----------
     model : Attention
     accuracy : float
-        Of the quadrature, see `TwoLayerQuadrature`.
+        Of the averages that a call gives, see `TwoLayerQuadrature`.
     sampled : Channel
         Averages of the same model by sampling.
     workers : int, optional
@@ -233,13 +261,26 @@ class TwoLayerAverages:
         """Keep both."""
         self.model: Any = model
         self.layers: tuple[int, ...] = (0, 1)
-        self._quadrature = TwoLayerQuadrature(model, accuracy, workers)
+        self.accuracy = accuracy
+        self._workers = workers
+        self._quadratures: dict[float, TwoLayerQuadrature] = {}
         self._sampled = sampled
-        self.how = self._quadrature.how
+        self.how = "estimated"
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q; `how` is that of the latest ones."""
-        near = q.diagonal().max() > 1 - _NEAR or np.abs(q - np.diag(q.diagonal())).max() > 1e-12
-        chosen = self._sampled if near else self._quadrature
+        return self._chosen(q, self.accuracy)(q)
+
+    def rough(self, q: Array, accuracy: float) -> Averages:
+        """Averages at q by one rule of this accuracy, without its error: the same value twice."""
+        chosen = self._chosen(q, accuracy)
+        return chosen.rough(q) if isinstance(chosen, TwoLayerQuadrature) else chosen(q)
+
+    def _chosen(self, q: Array, accuracy: float) -> Channel:
+        chosen: Channel = self._sampled
+        if q.diagonal().max() <= 1 - _CLOSEST and np.abs(q - np.diag(q.diagonal())).max() <= 1e-12:
+            if accuracy not in self._quadratures:
+                self._quadratures[accuracy] = TwoLayerQuadrature(self.model, accuracy, self._workers)
+            chosen = self._quadratures[accuracy]
         self.how = chosen.how
-        return chosen(q)
+        return chosen

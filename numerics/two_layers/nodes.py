@@ -20,6 +20,9 @@ Array = NDArray[np.float64]
 _SHARE = 0.65
 # Nodes below this share of the accuracy are left out.
 _LIGHT = 1e-2
+# Steps as multiples of what resolves the last indices, and the places on a line at which that is looked up.
+_RESOLVE = 1.2
+_LOOKS = 25
 
 
 @dataclass(frozen=True)
@@ -84,32 +87,92 @@ def centred(skip: float, beta: float, log_accuracy: float, fineness: float) -> H
     return Hidden(*(np.concatenate([values, sign * values]) for values, sign in pairs))
 
 
-def around(skip: float, beta: float, centre: Array, variance: float, log_accuracy: float, fineness: float) -> Hidden:
-    """Nodes of h_1 ~ N(centre, variance I): trapezoidal rules in Y, z = scale sinh(Y), and in x for each z."""
+def around(
+    skip: float,
+    beta: float,
+    centre: Array,
+    variance: float,
+    log_accuracy: float,
+    narrow: float = math.inf,
+    v: float = 0.0,
+) -> Hidden:
+    """Nodes of h_1 ~ N(centre, variance I): trapezoidal rules in Y, z = scale sinh(Y), and in x for each z.
+
+    Parameters
+    ----------
+    skip, beta : float
+        c > 0 and beta > 0.
+    centre : ndarray, shape (2,)
+        omega_1 in token modes.
+    variance : float
+        V_11.
+    log_accuracy : float
+        L: what is below exp(-L) is neglected.
+    narrow, v : float, optional
+        For outputs up to v, the last indices (A v, tau v) are resolved to Gaussians of this standard deviation.
+    """
     reach = math.sqrt(2 * log_accuracy)
     sd = math.sqrt(variance)
-    gauss = 2 * math.pi / reach * sd / fineness
+    gauss = 2 * math.pi / reach * sd
     scale = min(math.sqrt(2 * skip / beta), 2.0)
     low, high = (math.asinh((centre[1] + side * reach * sd) / scale) for side in (-1, 1))
     steepest = scale * math.cosh(max(abs(low), abs(high)))
-    step = min(gauss / steepest, 2 * math.pi * _SHARE * math.pi / 2 / log_accuracy / fineness)
-    y = low + step * np.arange(math.ceil((high - low) / step) + 1)
-    heights = scale * np.sinh(y)
-    lines = scale * np.cosh(y) * step * np.exp(-((heights - centre[1]) ** 2) / (2 * variance))
-    weight, x, z = [], [], []
-    for height, line in zip(heights, lines, strict=True):
-        pole = math.pi / max(beta * abs(float(height)), 1e-3)
-        width = min(gauss, 2 * math.pi * _SHARE * pole / log_accuracy / fineness)
-        # Of this line, what its weight leaves.
-        left = log_accuracy + math.log(max(float(line) / (scale * step), 1e-300))
-        if left <= 0:
-            continue
-        count = math.ceil(math.sqrt(2 * left) * sd / width)
-        offset = width * np.arange(-count, count + 1)
-        weight.append(line * width * np.exp(-offset * offset / (2 * variance)) / (2 * math.pi * variance))
-        x.append(centre[0] + offset)
-        z.append(np.full(2 * count + 1, height))
-    return _hidden(skip, beta, np.concatenate(weight), np.concatenate(x), np.concatenate(z))
+    step = min(gauss / steepest, 2 * math.pi * _SHARE * math.pi / 2 / log_accuracy)
+
+    def lines(step: float) -> tuple[Array, Array, Array, Array]:
+        """Y, z, what the weight leaves of L, and the needs along x and z at a few x of each line, over `narrow`."""
+        y = low + step * np.arange(math.ceil((high - low) / step) + 1)
+        z = scale * np.sinh(y)
+        left = log_accuracy - (z - centre[1]) ** 2 / (2 * variance)
+        across = reach * sd * np.linspace(-1, 1, _LOOKS)
+        return y, z, left, _needs(skip, beta, centre[0] + across, z, left[:, None] - across**2 / (2 * variance), v)
+
+    if math.isfinite(narrow):
+        y, _, _, needs = lines(step)
+        slope = scale * np.cosh(y)
+        step = min(step, _RESOLVE * narrow / max(float((needs[1].max(axis=1) * slope).max()), 1e-300))
+    y, z, left, needs = lines(step)
+    weight = scale * np.cosh(y) * step * np.exp(-((z - centre[1]) ** 2) / (2 * variance))
+    pole = math.pi / np.maximum(beta * np.abs(z), 1e-3)
+    width = np.minimum(gauss, 2 * math.pi * _SHARE * pole / log_accuracy)
+    if math.isfinite(narrow):
+        width = np.minimum(width, _RESOLVE * narrow / np.maximum(needs[0].max(axis=1), 1e-300))
+    # Of each line, what its weight leaves.
+    left = left + np.log(np.cosh(y) * scale / steepest)
+    keep = left > 0
+    z, weight, width = z[keep], weight[keep], width[keep]
+    half = np.ceil(np.sqrt(2 * left[keep]) * sd / width).astype(np.int64)
+    counts = 2 * half + 1
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts + half, counts)
+    offset = number * np.repeat(width, counts)
+    mass = np.repeat(weight * width, counts) * np.exp(-offset * offset / (2 * variance)) / (2 * math.pi * variance)
+    return _hidden(skip, beta, mass, centre[0] + offset, np.repeat(z, counts))
+
+
+def _needs(skip: float, beta: float, x: Array, z: Array, left: Array, v: float) -> Array:
+    """1/step in x and in z, shape (2, n_z, n_x), that resolve a last index of standard deviation one at outputs <= v.
+
+    Trapezoidal rule of step s in (A v, tau v): error exp(-2 pi^2/s^2) of a density exp(-tau^2 v^2/2) times the weight.
+    """
+    rho, w = beta * z[:, None] ** 2, beta * x * z[:, None]
+    top = np.maximum(rho, np.abs(w))
+    up, down, rise, fall = (np.exp(e - top) for e in (rho, -rho, w, -w))
+    total = up + down + rise + fall
+    big_t, big_s = (up - down) / total, (rise - fall) / total
+    t_rho, mixed, s_w = (up + down) / total - big_t**2, -big_t * big_s, (rise + fall) / total - big_s**2
+    t = skip + big_t
+    tau = (1 + skip) / t
+    budget = np.maximum(left, 0.0)
+    # Largest of v' sqrt(2 (left - tau^2 v'^2/2)) over v' <= v.
+    at = np.minimum(v, np.sqrt(budget) / tau)
+    strength = at * np.sqrt(np.maximum(2 * budget - (tau * at) ** 2, 0.0)) / (2 * math.pi)
+    needs = []
+    for d_w, d_rho in ((beta * z[:, None], 0.0), (beta * x, 2 * beta * z[:, None])):
+        slope_t, slope_s = t_rho * d_rho + mixed * d_w, s_w * d_w + mixed * d_rho
+        slope_a = (slope_s - big_s / t * slope_t) / t
+        slope_tau = -tau / t * slope_t
+        needs.append(np.hypot(slope_a, slope_tau) * strength)
+    return np.array(needs)
 
 
 def _centre(skip: float, rho: float) -> float:

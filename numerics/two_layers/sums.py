@@ -11,20 +11,21 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from .banded import FLOOR, banded_sum, of_pairs, pairs, singles
 from .nodes import Hidden
 
-__all__ = ["Outcome", "output_sum", "silent_sum"]
+__all__ = ["Outcome", "output_sum", "outputs", "silent_sum"]
 
 Array = NDArray[np.float64]
 
-# Added to densities: no division by zero, and far below anything that counts.
-_FLOOR = 1e-290
 # Steps as multiples of what the analysis of `output_sum` allows.
 _STEP, _STEP_V = 1.0, 1.2
 _STRIP_V = 0.55
+# Nodes reach this much further, in log-accuracy, than the grids; beyond this many entries for each that a node reaches,
+# the banded sum is faster than matrix products.
+_TAIL, _SPARSE = 2.0, 4.0
 # Zeros of Z: pi V/a off the real axis in d, and half as far in omega_-, where both signs of the last indices have a
 # density of exp(-a^2/(2 V)). The largest of exp(-a^2/(2 V) - 2 pi distance/step) over a sets the step.
 _ZEROS_D, _ZEROS_O = 2 * math.pi**2 * 1.5**1.5, math.pi**2 * 1.5**1.5
@@ -54,11 +55,11 @@ def output_sum(
     functions: tuple[Array, Array, Array],
     multiplicity: tuple[float, float, float],
     overlap: float,
-    skip: float,
+    v: tuple[Array, Array],
     log_accuracy: float,
     fineness: float,
 ) -> Outcome:
-    """Averages at overlap q_22 over omega_2 and the outputs.
+    """Averages at overlap q_22 over omega_2 and some of the outputs.
 
     Parameters
     ----------
@@ -69,8 +70,8 @@ def output_sum(
         m_f.
     overlap : float
         0 < q_22 < 1.
-    skip : float
-        c, which sets the scale of v.
+    v : two arrays, shape (n_v,)
+        Nodes and weights of v.
     log_accuracy, fineness : float
         What is below exp(-log_accuracy) is neglected; all steps are divided by the fineness.
     """
@@ -84,45 +85,69 @@ def output_sum(
         * min(2 * math.pi / reach / math.sqrt(prior / overlap + 1 / variance), zeros * sd / log_accuracy**1.5)
         for prior, zeros in ((0.25, _ZEROS_D), (1.0, _ZEROS_O))
     )
-    v_nodes, v_weights = _outputs(nodes, skip, sd, log_accuracy, fineness)
-    least, most = float(nodes.tau.min()), float(nodes.tau.max())
-    norm = 1 / math.sqrt(2 * math.pi * variance)
-    base = nodes.weight * nodes.tau * norm
+    v_nodes, v_weights = v
+    base = nodes.weight * nodes.tau / (2 * math.pi * variance)
+    rule = _Rule(overlap, reach, step_d, step_o)
+    width = math.sqrt(2 * (log_accuracy + _TAIL))
+    # Entries that all nodes share at a typical v, and those that one node reaches alone.
+    typical = float(v_nodes[len(v_nodes) * 2 // 3])
+    shared = reached = 1.0
+    for spread, step in ((np.ptp(nodes.a), step_d), (np.ptp(nodes.tau), step_o)):
+        shared *= (typical * float(spread) + 2 * reach * sd) / step
+        reached *= 2 * width * sd / step
+    arguments = (v_nodes, v_weights, base, nodes.a, nodes.tau, np.array(functions), np.array(multiplicity))
+    if shared > _SPARSE * reached:
+        total = banded_sum(*arguments, overlap, step_d, step_o, reach, width)
+    else:
+        total = _dense_sum(*arguments, rule)
+    return Outcome(float(total[0]), float(total[1]), float(total[2]))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Overlap q_22, standard deviations that the grids reach, steps of d and of omega_-."""
+
+    overlap: float
+    reach: float
+    step_d: float
+    step_o: float
+
+
+def _dense_sum(
+    v_nodes: Array, v_weights: Array, base: Array, a: Array, tau: Array, functions: Array, multiplicity: Array,
+    rule: _Rule,
+) -> Array:  # fmt: skip
+    """Do what `banded_sum` does, by matrix products over all nodes: for grids that most nodes reach."""
+    overlap, reach, step_d, step_o = rule.overlap, rule.reach, rule.step_d, rule.step_o
+    variance = 1 - overlap
+    sd = math.sqrt(variance)
+    least, most = float(tau.min()), float(tau.max())
     total = np.zeros(3)
     outermost = reach * math.sqrt(overlap)
     for v, dv in zip(v_nodes, v_weights, strict=True):
-        shift, lift = nodes.a * v, nodes.tau * v
+        shift, lift = a * v, tau * v
         rows = _grid(max(0.0, least * v - reach * sd), min(outermost, most * v + reach * sd), step_o, lowest=0)
         if not len(rows):
             continue
         o = step_o * rows
         d = step_d * _grid(float(shift.min()) - reach * sd, float(shift.max()) + reach * sd, step_d)
-        near = norm * np.exp(-((d[:, None] - shift) ** 2) / (2 * variance))
+        near = np.exp(-((d[:, None] - shift) ** 2) / (2 * variance))
         prior = (
             step_o * np.exp(-o * o / (2 * overlap)) / math.sqrt(2 * math.pi * overlap) * np.where(rows == 0, 1.0, 2.0)
         )
         # Rows for which the other sign of the last indices is possible, too.
-        pairs = int(np.count_nonzero(o < reach * sd - least * v))
+        both = int(np.count_nonzero(o < reach * sd - least * v))
         there = _tables(near, base * np.exp(-((lift - o[:, None]) ** 2) / (2 * variance)), d, shift, lift, functions)
         found = np.zeros(3)
-        if pairs:
-            back = base * np.exp(-((lift + o[:pairs, None]) ** 2) / (2 * variance))
-            lag = step_d * np.arange(1 - len(d), len(d))
-            gauss = 0.5 * step_d**2 * np.exp(-lag * lag / (8 * overlap)) / math.sqrt(2 * math.pi * overlap)
-            inside = _inside(gauss, len(d))
-            # Of the sum over s for a given d, what lies outside of the table.
-            outside = np.maximum(step_d - inside, 0.0)
-            here = np.ascontiguousarray(there[:, :pairs])
-            _pairs(
-                here, _tables(near, back, d, shift, lift, functions), o[:pairs], prior[:pairs], gauss, outside,
-                np.array(multiplicity), found,
-            )  # fmt: skip
-        if pairs < len(o):
-            _singles(
-                np.ascontiguousarray(there[:, pairs:]), o[pairs:], prior[pairs:], step_d, np.array(multiplicity), found
-            )
+        if both:
+            side = base * np.exp(-((lift + o[:both, None]) ** 2) / (2 * variance))
+            back = _tables(near, side, d, shift, lift, functions)
+            gauss, outside = of_pairs(len(d), step_d, overlap)
+            pairs(there[:both], back, o[:both], prior[:both], gauss, outside, multiplicity, found)
+        if both < len(o):
+            singles(there[both:], o[both:], prior[both:], step_d, multiplicity, found)
         total += dv * found
-    return Outcome(float(total[0]), float(total[1]), float(total[2]))
+    return total
 
 
 def silent_sum(
@@ -136,7 +161,7 @@ def silent_sum(
     reach = math.sqrt(2 * log_accuracy)
     step = _STEP * 2 * math.pi / reach / fineness
     total = np.zeros(3)
-    for v, dv in zip(*_outputs(nodes, skip, 1.0, log_accuracy, fineness), strict=True):
+    for v, dv in zip(*outputs(nodes, skip, 1.0, log_accuracy, fineness), strict=True):
         shift, lift = nodes.a * v, nodes.tau * v
         d = step * _grid(float(shift.min()) - reach, float(shift.max()) + reach, step)
         near = np.exp(-0.5 * (d[:, None] - shift) ** 2) / (2 * math.pi)
@@ -144,14 +169,14 @@ def silent_sum(
         moments = (np.ones_like(side), shift, shift**2, lift, shift * lift, lift**2, *functions)
         k, a, aa, t, at, tt, *f = np.array([side * m for m in moments]) @ near.T
         excess = (d * d * k - 2 * d * a + aa - k, d * t - at, tt - k)
-        inverse = 2 * step * dv / (k + _FLOOR)
+        inverse = 2 * step * dv / (k + FLOOR)
         total[0] += (inverse * (excess[0] ** 2 + 2 * excess[1] ** 2 + excess[2] ** 2)).sum()
         total[1] += (inverse * sum(m * g * g for m, g in zip(multiplicity, f, strict=True))).sum()
         total[2] += (inverse * k * k).sum()
     return Outcome(float(total[0]), float(total[1]), float(total[2]))
 
 
-def _outputs(nodes: Hidden, skip: float, sd: float, log_accuracy: float, fineness: float) -> tuple[Array, Array]:
+def outputs(nodes: Hidden, skip: float, sd: float, log_accuracy: float, fineness: float) -> tuple[Array, Array]:
     """Nodes and weights of v >= 0, v = scale sinh(Y); the integrand is even in v once u is summed."""
     reach = math.sqrt(2 * log_accuracy)
     scale = skip / (1 + skip)
@@ -176,76 +201,9 @@ def _grid(low: float, high: float, step: float, lowest: int | None = None) -> Ar
     return np.arange(first, last + 1, dtype=np.float64)
 
 
-def _inside(gauss: Array, count: int) -> Array:
-    cumulative = np.concatenate([[0.0], np.cumsum(gauss)])
-    start = np.arange(count - 1, -1, -1)
-    return cumulative[start + count] - cumulative[start]
-
-
-def _tables(near: Array, side: Array, d: Array, shift: Array, lift: Array, functions: tuple[Array, ...]) -> Array:
-    """K, K <h_+ - omega_+>, K <h_-> and K <f>, shape (6, len(o), len(d)), for the first sign."""
+def _tables(near: Array, side: Array, d: Array, shift: Array, lift: Array, functions: Array) -> Array:
+    """K, K <h_+ - omega_+>, K <h_-> and K <f>, shape (len(o), len(d), 6), for one sign."""
     stack = np.concatenate([side, side * shift, side * lift, *(side * f for f in functions)])
     out = (stack @ near.T).reshape(6, len(side), len(d))
     out[1] = d * out[0] - out[1]
-    return out
-
-
-@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
-def _pairs(
-    here: Array,
-    back: Array,
-    o: Array,
-    prior: Array,
-    gauss: Array,
-    outside: Array,
-    multiplicity: Array,
-    out: Array,
-) -> None:
-    """Add the sums over pairs (d, s); beyond the table of s the first sign is alone, and beyond that of d the other."""
-    count = here.shape[2]
-    m0, m1, m2 = multiplicity
-    for i in range(len(o)):
-        last, first, mass = 0.0, 0.0, 0.0
-        for a in range(count):
-            k, p, r = here[0, i, a], here[1, i, a], here[2, i, a] - o[i] * here[0, i, a]
-            f0, f1, f2 = here[3, i, a], here[4, i, a], here[5, i, a]
-            for b in range(count):
-                other = back[0, i, b]
-                z = k + other + _FLOOR
-                weight = gauss[b - a + count - 1] / z
-                along = p - back[1, i, b]
-                across = r - back[2, i, b] - o[i] * other
-                g0, g1, g2 = f0 + back[3, i, b], f1 + back[4, i, b], f2 + back[5, i, b]
-                last += weight * (along * along + across * across)
-                first += weight * (m0 * g0 * g0 + m1 * g1 * g1 + m2 * g2 * g2)
-                mass += weight * z * z
-            last += outside[a] * (p * p + r * r) / (k + _FLOOR)
-            first += outside[a] * (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) / (k + _FLOOR)
-            k2, p2, r2 = back[0, i, a], back[1, i, a], back[2, i, a] + o[i] * back[0, i, a]
-            f0, f1, f2 = back[3, i, a], back[4, i, a], back[5, i, a]
-            last += outside[a] * (p2 * p2 + r2 * r2) / (k2 + _FLOOR)
-            first += outside[a] * (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) / (k2 + _FLOOR)
-            mass += outside[a] * (k + k2)
-        out[0] += prior[i] * last
-        out[1] += prior[i] * first
-        out[2] += prior[i] * mass
-
-
-@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
-def _singles(table: Array, o: Array, prior: Array, step: float, multiplicity: Array, out: Array) -> None:
-    """Add the sums over d where one sign of the last indices is impossible."""
-    count = table.shape[2]
-    m0, m1, m2 = multiplicity
-    for i in range(len(o)):
-        last, first, mass = 0.0, 0.0, 0.0
-        for a in range(count):
-            k = table[0, i, a]
-            r = table[2, i, a] - o[i] * k
-            f0, f1, f2 = table[3, i, a], table[4, i, a], table[5, i, a]
-            inverse = 1 / (k + _FLOOR)
-            last += (table[1, i, a] * table[1, i, a] + r * r) * inverse
-            first += (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) * inverse
-            mass += k
-        out[0] += prior[i] * step * last
-        out[1] += prior[i] * step * first
-        out[2] += prior[i] * step * mass
+    return np.ascontiguousarray(out.transpose(1, 2, 0))

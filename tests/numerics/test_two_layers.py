@@ -43,7 +43,7 @@ def test_centred_nodes(model: Attention) -> None:
 @pytest.mark.parametrize("variance", [0.9, 0.1, 1e-3])
 def test_nodes_around_a_centre(centre: tuple[float, float], variance: float) -> None:
     model = MODELS[1]
-    nodes = around(model.skip, model.beta, np.array(centre), variance, 20.0, 1.3)
+    nodes = around(model.skip, model.beta, np.array(centre), variance, 20.0)
     a, tau = of_the_model(model, nodes.x, nodes.z)
     np.testing.assert_allclose(nodes.a, a, atol=1e-11)
     np.testing.assert_allclose(nodes.tau, tau, rtol=1e-11)

@@ -1,0 +1,70 @@
+"""Ranges of h_2 = B_1(x)^{-1} v over boxes of x for arrays of boxes, without branches: `ranges` for a GPU.
+
+Functions of (vp, vm, c, beta, xp_low, xp_high, xm_low, xm_high), arrays of one shape, in token modes; they return
+(a_low, a_high, b_low, b_high), an enclosure of both modes of h_2 up to rounding.
+"""
+
+from typing import Any
+
+from .backend import jnp
+
+__all__ = ["BOXES", "gap"]
+
+
+def gap(low: Any, high: Any) -> Any:
+    """Distance of zero from intervals."""
+    return jnp.maximum(jnp.maximum(low, -high), 0.0)
+
+
+def _signed(low: Any, high: Any, x0: Any, x1: Any, y0: Any, y1: Any) -> tuple[Any, Any]:
+    """Range of sign(x y) t, for t in [low, high] and x, y in their intervals."""
+    positive = ((x0 >= 0) & (y0 >= 0)) | ((x1 <= 0) & (y1 <= 0))
+    negative = ((x0 >= 0) & (y1 <= 0)) | ((x1 <= 0) & (y0 >= 0))
+    return jnp.where(positive, low, -high), jnp.where(negative & ~positive, -low, high)
+
+
+def _between(first: Any, second: Any) -> tuple[Any, Any]:
+    return jnp.minimum(first, second), jnp.maximum(first, second)
+
+
+def _softmax_scalars(u: Any, w: Any, c: Any) -> tuple[Any, Any]:
+    """Return tau and s/(c + tau) for u, w >= 0, scaled so that nothing overflows."""
+    ratio = jnp.exp(-jnp.abs(u - w))
+    denominator = (1.0 + ratio) * (1.0 + jnp.exp(-(u + w)))
+    tau = -jnp.expm1(-2.0 * u) * jnp.where(u >= w, 1.0, ratio)
+    s = -jnp.expm1(-2.0 * w) * jnp.where(u >= w, ratio, 1.0)
+    return tau / denominator, s / (c * denominator + tau)
+
+
+def _softmax(vp: Any, vm: Any, c: Any, beta: Any, x0: Any, x1: Any, y0: Any, y1: Any) -> tuple[Any, ...]:
+    """Use monotonicity: tau grows with u = beta xm^2 and falls with |w|, w = beta xp xm; |s|/(c + tau) the reverse."""
+    near_x, near_y = gap(x0, x1), gap(y0, y1)
+    far_x, far_y = jnp.maximum(jnp.abs(x0), jnp.abs(x1)), jnp.maximum(jnp.abs(y0), jnp.abs(y1))
+    tau_high, s_low = _softmax_scalars(beta * far_y * far_y, beta * near_x * near_y, c)
+    tau_low, s_high = _softmax_scalars(beta * near_y * near_y, beta * far_x * far_y, c)
+    low, high = _signed(s_low, s_high, x0, x1, y0, y1)
+    a = _between((vp - vm * low) / (1.0 + c), (vp - vm * high) / (1.0 + c))
+    return *a, *_between(vm / (c + tau_low), vm / (c + tau_high))
+
+
+def _linear(vp: Any, vm: Any, c: Any, beta: Any, x0: Any, x1: Any, y0: Any, y1: Any) -> tuple[Any, ...]:
+    """Bound the three fractions of h_2 = (v - x (x.v)/(c/beta + |x|^2))/c by their monotonicity in |xp| and |xm|."""
+    d = c / beta
+    near_x, near_y = gap(x0, x1) ** 2, gap(y0, y1) ** 2
+    far_x, far_y = jnp.maximum(x0 * x0, x1 * x1), jnp.maximum(y0 * y0, y1 * y1)
+    mixed = jnp.minimum(
+        jnp.sqrt(far_x * far_y) / (d + near_x + near_y),
+        0.5 * jnp.minimum(jnp.sqrt(far_y / (d + far_y)), jnp.sqrt(far_x / (d + far_x))),
+    )
+    low, high = _signed(jnp.sqrt(near_x * near_y) / (d + far_x + far_y), mixed, x0, x1, y0, y1)
+
+    def bounds(own: Any, other: Any, keep_low: Any, keep_high: Any) -> tuple[Any, Any]:
+        kept, taken = _between(own * keep_low, own * keep_high), _between(other * low, other * high)
+        return (kept[0] - taken[1]) / c, (kept[1] - taken[0]) / c
+
+    # 1 - xp^2/(..) = (d + xm^2)/(..), and likewise for xm.
+    a = bounds(vp, vm, (d + near_y) / (d + near_y + far_x), (d + far_y) / (d + far_y + near_x))
+    return *a, *bounds(vm, vp, (d + near_x) / (d + near_x + far_y), (d + far_x) / (d + far_x + near_y))
+
+
+BOXES = {"softmax": _softmax, "linear": _linear}

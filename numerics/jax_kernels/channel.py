@@ -1,0 +1,94 @@
+"""The integrand of two layers for arrays of outputs: indices whitened by their prior, for both branches of h_2."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .backend import jax, jnp
+
+__all__ = ["Law", "Link", "Numbers", "distances", "nearest", "whitened"]
+
+
+class Law(NamedTuple):
+    """What differs between the samples; every field has the shape of the batch, or of what is taken from it.
+
+    vp, vm are the modes of the readout row, w1p .. w2m those of omega. With i1 = V_11^{-1/2}, slope = V_12/V_11 and
+    i2 = (V_22 - V_12^2/V_11)^{-1/2} the whitened h - omega is
+    z = ((xp - w1p) i1, (xm - w1m) i1, (a - w2p - slope (xp - w1p)) i2, (b - w2m - slope (xm - w1m)) i2)
+    at h_1 = (xp, xm), h_2 = (a, b).
+    """
+
+    vp: Any
+    vm: Any
+    w1p: Any
+    w1m: Any
+    w2p: Any
+    w2m: Any
+    i1: Any
+    slope: Any
+    i2: Any
+
+    def take(self, index: Any) -> "Law":
+        """Fields of the samples listed."""
+        return Law(*(field[index] for field in self))
+
+
+class Numbers(NamedTuple):
+    """The numbers of a model: c, beta, and three of B_1^{-1} as a function of h_1.
+
+    It is analytic where the imaginary part of h_1 is below `near` and below `far`/|h_1|, and its determinant is at most
+    `det_bound`.
+    """
+
+    skip: Any
+    beta: Any
+    near: Any
+    far: Any
+    det_bound: Any
+
+    def strip(self, size: Any) -> Any:
+        """Distance of the singularities from points at most `size` from the origin."""
+        return jnp.minimum(self.near, self.far / (size + 1e-300))
+
+
+class Link(NamedTuple):
+    """The model: h_2 and 1/|det B_1| by `undo(xp, xm, vp, vm, c, beta)`, ranges of h_2 by `boxes`, and its numbers."""
+
+    undo: Callable[..., tuple[Any, Any, Any]]
+    boxes: Callable[..., tuple[Any, Any, Any, Any]]
+    numbers: Numbers
+
+
+def whitened(link: Link, law: Law, xp: Any, xm: Any) -> tuple[Any, Any, tuple[tuple[Any, Any], tuple[Any, Any]], Any]:
+    """z_1, z_2, (z_3, z_4) of the branches plus and minus, 1/|det B_1| at h_1 = (xp, xm)."""
+    a, b, inv_det = link.undo(xp, xm, law.vp, law.vm, link.numbers.skip, link.numbers.beta)
+    dp, dm = xp - law.w1p, xm - law.w1m
+    hp, hm = law.w2p + law.slope * dp, law.w2m + law.slope * dm
+    branches = ((a - hp) * law.i2, (b - hm) * law.i2), ((-a - hp) * law.i2, (-b - hm) * law.i2)
+    return dp * law.i1, dm * law.i1, branches, inv_det
+
+
+def distances(link: Link, law: Law, xp: Any, xm: Any) -> Any:
+    """Least Q = |z|^2 of both branches."""
+    first, second, (plus, minus), _ = whitened(link, law, xp, xm)
+    rest = jnp.minimum(plus[0] ** 2 + plus[1] ** 2, minus[0] ** 2 + minus[1] ** 2)
+    return first * first + second * second + rest
+
+
+# The search looks at squares of _SIDE^2 points, each _SHRINK times as wide as the one before.
+_SIDE, _SHRINK, _SQUARES = 9, 0.35, 8
+
+
+def nearest(link: Link, law: Law, radius: Any) -> tuple[Any, Any, Any]:
+    """A point of small Q, by points in shrinking squares about the best so far; returns (xp, xm, Q), an upper bound."""
+    side = jnp.linspace(-1.0, 1.0, _SIDE)
+    grid_p, grid_m = (g.ravel() for g in jnp.meshgrid(side, side))
+    every = law.take((slice(None), None))
+
+    def look(k: Any, point: tuple[Any, Any]) -> tuple[Any, Any]:
+        half = (radius * _SHRINK**k)[:, None]
+        xp, xm = point[0][:, None] + half * grid_p, point[1][:, None] + half * grid_m
+        best = distances(link, every, xp, xm).argmin(axis=1)[:, None]
+        return tuple(jnp.take_along_axis(x, best, axis=1)[:, 0] for x in (xp, xm))
+
+    xp, xm = jax.lax.fori_loop(0, _SQUARES, look, (law.w1p, law.w1m))
+    return xp, xm, distances(link, law, xp, xm)

@@ -1,0 +1,208 @@
+"""The sum over outputs where V_22 is small: each node of h_1 reaches a few entries of the tables only."""
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["FLOOR", "banded_sum", "pairs", "singles"]
+
+Array = NDArray[np.float64]
+
+# Added to densities: no division by zero, and far below anything that counts.
+FLOOR = 1e-290
+# Moments per entry, of which the last two are padding.
+_WIDTH = 8
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+def _gaussians(centre: float, step: float, first: int, last: int, variance: float, out: Array) -> None:
+    """Values exp(-(k step - centre)^2/(2 variance)), first <= k <= last, by a recurrence of two factors."""
+    offset = first * step - centre
+    value = math.exp(-offset * offset / (2 * variance))
+    factor = math.exp(-step * (2 * offset + step) / (2 * variance))
+    change = math.exp(-step * step / variance)
+    for k in range(last - first + 1):
+        out[k] = value
+        value *= factor
+        factor *= change
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+def _scatter(
+    table: Array, weight: Array, shift: Array, lift: Array, functions: Array, sign: float, width: float,
+    variance: float, step_d: float, first_d: int, step_o: float, first_o: int, near: Array, side: Array,
+) -> None:  # fmt: skip
+    """Fill the table: K, K <h_+ - omega_+>, K <h_-> and K <f> at each (o, d), for one sign of the last indices."""
+    rows, columns = table.shape[0], table.shape[1]
+    table[:] = 0.0
+    vector = np.zeros(_WIDTH)
+    for k in range(len(weight)):
+        low_o = max(math.ceil((sign * lift[k] - width) / step_o), first_o)
+        high_o = min(math.floor((sign * lift[k] + width) / step_o), first_o + rows - 1)
+        if high_o < low_o:
+            continue
+        low_d = max(math.ceil((shift[k] - width) / step_d), first_d)
+        high_d = min(math.floor((shift[k] + width) / step_d), first_d + columns - 1)
+        if high_d < low_d:
+            continue
+        _gaussians(shift[k], step_d, low_d, high_d, variance, near)
+        _gaussians(sign * lift[k], step_o, low_o, high_o, variance, side)
+        vector[0] = weight[k]
+        vector[1] = weight[k] * shift[k]
+        vector[2] = weight[k] * lift[k]
+        for f in range(3):
+            vector[3 + f] = weight[k] * functions[f, k]
+        for i in range(high_o - low_o + 1):
+            for j in range(high_d - low_d + 1):
+                mass = side[i] * near[j]
+                for f in range(_WIDTH):
+                    table[low_o - first_o + i, low_d - first_d + j, f] += mass * vector[f]
+    for i in range(rows):
+        for j in range(columns):
+            table[i, j, 1] = (first_d + j) * step_d * table[i, j, 0] - table[i, j, 1]
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+def pairs(
+    here: Array, back: Array, o: Array, prior: Array, gauss: Array, outside: Array, multiplicity: Array, out: Array
+) -> None:
+    """Add the sums over pairs (d, s); beyond the table of s the first sign is alone, and beyond that of d the other."""
+    count = here.shape[1]
+    m0, m1, m2 = multiplicity
+    for i in range(len(o)):
+        last, first, mass = 0.0, 0.0, 0.0
+        for a in range(count):
+            k, p, r = here[i, a, 0], here[i, a, 1], here[i, a, 2] - o[i] * here[i, a, 0]
+            f0, f1, f2 = here[i, a, 3], here[i, a, 4], here[i, a, 5]
+            for b in range(count):
+                other = back[i, b, 0]
+                z = k + other + FLOOR
+                weight = gauss[b - a + count - 1] / z
+                along = p - back[i, b, 1]
+                across = r - back[i, b, 2] - o[i] * other
+                g0, g1, g2 = f0 + back[i, b, 3], f1 + back[i, b, 4], f2 + back[i, b, 5]
+                last += weight * (along * along + across * across)
+                first += weight * (m0 * g0 * g0 + m1 * g1 * g1 + m2 * g2 * g2)
+                mass += weight * z * z
+            last += outside[a] * (p * p + r * r) / (k + FLOOR)
+            first += outside[a] * (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) / (k + FLOOR)
+            k2, p2, r2 = back[i, a, 0], back[i, a, 1], back[i, a, 2] + o[i] * back[i, a, 0]
+            f0, f1, f2 = back[i, a, 3], back[i, a, 4], back[i, a, 5]
+            last += outside[a] * (p2 * p2 + r2 * r2) / (k2 + FLOOR)
+            first += outside[a] * (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) / (k2 + FLOOR)
+            mass += outside[a] * (k + k2)
+        out[0] += prior[i] * last
+        out[1] += prior[i] * first
+        out[2] += prior[i] * mass
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+def singles(table: Array, o: Array, prior: Array, step: float, multiplicity: Array, out: Array) -> None:
+    """Add the sums over d where one sign of the last indices is impossible."""
+    count = table.shape[1]
+    m0, m1, m2 = multiplicity
+    for i in range(len(o)):
+        last, first, mass = 0.0, 0.0, 0.0
+        for a in range(count):
+            k = table[i, a, 0]
+            r = table[i, a, 2] - o[i] * k
+            f0, f1, f2 = table[i, a, 3], table[i, a, 4], table[i, a, 5]
+            inverse = 1 / (k + FLOOR)
+            last += (table[i, a, 1] * table[i, a, 1] + r * r) * inverse
+            first += (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) * inverse
+            mass += k
+        out[0] += prior[i] * step * last
+        out[1] += prior[i] * step * first
+        out[2] += prior[i] * step * mass
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+def banded_sum(
+    v_nodes: Array, v_weights: Array, base: Array, a: Array, tau: Array, functions: Array, multiplicity: Array,
+    overlap: float, step_d: float, step_o: float, reach: float, width: float,
+) -> Array:  # fmt: skip
+    """Sums `last`, `first` and `mass` of `sums.Outcome` over outputs (u, v) and omega_2.
+
+    Parameters
+    ----------
+    v_nodes, v_weights : ndarray, shape (n_v,)
+    base, a, tau : ndarray, shape (n,)
+        Weight tau/(2 pi V_22), A and tau of the nodes.
+    functions : ndarray, shape (3, n)
+    multiplicity : ndarray, shape (3,)
+    overlap, step_d, step_o : float
+        q_22 and the steps of d and of omega_-.
+    reach, width : float
+        Standard deviations that the grids reach, and that each node reaches.
+    """
+    variance = 1 - overlap
+    sd = math.sqrt(variance)
+    total = np.zeros(3)
+    least, most = tau.min(), tau.max()
+    low_a, high_a = a.min(), a.max()
+    outermost = reach * math.sqrt(overlap)
+    near = np.empty(int(2 * width * sd / step_d) + 3)
+    side = np.empty(int(2 * width * sd / step_o) + 3)
+    rows_most = int(outermost / step_o) + 2
+    columns_most = int(((high_a - low_a) * v_nodes.max() + 2 * reach * sd) / step_d) + 3
+    # One block of memory for all tables; the largest v has few rows and many columns.
+    memory = np.empty(_WIDTH)
+    memory_back = np.empty(_WIDTH)
+    for n in range(len(v_nodes)):
+        v = v_nodes[n]
+        first_o = max(0, math.ceil((least * v - reach * sd) / step_o))
+        last_o = math.floor(min(outermost, most * v + reach * sd) / step_o)
+        rows = min(last_o - first_o + 1, rows_most)
+        if rows <= 0:
+            continue
+        first_d = math.ceil((low_a * v - reach * sd) / step_d)
+        columns = min(math.floor((high_a * v + reach * sd) / step_d) - first_d + 1, columns_most)
+        size = rows * columns * _WIDTH
+        if len(memory) < size:
+            memory = np.empty(size)
+        table = memory[:size].reshape((rows, columns, _WIDTH))
+        shift, lift = a * v, tau * v
+        _scatter(
+            table, base, shift, lift, functions, 1.0, width * sd, variance, step_d, first_d, step_o, first_o, near, side
+        )
+        o = step_o * np.arange(first_o, first_o + rows).astype(np.float64)
+        prior = np.exp(-o * o / (2 * overlap)) * (2 * step_o / math.sqrt(2 * math.pi * overlap))
+        if first_o == 0:
+            prior[0] /= 2
+        both = 0  # rows for which the other sign of the last indices is possible, too
+        while both < rows and o[both] < reach * sd - least * v:
+            both += 1
+        found = np.zeros(3)
+        if both:
+            size = both * columns * _WIDTH
+            if len(memory_back) < size:
+                memory_back = np.empty(size)
+            back = memory_back[:size].reshape((both, columns, _WIDTH))
+            _scatter(
+                back, base, shift, lift, functions, -1.0, width * sd, variance,
+                step_d, first_d, step_o, first_o, near, side,
+            )  # fmt: skip
+            gauss, outside = of_pairs(columns, step_d, overlap)
+            pairs(table[:both], back, o[:both], prior[:both], gauss, outside, multiplicity, found)
+        if both < rows:
+            singles(table[both:], o[both:], prior[both:], step_d, multiplicity, found)
+        total += v_weights[n] * found
+    return total
+
+
+@njit(error_model="numpy", nogil=True, cache=True)
+def of_pairs(count: int, step: float, overlap: float) -> tuple[Array, Array]:
+    """Weights of pairs by their lag s - d, and, for each d, of all s outside of the table."""
+    gauss = np.empty(2 * count - 1)
+    for k in range(2 * count - 1):
+        lag = step * (k - count + 1)
+        gauss[k] = 0.5 * step * step * math.exp(-lag * lag / (8 * overlap)) / math.sqrt(2 * math.pi * overlap)
+    outside = np.empty(count)
+    inside = gauss[count - 1 :].sum()
+    for k in range(count):
+        outside[k] = max(step - inside, 0.0)
+        if k + 1 < count:
+            inside += gauss[count - 2 - k] - gauss[2 * count - 2 - k]
+    return gauss, outside

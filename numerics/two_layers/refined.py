@@ -1,0 +1,238 @@
+"""Fixed points of two layers: found with rough averages, and refined until the overlaps are as accurate as asked.
+
+With t_l = log(q_ll/(1 - q_ll)), q = F(alpha G(q)) (14) is log alpha = t_l - log G_ll(q) for each layer l. The
+right-hand side does not depend on alpha, and its slopes by t serve Newton steps, neighbouring alphas and the error.
+"""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..channel_averages import Averages
+from ..solver import DEAD, RECOVERED, Solver
+from .channel import TwoLayerAverages
+
+__all__ = ["RefinedSolver", "Slopes"]
+
+Array = NDArray[np.float64]
+# From layers that are learned to a log alpha and the slopes there.
+Slopes = dict[tuple[int, ...], tuple[float, Array]]
+
+# Accuracy of the search, and what is asked for at most and at least.
+_ROUGH, _FINEST = 1e-2, 1e-9
+# Step for slopes, and what is taken for flat: there the iteration itself is followed.
+_STEP, _FLAT = 0.05, 0.02
+# Longest step of the search, in t, and its end.
+_LONGEST, _FOUND = 1.5, 3e-3
+# Where one layer is recovered, others this close to it are on the way.
+_NEARLY = 1e-2
+# Evaluations by a rule before the next finer one, and moves that tell something about slopes.
+_TRIES, _TELLING = 4, 1e-3
+# A residual leaves this share of the accuracy asked for.
+_SHARE = 0.1
+# Factor between the accuracies of neighbouring refinements, and what it does to their errors, at most.
+_CUT = 0.2
+
+
+def _logit(x: Array) -> Array:
+    out: Array = np.log(x) - np.log1p(-x)
+    return out
+
+
+class RefinedSolver(Solver):
+    """Newton steps on the layers' own alphas.
+
+    Parameters
+    ----------
+    averages : TwoLayerAverages
+    alpha, tol, max_iter
+        As for `Solver`.
+    accuracy : float
+        Asked for of each overlap, relative.
+    slopes : dict, optional
+        From the layers that are learned to d(t - log G)/dt, shared by the solvers of neighbouring alphas.
+    """
+
+    averages: TwoLayerAverages
+
+    def __init__(
+        self,
+        averages: TwoLayerAverages,
+        alpha: float,
+        tol: float,
+        max_iter: int,
+        accuracy: float,
+        slopes: Slopes | None = None,
+    ) -> None:
+        super().__init__(averages, alpha, tol, max_iter)
+        self._accuracy = accuracy
+        self._slopes = {} if slopes is None else slopes
+        self._error: Array | None = None
+
+    def settle(self, q: Array, active: list[int], *, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        """Find the fixed point with the overlaps of the active layers free."""
+        pairs = tuple(pairs)
+        self._error = None
+        if pairs:
+            super().settle(q, active, pairs=pairs)
+            return
+        layers = tuple(sorted(active))
+        self.free = [(i, i) for i in layers]
+        self.converged, self.residual, self.q = False, math.inf, q.copy()
+        start = _logit(np.clip(q.diagonal()[list(layers)], 0.1 * DEAD, RECOVERED))
+        slopes = None
+        if layers in self._slopes:  # of another alpha: the way there is known to first order
+            log_alpha, slopes = self._slopes[layers]
+            if _stable(slopes):
+                start = start + np.clip(
+                    np.linalg.solve(slopes, np.full(len(layers), math.log(self.alpha) - log_alpha)), -0.5, 0.5
+                )
+        found = self._search(layers, start, slopes)
+        if found is not None:
+            self._refine(layers, *found)
+
+    def standard_error(self) -> Array:
+        """Error of q: that of the averages carried through the slopes, and what the last step would have moved."""
+        return super().standard_error() if self._error is None else self._error
+
+    def _search(self, layers: tuple[int, ...], t: Array, slopes: Array | None) -> tuple[Array, Array] | None:
+        """Fixed point of the rough averages with the slopes there; None where it ended otherwise."""
+        before: tuple[Array, Array] | None = None
+        while self.n_iter < self.max_iter:
+            t = np.minimum(t, _logit(np.array(RECOVERED)))
+            says = self._says(layers, t, self._rough(layers, t))
+            rest = math.log(self.alpha) - says
+            image = 1 / (1 + np.exp(-(t + rest)))
+            x = self.q.diagonal()[list(layers)]
+            self.residual = float(np.abs(image - x).max())
+            if x.min() < DEAD and rest[int(x.argmin())] < 0:  # `release` looks at what is left
+                self.converged = True
+                return None
+            at_the_end = (x >= RECOVERED - 1e-9) & (rest > 0)
+            if at_the_end.any() and (1 - x).max() < _NEARLY:
+                # The last step resolved still leads on: the overlaps are at least these.
+                self._error = np.zeros_like(self.q)
+                self._error[list(layers), list(layers)] = 1 - x
+                self.converged, self.residual = True, 0.0
+                return None
+            if slopes is not None and before is not None:
+                slopes = _broyden(slopes, t - before[0], says - before[1])
+            if np.abs(rest).max() <= _FOUND:
+                if slopes is None or not _stable(slopes):
+                    slopes = self._differences(layers, t, says)
+                return t, slopes
+            if slopes is None and np.abs(rest).max() < 1:
+                slopes = self._differences(layers, t, says)
+            before = (t, says)
+            step = rest if slopes is None else _step(slopes, rest)
+            t = t + np.clip(step, -_LONGEST, _LONGEST)
+        return None
+
+    def _refine(self, layers: tuple[int, ...], t: Array, slopes: Array) -> None:
+        """Chord steps with finer and finer rules, until two of them agree to the accuracy asked for.
+
+        The error is the distance of the fixed points of the last two: about that of the coarser one, as errors fall by
+        several times from one rule to the next.
+        """
+        chosen = list(layers)
+        level, tries, coarser, gap = _ROUGH, 0, None, np.full(len(t), math.inf)
+        moved: tuple[Array, Array] | None = None
+        while True:
+            self.q = self._at(layers, t)
+            x = self.q.diagonal()[chosen]
+            latest = self.latest = self.averages.rough(self.q, level)
+            self.n_iter += 1
+            self.history.append(self.q.copy())
+            says = self._says(layers, t, latest)
+            if moved is not None and np.abs(t - moved[0]).max() > _TELLING:
+                slopes = _broyden(slopes, t - moved[0], says - moved[1])
+            rest = math.log(self.alpha) - says
+            self.residual = float(np.abs(1 / (1 + np.exp(-(t + rest))) - x).max())
+            inverse = np.linalg.pinv(slopes)
+            step = np.clip(inverse @ rest, -_LONGEST, _LONGEST)
+            sampled = self.averages.how == "monte-carlo"
+            # Of t, for the accuracy asked of q.
+            asked = self._accuracy / (1 - x)
+            if sampled:
+                gap = np.abs(inverse) @ self._noise(latest, chosen)
+            small = _SHARE * np.maximum(asked, gap if sampled else 0.0)
+            settled = bool((np.abs(step) <= small).all()) and self.residual <= self.tol
+            tries += 1
+            # Coarse rules may jump where their numbers of nodes change, by less than what they are off.
+            through = not sampled and (settled or (tries >= _TRIES and level > _FINEST))
+            if through:
+                if coarser is not None:
+                    # Two rules may agree by chance, three hardly.
+                    gap = np.maximum(np.abs(t + step - coarser), np.where(np.isfinite(gap), _CUT * gap, 0.0))
+                coarser = t + step
+            done = settled and (sampled or bool((gap <= asked).all()) or level <= _FINEST)
+            if done or self.n_iter >= self.max_iter:
+                break
+            if through:
+                level, tries, moved = max(_CUT * level, _FINEST), 0, None
+            else:
+                moved = t, says
+            if not settled:
+                t = np.minimum(t + step, _logit(np.array(RECOVERED)))
+        self.converged = settled
+        self._slopes[layers] = (float(says.mean()), slopes)
+        error = np.zeros_like(self.q)
+        error[chosen, chosen] = np.minimum(x * (1 - x) * (gap + np.abs(step)), 1.0)
+        self._error = error
+
+    def _at(self, layers: tuple[int, ...], t: Array) -> Array:
+        q = np.zeros((self.averages.model.indices,) * 2)
+        q[list(layers), list(layers)] = np.minimum(1 / (1 + np.exp(-t)), RECOVERED)
+        return q
+
+    def _rough(self, layers: tuple[int, ...], t: Array) -> Averages:
+        self.q = self._at(layers, t)
+        self.latest = self.averages.rough(self.q, _ROUGH)
+        self.history.append(self.q.copy())
+        self.n_iter += 1
+        return self.latest
+
+    def _says(self, layers: tuple[int, ...], t: Array, averages: Averages) -> Array:
+        """Log of the alpha at which each layer would be at rest."""
+        g = averages.g.mean(axis=0).diagonal()[list(layers)]
+        out: Array = t - np.log(g)
+        return out
+
+    def _noise(self, averages: Averages, chosen: list[int]) -> Array:
+        """Relative standard error of G where it is sampled."""
+        g = averages.g[:, chosen, chosen]
+        mean = g.mean(axis=0)
+        out: Array = g.std(axis=0, ddof=1) / math.sqrt(len(g)) / mean
+        return out
+
+    def _differences(self, layers: tuple[int, ...], t: Array, says: Array) -> Array:
+        slopes = np.empty((len(t), len(t)))
+        here = self.q, self.latest
+        for k in range(len(t)):
+            moved = t.copy()
+            moved[k] -= _STEP
+            slopes[:, k] = (says - self._says(layers, moved, self._rough(layers, moved))) / _STEP
+        self.q, self.latest = here
+        return slopes
+
+
+def _step(slopes: Array, rest: Array) -> Array:
+    """Newton's step; where overlaps are hardly held, or pushed away, far along the way of the iteration."""
+    values, vectors = np.linalg.eig(slopes)
+    out: Array = (vectors @ (np.linalg.solve(vectors, rest.astype(complex)) / np.maximum(values.real, _FLAT))).real
+    return out
+
+
+def _stable(slopes: Array) -> bool:
+    """Whether an overlap that is too large says a larger alpha, in every direction."""
+    return bool(np.linalg.eigvals(slopes).real.min() > _FLAT)
+
+
+def _broyden(slopes: Array, moved: Array, changed: Array) -> Array:
+    """Slopes that explain the latest step, too."""
+    length = float(moved @ moved)
+    if length < 1e-16:
+        return slopes
+    return slopes + np.outer(changed - slopes @ moved, moved) / length

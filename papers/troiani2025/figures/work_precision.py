@@ -1,0 +1,144 @@
+"""Work and precision of the state-evolution averages: nested quadrature beside plain and quasi-Monte Carlo.
+
+`python -m attnlimits.papers.troiani2025.figures.work_precision` measures and draws again, in a minute or two; data and
+figure stand beside this file. All three use one core and the same exact denoiser or its sums.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlimits.numerics.channel_averages import TwoLayers, matrix_root
+from attnlimits.numerics.denoiser import denoise_readout
+from attnlimits.numerics.models import Attention
+from attnlimits.numerics.progress import Bar
+from attnlimits.numerics.quadrature import normal_qmc
+from attnlimits.numerics.results import load, save
+from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
+
+__all__ = ["OVERLAPS", "draw", "make", "measure", "ratio"]
+
+Array = NDArray[np.float64]
+
+# Fixed points at alpha = 0.5, where one layer is learned, and at alpha = 0.885, where both are.
+OVERLAPS = {"one layer learned": (0.0, 0.770773), "both layers learned": (0.526686, 0.993579)}
+ACCURACIES = (1e-2, 2e-3, 4e-4, 8e-5, 1.6e-5)
+_REFERENCE = 2e-6
+POINTS = (10, 11, 12, 13, 14)
+_REPLICAS = 8
+
+
+def measure() -> dict[str, Any]:
+    """Relative error of G, the larger of both layers', against processor seconds."""
+    model = Attention()
+    bar = Bar("work and precision", show=True)
+    total, done = len(OVERLAPS) * (len(ACCURACIES) + 1 + 2 * len(POINTS)), 0
+    out: dict[str, Any] = {"model": model.describe(), "cases": {}}
+
+    def timed(work: Callable[[], Array]) -> tuple[Array, float]:
+        nonlocal done
+        start = time.process_time()
+        value = work()
+        seconds = time.process_time() - start
+        done += 1
+        bar.to(done, total)
+        return value, seconds
+
+    rng = np.random.default_rng(0)
+    for case, overlap in OVERLAPS.items():
+        q = np.diag(overlap)
+        layers = [layer for layer in (0, 1) if overlap[layer]]
+
+        def rule(accuracy: float, q: Array = q, layers: list[int] = layers) -> Array:
+            return TwoLayerQuadrature(model, accuracy, 1).rough(q).g[0].diagonal()[layers]
+
+        rule(ACCURACIES[0])  # compiles
+        exact, _ = timed(lambda rule=rule: rule(_REFERENCE))
+        methods: dict[str, list[tuple[float, float]]] = {"quadrature": [], "quasi-Monte Carlo": [], "Monte Carlo": []}
+        for accuracy in ACCURACIES:
+            found, seconds = timed(lambda rule=rule, accuracy=accuracy: rule(accuracy))
+            methods["quadrature"].append((seconds, float(np.abs(found / exact - 1).max())))
+        for log2_n in POINTS:
+            streams = rng.spawn(_REPLICAS)
+            points = [normal_qmc(8, log2_n - 3, stream) for stream in streams]
+            found, seconds = timed(lambda points=points, q=q: TwoLayers(model, points, 1)(q).g)
+            spread = found[:, layers, layers].std(axis=0, ddof=1) / np.sqrt(_REPLICAS)
+            methods["quasi-Monte Carlo"].append((seconds, float((spread / exact).max())))
+            found, seconds = timed(lambda n=2**log2_n, q=q: _plain(model, q, n, rng))
+            spread = found[:, layers].std(axis=0, ddof=1) / np.sqrt(len(found))
+            methods["Monte Carlo"].append((seconds, float((spread / exact).max())))
+        out["cases"][case] = {"overlap": list(overlap), "methods": methods}
+    bar.close()
+    return out
+
+
+def _plain(model: Attention, q: Array, n: int, rng: np.random.Generator) -> Array:
+    """Values of sum_m g_m^2 of each layer at independent points, shape (n, 2)."""
+    v = np.eye(2) - q
+    omega = matrix_root(q) @ rng.standard_normal((n, 2, 2))
+    h = omega + np.linalg.cholesky(v) @ rng.standard_normal((n, 2, 2))
+    readout = (h[:, 1:2] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0]
+    g = denoise_readout(model, readout, omega, v, tol=TwoLayers.tolerance, workers=1).g_out
+    out: Array = (g**2).sum(axis=2)
+    return out
+
+
+def ratio(methods: dict[str, list[tuple[float, float]]], error: float) -> float:
+    """Seconds of Monte Carlo for this error, by its square-root law, over those of the quadrature."""
+    seconds, errors = np.array(methods["Monte Carlo"]).T
+    plain = float(np.median(seconds * errors**2)) / error**2
+    return plain / min(s for s, e in methods["quadrature"] if e <= error)
+
+
+def draw(record: dict[str, Any], path: Path) -> None:
+    """Draw one record."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, len(record["cases"]), figsize=(8.4, 3.6), layout="constrained", sharey=True)
+    looks = {"quadrature": ("o-", "#1f4e9c"), "quasi-Monte Carlo": ("s-", "#2b7a4b"), "Monte Carlo": ("^-", "#b3261e")}
+    for axes, (case, found) in zip(panels, record["cases"].items(), strict=True):
+        for name, values in found["methods"].items():
+            seconds, errors = np.array(values).T
+            axes.loglog(seconds, errors, looks[name][0], color=looks[name][1], ms=4, lw=1.3, label=name)
+        seconds, errors = np.array(found["methods"]["Monte Carlo"]).T
+        least = np.array([errors.min(), 1e-5])
+        axes.loglog(np.median(seconds * errors**2) / least**2, least, ":", color="#b3261e", lw=1)
+        q1, q2 = found["overlap"]
+        axes.set_title(f"{case}: q = ({q1:g}, {q2:g})\nx{ratio(found['methods'], 1e-4):.2g} at 1e-4", fontsize=8)
+        axes.set_xlabel("processor seconds, one core")
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("relative error of G")
+    panels[0].legend(fontsize=7)
+    figure.savefig(path, dpi=160)
+    plt.close(figure)
+
+
+def make(out: Path) -> dict[str, Any]:
+    """Measure, save and draw.
+
+    Parameters
+    ----------
+    out : Path
+        Folder for work_precision.json and .png.
+
+    Returns
+    -------
+    dict
+        The record.
+    """
+    save(out / "work_precision.json", measure())
+    record: dict[str, Any] = load(out / "work_precision.json")
+    draw(record, out / "work_precision.png")
+    return record
+
+
+if __name__ == "__main__":
+    for name, case in make(Path(__file__).parent)["cases"].items():
+        print(f"{name}: Monte Carlo takes x{ratio(case['methods'], 1e-4):.3g} the time for a relative error of 1e-4")

@@ -1,0 +1,52 @@
+"""How well the compiled denoiser uses two cores from threads: one thread's time over twice that of two."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from attnlimits.numerics.channel_averages import matrix_root
+from attnlimits.numerics.denoiser import denoise_readout
+from attnlimits.numerics.models import Attention
+
+# Some tenths of a second on one core; of many such runs the least counts, for which a busy machine must be free once.
+SAMPLES, QUICK, ROUNDS = 6_000, 256, 40
+
+
+def draw(model: Attention, overlap: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(v, omega, V) of samples of the channel."""
+    rng = np.random.default_rng(20250201)
+    V = np.eye(2) - overlap
+    omega = matrix_root(overlap) @ rng.standard_normal((samples, 2, 2))
+    h = omega + np.linalg.cholesky(V) @ rng.standard_normal(omega.shape)
+    return (h[:, 1:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0], omega, V
+
+
+@pytest.mark.parametrize("q", [(0.0, 0.5), (0.3, 0.99)], ids=str)
+def test_efficiency_of_two_threads(benchmark: Any, table: Callable[[str], None], q: tuple[float, float]) -> None:
+    samples, rounds = (QUICK, 1) if benchmark.disabled else (SAMPLES, ROUNDS)
+    v, omega, V = draw(Attention(), np.diag(q), samples)
+    wall, busy = [np.inf] * 3, [0.0] * 3
+    results: dict[int, Any] = {}
+    for _ in range(rounds):
+        for workers in (1, 2):
+            start, cpu = time.perf_counter(), time.process_time()
+            results[workers] = denoise_readout(Attention(), v, omega, V, tol=1e-10, workers=workers)
+            seconds = time.perf_counter() - start
+            if seconds < wall[workers]:
+                wall[workers], busy[workers] = seconds, (time.process_time() - cpu) / seconds
+    np.testing.assert_array_equal(results[1].dg_out, results[2].dg_out)
+    blas = sorted({entry["num_threads"] for entry in threadpool_info() if entry["user_api"] == "blas"})
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    table(
+        f"denoiser, q = diag{q}, {samples} samples: {1e6 * wall[1] / samples:.1f} us each with one thread "
+        f"({busy[1]:.2f} cores busy), {1e6 * wall[2] / samples:.1f} us with two ({busy[2]:.2f} cores busy): efficiency "
+        f"{wall[1] / (2 * wall[2]):.2f} (BLAS allows itself {blas} threads; load of the machine {load:.1f})"
+    )
+    # One thread takes no more than one core: nothing below it, BLAS included, adds threads of its own.
+    assert busy[1] < 1.1
+    benchmark.pedantic(lambda: denoise_readout(Attention(), v, omega, V, tol=1e-10, workers=2), rounds=1)
