@@ -8,8 +8,12 @@ import pytest
 from attnlimits.numerics.channel_averages import TwoLayers
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.quadrature import normal_qmc
+from attnlimits.numerics.state_evolution import evolve
 from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.two_layers import nodes as nodes_module
+from attnlimits.numerics.two_layers import sums
 from attnlimits.numerics.two_layers.channel import SAFETY, TwoLayerQuadrature
+from attnlimits.numerics.two_layers.held import first_layer_given
 from attnlimits.numerics.two_layers.nodes import around, centred
 
 ROTATION = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
@@ -113,6 +117,80 @@ def test_growth_is_the_slope_of_the_average(model: Attention) -> None:
     second = averages.refinements(np.diag([4e-3, 0.9]))[0, 0] / 4e-3
     assert 2 * first - second == pytest.approx(growth, rel=5e-3)
     assert abs(first - growth) < 0.05 * growth
+
+
+@pytest.mark.parametrize("q", [(0.0, 0.6), (0.0, 0.97), (0.2, 0.9)])
+@pytest.mark.parametrize("model", MODELS[:2])
+def test_banded_and_dense_sums_agree(model: Attention, q: tuple[float, float], monkeypatch) -> None:
+    """Two codes for one sum: node by node into a few entries, and matrix products over all nodes."""
+    found = []
+    for sparse in (0.0, math.inf):
+        monkeypatch.setattr(sums, "_SPARSE", sparse)
+        found.append(TwoLayerQuadrature(model, 1e-3, 1).rough(np.diag(q)).g[0].diagonal())
+    # Banded, a node ends where its weight is exp(-2) of what is neglected.
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-3)
+
+
+@pytest.mark.parametrize("centre", [(0.0, 0.0), (0.7, 1.3), (2.0, -0.4)])
+@pytest.mark.parametrize("v", [0.1, 0.3, 1.0])
+def test_nodes_resolve_narrow_last_indices(centre: tuple[float, float], v: float) -> None:
+    """Gaussians of the last indices summed over the nodes of h_1, against much finer nodes."""
+    model, narrow, variance = MODELS[0], 0.02, 0.05
+    # Outputs that h_1 a standard deviation or two from its centre explains.
+    x, z = (np.array(centre) + math.sqrt(variance) * np.array([[0.0, 0.3], [1.0, -1.0], [-2.0, 0.5]])).T
+    a, tau = of_the_model(model, x, z)
+    values = []
+    for resolved in (narrow, narrow / 3):
+        nodes = around(model.skip, model.beta, np.array(centre), variance, 12.0, resolved, v)
+        off = (nodes.a - a[:, None]) ** 2 + (nodes.tau - tau[:, None]) ** 2
+        values.append(np.exp(-off * v**2 / (2 * narrow**2)) @ nodes.weight * np.exp(-((tau * v) ** 2) / 2))
+    # The error exp(-L) of steps as wide as L allows, for steps wider by `_RESOLVE`; curvature costs a little.
+    np.testing.assert_allclose(values[0], values[1], atol=3 * math.exp(-12.0 / nodes_module._RESOLVE**2))
+
+
+def test_first_layer_given_the_second() -> None:
+    """At a fixed point the held overlap is the one that is learned; below the growth rate's onset nothing is."""
+    model, alpha = Attention(), 0.85
+    free = evolve(model, alpha, start=np.diag([0.37, 0.99]), accuracy=1e-2)
+    assert free.converged
+    q1, q2 = free.overlap.diagonal()
+    held = first_layer_given(model, alpha, float(q2), accuracy=1e-2)
+    # q_11 follows q_22 at a rate far below 1/(1 - q_22)
+    assert abs(held.value - q1) <= held.error + free.overlap_error[0, 0] + free.overlap_error[1, 1] / (1 - q2)
+    assert held.error < 0.1
+    assert first_layer_given(model, alpha, 0.5).value == 0.0
+    with pytest.raises(ValueError, match="alpha must be"):
+        first_layer_given(model, 0.0, 0.5)
+
+
+def test_the_asked_accuracy_is_reached() -> None:
+    """Refined fixed points against much finer ones; the error is stated for what is asked."""
+    model = Attention()
+    for alpha, wanted in ((0.21, 1e-3), (0.5, 1e-4), (0.66, 1e-3)):
+        found = evolve(model, alpha, accuracy=wanted)
+        fine = evolve(model, alpha, accuracy=1e-7)
+        q, error = found.overlap[1, 1], found.overlap_error[1, 1]
+        assert found.converged and fine.converged
+        assert error <= wanted * q
+        assert abs(q - fine.overlap[1, 1]) <= error + fine.overlap_error[1, 1]
+
+
+@pytest.mark.slow
+def test_the_asked_accuracy_is_reached_with_both_layers() -> None:
+    model = Attention()
+    found, fine = (evolve(model, 0.8, start=np.diag([0.2, 0.985]), accuracy=a) for a in (3e-3, 1e-4))
+    for layer in (0, 1):
+        q, error = found.overlap[layer, layer], found.overlap_error[layer, layer]
+        assert error <= 3e-3 * q
+        assert abs(q - fine.overlap[layer, layer]) <= error + fine.overlap_error[layer, layer]
+
+
+def test_recovery_is_reached_in_a_few_steps() -> None:
+    """Beyond alpha = 1, with as many equations as unknowns, overlaps go to one."""
+    found = evolve(Attention(), 1.1, start=np.diag([0.96, 0.9996]))
+    assert found.converged and found.n_iter < 30
+    assert found.overlap[1, 1] > 1 - 2e-6 and found.overlap[0, 0] > 0.999
+    assert (found.overlap_error.diagonal() >= 1 - found.overlap.diagonal() - 1e-12).all()
 
 
 def test_what_is_refused() -> None:
