@@ -42,6 +42,11 @@ def curve_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--accuracy", type=float, default=1e-3, help="of deterministic averages, relative (default: %(default)s)"
     )
+    group.add_argument(
+        "--closest",
+        type=float,
+        help="distance to one at which an overlap counts as recovered (default: what is resolved)",
+    )
     group.add_argument("--out", type=Path, metavar="FILE", help="write the JSON object there, too")
     sampling_flags(parser)
 
@@ -85,6 +90,7 @@ def run(args: argparse.Namespace) -> Outcome:
             alpha=args.alpha,
             tol=args.tol,
             accuracy=args.accuracy,
+            closest=args.closest,
             samples=args.samples,
             replicas=args.replicas,
             rng=args.seed,

@@ -137,7 +137,7 @@ def curve(
 
     first = at(None if alpha is None else ordered[0])
     if closest is None:
-        closest = two_layers._CLOSEST if isinstance(first, TwoLayerQuadrature) else _CLOSEST
+        closest = two_layers.CLOSEST if isinstance(first, TwoLayerQuadrature) else _CLOSEST
     if not 0 < closest < 0.1:
         raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
     equations = Equations(at, closest, alpha)

@@ -14,7 +14,7 @@ from ..models import Attention
 from .nodes import Hidden, around, centred
 from .sums import Outcome, output_sum, outputs, silent_sum
 
-__all__ = ["SAFETY", "TwoLayerAverages", "TwoLayerQuadrature", "serves"]
+__all__ = ["CLOSEST", "SAFETY", "TwoLayerAverages", "TwoLayerQuadrature", "serves"]
 
 Array = NDArray[np.float64]
 Functions = tuple[Array, Array, Array]
@@ -37,7 +37,7 @@ _MODEST = 0.3
 # The sum of all weights may miss one by so many times the accuracy.
 _MASS = 100.0
 # Overlaps closer to one would take too many nodes.
-_CLOSEST = 3e-5
+CLOSEST = 3e-5
 
 
 def serves(model: Attention) -> bool:
@@ -113,8 +113,8 @@ class TwoLayerQuadrature:
                 f"q must be diagonal, (14): y leaves the signs of h_1 and h_2 free; got q_12 = {q[0, 1]:g}"
             )
         q1, q2 = (float(x) for x in q.diagonal())
-        if not (0 <= min(q1, q2) and max(q1, q2) <= 1 - _CLOSEST):
-            raise ValueError(f"q must be in [0, {1 - _CLOSEST}] here, (14); got {q1:g} and {q2:g}")
+        if not (0 <= min(q1, q2) and max(q1, q2) <= 1 - CLOSEST):
+            raise ValueError(f"q must be in [0, {1 - CLOSEST}] here, (14); got {q1:g} and {q2:g}")
         return q1, q2
 
     def _averages(self, q1: float, q2: float, share: float) -> Array:
@@ -278,7 +278,7 @@ class TwoLayerAverages:
 
     def _chosen(self, q: Array, accuracy: float) -> Channel:
         chosen: Channel = self._sampled
-        if q.diagonal().max() <= 1 - _CLOSEST and np.abs(q - np.diag(q.diagonal())).max() <= 1e-12:
+        if q.diagonal().max() <= 1 - CLOSEST and np.abs(q - np.diag(q.diagonal())).max() <= 1e-12:
             if accuracy not in self._quadratures:
                 self._quadratures[accuracy] = TwoLayerQuadrature(self.model, accuracy, self._workers)
             chosen = self._quadratures[accuracy]

@@ -121,9 +121,9 @@ def around(
 
     def lines(step: float) -> tuple[Array, Array, Array, Array]:
         """Y, z, what the weight leaves of L, and the needs along x and z at a few x of each line, over `narrow`."""
-        y = low + step * np.arange(math.ceil((high - low) / step) + 1)
+        y = low + step * np.arange(math.ceil((high - low) / step) + 1, dtype=np.float64)
         z = scale * np.sinh(y)
-        left = log_accuracy - (z - centre[1]) ** 2 / (2 * variance)
+        left: Array = log_accuracy - (z - centre[1]) ** 2 / (2 * variance)
         across = reach * sd * np.linspace(-1, 1, _LOOKS)
         return y, z, left, _needs(skip, beta, centre[0] + across, z, left[:, None] - across**2 / (2 * variance), v)
 

@@ -27,6 +27,8 @@ def test_commands_print_what_is_shown(command, output, run, printed, tmp_path, m
 
 def test_python_examples_print_what_is_shown(example, printed):
     assert example.output, "the example shows nothing"
+    if "jax" in example.code:
+        pytest.importorskip("jax", reason="needs jax: pip install 'attnlimits[gpu]'")
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(compile(example.code, "README", "exec"), {"__name__": "readme"})

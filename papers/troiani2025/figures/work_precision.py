@@ -6,6 +6,7 @@ figure stand beside this file. All three use one core and the same exact denoise
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,21 +55,27 @@ def measure() -> dict[str, Any]:
         layers = [layer for layer in (0, 1) if overlap[layer]]
 
         def rule(accuracy: float, q: Array = q, layers: list[int] = layers) -> Array:
-            return TwoLayerQuadrature(model, accuracy, 1).rough(q).g[0].diagonal()[layers]
+            value: Array = TwoLayerQuadrature(model, accuracy, 1).rough(q).g[0].diagonal()[layers]
+            return value
+
+        def sampled(points: list[Array], q: Array = q) -> Array:
+            return TwoLayers(model, points, 1)(q).g
+
+        def plain(log2_n: int, q: Array = q) -> Array:
+            return _plain(model, q, 2**log2_n, rng)
 
         rule(ACCURACIES[0])  # compiles
-        exact, _ = timed(lambda rule=rule: rule(_REFERENCE))
+        exact, _ = timed(partial(rule, _REFERENCE))
         methods: dict[str, list[tuple[float, float]]] = {"quadrature": [], "quasi-Monte Carlo": [], "Monte Carlo": []}
         for accuracy in ACCURACIES:
-            found, seconds = timed(lambda rule=rule, accuracy=accuracy: rule(accuracy))
+            found, seconds = timed(partial(rule, accuracy))
             methods["quadrature"].append((seconds, float(np.abs(found / exact - 1).max())))
         for log2_n in POINTS:
-            streams = rng.spawn(_REPLICAS)
-            points = [normal_qmc(8, log2_n - 3, stream) for stream in streams]
-            found, seconds = timed(lambda points=points, q=q: TwoLayers(model, points, 1)(q).g)
+            points = [normal_qmc(8, log2_n - 3, stream) for stream in rng.spawn(_REPLICAS)]
+            found, seconds = timed(partial(sampled, points))
             spread = found[:, layers, layers].std(axis=0, ddof=1) / np.sqrt(_REPLICAS)
             methods["quasi-Monte Carlo"].append((seconds, float((spread / exact).max())))
-            found, seconds = timed(lambda n=2**log2_n, q=q: _plain(model, q, n, rng))
+            found, seconds = timed(partial(plain, log2_n))
             spread = found[:, layers].std(axis=0, ddof=1) / np.sqrt(len(found))
             methods["Monte Carlo"].append((seconds, float((spread / exact).max())))
         out["cases"][case] = {"overlap": list(overlap), "methods": methods}
