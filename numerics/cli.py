@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import cli_curve, cli_denoise, cli_symbolic
+from . import cli_curve, cli_denoise, cli_gamp, cli_symbolic
 from .cli_flags import (
     MODEL_DEFAULTS,
     NODES,
@@ -37,7 +37,7 @@ from .sweeps import cli as sweeps
 __all__ = ["main"]
 
 # Figure name -> module with `make(out, alphas, progress) -> dict`.
-FIGURES = {f"troiani2025-{n}": f"attnlimits.papers.troiani2025.figures.figure_{n}" for n in (1, 4)}
+FIGURES = {f"troiani2025-{n}": f"attnlimits.papers.troiani2025.figures.figure_{n}" for n in (1, 3, 4, 5)}
 # Evaluations that a threshold of an earlier layer takes, roughly: for the bar.
 _TRIES = 40
 
@@ -192,6 +192,15 @@ def _parser() -> argparse.ArgumentParser:
             "log Z, g_out and its derivative for single outputs, to any number of digits",
             "attnlimits denoise --y '[[0.7, 0.3], [0.2, 0.8]]' --omega '[[0.1, 0.2], [0, 0.3]]' "
             "--V '[[1, 0.1], [0.1, 0.5]]' --digits 50",
+        )
+    )
+
+    cli_gamp.gamp_flags(
+        verb(
+            "gamp",
+            cli_gamp.run,
+            "weights estimated from data by approximate message passing (GAMP)",
+            "attnlimits gamp --layers 1 --tokens 2 --alpha 0.8 --dimension 500 --seeds 4",
         )
     )
 

@@ -280,3 +280,14 @@ def test_figure(attnlimits, tmp_path):
     assert last[-1] > 0.999
     # the progress bar ends full
     assert "12/12" in said.err
+
+
+@pytest.mark.parametrize("name", ["troiani2025-4", "troiani2025-5"])
+def test_figure_from_stored_data(attnlimits, tmp_path, name):
+    said = attnlimits(f"figure {name} --out {tmp_path} --json")
+    assert said.status == 0
+    found = record(said)
+    assert 0 < number(found) < 1 and 0 < found["error"] < 0.05 and found["how"] == "estimated"
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    assert json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))["how"] == "estimated"

@@ -1,0 +1,178 @@
+"""Output channels of data: posterior scores of each sample's indices, given its output, as GAMP asks for them.
+
+What an output alone fixes (readout rows, a point of the fibre, the branch) is computed once; what depends on
+(omega, V) at every call.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..denoiser import denoise_readout
+from ..errors import KernelNotFoundError, UnreachableOutputError
+from ..fibres import LastLayer
+from ..links import LinkKernel
+from ..models import Attention
+from ..readout import invert_readout
+from ..validation import numbers
+
+__all__ = ["Model", "Output", "ReadoutOutput", "check_model", "named_rows", "output_channel"]
+
+Array = NDArray[np.float64]
+#: Whatever GAMP takes for a model.
+Model: TypeAlias = Attention | LastLayer | LinkKernel
+
+
+class Output(Protocol):
+    """Scores of a batch of outputs."""
+
+    rows: int
+
+    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
+        """Score the outputs of some rows.
+
+        Parameters
+        ----------
+        omega : ndarray, shape (n, P, M)
+            Prior means of their indices.
+        V : ndarray, shape (P, P)
+            Prior covariance.
+        part : slice
+            Which rows of the data these n are.
+
+        Returns
+        -------
+        g : ndarray, shape (n, P, M)
+            g_out, (12).
+        curvature : ndarray, shape (P, P), or None
+            - sum over samples and tokens of d g_m / d omega_m; None where only g is known.
+        """
+
+
+def check_model(model: Model) -> None:
+    """Raise KernelNotFoundError if the model is of no kind that is served."""
+    # What a caller without type checks may pass.
+    kind: type = type(model)
+    if not issubclass(kind, Attention | LastLayer | LinkKernel):
+        raise KernelNotFoundError(
+            f"no denoiser for {kind.__name__}: GAMP takes models.Attention, fibres.LastLayer (untied) and the kernel "
+            "of a link (`attnlimits derive --link`); heads side by side are models of their own, each on its block of X"
+        )
+
+
+def named_rows(check: Callable[[Array], Any], y: Array) -> Any:
+    """Return check(y), and where it refuses an output raise the same with the number of the first such sample."""
+    try:
+        return check(y)
+    except UnreachableOutputError:
+        first, last = 0, len(y)
+        while last - first > 1:
+            middle = (first + last) // 2
+            try:
+                check(y[first:middle])
+                first = middle
+            except UnreachableOutputError:
+                last = middle
+        try:
+            check(y[first:last])
+        except UnreachableOutputError as error:
+            raise UnreachableOutputError(f"Y, sample {first}: {error}") from error
+        raise
+
+
+class ReadoutOutput:
+    """Rank 1, depth 1 or two layers over two tokens: the kernel of `denoise_readout`.
+
+    Parameters
+    ----------
+    model : Attention
+    y : ndarray, shape (n, M, M)
+    tol : float
+        Of the posterior moments.
+    """
+
+    def __init__(self, model: Attention, y: Array, tol: float) -> None:
+        self.rows = len(y)
+        self._model, self._tol = model, tol
+        self._v: Array = named_rows(lambda part: invert_readout(model, part)[0], y)
+
+    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
+        """Score the outputs of some rows."""
+        found = denoise_readout(self._model, self._v[part], omega, V, tol=self._tol, workers=1)
+        return found.g_out, -np.einsum("nambm->ab", found.dg_out)
+
+
+def output_channel(
+    model: Model, y: ArrayLike, *, tol: float = 1e-5, nodes: int | None = None, rng: np.random.Generator | int = 0
+) -> Output:
+    """Prepare the outputs of a data set.
+
+    Parameters
+    ----------
+    model : Attention, fibres.LastLayer or LinkKernel
+    y : array_like
+        Outputs: shape (N, M, M) of attention, (N, K) of a link with K outputs, or (N,) if K = 1.
+    tol : float, optional
+        Of the posterior moments, where a rule has one.
+    nodes : int, optional
+        Nodes of each posterior that is sampled; default 1024, and 256 for each output of a link.
+    rng : Generator or int, optional
+        Of these nodes.
+
+    Returns
+    -------
+    Output
+        Called with (omega, V, rows) it gives the scores g_out and their slopes.
+
+    Raises
+    ------
+    ValueError
+        y has another shape, or is not finite.
+    UnreachableOutputError
+        An output that no indices give; the message has its number.
+    KernelNotFoundError
+        No denoiser for this model.
+
+    References
+    ----------
+    troiani2025, (12), (163)-(170).
+    """
+    array = numbers("Y", y)
+    generator = np.random.default_rng(rng)
+    if isinstance(model, LinkKernel):
+        from .link_outputs import LinkOutput
+
+        return LinkOutput(model, _shaped(array[:, None] if array.ndim == 1 else array, (len(model.text),)), nodes, rng)
+    array = _shaped(array, (model.tokens, model.tokens))
+    if isinstance(model, LastLayer) or model.layers == 1:
+        if isinstance(model, LastLayer) and not model.tied:
+            from .fibre_outputs import UntiedOutput
+
+            return UntiedOutput(model, array)
+        if model.indices > 1:
+            from .fibre_outputs import TiedOutput
+
+            return TiedOutput(LastLayer(model.tokens, model.indices, model.activation, True, model.beta), array)
+        return ReadoutOutput(Attention(1, model.tokens, 1, 1.0, model.beta, model.activation), array, tol)
+    if set(model.ranks) != {1}:
+        raise KernelNotFoundError(f"no denoiser for {model.describe()}: at depth >= 2 there is one for rank 1 only")
+    if model.layers == 2 and model.tokens == 2:
+        return ReadoutOutput(model, array, tol)
+    from .deep_outputs import DeepOutput
+
+    return DeepOutput(model, array, nodes or 1024, generator)
+
+
+def _shaped(y: Array, shape: tuple[int, ...]) -> Array:
+    if y.shape[1:] != shape or y.ndim != 1 + len(shape):
+        wanted = ", ".join(map(str, shape))
+        raise ValueError(f"Y must have shape (N, {wanted}), one output per sample (troiani2025 (1)), got {y.shape}")
+    bad = ~np.isfinite(y.reshape(len(y), -1)).all(axis=1)
+    if bad.any():
+        raise ValueError(
+            f"Y must be finite, got NaN or infinity in {int(bad.sum())} of {len(y)} samples, the first is number "
+            f"{int(bad.argmax())}; leave these samples out, of X too"
+        )
+    return y

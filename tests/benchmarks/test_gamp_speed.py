@@ -1,0 +1,97 @@
+"""One iteration of GAMP beside the two matrix products it cannot do without, and how it grows with the data.
+
+`make bench` shows the table. The products are X W^T and G^T X by one BLAS call each on all cores; an iteration reads X
+once for both, in blocks, and calls the denoiser in between.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from attnlimits.numerics.gamp import informed_start, teacher
+from attnlimits.numerics.gamp.outputs import output_channel
+from attnlimits.numerics.gamp.passes import Samples
+from attnlimits.numerics.models import Attention
+
+# Seconds per sample of the published denoiser with its slopes by finite differences, on a core like the one it was
+# measured on: the least of its range.
+PUBLISHED = 4.4
+ALPHA = 1.2
+
+
+def problem(model: Attention, dimension: int) -> tuple[NDArray[Any], Samples, NDArray[Any], NDArray[Any]]:
+    """Data of a teacher in float32, and an estimate at overlap 0.5."""
+    rng = np.random.default_rng(0)
+    weights = teacher(model, dimension, 0)
+    x = np.empty((round(ALPHA * dimension), model.tokens, dimension), np.float32)
+    for row in x:
+        row[:] = rng.standard_normal(row.shape, dtype=np.float32)
+    h = np.swapaxes(x @ weights.T.astype(np.float32), 1, 2).astype(np.float64) / np.sqrt(dimension)
+    samples = Samples(x, model.link(h), model, lambda y: output_channel(model, y, tol=1e-4))
+    return x, samples, informed_start(weights, 0.5, 0), np.eye(model.indices) * 0.5
+
+
+def seconds(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
+    """Least seconds of each; they take turns, so that a busy machine slows all of them."""
+    best = [np.inf] * len(calls)
+    for _ in range(rounds):
+        for k, call in enumerate(calls):
+            start = time.perf_counter()
+            call()
+            best[k] = min(best[k], time.perf_counter() - start)
+    return best
+
+
+@pytest.mark.parametrize("model", [Attention(1, 2), Attention(2, 2)], ids=["L=1", "L=2"])
+def test_an_iteration_beside_its_products(benchmark: Any, table: Callable[[str], None], model: Attention) -> None:
+    quick = benchmark.disabled
+    dimension = 400 if quick else 10_000
+    x, samples, estimate, covariance = problem(model, dimension)
+    flat = x.reshape(-1, dimension)
+    columns = np.ascontiguousarray(estimate.T, dtype=np.float32)
+    scores = np.random.default_rng(1).standard_normal((model.indices, len(flat)), dtype=np.float32)
+    (block,) = samples.blocks
+    omega = np.zeros((len(x), model.indices, model.tokens))
+    iteration, products, denoiser = seconds(
+        [
+            lambda: samples.sweep(estimate, covariance),
+            lambda: (flat @ columns, scores @ flat),
+            lambda: block.output(omega, covariance, slice(0, len(x))),
+        ],
+        1 if quick else 7,
+    )
+    each = denoiser / len(x)
+    table(
+        f"D = {dimension}, N = {len(x)}, {model.describe()}: iteration {iteration:.3f} s, "
+        f"two products {products:.3f} s, ratio {iteration / products:.2f}; "
+        f"denoiser {1e6 * each:.1f} us per sample on one core, {PUBLISHED / each:.0f} times faster than published"
+    )
+    benchmark.extra_info.update(over_products=iteration / products, over_published=PUBLISHED / each)
+    # A thousandfold, wherever it runs.
+    assert each < PUBLISHED / 1000
+    if not quick:
+        assert iteration < 2 * products
+    benchmark.pedantic(lambda: samples.sweep(estimate, covariance), rounds=1 if quick else 3)
+
+
+def test_cost_grows_no_faster_than_the_data(benchmark: Any, table: Callable[[str], None]) -> None:
+    """Products take time ~ N D, the denoiser ~ N: together at most linear in N D."""
+    if benchmark.disabled:
+        pytest.skip("a matter of seconds per iteration: run `make bench`")
+    dimensions = [1000, 2000, 4000, 7000, 10_000]
+    size = np.log([ALPHA * d * d for d in dimensions])
+    for model in (Attention(1, 2), Attention(2, 2)):
+        spent = []
+        for dimension in dimensions:
+            _, samples, estimate, covariance = problem(model, dimension)
+            spent += seconds([lambda s=samples, w=estimate, v=covariance: s.sweep(w, v)], 9)
+        exponent = float(np.polyfit(size, np.log(spent), 1)[0])
+        times = ", ".join(f"D = {d}: {1e3 * s:.1f} ms" for d, s in zip(dimensions, spent, strict=True))
+        table(f"{model.describe()}: {times}")
+        table(f"seconds ~ (N D)^{exponent:.2f}")
+        assert exponent < 1.1
+    benchmark.pedantic(lambda: samples.sweep(estimate, covariance), rounds=1)
