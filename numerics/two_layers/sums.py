@@ -25,7 +25,7 @@ _STEP, _STEP_V = 1.0, 1.2
 _STRIP_V = 0.55
 # Nodes reach this much further, in log-accuracy, than the grids; beyond this many entries for each that a node reaches,
 # the banded sum is faster than matrix products.
-_TAIL, _SPARSE = 2.0, 4.0
+_TAIL, _SPARSE = 2.0, 8.0
 # Zeros of Z: pi V/a off the real axis in d, and half as far in omega_-, where both signs of the last indices have a
 # density of exp(-a^2/(2 V)). The largest of exp(-a^2/(2 V) - 2 pi distance/step) over a sets the step.
 _ZEROS_D, _ZEROS_O = 2 * math.pi**2 * 1.5**1.5, math.pi**2 * 1.5**1.5

@@ -127,3 +127,4 @@ if __name__ == "__main__":
     bar = Bar("three layers", show=True)
     print(f"wrote {compute(progress=bar.to)}")
     bar.close()
+    draw(load(DATA), DATA.with_suffix(".png"))

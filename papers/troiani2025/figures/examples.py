@@ -1,0 +1,100 @@
+"""State evolution of one layer of other architectures: three tokens, rank two, untied, two heads.
+
+`python -m attnlimits.papers.troiani2025.figures.examples` computes examples.json and examples.png beside this file
+again, in a minute or two.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlimits.numerics.exact import single_layer
+from attnlimits.numerics.fibres import LastLayer
+from attnlimits.numerics.models import Attention
+from attnlimits.numerics.progress import Bar
+from attnlimits.numerics.results import load, save
+from attnlimits.numerics.state_evolution import curve
+
+__all__ = ["CASES", "DATA", "compute", "draw"]
+
+DATA = Path(__file__).with_name("examples.json")
+_POINTS, _SAMPLES = 20, 512
+# Name, model of a head, heads, largest alpha. A head of H sees D/H coordinates.
+CASES: dict[str, tuple[Attention | LastLayer, int, float]] = {
+    "three tokens": (Attention(layers=1, tokens=3), 1, 0.5),
+    "rank two, three tokens": (Attention(layers=1, tokens=3, rank=2), 1, 0.9),
+    "untied": (LastLayer(2, tied=False), 1, 1.2),
+    "two heads": (Attention(layers=1, tokens=2), 2, 0.5),
+}
+
+
+def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+    """Compute all curves from the uninformed start and write them to `DATA`."""
+    total, done = len(CASES) * _POINTS, 0
+
+    def tick(_: object) -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    record: dict[str, Any] = {}
+    for name, (model, heads, top) in CASES.items():
+        alphas = np.linspace(0.02, 1, _POINTS) * top
+        results = curve(model, alphas * heads, samples=_SAMPLES, progress=tick)
+        record[name] = {
+            "model": model.describe(),
+            "heads": heads,
+            "threshold": _threshold(model, heads),
+            "alpha": alphas.tolist(),
+            "overlap": [r.overlap.diagonal().tolist() for r in results],
+            "overlap_error": [r.overlap_error.diagonal().tolist() for r in results],
+            "converged": [r.converged for r in results],
+            "how": results[-1].estimation_error.how,
+        }
+    save(DATA, record)
+    return DATA
+
+
+def _threshold(model: Attention | LastLayer, heads: int) -> float:
+    untied = isinstance(model, LastLayer)
+    rank = model.rank if isinstance(model, LastLayer) else model.ranks[0]
+    found = single_layer(model.tokens, rank, tied=not untied, heads=heads)
+    assert found is not None and found.value is not None
+    return float(found.value)
+
+
+def draw(record: dict[str, Any], path: Path) -> None:
+    """Draw every case with its error bars and threshold."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(2, 2, figsize=(7.6, 5.4), layout="constrained", sharey=True)
+    for axes, (name, case) in zip(panels.flat, record.items(), strict=True):
+        alpha, overlap = np.array(case["alpha"]), np.array(case["overlap"])
+        error = np.array(case["overlap_error"])
+        for index, style in zip(range(overlap.shape[1]), ("o-", "s--", "^:"), strict=False):
+            label = f"$q_{{{index + 1}{index + 1}}}$"
+            axes.errorbar(alpha, overlap[:, index], error[:, index], fmt=style, ms=3, lw=1.1, capsize=2, label=label)
+        axes.axvline(case["threshold"], color="0.4", lw=0.8, ls=":")
+        heads = f", {case['heads']} heads" if case["heads"] > 1 else ""
+        axes.set_title(f"{name}\n{case['model']}{heads}", fontsize=7)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7)
+    for axes in panels[1]:
+        axes.set_xlabel(r"$\alpha = N/D$")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("overlap")
+    figure.savefig(path, dpi=160)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    bar = Bar("examples", show=True)
+    print(f"wrote {compute(progress=bar.to)}")
+    bar.close()
+    draw(load(DATA), DATA.with_suffix(".png"))
