@@ -10,6 +10,8 @@ import sympy as sp
 from attnlimits.derive.proof import ProofError
 from attnlimits.numerics.models import load_package
 from attnlimits.numerics.networks import Network, link
+from attnlimits.numerics.results import load
+from attnlimits.papers.troiani2025.figures import figure_3
 
 VERBS = ("models", "derive", "explain", "verify", "threshold", "evolve", "figure")
 
@@ -280,6 +282,14 @@ def test_figure(attnlimits, tmp_path):
     assert last[-1] > 0.999
     # the progress bar ends full
     assert "12/12" in said.err
+
+
+def test_figure_of_three_layers(attnlimits, tmp_path):
+    said = attnlimits(f"figure troiani2025-3 --out {tmp_path} --json")
+    found = record(said)
+    assert said.status == 0 and found["how"] == "monte-carlo"
+    assert number(found) == pytest.approx(float(load(figure_3.DATA)["threshold"]["value"]))
+    assert (tmp_path / "troiani2025-3.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("name", ["troiani2025-4", "troiani2025-5"])
