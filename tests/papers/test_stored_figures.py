@@ -44,6 +44,15 @@ def test_no_branch_turns_back() -> None:
     assert not branches.turns([0.2, 0.3, 0.29], [0.01] * 3)
 
 
+@pytest.mark.slow  # minutes: near recovery at a small skip
+def test_alpha_passes_one_at_a_small_skip() -> None:
+    """Recovery is stable from alpha = 1 on, and so is this fixed point just beyond: the starts differ."""
+    q22, alpha, error = branches.fixed_point(Attention(skip=0.05), 0.98, 0.9985, 2e-4)
+    assert alpha - error > 1
+    assert alpha < 1.004
+    assert 0.998 < q22 < 0.999
+
+
 def test_state_evolution_meets_the_branch() -> None:
     """The iteration at the alpha of a stored fixed point with both layers learned."""
     record = load(branches.DATA)

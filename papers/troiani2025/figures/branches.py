@@ -17,7 +17,7 @@ from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
 
-__all__ = ["DATA", "SKIPS", "compute", "draw", "turns"]
+__all__ = ["DATA", "SKIPS", "compute", "draw", "fixed_point", "turns"]
 
 Array = NDArray[np.float64]
 
@@ -91,6 +91,12 @@ def _agreeing(averages: TwoLayerQuadrature, q1: float, t2: float) -> tuple[float
     both = says(at, refined=True)
     # Where they differ a little, between them.
     return at, np.exp(np.log(both).mean(axis=1))
+
+
+def fixed_point(model: Attention, q11: float, q22: float, accuracy: float) -> tuple[float, float, float]:
+    """Fixed point of a given q_11: its q_22, searched from one nearby, its alpha and the error of that."""
+    t2, alphas = _agreeing(TwoLayerQuadrature(model, accuracy), q11, math.log(q22 / (1 - q22)))
+    return 1 / (1 + math.exp(-t2)), float(alphas[0]), 2 * abs(float(alphas[0] - alphas[1]))
 
 
 def turns(alpha: list[float], error: list[float]) -> bool:
