@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from sympy.core.cache import clear_cache
+
 from .emit.writer import generate, stale, write
 from .packages import PACKAGES
 
@@ -40,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=None, metavar="DIR", help="folder to write (default: generated/)")
     options = parser.parse_args(arguments)
     folder = _default_folder() if options.out is None else options.out
+    # SymPy's answers may depend on what it remembers of other work in this process; the files must not.
+    clear_cache()
     files = generate(PACKAGES, progress=lambda line: print(line, file=sys.stderr))
     if not options.check:
         changed = write(files, folder)
