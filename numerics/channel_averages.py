@@ -14,14 +14,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .deep.linearised import Linearised
 from .denoiser import denoise_readout
 from .mixing_law import MixingLaw, mixing_law
 from .models import Attention
 from .quadrature import gauss_legendre_panels, normal_qmc
 
-__all__ = ["Averages", "Channel", "channel", "controlled", "is_costly", "is_sampled", "matrix_root"]
+__all__ = ["NEARLY", "Averages", "Channel", "channel", "controlled", "is_costly", "is_sampled", "matrix_root"]
 
 Array = NDArray[np.float64]
+
+#: Where all learned layers are left with less variance than this, linearised posteriors are control variates.
+NEARLY = 0.1
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,9 @@ class Averages:
 class Channel(Protocol):
     """Averages over the output channel of one model.
 
-    Two attributes are optional: `groups`, the indices that are learned together (default: each by itself), and `equal`,
-    whether a group shares one overlap.
+    These attributes are optional: `groups`, the indices that are learned together (default: each by itself), and
+    `equal`, whether a group shares one overlap; `log_density(q)`, E log Z_out of each randomisation up to a constant,
+    and `solved`, how many entries of h the output fixes up to finitely many choices.
     """
 
     # What `prediction_errors` takes.
@@ -115,7 +120,7 @@ def channel(
     nodes : int, optional
         Nodes of the posterior of each output, where it is sampled.
     accuracy : float, optional
-        Of the quadrature of two softmax layers and two tokens; None samples them, too.
+        Of two or more softmax layers and two tokens, by quadrature as far as it goes; None samples them.
     """
     if isinstance(model, Attention) and model.indices == 1:
         return OneLayer(model)
@@ -133,6 +138,10 @@ def channel(
         from .two_layers.channel import TwoLayerAverages
 
         return TwoLayerAverages(model, accuracy, sampled, workers)
+    if accuracy is not None:
+        from .deep.averages import DeepAverages
+
+        return DeepAverages(model, accuracy, replicas=replicas, rng=rng, workers=workers)
     from .deep_channel import DeepChannel
 
     return DeepChannel(model, points, nodes=nodes, rng=rng, workers=workers)
@@ -160,11 +169,41 @@ class OneLayer:
         growth = np.full((2, 1), float(m * (m + 1)) if scalar == 0 else np.nan)
         return Averages(np.array(values)[:, None, None], growth)
 
+    def log_density(self, q: Array) -> Array:
+        """E log Z_out by the two resolutions, shape (2,), Z_out the density of v up to its sign.
+
+        It is the prior's entropy of h given omega, and E log(1 + exp(-2 omega.h/V)) for the other sign.
+        """
+        m, scalar = self.model.tokens, float(q[0, 0])
+        constant = -0.5 * m * (math.log(2 * math.pi * (1 - scalar)) + 1)
+        return constant + np.array([self._doubt(scalar, order) for order in (24, 32)])
+
+    @property
+    def solved(self) -> float:
+        """Entries of h that the output fixes, up to a sign."""
+        return float(self.model.tokens)
+
+    def _doubt(self, q: float, order: int) -> float:
+        """E log(1 + exp(-2 omega.h/V)): minus E log of the posterior probability of the true sign."""
+        if q == 0:
+            return math.log(2.0)
+        outer, inner, r, along = self._plane(q, order)
+        return float(outer @ (np.logaddexp(0.0, -2 * r * along / (1 - q)) @ inner))
+
     def _value(self, q: float, order: int) -> float:
         m, v = self.model.tokens, 1 - q
         if q == 0:
             return 0.0
-        sd = math.sqrt(v)
+        outer, inner, r, along = self._plane(q, order)
+        # E[|h|^2 tanh^2] - M q = M V - E[|h|^2 sech^2]: no cancellation as V -> 0.
+        decay = np.exp(-2 * np.abs(r * along) / v)
+        sech2 = 4 * decay / (1 + decay) ** 2
+        missing = ((along**2 + v * (m - 1)) * sech2) @ inner
+        return float((m * v - outer @ missing) / v**2)
+
+    def _plane(self, q: float, order: int) -> tuple[Array, Array, Array, Array]:
+        """Weights of r = |omega| and of the component of h along it, given r; and both."""
+        m, sd = self.model.tokens, math.sqrt(1 - q)
         # chi_M law of r = sqrt(q) rho; tanh switches at r ~ sd.
         edge = min(0.5, 0.5 * sd / math.sqrt(q))
         edges = [0.0]
@@ -180,11 +219,7 @@ class OneLayer:
         z = gauss_legendre_panels(np.linspace(-9.0, 9.0, 37), order // 2)
         along = r + sd * z.nodes
         weight = np.exp(-0.5 * z.nodes**2) * z.weights / math.sqrt(2 * math.pi)
-        # E[|h|^2 tanh^2] - M q = M V - E[|h|^2 sech^2]: no cancellation as V -> 0.
-        decay = np.exp(-2 * np.abs(r * along) / v)
-        sech2 = 4 * decay / (1 + decay) ** 2
-        missing = ((along**2 + v * (m - 1)) * sech2) @ weight
-        return float((m * v - (rho.weights * np.exp(log_density)) @ missing) / v**2)
+        return rho.weights * np.exp(log_density), weight, r, along
 
 
 class TwoLayers:
@@ -203,9 +238,10 @@ class TwoLayers:
         normals = np.concatenate(points).reshape(-1, 2, 2, 2)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
         self._workers = workers
+        self._linearised = Linearised(model, len(points), workers)
 
     def __call__(self, q: Array) -> Averages:
-        """Averages with control variates (zero-mean combinations by Nishimori's identities)."""
+        """Averages with control variates: Nishimori's identities and, as V -> 0, the linearised posterior."""
         v = np.eye(2) - q
         omega = matrix_root(q) @ self._xi
         h = omega + np.linalg.cholesky(v) @ self._zeta
@@ -217,12 +253,15 @@ class TwoLayers:
         pairs = [(a, b) for a in range(2) for b in range(a, 2)]
         out = np.zeros((self._replicas, 2, 2))
         curvature = np.einsum("nambm->nab", dg)
+        nearly = q.diagonal().min() > 1 - NEARLY
+        linear = self._linearised(matrix_root(q), h, omega, v) if nearly else {}
         for a, b in pairs:
             gg = (g[:, a] * g[:, b]).sum(axis=1)
             controls = [
                 gg + curvature[:, a, b],
                 gg - 0.5 * (g[:, a] * u[:, b] + g[:, b] * u[:, a]).sum(axis=1),
                 (u[:, a] * u[:, b]).sum(axis=1) - 2 * precision[a, b],
+                *linear.get((a, b), []),
             ]
             out[:, a, b] = out[:, b, a] = controlled(gg, controls, self._replicas)
         growth = np.full((self._replicas, 2), np.nan)

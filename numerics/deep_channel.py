@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import chi2, qmc
 
-from .channel_averages import Averages, controlled, matrix_root
+from .channel_averages import NEARLY, Averages, controlled, matrix_root
+from .deep.linearised import Linearised
 from .deep_posterior import freedom, posterior_moments
 from .errors import ConvergenceError
 from .models import Attention
@@ -81,6 +82,7 @@ class DeepChannel:
         uniform = np.array([qmc.Sobol(dimension + 1, rng=stream).random(half) for stream in streams])
         uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, half, dimension + 1)
         self._pair = (np.arange(per) % pairs + pairs * np.arange(len(points))[:, None]).ravel()
+        self._linearised = Linearised(model, len(points), self._workers)
         self._nodes = np.ascontiguousarray(ndtri(uniform[..., :dimension]))
         nu = freedom(dimension)
         self._tails = np.ascontiguousarray(np.sqrt(nu / chi2.ppf(uniform[..., dimension], nu)))
@@ -97,6 +99,8 @@ class DeepChannel:
         # Of a layer without overlap the sign is free: its mean vanishes.
         g = [(precision @ (mean - omega)) * learned[:, None] for mean in means]
         u = precision @ (h - omega)
+        nearly = bool(learned.any() and (1 - q.diagonal())[learned].max() < NEARLY)
+        linear = self._linearised(matrix_root(q), h, omega, v) if nearly else {}
         shape = (self._replicas, depth, depth)
         out, bias = np.zeros(shape), np.zeros((depth, depth))
         diagonal = not (q - np.diag(q.diagonal())).any()
@@ -109,6 +113,7 @@ class DeepChannel:
                     gg - 0.5 * (g[2][:, a] * u[:, b] + g[2][:, b] * u[:, a]).sum(axis=1),
                     (u[:, a] * u[:, b]).sum(axis=1) - tokens * precision[a, b],
                 ]
+                controls += linear.get((a, b), [])
                 if diagonal:
                     squares, _ = _product([x[:, a] for x in means], [x[:, a] for x in means])
                     spread = np.einsum("nmm->n", seconds[2][:, a]) - squares

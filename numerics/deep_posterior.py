@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numba import njit
 
-__all__ = ["freedom", "posterior_moments"]
+__all__ = ["apply_matrix", "attend", "freedom", "posterior_moments", "solve"]
 
 # Steps towards the peak, and its share that every sign of it gets at least.
 _STEPS = 4
@@ -33,7 +33,7 @@ def freedom(dimension):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _solve(matrix, rhs):  # type: ignore[no-untyped-def]
+def solve(matrix, rhs):  # type: ignore[no-untyped-def]
     """Gaussian elimination in place: rhs becomes the solution; returns |det|, 0 if singular."""
     size = len(rhs)
     det = 1.0
@@ -62,7 +62,7 @@ def _solve(matrix, rhs):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _attend(w, beta, linear, out):  # type: ignore[no-untyped-def]
+def attend(w, beta, linear, out):  # type: ignore[no-untyped-def]
     """sigma(beta w w^T)."""
     size = len(w)
     for a in range(size):
@@ -83,7 +83,8 @@ def _attend(w, beta, linear, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _apply(matrix, x, out):  # type: ignore[no-untyped-def]
+def apply_matrix(matrix, x, out):  # type: ignore[no-untyped-def]
+    """Matrix times x."""
     size = len(x)
     for a in range(size):
         total = 0.0
@@ -132,8 +133,8 @@ def _complete(h, before, v, skip, beta, linear, base, mixing, work, sigma, w, u,
         for b in range(size):
             base[a, b] = 1.0 if a == b else 0.0
     for layer in range(depth - 2):
-        _apply(base, h[layer], w)
-        _attend(w, beta, linear, sigma)
+        apply_matrix(base, h[layer], w)
+        attend(w, beta, linear, sigma)
         for a in range(size):
             for b in range(size):
                 total = skip * base[a, b]
@@ -142,30 +143,30 @@ def _complete(h, before, v, skip, beta, linear, base, mixing, work, sigma, w, u,
                 mixing[a, b] = total
         base[:] = mixing
     if before:
-        _apply(base, h[depth - 1], u)
+        apply_matrix(base, h[depth - 1], u)
         if not _unmix(u, v, skip, beta, linear, w):
             return False, 0.0, 0.0
     else:
-        _apply(base, h[depth - 2], w)
+        apply_matrix(base, h[depth - 2], w)
         u[:] = v
-    _attend(w, beta, linear, sigma)
+    attend(w, beta, linear, sigma)
     for a in range(size):
         for b in range(size):
             mixing[a, b] = sigma[a, b] + (skip if a == b else 0.0)
     if before:
         work[:] = base
         h[depth - 2] = w
-        det_base = _solve(work, h[depth - 2])
+        det_base = solve(work, h[depth - 2])
         # Only the determinant is wanted.
         work[:] = mixing
         spare[:] = v
-        det_mixing = _solve(work, spare)
+        det_mixing = solve(work, spare)
     else:
         work[:] = mixing
-        det_mixing = _solve(work, u)
+        det_mixing = solve(work, u)
         work[:] = base
         h[depth - 1] = u
-        det_base = _solve(work, h[depth - 1])
+        det_base = solve(work, h[depth - 1])
     # d/dw of sigma(beta w w^T) u
     for a in range(size):
         mean, slope = 0.0, 0.0
@@ -179,7 +180,7 @@ def _complete(h, before, v, skip, beta, linear, base, mixing, work, sigma, w, u,
                 slope += beta * sigma[a, b] * w[b] * (u[b] - mean)
                 work[a, b] = beta * w[a] * sigma[a, b] * (u[b] - mean)
         work[a, a] += slope
-    det_attention = _solve(work, w)
+    det_attention = solve(work, w)
     det_last, det_before = det_mixing * det_base, det_attention * det_base
     return 0.0 < det_last < np.inf, det_last, det_before
 
@@ -346,8 +347,8 @@ def posterior_moments(  # type: ignore[no-untyped-def]
             for b in range(size):
                 base[a, b] = 1.0 if a == b else 0.0
         for layer in range(depth - 1):
-            _apply(base, truth[i, layer], w)
-            _attend(w, beta, linear, sigma)
+            apply_matrix(base, truth[i, layer], w)
+            attend(w, beta, linear, sigma)
             for a in range(size):
                 for b in range(size):
                     value = skip * base[a, b]
@@ -355,7 +356,7 @@ def posterior_moments(  # type: ignore[no-untyped-def]
                         value += sigma[a, k] * base[k, b]
                     mixing[a, b] = value
             base[:] = mixing
-        _apply(base, truth[i, depth - 1], v)
+        apply_matrix(base, truth[i, depth - 1], v)
         # The peaks, in the frame where they have the signs of the truth.
         least = np.inf
         for image in range(images):

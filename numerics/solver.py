@@ -58,13 +58,17 @@ class Solver:
     def grow(self, q: Array) -> None:
         """Settle on the layers of q, then let unstable layers join until none is left."""
         active = [int(i) for i in np.flatnonzero(q.diagonal())]
+        # Averages of several accuracies need not agree on what is marginal: what has died out does not join again.
+        dead: set[int] = set()
         while True:
             if active:
+                before = set(active)
                 self.settle(q, active)
                 self.release(active)
+                dead |= before - set(active)
             if not active:
                 self._zero()
-            unstable = [i for i, rate in enumerate(self.stability()) if rate > 1 and i not in active]
+            unstable = [i for i, rate in enumerate(self.stability()) if rate > 1 and i not in {*active, *dead}]
             if not unstable or not self.converged:
                 return
             # The fastest direction first: it may change the stability of the others.

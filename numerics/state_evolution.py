@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .channel_averages import Channel, channel, is_costly
+from .deep.averages import DeepAverages
+from .deep.channel import serves as serves_deep
 from .errors import ConvergenceError, KernelNotFoundError
 from .fibres import LastLayer as UntiedHead
 from .models import Attention
@@ -22,8 +24,10 @@ __all__ = ["check_effort", "check_overlap", "curve", "evolve", "finish", "seeded
 
 Array = NDArray[np.float64]
 
-# Of the quadrature, where there is one.
-_ACCURACY = 1e-3
+# Of the quadrature, where there is one: relative at two layers, absolute beyond.
+_ACCURACY, _DEEP_ACCURACY = 1e-3, 1e-2
+# Largest residual, over the accuracy, of overlaps of deep models.
+_REST = 0.1
 # Points per randomisation of the first search.
 _COARSE = 256
 
@@ -91,8 +95,9 @@ def evolve(
     nodes : int, optional
         Nodes of each sampled posterior, a power of two >= 64; halve the error they leave by twice as many.
     accuracy : float, optional
-        Relative accuracy of the averages of two softmax layers over two tokens, which are quadratures unless `samples`
-        is given; default 1e-3.
+        Of two and more softmax layers over two tokens, which are quadratures as far as they go unless `samples` is
+        given: relative accuracy of the overlaps of two layers (default 1e-3), absolute accuracy of those of three and
+        more (default 1e-2; where what can be done is not enough, the stated errors are larger).
     throw : bool, optional
         Raise if not converged, instead of marking it.
 
@@ -229,7 +234,9 @@ def _solver(
 ) -> Solver:
     if accuracy is None:
         return Solver(averages, alpha, tol, max_iter)
-    assert isinstance(averages, TwoLayerAverages)
+    assert isinstance(averages, TwoLayerAverages | DeepAverages)
+    if isinstance(averages, DeepAverages):
+        tol = max(tol, _REST * accuracy)
     return RefinedSolver(averages, alpha, tol, max_iter, accuracy, slopes)
 
 
@@ -245,19 +252,24 @@ def _check_model(model: Attention | UntiedHead) -> None:
 
 def _default_accuracy(model: Attention | UntiedHead, samples: int | None, accuracy: float | None) -> float | None:
     """Of the quadrature, where there is one and no sampling is asked for."""
-    served = isinstance(model, Attention) and serves(model)
+    shallow = isinstance(model, Attention) and serves(model)
+    deep = isinstance(model, Attention) and serves_deep(model)
     if accuracy is None:
-        return _ACCURACY if served and samples is None else None
-    if not served:
+        if samples is not None or not (shallow or deep):
+            return None
+        return _ACCURACY if shallow else _DEEP_ACCURACY
+    if not (shallow or deep):
         raise ValueError(
-            f"accuracy is for two softmax layers, two tokens and rank 1; for {model.describe()} raise samples"
+            "accuracy is for two or more softmax layers, two tokens, rank 1 and c > 0; for "
+            f"{model.describe()} raise samples"
         )
+    least = 1e-10 if shallow else 1e-4
     if (
         isinstance(accuracy, bool)
         or not isinstance(accuracy, int | float | np.floating)
-        or not 1e-10 <= accuracy <= 1e-2
+        or not least <= accuracy <= 1e-2
     ):
-        raise ValueError(f"accuracy must be a number in [1e-10, 1e-2], got {accuracy!r}")
+        raise ValueError(f"accuracy must be a number in [{least:g}, 1e-2] for {model.describe()}, got {accuracy!r}")
     return float(accuracy)
 
 

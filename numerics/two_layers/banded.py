@@ -10,7 +10,7 @@ __all__ = ["FLOOR", "banded_sum", "pairs", "singles"]
 
 Array = NDArray[np.float64]
 
-# Added to densities: no division by zero, and far below anything that counts.
+# Least density that is divided by: far below anything that counts.
 FLOOR = 1e-290
 # Moments per entry, of which the last two are padding.
 _WIDTH = 8
@@ -66,8 +66,9 @@ def _scatter(
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
 def pairs(
-    here: Array, back: Array, o: Array, prior: Array, gauss: Array, outside: Array, multiplicity: Array, out: Array
-) -> None:
+    here: Array, back: Array, o: Array, prior: Array, gauss: Array, outside: Array, multiplicity: Array, floor: float,
+    out: Array,
+) -> None:  # fmt: skip
     """Add the sums over pairs (d, s); beyond the table of s the first sign is alone, and beyond that of d the other."""
     count = here.shape[1]
     m0, m1, m2 = multiplicity
@@ -78,7 +79,7 @@ def pairs(
             f0, f1, f2 = here[i, a, 3], here[i, a, 4], here[i, a, 5]
             for b in range(count):
                 other = back[i, b, 0]
-                z = k + other + FLOOR
+                z = max(k + other, floor)
                 weight = gauss[b - a + count - 1] / z
                 along = p - back[i, b, 1]
                 across = r - back[i, b, 2] - o[i] * other
@@ -86,12 +87,12 @@ def pairs(
                 last += weight * (along * along + across * across)
                 first += weight * (m0 * g0 * g0 + m1 * g1 * g1 + m2 * g2 * g2)
                 mass += weight * z * z
-            last += outside[a] * (p * p + r * r) / (k + FLOOR)
-            first += outside[a] * (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) / (k + FLOOR)
+            last += outside[a] * (p * p + r * r) / max(k, floor)
+            first += outside[a] * (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) / max(k, floor)
             k2, p2, r2 = back[i, a, 0], back[i, a, 1], back[i, a, 2] + o[i] * back[i, a, 0]
             f0, f1, f2 = back[i, a, 3], back[i, a, 4], back[i, a, 5]
-            last += outside[a] * (p2 * p2 + r2 * r2) / (k2 + FLOOR)
-            first += outside[a] * (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) / (k2 + FLOOR)
+            last += outside[a] * (p2 * p2 + r2 * r2) / max(k2, floor)
+            first += outside[a] * (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) / max(k2, floor)
             mass += outside[a] * (k + k2)
         out[0] += prior[i] * last
         out[1] += prior[i] * first
@@ -99,7 +100,9 @@ def pairs(
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
-def singles(table: Array, o: Array, prior: Array, step: float, multiplicity: Array, out: Array) -> None:
+def singles(
+    table: Array, o: Array, prior: Array, step: float, multiplicity: Array, floor: float, out: Array
+) -> None:  # fmt: skip
     """Add the sums over d where one sign of the last indices is impossible."""
     count = table.shape[1]
     m0, m1, m2 = multiplicity
@@ -109,7 +112,7 @@ def singles(table: Array, o: Array, prior: Array, step: float, multiplicity: Arr
             k = table[i, a, 0]
             r = table[i, a, 2] - o[i] * k
             f0, f1, f2 = table[i, a, 3], table[i, a, 4], table[i, a, 5]
-            inverse = 1 / (k + FLOOR)
+            inverse = 1 / max(k, floor)
             last += (table[i, a, 1] * table[i, a, 1] + r * r) * inverse
             first += (m0 * f0 * f0 + m1 * f1 * f1 + m2 * f2 * f2) * inverse
             mass += k
@@ -121,7 +124,7 @@ def singles(table: Array, o: Array, prior: Array, step: float, multiplicity: Arr
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
 def banded_sum(
     v_nodes: Array, v_weights: Array, base: Array, a: Array, tau: Array, functions: Array, multiplicity: Array,
-    overlap: float, step_d: float, step_o: float, reach: float, width: float,
+    overlap: float, step_d: float, step_o: float, reach: float, width: float, floor: float,
 ) -> Array:  # fmt: skip
     """Sums `last`, `first` and `mass` of `sums.Outcome` over outputs (u, v) and omega_2.
 
@@ -136,6 +139,8 @@ def banded_sum(
         q_22 and the steps of d and of omega_-.
     reach, width : float
         Standard deviations that the grids reach, and that each node reaches.
+    floor : float
+        Least density that is divided by.
     """
     variance = 1 - overlap
     sd = math.sqrt(variance)
@@ -185,9 +190,9 @@ def banded_sum(
                 step_d, first_d, step_o, first_o, near, side,
             )  # fmt: skip
             gauss, outside = of_pairs(columns, step_d, overlap)
-            pairs(table[:both], back, o[:both], prior[:both], gauss, outside, multiplicity, found)
+            pairs(table[:both], back, o[:both], prior[:both], gauss, outside, multiplicity, floor, found)
         if both < rows:
-            singles(table[both:], o[both:], prior[both:], step_d, multiplicity, found)
+            singles(table[both:], o[both:], prior[both:], step_d, multiplicity, floor, found)
         total += v_weights[n] * found
     return total
 

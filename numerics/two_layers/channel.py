@@ -1,6 +1,7 @@
 """State-evolution averages of two layers of softmax attention with two tokens, without sampling."""
 
 import math
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..models import Attention
 from .nodes import Hidden, around, centred
 from .sums import Outcome, output_sum, outputs, silent_sum
 
-__all__ = ["CLOSEST", "SAFETY", "TwoLayerAverages", "TwoLayerQuadrature", "serves"]
+__all__ = ["CLOSEST", "COARSE", "FINENESS", "SAFETY", "TwoLayerAverages", "TwoLayerQuadrature", "serves"]
 
 Array = NDArray[np.float64]
 Functions = tuple[Array, Array, Array]
@@ -25,7 +26,7 @@ _MOST_FINENESS = 60.0
 # Outputs v within this factor share their nodes of h_1; the lowest band is all that is left.
 _BANDS, _MOST_BANDS = 1.3, 10
 # All steps are finer than the Gaussians alone ask for, by this; the rule that measures the error is coarser.
-_FINENESS, _COARSE = 1.25, 0.8
+FINENESS, COARSE = 1.25, 0.8
 # Scale of the map of omega_1/sqrt(q_11): in units of (V_11/q_11)^(1/2), and at most; its step times the log-accuracy.
 _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
 # Below these, G_11/q_11 and G_22/q_22 are lines.
@@ -68,6 +69,8 @@ class TwoLayerQuadrature:
 
     how = "estimated"
     note = ""
+    # Entries of h that y fixes: it has two.
+    solved = 2.0
 
     def __init__(self, model: Attention, accuracy: float = 1e-6, workers: int | None = None) -> None:
         """Keep the model and the effort."""
@@ -105,7 +108,7 @@ class TwoLayerQuadrature:
     def refinements(self, q: Array) -> Array:
         """G_11, G_22 and the growth rates by the rule and by a coarser one, shape (2, 4); raises as a call does."""
         at = self._checked(q)
-        return np.array([self._averages(*at, share) for share in (1.0, _COARSE)])
+        return np.array([self._averages(*at, share) for share in (1.0, COARSE)])
 
     def _checked(self, q: Array) -> tuple[float, float]:
         if np.abs(q - np.diag(q.diagonal())).max() > 1e-12:
@@ -174,7 +177,7 @@ class TwoLayerQuadrature:
     def _one_known(self, centre: Array | None, variance: float, q2: float, share: float) -> Array:
         """Averages given omega_1; None for q_11 = 0, where the growth of layer 1 takes the place of G_11."""
         model, log_accuracy = self.model, self._log_accuracy * share
-        rule = log_accuracy, _FINENESS
+        rule = log_accuracy, FINENESS
         sd = math.sqrt(1 - q2)
         with threadpool_limits(1, "blas"):  # the products are small
             if centre is None:
@@ -189,31 +192,43 @@ class TwoLayerQuadrature:
                     found = silent_sum(nodes, functions, multiplicity, model.skip, *rule)
             else:
                 found = self._known_first(centre, variance, q2, log_accuracy)
-        self._check(found, math.exp(-log_accuracy), q2)
+        self._check(found.mass, math.exp(-log_accuracy), q2)
         first = found.first / variance**2
         last = (found.last / (1 - q2) ** 2, math.nan) if q2 else (0.0, found.last)
         return np.array([0.0, last[0], first, last[1]] if centre is None else [first, last[0], math.nan, last[1]])
 
     def _known_first(self, centre: Array, variance: float, q2: float, log_accuracy: float) -> Outcome:
         """Averages given omega_1, with nodes of h_1 as close as the outputs up to v ask for."""
-        model, rule = self.model, (log_accuracy, _FINENESS)
-        law = model.skip, model.beta, centre, variance, log_accuracy + 2
+        model, rule = self.model, (log_accuracy, FINENESS)
 
         def moved(nodes: Hidden) -> tuple[Functions, tuple[float, float, float]]:
             return (nodes.x - centre[0], nodes.z - centre[1], np.zeros(len(nodes.x))), (1.0, 1.0, 0.0)
 
-        nodes = around(*law)
         if not q2:
+            nodes = self._near(centre, variance, log_accuracy)
             return silent_sum(nodes, *moved(nodes), model.skip, *rule)
+        parts = [
+            output_sum(nodes, *moved(nodes), q2, v, *rule)
+            for nodes, v in self._bands(centre, variance, q2, log_accuracy)
+        ]
+        return Outcome(*(sum(getattr(part, name) for part in parts) for name in ("last", "first", "mass")))
+
+    def _near(self, centre: Array, variance: float, log_accuracy: float, *narrow: float) -> Hidden:
+        """Nodes of h_1 about omega_1."""
+        return around(self.model.skip, self.model.beta, centre, variance, log_accuracy + 2, *narrow)
+
+    def _bands(
+        self, centre: Array, variance: float, q2: float, log_accuracy: float
+    ) -> Iterator[tuple[Hidden, tuple[Array, Array]]]:
+        """Bands of outputs v with their weights, each with nodes of h_1 as close as it asks for."""
         sd = math.sqrt(1 - q2)
-        v, dv = outputs(nodes, model.skip, sd, *rule)
-        parts = []
+        nodes = self._near(centre, variance, log_accuracy)
+        v, dv = outputs(nodes, self.model.skip, sd, log_accuracy, FINENESS)
         ends = np.searchsorted(v, v[-1] * _BANDS ** np.arange(-_MOST_BANDS, 1.0), side="right")
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             if end > start:
-                nodes = around(*law, sd, float(v[end - 1]))
-                parts.append(output_sum(nodes, *moved(nodes), q2, (v[start:end], dv[start:end]), *rule))
-        return Outcome(*(sum(getattr(part, name) for part in parts) for name in ("last", "first", "mass")))
+                nodes = self._near(centre, variance, log_accuracy, sd, float(v[end - 1]))
+                yield nodes, (v[start:end], dv[start:end])
 
     def _nodes(self, q2: float, log_accuracy: float) -> Hidden:
         """Nodes of h_1 of overlap zero that are close enough for the posterior of the last indices."""
@@ -231,10 +246,10 @@ class TwoLayerQuadrature:
             f"{self.model.describe()}: ask for a smaller overlap or a lower accuracy"
         )
 
-    def _check(self, found: Outcome, accuracy: float, q2: float) -> None:
-        if not abs(found.mass - 1) <= max(_MASS * accuracy, 1e-9):
+    def _check(self, mass: float, accuracy: float, q2: float) -> None:
+        if not abs(mass - 1) <= max(_MASS * accuracy, 1e-9):
             raise ConvergenceError(
-                f"the weights of the quadrature sum to {found.mass:.9g} instead of 1 at q_22 = {q2:.8g}, (95), "
+                f"the weights of the quadrature sum to {mass:.9g} instead of 1 at q_22 = {q2:.8g}, (95), "
                 f"{self.model.describe()}: ask for a higher accuracy"
             )
 
@@ -256,6 +271,8 @@ class TwoLayerAverages:
     """
 
     note = ""
+    finest = 1e-9
+    refinable = False
 
     def __init__(self, model: Attention, accuracy: float, sampled: Channel, workers: int | None = None) -> None:
         """Keep both."""

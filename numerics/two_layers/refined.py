@@ -1,4 +1,4 @@
-"""Fixed points of two layers: found with rough averages, and refined until the overlaps are as accurate as asked.
+"""Fixed points found with rough averages, and refined until the overlaps are as accurate as asked.
 
 With t_l = log(q_ll/(1 - q_ll)), q = F(alpha G(q)) (14) is log alpha = t_l - log G_ll(q) for each layer l. The
 right-hand side does not depend on alpha, and its slopes by t serve Newton steps, neighbouring alphas and the error.
@@ -6,22 +6,22 @@ right-hand side does not depend on alpha, and its slopes by t serve Newton steps
 
 import math
 from collections.abc import Iterable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel_averages import Averages
+from ..channel_averages import Averages, Channel
 from ..solver import DEAD, RECOVERED, Solver
-from .channel import TwoLayerAverages
 
-__all__ = ["RefinedSolver", "Slopes"]
+__all__ = ["Refinable", "RefinedSolver", "Slopes"]
 
 Array = NDArray[np.float64]
 # From layers that are learned to a log alpha and the slopes there.
 Slopes = dict[tuple[int, ...], tuple[float, Array]]
 
-# Accuracy of the search, and what is asked for at most and at least.
-_ROUGH, _FINEST = 1e-2, 1e-9
+# Accuracy of the search.
+_ROUGH = 1e-2
 # Step for slopes, and what is taken for flat: there the iteration itself is followed.
 _STEP, _FLAT = 0.05, 0.02
 # Longest step of the search, in t, and its end.
@@ -30,8 +30,8 @@ _LONGEST, _FOUND = 1.5, 3e-3
 _NEARLY = 1e-2
 # Evaluations by a rule before the next finer one, and moves that tell something about slopes.
 _TRIES, _TELLING = 4, 1e-3
-# A residual leaves this share of the accuracy asked for.
-_SHARE = 0.1
+# A residual leaves this share of the accuracy asked for, and the last step is at most so long in t.
+_SHARE, _SHORT = 0.1, 0.1
 # Factor between the accuracies of neighbouring refinements, and what it does to their errors, at most.
 _CUT = 0.2
 
@@ -41,25 +41,37 @@ def _logit(x: Array) -> Array:
     return out
 
 
+class Refinable(Channel, Protocol):
+    """Averages that are as accurate as asked."""
+
+    #: Finer accuracies than this change nothing.
+    finest: float
+    #: Whether sampled averages gain from a finer accuracy, too.
+    refinable: bool
+
+    def rough(self, q: Array, accuracy: float) -> Averages:
+        """Averages at q of about this relative accuracy."""
+
+
 class RefinedSolver(Solver):
     """Newton steps on the layers' own alphas.
 
     Parameters
     ----------
-    averages : TwoLayerAverages
+    averages : Refinable
     alpha, tol, max_iter
         As for `Solver`.
     accuracy : float
-        Asked for of each overlap, relative.
+        Asked for of each overlap: relative, or absolute where the averages are sampled however accurate they are.
     slopes : dict, optional
         From the layers that are learned to d(t - log G)/dt, shared by the solvers of neighbouring alphas.
     """
 
-    averages: TwoLayerAverages
+    averages: Refinable
 
     def __init__(
         self,
-        averages: TwoLayerAverages,
+        averages: Refinable,
         alpha: float,
         tol: float,
         max_iter: int,
@@ -139,6 +151,7 @@ class RefinedSolver(Solver):
         chosen = list(layers)
         level, tries, coarser, gap = _ROUGH, 0, None, np.full(len(t), math.inf)
         moved: tuple[Array, Array] | None = None
+        finest, refinable = self.averages.finest, self.averages.refinable
         while True:
             self.q = self._at(layers, t)
             x = self.q.diagonal()[chosen]
@@ -150,28 +163,33 @@ class RefinedSolver(Solver):
                 slopes = _broyden(slopes, t - moved[0], says - moved[1])
             rest = math.log(self.alpha) - says
             self.residual = float(np.abs(1 / (1 + np.exp(-(t + rest))) - x).max())
-            inverse = np.linalg.pinv(slopes)
+            if x.min() < DEAD and rest[int(x.argmin())] < 0:  # what the search took for a small overlap
+                self.converged = True
+                return
+            inverse: Array = np.asarray(np.linalg.pinv(slopes), np.float64)
             step = np.clip(inverse @ rest, -_LONGEST, _LONGEST)
             sampled = self.averages.how == "monte-carlo"
             # Of t, for the accuracy asked of q.
-            asked = self._accuracy / (1 - x)
+            asked = self._accuracy / ((1 - x) * (x if refinable else 1.0))
             if sampled:
-                gap = np.abs(inverse) @ self._noise(latest, chosen)
-            small = _SHARE * np.maximum(asked, gap if sampled else 0.0)
+                gap = self._noise(latest, chosen, inverse)
+            small = np.minimum(_SHARE * np.maximum(asked, gap if sampled else 0.0), _SHORT)
             settled = bool((np.abs(step) <= small).all()) and self.residual <= self.tol
             tries += 1
             # Coarse rules may jump where their numbers of nodes change, by less than what they are off.
-            through = not sampled and (settled or (tries >= _TRIES and level > _FINEST))
-            if through:
+            coarse = level > finest
+            through = (not sampled or (refinable and coarse)) and (settled or (tries >= _TRIES and coarse))
+            if through and not sampled:
                 if coarser is not None:
                     # Two rules may agree by chance, three hardly.
                     gap = np.maximum(np.abs(t + step - coarser), np.where(np.isfinite(gap), _CUT * gap, 0.0))
                 coarser = t + step
-            done = settled and (sampled or bool((gap <= asked).all()) or level <= _FINEST)
+            enough = bool((gap <= asked).all())
+            done = settled and (enough or not coarse or (sampled and not refinable))
             if done or self.n_iter >= self.max_iter:
                 break
             if through:
-                level, tries, moved = max(_CUT * level, _FINEST), 0, None
+                level, tries, moved = max(_CUT * level, finest), 0, None
             else:
                 moved = t, says
             if not settled:
@@ -200,11 +218,14 @@ class RefinedSolver(Solver):
         out: Array = t - np.log(g)
         return out
 
-    def _noise(self, averages: Averages, chosen: list[int]) -> Array:
-        """Relative standard error of G where it is sampled."""
+    def _noise(self, averages: Averages, chosen: list[int], inverse: Array) -> Array:
+        """Standard error of t where G is sampled, and what its bias makes of it."""
         g = averages.g[:, chosen, chosen]
         mean = g.mean(axis=0)
-        out: Array = g.std(axis=0, ddof=1) / math.sqrt(len(g)) / mean
+        deviations = (g / mean) @ inverse.T
+        out: Array = deviations.std(axis=0, ddof=1) / math.sqrt(len(g))
+        if averages.bias is not None:
+            out = out + np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / mean)
         return out
 
     def _differences(self, layers: tuple[int, ...], t: Array, says: Array) -> Array:

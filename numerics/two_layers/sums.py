@@ -8,6 +8,7 @@ sum over u and omega_+ runs over pairs (d, s) of entries of the tables. Everythi
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from .banded import FLOOR, banded_sum, of_pairs, pairs, singles
 from .nodes import Hidden
 
-__all__ = ["Outcome", "output_sum", "outputs", "silent_sum"]
+__all__ = ["Densities", "Outcome", "densities", "output_sum", "outputs", "silent_densities", "silent_sum"]
 
 Array = NDArray[np.float64]
 
@@ -58,6 +59,7 @@ def output_sum(
     v: tuple[Array, Array],
     log_accuracy: float,
     fineness: float,
+    floor: float = FLOOR,
 ) -> Outcome:
     """Averages at overlap q_22 over omega_2 and some of the outputs.
 
@@ -74,20 +76,16 @@ def output_sum(
         Nodes and weights of v.
     log_accuracy, fineness : float
         What is below exp(-log_accuracy) is neglected; all steps are divided by the fineness.
+    floor : float, optional
+        Least density that is divided by, for nodes some of whose weights are negative.
     """
     variance = 1 - overlap
     sd = math.sqrt(variance)
     reach = math.sqrt(2 * log_accuracy)
-    # Gaussians alone allow exp(-(2 pi width/step)^2/2).
-    step_d, step_o = (
-        _STEP
-        / fineness
-        * min(2 * math.pi / reach / math.sqrt(prior / overlap + 1 / variance), zeros * sd / log_accuracy**1.5)
-        for prior, zeros in ((0.25, _ZEROS_D), (1.0, _ZEROS_O))
-    )
+    rule = _rule(overlap, log_accuracy, fineness, floor)
+    step_d, step_o = rule.step_d, rule.step_o
     v_nodes, v_weights = v
     base = nodes.weight * nodes.tau / (2 * math.pi * variance)
-    rule = _Rule(overlap, reach, step_d, step_o)
     width = math.sqrt(2 * (log_accuracy + _TAIL))
     # Entries that all nodes share at a typical v, and those that one node reaches alone.
     typical = float(v_nodes[len(v_nodes) * 2 // 3])
@@ -97,7 +95,7 @@ def output_sum(
         reached *= 2 * width * sd / step
     arguments = (v_nodes, v_weights, base, nodes.a, nodes.tau, np.array(functions), np.array(multiplicity))
     if shared > _SPARSE * reached:
-        total = banded_sum(*arguments, overlap, step_d, step_o, reach, width)
+        total = banded_sum(*arguments, overlap, step_d, step_o, reach, width, floor)
     else:
         total = _dense_sum(*arguments, rule)
     return Outcome(float(total[0]), float(total[1]), float(total[2]))
@@ -105,12 +103,13 @@ def output_sum(
 
 @dataclass(frozen=True)
 class _Rule:
-    """Overlap q_22, standard deviations that the grids reach, steps of d and of omega_-."""
+    """Overlap q_22, standard deviations that the grids reach, steps of d and of omega_-, least density."""
 
     overlap: float
     reach: float
     step_d: float
     step_o: float
+    floor: float
 
 
 def _dense_sum(
@@ -118,14 +117,64 @@ def _dense_sum(
     rule: _Rule,
 ) -> Array:  # fmt: skip
     """Do what `banded_sum` does, by matrix products over all nodes: for grids that most nodes reach."""
+    overlap, step_d = rule.overlap, rule.step_d
+    total = np.zeros(3)
+    for grid in _grids(v_nodes, v_weights, a, tau, rule):
+        o, both = grid.o, grid.both
+        there = _tables(grid.near, base * grid.side(tau, 1.0), grid.d, a * grid.v, tau * grid.v, functions)
+        found = np.zeros(3)
+        if both:
+            side = base * grid.side(tau, -1.0)
+            back = _tables(grid.near, side, grid.d, a * grid.v, tau * grid.v, functions)
+            gauss, outside = of_pairs(len(grid.d), step_d, overlap)
+            pairs(there[:both], back, o[:both], grid.prior[:both], gauss, outside, multiplicity, rule.floor, found)
+        if both < len(o):
+            singles(there[both:], o[both:], grid.prior[both:], step_d, multiplicity, rule.floor, found)
+        total += grid.weight * found
+    return total
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Grid of one output v: d and omega_-, and the Gaussians of the nodes on it.
+
+    Attributes
+    ----------
+    v, weight : float
+    o, prior : ndarray, shape (n_o,)
+        omega_- >= 0 and the weight of +-omega_-.
+    both : int
+        Rows for which the other sign of the last indices is possible, too.
+    d, near : ndarray, shape (n_d,) and (n_d, n)
+    variance : float
+        V_22.
+    """
+
+    v: float
+    weight: float
+    o: Array
+    prior: Array
+    both: int
+    d: Array
+    near: Array
+    variance: float
+
+    def side(self, tau: Array, sign: float) -> Array:
+        """Gaussian of tau v about sign omega_-, shape (n_o, n), or for the rows of both signs."""
+        o = self.o if sign > 0 else self.o[: self.both]
+        out: Array = np.exp(-((tau * self.v - sign * o[:, None]) ** 2) / (2 * self.variance))
+        return out
+
+
+def _grids(v_nodes: Array, v_weights: Array, a: Array, tau: Array, rule: _Rule) -> Iterator[_Grid]:
+    """Grids of the outputs that some omega_- reaches."""
     overlap, reach, step_d, step_o = rule.overlap, rule.reach, rule.step_d, rule.step_o
     variance = 1 - overlap
     sd = math.sqrt(variance)
     least, most = float(tau.min()), float(tau.max())
-    total = np.zeros(3)
     outermost = reach * math.sqrt(overlap)
     for v, dv in zip(v_nodes, v_weights, strict=True):
-        shift, lift = a * v, tau * v
+        shift = a * v
         rows = _grid(max(0.0, least * v - reach * sd), min(outermost, most * v + reach * sd), step_o, lowest=0)
         if not len(rows):
             continue
@@ -135,19 +184,56 @@ def _dense_sum(
         prior = (
             step_o * np.exp(-o * o / (2 * overlap)) / math.sqrt(2 * math.pi * overlap) * np.where(rows == 0, 1.0, 2.0)
         )
-        # Rows for which the other sign of the last indices is possible, too.
         both = int(np.count_nonzero(o < reach * sd - least * v))
-        there = _tables(near, base * np.exp(-((lift - o[:, None]) ** 2) / (2 * variance)), d, shift, lift, functions)
-        found = np.zeros(3)
-        if both:
-            side = base * np.exp(-((lift + o[:both, None]) ** 2) / (2 * variance))
-            back = _tables(near, side, d, shift, lift, functions)
-            gauss, outside = of_pairs(len(d), step_d, overlap)
-            pairs(there[:both], back, o[:both], prior[:both], gauss, outside, multiplicity, found)
-        if both < len(o):
-            singles(there[both:], o[both:], prior[both:], step_d, multiplicity, found)
-        total += dv * found
-    return total
+        yield _Grid(float(v), float(dv), o, prior, both, d, near, variance)
+
+
+@dataclass(frozen=True)
+class Densities:
+    """K(d; v, omega_-) of one output v, and with the other sign of omega_- on the first rows.
+
+    Attributes
+    ----------
+    weight : float
+        Of v.
+    step : float
+        Of d.
+    prior : ndarray, shape (n_o,)
+    there, back : ndarray, shape (n_o, n_d) and (n_both, n_d)
+    """
+
+    weight: float
+    step: float
+    prior: Array
+    there: Array
+    back: Array
+
+
+def densities(
+    nodes: Hidden, overlap: float, v: tuple[Array, Array], log_accuracy: float, fineness: float
+) -> Iterator[Densities]:
+    """Tables of the density of the outputs alone; arguments are those of `output_sum`."""
+    rule = _rule(overlap, log_accuracy, fineness)
+    base = nodes.weight * nodes.tau / (2 * math.pi * (1 - overlap))
+    for grid in _grids(*v, nodes.a, nodes.tau, rule):
+        there, back = (base * grid.side(nodes.tau, sign) @ grid.near.T for sign in (1.0, -1.0))
+        yield Densities(grid.weight, rule.step_d, grid.prior, there, back)
+
+
+def _rule(overlap: float, log_accuracy: float, fineness: float, floor: float = FLOOR) -> _Rule:
+    """Steps of d and omega_-: Gaussians alone allow exp(-(2 pi width/step)^2/2)."""
+    variance = 1 - overlap
+    reach = math.sqrt(2 * log_accuracy)
+    step_d, step_o = (
+        _STEP
+        / fineness
+        * min(
+            2 * math.pi / reach / math.sqrt(prior / overlap + 1 / variance),
+            zeros * math.sqrt(variance) / log_accuracy**1.5,
+        )
+        for prior, zeros in ((0.25, _ZEROS_D), (1.0, _ZEROS_O))
+    )
+    return _Rule(overlap, reach, step_d, step_o, floor)
 
 
 def silent_sum(
@@ -158,22 +244,36 @@ def silent_sum(
 
     Arguments and `first` are those of `output_sum`; `last` is the growth E || E[h_2^T h_2 | y, omega_1] - I ||_F^2.
     """
-    reach = math.sqrt(2 * log_accuracy)
-    step = _STEP * 2 * math.pi / reach / fineness
     total = np.zeros(3)
-    for v, dv in zip(*outputs(nodes, skip, 1.0, log_accuracy, fineness), strict=True):
+    for v, weight, d, near, side in _silent(nodes, skip, log_accuracy, fineness):
         shift, lift = nodes.a * v, nodes.tau * v
-        d = step * _grid(float(shift.min()) - reach, float(shift.max()) + reach, step)
-        near = np.exp(-0.5 * (d[:, None] - shift) ** 2) / (2 * math.pi)
-        side = nodes.weight * nodes.tau * np.exp(-0.5 * lift**2)
         moments = (np.ones_like(side), shift, shift**2, lift, shift * lift, lift**2, *functions)
         k, a, aa, t, at, tt, *f = np.array([side * m for m in moments]) @ near.T
         excess = (d * d * k - 2 * d * a + aa - k, d * t - at, tt - k)
-        inverse = 2 * step * dv / (k + FLOOR)
+        inverse = weight / np.maximum(k, FLOOR)
         total[0] += (inverse * (excess[0] ** 2 + 2 * excess[1] ** 2 + excess[2] ** 2)).sum()
         total[1] += (inverse * sum(m * g * g for m, g in zip(multiplicity, f, strict=True))).sum()
         total[2] += (inverse * k * k).sum()
     return Outcome(float(total[0]), float(total[1]), float(total[2]))
+
+
+def silent_densities(nodes: Hidden, skip: float, log_accuracy: float, fineness: float) -> Iterator[tuple[float, Array]]:
+    """Weights, and K at each d, for the outputs at q_22 = 0: Z = 2 K."""
+    for _, weight, _, near, side in _silent(nodes, skip, log_accuracy, fineness):
+        yield weight, near @ side
+
+
+def _silent(
+    nodes: Hidden, skip: float, log_accuracy: float, fineness: float
+) -> Iterator[tuple[float, float, Array, Array, Array]]:
+    """Outputs v, their weights, d, and the Gaussians of the nodes in d and in omega_- = 0."""
+    reach = math.sqrt(2 * log_accuracy)
+    step = _STEP * 2 * math.pi / reach / fineness
+    for v, dv in zip(*outputs(nodes, skip, 1.0, log_accuracy, fineness), strict=True):
+        shift = nodes.a * v
+        d = step * _grid(float(shift.min()) - reach, float(shift.max()) + reach, step)
+        near = np.exp(-0.5 * (d[:, None] - shift) ** 2) / (2 * math.pi)
+        yield v, 2 * step * dv, d, near, nodes.weight * nodes.tau * np.exp(-0.5 * (nodes.tau * v) ** 2)
 
 
 def outputs(nodes: Hidden, skip: float, sd: float, log_accuracy: float, fineness: float) -> tuple[Array, Array]:

@@ -1,0 +1,85 @@
+"""Averages of three layers of softmax attention with two tokens, where the hidden layers are learned."""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..deep_channel import DeepChannel
+from ..errors import ConvergenceError
+from ..models import Attention
+from ..quadrature import normal_qmc
+from .mixture import mixture_sums
+
+__all__ = ["ThreeLayers"]
+
+Array = NDArray[np.float64]
+
+_MODES = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
+# Sets of nodes of each randomisation, share of the nodes that are solved for the last layer, outputs per task.
+_SETS, _FOR_LAST, _CHUNK = 64, 0.5, 256
+
+
+class ThreeLayers(DeepChannel):
+    """Averages as `DeepChannel`'s, of more and cheaper nodes.
+
+    Parameters
+    ----------
+    model : Attention
+        Three layers, two tokens, softmax, rank 1.
+    points : sequence of ndarray, shape (n, 12)
+        Standard normal, one array per randomisation.
+    nodes : int
+        Nodes of each output; a power of two from 64.
+    rng : numpy.random.Generator
+    workers : int, optional
+        Threads; all cores by default.
+    """
+
+    def __init__(
+        self,
+        model: Attention,
+        points: Sequence[Array],
+        *,
+        nodes: int = 2048,
+        rng: np.random.Generator,
+        workers: int | None = None,
+    ) -> None:
+        super().__init__(model, points, nodes=64, rng=rng, workers=workers)
+        half = int(math.log2(nodes)) - 1
+        per = len(points[0])
+        sets = min(_SETS, per)
+        streams = rng.spawn(2 * sets * len(points))
+        self._draws = np.array([normal_qmc(4, half, stream) for stream in streams]).reshape(-1, 2, 1 << half, 4)
+        self._set = (np.arange(per) % sets + sets * np.arange(len(points))[:, None]).ravel()
+
+    def _posterior(self, h: Array, omega: Array, v: Array, precision: Array) -> tuple[list[Array], list[Array]]:
+        model = self.model
+        readout = (h[:, 2:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0] @ _MODES
+        modes = omega @ _MODES
+        variance = np.ascontiguousarray(v.diagonal())
+        sums = np.empty((len(h), 2, 16))
+        for_last = round(_FOR_LAST * self._draws.shape[2])
+
+        def work(start: int) -> None:
+            part = slice(start, start + _CHUNK)
+            mixture_sums(
+                readout[part], modes[part], variance, model.skip, model.beta,
+                self._draws, self._set[part], for_last, sums[part],
+            )  # fmt: skip
+
+        with ThreadPoolExecutor(self._workers) as pool:
+            list(pool.map(work, range(0, len(h), _CHUNK)))
+        lost = int((~(sums[..., 0] > 0)).any(axis=1).sum())
+        if lost:
+            raise ConvergenceError(
+                f"the sampled posterior (12) of {model.describe()} met {lost} of {len(h)} outputs with no node at all; "
+                "raise nodes, or take another seed"
+            )
+        sums = np.concatenate([sums, sums.sum(axis=1, keepdims=True)], axis=1)
+        moments = sums[..., 1:].reshape(len(h), 3, 3, 5) / sums[..., :1, None]
+        means = [moments[:, k, :, :2] @ _MODES for k in range(3)]
+        seconds = [_MODES @ moments[:, k][..., [2, 3, 3, 4]].reshape(-1, 3, 2, 2) @ _MODES for k in range(3)]
+        return means, seconds
