@@ -2,9 +2,10 @@
 
 import argparse
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .cli_flags import (
     MODEL_DEFAULTS,
@@ -20,13 +21,33 @@ from .results import as_dict
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .gamp import GAMPResult
+    from .descent import DescentResult
+    from .gamp import GAMPResult, GAMPStep
     from .gamp.outputs import Model
 
-__all__ = ["gamp_flags", "run"]
+__all__ = [
+    "STARTS",
+    "Instances",
+    "check_data",
+    "check_iteration",
+    "data_flags",
+    "gamp_flags",
+    "iteration_flags",
+    "keep",
+    "means",
+    "model_of",
+    "read_data",
+    "run",
+    "run_instances",
+    "standard_error",
+    "start_of",
+]
 
 Outcome = tuple[dict[str, Any], str, bool]
+Result = TypeVar("Result", "GAMPResult", "DescentResult")
 
+#: Starts of both verbs.
+STARTS = ("random", "spectral")
 # Flags of instances, which data of one's own replace.
 _INSTANCES = {"alpha": None, "dimension": None, "seeds": None}
 _SEEDS = 4
@@ -41,8 +62,8 @@ def _damping(text: str) -> float | str:
         raise argparse.ArgumentTypeError(f'expected a number in [0, 1) or "adaptive", got {text!r}') from None
 
 
-def gamp_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
+def data_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a model and of its data, which all verbs that learn from data share."""
     model_flags(parser)
     link_flags(parser)
     group = parser.add_argument_group("instances of a teacher at random")
@@ -53,48 +74,65 @@ def gamp_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--x", type=Path, metavar="FILE", help=".npy of shape (N, M, D); it is memory-mapped")
     group.add_argument("--y", type=Path, metavar="FILE", help=".npy of shape (N, M, M), or (N, K) of a link")
     group.add_argument("--out", type=Path, metavar="FILE", help="write the estimate there, .npy of shape (P, D)")
+
+
+def iteration_flags(group: Any, starts: Sequence[str], tol: str) -> None:
+    """Add the flags of an iteration that both verbs have."""
+    group.add_argument("--start", choices=starts, default="random", help="first weights (default: %(default)s)")
+    group.add_argument("--tol", type=float, default=1e-3, help=f"on {tol} (default: %(default)s)")
+    group.add_argument("--seed", type=int, default=0, help="first seed (default: %(default)s)")
+    group.add_argument("--workers", type=int, help="threads (default: all cores)")
+
+
+def gamp_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the verb."""
+    data_flags(parser)
     group = parser.add_argument_group("iteration")
     group.add_argument(
         "--damping", type=_damping, default=0.3, help='share of the old estimate, or "adaptive" (default: %(default)s)'
     )
     group.add_argument("--max-iter", type=int, default=200, help="iterations (default: %(default)s)")
-    group.add_argument("--tol", type=float, default=1e-3, help="on the relative change (default: %(default)s)")
-    group.add_argument("--seed", type=int, default=0, help="first seed (default: %(default)s)")
-    group.add_argument("--workers", type=int, help="threads (default: all cores)")
+    iteration_flags(group, STARTS, "the relative change")
 
 
 def run(args: argparse.Namespace) -> Outcome:
     """Run instances, or estimate weights from files."""
-    own = args.x is not None or args.y is not None
-    _check(args, own)
-    model = _model(args)
+    own = check_data(args)
+    if isinstance(args.damping, float) and not 0 <= args.damping < 1:
+        raise ValueError(f'--damping must be in [0, 1) or "adaptive", got {args.damping:g}')
+    check_iteration(args, "max-iter")
+    model = model_of(args, "gamp")
     return _from_files(args, model) if own else _instances(args, model)
 
 
-def _check(args: argparse.Namespace, own: bool) -> None:
-    """Refuse bad flags before anything is loaded or drawn."""
-    if own:
+def check_data(args: argparse.Namespace) -> bool:
+    """Whether the data are one's own; bad flags are refused before anything is loaded or drawn."""
+    if args.x is not None or args.y is not None:
         for name, path in (("x", args.x), ("y", args.y)):
             if path is None:
                 raise ValueError(f"--{name} is missing: data of your own are --x X.npy and --y Y.npy")
         for name in _INSTANCES:
             if getattr(args, name) is not None:
                 raise ValueError(f"--{name} describes instances of a teacher at random, and --x stands instead of them")
-    else:
-        if args.alpha is None or args.dimension is None:
-            raise ValueError("give --alpha and --dimension, or data of your own by --x and --y")
-        if args.out is not None:
-            raise ValueError("--out is for the estimate of data of your own, --x and --y")
-        if not (math.isfinite(args.alpha) and args.alpha > 0):
-            raise ValueError(f"--alpha must be finite and > 0, got {args.alpha:g}")
-        if args.dimension < 1:
-            raise ValueError(f"--dimension must be >= 1, got {args.dimension}")
-        if args.seeds is not None and args.seeds < 1:
-            raise ValueError(f"--seeds must be >= 1, got {args.seeds}")
-    if isinstance(args.damping, float) and not 0 <= args.damping < 1:
-        raise ValueError(f'--damping must be in [0, 1) or "adaptive", got {args.damping:g}')
-    if args.max_iter < 1:
-        raise ValueError(f"--max-iter must be >= 1, got {args.max_iter}")
+        return True
+    if args.alpha is None or args.dimension is None:
+        raise ValueError("give --alpha and --dimension, or data of your own by --x and --y")
+    if args.out is not None:
+        raise ValueError("--out is for the estimate of data of your own, --x and --y")
+    if not (math.isfinite(args.alpha) and args.alpha > 0):
+        raise ValueError(f"--alpha must be finite and > 0, got {args.alpha:g}")
+    if args.dimension < 1:
+        raise ValueError(f"--dimension must be >= 1, got {args.dimension}")
+    if args.seeds is not None and args.seeds < 1:
+        raise ValueError(f"--seeds must be >= 1, got {args.seeds}")
+    return False
+
+
+def check_iteration(args: argparse.Namespace, count: str) -> None:
+    """Refuse flags of an iteration out of range; `count` is the one of its length."""
+    length = getattr(args, count.replace("-", "_"))
+    if length < 1:
+        raise ValueError(f"--{count} must be >= 1, got {length}")
     if not (math.isfinite(args.tol) and args.tol >= 0):
         raise ValueError(f"--tol must be finite and >= 0, got {args.tol:g}")
     if args.seed < 0:
@@ -103,7 +141,8 @@ def _check(args: argparse.Namespace, own: bool) -> None:
         raise ValueError(f"--workers must be >= 1, got {args.workers}")
 
 
-def _model(args: argparse.Namespace) -> "Model":
+def model_of(args: argparse.Namespace, verb: str) -> "Model":
+    """Return the model or link of the flags."""
     if args.link is not None:
         refuse_model_flags(args, MODEL_DEFAULTS)
         from .link_cli import kernel_of
@@ -116,7 +155,7 @@ def _model(args: argparse.Namespace) -> "Model":
 
         return LastLayer(args.tokens, args.rank, args.activation, False, args.beta)
     is_attention(args)
-    return attention(args, "gamp")
+    return attention(args, verb)
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -124,7 +163,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Instances:
+class Instances:
     """Means over instances, and their standard errors."""
 
     overlap: "NDArray[Any]"
@@ -136,59 +175,97 @@ class _Instances:
     residual: float
 
 
-def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
-    import numpy as np
-
-    from .gamp import gamp, make_data, teacher
+def run_instances(
+    args: argparse.Namespace,
+    model: "Model",
+    one: "Callable[[int, NDArray[Any], NDArray[Any], NDArray[Any]], Result]",
+) -> "list[Result]":
+    """Call one(seed, teacher, X, Y) for each instance."""
+    from .gamp import make_data, teacher
 
     count = _SEEDS if args.seeds is None else args.seeds
-    bar = Bar("gamp", show=True)
-    found: list[GAMPResult] = []
+    bar = Bar(args.verb, show=True)
+    found = []
     for k in range(count):
         seed = args.seed + k
         weights = teacher(model, args.dimension, seed)
-        x, y = make_data(model, weights, args.alpha, seed)
-        found.append(gamp(x, y, model, teacher=weights, rng=seed, **_settings(args)))
+        found.append(one(seed, weights, *make_data(model, weights, args.alpha, seed)))
         bar.to(k + 1, count)
     bar.close()
+    return found
+
+
+def means(found: "Sequence[Result]", lengths: list[int]) -> Instances:
+    """Average runs that know their teacher; `lengths` are their numbers of iterations."""
+    import numpy as np
+
+    count = len(found)
     overlaps = np.array([r.overlap for r in found])
     done = sum(r.converged for r in found)
-    error = overlaps.std(axis=0, ddof=1) / math.sqrt(count) if count > 1 else np.full(overlaps.shape[1:], math.nan)
     status = f"converged: {done} of {count} instances"
     if done < count:
         first = next(r for r in found if not r.converged)
         status = f"not converged: {count - done} of {count} instances, the first: {first.status}"
-    means = _Instances(
+    return Instances(
         overlap=overlaps.mean(axis=0),
-        overlap_error=error,
+        overlap_error=standard_error(overlaps),
         self_overlap=np.mean([r.self_overlap for r in found], axis=0),
         converged=done == count,
         status=status,
-        n_iter=[r.n_iter for r in found],
+        n_iter=lengths,
         residual=max(r.residual for r in found),
     )
-    expected = _expected(args, model)
-    record = as_dict(means) | {
-        "value": f"{means.overlap[-1, -1]:.6f}",
+
+
+def standard_error(values: "NDArray[Any]") -> "NDArray[Any]":
+    """Of the mean over the first axis; NaN where there is but one value."""
+    import numpy as np
+
+    count = len(values)
+    if count == 1:
+        return np.full(values.shape[1:], math.nan)
+    return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(count))
+
+
+def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
+    from .gamp import gamp
+
+    def one(seed: int, weights: "NDArray[Any]", x: "NDArray[Any]", y: "NDArray[Any]") -> "GAMPResult":
+        return gamp(x, y, model, teacher=weights, start=start_of(args, x, y, model, seed), rng=seed, **_settings(args))
+
+    found = run_instances(args, model, one)
+    average = means(found, [r.n_iter for r in found])
+    expected, error = _expected(args, model), average.overlap_error
+    record = as_dict(average) | {
+        "value": f"{average.overlap[-1, -1]:.6f}",
         "error": as_dict(float(error[-1, -1])),
         "how": "monte-carlo",
         "model": model.describe(),
         "alpha": args.alpha,
         "dimension": args.dimension,
-        "seeds": count,
+        "seeds": len(found),
         "seed": args.seed,
         "state_evolution": None if expected is None else as_dict(expected),
         "kernel_hash": found[0].kernel_hash,
         "versions": found[0].versions,
     }
-    lines = [model.describe(), f"alpha = {args.alpha:g}, D = {args.dimension}, {count} instances"]
+    lines = [model.describe(), f"alpha = {args.alpha:g}, D = {args.dimension}, {len(found)} instances"]
     for i in range(model.indices):
-        line = f"q_{i + 1}{i + 1} = {means.overlap[i, i]:.5f}"
-        line += f" +- {error[i, i]:.5f}" if count > 1 else ""
+        line = f"q_{i + 1}{i + 1} = {average.overlap[i, i]:.5f}"
+        line += f" +- {error[i, i]:.5f}" if len(found) > 1 else ""
         if expected is not None:
             line += f" (state evolution: {expected.overlap[i, i]:.5f} +- {expected.overlap_error[i, i]:.5f})"
         lines.append(line)
-    return record, "\n".join([*lines, status]), means.converged
+    return record, "\n".join([*lines, average.status]), average.converged
+
+
+def start_of(args: argparse.Namespace, x: Any, y: Any, model: "Model", seed: int) -> "NDArray[Any] | None":
+    """Return the first weights if they are to be spectral; None otherwise."""
+    if args.start != "spectral":
+        return None
+    from .descent import spectral_start
+
+    return spectral_start(x, y, model, rng=seed, workers=args.workers)
 
 
 def _expected(args: argparse.Namespace, model: "Model") -> Any:
@@ -211,10 +288,9 @@ def _expected(args: argparse.Namespace, model: "Model") -> Any:
         return None
 
 
-def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
+def read_data(args: argparse.Namespace) -> "list[NDArray[Any]]":
+    """Map the files of the flags into memory."""
     import numpy as np
-
-    from .gamp import gamp
 
     arrays: list[NDArray[Any]] = []
     for flag, path in (("--x", args.x), ("--y", args.y)):
@@ -222,11 +298,34 @@ def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
             arrays.append(np.load(path, mmap_mode="r", allow_pickle=False))
         except (EOFError, ValueError):
             raise ValueError(f"{flag} {path} is no .npy file of numbers, as numpy.save writes it") from None
+    return arrays
+
+
+def keep(args: argparse.Namespace, record: dict[str, Any], text: list[str], weights: "NDArray[Any]") -> dict[str, Any]:
+    """Write the weights where --out says, and leave them out of the record then."""
+    import numpy as np
+
+    if args.out is None:
+        return record
+    path = args.out.with_suffix(".npy")
+    np.save(path, weights)
+    text.append(f"wrote {path}")
+    return {k: v for k, v in record.items() if k != "weights"} | {"out": str(path)}
+
+
+def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
+    import numpy as np
+
+    from .gamp import gamp
+
+    x, y = read_data(args)
+    start = start_of(args, x, y, model, args.seed)
     bar = Bar("gamp", show=True)
-    x, y = arrays
-    result = gamp(
-        x, y, model, rng=args.seed, callback=lambda step: bar.to(step.iteration, args.max_iter), **_settings(args)
-    )
+
+    def tick(step: "GAMPStep") -> None:
+        bar.to(step.iteration, args.max_iter)
+
+    result = gamp(x, y, model, start=start, rng=args.seed, callback=tick, **_settings(args))
     bar.close()
     record = as_dict(result) | {
         "value": f"{result.self_overlap[-1, -1]:.6f}",
@@ -240,8 +339,5 @@ def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
         for i in range(model.indices)
     ]
     text.append(result.status)
-    if args.out is not None:
-        np.save(args.out.with_suffix(".npy"), result.weights)
-        record = {k: v for k, v in record.items() if k != "weights"} | {"out": str(args.out.with_suffix(".npy"))}
-        text.append(f"wrote {args.out.with_suffix('.npy')}")
+    record = keep(args, record, text, result.weights)
     return record, "\n".join(text), result.converged

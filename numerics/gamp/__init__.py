@@ -3,17 +3,22 @@
 from .algorithm import gamp
 from .data import informed_start, make_data, teacher
 from .estimator import GAMP
+from .flattening import Flattened, flatten
 from .prediction import PredictedOverlaps, predicted_overlaps
+from .relaxed_bp import relaxed_bp
 from .results import GAMPResult, GAMPStep
 
 __all__ = [
     "GAMP",
+    "Flattened",
     "GAMPResult",
     "GAMPStep",
     "PredictedOverlaps",
+    "flatten",
     "gamp",
     "informed_start",
     "make_data",
     "predicted_overlaps",
+    "relaxed_bp",
     "teacher",
 ]

@@ -38,11 +38,21 @@ class DeepOutput(DeepChannel):
     # The averages of `DeepChannel` are called by an overlap, these by data.
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:  # type: ignore[override]
         """Score the outputs of some rows."""
+        precision = np.asarray(np.linalg.inv(V), np.float64)
+        means, _ = self._posterior(self._points(omega, part), omega, V, precision)
+        return precision @ (means[2] - omega), None
+
+    def prior_moments(self) -> Array:
+        """E[h_l h_l^T | y] of every layer and output at omega = 0, V = I, shape (n, L, M, M)."""
+        depth, tokens = self.model.layers, self.model.tokens
+        omega, identity = np.zeros((self.rows, depth, tokens)), np.eye(depth)
+        _, seconds = self._posterior(self._points(omega, slice(0, self.rows)), omega, identity, identity)
+        return seconds[2]
+
+    def _points(self, omega: Array, part: slice) -> Array:
         # Any point of the fibre carries the output; one near the prior mean is where peaks are looked for.
         h = omega.copy()
         mixing = self.model.mixing(h)
         h[:, -1] = np.linalg.solve(mixing, self._v[part][..., None])[..., 0]
         h[:, -1] *= np.where((h[:, -1] * omega[:, -1]).sum(axis=1) < 0, -1.0, 1.0)[:, None]
-        precision = np.asarray(np.linalg.inv(V), np.float64)
-        means, _ = self._posterior(h, omega, V, precision)
-        return precision @ (means[2] - omega), None
+        return h

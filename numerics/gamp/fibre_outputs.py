@@ -62,25 +62,32 @@ class TiedOutput:
     layer : fibres.LastLayer
         Tied.
     y : ndarray, shape (n, M, M)
+
+    Attributes
+    ----------
+    points : ndarray, shape (n, r, M)
+        A point of the fibre of each output.
+    shifted : bool
+        Whether a shift of all tokens, orthogonal to their differences, comes on top.
     """
 
     def __init__(self, layer: LastLayer, y: Array) -> None:
         self.rows = len(y)
-        self._layer = layer
-        self._points: Array = named_rows(lambda part: _tied_points(layer, part), y)
-        self._shifted = layer.activation == "softmax" and layer.rank >= layer.tokens
+        self.layer = layer
+        self.points: Array = named_rows(lambda part: _tied_points(layer, part), y)
+        self.shifted = layer.activation == "softmax" and layer.rank >= layer.tokens
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         """Score the outputs of some rows."""
-        rank = self._layer.rank
+        rank = self.layer.rank
         variance = float(np.trace(V)) / rank
-        points = self._points[part]
-        if self._shifted:
+        points = self.points[part]
+        if self.shifted:
             # A shift that the output does not see, of a likely length, tells where to integrate over it.
             points = points.copy()
             token = (omega.mean(axis=2) ** 2).sum(axis=1)
-            points[:, -1] = np.sqrt(token + variance / self._layer.tokens)[:, None]
-        return (tied_mean(self._layer, points, omega, variance) - omega) / variance, None
+            points[:, -1] = np.sqrt(token + variance / self.layer.tokens)[:, None]
+        return (tied_mean(self.layer, points, omega, variance) - omega) / variance, None
 
 
 def _untied_points(layer: LastLayer, y: Array) -> Array:
@@ -101,18 +108,23 @@ class UntiedOutput:
     layer : fibres.LastLayer
         Untied, rank 1.
     y : ndarray, shape (n, M, M)
+
+    Attributes
+    ----------
+    points : ndarray, shape (n, 2, M)
+        Keys and queries of equal norm that give each output.
     """
 
     def __init__(self, layer: LastLayer, y: Array) -> None:
         self.rows = len(y)
-        self._layer = layer
-        self._points: Array = named_rows(lambda part: _untied_points(layer, part), y)
+        self.layer = layer
+        self.points: Array = named_rows(lambda part: _untied_points(layer, part), y)
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         """Score the outputs of some rows."""
         precision = np.asarray(np.linalg.inv(V), np.float64)
-        near = self._near_peak(self._points[part], omega, precision)
-        return precision @ (untied_mean(self._layer, near, omega, precision) - omega), None
+        near = self._near_peak(self.points[part], omega, precision)
+        return precision @ (untied_mean(self.layer, near, omega, precision) - omega), None
 
     def _near_peak(self, points: Array, omega: Array, precision: Array) -> Array:
         """The points of the fibres where the posterior is largest among some: rules are dense around them."""
@@ -124,9 +136,9 @@ class UntiedOutput:
         line = (key * pulled[:, 0]).sum(axis=1), (query * pulled[:, 1]).sum(axis=1)
         exponent = np.multiply.outer(line[0], scale) - np.multiply.outer(square[0], scale**2)
         exponent += np.multiply.outer(line[1], 1 / scale) - np.multiply.outer(square[1], scale**-2)
-        if self._layer.activation == "softmax":
+        if self.layer.activation == "softmax":
             # The mean of the queries' tokens is free: the best one given the rest.
-            m = self._layer.tokens
+            m = self.layer.tokens
             slope = precision[1, 0] * np.multiply.outer(key.sum(axis=1), scale) - pulled[:, 1].sum(axis=1)[:, None]
             exponent += 0.5 * slope**2 / (m * precision[1, 1]) + np.tile(_RATIOS, 2)
         best = scale[exponent.argmax(axis=1)][:, None]

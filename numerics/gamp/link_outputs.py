@@ -1,5 +1,7 @@
 """Outputs of a link of the user's own: posterior sums over the entries of h that it or the prior couples."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,8 @@ from ..links import LinkKernel, Part
 __all__ = ["LinkOutput"]
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 # Nodes along one entry, and over several.
 _LINE, _SPACE = 96, 256
@@ -71,6 +75,16 @@ class LinkOutput:
             coupled.add(omega, V, part, g, curvature if self._slopes else None)
         return g, curvature if self._slopes else None
 
+    def prior_moments(self) -> tuple[Array, Array]:
+        """E[h | y] and Cov[h | y] of every output at omega = 0, V = I, shapes (n, P, M) and (n, P, M, P, M)."""
+        p, m = self._kernel.indices, self._kernel.tokens
+        mean = np.zeros((self.rows, p, m))
+        identity = np.einsum("ab,mn->ambn", np.eye(p), np.eye(m))
+        covariance = np.tile(identity, (self.rows, 1, 1, 1, 1))
+        for coupled in self._parts:
+            coupled.fill(mean, covariance)
+        return mean, covariance
+
 
 class _Coupled:
     """Outputs that depend on the same entries, and which kind each of the samples is of."""
@@ -103,18 +117,45 @@ class _Coupled:
 
     def add(self, omega: Array, V: Array, part: slice, g: Array, curvature: Array | None) -> None:
         """Add the scores of these entries, and their slopes if they are wanted."""
+        token, place, same, cov = self._prior(V)
+        precision = np.asarray(np.linalg.inv(cov), np.float64)
+        for rows, shift, second in self._moments(omega[:, place, token], cov, part, curvature is not None):
+            g[rows[:, None], place, token] += shift @ precision
+            if curvature is None or second is None:
+                continue
+            # Summed over samples first: dg = V^{-1} Cov[h | y] V^{-1} - V^{-1}.
+            spread = (second - shift[:, :, None] * shift[:, None, :]).sum(axis=0)
+            slope = len(rows) * precision - precision @ spread @ precision
+            np.add.at(curvature, np.ix_(place, place), np.where(same, slope, 0.0))
+
+    def fill(self, mean: Array, covariance: Array) -> None:
+        """Write E[h | y] and Cov[h | y] of these entries at omega = 0, V = I; shapes (n, P, M) and (n, P, M, P, M)."""
+        token, place, _, cov = self._prior(np.eye(mean.shape[1]))
+        start = np.zeros((len(mean), len(place)))
+        for rows, shift, second in self._moments(start, cov, slice(0, len(mean)), True):
+            assert second is not None
+            mean[rows[:, None], place, token] = shift
+            at = rows[:, None, None], place[:, None], token[:, None], place, token
+            covariance[at] = second - shift[:, :, None] * shift[:, None, :]
+
+    def _prior(self, V: Array) -> tuple[Integers, Integers, Bools, Array]:
+        """Tokens and indices of the entries, which of them share a token, and their covariance."""
         p = V.shape[0]
         token = np.array([e // p for e in self.group.entries])
         place = np.array([e % p for e in self.group.entries])
         same = np.equal.outer(token, token)
-        cov = np.where(same, V[np.ix_(place, place)], 0.0)
-        precision = np.asarray(np.linalg.inv(cov), np.float64)
-        mean, kind, y = omega[:, place, token], self.kind[part], self.y[part]
+        return token, place, same, np.where(same, V[np.ix_(place, place)], 0.0)
+
+    def _moments(
+        self, mean: Array, cov: Array, part: slice, second: bool
+    ) -> Iterator[tuple[Integers, Array, Array | None]]:
+        """Rows of each kind of output, E[h | y] - mean, and E[(h - mean)(h - mean)^T | y] if it is wanted."""
+        kind, y = self.kind[part], self.y[part]
         for k, nodes in enumerate(self.nodes):
             rows = np.flatnonzero(kind == k)
             if not len(rows):
                 continue
-            sums = self.group.posterior(k, y[rows], mean[rows], cov, nodes, curvature is not None)
+            sums = self.group.posterior(k, y[rows], mean[rows], cov, nodes, second)
             mass = sums.zero.sum(axis=1)
             lost = ~(np.isfinite(mass) & (mass > 1e-280))
             if lost.any():
@@ -124,12 +165,5 @@ class _Coupled:
                     f"{y[row].tolist()}: no h near omega = {mean[row].tolist()} gives it; check that Y is an output of "
                     "this link, or raise nodes"
                 )
-            shift = sums.first.sum(axis=1) / mass[:, None]
-            g[rows[:, None], place, token] += shift @ precision
-            if curvature is None or sums.second is None:
-                continue
-            second = sums.second.sum(axis=1) / mass[:, None, None]
-            # Summed over samples first: dg = V^{-1} Cov[h | y] V^{-1} - V^{-1}.
-            spread = (second - shift[:, :, None] * shift[:, None, :]).sum(axis=0)
-            slope = len(rows) * precision - precision @ spread @ precision
-            np.add.at(curvature, np.ix_(place, place), np.where(same, slope, 0.0))
+            products = None if sums.second is None else sums.second.sum(axis=1) / mass[:, None, None]
+            yield rows, sums.first.sum(axis=1) / mass[:, None], products

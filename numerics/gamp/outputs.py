@@ -18,7 +18,7 @@ from ..models import Attention
 from ..readout import invert_readout
 from ..validation import numbers
 
-__all__ = ["Model", "Output", "ReadoutOutput", "check_model", "named_rows", "output_channel"]
+__all__ = ["Model", "Output", "ReadoutOutput", "check_model", "check_outputs", "named_rows", "output_channel"]
 
 Array = NDArray[np.float64]
 #: Whatever GAMP takes for a model.
@@ -91,17 +91,27 @@ class ReadoutOutput:
     y : ndarray, shape (n, M, M)
     tol : float
         Of the posterior moments.
+
+    Attributes
+    ----------
+    readout : ndarray, shape (n, M)
+        What each output fixes, v up to its sign.
     """
 
     def __init__(self, model: Attention, y: Array, tol: float) -> None:
         self.rows = len(y)
-        self._model, self._tol = model, tol
-        self._v: Array = named_rows(lambda part: invert_readout(model, part)[0], y)
+        self.model, self._tol = model, tol
+        self.readout: Array = named_rows(lambda part: invert_readout(model, part)[0], y)
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         """Score the outputs of some rows."""
-        found = denoise_readout(self._model, self._v[part], omega, V, tol=self._tol, workers=1)
-        return found.g_out, -np.einsum("nambm->ab", found.dg_out)
+        g, slopes = self.each(omega, V, part)
+        return g, -np.einsum("nambm->ab", slopes)
+
+    def each(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array]:
+        """Scores (n, P, M) of some rows and their slopes (n, P, M, P, M); V may differ between them, (n, P, P)."""
+        found = denoise_readout(self.model, self.readout[part], omega, V, tol=self._tol, workers=1)
+        return found.g_out, found.dg_out
 
 
 def output_channel(
@@ -139,13 +149,12 @@ def output_channel(
     ----------
     troiani2025, (12), (163)-(170).
     """
-    array = numbers("Y", y)
+    array = check_outputs(model, y)
     generator = np.random.default_rng(rng)
     if isinstance(model, LinkKernel):
         from .link_outputs import LinkOutput
 
-        return LinkOutput(model, _shaped(array[:, None] if array.ndim == 1 else array, (len(model.text),)), nodes, rng)
-    array = _shaped(array, (model.tokens, model.tokens))
+        return LinkOutput(model, array, nodes, rng)
     if isinstance(model, LastLayer) or model.layers == 1:
         if isinstance(model, LastLayer) and not model.tied:
             from .fibre_outputs import UntiedOutput
@@ -163,6 +172,14 @@ def output_channel(
     from .deep_outputs import DeepOutput
 
     return DeepOutput(model, array, nodes or 1024, generator)
+
+
+def check_outputs(model: Model, y: ArrayLike) -> Array:
+    """Return outputs as float64 of shape (N, M, M), or (N, K) of a link, or raise ValueError."""
+    array = numbers("Y", y)
+    if isinstance(model, LinkKernel):
+        return _shaped(array[:, None] if array.ndim == 1 else array, (len(model.text),))
+    return _shaped(array, (model.tokens, model.tokens))
 
 
 def _shaped(y: Array, shape: tuple[int, ...]) -> Array:

@@ -110,7 +110,8 @@ class Samples:
         self.blocks.append(block)
         return block
 
-    def _each(self) -> Iterator[tuple[NDArray[Any], Block]]:
+    def each(self) -> Iterator[tuple[NDArray[Any], Block]]:
+        """Read the data once more, block by block."""
         first = not self.blocks
         number = 0
         for number, pair in enumerate(self._source(), start=1):
@@ -145,7 +146,7 @@ class Samples:
         pull, curvature = np.zeros(weights.shape), np.zeros(V.shape)
         # Threads share the rows; a product of a few columns has no work for more.
         with self._threads.limit(limits=1, user_api="blas"), ThreadPoolExecutor(self._workers) as pool:
-            for x, block in self._each():
+            for x, block in self.each():
                 edges = np.linspace(0, len(x), min(_LANES, max(1, len(x) // _SHORTEST)) + 1).astype(int)
                 lanes = [slice(a, b) for a, b in pairwise(edges)]
                 tasks = [pool.submit(_lane, x, block, lane, weights, V, self.dimension) for lane in lanes]

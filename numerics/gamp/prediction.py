@@ -20,8 +20,8 @@ from ..links import LinkKernel
 from ..quadrature import normal_qmc
 from ..state_evolution import check_effort, check_overlap, seeded
 from ..validation import not_negative, whole
-from .algorithm import first_covariance, resolved
 from .damping import Damping
+from .iteration import first_covariance, resolved
 from .outputs import Model, check_model, output_channel
 
 __all__ = ["PredictedOverlaps", "predicted_overlaps"]

@@ -1,9 +1,10 @@
-"""Figure 3, left: overlaps of three layers of attention against alpha.
+"""Figure 3: overlaps of three layers of attention against alpha, and the layers of a classifier in training.
 
-`attnlimits figure troiani2025-3` draws from three_layers.json beside this file, which
-`python -m attnlimits.papers.troiani2025.figures.figure_3` computes again (a quarter of an hour on two cores).
+`attnlimits figure troiani2025-3` draws from the data of `figure_3_right`, and from three_layers.json beside this file,
+which `python -m attnlimits.papers.troiani2025.figures.figure_3` computes again (20 minutes on two cores).
 """
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,16 @@ from attnlimits.numerics.results import as_dict, load, save
 from attnlimits.numerics.state_evolution import curve
 from attnlimits.numerics.thresholds import last_layer
 
+from . import figure_3_right
+
 __all__ = ["DATA", "compute", "draw", "make"]
 
 DATA = Path(__file__).with_name("three_layers.json")
 _RANGE, _POINTS = (0.05, 1.6), 48
-# Points per randomisation: for errors of about 0.01.
-_SAMPLES = 512
+# Of each overlap, absolute.
+_ACCURACY = 1e-2
+# Randomisations of the onsets.
+_SEEDS = 4
 _COLOURS = ("#1f4e9c", "#2b7a4b", "#b3261e")
 
 
@@ -37,25 +42,56 @@ def compute(points: int = _POINTS, progress: Callable[[int, int], None] | None =
         if progress is not None:
             progress(done, points)
 
-    results = curve(model, np.linspace(*_RANGE, points), samples=_SAMPLES, tol=1e-3, max_iter=60, progress=tick)
+    began = time.perf_counter(), time.process_time()
+    results = curve(model, np.linspace(*_RANGE, points), accuracy=_ACCURACY, max_iter=60, progress=tick)
+    seconds = time.perf_counter() - began[0], time.process_time() - began[1]
+    onsets = {}
+    for layer in range(model.layers - 1):
+        first = next((i for i, r in enumerate(results) if r.overlap[layer, layer] > 0), 0)
+        if first:
+            value, error = _onset(model, layer, results[first - 1].alpha, results[first].alpha)
+            onsets[str(layer + 1)] = {"value": value, "error": error}
     record: dict[str, Any] = {
         "model": model.describe(),
         "threshold": {"value": last.value, "error": last.error},
+        "onsets": onsets,
         "alpha": [r.alpha for r in results],
         "overlap": [r.overlap.diagonal().tolist() for r in results],
         "overlap_error": [r.overlap_error.diagonal().tolist() for r in results],
+        "growth": [[None if np.isnan(rate) else float(rate) for rate in r.stability] for r in results],
         "converged": [r.converged for r in results],
         "prediction_error": [as_dict(r.prediction_error) for r in results],
-        "how": "monte-carlo",
-        "samples": _SAMPLES,
+        "how": "estimated",
+        "accuracy": _ACCURACY,
+        "seconds": seconds[0],
+        "cpu_seconds": seconds[1],
         "seed": results[0].seed,
     }
     save(DATA, record)
     return DATA
 
 
-def draw(record: dict[str, Any], *paths: Path) -> None:
-    """Draw the overlaps with their error bands."""
+def _onset(model: Attention, layer: int, low: float, high: float) -> tuple[float, float]:
+    """Alpha at which a small overlap of a layer starts to grow, by its growth rate below; with its error.
+
+    The rate is followed from below, where the overlap is zero, and extrapolated over the last step.
+    """
+    alphas = low - np.array([2.0, 1.0, 0.0]) * (high - low)
+    rates = []
+    for seed in range(_SEEDS):
+        results = curve(model, alphas, accuracy=_ACCURACY, max_iter=60, rng=seed)
+        rates.append([float(r.stability[layer]) for r in results])
+    found = []
+    for of_seed in rates:
+        # alpha as a parabola in the rate, at a rate of one.
+        found.append(float(np.polyval(np.polyfit(of_seed, alphas, 2), 1.0)))
+    straight = float(np.polyval(np.polyfit(np.mean(rates, axis=0)[1:], alphas[1:], 1), 1.0))
+    scatter = float(np.std(found, ddof=1) / np.sqrt(_SEEDS))
+    return float(np.mean(found)), scatter + 0.5 * abs(straight - float(np.mean(found)))
+
+
+def draw(record: dict[str, Any], right: dict[str, Any], *paths: Path) -> None:
+    """Draw the overlaps with their error bands, and beside them the panel of `figure_3_right`."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -63,21 +99,25 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
 
     alpha = np.array(record["alpha"])
     overlap, error = np.array(record["overlap"]), np.array(record["overlap_error"])
-    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    figure, (axes, other) = plt.subplots(1, 2, figsize=(11.2, 4.2), layout="constrained")
     for layer, colour in enumerate(_COLOURS):
         axes.plot(alpha, overlap[:, layer], color=colour, lw=1.5, label=f"layer {layer + 1}")
         low, high = overlap[:, layer] - 2 * error[:, layer], overlap[:, layer] + 2 * error[:, layer]
         axes.fill_between(alpha, np.maximum(low, 0), np.minimum(high, 1), color=colour, alpha=0.2, lw=0)
     threshold = float(record["threshold"]["value"])
-    axes.axvline(threshold, color=_COLOURS[2], lw=0.8, ls=":", label=f"last layer's threshold {threshold:.6g}")
+    axes.axvline(threshold, color=_COLOURS[2], lw=0.8, ls=":", label=f"layer 3: threshold {threshold:.6g}")
+    for layer, onset in record["onsets"].items():
+        label = f"layer {layer}: threshold {onset['value']:.4f} $\\pm$ {onset['error']:.4f}"
+        axes.axvline(onset["value"], color=_COLOURS[int(layer) - 1], lw=0.8, ls=":", label=label)
     missed = ~np.array(record["converged"])
     if missed.any():
         axes.plot(alpha[missed], overlap[missed].max(axis=1), "x", color="0.3", label="not converged")
     axes.set_xlabel(r"$\alpha = N/D$")
     axes.set_ylabel("overlap")
-    axes.set_title(f"{record['model']}; bands: two standard errors", fontsize=8)
+    axes.set_title(f"{record['model']}; bands: twice the error", fontsize=8)
     axes.legend(fontsize=8)
     axes.grid(alpha=0.3)
+    figure_3_right.draw_panel(other, right)
     for path in paths:
         figure.savefig(path, dpi=160)
     plt.close(figure)
@@ -103,7 +143,7 @@ def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[s
     record: dict[str, Any] = load(DATA)
     files = {kind: out / f"troiani2025-3.{kind}" for kind in ("json", "png", "pdf")}
     save(files["json"], record)
-    draw(record, files["png"], files["pdf"])
+    draw(record, load(figure_3_right.DATA), files["png"], files["pdf"])
     progress(1, 1)
     converged = all(record["converged"])
     worst = float(np.max(record["overlap_error"]))
@@ -116,7 +156,7 @@ def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[s
         "status": "converged" if converged else "some alphas did not converge; they are marked",
         "summary": [
             record["model"],
-            f"curve: {len(record['alpha'])} alphas, largest standard error of an overlap {worst:.3f} (stored; "
+            f"curve: {len(record['alpha'])} alphas, largest error of an overlap {worst:.4f} (stored; "
             f"{sum(record['converged'])} converged)",
             *(f"wrote {path}" for path in files.values()),
         ],
@@ -127,4 +167,4 @@ if __name__ == "__main__":
     bar = Bar("three layers", show=True)
     print(f"wrote {compute(progress=bar.to)}")
     bar.close()
-    draw(load(DATA), DATA.with_suffix(".png"))
+    draw(load(DATA), load(figure_3_right.DATA), DATA.with_suffix(".png"))

@@ -1,0 +1,63 @@
+"""From a gradient to a step."""
+
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["METHODS", "Adam", "Method", "Plain", "Rule"]
+
+Array = NDArray[np.float64]
+Method: TypeAlias = Literal["sgd", "gd", "adam"]
+METHODS = ("sgd", "gd", "adam")
+
+# Adam's memory of gradients and of their squares, and what keeps it from dividing by zero.
+_FIRST, _SECOND, _SMALL = 0.9, 0.999, 1e-8
+
+
+class Rule(Protocol):
+    """Updates weights."""
+
+    def __call__(self, weights: Array, gradient: Array) -> Array:
+        """Return the weights after a step."""
+
+
+class Plain:
+    """W - rate (gradient + decay W).
+
+    Parameters
+    ----------
+    rate, decay : float
+    """
+
+    def __init__(self, rate: float, decay: float) -> None:
+        self._rate, self._decay = rate, decay
+
+    def __call__(self, weights: Array, gradient: Array) -> Array:
+        """Return the weights after a step."""
+        return weights - self._rate * (gradient + self._decay * weights)
+
+
+class Adam:
+    """W - rate (m / (sqrt(v) + 1e-8) + decay W), m and v the means of past gradients and their squares (AdamW).
+
+    Parameters
+    ----------
+    rate, decay : float
+    """
+
+    def __init__(self, rate: float, decay: float) -> None:
+        self._rate, self._decay = rate, decay
+        self._first: Array | float = 0.0
+        self._second: Array | float = 0.0
+        self._steps = 0
+
+    def __call__(self, weights: Array, gradient: Array) -> Array:
+        """Return the weights after a step."""
+        self._steps += 1
+        self._first = _FIRST * self._first + (1 - _FIRST) * gradient
+        self._second = _SECOND * self._second + (1 - _SECOND) * gradient**2
+        # Both began at zero.
+        mean = self._first / (1 - _FIRST**self._steps)
+        square = self._second / (1 - _SECOND**self._steps)
+        return np.asarray(weights - self._rate * (mean / (np.sqrt(square) + _SMALL) + self._decay * weights))

@@ -1,0 +1,240 @@
+"""Figure 2: the layers are learned one after the other in time, by GAMP and by gradient descent.
+
+`attnlimits figure troiani2025-2` draws from figure_2.json beside this file, which
+`python -m attnlimits.papers.troiani2025.figures.figure_2` computes again (some minutes on one core). The paper's rate,
+decay, batches and reuse are not known; those below are ours.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlimits.numerics.descent import cosines, descend
+from attnlimits.numerics.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
+from attnlimits.numerics.models import Attention
+from attnlimits.numerics.progress import Bar
+from attnlimits.numerics.results import load, save
+
+__all__ = ["DATA", "DESCENTS", "compute", "draw", "make"]
+
+Array = NDArray[np.float64]
+
+DATA = Path(__file__).with_suffix(".json")
+_MODEL = Attention()
+# GAMP, without damping, from a start with this overlap.
+_ALPHA, _DIMENSION, _INSTANCES, _ITERATIONS, _START = 1.2, 4000, 12, 30, 0.02
+# Descents: D, instances, and for each panel alpha, epochs and settings.
+_DESCENT_DIMENSION, _DESCENT_INSTANCES = 1000, 8
+DESCENTS: dict[str, dict[str, Any]] = {
+    "sgd, few samples": {
+        "alpha": 1.2,
+        "epochs": 150,
+        "method": "sgd",
+        "rate": 0.4,
+        "batch": 200,
+        "reuse": 1,
+        "weight_decay": 0.1,
+    },
+    "sgd": {
+        "alpha": 10.0,
+        "epochs": 40,
+        "method": "sgd",
+        "rate": 0.22,
+        "batch": 200,
+        "reuse": 5,
+        "weight_decay": 1e-3,
+    },
+    "adam": {
+        "alpha": 10.0,
+        "epochs": 40,
+        "method": "adam",
+        "rate": 0.03,
+        "batch": 100,
+        "reuse": 3,
+        "weight_decay": 0.01,
+    },
+    "gd": {"alpha": 10.0, "epochs": 40, "method": "gd", "rate": 2.0},
+}
+# GAMP at D = 1000 as published: q_11 where it ends, and its scatter.
+_PUBLISHED = (0.826, 0.061)
+_COLOURS = ("#1f4e9c", "#b3261e")
+
+
+def _instances(alpha: float, dimension: int, count: int) -> Iterator[tuple[int, Array, Any, Array]]:
+    for seed in range(count):
+        weights = teacher(_MODEL, dimension, seed)
+        yield seed, weights, *make_data(_MODEL, weights, alpha, seed)
+
+
+def _summary(runs: list[Array]) -> dict[str, Any]:
+    """Mean and standard deviation of cosine similarities over instances."""
+    values = np.array(runs)
+    mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
+    return {"mean": mean.round(5).tolist(), "deviation": deviation.round(5).tolist()}
+
+
+def _gamp(tick: Callable[[], None]) -> dict[str, Any]:
+    runs = []
+    for seed, weights, x, y in _instances(_ALPHA, _DIMENSION, _INSTANCES):
+        start = informed_start(weights, _START, seed)
+        settings: dict[str, Any] = {"damping": 0.0, "max_iter": _ITERATIONS, "tol": 0.0, "workers": 1}
+        run = gamp(x, y, _MODEL, start=start, teacher=weights, rng=seed, **settings)
+        assert run.history is not None
+        runs.append(cosines(_MODEL, run.history, run.self_history, weights @ weights.T / _DIMENSION))
+        tick()
+    # Where the weights are recovered a run ends before the others.
+    return _summary([np.concatenate([run, np.repeat(run[-1:], _ITERATIONS + 1 - len(run), axis=0)]) for run in runs])
+
+
+def _descents(settings: dict[str, Any], tick: Callable[[], None]) -> dict[str, Any]:
+    keywords = {name: value for name, value in settings.items() if name != "alpha"}
+    runs = []
+    for seed, weights, x, y in _instances(settings["alpha"], _DESCENT_DIMENSION, _DESCENT_INSTANCES):
+        run = descend(x, y, _MODEL, teacher=weights, rng=seed, tol=0.0, workers=1, **keywords)
+        assert run.cosines is not None and run.n_epochs == settings["epochs"], run.status
+        runs.append(run.cosines)
+        tick()
+    return settings | _summary(runs)
+
+
+def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+    """Run all instances and the state evolution, and write `DATA`."""
+    total, done = _INSTANCES + len(DESCENTS) * _DESCENT_INSTANCES, 0
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    predicted = predicted_overlaps(_MODEL, _ALPHA, n_iter=_ITERATIONS, start=_START)
+    q = predicted.overlap.diagonal(axis1=1, axis2=2)
+    # Of an estimate that is a posterior mean, cos^2 = q.
+    slope = 0.5 / np.sqrt(q)
+    record: dict[str, Any] = {
+        "model": _MODEL.describe(),
+        "how": "monte-carlo",
+        "gamp": {"alpha": _ALPHA, "dimension": _DIMENSION, "instances": _INSTANCES, "start": _START, **_gamp(tick)},
+        "state_evolution": {
+            "cosine": np.sqrt(q).tolist(),
+            "error": (slope * predicted.overlap_error.diagonal(axis1=1, axis2=2)).tolist(),
+        },
+        "descent": {
+            "dimension": _DESCENT_DIMENSION,
+            "instances": _DESCENT_INSTANCES,
+            "runs": {name: _descents(settings, tick) for name, settings in DESCENTS.items()},
+        },
+    }
+    save(DATA, record)
+    return DATA
+
+
+def _band(axes: Any, run: dict[str, Any], style: str, width: float, label: str) -> None:
+    mean, deviation = np.array(run["mean"]), np.array(run["deviation"])
+    steps = np.arange(len(mean))
+    for layer, colour in enumerate(_COLOURS):
+        axes.plot(steps, mean[:, layer], style, color=colour, lw=width, label=f"layer {layer + 1}{label}")
+        if width > 1:
+            low, high = mean[:, layer] - deviation[:, layer], mean[:, layer] + deviation[:, layer]
+            axes.fill_between(steps, np.maximum(low, 0), np.minimum(high, 1), color=colour, alpha=0.2, lw=0)
+
+
+def draw(record: dict[str, Any], *paths: Path) -> None:
+    """Draw cosine similarities against iterations and epochs."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11.0, 3.7), sharey=True, layout="constrained")
+    run = record["gamp"]
+    _band(left, run, "-", 1.5, "")
+    expected = np.array(record["state_evolution"]["cosine"])
+    for layer, colour in enumerate(_COLOURS):
+        label = "state evolution" if layer else None
+        left.plot(expected[:, layer], "o", ms=3, mfc="none", color=colour, label=label)
+    q, error = _PUBLISHED
+    bar = error / (2 * math.sqrt(q))
+    left.errorbar([len(expected)], [math.sqrt(q)], [bar], fmt="s", ms=4, color="0.3", label="published end, layer 1")
+    left.set_xlabel("iteration")
+    where = f"D = {run['dimension']}, {run['instances']} instances"
+    left.set_title(rf"GAMP, $\alpha$ = {run['alpha']:g}, {where}", fontsize=7)
+    left.set_ylabel("cosine similarity with the teacher")
+    descent = record["descent"]
+    few, runs = descent["runs"]["sgd, few samples"], descent["runs"]
+    _band(middle, few, "-", 1.5, "")
+    for style, name in (("-", "sgd"), ("--", "adam"), (":", "gd")):
+        _band(right, runs[name], style, 1.5 if name == "sgd" else 0.9, f", {name}")
+    where = f"D = {descent['dimension']}, {descent['instances']} instances"
+    for axes, one in ((middle, few), (right, runs["sgd"])):
+        used = "once" if one["reuse"] == 1 else f"{one['reuse']} times"
+        axes.set_title(rf"SGD, each batch used {used}, $\alpha$ = {one['alpha']:g}, {where}", fontsize=7)
+        axes.set_xlabel("epoch")
+    for axes in (left, middle, right):
+        axes.set_ylim(-0.02, 1.03)
+        axes.legend(fontsize=7, loc="lower right" if axes is left else "center right")
+        axes.grid(alpha=0.3)
+    for path in paths:
+        figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    """Draw the stored runs.
+
+    Parameters
+    ----------
+    out : Path
+        Folder for troiani2025-2.json, .png and .pdf.
+    points : int
+        Not used: the runs are those stored.
+    progress : callable
+        Called with (done, total).
+
+    Returns
+    -------
+    dict
+        Files, `value` (cosine similarity of GAMP's first layer at the end), `error` (standard error over instances),
+        `how`, `summary` lines, `converged`, `status`.
+    """
+    record: dict[str, Any] = load(DATA)
+    files = {kind: out / f"troiani2025-2.{kind}" for kind in ("json", "png", "pdf")}
+    save(files["json"], record)
+    draw(record, files["png"], files["pdf"])
+    progress(1, 1)
+    lines = [f"GAMP, alpha = {record['gamp']['alpha']:g}: {_onsets(record['gamp'], 'iteration')}"]
+    for name, run in record["descent"]["runs"].items():
+        lines.append(f"{name}, alpha = {run['alpha']:g}: {_onsets(run, 'epoch')}")
+    run = record["gamp"]
+    return {
+        "files": {kind: str(path) for kind, path in files.items()},
+        "value": f"{run['mean'][-1][0]:.4f}",
+        # Rounding of what is stored, where all instances agree.
+        "error": 5e-6 + run["deviation"][-1][0] / math.sqrt(run["instances"]),
+        "how": record["how"],
+        "converged": True,
+        "status": f"drawn from {DATA.name}",
+        "summary": [record["model"], *lines, *(f"wrote {path}" for path in files.values())],
+    }
+
+
+def _onsets(run: dict[str, Any], unit: str) -> str:
+    """When the mean cosine similarity of each layer passes one half."""
+    mean = np.array(run["mean"])
+    said = []
+    for layer in (1, 0):
+        beyond = np.flatnonzero(mean[:, layer] > 0.5)
+        when = f"passes 1/2 at {unit} {beyond[0]}" if len(beyond) else f"ends at {mean[-1, layer]:.2f}"
+        said.append(f"layer {layer + 1} {when}")
+    return ", ".join(said)
+
+
+if __name__ == "__main__":
+    bar = Bar("learning in time", show=True)
+    print(f"wrote {compute(progress=bar.to)}")
+    bar.close()
+    draw(load(DATA), DATA.with_suffix(".png"))

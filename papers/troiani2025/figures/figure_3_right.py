@@ -1,0 +1,100 @@
+"""Figure 3, right: when the layers of a small attention classifier come near what they end as.
+
+The data beside this file are of a corpus of our own, questions made from templates with random vectors for their words
+(`numerics.classifier.made_corpus`): the TREC questions and BERT's embeddings of the paper are not shipped.
+`python -m attnlimits.papers.troiani2025.figures.figure_3_right` computes them again (a minute, with PyTorch).
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnlimits.numerics.classifier import Settings, half_time, label_numbers, made_corpus, train
+from attnlimits.numerics.progress import Bar
+from attnlimits.numerics.results import load, save
+
+__all__ = ["DATA", "compute", "draw_panel"]
+
+DATA = Path(__file__).with_name("figure_3_right.json")
+_SEEDS = 8
+# Digits stored: a similarity differs by more between two builds of PyTorch.
+_DIGITS = 5
+_COLOURS = ("#1f4e9c", "#b3261e")
+
+
+def compute(seeds: int = _SEEDS, progress: Callable[[int, int], None] | None = None) -> Path:
+    """Train on the made corpus, once per seed, and write the similarities to `DATA`."""
+    corpus, settings = made_corpus(), Settings()
+    first, second = corpus.embedded()
+    names, labels, others = label_numbers(corpus.train, corpus.test)
+    found = []
+    for seed in range(seeds):
+        found.append(train((first, labels), (second, others), settings, seed=seed))
+        if progress is not None:
+            progress(seed + 1, seeds)
+    record: dict[str, Any] = {
+        "corpus": "questions made from templates, random vectors for words",
+        "questions": [len(corpus.train), len(corpus.test)],
+        "labels": list(names),
+        "dimension": found[0].dimension,
+        "tokens": found[0].tokens,
+        "settings": asdict(settings),
+        "seeds": seeds,
+        "similarity": [np.round(r.similarity, _DIGITS) for r in found],
+        "loss": [np.round(r.loss, _DIGITS) for r in found],
+        "test_accuracy": [np.round(r.test_accuracy, _DIGITS) for r in found],
+        "converged": [r.converged for r in found],
+        "versions": found[0].versions,
+        "how": "monte-carlo",
+    }
+    save(DATA, record)
+    return DATA
+
+
+def draw_panel(axes: Any, record: dict[str, Any]) -> None:
+    """Draw the mean similarity of each layer with the final one against epochs, and the range over seeds.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+    record : dict
+        As `compute` stores it.
+    """
+    values = np.array(record["similarity"])  # seeds, epochs + 1, layers
+    epochs = np.arange(values.shape[1])
+    for layer, colour in enumerate(_COLOURS):
+        of_layer = values[:, :, layer]
+        half = float(np.mean([half_time(one) for one in of_layer]))
+        label = f"layer {layer + 1}, half-way after {half:.1f} epochs"
+        axes.plot(epochs, of_layer.mean(axis=0), color=colour, lw=1.5, label=label)
+        axes.fill_between(epochs, of_layer.min(axis=0), of_layer.max(axis=0), color=colour, alpha=0.2, lw=0)
+    accuracy = np.array(record["test_accuracy"]).mean(axis=0)
+    axes.plot(epochs, accuracy, color="0.5", lw=1, ls=":", label="right answers, test")
+    axes.set_xlabel("epochs")
+    axes.set_ylabel(r"cosine of $w_\ell^\top w_\ell$ with its final value")
+    axes.set_ylim(0, 1.02)
+    axes.set_title(f"{record['corpus']}; bands: range of {record['seeds']} seeds", fontsize=8)
+    axes.legend(fontsize=8, loc="lower right")
+    axes.grid(alpha=0.3)
+
+
+def _draw(record: dict[str, Any], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    draw_panel(axes, record)
+    figure.savefig(path, dpi=160)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    bar = Bar("classifier", show=True)
+    print(f"wrote {compute(progress=bar.to)}")
+    bar.close()
+    _draw(load(DATA), DATA.with_suffix(".png"))
