@@ -142,6 +142,24 @@ class LinkChannel:
         assert matrix is not None
         return averages, matrix
 
+    def log_density(self, q: Array) -> Array | None:
+        """E log Z_out by two resolutions, shape (2,), up to a constant; None where a group is sampled."""
+        if self._sampled:
+            return None
+        q = np.where(self.mask, q, 0.0)
+        return np.sum([scalar.log_density(self._overlap(scalar, q)[0]) for scalar in self._scalar], axis=0)
+
+    @property
+    def solved(self) -> float | None:
+        """Entries of h that the outputs fix on average, up to finitely many choices; None where a group is sampled."""
+        return None if self._sampled else sum(scalar.solved for scalar in self._scalar)
+
+    def _overlap(self, scalar: ScalarLink | NoisyScalarLink, q: Array) -> tuple[float, Array]:
+        """Overlap of the combination that an output depends on, and its direction, shape (M, P)."""
+        along = np.zeros((self.kernel.tokens, self.kernel.indices))
+        along.ravel()[list(scalar.places)] = scalar.direction
+        return float(np.clip((along @ q * along).sum(), 0.0, None)), along
+
     def _averages(self, q: Array, second: bool) -> tuple[Averages, Array | None]:
         p = self.kernel.indices
         q = np.where(self.mask, q, 0.0)
@@ -159,11 +177,9 @@ class LinkChannel:
     def _add_scalar(
         self, scalar: ScalarLink | NoisyScalarLink, q: Array, g: Array, bias: Array, matrix: Array | None
     ) -> None:
-        p = self.kernel.indices
-        along = np.zeros((self.kernel.tokens, p))
-        along.ravel()[list(scalar.places)] = scalar.direction
+        overlap, along = self._overlap(scalar, q)
         square = along.T @ along
-        values, changes = scalar(float(np.clip((along @ q * along).sum(), 0.0, None)))
+        values, changes = scalar(overlap)
         if self.how == "estimated":
             g += values[:, None, None] * square
         else:

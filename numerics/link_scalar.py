@@ -118,6 +118,20 @@ class ScalarLink(ScalarEntry):
         values = [self._average(q, n, step) for n, (_, step) in zip(self._nodes, _RESOLUTIONS, strict=True)]
         return np.array([v[0] for v in values]), np.array([v[1] for v in values])
 
+    def log_density(self, q: float) -> Array:
+        """E log Z_out at the overlap q by two resolutions, shape (2,), less E log of the slope at the truth.
+
+        The slope does not depend on q; the digits of differences are kept, also near q = 1.
+        """
+        return np.array([self._log_density(q, n, step) for n, (_, step) in zip(self._nodes, _RESOLUTIONS, strict=True)])
+
+    @property
+    def solved(self) -> float:
+        """Probability that the outputs leave a few points for u, and not an interval."""
+        nodes = self._nodes[-1]
+        intervals = [here for here, _ in nodes.intervals]
+        return float(nodes.weight[~np.any(intervals, axis=0)].sum()) if intervals else 1.0
+
     def _pieces(self, region: Region, number: int) -> MonotonePieces:
         slope = region.branches[number][self.places[0]][2]
         return MonotonePieces(
@@ -209,10 +223,37 @@ class ScalarLink(ScalarEntry):
                         found |= {float(x) for x in roots[np.isfinite(roots)]}
         return found
 
+    def _log_density(self, q: float, nodes: _Nodes, step: float) -> float:
+        v = 1 - q
+        z, density = _normal_rule(step)
+        shift = math.sqrt(q * v) * z
+        total = np.zeros(len(nodes.u))
+        everywhere = np.ones(len(nodes.u), dtype=bool)
+        for here, same in nodes.intervals:
+            everywhere &= ~here
+            omega = q * nodes.u[here, None] + shift
+            mass = np.sum(
+                [interval_posterior(np.array(a), np.array(b), omega, math.sqrt(v))[0] for a, b in same], axis=0
+            )
+            total[here] = np.log(np.maximum(mass, 1e-300)) @ density
+        with np.errstate(divide="ignore"):
+            relative = np.log(nodes.slopes)
+        rows = np.flatnonzero(everywhere)
+        per = max(1, _CHUNK // (len(z) * nodes.others.shape[1]))
+        for begin in range(0, len(rows), per):
+            part = rows[begin : begin + per]
+            u = nodes.u[part, None]
+            # Of the truth the prior density is known on average; what the other points add to it is left.
+            gap = nodes.others[part, None, :] - u[:, :, None]
+            change = relative[part, None, :] - 0.5 * gap * (gap + 2 * (v * u - shift)[:, :, None]) / v
+            top = change.max(axis=2)
+            excess = top + np.log(np.exp(change - top[:, :, None]).sum(axis=2))
+            total[part] = excess @ density - 0.5 * (v * u[:, 0] ** 2 + q + math.log(2 * math.pi * v))
+        return float(nodes.weight @ total)
+
     def _average(self, q: float, nodes: _Nodes, step: float) -> tuple[float, float]:
         v = 1 - q
-        z = step * np.arange(-math.ceil(8.6 / step), math.ceil(8.6 / step) + 1)
-        density = np.exp(-0.5 * z * z) * step / math.sqrt(2 * math.pi)
+        z, density = _normal_rule(step)
         shift = math.sqrt(q * v) * z
         moved = np.zeros(len(nodes.u))
         spread, change = np.zeros(len(nodes.u)), np.zeros(len(nodes.u))
@@ -251,3 +292,11 @@ class ScalarLink(ScalarEntry):
         # E (E[u|y] - omega)^2 = V - E Var[u|y]: each keeps its digits where it is the small one.
         g = nodes.weight @ moved / v**2 if v > 0.5 else (v - nodes.weight @ spread) / v**2
         return float(g), float(nodes.weight @ change / v**2)
+
+
+def _normal_rule(step: float) -> tuple[Array, Array]:
+    """Trapezoidal rule over a standard normal variable, density included."""
+    reach = math.ceil(8.6 / step)
+    z = step * np.arange(-reach, reach + 1, dtype=np.float64)
+    density: Array = np.exp(-0.5 * z * z) * step / math.sqrt(2 * math.pi)
+    return z, density

@@ -5,7 +5,7 @@ near the peaks are found, and the others left out.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -60,7 +60,34 @@ class NoisyScalarLink(ScalarEntry):
         values = [self._average(q, *resolution) for resolution in _RESOLUTIONS]
         return np.array([v[0] for v in values]), np.array([v[1] for v in values])
 
+    def log_density(self, q: float) -> Array:
+        """E log Z_out at the overlap q by two resolutions: shape (2,)."""
+        # Less the exponent at the truth, whose mean is -1.
+        constant = -1.0 - math.log(2 * math.pi) - 0.5 * math.log((1 - q) * self.kernel.noise)
+        return np.array(
+            [
+                sum(float(weights @ np.log(sums[0])) for weights, sums in self._posteriors(q, *resolution)) + constant
+                for resolution in _RESOLUTIONS
+            ]
+        )
+
+    @property
+    def solved(self) -> float:
+        """Probability that the output fixes u up to a few points: never, under noise."""
+        return 0.0
+
     def _average(self, q: float, order: int, step: float) -> tuple[float, float]:
+        v = 1 - q
+        g = change = 0.0
+        for weights, sums in self._posteriors(q, order, step):
+            first = sums[1] / sums[0]
+            variance = sums[2] / sums[0] - first**2
+            g += float(weights @ first**2) / v**2
+            change += float(weights @ (variance / v - 1) ** 2) / v**2
+        return g, change
+
+    def _posteriors(self, q: float, order: int, step: float) -> Iterator[tuple[Array, Array]]:
+        """Weights of (u, omega, y); integrals of (1, u - omega, (u - omega)^2) over the density at the truth."""
         v, sigma = 1 - q, math.sqrt(self.kernel.noise)
         u, weight = self.rule(self._marks, order, _DENSE)
         z = step * np.arange(-math.ceil(7.5 / step), math.ceil(7.5 / step) + 1)
@@ -77,18 +104,13 @@ class NoisyScalarLink(ScalarEntry):
             y[here] = self.value(region, truth[here])[0]
         y = y + sigma * noise
         panels = [p for region in self.part.regions for p in self._panels(region, math.sqrt(v), sigma)]
-        g = change = 0.0
         for begin in range(0, len(truth), _CHUNK):
             part = slice(begin, begin + _CHUNK)
             own = -0.5 * (truth[part] - omega[part]) ** 2 / v - 0.5 * noise[part] ** 2
             sums = np.zeros((3, len(own)))
             for panel in panels:
                 sums += panel(omega[part], y[part], own, v, sigma)
-            first = sums[1] / sums[0]
-            variance = sums[2] / sums[0] - first**2
-            g += float(weights[part] @ first**2) / v**2
-            change += float(weights[part] @ (variance / v - 1) ** 2) / v**2
-        return g, change
+            yield weights[part], sums
 
     @cached_property
     def _marks(self) -> set[float]:

@@ -1,0 +1,90 @@
+"""Phi, the variational free entropy (10), as a function of the overlap alone: qhat at its infimum."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..results import Estimate
+from .prior import Gaussian, Prior
+from .psi_out import OutputEntropy
+
+__all__ = ["FreeEntropy"]
+
+Array = NDArray[np.float64]
+
+# Rounding of alpha times the number of solved entries against the dimension of the prior.
+_EQUAL = 1e-9
+
+
+class FreeEntropy:
+    """Phi(q) - Phi(0) = inf_qhat {psi(qhat) - Tr(q qhat)/2} + alpha (Psi_out(q) - Psi_out(0)).
+
+    Parameters
+    ----------
+    output : OutputEntropy
+    alpha : float
+        Samples per dimension N/D, >= 0.
+    prior : Prior, optional
+        Of a row of W; by default Gaussian, where the infimum is (Tr q + log det(I - q))/2.
+
+    Raises
+    ------
+    ValueError
+        alpha is negative or not finite.
+
+    References
+    ----------
+    troiani2025, (10), (96)-(103), (160).
+    """
+
+    def __init__(self, output: OutputEntropy, alpha: float, prior: Prior | None = None) -> None:
+        if not (math.isfinite(alpha) and alpha >= 0):
+            raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
+        self.output, self.alpha = output, float(alpha)
+        self.prior: Prior = Gaussian() if prior is None else prior
+
+    def __call__(self, q: Array) -> Estimate:
+        """Phi(q) - Phi(0), 0 <= q < I."""
+        out = self.output.value(q)
+        return Estimate(self.prior.potential(q) + self.alpha * out.value, self.alpha * out.error, out.how)
+
+    def gradient(self, q: Array) -> tuple[Array, Array]:
+        """(alpha G(q) - qhat(q))/2 on the symmetric matrices, and its error: zero at a fixed point of (14)."""
+        mean, error = self.output.gradient(q)
+        return self.alpha * mean - 0.5 * self.prior.inverse(q), self.alpha * error
+
+    def hessian(self, x: Array) -> Array:
+        """Second derivatives by the overlaps of the groups.
+
+        Parameters
+        ----------
+        x : ndarray, shape (n,)
+            Overlaps of the groups of `output`.
+
+        Returns
+        -------
+        ndarray, shape (n, n)
+        """
+        out = self.alpha * self.output.hessian(x)
+        response = self.prior.response(self.output.matrix(x))
+        for k, group in enumerate(self.output.groups):
+            out[k, k] -= 0.5 * sum(response[i, i] for i in group)
+        return out
+
+    def excess(self) -> float:
+        """Return alpha k - P d: how many more equations than unknowns the weights have, if it is positive.
+
+        Towards q = I along V = v I, Phi = -(excess/2) log v + O(1), with k entries of h that y fixes, and the prior's
+        dimension d: recovery is a maximum of Phi, infinitely high, as soon as the excess is positive.
+        """
+        size, solved = self.output.size, self.output.solved
+        excess = self.alpha * solved - size * self.prior.dimension
+        return excess if abs(excess) > _EQUAL * max(1.0, size * self.prior.dimension) else 0.0
+
+    def recovered(self) -> Estimate:
+        """Limit of Phi(q) - Phi(0) for q -> I along V = v I: inf, -inf, or a number."""
+        excess = self.excess()
+        if excess:
+            return Estimate(math.copysign(math.inf, excess), 0.0, self.output.how)
+        return self.output.limit(self)

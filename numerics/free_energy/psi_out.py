@@ -1,0 +1,277 @@
+"""Psi_out, the free entropy of the output channel in (10), with its gradient and Hessian.
+
+Psi_out(q) = E_xi int dy Z_out log Z_out at omega = q^{1/2} xi, V = I - q, relative to q = 0: the measure on y, and what
+else does not depend on q, drops out. The gradient is G/2, (103); the Hessian half the operator (15) at q, since g_out
+is a martingale in q: d E[g g^T] = E sum_{m,m'} (dg_{mm'}) dq (dg_{mm'})^T.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..channel_averages import Averages, Channel
+from ..continuation import default_channel
+from ..fibres import LastLayer
+from ..link_channel import LinkChannel
+from ..links import LinkKernel
+from ..models import Attention
+from ..results import Estimate, How
+from ..two_layers.channel import SAFETY, TwoLayerQuadrature
+from .integral import along_path
+from .linear import LinearChannel, linear_map
+from .solved import solved_entries
+from .two_layers import TwoLayerEntropy
+
+__all__ = ["OutputEntropy", "output_entropy"]
+
+Array = NDArray[np.float64]
+Route = Literal["direct", "integral of the gradient"]
+
+# Direct averages of two layers need this share of the accuracy of G.
+_SHARE = 0.1
+# Share of the errors of two values that is left at least in that of their difference.
+_CHANCE = 0.1
+# Distances to one from which limits are extrapolated, of deterministic averages and of others.
+_NEAR = {"estimated": 1e-6 * np.array([1.0, 4.0, 16.0]), "monte-carlo": 1e-4 * np.array([1.0, 4.0, 16.0])}
+# Step of -log(1 - q) for differences of G.
+_STEP = 0.08
+# An overlap that differs little from zero, for one-sided differences.
+_SMALL = 0.02
+
+
+class OutputEntropy:
+    """Psi_out(q) - Psi_out(0) of one channel.
+
+    Parameters
+    ----------
+    channel : Channel
+        Averages G; the gradient.
+    direct : callable, optional
+        E log Z_out of each randomisation or resolution (the last is the finest), up to a constant; by default the
+        channel's own `log_density`. None where there is none: then the gradient is integrated.
+    route : {"direct", "integral of the gradient"}, optional
+        To ask for one of both.
+
+    Raises
+    ------
+    ValueError
+        "direct" where there is no direct route.
+
+    References
+    ----------
+    troiani2025, (10), (96)-(103), (160).
+    """
+
+    def __init__(
+        self, channel: Channel, direct: Callable[[Array], Array | None] | None = None, route: Route | None = None
+    ) -> None:
+        self.channel: Any = channel
+        self.model = channel.model
+        self.size = int(self.model.indices)
+        self._direct = direct if direct is not None else getattr(channel, "log_density", None)
+        zero = np.zeros((self.size, self.size))
+        self._zero = None if self._direct is None else self._direct(zero)
+        if route == "direct" and self._zero is None:
+            raise ValueError(
+                f"no direct log Z_out (9) for {self.describe()}; ask for the integral of its gradient, (103), instead"
+            )
+        self.route: Route = "integral of the gradient" if self._zero is None else "direct"
+        self.route = route or self.route
+        #: Indices that share one overlap.
+        self.groups: tuple[tuple[int, ...], ...] = getattr(
+            channel, "groups", tuple((i,) for i in getattr(channel, "layers", range(self.size)))
+        )
+        # Learned together, and yet with overlaps of their own.
+        self._joined = not getattr(channel, "equal", True) and any(len(group) > 1 for group in self.groups)
+        if self._joined:
+            self.groups = tuple((i,) for group in self.groups for i in group)
+        self._known: dict[bytes, Averages] = {}
+        self._values: dict[bytes, Estimate] = {}
+
+    @property
+    def how(self) -> How:
+        """Of the averages."""
+        return "monte-carlo" if self.channel.how == "monte-carlo" else "estimated"
+
+    @property
+    def solved(self) -> float:
+        """Entries of h that y fixes up to finitely many choices, k: Psi_out = -(k/2) log V + O(1) towards q = I."""
+        return solved_entries(self.channel)
+
+    def describe(self) -> str:
+        """One line about the model."""
+        kernel = getattr(self.model, "kernel", None)
+        text: str = (self.model if kernel is None else kernel).describe()
+        return text
+
+    def matrix(self, x: Array) -> Array:
+        """Diagonal overlap with one value per group."""
+        q = np.zeros((self.size, self.size))
+        for group, value in zip(self.groups, x, strict=True):
+            for i in group:
+                q[i, i] = value
+        return q
+
+    def averages(self, q: Array) -> Averages:
+        """Averages of the channel at q; kept."""
+        key = q.tobytes()
+        if key not in self._known:
+            self._known[key] = self.channel(q)
+        return self._known[key]
+
+    def value(self, q: Array) -> Estimate:
+        """Psi_out(q) - Psi_out(0), 0 <= q < I.
+
+        `error`: the distance of two resolutions, or a standard error; with what rules leave out.
+        """
+        key = q.tobytes()
+        if key not in self._values:
+            self._values[key] = self._value(q)
+        return self._values[key]
+
+    def _value(self, q: Array) -> Estimate:
+        if not q.any():
+            return Estimate(0.0, 0.0, self.how)
+        if self.route == "direct" and self._direct is not None:
+            found = self._direct(q)
+            assert found is not None and self._zero is not None
+            if self.how == "estimated":
+                # Errors of both values may cancel by chance.
+                apart = float(np.ptp(found - self._zero))
+                spread = SAFETY * max(apart, _CHANCE * float(np.ptp(found) + np.ptp(self._zero)))
+                return _rounded(float(found[-1] - self._zero[-1]), spread)
+            return self._estimate(found - self._zero, 0.0)
+        path = along_path(self.channel, q)
+        return self._estimate(path.values, path.bias + path.rule)
+
+    def _estimate(self, values: Array, more: float) -> Estimate:
+        if self.how == "monte-carlo":
+            return Estimate(
+                float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))) + more, "monte-carlo"
+            )
+        return _rounded(float(values.mean()), float(np.ptp(values)) / 2 + more)
+
+    def limit(self, function: Callable[[Array], Estimate]) -> Estimate:
+        """Limit of a function of q for q = (1 - v) I, v -> 0, that has an expansion in powers of v^{1/2}."""
+        near = _NEAR[self.how]
+        found = [function(self.matrix(np.full(len(self.groups), 1 - v))) for v in near]
+        roots, values = np.sqrt(near), [one.value for one in found]
+        two, three = (float(np.linalg.solve(np.vander(roots[:n], increasing=True), values[:n])[0]) for n in (2, 3))
+        return Estimate(three, abs(three - two) + max(one.error for one in found), self.how)
+
+    def gradient(self, q: Array) -> tuple[Array, Array]:
+        """Gradient G(q)/2 on the symmetric matrices, and its error, shape (P, P) each."""
+        found = self.averages(q)
+        mean = 0.5 * found.g.mean(axis=0)
+        if self.how == "monte-carlo":
+            error = 0.5 * found.g.std(axis=0, ddof=1) / math.sqrt(len(found.g))
+        else:
+            error = 0.25 * np.ptp(found.g, axis=0)
+        if found.bias is not None:
+            error = error + 0.5 * found.bias
+        return mean, error
+
+    def hessian(self, x: Array) -> Array:
+        """Second derivatives of Psi_out by the overlaps of the groups, at these overlaps.
+
+        Half the operator (15) where the channel has it; else differences of the gradient, whose points are the same at
+        every q.
+
+        Parameters
+        ----------
+        x : ndarray, shape (n,)
+
+        Returns
+        -------
+        ndarray, shape (n, n)
+        """
+        q = self.matrix(x)
+        if hasattr(self.channel, "operator"):
+            operator = self.channel.operator(q)[1].mean(axis=0)
+            return np.array(
+                [
+                    [0.5 * sum(operator[i, i, j, j] for i in one for j in other) for other in self.groups]
+                    for one in self.groups
+                ]
+            )
+        n = len(self.groups)
+        out = np.zeros((n, n))
+        for k in range(n):
+            if x[k] == 0 and self._joined:
+                moved = x.copy()
+                moved[k] = _SMALL
+                mean, _ = self.gradient(self.matrix(moved))
+                before, _ = self.gradient(q)
+                out[:, k] = [(mean - before)[list(one), list(one)].sum() / _SMALL for one in self.groups]
+                continue
+            if x[k] == 0:
+                # By parity the gradient vanishes there with the overlap, and grows as the operator says.
+                group = list(self.groups[k])
+                out[k, k] = 0.5 * float(self.averages(q).growth[:, group].mean()) * len(group)
+                continue
+            w = -math.log1p(-x[k])
+            step = min(_STEP, 0.3 * w)
+            values = []
+            for shift in (-1, -0.5, 0.5, 1):
+                moved = x.copy()
+                moved[k] = -math.expm1(-(w + shift * step))
+                mean, _ = self.gradient(self.matrix(moved))
+                values.append(np.array([mean[list(one), list(one)].sum() for one in self.groups]))
+            slope = (8 * (values[2] - values[1]) - (values[3] - values[0])) / (6 * step)
+            out[:, k] = slope / (1 - x[k])
+        # A row at zero overlap has no derivative but its own.
+        return 0.5 * (out + out.T)
+
+
+def _rounded(value: float, error: float) -> Estimate:
+    return Estimate(value, error + 4 * float(np.finfo(float).eps) * (1 + abs(value)), "estimated")
+
+
+def output_entropy(
+    model: Attention | LastLayer | LinkKernel | Channel,
+    *,
+    accuracy: float = 1e-3,
+    samples: int = 1024,
+    replicas: int = 8,
+    rng: int = 0,
+    workers: int | None = None,
+    route: Route | None = None,
+) -> OutputEntropy:
+    """Psi_out of a model, a link or a channel.
+
+    Parameters
+    ----------
+    model : Attention, fibres.LastLayer, LinkKernel or Channel
+        Of those that `channel` or `LinkChannel` serve.
+    accuracy : float, optional
+        Relative accuracy of G by deterministic averages; Psi_out of two layers is asked for a tenth of it, absolute.
+    samples, replicas, rng, workers : optional
+        Of random averages, see `channel`.
+    route : {"direct", "integral of the gradient"}, optional
+
+    Returns
+    -------
+    OutputEntropy
+    """
+    if isinstance(model, LinkKernel):
+        matrix = linear_map(model) if model.noise > 0 else None
+        if matrix is not None:
+            return OutputEntropy(LinearChannel(model, matrix), route=route)
+        generator = np.random.default_rng(rng)
+        return OutputEntropy(LinkChannel(model, samples=samples, replicas=replicas, rng=generator), route=route)
+    averages: Any = model
+    if isinstance(model, LastLayer):
+        from ..channel_averages import channel
+
+        averages = channel(model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), workers=workers)
+    elif isinstance(model, Attention):
+        averages = default_channel(
+            model, accuracy=accuracy, samples=samples, replicas=replicas, rng=rng, workers=workers
+        )
+    if isinstance(averages, TwoLayerQuadrature):
+        finer = TwoLayerEntropy(averages.model, max(_SHARE * averages.accuracy, 1e-10), workers)
+        return OutputEntropy(averages, finer.log_density, route)
+    return OutputEntropy(averages, route=route)

@@ -1,0 +1,106 @@
+"""Where the overlaps are at rest: q = F(alpha G(q)) as the alpha that every group of indices asks for.
+
+With w = -log(1 - q), a group at rest has alpha = qhat(q)/G(q); these functions do not depend on alpha, so that an
+evaluation serves all alphas and the derivative of Phi by q is (alpha - alpha_l) G/2.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConvergenceError
+from ..link_channel import LinkChannel
+from ..two_layers.channel import TwoLayerQuadrature
+from .prior import Prior
+from .psi_out import OutputEntropy
+
+__all__ = ["Rest"]
+
+Array = NDArray[np.float64]
+
+# Distance to one of the largest overlap that averages are asked for; closer, those of two layers take long.
+_CLOSEST, _CLOSEST_TWO = 1e-6, 3e-4
+# Where G at zero overlap counts as positive: such an index is learned at any alpha > 0.
+_SURELY = 1e-9
+# Step of w for derivatives.
+_STEP = 0.03
+
+
+class Rest:
+    """Logarithms of the alphas at which the groups are at rest.
+
+    Parameters
+    ----------
+    output : OutputEntropy
+    prior : Prior
+    closest : float, optional
+        Distance to one of the largest overlap.
+    """
+
+    def __init__(self, output: OutputEntropy, prior: Prior, closest: float | None = None) -> None:
+        self.output, self.prior = output, prior
+        if closest is None:
+            closest = _CLOSEST_TWO if isinstance(output.channel, TwoLayerQuadrature) else _CLOSEST
+        if not 0 < closest < 0.1:
+            raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
+        self.top = -math.log(closest)
+        #: Whether some overlaps may reach one without the others: the outputs of attention tell of all layers or none.
+        self.apart = isinstance(output.channel, LinkChannel) and len(output.groups) > 1
+        #: Overlaps at which the averages were not resolved.
+        self.unresolved: list[Array] = []
+        self._known: dict[bytes, Array] = {}
+
+    def __call__(self, w: Array) -> Array:
+        """Log alpha of each group; -inf for one that any alpha sets off, inf where nothing is felt of it.
+
+        NaN where the averages are not resolved, which is noted.
+        """
+        key = w.tobytes()
+        if key not in self._known:
+            try:
+                self._known[key] = self._evaluate(w)
+            except ConvergenceError:
+                self.unresolved.append(self.overlaps(w))
+                self._known[key] = np.full(len(w), math.nan)
+        return self._known[key]
+
+    def overlaps(self, w: Array) -> Array:
+        """Overlaps of the groups."""
+        return -np.expm1(-w)
+
+    def _evaluate(self, w: Array) -> Array:
+        output = self.output
+        q = output.matrix(self.overlaps(w))
+        averages = output.averages(q)
+        g = averages.g.mean(axis=0)
+        qhat = self.prior.inverse(q)
+        told = np.empty(len(w))
+        for k, group in enumerate(output.groups):
+            mean = float(np.mean([g[i, i] for i in group]))
+            if w[k] > 0:
+                told[k] = math.log(qhat[group[0], group[0]] / mean) if mean > 0 else math.inf
+            elif mean > _SURELY:
+                told[k] = -math.inf
+            else:
+                told[k] = -math.log(max(self._growth(q, group), 1e-300))
+        return told
+
+    def _growth(self, q: Array, group: tuple[int, ...]) -> float:
+        """Growth rate over alpha of a small overlap of a group; small overlaps of all priors are alike."""
+        channel = self.output.channel
+        if hasattr(channel, "operator"):
+            operator = channel.operator(q)[1].mean(axis=0)
+            return float(np.mean([sum(operator[i, i, j, j] for j in group) for i in group]))
+        growth = self.output.averages(q).growth[:, list(group)].mean(axis=0)
+        return float(np.mean(growth))
+
+    def slopes(self, w: Array, free: list[int]) -> Array:
+        """Derivatives of log alpha of the free groups by their w."""
+        here = self(w)[free]
+        columns = []
+        for k in free:
+            moved = w.copy()
+            moved[k] += _STEP if w[k] + _STEP <= self.top else -_STEP
+            columns.append((self(moved)[free] - here) / (moved[k] - w[k]))
+        return np.array(columns).T

@@ -1,0 +1,81 @@
+"""How many entries of h an output fixes: what makes Psi_out diverge towards q = I.
+
+For V -> 0 the posterior of h is the prior restricted to {h: g(h) = y}, whose codimension k leaves Z_out the density of
+a Gaussian in k dimensions: Psi_out = -(k/2) log V + O(1). Discrete and noisy outputs have k = 0.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fibres import LastLayer
+from ..links import LinkKernel
+from ..models import Attention
+
+__all__ = ["generic_rank", "solved_entries"]
+
+Array = NDArray[np.float64]
+
+_POINTS, _STEP = 512, 1e-5
+# Singular values of the Jacobian below this share of the largest are rounding.
+_SMALL = 1e-6
+
+
+def solved_entries(channel: Any) -> float:
+    """Mean codimension k of {h: g(h) = y} in the P M entries of h.
+
+    Parameters
+    ----------
+    channel : Channel
+        What it says of itself (`solved`) counts; else its model tells.
+    """
+    told = getattr(channel, "solved", None)
+    if told is not None:
+        return float(told)
+    model = channel.model
+    if isinstance(model, LastLayer):
+        return float(_of_layer(model))
+    if isinstance(model, Attention):
+        if model.layers == 1:
+            return float(_of_layer(LastLayer(model.tokens, model.indices, model.activation, beta=model.beta)))
+        # y tells the readout row v of the last layer up to its sign (163)-(170).
+        return float(model.tokens)
+    return generic_rank(model.kernel)
+
+
+def _of_layer(layer: LastLayer) -> int:
+    """P M less the dimension of the fibre: rotations or scales, and the shift that a softmax does not see."""
+    m, r = layer.tokens, layer.rank
+    softmax = layer.activation == "softmax"
+    if not layer.tied:
+        # Matrices k^T q of rank r, whose rows a softmax sees up to a constant.
+        columns = m - 1 if softmax else m
+        rank = min(r, columns)
+        return rank * (m + columns - rank)
+    gram = r * m - r * (r - 1) // 2 if r < m else m * (m + 1) // 2
+    return min(gram, m * (m + 1) // 2 - 1) if softmax else gram
+
+
+def generic_rank(kernel: LinkKernel, rng: int = 0) -> float:
+    """Mean rank of the Jacobian of a link over h ~ N(0, I); zero under noise.
+
+    Parameters
+    ----------
+    kernel : LinkKernel
+    rng : int, optional
+    """
+    if kernel.noise > 0:
+        return 0.0
+    h = np.random.default_rng(rng).standard_normal((_POINTS, kernel.indices, kernel.tokens))
+    columns = []
+    for p in range(kernel.indices):
+        for m in range(kernel.tokens):
+            moved = np.zeros((kernel.indices, kernel.tokens))
+            moved[p, m] = _STEP
+            columns.append((kernel.link(h + moved) - kernel.link(h - moved)) / (2 * _STEP))
+    # A step across a jump makes a slope of its size over the step, which is none of the link's.
+    jacobian = np.stack(columns, axis=2)
+    usual = np.abs(jacobian).max(axis=(1, 2)) < 0.01 / _STEP
+    values = np.linalg.svd(jacobian[usual], compute_uv=False)
+    return float((values > _SMALL * max(float(np.median(values[:, 0])), 1.0)).sum(axis=1).mean())

@@ -1,0 +1,262 @@
+"""All stationary points of Phi over the overlaps of the groups, with type, stability and free entropy."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from ..errors import ConvergenceError
+from ..results import Estimate
+from .entropy import FreeEntropy
+from .rest import Rest
+
+__all__ = ["StationaryPoint", "stationary_points"]
+
+Array = NDArray[np.float64]
+
+# A line is scanned at these w, and then in steps: of one group, and of more, whose averages take longer.
+_BEGIN, _STEP, _COARSE_STEP = np.geomspace(1e-3, 0.3, 7), 0.3, 0.6
+_TINY = np.geomspace(1e-12, 1e-4, 5)
+# Newton's steps in w, the longest one, and the disagreement of log alpha that is small enough.
+_TRIES, _LONGEST, _CLOSE = 25, 1.0, 1e-9
+_ENOUGH = 1e-4
+# Smallest w of a point off the faces, and the distance of points that are one.
+_OFF, _SAME = 3e-3, 1e-3
+# Eigenvalues of the Hessian below this share of alpha E G^2 have no sign.
+_FLAT = 1e-9
+
+
+@dataclass(frozen=True)
+class StationaryPoint:
+    """A stationary point of Phi, which is a fixed point of the state evolution.
+
+    Attributes
+    ----------
+    overlap, overlap_error : ndarray, shape (P, P)
+    free_entropy : Estimate
+        Phi(q) - Phi(0); +inf or -inf where it diverges towards recovery.
+    kind : {"maximum", "saddle", "minimum", "recovered"}
+        By the Hessian of Phi, qhat at its infimum; "recovered": an overlap at one.
+    eigenvalues : ndarray
+        Of the Hessian by the overlaps of the groups, largest first; empty if recovered.
+    stable : bool
+        Under state evolution.
+    residual : float
+        Largest |F(q) - q|, to first order.
+    """
+
+    overlap: Array
+    overlap_error: Array
+    free_entropy: Estimate
+    kind: str
+    eigenvalues: Array
+    stable: bool
+    residual: float
+
+
+def stationary_points(
+    free: FreeEntropy,
+    *,
+    closest: float | None = None,
+    starts: int = 2,
+    rng: np.random.Generator | int = 0,
+    rest: Rest | None = None,
+) -> tuple[StationaryPoint, ...]:
+    """Stationary points with diagonal overlaps, in the order of their free entropy, the global maximum first.
+
+    Parameters
+    ----------
+    free : FreeEntropy
+    closest : float, optional
+        Distance to one beyond which an overlap counts as recovered.
+    starts : int, optional
+        Random starts where several groups have an overlap, beside those near zero, near one and between the points
+        that were found.
+    rng : Generator or int, optional
+    rest : Rest, optional
+        Of the same output and prior, whose evaluations are used again.
+
+    Returns
+    -------
+    tuple of StationaryPoint
+
+    Raises
+    ------
+    ValueError
+        An argument is outside its range.
+    ConvergenceError
+        None was found.
+
+    Notes
+    -----
+    Overlaps of a group are zero (stationary by parity), recovered, or free. One free group is scanned along the whole
+    line, so that no point wider than the scan is missed; more are looked for by Newton's method from all starts.
+
+    References
+    ----------
+    troiani2025, (10), (14), (100)-(103).
+    """
+    if isinstance(starts, bool) or not isinstance(starts, int) or starts < 0:
+        raise ValueError(f"starts must be an integer >= 0, got {starts!r}")
+    rest = Rest(free.output, free.prior, closest) if rest is None else rest
+    if free.alpha == 0:
+        return (_point(free, rest, np.zeros(len(free.output.groups))),)
+    generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
+    search = _Search(rest, math.log(free.alpha), starts, generator)
+    found = [_point(free, rest, w) for w in search.points()]
+    if (limit := free.recovered()).value > -math.inf:
+        found.append(_recovered(free, rest, np.full(len(free.output.groups), rest.top), limit))
+    if not found:
+        raise ConvergenceError(
+            f"no stationary point (14) of {free.output.describe()} was found at alpha = {free.alpha:g}: raise starts, "
+            "or ask for overlaps closer to one (closest)"
+        )
+    return tuple(sorted(found, key=lambda p: -p.free_entropy.value))
+
+
+class _Search:
+    """Points w at which every group is zero, at the top, or at rest at this alpha."""
+
+    def __init__(self, rest: Rest, log_alpha: float, starts: int, rng: np.random.Generator) -> None:
+        self.rest, self.log_alpha, self._starts, self._rng = rest, log_alpha, starts, rng
+        self._size = len(rest.output.groups)
+
+    def points(self) -> list[Array]:
+        """All that are found, faces first."""
+        found: list[Array] = []
+        states = product("0f1" if self.rest.apart else "0f", repeat=self._size)
+        for state in sorted(states, key=lambda state: state.count("f")):
+            if set(state) == {"1"}:
+                continue
+            w = np.array([self.rest.top if s == "1" else 0.0 for s in state])
+            free = [k for k, s in enumerate(state) if s == "f"]
+            for at in self._of_face(w, free, found):
+                if self._holds(at, state) and not any(np.abs(at - other).max() < _SAME for other in found):
+                    found.append(at)
+        return found
+
+    def _holds(self, w: Array, state: tuple[str, ...]) -> bool:
+        """Whether overlaps of zero are stationary, and those at the top go on to one."""
+        told = self.rest(w)
+        zero = all(told[k] > -math.inf for k, s in enumerate(state) if s == "0")
+        return zero and all(told[k] < self.log_alpha for k, s in enumerate(state) if s == "1")
+
+    def _of_face(self, w: Array, free: list[int], found: list[Array]) -> Iterator[Array]:
+        if not free:
+            yield w
+        elif len(free) == 1:
+            yield from self._on_line(w, free[0])
+        else:
+            for start in self._starting(w, free, found):
+                at = self._newton(start, free)
+                if at is not None:
+                    yield at
+
+    def _on_line(self, w: Array, k: int) -> Iterator[Array]:
+        """Every change of sign of log alpha_k - log alpha along one group."""
+        top = self.rest.top
+
+        def wrong(x: float) -> float:
+            at = w.copy()
+            at[k] = x
+            return float(np.clip(self.rest(at)[k] - self.log_alpha, -700.0, 700.0))
+
+        step = _STEP if self._size == 1 else _COARSE_STEP
+        nodes = np.append(np.concatenate([_BEGIN, np.arange(_BEGIN[-1] + step, top - 0.1, step)]), top)
+        if self.rest(w)[k] == -math.inf:
+            # Any alpha sets it off, by an overlap of that order.
+            nodes = np.concatenate([_TINY, nodes])
+        values = [wrong(float(x)) for x in nodes]
+        for a, b, left, right in zip(nodes[:-1], nodes[1:], values[:-1], values[1:], strict=True):
+            if left * right < 0:
+                at = w.copy()
+                at[k] = brentq(wrong, float(a), float(b), xtol=1e-13, rtol=1e-13)
+                yield at
+
+    def _starting(self, w: Array, free: list[int], found: list[Array]) -> Iterator[Array]:
+        top = self.rest.top
+        near = [np.full(len(free), level) for level in (0.3, 0.6 * top)]
+        near += list(self._rng.uniform(0.05, 0.6, (self._starts, len(free))) * top)
+        near += [0.5 * (a + b)[free] for i, a in enumerate(found) for b in found[:i]]
+        for one in near:
+            start = w.copy()
+            start[free] = np.clip(one, 10 * _OFF, 0.95 * top)
+            yield start
+
+    def _newton(self, w: Array, free: list[int]) -> Array | None:
+        """Newton's method with Broyden's updates; None where it leaves the face or does not come to rest."""
+        best, at = math.inf, w
+        jacobian: Array | None = None
+        before: tuple[Array, Array] | None = None
+        for _ in range(_TRIES):
+            wrong = self.rest(w)[free] - self.log_alpha
+            size = float(np.abs(wrong).max())
+            if not math.isfinite(size) or (best < _ENOUGH and size >= best):
+                break
+            if size < best:
+                best, at = size, w
+            if size < _CLOSE:
+                break
+            if jacobian is None:
+                jacobian = self.rest.slopes(w, free)
+            elif before is not None:
+                step = w[free] - before[0]
+                if step.any():
+                    jacobian = jacobian + np.outer(wrong - before[1] - jacobian @ step, step) / (step @ step)
+            before = w[free].copy(), wrong
+            move = np.linalg.lstsq(jacobian, -wrong, rcond=1e-10)[0]
+            move *= min(1.0, _LONGEST / max(float(np.abs(move).max()), 1e-300))
+            w = w.copy()
+            w[free] = np.clip(w[free] + move, 0.3 * w[free], self.rest.top)
+            if (w[free] < _OFF).any():
+                return None
+        inside = bool((at[free] < self.rest.top).all())
+        return at if best < _ENOUGH and inside else None
+
+
+def _point(free: FreeEntropy, rest: Rest, w: Array) -> StationaryPoint:
+    output = free.output
+    x = rest.overlaps(w)
+    capped = w >= rest.top
+    if capped.any():
+        return _partial(free, rest, w, capped)
+    q = output.matrix(x)
+    gradient, error = free.gradient(q)
+    hessian = free.hessian(x)
+    values = np.sort(np.linalg.eigvalsh(hessian))[::-1]
+    flat = _FLAT * max(float(np.abs(hessian).max()), 1.0)
+    kind = "maximum" if (values < flat).all() else "minimum" if (values > -flat).all() else "saddle"
+    each = np.array([sum(error[i, i] for i in group) for group in output.groups])
+    wrong = np.array([sum(abs(gradient[i, i]) for i in group) for group in output.groups])
+    response = np.abs(np.linalg.pinv(hessian))
+    # An overlap cannot be off by more than its range; zero is exact.
+    moved = np.where(w > 0, np.minimum(response @ np.where(w > 0, each + wrong, 0.0), 1.0), 0.0)
+    shrink = free.prior.response(q).diagonal()
+    residual = max((2 * abs(gradient[i, i]) / shrink[i] for group in output.groups for i in group), default=0.0)
+    return StationaryPoint(q, output.matrix(moved), free(q), kind, values, kind == "maximum", float(residual))
+
+
+def _partial(free: FreeEntropy, rest: Rest, w: Array, capped: NDArray[np.bool_]) -> StationaryPoint:
+    """With some overlaps at one: the slope of Phi by -log(1 - q) there tells where it goes."""
+    output = free.output
+    g = output.averages(output.matrix(rest.overlaps(w))).g.mean(axis=0)
+    rooms = [(k, i) for k, group in enumerate(output.groups) if capped[k] for i in group]
+    excess = sum(free.alpha * math.exp(-rest.top) * g[i, i] - free.prior.dimension for _, i in rooms)
+    return _recovered(free, rest, w, Estimate(math.copysign(math.inf, excess), 0.0, output.how))
+
+
+def _recovered(free: FreeEntropy, rest: Rest, w: Array, value: Estimate) -> StationaryPoint:
+    """With the overlaps at the top recovered."""
+    output, capped = free.output, w >= rest.top
+    x = np.where(capped, 1.0, rest.overlaps(w))
+    if capped.all() and free.excess():
+        stable = free.excess() > 0
+    else:
+        told, log_alpha = rest(w), math.log(free.alpha)
+        stable = bool((told[capped] < log_alpha).all() and (told[(w == 0)] > log_alpha).all())
+    off = output.matrix(np.where(capped, math.exp(-rest.top), 0.0))
+    return StationaryPoint(output.matrix(x), off, value, "recovered", np.zeros(0), stable, 0.0)

@@ -1,0 +1,131 @@
+"""Priors of a row: against integrals done otherwise, each other, and what derivatives and infima must be."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from attnlimits.numerics.free_energy import Binary, GaussBernoulli, Gaussian
+from attnlimits.numerics.free_energy.rows import Mixture
+
+PRIORS = [Gaussian(), Binary(), GaussBernoulli(0.3)]
+TURN = np.array([[0.8, 0.6], [-0.6, 0.8]])
+
+
+def one(value):
+    return np.array([[float(value)]])
+
+
+def normal(z):
+    return math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+
+
+@pytest.mark.parametrize("qhat", [0.1, 1.0, 10.0, 60.0])
+def test_binary_entries_are_the_known_integral(qhat):
+    """psi = -qhat/2 + E log cosh(qhat + sqrt(qhat) z), F = E tanh(qhat + sqrt(qhat) z)."""
+    root = math.sqrt(qhat)
+    knee = [min(-root, 0.0), 0.0]
+    expected = quad(
+        lambda z: normal(z) * np.logaddexp(qhat + root * z, -qhat - root * z), -9, 9, epsabs=1e-13, points=knee
+    )[0]
+    assert Binary().psi(one(qhat)) == pytest.approx(expected - math.log(2) - qhat / 2, abs=1e-11)
+    overlap = quad(lambda z: normal(z) * math.tanh(qhat + root * z), -9, 9, epsabs=1e-13, points=knee)[0]
+    assert 1 - Binary().mmse(one(qhat))[0, 0] == pytest.approx(overlap, abs=1e-11)
+
+
+@pytest.mark.parametrize("qhat", [0.3, 5.0, 300.0])
+def test_sparse_entries_are_the_integral_over_both_components(qhat):
+    density = 0.2
+    wide = 1 + qhat / density
+
+    def log_ratio(y):
+        spike, slab = math.log(1 - density), math.log(density / math.sqrt(wide))
+        return float(np.logaddexp(spike, slab + 0.5 * y * y * (1 - 1 / wide)))
+
+    total = 0.0
+    for share, variance in ((1 - density, 1.0), (density, wide)):
+        sd = math.sqrt(variance)
+        edges = [0.0, *(x for x in (2.0, 4.0, 7.0) if x < 9 * sd), 9 * sd]
+        for a, b in pairwise(edges):
+            total += 2 * share * quad(lambda y, sd=sd: normal(y / sd) / sd * log_ratio(y), a, b, epsabs=1e-13)[0]
+    # the tails beyond nine deviations are 1e-18
+    assert GaussBernoulli(density).psi(one(qhat)) == pytest.approx(total, abs=1e-10)
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda p: p.describe())
+@pytest.mark.parametrize("qhat", [0.2, 2.0, 30.0])
+def test_the_derivative_of_psi_is_half_the_overlap(prior, qhat):
+    step = 1e-3 * qhat
+    slope = (prior.psi(one(qhat + step)) - prior.psi(one(qhat - step))) / (2 * step)
+    # the third derivative times step^2/6
+    assert slope == pytest.approx(0.5 * (1 - prior.mmse(one(qhat))[0, 0]), abs=2e-7)
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda p: p.describe())
+def test_coupled_rows_have_the_same_derivative(prior):
+    qhat = TURN.T @ np.diag([0.7, 2.5]) @ TURN
+    way = np.array([[0.3, -0.2], [-0.2, 0.5]])
+    step = 1e-3
+    slope = (prior.psi(qhat + step * way) - prior.psi(qhat - step * way)) / (2 * step)
+    overlap = np.eye(2) - prior.mmse(qhat)
+    assert slope == pytest.approx(0.5 * np.trace(overlap @ way), abs=1e-6)
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda p: p.describe())
+@pytest.mark.parametrize("q", [np.diag([0.01, 0.6]), np.diag([0.999, 0.0]), TURN.T @ np.diag([0.3, 0.7]) @ TURN])
+def test_the_inverse_inverts(prior, q):
+    qhat = prior.inverse(q)
+    assert np.eye(2) - prior.mmse(qhat) == pytest.approx(q, abs=1e-8)
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda p: p.describe())
+def test_the_response_is_the_derivative_of_the_inverse(prior):
+    for q in (0.2, 0.8):
+        step = 1e-4
+        slope = (prior.inverse(one(q + step)) - prior.inverse(one(q - step))) / (2 * step)
+        assert prior.response(one(q)) == pytest.approx(slope, rel=1e-5)
+
+
+@given(q=st.floats(0.01, 0.95), log_qhat=st.floats(-3, 4), which=st.integers(0, 2))
+def test_the_potential_is_an_infimum(q, log_qhat, which):
+    prior, qhat = PRIORS[which], math.exp(log_qhat)
+    assert prior.potential(one(q)) <= prior.psi(one(qhat)) - 0.5 * q * qhat + 1e-12
+
+
+def test_a_mixture_of_one_normal_is_the_gaussian_prior():
+    rows = Mixture.of_entries([1.0], [0.0], [1.0], 2)
+    qhat = TURN.T @ np.diag([0.4, 3.0]) @ TURN
+    found = rows.summary(qhat)
+    assert found.psi == pytest.approx(Gaussian().psi(qhat), abs=1e-9)
+    assert found.mmse == pytest.approx(Gaussian().mmse(qhat), abs=1e-9)
+
+
+@pytest.mark.parametrize("prior", PRIORS[1:], ids=lambda p: p.describe())
+def test_a_diagonal_qhat_separates(prior):
+    qhat = np.diag([0.5, 2.0, 3.0])
+    # the rule over three entries is the coarsest
+    assert prior._of(3).summary(qhat).psi == pytest.approx(prior.psi(qhat), abs=2e-6)
+    assert prior._of(2).summary(qhat[:2, :2]).mmse == pytest.approx(prior.mmse(qhat[:2, :2]), abs=1e-8)
+
+
+def test_towards_recovery_the_potential_goes_as_the_dimension_says():
+    for prior in PRIORS:
+        near, nearer = (prior.potential(one(1 - v)) for v in (1e-5, 1e-6))
+        # a sparse prior's corrections are sqrt(v) log v
+        assert (near - nearer) / (0.5 * math.log(10)) == pytest.approx(prior.dimension, abs=0.01)
+    assert Binary().potential(one(1 - 1e-7)) == pytest.approx(-math.log(2), abs=1e-5)
+
+
+@pytest.mark.parametrize("density", [0.0, 1.0, -1, math.nan, True, "x"])
+def test_a_density_out_of_range_is_refused(density):
+    with pytest.raises(ValueError, match="density must be"):
+        GaussBernoulli(density)
+
+
+def test_four_coupled_entries_are_refused():
+    with pytest.raises(ValueError, match="up to 3 entries"):
+        Binary().psi(np.eye(4) + 0.1)
