@@ -1,0 +1,190 @@
+"""The committee behind its last layer, to leading order in 1/c: a sum of features, seen with noise.
+
+With q_L = 1 - rho/c^2 the output (52) says, given h_L to leading order, Y = X + eta z, where X = sum_l (s_l, t_l) over
+the hidden layers, z is standard normal, and eta = sqrt(rho)/|b_L| with the mode b_L of the last layer. Where nothing of
+the hidden layers is known, X is a sum of n iid features: its characteristic function is a power, so that nothing here
+costs more as n grows.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+
+from ..errors import ConvergenceError
+from ..quadrature import gauss_legendre_panels
+from .features import features, quadrant, stability
+
+__all__ = ["NoisySum"]
+
+Array = NDArray[np.float64]
+
+# Amplitudes b_L are cut here: the mass beyond is 6e-7, and what depends on it varies like a logarithm.
+_LARGEST = 5.0
+# exp(-k^2 eta^2/2), or the power of the characteristic function, at the end of the grid of k.
+_END = 1e-9
+# Standard deviations of X, and of the noise, on either side of the mean.
+_REACH, _NOISE = 9.0, 7.0
+# Largest b^2 + |a b| of one layer but for a mass of 1e-9.
+_SQUARE = 50.0
+# Largest noise over the standard deviation of X that is computed.
+_WIDEST = 30.0
+# Where the characteristic function of one layer is looked at to see how far its power matters.
+_PROBE = 120.0
+# Widths of a Gaussian on either side.
+_TAIL = 6.5
+# Density below which an output counts as impossible, relative to the largest: rounding of a Fourier sum.
+_TINY = 1e-11
+
+
+@njit(cache=True, nogil=True)
+def _deposit(s, t, weights, width, step, corner, out):  # type: ignore[no-untyped-def]
+    """Add up weights times a Gaussian of that width at each (s, t), on a grid, for every row of weights."""
+    spread = math.ceil(_TAIL * width / step)
+    first, second = np.empty(2 * spread + 1), np.empty(2 * spread + 1)
+    for j in range(len(s)):
+        i1, i2 = round((s[j] - corner[0]) / step), round((t[j] - corner[1]) / step)
+        for m in range(2 * spread + 1):
+            off = m - spread
+            first[m] = math.exp(-0.5 * ((corner[0] + (i1 + off) * step - s[j]) / width) ** 2)
+            second[m] = math.exp(-0.5 * ((corner[1] + (i2 + off) * step - t[j]) / width) ** 2)
+        for f in range(len(weights)):
+            for m in range(2 * spread + 1):
+                part = weights[f, j] * first[m]
+                for n in range(2 * spread + 1):
+                    out[f, i1 + m - spread, i2 + n - spread] += part * second[n]
+
+
+class _Waves:
+    """Fourier transforms of the law of (s, t - E t) of one layer, alone and with the entries of h h^T - I.
+
+    The law is smeared on a grid by a Gaussian, half as wide as the least noise, that is divided out again; the grid is
+    as fine as a Gaussian asks.
+    """
+
+    def __init__(self, beta: float, top: float, level: int) -> None:
+        x, weights = quadrant((96 + 64 * level) + math.ceil((1.3 + 0.5 * level) * top), 8.6)
+        a, b = np.meshgrid(x, x, indexing="ij")
+        s, t = (part.ravel() for part in features(a, b, beta))
+        w = 4 * np.outer(weights, weights)
+        rows = np.array([w, w * (a**2 - 1), w * (b**2 - 1), math.sqrt(2) * w * a * b]).reshape(4, -1)
+        self._width = 3.0 / top
+        step = 0.8 * self._width
+        margin = (_TAIL + 1) * self._width
+        corner = np.array([-margin, -margin])
+        shape = (math.ceil((1 + 2 * margin) / step) + 2,) * 2
+        self._grid = np.zeros((4, *shape))
+        _deposit(s, t, rows, self._width, step, corner, self._grid)
+        self._grid *= step**2 / (2 * math.pi * self._width**2)
+        self._s, self._t = (
+            start + step * np.arange(shape[0]) for start in (corner[0], corner[1] - stability(beta).mean)
+        )
+
+    def __call__(self, k1: Array, k2: Array) -> list[NDArray[np.complex128]]:
+        """Return E cos(k1 s) e^{i k2 t} alone and times a^2 - 1 and b^2 - 1, and E sin(k1 s) e^{i k2 t} sqrt(2) a b."""
+        phase = np.outer(k1, self._s)
+        cos, sin = np.cos(phase), np.sin(phase)
+        turn = np.exp(1j * np.outer(self._t, k2))
+        sharp = np.outer(*(np.exp(0.5 * (self._width * k) ** 2) for k in (k1, k2)))
+        waves = (cos, cos, cos, sin)
+        return [np.asarray((w @ f @ turn) * sharp, np.complex128) for w, f in zip(waves, self._grid, strict=True)]
+
+
+def _ends(beta: float, count: int) -> Array:
+    """Find k_1 and k_2 beyond which |phi|^n counts no more; infinity where the probe does not reach so far."""
+    waves = _Waves(beta, _PROBE, 0)
+    k = np.linspace(0.0, _PROBE, 401)
+    seen = np.abs(waves(k, k)[0]) ** count > _END
+    last = [int(np.flatnonzero(seen.any(axis=1 - axis)).max()) for axis in (0, 1)]
+    return np.array([math.inf if n >= 360 else 1.1 * k[n] + k[1] for n in last])
+
+
+class NoisySum:
+    """Averages over Y = X + eta z at eta = sqrt(rho)/|b_L|, and over b_L.
+
+    Parameters
+    ----------
+    count : int
+        Number n = L - 1 >= 1 of hidden layers.
+    beta : float
+        Inverse temperature.
+    least : float
+        Smallest rho that will be asked for.
+    level : int
+        Resolution 0, 1, ...; each adds digits.
+    """
+
+    def __init__(self, count: int, beta: float, least: float, level: int = 0) -> None:
+        told = stability(beta)
+        self._count, self._least = count, least
+        self._width = np.sqrt(count * told.rest(0.0))
+        # One layer may be far out, where its features grow like squares.
+        self._tail = math.tanh(0.5 * beta * _SQUARE)
+        narrow, self._widest = math.sqrt(least) / _LARGEST, _WIDEST * float(self._width.max())
+        # The power of the characteristic function may end before the noise does.
+        end = math.sqrt(-2 * math.log(_END)) / narrow
+        self._top = np.minimum(end, _ends(beta, count)) if count > 2 else np.full(2, end)
+        self._waves = _Waves(beta, float(self._top.max()), level)
+        steps = max(8, math.ceil((7 + 4 * level) * math.log10(self._widest / narrow)))
+        noise = np.geomspace(narrow, self._widest, steps)
+        logs = np.log(noise)
+        self._error, self._growth = (
+            CubicSpline(logs, np.log(part)) for part in np.array([self._at(e) for e in noise]).T
+        )
+
+    def _at(self, eta: float) -> tuple[float, float]:
+        """Return the mean square error of X, and E |E[h h^T - I | Y]|^2 of one layer, at this noise."""
+        # Half a period, from the mean: features are within 1 of theirs.
+        half = np.minimum(_REACH * self._width + self._tail, self._count) + _NOISE * eta
+        top = np.minimum(self._top, math.sqrt(-2 * math.log(_END)) / eta)
+        k1, k2 = (math.pi / h * np.arange(math.ceil(t * h / math.pi) + 1) for t, h in zip(top, half, strict=True))
+        one, *others = self._waves(k1, k2)
+        # Half of the weight on the axes: the trapezoidal rule on a quarter of the plane.
+        weight = np.outer(*(np.exp(-0.5 * (eta * k) ** 2) * np.where(k > 0, 1.0, 0.5) for k in (k1, k2)))
+        weight *= 4 * k1[1] * k2[1] / (2 * math.pi) ** 2
+        density = one**self._count * weight
+        moments = [other * one ** (self._count - 1) * weight for other in others]
+        points = [len(k) + 8 for k in (k1, k2)]
+        y1 = (np.arange(points[0]) + 0.5) * half[0] / points[0]
+        y2 = ((np.arange(2 * points[1]) + 0.5) / points[1] - 1) * half[1]
+        phase = np.outer(y1, k1)
+        cos, sin = np.cos(phase), np.sin(phase)
+        turn = np.exp(-1j * np.outer(k2, y2))
+
+        def back(waves: Array, field: NDArray[np.complex128]) -> Array:
+            part = waves @ field
+            return np.asarray(part.real @ turn.real - part.imag @ turn.imag)
+
+        p = back(cos, density)
+        slopes = [back(-sin * k1, density), back(cos, -1j * k2 * density)]
+        means = [back(wave, moment) for wave, moment in zip((cos, cos, sin), moments, strict=True)]
+        seen = p > _TINY * p.max()
+        cell = 2 * (half[0] / points[0]) * (half[1] / points[1])  # y1 of either sign
+        inverse = np.where(seen, cell / np.where(seen, p, 1.0), 0.0)
+        information, growth = (sum(float((m**2 * inverse).sum()) for m in part) for part in (slopes, means))
+        return eta**2 * (2 - eta**2 * information), growth
+
+    def _average(self, rho: float) -> tuple[float, float]:
+        if not rho >= self._least:
+            raise ConvergenceError(f"rho = {rho:.3g} is below {self._least:.3g}, the least that was prepared (52)")
+        b = gauss_legendre_panels(
+            np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 7), np.linspace(1.0, _LARGEST, 6)[1:]]), 12
+        )
+        weights = b.weights * np.exp(-0.5 * b.nodes**2) * math.sqrt(2 / math.pi)
+        eta = math.sqrt(rho) / b.nodes
+        log_eta = np.log(np.minimum(eta, self._widest))
+        # Beyond the widest noise nothing of X is learned: to leading order its variance, and eta^-2.
+        far = np.maximum(eta / self._widest, 1.0)
+        share = 2 - np.exp(self._error(log_eta)) / eta**2
+        growth = np.exp(self._growth(log_eta)) / far**2
+        return float(weights @ share), float(weights @ growth)
+
+    def share(self, rho: float) -> float:
+        """Return E[eta^2 J], J the Fisher information of Y: 1/alpha where the last layer is at rest, (14)."""
+        return self._average(rho)[0]
+
+    def growth(self, rho: float) -> float:
+        """Return lambda of a hidden layer (15), (187): E |E[h h^T - I | Y]|^2."""
+        return self._average(rho)[1]
