@@ -1,0 +1,268 @@
+"""Approximate message passing with the matrix denoiser inside (GAMP-RIE)."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import ConvergenceError
+from .channels import Channel, pairs, variances
+from .checks import CITE, above_zero, count
+from .data import Source, check_matrix, check_samples, gram, indices, rows_at_a_time
+from .results import AMPResult, AMPStep
+from .rie import denoise_matrix
+from .spectrum import mmse
+
+__all__ = ["amp"]
+
+Array = NDArray[np.float64]
+# Least V: below, S counts as recovered.
+_FLOOR = 1e-6
+# Of adaptive damping.
+_FIRST_SHARE, _LARGEST_SHARE, _WINDOW = 0.3, 0.95, 8
+
+
+@dataclass
+class _Block:
+    """What a block of samples remembers from one iteration to the next."""
+
+    seen: Array
+    g: Array
+    # Of the scores so far, with the memory that the damped estimate has of them.
+    onsager: Array
+
+
+class _Data:
+    """Passes over the samples, in blocks of rows."""
+
+    def __init__(self, x: ArrayLike | Source, y: ArrayLike | None, output: Channel) -> None:
+        self.output = output
+        self._x: NDArray[Any] | None = None
+        if callable(x):
+            if y is not None:
+                raise ValueError("y must be None where x is a function, whose blocks hold both; leave y out")
+            self._source = x
+        else:
+            if y is None:
+                raise ValueError(f"y is missing: one T x T output per sample ({CITE}, outputs)")
+            self._x = check_samples(x, output.tokens)
+            self._y = output.check(y)
+            if len(self._y) != len(self._x):
+                raise ValueError(
+                    f"x and y must have as many samples, got {len(self._x)} and {len(self._y)} ({CITE}, model)"
+                )
+        self.blocks: list[_Block] = []
+        self.samples = self.dimension = 0
+        for part, labels in self._parts():
+            samples = check_samples(part, output.tokens)
+            self.dimension = self.dimension or samples.shape[2]
+            if samples.shape[2] != self.dimension:
+                raise ValueError(
+                    f"every block of x must have d = {self.dimension} ({CITE}, model), got {samples.shape}"
+                )
+            seen = output.prepare(output.check(labels))
+            if len(seen) != len(samples):
+                raise ValueError(f"a block has {len(samples)} samples and {len(seen)} outputs; make them as many")
+            zero = np.zeros((len(seen), len(variances(output.tokens))))
+            self.blocks.append(_Block(seen, zero, zero))
+            self.samples += len(seen)
+        if not self.samples:
+            raise ValueError(f"x must hold at least one sample ({CITE}, model); the function gave no blocks")
+
+    def _parts(self) -> Iterator[tuple[Any, Any]]:
+        if self._x is None:
+            yield from self._source()
+            return
+        step = rows_at_a_time(*self._x.shape[1:])
+        for start in range(0, len(self._x), step):
+            yield self._x[start : start + step], self._y[start : start + step]
+
+    def sweep(self, S: Array, V: float, newest: float, old: float, covariance: str) -> tuple[float, Array]:
+        """One pass: qhat, and (2/d) times the sum of g_ab Z_ab."""
+        d = self.dimension
+        strength, trace, pull = 0.0, 0.0, np.zeros((d, d))
+        # Parts after the last block have not been seen before: the source is not the same at every call.
+        for (part, _), block in zip(self._parts(), self.blocks, strict=True):
+            x = np.asarray(part)
+            sigma = gram(x) if covariance == "gram" else None
+            block.onsager = (1 - old) * newest * _times(sigma, block.g, self.output.tokens) + old * block.onsager
+            found = self._visit(x, block, S, V, sigma)
+            strength += found[0]
+            trace += found[1]
+            pull += found[2]
+        total = (pull - trace * np.eye(d)) / math.sqrt(d)
+        return 2 / d**2 * strength, np.asarray((total + total.T) / d)
+
+    def _visit(
+        self, x: NDArray[Any], block: _Block, S: Array, V: float, sigma: Array | None
+    ) -> tuple[float, float, Array]:
+        tokens = self.output.tokens
+        rows, columns = pairs(tokens)
+        with np.errstate(invalid="ignore", over="ignore"):
+            h = indices(x, S)[:, rows, columns]
+        if not np.isfinite(h).all():
+            raise ValueError(f"x must be finite ({CITE}, model), got NaN or infinity; leave such samples out, of y too")
+        g = block.g = self.output.score(block.seen, h - block.onsager, V, sigma)
+        scores = np.zeros((len(g), tokens, tokens))
+        scores[:, rows, columns] = 0.5 * g
+        scores += scores.swapaxes(1, 2)
+        flat = x.reshape(-1, x.shape[2])
+        weighted = (scores.astype(x.dtype) @ x).reshape(flat.shape)
+        return (
+            float((g * _times(sigma, g, tokens)).sum()),
+            float(g[:, rows == columns].sum()),
+            np.asarray(flat.T @ weighted, np.float64),
+        )
+
+
+class _Damping:
+    """The share of what is old; where adaptive, raised whenever a window of steps is not much smaller than the last."""
+
+    def __init__(self, damping: float | Literal["adaptive"]) -> None:
+        if damping != "adaptive" and (
+            isinstance(damping, bool) or not isinstance(damping, int | float) or not 0 <= damping < 1
+        ):
+            raise ValueError(f'damping must be in [0, 1) or "adaptive" ({CITE}, AMP), got {damping!r}; try 0.3 to 0.7')
+        self._adaptive = damping == "adaptive"
+        self.share = _FIRST_SHARE if damping == "adaptive" else float(damping)
+        self._steps: list[float] = []
+        self._last = math.inf
+
+    def see(self, change: float) -> None:
+        """Take note of a step."""
+        self._steps.append(change)
+        if self._adaptive and len(self._steps) == _WINDOW:
+            mean = sum(self._steps) / _WINDOW
+            if mean > 0.5 * self._last:
+                self.share = min(self.share + (1 - self.share) / 3, _LARGEST_SHARE)
+            self._last, self._steps = mean, []
+
+
+def _times(sigma: Array | None, g: Array, tokens: int) -> Array:
+    return variances(tokens) * g if sigma is None else np.asarray((sigma @ g[..., None])[..., 0])
+
+
+def amp(
+    x: ArrayLike | Source,
+    y: ArrayLike | None,
+    output: Channel,
+    rho: float,
+    *,
+    damping: float | Literal["adaptive"] = "adaptive",
+    covariance: Literal["gram", "scalar"] = "gram",
+    max_iter: int = 200,
+    tol: float = 1e-5,
+    teacher: ArrayLike | None = None,
+    callback: Callable[[AMPStep], object] | None = None,
+    seed: int = -1,
+    throw: bool = False,
+) -> AMPResult:
+    """Estimate S = W W^T/sqrt(r d) from tokens and outputs.
+
+    omega = Tr(Shat Z) - V Sigma g_old, g = g_out(y, omega, V), qhat = (2/d^2) sum g^T Sigma g,
+    R = Shat + (2/(d qhat)) sum g_ab Z_ab, Shat = RIE(R; 1/qhat), V = MMSE_rho(1/qhat).
+
+    Parameters
+    ----------
+    x : array_like of shape (n, T, d), or callable
+        Tokens, float32 or float64, entries of mean 0 and variance 1; memory-mapped if wanted. Or a function without
+        arguments that gives an iterable of blocks (x, y), the same at every call, as `data.stream` makes it.
+    y : array_like of shape (n, T, T), or None where x is a function
+    output : Channel
+    rho : float
+        Width of the prior, r/d.
+    damping : float in [0, 1), or "adaptive", keyword-only
+        Share of the old estimate in the new one, in V and in the term of Onsager alike. "adaptive" starts at 0.3 and
+        raises it where the steps no longer shrink: at finite d the iteration has slowly rotating modes.
+    covariance : {"gram", "scalar"}, keyword-only
+        Sigma of each sample from its tokens, or 1 + delta_ab, its limit. At d of the order of 100 and few samples the
+        latter can lock into V = 0.
+    max_iter : int, keyword-only
+    tol : float, keyword-only
+        On ||Shat - Shat_old||^2/d, of the step before damping.
+    teacher : array_like of shape (d, d), keyword-only, optional
+        S, for the error.
+    callback : callable, keyword-only, optional
+        Called with an `AMPStep` after every iteration; a true value ends the run.
+    seed : int, keyword-only
+        Stored in the result; the algorithm itself draws nothing.
+    throw : bool, keyword-only
+        Raise if not converged, instead of marking it.
+
+    Returns
+    -------
+    AMPResult
+
+    Raises
+    ------
+    ValueError
+        Data of a wrong shape or type, not finite, or empty; a parameter out of range.
+    UnreachableOutputError
+        Outputs that the channel does not give.
+    ConvergenceError
+        `throw` and no convergence.
+
+    Notes
+    -----
+    x is read once per iteration: O(n T d^2 + d^3). At d = 100 the error is typically 2 to 7 per cent above its limit,
+    more near perfect recovery.
+
+    References
+    ----------
+    boncoraglio2025, AMP.
+    """
+    rho = above_zero("rho", rho, "rho = r/d")
+    damp = _Damping(damping)
+    if covariance not in ("gram", "scalar"):
+        raise ValueError(f'covariance must be "gram" or "scalar" ({CITE}, AMP), got {covariance!r}')
+    max_iter, tol = count("max_iter", max_iter, 1, "AMP"), above_zero("tol", tol, "AMP")
+    data = _Data(x, y, output)
+    d = data.dimension
+    truth = None if teacher is None else check_matrix("teacher", teacher, d)
+    S, V, newest = math.sqrt(rho) * np.eye(d), 1.0, 1.0
+    history: list[tuple[float, float, float, float]] = []
+    change, status = math.inf, ""
+    for iteration in range(1, max_iter + 1):
+        q_hat, pull = data.sweep(S, V, newest, damp.share, covariance)
+        if not (math.isfinite(q_hat) and q_hat > 0):
+            status = f"not converged: qhat = {q_hat:.3g} after {iteration} iterations; raise the damping"
+            break
+        # Beyond the floor of V the denoiser is the identity.
+        delta = max(1 / q_hat, _FLOOR**2)
+        new = denoise_matrix(S + pull / q_hat, rho, delta, divergence=False).estimate
+        # The step before damping, so that a small one says that the fixed point is near.
+        change = float(((new - S) ** 2).sum()) / d
+        damp.see(change)
+        S = (1 - damp.share) * new + damp.share * S
+        newest = max(mmse(rho, delta).value, _FLOOR)
+        V = (1 - damp.share) * newest + damp.share * V
+        error = None if truth is None else float(((S - truth) ** 2).sum()) / d
+        history.append((change, V, q_hat, math.nan if error is None else error))
+        if callback is not None and callback(AMPStep(iteration, change, V, q_hat, error)):
+            status = f"not converged: stopped by the callback after {iteration} iterations"
+            break
+        if change < tol:
+            status = f"converged after {iteration} iterations: ||dS||^2/d = {change:.1e}"
+            break
+    converged = change < tol
+    status = status or (
+        f"not converged: ||dS||^2/d = {change:.1e} >= {tol:g} after {max_iter} iterations; raise max_iter or tol"
+    )
+    if throw and not converged:
+        raise ConvergenceError(status)
+    return AMPResult(
+        estimate=S,
+        predicted=V,
+        mmse=None if truth is None else float(((S - truth) ** 2).sum()) / d,
+        alpha=data.samples / d**2,
+        rho=rho,
+        how="estimated",
+        converged=converged,
+        status=status,
+        n_iter=len(history),
+        history=np.array(history).reshape(-1, 4),
+        seed=seed,
+    )

@@ -1,0 +1,48 @@
+"""Checks of arguments of the attention-indexed model; each message is a sentence with the equation and a remedy."""
+
+import math
+
+import numpy as np
+
+__all__ = ["ACTIVATIONS", "CITE", "above_zero", "count", "from_zero"]
+
+#: Names of the output channels; the last is the published formula for hardmax, which is not Bayes-optimal.
+ACTIVATIONS = ("softmax", "hardmax", "linear", "hardmax_published")
+CITE = "boncoraglio2025"
+# Beyond these the sides of the triangle of `spectrum` leave the range where float64 holds their products.
+_SMALLEST, _LARGEST = 1e-30, 1e30
+
+
+def _number(name: str, value: object, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ValueError(f"{name} must be a real number ({CITE}, {where}), got {value!r}; pass a float")
+    return float(value)
+
+
+def above_zero(name: str, value: object, where: str) -> float:
+    """Return a number in [1e-30, 1e30], or raise ValueError that names it and its equation."""
+    number = _number(name, value, where)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{name} must be finite and > 0 ({CITE}, {where}), got {number!r}; give a positive number")
+    # The inverse of either end may be rounded beyond the other.
+    if not _SMALLEST * (1 - 1e-9) <= number <= _LARGEST * (1 + 1e-9):
+        raise ValueError(
+            f"{name} must be in [{_SMALLEST:g}, {_LARGEST:g}] ({CITE}, {where}), got {number!r}; the limits beyond are "
+            "closed forms"
+        )
+    return number
+
+
+def from_zero(name: str, value: object, where: str) -> float:
+    """Return a finite number >= 0, or raise ValueError that names it and its equation."""
+    number = _number(name, value, where)
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(f"{name} must be finite and >= 0 ({CITE}, {where}), got {number!r}; give zero or more")
+    return number
+
+
+def count(name: str, value: object, least: int, where: str) -> int:
+    """Return an integer that is at least `least`, or raise ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least} ({CITE}, {where}), got {value!r}; give a whole number")
+    return int(value)

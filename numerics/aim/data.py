@@ -1,0 +1,192 @@
+"""Data of the attention-indexed model: teachers, samples, and what a sample says of S.
+
+h_ab = (x_a^T S x_b - delta_ab Tr S)/sqrt(d) = Tr(S Z_ab), in independent entries a <= b.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .channels import Channel, pairs
+from .checks import CITE, above_zero, count
+
+__all__ = [
+    "Source",
+    "check_matrix",
+    "check_samples",
+    "generator",
+    "gram",
+    "indices",
+    "make_data",
+    "rows_at_a_time",
+    "stream",
+    "teacher",
+]
+
+Array = NDArray[np.float64]
+#: Gives all blocks (x, y) once more at every call.
+Source: TypeAlias = Callable[[], Iterable[tuple[ArrayLike, ArrayLike]]]
+# Entries of x read or made at a time.
+_ENTRIES = 1 << 22
+
+
+def rows_at_a_time(tokens: int, dimension: int) -> int:
+    """Samples per block."""
+    return max(1, _ENTRIES // (tokens * dimension))
+
+
+def generator(rng: np.random.Generator | int | None, purpose: int) -> np.random.Generator:
+    """Return a generator; one seed gives unrelated ones to teachers (0), samples (1) and students (2)."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    return np.random.default_rng(None if rng is None else [rng, purpose])
+
+
+def teacher(dimension: int, rho: float, rng: np.random.Generator | int | None = None) -> Array:
+    """Draw S = W W^T/sqrt(r d) with r = round(rho d), at least 1, and W standard Gaussian.
+
+    Returns
+    -------
+    ndarray, shape (d, d)
+    """
+    dimension = count("dimension", dimension, 2, "d")
+    width = max(1, round(above_zero("rho", rho, "rho = r/d") * dimension))
+    w = generator(rng, 0).standard_normal((dimension, width))
+    return np.asarray(w @ w.T / math.sqrt(width * dimension))
+
+
+def indices(x: NDArray[Any], S: Array) -> Array:
+    """H of samples, shape (n, T, T).
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, T, d)
+    S : ndarray, shape (d, d)
+        Symmetric.
+    """
+    n, tokens, d = x.shape
+    product = (x.reshape(n * tokens, d) @ S.astype(x.dtype)).reshape(x.shape)
+    h = np.asarray(product @ x.swapaxes(1, 2), np.float64)
+    h[:, np.arange(tokens), np.arange(tokens)] -= np.trace(S)
+    return np.asarray(0.5 * (h + h.swapaxes(1, 2)) / math.sqrt(d))
+
+
+def gram(x: NDArray[Any]) -> Array:
+    """Covariance (2/d) Tr(Z_ab Z_cd) of h given the tokens, in units of Q: shape (n, P, P), 1 + delta_ab on average.
+
+    Notes
+    -----
+    With K = x x^T it is (2/d^2) [(K_ac K_bd + K_ad K_bc)/2 - delta_cd K_ab - delta_ab K_cd + delta_ab delta_cd d].
+    """
+    tokens, d = x.shape[1], x.shape[2]
+    rows, columns = pairs(tokens)
+    equal = (rows == columns).astype(np.float64)
+    K = np.asarray(x @ x.swapaxes(1, 2), np.float64)
+    product = K[:, rows[:, None], rows] * K[:, columns[:, None], columns]
+    product += K[:, rows[:, None], columns] * K[:, columns[:, None], rows]
+    own = K[:, rows, columns]
+    return np.asarray(
+        (2 / d**2)
+        * (0.5 * product - own[:, :, None] * equal - equal[:, None] * own[:, None, :] + d * np.outer(equal, equal))
+    )
+
+
+def make_data(
+    S: ArrayLike,
+    alpha: float,
+    output: Channel,
+    rng: np.random.Generator | int | None = None,
+    *,
+    dtype: type[np.float32] | type[np.float64] = np.float64,
+) -> tuple[NDArray[Any], Array]:
+    """Draw n = round(alpha d^2) samples, at least 1, and label them by S.
+
+    Parameters
+    ----------
+    S : array_like, shape (d, d)
+        Symmetric.
+    alpha : float
+    output : Channel
+    rng : Generator, int or None, optional
+    dtype : {np.float64, np.float32}, keyword-only
+        Of x.
+
+    Returns
+    -------
+    x : ndarray, shape (n, T, d)
+    y : ndarray, shape (n, T, T)
+
+    References
+    ----------
+    boncoraglio2025, model.
+    """
+    source = stream(S, alpha, output, rng, dtype=dtype)
+    blocks = list(source())
+    return np.concatenate([np.asarray(x) for x, _ in blocks]), np.concatenate([np.asarray(y) for _, y in blocks])
+
+
+def stream(
+    S: ArrayLike,
+    alpha: float,
+    output: Channel,
+    rng: np.random.Generator | int | None = None,
+    *,
+    dtype: type[np.float32] | type[np.float64] = np.float32,
+    rows: int | None = None,
+) -> Source:
+    """The data of `make_data` in blocks that are drawn again at every pass, so that they need not fit in memory.
+
+    Parameters
+    ----------
+    rows : int, keyword-only, optional
+        Samples per block.
+    """
+    matrix = check_matrix("S", S)
+    d = len(matrix)
+    n = max(1, round(above_zero("alpha", alpha, "alpha = n/d^2") * d * d))
+    step = rows_at_a_time(output.tokens, d) if rows is None else count("rows", rows, 1, "samples per block")
+    root = generator(rng, 1).integers(2**63)
+
+    def blocks() -> Iterator[tuple[NDArray[Any], Array]]:
+        for number, start in enumerate(range(0, n, step)):
+            shape = (min(step, n - start), output.tokens, d)
+            x = np.random.default_rng([int(root), number]).standard_normal(shape, dtype=dtype)
+            yield x, output.observe(indices(x.astype(np.float64), matrix))
+
+    return blocks
+
+
+def check_samples(x: ArrayLike, tokens: int) -> NDArray[Any]:
+    """Return samples of shape (n, T, d), float32 or float64, or raise ValueError."""
+    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if array.dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"x must be float32 or float64, real entries of mean 0 and variance 1 ({CITE}, model), got {array.dtype}; "
+            "convert by x.astype(np.float32)"
+        )
+    if array.ndim != 3 or array.shape[1] != tokens or not len(array) or array.shape[2] < 2:
+        raise ValueError(
+            f"x must have shape (n, T, d) with T = {tokens} tokens and d >= 2 ({CITE}, model), got {array.shape}; "
+            "put samples first, then tokens, then coordinates"
+        )
+    return array
+
+
+def check_matrix(name: str, value: ArrayLike, dimension: int | None = None) -> Array:
+    """Return a symmetric matrix of finite float64, or raise ValueError."""
+    array = np.asarray(value, np.float64)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or (dimension is not None and len(array) != dimension):
+        size = "d" if dimension is None else str(dimension)
+        raise ValueError(f"{name} must be a square matrix ({size}, {size}) ({CITE}, model), got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite ({CITE}, model), got NaN or infinity; repair the matrix first")
+    off = float(np.abs(array - array.T).max())
+    if off > 1e-9 * (1 + float(np.abs(array).max())):
+        raise ValueError(
+            f"{name} must be symmetric ({CITE}, model), it is off by {off:.3g}; pass ({name} + {name}^T)/2 if that is "
+            "rounding"
+        )
+    return 0.5 * (array + array.T)

@@ -1,0 +1,135 @@
+"""Frozen results of the attention-indexed model."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..results import Estimate, How, versions
+
+__all__ = ["AMPResult", "AMPStep", "DescentResult", "EvolutionPoint"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class EvolutionPoint:
+    """A fixed point of the state evolution.
+
+    Attributes
+    ----------
+    alpha, rho : float
+        n/d^2 and r/d. At rho = 0 (small width) alpha stands for alpha/rho.
+    activation : str
+    tokens : int
+    mmse : Estimate
+        (1/d) E ||S - E[S | data]||^2 = Q - q, between 1 and 0.
+    overlap : Estimate
+        q = Tr(S Shat)/d.
+    q_hat : float
+        1/Delta of the matrix denoiser; infinite where S is recovered, 0 at rho = 0, where it is rho/t.
+    bracket : tuple of float
+        Delta (t at rho = 0) between which the sign of alpha(Delta) - alpha changes, beyond its error; equal where
+        there is nothing to solve.
+    converged, status, n_iter, residual, history, versions
+        Provenance: `residual` is the difference of alpha(Delta) from alpha, or of q from its update; `history` holds
+        the errors of an iteration, and is empty for the parametric route.
+    """
+
+    alpha: float
+    rho: float
+    activation: str
+    tokens: int
+    mmse: Estimate
+    overlap: Estimate
+    q_hat: float
+    bracket: tuple[float, float]
+    converged: bool
+    status: str
+    n_iter: int
+    residual: float
+    history: Array
+    versions: dict[str, str] = field(default_factory=versions)
+
+
+@dataclass(frozen=True)
+class AMPStep:
+    """What an iteration of AMP reports.
+
+    Attributes
+    ----------
+    iteration : int
+    change : float
+        ||Shat - Shat_old||^2/d.
+    V, q_hat : float
+    error : float or None
+        ||S - Shat||^2/d, if the teacher is known.
+    """
+
+    iteration: int
+    change: float
+    V: float
+    q_hat: float
+    error: float | None
+
+
+@dataclass(frozen=True)
+class AMPResult:
+    """An estimate by approximate message passing.
+
+    Attributes
+    ----------
+    estimate : ndarray, shape (d, d)
+        Shat.
+    predicted : float
+        V, the error that the algorithm itself expects.
+    mmse : float or None
+        ||S - Shat||^2/d, if the teacher is known.
+    alpha, rho : float
+        n/d^2 and the width of the prior.
+    how : {"rigorous", "estimated", "monte-carlo"}
+    converged, status, n_iter, history, seed, versions
+        Provenance; `history` holds a row (change, V, q_hat, error) of each iteration, with NaN for an unknown error.
+    """
+
+    estimate: Array
+    predicted: float
+    mmse: float | None
+    alpha: float
+    rho: float
+    how: How
+    converged: bool
+    status: str
+    n_iter: int
+    history: Array
+    seed: int
+    versions: dict[str, str] = field(default_factory=versions)
+
+
+@dataclass(frozen=True)
+class DescentResult:
+    """An estimate by gradient descent on the weights of a student.
+
+    Attributes
+    ----------
+    estimate : ndarray, shape (d, d)
+        S of the student, or the mean of several.
+    loss : ndarray, shape (runs,)
+        Last loss of each student.
+    mmse : float or None
+        ||S - Shat||^2/d, if the teacher is known.
+    single : float or None
+        Mean of the same over the students, each for itself.
+    n_iter, converged, status, seed, versions
+        Provenance.
+    """
+
+    estimate: Array
+    loss: Array
+    mmse: float | None
+    single: float | None
+    n_iter: int
+    converged: bool
+    status: str
+    seed: int
+    versions: dict[str, str] = field(default_factory=versions)

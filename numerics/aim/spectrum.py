@@ -1,0 +1,354 @@
+r"""Law of Y = S + sqrt(Delta) Z in the limit of large d, in the parameter in which nothing needs to be solved.
+
+S = W W^T / sqrt(r d) has the law sqrt(rho) times Marchenko-Pastur, Z is GOE of off-diagonal variance 1/d. With s =
+sqrt(rho), the Stieltjes transform g of Y solves
+
+    x = 1/g + rho/(s - g) + Delta g.
+
+Inside the support the cubic has a complex pair u -+ i w, w = pi times the density, and one real root s + e, e > 0. All
+of it is explicit in e: with a = (s + e)^{-1/2}, b = s e^{-1/2}, m = (Delta s)^{1/2},
+
+    x = a^2 - b^2 + Delta (s + e),  u = (a^2 - b^2 + m^2)/(2 Delta),  w = 2 (area of the triangle a, b, m)/Delta,
+
+(Heron's formula for the discriminant), and the optimal estimate of an eigenvalue is f(x) = x - 2 Delta u = Delta e.
+The support is where the triangle exists: its edges are a + b = m, b = a + m and, if rho^{1/3} + (rho Delta)^{1/3} < 1,
+the two solutions of a = b + m, which bound a gap. The change e -> rho sqrt(Delta)/e takes the cubic at (rho, Delta)
+into the one at (rho Delta, 1/Delta).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+
+from ..errors import ConvergenceError
+from ..quadrature import Rule, refine, tanh_sinh
+from ..results import Estimate
+from .checks import CITE, above_zero
+from .precise import mmse_digits
+
+__all__ = ["Spectrum", "mmse", "overlap_gain"]
+
+Array = NDArray[np.float64]
+_EPS = float(np.finfo(float).eps)
+# Steps of the double-exponential rule, each half of the one before.
+_FIRST_STEP = 0.25
+# Of an interval in log e, below which the digits come from mpmath.
+_NARROW = 1e-3
+
+
+@lru_cache
+def _rule(level: int) -> Rule:
+    return tanh_sinh(_FIRST_STEP / 2**level)
+
+
+@dataclass(frozen=True)
+class Points:
+    """What the law of Y is at given e; see the module.
+
+    Attributes
+    ----------
+    x, u, w : ndarray
+        Eigenvalue, real part of g and pi times the density.
+    slope : ndarray
+        dx/de.
+    """
+
+    x: Array
+    u: Array
+    w: Array
+    slope: Array
+
+
+class Spectrum:
+    """Support, density and optimal shrinkage of Y = S + sqrt(Delta) Z.
+
+    Parameters
+    ----------
+    rho : float
+        Width r/d, in [1e-30, 1e30].
+    delta : float
+        Variance of the noise, likewise.
+
+    Attributes
+    ----------
+    intervals : tuple of (float, float)
+        log e of the edges of each interval of the support.
+    edges : ndarray, shape (k, 2)
+        The intervals in x; k = 2 if rho^{1/3} + (rho Delta)^{1/3} < 1, else 1.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range.
+    ConvergenceError
+        Edges that agree in float64.
+
+    Notes
+    -----
+    Numbers are good to about 1e-15 over the width of an interval in log e, which is small where Y is almost S or almost
+    noise (and at gaps where a small share of the eigenvalues is); `mmse` turns to more digits there.
+
+    References
+    ----------
+    boncoraglio2025, matrix denoiser.
+    """
+
+    def __init__(self, rho: float, delta: float) -> None:
+        self.rho = above_zero("rho", rho, "rho = r/d")
+        self.delta = above_zero("Delta", delta, "noise of the matrix denoiser")
+        self.s = math.sqrt(self.rho)
+        self._m = math.sqrt(self.delta * self.s)
+        self.intervals, self._split = self._support()
+        ends = np.array(self.intervals)
+        self.edges: Array = self.at(np.exp(ends)).x
+
+    def _sides(self, e: Array) -> tuple[Array, Array]:
+        return 1 / np.sqrt(self.s + e), self.s / np.sqrt(e)
+
+    def _support(self) -> tuple[tuple[tuple[float, float], ...], float | None]:
+        s, m = self.s, self._m
+
+        def sides(log_e: float) -> tuple[float, float]:
+            e = math.exp(log_e)
+            return 1 / math.sqrt(s + e), s / math.sqrt(e)
+
+        def low(log_e: float) -> float:
+            a, b = sides(log_e)
+            return (b - a) - m
+
+        def high(log_e: float) -> float:
+            a, b = sides(log_e)
+            return (a + b) - m
+
+        def gap(log_e: float) -> float:
+            a, b = sides(log_e)
+            return (a - b) - m
+
+        def root(f: Callable[[float], float], left: float, right: float) -> float:
+            if f(left) * f(right) > 0:
+                raise ConvergenceError(
+                    f"two edges of the support agree in float64 at rho = {self.rho:g}, Delta = {self.delta:g} ({CITE}, "
+                    "matrix denoiser); precise.mmse_digits has more digits"
+                )
+            return float(brentq(f, left, right, xtol=1e-300, rtol=8.9e-16))
+
+        # b = m parts the lowest edge from the highest; the brackets are a little wider than the bounds.
+        middle = 2 * math.log(s / m)
+        first = root(low, 2 * math.log(s / (m + 1 / math.sqrt(s))) - 1e-9, middle + 1e-9)
+        last = root(high, middle - 1e-9, 2 * math.log((1 + s) / m) + 1e-9)
+        if s >= 1:
+            return ((first, last),), None
+        # a - b is largest at e = s/(s^{-2/3} - 1), where it is ((1 - s^{2/3})^3/s)^{1/2}.
+        top = math.log(s) - math.log(math.expm1(-2 / 3 * math.log(s)))
+        if gap(top) <= 0:
+            return ((first, last),), top if first < top < last else None
+        zero = math.log(s**3 / (1 - s * s))
+        second = root(gap, zero, top)
+        third = root(gap, top, -2 * math.log(m) + 1e-9)
+        return ((first, second), (third, last)), None
+
+    def _x(self, log_e: Array) -> Array:
+        e = np.exp(log_e)
+        return np.asarray(1 / (self.s + e) - self.rho / e + self.delta * (self.s + e))
+
+    def at(self, e: ArrayLike) -> Points:
+        """Return x, u, w and dx/de at e > 0; w is zero where there is no triangle."""
+        e = np.asarray(e, np.float64)
+        a, b = self._sides(e)
+        m = self._m
+        heron = (a + b + m) * (b + m - a) * (a + m - b) * (a + b - m)
+        return Points(
+            x=a * a - b * b + self.delta * (self.s + e),
+            u=(a * a - b * b + m * m) / (2 * self.delta),
+            w=np.sqrt(np.maximum(heron, 0.0)) / (2 * self.delta),
+            slope=b**4 / self.rho + self.delta - a**4,
+        )
+
+    def integrate(self, f: Callable[[Array, Points], Array]) -> Estimate:
+        """Integral over the support of f(e, points) dx.
+
+        Parameters
+        ----------
+        f : callable
+            Takes arrays of e and `Points`; analytic inside the support.
+
+        Notes
+        -----
+        Double-exponential rule in log e on each interval. Where a gap is about to open inside an interval, two branch
+        points come close to the real axis there; the interval is cut at that point.
+        """
+        panels = list(self.intervals)
+        if self._split is not None:
+            (first, last), split = panels[0], self._split
+            panels = [(first, split), (split, last)]
+
+        def evaluate(level: int) -> float:
+            rule, total = _rule(level), 0.0
+            for left, right in panels:
+                half = 0.5 * (right - left)
+                e = np.exp(0.5 * (left + right) + half * rule.nodes)
+                points = self.at(e)
+                total += half * float(rule.weights @ (f(e, points) * points.slope * e))
+            return total
+
+        return refine(evaluate, relative=4 * _EPS, first=1, last=6)[0]
+
+    def mass(self) -> Estimate:
+        """Integral of the density: one, and so a check."""
+        return self.integrate(lambda e, p: p.w / math.pi)
+
+    def cube(self) -> Estimate:
+        """(4 pi^2/3) Delta times the integral of the cubed density: 1 - MMSE/Delta."""
+        scale = 4 / (3 * math.pi) * self.delta
+        return self.integrate(lambda e, p: scale * p.w**3)
+
+    def parameter(self, x: ArrayLike) -> Array:
+        """Return e at eigenvalues inside the support; NaN outside."""
+        x = np.asarray(x, np.float64)
+        found = np.full(x.shape, np.nan)
+        for (left, right), (low, high) in zip(self.intervals, self.edges, strict=True):
+            inside = (x >= low) & (x <= high)
+            found[inside] = np.exp(_monotone(self._x, x[inside], left, right))
+        return found
+
+    def density(self, x: ArrayLike) -> Array:
+        """Density of the eigenvalues of Y; zero outside the support."""
+        e = self.parameter(x)
+        inside = np.isfinite(e)
+        out = np.zeros(e.shape)
+        out[inside] = self.at(e[inside]).w / math.pi
+        return out
+
+    def shrink(self, x: ArrayLike) -> Array:
+        """f(x) = x - 2 Delta Re g(x), the optimal estimate of the eigenvalues of S.
+
+        Inside the support it is Delta e > 0; outside, g is the real root with dx/dg < 0.
+        """
+        x = np.asarray(x, np.float64)
+        out = np.asarray(self.delta * self.parameter(x))
+        for where, g in self._outside(x):
+            out[where] = x[where] - 2 * self.delta * g
+        return out
+
+    def shrink_slope(self, x: ArrayLike) -> Array:
+        """f'(x): Delta/(dx/de) inside the support, 1 - 2 Delta/(dx/dg) outside."""
+        x = np.asarray(x, np.float64)
+        e = self.parameter(x)
+        out = np.full(x.shape, np.nan)
+        inside = np.isfinite(e)
+        out[inside] = self.delta / self.at(e[inside]).slope
+        for where, g in self._outside(x):
+            out[where] = 1 - 2 * self.delta / (-1 / g**2 + self.rho / (self.s - g) ** 2 + self.delta)
+        return out
+
+    def _outside(self, x: Array) -> list[tuple[NDArray[np.bool_], Array]]:
+        """For each part of the complement of the support: which x lie there, and the physical g."""
+
+        def x_of(g: Array) -> Array:
+            return 1 / g + self.rho / (self.s - g) + self.delta * g
+
+        # At an edge g = -+ a (s/Delta)^{1/2}, negative at the lowest one only.
+        log_e = np.array(self.intervals).ravel()
+        g_edge = np.sqrt(self.s / self.delta / (self.s + np.exp(log_e)))
+        g_edge[0] *= -1
+        parts = []
+        below, above = x < self.edges[0, 0], x > self.edges[-1, 1]
+        if below.any():
+            least = float(x[below].min())
+            # 1/g alone is below x once |g| < 1/(|x| + s + |Delta g_edge|).
+            start = -1 / (abs(least) + 2 * self.s + self.delta * abs(g_edge[0]) + 1 / abs(g_edge[0]))
+            parts.append((below, _monotone(lambda g: -x_of(g), -x[below], g_edge[0], start)))
+        if above.any():
+            start = 1 / (float(x[above].max()) + 1 / g_edge[-1])
+            parts.append((above, _monotone(lambda g: -x_of(g), -x[above], start, g_edge[-1])))
+        if len(self.intervals) == 2:
+            gap = (x > self.edges[0, 1]) & (x < self.edges[1, 0])
+            if gap.any():
+                parts.append((gap, _monotone(lambda g: -x_of(g), -x[gap], g_edge[2], g_edge[1])))
+        return parts
+
+
+def _monotone(f: Callable[[Array], Array], target: Array, left: float, right: float) -> Array:
+    """Solve f(t) = target for increasing f on [left, right], elementwise, by bisection to the last bit."""
+    low, high = np.full(target.shape, left), np.full(target.shape, right)
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if not ((low < middle) & (middle < high)).any():
+            break
+        less = f(middle) < target
+        low, high = np.where(less, middle, low), np.where(less, high, middle)
+    return 0.5 * (low + high)
+
+
+@lru_cache(maxsize=4096)
+def _loss(rho: float, delta: float) -> tuple[float, float, float]:
+    """I(rho, Delta), 1 - I and the error of either."""
+    # The ends of an interval of log e are good to the last bit, so its width is to that over itself.
+    try:
+        spectrum = Spectrum(rho, delta)
+        narrow = min(right - left for left, right in spectrum.intervals)
+    except ConvergenceError:
+        narrow = 0.0
+    if narrow < _NARROW:
+        rest = float(mmse_digits(rho, delta, digits=17).value) / delta
+        return 1 - rest, rest, 4 * _EPS
+    found = spectrum.cube()
+    error = found.error + 4 * _EPS * (1 + float(np.abs(spectrum.intervals).max())) / narrow * found.value
+    return found.value, max(1 - found.value, 0.0), error
+
+
+def mmse(rho: float, delta: float) -> Estimate:
+    """Minimal mean squared error (1/d) E ||S - E[S | Y]||^2 of the matrix denoiser.
+
+    Delta (1 - I(rho, Delta)), I = (4 pi^2/3) Delta times the integral of the cubed density of Y. Above Delta = 1 the
+    form 1 - I(rho Delta, 1/Delta) takes its place (duality), so that nothing cancels where MMSE -> 1.
+
+    Parameters
+    ----------
+    rho : float
+        Width r/d, in [1e-30, 1e30].
+    delta : float
+        Variance of the noise, likewise, and so rho Delta.
+
+    Returns
+    -------
+    Estimate
+        Relative accuracy is that of 1 - I, which is at least min(2 rho - rho^2, 1) at Delta -> 0.
+
+    Raises
+    ------
+    ValueError
+        A parameter out of range.
+
+    References
+    ----------
+    boncoraglio2025, matrix denoiser.
+    """
+    rho, delta = above_zero("rho", rho, "rho = r/d"), above_zero("Delta", delta, "noise of the matrix denoiser")
+    if delta > 1:
+        above_zero("rho Delta", rho * delta, "noise of the matrix denoiser")
+        _, rest, error = _loss(rho * delta, 1 / delta)
+        return Estimate(rest, error, "estimated")
+    _, rest, error = _loss(rho, delta)
+    return Estimate(delta * rest, delta * error, "estimated")
+
+
+def overlap_gain(rho: float, delta: float) -> Estimate:
+    """Overlap gained, q - rho = 1 - MMSE, to its own relative accuracy also at Delta -> infinity, where it is 1/Delta.
+
+    References
+    ----------
+    boncoraglio2025, matrix denoiser.
+    """
+    rho, delta = above_zero("rho", rho, "rho = r/d"), above_zero("Delta", delta, "noise of the matrix denoiser")
+    if delta > 1:
+        above_zero("rho Delta", rho * delta, "noise of the matrix denoiser")
+        loss, _, error = _loss(rho * delta, 1 / delta)
+        return Estimate(loss, error * loss, "estimated")
+    value = mmse(rho, delta)
+    return Estimate(1 - value.value, value.error + _EPS, "estimated")

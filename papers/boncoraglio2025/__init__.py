@@ -1,0 +1,1 @@
+"""Bayes optimal learning of attention-indexed models: what it says, checked."""

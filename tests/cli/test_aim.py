@@ -1,0 +1,145 @@
+"""The verb `aim`: what its verbs print, their JSON objects, their exit status, and what they refuse."""
+
+import json
+
+import numpy as np
+import pytest
+
+from attnlimits.numerics.aim.channels import channel
+from attnlimits.numerics.aim.data import make_data, teacher
+from attnlimits.numerics.aim.spectrum import mmse
+
+
+def test_evolve(attnlimits):
+    said = attnlimits("aim evolve --rho 0.5 --alpha 0.1 0.15")
+    assert said.status == 0, said.err
+    lines = said.out.splitlines()
+    assert lines[0] == "attention-indexed model, softmax, T=2, rho=0.5"
+    assert lines[1].startswith("alpha = 0.1: MMSE = 0.392196")
+    assert lines[3].startswith("converged")
+    found = json.loads(attnlimits("aim evolve --activation linear --tokens 3 --rho 1 --alpha 0.03 --json").out)
+    assert float(found["value"]) == pytest.approx(found["mmse"]["value"], rel=1e-9)
+    assert found["converged"] is True and found["how"] == "estimated" and 0 < found["error"] < 1e-12
+    several = json.loads(attnlimits("aim evolve --rho 0.5 --alpha 0.1 0.2 --json").out)
+    assert [p["alpha"] for p in several["points"]] == [0.1, 0.2]
+    assert json.loads(attnlimits("aim --json evolve --rho 0.5 --alpha 0.1").out)["alpha"] == 0.1
+    small = attnlimits("aim evolve --rho 0 --alpha 1 --activation hardmax")
+    assert "alpha/rho = 1: MMSE = 0.42958" in small.out
+
+
+def test_threshold(attnlimits):
+    said = attnlimits("aim threshold --activation hardmax --digits 20")
+    assert said.status == 0 and "0.40341062903759930452" in said.out
+    found = json.loads(attnlimits("aim threshold --rho 1/2 --json").out)
+    assert found["exact"] == "3/16" and float(found["value"]) == 0.1875
+    assert found["how"] == "rigorous" and found["converged"] is True and found["mmse"] == 0
+    never = attnlimits("aim threshold --rho 1/2 --activation hardmax")
+    assert "perfect recovery: inf" in never.out and "0.101542635882429/alpha^2" in never.out
+
+
+def test_denoise(attnlimits, tmp_path, rng):
+    said = attnlimits("aim denoise --rho 0.5 --delta 0.1 --digits 30")
+    assert "MMSE = 0.0665414932026084111746391227940" in said.out
+    S = teacher(60, 0.5, rng)
+    noise = rng.standard_normal((60, 60))
+    np.save(tmp_path / "y.npy", S + np.sqrt(0.1 / 120) * (noise + noise.T))
+    command = f"aim denoise --rho 0.5 --delta 0.1 --y {tmp_path / 'y.npy'}"
+    found = json.loads(attnlimits(command + " --json").out)
+    assert float(found["value"]) == mmse(0.5, 0.1).value == pytest.approx(found["mmse"])
+    assert found["divergence"] == pytest.approx(found["mmse"], rel=0.1)
+    error = ((np.array(found["estimate"]) - S) ** 2).sum() / 60
+    assert error == pytest.approx(found["mmse"], rel=0.2)
+    assert attnlimits(command + f" --out {tmp_path / 's.npy'}").status == 0
+    assert np.allclose(np.load(tmp_path / "s.npy"), found["estimate"])
+
+
+def test_amp_of_instances(attnlimits):
+    said = attnlimits("aim amp --rho 0.5 --alpha 0.1 --dimension 30 --seeds 2")
+    assert said.status == 0, said.err
+    lines = said.out.splitlines()
+    assert lines[1] == "alpha = 0.1, d = 30, 2 instances"
+    assert lines[2].startswith("error: ") and lines[2].endswith("(state evolution: 0.3922)")
+    found = json.loads(attnlimits("aim amp --rho 0.5 --alpha 0.1 --dimension 30 --seeds 2 --json").out)
+    assert found["how"] == "monte-carlo" and len(found["errors"]) == 2
+    assert float(found["value"]) == pytest.approx(np.mean(found["errors"]), abs=1e-6)
+    stopped = attnlimits("aim amp --rho 0.5 --alpha 0.1 --dimension 20 --seeds 1 --max-iter 2 --json")
+    assert stopped.status == 1 and json.loads(stopped.out)["error"] is None
+    assert stopped.lines_of_error[-1].startswith("attnlimits: not converged: 0 of 1 instances")
+
+
+@pytest.fixture
+def files(tmp_path):
+    output = channel("softmax")
+    S = teacher(30, 0.5, 0)
+    x, y = make_data(S, 0.15, output, 1)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    return S, tmp_path
+
+
+def test_amp_of_data_of_ones_own(attnlimits, files):
+    S, folder = files
+    flags = f"aim amp --rho 0.5 --x {folder / 'x.npy'} --y {folder / 'y.npy'} --out {folder / 's.npy'} --json"
+    said = attnlimits(flags)
+    assert said.status == 0, said.err
+    found = json.loads(said.out)
+    assert "estimate" not in found and found["alpha"] == 0.15
+    error = ((np.load(folder / "s.npy") - S) ** 2).sum() / 30
+    assert error < 0.6 * ((S - np.sqrt(0.5) * np.eye(30)) ** 2).sum() / 30
+
+
+def test_bad_files(attnlimits, files):
+    _, folder = files
+    x, y = folder / "x.npy", folder / "y.npy"
+    np.save(folder / "bad.npy", 0.9 * np.load(y))
+    assert "sum to 1" in attnlimits(f"aim amp --rho 0.5 --x {x} --y {folder / 'bad.npy'}").err
+    np.save(folder / "nan.npy", np.where(np.arange(30) == 3, np.nan, np.load(x)))
+    assert "x must be finite" in attnlimits(f"aim amp --rho 0.5 --x {folder / 'nan.npy'} --y {y}").err
+    np.save(folder / "skew.npy", np.triu(np.ones((3, 3))))
+    skew = attnlimits(f"aim denoise --rho 1 --delta 1 --y {folder / 'skew.npy'}")
+    assert skew.status == 2 and "Y must be symmetric" in skew.err and len(skew.lines_of_error) == 1
+    (folder / "text.npy").write_text("no array")
+    assert "no .npy file of numbers" in attnlimits(f"aim denoise --rho 1 --delta 1 --y {folder / 'text.npy'}").err
+    assert attnlimits(f"aim denoise --rho 1 --delta 1 --y {folder / 'none.npy'}").status == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("", "VERB"),
+        ("evolve --rho 0.5", "--alpha"),
+        ("evolve --rho -1 --alpha 1", "rho must be"),
+        ("evolve --rho nan --alpha 1", "rho must be"),
+        ("evolve --rho 1 --alpha -1", "alpha must be finite and >= 0"),
+        ("evolve --rho 1 --alpha nan", "alpha must be finite"),
+        ("evolve --rho 1 --alpha 1 --tokens 1", "tokens must be an integer >= 2"),
+        ("evolve --rho 1 --alpha 1 --beta 0", "beta must be finite and > 0"),
+        ("evolve --rho 1 --alpha 1 --activation hardmax --beta -1", "beta must be"),
+        ("evolve --rho 1 --alpha 1 --activation relu", "activation must be one of"),
+        ("evolve --rho 1 --alpha 1 --activation hardmax --tokens 3", "T = 3"),
+        ("threshold --rho 0", "rho must be"),
+        ("threshold --rho half", "rho must be a positive number"),
+        ("threshold --digits 0", "digits must be"),
+        ("denoise --rho 0 --delta 1", "rho must be"),
+        ("denoise --rho 1 --delta -1", "Delta must be"),
+        ("denoise --rho 1 --delta nan", "Delta must be"),
+        ("denoise --rho 1 --delta 1 --digits 999", "digits must be <= 200"),
+        ("denoise --rho 1 --delta 1 --out s.npy", "--out is for"),
+        ("amp --rho 0.5", "give --alpha and --dimension"),
+        ("amp --rho 0.5 --alpha 0 --dimension 10", "--alpha must be finite and > 0"),
+        ("amp --rho 0.5 --alpha 1 --dimension 1", "--dimension must be >= 2"),
+        ("amp --rho 0.5 --alpha 1 --dimension 9 --seeds 0", "--seeds must be >= 1"),
+        ("amp --rho 0.5 --alpha 1 --dimension 9 --damping 1", "damping must be"),
+        ("amp --rho 0.5 --alpha 1 --dimension 9 --damping x", "argument --damping"),
+        ("amp --rho 0.5 --alpha 1 --dimension 9 --max-iter 0", "max_iter must be"),
+        ("amp --rho 0.5 --alpha 1 --dimension 9 --tol 0", "tol must be"),
+        ("amp --rho 0.5 --alpha 1 --dimension 9 --out s.npy", "--out is for"),
+        ("amp --rho 0.5 --x x.npy", "--y is missing"),
+        ("amp --rho 0.5 --x x.npy --y y.npy --alpha 1", "--alpha describes instances"),
+        ("amp --rho 0.5 --alpha 1 --dimension 9 --activation hardmax_published", "no score of a model"),
+    ],
+)
+def test_bad_flags(attnlimits, flags, words):
+    said = attnlimits(f"aim {flags}")
+    assert said.status == 2 and not said.out, said.err
+    assert len(said.lines_of_error) == 1 and words in said.err

@@ -1,0 +1,172 @@
+"""AMP on data against its state evolution, streaming against arrays, and what it refuses."""
+
+import math
+
+import numpy as np
+import pytest
+
+from attnlimits.numerics.aim.amp import amp
+from attnlimits.numerics.aim.channels import channel
+from attnlimits.numerics.aim.data import make_data, stream, teacher
+from attnlimits.numerics.aim.state_evolution import evolve
+from attnlimits.numerics.errors import ConvergenceError, UnreachableOutputError
+
+
+def errors(name, tokens, alpha, d, seeds, rho=0.5, **settings):
+    output, found = channel(name, tokens), []
+    for seed in range(seeds):
+        S = teacher(d, rho, seed)
+        x, y = make_data(S, alpha, output, seed)
+        found.append(amp(x, y, output, rho, teacher=S, seed=seed, **settings).mmse)
+    return np.array(found)
+
+
+def assert_near(found, name, tokens, alpha, low, high, rho=0.5):
+    """Within three standard errors of MMSE (1 + bias), for a bias of finite d between `low` and `high`."""
+    expected = evolve(alpha, rho, channel(name, tokens)).mmse.value
+    spread = found.std(ddof=1) / math.sqrt(len(found))
+    assert (1 + low) * expected - 3 * spread < found.mean() < (1 + high) * expected + 3 * spread
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "alpha"),
+    [("softmax", 2, 0.1), ("softmax", 3, 0.04), ("linear", 2, 0.08), ("hardmax", 2, 1.0)],
+)
+def test_errors_are_those_of_the_state_evolution(name, tokens, alpha):
+    """d = 48: bias of finite size up to 14 per cent (2 to 7 at d = 100, and it falls as 1/d)."""
+    found = errors(name, tokens, alpha, 48, 4, tol=1e-3, max_iter=60)
+    assert_near(found, name, tokens, alpha, -0.05, 0.14)
+
+
+def test_perfect_recovery_above_the_threshold():
+    """alpha_c = 3/16 at rho = 1/2; at d = 40 it is passed with room at 0.28."""
+    assert errors("softmax", 2, 0.28, 40, 2, tol=1e-4).max() < 0.01
+
+
+@pytest.fixture(scope="module")
+def data():
+    output = channel("softmax")
+    S = teacher(30, 0.5, 0)
+    x, y = make_data(S, 0.15, output, 1)
+    return output, S, x, y
+
+
+def test_convergence_history_and_prediction(data):
+    output, S, x, y = data
+    steps = []
+    found = amp(x, y, output, 0.5, teacher=S, callback=steps.append)
+    assert found.converged and found.history.shape == (found.n_iter, 4)
+    assert [s.iteration for s in steps] == list(range(1, found.n_iter + 1))
+    assert found.history[-1, 3] == found.mmse == steps[-1].error
+    assert found.history[-1, 0] < 1e-5 < found.history[0, 0]
+    assert found.alpha == len(x) / 900
+    # What it expects of itself is of the size of what it does.
+    assert 0.3 < found.predicted / found.mmse < 3
+    # Another damping leads to the same fixed point.
+    again = amp(x, y, output, 0.5, damping=0.7)
+    assert ((again.estimate - found.estimate) ** 2).sum() / 30 < 5e-3
+
+
+def test_without_a_teacher_nothing_changes_but_the_report(data):
+    output, S, x, y = data
+    a, b = (amp(x, y, output, 0.5, teacher=t, max_iter=4) for t in (S, None))
+    assert np.array_equal(a.estimate, b.estimate) and b.mmse is None and np.isnan(b.history[:, 3]).all()
+
+
+def test_blocks_are_the_same_as_an_array(data):
+    output, S, x, y = data
+
+    def source():
+        for start in range(0, len(x), 37):
+            yield x[start : start + 37], y[start : start + 37]
+
+    whole, parts = (amp(*given, output, 0.5, max_iter=5) for given in ((x, y), (source, None)))
+    assert np.allclose(whole.estimate, parts.estimate, atol=1e-12)
+    drawn = stream(S, 0.15, output, 5, rows=50)
+    first, second = (np.concatenate([np.asarray(b[0]) for b in drawn()]) for _ in range(2))
+    assert np.array_equal(first, second) and len(first) == round(0.15 * 900) and first.dtype == np.float32
+    assert amp(drawn, None, output, 0.5, max_iter=3).n_iter == 3
+
+
+def test_memory_mapped_single_precision(data, tmp_path):
+    output, _, x, y = data
+    np.save(tmp_path / "x.npy", x.astype(np.float32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    single, double = (amp(given, y, output, 0.5, max_iter=5).estimate for given in (mapped, x))
+    # Labels of x in double precision, tokens in single: 1e-7 times some growth.
+    assert np.abs(single - double).max() < 1e-3
+
+
+def test_scalar_covariance_is_the_limit_of_the_other():
+    """After one iteration both give the same up to the fluctuation of the norms, some 2 (2/d)^{1/2}."""
+    output = channel("softmax")
+    S = teacher(60, 0.5, 0)
+    x, y = make_data(S, 0.1, output, 1)
+    gram, scalar = (amp(x, y, output, 0.5, max_iter=1, covariance=c).estimate for c in ("gram", "scalar"))
+    assert 0 < np.linalg.norm(gram - scalar) < 0.5 * np.linalg.norm(gram - math.sqrt(0.5) * np.eye(60))
+
+
+def test_it_stops_where_it_is_told(data):
+    output, _, x, y = data
+    assert amp(x, y, output, 0.5, callback=lambda step: step.iteration == 2).n_iter == 2
+    few = amp(x, y, output, 0.5, max_iter=2)
+    assert not few.converged and few.status.startswith("not converged")
+    with pytest.raises(ConvergenceError, match="raise max_iter"):
+        amp(x, y, output, 0.5, max_iter=2, throw=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x, y: {"x": x[:, :1]}, r"shape \(n, T, d\)"),
+        (lambda x, y: {"x": x.astype(int)}, "float32 or float64"),
+        (lambda x, y: {"x": x[:-1]}, "as many samples"),
+        (lambda x, y: {"x": np.where(np.arange(30) == 3, np.nan, x)}, "x must be finite"),
+        (lambda x, y: {"y": None}, "y is missing"),
+        (lambda x, y: {"x": lambda: iter([])}, "y must be None"),
+        (lambda x, y: {"x": lambda: iter([]), "y": None}, "no blocks"),
+        (lambda x, y: {"x": lambda: iter([(x, y[:-1])]), "y": None}, "make them as many"),
+        (lambda x, y: {"rho": 0.0}, "rho must be"),
+        (lambda x, y: {"damping": 1.0}, "damping must be"),
+        (lambda x, y: {"damping": "some"}, "damping must be"),
+        (lambda x, y: {"covariance": "none"}, "covariance must be"),
+        (lambda x, y: {"max_iter": 0}, "max_iter"),
+        (lambda x, y: {"tol": 0.0}, "tol must be"),
+        (lambda x, y: {"teacher": np.eye(3)}, "teacher must be"),
+        (lambda x, y: {"teacher": np.triu(np.ones((30, 30)))}, "symmetric"),
+    ],
+)
+def test_refusals(data, change, words):
+    output, _, x, y = data
+    given = {"x": x, "y": y, "rho": 0.5} | change(x, y)
+    with pytest.raises(ValueError, match=words):
+        amp(given.pop("x"), given.pop("y"), output, **given)
+
+
+def test_labels_that_are_no_rows_of_a_softmax(data):
+    output, _, x, y = data
+    with pytest.raises(UnreachableOutputError, match="sum to 1"):
+        amp(x, 0.9 * y, output, 0.5)
+    with pytest.raises(UnreachableOutputError, match="one-hot"):
+        amp(x, y, channel("hardmax"), 0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "tokens", "alpha", "d", "seeds"),
+    [
+        ("softmax", 2, 0.10, 100, 8),
+        ("softmax", 2, 0.15, 100, 8),
+        ("softmax", 2, 0.10, 200, 4),
+        ("softmax", 3, 0.04, 100, 8),
+        ("softmax", 4, 0.03, 100, 8),
+        ("softmax", 5, 0.02, 100, 8),
+        ("linear", 2, 0.08, 100, 8),
+        ("hardmax", 2, 0.30, 100, 8),
+        ("hardmax", 2, 1.00, 100, 8),
+    ],
+)
+def test_acceptance_sizes(name, tokens, alpha, d, seeds):
+    """Bias 2 to 7 per cent at d = 100, half of it at 200."""
+    found = errors(name, tokens, alpha, d, seeds, tol=1e-4)
+    assert_near(found, name, tokens, alpha, -0.03, 0.07 * 100 / d)
