@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import cli_curve, cli_denoise, cli_gamp, cli_symbolic
+from . import cli_aim, cli_curve, cli_denoise, cli_descend, cli_free_energy, cli_gamp, cli_symbolic, cli_trec
 from .cli_flags import (
     MODEL_DEFAULTS,
     NODES,
@@ -28,6 +28,7 @@ from .cli_flags import (
     refuse_model_flags,
     sampling_flags,
 )
+from .committee import cli as committee
 from .errors import ConvergenceError
 from .models import Attention
 from .progress import Bar
@@ -37,7 +38,7 @@ from .sweeps import cli as sweeps
 __all__ = ["main"]
 
 # Figure name -> module with `make(out, alphas, progress) -> dict`.
-FIGURES = {f"troiani2025-{n}": f"attnlimits.papers.troiani2025.figures.figure_{n}" for n in (1, 3, 4, 5)}
+FIGURES = {f"troiani2025-{n}": f"attnlimits.papers.troiani2025.figures.figure_{n}" for n in (1, 2, 3, 4, 5)}
 # Evaluations that a threshold of an earlier layer takes, roughly: for the bar.
 _TRIES = 40
 
@@ -121,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
         "run the check of every equation of a paper",
         "attnlimits verify --paper troiani2025",
     )
-    verify.add_argument("--paper", default="troiani2025", help="citekey (default: %(default)s)")
+    verify.add_argument("--paper", default="troiani2025", help="citekey, or all (default: %(default)s)")
     verify.add_argument("--id", type=int, nargs="+", dest="ids", metavar="N", help="only these equations")
 
     threshold = verb(
@@ -172,7 +173,9 @@ def _parser() -> argparse.ArgumentParser:
         help="nodes of a sampled posterior, as of three layers or of three tokens in two (default: %(default)s)",
     )
     evolve.add_argument(
-        "--accuracy", type=float, help="of the averages by quadrature: two softmax layers, two tokens (default: 1e-3)"
+        "--accuracy",
+        type=float,
+        help="of the overlaps, two softmax layers or more with two tokens (default: 1e-3 relative; deeper: 1e-2)",
     )
     sampling_flags(evolve, samples=None)
 
@@ -182,6 +185,33 @@ def _parser() -> argparse.ArgumentParser:
             cli_curve.run,
             "fixed points along alpha, skip strength or inverse temperature: thresholds, jumps, hysteresis",
             "attnlimits curve --layers 1 --tokens 3 --from 0 --to 0.4 --points 9 --start both",
+        )
+    )
+
+    cli_free_energy.free_energy_flags(
+        verb(
+            "free-energy",
+            cli_free_energy.free_energy,
+            "stationary points of the free entropy: the Bayes-optimal overlap, and the transitions",
+            'attnlimits free-energy --link "h[1]**2" --alpha 1.05 --json',
+        )
+    )
+
+    committee.committee_flags(
+        verb(
+            "committee",
+            committee.committee,
+            "strong skips: thresholds of the hidden layers and the last one, at any depth",
+            "attnlimits committee --layers 101 --skip 400 --alpha 40",
+        )
+    )
+
+    cli_free_energy.landscape_flags(
+        verb(
+            "landscape",
+            cli_free_energy.landscape,
+            "the free entropy over the overlaps, as a picture and as values",
+            "attnlimits landscape --alpha 0.9 --out results/landscape.png",
         )
     )
 
@@ -204,12 +234,39 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
 
+    cli_descend.descend_flags(
+        verb(
+            "descend",
+            cli_descend.run,
+            "weights estimated from data by gradient descent on the square loss: SGD with batch reuse, GD, Adam",
+            "attnlimits descend --layers 1 --tokens 2 --alpha 2 --dimension 300 --seeds 4",
+        )
+    )
+
+    cli_aim.aim_flags(
+        verb(
+            "aim",
+            cli_aim.run,
+            "attention of extensive width: estimation error, thresholds, matrix denoiser, message passing",
+            "attnlimits aim evolve --activation softmax --rho 0.5 --alpha 0.1",
+        )
+    )
+
     sweeps.sweep_flags(
         verb(
             "sweep",
             sweeps.run,
             "one computation at every point of a grid, in parallel and resumable",
             "attnlimits sweep troiani2025-skip --out results/skip",
+        )
+    )
+
+    cli_trec.trec_flags(
+        verb(
+            "trec",
+            cli_trec.run,
+            "train a small attention classifier of questions, and see when each layer is learned (needs PyTorch)",
+            "attnlimits trec --train train.txt --test test.txt --embeddings bert --json",
         )
     )
 

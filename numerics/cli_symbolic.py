@@ -6,6 +6,7 @@
 import argparse
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from .results import as_dict
 __all__ = ["derive", "explain", "models", "verify"]
 
 Outcome = tuple[dict[str, Any], str, bool]
+
+#: What `verify --paper` takes in place of a citekey.
+ALL_PAPERS = "all"
 
 
 def _architecture(args: argparse.Namespace) -> Any:
@@ -115,14 +119,29 @@ def _warn_of_cost(model: Any) -> None:
 
 
 def verify(args: argparse.Namespace) -> Outcome:
-    """Run the check of every equation of a paper."""
+    """Run the check of every equation of a paper, or of all papers."""
+    from attnlimits.derive import registry
+
+    if args.paper != ALL_PAPERS:
+        return _verify_paper(args.paper, args.ids)
+    if args.ids is not None:
+        raise ValueError(f"--id numbers the equations of one paper: give its citekey, not --paper {ALL_PAPERS}")
+    outcomes = [_verify_paper(paper, None) for paper in registry.papers()]
+    records = [record for record, _, _ in outcomes]
+    failed = [record["paper"] for record in records if not record["ok"]]
+    status = f"checks failed: {', '.join(failed)}; see the tables" if failed else "all checks passed"
+    text = "\n\n".join(f"{record['paper']}\n{table}" for record, table, _ in outcomes)
+    return {"paper": ALL_PAPERS, "papers": records, "ok": not failed, "status": status}, text, not failed
+
+
+def _verify_paper(paper: str, ids: Sequence[int] | None) -> Outcome:
     from attnlimits.derive import registry
 
     bar = Bar("equations", show=sys.stderr.isatty())
-    results = registry.run(args.paper, args.ids, progress=lambda done, total, _: bar.to(done, total))
+    results = registry.run(paper, ids, progress=lambda done, total, _: bar.to(done, total))
     bar.close()
     summary = registry.summary(results)
-    record = {"paper": args.paper, **summary, "entries": as_dict(results)}
+    record = {"paper": paper, **summary, "entries": as_dict(results)}
     failed = ", ".join(f"({number})" for number in summary["failed"])
     record["status"] = "all checks passed" if summary["ok"] else f"checks failed: {failed}; see the table"
     return record, registry.table(results), bool(summary["ok"])

@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnlimits.numerics.descent import descend
+from attnlimits.numerics.gamp import make_data, predicted_overlaps, teacher
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.results import load
 from attnlimits.numerics.state_evolution import evolve
-from attnlimits.papers.troiani2025.figures import branches, examples, figure_3, work_precision
+from attnlimits.papers.troiani2025.figures import branches, examples, figure_2, figure_3, work_precision
 
 
 def test_examples_begin_at_their_thresholds() -> None:
@@ -22,6 +24,56 @@ def test_examples_begin_at_their_thresholds() -> None:
         assert (overlap[alpha < case["threshold"] - step] == 0).all(), name
         assert (overlap[alpha > case["threshold"] + step] > 0).all(), name
         assert (overlap[-1] > 0.99).all(), name
+
+
+def onset(run: dict, layer: int) -> int:
+    """First step at which the mean cosine similarity of a layer is beyond one half."""
+    beyond = np.flatnonzero(np.array(run["mean"])[:, layer] > 0.5)
+    return int(beyond[0]) if len(beyond) else len(run["mean"])
+
+
+def test_the_second_layer_is_learned_first_in_time() -> None:
+    record = load(figure_2.DATA)
+    runs = record["descent"]["runs"]
+    assert {name: {key: run[key] for key in figure_2.DESCENTS[name]} for name, run in runs.items()} == figure_2.DESCENTS
+    for run in (record["gamp"], runs["sgd"], runs["adam"]):
+        assert onset(run, 1) < onset(run, 0) < len(run["mean"])
+        # When the first layer is half known, the second one is all but found.
+        assert np.array(run["mean"])[onset(run, 0), 1] > 0.95
+    for name in ("sgd, few samples", "gd"):
+        assert onset(runs[name], 1) < len(runs[name]["mean"]) == onset(runs[name], 0)
+
+
+def test_gamp_in_time_follows_its_state_evolution() -> None:
+    record = load(figure_2.DATA)
+    run, expected = record["gamp"], np.array(record["state_evolution"]["cosine"])
+    mean, deviation = np.array(run["mean"]), np.array(run["deviation"])
+    # Three standard errors of a mean of 12 instances (Student's law), and what D = 4000 leaves where theory has less.
+    allowed = 3.8 * deviation / np.sqrt(run["instances"]) + 3 / np.sqrt(run["dimension"])
+    assert (np.abs(mean - expected)[:, 1] < allowed[:, 1]).all()
+    # The first layer leaves zero after a random time: its beginning and its end.
+    for part in (slice(0, 6), slice(-6, None)):
+        assert (np.abs(mean - expected)[part, 0] < allowed[part, 0]).all()
+    again = predicted_overlaps(Attention(), run["alpha"], n_iter=4, start=run["start"], samples=512, rng=1)
+    q = again.overlap.diagonal(axis1=1, axis2=2)
+    error = 0.5 / np.sqrt(q) * again.overlap_error.diagonal(axis1=1, axis2=2)
+    assert (
+        np.abs(np.sqrt(q) - expected[:5]) < 4.5 * error + 4 * np.array(record["state_evolution"]["error"])[:5] + 1e-12
+    ).all()
+
+
+def test_descent_again_from_another_seed() -> None:
+    """Gradient descent at the stored settings: the second layer ends where the stored runs do."""
+    record = load(figure_2.DATA)
+    run, model, dimension = record["descent"]["runs"]["gd"], Attention(), record["descent"]["dimension"]
+    weights = teacher(model, dimension, 100)
+    x, y = make_data(model, weights, run["alpha"], 100)
+    found = descend(x, y, model, method="gd", rate=run["rate"], epochs=run["epochs"], teacher=weights, rng=100)
+    assert found.cosines is not None
+    end, spread = run["mean"][-1][1], run["deviation"][-1][1]
+    # Of 8 stored instances and one more: 3 sigma of Student's law with 7 degrees of freedom.
+    assert abs(found.cosines[-1, 1] - end) < 4.8 * spread
+    assert int(np.argmax(found.cosines[:, 1] > 0.5)) < 25
 
 
 def test_three_layers_begin_with_the_last() -> None:
