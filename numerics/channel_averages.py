@@ -132,10 +132,13 @@ def channel(
 
         return TiedLayer(model, points) if isinstance(model, Attention) else UntiedLayer(model, points)
     if not is_sampled(model):
-        sampled = TwoLayers(model, points, workers)
         if accuracy is None:
-            return sampled
+            return TwoLayers(model, points, workers)
         from .two_layers.channel import TwoLayerAverages
+
+        def sampled(times: int) -> Channel:
+            more = points if times == 1 else [normal_qmc(8, log2_n + int(math.log2(times)), s) for s in streams]
+            return TwoLayers(model, more, workers)
 
         return TwoLayerAverages(model, accuracy, sampled, workers)
     if accuracy is not None:
@@ -238,7 +241,7 @@ class TwoLayers:
         normals = np.concatenate(points).reshape(-1, 2, 2, 2)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
         self._workers = workers
-        self._linearised = Linearised(model, len(points), workers)
+        self._linearised = Linearised(model, len(points), workers, points=16 * len(points[0]))
 
     def __call__(self, q: Array) -> Averages:
         """Averages with control variates: Nishimori's identities and, as V -> 0, the linearised posterior."""

@@ -42,7 +42,8 @@ def committee(args: argparse.Namespace) -> Outcome:
         at_skip = Estimate(1 - rho.value / args.skip**2, rho.error / args.skip**2, rho.how)
         record |= {"last_layer": last, "last_overlap_at_threshold": at_skip}
         lines.append(
-            f"c = {args.skip:g}: last layer from alpha = {_text(last)}; 1 - q_L = {rho / args.skip**2:.3g} where they start"
+            f"c = {args.skip:g}: last layer from alpha = {_text(last)}; "
+            f"1 - q_L = {rho.value / args.skip**2:.3g} where they start"
         )
     if args.alpha is not None:
         state = committee_evolution(args.layers, args.alpha, beta=args.beta)

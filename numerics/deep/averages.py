@@ -18,9 +18,10 @@ __all__ = ["DeepAverages"]
 Array = NDArray[np.float64]
 
 # Hidden layers known better than this, or more of them, ask for more points of omega than sampled outputs do.
-_WIDE, _MOST = 0.55, 3
-# Least accuracy of each effort; points of each randomisation and nodes where outputs are sampled.
-_EFFORTS = ((5e-3, 512, 1024), (1e-3, 2048, 2048), (0.0, 8192, 4096))
+_WIDE, _MOST = 0.35, 3
+# Least accuracy of each effort of the sums; and where outputs are sampled, with points of each randomisation and nodes.
+_SUMMED = (5e-3, 1e-3, 0.0)
+_SAMPLED = ((5e-3, 1024, 1024), (1e-3, 8192, 4096), (3e-4, 32768, 8192), (0.0, 65536, 16384))
 
 
 class DeepAverages:
@@ -41,8 +42,8 @@ class DeepAverages:
 
     how = "monte-carlo"
     note = ""
-    finest = 4e-4
-    refinable = True
+    finest = (4e-4, 8e-5)
+    absolute = True
 
     def __init__(
         self, model: Attention, accuracy: float, *, replicas: int, rng: np.random.Generator, workers: int | None = None
@@ -69,7 +70,8 @@ class DeepAverages:
             and overlaps[-1] <= 1 - CLOSEST
             and np.abs(q - np.diag(overlaps)).max() <= 1e-12
         )
-        effort = next(i for i, (least, *_) in enumerate(_EFFORTS) if accuracy >= least)
+        efforts = _SUMMED if summed else [least for least, *_ in _SAMPLED]
+        effort = next(i for i, least in enumerate(efforts) if accuracy >= least)
         if (summed, effort) not in self._made:
             self._made[summed, effort] = self._make(summed, effort)
         self.how = self._made[summed, effort].how
@@ -85,7 +87,7 @@ class DeepAverages:
         model, workers = self.model, self._workers
         if summed:
             return DeepQuadrature(model, effort, rng=rng, workers=workers)
-        _, samples, nodes = _EFFORTS[effort]
+        _, samples, nodes = _SAMPLED[effort]
         size = 2 * model.layers * model.tokens
         points = [normal_qmc(size, int(math.log2(samples)), stream) for stream in rng.spawn(self._replicas)]
         chosen = ThreeLayers if model.layers == 3 else DeepChannel

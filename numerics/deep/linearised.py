@@ -5,6 +5,7 @@ g = V^{-1}(<h> - omega) = J^T (J V J^T)^{-1} J (h - omega). Given omega, E sum_m
 J_a^T (J V J^T)^{-1} J_b.
 """
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,7 +23,7 @@ Array = NDArray[np.float64]
 
 # Of the central differences: a control variate may be a little off.
 _STEP = 1e-4
-# Points of each randomisation for the means over omega, as a power of two, and their seed; points per task of a thread.
+# Least points of each randomisation for the means over omega, as a power of two, and their seed; points per task.
 _LOG2_MANY, _SEED, _CHUNK = 16, 0x11EA4, 4096
 
 
@@ -37,10 +38,15 @@ class Linearised:
         Randomisations.
     workers : int, optional
         Threads; all cores by default.
+    points : int
+        Of each randomisation for the means over omega, at least.
     """
 
-    def __init__(self, model: Attention, replicas: int, workers: int | None = None) -> None:
+    def __init__(
+        self, model: Attention, replicas: int, workers: int | None = None, *, points: int = 1 << _LOG2_MANY
+    ) -> None:
         self._model, self._replicas = model, replicas
+        self._log2 = max(_LOG2_MANY, math.ceil(math.log2(points)))
         self._workers = workers or os.cpu_count() or 1
         self._many: list[Array] = []
 
@@ -59,7 +65,7 @@ class Linearised:
         if not self._many:
             size = self._model.layers * self._model.tokens
             streams = (np.random.default_rng([_SEED, k]) for k in range(self._replicas))
-            self._many = [normal_qmc(size, _LOG2_MANY, stream) for stream in streams]
+            self._many = [normal_qmc(size, self._log2, stream) for stream in streams]
         means = np.empty((len(self._many), *v.shape))
         for k, points in enumerate(self._many):
             many = root @ points.reshape(-1, *omega.shape[1:])

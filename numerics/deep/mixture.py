@@ -12,12 +12,20 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from attnlimits.generated.fastmath import exp_fast
+
 __all__ = ["mixture_sums"]
 
 Array = NDArray[np.float64]
 
+_FAST = {"contract", "arcp", "nsz", "reassoc"}
+# Nodes at a time: what is known of them stays in the fastest cache.
+_BLOCK = 128
+# Rows of the block: h_1, s and t of B_1, the layer drawn, the layer solved for, its factor of the weight and Jacobians.
+_X, _Z, _S, _T, _DRAWN, _SOLVED, _LAST, _BEFORE, _KNOWN, _EVEN, _ODD, _ROWS = 0, 1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 13
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "arcp", "nsz", "reassoc"})
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
 def mixture_sums(
     v: Array, omega: Array, variance: Array, skip: float, beta: float,
     nodes: Array, sets: NDArray[np.int64], for_last: int, out: Array,
@@ -33,8 +41,8 @@ def mixture_sums(
         Diagonal of V.
     skip, beta : float
         c and beta.
-    nodes : ndarray, shape (sets, 2, k, 4)
-        Standard normal, of h_1 and of the other layer drawn.
+    nodes : ndarray, shape (sets, 2, 5, k)
+        Standard normal, of h_1 and of the other layer drawn, and the latter's inverse density exp(|.|^2/2).
     sets : ndarray, shape (n,)
         Which nodes each output takes.
     for_last : int
@@ -42,73 +50,139 @@ def mixture_sums(
     out : ndarray, shape (n, 2, 16)
         Mass, and of each layer h_+, h_-, h_+^2, h_+ h_-, h_-^2, times the mass.
     """
-    gain = 1 + skip
-    count = nodes.shape[2]
-    sd = np.sqrt(variance)
+    count = nodes.shape[3]
     # n_l over the density's norm 1/(2 pi V_l).
     share_last, share_before = for_last * variance[2], (count - for_last) * variance[1]
-    point = np.empty((3, 2))
+    sd = np.sqrt(variance)
+    block = np.empty((_ROWS, _BLOCK))
     for i in range(len(v)):
         for half in range(2):
             sums = out[i, half]
             sums[:] = 0.0
-            for k in range(count):
-                node = nodes[sets[i], half, k]
-                x, z = omega[i, 0, 0] + sd[0] * node[0], omega[i, 0, 1] + sd[0] * node[1]
-                # B_1 = [[1 + c, s], [0, t]].
-                p, r = 1 / (1 + math.exp(-beta * (z + x) * z)), 1 / (1 + math.exp(-beta * (z - x) * z))
-                s, t = p - r, p + r + skip - 1
-                point[0, 0], point[0, 1] = x, z
-                if k < for_last:
-                    h_plus, h_minus = omega[i, 1, 0] + sd[1] * node[2], omega[i, 1, 1] + sd[1] * node[3]
-                    w_plus, w_minus = gain * h_plus + s * h_minus, t * h_minus
-                    p2 = 1 / (1 + math.exp(-beta * (w_minus + w_plus) * w_minus))
-                    r2 = 1 / (1 + math.exp(-beta * (w_minus - w_plus) * w_minus))
-                    u_minus = v[i, 1] / (p2 + r2 + skip - 1)
-                    u_plus = (v[i, 0] - (p2 - r2) * u_minus) / gain
-                    g_minus = u_minus / t
-                    g_plus = (u_plus - s * g_minus) / gain
-                    square = w_minus * w_minus
-                    known = math.exp(0.5 * (node[2] * node[2] + node[3] * node[3]))
-                else:
-                    g_plus, g_minus = omega[i, 2, 0] + sd[2] * node[2], omega[i, 2, 1] + sd[2] * node[3]
-                    u_plus, u_minus = gain * g_plus + s * g_minus, t * g_minus
-                    ratio = v[i, 1] / u_minus
-                    sign = 1.0 if ratio > 0.0 else -1.0
-                    both = sign * ratio + 1 - skip
-                    less = (sign * v[i, 0] - gain * u_plus) / u_minus
-                    p2, r2 = 0.5 * (both + less), 0.5 * (both - less)
-                    if not (0.0 < p2 < 1.0 and 0.0 < r2 < 1.0 and both > 1.0):
-                        continue
-                    a, b = math.log(p2 / (1 - p2)) / beta, math.log(r2 / (1 - r2)) / beta
-                    square = 0.5 * (a + b)
-                    if not square > 0.0:
-                        continue
-                    w_minus = math.sqrt(square)
-                    h_minus = w_minus / t
-                    h_plus = (0.5 * (a - b) / w_minus - s * h_minus) / gain
-                    known = math.exp(0.5 * (node[2] * node[2] + node[3] * node[3]))
-                # Jacobians over (1 + c) t, which both have.
-                jacobian_last = share_last * gain * (p2 + r2 + skip - 1)
-                jacobian_before = (
-                    share_before * 8 * beta * beta * p2 * (1 - p2) * r2 * (1 - r2) * square * u_minus * u_minus
-                )
-                point[1, 0], point[1, 1], point[2, 0], point[2, 1] = h_plus, h_minus, g_plus, g_minus
-                solved = 2 if k < for_last else 1
-                for _ in range(2):
-                    a, b = point[solved, 0] - omega[i, solved, 0], point[solved, 1] - omega[i, solved, 1]
-                    # exp(-700) of the densities is as good as none.
-                    found = math.exp(min(0.5 * (a * a + b * b) / variance[solved], 700.0))
-                    if k < for_last:
-                        weight = 1 / (t * (jacobian_last * found + jacobian_before * known))
+            mine = nodes[sets[i], half]
+            for end, solved in ((for_last, 2), (count, 1)):
+                start = 0 if solved == 2 else for_last
+                while start < end:
+                    size = min(_BLOCK, end - start)
+                    _first(mine, start, size, omega[i, 0], sd[0], skip, beta, block)
+                    if solved == 2:
+                        _last(mine, start, size, omega[i, 1], sd[1], v[i], skip, beta, block)
+                        kept = size
                     else:
-                        weight = 1 / (t * (jacobian_last * known + jacobian_before * found))
-                    sums[0] += weight
-                    for layer in range(3):
-                        a, b = point[layer, 0], point[layer, 1]
-                        sums[1 + 5 * layer] += weight * a
-                        sums[2 + 5 * layer] += weight * b
-                        sums[3 + 5 * layer] += weight * a * a
-                        sums[4 + 5 * layer] += weight * a * b
-                        sums[5 + 5 * layer] += weight * b * b
-                    point[solved, 0], point[solved, 1] = -point[solved, 0], -point[solved, 1]
+                        kept = _before(mine, start, size, omega[i, 2], sd[2], v[i], skip, beta, block)
+                    _weigh(block, kept, omega[i, solved], variance[solved], solved == 2, share_last, share_before)
+                    _add(block, kept, solved, sums)
+                    start += size
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _first(nodes, start, size, omega, sd, skip, beta, block):  # type: ignore[no-untyped-def]
+    """h_1 and B_1 = [[1 + c, s], [0, t]] of so many nodes."""
+    for j in range(size):
+        x, z = omega[0] + sd * nodes[0, start + j], omega[1] + sd * nodes[1, start + j]
+        p, r = 1 / (1 + exp_fast(-beta * (z + x) * z)), 1 / (1 + exp_fast(-beta * (z - x) * z))
+        block[_X, j], block[_Z, j], block[_S, j], block[_T, j] = x, z, p - r, p + r + (skip - 1)
+        block[_KNOWN, j] = nodes[4, start + j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _last(nodes, start, size, omega, sd, v, skip, beta, block):  # type: ignore[no-untyped-def]
+    """h_2 drawn and h_3 solved for, and the Jacobians over (1 + c) t, which both have."""
+    gain = 1 + skip
+    for j in range(size):
+        s, t = block[_S, j], block[_T, j]
+        plus, minus = omega[0] + sd * nodes[2, start + j], omega[1] + sd * nodes[3, start + j]
+        w_plus, w_minus = gain * plus + s * minus, t * minus
+        p = 1 / (1 + exp_fast(-beta * (w_minus + w_plus) * w_minus))
+        r = 1 / (1 + exp_fast(-beta * (w_minus - w_plus) * w_minus))
+        mixed = p + r + (skip - 1)
+        u_minus = v[1] / mixed
+        u_plus = (v[0] - (p - r) * u_minus) / gain
+        solved = u_minus / t
+        block[_DRAWN, j], block[_DRAWN + 1, j] = plus, minus
+        block[_SOLVED, j], block[_SOLVED + 1, j] = (u_plus - s * solved) / gain, solved
+        block[_LAST, j] = gain * mixed
+        block[_BEFORE, j] = 8 * beta * beta * p * (1 - p) * r * (1 - r) * w_minus * w_minus * u_minus * u_minus
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _before(nodes, start, size, omega, sd, v, skip, beta, block):  # type: ignore[no-untyped-def]
+    """h_3 drawn and h_2 solved for, where there is one; those move to the front of the block."""
+    gain = 1 + skip
+    for j in range(size):
+        minus = omega[1] + sd * nodes[3, start + j]
+        plus = omega[0] + sd * nodes[2, start + j]
+        u_plus, u_minus = gain * plus + block[_S, j] * minus, block[_T, j] * minus
+        ratio = v[1] / u_minus
+        sign = 1.0 if ratio > 0.0 else -1.0
+        both = sign * ratio + (1 - skip)
+        less = (sign * v[0] - gain * u_plus) / u_minus
+        block[_DRAWN, j], block[_DRAWN + 1, j] = plus, minus
+        block[_SOLVED, j], block[_SOLVED + 1, j] = 0.5 * (both + less), 0.5 * (both - less)
+        block[_LAST, j] = gain * (both + (skip - 1))
+        block[_BEFORE, j] = u_minus * u_minus
+    kept = 0
+    for j in range(size):
+        p, r = block[_SOLVED, j], block[_SOLVED + 1, j]
+        if not (0.0 < p < 1.0 and 0.0 < r < 1.0 and p + r > 1.0):
+            continue
+        a, b = math.log(p / (1 - p)) / beta, math.log(r / (1 - r)) / beta
+        square = 0.5 * (a + b)
+        if not square > 0.0:
+            continue
+        s, t = block[_S, j], block[_T, j]
+        w_minus = math.sqrt(square)
+        minus = w_minus / t
+        for row in (_X, _Z, _T, _DRAWN, _DRAWN + 1, _LAST, _KNOWN):
+            block[row, kept] = block[row, j]
+        block[_BEFORE, kept] = 8 * beta * beta * p * (1 - p) * r * (1 - r) * square * block[_BEFORE, j]
+        block[_SOLVED, kept] = (0.5 * (a - b) / w_minus - s * minus) / gain
+        block[_SOLVED + 1, kept] = minus
+        kept += 1
+    return kept
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _weigh(block, size, omega, variance, last, share_last, share_before):  # type: ignore[no-untyped-def]
+    """Sum and difference of the weights of both signs of what is solved for."""
+    scale = 0.5 / variance
+    for j in range(size):
+        a, b = block[_SOLVED, j], block[_SOLVED + 1, j]
+        middle = scale * (a * a + b * b + omega[0] * omega[0] + omega[1] * omega[1])
+        apart = 2 * scale * (a * omega[0] + b * omega[1])
+        # exp(-700) of the densities is as good as none.
+        right, wrong = exp_fast(min(middle - apart, 700.0)), exp_fast(min(middle + apart, 700.0))
+        of_last, of_before = share_last * block[_LAST, j], share_before * block[_BEFORE, j]
+        if last:
+            known, of_found = of_before * block[_KNOWN, j], of_last
+        else:
+            known, of_found = of_last * block[_KNOWN, j], of_before
+        t = block[_T, j]
+        first, second = 1 / (t * (of_found * right + known)), 1 / (t * (of_found * wrong + known))
+        block[_EVEN, j], block[_ODD, j] = first + second, first - second
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _add(block, size, solved, sums):  # type: ignore[no-untyped-def]
+    """Add so many nodes of a block to the sums."""
+    total = 0.0
+    for j in range(size):
+        total += block[_EVEN, j]
+    sums[0] += total
+    for layer in range(3):
+        rows = _X if layer == 0 else (_SOLVED if layer == solved else _DRAWN)
+        odd = _ODD if layer == solved else _EVEN
+        a = b = aa = ab = bb = 0.0
+        for j in range(size):
+            plus, minus, weight, mean = block[rows, j], block[rows + 1, j], block[_EVEN, j], block[odd, j]
+            a += mean * plus
+            b += mean * minus
+            aa += weight * plus * plus
+            ab += weight * plus * minus
+            bb += weight * minus * minus
+        at = 1 + 5 * layer
+        sums[at] += a
+        sums[at + 1] += b
+        sums[at + 2] += aa
+        sums[at + 3] += ab
+        sums[at + 4] += bb

@@ -52,7 +52,9 @@ class ThreeLayers(DeepChannel):
         per = len(points[0])
         sets = min(_SETS, per)
         streams = rng.spawn(2 * sets * len(points))
-        self._draws = np.array([normal_qmc(4, half, stream) for stream in streams]).reshape(-1, 2, 1 << half, 4)
+        draws = np.array([normal_qmc(4, half, stream) for stream in streams]).swapaxes(1, 2)
+        densities = np.exp(0.5 * (draws[:, 2] ** 2 + draws[:, 3] ** 2))
+        self._draws = np.concatenate([draws, densities[:, None]], axis=1).reshape(-1, 2, 5, 1 << half)
         self._set = (np.arange(per) % sets + sets * np.arange(len(points))[:, None]).ravel()
 
     def _posterior(self, h: Array, omega: Array, v: Array, precision: Array) -> tuple[list[Array], list[Array]]:
@@ -61,7 +63,7 @@ class ThreeLayers(DeepChannel):
         modes = omega @ _MODES
         variance = np.ascontiguousarray(v.diagonal())
         sums = np.empty((len(h), 2, 16))
-        for_last = round(_FOR_LAST * self._draws.shape[2])
+        for_last = round(_FOR_LAST * self._draws.shape[3])
 
         def work(start: int) -> None:
             part = slice(start, start + _CHUNK)

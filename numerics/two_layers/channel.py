@@ -1,8 +1,9 @@
 """State-evolution averages of two layers of softmax attention with two tokens, without sampling."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ _MODEST = 0.3
 _MASS = 100.0
 # Overlaps closer to one would take too many nodes.
 CLOSEST = 3e-5
+# Where averages are sampled: least accuracy, and factor for the number of points.
+_SAMPLED = ((1e-2, 1), (1e-3, 4), (1e-4, 16))
 
 
 def serves(model: Attention) -> bool:
@@ -264,24 +267,26 @@ class TwoLayerAverages:
     model : Attention
     accuracy : float
         Of the averages that a call gives, see `TwoLayerQuadrature`.
-    sampled : Channel
-        Averages of the same model by sampling.
+    sampled : callable
+        Makes averages of the same model by sampling, of so many times the usual points.
     workers : int, optional
         Threads.
     """
 
     note = ""
-    finest = 1e-9
-    refinable = False
+    finest = (1e-9, _SAMPLED[-1][0])
+    absolute = False
 
-    def __init__(self, model: Attention, accuracy: float, sampled: Channel, workers: int | None = None) -> None:
+    def __init__(
+        self, model: Attention, accuracy: float, sampled: Callable[[int], Channel], workers: int | None = None
+    ) -> None:
         """Keep both."""
         self.model: Any = model
         self.layers: tuple[int, ...] = (0, 1)
         self.accuracy = accuracy
         self._workers = workers
         self._quadratures: dict[float, TwoLayerQuadrature] = {}
-        self._sampled = sampled
+        self._sampled = cache(sampled)
         self.how = "estimated"
 
     def __call__(self, q: Array) -> Averages:
@@ -294,10 +299,11 @@ class TwoLayerAverages:
         return chosen.rough(q) if isinstance(chosen, TwoLayerQuadrature) else chosen(q)
 
     def _chosen(self, q: Array, accuracy: float) -> Channel:
-        chosen: Channel = self._sampled
         if q.diagonal().max() <= 1 - CLOSEST and np.abs(q - np.diag(q.diagonal())).max() <= 1e-12:
             if accuracy not in self._quadratures:
                 self._quadratures[accuracy] = TwoLayerQuadrature(self.model, accuracy, self._workers)
-            chosen = self._quadratures[accuracy]
+            chosen: Channel = self._quadratures[accuracy]
+        else:
+            chosen = self._sampled(next((times for least, times in _SAMPLED if accuracy >= least), _SAMPLED[-1][1]))
         self.how = chosen.how
         return chosen

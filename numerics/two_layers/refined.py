@@ -22,12 +22,12 @@ Slopes = dict[tuple[int, ...], tuple[float, Array]]
 
 # Accuracy of the search.
 _ROUGH = 1e-2
-# Step for slopes, and what is taken for flat: there the iteration itself is followed.
-_STEP, _FLAT = 0.05, 0.02
+# Step for slopes, the one of overlaps near one, and what is taken for flat: there the iteration itself is followed.
+_STEP, _FAR, _FLAT = 0.05, 2.0, 0.02
 # Longest step of the search, in t, and its end.
 _LONGEST, _FOUND = 1.5, 3e-3
-# Where one layer is recovered, others this close to it are on the way.
-_NEARLY = 1e-2
+# Where one layer is recovered, others this close to it are on the way; so many standard errors leave no doubt.
+_NEARLY, _CLEAR = 1e-2, 5.0
 # Evaluations by a rule before the next finer one, and moves that tell something about slopes.
 _TRIES, _TELLING = 4, 1e-3
 # A residual leaves this share of the accuracy asked for, and the last step is at most so long in t.
@@ -44,10 +44,10 @@ def _logit(x: Array) -> Array:
 class Refinable(Channel, Protocol):
     """Averages that are as accurate as asked."""
 
-    #: Finer accuracies than this change nothing.
-    finest: float
-    #: Whether sampled averages gain from a finer accuracy, too.
-    refinable: bool
+    #: Finer accuracies than these change nothing: of quadratures, and of sampled averages.
+    finest: tuple[float, float]
+    #: Whether accuracies asked for are absolute.
+    absolute: bool
 
     def rough(self, q: Array, accuracy: float) -> Averages:
         """Averages at q of about this relative accuracy."""
@@ -124,10 +124,7 @@ class RefinedSolver(Solver):
                 return None
             at_the_end = (x >= RECOVERED - 1e-9) & (rest > 0)
             if at_the_end.any() and (1 - x).max() < _NEARLY:
-                # The last step resolved still leads on: the overlaps are at least these.
-                self._error = np.zeros_like(self.q)
-                self._error[list(layers), list(layers)] = 1 - x
-                self.converged, self.residual = True, 0.0
+                self._end(layers, t, rest)
                 return None
             if slopes is not None and before is not None:
                 slopes = _broyden(slopes, t - before[0], says - before[1])
@@ -142,6 +139,28 @@ class RefinedSolver(Solver):
             t = t + np.clip(step, -_LONGEST, _LONGEST)
         return None
 
+    def _end(self, layers: tuple[int, ...], t: Array, rest: Array) -> None:
+        """Recovery: the last step that is resolved still leads on; by how little decides on the error."""
+        chosen, level = list(layers), _ROUGH
+        x = self.q.diagonal()[chosen]
+        error = 1 - x
+        while True:
+            assert self.latest is not None
+            if (rest > _CLEAR * self._noise(self.latest, chosen, np.eye(len(t)))).all():
+                break
+            says = self._says(layers, t, self._rough(layers, t, level))
+            rest = math.log(self.alpha) - says
+            inverse = np.asarray(np.linalg.pinv(self._differences(layers, t, says, level)), np.float64)
+            noise = self._noise(self.latest, chosen, inverse)
+            # In 1 - q, of which the slopes are those of a line here.
+            error = np.clip(x * (1 - x) * (noise - inverse @ rest), 1 - x, 1.0)
+            if error.max() <= self._accuracy or level <= self.averages.finest[True]:
+                break
+            level = max(_CUT * level, self.averages.finest[True])
+        self._error = np.zeros_like(self.q)
+        self._error[chosen, chosen] = error
+        self.converged, self.residual = True, 0.0
+
     def _refine(self, layers: tuple[int, ...], t: Array, slopes: Array) -> None:
         """Chord steps with finer and finer rules, until two of them agree to the accuracy asked for.
 
@@ -151,7 +170,6 @@ class RefinedSolver(Solver):
         chosen = list(layers)
         level, tries, coarser, gap = _ROUGH, 0, None, np.full(len(t), math.inf)
         moved: tuple[Array, Array] | None = None
-        finest, refinable = self.averages.finest, self.averages.refinable
         while True:
             self.q = self._at(layers, t)
             x = self.q.diagonal()[chosen]
@@ -159,7 +177,11 @@ class RefinedSolver(Solver):
             self.n_iter += 1
             self.history.append(self.q.copy())
             says = self._says(layers, t, latest)
-            if moved is not None and np.abs(t - moved[0]).max() > _TELLING:
+            if self.averages.how == "monte-carlo" and (1 - x).max() < _NEARLY:
+                # Neighbours differ by their noise: slopes are what distant points tell.
+                if tries == 0:
+                    slopes = self._differences(layers, t, says, level)
+            elif moved is not None and np.abs(t - moved[0]).max() > _TELLING:
                 slopes = _broyden(slopes, t - moved[0], says - moved[1])
             rest = math.log(self.alpha) - says
             self.residual = float(np.abs(1 / (1 + np.exp(-(t + rest))) - x).max())
@@ -169,8 +191,9 @@ class RefinedSolver(Solver):
             inverse: Array = np.asarray(np.linalg.pinv(slopes), np.float64)
             step = np.clip(inverse @ rest, -_LONGEST, _LONGEST)
             sampled = self.averages.how == "monte-carlo"
+            finest = self.averages.finest[sampled]
             # Of t, for the accuracy asked of q.
-            asked = self._accuracy / ((1 - x) * (x if refinable else 1.0))
+            asked = self._accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
             if sampled:
                 gap = self._noise(latest, chosen, inverse)
             small = np.minimum(_SHARE * np.maximum(asked, gap if sampled else 0.0), _SHORT)
@@ -178,14 +201,14 @@ class RefinedSolver(Solver):
             tries += 1
             # Coarse rules may jump where their numbers of nodes change, by less than what they are off.
             coarse = level > finest
-            through = (not sampled or (refinable and coarse)) and (settled or (tries >= _TRIES and coarse))
+            through = (not sampled or coarse) and (settled or (tries >= _TRIES and coarse))
             if through and not sampled:
                 if coarser is not None:
                     # Two rules may agree by chance, three hardly.
                     gap = np.maximum(np.abs(t + step - coarser), np.where(np.isfinite(gap), _CUT * gap, 0.0))
                 coarser = t + step
             enough = bool((gap <= asked).all())
-            done = settled and (enough or not coarse or (sampled and not refinable))
+            done = settled and (enough or not coarse)
             if done or self.n_iter >= self.max_iter:
                 break
             if through:
@@ -205,9 +228,9 @@ class RefinedSolver(Solver):
         q[list(layers), list(layers)] = np.minimum(1 / (1 + np.exp(-t)), RECOVERED)
         return q
 
-    def _rough(self, layers: tuple[int, ...], t: Array) -> Averages:
+    def _rough(self, layers: tuple[int, ...], t: Array, level: float = _ROUGH) -> Averages:
         self.q = self._at(layers, t)
-        self.latest = self.averages.rough(self.q, _ROUGH)
+        self.latest = self.averages.rough(self.q, level)
         self.history.append(self.q.copy())
         self.n_iter += 1
         return self.latest
@@ -228,13 +251,18 @@ class RefinedSolver(Solver):
             out = out + np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / mean)
         return out
 
-    def _differences(self, layers: tuple[int, ...], t: Array, says: Array) -> Array:
+    def _differences(self, layers: tuple[int, ...], t: Array, says: Array, level: float = _ROUGH) -> Array:
+        """Slopes by t; those by q are differences, of distant points near one, where log G is a line in 1 - q."""
         slopes = np.empty((len(t), len(t)))
         here = self.q, self.latest
         for k in range(len(t)):
             moved = t.copy()
-            moved[k] -= _STEP
-            slopes[:, k] = (says - self._says(layers, moved, self._rough(layers, moved))) / _STEP
+            x = 1 / (1 + math.exp(-t[k]))
+            moved[k] -= _FAR if 1 - x < _NEARLY else _STEP
+            # x - x' without cancellation.
+            gap = x * (-math.expm1(moved[k] - t[k])) / (1 + math.exp(moved[k]))
+            told = self._says(layers, moved, self._rough(layers, moved, level))
+            slopes[:, k] = (says - told) * x * (1 - x) / gap
         self.q, self.latest = here
         return slopes
 

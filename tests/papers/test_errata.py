@@ -130,3 +130,9 @@ def test_growing_overlaps_of_three_layers_would_fail(monkeypatch):
 
     monkeypatch.setattr(errata, "_sampled_multipliers", unstable)
     assert not errata.three_layer_overlaps().ok
+
+
+def test_one_threshold_of_two_layers_would_fail(monkeypatch):
+    shared = SimpleNamespace(growth=np.full((2, 3), 1.1 / 1.05))
+    monkeypatch.setattr(errata, "DeepQuadrature", lambda *_, **__: lambda q: shared)
+    assert not errata.three_layer_thresholds().ok

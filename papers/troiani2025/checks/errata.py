@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from attnlimits.derive import linearization as derived
 from attnlimits.derive.registry import CheckOutcome
 from attnlimits.numerics.channel_averages import channel
+from attnlimits.numerics.deep.channel import DeepQuadrature
+from attnlimits.numerics.deep.three_layers import ThreeLayers
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.quadrature import normal_qmc
 from attnlimits.numerics.thresholds import last_layer
 
 from . import linearization
@@ -233,4 +236,24 @@ def three_layer_overlaps() -> CheckOutcome:
     detail = (
         f"multipliers {means[0]:.2f} and {means[1]:.2f} of layers 1 and 2, below 1/alpha = 2.5: both overlaps stay 0"
     )
+    return numeric(residuals, 1.0, detail)
+
+
+def three_layer_thresholds() -> CheckOutcome:
+    """Three layers at alpha = 1.05: the zero overlap of layer 1 is unstable, that of layer 2 is stable.
+
+    The last layer is at its fixed point; that layer 1 is learned by then does not help layer 2 enough.
+    """
+    alpha, last, learned = 1.05, 0.9817, 0.07  # `attnlimits evolve --layers 3 --alpha 1.05`
+    model = Attention(layers=3)
+    summed = DeepQuadrature(model, 0, rng=np.random.default_rng(0))
+    rng = np.random.default_rng(1)
+    sampled = ThreeLayers(model, [normal_qmc(12, 9, stream) for stream in rng.spawn(8)], nodes=4096, rng=rng)
+    residuals, told = [], []
+    for average in (summed, sampled):
+        first = alpha * float(average(np.diag([0.0, 0.0, last])).growth[:, 0].mean())
+        second = alpha * float(average(np.diag([learned, 0.0, last])).growth[:, 1].mean())
+        residuals += [1.05 / first, second / 0.95]
+        told.append(f"{first:.2f} and {second:.2f}")
+    detail = f"alpha lambda_l of layers 1 and 2 is {told[0]} by sums, {told[1]} by sampling: one above 1, one below"
     return numeric(residuals, 1.0, detail)
