@@ -45,6 +45,8 @@ class Kernel:
         True if the compiled version also raises where an output is not finite; False leaves that to its callers.
     towers : bool
         True if exponentials may be nested, so that numbers may leave even what arbitrary precision holds.
+    paper : str
+        Citekey of the paper that `equations` counts in.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Kernel:
     total: bool = True
     refuses: bool = False
     towers: bool = False
+    paper: str = "troiani2025"
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,11 @@ class KernelPackage:
     domain: str = "c > 0, beta > 0, all arguments real; each function states its own"
     model: Architecture | None = None
     seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def paper(self) -> str:
+        """Citekey of the paper of the kernels."""
+        return self.kernels[0].paper
 
     @property
     def equations(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import kernels_linear_m2, kernels_softmax_m2
+from .aim import kernels as aim_kernels
 from .architecture import Architecture
 from .emit.writer import package_files
 from .kernel import KernelPackage
@@ -41,6 +42,7 @@ PACKAGES: tuple[KernelPackage, ...] = (
     kernels_linear_m2.PACKAGE,
     *(link_package(model) for model in LINKS),
     *(fibre_package(model) for model in FIBRES),
+    aim_kernels.PACKAGE,
 )
 
 

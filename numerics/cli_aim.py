@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .aim.checks import ACTIVATIONS
+from .cli_figure import aim_figure_flags, aim_figures
 from .progress import Bar
 from .results import as_dict
 
@@ -54,7 +55,11 @@ def aim_flags(parser: argparse.ArgumentParser) -> None:
     )
     _channel_flags(threshold)
     threshold.add_argument("--rho", help="width r/d, exactly as 0.1 or 1/3; without it, weak recovery at small width")
-    threshold.add_argument("--digits", type=int, default=15, help="significant digits (default: %(default)s)")
+    threshold.add_argument(
+        "--digits",
+        type=int,
+        help="significant digits (default: 15; at most 10 for weak recovery of hardmax of more than two tokens)",
+    )
 
     denoise = verb(
         "denoise",
@@ -90,16 +95,26 @@ def aim_flags(parser: argparse.ArgumentParser) -> None:
     amp.add_argument("--max-iter", type=int, default=200, help="iterations (default: %(default)s)")
     amp.add_argument("--tol", type=float, default=1e-5, help="on the step ||dS||^2/d (default: %(default)s)")
 
+    aim_figure_flags(
+        verb("figure", aim_figures, "make the five figures of the paper, or some of them", "attnlimits aim figure 2 4")
+    )
+
 
 def run(args: argparse.Namespace) -> Outcome:
     """Say which verbs there are: the parser asks for one, and each has its own function."""
-    raise ValueError("aim needs a verb: evolve, threshold, denoise or amp")
+    raise ValueError("aim needs a verb: evolve, threshold, denoise, amp or figure")
 
 
 def _channel_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--activation", default="softmax", help=f"{', '.join(ACTIVATIONS)} (default: softmax)")
     parser.add_argument("--tokens", type=int, default=2, metavar="T", help="tokens (default: %(default)s)")
     parser.add_argument("--beta", type=float, default=1.0, help="inverse temperature of softmax (default: 1)")
+    parser.add_argument(
+        "--noise",
+        type=float,
+        default=0.0,
+        help="of linear outputs, variance over 1 + delta_ab (default: 0)",
+    )
 
 
 def _damping(text: str) -> float | str:
@@ -117,12 +132,13 @@ def _channel(args: argparse.Namespace) -> "Channel":
 
     # Also where the channel would not use it.
     above_zero("beta", args.beta, "softmax")
-    return channel(args.activation, args.tokens, args.beta)
+    return channel(args.activation, args.tokens, args.beta, args.noise)
 
 
 def _name(args: argparse.Namespace, rho: object) -> str:
     width = "small width" if rho == 0 or rho is None else f"rho={rho}"
-    return f"attention-indexed model, {args.activation}, T={args.tokens}, {width}"
+    noise = f", noise={args.noise:g}" if args.noise else ""
+    return f"attention-indexed model, {args.activation}, T={args.tokens}, {width}{noise}"
 
 
 def _evolve(args: argparse.Namespace) -> Outcome:
@@ -161,16 +177,18 @@ def _threshold(args: argparse.Namespace) -> Outcome:
     output = _channel(args)
     name = _name(args, args.rho)
     weak = args.rho is None
-    found = (
-        weak_recovery(output, digits=args.digits) if weak else perfect_recovery(args.rho, output, digits=args.digits)
-    )
-    record = as_dict(found) | {"model": name, "mmse": 1.0 if weak else 0.0, "converged": True, "status": "closed form"}
+    digits = 15 if args.digits is None else args.digits
+    found = weak_recovery(output, digits=args.digits) if weak else perfect_recovery(args.rho, output, digits=digits)
+    status = "sum over all labels" if found.exact is None else "closed form"
+    record = as_dict(found) | {"model": name, "mmse": 1.0 if weak else 0.0, "converged": True, "status": status}
     lines = [name, f"{found.quantity}: {found.value}"]
     if found.value == "inf":
         if output.name == "hardmax":
-            tail = hardmax_tail(args.rho, digits=min(args.digits, 15))
+            tail = hardmax_tail(args.rho, tokens=args.tokens, digits=min(digits, 15))
             lines.append(f"at large alpha MMSE = {tail}/alpha^2")
             record["tail"] = tail
+    elif found.exact is None:
+        lines.append(f"error {found.error:.1e} ({found.how})")
     else:
         lines.append(f"exactly {found.exact}")
     return record, "\n".join(lines), True
@@ -302,7 +320,7 @@ def _instances(args: argparse.Namespace, output: "Channel", name: str, settings:
     import numpy as np
 
     from .aim.amp import amp
-    from .aim.data import make_data, teacher
+    from .aim.data import instance, teacher
     from .aim.state_evolution import evolve
 
     expected = evolve(args.alpha, args.rho, output)
@@ -314,7 +332,7 @@ def _instances(args: argparse.Namespace, output: "Channel", name: str, settings:
             bar.to(number * args.max_iter + step.iteration, args.seeds * args.max_iter)
 
         S = teacher(args.dimension, args.rho, seed)
-        x, y = make_data(S, args.alpha, output, seed)
+        x, y = instance(S, args.alpha, output, seed)
         found.append(amp(x, y, output, args.rho, teacher=S, seed=seed, callback=tick, **settings))
     bar.close()
     errors = np.array([r.mmse for r in found])

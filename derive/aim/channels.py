@@ -149,8 +149,14 @@ def softmax_gradient(tokens: int, error: sp.Matrix) -> sp.Matrix:
     return sp.Matrix([(e - mean) / (variance * spread[i, i]) for i, e in enumerate(error)])
 
 
-def softmax_gradient_by_integration(tokens: int) -> tuple[sp.Expr, sp.Matrix]:
+def softmax_gradient_by_integration(tokens: int, precision: sp.Matrix | None = None) -> tuple[sp.Expr, sp.Matrix]:
     """Most likely shift c* and g by integrating the Gaussian weight over the shift, e as in `residual`.
+
+    Parameters
+    ----------
+    tokens : int
+    precision : sympy.Matrix, optional
+        Inverse of the covariance of the indices in units of V, symmetric; default that of diag(C_ab).
 
     Returns
     -------
@@ -165,10 +171,9 @@ def softmax_gradient_by_integration(tokens: int) -> tuple[sp.Expr, sp.Matrix]:
     """
     error = residual(tokens)
     shift = sp.Symbol("c", real=True)
-    spread = variances(tokens)
-    exponent = sp.expand(
-        -sum(((e + shift) ** 2 / spread[i, i] for i, e in enumerate(error)), sp.S.Zero) / (2 * variance)
-    )
+    moved = error + shift * sp.ones(len(error), 1)
+    weights = variances(tokens).inv() if precision is None else precision
+    exponent = sp.expand(-(moved.T * weights * moved)[0] / (2 * variance))
     quadratic, linear, constant = (exponent.coeff(shift, k) for k in (2, 1, 0))
     # int exp(q c^2 + l c + k) dc is exp(k - l^2 / (4 q)) times a constant.
     log_z = constant - linear**2 / (4 * quadratic)

@@ -17,10 +17,12 @@ from .symbols import variance
 __all__ = [
     "correlation",
     "difference_covariance",
+    "differences",
     "gradient_identities",
     "information_at_zero",
     "normal_cdf",
     "normal_density",
+    "partial",
     "published_information_at_zero",
     "published_ratio",
     "quadrant",
@@ -29,7 +31,7 @@ __all__ = [
 ]
 
 #: Differences h_11 - h_12 and h_22 - h_12 of the entries (11), (12), (22).
-_DIFFERENCES = sp.Matrix([[1, -1, 0], [0, -1, 1]])
+_DIFFERENCES = sp.ImmutableMatrix([[1, -1, 0], [0, -1, 1]])
 _X, _Y, _T = sp.symbols("x y t", real=True)
 _R = sp.Symbol("r", real=True)
 
@@ -42,6 +44,11 @@ def normal_density(x: sp.Expr) -> sp.Expr:
 def normal_cdf(x: sp.Expr) -> sp.Expr:
     """Phi(x) = (1 + erf(x / sqrt 2)) / 2."""
     return (1 + sp.erf(x / sp.sqrt(2))) / 2
+
+
+def differences() -> sp.Matrix:
+    """Matrix that takes (h_11, h_12, h_22) to h_11 - h_12 and h_22 - h_12."""
+    return _DIFFERENCES
 
 
 def difference_covariance() -> sp.Matrix:
@@ -60,7 +67,7 @@ def correlation() -> sp.Rational:
     return covariance[0, 1] / covariance[0, 0]
 
 
-def _partial(first: sp.Expr, second: sp.Expr, r: sp.Expr) -> sp.Expr:
+def partial(first: sp.Expr, second: sp.Expr, r: sp.Expr) -> sp.Expr:
     """Derivative of Phi2(first, second; r) with respect to the first argument."""
     return normal_density(first) * normal_cdf((second - r * first) / sp.sqrt(1 - r**2))
 
@@ -88,8 +95,8 @@ def gradient_identities() -> dict[str, sp.Expr]:
     boncoraglio2025, (34)-(35).
     """
     r = correlation()
-    integral = sp.Integral(_partial(_T, _Y, r), (_T, -sp.oo, _X))
-    first, second = _partial(_X, _Y, r), _partial(_Y, _X, r)
+    integral = sp.Integral(partial(_T, _Y, r), (_T, -sp.oo, _X))
+    first, second = partial(_X, _Y, r), partial(_Y, _X, r)
     density = _bivariate_density(_X, _Y, r)
     # g = P_1 s_1 / (sqrt(3V) Z) along h_11 - h_12 and likewise along h_22 - h_12, by the chain rule.
     p1, p2, s1, s2, z = sp.symbols("P1 P2 s1 s2 Z", real=True)
@@ -138,7 +145,7 @@ def information_at_zero() -> sp.Expr:
     ----------
     boncoraglio2025, (36).
     """
-    return _information_at_origin(_partial(sp.S.Zero, sp.S.Zero, _R))
+    return _information_at_origin(partial(sp.S.Zero, sp.S.Zero, _R))
 
 
 @cache

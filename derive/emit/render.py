@@ -47,7 +47,7 @@ def _docstring(program: Program, backend: str) -> str:
     lines += [f"    ({_listed([name for name, _ in kernel.outputs], _LISTED)}){shape}."]
     numbers = ", ".join(f"({number})" for number in kernel.equations)
     lines += ["", "Notes", "-----", f"Domain: {kernel.domain}.", "", "References", "----------"]
-    lines += [f"troiani2025, {numbers}.", '"""']
+    lines += [f"{kernel.paper}, {numbers}.", '"""']
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -82,7 +82,7 @@ Array = NDArray[np.float64]
 def _decorator(kernel: Kernel, name: str, *more: str) -> str:
     """Return the line that has a function's outputs checked."""
     numbers = ", ".join(f"({number})" for number in kernel.equations)
-    return f"@{name}({', '.join([repr(f'troiani2025, {numbers}'), repr(kernel.domain), *more])})"
+    return f"@{name}({', '.join([repr(f'{kernel.paper}, {numbers}'), repr(kernel.domain), *more])})"
 
 
 def render_numpy(programs: Sequence[Program], runtime: str = "..") -> str:
@@ -117,7 +117,7 @@ def _refusal(program: Program) -> list[str]:
     inputs = ", ".join(f"float({name})" for name in names)
     message = (
         f"{kernel.name}: an output is not finite in float64 at finite {_listed(names, 4)}; use smaller arguments, or "
-        f"`{kernel.name}` of the module mp (troiani2025, {numbers}; domain: {kernel.domain})"
+        f"`{kernel.name}` of the module mp ({kernel.paper}, {numbers}; domain: {kernel.domain})"
     )
     return [
         f"inputs = ({inputs},)",
@@ -275,6 +275,7 @@ mpmath context first) holds the same functions: {listed}.
 """
 
 DERIVATION_HASH = "{digest}"
+PAPER = "{package.paper}"
 EQUATIONS = ({numbers}{"," if len(package.equations) == 1 else ""})
 TOKENS = {package.tokens}
 ACTIVATION = "{package.activation}"

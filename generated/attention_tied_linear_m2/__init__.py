@@ -13,6 +13,7 @@ mpmath context first) holds the same functions: `layer`, `link`, `invert`, `undo
 """
 
 DERIVATION_HASH = "9c05ca73ddfb5003fb4d8c1781223417d8183072563fcee4aa08abb5a8da1c0e"
+PAPER = "troiani2025"
 EQUATIONS = (5, 6, 7, 15, 164, 165, 166, 167, 168, 171, 172, 173, 174, 184, 185)
 TOKENS = 2
 ACTIVATION = "linear"

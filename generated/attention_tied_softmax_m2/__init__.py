@@ -13,6 +13,7 @@ mpmath context first) holds the same functions: `layer`, `link`, `invert`, `undo
 """
 
 DERIVATION_HASH = "b5224d00cbd3c13e6eeff345d6a177483eb757d0c81b002d4d8599eb3ff31014"
+PAPER = "troiani2025"
 EQUATIONS = (5, 6, 7, 15, 164, 165, 166, 167, 168, 169, 170, 175, 176, 177, 178, 179, 180, 181, 182, 184, 185)
 TOKENS = 2
 ACTIVATION = "softmax"

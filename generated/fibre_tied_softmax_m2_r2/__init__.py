@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `data`, `fibre`.
 """
 
 DERIVATION_HASH = "2057d8c2b3435e015d9297115a6f10c7a3956e0622df5e89260ac4050a015eb3"
+PAPER = "troiani2025"
 EQUATIONS = (6, 163, 164, 165)
 TOKENS = 2
 ACTIVATION = "softmax"

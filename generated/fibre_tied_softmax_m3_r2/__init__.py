@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `data`, `fibre`.
 """
 
 DERIVATION_HASH = "38917a5e92394fd65cf00b18592bea170093dabbd57650943b3bb00150736e86"
+PAPER = "troiani2025"
 EQUATIONS = (6, 163, 164, 165)
 TOKENS = 3
 ACTIVATION = "softmax"

@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `data`, `fibre`.
 """
 
 DERIVATION_HASH = "777ba53a7645000f26e4e510c3abc1afafaacde9697728e3e2c54d1a242325df"
+PAPER = "troiani2025"
 EQUATIONS = (6, 163, 164, 165)
 TOKENS = 2
 ACTIVATION = "linear"

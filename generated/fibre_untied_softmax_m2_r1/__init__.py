@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `data`, `fibre`.
 """
 
 DERIVATION_HASH = "4c46211833a826f93b6fa2547839436fad6be8147adeb5e03a1d8722207235f7"
+PAPER = "troiani2025"
 EQUATIONS = (6, 163, 164, 165)
 TOKENS = 2
 ACTIVATION = "softmax"

@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `link`, `jacobian`.
 """
 
 DERIVATION_HASH = "bad68db80325c6a959259a996546dd51b2659ca7bcd700ec3a0ec488593231fd"
+PAPER = "troiani2025"
 EQUATIONS = (5, 6, 7, 31, 32, 43, 44, 45)
 TOKENS = 2
 ACTIVATION = "softmax"

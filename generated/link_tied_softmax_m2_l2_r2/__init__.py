@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `link`, `jacobian`.
 """
 
 DERIVATION_HASH = "a875c5387bcc3b838f865e0e5f299f63b9e3c2660988c48fcd867f1f2a6cf4b4"
+PAPER = "troiani2025"
 EQUATIONS = (5, 6, 7)
 TOKENS = 2
 ACTIVATION = "softmax"

@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `link`, `jacobian`.
 """
 
 DERIVATION_HASH = "e7f65153e284417f650ce87093a0c18381eb504d4a4d6075a087ba9e94a15b36"
+PAPER = "troiani2025"
 EQUATIONS = (5, 25, 26)
 TOKENS = 2
 ACTIVATION = "softmax"

@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `link`, `jacobian`.
 """
 
 DERIVATION_HASH = "861aff5d993c5c5691dd921f4d37a73cea04f534c0f6852fc0aaf81736b8a634"
+PAPER = "troiani2025"
 EQUATIONS = (5, 6, 7)
 TOKENS = 3
 ACTIVATION = "softmax"

@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `link`, `jacobian`.
 """
 
 DERIVATION_HASH = "6bee84c343845c7d95ea01f36d4000fa1fc4789a86a702ad83ce875b4b28945b"
+PAPER = "troiani2025"
 EQUATIONS = (5, 6, 7)
 TOKENS = 4
 ACTIVATION = "softmax"

@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `link`, `jacobian`.
 """
 
 DERIVATION_HASH = "7266756141b14be5ffdf8c248b43e9ff4c165f386b50ff05b37505c142bd055e"
+PAPER = "troiani2025"
 EQUATIONS = (5, 6, 7, 19, 20, 21, 22, 23, 24)
 TOKENS = 2
 ACTIVATION = "softmax"

@@ -12,6 +12,7 @@ mpmath context first) holds the same functions: `link`, `jacobian`.
 """
 
 DERIVATION_HASH = "280c6dc85e23eeba0b1295fc117fdaaa4bf5e4b565b0f613abef636ae92bba25"
+PAPER = "troiani2025"
 EQUATIONS = (5, 6, 7, 19, 20, 21, 22, 23, 24)
 TOKENS = 2
 ACTIVATION = "softmax"

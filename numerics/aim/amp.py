@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ConvergenceError
 from .channels import Channel, pairs, variances
 from .checks import CITE, above_zero, count
-from .data import Source, check_matrix, check_samples, gram, indices, rows_at_a_time
+from .data import Source, Stream, check_matrix, check_samples, gram, indices, rows_at_a_time
 from .results import AMPResult, AMPStep
 from .rie import denoise_matrix
 from .spectrum import mmse
@@ -72,6 +72,12 @@ class _Data:
         if not self.samples:
             raise ValueError(f"x must hold at least one sample ({CITE}, model); the function gave no blocks")
 
+    def _tokens(self) -> Iterator[Any]:
+        """Blocks of x; the outputs have been seen."""
+        if self._x is None and isinstance(self._source, Stream):
+            return self._source.tokens()
+        return (part for part, _ in self._parts())
+
     def _parts(self) -> Iterator[tuple[Any, Any]]:
         if self._x is None:
             yield from self._source()
@@ -85,7 +91,7 @@ class _Data:
         d = self.dimension
         strength, trace, pull = 0.0, 0.0, np.zeros((d, d))
         # Parts after the last block have not been seen before: the source is not the same at every call.
-        for (part, _), block in zip(self._parts(), self.blocks, strict=True):
+        for part, block in zip(self._tokens(), self.blocks, strict=True):
             x = np.asarray(part)
             sigma = gram(x) if covariance == "gram" else None
             block.onsager = (1 - old) * newest * _times(sigma, block.g, self.output.tokens) + old * block.onsager

@@ -3,8 +3,11 @@
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ACTIVATIONS", "CITE", "above_zero", "count", "from_zero"]
+from ..validation import numbers
+
+__all__ = ["ACTIVATIONS", "CITE", "above_zero", "check_outputs", "count", "from_zero"]
 
 #: Names of the output channels; the last is the published formula for hardmax, which is not Bayes-optimal.
 ACTIVATIONS = ("softmax", "hardmax", "linear", "hardmax_published")
@@ -46,3 +49,17 @@ def count(name: str, value: object, least: int, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be an integer >= {least} ({CITE}, {where}), got {value!r}; give a whole number")
     return int(value)
+
+
+def check_outputs(y: ArrayLike, tokens: int) -> NDArray[np.float64]:
+    """Return finite outputs of shape (n, T, T), or raise ValueError."""
+    array = numbers("y", y)
+    if array.ndim != 3 or array.shape[1:] != (tokens, tokens) or not len(array):
+        raise ValueError(
+            f"y must have shape (n, T, T) = (n, {tokens}, {tokens}) ({CITE}, outputs), got {array.shape}; stack one "
+            "attention matrix per sample"
+        )
+    if not np.isfinite(array).all():
+        bad = int(np.argmin(np.isfinite(array).all(axis=(1, 2))))
+        raise ValueError(f"y must be finite, got NaN or infinity in sample {bad}; leave such samples out, of x too")
+    return array

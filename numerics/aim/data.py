@@ -15,11 +15,13 @@ from .checks import CITE, above_zero, count
 
 __all__ = [
     "Source",
+    "Stream",
     "check_matrix",
     "check_samples",
     "generator",
     "gram",
     "indices",
+    "instance",
     "make_data",
     "rows_at_a_time",
     "stream",
@@ -31,6 +33,8 @@ Array = NDArray[np.float64]
 Source: TypeAlias = Callable[[], Iterable[tuple[ArrayLike, ArrayLike]]]
 # Entries of x read or made at a time.
 _ENTRIES = 1 << 22
+# Of x in float64 that are held as a whole: 256 MiB.
+_HELD = 1 << 25
 
 
 def rows_at_a_time(tokens: int, dimension: int) -> int:
@@ -94,6 +98,35 @@ def gram(x: NDArray[Any]) -> Array:
     )
 
 
+class Stream:
+    """Seeded samples in blocks that are drawn again at every pass, so that they need not fit in memory.
+
+    A call gives all blocks (x, y); `tokens` gives those of x alone, which spares the labels.
+    """
+
+    def __init__(
+        self, S: Array, samples: int, output: Channel, root: int, dtype: type[np.float32] | type[np.float64], rows: int
+    ) -> None:
+        self._S, self._output, self._root, self._dtype = S, output, root, dtype
+        self._sizes = [min(rows, samples - start) for start in range(0, samples, rows)]
+
+    def _block(self, number: int) -> tuple[NDArray[Any], np.random.Generator]:
+        rng = np.random.default_rng([self._root, number])
+        shape = (self._sizes[number], self._output.tokens, len(self._S))
+        return rng.standard_normal(shape, dtype=self._dtype), rng
+
+    def __call__(self) -> Iterator[tuple[NDArray[Any], Array]]:
+        """Blocks (x, y)."""
+        for number in range(len(self._sizes)):
+            x, rng = self._block(number)
+            yield x, self._output.draw(indices(x.astype(np.float64, copy=False), self._S), rng)
+
+    def tokens(self) -> Iterator[NDArray[Any]]:
+        """Blocks of x."""
+        for number in range(len(self._sizes)):
+            yield self._block(number)[0]
+
+
 def make_data(
     S: ArrayLike,
     alpha: float,
@@ -136,7 +169,7 @@ def stream(
     *,
     dtype: type[np.float32] | type[np.float64] = np.float32,
     rows: int | None = None,
-) -> Source:
+) -> Stream:
     """The data of `make_data` in blocks that are drawn again at every pass, so that they need not fit in memory.
 
     Parameters
@@ -148,15 +181,17 @@ def stream(
     d = len(matrix)
     n = max(1, round(above_zero("alpha", alpha, "alpha = n/d^2") * d * d))
     step = rows_at_a_time(output.tokens, d) if rows is None else count("rows", rows, 1, "samples per block")
-    root = generator(rng, 1).integers(2**63)
+    return Stream(matrix, n, output, int(generator(rng, 1).integers(2**63)), dtype, step)
 
-    def blocks() -> Iterator[tuple[NDArray[Any], Array]]:
-        for number, start in enumerate(range(0, n, step)):
-            shape = (min(step, n - start), output.tokens, d)
-            x = np.random.default_rng([int(root), number]).standard_normal(shape, dtype=dtype)
-            yield x, output.observe(indices(x.astype(np.float64), matrix))
 
-    return blocks
+def instance(
+    S: ArrayLike, alpha: float, output: Channel, rng: np.random.Generator | int | None = None
+) -> tuple[NDArray[Any], Array] | tuple[Stream, None]:
+    """Draw samples as `make_data` does where x fits into 256 MiB, or else as `stream` does, in single precision."""
+    matrix = check_matrix("S", S)
+    if round(alpha * matrix.size) * output.tokens * len(matrix) <= _HELD:
+        return make_data(matrix, alpha, output, rng)
+    return stream(matrix, alpha, output, rng), None
 
 
 def check_samples(x: ArrayLike, tokens: int) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from ..results import Estimate
-from .channels import Channel
+from .channels import Channel, Linear
 from .checks import CITE, above_zero
 from .hardmax_entropy import label_entropy
 from .spectrum import Points, Spectrum, mmse
@@ -68,7 +68,8 @@ def psi_out(V: float, rho: float, output: Channel) -> Estimate:
         In (0, 1 + rho].
     rho : float
     output : Channel
-        -(K/2) log V where an output fixes K functionals; minus the entropy of the labels given omega for hardmax.
+        -(K/2) log V where an output fixes K functionals, with noise -(K/2) log(V + Delta_n); minus the entropy of the
+        labels given omega for hardmax of two tokens.
 
     References
     ----------
@@ -77,7 +78,9 @@ def psi_out(V: float, rho: float, output: Channel) -> Estimate:
     V = _inside(V, rho)
     if output.functionals is not None:
         return Estimate(-0.5 * output.functionals * math.log(V), 4 * _EPS, "rigorous")
-    _refuse_published(output)
+    if isinstance(output, Linear):
+        return Estimate(-0.5 * output.entries * math.log(V + output.noise), 4 * _EPS, "rigorous")
+    _refuse(output)
     found = label_entropy((1 + rho - V) / V)
     return Estimate(-found.value, found.error, found.how)
 
@@ -85,7 +88,7 @@ def psi_out(V: float, rho: float, output: Channel) -> Estimate:
 def psi_out_slope(V: float, rho: float, output: Channel) -> Estimate:
     """D Psi_out/dq = (1/2) sum (1 + delta_ab) E g_ab^2 = F(q/V)/(2 V)."""
     V = _inside(V, rho)
-    found = output.information((1 + rho - V) / V)
+    found = output.information((1 + rho - V) / V, V)
     return Estimate(found.value / (2 * V), found.error / (2 * V), found.how)
 
 
@@ -132,6 +135,11 @@ def _inside(V: float, rho: float) -> float:
     return V
 
 
-def _refuse_published(output: Channel) -> None:
+def _refuse(output: Channel) -> None:
     if output.name == "hardmax_published":
         raise ValueError(f"hardmax_published is no model, and has no free entropy ({CITE}); use hardmax")
+    if output.tokens > 2:
+        raise ValueError(
+            f"the entropy of hardmax labels is served for T = 2 ({CITE}, free entropy), got T = {output.tokens}; the "
+            "fixed point itself is that of state_evolution.evolve"
+        )

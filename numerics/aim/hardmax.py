@@ -15,7 +15,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.polynomial.chebyshev import chebval
 from numpy.typing import NDArray
-from scipy.special import ndtr
+
+from attnlimits.generated.aim_channels.numpy64 import hardmax_slopes
 
 from ..quadrature import sinh_trapezoid, trapezoid
 from ..results import Estimate
@@ -34,13 +35,12 @@ _NODES = 28
 
 def _terms(k1: Array, k2: Array, r: float, published: bool) -> Array:
     """(P1^2 + r P1 P2)/Z, half of the integrand: the law of k is symmetric."""
-    root = math.sqrt(1 - r * r)
     z = np.exp(log_phi2(k1, k2, np.asarray(r)))
     if published:
+        root = math.sqrt(1 - r * r)
         density = np.exp(-0.5 * (k1 * k1 - 2 * r * k1 * k2 + k2 * k2) / (1 - r * r)) / (2 * math.pi * root)
         return np.asarray((1 + r) * density**2 / z)
-    first = np.exp(-0.5 * k1 * k1) * ndtr((k2 - r * k1) / root) / math.sqrt(2 * math.pi)
-    second = np.exp(-0.5 * k2 * k2) * ndtr((k1 - r * k2) / root) / math.sqrt(2 * math.pi)
+    first, second = hardmax_slopes(k1, k2, r)
     return np.asarray(first * (first + r * second) / z)
 
 

@@ -120,6 +120,7 @@ class DescentResult:
         ||S - Shat||^2/d, if the teacher is known.
     single : float or None
         Mean of the same over the students, each for itself.
+    students : int
     n_iter, converged, status, seed, versions
         Provenance.
     """
@@ -128,8 +129,19 @@ class DescentResult:
     loss: Array
     mmse: float | None
     single: float | None
+    students: int
     n_iter: int
     converged: bool
     status: str
     seed: int
     versions: dict[str, str] = field(default_factory=versions)
+
+    def of_mean(self, students: int) -> float:
+        """Error of the mean of so many students, from that of one and of the mean of those there are.
+
+        Over the starts its expectation is A + B/k, of k students: A the error of the mean of all, B their variance.
+        """
+        if self.mmse is None or self.single is None or self.students < 2 or students < 1:
+            raise ValueError("of_mean needs a teacher, at least two students, and the number >= 1 of those to average")
+        spread = (self.single - self.mmse) * self.students / (self.students - 1)
+        return self.single - spread + spread / students

@@ -25,7 +25,7 @@ _EPS = float(np.finfo(float).eps)
 _RECOVERED = 1e-15
 _LARGEST = 1e25
 # Relative widths of the bracket that is returned, in turn until the signs at its ends are beyond their errors.
-_WIDTHS = tuple(10.0**k for k in range(-13, 4))
+_WIDTHS = tuple(10.0 ** (k / 4) for k in range(-52, 13))
 
 
 def recovery(rho: float) -> float:
@@ -59,7 +59,7 @@ class _Route:
                 f"MMSE_rho(Delta) at rho = {self.rho:g}, Delta = {x:g} is below its error {V.error:.1e}; "
                 "spectrum.mmse_digits has more digits"
             )
-        F = self.output.information(q.value / V.value)
+        F = self.output.information(q.value / V.value, V.value)
         value = (2 - x) / (2 * F.value) if self.rho == 0 else V.value / (2 * x * F.value)
         relative = V.error / V.value + F.error / F.value + 4 * _EPS
         return Estimate(value, relative * value, "estimated")
@@ -271,7 +271,7 @@ def iterate(
         if V.value <= 0 or alpha == 0:
             change = 0.0
             break
-        F = output.information((1 + rho - V.value) / V.value)
+        F = output.information((1 + rho - V.value) / V.value, V.value)
         q_hat = 2 * alpha / V.value * F.value
         old, V = V.value, mmse(rho, 1 / q_hat) if q_hat < _LARGEST else Estimate(0.0, 1 / q_hat, "estimated")
         change = abs(V.value - old)

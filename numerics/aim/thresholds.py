@@ -8,13 +8,22 @@ from typing import Any
 from mpmath.ctx_mp import MPContext
 
 from ..results import How
-from .channels import Channel, channel
+from .channels import Channel, Linear, channel
 from .checks import CITE, count
+from .hardmax_many import MOST_TOKENS
 from .precise import MAX_DIGITS, exact_number, rounded
 
-__all__ = ["Threshold", "hardmax_information_at_zero", "hardmax_tail", "perfect_recovery", "weak_recovery"]
+__all__ = [
+    "Threshold",
+    "hardmax_information_at_zero",
+    "hardmax_tail",
+    "perfect_recovery",
+    "weak_recovery",
+]
 
 _GUARD = 10
+# Of a threshold that is a sum over labels, known to some 1e-11.
+_SUM_DIGITS = 10
 
 
 @dataclass(frozen=True)
@@ -25,8 +34,8 @@ class Threshold:
     ----------
     value : str
         alpha = n/d^2, or alpha/rho at small width, in decimal; "inf" where no alpha is enough.
-    exact : str
-        The closed form.
+    exact : str or None
+        The closed form, where one is known.
     error : float
         What rounding to `value` took.
     how : {"rigorous", "estimated", "monte-carlo"}
@@ -35,7 +44,7 @@ class Threshold:
     """
 
     value: str
-    exact: str
+    exact: str | None
     error: float
     how: How
     quantity: str
@@ -70,7 +79,7 @@ def perfect_recovery(rho: object, output: Channel, *, digits: int = 15) -> Thres
     Returns
     -------
     Threshold
-        Infinite for hardmax, whose error falls as 1/alpha^2; see `hardmax_tail`.
+        Infinite for hardmax, whose error falls as 1/alpha^2 (see `hardmax_tail`), and where there is noise.
 
     References
     ----------
@@ -83,34 +92,40 @@ def perfect_recovery(rho: object, output: Channel, *, digits: int = 15) -> Thres
         return Threshold("inf", "inf", 0.0, "rigorous", quantity)
     freedom = width - width**2 / 2 if width < 1 else Fraction(1, 2)
     value = freedom / output.functionals
-    return _closed(ctx, ctx.mpf(value.numerator) / value.denominator, str(value), digits, quantity)
+    return _closed(ctx, _mp(ctx, value), str(value), digits, quantity)
 
 
-def weak_recovery(output: Channel, *, digits: int = 15) -> Threshold:
+def weak_recovery(output: Channel, *, digits: int | None = None) -> Threshold:
     """alpha/rho at which the overlap becomes positive, in the limit of small width: 1/(2 F(0)).
 
     Parameters
     ----------
     output : Channel
     digits : int, keyword-only
-        1 to 200.
+        1 to 200, 15 by default; 1 to 10 for hardmax of more than two tokens, 10 by default.
 
     Returns
     -------
     Threshold
-        1/(2 K) where an output fixes K functionals; 3 pi/(4 (1/Z_+ + ..)) for hardmax in the form that `exact` has.
+        1/(2 K) where an output fixes K functionals, (1 + Delta_n)/(2 K) with noise; in closed form for hardmax of two
+        tokens, and from a sum over labels for more.
 
     References
     ----------
     boncoraglio2025, Corollary 4.2 and hardmax channel.
     """
+    if digits is None:
+        digits = 15 if output.tokens == 2 or output.name != "hardmax" else _SUM_DIGITS
     ctx = _context(digits)
     quantity = "alpha/rho of weak recovery, rho -> 0"
     if output.functionals is not None:
         value = Fraction(1, 2 * output.functionals)
-        return _closed(ctx, ctx.mpf(value.numerator) / value.denominator, str(value), digits, quantity)
+        return _closed(ctx, _mp(ctx, value), str(value), digits, quantity)
+    if isinstance(output, Linear):
+        value = (1 + Fraction(repr(output.noise))) / (2 * output.entries)
+        return _closed(ctx, _mp(ctx, value), str(value), digits, quantity)
     if output.tokens != 2:
-        raise ValueError(f"the closed form of hardmax is for T = 2 ({CITE}, hardmax channel), got T = {output.tokens}")
+        return _summed(output, digits, quantity)
     angle = ctx.asin(ctx.mpf(1) / 3)
     # 3 pi/(2 (2/Z+ + 1/Z-)) with Z+- = 1/4 +- asin(1/3)/(2 pi).
     plus, minus = ctx.mpf(1) / 4 + angle / (2 * ctx.pi), ctx.mpf(1) / 4 - angle / (2 * ctx.pi)
@@ -123,6 +138,19 @@ def weak_recovery(output: Channel, *, digits: int = 15) -> Threshold:
     return _closed(ctx, value, exact, digits, quantity)
 
 
+def _summed(output: Channel, digits: int, quantity: str) -> Threshold:
+    if digits > _SUM_DIGITS:
+        raise ValueError(
+            f"digits must be <= {_SUM_DIGITS} for hardmax of more than two tokens, a sum over labels in float64 "
+            f"({CITE}, hardmax channel), got {digits}"
+        )
+    F = output.information(0.0)
+    value = 1 / (2 * F.value)
+    text = f"{value:.{digits}g}"
+    error = value * F.error / F.value + abs(float(text) - value)
+    return Threshold(text, None, error, "estimated", quantity)
+
+
 def hardmax_information_at_zero(*, digits: int = 15) -> str:
     """F(0) of hardmax, (2/Z_+ + 1/Z_-)/(3 pi)."""
     ctx = _context(digits)
@@ -130,14 +158,43 @@ def hardmax_information_at_zero(*, digits: int = 15) -> str:
     return rounded(ctx, 1 / (2 * ctx.mpf(small.value)), 0, digits).value
 
 
-def hardmax_tail(rho: float, *, digits: int = 15) -> str:
-    """Limit of alpha^2 times the error of hardmax with two tokens: pi D^2 (1 + rho)/(8 I0^2).
+def _below(ctx: MPContext, common: Fraction, own: list[int]) -> Any:
+    """P[independent Gaussians of variances `own` are below one of variance `common`], by the arcsine laws."""
+    pairs = [
+        ctx.asin(_mp(ctx, common) / ctx.sqrt(_mp(ctx, a + common) * _mp(ctx, b + common)))
+        for i, a in enumerate(own)
+        for b in own[:i]
+    ]
+    return ctx.mpf(1) / 2 ** len(own) + ctx.fsum(pairs) / (2 ** (len(own) - 1) * ctx.pi)
 
-    D = min(2 rho - rho^2, 1) and I0 the integral of phi^2/(Phi (1 - Phi)) over the line.
+
+def _ties(ctx: MPContext, tokens: int) -> Any:
+    """Sum over rows and pairs of their entries of the probability that the others are below, given the two are equal.
+
+    Equal entries of variances v and w are N(0, v w/(v + w)).
+    """
+    with_own = _below(ctx, Fraction(2, 3), [1] * (tokens - 2))
+    total = (tokens - 1) * with_own
+    if tokens > 2:
+        total += math.comb(tokens - 1, 2) * _below(ctx, Fraction(1, 2), [2] + [1] * (tokens - 3))
+    return tokens * total
+
+
+def _mp(ctx: MPContext, value: Fraction) -> Any:
+    return ctx.mpf(value.numerator) / value.denominator
+
+
+def hardmax_tail(rho: float, *, tokens: int = 2, digits: int = 15) -> str:
+    """Limit of alpha^2 times the error of hardmax: pi D^2 (1 + rho)/(2 N^2 I0^2), N = 2 for two tokens.
+
+    D = min(2 rho - rho^2, 1), I0 the integral of phi^2/(Phi (1 - Phi)) over the line, and N the sum over rows and pairs
+    of their entries of the probability that the others are below the two, given these are equal.
 
     Parameters
     ----------
     rho : int, float, Fraction or str
+    tokens : int, keyword-only
+        2 to 5.
     digits : int, keyword-only
         1 to 50.
 
@@ -145,6 +202,8 @@ def hardmax_tail(rho: float, *, digits: int = 15) -> str:
     ----------
     boncoraglio2025, thresholds.
     """
+    if count("tokens", tokens, 2, "T") > MOST_TOKENS:
+        raise ValueError(f"tokens must be <= {MOST_TOKENS} for the closed form of the tail ({CITE}), got {tokens}")
     if count("digits", digits, 1, "digits of the result") > 50:
         raise ValueError(f"digits must be <= 50 for the integral, got {digits}")
     width = exact_number("rho", rho, "rho = r/d")
@@ -162,5 +221,5 @@ def hardmax_tail(rho: float, *, digits: int = 15) -> str:
     integral = step * (integrand(ctx.zero) + 2 * ctx.fsum(integrand(x) for x in nodes))
     freedom = 2 * width - width**2 if width < 1 else Fraction(1)
     factor = freedom**2 * (1 + width)
-    value = ctx.pi * factor.numerator / factor.denominator / (8 * integral**2)
+    value = ctx.pi * _mp(ctx, factor) / (2 * _ties(ctx, tokens) ** 2 * integral**2)
     return rounded(ctx, value, 0, digits).value

@@ -27,6 +27,29 @@ def test_evolve(attnlimits):
     assert "alpha/rho = 1: MMSE = 0.42958" in small.out
 
 
+def test_hardmax_of_three_tokens(attnlimits):
+    found = json.loads(attnlimits("aim evolve --activation hardmax --tokens 3 --rho 0.5 --alpha 0.3 --json").out)
+    assert float(found["value"]) == pytest.approx(0.1421, abs=5e-4)
+    assert 1e-5 < found["error"] < 1e-3 and found["how"] == "estimated"
+    said = attnlimits("aim threshold --activation hardmax --tokens 3")
+    assert "alpha/rho of weak recovery, rho -> 0: 0.1753925354\nerror" in said.out
+    found = json.loads(attnlimits("aim threshold --activation hardmax --tokens 3 --json").out)
+    assert found["exact"] is None and found["how"] == "estimated" and 0 < found["error"] < 1e-9
+    # (2/4.5)^2 times that of two tokens.
+    assert "0.0200578046187514/alpha^2" in attnlimits("aim threshold --activation hardmax --tokens 3 --rho 1/2").out
+
+
+def test_noise(attnlimits):
+    said = attnlimits("aim evolve --activation linear --noise 0.1 --rho 0.5 --alpha 0.1")
+    lines = said.out.splitlines()
+    assert lines[0].endswith("rho=0.5, noise=0.1") and lines[1].startswith("alpha = 0.1: MMSE = 0.311078")
+    assert "exactly 11/60" in attnlimits("aim threshold --activation linear --noise 0.1").out
+    command = "aim amp --activation linear --noise 0.1 --rho 0.5 --alpha 0.1 --dimension 30 --seeds 2 --tol 1e-3 --json"
+    found = json.loads(attnlimits(command).out)
+    assert found["state_evolution"]["value"] == pytest.approx(0.311079, abs=1e-6)
+    assert found["mmse"] == pytest.approx(0.311, abs=0.12)
+
+
 def test_threshold(attnlimits):
     said = attnlimits("aim threshold --activation hardmax --digits 20")
     assert said.status == 0 and "0.40341062903759930452" in said.out
@@ -116,7 +139,10 @@ def test_bad_files(attnlimits, files):
         ("evolve --rho 1 --alpha 1 --beta 0", "beta must be finite and > 0"),
         ("evolve --rho 1 --alpha 1 --activation hardmax --beta -1", "beta must be"),
         ("evolve --rho 1 --alpha 1 --activation relu", "activation must be one of"),
-        ("evolve --rho 1 --alpha 1 --activation hardmax --tokens 3", "T = 3"),
+        ("evolve --rho 1 --alpha 1 --activation hardmax --tokens 6", "T = 6"),
+        ("evolve --rho 1 --alpha 1 --noise 0.1", "noise is served for the linear channel"),
+        ("evolve --rho 1 --alpha 1 --activation linear --noise -1", "noise must be finite and >= 0"),
+        ("threshold --activation hardmax --tokens 3 --digits 11", "digits must be <= 10"),
         ("threshold --rho 0", "rho must be"),
         ("threshold --rho half", "rho must be a positive number"),
         ("threshold --digits 0", "digits must be"),

@@ -9,7 +9,7 @@ from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal
 
 from attnlimits.numerics.aim.bivariate import log_phi2, slopes
-from attnlimits.numerics.aim.channels import Hardmax, Linear, Softmax, channel, pairs, variances
+from attnlimits.numerics.aim.channels import Hardmax, HardmaxMany, Linear, Softmax, channel, pairs, variances
 from attnlimits.numerics.aim.data import gram, indices, teacher
 from attnlimits.numerics.aim.hardmax import information, information_between
 from attnlimits.numerics.errors import KernelNotFoundError, UnreachableOutputError
@@ -29,19 +29,28 @@ def draws(output, n, c, rng, scale=1.0):
     spread = np.sqrt(variances(output.tokens))
     omega = math.sqrt(scale - V) * spread * rng.standard_normal((n, len(spread)))
     h = omega + math.sqrt(V) * spread * rng.standard_normal((n, len(spread)))
-    return omega, V, output.observe(symmetric(h, output.tokens)), h
+    return omega, V, output.draw(symmetric(h, output.tokens), rng), h
 
 
-OUTPUTS = [Linear(2), Linear(4), Softmax(2), Softmax(3, 5.0), Softmax(5, 0.3), Hardmax()]
+OUTPUTS = [
+    Linear(2),
+    Linear(4),
+    Linear(2, 0.4),
+    Softmax(2),
+    Softmax(3, 5.0),
+    Softmax(5, 0.3),
+    Hardmax(),
+    HardmaxMany(3),
+]
 
 
-@pytest.mark.parametrize("output", OUTPUTS, ids=lambda o: f"{o.name}-{o.tokens}")
+@pytest.mark.parametrize("output", OUTPUTS, ids=lambda o: f"{o.name}-{o.tokens}-{o.noise:g}")
 @pytest.mark.parametrize("c", [0.0, 0.7, 6.0])
 def test_information_is_the_average_of_the_score_and_nishimori_holds(output, c, rng):
     """V sum (1 + delta) E g^2 = F(c), and the same with (h - omega) g, on 20000 draws to five standard errors."""
     omega, V, y, h = draws(output, 20000, c, rng, scale=1.7)
     g = output.score(output.prepare(output.check(y)), omega, V)
-    F = output.information(c).value
+    F = output.information(c, V).value
     for terms in (V * (variances(output.tokens) * g**2).sum(axis=1), ((h - omega) * g).sum(axis=1)):
         error = terms.std() / math.sqrt(len(terms))
         assert abs(terms.mean() - F) < 5 * error + 1e-12
@@ -72,6 +81,23 @@ def test_softmax_score_is_the_slope_of_log_z(tokens, sampled, rng):
         assert np.allclose(g[k], wanted, rtol=1e-7, atol=1e-7)
     # phi is h up to one shift.
     assert np.ptp(h - seen, axis=1).max() < 1e-12
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_score_of_noisy_outputs_is_the_slope_of_log_z(sampled, rng):
+    """Z is the density of y ~ N(omega, V Sigma + Delta_n diag(1 + delta)), from SciPy."""
+    output = Linear(2, 0.3)
+    omega, V, y, _ = draws(output, 3, 1.0, rng)
+    sigma = gram(rng.standard_normal((3, 2, 60))) if sampled else None
+    seen = output.prepare(output.check(y))
+    g = output.score(seen, omega, V, sigma)
+    for k in range(3):
+        matrix = np.diag(variances(2)) if sigma is None else sigma[k]
+        law = multivariate_normal(cov=V * matrix + 0.3 * np.diag(variances(2)))
+        wanted = slopes_of(lambda o, k=k, law=law: law.logpdf(seen[k] - o), omega[k])
+        assert np.allclose(g[k], wanted, rtol=1e-6, atol=1e-6)
+    nearly = Linear(2, 1e-9).score(seen, omega, V, sigma)
+    assert np.allclose(nearly, Linear(2).score(seen, omega, V, sigma), rtol=1e-7)
 
 
 @pytest.mark.parametrize("sampled", [False, True])
@@ -188,7 +214,10 @@ def test_logarithms_of_a_softmax_that_underflows(rng):
         (lambda: channel("softmax", 1), ValueError, "tokens must be an integer >= 2"),
         (lambda: channel("softmax", 2, 0.0), ValueError, "beta must be finite and > 0"),
         (lambda: channel("relu"), ValueError, "activation must be one of softmax"),
-        (lambda: channel("hardmax", 3), KernelNotFoundError, "T = 3"),
+        (lambda: channel("hardmax", 6), KernelNotFoundError, "T = 6"),
+        (lambda: channel("hardmax_published", 3), KernelNotFoundError, "no published variant"),
+        (lambda: channel("softmax", 2, noise=0.1), ValueError, "noise is served for the linear channel"),
+        (lambda: channel("linear", 2, noise=-0.1), ValueError, "noise must be finite and >= 0"),
         (lambda: Softmax(2).check(np.full((1, 2, 2), 0.4)), UnreachableOutputError, "sum to 1"),
         (lambda: Softmax(2).check(np.array([[[1.5, -0.5], [0.5, 0.5]]])), UnreachableOutputError, "range of a softmax"),
         (lambda: Softmax(2, logarithms=True).check(np.ones((1, 2, 2))), UnreachableOutputError, "log y must be"),

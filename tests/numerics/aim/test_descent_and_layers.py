@@ -43,6 +43,27 @@ def test_descent_interpolates_and_its_average_is_better():
     assert descend(x, y, output, 0.5, steps=5).converged is False
 
 
+def test_mean_of_more_students():
+    """A + B/k: from three students what twelve have, of which they are some; one student is the mean of one."""
+    output = channel("softmax")
+    S = teacher(16, 0.5, 0)
+    x, y = make_data(S, 0.1, output, 0)
+    few, many = (descend(x, y, output, 0.5, students=k, steps=200, teacher=S, rng=3) for k in (3, 12))
+    assert few.of_mean(1) == pytest.approx(few.single) and few.of_mean(3) == pytest.approx(few.mmse)
+    assert few.of_mean(12) == pytest.approx(many.mmse, rel=0.35)
+    assert many.of_mean(3) == pytest.approx(few.mmse, rel=0.35)
+    with pytest.raises(ValueError, match="at least two students"):
+        descend(x, y, output, 0.5, steps=2, teacher=S).of_mean(2)
+
+
+def test_descent_stops_when_the_data_are_fitted():
+    """Two samples of 136 unknowns."""
+    output = channel("softmax")
+    x, y = make_data(teacher(16, 1.0, 0), 2 / 256, output, 0)
+    found = descend(x, y, output, 1.0, students=2, steps=3000)
+    assert found.converged and found.n_iter < 3000 and found.status.startswith("converged after")
+
+
 def test_descent_refuses():
     output = channel("softmax")
     x, y = make_data(teacher(8, 0.5, 0), 0.2, output, 0)

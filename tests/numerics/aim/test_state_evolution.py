@@ -138,6 +138,29 @@ def test_small_width():
         alpha_at(1.5, 0.0, hard)
 
 
+def test_noise_of_linear_outputs():
+    """It stands beside V in every place: alpha (Delta) = (V + Delta_n)/(2 K Delta)."""
+    noisy = channel("linear", noise=0.3)
+    for rho in (0.5, 1.0):
+        point = evolve(0.2, rho, noisy)
+        assert point.q_hat == pytest.approx(2 * 0.2 * 3 / (point.mmse.value + 0.3), rel=1e-9)
+        assert point.mmse.value == pytest.approx(mmse(rho, 1 / point.q_hat).value, rel=1e-9)
+        assert point.mmse.value == pytest.approx(iterate(0.2, rho, noisy).mmse.value, rel=1e-7)
+    # rho to infinity is scalar: V = Delta/(1 + Delta), a quadratic equation.
+    V, a = evolve(0.2, 1e10, noisy).mmse.value, 2 * 0.2 * 3
+    assert (V + 0.3) * (1 - V) == pytest.approx(a * V, rel=1e-6)
+    assert evolve(0.1, 0.5, channel("linear", noise=1e-9)).mmse.value == pytest.approx(
+        evolve(0.1, 0.5, channel("linear")).mmse.value, rel=1e-6
+    )
+    assert perfect_recovery(0.5, noisy).value == "inf"
+    # At small width: V = 1 until alpha/rho = (1 + Delta_n)/(2 K).
+    assert weak_recovery(noisy).exact == "13/60"
+    at = 13 / 60
+    assert evolve(at * (1 - 1e-6), 0.0, noisy).mmse.value == 1 > evolve(at * (1 + 1e-3), 0.0, noisy).mmse.value
+    # Noise that is averaged over: V to Delta min(2 rho - rho^2, 1), Delta = Delta_n/(2 alpha K).
+    assert evolve(1e6, 0.5, noisy).mmse.value == pytest.approx(0.75 * 0.3 / 6e6, rel=1e-4)
+
+
 def test_curve_is_the_points():
     output, alphas = channel("hardmax"), [0.05, 0.3, 1.0]
     points = curve(alphas, 0.5, output)
@@ -204,9 +227,9 @@ def test_mutual_information(rho, delta, value):
     assert slope == pytest.approx(mmse(rho, delta).value / 4, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["softmax", "linear", "hardmax"])
-def test_slope_of_the_channel_part(name):
-    output, h = channel(name), 1e-3
+@pytest.mark.parametrize(("name", "noise"), [("softmax", 0.0), ("linear", 0.0), ("linear", 0.2), ("hardmax", 0.0)])
+def test_slope_of_the_channel_part(name, noise):
+    output, h = channel(name, noise=noise), 1e-3
     for V in (0.3, 1.1):
         at = [psi_out(V - k * h, 0.5, output).value for k in (-2, -1, 1, 2)]
         slope = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * h)
@@ -238,6 +261,9 @@ def test_the_fixed_point_is_the_top_of_the_free_entropy(name, alpha):
         (lambda: perfect_recovery("x", channel("softmax")), "rho must be a positive number"),
         (lambda: weak_recovery(channel("softmax"), digits=0), "digits"),
         (lambda: hardmax_tail(1, digits=99), "digits must be <= 50"),
+        (lambda: hardmax_tail(1, tokens=6), "tokens must be <= 5"),
+        (lambda: weak_recovery(channel("hardmax", 3), digits=11), "digits must be <= 10"),
+        (lambda: psi_out(0.3, 0.5, channel("hardmax", 3)), "served for T = 2"),
         (lambda: psi_out(3.0, 0.5, channel("softmax")), "V must be in"),
         (lambda: psi_out(0.3, 0.5, channel("hardmax_published")), "no free entropy"),
         (lambda: free_entropy(0.1, 1.2, 0.5, channel("softmax")), "range of the MMSE"),

@@ -1,0 +1,140 @@
+"""Channels of hardmax labels: of two tokens in closed form, of three to five by chains of integrals."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attnlimits.generated.aim_channels import numpy64 as scores
+
+from ..errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
+from ..results import Estimate
+from . import hardmax, hardmax_many
+from .bivariate import slopes
+from .checks import CITE, check_outputs, count
+from .entries import variances
+from .label_chains import label_chains
+
+__all__ = ["Hardmax", "HardmaxMany"]
+
+Array = NDArray[np.float64]
+_CONTRAST = np.array([[1.0, -1.0, 0.0], [0.0, -1.0, 1.0]])
+# Of the score of a sample: an output that is as far off is no data of the model.
+_KNOWN = 0.02
+
+
+class Hardmax:
+    """One-hot argmax of each row of h, two tokens.
+
+    Parameters
+    ----------
+    published : bool, keyword-only
+        F with the normal density in the place of the derivatives of Phi2, as the published curves have it. It is not
+        Bayes-optimal and is here to overlay them; it has no score.
+    """
+
+    functionals: int | None = None
+    noise = 0.0
+
+    def __init__(self, tokens: int = 2, *, published: bool = False) -> None:
+        if count("tokens", tokens, 2, "T") > 2:
+            raise KernelNotFoundError(
+                f"no closed form of the hardmax channel for T = {tokens} ({CITE}, hardmax channel); take HardmaxMany, "
+                'which is channel("hardmax", T), and has no published variant'
+            )
+        self.tokens, self.published = 2, published
+        self.name = "hardmax_published" if published else "hardmax"
+
+    def information(self, c: float, V: float = 1.0) -> Estimate:
+        """F(c), interpolated between 28 values of a two-dimensional rule."""
+        return hardmax.information_between(c, published=self.published)
+
+    def observe(self, h: Array) -> Array:
+        """Outputs."""
+        return np.asarray(np.eye(self.tokens)[h.argmax(axis=2)])
+
+    def draw(self, h: Array, rng: np.random.Generator) -> Array:
+        """Outputs; they have no noise."""
+        return self.observe(h)
+
+    def check(self, y: ArrayLike) -> Array:
+        """Refuse rows that are not one-hot."""
+        array = check_outputs(y, self.tokens)
+        if not (((array == 0) | (array == 1)).all() and (array.sum(axis=2) == 1).all()):
+            raise UnreachableOutputError(
+                f"each row of y must be one-hot ({CITE}, hardmax); for attention matrices of finite temperature use "
+                "the softmax channel"
+            )
+        return array
+
+    def prepare(self, y: Array) -> Array:
+        """Signs of h11 - h12 and h22 - h12."""
+        return np.stack([2 * y[:, 0, 0] - 1, 2 * y[:, 1, 1] - 1], axis=1)
+
+    def score(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
+        """Slope of log Phi2(k1, k2; r) in omega."""
+        if self.published:
+            raise KernelNotFoundError(
+                "hardmax_published is no score of a model: it replaces a derivative by another function; use hardmax"
+            )
+        s1, s2 = seen.T
+        if sigma is None:
+            c1 = c2 = np.array(3.0)
+            r = np.array(1 / 3)
+        else:
+            # Covariance of h11 - h12 and h22 - h12.
+            covariance = _CONTRAST @ sigma @ _CONTRAST.T
+            c1, c2 = covariance[:, 0, 0], covariance[:, 1, 1]
+            # Of the order of 1/3; held where `log_phi2` is accurate in the smallest dimensions.
+            r = np.clip(covariance[:, 0, 1] / np.sqrt(c1 * c2), -0.9, 0.9)
+        k1, k2 = scores.hardmax_arguments(*omega.T, s1, s2, c1, c2, V)
+        found = slopes(np.asarray(k1), np.asarray(k2), s1 * s2 * r)
+        return np.stack(scores.hardmax_score(found.first, found.second, s1, s2, c1, c2, V), axis=1)
+
+
+class HardmaxMany(Hardmax):
+    """One-hot argmax of each row of h, three to five tokens (`label_chains`).
+
+    Parameters
+    ----------
+    tokens : int
+    """
+
+    def __init__(self, tokens: int) -> None:
+        if not 2 < count("tokens", tokens, 2, "T") <= hardmax_many.MOST_TOKENS:
+            raise KernelNotFoundError(
+                f"hardmax labels are summed for T = 3 to {hardmax_many.MOST_TOKENS} ({CITE}, hardmax channel), got "
+                f"T = {tokens}; take a smaller T, or the softmax channel"
+            )
+        super().__init__()
+        self.tokens = tokens
+
+    def information(self, c: float, V: float = 1.0) -> Estimate:
+        """F(c), from its behaviour at both ends of c."""
+        return hardmax_many.information(c, self.tokens)
+
+    def check(self, y: ArrayLike) -> Array:
+        """Refuse rows that are not one-hot, and labels of probability zero."""
+        array = super().check(y)
+        place = self.tokens ** np.arange(self.tokens)
+        possible = np.isin(array.argmax(axis=2) @ place, hardmax_many.labels(self.tokens) @ place)
+        if not possible.all():
+            raise UnreachableOutputError(
+                f"y of sample {int(np.argmin(possible))} names a circle of three tokens or more as largest entries, "
+                f"which asks for equal entries of h ({CITE}, hardmax); leave such samples out, of x too"
+            )
+        return array
+
+    def prepare(self, y: Array) -> Array:
+        """Column of the largest entry in each row."""
+        return np.asarray(y.argmax(axis=2), np.float64)
+
+    def score(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
+        """Slope of log P[label] in omega; of sigma only the diagonal counts, its other entries vanish as d grows."""
+        variance = variances(self.tokens) if sigma is None else np.diagonal(sigma, axis1=1, axis2=2)
+        spread = np.broadcast_to(np.sqrt(V * variance), omega.shape)
+        _, off, g = label_chains(seen.astype(np.int64), np.asarray(omega, np.float64), spread)
+        if not (off < _KNOWN).all():
+            raise ConvergenceError(
+                f"the score of sample {int(np.argmax(~(off < _KNOWN)))} is known to {off.max():.1e} only ({CITE}, "
+                "hardmax channel); omega is far from any h with this label: raise the damping"
+            )
+        return g

@@ -1,0 +1,46 @@
+"""Figure 4: errors of softmax at four and five tokens, with message passing at d = 120."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attnlimits.numerics.aim.channels import channel
+from attnlimits.numerics.aim.thresholds import perfect_recovery
+
+from . import panels, published
+from .panels import Curve, Figure, Line, Panel
+
+__all__ = ["FIGURE", "make"]
+
+_COLOURS = {4: "#b3261e", 5: "#1f4e9c"}
+
+
+def _recovery(tokens: int) -> Any:
+    return perfect_recovery(0.5, channel("softmax", tokens))
+
+
+FIGURE = Figure(
+    4,
+    (
+        Panel(
+            r"softmax, $\rho$ = 0.5; short lines: perfect recovery",
+            r"$\alpha = n/d^2$",
+            tuple(Curve("softmax", t, 0.5, f"T = {t}", colour) for t, colour in _COLOURS.items()),
+            (0.0, 0.048),
+            dimension=120,
+            marks=((published.SOFTMAX_AMP[4], 1.0, _COLOURS[4]),),
+            lines=tuple(Line(float(_recovery(t).value), None, colour, "-", True) for t, colour in _COLOURS.items()),
+        ),
+    ),
+    "softmax, T = 4, rho = 0.5",
+    lambda: _recovery(4),
+)
+
+
+def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    """Compute, save and draw the figure; see `panels.make`."""
+    return panels.make(FIGURE, out, points, progress)
+
+
+if __name__ == "__main__":
+    panels.main(FIGURE)

@@ -1,0 +1,50 @@
+"""Figure 5: small width, against alpha/rho, with the thresholds of weak recovery.
+
+The caption does not say of which activation: both are drawn. Thresholds are sharp in the limit rho -> 0 alone.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attnlimits.numerics.aim.channels import channel
+from attnlimits.numerics.aim.thresholds import weak_recovery
+
+from . import panels, published
+from .panels import COLOURS, Curve, Figure, Line, Panel
+
+__all__ = ["FIGURE", "make"]
+
+_WIDTHS = {0.5: COLOURS[0.5], 0.1: COLOURS[0.1], 0.02: "#ef6c00"}
+
+
+def _panel(activation: str, end: float, published_line: tuple[Line, ...] = ()) -> Panel:
+    weak = float(weak_recovery(channel(activation)).value)
+    finite = (Curve(activation, 2, rho, rf"$\rho$ = {rho:g}", colour, scale=1 / rho) for rho, colour in _WIDTHS.items())
+    return Panel(
+        f"{activation}, T = 2",
+        r"$\bar\alpha = n/(d r)$",
+        (*finite, Curve(activation, 2, 0.0, r"$\rho \to 0$", COLOURS[0.0], "--")),
+        (0.0, end),
+        lines=(Line(weak, f"weak recovery {weak:.5g}", "0.4", "-"), *published_line),
+    )
+
+
+FIGURE = Figure(
+    5,
+    (
+        _panel("softmax", 0.6),
+        _panel("hardmax", 3.0, (Line(published.WEAK_RECOVERY, "published line 0.56345", "0.4", ":"),)),
+    ),
+    "softmax, T = 2",
+    lambda: weak_recovery(channel("softmax")),
+)
+
+
+def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    """Compute, save and draw the figure; see `panels.make`."""
+    return panels.make(FIGURE, out, points, progress)
+
+
+if __name__ == "__main__":
+    panels.main(FIGURE)

@@ -1,0 +1,316 @@
+"""What the five figures share: curves of the state evolution, dots of message passing, published marks, thresholds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlimits.numerics.aim.channels import channel
+from attnlimits.numerics.aim.state_evolution import curve
+from attnlimits.numerics.aim.thresholds import perfect_recovery, weak_recovery
+from attnlimits.numerics.progress import Bar
+from attnlimits.numerics.results import save
+
+from . import amp_runs
+from .published import Marks
+
+__all__ = ["COLOURS", "Curve", "Figure", "Line", "Panel", "compute", "data_path", "draw", "main", "make"]
+
+#: One colour per width.
+COLOURS = {0.0: "black", 0.1: "#8e24aa", 0.5: "#b3261e", 1.0: "#1f4e9c", 2.0: "#2e7d32"}
+POINTS = 48
+# Marker and name of what the stored runs are by.
+_METHODS = {"amp": ("o", "AMP"), "gd": ("^", "GD"), "agd": ("v", "averaged GD")}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A curve of the state evolution: error against `scale` times alpha.
+
+    Attributes
+    ----------
+    activation : str
+    tokens : int
+    rho : float
+        0 for the limit of small width, where alpha stands for alpha/rho.
+    label : str or None
+    colour : str
+    style : str
+        Of the line.
+    scale : float
+    """
+
+    activation: str
+    tokens: int
+    rho: float
+    label: str | None
+    colour: str
+    style: str = "-"
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A threshold, as a vertical line; a short one stands on the axis."""
+
+    at: float
+    label: str | None
+    colour: str
+    style: str = ":"
+    short: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes
+    ----------
+    title, xlabel : str
+    curves : tuple of Curve
+    span : tuple of float
+        Abscissae; on logarithmic axes also of the grid.
+    bounds : tuple of float
+        Ordinates.
+    dimension : int, optional
+        Of the dots of message passing on the curves.
+    marks : tuple of (Marks, float, str)
+        Published series, what their alpha is multiplied by, and their colour.
+    lines : tuple of Line
+    descent : bool
+        Whether to draw the stored runs of gradient descent.
+    logarithmic : bool
+    place : str
+        Of the legend.
+    """
+
+    title: str
+    xlabel: str
+    curves: tuple[Curve, ...]
+    span: tuple[float, float]
+    bounds: tuple[float, float] = (-0.02, 1.05)
+    dimension: int | None = None
+    marks: tuple[tuple[Marks, float, str], ...] = ()
+    lines: tuple[Line, ...] = ()
+    descent: bool = False
+    logarithmic: bool = False
+    place: str = "upper right"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: its panels, and the number that stands for it.
+
+    Attributes
+    ----------
+    number : int
+    panels : tuple of Panel
+    quantity : str
+        What `value` is.
+    value : callable
+        Returns a `thresholds.Threshold`.
+    """
+
+    number: int
+    panels: tuple[Panel, ...]
+    quantity: str
+    value: Callable[[], Any]
+
+
+def _corners(line: Curve) -> list[float]:
+    """Alpha where the curve has a kink."""
+    output = channel(line.activation, line.tokens)
+    if line.rho == 0:
+        weak = float(weak_recovery(output).value)
+        # S is recovered at twice that where functionals are fixed (43); else F(0) has an error, so a little below.
+        return [(1 - 1e-9) * weak] if output.functionals is None else [weak, 2 * weak]
+    return [] if output.functionals is None else [float(perfect_recovery(line.rho, output).value)]
+
+
+def _alphas(line: Curve, panel: Panel, points: int) -> NDArray[np.float64]:
+    """As many between every two kinks."""
+    low, high = (end / line.scale for end in panel.span)
+    ends = [low, *(a for a in _corners(line) if low < a < high), high]
+    space = np.geomspace if panel.logarithmic else np.linspace
+    return np.unique(np.concatenate([space(*pair, points) for pair in pairwise(ends)]))
+
+
+def compute(figure: Figure, points: int, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+    """Compute the curves of a figure and gather the dots that belong to it.
+
+    Parameters
+    ----------
+    figure : Figure
+    points : int
+        Alphas between the kinks of a curve.
+    progress : callable, optional
+        Called with (done, total) after every curve.
+    """
+    total, done, panels = sum(len(panel.curves) for panel in figure.panels), 0, []
+    for panel in figure.panels:
+        curves = []
+        for line in panel.curves:
+            found = curve(_alphas(line, panel, points), line.rho, channel(line.activation, line.tokens))
+            curves.append(
+                {
+                    "activation": line.activation,
+                    "tokens": line.tokens,
+                    "rho": line.rho,
+                    "alpha": [p.alpha for p in found],
+                    "mmse": [p.mmse.value for p in found],
+                    "error": [p.mmse.error for p in found],
+                    "converged": all(p.converged for p in found),
+                }
+            )
+            done += 1
+            if progress is not None:
+                progress(done, total)
+        panels.append({"title": panel.title, "curves": curves, "runs": _runs(panel)})
+    return {"figure": f"boncoraglio2025-{figure.number}", "how": "estimated", "panels": panels}
+
+
+def _runs(panel: Panel) -> list[dict[str, Any]]:
+    """Stored runs of message passing, and of descent where wanted, that lie on the panel."""
+    found = []
+    for line in panel.curves:
+        place = {"activation": line.activation, "tokens": line.tokens, "rho": line.rho, "dimension": panel.dimension}
+        for method in _METHODS if panel.descent else ("amp",):
+            found += amp_runs.stored(place | {"method": method})
+    return [r for r in found if panel.span[0] <= r["alpha"] * _curve_of(panel, r).scale <= panel.span[1]]
+
+
+def _curve_of(panel: Panel, run: dict[str, Any]) -> Curve:
+    names = ("activation", "tokens", "rho")
+    return next(line for line in panel.curves if all(getattr(line, name) == run[name] for name in names))
+
+
+def draw(figure: Figure, record: dict[str, Any], *paths: Path) -> None:
+    """Draw a figure from its record."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    wide = len(figure.panels)
+    picture, grid = plt.subplots(1, wide, figsize=(1.4 + 5.0 * wide, 4.4), layout="constrained", squeeze=False)
+    for axes, panel, stored in zip(grid[0], figure.panels, record["panels"], strict=True):
+        _draw_panel(axes, panel, stored)
+    for path in paths:
+        picture.savefig(path, dpi=160)
+    plt.close(picture)
+
+
+def _draw_panel(axes: Any, panel: Panel, stored: dict[str, Any]) -> None:
+    for line, found in zip(panel.curves, stored["curves"], strict=True):
+        x = line.scale * np.array(found["alpha"])
+        axes.plot(x, found["mmse"], line.style, color=line.colour, lw=1.5, label=line.label)
+    for mark in panel.lines:
+        top = 0.045 if mark.short else 1.0
+        axes.axvline(
+            mark.at, ymax=top, color=mark.colour, ls=mark.style, lw=1.6 if mark.short else 1.0, label=mark.label
+        )
+    for marks, scale, colour in panel.marks:
+        x, y = np.array(marks.points).T
+        axes.plot(x * scale, y, marks.marker, ms=6, mfc="none", color=colour, label=f"public data: {marks.label}")
+    _draw_runs(axes, panel, stored["runs"])
+    if panel.logarithmic:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    axes.set_xlim(*panel.span)
+    axes.set_ylim(*panel.bounds)
+    axes.set_xlabel(panel.xlabel)
+    axes.set_ylabel(r"$\|S - \hat S\|_F^2/d$")
+    axes.set_title(panel.title, fontsize=9)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7, loc=panel.place, framealpha=0.9)
+
+
+def _draw_runs(axes: Any, panel: Panel, runs: Sequence[dict[str, Any]]) -> None:
+    for run in runs:
+        line = _curve_of(panel, run)
+        face = {"mfc": "white"} if _unsettled(run) else {}
+        x = line.scale * run["alpha"]
+        axes.errorbar(x, run["mmse"], run["error"], color=line.colour, **_style(run["method"]), **face)
+    for method in dict.fromkeys(run["method"] for run in runs):
+        some = [run for run in runs if run["method"] == method]
+        fewest, most = (end(run["seeds"] for run in some) for end in (min, max))
+        seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
+        label = f"{_METHODS[method][1]}, d = {some[0]['dimension']}, mean of {seeds} instances"
+        if any(_unsettled(run) for run in some):
+            label += " (hollow: most not settled)"
+        # In grey, for the dots have the colours of their curves.
+        axes.errorbar([], [], [], color="0.4", label=label, **_style(method))
+
+
+def _unsettled(run: dict[str, Any]) -> bool:
+    """Whether fewer than half of the instances reached the tolerance."""
+    return bool(2 * run.get("converged", run["seeds"]) < run["seeds"])
+
+
+def _style(method: str) -> dict[str, Any]:
+    return {"fmt": _METHODS[method][0], "ms": 4, "capsize": 2, "lw": 1, "zorder": 3}
+
+
+def data_path(figure: Figure) -> Path:
+    """Where the record of a figure is stored."""
+    return Path(__file__).with_name(f"figure_{figure.number}.json")
+
+
+def make(figure: Figure, out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+    """Compute, save and draw a figure.
+
+    Parameters
+    ----------
+    figure : Figure
+    out : Path
+        Folder for boncoraglio2025-<number>.json, .png and .pdf.
+    points : int
+        Alphas between the kinks of a curve.
+    progress : callable
+        Called with (done, total).
+
+    Returns
+    -------
+    dict
+        Files, `value` (a threshold of the figure), `summary` lines, `converged`, `status`.
+    """
+    record = compute(figure, points, progress)
+    files = {kind: out / f"{record['figure']}.{kind}" for kind in ("json", "png", "pdf")}
+    save(files["json"], record)
+    draw(figure, record, files["png"], files["pdf"])
+    curves = [c for panel in record["panels"] for c in panel["curves"]]
+    runs = [r for panel in record["panels"] for r in panel["runs"]]
+    converged = all(c["converged"] for c in curves)
+    found = figure.value()
+    return {
+        "figure": record["figure"],
+        "files": {kind: str(path) for kind, path in files.items()},
+        "value": found.value,
+        "error": found.error,
+        "how": found.how,
+        "quantity": f"{figure.quantity}: {found.quantity}",
+        "converged": converged,
+        "status": "converged" if converged else "a curve has points that did not converge; see the data file",
+        "summary": [
+            f"{record['figure']}: {figure.quantity}",
+            f"{found.quantity}: {found.value}",
+            f"{len(curves)} curves, largest error {max(max(c['error']) for c in curves):.1e}; {len(runs)} stored runs "
+            "of algorithms",
+            *(f"wrote {path}" for path in files.values()),
+        ],
+    }
+
+
+def main(figure: Figure) -> None:
+    """Compute the record and the picture beside the scripts again."""
+    bar = Bar(f"figure {figure.number}", show=True)
+    record = compute(figure, POINTS, bar.to)
+    bar.close()
+    path = data_path(figure)
+    save(path, record)
+    draw(figure, record, path.with_suffix(".png"))
+    print(f"wrote {path}")
