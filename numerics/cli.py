@@ -12,11 +12,19 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
 from typing import Any, NoReturn
 
-from . import cli_aim, cli_curve, cli_denoise, cli_descend, cli_free_energy, cli_gamp, cli_symbolic, cli_trec
+from . import (
+    cli_aim,
+    cli_curve,
+    cli_denoise,
+    cli_descend,
+    cli_figure,
+    cli_free_energy,
+    cli_gamp,
+    cli_symbolic,
+    cli_trec,
+)
 from .cli_flags import (
     MODEL_DEFAULTS,
     NODES,
@@ -31,14 +39,13 @@ from .cli_flags import (
 from .committee import cli as committee
 from .errors import ConvergenceError
 from .models import Attention
+from .multihead import cli as multihead
 from .progress import Bar
 from .results import EvolutionResult, ThresholdResult, as_dict
 from .sweeps import cli as sweeps
 
 __all__ = ["main"]
 
-# Figure name -> module with `make(out, alphas, progress) -> dict`.
-FIGURES = {f"troiani2025-{n}": f"attnlimits.papers.troiani2025.figures.figure_{n}" for n in (1, 2, 3, 4, 5)}
 # Evaluations that a threshold of an earlier layer takes, roughly: for the bar.
 _TRIES = 40
 
@@ -252,6 +259,15 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
 
+    multihead.multihead_flags(
+        verb(
+            "multihead",
+            multihead.run,
+            "a multi-head layer learned from examples: restarts, sculpting, certificates, hardness",
+            "attnlimits multihead demo --heads 2 --seq 2 --dim 8 --samples 1000",
+        )
+    )
+
     sweeps.sweep_flags(
         verb(
             "sweep",
@@ -270,10 +286,14 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
 
-    figure = verb("figure", _figure, "make a figure and its data", "attnlimits figure troiani2025-1 --out results")
-    figure.add_argument("name", choices=sorted(FIGURES))
-    figure.add_argument("--out", type=Path, default=Path("results"), help="folder (default: %(default)s)")
-    figure.add_argument("--points", type=int, default=48, help="number of alphas (default: %(default)s)")
+    cli_figure.figure_flags(
+        verb(
+            "figure",
+            cli_figure.figure,
+            "make a figure and its data",
+            "attnlimits figure troiani2025-1 --out results",
+        )
+    )
     return parser
 
 
@@ -457,15 +477,6 @@ def _evolve_outcome(result: EvolutionResult, about: dict[str, Any]) -> Outcome:
 
 def _pm(estimate: Any) -> str:
     return f"{estimate.value:.5f} +- {estimate.error:.5f}"
-
-
-def _figure(args: argparse.Namespace) -> Outcome:
-    if args.points < 4:
-        raise ValueError(f"--points must be >= 4 for a curve, got {args.points}")
-    bar = Bar(args.name, show=True)
-    made = import_module(FIGURES[args.name]).make(args.out, args.points, bar.to)
-    bar.close()
-    return made, "\n".join(made["summary"]), bool(made["converged"])
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ class Attention:
 
 
 def available_kernels() -> list[dict[str, object]]:
-    """List the generated packages: name, title, activation, tokens, derivation hash and equations."""
+    """List the generated packages: name, title, activation, tokens, derivation hash, paper and its equations."""
     out: list[dict[str, object]] = []
     for found in sorted(pkgutil.iter_modules(generated.__path__), key=lambda module: module.name):
         if not found.ispkg:
@@ -163,6 +163,7 @@ def available_kernels() -> list[dict[str, object]]:
                 "activation": package.ACTIVATION,
                 "tokens": package.TOKENS,
                 "hash": package.DERIVATION_HASH,
+                "paper": package.PAPER,
                 "equations": list(package.EQUATIONS),
             }
         )

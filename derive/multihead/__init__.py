@@ -1,0 +1,1 @@
+"""The multi-head attention layer: its derivatives, what its outputs determine, and the parities it can carry."""

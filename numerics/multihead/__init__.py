@@ -1,0 +1,1 @@
+"""Learning a multi-head attention layer from random examples of its inputs and outputs."""

@@ -1,0 +1,383 @@
+"""What `attnlimits multihead` does: learn a multi-head layer from examples, and show how it can fail."""
+
+import argparse
+import math
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..progress import Bar
+from ..results import as_dict, load, save, versions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .learn import MultiheadFit
+    from .teachers import TeacherData
+
+__all__ = ["multihead_flags", "run"]
+
+Outcome = tuple[dict[str, Any], str, bool]
+
+_METHODS = ("auto", "sculpt", "restarts")
+_FAMILIES = ("gauss", "corr", "sameW", "saturated", "lowrank", "parity")
+# Inputs of a test sample, where there are too many to take all; k d up to which all are taken.
+_TEST, _ALL = 5000, 20
+
+
+def multihead_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the verbs of `multihead`, each with its flags."""
+    verbs = parser.add_subparsers(dest="multihead_verb", required=True, metavar="VERB", parser_class=type(parser))
+
+    def verb(name: str, run: Callable[[argparse.Namespace], Outcome], help_: str, example: str) -> Any:
+        sub = verbs.add_parser(
+            name, help=help_, description=help_[0].upper() + help_[1:] + ".", epilog=f"example: {example}"
+        )
+        # Without a default of its own it leaves alone what was said before the verb.
+        sub.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
+        sub.set_defaults(run=run)
+        return sub
+
+    demo = verb(
+        "demo",
+        _demo,
+        "learn a random layer from its examples",
+        "attnlimits multihead demo --heads 2 --seq 2 --dim 8 --samples 1000",
+    )
+    _teacher_flags(demo)
+    _method_flags(demo)
+    demo.add_argument("--blind", action="store_true", help="tell neither the number of heads nor the noise")
+
+    fit = verb(
+        "fit",
+        _fit,
+        "learn a layer from examples of your own",
+        "attnlimits multihead fit --x x.npy --y y.npy --heads 2 --out layer.npz",
+    )
+    fit.add_argument("--x", type=Path, metavar="FILE", required=True, help="inputs (n, k, d), .npy, or X in a .npz")
+    fit.add_argument("--y", type=Path, metavar="FILE", help="outputs, likewise; by default Y in the file of --x")
+    fit.add_argument("--heads", type=_heads, default="auto", help="m, or auto (default)")
+    fit.add_argument("--noise-std", type=float, help="of every entry of Y (default: estimated)")
+    fit.add_argument("--out", type=Path, metavar="FILE", help="write theta and w there, as .npz")
+    _method_flags(fit)
+
+    hard = verb(
+        "hardness",
+        _hardness,
+        "how well methods learn layers that carry a hidden parity",
+        "attnlimits multihead hardness --bits 1 3 --methods lm --dim 8",
+    )
+    hard.add_argument(
+        "--bits", type=int, nargs="+", default=[1, 2, 3], metavar="n", help="of the parity (default: 1 2 3)"
+    )
+    hard.add_argument("--dim", type=int, default=10, metavar="d", help="dimension (default: %(default)s)")
+    hard.add_argument("--samples", type=int, default=20000, help="examples (default: %(default)s)")
+    hard.add_argument("--methods", nargs="+", metavar="METHOD", help="adam, lbfgs, lm, sculpt (default: all)")
+    hard.add_argument("--starts", type=int, default=3, help="of each method at most (default: %(default)s)")
+    hard.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+
+    figure = verb(
+        "figure",
+        _figure,
+        "draw the steps of sculpting on one instance, or a stored study",
+        "attnlimits multihead figure steps --heads 2 --dim 8 --samples 3000 --out results",
+    )
+    figure.add_argument("name", choices=("steps", "hardness", "scaling"))
+    figure.add_argument("--out", type=Path, default=Path("results"), help="folder (default: %(default)s)")
+    _teacher_flags(figure)
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Say which verbs there are: the parser asks for one, and each has its own function."""
+    raise ValueError("multihead needs a verb: demo, fit, hardness or figure")
+
+
+def _heads(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'expected an integer or "auto", got {text!r}') from None
+
+
+def _teacher_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("teacher and examples")
+    group.add_argument("--heads", type=int, default=2, metavar="m", help="heads (default: %(default)s)")
+    group.add_argument("--seq", type=int, default=2, metavar="k", help="tokens (default: %(default)s)")
+    group.add_argument("--dim", type=int, default=8, metavar="d", help="dimension (default: %(default)s)")
+    group.add_argument("--samples", type=int, default=3000, metavar="N", help="examples (default: %(default)s)")
+    group.add_argument("--noise", type=float, default=0.0, help="over the size of the outputs (default: %(default)s)")
+    group.add_argument("--family", choices=_FAMILIES, default="gauss", help="default: %(default)s")
+    group.add_argument("--scale", type=float, help="standard deviation of logit differences (default: of the family)")
+    group.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+
+
+def _method_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--method", choices=_METHODS, default="auto", help="default: %(default)s")
+    parser.add_argument("--starts", type=int, default=8, help="random starts at most (default: %(default)s)")
+
+
+def _instance(args: argparse.Namespace) -> "tuple[NDArray[Any], NDArray[Any], TeacherData]":
+    """Teacher and examples that the flags describe, from one generator per use of the seed."""
+    import numpy as np
+
+    from .checks import count
+    from .teachers import make_examples, make_teacher
+
+    for flag in ("heads", "seq", "dim", "samples"):
+        count(f"--{flag}", getattr(args, flag))
+    if args.seed < 0:
+        raise ValueError(f"--seed must be >= 0, got {args.seed}")
+    if not (math.isfinite(args.noise) and args.noise >= 0):
+        raise ValueError(f"--noise must be finite and >= 0, got {args.noise:g}")
+    theta, w = make_teacher(
+        args.family, args.heads, args.dim, scale=args.scale, rng=np.random.default_rng([args.seed, 0])
+    )
+    generator = np.random.default_rng([args.seed, 1])
+    made = make_examples(theta, w, samples=args.samples, tokens=args.seq, noise=args.noise, rng=generator)
+    return theta, w, made
+
+
+def _demo(args: argparse.Namespace) -> Outcome:
+    theta, w, made = _instance(args)
+    if args.blind and args.method == "sculpt":
+        raise ValueError("--blind selects the number of heads, which --method sculpt must be told; take auto")
+    found = _learn(args, made.X, made.Y, "auto" if args.blind else args.heads, None if args.blind else made.noise_std)
+    value, error, how, on = _test_error(args, found, theta, w)
+    same = found.theta.shape == theta.shape
+    distance = None
+    if same:
+        from .matching import parameter_error
+
+        distance = parameter_error(found.theta, found.w, theta, w)
+    record = _record("demo", found) | {
+        "value": f"{value:.6g}",
+        "quantity": "E |F' - F|^2 / E |F|^2 of the learned layer F'",
+        "error": error,
+        "how": how,
+        "test_error": value,
+        "test_inputs": on,
+        "parameter_error": distance,
+        **{name: getattr(args, name) for name in ("family", "seq", "dim", "samples", "noise", "scale", "seed")},
+        "teacher_heads": args.heads,
+    }
+    scatter = "" if how == "estimated" else f" +- {error:.1g}"
+    lines = [
+        f"{args.family} layer, m={args.heads}, k={args.seq}, d={args.dim}",
+        f"{args.samples} samples, noise {args.noise:g}",
+        f"{found.method}, {_count(found.heads, 'head')}: test error {value:.1e}{scatter} on {on} inputs",
+        f"parameter error: {'none, for the numbers of heads differ' if distance is None else f'{distance:.1e}'}",
+    ]
+    return record, "\n".join([*lines, *_told(found)]), found.converged
+
+
+def _learn(
+    args: argparse.Namespace, X: "NDArray[Any]", Y: "NDArray[Any]", heads: Any, noise_std: float | None, **held: Any
+) -> "MultiheadFit":
+    from .errors import LearnWarning
+    from .learn import learn_multihead
+
+    with warnings.catch_warnings():
+        # The status says the same.
+        warnings.simplefilter("ignore", LearnWarning)
+        return learn_multihead(
+            X,
+            Y,
+            heads,
+            args.method,
+            noise_std=noise_std,
+            starts=args.starts,
+            strict=False,
+            rng=getattr(args, "seed", 0),
+            **held,
+        )
+
+
+def _test_error(
+    args: argparse.Namespace, found: "MultiheadFit", theta: "NDArray[Any]", w: "NDArray[Any]"
+) -> tuple[float, float, str, int]:
+    """Error over all inputs, or over a sample with its standard error, and the number of inputs."""
+    import numpy as np
+
+    from .certificates import exact_risk
+    from .layer import multihead
+
+    if args.seq * args.dim <= _ALL:
+        risk = exact_risk(found.theta, found.w, theta, w, args.seq)
+        # Rounding of the outputs of both layers.
+        eps = float(np.finfo(float).eps)
+        return risk.nmse, 2 * eps * math.sqrt(risk.nmse) + eps**2, "estimated", risk.inputs
+    generator = np.random.default_rng([args.seed, 2])
+    X = 2.0 * generator.integers(0, 2, (_TEST, args.seq, args.dim)) - 1.0
+    wanted = multihead(X, theta, w)
+    squares = ((multihead(X, found.theta, found.w) - wanted) ** 2).sum(axis=(1, 2))
+    size = float((wanted**2).sum(axis=(1, 2)).mean())
+    return float(squares.mean()) / size, float(squares.std(ddof=1)) / math.sqrt(_TEST) / size, "monte-carlo", _TEST
+
+
+def _record(verb: str, found: "MultiheadFit") -> dict[str, Any]:
+    told = as_dict(found)
+    return {"verb": f"multihead {verb}", **{name: told[name] for name in told if name not in ("theta", "w")}}
+
+
+def _told(found: "MultiheadFit") -> list[str]:
+    certificates = found.certificates
+    sensitive = "unknown" if certificates.sensitivity is None else f"{certificates.sensitivity:.2g}"
+    lines = [f"sensitivity (sigma_min/sigma_max): {sensitive}"]
+    if found.noise_std > 0 and certificates.expected_error is not None:
+        lines.append(f"noise {found.noise_std:.3g}; expected parameter error {certificates.expected_error:.1e}")
+    return [*lines, ("converged: " if found.converged else "not converged: ") + found.status]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _fit(args: argparse.Namespace) -> Outcome:
+    import numpy as np
+
+    X, Y = _arrays(args.x, args.y)
+    if args.noise_std is not None and not (math.isfinite(args.noise_std) and args.noise_std >= 0):
+        raise ValueError(f"--noise-std must be finite and >= 0, got {args.noise_std:g}")
+    found = _learn(args, X, Y, args.heads, args.noise_std)
+    record = _record("fit", found) | {
+        "value": f"{found.validation_error:.6g}",
+        "quantity": "|F(X) - Y|^2 / |Y|^2 on held-out examples",
+        "error": None,
+    }
+    lines = [
+        f"{found.method}, {_count(found.heads, 'head')}: validation error {found.validation_error:.2e}",
+        *_told(found),
+    ]
+    if args.out is not None:
+        path = args.out.with_suffix(".npz")
+        np.savez(path, theta=found.theta, w=found.w)
+        record["out"] = str(path)
+        lines.append(f"wrote {path}")
+    else:
+        record |= {"theta": as_dict(found.theta), "w": as_dict(found.w)}
+    return record, "\n".join(lines), found.converged
+
+
+def _arrays(x: Path, y: Path | None) -> "tuple[NDArray[Any], NDArray[Any]]":
+    """X and Y from one file or two."""
+    if y is None:
+        if x.suffix != ".npz":
+            raise ValueError(f"--y is missing: {x} holds one array; give --y, or a .npz file with X and Y")
+        return _array("--x", x, "X"), _array("--x", x, "Y")
+    return _array("--x", x, "X"), _array("--y", y, "Y")
+
+
+def _array(flag: str, path: Path, name: str) -> "NDArray[Any]":
+    import zipfile
+
+    import numpy as np
+
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (EOFError, ValueError, zipfile.BadZipFile):
+        raise ValueError(f"{flag} {path} is no .npy or .npz file of numbers, as numpy.save writes it") from None
+    if isinstance(found, np.ndarray):
+        return found
+    with found:
+        if name not in found:
+            raise ValueError(f"{flag} {path} must hold {name}, got {', '.join(found) or 'nothing'}")
+        try:
+            return np.asarray(found[name])
+        except ValueError:
+            raise ValueError(f"{flag} {path}: {name} is no array of numbers") from None
+
+
+def _hardness(args: argparse.Namespace) -> Outcome:
+    from .hardness import METHODS, hardness
+
+    if args.seed < 0:
+        raise ValueError(f"--seed must be >= 0, got {args.seed}")
+    bar = Bar("hardness", show=True)
+    found = hardness(
+        args.bits,
+        dim=args.dim,
+        samples=args.samples,
+        methods=args.methods or METHODS,
+        starts=args.starts,
+        rng=args.seed,
+        progress=bar.to,
+    )
+    bar.close()
+    last = found.points[-1]
+    record = as_dict(found) | {
+        "verb": "multihead hardness",
+        "value": f"{last.error:.6g}",
+        "quantity": f"mean squared error of {last.method} on the parity of {last.n} bits; 1 of the trivial predictor",
+        "error": as_dict(last.deviation),
+        "how": "monte-carlo",
+    }
+    lines = [f"hidden parity of n of {args.dim - 1} bits; mean squared error on it, 1 of the trivial predictor"]
+    lines += [
+        f"n = {p.n}, {_count(p.heads, 'head')}, {p.method}: {p.error:.3f} +- {p.deviation:.1g}" for p in found.points
+    ]
+    lines.append(
+        "exact: the concepts have correlations 0"
+        if all(c.pairwise == 0 and c.low_degree == 0 for c in found.correlations)
+        else "exact: some concepts are correlated"
+    )
+    return record, "\n".join([*lines, found.status]), True
+
+
+def _figure(args: argparse.Namespace) -> Outcome:
+    args.out.mkdir(parents=True, exist_ok=True)
+    stem = f"multihead-{args.name}"
+    picture, data = args.out / f"{stem}.png", args.out / f"{stem}.json"
+    if args.name == "steps":
+        record, line, fine = _steps(args, picture)
+    else:
+        record, line, fine = _stored(args.name, picture)
+    save(data, record)
+    record |= {"verb": f"multihead figure {args.name}", "files": [str(picture), str(data)], "versions": versions()}
+    return record, f"{line}\nwrote {picture}\nwrote {data}", fine
+
+
+def _stored(name: str, picture: Path) -> Outcome:
+    from importlib import import_module
+
+    module = import_module(f"attnlimits.papers.chen2024.figures.{name}")
+    record = load(module.DATA)
+    module.draw(record, picture)
+    return record | {"value": None, "error": None, "how": "monte-carlo"}, f"drawn from {module.DATA.name}", True
+
+
+def _steps(args: argparse.Namespace, picture: Path) -> Outcome:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from .sculpt.plots import hull_net, hull_singular_values, residual_histogram
+    from .sculpt.sculpt import sculpt
+
+    if args.heads < 2:
+        raise ValueError(f"--heads must be >= 2, for one head has no hull to draw, got {args.heads}")
+    theta, _, made = _instance(args)
+    found = sculpt(made.X, made.Y, args.heads, noise_std=made.noise_std, strict=False, rng=args.seed)
+    figure, axes = plt.subplots(1, 3, figsize=(11.0, 3.4), layout="constrained")
+    residual_histogram(axes[0], found)
+    hull_singular_values(axes[1], found)
+    hull_net(axes[2], found, theta)
+    figure.savefig(picture, dpi=110)
+    plt.close(figure)
+    record = {
+        "value": f"{found.validation_error:.6g}",
+        "quantity": "|F(X) - Y|^2 / |Y|^2 on held-out examples",
+        "error": None,
+        "how": "estimated",
+        "converged": found.converged,
+        "status": found.status,
+        "certified_rows": found.certified,
+        "spectral_gap": as_dict(found.hull.gap),
+        "least_level": as_dict(found.least_level),
+        "singular_values": as_dict(found.hull.singular_values),
+        "attempts": as_dict(found.attempts),
+    }
+    return record, found.status, found.converged

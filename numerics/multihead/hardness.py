@@ -1,0 +1,249 @@
+"""How the cost of learning grows with the number of heads: hidden parities against gradients and second order.
+
+The parity layers of `parity` carry the parity of n hidden coordinates in one entry of each row. All C(d - 1, n) of them
+are orthogonal to each other and to all polynomials of lower degree, so that a method which sees examples only through
+averages must ask for a number of them, or a precision, that grows as d^(c n), and n or n + 1 is the number of heads.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ..results import versions
+from ..state_evolution import seeded
+from .adam import adam
+from .checks import at_least_zero, count, one_of
+from .errors import LearnError
+from .layer import multihead
+from .parity import (
+    ParityTeacher,
+    SqCorrelations,
+    hidden_bit,
+    parity_coefficients,
+    parity_shifts,
+    parity_teacher,
+    sq_correlations,
+)
+from .refine import Descent, Stop, lbfgs, levenberg_marquardt
+from .sculpt.sculpt import sculpt
+
+__all__ = [
+    "METHODS",
+    "HardnessPoint",
+    "HardnessResult",
+    "hardness",
+    "hidden_bit",
+    "parity_coefficients",
+    "parity_shifts",
+    "parity_teacher",
+    "sq_correlations",
+]
+
+Array = NDArray[np.float64]
+
+METHODS = ("adam", "lbfgs", "lm", "sculpt")
+# Fresh examples that a student is judged on, and those that choose among its starts.
+_TEST, _CHOOSE = 5000, 2000
+# The methods that take all examples at once are given so many: more cost them time and no success.
+_LBFGS_ROWS, _LBFGS_STEPS, _LM_ROWS, _LM_STEPS = 4000, 500, 800, 100
+# Enumerated at this dimension where d is larger: the zeros are the same.
+_ENUMERATED = 12
+# A start this good, against 1 of the trivial predictor, is the last.
+_LEARNED = 1e-3
+# Nothing is gained by descending further.
+_EXACT = 1e-8
+
+
+@dataclass(frozen=True)
+class HardnessPoint:
+    """One method on one parity layer.
+
+    Attributes
+    ----------
+    n, heads : int
+        Size of the hidden set, and m, which the student has too.
+    method : str
+    error : float
+        Mean squared error on the hidden bit over fresh examples: 1 of the predictor that says 0.
+    deviation : float
+        One standard error of it.
+    starts : int
+        Random starts made; the one with the least error on held-out examples is judged.
+    seconds : float
+        CPU time of all starts.
+    status : str
+        A sentence; for "sculpt", which needs a sum of the W_i of full rank, its refusal. The error is then 1: nothing
+        is predicted.
+    """
+
+    n: int
+    heads: int
+    method: str
+    error: float
+    deviation: float
+    starts: int
+    seconds: float
+    status: str
+
+
+@dataclass(frozen=True)
+class HardnessResult:
+    """Table of `hardness`.
+
+    Attributes
+    ----------
+    dim, samples : int
+    start_scale : float
+    points : tuple of HardnessPoint
+        In the order of sizes, then methods.
+    correlations : tuple of SqCorrelations
+        One per size, at min(d, 12) or n + 1; exactly 0 pairwise and with monomials of lower degree.
+    seed : int
+    status : str
+    versions : dict
+    """
+
+    dim: int
+    samples: int
+    start_scale: float
+    points: tuple[HardnessPoint, ...]
+    correlations: tuple[SqCorrelations, ...]
+    seed: int
+    status: str
+    versions: dict[str, str] = field(default_factory=versions)
+
+
+def hardness(
+    sizes: Sequence[int] = (1, 2, 3, 4, 5, 6, 7),
+    *,
+    dim: int = 10,
+    samples: int = 20000,
+    methods: Sequence[str] = METHODS,
+    starts: int = 3,
+    start_scale: float = 4.0,
+    rng: np.random.Generator | int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> HardnessResult:
+    """Learn layers that carry a hidden parity, and say how much of the parity was learned.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Sizes n of the hidden sets, 1 <= n <= dim - 1; m = n heads for odd n and n + 1 for even n.
+    dim : int
+        d.
+    samples : int
+        Examples; Adam sees all, L-BFGS 4000 of them and Levenberg-Marquardt 800.
+    methods : sequence of str
+        Of "adam", "lbfgs", "lm", "sculpt".
+    starts : int
+        Random starts of each method at most.
+    start_scale : float
+        Standard deviation of the logit differences x^T Theta (x_a - x_b) at the starts. From large ones all methods do
+        worse: the attention of most rows begins saturated.
+    rng : Generator, int or None
+    progress : callable, optional
+        Called with (done, total) after each method on each layer.
+
+    Returns
+    -------
+    HardnessResult
+
+    Raises
+    ------
+    ValueError
+        An argument out of range.
+
+    Notes
+    -----
+    Without noise a parity is easy by Gaussian elimination: this is about methods that use averages of examples. It is
+    not the paper's cryptographic bound.
+    """
+    tried = [one_of("methods", method, METHODS) for method in methods]
+    total, rows = count("starts", starts), count("samples", samples)
+    scale = at_least_zero("start_scale", start_scale)
+    seed, _ = seeded(rng)
+    points: list[HardnessPoint] = []
+    correlations = tuple(sq_correlations(n, dim if dim <= _ENUMERATED else max(n + 1, _ENUMERATED)) for n in sizes)
+    # Threads of BLAS would only wait for each other on matrices of this size.
+    with threadpool_limits(1, "blas"):
+        for n in sizes:
+            # One stream per size: a table does not depend on which other sizes are in it.
+            generator = np.random.default_rng([seed, n])
+            made = parity_teacher(n, dim, generator)
+            X, chosen, tested = (
+                np.asarray(2.0 * generator.integers(0, 2, (size, 2, dim)) - 1) for size in (rows, _CHOOSE, _TEST)
+            )
+            Y = multihead(X, made.theta, made.w)
+            for method in tried:
+                points.append(_point(n, made, method, (X, Y), (chosen, tested), (total, scale), generator.spawn(1)[0]))
+                if progress is not None:
+                    progress(len(points), len(sizes) * len(tried))
+    learned = sum(point.error < 0.5 for point in points)
+    status = f"{learned} of {len(points)} runs learned more than half of the hidden bit"
+    return HardnessResult(dim, rows, scale, tuple(points), correlations, seed, status)
+
+
+def _point(
+    n: int,
+    made: ParityTeacher,
+    method: str,
+    examples: tuple[Array, Array],
+    judged: tuple[Array, ...],
+    starts: tuple[int, float],
+    generator: np.random.Generator,
+) -> HardnessPoint:
+    heads = len(made.theta)
+
+    def learned(theta: Array, w: Array) -> bool:
+        return float(np.mean(_squares(Descent(theta, w, 0.0, 0, ""), made, judged[0]))) < _EXACT
+
+    begin, least, tries, status = time.process_time(), np.inf, 0, ""
+    # The trivial predictor, until something is found.
+    best = Descent(0 * made.theta, 0 * made.w, 1.0, 0, "")
+    while tries < (1 if method == "sculpt" else starts[0]) and least > _LEARNED:
+        tries += 1
+        try:
+            found = _descend(method, *examples, made.theta.shape, starts[1], generator, learned)
+        except LearnError as refusal:
+            status = str(refusal)
+            break
+        error = float(np.mean(_squares(found, made, judged[0])))
+        if error < least:
+            best, least, status = found, error, found.status
+    seconds = time.process_time() - begin
+    squares = _squares(best, made, judged[1])
+    deviation = float(squares.std(ddof=1) / np.sqrt(squares.size))
+    return HardnessPoint(n, heads, method, float(squares.mean()), deviation, tries, seconds, status)
+
+
+def _squares(found: Descent, made: ParityTeacher, X: Array) -> Array:
+    """Squared errors on the hidden bits, of the rows that carry one."""
+    bit = hidden_bit(X, made.subset)
+    return np.asarray((multihead(X, found.theta, found.w)[:, :, 0] - bit)[bit != 0] ** 2)
+
+
+def _descend(
+    method: str,
+    X: Array,
+    Y: Array,
+    shape: tuple[int, ...],
+    scale: float,
+    generator: np.random.Generator,
+    stop: Stop,
+) -> Descent:
+    if method == "sculpt":
+        result = sculpt(X, Y, shape[0], rng=generator)
+        return Descent(result.theta, result.w, result.validation_error, 0, result.status)
+    dim = shape[-1]
+    theta = scale / (math.sqrt(2.0) * dim) * generator.standard_normal(shape)
+    if method == "adam":
+        return adam(X, Y, theta, generator.standard_normal(shape) / math.sqrt(dim), rng=generator)
+    if method == "lbfgs":
+        return lbfgs(X[:_LBFGS_ROWS], Y[:_LBFGS_ROWS], theta, max_iter=_LBFGS_STEPS, stop=stop)
+    return levenberg_marquardt(X[:_LM_ROWS], Y[:_LM_ROWS], theta, max_iter=_LM_STEPS, stop=stop)

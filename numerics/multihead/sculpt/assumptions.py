@@ -1,0 +1,57 @@
+"""What sculpting assumes of a layer and its examples, checked before and between its steps."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import Degenerate, DegenerateSum, InsufficientCertifiedRows, NotIdentifiable
+
+__all__ = ["check_certified", "check_shape", "check_sum"]
+
+Array = NDArray[np.float64]
+# Of singular values that count for the rank of the sum, and of its size beside that of the outputs.
+_RANK, _NOTHING = 1e-3, 1e-6
+# Certified rows per unknown of Theta.
+_ROWS = 1.5
+
+
+def check_shape(tokens: int, dim: int, heads: int) -> None:
+    """Raise unless k >= 2 and d >= m (k - 1)."""
+    if tokens < 2:
+        raise NotIdentifiable(
+            "X", "of one token per sample", "k >= 2", "give sequences: a softmax over one token is 1 whatever Theta is"
+        )
+    if dim < heads * (tokens - 1):
+        raise Degenerate(
+            "the dimension d of the tokens",
+            str(dim),
+            f"d >= m (k - 1) = {heads * (tokens - 1)}",
+            'fewer heads or tokens, or method="restarts"',
+        )
+
+
+def check_sum(s: Array, y: Array, heads: int) -> None:
+    """Raise unless the sum of the W_i is of rank min(d, m (k - 1) + 1) at least."""
+    k, d = y.shape[1:]
+    values = np.linalg.svd(s, compute_uv=False)
+    if values[0] <= _NOTHING * np.sqrt(np.mean(y**2)):
+        raise DegenerateSum("S, the sum of the W_i", "zero", "a sum that does not vanish", 'try method="restarts"')
+    rank, needed = int(np.sum(values > _RANK * values[0])), min(d, heads * (k - 1) + 1)
+    if rank < needed:
+        raise DegenerateSum(
+            "the rank of S, the sum of the W_i",
+            str(rank),
+            f"min(d, m (k - 1) + 1) = {needed}",
+            'the regression on the simplex cannot tell patterns apart; try method="restarts"',
+        )
+
+
+def check_certified(rows: int, dim: int) -> None:
+    """Raise unless there are 1.5 d^2 rows inside the simplex."""
+    needed = int(np.ceil(_ROWS * dim * dim))
+    if rows < needed:
+        raise InsufficientCertifiedRows(
+            "the number of rows with all attention weights inside the simplex",
+            str(rows),
+            f"1.5 d^2 = {needed}",
+            "give more examples; saturated heads have few such rows",
+        )

@@ -1,0 +1,102 @@
+"""Step 8, heuristic: descents of the square loss from the candidates, until one explains held-out examples."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..batch import Batch
+from ..holdout import Split
+from ..refine import Descent, lbfgs, levenberg_marquardt
+from ..regression import best_w
+from ..restarts import sample_count, unknowns
+from .results import Attempt
+
+__all__ = ["Refined", "proxies", "refine"]
+
+Array = NDArray[np.float64]
+# Unknowns up to which Levenberg-Marquardt takes seconds.
+_LM_UNKNOWNS = 3200
+# Samples of a descent, at least.
+_LM_SAMPLES, _LBFGS_SAMPLES = 400, 2000
+_STEPS, _LBFGS_STEPS, _POLISH = 80, 2000, 10
+# Relative decrease of the loss at which the last descent ends: far below the scatter of noise.
+_POLISHED = 1e-6
+# Two descents that end at errors within this of each other found one minimum.
+_AGREE = 0.1
+# A loss that no noise explains away: rounding only.
+_EXACT = 1e-10
+
+
+@dataclass(frozen=True)
+class Refined:
+    """The best of the descents, with all of them in their order."""
+
+    theta: Array
+    w: Array
+    validation_error: float
+    attempts: tuple[Attempt, ...]
+
+
+def proxies(proxy: Array, heads: int, number: int, rng: np.random.Generator) -> Iterable[tuple[str, Array]]:
+    """Starts around the proxy, Theta* + 0.3 |Theta*| / d times Gaussian matrices (heuristic)."""
+    d = len(proxy)
+    size = 0.3 * float(np.linalg.norm(proxy)) / d
+    for i in range(number):
+        yield f"proxy {i + 1}", proxy + size * rng.standard_normal((heads, d, d))
+
+
+def refine(
+    split: Split, candidates: Iterable[tuple[str, Array]], *, accept: float, noisy: bool, noise_known: bool
+) -> Refined:
+    """Descend from the candidates in turn until one is accepted (heuristic).
+
+    Parameters
+    ----------
+    split : Split
+    candidates : iterable of (str, ndarray of shape (m, d, d))
+        Name and Theta; made when they are needed.
+    accept : float
+        Largest validation error.
+    noisy : bool
+        Take more samples per descent, and all for a last one.
+    noise_known : bool
+        If not, an error below `accept` may still be a wrong minimum: descents go on until two agree on the least.
+
+    Returns
+    -------
+    Refined
+    """
+    held = Batch(split.X_val, split.Y_val)
+    attempts: list[Attempt] = []
+    best: tuple[float, Descent] | None = None
+    count = len(split.X)
+    for name, theta in candidates:
+        size = unknowns(len(theta), held.dim)
+        exact = size <= _LM_UNKNOWNS
+        count = sample_count(split, size, noisy=noisy, least=_LM_SAMPLES if exact else _LBFGS_SAMPLES)
+        X, Y = split.X[:count], split.Y[:count]
+        before = held.error(theta, best_w(X, Y, theta))
+        found = (
+            levenberg_marquardt(X, Y, theta, max_iter=_STEPS) if exact else lbfgs(X, Y, theta, max_iter=_LBFGS_STEPS)
+        )
+        error = held.error(found.theta, found.w)
+        agreed = best is not None and abs(error - best[0]) <= _AGREE * best[0]
+        attempts.append(Attempt(name, before, error, found.n_iter))
+        if best is None or error < best[0]:
+            best = (error, found)
+        if best[0] <= _EXACT or (best[0] <= accept and (noise_known or agreed)):
+            break
+    assert best is not None, "no candidates"
+    error, found = best
+    if noisy and count < len(split.X) and _EXACT < error <= accept:
+        last = (
+            levenberg_marquardt(split.X, split.Y, found.theta, max_iter=_POLISH, tol=_POLISHED)
+            if exact
+            else lbfgs(split.X, split.Y, found.theta, found.w, max_iter=_LBFGS_STEPS)
+        )
+        last_error = held.error(last.theta, last.w)
+        if last_error < error:
+            error, found = last_error, last
+    return Refined(found.theta, found.w, error, tuple(attempts))

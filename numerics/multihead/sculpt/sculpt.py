@@ -1,0 +1,204 @@
+"""The whole algorithm: from examples to Theta_i and W_i."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
+
+from ...state_evolution import seeded
+from ..checks import at_least_zero, boolean, count
+from ..errors import NoConsistentModel
+from ..holdout import Split, acceptable, hold_out
+from .assumptions import check_certified, check_shape, check_sum
+from .body import inequalities, slabs, violation
+from .certification import Certification, certify, distinct, interior, noise_level
+from .crude_sum import crude_sum
+from .hull import affine_hull
+from .margin import large_margin_sum
+from .net import Net, best_tuples, search
+from .programs import Polytope
+from .refinement import proxies, refine
+from .results import SculptResult
+from .simplex import simplex_regression
+
+__all__ = ["sculpt"]
+
+Array = NDArray[np.float64]
+# Levels of the body over the least one, and the least of all. At 4 the boxes of the tests hold all heads, at 1.5 few.
+_LADDER, _LEAST_LEVEL = (4.0, 12.0, 40.0), 3.0
+# Candidates from the net of every level, and around the proxy after them.
+_PER_NET, _PROXIES = 2, 4
+# Constraints of the linear programs, and samples of the regressions.
+_SLABS, _ONE_SIDED, _NET_SAMPLES = 1500, 500, 1500
+# Rows of the large-margin fit, per unknown of a column of S.
+_MARGIN_ROWS = 8
+
+
+def sculpt(
+    X: ArrayLike,
+    Y: ArrayLike,
+    heads: int,
+    *,
+    noise_std: float | None = 0.0,
+    X_val: ArrayLike | None = None,
+    Y_val: ArrayLike | None = None,
+    time_limit: float = 60.0,
+    strict: bool = True,
+    rng: np.random.Generator | int | None = None,
+) -> SculptResult:
+    """Learn Y = sum_i softmax(X Theta_i X^T) X W_i by sculpting a convex body around the Theta_i.
+
+    Parameters
+    ----------
+    X : array_like, shape (n, k, d)
+        Entries +1 and -1, independent and uniform; k >= 2 and d >= m (k - 1).
+    Y : array_like, shape (n, k, d)
+    heads : int
+        m.
+    noise_std : float or None
+        Standard deviation of the noise on every entry of Y; None: estimated from the certified rows.
+    X_val, Y_val : array_like, optional
+        Examples for validation; by default a fifth of X and Y, 2000 at most.
+    time_limit : float
+        Seconds for each linear program.
+    strict : bool
+        Raise `NoConsistentModel` where no candidate is accepted, instead of returning the best one, not converged.
+    rng : Generator, int or None, optional
+
+    Returns
+    -------
+    SculptResult
+
+    Raises
+    ------
+    ValueError
+        Arguments of a wrong shape, range or type.
+    NotIdentifiable, Degenerate, DegenerateSum, InsufficientCertifiedRows, LinearProgramFailure, NoConsistentModel
+        See there.
+
+    Notes
+    -----
+    Steps: (1) `crude_sum`, (3) `slabs` and `inequalities`, (4) `affine_hull`, (5) `large_margin_sum`, (6) `Polytope`
+    and (7) `search` follow the paper's plan with constants of ours; the trimming of (2) `certify` and the descents of
+    (8) `refine` are heuristics. Nothing is proved of the whole.
+
+    References
+    ----------
+    chen2024, the algorithm.
+    """
+    heads = count("heads", heads)
+    sigma = None if noise_std is None else at_least_zero("noise_std", noise_std)
+    if not (isinstance(time_limit, int | float) and math.isfinite(time_limit) and time_limit > 0):
+        raise ValueError(f"time_limit must be a finite number of seconds > 0 (linear programs), got {time_limit!r}")
+    seed, generator = seeded(rng)
+    split = hold_out(X, Y, X_val, Y_val, generator)
+    boolean(split.X, 'the body is made of differences of such tokens; use method="restarts" for others')
+    check_shape(split.X.shape[1], split.X.shape[2], heads)
+    # The matrices are small: threads would only wait for each other.
+    with threadpool_limits(1, "blas"):
+        found = _steps(split, heads, sigma, float(time_limit), seed, generator)
+    if strict and not found.converged:
+        raise NoConsistentModel(
+            "the validation error of the best layer found",
+            f"{found.validation_error:.3g}",
+            f"at most {found.accept:.3g}",
+            f"check the number of heads ({heads}) and noise_std, or give more examples",
+        )
+    return found
+
+
+def _steps(
+    split: Split, heads: int, sigma: float | None, time_limit: float, seed: int, generator: np.random.Generator
+) -> SculptResult:
+    clock = _Clock()
+    with clock("crude sum"):
+        kept = distinct(split.X)
+        x, y = split.X[kept], split.Y[kept]
+        crude = crude_sum(x, y)
+        check_sum(crude, y, heads)
+    with clock("certification"):
+        certification = certify(x, y, crude, heads)
+        check_sum(certification.s, y, heads)
+    margin = None
+    with clock("body and hull"):
+        level = noise_level(certification.patterns, x.shape[2]) if sigma is None else sigma
+        body = slabs(x, certification.patterns, certification.s, level)
+        certified = int(interior(certification.patterns).sum())
+        check_certified(certified, x.shape[2])
+        hull = affine_hull(body, heads)
+        if heads == 1:
+            # A better sum makes a thinner body.
+            margin = large_margin_sum(x, y, hull.proxy, _MARGIN_ROWS * x.shape[2])
+            patterns = simplex_regression(x, y, margin.s, certification.patterns.face)
+            if np.median(patterns.rho) < np.median(certification.patterns.rho):
+                certification = Certification(margin.s, patterns, certification.rounds, certification.status)
+                body = slabs(x, patterns, margin.s, level)
+                hull = affine_hull(body, heads)
+        one_sided = inequalities(x, certification.patterns, certification.s, level, _ONE_SIDED)
+    with clock("linear programs"):
+        polytope = Polytope(body.tightest(_SLABS), one_sided, hull, time_limit)
+        # One head has no hull to bound: the level of the proxy itself bounds the least one.
+        least = polytope.least_level() if heads > 1 else float(violation(body.tightest(_SLABS), hull.proxy))
+    nets: list[Net] = []
+
+    def candidates() -> Iterator[tuple[str, Array]]:
+        for step in _LADDER if heads > 1 else _LADDER[:1]:
+            t = max(_LEAST_LEVEL, step * least)
+            with clock("linear programs"):
+                box = polytope.box(t)
+            with clock("net"):
+                net = search(x[:_NET_SAMPLES], y[:_NET_SAMPLES], hull, box, heads)
+                nets.append(net)
+                chosen = best_tuples(net, _PER_NET)
+            for number, tuple_ in enumerate(chosen):
+                yield f"net, t = {t:.3g}, no. {number + 1}", net.matrices(hull, tuple_)
+        yield from proxies(hull.proxy, heads, _PROXIES, generator)
+
+    accept = acceptable(split.Y_val, level)
+    with clock("refinement"):
+        found = refine(split, candidates(), accept=accept, noisy=level > 0, noise_known=sigma is not None)
+    converged = found.validation_error <= accept
+    said = "accepted" if converged else f"not below {accept:.2g}"
+    return SculptResult(
+        theta=found.theta,
+        w=found.w,
+        validation_error=found.validation_error,
+        accept=accept,
+        noise_std=math.sqrt(found.validation_error * float(np.mean(split.Y_val**2))) if sigma is None else sigma,
+        crude=crude,
+        certification=certification,
+        certified=certified,
+        body=body,
+        one_sided=one_sided,
+        hull=hull,
+        margin=margin,
+        least_level=least,
+        nets=tuple(nets),
+        attempts=found.attempts,
+        converged=converged,
+        status=f"validation error {found.validation_error:.2g} {said}, from {found.attempts[-1].start}",
+        seconds=clock.seconds,
+        seed=seed,
+    )
+
+
+class _Clock:
+    """Processor seconds by step; a step inside another counts for itself alone."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._inner = 0.0
+
+    @contextmanager
+    def __call__(self, step: str) -> Iterator[None]:
+        outer, self._inner, start = self._inner, 0.0, time.process_time()
+        try:
+            yield
+        finally:
+            spent = time.process_time() - start
+            self.seconds[step] = self.seconds.get(step, 0.0) + spent - self._inner
+            self._inner = outer + spent

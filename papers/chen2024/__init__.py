@@ -1,0 +1,1 @@
+"""Provably learning a multi-head attention layer: what is known of it, checked, and what was observed."""

@@ -1,0 +1,168 @@
+"""Scaling: samples and CPU time that learning takes against heads m, tokens k, dimension d; fitted exponents.
+
+`attnlimits multihead figure scaling` draws from scaling.json beside this file, to which
+`python -m attnlimits.papers.chen2024.figures.scaling` adds the places it lacks (some minutes for all on one core).
+
+Samples: the least N on a grid of ratio sqrt(2), from N = 2 m d / k on, with as many outputs as unknowns, at which two
+of three Gaussian teachers are learned, their Theta_i and W_i to one per cent, without noise. CPU time: the median of
+those that succeeded there.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from attnlimits.numerics.multihead.errors import LearnError
+from attnlimits.numerics.multihead.holdout import hold_out
+from attnlimits.numerics.multihead.matching import parameter_error
+from attnlimits.numerics.multihead.restarts import restarts
+from attnlimits.numerics.multihead.sculpt import sculpt
+from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
+from attnlimits.numerics.progress import Bar
+from attnlimits.numerics.results import load, save
+
+__all__ = ["DATA", "METHODS", "SWEEPS", "compute", "draw", "exponent"]
+
+DATA = Path(__file__).with_suffix(".json")
+METHODS = ("restarts", "sculpt")
+#: Places (m, k, d) of each sweep.
+SWEEPS: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "m": ((1, 2, 8), (2, 2, 8), (3, 2, 8)),
+    "k": ((2, 2, 8), (2, 3, 8), (2, 4, 8)),
+    "d": ((2, 2, 6), (2, 2, 8), (2, 2, 10), (2, 2, 12)),
+}
+_SEEDS, _WANTED = (3000, 3001, 3002), 2
+# Held-out examples, beside the N.
+_VALIDATION = 1000
+_GOOD, _RATIO, _MOST = 1e-2, math.sqrt(2), 60_000
+_COLOURS = {"restarts": "#1f4e9c", "sculpt": "#b3261e"}
+_WORDS = {"m": "heads m (k = 2, d = 8)", "k": "tokens k (m = 2, d = 8)", "d": "dimension d (m = 2, k = 2)"}
+
+
+def _learned(method: str, place: tuple[int, int, int], samples: int, seed: int) -> float | None:
+    """CPU seconds of one run, or None where it did not find the teacher."""
+    m, k, d = place
+    theta, w = make_teacher("gauss", m, d, rng=seed)
+    made = make_examples(theta, w, samples=samples, tokens=k, rng=seed + 10_000)
+    held = make_examples(theta, w, samples=_VALIDATION, tokens=k, rng=seed + 20_000)
+    begin = time.process_time()
+    try:
+        found: Any = None
+        if method == "sculpt":
+            found = sculpt(made.X, made.Y, m, noise_std=0.0, X_val=held.X, Y_val=held.Y, rng=seed)
+        else:
+            generator = np.random.default_rng(seed)
+            found = restarts(hold_out(made.X, made.Y, held.X, held.Y, generator), m, rng=generator)
+    except LearnError:
+        return None
+    seconds = time.process_time() - begin
+    return seconds if parameter_error(found.theta, found.w, theta, w) < _GOOD else None
+
+
+def _need(method: str, place: tuple[int, int, int]) -> dict[str, Any]:
+    """Least number of samples at a place, and the CPU time there."""
+    m, k, d = place
+    exact = 2 * m * d / k
+    while exact <= _MOST:
+        samples, bad = max(2, round(exact)), 0
+        good: list[float] = []
+        for seed in _SEEDS:
+            seconds = _learned(method, place, samples, seed)
+            good, bad = (good, bad + 1) if seconds is None else ([*good, seconds], bad)
+            if len(good) == _WANTED or bad > len(_SEEDS) - _WANTED:
+                break
+        if len(good) == _WANTED:
+            return {"samples": samples, "seconds": statistics.median(good)}
+        exact *= _RATIO
+    raise RuntimeError(f"{method} did not learn (m, k, d) = {place} from {_MOST} samples")
+
+
+def exponent(x: list[float], y: list[float]) -> tuple[float, float]:
+    """Slope of log y against log x by least squares, and its standard error from the scatter.
+
+    Parameters
+    ----------
+    x, y : list of float
+        At least three values > 0.
+    """
+    a, b = np.log(x), np.log(y)
+    centred = a - a.mean()
+    slope = float(centred @ b / (centred @ centred))
+    rest = b - b.mean() - slope * centred
+    return slope, float(np.sqrt(rest @ rest / (len(a) - 2) / (centred @ centred)))
+
+
+def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+    """Find the numbers of samples that `DATA` lacks, fit exponents, and write it."""
+    places = sorted({place for sweep in SWEEPS.values() for place in sweep})
+    record: dict[str, Any] = {"how": "monte-carlo", "seeds": _SEEDS, "ratio": _RATIO}
+    record["points"] = load(DATA)["points"] if DATA.exists() else {}
+    with threadpool_limits(1, "blas"):
+        for number, (method, place) in enumerate((a, b) for a in METHODS for b in places):
+            found = record["points"].setdefault(method, {})
+            if _key(place) not in found:
+                found[_key(place)] = _need(method, place)
+                save(DATA, record)
+            if progress is not None:
+                progress(number + 1, len(METHODS) * len(places))
+    record["sweeps"] = {}
+    for name, sweep in SWEEPS.items():
+        axis = [float(place["mkd".index(name)]) for place in sweep]
+        for method in METHODS:
+            points = [record["points"][method][_key(place)] for place in sweep]
+            fits = {what: exponent(axis, [point[what] for point in points]) for what in ("samples", "seconds")}
+            record["sweeps"].setdefault(name, {})[method] = {"places": sweep, "exponents": fits}
+    save(DATA, record)
+    return DATA
+
+
+def _key(place: Iterable[int]) -> str:
+    return " ".join(map(str, place))
+
+
+def draw(record: dict[str, Any], *paths: Path) -> None:
+    """Draw samples and CPU time against m, k and d, with the fitted powers."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+    figure, axes = plt.subplots(2, 3, figsize=(10.0, 5.6), sharey="row", layout="constrained")
+    for column, (name, methods) in enumerate(record["sweeps"].items()):
+        for row, what in enumerate(("samples", "seconds")):
+            one = axes[row, column]
+            for method, table in methods.items():
+                x = np.array([place["mkd".index(name)] for place in table["places"]], dtype=float)
+                y = np.array([record["points"][method][_key(place)][what] for place in table["places"]])
+                slope, error = table["exponents"][what]
+                fit = np.exp(np.log(y).mean() + slope * (np.log(x) - np.log(x).mean()))
+                label = rf"{method}: {name}$^{{{slope:.1f} \pm {error:.1f}}}$"
+                one.plot(x, y, "o", color=_COLOURS[method], ms=5)
+                one.plot(x, fit, "-", color=_COLOURS[method], lw=1, label=label)
+            one.set_xscale("log")
+            one.set_yscale("log")
+            one.set_xticks(x)
+            one.xaxis.set_major_formatter(ScalarFormatter())
+            one.xaxis.set_minor_formatter(NullFormatter())
+            one.set_xlabel(_WORDS[name])
+            one.legend(fontsize=7)
+            one.grid(alpha=0.3)
+    axes[0, 0].set_ylabel("samples N")
+    axes[1, 0].set_ylabel("CPU seconds at this N")
+    for path in paths:
+        figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    bar = Bar("scaling", show=True)
+    print(f"wrote {compute(progress=bar.to)}")
+    bar.close()
+    draw(load(DATA), DATA.with_suffix(".png"))

@@ -1,0 +1,214 @@
+"""Sculpting as a whole: learned against true layers, every refusal by a real instance, the pictures."""
+
+import dataclasses
+import math
+
+import matplotlib
+import numpy as np
+import pytest
+
+from attnlimits.numerics.multihead.errors import (
+    Degenerate,
+    DegenerateSum,
+    InsufficientCertifiedRows,
+    LinearProgramFailure,
+    NoConsistentModel,
+    NotIdentifiable,
+)
+from attnlimits.numerics.multihead.layer import multihead, nmse
+from attnlimits.numerics.multihead.matching import parameter_error
+from attnlimits.numerics.multihead.sculpt import sculpt
+from attnlimits.numerics.multihead.sculpt.hull import span_residual
+from attnlimits.numerics.multihead.sculpt.plots import hull_net, hull_singular_values, residual_histogram
+from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
+
+# The table's rows: family, heads, tokens, dimension, scale, noise, samples.
+QUICK = ("gauss", 2, 2, 8, 4.0, 0.0, 1000)
+ROWS = [
+    ("gauss", 1, 2, 10, 4.0, 0.0, 2000),
+    QUICK,
+    ("gauss", 2, 2, 8, 4.0, 0.0, 30_000),
+    ("gauss", 2, 2, 12, 4.0, 0.0, 30_000),
+    ("gauss", 2, 2, 16, 4.0, 0.0, 30_000),
+    ("gauss", 2, 3, 10, 4.0, 0.0, 30_000),
+    ("gauss", 2, 4, 8, 4.0, 0.0, 20_000),
+    ("gauss", 3, 2, 8, 4.0, 0.0, 3000),
+    ("gauss", 3, 2, 8, 4.0, 0.0, 60_000),
+    ("gauss", 3, 2, 12, 4.0, 0.0, 60_000),
+    ("gauss", 3, 3, 10, 4.0, 0.0, 60_000),
+    ("gauss", 4, 2, 8, 2.0, 0.0, 100_000),
+    ("corr", 3, 2, 8, 1.0, 0.0, 60_000),
+    ("corr", 3, 3, 8, 10.0, 0.0, 60_000),
+    ("corr", 3, 2, 8, 30.0, 0.0, 60_000),
+    ("sameW", 3, 2, 8, 1.0, 0.0, 60_000),
+    ("gauss", 2, 2, 8, 4.0, 0.01, 30_000),
+    ("gauss", 2, 2, 8, 4.0, 0.1, 30_000),
+    ("gauss", 3, 2, 8, 4.0, 0.1, 60_000),
+    ("corr", 3, 2, 8, 1.0, 0.01, 60_000),
+]
+
+
+def instance(row, seed):
+    """Teacher, examples, and clean ones to test on."""
+    family, heads, tokens, dim, scale, noise, samples = row
+    rng = np.random.default_rng(seed)
+    theta, w = make_teacher(family, heads, dim, scale=scale, rng=rng)
+    made = make_examples(theta, w, samples=samples, tokens=tokens, noise=noise, rng=rng)
+    return theta, w, made, make_examples(theta, w, samples=2000, tokens=tokens, rng=rng)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    theta, w, made, test = instance(QUICK, 11)
+    return theta, w, test, sculpt(made.X, made.Y, 2, rng=3)
+
+
+def test_two_heads_are_learned(learned):
+    theta, w, test, found = learned
+    # Rounding of outputs, beside a condition number of about 10.
+    assert nmse(test.Y, multihead(test.X, found.theta, found.w)) < 1e-24
+    assert parameter_error(found.theta, found.w, theta, w) < 1e-10
+    assert found.converged and found.validation_error < 1e-24 and "accepted" in found.status
+    assert found.noise_std == 0 and found.seed == 3
+
+
+def test_every_step_can_be_looked_at(learned):
+    theta, w, _, found = learned
+    s = w.sum(axis=0)
+    crude, better = (np.linalg.norm(a - s) / np.linalg.norm(s) for a in (found.crude, found.certification.s))
+    assert 0.05 < crude < 0.4 and better < 0.03
+    assert span_residual(found.hull, theta).max() < 0.2
+    assert 0.1 < found.least_level < 20
+    first = found.nets[0]
+    known = np.tensordot(theta - found.hull.proxy, found.hull.directions, ([1, 2], [1, 2]))
+    assert first.box.low < known.min() and known.max() < first.box.high
+    assert found.attempts[-1].regression_error < 0.1 < 1e20 * found.attempts[-1].validation_error + 1
+    assert set(found.seconds) == {
+        "crude sum", "certification", "body and hull", "linear programs", "net", "refinement"
+    }  # fmt: skip
+    assert all(seconds >= 0 for seconds in found.seconds.values())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.converged = False
+
+
+def test_a_seed_repeats_itself(learned):
+    _, _, made, _ = instance(QUICK, 11)
+    again = sculpt(made.X, made.Y, 2, rng=3)
+    assert np.array_equal(again.theta, learned[3].theta) and np.array_equal(again.w, learned[3].w)
+
+
+def test_one_head_by_large_margins():
+    theta, w, made, test = instance(("gauss", 1, 2, 8, 4.0, 0.0, 2000), 5)
+    found = sculpt(made.X, made.Y, 1, rng=0)
+    assert nmse(test.Y, multihead(test.X, found.theta, found.w)) < 1e-24
+    assert found.margin is not None and found.margin.margin > 8
+    s = w.sum(axis=0)
+    assert np.linalg.norm(found.margin.s - s) < 5e-5 * np.linalg.norm(s)
+    # The thinner body alone gives Theta, before any descent.
+    assert np.linalg.norm(found.hull.proxy - theta[0]) < 1e-3 * np.linalg.norm(theta[0])
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_noise_known_and_unknown(known):
+    theta, w, made, test = instance(("gauss", 2, 2, 8, 4.0, 0.1, 4000), 6)
+    found = sculpt(made.X, made.Y, 2, noise_std=made.noise_std if known else None, rng=0)
+    # 256 unknowns from 51200 noisy entries leave 0.5 per cent of the noise's power.
+    assert nmse(test.Y, multihead(test.X, found.theta, found.w)) < 0.05 * 0.1**2
+    assert parameter_error(found.theta, found.w, theta, w) < 0.05
+    # 12800 held-out residuals: 0.6 per cent, and what the fit adds.
+    assert found.noise_std == pytest.approx(made.noise_std, rel=0.0 if known else 0.03)
+
+
+def test_few_examples_are_enough_where_certified_rows_are():
+    theta, w, made, _ = instance(("gauss", 2, 2, 8, 4.0, 0.0, 100), 8)
+    found = sculpt(made.X, made.Y, 2, rng=0)
+    assert parameter_error(found.theta, found.w, theta, w) < 1e-8
+    assert span_residual(found.hull, theta).max() > 0.1  # the hull is poor: the descent made up for it
+
+
+@pytest.mark.parametrize(
+    ("row", "heads", "error", "sentence"),
+    [
+        (("gauss", 2, 1, 8, 4.0, 0.0, 50), 2, NotIdentifiable, r"one token per sample.*k >= 2"),
+        (("gauss", 3, 3, 4, 4.0, 0.0, 100), 3, Degenerate, r"is 4, but d >= m \(k - 1\) = 6"),
+        (("lowrank", 2, 2, 8, 4.0, 0.0, 500), 2, DegenerateSum, r"rank of S.* is 1"),
+        (("parity", 3, 2, 8, None, 0.0, 500), 3, DegenerateSum, r"rank of S.* is 1"),
+        (("gauss", 2, 2, 8, 4.0, 0.0, 45), 2, InsufficientCertifiedRows, r"1.5 d\^2 = 96"),
+        (("gauss", 3, 2, 6, 4.0, 0.0, 1000), 2, NoConsistentModel, r"number of heads \(2\)"),
+        (("saturated", 2, 2, 6, 300.0, 0.0, 3000), 2, NoConsistentModel, r"validation error"),
+    ],
+    ids=["k=1", "d<m(k-1)", "aligned", "parity", "few", "heads", "saturated"],
+)
+def test_refusals(row, heads, error, sentence):
+    _, _, made, _ = instance(row, 1)
+    with pytest.raises(error, match=sentence):
+        sculpt(made.X, made.Y, heads, rng=0)
+
+
+def test_pure_noise_has_no_consistent_model():
+    rng = np.random.default_rng(0)
+    X = 2.0 * rng.integers(0, 2, (500, 2, 6)) - 1
+    found = sculpt(X, rng.standard_normal(X.shape), 2, strict=False, rng=0)
+    assert not found.converged and "not below" in found.status and found.validation_error > 0.9
+    assert len(found.attempts) == 10 and len(found.nets) == 3
+
+
+def test_linear_programs_out_of_time():
+    _, _, made, _ = instance(QUICK, 11)
+    with pytest.raises(LinearProgramFailure, match="raise time_limit"):
+        sculpt(made.X, made.Y, 2, time_limit=1e-6, rng=0)
+
+
+def test_bad_arguments():
+    _, _, made, _ = instance(QUICK, 11)
+    X, Y = made.X, made.Y
+    for arguments, sentence in [
+        ((0.5 * X, Y, 2), r"X must have entries \+1 and -1 only.*restarts"),
+        ((X, Y[:5], 2), "same shape"),
+        ((X, np.where(X > 0, Y, math.nan), 2), "finite"),
+        ((X, Y, 0), "heads must be an integer >= 1"),
+        ((X, Y, True), "heads must be an integer >= 1"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            sculpt(*arguments)
+    for arguments, sentence in [
+        ({"noise_std": -1.0}, "noise_std must be finite and >= 0"),
+        ({"time_limit": 0.0}, "time_limit must be"),
+        ({"X_val": X}, "X_val and Y_val must be given together"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            sculpt(X, Y, 2, **arguments)
+
+
+def test_pictures(learned):
+    theta, _, _, found = learned
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 3)
+    residual_histogram(axes[0], found)
+    hull_singular_values(axes[1], found)
+    hull_net(axes[2], found, theta)
+    drawn = sum(patch.get_xy()[:, 1].max() for patch in axes[0].patches)
+    assert 0 < drawn <= found.certification.patterns.rho.size
+    assert [len(line.get_xdata()) for line in axes[1].lines] == [63, 1]
+    assert [len(line.get_xdata()) for line in axes[2].lines] == [31, 2, 2, 2]
+    plt.close(figure)
+    with pytest.raises(ValueError, match="two heads or more"):
+        hull_net(None, dataclasses.replace(found, theta=found.theta[:1]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(map(str, row)))
+def test_rows_of_the_table(row):
+    family, heads, _, _, _, noise, samples = row
+    for seed in range(1000, 1005):
+        theta, w, made, test = instance(row, seed)
+        found = sculpt(made.X, made.Y, heads, noise_std=made.noise_std, rng=seed)
+        error = nmse(test.Y, multihead(test.X, found.theta, found.w))
+        assert error < (0.05 * noise**2 if noise else 1e-8)
+        assert parameter_error(found.theta, found.w, theta, w) < (5e-2 if noise else 1e-2)
+        s = w.sum(axis=0)
+        if samples >= 30_000 and not noise and family == "gauss" and heads <= 3:
+            better = np.linalg.norm(found.certification.s - s) / np.linalg.norm(s)
+            assert better < (0.03 if heads == 2 else 0.05)
