@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from . import (
     cli_aim,
+    cli_committee,
     cli_curve,
     cli_denoise,
     cli_descend,
@@ -36,7 +37,6 @@ from .cli_flags import (
     refuse_model_flags,
     sampling_flags,
 )
-from .committee import cli as committee
 from .errors import ConvergenceError
 from .models import Attention
 from .multihead import cli as multihead
@@ -204,10 +204,10 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
 
-    committee.committee_flags(
+    cli_committee.committee_flags(
         verb(
             "committee",
-            committee.committee,
+            cli_committee.committee,
             "strong skips: thresholds of the hidden layers and the last one, at any depth",
             "attnlimits committee --layers 101 --skip 400 --alpha 40",
         )

@@ -41,7 +41,7 @@ _MASS = 100.0
 # Overlaps closer to one would take too many nodes.
 CLOSEST = 3e-5
 # Where averages are sampled: least accuracy, and factor for the number of points.
-_SAMPLED = ((1e-2, 1), (1e-3, 4), (1e-4, 16))
+_SAMPLED = ((1e-2, 1), (2e-3, 4), (4e-4, 16))
 
 
 def serves(model: Attention) -> bool:

@@ -22,14 +22,17 @@ Slopes = dict[tuple[int, ...], tuple[float, Array]]
 
 # Accuracy of the search.
 _ROUGH = 1e-2
-# Step for slopes, the one of overlaps near one, and what is taken for flat: there the iteration itself is followed.
-_STEP, _FAR, _FLAT = 0.05, 2.0, 0.02
+# Steps for slopes: usual, of sampled averages, and towards recovery; what is taken for flat: there the iteration itself
+# is followed.
+_STEP, _APART, _FAR, _FLAT = 0.05, 0.4, 2.0, 0.02
 # Longest step of the search, in t, and its end.
 _LONGEST, _FOUND = 1.5, 3e-3
 # Where one layer is recovered, others this close to it are on the way; so many standard errors leave no doubt.
 _NEARLY, _CLEAR = 1e-2, 5.0
 # Evaluations by a rule before the next finer one, and moves that tell something about slopes.
 _TRIES, _TELLING = 4, 1e-3
+# Slopes from distant points serve as far as this, in t.
+_AWAY = 3.0
 # A residual leaves this share of the accuracy asked for, and the last step is at most so long in t.
 _SHARE, _SHORT = 0.1, 0.1
 # Factor between the accuracies of neighbouring refinements, and what it does to their errors, at most.
@@ -122,8 +125,7 @@ class RefinedSolver(Solver):
             if x.min() < DEAD and rest[int(x.argmin())] < 0:  # `release` looks at what is left
                 self.converged = True
                 return None
-            at_the_end = (x >= RECOVERED - 1e-9) & (rest > 0)
-            if at_the_end.any() and (1 - x).max() < _NEARLY:
+            if _recovers(x, rest):
                 self._end(layers, t, rest)
                 return None
             if slopes is not None and before is not None:
@@ -170,6 +172,7 @@ class RefinedSolver(Solver):
         chosen = list(layers)
         level, tries, coarser, gap = _ROUGH, 0, None, np.full(len(t), math.inf)
         moved: tuple[Array, Array] | None = None
+        found: tuple[Array, Array] | None = None
         while True:
             self.q = self._at(layers, t)
             x = self.q.diagonal()[chosen]
@@ -179,14 +182,22 @@ class RefinedSolver(Solver):
             says = self._says(layers, t, latest)
             if self.averages.how == "monte-carlo" and (1 - x).max() < _NEARLY:
                 # Neighbours differ by their noise: slopes are what distant points tell.
-                if tries == 0:
-                    slopes = self._differences(layers, t, says, level)
+                if found is None or np.abs(t - found[0]).max() > _AWAY:
+                    found = t, self._differences(layers, t, says, level)
+                slopes = found[1]
+                if len(t) == len(self.averages.layers):
+                    # Where all layers come to recovery together, that slope is their distance to it.
+                    shrunk = math.expm1(float((found[0] - t).mean()))
+                    slopes = slopes + np.outer(slopes.sum(axis=1), np.full(len(t), shrunk / len(t)))
             elif moved is not None and np.abs(t - moved[0]).max() > _TELLING:
                 slopes = _broyden(slopes, t - moved[0], says - moved[1])
             rest = math.log(self.alpha) - says
             self.residual = float(np.abs(1 / (1 + np.exp(-(t + rest))) - x).max())
             if x.min() < DEAD and rest[int(x.argmin())] < 0:  # what the search took for a small overlap
                 self.converged = True
+                return
+            if _recovers(x, rest):
+                self._end(layers, t, rest)
                 return
             inverse: Array = np.asarray(np.linalg.pinv(slopes), np.float64)
             step = np.clip(inverse @ rest, -_LONGEST, _LONGEST)
@@ -252,19 +263,28 @@ class RefinedSolver(Solver):
         return out
 
     def _differences(self, layers: tuple[int, ...], t: Array, says: Array, level: float = _ROUGH) -> Array:
-        """Slopes by t; those by q are differences, of distant points near one, where log G is a line in 1 - q."""
-        slopes = np.empty((len(t), len(t)))
+        """Slopes by t, from differences that are exact where log G is a line in q.
+
+        Near recovery log G depends on the ratios of the 1 - q_ll and hardly on their size: that is told by distant
+        points, and a direction of its own.
+        """
+        size = len(t)
+        directions = np.eye(size)
+        steps = np.full(size, _APART if self.averages.how == "monte-carlo" else _STEP)
+        x = 1 / (1 + np.exp(-t))
+        if size == len(self.averages.layers) and (1 - x).max() < _NEARLY:
+            directions[0], steps[0] = 1.0, _FAR
+        slopes = np.empty((size, size))
         here = self.q, self.latest
-        for k in range(len(t)):
-            moved = t.copy()
-            x = 1 / (1 + math.exp(-t[k]))
-            moved[k] -= _FAR if 1 - x < _NEARLY else _STEP
-            # x - x' without cancellation.
-            gap = x * (-math.expm1(moved[k] - t[k])) / (1 + math.exp(moved[k]))
+        for k, (direction, step) in enumerate(zip(directions, steps, strict=True)):
+            moved = t - step * direction
+            # x - x' of the layer k without cancellation.
+            gap = x[k] * (-math.expm1(-step)) / (1 + math.exp(moved[k]))
             told = self._says(layers, moved, self._rough(layers, moved, level))
-            slopes[:, k] = (says - told) * x * (1 - x) / gap
+            slopes[:, k] = (says - told) * x[k] * (1 - x[k]) / gap
         self.q, self.latest = here
-        return slopes
+        # Columns belong to directions.
+        return np.asarray(slopes @ np.linalg.inv(directions.T), np.float64)
 
 
 def _step(slopes: Array, rest: Array) -> Array:
@@ -272,6 +292,11 @@ def _step(slopes: Array, rest: Array) -> Array:
     values, vectors = np.linalg.eig(slopes)
     out: Array = (vectors @ (np.linalg.solve(vectors, rest.astype(complex)) / np.maximum(values.real, _FLAT))).real
     return out
+
+
+def _recovers(x: Array, rest: Array) -> bool:
+    """Whether a layer is pushed beyond the last step that is resolved, with the others on the way."""
+    return bool(((x >= RECOVERED - 1e-9) & (rest > 0)).any() and (1 - x).max() < _NEARLY)
 
 
 def _stable(slopes: Array) -> bool:

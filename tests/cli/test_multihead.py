@@ -58,6 +58,7 @@ def test_fit(attnlimits, tmp_path, packed):
     assert said.status == 0, said.err
     found = json.loads(said.out)
     assert found["heads"] == 2 and found["noise_std"] == 0.0 and float(found["value"]) < 1e-20
+    assert found["how"] == "monte-carlo" and 0 < found["error"] < 1e-20 and found["converged"]
     with np.load(tmp_path / "layer.npz") as layer:
         assert parameter_error(layer["theta"], layer["w"], theta, w) < 1e-8
         assert nmse(made.Y, multihead(made.X, layer["theta"], layer["w"])) < 1e-20
@@ -71,6 +72,7 @@ def test_hardness(attnlimits):
     found = json.loads(said.out)
     assert float(found["value"]) < 0.01 and found["how"] == "monte-carlo"
     assert found["correlations"][0]["pairwise"] == 0
+    assert found["converged"] and found["method"] == "lm" and found["test_error"] == found["points"][-1]["error"]
     said = attnlimits("multihead hardness --bits 1 --methods lm --dim 6 --samples 1000 --starts 2")
     assert "n = 1, 1 head, lm: 0.00" in said.out and "correlations 0" in said.out
 
@@ -81,6 +83,18 @@ def test_figure_of_the_steps(attnlimits, tmp_path):
     assert (tmp_path / "multihead-steps.png").read_bytes().startswith(b"\x89PNG")
     stored = json.loads((tmp_path / "multihead-steps.json").read_text())
     assert len(stored["singular_values"]) == 36 and float(stored["value"]) < 1e-10
+    assert stored["parameter_error"] < 1e-6 and stored["method"] == "sculpt" and stored["converged"]
+
+
+@pytest.mark.parametrize("name", ["hardness", "scaling"])
+def test_figures_of_stored_studies(attnlimits, tmp_path, name):
+    said = attnlimits(f"multihead figure {name} --out {tmp_path} --json")
+    assert said.status == 0, said.err
+    found = json.loads(said.out)
+    assert (tmp_path / f"multihead-{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert found["how"] == "monte-carlo" and found["converged"]
+    low, high = {"hardness": (0.9, 1.1), "scaling": (1.0, 3.0)}[name]
+    assert low < float(found["value"]) < high and 0 < found["error"] < 0.3
 
 
 @pytest.mark.parametrize(

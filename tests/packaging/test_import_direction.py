@@ -33,7 +33,8 @@ def test_importing_every_module_leaves_sympy_out(package):
 
 
 def test_generated_imports_only_numbers(imports):
-    allowed = ("numpy", "numba", "mpmath", "math", "fractions", "attnlimits.generated")
+    # numpy has no error function of arrays.
+    allowed = ("numpy", "scipy.special", "numba", "mpmath", "math", "fractions", "attnlimits.generated")
     assert [str(i) for i in imports("generated") if not i.within(*allowed)] == []
 
 

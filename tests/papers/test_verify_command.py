@@ -8,7 +8,7 @@ import pytest
 from attnlimits.derive import registry
 from attnlimits.numerics import cli
 
-PAPERS = {"troiani2025": 187, "boncoraglio2025": 54}
+PAPERS = {"troiani2025": 187, "boncoraglio2025": 54, "chen2024": 43}
 KINDS = {"proved", "checked", "definition", "prose"}
 
 
@@ -72,7 +72,8 @@ def test_the_registry_accounts_for_every_number(paper, numbers):
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_erratum_has_evidence_of_its_own(paper):
     errata = registry.load_errata(paper)
-    assert errata
+    # Of the third, only the text's summaries were there to check against.
+    assert bool(errata) == (paper != "chen2024")
     for entry in errata:
         assert len(entry.evidence.split()) > 5, f"{entry.id}: evidence is a sentence"
         assert entry.published != entry.correct, entry.id
@@ -116,7 +117,7 @@ def test_one_failing_paper_fails_all(capsys, only_some):
     assert cli.main(["verify", "--paper", "all", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["status"] == "checks failed: boncoraglio2025; see the tables"
-    assert [one["ok"] for one in report["papers"]] == [False, True]
+    assert [one["ok"] for one in report["papers"]] == [False, True, True]
 
 
 def test_numbers_belong_to_one_paper(capsys):

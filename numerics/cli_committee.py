@@ -3,10 +3,7 @@
 import argparse
 from typing import Any
 
-from ..results import Estimate, versions
-from .evolution import committee_evolution
-from .gaussian import limit_threshold
-from .thresholds import committee_threshold, last_layer_threshold
+from .results import Estimate, versions
 
 __all__ = ["committee", "committee_flags"]
 
@@ -26,6 +23,8 @@ def committee_flags(parser: argparse.ArgumentParser) -> None:
 
 def committee(args: argparse.Namespace) -> Outcome:
     """Thresholds of both parts of the network, and the fixed point at one alpha."""
+    from .committee import committee_evolution, committee_threshold, last_layer_threshold, limit_threshold
+
     found = committee_threshold(args.layers, beta=args.beta)
     limit = limit_threshold(args.beta)
     record: dict[str, Any] = {"verb": "committee", "layers": args.layers, "beta": args.beta, "skip": args.skip}
