@@ -45,6 +45,8 @@ class Solver:
         self.n_iter = 0
         self.converged = False
         self.free: list[tuple[int, int]] = []
+        # Layers that were learned and have died out.
+        self.dead: set[int] = set()
         # Indices that are learned together, and whether they share one overlap.
         self.groups: tuple[tuple[int, ...], ...] = getattr(averages, "groups", tuple((i,) for i in range(len(self.q))))
         self.equal: bool = getattr(averages, "equal", False)
@@ -59,16 +61,16 @@ class Solver:
         """Settle on the layers of q, then let unstable layers join until none is left."""
         active = [int(i) for i in np.flatnonzero(q.diagonal())]
         # Averages of several accuracies need not agree on what is marginal: what has died out does not join again.
-        dead: set[int] = set()
+        self.dead.clear()
         while True:
             if active:
                 before = set(active)
                 self.settle(q, active)
                 self.release(active)
-                dead |= before - set(active)
+                self.dead |= before - set(active)
             if not active:
                 self._zero()
-            unstable = [i for i, rate in enumerate(self.stability()) if rate > 1 and i not in {*active, *dead}]
+            unstable = [i for i, rate in enumerate(self.stability()) if rate > 1 and i not in {*active, *self.dead}]
             if not unstable or not self.converged:
                 return
             # The fastest direction first: it may change the stability of the others.

@@ -31,10 +31,12 @@ _LONGEST, _FOUND = 1.5, 3e-3
 _NEARLY, _CLEAR = 1e-2, 5.0
 # Evaluations by a rule before the next finer one, and moves that tell something about slopes.
 _TRIES, _TELLING = 4, 1e-3
+# Rates of growth that rough averages do not mistake for one below 1.
+_JOINS = 1.2
 # Slopes from distant points serve as far as this, in t.
 _AWAY = 3.0
-# A residual leaves this share of the accuracy asked for, and the last step is at most so long in t.
-_SHARE, _SHORT = 0.1, 0.1
+# A residual leaves these shares of the accuracy asked for and of the noise, and the last step is at most so long in t.
+_SHARE, _WITHIN, _SHORT = 0.1, 0.3, 0.1
 # Factor between the accuracies of neighbouring refinements, and what it does to their errors, at most.
 _CUT = 0.2
 
@@ -105,8 +107,17 @@ class RefinedSolver(Solver):
                     np.linalg.solve(slopes, np.full(len(layers), math.log(self.alpha) - log_alpha)), -0.5, 0.5
                 )
         found = self._search(layers, start, slopes)
-        if found is not None:
+        if found is None:
+            return
+        if self._leads_on(layers):
+            self.converged = True
+        else:
             self._refine(layers, *found)
+
+    def _leads_on(self, layers: tuple[int, ...]) -> bool:
+        """Whether another layer is certain to join: what is found without it is only on the way."""
+        rates = self.stability()
+        return any(rates[i] > _JOINS for i in range(len(rates)) if i not in {*layers, *self.dead})
 
     def standard_error(self) -> Array:
         """Error of q: that of the averages carried through the slopes, and what the last step would have moved."""
@@ -207,7 +218,7 @@ class RefinedSolver(Solver):
             asked = self._accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
             if sampled:
                 gap = self._noise(latest, chosen, inverse)
-            small = np.minimum(_SHARE * np.maximum(asked, gap if sampled else 0.0), _SHORT)
+            small = np.minimum(np.maximum(_SHARE * asked, _WITHIN * gap if sampled else 0.0), _SHORT)
             settled = bool((np.abs(step) <= small).all()) and self.residual <= self.tol
             tries += 1
             # Coarse rules may jump where their numbers of nodes change, by less than what they are off.
