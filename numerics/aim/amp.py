@@ -22,7 +22,9 @@ Array = NDArray[np.float64]
 # Least V: below, S counts as recovered.
 _FLOOR = 1e-6
 # Of adaptive damping.
-_FIRST_SHARE, _LARGEST_SHARE, _WINDOW = 0.3, 0.95, 8
+_FIRST_SHARE, _SECOND_SHARE, _LARGEST_SHARE, _WINDOW = 0.3, 0.8, 0.95, 8
+# Of the trace, in standard deviations of the prior: what is further off is no estimate of the model.
+_DOUBT = 5.0
 
 
 @dataclass
@@ -86,6 +88,11 @@ class _Data:
         for start in range(0, len(self._x), step):
             yield self._x[start : start + step], self._y[start : start + step]
 
+    def forget(self) -> None:
+        """Forget the scores of earlier sweeps."""
+        for block in self.blocks:
+            block.g = block.onsager = np.zeros_like(block.g)
+
     def sweep(self, S: Array, V: float, newest: float, old: float, covariance: str) -> tuple[float, Array]:
         """One pass: qhat, and (2/d) times the sum of g_ab Z_ab."""
         d = self.dimension
@@ -135,6 +142,7 @@ class _Damping:
         self._adaptive = damping == "adaptive"
         self.share = _FIRST_SHARE if damping == "adaptive" else float(damping)
         self._steps: list[float] = []
+        self._first = True
         self._last = math.inf
 
     def see(self, change: float) -> None:
@@ -146,9 +154,29 @@ class _Damping:
                 self.share = min(self.share + (1 - self.share) / 3, _LARGEST_SHARE)
             self._last, self._steps = mean, []
 
+    def again(self) -> bool:
+        """Whether there is a second try, with more damping: once, where it is adaptive."""
+        second = self._adaptive and self._first
+        if second:
+            self.share, self._last, self._steps, self._first = _SECOND_SHARE, math.inf, [], False
+        return second
+
+
+def _interpolates(S: Array, rho: float) -> bool:
+    """Whether S is a fixed point of V = 0 that fits the samples and is far from any S of the prior, by its trace."""
+    d = len(S)
+    return abs(float(np.trace(S)) / (math.sqrt(rho) * d) - 1) > _DOUBT * math.sqrt(2 / rho) / d
+
 
 def _times(sigma: Array | None, g: Array, tokens: int) -> Array:
     return variances(tokens) * g if sigma is None else np.asarray((sigma @ g[..., None])[..., 0])
+
+
+def _to_scale(S: Array, rho: float, output: Channel) -> Array:
+    """The estimate with the trace that it has exactly where outputs say nothing of it: see the notes of `amp`."""
+    trace = float(np.trace(S))
+    # In the smallest dimensions a first estimate may have none.
+    return math.sqrt(rho) * len(S) / trace * S if output.scale_free and trace > 0 else S
 
 
 def amp(
@@ -182,7 +210,8 @@ def amp(
         Width of the prior, r/d.
     damping : float in [0, 1), or "adaptive", keyword-only
         Share of the old estimate in the new one, in V and in the term of Onsager alike. "adaptive" starts at 0.3 and
-        raises it where the steps no longer shrink: at finite d the iteration has slowly rotating modes.
+        raises it where the steps no longer shrink: at finite d the iteration has slowly rotating modes. It starts again
+        from 0.8 where the first try has locked, see the notes.
     covariance : {"gram", "scalar"}, keyword-only
         Sigma of each sample from its tokens, or 1 + delta_ab, its limit. At d of the order of 100 and few samples the
         latter can lock into V = 0.
@@ -216,6 +245,14 @@ def amp(
     x is read once per iteration: O(n T d^2 + d^3). At d = 100 the error is typically 2 to 7 per cent above its limit,
     more near perfect recovery.
 
+    Where S has room for all samples the iteration has fixed points at V = 0 that interpolate them, and with few samples
+    at small d it can run into one. Tr Shat is then off its mean by several standard deviations 2^{1/2} of Tr S, and the
+    result is not taken for converged.
+
+    Hardmax labels of S are those of any multiple of it, and S/Tr S is independent of Tr S, as W W^T of Gaussian W is.
+    So Tr E[S | data] = E Tr S = d rho^{1/2} exactly. The iteration has that in the limit of large d alone; its result
+    is multiplied by what is missing. What stays is the spread of Tr S, an error of 2 (1 + rho)/(rho d^2).
+
     References
     ----------
     boncoraglio2025, AMP.
@@ -228,9 +265,15 @@ def amp(
     data = _Data(x, y, output)
     d = data.dimension
     truth = None if teacher is None else check_matrix("teacher", teacher, d)
-    S, V, newest = math.sqrt(rho) * np.eye(d), 1.0, 1.0
+
+    def off(found: Array) -> float | None:
+        return None if truth is None else float(((found - truth) ** 2).sum()) / d
+
+    start = math.sqrt(rho) * np.eye(d)
+    S, V, newest = start, 1.0, 1.0
     history: list[tuple[float, float, float, float]] = []
-    change, status = math.inf, ""
+    change, converged, status = math.inf, False, ""
+    estimate, error = S, off(S)
     for iteration in range(1, max_iter + 1):
         q_hat, pull = data.sweep(S, V, newest, damp.share, covariance)
         if not (math.isfinite(q_hat) and q_hat > 0):
@@ -243,26 +286,36 @@ def amp(
         change = float(((new - S) ** 2).sum()) / d
         damp.see(change)
         S = (1 - damp.share) * new + damp.share * S
+        estimate = _to_scale(S, rho, output)
         newest = max(mmse(rho, delta).value, _FLOOR)
         V = (1 - damp.share) * newest + damp.share * V
-        error = None if truth is None else float(((S - truth) ** 2).sum()) / d
+        error = off(estimate)
         history.append((change, V, q_hat, math.nan if error is None else error))
         if callback is not None and callback(AMPStep(iteration, change, V, q_hat, error)):
             status = f"not converged: stopped by the callback after {iteration} iterations"
             break
-        if change < tol:
-            status = f"converged after {iteration} iterations: ||dS||^2/d = {change:.1e}"
+        if change >= tol:
+            continue
+        if not _interpolates(estimate, rho):
+            converged, status = True, f"converged after {iteration} iterations: ||dS||^2/d = {change:.1e}"
             break
-    converged = change < tol
+        if iteration == max_iter or not damp.again():
+            status = (
+                f"not converged: after {iteration} iterations Tr Shat/d = {np.trace(S) / d:.3g}, which is not of the "
+                f"prior, {math.sqrt(rho):.3g} +- {math.sqrt(2) / d:.1g}; raise the damping to 0.9, or the samples"
+            )
+            break
+        data.forget()
+        S, V, newest = start, 1.0, 1.0
     status = status or (
         f"not converged: ||dS||^2/d = {change:.1e} >= {tol:g} after {max_iter} iterations; raise max_iter or tol"
     )
     if throw and not converged:
         raise ConvergenceError(status)
     return AMPResult(
-        estimate=S,
+        estimate=estimate,
         predicted=V,
-        mmse=None if truth is None else float(((S - truth) ** 2).sum()) / d,
+        mmse=error,
         alpha=data.samples / d**2,
         rho=rho,
         how="estimated",

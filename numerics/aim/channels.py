@@ -35,12 +35,15 @@ class Channel(Protocol):
         K, where an output fixes K linear functionals of h and is silent on the rest: F = K then.
     noise : float
         Variance of what is added to an entry of the output, over 1 + delta_ab.
+    scale_free : bool
+        Whether a positive multiple of h has the same output.
     """
 
     name: str
     tokens: int
     functionals: int | None
     noise: float
+    scale_free: bool
 
     def information(self, c: float, V: float = 1.0) -> Estimate:
         """F at c = q/V; V by itself counts only where there is noise."""
@@ -67,6 +70,7 @@ class _Fixed:
     tokens: int
     functionals: int | None
     noise = 0.0
+    scale_free = False
 
     def information(self, c: float, V: float = 1.0) -> Estimate:
         """F = K."""

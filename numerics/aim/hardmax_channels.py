@@ -33,6 +33,7 @@ class Hardmax:
 
     functionals: int | None = None
     noise = 0.0
+    scale_free = True
 
     def __init__(self, tokens: int = 2, *, published: bool = False) -> None:
         if count("tokens", tokens, 2, "T") > 2:

@@ -1,10 +1,9 @@
 """Errors of gradient descent on random instances, softmax at two tokens: of one student, and of the mean of many.
 
 `python -m attnlimits.papers.boncoraglio2025.figures.descent_runs` adds the runs that amp_runs.json beside this file
-lacks (an hour for all on one core); an interrupted run goes on where it stopped.
+lacks (five minutes for all on one core); an interrupted run goes on where it stopped.
 
-Students that start independently are exchangeable, so that the mean of k of them has an expected error A + B/k exactly.
-Two of its values are measured, at k = 1 and k = 4, and give that at 32, the number of the public runs.
+Four students give the expected error of the mean of 32, the number of the public runs: `DescentResult.of_mean`.
 """
 
 import math
@@ -22,17 +21,11 @@ from attnlimits.numerics.progress import Bar
 from . import amp_runs
 from .published import DESCENT
 
-__all__ = ["ALPHAS", "average_of", "compute", "run"]
+__all__ = ["ALPHAS", "compute", "run"]
 
 #: Those of the public runs.
 ALPHAS = tuple(alpha for alpha, _ in DESCENT["gd"].points)
-_RHO, _DIMENSION, _SEEDS, _STUDENTS, _PUBLIC = 0.5, 100, 3, 4, 32
-
-
-def average_of(many: int, single: float, averaged: float, students: int) -> float:
-    """Expected error of the mean of `many` students, from that of one and of the mean of `students` >= 2."""
-    spread = (single - averaged) * students / (students - 1)
-    return single - spread + spread / many
+_RHO, _DIMENSION, _SEEDS, _STUDENTS, _PUBLIC = 0.5, 100, 4, 4, 32
 
 
 def run(alpha: float, *, seeds: int = _SEEDS, dimension: int = _DIMENSION, steps: int = 1000) -> list[dict[str, Any]]:
@@ -43,8 +36,7 @@ def run(alpha: float, *, seeds: int = _SEEDS, dimension: int = _DIMENSION, steps
         S = teacher(dimension, _RHO, seed)
         x, y = make_data(S, alpha, output, seed)
         found = descend(x, y, output, _RHO, students=_STUDENTS, steps=steps, teacher=S, rng=seed)
-        assert found.single is not None and found.mmse is not None
-        errors.append((found.single, average_of(_PUBLIC, found.single, found.mmse, _STUDENTS)))
+        errors.append((found.of_mean(1), found.of_mean(_PUBLIC)))
     place = {"activation": "softmax", "tokens": 2, "rho": _RHO, "dimension": dimension, "alpha": alpha}
     means, spreads = np.mean(errors, axis=0), np.std(errors, axis=0, ddof=1) / math.sqrt(seeds)
     return [

@@ -42,7 +42,7 @@ FIGURE = Figure(
                 Curve("softmax", 3, 0.5, "state evolution, T = 3", "#1f4e9c", "--", 10.0),
             ),
             (0.0, 0.9),
-            (-0.02, 1.5),
+            (-0.02, 2.05),
             dimension=100,
             marks=(
                 (published.SOFTMAX_AMP[2], 4.0, "#b3261e"),

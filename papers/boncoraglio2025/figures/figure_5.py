@@ -26,6 +26,9 @@ def _panel(activation: str, end: float, published_line: tuple[Line, ...] = ()) -
         r"$\bar\alpha = n/(d r)$",
         (*finite, Curve(activation, 2, 0.0, r"$\rho \to 0$", COLOURS[0.0], "--")),
         (0.0, end),
+        # Above what the curves need: room for the legend.
+        (-0.02, 1.45),
+        dimension=100,
         lines=(Line(weak, f"weak recovery {weak:.5g}", "0.4", "-"), *published_line),
     )
 

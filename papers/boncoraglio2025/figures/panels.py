@@ -132,11 +132,16 @@ def _corners(line: Curve) -> list[float]:
 
 
 def _alphas(line: Curve, panel: Panel, points: int) -> NDArray[np.float64]:
-    """As many between every two kinks."""
+    """As many between every two kinks, on linear axes denser next to these, where the curve bends."""
     low, high = (end / line.scale for end in panel.span)
     ends = [low, *(a for a in _corners(line) if low < a < high), high]
-    space = np.geomspace if panel.logarithmic else np.linspace
+    space = np.geomspace if panel.logarithmic else _between
     return np.unique(np.concatenate([space(*pair, points) for pair in pairwise(ends)]))
+
+
+def _between(low: float, high: float, points: int) -> NDArray[np.float64]:
+    share = np.sin(np.linspace(0, np.pi / 2, points)) ** 2
+    return np.asarray((1 - share) * low + share * high)
 
 
 def compute(figure: Figure, points: int, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import channel
-from attnlimits.numerics.aim.data import instance, make_data, stream, teacher
+from attnlimits.numerics.aim.data import indices, instance, make_data, stream, teacher
 from attnlimits.numerics.aim.state_evolution import evolve
 from attnlimits.numerics.errors import ConvergenceError, UnreachableOutputError
 
@@ -58,6 +58,48 @@ def test_hardmax_of_three_tokens(covariance):
 def test_perfect_recovery_above_the_threshold():
     """alpha_c = 3/16 at rho = 1/2; at d = 40 it is passed with room at 0.28."""
     assert errors("softmax", 2, 0.28, 40, 2, tol=1e-4).max() < 0.01
+
+
+def test_an_interpolation_of_few_samples_is_seen_and_left():
+    """400 samples for rank 10 at d = 100: with little damping V goes to zero as labels are fitted, and S is missed."""
+    output, rho, d = channel("softmax"), 0.1, 100
+    S = teacher(d, rho, 0)
+    x, y = make_data(S, 0.04, output, 0)
+    locked = amp(x, y, output, rho, damping=0.3, teacher=S)
+    assert locked.predicted < 1e-3 and np.abs(output.observe(indices(x, locked.estimate)) - y).max() < 0.05
+    assert not locked.converged and "not of the prior" in locked.status and locked.mmse > 0.5
+    theory = evolve(0.04, rho, output).mmse.value
+    # The first try takes some 35 iterations of these.
+    assert amp(x, y, output, rho, teacher=S, max_iter=160).mmse == pytest.approx(theory, rel=0.2)
+
+
+def test_scale_that_labels_do_not_tell():
+    """Labels are those of any multiple of S: the estimate has the mean trace, and the best multiple of it the limit."""
+    output, rho, d = channel("hardmax"), 0.1, 60
+    S = teacher(d, rho, 0)
+    x, y = make_data(S, 1.0, output, 0)
+    assert (make_data(3 * S, 1.0, output, 0)[1] == y).all()
+    found = amp(x, y, output, rho, teacher=S)
+    assert np.trace(found.estimate) == pytest.approx(d * math.sqrt(rho), rel=1e-12)
+    assert found.mmse == pytest.approx(((found.estimate - S) ** 2).sum() / d, rel=1e-12)
+    best = (S * found.estimate).sum() / (found.estimate**2).sum()
+    # One instance of rank 6.
+    assert ((S - best * found.estimate) ** 2).sum() / d == pytest.approx(evolve(1.0, rho, output).mmse.value, rel=0.3)
+    assert np.trace(found.estimate) / np.trace(S) == pytest.approx(1, abs=4 * math.sqrt(2 / (rho * d**2)))
+
+
+def test_trace_of_a_teacher_is_independent_of_its_shape(rng):
+    """What the above rests on, by sampling: mean d rho^{1/2}, relative variance 2/(r d), and no correlation."""
+    d, r, many = 6, 2, 4000
+    made = [teacher(d, r / d, rng) for _ in range(many)]
+    trace = np.array([np.trace(S) for S in made])
+    shape = np.array([(S**2).sum() for S in made]) / trace**2
+    assert trace.mean() == pytest.approx(math.sqrt(r * d), abs=4 * trace.std() / math.sqrt(many))
+    # The variance of a Gamma(6) sample has a relative standard error of (2 + 6/6)^{1/2} many^{-1/2}.
+    assert trace.var() / (r * d) == pytest.approx(2 / (r * d), rel=4 * math.sqrt(3 / many))
+    assert abs(np.corrcoef(trace, shape)[0, 1]) < 4 / math.sqrt(many)
+    # With the spectrum that goes with the scale it would be seen.
+    assert np.corrcoef(trace, shape * trace**2)[0, 1] > 0.5
 
 
 @pytest.fixture(scope="module")

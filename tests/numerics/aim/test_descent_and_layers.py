@@ -10,6 +10,7 @@ from attnlimits.numerics.aim.channels import channel, pairs
 from attnlimits.numerics.aim.data import indices, make_data, teacher
 from attnlimits.numerics.aim.gd import descend, loss_and_gradient
 from attnlimits.numerics.aim.layers import deep_outputs, joint_covariance, prior_overlap
+from attnlimits.numerics.aim.results import DescentResult
 from attnlimits.numerics.aim.spectrum import mmse
 from attnlimits.numerics.aim.state_evolution import evolve
 
@@ -54,6 +55,16 @@ def test_mean_of_more_students():
     assert many.of_mean(3) == pytest.approx(few.mmse, rel=0.35)
     with pytest.raises(ValueError, match="at least two students"):
         descend(x, y, output, 0.5, steps=2, teacher=S).of_mean(2)
+
+
+def test_mean_of_more_students_is_that_of_exchangeable_numbers(rng):
+    """Errors of 1, 4 and 32 numbers with a common part, by sampling."""
+    draws = rng.normal(size=(20_000, 1)) + 0.7 * rng.normal(size=(20_000, 32))
+    single, four, many = (float((draws[:, :k].mean(axis=1) ** 2).mean()) for k in (1, 4, 32))
+    found = DescentResult(np.eye(2), np.zeros(4), four, single, 4, 0, True, "", 0)
+    # Five standard errors of a mean of squares of about 1.
+    assert found.of_mean(32) == pytest.approx(many, abs=5 * math.sqrt(2 / 20_000) * 1.5)
+    assert found.of_mean(4) == pytest.approx(four) and found.of_mean(1) == pytest.approx(single)
 
 
 def test_descent_stops_when_the_data_are_fitted():
