@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .learn import MultiheadFit
+    from .sculpt.results import SculptResult
     from .teachers import TeacherData
 
 __all__ = ["multihead_flags", "run"]
@@ -145,24 +146,10 @@ def _demo(args: argparse.Namespace) -> Outcome:
     if args.blind and args.method == "sculpt":
         raise ValueError("--blind selects the number of heads, which --method sculpt must be told; take auto")
     found = _learn(args, made.X, made.Y, "auto" if args.blind else args.heads, None if args.blind else made.noise_std)
-    value, error, how, on = _test_error(args, found, theta, w)
-    same = found.theta.shape == theta.shape
-    distance = None
-    if same:
-        from .matching import parameter_error
-
-        distance = parameter_error(found.theta, found.w, theta, w)
-    record = _record("demo", found) | {
-        "value": f"{value:.6g}",
-        "quantity": "E |F' - F|^2 / E |F|^2 of the learned layer F'",
-        "error": error,
-        "how": how,
-        "test_error": value,
-        "test_inputs": on,
-        "parameter_error": distance,
-        **{name: getattr(args, name) for name in ("family", "seq", "dim", "samples", "noise", "scale", "seed")},
-        "teacher_heads": args.heads,
-    }
+    judged = _judged(args, found, theta, w)
+    value, error, how, on = (judged[name] for name in ("test_error", "error", "how", "test_inputs"))
+    distance = judged["parameter_error"]
+    record = _record("demo", found) | judged
     scatter = "" if how == "estimated" else f" +- {error:.1g}"
     lines = [
         f"{args.family} layer, m={args.heads}, k={args.seq}, d={args.dim}",
@@ -195,26 +182,39 @@ def _learn(
         )
 
 
-def _test_error(
-    args: argparse.Namespace, found: "MultiheadFit", theta: "NDArray[Any]", w: "NDArray[Any]"
-) -> tuple[float, float, str, int]:
-    """Error over all inputs, or over a sample with its standard error, and the number of inputs."""
+def _judged(
+    args: argparse.Namespace, found: "MultiheadFit | SculptResult", theta: "NDArray[Any]", w: "NDArray[Any]"
+) -> dict[str, Any]:
+    """The learned layer beside the true one: error over all inputs, or over a sample with its standard error."""
     import numpy as np
 
     from .certificates import exact_risk
+    from .holdout import sampled_error
     from .layer import multihead
+    from .matching import parameter_error
 
     if args.seq * args.dim <= _ALL:
         risk = exact_risk(found.theta, found.w, theta, w, args.seq)
         # Rounding of the outputs of both layers.
         eps = float(np.finfo(float).eps)
-        return risk.nmse, 2 * eps * math.sqrt(risk.nmse) + eps**2, "estimated", risk.inputs
-    generator = np.random.default_rng([args.seed, 2])
-    X = 2.0 * generator.integers(0, 2, (_TEST, args.seq, args.dim)) - 1.0
-    wanted = multihead(X, theta, w)
-    squares = ((multihead(X, found.theta, found.w) - wanted) ** 2).sum(axis=(1, 2))
-    size = float((wanted**2).sum(axis=(1, 2)).mean())
-    return float(squares.mean()) / size, float(squares.std(ddof=1)) / math.sqrt(_TEST) / size, "monte-carlo", _TEST
+        value, error, how, on = risk.nmse, 2 * eps * math.sqrt(risk.nmse) + eps**2, "estimated", risk.inputs
+    else:
+        generator = np.random.default_rng([args.seed, 2])
+        X = np.asarray(2.0 * generator.integers(0, 2, (_TEST, args.seq, args.dim)) - 1.0, dtype=np.float64)
+        value, error = sampled_error(X, multihead(X, theta, w), found.theta, found.w)
+        how, on = "monte-carlo", _TEST
+    same = found.theta.shape == theta.shape
+    return {
+        "value": f"{value:.6g}",
+        "quantity": "E |F' - F|^2 / E |F|^2 of the learned layer F'",
+        "error": error,
+        "how": how,
+        "test_error": value,
+        "test_inputs": on,
+        "parameter_error": parameter_error(found.theta, found.w, theta, w) if same else None,
+        **{name: getattr(args, name) for name in ("family", "seq", "dim", "samples", "noise", "scale", "seed")},
+        "teacher_heads": args.heads,
+    }
 
 
 def _record(verb: str, found: "MultiheadFit") -> dict[str, Any]:
@@ -245,10 +245,12 @@ def _fit(args: argparse.Namespace) -> Outcome:
     record = _record("fit", found) | {
         "value": f"{found.validation_error:.6g}",
         "quantity": "|F(X) - Y|^2 / |Y|^2 on held-out examples",
-        "error": None,
+        "error": as_dict(found.validation_deviation),
+        "how": "monte-carlo",
     }
+    scatter = f" +- {found.validation_deviation:.1g}" if math.isfinite(found.validation_deviation) else ""
     lines = [
-        f"{found.method}, {_count(found.heads, 'head')}: validation error {found.validation_error:.2e}",
+        f"{found.method}, {_count(found.heads, 'head')}: validation error {found.validation_error:.2e}{scatter}",
         *_told(found),
     ]
     if args.out is not None:
@@ -313,11 +315,16 @@ def _hardness(args: argparse.Namespace) -> Outcome:
         "quantity": f"mean squared error of {last.method} on the parity of {last.n} bits; 1 of the trivial predictor",
         "error": as_dict(last.deviation),
         "how": "monte-carlo",
+        "test_error": last.error,
+        "method": last.method,
+        # Every run is made; what it has learned is the answer.
+        "converged": True,
     }
     lines = [f"hidden parity of n of {args.dim - 1} bits; mean squared error on it, 1 of the trivial predictor"]
-    lines += [
-        f"n = {p.n}, {_count(p.heads, 'head')}, {p.method}: {p.error:.3f} +- {p.deviation:.1g}" for p in found.points
-    ]
+    for p in found.points:
+        refused = p.status.startswith("DegenerateSum")
+        told = "refuses, DegenerateSum" if refused else f"{p.error:.3f} +- {p.deviation:.1g}"
+        lines.append(f"n = {p.n}, {_count(p.heads, 'head')}, {p.method}: {told}")
     lines.append(
         "exact: the concepts have correlations 0"
         if all(c.pairwise == 0 and c.low_degree == 0 for c in found.correlations)
@@ -345,7 +352,7 @@ def _stored(name: str, picture: Path) -> Outcome:
     module = import_module(f"attnlimits.papers.chen2024.figures.{name}")
     record = load(module.DATA)
     module.draw(record, picture)
-    return record | {"value": None, "error": None, "how": "monte-carlo"}, f"drawn from {module.DATA.name}", True
+    return record | module.headline(record) | {"converged": True}, f"drawn from {module.DATA.name}", True
 
 
 def _steps(args: argparse.Namespace, picture: Path) -> Outcome:
@@ -359,7 +366,7 @@ def _steps(args: argparse.Namespace, picture: Path) -> Outcome:
 
     if args.heads < 2:
         raise ValueError(f"--heads must be >= 2, for one head has no hull to draw, got {args.heads}")
-    theta, _, made = _instance(args)
+    theta, w, made = _instance(args)
     found = sculpt(made.X, made.Y, args.heads, noise_std=made.noise_std, strict=False, rng=args.seed)
     figure, axes = plt.subplots(1, 3, figsize=(11.0, 3.4), layout="constrained")
     residual_histogram(axes[0], found)
@@ -367,11 +374,9 @@ def _steps(args: argparse.Namespace, picture: Path) -> Outcome:
     hull_net(axes[2], found, theta)
     figure.savefig(picture, dpi=110)
     plt.close(figure)
-    record = {
-        "value": f"{found.validation_error:.6g}",
-        "quantity": "|F(X) - Y|^2 / |Y|^2 on held-out examples",
-        "error": None,
-        "how": "estimated",
+    record = _judged(args, found, theta, w) | {
+        "method": "sculpt",
+        "validation_error": found.validation_error,
         "converged": found.converged,
         "status": found.status,
         "certified_rows": found.certified,

@@ -1,13 +1,15 @@
-"""Examples kept for validation, and the validation error that noise alone explains."""
+"""Examples kept for validation, the error on them, and the one that noise alone explains."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .batch import Batch
 from .checks import examples
 
-__all__ = ["Split", "acceptable", "hold_out"]
+__all__ = ["Split", "acceptable", "hold_out", "sampled_error"]
 
 Array = NDArray[np.float64]
 
@@ -76,3 +78,26 @@ def acceptable(Y_val: Array, noise_std: float) -> float:
         Standard deviation of the noise on every entry of Y.
     """
     return _EXACT + _ABOVE * noise_std**2 / float(np.mean(Y_val**2))
+
+
+def sampled_error(X: Array, Y: Array, theta: Array, w: Array) -> tuple[float, float]:
+    """Error |F(X) - Y|^2 / |Y|^2 of a layer on examples, and one standard error of it over samples like these.
+
+    Parameters
+    ----------
+    X, Y : ndarray, shape (n, k, d)
+    theta, w : ndarray, shape (m, d, d)
+
+    Returns
+    -------
+    error, deviation : float
+        To first order in what |Y|^2 scatters; the deviation is infinite for one sample.
+    """
+    batch = Batch(X)
+    squares = ((batch.unpack(batch.predict(theta, w)) - Y) ** 2).sum(axis=(1, 2))
+    sizes = (Y**2).sum(axis=(1, 2))
+    error, count = float(squares.sum() / sizes.sum()), len(X)
+    if count == 1:
+        return error, math.inf
+    rest = squares - error * sizes
+    return error, float(rest.std(ddof=1) / (math.sqrt(count) * sizes.mean()))

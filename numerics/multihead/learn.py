@@ -13,7 +13,7 @@ from ..state_evolution import seeded
 from .certificates import Certificates, certify, refusal
 from .checks import at_least_zero, boolean, count, one_of
 from .errors import LearnError, LearnWarning, NoConsistentModel, NotIdentifiable
-from .holdout import Split, hold_out
+from .holdout import Split, hold_out, sampled_error
 from .restarts import RestartResult, restarts
 from .selection import Fit, fit_noise, gain_of_one_more, only_noise, select_heads
 
@@ -37,6 +37,8 @@ class MultiheadFit:
         In no particular order of the heads.
     validation_error : float
         |F(X) - Y|^2 / |Y|^2 on held-out examples, noise included.
+    validation_deviation : float
+        One standard error of it, over held-out examples.
     accept : float
         Up to where it is accepted.
     noise_std : float
@@ -61,6 +63,7 @@ class MultiheadFit:
     theta: Array
     w: Array
     validation_error: float
+    validation_deviation: float
     accept: float
     noise_std: float
     heads: int
@@ -187,6 +190,7 @@ def learn_multihead(
         theta=found.theta,
         w=found.w,
         validation_error=found.validation_error,
+        validation_deviation=sampled_error(split.X_val, split.Y_val, found.theta, found.w)[1],
         accept=found.accept,
         noise_std=found.noise_std,
         heads=len(found.theta),

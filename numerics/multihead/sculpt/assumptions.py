@@ -10,8 +10,8 @@ __all__ = ["check_certified", "check_shape", "check_sum"]
 Array = NDArray[np.float64]
 # Of singular values that count for the rank of the sum, and of its size beside that of the outputs.
 _RANK, _NOTHING = 1e-3, 1e-6
-# Certified rows per unknown of Theta.
-_ROWS = 1.5
+# Independent constraints per unknown of Theta.
+_CONSTRAINTS = 1.5
 
 
 def check_shape(tokens: int, dim: int, heads: int) -> None:
@@ -45,13 +45,13 @@ def check_sum(s: Array, y: Array, heads: int) -> None:
         )
 
 
-def check_certified(rows: int, dim: int) -> None:
-    """Raise unless there are 1.5 d^2 rows inside the simplex."""
-    needed = int(np.ceil(_ROWS * dim * dim))
-    if rows < needed:
+def check_certified(constraints: int, dim: int) -> None:
+    """Raise unless there are 1.5 d^2 independent constraints from certified rows."""
+    needed = int(np.ceil(_CONSTRAINTS * dim * dim))
+    if constraints < needed:
         raise InsufficientCertifiedRows(
-            "the number of rows with all attention weights inside the simplex",
-            str(rows),
+            "the number of logit differences from certified rows, of attention weights inside the simplex,",
+            str(constraints),
             f"1.5 d^2 = {needed}",
             "give more examples; saturated heads have few such rows",
         )

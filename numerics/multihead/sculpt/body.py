@@ -54,7 +54,10 @@ class Body:
 
 
 def slabs(x: Array, patterns: Patterns, s: Array, noise_std: float, most: int | None = None) -> Body:
-    """Two-sided constraints from rows inside the simplex: log(alpha_a/alpha_c) = x_r^T Theta (x_a - x_c) (paper).
+    """Two-sided constraints from weights inside the simplex: log(alpha_a/alpha_c) = x_r^T Theta (x_a - x_c) (paper).
+
+    A row need not lie inside with all its weights: two above 0.02 fix the difference of their logits, whatever the
+    others are (ours; with four tokens and more few rows are inside with all).
 
     slack = (rho + sigma sqrt(d) + 1e-7) / |(x_a - x_c)^T S| (1/alpha_a + 1/alpha_c): the deviation of a head's pattern
     from the common one is at most rho over the least singular value of the matrix with rows (x_j - x_l)^T W_i. The
@@ -73,13 +76,13 @@ def slabs(x: Array, patterns: Patterns, s: Array, noise_std: float, most: int | 
     -------
     Body
     """
-    inside = patterns.alpha.min(axis=2) > INTERIOR
+    inside = patterns.alpha > INTERIOR
     parts = []
     k = x.shape[1]
     most = min(_PER_UNKNOWN * x.shape[2] ** 2, _MOST) if most is None else most
     for a in range(k):
         for c in range(a):
-            n, r = np.nonzero(inside)
+            n, r = np.nonzero(inside[:, :, a] & inside[:, :, c])
             parts.append(_constraints(x, patterns, s, noise_std, n, r, a, c, patterns.alpha[n, r, c], most))
     return _join(parts, most)
 

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 
 from .simplex import Patterns, simplex_regression
 
-__all__ = ["INTERIOR", "Certification", "Round", "certify", "distinct", "interior", "noise_level"]
+__all__ = ["INTERIOR", "Certification", "Round", "certify", "differences", "distinct", "interior", "noise_level"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -73,6 +73,11 @@ def distinct(x: Array) -> Mask:
 def interior(patterns: Patterns) -> Mask:
     """Rows whose attention weights are all above `INTERIOR`, shape (n, k)."""
     return np.asarray(patterns.alpha.min(axis=2) > INTERIOR)
+
+
+def differences(patterns: Patterns) -> int:
+    """Independent logit differences: of every row, one less than its attention weights above `INTERIOR`."""
+    return int(np.maximum(np.sum(patterns.alpha > INTERIOR, axis=2) - 1, 0).sum())
 
 
 def certify(x: Array, y: Array, s: Array, heads: int) -> Certification:

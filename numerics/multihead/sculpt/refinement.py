@@ -21,8 +21,8 @@ _LM_UNKNOWNS = 3200
 # Samples of a descent, at least.
 _LM_SAMPLES, _LBFGS_SAMPLES = 400, 2000
 _STEPS, _LBFGS_STEPS, _POLISH = 80, 2000, 10
-# Relative decrease of the loss at which the last descent ends: far below the scatter of noise.
-_POLISHED = 1e-6
+# Relative decrease of the loss at which the last descent ends: rounding, or far below the scatter of noise.
+_TOL, _POLISHED = 1e-10, 1e-6
 # Two descents that end at errors within this of each other found one minimum.
 _AGREE = 0.1
 # A loss that no noise explains away: rounding only.
@@ -60,7 +60,7 @@ def refine(
     accept : float
         Largest validation error.
     noisy : bool
-        Take more samples per descent, and all for a last one.
+        Take more samples per descent, and all for a last one, which the best also goes on to where none is accepted.
     noise_known : bool
         If not, an error below `accept` may still be a wrong minimum: descents go on until two agree on the least.
 
@@ -90,9 +90,11 @@ def refine(
             break
     assert best is not None, "no candidates"
     error, found = best
-    if noisy and count < len(split.X) and _EXACT < error <= accept:
+    if count < len(split.X) and error > _EXACT and (noisy or error > accept):
+        # Accepted: a few steps, to where the noise is least. Not accepted: saturated heads show in few rows, of all.
+        steps, tol = (_POLISH, _POLISHED) if error <= accept else (_STEPS, _TOL)
         last = (
-            levenberg_marquardt(split.X, split.Y, found.theta, max_iter=_POLISH, tol=_POLISHED)
+            levenberg_marquardt(split.X, split.Y, found.theta, max_iter=steps, tol=tol)
             if exact
             else lbfgs(split.X, split.Y, found.theta, found.w, max_iter=_LBFGS_STEPS)
         )

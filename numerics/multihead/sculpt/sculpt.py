@@ -15,7 +15,7 @@ from ..errors import NoConsistentModel
 from ..holdout import Split, acceptable, hold_out
 from .assumptions import check_certified, check_shape, check_sum
 from .body import inequalities, slabs, violation
-from .certification import Certification, certify, distinct, interior, noise_level
+from .certification import Certification, certify, differences, distinct, interior, noise_level
 from .crude_sum import crude_sum
 from .hull import affine_hull
 from .margin import large_margin_sum
@@ -128,7 +128,7 @@ def _steps(
         level = noise_level(certification.patterns, x.shape[2]) if sigma is None else sigma
         body = slabs(x, certification.patterns, certification.s, level)
         certified = int(interior(certification.patterns).sum())
-        check_certified(certified, x.shape[2])
+        check_certified(differences(certification.patterns), x.shape[2])
         hull = affine_hull(body, heads)
         if heads == 1:
             # A better sum makes a thinner body.

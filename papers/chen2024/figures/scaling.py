@@ -3,8 +3,8 @@
 `attnlimits multihead figure scaling` draws from scaling.json beside this file, to which
 `python -m attnlimits.papers.chen2024.figures.scaling` adds the places it lacks (some minutes for all on one core).
 
-Samples: the least N on a grid of ratio sqrt(2), from N = 2 m d / k on, with as many outputs as unknowns, at which two
-of three Gaussian teachers are learned, their Theta_i and W_i to one per cent, without noise. CPU time: the median of
+Samples: the least N on a grid of ratio sqrt(2), from N = 2 m d / k on, with as many outputs as unknowns, at which three
+of five Gaussian teachers are learned, their Theta_i and W_i to one per cent, without noise. CPU time: the median of
 those that succeeded there.
 """
 
@@ -27,17 +27,17 @@ from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 
-__all__ = ["DATA", "METHODS", "SWEEPS", "compute", "draw", "exponent"]
+__all__ = ["DATA", "METHODS", "SWEEPS", "compute", "draw", "exponent", "headline"]
 
 DATA = Path(__file__).with_suffix(".json")
 METHODS = ("restarts", "sculpt")
 #: Places (m, k, d) of each sweep.
 SWEEPS: dict[str, tuple[tuple[int, int, int], ...]] = {
-    "m": ((1, 2, 8), (2, 2, 8), (3, 2, 8)),
-    "k": ((2, 2, 8), (2, 3, 8), (2, 4, 8)),
-    "d": ((2, 2, 6), (2, 2, 8), (2, 2, 10), (2, 2, 12)),
+    "m": ((1, 2, 8), (2, 2, 8), (3, 2, 8), (4, 2, 8), (6, 2, 8)),
+    "k": ((2, 2, 8), (2, 3, 8), (2, 4, 8), (2, 5, 8)),
+    "d": ((2, 2, 6), (2, 2, 8), (2, 2, 10), (2, 2, 12), (2, 2, 16)),
 }
-_SEEDS, _WANTED = (3000, 3001, 3002), 2
+_SEEDS, _WANTED = (3000, 3001, 3002, 3003, 3004), 3
 # Held-out examples, beside the N.
 _VALIDATION = 1000
 _GOOD, _RATIO, _MOST = 1e-2, math.sqrt(2), 60_000
@@ -120,6 +120,17 @@ def compute(progress: Callable[[int, int], None] | None = None) -> Path:
             record["sweeps"].setdefault(name, {})[method] = {"places": sweep, "exponents": fits}
     save(DATA, record)
     return DATA
+
+
+def headline(record: dict[str, Any]) -> dict[str, Any]:
+    """The number that says most: how the samples that restarts need grow with d."""
+    slope, error = record["sweeps"]["d"]["restarts"]["exponents"]["samples"]
+    return {
+        "value": f"{slope:.6g}",
+        "quantity": "exponent of d in the samples that restarts need, m = k = 2",
+        "error": error,
+        "how": "monte-carlo",
+    }
 
 
 def _key(place: Iterable[int]) -> str:

@@ -162,8 +162,8 @@ def errors(table, method):
 
 
 def test_the_table_is_what_its_settings_ask_for(tables):
-    assert list(tables) == list(figure.TABLES)
-    for name, settings in figure.TABLES.items():
+    assert list(tables) == [*figure.TABLES, *figure.SMALL]
+    for name, settings in (figure.TABLES | figure.SMALL).items():
         table = tables[name]
         assert table["dim"] == settings["dim"]
         assert len(table["points"]) == 7 * len(settings["methods"])
@@ -190,6 +190,26 @@ def test_more_heads_are_harder_and_more_dimensions_too(tables):
         assert errors(tables["d = 10"], method)[7] > 0.8
     saturated = tables["d = 10, saturated start"]
     assert min(errors(saturated, method)[7] for method in ("adam", "lbfgs")) > 0.5
+
+
+def test_small_starts_are_as_hard_as_they_were_to_the_earlier_program(tables):
+    """At odd n, where the layers are alike: one bit is learned, seven are not, and three by Adam."""
+    for name in figure.SMALL:
+        for method, before in figure.PROTOTYPE.items():
+            found = errors(tables[name], method)
+            assert max(found[1], before[0]) < 0.01
+            assert min(found[7], before[6]) > 0.95
+        assert max(errors(tables[name], "adam")[3], figure.PROTOTYPE["adam"][2]) < 0.1
+        # Adam is between the two at five bits.
+        assert errors(tables[name], "adam")[5] == pytest.approx(figure.PROTOTYPE["adam"][4], abs=0.35)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [11, 12])
+def test_small_starts_from_another_seed(seed):
+    found = hardness((1, 3, 7), dim=10, methods=("adam",), start_scale=1.0, rng=seed).points
+    assert max(found[0].error, found[1].error) < 0.01
+    assert found[2].error > 0.5
 
 
 @pytest.mark.slow

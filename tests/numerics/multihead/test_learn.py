@@ -15,6 +15,7 @@ from attnlimits.numerics.multihead.errors import (
     NoConsistentModel,
     NotIdentifiable,
 )
+from attnlimits.numerics.multihead.holdout import hold_out, sampled_error
 from attnlimits.numerics.multihead.layer import multihead
 from attnlimits.numerics.multihead.learn import learn_multihead
 from attnlimits.numerics.multihead.matching import parameter_error
@@ -61,6 +62,37 @@ def test_nothing_told():
     assert fit.noise_std == pytest.approx(0.05 * np.sqrt(np.mean(clean**2)), rel=0.05)
     assert fit.certificates.expected_error < 0.05
     assert parameter_error(fit.theta, fit.w, theta, w) < 3 * fit.certificates.expected_error
+
+
+def test_three_heads_are_counted():
+    """Fewer of them leave something, with which one more head does away."""
+    theta, w = make_teacher("gauss", 3, 6, rng=3)
+    fit = learned(theta, w, "auto", tokens=3, told=False, starts=2)
+    assert fit.heads == 3 and fit.converged and fit.certificates.passed and fit.noise_std == 0.0
+    assert parameter_error(fit.theta, fit.w, theta, w) < 1e-8
+
+
+def test_saturated_heads():
+    """Logits of 300: few rows have slopes, and they are enough."""
+    theta, w = make_teacher("gauss", 2, 8, scale=300.0, rng=1)
+    fit = learned(theta, w, 2, samples=3000)
+    assert fit.converged and parameter_error(fit.theta, fit.w, theta, w) < 1e-8
+
+
+def test_the_deviation_is_that_of_fresh_examples():
+    theta, w = make_teacher("gauss", 2, 6, rng=3)
+    # a layer that is a little off, beyond rounding
+    fit = learned(theta[:1] + 0.05 * theta[1:], w[:1], 1, samples=800)
+    held = [make_examples(theta[:1], w[:1], samples=200, tokens=2, rng=seed) for seed in range(200)]
+    errors, said = np.array([sampled_error(one.X, one.Y, fit.theta, fit.w) for one in held]).T
+    assert errors.mean() > 1e-4
+    # 200 repetitions give a standard deviation to five per cent
+    assert errors.std() == pytest.approx(said.mean(), rel=0.2)
+    assert sampled_error(held[0].X[:1], held[0].Y[:1], fit.theta, fit.w)[1] == np.inf
+    split = hold_out(held[0].X, held[0].Y, None, None, np.random.default_rng(0))
+    own = learn_multihead(held[0].X, held[0].Y, 1, noise_std=0.0, X_val=split.X_val, Y_val=split.Y_val)
+    again = sampled_error(split.X_val, split.Y_val, own.theta, own.w)
+    assert (own.validation_error, own.validation_deviation) == pytest.approx(again, rel=1e-12)
 
 
 def test_results_are_frozen_repeat_and_turn_into_json():
@@ -123,6 +155,11 @@ FAILURES = {
         NoConsistentModel,
         "validation error of the best layer of 2 heads",
         lambda: learned(*teacher(3), 2, "restarts", starts=2),
+    ),
+    "saturated": (
+        NoConsistentModel,
+        "validation error of the best layer of 2 heads",
+        lambda: learned(*make_teacher("gauss", 2, 8, scale=3000.0, rng=1), 2, "restarts", starts=1),
     ),
     "equal heads": (NotIdentifiable, "one of many", lambda: learned(*changed(_equal), 3)),
     "silent head": (NotIdentifiable, "one of many", lambda: learned(*changed(_silent), 3)),

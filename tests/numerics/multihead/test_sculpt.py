@@ -18,34 +18,13 @@ from attnlimits.numerics.multihead.errors import (
 from attnlimits.numerics.multihead.layer import multihead, nmse
 from attnlimits.numerics.multihead.matching import parameter_error
 from attnlimits.numerics.multihead.sculpt import sculpt
+from attnlimits.numerics.multihead.sculpt.certification import differences
 from attnlimits.numerics.multihead.sculpt.hull import span_residual
 from attnlimits.numerics.multihead.sculpt.plots import hull_net, hull_singular_values, residual_histogram
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
 
-# The table's rows: family, heads, tokens, dimension, scale, noise, samples.
+# Family, heads, tokens, dimension, scale, noise, samples.
 QUICK = ("gauss", 2, 2, 8, 4.0, 0.0, 1000)
-ROWS = [
-    ("gauss", 1, 2, 10, 4.0, 0.0, 2000),
-    QUICK,
-    ("gauss", 2, 2, 8, 4.0, 0.0, 30_000),
-    ("gauss", 2, 2, 12, 4.0, 0.0, 30_000),
-    ("gauss", 2, 2, 16, 4.0, 0.0, 30_000),
-    ("gauss", 2, 3, 10, 4.0, 0.0, 30_000),
-    ("gauss", 2, 4, 8, 4.0, 0.0, 20_000),
-    ("gauss", 3, 2, 8, 4.0, 0.0, 3000),
-    ("gauss", 3, 2, 8, 4.0, 0.0, 60_000),
-    ("gauss", 3, 2, 12, 4.0, 0.0, 60_000),
-    ("gauss", 3, 3, 10, 4.0, 0.0, 60_000),
-    ("gauss", 4, 2, 8, 2.0, 0.0, 100_000),
-    ("corr", 3, 2, 8, 1.0, 0.0, 60_000),
-    ("corr", 3, 3, 8, 10.0, 0.0, 60_000),
-    ("corr", 3, 2, 8, 30.0, 0.0, 60_000),
-    ("sameW", 3, 2, 8, 1.0, 0.0, 60_000),
-    ("gauss", 2, 2, 8, 4.0, 0.01, 30_000),
-    ("gauss", 2, 2, 8, 4.0, 0.1, 30_000),
-    ("gauss", 3, 2, 8, 4.0, 0.1, 60_000),
-    ("corr", 3, 2, 8, 1.0, 0.01, 60_000),
-]
 
 
 def instance(row, seed):
@@ -126,6 +105,22 @@ def test_few_examples_are_enough_where_certified_rows_are():
     assert span_residual(found.hull, theta).max() > 0.1  # the hull is poor: the descent made up for it
 
 
+def test_saturated_heads_take_all_examples():
+    """Few rows show Theta at logits of 300: the descents from 400 samples miss it, the last one, from all, does not."""
+    theta, w, made, _ = instance(("saturated", 2, 2, 6, 300.0, 0.0, 3000), 1)
+    found = sculpt(made.X, made.Y, 2, rng=0)
+    assert min(attempt.validation_error for attempt in found.attempts) > found.accept
+    assert found.converged and parameter_error(found.theta, found.w, theta, w) < 1e-8
+
+
+def test_rows_partly_inside_count():
+    """With four tokens few rows are inside with all weights: fewer than d^2 unknowns, and yet enough."""
+    theta, w, made, _ = instance(("gauss", 2, 4, 8, 4.0, 0.0, 64), 2)
+    found = sculpt(made.X, made.Y, 2, rng=0)
+    assert found.certified < 96 < differences(found.certification.patterns)
+    assert parameter_error(found.theta, found.w, theta, w) < 1e-8
+
+
 @pytest.mark.parametrize(
     ("row", "heads", "error", "sentence"),
     [
@@ -135,7 +130,7 @@ def test_few_examples_are_enough_where_certified_rows_are():
         (("parity", 3, 2, 8, None, 0.0, 500), 3, DegenerateSum, r"rank of S.* is 1"),
         (("gauss", 2, 2, 8, 4.0, 0.0, 45), 2, InsufficientCertifiedRows, r"1.5 d\^2 = 96"),
         (("gauss", 3, 2, 6, 4.0, 0.0, 1000), 2, NoConsistentModel, r"number of heads \(2\)"),
-        (("saturated", 2, 2, 6, 300.0, 0.0, 3000), 2, NoConsistentModel, r"validation error"),
+        (("saturated", 2, 2, 6, 3000.0, 0.0, 1000), 2, NoConsistentModel, r"validation error"),
     ],
     ids=["k=1", "d<m(k-1)", "aligned", "parity", "few", "heads", "saturated"],
 )
@@ -196,19 +191,3 @@ def test_pictures(learned):
     plt.close(figure)
     with pytest.raises(ValueError, match="two heads or more"):
         hull_net(None, dataclasses.replace(found, theta=found.theta[:1]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(map(str, row)))
-def test_rows_of_the_table(row):
-    family, heads, _, _, _, noise, samples = row
-    for seed in range(1000, 1005):
-        theta, w, made, test = instance(row, seed)
-        found = sculpt(made.X, made.Y, heads, noise_std=made.noise_std, rng=seed)
-        error = nmse(test.Y, multihead(test.X, found.theta, found.w))
-        assert error < (0.05 * noise**2 if noise else 1e-8)
-        assert parameter_error(found.theta, found.w, theta, w) < (5e-2 if noise else 1e-2)
-        s = w.sum(axis=0)
-        if samples >= 30_000 and not noise and family == "gauss" and heads <= 3:
-            better = np.linalg.norm(found.certification.s - s) / np.linalg.norm(s)
-            assert better < (0.03 if heads == 2 else 0.05)

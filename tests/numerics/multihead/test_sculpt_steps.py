@@ -10,7 +10,7 @@ from attnlimits.numerics.multihead.errors import LinearProgramFailure
 from attnlimits.numerics.multihead.layer import multihead, nmse
 from attnlimits.numerics.multihead.regression import best_w
 from attnlimits.numerics.multihead.sculpt.body import inequalities, slabs, violation
-from attnlimits.numerics.multihead.sculpt.certification import certify, distinct, interior, noise_level
+from attnlimits.numerics.multihead.sculpt.certification import certify, differences, distinct, interior, noise_level
 from attnlimits.numerics.multihead.sculpt.crude_sum import crude_sum
 from attnlimits.numerics.multihead.sculpt.hull import affine_hull, span_residual
 from attnlimits.numerics.multihead.sculpt.margin import large_margin_sum
@@ -137,7 +137,9 @@ def test_slabs_of_one_head_with_the_true_sum_are_equations():
     assert np.abs(body.values(instance.theta[0]) - body.bound).max() < 1e-7
     direct = np.einsum("pq,q->p", body.rows, instance.theta[0].ravel())
     assert np.allclose(direct, body.values(instance.theta[0]), atol=1e-12)
-    assert len(body) == 3 * interior(patterns).sum() and (np.diff(body.slack) >= 0).all()
+    inside = (patterns.alpha > 0.02).sum(axis=2)  # weights of a row: pairs of them are constraints, others no matter
+    assert len(body) == (inside * (inside - 1) // 2).sum() > 3 * interior(patterns).sum()
+    assert differences(patterns) == (inside - 1).sum() and (np.diff(body.slack) >= 0).all()
     below = inequalities(instance.x, patterns, instance.s, 0.0)
     assert len(below) > 50
     assert (below.values(instance.theta[0]) >= below.bound - 1e-6).all()

@@ -1,0 +1,209 @@
+"""The table of learning: successes, errors and CPU seconds of sculpting and of `auto`, beside those of a prototype.
+
+table.json beside this file holds the rows, to which `python -m attnlimits.papers.chen2024.figures.table` adds those it
+lacks (some ten minutes for all on one core); `markdown` makes of them the table on the paper's page.
+
+Every run draws a teacher, N examples and 5000 clean ones to test on from one seed. It succeeds if the mean squared
+error on these is below 1e-8 of the outputs' square and every Theta_i and W_i is right to one per cent; with noise, if
+they are below 0.05 of the noise's square and five per cent.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from attnlimits.numerics.multihead.errors import LearnError
+from attnlimits.numerics.multihead.layer import multihead, nmse
+from attnlimits.numerics.multihead.learn import learn_multihead
+from attnlimits.numerics.multihead.matching import parameter_error
+from attnlimits.numerics.multihead.sculpt import SculptResult, sculpt
+from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
+from attnlimits.numerics.progress import Bar
+from attnlimits.numerics.results import load, save
+
+__all__ = ["DATA", "METHODS", "ROWS", "Cell", "Row", "compute", "markdown", "run"]
+
+DATA = Path(__file__).with_suffix(".json")
+METHODS = ("sculpt", "auto")
+_FIRST_SEED, _TEST = 1000, 5000
+
+
+class Cell(NamedTuple):
+    """Successes out of runs, median error on test examples and median seconds; None where not published."""
+
+    successes: int
+    runs: int
+    error: float | None
+    seconds: float | None
+
+
+class Row(NamedTuple):
+    """A teacher, the number of examples, and what the prototype made of them.
+
+    Attributes
+    ----------
+    family : str
+    heads, tokens, dim : int
+    scale, noise : float
+        Of the logits, and of the noise relative to the outputs.
+    samples : int
+    sculpt, restarts : Cell or None
+        The prototype's sculpting, and its Levenberg-Marquardt from up to eight random starts.
+    """
+
+    family: str
+    heads: int
+    tokens: int
+    dim: int
+    scale: float
+    noise: float
+    samples: int
+    sculpt: Cell
+    restarts: Cell | None
+
+    @property
+    def name(self) -> str:
+        """Key of the stored row."""
+        noise = f", noise {self.noise:g}" if self.noise else ""
+        return f"{self.family} {self.heads},{self.tokens},{self.dim},{self.scale:g}{noise}, N = {self.samples}"
+
+
+#: The rows, with the figures published for the prototype (medians; one thread).
+ROWS = (
+    Row("gauss", 1, 2, 10, 4, 0, 2000, Cell(5, 5, 2e-27, 0.1), Cell(5, 5, None, 0.1)),
+    Row("gauss", 2, 2, 8, 4, 0, 1000, Cell(10, 10, 4e-28, 1.0), Cell(10, 10, None, 0.2)),
+    Row("gauss", 2, 2, 8, 4, 0, 30_000, Cell(5, 5, 1e-27, 1.6), Cell(5, 5, None, 0.1)),
+    Row("gauss", 2, 2, 12, 4, 0, 30_000, Cell(5, 5, 2e-26, 4.9), Cell(5, 5, None, 1.0)),
+    Row("gauss", 2, 2, 16, 4, 0, 30_000, Cell(5, 5, 8e-17, 12), Cell(5, 5, None, 3.5)),
+    Row("gauss", 2, 2, 20, 4, 0, 30_000, Cell(5, 5, 3e-16, 32), None),
+    Row("gauss", 2, 3, 10, 4, 0, 30_000, Cell(5, 5, 1e-31, 5.5), Cell(5, 5, None, 0.6)),
+    Row("gauss", 2, 4, 8, 4, 0, 20_000, Cell(5, 5, 8e-30, 11), Cell(5, 5, None, 0.4)),
+    Row("gauss", 3, 2, 8, 4, 0, 3000, Cell(10, 10, 3e-30, 2.5), Cell(10, 10, None, 0.4)),
+    Row("gauss", 3, 2, 8, 4, 0, 60_000, Cell(5, 5, 3e-28, 2.7), Cell(5, 5, None, 0.4)),
+    Row("gauss", 3, 2, 12, 4, 0, 60_000, Cell(5, 5, 6e-17, 9.3), Cell(5, 5, None, 2.3)),
+    Row("gauss", 3, 2, 16, 4, 0, 60_000, Cell(5, 5, 9e-17, 23), None),
+    Row("gauss", 3, 3, 10, 4, 0, 60_000, Cell(5, 5, 8e-25, 8.7), Cell(5, 5, None, 1.2)),
+    Row("gauss", 4, 2, 8, 2, 0, 100_000, Cell(5, 5, 4e-26, 3.4), Cell(5, 5, None, 0.7)),
+    Row("corr", 3, 2, 8, 1, 0, 60_000, Cell(5, 5, 4e-30, 2.7), Cell(5, 5, None, 0.6)),
+    Row("corr", 3, 3, 8, 10, 0, 60_000, Cell(5, 5, 6e-28, 5.1), Cell(5, 5, None, 0.8)),
+    Row("corr", 3, 2, 8, 30, 0, 60_000, Cell(15, 15, 2e-29, 3.2), Cell(15, 15, None, 1.0)),
+    Row("sameW", 3, 2, 8, 1, 0, 60_000, Cell(5, 5, 3e-27, 2.7), Cell(5, 5, None, 0.5)),
+    Row("gauss", 2, 2, 8, 4, 0.01, 30_000, Cell(5, 5, 6e-8, 3.2), Cell(5, 5, 6e-8, 1.9)),
+    Row("gauss", 2, 2, 8, 4, 0.1, 30_000, Cell(5, 5, 6e-6, 3.6), Cell(5, 5, 6e-6, 2.0)),
+    Row("gauss", 3, 2, 8, 4, 0.1, 60_000, Cell(5, 5, 4e-6, 10), Cell(5, 5, 4e-6, 7.0)),
+    Row("corr", 3, 2, 8, 1, 0.01, 60_000, Cell(5, 5, 6e-8, 9.8), Cell(5, 5, 6e-8, 7.6)),
+)
+
+
+def run(row: Row, method: str, seed: int) -> dict[str, Any]:
+    """Learn one instance of a row.
+
+    Parameters
+    ----------
+    row : Row
+    method : {"sculpt", "auto"}
+        Both are told the noise.
+    seed : int
+
+    Returns
+    -------
+    dict
+        `success`, CPU `seconds`, and where a layer was learned `error` on clean examples and `parameter_error`; of
+        "sculpt" also `crude` and `sum`, relative errors of S before and after step 2, `net`, the error of the candidate
+        that won before its descent, and `attempts`, how many descents there were.
+    """
+    generator = np.random.default_rng(seed)
+    theta, w = make_teacher(row.family, row.heads, row.dim, scale=row.scale, rng=generator)
+    made = make_examples(theta, w, samples=row.samples, tokens=row.tokens, noise=row.noise, rng=generator)
+    test = make_examples(theta, w, samples=_TEST, tokens=row.tokens, rng=generator)
+    begin = time.process_time()
+    try:
+        found: Any = (
+            sculpt(made.X, made.Y, row.heads, noise_std=made.noise_std, rng=seed)
+            if method == "sculpt"
+            else learn_multihead(made.X, made.Y, row.heads, "auto", noise_std=made.noise_std, rng=seed)
+        )
+    except LearnError:
+        return {"success": False, "seconds": time.process_time() - begin}
+    told: dict[str, Any] = {"seconds": time.process_time() - begin}
+    told["error"] = nmse(test.Y, multihead(test.X, found.theta, found.w))
+    told["parameter_error"] = parameter_error(found.theta, found.w, theta, w)
+    most, off = (0.05 * row.noise**2, 5e-2) if row.noise else (1e-8, 1e-2)
+    told["success"] = bool(told["error"] < most and told["parameter_error"] < off)
+    if isinstance(found, SculptResult):
+        s = w.sum(axis=0)
+        for name, estimate in (("crude", found.crude), ("sum", found.certification.s)):
+            told[name] = float(np.linalg.norm(estimate - s) / np.linalg.norm(s))
+        won = min(found.attempts, key=lambda attempt: attempt.validation_error)
+        told["net"], told["attempts"] = won.regression_error, len(found.attempts)
+    return told
+
+
+def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Successes, and medians over the runs that learned a layer; of seconds over all."""
+    told: dict[str, Any] = {"successes": sum(one["success"] for one in runs), "runs": len(runs)}
+    for name in sorted({key for one in runs for key in one} - {"success", "attempts"}):
+        told[name] = float(f"{statistics.median(one[name] for one in runs if name in one):.3g}")
+    if any("sum" in one for one in runs):
+        told["worst_sum"] = float(f"{max(one['sum'] for one in runs if 'sum' in one):.3g}")
+        told["attempts"] = max(one["attempts"] for one in runs if "attempts" in one)
+    return told
+
+
+def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+    """Run the rows that `DATA` lacks, and write it after each."""
+    record: dict[str, Any] = {"how": "monte-carlo", "first_seed": _FIRST_SEED, "test_samples": _TEST}
+    record["rows"] = load(DATA)["rows"] if DATA.exists() else {}
+    pairs = [(row, method) for row in sorted(ROWS, key=lambda row: row.sculpt.seconds or 0.0) for method in METHODS]
+    with threadpool_limits(1, "blas"):
+        warm = False
+        for number, (row, method) in enumerate(pairs):
+            cells = record["rows"].setdefault(row.name, {})
+            if method not in cells:
+                if not warm:  # what is compiled or loaded on first use is not a row's time
+                    warm = all(run(ROWS[0], each, 0) for each in METHODS)
+                seeds = range(_FIRST_SEED, _FIRST_SEED + row.sculpt.runs)
+                cells[method] = _summary([run(row, method, seed) for seed in seeds])
+                save(DATA, record)
+            if progress is not None:
+                progress(number + 1, len(pairs))
+    return DATA
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """The rows as a Markdown table."""
+    lines = [
+        "| teacher m,k,d,s | S: crude, step 2 | net alone | sculpt | prototype | auto | prototype, 8 starts |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in ROWS:
+        cells = record["rows"][row.name]
+        ours = cells["sculpt"]
+        texts = [
+            row.name,
+            f"{ours['crude']:.2f}, {ours['sum']:.1g}",
+            f"{ours['net']:.0e}",
+            _text(ours),
+            _text(row.sculpt._asdict()),
+            _text(cells["auto"]),
+            _text(row.restarts._asdict()) if row.restarts is not None else "not run",
+        ]
+        lines.append("| " + " | ".join(texts) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _text(cell: dict[str, Any]) -> str:
+    error = "" if cell.get("error") is None else f" {cell['error']:.0e}"
+    return f"{cell['successes']}/{cell['runs']}{error} {cell['seconds']:.2g} s"
+
+
+if __name__ == "__main__":
+    bar = Bar("table", show=True)
+    print(f"wrote {compute(progress=bar.to)}")
+    bar.close()
+    print(markdown(load(DATA)))
