@@ -35,10 +35,12 @@ _TRIES, _TELLING = 4, 1e-3
 _JOINS = 1.2
 # Slopes from distant points serve as far as this, in t.
 _AWAY = 3.0
-# A residual leaves these shares of the accuracy asked for and of the noise, and the last step is at most so long in t.
-_SHARE, _WITHIN, _SHORT = 0.1, 0.3, 0.1
+# A residual leaves this share of the accuracy asked for, and the last step is at most so long in t.
+_SHARE, _SHORT = 0.1, 0.1
 # Factor between the accuracies of neighbouring refinements, and what it does to their errors, at most.
 _CUT = 0.2
+# Accuracy of sampled averages that tell slopes, and the share of a step that these may miss.
+_TOLD, _UNTOLD = 2e-3, 0.5
 
 
 def _logit(x: Array) -> Array:
@@ -143,10 +145,10 @@ class RefinedSolver(Solver):
                 slopes = _broyden(slopes, t - before[0], says - before[1])
             if np.abs(rest).max() <= _FOUND:
                 if slopes is None or not _stable(slopes):
-                    slopes = self._differences(layers, t, says)
+                    slopes = self._differences(layers, t, _ROUGH)
                 return t, slopes
             if slopes is None and np.abs(rest).max() < 1:
-                slopes = self._differences(layers, t, says)
+                slopes = self._differences(layers, t, _ROUGH)
             before = (t, says)
             step = rest if slopes is None else _step(slopes, rest)
             t = t + np.clip(step, -_LONGEST, _LONGEST)
@@ -163,7 +165,7 @@ class RefinedSolver(Solver):
                 break
             says = self._says(layers, t, self._rough(layers, t, level))
             rest = math.log(self.alpha) - says
-            inverse = np.asarray(np.linalg.pinv(self._differences(layers, t, says, level)), np.float64)
+            inverse = np.asarray(np.linalg.pinv(self._differences(layers, t, max(level, _TOLD))), np.float64)
             noise = self._noise(self.latest, chosen, inverse)
             # In 1 - q, of which the slopes are those of a line here.
             error = np.clip(x * (1 - x) * (noise - inverse @ rest), 1 - x, 1.0)
@@ -178,7 +180,7 @@ class RefinedSolver(Solver):
         """Chord steps with finer and finer rules, until two of them agree to the accuracy asked for.
 
         The error is the distance of the fixed points of the last two: about that of the coarser one, as errors fall by
-        several times from one rule to the next.
+        several times from one rule to the next. Of sampled averages it is their noise, and part of the last step.
         """
         chosen = list(layers)
         level, tries, coarser, gap = _ROUGH, 0, None, np.full(len(t), math.inf)
@@ -191,13 +193,15 @@ class RefinedSolver(Solver):
             self.n_iter += 1
             self.history.append(self.q.copy())
             says = self._says(layers, t, latest)
-            if self.averages.how == "monte-carlo" and (1 - x).max() < _NEARLY:
+            sampled = self.averages.how == "monte-carlo"
+            if sampled and level < _ROUGH:
                 # Neighbours differ by their noise: slopes are what distant points tell.
-                if found is None or np.abs(t - found[0]).max() > _AWAY:
-                    found = t, self._differences(layers, t, says, level)
+                together = len(t) == len(self.averages.layers) and bool((1 - x).max() < _NEARLY)
+                if found is None or np.abs(t - found[0]).max() > (_AWAY if together else _FAR * _APART):
+                    found = t, self._differences(layers, t, _TOLD)
                 slopes = found[1]
-                if len(t) == len(self.averages.layers):
-                    # Where all layers come to recovery together, that slope is their distance to it.
+                if together:
+                    # Where all layers come to recovery, that slope is their distance to it.
                     shrunk = math.expm1(float((found[0] - t).mean()))
                     slopes = slopes + np.outer(slopes.sum(axis=1), np.full(len(t), shrunk / len(t)))
             elif moved is not None and np.abs(t - moved[0]).max() > _TELLING:
@@ -212,38 +216,47 @@ class RefinedSolver(Solver):
                 return
             inverse: Array = np.asarray(np.linalg.pinv(slopes), np.float64)
             step = np.clip(inverse @ rest, -_LONGEST, _LONGEST)
-            sampled = self.averages.how == "monte-carlo"
             finest = self.averages.finest[sampled]
+            # Coarse rules may jump where their numbers of nodes change, by less than what they are off.
+            coarse = level > finest
             # Of t, for the accuracy asked of q.
             asked = self._accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
             if sampled:
                 gap = self._noise(latest, chosen, inverse)
-            small = np.minimum(np.maximum(_SHARE * asked, _WITHIN * gap if sampled else 0.0), _SHORT)
-            settled = bool((np.abs(step) <= small).all()) and self.residual <= self.tol
+                error = gap + _UNTOLD * np.abs(step)
+                enough = bool((error <= asked).all())
+                small = np.maximum(_SHARE * asked, (1.0 if coarse or enough else _UNTOLD) * gap)
+            else:
+                error, enough = gap + np.abs(step), bool((gap <= asked).all())
+                small = _SHARE * asked
+            settled = bool((np.abs(step) <= np.minimum(small, _SHORT)).all()) and self.residual <= self.tol
             tries += 1
-            # Coarse rules may jump where their numbers of nodes change, by less than what they are off.
-            coarse = level > finest
             through = (not sampled or coarse) and (settled or (tries >= _TRIES and coarse))
             if through and not sampled:
                 if coarser is not None:
                     # Two rules may agree by chance, three hardly.
                     gap = np.maximum(np.abs(t + step - coarser), np.where(np.isfinite(gap), _CUT * gap, 0.0))
+                    error, enough = gap + np.abs(step), bool((gap <= asked).all())
                 coarser = t + step
-            enough = bool((gap <= asked).all())
             done = settled and (enough or not coarse)
             if done or self.n_iter >= self.max_iter:
                 break
             if through:
-                level, tries, moved = max(_CUT * level, finest), 0, None
+                # Noise falls as the root of what it costs: no stops on the way that would not be enough. That of the
+                # roughest averages is mostly bias, which falls faster.
+                told = sampled and level < _ROUGH
+                needed = float((asked / np.maximum(gap, asked)).min()) ** 2 if told else 1.0
+                level, tries, moved = max(min(_CUT, needed) * level, finest), 0, None
             else:
                 moved = t, says
             if not settled:
                 t = np.minimum(t + step, _logit(np.array(RECOVERED)))
+        if sampled and settled:
+            self.q = self._at(layers, t + step)
         self.converged = settled
         self._slopes[layers] = (float(says.mean()), slopes)
-        error = np.zeros_like(self.q)
-        error[chosen, chosen] = np.minimum(x * (1 - x) * (gap + np.abs(step)), 1.0)
-        self._error = error
+        self._error = np.zeros_like(self.q)
+        self._error[chosen, chosen] = np.minimum(x * (1 - x) * error, 1.0)
 
     def _at(self, layers: tuple[int, ...], t: Array) -> Array:
         q = np.zeros((self.averages.model.indices,) * 2)
@@ -273,8 +286,8 @@ class RefinedSolver(Solver):
             out = out + np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / mean)
         return out
 
-    def _differences(self, layers: tuple[int, ...], t: Array, says: Array, level: float = _ROUGH) -> Array:
-        """Slopes by t, from differences that are exact where log G is a line in q.
+    def _differences(self, layers: tuple[int, ...], t: Array, level: float) -> Array:
+        """Slopes by t of averages of this accuracy, from differences that are exact where log G is a line in q.
 
         Near recovery log G depends on the ratios of the 1 - q_ll and hardly on their size: that is told by distant
         points, and a direction of its own.
@@ -287,6 +300,7 @@ class RefinedSolver(Solver):
             directions[0], steps[0] = 1.0, _FAR
         slopes = np.empty((size, size))
         here = self.q, self.latest
+        says = self._says(layers, t, self._rough(layers, t, level))
         for k, (direction, step) in enumerate(zip(directions, steps, strict=True)):
             moved = t - step * direction
             # x - x' of the layer k without cancellation.
