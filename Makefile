@@ -70,8 +70,8 @@ format: setup ## let ruff repair what it can
 bench: setup ## the benchmarks, with their ratios
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only -s
 
-verify: setup ## run the check of every equation and print the coverage table
-	$(BIN)/attnlimits verify
+verify: setup ## run the check of every equation of every paper and print the coverage tables
+	$(BIN)/attnlimits verify --paper all
 
 constants: setup ## compute papers/troiani2025/constants.toml again; an interrupted run goes on where it stopped
 	$(BIN)/python -m attnlimits.papers.troiani2025.constants
