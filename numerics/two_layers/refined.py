@@ -199,6 +199,9 @@ class RefinedSolver(Solver):
                 together = len(t) == len(self.averages.layers) and bool((1 - x).max() < _NEARLY)
                 if found is None or np.abs(t - found[0]).max() > (_AWAY if together else _FAR * _APART):
                     found = t, self._differences(layers, t, _TOLD)
+                elif moved is not None and not together and np.abs(t - moved[0]).max() > _STEP:
+                    # The same samples as before the step: their noise is nearly the same.
+                    found = found[0], _broyden(found[1], t - moved[0], says - moved[1])
                 slopes = found[1]
                 if together:
                     # Where all layers come to recovery, that slope is their distance to it.
