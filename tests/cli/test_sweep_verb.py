@@ -120,7 +120,7 @@ def test_damage_is_said(attnlimits, grid, tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as SIGINT to a group of processes")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_an_interrupt_says_how_to_go_on(grid, tmp_path, workers):
-    path, out = grid('task = "threshold"\n[axes]\nskip = { linspace = [0.6, 3, 2000] }\ndigits = [6]'), tmp_path / "out"
+    path, out = grid('task = "threshold"\n[axes]\nskip = { linspace = [0.6, 3, 240] }\ndigits = [6]'), tmp_path / "out"
     process = subprocess.Popen(
         [sys.executable, "-m", "attnlimits.numerics.cli", "sweep", path, "--out", out, "--workers", workers],
         stdout=subprocess.PIPE,

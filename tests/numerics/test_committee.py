@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from attnlimits.numerics import mixing_law, thresholds
+from attnlimits.numerics import cli_committee, mixing_law, thresholds
 from attnlimits.numerics.committee import (
     GaussianCommittee,
-    cli,
     committee_evolution,
     committee_threshold,
     last_layer_threshold,
@@ -352,9 +351,12 @@ def test_bad_input_is_named(call, match):
 
 def test_verb_prints_what_the_functions_return():
     parser = argparse.ArgumentParser()
-    cli.committee_flags(parser)
-    record, text, ok = cli.committee(parser.parse_args(["--layers", "101", "--skip", "400", "--alpha", "40"]))
+    cli_committee.committee_flags(parser)
+    record, text, ok = cli_committee.committee(parser.parse_args(["--layers", "101", "--skip", "400", "--alpha", "40"]))
     assert ok and record["committee"] == committee_threshold(101)
+    threshold = committee_threshold(101).alpha
+    assert float(record["value"]) == pytest.approx(threshold.value, rel=1e-9)
+    assert (record["error"], record["how"]) == (threshold.error, threshold.how)
     assert record["last_layer"] == last_layer_threshold(101, 400.0)
     assert record["state"].hidden_overlap == committee_evolution(101, 40.0).hidden_overlap
     plain = json.loads(json.dumps(as_dict(record)))

@@ -85,15 +85,6 @@ def test_three_layers_begin_with_the_last() -> None:
     assert (overlap[alpha < threshold] == 0).all()
     assert (overlap[alpha > threshold + step, 2] > 0).all()
     assert (overlap[:, 2] >= overlap[:, :2].max(axis=1) - 2 * error[:, :2].max(axis=1)).all()
-    assert all(record["converged"]) and error.max() <= record["accuracy"] == 1e-2
-    # The first layers follow where their rates of growth pass one, the first of them first.
-    for layer, onset in ((0, record["onsets"]["1"]), (1, record["onsets"]["2"])):
-        first = alpha[overlap[:, layer] > 0].min()
-        assert first - step - 3 * onset["error"] < onset["value"] < first + 3 * onset["error"]
-        assert (np.diff(overlap[:, layer]) >= -2 * (error[1:, layer] + error[:-1, layer])).all()
-    assert record["onsets"]["1"]["value"] < record["onsets"]["2"]["value"] - 0.1
-    # Two numbers in each output, three weights per dimension: no recovery below 3/2.
-    assert (overlap[alpha < 1.5, 0] < 1 - 1e-3).all()
 
 
 def test_no_branch_turns_back() -> None:

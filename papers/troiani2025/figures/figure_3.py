@@ -107,7 +107,7 @@ def draw(record: dict[str, Any], right: dict[str, Any], *paths: Path) -> None:
         axes.fill_between(alpha, np.maximum(low, 0), np.minimum(high, 1), color=colour, alpha=0.2, lw=0)
     threshold = float(record["threshold"]["value"])
     axes.axvline(threshold, color=_COLOURS[2], lw=0.8, ls=":", label=f"layer 3: threshold {threshold:.6g}")
-    for layer, onset in record["onsets"].items():
+    for layer, onset in record.get("onsets", {}).items():
         label = f"layer {layer}: threshold {onset['value']:.4f} $\\pm$ {onset['error']:.4f}"
         axes.axvline(onset["value"], color=_COLOURS[int(layer) - 1], lw=0.8, ls=":", label=label)
     missed = ~np.array(record["converged"])
