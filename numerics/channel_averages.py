@@ -20,7 +20,7 @@ from .mixing_law import MixingLaw, mixing_law
 from .models import Attention
 from .quadrature import gauss_legendre_panels, normal_qmc
 
-__all__ = ["NEARLY", "Averages", "Channel", "channel", "controlled", "is_costly", "is_sampled", "matrix_root"]
+__all__ = ["NEARLY", "Averages", "Channel", "channel", "controlled", "is_costly", "is_sampled", "matrix_root", "regression"]
 
 Array = NDArray[np.float64]
 
@@ -73,13 +73,18 @@ def matrix_root(q: Array) -> Array:
     return root
 
 
-def controlled(values: Array, controls: list[Array], replicas: int) -> Array:
-    """Replica means of values minus the regression on controls of known mean zero."""
-    columns = np.stack(controls, axis=1)
+def regression(values: Array, columns: Array) -> Array:
+    """Weights of the columns that explain the values best, means aside."""
     centred = columns - columns.mean(axis=0)
     gram = centred.T @ centred
     gram += 1e-12 * max(float(np.trace(gram)), 1e-300) * np.eye(len(gram))
-    weights = np.linalg.solve(gram, centred.T @ (values - values.mean()))
+    return np.asarray(np.linalg.solve(gram, centred.T @ (values - values.mean())))
+
+
+def controlled(values: Array, controls: list[Array], replicas: int) -> Array:
+    """Replica means of values minus the regression on controls of known mean zero."""
+    columns = np.stack(controls, axis=1)
+    weights = regression(values, columns)
     return np.asarray((values - columns @ weights).reshape(replicas, -1).mean(axis=1))
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import chi2, qmc
 
-from .channel_averages import NEARLY, Averages, controlled, matrix_root
+from .channel_averages import NEARLY, Averages, controlled, matrix_root, regression
 from .deep.linearised import Linearised
 from .deep_posterior import freedom, posterior_moments
 from .errors import ConvergenceError
@@ -34,7 +34,8 @@ class DeepChannel:
 
     Every output's posterior is sampled by two independent sets of nodes, so that no square of a sampling error enters
     an average. What is left is the bias of a ratio of two sums, inverse to the number of nodes: the comparison of both
-    halves with the whole estimates it (`Averages.bias`).
+    halves with the whole estimates it. With few nodes in a posterior it is less than that, by up to a half or more: half
+    of the estimate is taken off, and half is what may be left (`Averages.bias`).
 
     Parameters
     ----------
@@ -109,28 +110,41 @@ class DeepChannel:
                 if not (learned[a] and learned[b]) or (diagonal and a != b):
                     continue
                 gg, off = _product([x[:, a] for x in g], [x[:, b] for x in g])
+                crossed = [0.5 * (x[:, a] * u[:, b] + x[:, b] * u[:, a]).sum(axis=1) for x in g]
+                none = np.zeros_like(gg)
+                # Controls, and what they may be off by.
                 controls = [
-                    gg - 0.5 * (g[2][:, a] * u[:, b] + g[2][:, b] * u[:, a]).sum(axis=1),
-                    (u[:, a] * u[:, b]).sum(axis=1) - tokens * precision[a, b],
+                    (gg - crossed[2], off - _off(crossed)),
+                    ((u[:, a] * u[:, b]).sum(axis=1) - tokens * precision[a, b], none),
+                    *((control, none) for control in linear.get((a, b), [])),
                 ]
-                controls += linear.get((a, b), [])
                 if diagonal:
-                    squares, _ = _product([x[:, a] for x in means], [x[:, a] for x in means])
-                    spread = np.einsum("nmm->n", seconds[2][:, a]) - squares
-                    controls.append(gg + precision[a, a] ** 2 * spread - tokens * precision[a, a])
-                out[:, a, b] = out[:, b, a] = controlled(gg, controls, self._replicas)
-                bias[a, b] = bias[b, a] = off
+                    squares, off_squares = _product([x[:, a] for x in means], [x[:, a] for x in means])
+                    traces = [np.einsum("nmm->n", second[:, a]) for second in seconds]
+                    spread, off_spread = traces[2] - squares, _off(traces) - off_squares
+                    controls.append(
+                        (
+                            gg + precision[a, a] ** 2 * spread - tokens * precision[a, a],
+                            off + precision[a, a] ** 2 * off_spread,
+                        )
+                    )
+                columns, offs = (np.stack(part, axis=1) for part in zip(*controls, strict=True))
+                weights = regression(gg, columns)
+                left = 0.5 * (off - offs @ weights)
+                of_each = (gg - columns @ weights - left).reshape(self._replicas, -1).mean(axis=1)
+                out[:, a, b] = out[:, b, a] = of_each
+                bias[a, b] = bias[b, a] = abs(left.mean())
         growth = np.full((self._replicas, depth), np.nan)
         for a in np.flatnonzero(~learned).tolist():
             identity = np.eye(tokens)
             moments = [(second[:, a] - identity).reshape(len(h), -1) for second in seconds]
             true = (h[:, a, :, None] * h[:, a, None, :] - identity).reshape(len(h), -1)
             values, _ = _product(moments, moments)
-            controls = [
+            variates = [
                 values - (moments[2] * true).sum(axis=1),
                 (true**2).sum(axis=1) - tokens * (tokens + 1),
             ]
-            growth[:, a] = controlled(values, controls, self._replicas)
+            growth[:, a] = controlled(values, variates, self._replicas)
         return Averages(out, growth, bias)
 
     def _posterior(self, h: Array, omega: Array, v: Array, precision: Array) -> tuple[list[Array], list[Array]]:
@@ -166,13 +180,15 @@ class DeepChannel:
         return means, seconds
 
 
-def _product(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, float]:
-    """a.b of two posterior moments, each by half of the nodes, by the other half, and by all; and its mean bias.
+def _off(x: Sequence[Array]) -> Array:
+    """What a moment by all nodes is off by: half the nodes are off by twice that."""
+    return 0.5 * (x[0] + x[1]) - x[2]
 
-    The halves are independent: the product has no variance in it. A ratio of sums over n nodes is off by c/n: half the
-    nodes are off by twice what all of them are, a product of two halves by four times, and half less whole is what
-    all of them are off by.
+
+def _product(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array]:
+    """a.b of two posterior moments, each by half of the nodes, by the other half, and by all; and what it is off by.
+
+    The halves are independent: the product has no variance in it, and is off by twice what each of them is.
     """
     plain = 0.5 * (a[0] * b[1] + a[1] * b[0]).sum(axis=1)
-    off_a, off_b = (0.5 * (x[0] + x[1]) - x[2] for x in (a, b))
-    return plain, float(2 * abs((off_a * b[2] + off_b * a[2]).sum(axis=1).mean()))
+    return plain, 2 * (_off(a) * b[2] + _off(b) * a[2]).sum(axis=1)

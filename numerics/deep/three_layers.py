@@ -54,8 +54,9 @@ class ThreeLayers(DeepChannel):
         streams = rng.spawn(2 * sets * len(points))
         draws = np.array([normal_qmc(4, half, stream) for stream in streams]).swapaxes(1, 2)
         densities = np.exp(0.5 * (draws[:, 2] ** 2 + draws[:, 3] ** 2))
-        self._draws = np.concatenate([draws, densities[:, None]], axis=1).reshape(-1, 2, 5, 1 << half)
-        self._set = (np.arange(per) % sets + sets * np.arange(len(points))[:, None]).ravel()
+        laid = np.concatenate([draws, densities[:, None]], axis=1).reshape(-1, 2, 5, 1 << half)
+        self._draws = np.ascontiguousarray(laid)
+        self._set = np.arange(per * len(points)) * sets // per
 
     def _posterior(self, h: Array, omega: Array, v: Array, precision: Array) -> tuple[list[Array], list[Array]]:
         model = self.model

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..denoiser import denoise_readout
+from ..denoiser import check_covariance, denoise_readout
 from ..errors import KernelNotFoundError, UnreachableOutputError
 from ..fibres import LastLayer
 from ..links import LinkKernel
@@ -105,6 +105,8 @@ class ReadoutOutput:
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         """Score the outputs of some rows."""
+        if self.model.layers == 1:
+            return _two_points(self.readout[part], omega, V)
         g, slopes = self.each(omega, V, part)
         return g, -np.einsum("nambm->ab", slopes)
 
@@ -112,6 +114,16 @@ class ReadoutOutput:
         """Scores (n, P, M) of some rows and their slopes (n, P, M, P, M); V may differ between them, (n, P, P)."""
         found = denoise_readout(self.model, self.readout[part], omega, V, tol=self._tol, workers=1)
         return found.g_out, found.dg_out
+
+
+def _two_points(v: Array, omega: Array, V: Array) -> tuple[Array, Array]:
+    """Scores of one layer, whose index is v up to its sign, with the sum of slopes only."""
+    variance = float(check_covariance("V", V, 1)[0, 0])
+    mean = omega[:, 0]
+    sign = np.tanh(np.einsum("nm,nm->n", mean, v) / variance)
+    g = (sign[:, None] * v - mean) / variance
+    spread = ((1 - sign) * (1 + sign)) @ np.einsum("nm,nm->n", v, v)
+    return g[:, None], np.array([[mean.size / variance - float(spread) / variance**2]])
 
 
 def output_channel(

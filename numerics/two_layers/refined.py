@@ -24,7 +24,7 @@ Slopes = dict[tuple[int, ...], tuple[float, Array]]
 _ROUGH = 1e-2
 # Steps for slopes: usual, of sampled averages, and towards recovery; what is taken for flat: there the iteration itself
 # is followed.
-_STEP, _APART, _FAR, _FLAT = 0.05, 0.4, 2.0, 0.02
+_STEP, _APART, _FAR, _FLAT = 0.05, 0.2, 2.0, 0.02
 # Longest step of the search, in t, and its end.
 _LONGEST, _FOUND = 1.5, 3e-3
 # Where one layer is recovered, others this close to it are on the way; so many standard errors leave no doubt.
@@ -33,8 +33,8 @@ _NEARLY, _CLEAR = 1e-2, 5.0
 _TRIES, _TELLING = 4, 1e-3
 # Rates of growth that rough averages do not mistake for one below 1.
 _JOINS = 1.2
-# Slopes from distant points serve as far as this, in t.
-_AWAY = 3.0
+# Slopes serve as far as this, in t: those from distant points, and others.
+_AWAY, _NEAR = 3.0, 0.8
 # A residual leaves this share of the accuracy asked for, and the last step is at most so long in t.
 _SHARE, _SHORT = 0.1, 0.1
 # Factor between the accuracies of neighbouring refinements, and what it does to their errors, at most.
@@ -197,7 +197,7 @@ class RefinedSolver(Solver):
             if sampled and level < _ROUGH:
                 # Neighbours differ by their noise: slopes are what distant points tell.
                 together = len(t) == len(self.averages.layers) and bool((1 - x).max() < _NEARLY)
-                if found is None or np.abs(t - found[0]).max() > (_AWAY if together else _FAR * _APART):
+                if found is None or np.abs(t - found[0]).max() > (_AWAY if together else _NEAR):
                     found = t, self._differences(layers, t, _TOLD)
                 elif moved is not None and not together and np.abs(t - moved[0]).max() > _STEP:
                     # The same samples as before the step: their noise is nearly the same.
@@ -228,7 +228,9 @@ class RefinedSolver(Solver):
                 gap = self._noise(latest, chosen, inverse)
                 error = gap + _UNTOLD * np.abs(step)
                 enough = bool((error <= asked).all())
-                small = np.maximum(_SHARE * asked, (1.0 if coarse or enough else _UNTOLD) * gap)
+                # At last, steps are to leave less than the noise, or as little as is asked for where they can.
+                left = np.where(gap < asked, (asked - gap) / _UNTOLD, _UNTOLD * gap)
+                small = np.maximum(_SHARE * asked, gap if coarse or enough else left)
             else:
                 error, enough = gap + np.abs(step), bool((gap <= asked).all())
                 small = _SHARE * asked
@@ -290,26 +292,29 @@ class RefinedSolver(Solver):
         return out
 
     def _differences(self, layers: tuple[int, ...], t: Array, level: float) -> Array:
-        """Slopes by t of averages of this accuracy, from differences that are exact where log G is a line in q.
+        """Slopes by t of averages of this accuracy, from differences.
 
-        Near recovery log G depends on the ratios of the 1 - q_ll and hardly on their size: that is told by distant
-        points, and a direction of its own.
+        log G is nearly a line in t. Near recovery the alphas depend on the ratios of the 1 - q_ll and hardly on their
+        size, in which they are lines: that is told by distant points, and a direction of its own.
         """
         size = len(t)
+        sampled = self.averages.how == "monte-carlo"
         directions = np.eye(size)
-        steps = np.full(size, _APART if self.averages.how == "monte-carlo" else _STEP)
+        steps = np.full(size, _APART if sampled else _STEP)
+        lengths, centred = steps.copy(), sampled
         x = 1 / (1 + np.exp(-t))
         if size == len(self.averages.layers) and (1 - x).max() < _NEARLY:
             directions[0], steps[0] = 1.0, _FAR
-        slopes = np.empty((size, size))
+            lengths[0] = math.expm1(_FAR)  # of a line in 1 - q
+            centred = False
         here = self.q, self.latest
-        says = self._says(layers, t, self._rough(layers, t, level))
-        for k, (direction, step) in enumerate(zip(directions, steps, strict=True)):
-            moved = t - step * direction
-            # x - x' of the layer k without cancellation.
-            gap = x[k] * (-math.expm1(-step)) / (1 + math.exp(moved[k]))
-            told = self._says(layers, moved, self._rough(layers, moved, level))
-            slopes[:, k] = (says - told) * x[k] * (1 - x[k]) / gap
+        says = None if centred else self._says(layers, t, self._rough(layers, t, level))
+        slopes = np.empty((size, size))
+        for k, (step, direction) in enumerate(zip(steps, directions, strict=True)):
+            end = np.minimum(t + 0.5 * step * direction, _logit(np.array(RECOVERED))) if centred else t
+            above = says if says is not None else self._says(layers, end, self._rough(layers, end, level))
+            below = end - step * direction
+            slopes[:, k] = (above - self._says(layers, below, self._rough(layers, below, level))) / lengths[k]
         self.q, self.latest = here
         # Columns belong to directions.
         return np.asarray(slopes @ np.linalg.inv(directions.T), np.float64)

@@ -162,6 +162,20 @@ def test_fast_samples_are_those_of_the_general_sampler(q: tuple[float, float, fl
     assert float(np.median(spread)) < 0.05
 
 
+def test_bias_of_few_nodes_is_told() -> None:
+    """The same outputs with 16 times the nodes: what the bias hides, half of its estimate taken off."""
+    outer, overlap = points(THREE, 9), np.diag([0.85, 0.8, 0.998])
+    few, many = (ThreeLayers(THREE, outer, nodes=n, rng=np.random.default_rng(n))(overlap) for n in (512, 8192))
+    assert few.bias is not None and many.bias is not None
+    for layer in range(3):
+        change = (few.g - many.g)[:, layer, layer]
+        allowed = few.bias[layer, layer] + many.bias[layer, layer]
+        assert abs(change.mean()) < 4 * sigma(change) + allowed
+        assert many.bias[layer, layer] < 0.01 * many.g[:, layer, layer].mean()
+    # Layer 2 has the most to hide.
+    assert few.bias[1, 1] > 0.01 * few.g[:, 1, 1].mean()
+
+
 def test_fast_samples_without_nodes_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*arguments: Array) -> None:
         arguments[-1][:] = 0.0

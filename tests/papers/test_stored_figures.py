@@ -76,15 +76,25 @@ def test_descent_again_from_another_seed() -> None:
     assert int(np.argmax(found.cosines[:, 1] > 0.5)) < 25
 
 
-def test_three_layers_begin_with_the_last() -> None:
+def test_three_layers_are_learned_from_the_last_to_the_second() -> None:
     record = load(figure_3.DATA)
     alpha, overlap, error = (np.array(record[name]) for name in ("alpha", "overlap", "overlap_error"))
     assert len(alpha) == 48 and overlap.shape == error.shape == (48, 3)
-    threshold = float(record["threshold"]["value"])
+    assert all(record["converged"])
+    assert error.max() <= record["accuracy"] == 1e-2
     step = alpha[1] - alpha[0]
-    assert (overlap[alpha < threshold] == 0).all()
-    assert (overlap[alpha > threshold + step, 2] > 0).all()
-    assert (overlap[:, 2] >= overlap[:, :2].max(axis=1) - 2 * error[:, :2].max(axis=1)).all()
+    starts = {2: record["threshold"], **{int(layer) - 1: onset for layer, onset in record["onsets"].items()}}
+    assert set(starts) == {0, 1, 2}
+    for layer, start in starts.items():
+        value, off = float(start["value"]), 3 * float(start["error"])
+        assert (overlap[alpha < value - off, layer] == 0).all()
+        assert (overlap[alpha > value + off + step, layer] > 0).all()
+    assert float(starts[2]["value"]) < starts[0]["value"] < starts[1]["value"] - 0.1
+    # More data, more overlap.
+    assert (np.diff(overlap, axis=0) >= -2 * (error[1:] + error[:-1])).all()
+    # The outputs hold 2 N numbers, the weights 3 D.
+    assert (overlap[alpha < 1.5, :2] < 1 - 1e-3).all()
+    assert (overlap[alpha > 1.5] > 1 - 1e-3).all()
 
 
 def test_no_branch_turns_back() -> None:
