@@ -116,8 +116,8 @@ def draw(record: dict[str, Any], right: dict[str, Any], *paths: Path) -> None:
     axes.set_xlabel(r"$\alpha = N/D$")
     axes.set_ylabel("overlap")
     axes.set_title(f"{record['model']}; bands: twice the error", fontsize=8)
-    # Beside the last layer's curve, above the others' beginning.
-    axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0.29, 0.06))
+    # Between the curves.
+    axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0.36, 0.45))
     axes.grid(alpha=0.3)
     figure_3_right.draw_panel(other, right)
     for path in paths:
