@@ -20,7 +20,17 @@ from .mixing_law import MixingLaw, mixing_law
 from .models import Attention
 from .quadrature import gauss_legendre_panels, normal_qmc
 
-__all__ = ["NEARLY", "Averages", "Channel", "channel", "controlled", "is_costly", "is_sampled", "matrix_root", "regression"]
+__all__ = [
+    "NEARLY",
+    "Averages",
+    "Channel",
+    "channel",
+    "controlled",
+    "is_costly",
+    "is_sampled",
+    "matrix_root",
+    "regression",
+]
 
 Array = NDArray[np.float64]
 

@@ -34,8 +34,8 @@ class DeepChannel:
 
     Every output's posterior is sampled by two independent sets of nodes, so that no square of a sampling error enters
     an average. What is left is the bias of a ratio of two sums, inverse to the number of nodes: the comparison of both
-    halves with the whole estimates it. With few nodes in a posterior it is less than that, by up to a half or more: half
-    of the estimate is taken off, and half is what may be left (`Averages.bias`).
+    halves with the whole estimates it. With few nodes in a posterior it is less than that, by up to a half or more:
+    half of the estimate is taken off, and half is what may be left (`Averages.bias`).
 
     Parameters
     ----------
