@@ -16,7 +16,7 @@ from .ranges import RANGES, inverse_determinant_bound
 from .readout import invert_readout
 from .results import DenoiserResult
 
-__all__ = ["check_covariance", "denoise", "denoise_readout"]
+__all__ = ["check_covariance", "check_tolerance", "denoise", "denoise_readout"]
 
 Array = NDArray[np.float64]
 
@@ -49,6 +49,12 @@ def check_covariance(name: str, matrix: ArrayLike, size: int) -> Array:
             "Take q slightly below I, e.g. V + 1e-12 I"
         )
     return v
+
+
+def check_tolerance(tol: float) -> None:
+    """Raise ValueError where posterior moments cannot be asked for to this tolerance."""
+    if not (isinstance(tol, float) and 1e-14 <= tol <= 1e-2):
+        raise ValueError(f"tol must be a float in [1e-14, 1e-2], got {tol!r}")
 
 
 def denoise(
@@ -122,8 +128,7 @@ def denoise_readout(
             f"no denoiser for {model.describe()}; there is one for depth 1 with any number of tokens and for depth 2 "
             "with two tokens, rank 1"
         )
-    if not (isinstance(tol, float) and 1e-14 <= tol <= 1e-2):
-        raise ValueError(f"tol must be a float in [1e-14, 1e-2], got {tol!r}")
+    check_tolerance(tol)
     rows = np.asarray(v, dtype=np.float64)
     if rows.ndim < 1 or rows.shape[-1] != m or not np.isfinite(rows).all():
         raise ValueError(f"v must be finite with shape (..., M) = (..., {m}), got shape {rows.shape}")

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..denoiser import check_covariance, denoise_readout
+from ..denoiser import check_covariance, check_tolerance, denoise_readout
 from ..errors import KernelNotFoundError, UnreachableOutputError
 from ..fibres import LastLayer
 from ..links import LinkKernel
@@ -99,6 +99,7 @@ class ReadoutOutput:
     """
 
     def __init__(self, model: Attention, y: Array, tol: float) -> None:
+        check_tolerance(tol)
         self.rows = len(y)
         self.model, self._tol = model, tol
         self.readout: Array = named_rows(lambda part: invert_readout(model, part)[0], y)
