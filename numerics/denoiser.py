@@ -3,10 +3,11 @@
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from numba import float64, njit, void
+from numba import float64, njit, types, void
 from numpy.typing import ArrayLike, NDArray
 
 from . import lattice
@@ -22,6 +23,10 @@ Array = NDArray[np.float64]
 
 # Smallest share of a batch worth a thread of its own.
 _CHUNK = 32
+
+
+def _read_only(axes: int) -> types.Array:
+    return types.Array(float64, axes, "A", readonly=True)
 
 
 def check_covariance(name: str, matrix: ArrayLike, size: int) -> Array:
@@ -175,27 +180,20 @@ def _one_layer(
     return log_z, g, dg[:, None, :, None, :], np.full(len(v), 4 * np.finfo(float).eps)
 
 
-def _to_modes(rows: Array) -> Array:
-    """Rotate the last axis, two tokens, to the modes (plus, minus); it is its own inverse."""
-    first, second = rows[..., 0], rows[..., 1]
-    return np.stack([first + second, first - second], axis=-1) * math.sqrt(0.5)
+@cache
+def _functions(activation: str) -> tuple[int, ...]:
+    model = Attention(2, 2, activation=activation)
+    loops, kernels = kernel(model, "posterior64"), kernel(model, "numba64")
+    return lattice.bind(loops.pair_moments, loops.branch_moments, RANGES[activation], loops.undo_rows, kernels.undo)
 
 
 def _two_layers(
     model: Attention, v: Array, omega: Array, V: Array, tol: float, workers: int | None
 ) -> tuple[Array, Array, Array, Array]:
-    loops, kernels = kernel(model, "posterior64"), kernel(model, "numba64")
+    functions = _functions(model.activation)
     n = len(v)
-    # V = diag-free Cholesky in the order (first layer, second layer): z = W (h - omega).
-    slope = V[:, 0, 1] / V[:, 0, 0]
-    i1 = 1 / np.sqrt(V[:, 0, 0])
-    i2 = 1 / np.sqrt(V[:, 1, 1] - slope * V[:, 0, 1])
     parameters = np.empty((n, lattice.N_PARAMETERS))
-    parameters[:, 0:2] = _to_modes(v)
-    parameters[:, 2], parameters[:, 3] = model.skip, model.beta
-    parameters[:, 4:6] = _to_modes(omega[:, 0])
-    parameters[:, 6:8] = _to_modes(omega[:, 1])
-    parameters[:, 8], parameters[:, 9], parameters[:, 10], parameters[:, 11] = i1, slope, i2, 0.0
+    _parameters(v, omega, V, model.skip, model.beta, parameters)
     moments = np.empty((n, lattice.N_MOMENTS))
     info = np.empty((n, 5))
     # Of the softmax, transitions at |xp| = |xm| and xm = 0 get sharper with |h_1|; linear attention is smooth far out.
@@ -206,11 +204,7 @@ def _two_layers(
 
     def work(part: slice) -> None:
         lattice.run(
-            loops.pair_moments,
-            loops.branch_moments,
-            RANGES[model.activation],
-            loops.undo_rows,
-            kernels.undo,
+            functions,
             parameters[part],
             tol,
             scale,
@@ -241,6 +235,29 @@ def _two_layers(
     log_z, g, dg = np.empty(n), np.empty((n, 2, 2)), np.empty((n, 2, 2, 2, 2))
     _posterior_to_gradient(moments, parameters, log_z, g, dg)
     return log_z, g, dg, info[:, 0] + info[:, 1]
+
+
+@njit(
+    void(_read_only(2), _read_only(3), _read_only(3), float64, float64, float64[:, ::1]),
+    error_model="numpy",
+    cache=True,
+    nogil=True,
+)
+def _parameters(v, omega, V, skip, beta, parameters):  # type: ignore[no-untyped-def]
+    """Fill in what `lattice.run` takes: modes (plus, minus) of two tokens, and W with V^-1 = W^T W."""
+    half = math.sqrt(0.5)
+    for s in range(len(v)):
+        parameters[s, 0] = half * (v[s, 0] + v[s, 1])
+        parameters[s, 1] = half * (v[s, 0] - v[s, 1])
+        parameters[s, 2], parameters[s, 3] = skip, beta
+        for a in range(2):
+            parameters[s, 4 + 2 * a] = half * (omega[s, a, 0] + omega[s, a, 1])
+            parameters[s, 5 + 2 * a] = half * (omega[s, a, 0] - omega[s, a, 1])
+        slope = V[s, 0, 1] / V[s, 0, 0]
+        parameters[s, 8] = 1 / math.sqrt(V[s, 0, 0])
+        parameters[s, 9] = slope
+        parameters[s, 10] = 1 / math.sqrt(V[s, 1, 1] - slope * V[s, 0, 1])
+        parameters[s, 11] = 0.0
 
 
 @njit(

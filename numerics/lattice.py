@@ -13,11 +13,14 @@ distance from the prior mean in whitened indices, summed over the branches h_2 =
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import float64, int64, njit, types
 
-__all__ = ["MAX_NODES", "N_MOMENTS", "N_PARAMETERS", "STATUS", "run"]
+from .addresses import address, function_at
+
+__all__ = ["MAX_NODES", "N_MOMENTS", "N_PARAMETERS", "STATUS", "bind", "run"]
 
 # (vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2, shift): see `posterior64`.
 N_PARAMETERS = 12
@@ -77,6 +80,14 @@ _BRANCH = types.FunctionType(types.void(_VECTOR, _MATRIX, int64, float64, _VECTO
 _RANGE = types.FunctionType(types.UniTuple(float64, 4)(_VECTOR, float64, float64, float64, float64))
 _ROWS = types.FunctionType(types.void(_VECTOR, _MATRIX, int64))
 _UNDO = types.FunctionType(types.UniTuple(float64, 3)(float64, float64, float64, float64, float64, float64))
+_pair_at, _branch_at, _range_at = function_at(_PAIR), function_at(_BRANCH), function_at(_RANGE)
+_rows_at, _undo_at = function_at(_ROWS), function_at(_UNDO)
+
+
+def bind(pair: Any, branch: Any, ranges: Any, undo_rows: Any, undo: Any) -> tuple[int, ...]:
+    """What `run` takes for the compiled functions of a kernel and its `ranges`; they must be kept while it is used."""
+    kinds = (_PAIR, _BRANCH, _RANGE, _ROWS, _UNDO)
+    return tuple(address(*both) for both in zip((pair, branch, ranges, undo_rows, undo), kinds, strict=True))
 
 
 @njit(**_INNER)
@@ -688,18 +699,18 @@ def _integrate(  # type: ignore[no-untyped-def]
 
 
 @njit(
-    types.void(_PAIR, _BRANCH, _RANGE, _ROWS, _UNDO, _MATRIX, float64, float64, float64, float64, _MATRIX, _MATRIX),
+    types.void(types.UniTuple(int64, 5), _MATRIX, float64, float64, float64, float64, _MATRIX, _MATRIX),
     error_model="numpy",
     cache=True,
     nogil=True,
 )
-def run(pair, branch, ranges, undo_rows, undo, parameters, tolerance, scale, stiffness, det_bound, moments, info):  # type: ignore[no-untyped-def]
+def run(functions, parameters, tolerance, scale, stiffness, det_bound, moments, info):  # type: ignore[no-untyped-def]
     """Moments of a batch.
 
     Parameters
     ----------
-    pair, branch, undo_rows, undo : compiled functions of the kernel
-    ranges : compiled function of `ranges`
+    functions : tuple of int
+        From `bind`.
     parameters : ndarray, shape (n, 12)
         See `posterior64`; the last column is set to the shift that `moments` are scaled by (exp(shift/2)).
     tolerance : float
@@ -716,6 +727,8 @@ def run(pair, branch, ranges, undo_rows, undo, parameters, tolerance, scale, sti
     info : ndarray, shape (n, 5)
         Filled: discretisation error, bound of the truncated mass, nodes, boxes, status.
     """
+    pair, branch = _pair_at(functions[0]), _branch_at(functions[1])
+    ranges, undo_rows, undo = _range_at(functions[2]), _rows_at(functions[3]), _undo_at(functions[4])
     boxes = np.empty((_MAX_BOXES, 2), np.int32)
     spare = np.empty((_MAX_BOXES, 2), np.int32)
     mask = np.empty(_MAX_BOXES, np.int8)

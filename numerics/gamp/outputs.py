@@ -4,10 +4,12 @@ What an output alone fixes (readout rows, a point of the fibre, the branch) is c
 (omega, V) at every call.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from numba import float64, njit, types
 from numpy.typing import ArrayLike, NDArray
 
 from ..denoiser import check_covariance, check_tolerance, denoise_readout
@@ -119,12 +121,29 @@ class ReadoutOutput:
 
 def _two_points(v: Array, omega: Array, V: Array) -> tuple[Array, Array]:
     """Scores of one layer, whose index is v up to its sign, with the sum of slopes only."""
-    variance = float(check_covariance("V", V, 1)[0, 0])
-    mean = omega[:, 0]
-    sign = np.tanh(np.einsum("nm,nm->n", mean, v) / variance)
-    g = (sign[:, None] * v - mean) / variance
-    spread = ((1 - sign) * (1 + sign)) @ np.einsum("nm,nm->n", v, v)
-    return g[:, None], np.array([[mean.size / variance - float(spread) / variance**2]])
+    g = np.empty(omega.shape)
+    slope = _fill_two_points(np.ascontiguousarray(v), omega, float(check_covariance("V", V, 1)[0, 0]), g)
+    return g, np.array([[slope]])
+
+
+@njit(
+    float64(float64[:, ::1], types.Array(float64, 3, "A", readonly=True), float64, float64[:, :, ::1]),
+    error_model="numpy",
+    cache=True,
+    nogil=True,
+)
+def _fill_two_points(v, omega, variance, g):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for s in range(len(v)):
+        field, square = 0.0, 0.0
+        for m in range(v.shape[1]):
+            field += omega[s, 0, m] * v[s, m]
+            square += v[s, m] * v[s, m]
+        sign = math.tanh(field / variance)
+        for m in range(v.shape[1]):
+            g[s, 0, m] = (sign * v[s, m] - omega[s, 0, m]) / variance
+        total += v.shape[1] - (1 - sign) * (1 + sign) * square / variance
+    return total / variance
 
 
 def output_channel(

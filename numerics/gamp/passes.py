@@ -2,8 +2,10 @@
 
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,18 +15,20 @@ from threadpoolctl import ThreadpoolController
 
 from .data import Source, check_samples, rows_of
 from .outputs import Model, Output
+from .products import project, pull
 
 __all__ = ["Block", "Samples"]
 
 Array = NDArray[np.float64]
 
 # Parts of a block that threads take, each with sums of its own: what is added up in which order does not depend on the
-# number of threads. At most so many, and none shorter than so many samples.
+# number of threads. At most so many, a power of two, and none shorter than so many samples.
 _LANES, _SHORTEST = 16, 256
-# Bytes of X that both products of a denoiser call share (in a core's share of the last cache), and least samples of it.
-_CALL, _LEAST = 4 << 20, 64
-# Bytes of X per matrix product (in a core's own cache), and multiplications, below which BLAS does not copy X first.
-_PRODUCT, _SMALL = 1 << 19, 900_000
+# Bytes of X that both products of a denoiser call share (in a core's share of the last cache), and least samples of it:
+# threads that meet in the interpreter too often wait for each other longer than for memory.
+_CALL, _LEAST = 4 << 20, 256
+# Seconds of one core that a block must take to be worth its threads.
+_SHORT = 3e-3
 
 
 class Block:
@@ -69,7 +73,10 @@ class Samples:
     ) -> None:
         self.model = model
         self._prepare = prepare
-        self._workers = workers or os.cpu_count() or 1
+        # Kept from pass to pass: threads take longer to start than few samples to pass over.
+        self._pool = ThreadPoolExecutor(workers or os.cpu_count() or 1)
+        # Seconds of one core that the last block took.
+        self._spent = math.inf
         # It looks for libraries, which takes longer than a pass over few samples.
         self._threads = ThreadpoolController()
         self._source: Source
@@ -143,49 +150,45 @@ class Samples:
             - sum over samples and tokens of d g_m / d omega_m, over D; of g g^T where slopes are not known, the same
             in the mean (Nishimori).
         """
-        pull, curvature = np.zeros(weights.shape), np.zeros(V.shape)
-        # Threads share the rows; a product of a few columns has no work for more.
-        with self._threads.limit(limits=1, user_api="blas"), ThreadPoolExecutor(self._workers) as pool:
+        total, curvature = np.zeros(weights.shape), np.zeros(V.shape)
+        rows = np.ascontiguousarray(weights)
+        # Threads share the rows; what a denoiser asks of BLAS has no work for more.
+        with self._threads.limit(limits=1, user_api="blas"):
             for x, block in self.each():
-                edges = np.linspace(0, len(x), min(_LANES, max(1, len(x) // _SHORTEST)) + 1).astype(int)
+                parts = min(_LANES, 1 << max(0, (len(x) // _SHORTEST).bit_length() - 1))
+                edges = np.linspace(0, len(x), parts + 1).astype(int)
                 lanes = [slice(a, b) for a, b in pairwise(edges)]
-                tasks = [pool.submit(_lane, x, block, lane, weights, V, self.dimension) for lane in lanes]
-                for task in tasks:
-                    part, slope = task.result()
-                    pull += part
+                if rows.dtype != x.dtype:
+                    rows = rows.astype(x.dtype)
+                run = map if self._spent < _SHORT else self._pool.map
+                self._spent = 0.0
+                for part, slope, spent in run(partial(_lane, x, block, rows, V), lanes):
+                    total += part
                     curvature += slope
+                    self._spent += spent
         scale = math.sqrt(self.dimension)
-        return pull / scale, 0.5 * (curvature + curvature.T) / self.dimension
+        return total / scale, 0.5 * (curvature + curvature.T) / self.dimension
 
 
-def _lane(x: NDArray[Any], block: Block, lane: slice, weights: Array, V: Array, dimension: int) -> tuple[Array, Array]:
-    m, p = x.shape[1], len(weights)
-    rows = np.ascontiguousarray(weights, dtype=x.dtype)
-    entries = min(_PRODUCT // x.itemsize, _SMALL // p)
-    pull, curvature = np.zeros(weights.shape), np.zeros(V.shape)
-    sample = m * dimension * x.itemsize
-    for inner in rows_of(x[lane], max(_LEAST, _CALL // sample)):
+def _lane(x: NDArray[Any], block: Block, weights: NDArray[Any], V: Array, lane: slice) -> tuple[Array, Array, float]:
+    began = time.thread_time()
+    total, curvature = np.zeros(weights.shape), np.zeros(V.shape)
+    for inner in rows_of(x[lane], max(_LEAST, _CALL // x[0].nbytes)):
         part = slice(lane.start + inner.start, lane.start + inner.stop)
-        tokens = np.ascontiguousarray(x[part]).reshape(-1, dimension)
-        pieces = list(rows_of(tokens, max(4, entries // dimension)))
-        projected = np.empty((len(tokens), p))
-        with np.errstate(invalid="ignore", over="ignore"):
-            for piece in pieces:
-                projected[piece] = (rows @ tokens[piece].T).T
-        _check_finite(projected, x, part)
-        omega = projected.reshape(-1, m, p).swapaxes(1, 2) / math.sqrt(dimension) - block.onsager[part]
+        tokens = np.ascontiguousarray(x[part])
+        omega = project(weights, tokens, block.onsager[part])
+        _check_finite(omega, x, part)
         g, slope = block.output(omega, V, part)
         block.g[part] = g
         curvature += np.einsum("nam,nbm->ab", g, g) if slope is None else slope
-        scores = np.ascontiguousarray(g.swapaxes(1, 2).reshape(-1, p).T, dtype=x.dtype)
-        for piece in pieces:
-            pull += scores[:, piece] @ tokens[piece]
-    return pull, curvature
+        pull(np.ascontiguousarray(g), tokens, total)
+    return total, curvature, time.thread_time() - began
 
 
-def _check_finite(projected: Array, x: NDArray[Any], part: slice) -> None:
+def _check_finite(omega: Array, x: NDArray[Any], part: slice) -> None:
     """NaN and infinity of X show in its projections."""
-    if np.isfinite(projected).all():
+    # Of a finite sum all terms are finite, and it takes no array of flags.
+    if math.isfinite(float(omega.sum())) or np.isfinite(omega).all():
         return
     for row in range(part.start, part.stop):
         if not np.isfinite(x[row]).all():

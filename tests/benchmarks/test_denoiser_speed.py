@@ -21,6 +21,7 @@ from attnlimits.numerics import lattice
 from attnlimits.numerics.channel_averages import matrix_root
 from attnlimits.numerics.denoiser import denoise_readout
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.ranges import RANGES
 
 Array = NDArray[np.float64]
 MODEL = Attention()
@@ -67,12 +68,13 @@ def _counting_branch(parameters, nodes, n, sign, out):  # type: ignore[no-untype
 def count_nodes(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Array:
     """Nodes that one call of the denoiser evaluates: [with both branches, with one]."""
     run, counts = lattice.run, np.zeros(2)
+    functions = lattice.bind(_counting_pair, _counting_branch, RANGES["softmax"], posterior64.undo_rows, numba64.undo)
 
-    def spy(pair, branch, ranges, undo_rows, undo, parameters, *rest):  # type: ignore[no-untyped-def]
+    def spy(_, parameters, *rest):  # type: ignore[no-untyped-def]
         # The kernels read the first columns only; two more carry the counts.
         wide = np.zeros((len(parameters), lattice.N_PARAMETERS + 2))
         wide[:, : lattice.N_PARAMETERS] = parameters
-        run(_counting_pair, _counting_branch, ranges, undo_rows, undo, wide, *rest)
+        run(functions, wide, *rest)
         parameters[:] = wide[:, : lattice.N_PARAMETERS]
         counts[:] += wide[:, lattice.N_PARAMETERS :].sum(axis=0)
 

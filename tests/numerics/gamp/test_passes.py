@@ -6,6 +6,7 @@ import pytest
 from attnlimits.numerics.gamp import make_data, teacher
 from attnlimits.numerics.gamp.outputs import output_channel
 from attnlimits.numerics.gamp.passes import Samples
+from attnlimits.numerics.gamp.products import project, pull
 from attnlimits.numerics.models import Attention
 
 MODEL = Attention(2, 2)
@@ -36,12 +37,28 @@ def test_sums_of_a_pass(data, estimate):
     samples, first, second = swept(x, y, estimate)
     output = output_channel(MODEL, y)
     old = np.zeros((len(x), 2, 2))
-    for pull, curvature in (first, second):
+    for total, curvature in (first, second):
         omega = np.einsum("pd,nmd->npm", weights, x) / np.sqrt(D) - 0.1 * old
         old, slope = output(omega, v, slice(0, len(x)))
-        assert pull == pytest.approx(np.einsum("npm,nmd->pd", old, x) / np.sqrt(D), abs=1e-10)
+        assert total == pytest.approx(np.einsum("npm,nmd->pd", old, x) / np.sqrt(D), abs=1e-10)
         assert curvature == pytest.approx(slope / D, abs=1e-10)
     assert samples.rows == len(x)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 3, 5), (5, 1, 1024), (7, 2, 1025), (3, 3, 2500)])
+def test_products_of_any_shape(shape, kind, rng):
+    """Tokens that are no multiple of four, rows that are no multiple of a piece."""
+    n, m, dimension = shape
+    x = rng.standard_normal(shape).astype(kind)
+    weights, scores = rng.standard_normal((3, dimension)).astype(kind), rng.standard_normal((n, 3, m))
+    offset, total = rng.standard_normal((n, 3, m)), rng.standard_normal((3, dimension))
+    eps = float(np.finfo(kind).eps)
+    found = project(weights, x, offset)
+    assert found == pytest.approx(np.einsum("pd,nmd->npm", weights, x) / np.sqrt(dimension) - offset, abs=20 * eps)
+    wanted = total + np.einsum("npm,nmd->pd", scores, x)
+    pull(scores, x, total)
+    assert total == pytest.approx(wanted, abs=200 * eps)
 
 
 def test_the_number_of_threads_changes_no_bit(data, estimate):
