@@ -91,7 +91,7 @@ def gamp_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--damping", type=_damping, default=0.3, help='share of the old estimate, or "adaptive" (default: %(default)s)'
     )
-    group.add_argument("--max-iter", type=int, default=200, help="iterations (default: %(default)s)")
+    group.add_argument("--max-iter", type=int, default=500, help="iterations (default: %(default)s)")
     iteration_flags(group, STARTS, "the relative change")
 
 

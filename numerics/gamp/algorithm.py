@@ -25,7 +25,7 @@ def gamp(
     model: Model,
     *,
     damping: float | Literal["adaptive"] = 0.3,
-    max_iter: int = 200,
+    max_iter: int = 500,
     tol: float = 1e-3,
     start: ArrayLike | None = None,
     side_information: ArrayLike | None = None,
@@ -58,7 +58,8 @@ def gamp(
         it where steps turn back.
     max_iter : int
     tol : float
-        On the norm of the change of What over that of What.
+        On the norm of the change of What over that of What, in the eigenvector of What What^T where it is largest, so
+        that indices which are learned later than others are waited for.
     start : array_like of shape (P, D), optional
         First estimate, with C = I - What What^T / D if that is positive and C = I if not; by default Gaussian of
         variance 1/D, which knows nothing.

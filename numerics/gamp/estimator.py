@@ -54,7 +54,7 @@ class GAMP:
         model: Model,
         *,
         damping: float | Literal["adaptive"] = 0.3,
-        max_iter: int = 200,
+        max_iter: int = 500,
         tol: float = 1e-3,
         variance: Literal["slope", "nishimori"] = "slope",
         denoiser_tol: float = 1e-4,

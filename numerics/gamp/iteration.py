@@ -25,7 +25,7 @@ Advance = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 # A start from nothing has this overlap with itself, over D: that with the teacher is then of the same size, as it
 # should be of a posterior mean.
 _SEED = 1.0
-# Overlap with itself, over 1/D, below which the start has died out.
+# Overlap with itself, over 1/D, below which the start has died out, altogether or in a direction.
 _DEAD = 1e-3
 # Overlap with itself beyond which the iteration has left what a posterior mean can be, by far.
 _LOST = 4.0
@@ -134,8 +134,7 @@ class Loop:
                 break
             step, weights = moved - weights, moved
             own = weights @ weights.T / dimension
-            size = float(np.linalg.norm(weights))
-            changes.append(float(np.linalg.norm(step)) / size if size > 0 else 0.0)
+            changes.append(_change(step, weights, _DEAD / dimension))
             dampings.append(share.value)
             history.append(overlap(weights))
             selves.append(own)
@@ -152,8 +151,8 @@ class Loop:
                 break
             share.adapt(step)
         else:
-            status = f"not converged after {self._max_iter} iterations: What moved by {changes[-1]:.1e} of its norm > "
-            status += f"{tol:g}; raise max_iter or add damping"
+            status = f"not converged after {self._max_iter} iterations: What moved by {changes[-1]:.1e} of its norm in "
+            status += f"some direction > {tol:g}; raise max_iter or add damping"
         own = weights @ weights.T / dimension
         off = float(np.abs(np.linalg.eigvalsh(covariance + own - np.eye(p))).max())
         if converged and off > _OFF + _SIGMAS * math.sqrt(2 / dimension):
@@ -187,12 +186,25 @@ class Loop:
         return result
 
 
+def _change(step: Array, weights: Array, nothing: float) -> float:
+    """Return the change of What over its norm, in that eigenvector of What What^T where it is largest.
+
+    An index that has hardly been learned yet, beside others that have, grows by steps that are small beside these. One
+    that is smaller than `nothing` and shrinks has died out.
+    """
+    vectors = np.linalg.eigh(weights @ weights.T)[1]
+    now, moved = vectors.T @ weights, vectors.T @ step
+    size, before, change = ((rows**2).sum(axis=1) for rows in (now, now - moved, moved))
+    alive = (size > nothing * step.shape[1]) | (size > before)
+    return math.sqrt(float((change[alive] / size[alive]).max(initial=0.0)))
+
+
 def _settled(change: float, tol: float, own: Array, nothing: float, newest: Array) -> str:
     """Why an iteration is the last one; empty if it is not."""
-    if change <= tol:
-        return f"What moved by {change:.1e} of its norm"
     if float(own.diagonal().max()) < nothing:
         return "the start has died out, nothing is learned"
+    if change <= tol:
+        return f"What moved by {change:.1e} of its norm, or less, in every direction"
     if float(np.linalg.eigvalsh(newest)[-1]) < _EXACT:
         return f"the weights are recovered, C < {_EXACT:g}"
     return ""

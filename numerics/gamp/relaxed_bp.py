@@ -28,7 +28,7 @@ def relaxed_bp(
     model: Model,
     *,
     damping: float | Literal["adaptive"] = 0.3,
-    max_iter: int = 200,
+    max_iter: int = 500,
     tol: float = 1e-3,
     start: ArrayLike | None = None,
     side_information: ArrayLike | None = None,

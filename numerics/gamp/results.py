@@ -63,7 +63,7 @@ class GAMPResult:
         `self_overlap` of the same.
     changes, dampings : ndarray, shape (n_iter,)
     converged, status, n_iter, residual : bool, str, int, float
-        `residual` is the last relative change of What.
+        `residual` is the last relative change of What, the largest of its directions.
     nishimori : float
         Spectral norm of C + What What^T / D - I.
     alpha : float

@@ -70,7 +70,7 @@ def test_fixed_points(model, alpha):
     ids=lambda value: value if isinstance(value, float) else value.describe(),
 )
 def test_fixed_points_at_dimension_4000(model, alpha):
-    compare(model, alpha, 4000, 10, _STUDENT, max_iter=150)
+    compare(model, alpha, 4000, 10, _STUDENT, max_iter=500)
 
 
 def test_the_last_layer_is_learned_first():

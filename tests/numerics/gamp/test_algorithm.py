@@ -1,5 +1,7 @@
 """The iteration: against Algorithm 1 written out, at its limits, and on data it cannot explain."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -162,6 +164,39 @@ def test_a_callback_sees_every_iteration_and_can_end_the_run():
     assert found.n_iter == 4 and not found.converged and "callback" in found.status
     assert (steps[-1].weights == found.weights).all()
     assert steps[2].overlap == pytest.approx(found.history[3])
+
+
+def test_an_index_that_wakes_late_is_waited_for():
+    """Once layer 2 is known and rests, steps of a layer 1 of norm 1e-10 are far below that of the whole."""
+    model, dimension, tol, seed = Attention(2, 2), 300, 1e-3, 2
+    weights = teacher(model, dimension, seed)
+    x, y = make_data(model, weights, 0.9, seed)
+    start = np.array([1e-10 * teacher(model, dimension, seed + 10)[0], 0.9 * weights[1]])
+    seen = [start]
+    run = gamp(
+        x,
+        y,
+        model,
+        teacher=weights,
+        start=start,
+        tol=tol,
+        max_iter=300,
+        callback=lambda step: seen.append(step.weights),
+    )
+    steps = [np.linalg.norm(b - a) / np.linalg.norm(b) for a, b in pairwise(seen)]
+    asleep = np.abs(run.history[1:, 0, 0]) < 0.01
+    assert min(np.array(steps)[asleep]) < tol
+    assert run.converged and run.overlap[0, 0] > 0.6
+
+
+def test_an_index_that_has_died_out_is_not_waited_for():
+    """Layer 1 between the thresholds: it shrinks by the same factor for ever."""
+    model, dimension = Attention(2, 2), 300
+    weights = teacher(model, dimension, 0)
+    x, y = make_data(model, weights, 0.5, 0)
+    run = gamp(x, y, model, teacher=weights, start=0.9 * weights * [[1e-3], [1]], max_iter=200)
+    assert run.converged and run.overlap[1, 1] > 0.4
+    assert run.self_overlap[0, 0] < 1e-6
 
 
 def test_seeds_decide_the_start():
