@@ -121,8 +121,11 @@ class ReadoutOutput:
 
 def _two_points(v: Array, omega: Array, V: Array) -> tuple[Array, Array]:
     """Scores of one layer, whose index is v up to its sign, with the sum of slopes only."""
+    variance = float(V[0, 0])
+    if not 0 < variance < math.inf:
+        check_covariance("V", V, 1)
     g = np.empty(omega.shape)
-    slope = _fill_two_points(np.ascontiguousarray(v), omega, float(check_covariance("V", V, 1)[0, 0]), g)
+    slope = _fill_two_points(np.ascontiguousarray(v), omega, variance, g)
     return g, np.array([[slope]])
 
 
