@@ -22,8 +22,8 @@ __all__ = ["Block", "Samples"]
 Array = NDArray[np.float64]
 
 # Parts of a block that threads take, each with sums of its own: what is added up in which order does not depend on the
-# number of threads. At most so many, a power of two, and none shorter than so many samples.
-_LANES, _SHORTEST = 16, 256
+# number of threads. At most so many, a power of two, of so many samples each; two as soon as there are that many.
+_LANES, _SHORTEST = 16, 512
 # Bytes of X that both products of a denoiser call share (in a core's share of the last cache), and least samples of it:
 # threads that meet in the interpreter too often wait for each other longer than for memory.
 _CALL, _LEAST = 4 << 20, 256
@@ -155,7 +155,7 @@ class Samples:
         # Threads share the rows; what a denoiser asks of BLAS has no work for more.
         with self._threads.limit(limits=1, user_api="blas"):
             for x, block in self.each():
-                parts = min(_LANES, 1 << max(0, (len(x) // _SHORTEST).bit_length() - 1))
+                parts = min(_LANES, 1 << max(len(x) >= _SHORTEST, (len(x) // _SHORTEST).bit_length() - 1))
                 edges = np.linspace(0, len(x), parts + 1).astype(int)
                 lanes = [slice(a, b) for a, b in pairwise(edges)]
                 if rows.dtype != x.dtype:
