@@ -151,15 +151,13 @@ class Samples:
             in the mean (Nishimori).
         """
         total, curvature = np.zeros(weights.shape), np.zeros(V.shape)
-        rows = np.ascontiguousarray(weights)
         # Threads share the rows; what a denoiser asks of BLAS has no work for more.
         with self._threads.limit(limits=1, user_api="blas"):
             for x, block in self.each():
                 parts = min(_LANES, 1 << max(len(x) >= _SHORTEST, (len(x) // _SHORTEST).bit_length() - 1))
                 edges = np.linspace(0, len(x), parts + 1).astype(int)
                 lanes = [slice(a, b) for a, b in pairwise(edges)]
-                if rows.dtype != x.dtype:
-                    rows = rows.astype(x.dtype)
+                rows = np.ascontiguousarray(weights, dtype=x.dtype)
                 run = map if self._spent < _SHORT else self._pool.map
                 self._spent = 0.0
                 for part, slope, spent in run(partial(_lane, x, block, rows, V), lanes):

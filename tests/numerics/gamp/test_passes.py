@@ -77,6 +77,10 @@ def test_storage_does_not_matter(data, estimate, tmp_path):
     blocks = swept(lambda: ((x[k : k + 70], y[k : k + 70]) for k in range(0, len(x), 70)), None, estimate)[2]
     assert blocks[0] == pytest.approx(wanted[0], abs=1e-12)
     assert blocks[1] == pytest.approx(wanted[1], abs=1e-12)
+    # Blocks may differ in type: none is rounded for the sake of another.
+    mixed, _, total = swept(lambda: [(x[:70].astype(np.float32), y[:70]), (x[70:], y[70:])], None, estimate)
+    assert mixed.blocks[1].g == pytest.approx(swept(x[70:], y[70:], estimate)[0].blocks[0].g, abs=1e-12)
+    assert total[0] == pytest.approx(wanted[0], abs=1e-4)
     # float32: rounding of products of D terms.
     single = swept(x.astype(np.float32), y, estimate)[2]
     assert single[0] == pytest.approx(wanted[0], abs=1e-4)
