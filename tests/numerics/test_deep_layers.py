@@ -119,6 +119,7 @@ def test_sums_agree_with_samples(q: tuple[float, float, float]) -> None:
             assert abs(rate - other.mean()) < 4 * sigma(other) + 0.1 * rate
 
 
+@pytest.mark.slow
 def test_more_effort_converges() -> None:
     q = np.diag([0.3, 0.2, 0.98])
     values = [quadrature(effort)(q).g[0].diagonal() for effort in range(3)]

@@ -64,6 +64,7 @@ def test_seeds_agree_within_their_errors(sampled) -> None:
     assert again.value == second.value and again.error == second.error
 
 
+@pytest.mark.slow
 def test_state_evolution_brackets_it(softmax) -> None:
     """Bisection by state evolution: q_11 dies out just below, and grows just above."""
     result, _ = softmax
