@@ -1,7 +1,7 @@
 """The command `attnlimits`.
 
 Every verb takes `--json` and then prints one JSON object. Exit status: 0 on success, 1 if a computation failed or did
-not converge, 2 on bad arguments; a failure prints one line on stderr that says what to do.
+not converge, 2 on bad arguments, 130 if it was interrupted; a failure prints one line on stderr that says what to do.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 from . import (
     cli_aim,
@@ -37,7 +37,8 @@ from .cli_flags import (
     refuse_model_flags,
     sampling_flags,
 )
-from .errors import ConvergenceError
+from .cli_guard import STATUSES, Parser, fail, guarded, say
+from .decimals import pm
 from .models import Attention
 from .multihead import cli as multihead
 from .progress import Bar
@@ -50,49 +51,31 @@ __all__ = ["main"]
 _TRIES = 40
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """One line, exit status 2."""
-        print(f"{self.prog}: error: {message} (see {self.prog} --help)", file=sys.stderr)
-        raise SystemExit(2)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
+    return guarded(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> int:
     args = _parser().parse_args(argv)
     begin = time.perf_counter()
-    try:
-        record, text, ok = args.run(args)
-    except (ConvergenceError, ArithmeticError) as error:
-        return _fail(str(error), 1)
-    except ValueError as error:
-        return _fail(str(error), 2)
-    except OSError as error:
-        return _fail(f"{error.strerror}: {error.filename}", 1)
-    except KeyboardInterrupt as stop:
-        return _fail(str(stop) or "interrupted", 130)
+    record, text, ok = args.run(args)
     record["seconds"] = round(time.perf_counter() - begin, 3)
-    print(json.dumps(as_dict(record)) if args.json else text)
-    if not ok:
-        return _fail(str(record.get("status", "failed")), 1)
-    return 0
-
-
-def _fail(message: str, status: int) -> int:
-    print("attnlimits: " + " ".join(message.split()), file=sys.stderr)
-    return status
+    say(json.dumps(as_dict(record), allow_nan=False) if args.json else text)
+    return 0 if ok else fail(str(record.get("status", "failed")), 1)
 
 
 Outcome = tuple[dict[str, Any], str, bool]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="attnlimits",
-        description="What attention networks can learn, to high precision: thresholds, state evolution, kernels.",
+        description="What attention networks can learn, to high precision: thresholds, state evolution, kernels. "
+        f"{STATUSES}.",
         epilog="example: attnlimits threshold --layers 2 --tokens 2 --skip 1 --digits 12 --json",
     )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
 
     def verb(name: str, run: Callable[[argparse.Namespace], Outcome], help_: str, example: str) -> Any:
         sub = verbs.add_parser(
@@ -467,7 +450,7 @@ def _evolve_outcome(result: EvolutionResult, about: dict[str, Any]) -> Outcome:
     for i, j in [*((k, k) for k in range(size)), *itertools.combinations(range(size), 2)]:
         q, error = result.overlap[i, j], result.overlap_error[i, j]
         if i == j or q or error:
-            lines.append(f"q_{i + 1}{j + 1} = {q:.5f} +- {error:.5f}")
+            lines.append(f"q_{i + 1}{j + 1} = {pm(q, error)}")
     lines += [
         f"prediction error: {_pm(result.prediction_error)} (posterior mean), {_pm(result.plugin_error)} (plug-in)",
         result.status,
@@ -476,7 +459,7 @@ def _evolve_outcome(result: EvolutionResult, about: dict[str, Any]) -> Outcome:
 
 
 def _pm(estimate: Any) -> str:
-    return f"{estimate.value:.5f} +- {estimate.error:.5f}"
+    return pm(estimate.value, estimate.error)
 
 
 if __name__ == "__main__":

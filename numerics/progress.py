@@ -2,9 +2,10 @@
 
 import sys
 import time
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-__all__ = ["Bar"]
+__all__ = ["Bar", "close_bars"]
 
 
 # Seconds before a bar is drawn: what is soon done needs none.
@@ -13,6 +14,8 @@ _PATIENCE = 1.5
 
 class Bar:
     """A progress bar that is told how far it is, and appears only for what takes a while.
+
+    Best used as ``with Bar(..) as bar``, which ends its line also where the work fails.
 
     Parameters
     ----------
@@ -34,9 +37,28 @@ class Bar:
             from tqdm import tqdm
 
             self._bar = tqdm(total=total, desc=self._title, disable=not self._show, file=sys.stderr)
+            _open.append(self)
         self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
         """End the line."""
         if self._bar is not None:
             self._bar.close()
+        if self in _open:
+            _open.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+# Bars on the screen: a message printed now would stand on the line of the last one.
+_open: list[Bar] = []
+
+
+def close_bars() -> None:
+    """End the lines of all bars, before a message."""
+    for bar in _open[::-1]:
+        bar.close()

@@ -1,0 +1,119 @@
+"""Numbers as text: to their error, to significant digits, and exact numbers from text."""
+
+import math
+import re
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+__all__ = ["exact_fraction", "pm", "significant", "to_error"]
+
+# float64 has no more; and no number of the command is known to more digits unless it was asked for with --digits.
+_MOST = 10
+# Fixed notation from here up to here; scientific outside.
+_SMALL, _LARGE = 1e-4, 1e10
+# What a number may take as a quotient of integers: arithmetic with millions of digits is minutes and gigabytes.
+_MOST_DIGITS, _MOST_EXPONENT = 2000, 5000
+_NUMBER = re.compile(r"[-+]?[\d_]*\.?[\d_]*(?:[eE]([-+]?[\d_]+))?")
+
+
+def significant(value: float, digits: int) -> str:
+    """Return a decimal with exactly that many significant digits, trailing zeros included, never in exponents.
+
+    Examples
+    --------
+    >>> significant(0.17203, 6), significant(1e-7, 3)
+    ('0.172030', '0.000000100')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    leading = int(f"{value:.{digits - 1}e}".partition("e")[2]) if value else 0
+    text = np.format_float_positional(value, precision=digits, unique=False, fractional=False, trim="k")
+    # NumPy rounds to that many digits, and leaves out zeros at the end.
+    whole, _, decimals = text.partition(".")
+    places = max(0, digits - 1 - leading)
+    return f"{whole}.{decimals.ljust(places, '0')[:places]}" if places else whole
+
+
+def to_error(value: float, error: float, *, digits: int = _MOST) -> str:
+    """Return a value to the second digit of its error, in at most `digits` significant digits.
+
+    Small and large values come with an exponent, so that none is shown as zero that is not zero to its error.
+
+    Examples
+    --------
+    >>> to_error(0.486012, 0.00291), to_error(3.2e-9, 1.1e-11), to_error(0.5, 0.0)
+    ('0.4860', '3.200e-09', '0.5000000000')
+    """
+    if not math.isfinite(value) or value == 0:
+        return "0" if value == 0 else str(value)
+    size = _exponent(value)
+    last = _exponent(error) - 1 if error > 0 and math.isfinite(error) else -math.inf
+    last = max(last, size - digits + 1)
+    if last > size:
+        # Zero to its error: as many decimals as the error has.
+        return f"{value:.{max(0, int(-last))}f}" if last > -_MOST else f"{value:.0e}"
+    if _SMALL <= abs(value) < _LARGE:
+        return f"{value:.{max(0, int(-last))}f}"
+    return f"{value:.{int(size - last)}e}"
+
+
+def pm(value: float, error: float | None, *, digits: int = _MOST) -> str:
+    """Return "value +- error": the error to two significant digits, the value to the same place.
+
+    Parameters
+    ----------
+    value : float
+    error : float or None
+        None or NaN, where there is none, such as of a mean over one instance: the value alone, to six digits.
+    digits : int, keyword-only
+        Most significant digits of the value.
+
+    Examples
+    --------
+    >>> pm(0.486012, 0.00291), pm(3.2e-9, 1.1e-11), pm(0.0, 0.0)
+    ('0.4860 +- 0.0029', '3.200e-09 +- 1.1e-11', '0 +- 0')
+    """
+    if error is None or math.isnan(error):
+        return to_error(value, 0.0, digits=min(digits, 6))
+    shown = to_error(value, error, digits=digits)
+    if error == 0:
+        return f"{shown} +- 0"
+    if _SMALL <= error < 1 and "e" not in shown:
+        return f"{shown} +- {error:.{1 - _exponent(error)}f}"
+    return f"{shown} +- {error:.1e}"
+
+
+def _exponent(value: float) -> int:
+    """Of the leading digit, after rounding to two digits."""
+    return int(f"{value:.1e}".partition("e")[2])
+
+
+def exact_fraction(name: str, text: Any) -> Fraction:
+    """Return the number that a decimal or a quotient such as "1/3" stands for, exactly.
+
+    Raises
+    ------
+    ValueError
+        No such number, or one of more than 2000 digits or beyond 1e5000: exact arithmetic with it would not end.
+
+    Examples
+    --------
+    >>> exact_fraction("--noise", "0.1")
+    Fraction(1, 10)
+    """
+    written = str(text).strip()
+    shown = written if len(written) <= 40 else f"{written[:30]}... ({len(written)} characters)"
+    for part in written.split("/"):
+        match = _NUMBER.fullmatch(part.strip())
+        exponent = match[1] if match else None
+        if len(part) > _MOST_DIGITS or (exponent and (len(exponent) > 6 or abs(int(exponent)) > _MOST_EXPONENT)):
+            raise ValueError(
+                f"{name} must have at most {_MOST_DIGITS} digits and lie in [1e-{_MOST_EXPONENT}, "
+                f"1e{_MOST_EXPONENT}], got {shown!r}"
+            )
+    try:
+        return Fraction(written)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{name} must be a number such as 0.5 or 1/3, got {shown!r}") from None

@@ -1,0 +1,133 @@
+"""What standard output, the locale and the outermost level of the command do to a result."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from attnlimits.numerics import cli, cli_guard
+from attnlimits.numerics.errors import ConvergenceError
+from attnlimits.numerics.progress import Bar
+
+COMMAND = f"{sys.executable} -m attnlimits.numerics.cli"
+SILENT = ["models", "threshold --layers 1 --json", "--help", "evolve --help"]
+
+
+def shell(line, **environment):
+    return subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, check=False, timeout=120, env=os.environ | environment
+    )
+
+
+@pytest.mark.parametrize("arguments", SILENT)
+def test_a_full_disk_is_a_failure_in_one_line(arguments):
+    done = shell(f"{COMMAND} {arguments} > /dev/full")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "standard output could not be written: No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", SILENT)
+def test_a_closed_pipe_is_a_failure_in_one_line(arguments):
+    # The reader is gone before the command prints.
+    done = shell(f"{COMMAND} {arguments} | exec sleep 0; exit ${{PIPESTATUS[0]}}")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "standard output was closed before all was printed" in done.stderr
+
+
+def test_a_closed_output_is_refused_before_the_work():
+    done = shell(f"{COMMAND} models >&-")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "standard output is closed" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2> /dev/full"])
+def test_without_a_place_for_messages_the_status_remains(closed):
+    done = shell(f"{COMMAND} threshold --skip 0 {closed}")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+
+
+def test_characters_that_the_locale_has_not_are_escaped():
+    ascii_only = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    link = "import attnlimits.numerics.cli_symbolic as s; s.models = lambda args: ({}, 'q \\u2265 1', True); "
+    main = "from attnlimits.numerics.cli import main; import sys; sys.exit(main(['models']))"
+    done = subprocess.run(
+        [sys.executable, "-c", link + main],
+        capture_output=True,
+        check=False,
+        timeout=120,
+        env=os.environ | ascii_only,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, b"", b"q \\u2265 1\n")
+
+
+@pytest.mark.parametrize("variant", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+def test_arguments_of_any_bytes_are_quoted(variant):
+    done = subprocess.run(
+        [sys.executable.encode(), b"-m", b"attnlimits.numerics.cli", b"threshold", b"--link", b"h[1]\xff\x1b[31m"],
+        capture_output=True,
+        check=False,
+        timeout=120,
+        env=os.environ | variant,
+    )
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (MemoryError(), 1, "not enough memory; ask for less"),
+        (MemoryError("--samples 9 would take 9 TiB"), 1, "attnlimits: --samples 9 would take 9 TiB"),
+        (RecursionError("maximum recursion depth exceeded"), 1, "nested too deeply"),
+        (KeyError("q"), 1, "this is a fault of attnlimits, please report it: KeyError: 'q'"),
+        (TypeError("a\nb"), 1, "this is a fault of attnlimits, please report it: TypeError: a b"),
+        (ConvergenceError("raise it"), 1, "attnlimits: raise it"),
+        (OverflowError(), 1, "attnlimits: OverflowError"),
+        (ValueError("x" * 10**6), 2, "xxx...xxx"),
+        (OSError("no file at all"), 1, "attnlimits: no file at all"),
+        (OSError(28, "No space left on device", "f"), 1, "attnlimits: No space left on device: f"),
+        (KeyboardInterrupt(), 130, "attnlimits: interrupted"),
+    ],
+)
+@pytest.mark.parametrize("place", ["run", "parse"])
+def test_every_error_has_a_status_and_one_line(attnlimits, monkeypatch, error, status, words, place):
+    def raising(*_):
+        raise error
+
+    if place == "run":
+        monkeypatch.setattr(cli.cli_symbolic, "models", raising)
+    else:
+        monkeypatch.setattr(cli, "_parser", raising)
+    monkeypatch.delenv(cli_guard.DEBUG, raising=False)
+    said = attnlimits("models")
+    assert (said.status, said.out, said.err.count("\n")) == (status, "", 1)
+    assert words in said.err
+    assert len(said.err) < 1200
+    monkeypatch.setenv(cli_guard.DEBUG, "1")
+    assert "Traceback" in attnlimits("models").err
+
+
+def test_an_error_stands_below_the_bar(attnlimits, monkeypatch):
+    def fails(_):
+        bar = Bar("work", show=True)
+        bar._begin -= 10
+        bar.to(1, 3)
+        raise ConvergenceError("raise --samples")
+
+    monkeypatch.setattr(cli.cli_symbolic, "models", fails)
+    said = attnlimits("models")
+    assert said.status == 1
+    assert said.err.endswith("\nattnlimits: raise --samples\n")
+
+
+def test_numbers_that_json_has_not_are_null(attnlimits, monkeypatch):
+    monkeypatch.setattr(cli.cli_symbolic, "models", lambda _: ({"value": float("nan"), "x": 1e400}, "text", True))
+    said = attnlimits("models --json")
+    assert said.status == 0
+    assert json.loads(said.out)["value"] is None
+
+
+def test_the_statuses_are_in_the_help(attnlimits):
+    assert "130 interrupted" in " ".join(attnlimits("--help").out.split())
