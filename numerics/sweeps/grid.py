@@ -2,8 +2,9 @@
 
 import itertools
 import math
+import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -71,6 +72,7 @@ class Grid:
                 raise ValueError("[axes] is empty: it needs at least one axis, such as skip = [0.5, 1.0, 2.0]")
             if both := set(fixed) & set(given):
                 raise ValueError(f"{sorted(both)[0]} is both fixed and an axis; leave one of them out")
+            _check_size(map(_length, given.values()))  # before the values take memory
             grid = Grid(task, fixed, {name: _axis(name, values) for name, values in given.items()})
             grid.points  # noqa: B018 -- every point is checked before the first is computed
         except ValueError as error:
@@ -91,8 +93,7 @@ class Grid:
         ValueError
             The task does not take a parameter; two points are the same; there are too many.
         """
-        if math.prod(self.shape) > MAX_POINTS:
-            raise ValueError(f"a grid has at most {MAX_POINTS} points, got {math.prod(self.shape)}")
+        _check_size(self.shape)
         found: dict[str, Point] = {}
         for values in self._combinations():
             parameters = self.task.canonical(self.fixed | values)
@@ -119,6 +120,23 @@ class Grid:
         return {"task": self.task.name, "fixed": self.fixed, "axes": axes}
 
 
+def _check_size(lengths: Iterable[int]) -> None:
+    size = math.prod(lengths)
+    if size > MAX_POINTS:
+        got = size if size < 10**15 else "10^15 or more"
+        raise ValueError(f"a grid has at most {MAX_POINTS} points, got {got}")
+
+
+def _length(given: Any) -> int:
+    """Number of values of an axis as it is written; 1 for what is no axis, which `_axis` refuses."""
+    if isinstance(given, list):
+        return len(given)
+    ends = next(iter(given.values()), None) if isinstance(given, Mapping) else None
+    number = ends[2] if isinstance(ends, list) and len(ends) == 3 else 1
+    # One that is too long by itself is refused by its name.
+    return number if isinstance(number, int) and 1 <= number <= MAX_POINTS else 1
+
+
 def _table(record: Mapping[str, Any], name: str) -> dict[str, Any]:
     table = record.get(name, {})
     if not isinstance(table, Mapping):
@@ -138,8 +156,13 @@ def _check_value(what: str, value: Any) -> None:
     parts = value if isinstance(value, list) else [value]
     if not all(isinstance(part, bool | int | float | str) for part in parts):
         raise ValueError(f"{what} must be a number, true or false, a word, or a list of these, got {value!r}")
-    if any(isinstance(part, float) and not math.isfinite(part) for part in parts):
+    if any(isinstance(part, float) and not _finite(part) for part in parts):
         raise ValueError(f"{what} must be finite, got {value!r}")
+
+
+def _finite(number: float) -> bool:
+    """Whether it is a float64, which an integer of TOML need not be."""
+    return abs(number) <= sys.float_info.max
 
 
 def _axis(name: str, given: Any) -> tuple[Any, ...]:
@@ -169,7 +192,7 @@ def _spaced(name: str, given: Mapping[str, Any]) -> tuple[float, ...]:
         raise ValueError(f"axis {name}: {kind} needs a number of values >= 1, got {number!r}")
     if number > MAX_POINTS:
         raise ValueError(f"axis {name}: {kind} gives at most {MAX_POINTS} values, got {number}")
-    if not (math.isfinite(start) and math.isfinite(stop)) or (kind == "geomspace" and min(start, stop) <= 0):
+    if not (_finite(start) and _finite(stop)) or (kind == "geomspace" and min(start, stop) <= 0):
         wanted = "finite and > 0" if kind == "geomspace" else "finite"
         raise ValueError(f"axis {name}: both ends of {kind} must be {wanted}, got {start!r} and {stop!r}")
     return tuple(float(f"{x:.{_SPACED_DIGITS}g}") for x in _SPACINGS[kind](start, stop, number))
@@ -208,6 +231,8 @@ def read_grid(place: str | Path) -> Grid:
         file = known[str(place)]
     try:
         record = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ValueError(f"{place} is no grid: its brackets are nested too deep") from None
+    except ValueError as error:  # of TOML, of the text's encoding, or of an integer of thousands of digits
         raise ValueError(f"{place} is no TOML: {error}") from None
     return Grid.of(record, str(place))

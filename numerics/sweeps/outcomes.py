@@ -7,11 +7,13 @@ from typing import Any
 
 from ..results import as_dict, versions
 from .grid import Point
-from .store import DONE, FAILED, Record
+from .store import DONE, FAILED, MAX_BYTES, Record
 from .tasks import Task
 
 __all__ = ["Stored", "compute", "failure"]
 
+#: Size of the largest result as JSON; the rest of its record is small.
+MAX_RESULT = MAX_BYTES // 2
 # Points of which the record has just been stored.
 Stored = Generator[Point, None, None]
 
@@ -38,7 +40,10 @@ def compute(task: Task, point: Point) -> Record:
             raise ValueError("the kernels of this worker are not those of the machine that runs the sweep")
         with threadpool_limits(1):
             result = as_dict(task.run(point.parameters))
-        json.dumps(result, allow_nan=False)  # a result that cannot be stored is a failure of its point
+        # A result that cannot be stored is a failure of its point.
+        size = len(json.dumps(result, allow_nan=False))
+        if size > MAX_RESULT:
+            raise ValueError(f"the result takes {size} bytes as JSON, and a record holds at most {MAX_RESULT}")
     except Exception as error:
         return failure(task, point, error, begin)
     return _record(task, point, begin, state=DONE, reason=None, result=result)

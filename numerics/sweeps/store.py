@@ -14,27 +14,49 @@ whoever looks sees the old state or the new one, and what is finished is kept. A
 damaged. One sweep writes at a time, under a lock that the system drops when its process ends, however it ends.
 """
 
+import errno
 import hashlib
 import json
+import math
 import os
+import re
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["DONE", "FAILED", "SCHEMA", "CorruptRecordError", "Store", "key_of", "replace_whole"]
+__all__ = ["DONE", "FAILED", "MAX_BYTES", "SCHEMA", "CorruptRecordError", "Store", "key_of", "replace_whole"]
 
 # Version of the record, part of every key: another layout or meaning makes old points stale.
 SCHEMA = 1
 DONE, FAILED = "done", "failed"
+#: Size of the largest record that is written or read. Its numbers take about ten times as much in memory.
+MAX_BYTES = 64 * 2**20
 
 _PART = ".part"
+# The description of a sweep lists a key of some forty bytes for every point of the grid.
+_MAX_MANIFEST_BYTES = 4 * MAX_BYTES
+# Up to this length records are indented for those who read them.
+_LONG = 2**20
+_KEY = re.compile(r"[0-9a-f]+")
 Record = dict[str, Any]
+
+# Types of what a reader takes from a record; `state`, `schema` and `key` are compared as a whole.
+_RECORD_TYPES: dict[str, type | tuple[type, ...]] = {
+    "task": str,
+    "parameters": dict,
+    "reason": (str, type(None)),
+    "result": dict,
+    "seconds": (int, float),
+    "versions": dict,
+}
+_MANIFEST_TYPES: dict[str, type | tuple[type, ...]] = {"task": str, "fixed": dict, "axes": dict, "keys": list}
 
 
 class CorruptRecordError(ValueError):
-    """A record is cut short, changed, or not the one its name says."""
+    """A record cannot be read, is cut short, changed, or not the one its name says."""
 
 
 def key_of(task: str, parameters: Record, identity: str) -> str:
@@ -97,7 +119,15 @@ class Store:
         """
         if not self._manifest.is_file():
             raise ValueError(f"there is no sweep in {self.folder}")
-        return _load(self._manifest)
+        there = _load(self._manifest, _MAX_MANIFEST_BYTES)
+        _check_types(self._manifest, there, _MANIFEST_TYPES)
+        axes, keys = there["axes"].values(), there["keys"]
+        if not all(isinstance(values, list) for values in axes) or math.prod(map(len, axes)) != len(keys):
+            raise CorruptRecordError(f"{self._manifest} does not have one key for each point of its axes")
+        # A key is a file name: nothing else may stand in its place.
+        if not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
+            raise CorruptRecordError(f"{self._manifest} has a key that is none")
+        return there
 
     @contextmanager
     def writing(self, grid: Record, keys: Sequence[str]) -> Iterator[None]:
@@ -118,7 +148,8 @@ class Store:
         """
         self._check_other_files()
         self.points.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w", encoding="utf-8") as lock:
+        # Opened to append: were the name a link to another file, that one keeps its content.
+        with (self.folder / ".lock").open("a", encoding="utf-8") as lock:
             _acquire(lock, self.folder)
             for stray in [*self.folder.glob("*" + _PART), *self.points.glob("*" + _PART)]:
                 stray.unlink(missing_ok=True)
@@ -160,32 +191,73 @@ class Store:
         Raises
         ------
         CorruptRecordError
-            The file is damaged.
+            The file is damaged, or no file that can be read.
+        IsADirectoryError
+            A folder has the name of the record, so that none can be written.
         """
         path = self.points / f"{key}.json"
         try:
-            record = _load(path)
+            record = _load(path, MAX_BYTES)
         except FileNotFoundError:
             return None
         if record.get("key") != key or record.get("schema") != SCHEMA or record.get("state") not in (DONE, FAILED):
             raise CorruptRecordError(f"{path} is not the record of its name")
+        _check_types(path, record, _RECORD_TYPES)
+        if record["state"] == FAILED and record["reason"] is None:
+            raise CorruptRecordError(f"{path} is a failure without its reason")
+        if not 0 <= record["seconds"] < sys.float_info.max:
+            raise CorruptRecordError(f"{path} took a time that is none")
         return record
 
 
 def _save(path: Path, record: Record) -> None:
-    text = json.dumps(record | {"checksum": _hash(record)}, indent=1, allow_nan=False)
+    whole = record | {"checksum": _hash(record)}
+    text = json.dumps(whole, indent=1, allow_nan=False)
+    if len(text) > _LONG:
+        text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
     with replace_whole(path) as part:
         part.write_text(text + "\n", encoding="utf-8")
 
 
-def _load(path: Path) -> Record:
+def _load(path: Path, most: int) -> Record:
+    text = _bytes(path, most)
     try:
-        record = json.loads(path.read_bytes())
-    except ValueError:
+        # Beyond JSON, Python reads NaN and, for 1e999, infinity: neither is ever written, and neither has a hash.
+        record = json.loads(text)
+        expected = _hash({k: v for k, v in record.items() if k != "checksum"}) if isinstance(record, dict) else None
+    except (ValueError, RecursionError):
         raise CorruptRecordError(f"{path} is cut short or damaged") from None
-    if not isinstance(record, dict) or record.pop("checksum", None) != _hash(record):
+    if expected is None or record.pop("checksum", None) != expected:
         raise CorruptRecordError(f"{path} does not match its checksum")
     return record
+
+
+def _bytes(path: Path, most: int) -> bytes:
+    """Content of a plain file; a device or a pipe may have no end, or never begin."""
+    try:
+        about = path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise CorruptRecordError(f"{path} is a link to itself") from None
+        raise
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "a folder has the name of a record; move it away", str(path))
+    if not stat.S_ISREG(about.st_mode):
+        raise CorruptRecordError(f"{path} is no plain file")
+    if about.st_size > most:
+        raise CorruptRecordError(f"{path} has {about.st_size} bytes, and a record at most {most}")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CorruptRecordError(f"{path} cannot be read ({error.strerror})") from None
+
+
+def _check_types(path: Path, record: Record, types: dict[str, type | tuple[type, ...]]) -> None:
+    for name, kind in types.items():
+        if name not in record or not isinstance(record[name], kind):
+            raise CorruptRecordError(f"{path} has no {name}, or one of another type")
 
 
 def _acquire(lock: IO[str], folder: Path) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import inspect
 import io
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -86,8 +87,15 @@ class Verb:
         ValueError
             A flag that the verb does not have, a missing one, or a value that it cannot read.
         """
-        found = vars(self._parsed(parameters))
-        return {name: _plain(found[name]) for name in sorted(self._defaults())}
+        self._check_names(parameters)
+        found = dict(self._defaults())
+        for name, value in parameters.items():
+            flag = _flag(name, value)
+            if flag is not None:
+                found[name] = _read(self.name, self.required, name, flag)
+                if isinstance(found[name], float) and not math.isfinite(found[name]):
+                    raise ValueError(f"task {self.name}: {name} must be finite, got {value!r}")
+        return found
 
     def identity(self, parameters: Parameters) -> str:
         """Hash of the generated kernels of the activation and number of tokens; links of one's own have none."""
@@ -127,6 +135,10 @@ class Verb:
         return _defaults(self.name, self.required)
 
     def _parsed(self, parameters: Parameters, *more: str) -> argparse.Namespace:
+        self._check_names(parameters)
+        return _parse([self.name, *_flags(parameters), *more])
+
+    def _check_names(self, parameters: Parameters) -> None:
         known = self._defaults()
         for name in parameters:
             if name == "workers":
@@ -139,20 +151,21 @@ class Verb:
         for name in self.required:
             if name not in parameters:
                 raise ValueError(f"task {self.name} needs the parameter {name!r}, fixed or as an axis")
-        return _parse([self.name, *_flags(parameters), *more])
 
 
 def _flags(parameters: Parameters) -> list[str]:
-    """Flags of a command line; floats keep all digits."""
-    out = []
-    for name, value in parameters.items():
-        flag = "--" + name.replace("_", "-")
-        if value is True:
-            out.append(flag)
-        elif value is not None and value is not False:
-            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            out.append(f"{flag}={text}")
-    return out
+    """Flags of a command line."""
+    return [flag for name, value in parameters.items() if (flag := _flag(name, value)) is not None]
+
+
+def _flag(name: str, value: Any) -> str | None:
+    """One flag of a command line, None for one that is left out; floats keep all digits."""
+    flag = "--" + name.replace("_", "-")
+    if value is True:
+        return flag
+    if value is None or value is False:
+        return None
+    return f"{flag}={','.join(map(str, value)) if isinstance(value, list | tuple) else value}"
 
 
 def _quoted(flag: str) -> str:
@@ -184,8 +197,38 @@ def _parser() -> argparse.ArgumentParser:
 
 @lru_cache
 def _defaults(verb: str, required: tuple[str, ...]) -> dict[str, Any]:
+    """Parameters of a verb in the order of their names."""
     found = vars(_parse([verb, *(f"--{name}=0" for name in required)]))
-    return {k: _plain(v) for k, v in found.items() if k not in ("verb", "run", "json", "workers")}
+    return {k: _plain(found[k]) for k in sorted(found) if k not in ("verb", "run", "json", "workers")}
+
+
+@lru_cache(maxsize=4096)
+def _read(verb: str, required: tuple[str, ...], name: str, flag: str) -> Any:
+    """Value of one flag as the command reads it: no flag of a verb changes how another one is read.
+
+    The whole parser takes half a millisecond for a line, of which a grid may have a million: a flag that takes a value
+    is read by its type alone, and the parser has the word where that refuses.
+    """
+    option, has_value, text = flag.partition("=")
+    action = _options(verb).get(option)
+    if has_value and isinstance(action, _Store) and action.nargs is None:
+        with contextlib.suppress(ValueError, TypeError, argparse.ArgumentTypeError):
+            value = action.type(text) if callable(action.type) else text
+            if action.choices is None or value in action.choices:
+                return _plain(value)
+    needed = [f"--{other}=0" for other in required if other != name]
+    return _plain(vars(_parse([verb, *needed, flag]))[name])
+
+
+# argparse names no class for the action "store", and gives no list of the options of a parser.
+_Store = type(argparse.ArgumentParser().add_argument("--any"))
+
+
+@lru_cache
+def _options(verb: str) -> dict[str, argparse.Action]:
+    """Options of a verb by their long names."""
+    verbs = next(action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return {option: action for action in verbs.choices[verb]._actions for option in action.option_strings}
 
 
 @lru_cache

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["open_sweep", "write_netcdf"]
 
+# Integers of an array are below; an array has at most so many entries, of which most would be filling.
+_INTEGERS, _MOST = 2**63, 2**27
+
 _ABOUT = {
     "status": "state of the point: done, failed, missing, or corrupt (its record is damaged)",
     "message": "for a point that is done, how the computation ended; for a failed one, why",
@@ -147,14 +150,16 @@ def _column(values: list[Any]) -> NDArray[Any] | None:
     if all(isinstance(value, str) for value in known):
         return np.array([value or "" for value in values])
     if all(isinstance(value, int) for value in known) and len(known) == len(values):
-        return np.array(values)
+        return np.array(values) if all(abs(value) < _INTEGERS for value in known) else None
     try:
         arrays = [np.asarray(value, dtype=np.float64) for value in known]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     if len({array.ndim for array in arrays}) != 1:
         return None
     inner = tuple(max(sizes) for sizes in zip(*(array.shape for array in arrays), strict=True))
+    if math.prod(inner) * len(values) > _MOST:
+        return None
     out = np.full((len(values), *inner), np.nan)
     at = iter(arrays)
     for k, value in enumerate(values):

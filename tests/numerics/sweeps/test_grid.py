@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -154,10 +155,25 @@ BAD = [
         "task = 'threshold'\n[axes]\nskip = { linspace = [1, 2, 2000] }\nbeta = { linspace = [1, 2, 2000] }",
         "at most 1000000 points, got 4000000",
     ),
+    (
+        "task = 'threshold'\n[axes]\n" + "\n".join(f"{name} = {{ linspace = [1, 2, 1000] }}" for name in "abc"),
+        "at most 1000000 points, got 1000000000",
+    ),
+    (
+        "task = 'threshold'\n[axes]\n" + "\n".join(f"a{k} = {{ linspace = [1, 2, 1000000] }}" for k in range(900)),
+        "at most 1000000 points, got 10^15 or more",
+    ),
+    ("task = " + "[" * 100_000, "its brackets are nested too deep"),
+    ("task = " + "9" * 10_000, "is no TOML: Exceeds the limit"),
+    (f"task = 'threshold'\n[axes]\nskip = {{ linspace = [1, {10**400}, 3] }}", "both ends of linspace must be finite"),
+    (f"task = 'threshold'\n[axes]\nskip = [{10**400}]", "task threshold: skip must be finite, got 1000"),
+    ("task = 'threshold'\n[axes]\nskip = ['1e999']", "task threshold: skip must be finite, got '1e999'"),
+    ("task = 'threshold'\n[axes]\nskip = [true]", "argument --skip: expected one argument"),
+    ("task = 'threshold'\n[axes]\nuntied = [2]", "argument --untied: ignored explicit argument '2'"),
 ]
 
 
-@pytest.mark.parametrize(("text", "words"), BAD)
+@pytest.mark.parametrize(("text", "words"), BAD, ids=[words for _, words in BAD])
 def test_a_bad_grid_is_refused_in_a_sentence(toml, text, words):
     path = toml(text)
     with pytest.raises(ValueError) as refused:
@@ -169,6 +185,47 @@ def test_a_bad_grid_is_refused_in_a_sentence(toml, text, words):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(ValueError, match=r"neither a TOML file nor one that is shipped \(.*troiani2025-skip"):
         read_grid(tmp_path / "nothing.toml")
+
+
+GRIDS = {
+    "flags of all kinds": {
+        "task": "evolve",
+        "fixed": {"max-iter": 50, "start": "informed"},
+        "axes": {"alpha": [0, 0.25, "0.5"], "rank": [1, [1, 2], "2,1"], "untied": [False, True]},
+    },
+    "a link": {
+        "task": "threshold",
+        "fixed": {"link": "h[1] = --noise", "noise": 0.5},
+        "axes": {"digits": [3, 5], "seed": [0, 7, 2**70]},
+    },
+    "corners": {"task": "threshold", "axes": {"beta": [5e-324, 0.1, 1e300, -0.0], "skip": ["1_0", " 1", "-2", 3]}},
+    "empty": {"task": "threshold", "fixed": {"link": ""}, "axes": {"activation": ["", "--skip", "=", "softmax"]}},
+}
+
+
+@pytest.mark.parametrize("name", [*GRIDS, *shipped()])
+def test_flags_read_one_by_one_are_those_of_the_whole_line(name):
+    """Each point by the parser of the command, as a point is computed by hand: the keys of old stores stay."""
+    grid = Grid.of(GRIDS[name]) if name in GRIDS else read_grid(name)
+    for point, values in zip(grid.points, grid._combinations(), strict=True):
+        given = grid.fixed | values
+        found = vars(tasks._parse([grid.task.name, *tasks._flags(given)]))
+        parameters = {
+            k: list(v) if isinstance(v, tuple) else v
+            for k, v in sorted(found.items())
+            if k not in ("verb", "run", "json", "workers")
+        }
+        assert json.dumps(point.parameters) == json.dumps(parameters)
+        assert point.key == store.key_of(grid.task.name, parameters, grid.task.identity(parameters))
+
+
+def test_points_are_made_quickly():
+    """Without a line of the command parsed for each; twice the bound, as other processes may have the machine."""
+    Grid.of({"task": "evolve", "axes": {"alpha": [0.5]}})
+    axes = {"alpha": {"linspace": [0, 1, 5000]}}
+    begin = time.process_time()
+    assert len(Grid.of({"task": "evolve", "axes": axes}).points) == 5000
+    assert (time.process_time() - begin) / 5000 < 2e-4
 
 
 def test_tasks_of_ones_own(toy, grid_of):

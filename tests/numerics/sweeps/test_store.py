@@ -9,7 +9,15 @@ import pytest
 from attnlimits.numerics.sweeps.store import DONE, CorruptRecordError, Store, key_of
 
 GRID = {"task": "threshold", "fixed": {"layers": 2}, "axes": {"skip": [0.5, 1.0]}}
-RECORD = {"task": "threshold", "parameters": {"skip": 0.1}, "state": DONE, "result": {"value": "0.25", "x": [1e-300]}}
+RECORD = {
+    "task": "threshold",
+    "parameters": {"skip": 0.1},
+    "state": DONE,
+    "reason": None,
+    "result": {"value": "0.25", "x": [1e-300]},
+    "seconds": 0.5,
+    "versions": {"numpy": "2.0"},
+}
 
 
 @pytest.fixture
@@ -124,9 +132,10 @@ def test_the_store_of_another_grid_is_refused(held, change, words):
 
 @pytest.mark.parametrize("change", [{"axes": {"skip": [3.0]}}, {"fixed": {"layers": 3}}])
 def test_an_edited_grid_is_not_another_one(held, change):
-    with held.writing(GRID | change, ["cc"]):
+    keys = ["cc"] if "axes" in change else ["cc", "dd"]
+    with held.writing(GRID | change, keys):
         pass
-    assert held.manifest()["keys"] == ["cc"]
+    assert held.manifest()["keys"] == keys
     assert held.read("aa") is not None
 
 
