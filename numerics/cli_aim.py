@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .aim.checks import ACTIVATIONS
+from .array_files import read_array, write_array
 from .cli_figure import aim_figure_flags, aim_figures
+from .destinations import output_file
 from .progress import Bar
 from .results import as_dict
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from .aim.channels import Channel
     from .aim.results import AMPStep
 
@@ -202,6 +202,7 @@ def _denoise(args: argparse.Namespace) -> Outcome:
     delta = exact_number("Delta", args.delta, "noise of the matrix denoiser")
     if args.out is not None and args.y is None:
         raise ValueError("--out is for the estimate of a matrix; give the matrix with --y")
+    args.out = output_file(args.out, ".npy")
     name = f"S + sqrt(Delta) GOE, rho={args.rho}, Delta={args.delta}"
     if args.digits is None:
         plain = mmse(float(rho), float(delta))
@@ -225,30 +226,18 @@ def _denoise(args: argparse.Namespace) -> Outcome:
 
 
 def _estimate(args: argparse.Namespace, rho: float, delta: float, record: dict[str, Any], lines: list[str]) -> None:
-    import numpy as np
 
     from .aim.rie import denoise_matrix
 
-    found = denoise_matrix(_load("--y", args.y), rho, delta)
+    found = denoise_matrix(read_array("--y", args.y), rho, delta)
     record["divergence"] = found.divergence
     lines.append(f"error that the estimate of {args.y.name} expects of itself: {found.divergence:.6f}")
     if args.out is None:
         record["estimate"] = found.estimate.tolist()
         return
-    path = args.out.with_suffix(".npy")
-    np.save(path, found.estimate)
-    record["out"] = str(path)
-    lines.append(f"wrote {path}")
-
-
-def _load(flag: str, path: Path) -> "NDArray[Any]":
-    import numpy as np
-
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (EOFError, ValueError):
-        raise ValueError(f"{flag} {path} is no .npy file of numbers, as numpy.save writes it") from None
-    return array
+    write_array(args.out, found.estimate)
+    record["out"] = str(args.out)
+    lines.append(f"wrote {args.out}")
 
 
 def _check_amp(args: argparse.Namespace) -> bool:
@@ -261,6 +250,7 @@ def _check_amp(args: argparse.Namespace) -> bool:
         for flag in ("alpha", "dimension"):
             if getattr(args, flag) is not None:
                 raise ValueError(f"--{flag} describes instances of a teacher; leave it out where --x and --y are given")
+        args.out = output_file(args.out, ".npy")
         return True
     if args.alpha is None or args.dimension is None:
         raise ValueError("give --alpha and --dimension for instances of a teacher, or --x and --y for your data")
@@ -288,11 +278,10 @@ def _amp(args: argparse.Namespace) -> Outcome:
 
 
 def _own(args: argparse.Namespace, output: "Channel", name: str, settings: dict[str, Any]) -> Outcome:
-    import numpy as np
 
     from .aim.amp import amp
 
-    x, y = _load("--x", args.x), _load("--y", args.y)
+    x, y = read_array("--x", args.x), read_array("--y", args.y)
     bar = Bar("aim amp", show=True)
 
     def tick(step: "AMPStep") -> None:
@@ -308,11 +297,10 @@ def _own(args: argparse.Namespace, output: "Channel", name: str, settings: dict[
     }
     lines = [name, f"alpha = {found.alpha:g}, d = {len(found.estimate)}", f"V = {found.predicted:.6f}", found.status]
     if args.out is not None:
-        path = args.out.with_suffix(".npy")
-        np.save(path, found.estimate)
+        write_array(args.out, found.estimate)
         del record["estimate"]
-        record["out"] = str(path)
-        lines.append(f"wrote {path}")
+        record["out"] = str(args.out)
+        lines.append(f"wrote {args.out}")
     return record, "\n".join(lines), found.converged
 
 

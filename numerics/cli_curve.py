@@ -14,6 +14,7 @@ from .cli_flags import (
     refuse_model_flags,
     sampling_flags,
 )
+from .destinations import output_file
 from .progress import Bar
 from .results import as_dict, save
 
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> Outcome:
     """Follow the fixed points."""
     check_sampling(args)
     _check(args)
+    output_file(args.out, make=True)
     if args.link is not None:
         refuse_model_flags(args, MODEL_DEFAULTS)
         if args.along != "alpha":

@@ -2,11 +2,14 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from typing import IO, Any
 
+from .array_files import read_arrays, regular
 from .cli_flags import attention, model_flags
+from .destinations import output_file
+from .memory import refuse_memory
 from .progress import Bar
 
 __all__ = ["denoise", "denoise_flags"]
@@ -15,6 +18,8 @@ Outcome = tuple[dict[str, Any], str, bool]
 Sample = dict[str, Any]
 
 _NAMES = ("y", "omega", "V")
+# Bytes in memory of a byte of JSON, at most: an empty list of two bytes is an object of 56, and 8 to point to it.
+_JSON = 32
 
 
 def denoise_flags(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +46,7 @@ def denoise(args: argparse.Namespace) -> Outcome:
     if args.max_nodes < 1:
         raise ValueError(f"--max-nodes must be >= 1, got {args.max_nodes}")
     model = attention(args, "denoise")
+    output_file(args.out)
     samples, single = _samples(args)
     from .precise import denoise_mp
 
@@ -48,7 +54,7 @@ def denoise(args: argparse.Namespace) -> Outcome:
     about = {"model": model.describe(), "digits": args.digits}
     status = ""
     bar = Bar("denoise", show=True)
-    out = args.out.open("w", encoding="utf-8") if args.out is not None else None
+    out: IO[str] | None = None
     try:
         for k, sample in enumerate(samples):
             progress = bar.to if single else None
@@ -69,7 +75,9 @@ def denoise(args: argparse.Namespace) -> Outcome:
                 status = f"sample {k + 1} of {len(samples)}: {error}"
                 break
             made.append(_record(result))
-            if out is not None:
+            if args.out is not None:
+                # What was there before stays until there is a result.
+                out = out or args.out.open("w", encoding="utf-8")
                 out.write(json.dumps(about | {"sample": k + 1} | made[-1]) + "\n")
                 out.flush()
             elif not (single or args.json):
@@ -91,7 +99,7 @@ def denoise(args: argparse.Namespace) -> Outcome:
     return about | {"samples": made, "converged": ok, "status": status}, status, ok
 
 
-def _samples(args: argparse.Namespace) -> tuple[list[Sample], bool]:
+def _samples(args: argparse.Namespace) -> tuple[Sequence[Sample], bool]:
     """Return the samples, and whether there is only the one of the flags or of an object in a file."""
     given = {name: getattr(args, name) for name in _NAMES}
     if args.input is None:
@@ -103,6 +111,8 @@ def _samples(args: argparse.Namespace) -> tuple[list[Sample], bool]:
         raise ValueError("--input holds y, omega and V; leave --y, --omega and --V out")
     if args.input.suffix == ".npz":
         return _arrays(args.input), False
+    # Lists of lists of text take many times the bytes of the file.
+    refuse_memory(f"--input {args.input}", _JSON * regular(f"--input {args.input}", args.input), "give fewer samples")
     held = _decimals(str(args.input), args.input.read_text(encoding="utf-8"))
     samples = held if isinstance(held, list) else [held]
     for sample in samples:
@@ -117,7 +127,7 @@ def _decimals(name: str, text: str) -> Any:
     """Parse JSON with every number kept as it is spelled."""
     try:
         return json.loads(text, parse_float=str, parse_int=str)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"{name} is no JSON, such as [[0.7, 0.3], [0.2, 0.8]]: {text[:60]!r}") from None
 
 
@@ -128,18 +138,11 @@ def _rows(name: str, text: str) -> Any:
     return rows
 
 
-def _arrays(path: Path) -> list[Sample]:
+def _arrays(path: Path) -> Sequence[Sample]:
     """Samples along the first axis; omega and V may be the same for all."""
     import numpy as np
 
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in _NAMES if name in file}
-    except (AttributeError, EOFError, TypeError, ValueError, BadZipFile):
-        raise ValueError(f"{path} is no .npz file of numbers, as numpy.savez writes it") from None
-    missing = [name for name in _NAMES if name not in arrays]
-    if missing:
-        raise ValueError(f"{path} has no array {', '.join(missing)}; it must hold y, omega and V")
+    arrays = read_arrays("--input", path, _NAMES)
     if arrays["y"].ndim != 3 or not len(arrays["y"]):
         raise ValueError(f"{path}: y must have shape (samples, M, M), got {arrays['y'].shape}")
     count = len(arrays["y"])
@@ -149,7 +152,20 @@ def _arrays(path: Path) -> list[Sample]:
             arrays[name] = np.broadcast_to(array, (count, *array.shape))
         elif array.ndim != 3 or len(array) != count:
             raise ValueError(f"{path}: {name} must be one matrix, or {count} as y has; got shape {array.shape}")
-    return [{name: array[k] for name, array in arrays.items()} for k in range(count)]
+    return _Samples(arrays)
+
+
+class _Samples(Sequence[Sample]):
+    """Samples along the first axis of arrays, made when they are asked for: there may be millions."""
+
+    def __init__(self, arrays: dict[str, Any]) -> None:
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self._arrays["y"])
+
+    def __getitem__(self, k: Any) -> Any:
+        return {name: array[k] for name, array in self._arrays.items()}
 
 
 def _record(result: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from .cli_flags import (
     refuse_model_flags,
     sampling_flags,
 )
+from .destinations import output_file
 from .progress import Bar
 from .results import as_dict, save
 
@@ -112,6 +113,8 @@ def landscape(args: argparse.Namespace) -> Outcome:
     _check(args)
     if args.out.suffix not in (".png", ".pdf", ".svg"):
         raise ValueError(f"--out must end in .png, .pdf or .svg, got {args.out.name}")
+    for suffix in (None, ".json"):
+        output_file(args.out, suffix, make=True)
     output, name = _output(args)
     prior = _prior(args)
     from .free_energy import FreeEntropy

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .array_files import read_array, write_array
 from .cli_flags import (
     MODEL_DEFAULTS,
     attention,
@@ -15,6 +16,7 @@ from .cli_flags import (
     model_flags,
     refuse_model_flags,
 )
+from .destinations import output_file
 from .progress import Bar
 from .results import as_dict
 
@@ -114,6 +116,7 @@ def check_data(args: argparse.Namespace) -> bool:
         for name in _INSTANCES:
             if getattr(args, name) is not None:
                 raise ValueError(f"--{name} describes instances of a teacher at random, and --x stands instead of them")
+        args.out = output_file(args.out, ".npy")
         return True
     if args.alpha is None or args.dimension is None:
         raise ValueError("give --alpha and --dimension, or data of your own by --x and --y")
@@ -290,27 +293,16 @@ def _expected(args: argparse.Namespace, model: "Model") -> Any:
 
 def read_data(args: argparse.Namespace) -> "list[NDArray[Any]]":
     """Map the files of the flags into memory."""
-    import numpy as np
-
-    arrays: list[NDArray[Any]] = []
-    for flag, path in (("--x", args.x), ("--y", args.y)):
-        try:
-            arrays.append(np.load(path, mmap_mode="r", allow_pickle=False))
-        except (EOFError, ValueError):
-            raise ValueError(f"{flag} {path} is no .npy file of numbers, as numpy.save writes it") from None
-    return arrays
+    return [read_array(flag, path) for flag, path in (("--x", args.x), ("--y", args.y))]
 
 
 def keep(args: argparse.Namespace, record: dict[str, Any], text: list[str], weights: "NDArray[Any]") -> dict[str, Any]:
     """Write the weights where --out says, and leave them out of the record then."""
-    import numpy as np
-
     if args.out is None:
         return record
-    path = args.out.with_suffix(".npy")
-    np.save(path, weights)
-    text.append(f"wrote {path}")
-    return {k: v for k, v in record.items() if k != "weights"} | {"out": str(path)}
+    write_array(args.out, weights)
+    text.append(f"wrote {args.out}")
+    return {k: v for k, v in record.items() if k != "weights"} | {"out": str(args.out)}
 
 
 def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:

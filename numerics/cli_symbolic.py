@@ -12,6 +12,7 @@ from typing import Any
 
 from .cache import cache_folder
 from .cli_flags import SYMBOLIC_DEFAULTS, refuse_model_flags
+from .destinations import output_folder
 from .models import ACTIVATIONS, available_kernels
 from .progress import Bar
 from .results import as_dict
@@ -60,6 +61,8 @@ def models(args: argparse.Namespace) -> Outcome:
 
 def derive(args: argparse.Namespace) -> Outcome:
     """Write all kernels, or those of one architecture or link into the cache folder."""
+    if args.out is not None:
+        output_folder(args.out)
     if args.link is not None:
         refuse_model_flags(args, SYMBOLIC_DEFAULTS)
         if args.check:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .destinations import output_file, output_folder
 from .progress import Bar
 from .results import as_dict, save
 
@@ -95,6 +96,9 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError(f"--seed must be >= 0, got {args.seed}")
     if args.out is not None and args.write_corpus is not None:
         raise ValueError("--out is for the histories of trainings, and --write-corpus trains nothing")
+    args.out = output_file(args.out, ".json", make=True)
+    if args.write_corpus is not None:
+        output_folder(args.write_corpus, "--write-corpus")
 
 
 def _write(args: argparse.Namespace) -> Outcome:
@@ -181,10 +185,9 @@ def _train(args: argparse.Namespace, settings: "Settings") -> Outcome:
         status,
     ]
     if args.out is not None:
-        path = args.out.with_suffix(".json")
-        save(path, {"labels": list(labels), "trainings": [_history(r) for r in found]})
-        record["out"] = str(path)
-        lines.append(f"wrote {path}")
+        save(args.out, {"labels": list(labels), "trainings": [_history(r) for r in found]})
+        record["out"] = str(args.out)
+        lines.append(f"wrote {args.out}")
     return record, "\n".join(lines), ended is None
 
 

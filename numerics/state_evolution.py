@@ -19,6 +19,7 @@ from .results import Estimate, EvolutionResult, How
 from .solver import RECOVERED, Solver
 from .two_layers.channel import TwoLayerAverages, serves
 from .two_layers.refined import RefinedSolver, Slopes
+from .validation import numbers
 
 __all__ = ["check_effort", "check_overlap", "curve", "evolve", "finish", "seeded"]
 
@@ -40,7 +41,7 @@ def check_overlap(q: ArrayLike, size: int) -> Array:
     ValueError
         The message says which condition fails.
     """
-    matrix = np.asarray(q, dtype=np.float64)
+    matrix = numbers("q", q)
     if matrix.shape != (size, size):
         raise ValueError(f"q must have shape (P, P) = ({size}, {size}), got {matrix.shape}")
     if not np.isfinite(matrix).all():

@@ -2,17 +2,22 @@
 
 import math
 from collections.abc import Sequence
+from numbers import Complex, Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .errors import UnreachableOutputError
+from .memory import refuse_memory
 
-__all__ = ["choice", "flag", "not_negative", "numbers", "positive", "softmax_rows", "whole"]
+__all__ = ["choice", "flag", "not_negative", "numbers", "plain", "positive", "softmax_rows", "whole"]
 
 
 # Rows of a softmax computed in float64 sum to one within this.
 _ROW_SUM = 1e-9
+# Characters of a wrong value that a message repeats.
+_SHOWN = 80
 
 
 def whole(name: str, value: object, least: int, equation: str) -> int:
@@ -62,11 +67,46 @@ def choice(name: str, value: object, allowed: Sequence[str], equation: str) -> s
 
 
 def numbers(name: str, value: ArrayLike) -> NDArray[np.float64]:
-    """Return an array of float64, or raise ValueError if the value is none of numbers."""
+    """Return an array of float64, or raise ValueError if the value is none of real numbers.
+
+    Truth values, text, dates, complex numbers and masked entries are none: NumPy would convert or drop them silently.
+    """
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must be an array of numbers without masked entries; fill them, or leave them out")
     try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an array of numbers, got {value!r}") from None
+        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        if array.dtype.kind in "iuf" or (array.dtype.kind == "O" and all(map(_is_real, array.flat))):
+            return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        text = repr(value)
+        raise ValueError(
+            f"{name} must be an array of numbers, got {text if len(text) <= _SHOWN else type(value).__name__}"
+        ) from None
+    remedy = "take .real if the imaginary part is rounding" if array.dtype.kind == "c" else "convert by .astype(float)"
+    raise ValueError(f"{name} must be an array of numbers, all of them real, got {str(array.dtype)[:_SHOWN]}; {remedy}")
+
+
+def plain(name: str, value: Any) -> NDArray[Any]:
+    """Return an array as it is, memory-mapped or not, in the byte order of this machine; refuse masked entries.
+
+    Its numbers are looked at by whoever uses them: there may be too many to read twice.
+    """
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must be an array of numbers without masked entries; fill them, or leave them out")
+    try:
+        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be an array of numbers, got {type(value).__name__} of unequal rows") from None
+    if array.dtype.isnative or array.dtype.kind != "f":
+        return array
+    refuse_memory(f"{name} in the byte order of this machine", array.nbytes, "store it in that order")
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+def _is_real(entry: object) -> bool:
+    """Whether an entry of an array of objects may be a real number: of Python, of mpmath, of python-flint."""
+    unlike = str | bytes | bool | np.bool_ | np.datetime64 | np.timedelta64
+    return not isinstance(entry, unlike) and (isinstance(entry, Real) or not isinstance(entry, Complex))
 
 
 def softmax_rows(y: NDArray[np.float64]) -> None:

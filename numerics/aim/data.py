@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..validation import numbers, plain
 from .channels import Channel, pairs
 from .checks import CITE, above_zero, count
 
@@ -196,7 +197,7 @@ def instance(
 
 def check_samples(x: ArrayLike, tokens: int) -> NDArray[Any]:
     """Return samples of shape (n, T, d), float32 or float64, or raise ValueError."""
-    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    array = plain("x", x)
     if array.dtype not in (np.float32, np.float64):
         raise ValueError(
             f"x must be float32 or float64, real entries of mean 0 and variance 1 ({CITE}, model), got {array.dtype}; "
@@ -212,7 +213,7 @@ def check_samples(x: ArrayLike, tokens: int) -> NDArray[Any]:
 
 def check_matrix(name: str, value: ArrayLike, dimension: int | None = None) -> Array:
     """Return a symmetric matrix of finite float64, or raise ValueError."""
-    array = np.asarray(value, np.float64)
+    array = numbers(name, value)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or (dimension is not None and len(array) != dimension):
         size = "d" if dimension is None else str(dimension)
         raise ValueError(f"{name} must be a square matrix ({size}, {size}) ({CITE}, model), got {array.shape}")

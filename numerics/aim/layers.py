@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..validation import numbers
 from .channels import Softmax
 from .checks import CITE, above_zero, from_zero
 from .spectrum import mmse
@@ -114,7 +115,7 @@ def deep_outputs(h: ArrayLike, skip: float, beta: float = 1.0) -> Array:
     ndarray, shape (n, T, T)
         softmax(beta B_{L-1} h^L B_{L-1}^T).
     """
-    array = np.asarray(h, np.float64)
+    array = numbers("h", h)
     if array.ndim != 4 or array.shape[2] != array.shape[3] or not array.size or not np.isfinite(array).all():
         raise ValueError(f"h must be finite, of shape (L, n, T, T) ({CITE}, L layers), got {array.shape}")
     skip = from_zero("skip", skip, "L layers")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..array_files import write_array
 from ..validation import whole
 from .embeddings import Embedded, Vocabulary, embed_texts
 from .questions import Question
@@ -157,5 +158,5 @@ def write_corpus(folder: Path, corpus: Corpus) -> list[Path]:
     texts["vocab.txt"] = "".join(f"{word}\n" for word in corpus.words)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    np.save(folder / "table.npy", corpus.table)
+    write_array(folder / "table.npy", corpus.table)
     return [folder / name for name in (*texts, "table.npy")]

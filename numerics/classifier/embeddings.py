@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..array_files import read_array
 from .questions import Question
 
 __all__ = ["Embedded", "Vocabulary", "embed_folder", "embed_texts"]
@@ -213,20 +214,13 @@ def _in_context(path: Path, questions: Sequence[Question], length: int | None) -
 
 def _numbers(path: Path, axes: int) -> NDArray[Any]:
     """A finite real array with so many axes."""
-    array = _npy(path) if path.suffix == ".npy" else _safetensors(path, axes)
+    array = np.asarray(read_array("", path)) if path.suffix == ".npy" else _safetensors(path, axes)
     if array.ndim != axes or array.dtype.kind != "f" or not array.size:
         shape = "(N, T, d)" if axes == 3 else "(V, d)"
         raise ValueError(f"{path} must hold real numbers of shape {shape}, got {array.dtype} of shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{path} must be finite, got NaN or infinity")
     return array
-
-
-def _npy(path: Path) -> NDArray[Any]:
-    try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (EOFError, ValueError):
-        raise ValueError(f"{path} is no .npy file of numbers, as numpy.save writes it") from None
 
 
 def _safetensors(path: Path, axes: int) -> NDArray[Any]:

@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..array_files import regular
+from ..memory import refuse_memory
+
 __all__ = ["Question", "label_numbers", "read_questions"]
 
 
@@ -45,6 +48,7 @@ def read_questions(path: Path) -> list[Question]:
     OSError
         The file cannot be read.
     """
+    refuse_memory(str(path), 4 * regular(str(path), path), "give fewer questions")
     data = path.read_bytes()
     if b"\0" in data:
         raise ValueError(f"{path} is no text file: it holds zero bytes; expected a line LABEL<TAB>text per question")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..channel_averages import matrix_root
 from ..links import LinkKernel
 from ..state_evolution import check_overlap
-from ..validation import not_negative, whole
+from ..validation import not_negative, numbers, plain, whole
 from .outputs import Model
 
 __all__ = ["Source", "check_samples", "check_weights", "informed_start", "make_data", "rows_of", "stream", "teacher"]
@@ -32,7 +32,7 @@ def check_samples(x: Any, model: Model, name: str = "X") -> NDArray[Any]:
         Another shape or type, no samples, or fewer dimensions than indices; the message says what to do. Whether all
         entries are finite is seen once they are used.
     """
-    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    array = plain(name, x)
     if array.dtype not in (np.float32, np.float64):
         raise ValueError(
             f"{name} must be float32 or float64, for its entries are real numbers of mean 0 and variance 1 "
@@ -133,8 +133,8 @@ def informed_start(weights: ArrayLike, q: ArrayLike | float, rng: np.random.Gene
     -------
     ndarray, shape (P, D)
     """
-    w = np.asarray(weights, np.float64)
-    matrix = np.asarray(q, np.float64)
+    w = numbers("weights", weights)
+    matrix = numbers("q", q)
     overlap = check_overlap(matrix * np.eye(len(w)) if matrix.ndim == 0 else matrix, len(w))
     noise = stream(rng, 2).standard_normal(w.shape)
     return np.asarray(overlap @ w + matrix_root(overlap - overlap @ overlap) @ noise)
@@ -142,7 +142,7 @@ def informed_start(weights: ArrayLike, q: ArrayLike | float, rng: np.random.Gene
 
 def check_weights(name: str, value: ArrayLike, model: Model, dimension: int | None = None) -> Array:
     """Return weights as float64 of shape (P, D), or raise ValueError."""
-    array = np.asarray(value, np.float64)
+    array = numbers(name, value)
     p = model.indices
     if array.ndim != 2 or array.shape[0] != p or (dimension is not None and array.shape[1] != dimension):
         raise ValueError(

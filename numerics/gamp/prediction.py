@@ -19,7 +19,7 @@ from ..errors import KernelNotFoundError
 from ..links import LinkKernel
 from ..quadrature import normal_qmc
 from ..state_evolution import check_effort, check_overlap, seeded
-from ..validation import not_negative, whole
+from ..validation import not_negative, numbers, whole
 from .damping import Damping
 from .iteration import first_covariance, resolved
 from .outputs import Model, check_model, output_channel
@@ -125,8 +125,8 @@ def predicted_overlaps(
     share = rule.value
     strength = not_negative("side_strength", side_strength, "(113)")
     p = model.indices
-    first = _overlap(start, p)
-    own = first if self_start is None else _overlap(self_start, p)
+    first = _overlap("start", start, p)
+    own = first if self_start is None else _overlap("self_start", self_start, p)
     if np.linalg.eigvalsh(own - first @ first.T)[0] < -1e-12:
         raise ValueError("self_start must be at least start^2: no estimate has more overlap with the teacher than that")
     seed, generator = seeded(rng)
@@ -145,8 +145,8 @@ def predicted_overlaps(
     return PredictedOverlaps(mean[0], error[0], mean[1], error[1], how, float(alpha), share, seed)
 
 
-def _overlap(value: ArrayLike | float, size: int) -> Array:
-    matrix = np.asarray(value, np.float64)
+def _overlap(name: str, value: ArrayLike | float, size: int) -> Array:
+    matrix = numbers(name, value)
     return check_overlap(matrix * np.eye(size) if matrix.ndim == 0 else matrix, size)
 
 

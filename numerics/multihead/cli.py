@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..array_files import read_named, write_arrays
+from ..destinations import output_file, output_folder
 from ..progress import Bar
 from ..results import as_dict, load, save, versions
 
@@ -236,8 +238,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _fit(args: argparse.Namespace) -> Outcome:
-    import numpy as np
-
+    args.out = output_file(args.out, ".npz")
     X, Y = _arrays(args.x, args.y)
     if args.noise_std is not None and not (math.isfinite(args.noise_std) and args.noise_std >= 0):
         raise ValueError(f"--noise-std must be finite and >= 0, got {args.noise_std:g}")
@@ -254,10 +255,9 @@ def _fit(args: argparse.Namespace) -> Outcome:
         *_told(found),
     ]
     if args.out is not None:
-        path = args.out.with_suffix(".npz")
-        np.savez(path, theta=found.theta, w=found.w)
-        record["out"] = str(path)
-        lines.append(f"wrote {path}")
+        write_arrays(args.out, theta=found.theta, w=found.w)
+        record["out"] = str(args.out)
+        lines.append(f"wrote {args.out}")
     else:
         record |= {"theta": as_dict(found.theta), "w": as_dict(found.w)}
     return record, "\n".join(lines), found.converged
@@ -268,28 +268,8 @@ def _arrays(x: Path, y: Path | None) -> "tuple[NDArray[Any], NDArray[Any]]":
     if y is None:
         if x.suffix != ".npz":
             raise ValueError(f"--y is missing: {x} holds one array; give --y, or a .npz file with X and Y")
-        return _array("--x", x, "X"), _array("--x", x, "Y")
-    return _array("--x", x, "X"), _array("--y", y, "Y")
-
-
-def _array(flag: str, path: Path, name: str) -> "NDArray[Any]":
-    import zipfile
-
-    import numpy as np
-
-    try:
-        found = np.load(path, allow_pickle=False)
-    except (EOFError, ValueError, zipfile.BadZipFile):
-        raise ValueError(f"{flag} {path} is no .npy or .npz file of numbers, as numpy.save writes it") from None
-    if isinstance(found, np.ndarray):
-        return found
-    with found:
-        if name not in found:
-            raise ValueError(f"{flag} {path} must hold {name}, got {', '.join(found) or 'nothing'}")
-        try:
-            return np.asarray(found[name])
-        except ValueError:
-            raise ValueError(f"{flag} {path}: {name} is no array of numbers") from None
+        return read_named("--x", x, "X"), read_named("--x", x, "Y")
+    return read_named("--x", x, "X"), read_named("--y", y, "Y")
 
 
 def _hardness(args: argparse.Namespace) -> Outcome:
@@ -334,7 +314,7 @@ def _hardness(args: argparse.Namespace) -> Outcome:
 
 
 def _figure(args: argparse.Namespace) -> Outcome:
-    args.out.mkdir(parents=True, exist_ok=True)
+    output_folder(args.out).mkdir(parents=True, exist_ok=True)
     stem = f"multihead-{args.name}"
     picture, data = args.out / f"{stem}.png", args.out / f"{stem}.json"
     if args.name == "steps":

@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ..destinations import output_folder
 from ..progress import Bar
 
 __all__ = ["run", "sweep_flags"]
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> Outcome:
         value = getattr(args, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name} must be >= 1, got {value}")
+    output_folder(args.out)
     from .runner import sweep
 
     bar = Bar("sweep", show=True)

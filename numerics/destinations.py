@@ -1,0 +1,69 @@
+"""Where results go: checked before the work begins, so that nothing is computed that cannot be stored."""
+
+import errno
+import os
+from pathlib import Path
+
+__all__ = ["output_file", "output_folder"]
+
+
+def output_file(
+    path: Path | None, suffix: str | None = None, *, flag: str = "--out", make: bool = False
+) -> Path | None:
+    """Return the path of a file that is to be written, with its suffix; None stays None.
+
+    Parameters
+    ----------
+    path : Path, optional
+    suffix : str, optional
+        Replaces the one of `path`.
+    flag : str, keyword-only
+        The argument that names it, for messages.
+    make : bool, keyword-only
+        Missing folders will be made.
+
+    Raises
+    ------
+    OSError
+        A folder is missing or cannot be written to, or the path is a folder.
+    """
+    if path is None:
+        return None
+    if path.is_dir() or not path.name:
+        raise _refusal(errno.EISDIR, f"{flag} must name a file, and this is a folder; add a name", path)
+    found = path if suffix is None else path.with_suffix(suffix)
+    if found.is_dir():
+        raise _refusal(errno.EISDIR, f"{flag} must name a file, and this is a folder; take another name", found)
+    if not make and not found.parent.exists():
+        raise _refusal(errno.ENOENT, f"{flag} is in a folder that does not exist; make it first", found.parent)
+    _check_folder(found.parent, flag)
+    if found.exists() and not os.access(found, os.W_OK):
+        raise _refusal(errno.EACCES, f"{flag} names a file that may not be written; take another", found)
+    return found
+
+
+def output_folder(path: Path, flag: str = "--out") -> Path:
+    """Return the path of a folder that is to be made or filled.
+
+    Raises
+    ------
+    OSError
+        It cannot be made or written to, or is a file.
+    """
+    _check_folder(path, flag)
+    return path
+
+
+def _check_folder(path: Path, flag: str) -> None:
+    """Refuse a folder that cannot be written to, or made in the nearest one that exists."""
+    there = path.absolute()
+    while not os.path.lexists(there):
+        there = there.parent
+    if not there.is_dir():
+        raise _refusal(errno.ENOTDIR, f"{flag} needs a folder, and this is none", there)
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise _refusal(errno.EACCES, f"{flag} needs a folder that may be written to, and this one may not", there)
+
+
+def _refusal(number: int, why: str, path: Path) -> OSError:
+    return OSError(number, why, str(path))
