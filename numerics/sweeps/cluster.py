@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConvergenceError
+from ..kernel_cache import settle
 from .grid import Point
 from .outcomes import Stored, compute, failure
 from .store import Store
@@ -121,6 +122,7 @@ def _client(where: str, workers: int | None) -> Iterator[Any]:
         options: dict[str, Any] = {"timeout": _PATIENCE, "set_as_default": False}
         try:
             if where == "local":
+                settle()
                 with _started_without_interrupts():
                     cluster = LocalCluster(
                         n_workers=cpu_count() if workers is None else workers,

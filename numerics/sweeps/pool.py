@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterable
 
+from ..kernel_cache import settle
 from .grid import Point
 from .outcomes import Stored, compute, failure
 from .store import Store
@@ -43,6 +44,7 @@ def in_processes(task: Task, points: Iterable[Point], store: Store, workers: int
             store.write(point.key, compute(task, point))
             yield point
         return
+    settle()
     rest = {point.key: point for point in points}
     while rest:
         try:

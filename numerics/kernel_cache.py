@@ -1,0 +1,85 @@
+"""Where compiled kernels are kept between runs, and what happens where they cannot be.
+
+numba caches what it compiles in a file beside the source, in `NUMBA_CACHE_DIR`, or in the user's cache folder. Left to
+itself it raises where it may write to none of them, where the disk is full, and where a file of the cache is damaged,
+and it runs machine code of which a byte has changed. For the kernels of this package alone, the hook below puts in its
+place: a private temporary folder where no other may be written, compilation without a cache where that fails as well,
+and files with a checksum (`kernel_files`). Kernels of other packages in the same process are cached as ever.
+
+numba is imported by whoever needs it, and not here, where it would cost every start of the command a second.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["install", "say_once", "settle", "variable"]
+
+_CACHING = "numba.core.caching"
+
+
+def install() -> None:
+    """Have the kernels of this package cached as above, from the moment on that numba is imported."""
+    if _CACHING in sys.modules:
+        _attach(sys.modules[_CACHING])
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def settle() -> None:
+    """Choose the folder now: processes that this one starts take the same, and do not each speak of it."""
+    importlib.import_module(_CACHING)  # before what attaches itself to it
+    from .kernel_files import settle
+
+    settle()
+
+
+class _Finder(MetaPathFinder):
+    """Waits for the import of numba's caching, and gives way to the usual finders."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != _CACHING:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def load_and_attach(module: ModuleType) -> None:
+            load(module)
+            _attach(module)
+
+        setattr(spec.loader, "exec_module", load_and_attach)  # noqa: B010 -- mypy takes no assignment to a method
+        return spec
+
+
+def _attach(caching: Any) -> None:
+    from .kernel_files import attach
+
+    attach(caching)
+
+
+_said: list[str] = []
+
+
+def say_once(sentence: str) -> None:
+    """Print the first such sentence of the process on stderr; worker processes leave it to the first one."""
+    if not _said and multiprocessing.parent_process() is None and sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # nowhere to say it
+            print(f"attnlimits: {sentence}", file=sys.stderr)
+    _said.append(sentence)
+
+
+def variable() -> str:
+    """Name the folder that the user chose, if any, for a message."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    return f" (NUMBA_CACHE_DIR={chosen})" if chosen else ""

@@ -1,0 +1,180 @@
+"""Files of compiled kernels: with a checksum, in a folder that can be written, or else in a private temporary one."""
+
+import atexit
+import hashlib
+import io
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from numba.core import config
+from numba.core.caching import CacheImpl, IndexDataCacheFile, UserProvidedCacheLocator, UserWideCacheLocator
+
+from .kernel_cache import say_once, variable
+
+__all__ = ["CheckedFile", "Locator", "attach", "settle"]
+
+#: Environment variable by which a process tells those it starts of its private folder.
+PRIVATE = "ATTNLIMITS_PRIVATE_KERNELS"
+_PACKAGE = __name__.partition(".")[0] + "."
+# At the end of the name, so that no file of numba's own layout is taken for one of these.
+_LAYOUT = "-checked1"
+_DIGEST = hashlib.sha256().digest_size
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return function.__module__.startswith(_PACKAGE)
+
+
+class CheckedFile(IndexDataCacheFile):
+    """Index and data of one function, each file with its SHA-256 at the end; pickle passes over what follows its end.
+
+    Machine code has no redundancy: one changed byte may be another number. The key is kept beside the data, since two
+    processes that compile two signatures at the same time give both the same file name.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Save the data of a signature."""
+        super().save(key, (key, data))
+
+    def load(self, key: Any) -> Any:
+        """Data of a signature, None if there are none."""
+        found = super().load(key)
+        return found[1] if found is not None and found[0] == key else None
+
+    def _load_index(self) -> dict[Any, str]:
+        return super()._load_index() if _is_whole(self._index_path) else {}
+
+    def _load_data(self, name: str) -> Any:
+        return super()._load_data(name) if _is_whole(self._data_path(name)) else None
+
+    @contextmanager
+    def _open_for_write(self, path: str) -> Iterator[io.BytesIO]:
+        with super()._open_for_write(path) as stream:
+            content = io.BytesIO()
+            yield content
+            stream.write(content.getvalue() + hashlib.sha256(content.getvalue()).digest())
+
+
+def _is_whole(path: str) -> bool:
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        return False
+    if hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:]:
+        return True
+    say_once(f"the compiled kernel {path} is damaged{variable()}; it is compiled again")
+    return False
+
+
+class Locator:
+    """Numba's own choices of a folder in numba's order, and a private temporary folder after them."""
+
+    usual: tuple[Any, ...] = ()
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> Any:
+        """Return the locator of a function of this package, None for others."""
+        if not _is_ours(function):
+            return None
+        for kind in cls.usual:
+            if kind is UserWideCacheLocator and not os.path.isabs(os.path.expanduser("~")):
+                continue  # without a home it would make a folder named ~
+            locator = kind.from_function(function, file)
+            if locator is not None:
+                return locator
+            if kind is UserProvidedCacheLocator and config.CACHE_DIR:
+                say_once(
+                    f"NUMBA_CACHE_DIR={config.CACHE_DIR} cannot be written, so compiled kernels are not kept there; "
+                    "set it to a folder that can"
+                )
+        return _PrivateLocator(function, file)
+
+
+class _PrivateLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+    """A folder of this process and those it starts, removed at its end."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        super().__init__(function, file)
+        self._cache_path = os.path.join(_private_folder(), self.get_suitable_cache_subpath(file))
+
+
+def _private_folder() -> str:
+    """Return the folder; where there is not even a temporary one, a name that cannot be written to."""
+    inherited = os.environ.get(PRIVATE)
+    if inherited is not None and (inherited == os.devnull or _is_private(inherited)):
+        return inherited
+    say_once(
+        "compiled kernels cannot be kept: neither the installation nor the user's cache folder can be written, so each "
+        "run compiles them again; set NUMBA_CACHE_DIR to a folder that can be written"
+    )
+    try:
+        folder = tempfile.mkdtemp(prefix="attnlimits-kernels-")
+    except OSError:
+        folder = os.devnull
+    else:
+        atexit.register(_remove, folder, os.getpid())
+    os.environ[PRIVATE] = folder
+    return folder
+
+
+def _is_private(folder: str) -> bool:
+    try:
+        about = os.lstat(folder)
+    except OSError:
+        return False
+    owned = sys.platform == "win32" or (about.st_uid == os.getuid() and not about.st_mode & 0o077)
+    return stat.S_ISDIR(about.st_mode) and owned
+
+
+def _remove(folder: str, process: int) -> None:
+    if os.getpid() == process:  # and no copy of it
+        shutil.rmtree(folder, ignore_errors=True)
+        if os.environ.get(PRIVATE) == folder:
+            del os.environ[PRIVATE]
+
+
+def settle() -> None:
+    """Choose the folder of a kernel as good as any."""
+    Locator.from_function(settle, __file__)
+
+
+def attach(caching: Any) -> None:
+    """Put locator, checked files and the guard in the place of numba's own, for kernels of this package."""
+    if CacheImpl._locator_classes[0] is Locator:
+        return
+    Locator.usual = tuple(CacheImpl._locator_classes)
+    CacheImpl._locator_classes.insert(0, Locator)
+    begin, usual_guard = caching.Cache.__init__, caching.Cache._guard_against_spurious_io_errors
+
+    def begin_checked(self: Any, function: Callable[..., Any]) -> None:
+        begin(self, function)
+        if _is_ours(function):
+            stamp = self._impl.locator.get_source_stamp()
+            self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base + _LAYOUT, stamp)
+
+    @contextmanager
+    def guard(self: Any) -> Iterator[None]:
+        if not _is_ours(self._py_func):
+            with usual_guard(self):
+                yield
+            return
+        try:
+            yield
+        except OSError as error:
+            # Neither loaded nor saved: compiled in this run, and correct.
+            where = error.filename or self._cache_path
+            if os.environ.get(PRIVATE) != os.devnull:
+                say_once(
+                    f"compiled kernels cannot be kept in {where}{variable()}: {error.strerror or error}; "
+                    "set NUMBA_CACHE_DIR to a folder with room that can be written"
+                )
+
+    caching.Cache.__init__ = begin_checked
+    caching.Cache._guard_against_spurious_io_errors = guard
