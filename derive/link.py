@@ -201,17 +201,23 @@ class Link:
         return render(self)
 
     def write(self, folder: Path) -> Path:
-        """Write the kernel as ``<hash>.py`` into a folder, whole or not at all; return its path."""
+        """Write the kernel as ``<sha256 of its source>.py`` into a folder, whole or not at all; return its path."""
+        from .emit.files import write_whole
+
+        source = self.source()
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.hash}.py"
-        part = path.with_suffix(".part")
-        part.write_text(self.source(), encoding="utf-8", newline="\n")
-        part.replace(path)
+        path = folder / f"{hashlib.sha256(source.encode()).hexdigest()}.py"
+        write_whole(path, source)
         return path
 
 
 def link(
-    expr: str | sp.Expr | Sequence[Any], tokens: int | None = None, indices: int | None = None, noise: Any = 0
+    expr: str | sp.Expr | Sequence[Any],
+    tokens: int | None = None,
+    indices: int | None = None,
+    noise: Any = 0,
+    *,
+    reduced: bool = True,
 ) -> Link:
     """Derive what the numerics need of a link of one's own.
 
@@ -224,6 +230,9 @@ def link(
         M and P; by default the largest that occur. M = 1 is a multi-index model. P M <= 8.
     noise : number, optional
         Variance Delta >= 0 of Gaussian noise on every output.
+    reduced : bool, optional
+        Without noise, leave out outer strictly monotone functions and repeated outputs, which tell nothing more about
+        h. False keeps every output as it is with noise.
 
     Returns
     -------
@@ -265,7 +274,8 @@ def link(
     delta = _noise(noise)
     coordinates = _coordinates(indices, tokens)
     _check_real(outputs, coordinates)
-    if delta == 0:
+    reduced = reduced and delta == 0
+    if reduced:
         outputs = tuple(_without_outer(output) for output in outputs)
     # Constants say nothing, and neither does an output said twice, unless each has noise of its own.
     telling = tuple(o for o in outputs if _varies(o))
@@ -273,7 +283,7 @@ def link(
         raise LinkError(
             f"link: {'; '.join(map(str, outputs))} takes the same value for every h: there is nothing to learn from it"
         )
-    outputs = tuple(dict.fromkeys(telling)) if delta == 0 else telling
+    outputs = tuple(dict.fromkeys(telling)) if reduced else telling
     parts = tuple(_part(numbers, outputs, delta) for numbers in _components(outputs))
     constant = [not o.free_symbols for part in parts for region in part.regions for o in region.outputs]
     exact, reason, direction = _exact(parts, outputs, coordinates, indices, delta)

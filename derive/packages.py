@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from . import kernels_linear_m2, kernels_softmax_m2
 from .aim import kernels as aim_kernels
 from .architecture import Architecture
+from .emit.files import write_whole
 from .emit.writer import package_files
 from .kernel import KernelPackage
 from .kernels_fibre import fibre_package
@@ -79,8 +78,5 @@ def write_link_package(model: Architecture, folder: str | Path, progress: Callab
         path = target / name
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
-        handle, scratch = tempfile.mkstemp(prefix=f".{name}.", dir=target, text=True)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.replace(scratch, path)
+        write_whole(path, text)
     return target

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from .files import replace_whole
 from .memory import refuse_memory
 
 if TYPE_CHECKING:
@@ -279,8 +280,6 @@ def write_array(path: Path, array: "NDArray[Any]") -> None:
     """Write a .npy file, whole or not at all."""
     import numpy as np
 
-    from .sweeps.store import replace_whole
-
     with replace_whole(path) as part, part.open("wb") as stream:
         np.save(stream, array, allow_pickle=False)
 
@@ -288,8 +287,6 @@ def write_array(path: Path, array: "NDArray[Any]") -> None:
 def write_arrays(path: Path, **arrays: "NDArray[Any]") -> None:
     """Write a .npz file, whole or not at all."""
     import numpy as np
-
-    from .sweeps.store import replace_whole
 
     with replace_whole(path) as part, part.open("wb") as stream:
         np.savez(stream, **arrays)

@@ -71,11 +71,16 @@ def run(args: argparse.Namespace) -> Outcome:
         import numpy as np
 
         from .link_channel import LinkChannel
-        from .link_cli import kernel_of
+        from .link_kernels import kernel_of, noiseless_of
 
         kernel = kernel_of(args.link, noise=args.noise)
-        generator = np.random.default_rng(args.seed)
-        model = LinkChannel(kernel, samples=args.samples, replicas=args.replicas, rng=generator)
+        model = LinkChannel(
+            kernel,
+            samples=args.samples,
+            replicas=args.replicas,
+            rng=np.random.default_rng(args.seed),
+            noiseless=noiseless_of(kernel, args.link),
+        )
         about = {"model": kernel.describe()}
     # Loaded late: it takes a second, and bad arguments are refused before.
     from .continuation import curve

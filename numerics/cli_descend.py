@@ -76,11 +76,13 @@ def _check(args: argparse.Namespace, own: bool) -> None:
 
 def _slopes(args: argparse.Namespace, model: "Model") -> "Model":
     """The model whose loss is descended: of a link, the kernel without noise holds the slopes."""
-    if args.link is None:
-        return model
-    from .link_cli import kernel_of
+    from .links import LinkKernel
 
-    return kernel_of(args.link)
+    if not isinstance(model, LinkKernel) or not model.noise:
+        return model
+    from .link_kernels import kernel_of
+
+    return kernel_of(args.link, reduced=False)
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -168,10 +168,12 @@ def _check(args: argparse.Namespace) -> None:
 def _output(args: argparse.Namespace) -> tuple["OutputEntropy", str]:
     """Psi_out of the flags, and the name of its model."""
     model: Any
+    noiseless = None
     if args.link is not None:
-        from .link_cli import kernel_of
+        from .link_kernels import kernel_of, noiseless_of
 
         model = kernel_of(args.link, noise=args.noise)
+        noiseless = noiseless_of(model, args.link)
     elif args.layers == 1 and args.untied and args.heads == 1:
         from .fibres import LastLayer
 
@@ -182,7 +184,8 @@ def _output(args: argparse.Namespace) -> tuple["OutputEntropy", str]:
     from .free_energy import output_entropy
 
     effort = {"accuracy": args.accuracy, "samples": args.samples, "replicas": args.replicas}
-    return output_entropy(model, **effort, rng=args.seed, workers=args.workers), model.describe()
+    found = output_entropy(model, **effort, rng=args.seed, workers=args.workers, noiseless=noiseless)
+    return found, model.describe()
 
 
 def _prior(args: argparse.Namespace) -> "Prior":

@@ -148,7 +148,7 @@ def model_of(args: argparse.Namespace, verb: str) -> "Model":
     """Return the model or link of the flags."""
     if args.link is not None:
         refuse_model_flags(args, MODEL_DEFAULTS)
-        from .link_cli import kernel_of
+        from .link_kernels import kernel_of
 
         return kernel_of(args.link, noise=args.noise)
     if args.noise != "0":
@@ -279,9 +279,9 @@ def _expected(args: argparse.Namespace, model: "Model") -> Any:
 
     try:
         if isinstance(model, LinkKernel):
-            from .link_evolution import evolve as evolve_link
+            from .link_cli import fixed_point
 
-            return evolve_link(model, args.alpha, rng=args.seed)
+            return fixed_point(model, args.link, args.alpha, rng=args.seed)
         from .state_evolution import evolve
 
         if is_costly(model):  # minutes; `attnlimits evolve` gives it

@@ -1,7 +1,6 @@
 """What `attnlimits derive`, `attnlimits threshold` and `attnlimits evolve` do with `--link`.
 
-The derivation runs in this process, and only for a link whose kernel is not in the cache yet: SymPy is imported then,
-and not before.
+What comes from where: `link_kernels` has the kernels, `link_thresholds` and `link_evolution` the numbers.
 """
 
 import argparse
@@ -11,61 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from . import exact
-from .cache import cache_folder
 from .cli_flags import NODES
+from .link_kernels import kernel_of, noiseless_of, source_of
+from .link_store import Request, write_kernel
 from .link_thresholds import MAX_DIGITS, LinkThreshold
-from .links import LinkKernel, load_link, remember, stored_kernel
+from .links import LinkKernel, load_link
 from .results import EvolutionResult, as_dict
 
-__all__ = ["derive", "evolve", "kernel_of", "threshold"]
+__all__ = ["derive", "evolve", "fixed_point", "kernel_of", "threshold"]
 
 # What the table gives where no digits are asked for.
 _TABLE_DIGITS = 15
 
 Outcome = tuple[dict[str, Any], str, bool]
-
-
-def kernel_of(
-    text: str,
-    *,
-    tokens: int | None = None,
-    indices: int | None = None,
-    noise: str = "0",
-    fresh: bool = False,
-    axes: tuple[tuple[int, ...], ...] = (),
-) -> LinkKernel:
-    """Kernel of a link: from the cache, or derived and written there.
-
-    Parameters
-    ----------
-    text : str
-        The link in h[p, m].
-    tokens, indices : int, optional
-        M and P; by default the largest that occur.
-    noise : str
-        Variance of the output noise, in decimal or as a fraction.
-    fresh : bool
-        Derive also where the cache holds the kernel.
-    axes : tuple of tuple of int
-        If not empty, P orthogonal vectors along which the indices are to be counted.
-
-    Raises
-    ------
-    ValueError
-        The link cannot be read or solved; the message names the part.
-    """
-    key = f"{text} along {axes}" if axes else text
-    path = None if fresh else stored_kernel(key, tokens, indices, noise)
-    if path is None:
-        # The one bridge from the numerics to the derivations.
-        from attnlimits.derive.link import link, rotated
-
-        derived = link(text, tokens=tokens, indices=indices, noise=noise)
-        if axes:
-            derived = rotated(derived, axes)
-        path = derived.write(cache_folder("links"))
-        remember(key, tokens, indices, noise, derived.hash)
-    return load_link(path)
 
 
 def _arguments(args: argparse.Namespace) -> dict[str, Any]:
@@ -97,9 +54,8 @@ def derive(args: argparse.Namespace) -> Outcome:
     if out is None:
         kernel = kernel_of(args.link, **wanted, fresh=True)
     else:
-        from attnlimits.derive.link import link
-
-        kernel = load_link(link(args.link, **wanted).write(out))
+        out.mkdir(parents=True, exist_ok=True)
+        kernel = load_link(write_kernel(out, source_of(Request(args.link, **wanted))))
     record = _about(kernel) | {
         "folder": str(kernel.path.parent),
         "path": str(kernel.path),
@@ -169,19 +125,12 @@ def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, dict[str, Any]]:
     result, about
         `about` names the link, its noise and the hash of its kernel.
     """
-    from . import link_evolution
-    from .link_thresholds import unresolved_noise
-
     if args.nodes < NODES or args.nodes % NODES:
         raise ValueError(f"--nodes must be a multiple of {NODES} with --link, got {args.nodes}")
-    wanted = _arguments(args)
-    asked = kernel = kernel_of(args.link, **wanted)
-    limit = unresolved_noise(asked)
-    noiseless = kernel_of(args.link, **wanted | {"noise": "0"}) if asked.noise else None
-    if limit and noiseless is not None:
-        kernel, noiseless = noiseless, None
-    result = link_evolution.evolve(
-        kernel,
+    asked = kernel_of(args.link, **_arguments(args))
+    result = fixed_point(
+        asked,
+        args.link,
         args.alpha,
         start=args.start,
         samples=args.samples,
@@ -190,11 +139,30 @@ def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, dict[str, Any]]:
         tol=args.tol,
         max_iter=args.max_iter,
         rng=args.seed,
-        noiseless=noiseless,
     )
-    if limit:
-        result = replace(result, status=f"{result.status}; {limit}: this is the fixed point without noise, its limit")
     return result, _about(asked)
+
+
+def fixed_point(asked: LinkKernel, text: str, alpha: float, **settings: Any) -> EvolutionResult:
+    """Fixed point of the state evolution of a link, whatever its noise: the same for every verb that gives one.
+
+    Parameters
+    ----------
+    asked : LinkKernel
+    text : str
+        What it was derived from.
+    alpha : float
+    settings : optional
+        Of `link_evolution.evolve`.
+    """
+    from . import link_evolution
+    from .link_thresholds import unresolved_noise
+
+    if not (limit := unresolved_noise(asked)):
+        return link_evolution.evolve(asked, alpha, noiseless=noiseless_of(asked, text), **settings)
+    kernel = kernel_of(text, tokens=asked.tokens, indices=asked.indices)
+    result = link_evolution.evolve(kernel, alpha, **settings)
+    return replace(result, status=f"{result.status}; {limit}: this is the fixed point without noise, its limit")
 
 
 def _as_limit(result: LinkThreshold, reason: str) -> LinkThreshold:

@@ -94,7 +94,10 @@ def evolve(
     if isinstance(inner, bool) or not isinstance(inner, int) or inner < 1:
         raise ValueError(f"inner must be an integer >= 1, got {inner!r}")
     if noiseless is not None and (noiseless.text != kernel.text or noiseless.size != kernel.size or noiseless.noise):
-        raise ValueError(f"noiseless must be {'; '.join(kernel.text)} without noise, got {noiseless.describe()}")
+        raise ValueError(
+            f"noiseless must be {'; '.join(kernel.text)} without noise, as `link_kernels.noiseless_of` derives it, got "
+            f"{noiseless.describe()}"
+        )
     if reason := unresolved_noise(kernel):
         raise ValueError(f"{reason}; leave it out: state evolution without noise is its limit (14)")
     seed, generator = seeded(rng)

@@ -1,24 +1,20 @@
-"""Kernels of the user's own links: load them from the cache or from a path."""
+"""Kernels of the user's own links: what they hold, and how they are loaded."""
 
 import hashlib
-import importlib.util
-import json
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .cache import cache_folder
 from .errors import KernelNotFoundError
 
-__all__ = ["FORMAT", "LinkKernel", "Part", "Region", "load_link", "remember", "stored_kernel"]
+__all__ = ["FORMAT", "LinkKernel", "Part", "Region", "load_link", "load_source"]
 
 Array = NDArray[np.float64]
 Entries = Sequence[Array]
@@ -190,15 +186,38 @@ def load_link(path: Path) -> LinkKernel:
     Raises
     ------
     KernelNotFoundError
-        No such file, or written by a version with another layout.
+        No such file, one that was changed since, or one of a version with another layout.
     """
-    if not path.is_file():
-        raise KernelNotFoundError(f"no link kernel at {path}; `attnlimits derive --link EXPR` writes one")
-    spec = importlib.util.spec_from_file_location(f"attnlimits_link_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise KernelNotFoundError(f"{path} is no Python module; expected a kernel that `attnlimits derive` wrote")
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        source = path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise KernelNotFoundError(f"no link kernel at {path}; `attnlimits derive --link EXPR` writes one") from None
+    if hashlib.sha256(source).hexdigest() != path.stem:
+        raise KernelNotFoundError(
+            f"{path} is not what `attnlimits derive` wrote: its name must be the sha256 of what it holds; derive the "
+            "link again"
+        )
+    return load_source(source, path)
+
+
+def load_source(source: bytes, path: Path) -> LinkKernel:
+    """Execute the source of a kernel that was derived here, or whose hash was checked.
+
+    Parameters
+    ----------
+    source : bytes
+        What was checked, and not what lies at `path` by now; compiled files beside it are not looked at either.
+    path : Path
+        For messages.
+
+    Raises
+    ------
+    KernelNotFoundError
+        Written by a version with another layout.
+    """
+    module: Any = ModuleType(f"attnlimits_link_{path.stem}")
+    module.__file__ = str(path)
+    exec(compile(source, str(path), "exec"), module.__dict__)
     if getattr(module, "FORMAT", None) != FORMAT:
         raise KernelNotFoundError(f"{path} has another layout than this version reads; derive the link again")
     return LinkKernel(
@@ -221,39 +240,3 @@ def load_link(path: Path) -> LinkKernel:
         path=path,
         outputs=module.link,
     )
-
-
-@cache
-def _derivation() -> str:
-    """Digest of the sources that derive links, and the version of SymPy; neither is imported for it."""
-    found = importlib.util.find_spec("attnlimits.derive")
-    assert found is not None and found.submodule_search_locations
-    folder = Path(next(iter(found.submodule_search_locations)))
-    digest = hashlib.sha256(metadata.version("sympy").encode())
-    for path in sorted([*folder.glob("link*.py"), folder / "primitives.py", folder / "emit" / "link_source.py"]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _request(text: str, tokens: int | None, indices: int | None, noise: str) -> str:
-    # Spaces do not matter to the grammar, so neither here.
-    # What derives the kernel belongs to the request: another version may answer otherwise.
-    key = json.dumps([FORMAT, _derivation(), " ".join(text.split()), tokens, indices, noise])
-    return hashlib.sha256(key.encode()).hexdigest()
-
-
-def stored_kernel(text: str, tokens: int | None, indices: int | None, noise: str) -> Path | None:
-    """Return the kernel that this request was answered with before, if it is still in the cache."""
-    folder = cache_folder("links")
-    note = folder / "requests" / _request(text, tokens, indices, noise)
-    if not note.is_file():
-        return None
-    path = folder / f"{note.read_text(encoding='utf-8').strip()}.py"
-    return path if path.is_file() else None
-
-
-def remember(text: str, tokens: int | None, indices: int | None, noise: str, kernel_hash: str) -> None:
-    """Note which kernel answers a request."""
-    note = cache_folder("links") / "requests" / _request(text, tokens, indices, noise)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(kernel_hash + "\n", encoding="utf-8")

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .files import write_whole
+
 __all__ = [
     "DenoiserResult",
     "Estimate",
@@ -159,9 +161,7 @@ def as_dict(result: Any) -> Any:
 def save(path: Path, record: dict[str, Any]) -> None:
     """Write a JSON record whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(as_dict(record), indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_whole(path, (json.dumps(as_dict(record), indent=1) + "\n").encode())
 
 
 def load(path: Path) -> dict[str, Any]:

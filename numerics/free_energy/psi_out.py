@@ -239,6 +239,7 @@ def output_entropy(
     rng: int = 0,
     workers: int | None = None,
     route: Route | None = None,
+    noiseless: LinkKernel | None = None,
 ) -> OutputEntropy:
     """Psi_out of a model, a link or a channel.
 
@@ -251,6 +252,8 @@ def output_entropy(
     samples, replicas, rng, workers : optional
         Of random averages, see `channel`.
     route : {"direct", "integral of the gradient"}, optional
+    noiseless : LinkKernel, optional
+        Of a link with noise: the same outputs without it, whose branches place nodes where the noise is narrow.
 
     Returns
     -------
@@ -260,8 +263,10 @@ def output_entropy(
         matrix = linear_map(model) if model.noise > 0 else None
         if matrix is not None:
             return OutputEntropy(LinearChannel(model, matrix), route=route)
-        generator = np.random.default_rng(rng)
-        return OutputEntropy(LinkChannel(model, samples=samples, replicas=replicas, rng=generator), route=route)
+        of_link = LinkChannel(
+            model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), noiseless=noiseless
+        )
+        return OutputEntropy(of_link, route=route)
     averages: Any = model
     if isinstance(model, LastLayer):
         from ..channel_averages import channel

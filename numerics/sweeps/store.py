@@ -18,7 +18,6 @@ import errno
 import hashlib
 import json
 import math
-import os
 import re
 import stat
 import sys
@@ -27,7 +26,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["DONE", "FAILED", "MAX_BYTES", "SCHEMA", "CorruptRecordError", "Store", "key_of", "replace_whole"]
+from ..files import PART, write_whole
+
+__all__ = ["DONE", "FAILED", "MAX_BYTES", "SCHEMA", "CorruptRecordError", "Store", "key_of"]
 
 # Version of the record, part of every key: another layout or meaning makes old points stale.
 SCHEMA = 1
@@ -35,7 +36,6 @@ DONE, FAILED = "done", "failed"
 #: Size of the largest record that is written or read. Its numbers take about ten times as much in memory.
 MAX_BYTES = 64 * 2**20
 
-_PART = ".part"
 # The description of a sweep lists a key of some forty bytes for every point of the grid.
 _MAX_MANIFEST_BYTES = 4 * MAX_BYTES
 # Up to this length records are indented for those who read them.
@@ -68,28 +68,6 @@ def _hash(content: Any) -> str:
     # Floats are written so that they read back as the same float: the hash sees all their digits.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-@contextmanager
-def replace_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary path to write to; it is flushed to the disk and takes the name `path` in one step.
-
-    Raises
-    ------
-    OSError
-        The disk refuses; `path` is as it was.
-    """
-    part = path.with_name(f"{path.name}.{os.getpid()}{_PART}")
-    yield part
-    with part.open("rb+") as stream:
-        os.fsync(stream.fileno())
-    part.replace(path)
-    if os.name == "posix":  # elsewhere folders cannot be opened
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 class Store:
@@ -151,7 +129,7 @@ class Store:
         # Opened to append: were the name a link to another file, that one keeps its content.
         with (self.folder / ".lock").open("a", encoding="utf-8") as lock:
             _acquire(lock, self.folder)
-            for stray in [*self.folder.glob("*" + _PART), *self.points.glob("*" + _PART)]:
+            for stray in [*self.folder.glob("*" + PART), *self.points.glob("*" + PART)]:
                 stray.unlink(missing_ok=True)
             self._check_same_sweep(grid)
             _save(self._manifest, {"schema": SCHEMA, **grid, "keys": list(keys)})
@@ -215,8 +193,7 @@ def _save(path: Path, record: Record) -> None:
     text = json.dumps(whole, indent=1, allow_nan=False)
     if len(text) > _LONG:
         text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
-    with replace_whole(path) as part:
-        part.write_text(text + "\n", encoding="utf-8")
+    write_whole(path, (text + "\n").encode())
 
 
 def _load(path: Path, most: int) -> Record:

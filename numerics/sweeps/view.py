@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .store import DONE, CorruptRecordError, Record, Store, replace_whole
+from ..files import replace_whole
+from .store import DONE, CorruptRecordError, Record, Store
 
 if TYPE_CHECKING:
     import xarray

@@ -1,5 +1,6 @@
 """Thresholds of the user's own links against closed forms, one-dimensional integrals and Monte Carlo."""
 
+import hashlib
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -530,9 +531,13 @@ def test_link_checks_its_argument() -> None:
 def test_kernels_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(KernelNotFoundError, match="no link kernel at"):
         load_link(tmp_path / "none.py")
-    (tmp_path / "old.py").write_text("FORMAT = 0\n")
+    old = tmp_path / f"{hashlib.sha256(b'FORMAT = 0').hexdigest()}.py"
+    old.write_bytes(b"FORMAT = 0")
     with pytest.raises(KernelNotFoundError, match="another layout"):
-        load_link(tmp_path / "old.py")
+        load_link(old)
+    old.write_bytes(b"FORMAT = 3")
+    with pytest.raises(KernelNotFoundError, match="must be the sha256 of what it holds"):
+        load_link(old)
 
 
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

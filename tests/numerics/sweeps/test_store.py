@@ -93,7 +93,8 @@ def test_a_record_is_on_the_disk_before_it_has_its_name(held, monkeypatch):
     monkeypatch.setattr(os, "fsync", flushed)
     monkeypatch.setattr(Path, "replace", renamed)
     held.write("bb", RECORD)
-    part, target = str(held.points / f"bb.json.{os.getpid()}.part"), str(held.points / "bb.json")
+    part, target = steps[0], str(held.points / "bb.json")
+    assert Path(part).parent == held.points and part.startswith(f"{target}.") and part.endswith(".part")
     assert steps == [part, (part, target), str(held.points)]
 
 

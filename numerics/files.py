@@ -1,0 +1,57 @@
+"""Files that appear whole or not at all."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["PART", "replace_whole", "write_whole"]
+
+#: How the names of half-written files end.
+PART = ".part"
+
+
+@contextmanager
+def replace_whole(path: Path, mode: int = 0o666) -> Iterator[Path]:
+    """Give a temporary path to write to; it is flushed to the disk and takes the name `path` in one step.
+
+    The temporary file lies in the folder of `path`, under a name of its own: any number of processes and threads may
+    write the same `path`, and the last one to finish is what stands there. It is removed if writing fails.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder exists.
+    mode : int, optional
+        Permissions of a new file, less those that the process masks.
+
+    Raises
+    ------
+    OSError
+        The disk refuses; `path` is as it was.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{PART}")
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+    try:
+        yield part
+        with part.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+    if os.name == "posix":  # elsewhere folders cannot be opened
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write a file whole or not at all, see `replace_whole`."""
+    with replace_whole(path, mode) as part:
+        part.write_bytes(content)
