@@ -1,5 +1,6 @@
 """Thresholds that are known exactly, of one attention layer and of some links: the formula beside the value."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,7 +112,13 @@ def single_layer(
     else:
         direction = tuple(map(float, getattr(_printed, f"{entry}_direction")(context, *arguments)))
     shown = _decimal(context, value, digits)
-    return ExactThreshold(text, shown, "Integral" not in text, direction, float(abs(context.mpf(shown) - value)))
+    return ExactThreshold(text, shown, "Integral" not in text, direction, _rounding(context, shown, value))
+
+
+def _rounding(context: MPContext, shown: str, value: Any) -> float:
+    """Bound of what rounding took: with that of the value itself, and never below in float64."""
+    off = abs(context.mpf(shown) - value)
+    return math.nextafter(float(off + 10 * context.eps * abs(value)), math.inf) if off else 0.0
 
 
 def _bounded(name: str, value: object, least: int, most: int, equation: str) -> int:
