@@ -153,9 +153,9 @@ def attach(caching: Any) -> None:
     CacheImpl._locator_classes.insert(0, Locator)
     begin, usual_guard = caching.Cache.__init__, caching.Cache._guard_against_spurious_io_errors
 
-    def begin_checked(self: Any, function: Callable[..., Any]) -> None:
-        begin(self, function)
-        if _is_ours(function):
+    def begin_checked(self: Any, py_func: Callable[..., Any]) -> None:
+        begin(self, py_func)
+        if _is_ours(py_func):
             stamp = self._impl.locator.get_source_stamp()
             self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base + _LAYOUT, stamp)
 
