@@ -79,7 +79,7 @@ ROUTES = (
         _single,
         _evolve,
         _by_signs,
-        "sum over the two signs, trapezoid in |h|",
+        "sum over the two signs, finer rule",
         sample=5,
     ),
 )
