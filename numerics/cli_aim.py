@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .aim.checks import ACTIVATIONS
 from .array_files import read_array, write_array
 from .cli_figure import aim_figure_flags, aim_figures
+from .decimals import pm
 from .destinations import output_file
 from .progress import Bar
 from .results import as_dict
@@ -87,6 +88,7 @@ def aim_flags(parser: argparse.ArgumentParser) -> None:
     amp.add_argument("--seed", type=int, default=0, help="first seed (default: %(default)s)")
     amp.add_argument("--x", type=Path, metavar="FILE", help="tokens (n, T, d), a .npy file")
     amp.add_argument("--y", type=Path, metavar="FILE", help="outputs (n, T, T), a .npy file")
+    amp.add_argument("--log-outputs", action="store_true", help="--y holds log y of softmax, which does not underflow")
     amp.add_argument("--out", type=Path, metavar="FILE", help="write the estimate there, as .npy")
     amp.add_argument("--damping", type=_damping, default="adaptive", help="in [0, 1), or adaptive (default)")
     amp.add_argument(
@@ -167,7 +169,7 @@ def _evolve(args: argparse.Namespace) -> Outcome:
     letter = "alpha" if args.rho else "alpha/rho"
     lines = [name]
     for p in points:
-        lines.append(f"{letter} = {p.alpha:g}: MMSE = {p.mmse.value:.8f} +- {p.mmse.error:.1e}")
+        lines.append(f"{letter} = {p.alpha:g}: MMSE = {pm(p.mmse.value, p.mmse.error)}")
     return record, "\n".join([*lines, last.status]), all(p.converged for p in points)
 
 
@@ -250,8 +252,12 @@ def _check_amp(args: argparse.Namespace) -> bool:
         for flag in ("alpha", "dimension"):
             if getattr(args, flag) is not None:
                 raise ValueError(f"--{flag} describes instances of a teacher; leave it out where --x and --y are given")
+        if args.log_outputs and args.activation != "softmax":
+            raise ValueError(f"--log-outputs is for softmax outputs, got --activation {args.activation}")
         args.out = output_file(args.out, ".npy")
         return True
+    if args.log_outputs:
+        raise ValueError("--log-outputs describes --y; instances of a teacher are given in logarithms anyway")
     if args.alpha is None or args.dimension is None:
         raise ValueError("give --alpha and --dimension for instances of a teacher, or --x and --y for your data")
     if not (math.isfinite(args.alpha) and args.alpha > 0):
@@ -267,6 +273,11 @@ def _check_amp(args: argparse.Namespace) -> bool:
 def _amp(args: argparse.Namespace) -> Outcome:
     own = _check_amp(args)
     output = _channel(args)
+    if args.activation == "softmax" and (args.log_outputs or not own):
+        from .aim.channels import Softmax
+
+        # Instances come with log y, which does not underflow at any beta.
+        output = Softmax(args.tokens, args.beta, logarithms=True)
     settings = {
         "damping": args.damping,
         "covariance": args.covariance,
@@ -290,12 +301,19 @@ def _own(args: argparse.Namespace, output: "Channel", name: str, settings: dict[
     found = amp(x, y, output, args.rho, callback=tick, **settings)
     bar.close()
     record = as_dict(found) | {
-        "value": f"{found.predicted:.6f}",
-        "quantity": "error that the algorithm expects of itself",
-        "error": None,
+        "value": f"{found.predicted:.6g}",
+        "quantity": "error ||S - Shat||^2/d that the algorithm states of itself",
+        "error": found.predicted_error,
         "model": name,
     }
-    lines = [name, f"alpha = {found.alpha:g}, d = {len(found.estimate)}", f"V = {found.predicted:.6f}", found.status]
+    own = "not known" if found.predicted_error is None else pm(found.predicted, found.predicted_error)
+    lines = [
+        name,
+        f"alpha = {found.alpha:g}, d = {len(found.estimate)}",
+        f"error ||S - Shat||^2/d that the algorithm states of itself: {own}",
+        f"V = {found.V:.6g}",
+        found.status,
+    ]
     if args.out is not None:
         write_array(args.out, found.estimate)
         del record["estimate"]
@@ -327,17 +345,18 @@ def _instances(args: argparse.Namespace, output: "Channel", name: str, settings:
     mean = float(errors.mean())
     spread = float(errors.std(ddof=1) / math.sqrt(len(errors))) if len(errors) > 1 else None
     done = sum(r.converged for r in found)
-    status = f"{'' if done == len(found) else 'not '}converged: {done} of {len(found)} instances"
+    status = f"converged: {done} of {len(found)} instances"
     if done < len(found):
-        status += "; raise --max-iter or --tol"
+        status = f"not converged: {len(found) - done} of {len(found)} instances; raise --max-iter or --tol"
     record = {
-        "value": f"{mean:.6f}",
+        "value": f"{mean:.6g}",
         "error": spread,
         "how": "monte-carlo",
         "mmse": mean,
         "state_evolution": as_dict(expected.mmse),
         "errors": errors.tolist(),
         "predicted": [r.predicted for r in found],
+        "predicted_error": [r.predicted_error for r in found],
         "n_iter": [r.n_iter for r in found],
         "converged": done == len(found),
         "status": status,
@@ -349,11 +368,10 @@ def _instances(args: argparse.Namespace, output: "Channel", name: str, settings:
         "model": name,
         "versions": found[0].versions,
     }
-    scatter = "" if spread is None else f" +- {spread:.4f}"
     lines = [
         name,
         f"alpha = {args.alpha:g}, d = {args.dimension}, {len(found)} instances",
-        f"error: {mean:.4f}{scatter} (state evolution: {expected.mmse.value:.4f})",
+        f"error: {pm(mean, spread)} (state evolution: {expected.mmse.value:.4g})",
         status,
     ]
     return record, "\n".join(lines), done == len(found)

@@ -188,8 +188,7 @@ def fibre_moments(
     if not 1e-13 <= tol <= 1e-2:
         raise ValueError(f"tol must be in [1e-13, 1e-2], got {tol!r}")
     shape = array.shape[:-2]
-    flat = array.reshape(math.prod(shape), m, m)
-    _check_range(layer, flat)
+    flat = _in_range(layer, array.reshape(math.prod(shape), m, m))
     prepare = _tied if layer.tied else _untied
     prior: Prior = (
         mean,
@@ -273,11 +272,10 @@ def _refined(rule: Callable[[int], Nodes | None], prior: Prior, tol: float) -> t
         previous = value
 
 
-def _check_range(layer: LastLayer, y: Array) -> None:
+def _in_range(layer: LastLayer, y: Array) -> Array:
     if not np.isfinite(y).all():
         raise UnreachableOutputError("y must be finite, got NaN or infinity; see troiani2025 (6)")
-    if layer.activation == "softmax":
-        softmax_rows(y)
+    return softmax_rows(y) if layer.activation == "softmax" else y
 
 
 def _check_link(layer: LastLayer, h: Array, y: Array) -> None:

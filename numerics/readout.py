@@ -23,7 +23,8 @@ def invert_readout(model: Attention, y: ArrayLike) -> tuple[Array, Array]:
     model : Attention
         Rank 1.
     y : array_like, shape (..., M, M)
-        Softmax: positive rows that sum to one, with y_12 + y_21 <= 1 for two tokens (177). Linear: rank one, PSD.
+        Softmax: positive rows that sum to one, with y_12 + y_21 <= 1 for two tokens (177); those of float32 numbers to
+        the rounding of that type, see `validation.softmax_rows`. Linear: rank one, PSD.
 
     Returns
     -------
@@ -48,7 +49,11 @@ def invert_readout(model: Attention, y: ArrayLike) -> tuple[Array, Array]:
         raise ValueError(f"y must have shape (..., M, M) = (..., {m}, {m}), got {array.shape}")
     if not np.isfinite(array).all():
         raise UnreachableOutputError("y must be finite, got NaN or infinity; see troiani2025 (6)")
-    v = _softmax(model, array) if model.activation == "softmax" else _linear(model, array)
+    if model.activation == "softmax":
+        array = softmax_rows(array)
+        v = _softmax(model, array)
+    else:
+        v = _linear(model, array)
     log_jacobian = np.zeros(array.shape[:-2])
     if m == 2:
         entries = array[..., 0, 0], array[..., 0, 1], array[..., 1, 0], array[..., 1, 1]
@@ -65,7 +70,6 @@ def invert_readout(model: Attention, y: ArrayLike) -> tuple[Array, Array]:
 
 
 def _softmax(model: Attention, y: Array) -> Array:
-    softmax_rows(y)
     # d_ab = v_a (v_a - v_b), so d_ab + d_ba = (v_a - v_b)^2.
     log_y = np.log(y)
     d = (np.diagonal(log_y, axis1=-2, axis2=-1)[..., :, None] - log_y) / model.beta

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from .errors import UnreachableOutputError
 from .memory import refuse_memory
 
-__all__ = ["choice", "flag", "not_negative", "numbers", "plain", "positive", "softmax_rows", "whole"]
+__all__ = ["choice", "flag", "not_negative", "numbers", "plain", "positive", "precision", "softmax_rows", "whole"]
 
 
 # Rows of a softmax computed in float64 sum to one within this.
@@ -109,16 +109,43 @@ def _is_real(entry: object) -> bool:
     return not isinstance(entry, unlike) and (isinstance(entry, Real) or not isinstance(entry, Complex))
 
 
-def softmax_rows(y: NDArray[np.float64]) -> None:
-    """Raise UnreachableOutputError unless every row of y is one of a softmax: in (0, 1], of sum one (175)."""
-    if (y <= 0).any() or (y > 1 + _ROW_SUM).any():
+def softmax_rows(y: NDArray[np.float64], where: str = "troiani2025 (175)", underflow: str = "") -> NDArray[np.float64]:
+    """Return rows of a softmax, or raise UnreachableOutputError: entries in (0, 1], of sum one (175).
+
+    Parameters
+    ----------
+    y : ndarray, shape (..., M)
+    where : str
+        Cited in messages.
+    underflow : str
+        What to try where entries are zero.
+
+    Notes
+    -----
+    A sum may be off by 1e-9, and the rows stay as they are. Where all entries are float32 (or float16) numbers it may
+    be off by the rounding of that type, 4 M eps, and rows are divided by their sums.
+    """
+    rounding = _ROW_SUM
+    sums = y.sum(axis=-1)
+    worst = float(np.abs(sums - 1).max(initial=0.0))
+    if worst > rounding:
+        rounding = max(rounding, 4 * y.shape[-1] * precision(y))
+    if (y <= 0).any() or (y > 1 + rounding).any():
         raise UnreachableOutputError(
-            "y must have entries in (0, 1], the range of a softmax (troiani2025 (175)); got "
-            f"[{y.min():.3g}, {y.max():.3g}]"
+            f"y must have entries in (0, 1], the range of a softmax ({where}); got [{y.min():.3g}, "
+            f"{y.max():.3g}]{underflow}"
         )
-    worst = float(np.abs(y.sum(axis=-1) - 1).max(initial=0.0))
-    if worst > _ROW_SUM:
+    if worst > rounding:
         raise UnreachableOutputError(
-            f"each row of y must sum to 1 (troiani2025 (175)); the worst is off by {worst:.3g}; pass y in full "
-            "precision"
+            f"each row of y must sum to 1 ({where}); the worst is off by {worst:.3g}; pass y in full precision"
         )
+    return y if rounding == _ROW_SUM else np.asarray(y / sums[..., None])
+
+
+def precision(y: NDArray[np.float64]) -> float:
+    """Relative rounding of the narrowest floating type that holds all entries exactly."""
+    with np.errstate(over="ignore"):
+        for kind in (np.float16, np.float32):
+            if (y.astype(kind) == y).all():
+                return float(np.finfo(kind).eps)
+    return float(np.finfo(np.float64).eps)

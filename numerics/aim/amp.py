@@ -1,19 +1,20 @@
 """Approximate message passing with the matrix denoiser inside (GAMP-RIE)."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ConvergenceError
-from .channels import Channel, pairs, variances
+from .channels import Channel
 from .checks import CITE, above_zero, count
-from .data import Source, Stream, check_matrix, check_samples, gram, indices, rows_at_a_time
-from .results import AMPResult, AMPStep
+from .data import Source, check_matrix
+from .passes import Passes
+from .results import AMPResult, AMPStep, SelfError
 from .rie import denoise_matrix
+from .self_error import self_error
 from .spectrum import mmse
 
 __all__ = ["amp"]
@@ -25,110 +26,8 @@ _FLOOR = 1e-6
 _FIRST_SHARE, _SECOND_SHARE, _LARGEST_SHARE, _WINDOW = 0.3, 0.8, 0.95, 8
 # Of the trace, in standard deviations of the prior: what is further off is no estimate of the model.
 _DOUBT = 5.0
-
-
-@dataclass
-class _Block:
-    """What a block of samples remembers from one iteration to the next."""
-
-    seen: Array
-    g: Array
-    # Of the scores so far, with the memory that the damped estimate has of them.
-    onsager: Array
-
-
-class _Data:
-    """Passes over the samples, in blocks of rows."""
-
-    def __init__(self, x: ArrayLike | Source, y: ArrayLike | None, output: Channel) -> None:
-        self.output = output
-        self._x: NDArray[Any] | None = None
-        if callable(x):
-            if y is not None:
-                raise ValueError("y must be None where x is a function, whose blocks hold both; leave y out")
-            self._source = x
-        else:
-            if y is None:
-                raise ValueError(f"y is missing: one T x T output per sample ({CITE}, outputs)")
-            self._x = check_samples(x, output.tokens)
-            self._y = output.check(y)
-            if len(self._y) != len(self._x):
-                raise ValueError(
-                    f"x and y must have as many samples, got {len(self._x)} and {len(self._y)} ({CITE}, model)"
-                )
-        self.blocks: list[_Block] = []
-        self.samples = self.dimension = 0
-        for part, labels in self._parts():
-            samples = check_samples(part, output.tokens)
-            self.dimension = self.dimension or samples.shape[2]
-            if samples.shape[2] != self.dimension:
-                raise ValueError(
-                    f"every block of x must have d = {self.dimension} ({CITE}, model), got {samples.shape}"
-                )
-            seen = output.prepare(output.check(labels))
-            if len(seen) != len(samples):
-                raise ValueError(f"a block has {len(samples)} samples and {len(seen)} outputs; make them as many")
-            zero = np.zeros((len(seen), len(variances(output.tokens))))
-            self.blocks.append(_Block(seen, zero, zero))
-            self.samples += len(seen)
-        if not self.samples:
-            raise ValueError(f"x must hold at least one sample ({CITE}, model); the function gave no blocks")
-
-    def _tokens(self) -> Iterator[Any]:
-        """Blocks of x; the outputs have been seen."""
-        if self._x is None and isinstance(self._source, Stream):
-            return self._source.tokens()
-        return (part for part, _ in self._parts())
-
-    def _parts(self) -> Iterator[tuple[Any, Any]]:
-        if self._x is None:
-            yield from self._source()
-            return
-        step = rows_at_a_time(*self._x.shape[1:])
-        for start in range(0, len(self._x), step):
-            yield self._x[start : start + step], self._y[start : start + step]
-
-    def forget(self) -> None:
-        """Forget the scores of earlier sweeps."""
-        for block in self.blocks:
-            block.g = block.onsager = np.zeros_like(block.g)
-
-    def sweep(self, S: Array, V: float, newest: float, old: float, covariance: str) -> tuple[float, Array]:
-        """One pass: qhat, and (2/d) times the sum of g_ab Z_ab."""
-        d = self.dimension
-        strength, trace, pull = 0.0, 0.0, np.zeros((d, d))
-        # Parts after the last block have not been seen before: the source is not the same at every call.
-        for part, block in zip(self._tokens(), self.blocks, strict=True):
-            x = np.asarray(part)
-            sigma = gram(x) if covariance == "gram" else None
-            block.onsager = (1 - old) * newest * _times(sigma, block.g, self.output.tokens) + old * block.onsager
-            found = self._visit(x, block, S, V, sigma)
-            strength += found[0]
-            trace += found[1]
-            pull += found[2]
-        total = (pull - trace * np.eye(d)) / math.sqrt(d)
-        return 2 / d**2 * strength, np.asarray((total + total.T) / d)
-
-    def _visit(
-        self, x: NDArray[Any], block: _Block, S: Array, V: float, sigma: Array | None
-    ) -> tuple[float, float, Array]:
-        tokens = self.output.tokens
-        rows, columns = pairs(tokens)
-        with np.errstate(invalid="ignore", over="ignore"):
-            h = indices(x, S)[:, rows, columns]
-        if not np.isfinite(h).all():
-            raise ValueError(f"x must be finite ({CITE}, model), got NaN or infinity; leave such samples out, of y too")
-        g = block.g = self.output.score(block.seen, h - block.onsager, V, sigma)
-        scores = np.zeros((len(g), tokens, tokens))
-        scores[:, rows, columns] = 0.5 * g
-        scores += scores.swapaxes(1, 2)
-        flat = x.reshape(-1, x.shape[2])
-        weighted = (scores.astype(x.dtype) @ x).reshape(flat.shape)
-        return (
-            float((g * _times(sigma, g, tokens)).sum()),
-            float(g[:, rows == columns].sum()),
-            np.asarray(flat.T @ weighted, np.float64),
-        )
+# Of V, at least 5 tol: fixed points fit outputs better than V, and slow last steps to some 25 tol.
+_UNFITTED, _SLOW = 20.0, 5.0
 
 
 class _Damping:
@@ -162,14 +61,22 @@ class _Damping:
         return second
 
 
-def _interpolates(S: Array, rho: float) -> bool:
-    """Whether S is a fixed point of V = 0 that fits the samples and is far from any S of the prior, by its trace."""
+def _locked(
+    data: Passes, S: Array, estimate: Array, V: float, rho: float, covariance: Literal["gram", "scalar"], tol: float
+) -> str | None:
+    """How the iteration has run into a fixed point that is none of the model, or None.
+
+    At V = 0 it fits the samples by an S that is far from any of the prior, by its trace, or fits them no longer.
+    """
     d = len(S)
-    return abs(float(np.trace(S)) / (math.sqrt(rho) * d) - 1) > _DOUBT * math.sqrt(2 / rho) / d
-
-
-def _times(sigma: Array | None, g: Array, tokens: int) -> Array:
-    return variances(tokens) * g if sigma is None else np.asarray((sigma @ g[..., None])[..., 0])
+    if abs(float(np.trace(estimate)) / (math.sqrt(rho) * d) - 1) > _DOUBT * math.sqrt(2 / rho) / d:
+        mean = f"{math.sqrt(rho):.3g} +- {math.sqrt(2) / d:.1g}"
+        return f"Tr Shat/d = {np.trace(S) / d:.3g}, which is not of the prior, {mean}"
+    if data.functionals:
+        square = data.residual(S, covariance)[0]
+        if square > _UNFITTED * max(V + data.output.noise, _SLOW * tol):
+            return f"Shat leaves outputs off by {square:.1e}, which is not of V = {V:.1e}"
+    return None
 
 
 def _to_scale(S: Array, rho: float, output: Channel) -> Array:
@@ -246,8 +153,11 @@ def amp(
     more near perfect recovery.
 
     Where S has room for all samples the iteration has fixed points at V = 0 that interpolate them, and with few samples
-    at small d it can run into one. Tr Shat is then off its mean by several standard deviations 2^{1/2} of Tr S, and the
-    result is not taken for converged.
+    at small d it can run into one. Tr Shat is then off its mean by several standard deviations 2^{1/2} of Tr S, or the
+    outputs that Shat gives are off by far more than V, and the result is not taken for converged.
+
+    What is stated of ||S - Shat||^2/d without the teacher, `predicted` with its error, is not V: above recovery the
+    iteration ends with any V. `self_error` has it.
 
     Hardmax labels of S are those of any multiple of it, and S/Tr S is independent of Tr S, as W W^T of Gaussian W is.
     So Tr E[S | data] = E Tr S = d rho^{1/2} exactly. The iteration has that in the limit of large d alone; its result
@@ -262,7 +172,7 @@ def amp(
     if covariance not in ("gram", "scalar"):
         raise ValueError(f'covariance must be "gram" or "scalar" ({CITE}, AMP), got {covariance!r}')
     max_iter, tol = count("max_iter", max_iter, 1, "AMP"), above_zero("tol", tol, "AMP")
-    data = _Data(x, y, output)
+    data = Passes(x, y, output)
     d = data.dimension
     truth = None if teacher is None else check_matrix("teacher", teacher, d)
 
@@ -296,14 +206,12 @@ def amp(
             break
         if change >= tol:
             continue
-        if not _interpolates(estimate, rho):
+        locked = _locked(data, S, estimate, V, rho, covariance, tol)
+        if locked is None:
             converged, status = True, f"converged after {iteration} iterations: ||dS||^2/d = {change:.1e}"
             break
         if iteration == max_iter or not damp.again():
-            status = (
-                f"not converged: after {iteration} iterations Tr Shat/d = {np.trace(S) / d:.3g}, which is not of the "
-                f"prior, {math.sqrt(rho):.3g} +- {math.sqrt(2) / d:.1g}; raise the damping to 0.9, or the samples"
-            )
+            status = f"not converged: after {iteration} iterations {locked}; raise the damping to 0.9, or the samples"
             break
         data.forget()
         S, V, newest = start, 1.0, 1.0
@@ -312,9 +220,15 @@ def amp(
     )
     if throw and not converged:
         raise ConvergenceError(status)
+    own = SelfError(V, None, "")
+    if converged:
+        own = self_error(data, estimate, V, rho, covariance, tol)
+        status = f"{status}; {own.status}"
     return AMPResult(
         estimate=estimate,
-        predicted=V,
+        predicted=own.value,
+        predicted_error=own.error,
+        V=V,
         mmse=error,
         alpha=data.samples / d**2,
         rho=rho,

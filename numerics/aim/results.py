@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..results import Estimate, How, versions
 
-__all__ = ["AMPResult", "AMPStep", "DescentResult", "EvolutionPoint"]
+__all__ = ["AMPResult", "AMPStep", "DescentResult", "EvolutionPoint", "SelfError"]
 
 Array = NDArray[np.float64]
 
@@ -74,6 +74,24 @@ class AMPStep:
 
 
 @dataclass(frozen=True)
+class SelfError:
+    """What an algorithm states of ||S - Shat||^2/d without the teacher.
+
+    Attributes
+    ----------
+    value : float
+    error : float or None
+        Within which the true one is (estimated); None where it is not known.
+    status : str
+        Where it comes from, or why it is not known.
+    """
+
+    value: float
+    error: float | None
+    status: str
+
+
+@dataclass(frozen=True)
 class AMPResult:
     """An estimate by approximate message passing.
 
@@ -82,7 +100,13 @@ class AMPResult:
     estimate : ndarray, shape (d, d)
         Shat.
     predicted : float
-        V, the error that the algorithm itself expects.
+        The algorithm's own estimate of ||S - Shat||^2/d, without the teacher: see `self_error`.
+    predicted_error : float or None
+        Within which of it the true one is (estimated); None where that is not known: not converged, or the status says
+        why.
+    V : float
+        Variance that the iteration ends with, its parameter. It is near ||S - Shat||^2/d below recovery, and 10 to 10^4
+        times that above.
     mmse : float or None
         ||S - Shat||^2/d, if the teacher is known.
     alpha, rho : float
@@ -94,6 +118,8 @@ class AMPResult:
 
     estimate: Array
     predicted: float
+    predicted_error: float | None
+    V: float
     mmse: float | None
     alpha: float
     rho: float

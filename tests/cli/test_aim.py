@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from attnlimits.numerics.aim.channels import channel
+from attnlimits.numerics.aim.channels import Softmax, channel
 from attnlimits.numerics.aim.data import make_data, teacher
 from attnlimits.numerics.aim.spectrum import mmse
 
@@ -87,7 +87,52 @@ def test_amp_of_instances(attnlimits):
     assert float(found["value"]) == pytest.approx(np.mean(found["errors"]), abs=1e-6)
     stopped = attnlimits("aim amp --rho 0.5 --alpha 0.1 --dimension 20 --seeds 1 --max-iter 2 --json")
     assert stopped.status == 1 and json.loads(stopped.out)["error"] is None
-    assert stopped.lines_of_error[-1].startswith("attnlimits: not converged: 0 of 1 instances")
+    assert stopped.lines_of_error[-1].startswith("attnlimits: not converged: 1 of 1 instances")
+
+
+def test_instances_that_did_not_converge_are_counted(attnlimits):
+    """They take 19 and 12 iterations."""
+    found = attnlimits("aim amp --rho 0.5 --alpha 0.18 --dimension 20 --seeds 2 --tol 1e-3 --max-iter 15 --json")
+    record = json.loads(found.out)
+    assert record["n_iter"] == [15, 12] and found.status == 1
+    assert record["status"].startswith("not converged: 1 of 2 instances; raise --max-iter")
+    # What is stated of the one that converged is not stated of the other.
+    assert [e is None for e in record["predicted_error"]] == [True, False]
+
+
+def test_large_beta_underflows_neither_instances_nor_logarithms(attnlimits, tmp_path):
+    flags = "--rho 0.5 --alpha 0.15 --dimension 20 --max-iter 5"
+    cold = json.loads(attnlimits(f"aim amp {flags} --beta 1000 --seeds 1 --json").out)
+    warm = json.loads(attnlimits(f"aim amp {flags} --seeds 1 --json").out)
+    # Outputs of any temperature fix the same functionals.
+    assert cold["mmse"] == pytest.approx(warm["mmse"], rel=1e-6)
+    x, y = make_data(teacher(20, 0.5, 0), 0.15, Softmax(2, 1000.0, logarithms=True), 1)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "log.npy", y.astype(np.float32))
+    np.save(tmp_path / "y.npy", np.exp(y))
+    own = f"aim amp --rho 0.5 --beta 1000 --max-iter 5 --x {tmp_path / 'x.npy'} --y {tmp_path}"
+    assert json.loads(attnlimits(f"{own}/log.npy --log-outputs --json").out)["n_iter"] == 5
+    refused = attnlimits(f"{own}/y.npy")
+    assert refused.status == 2 and "--log-outputs" in refused.err
+    assert attnlimits(f"aim amp {flags} --log-outputs").status == 2
+
+
+def test_outputs_in_single_precision(attnlimits, files):
+    _, folder = files
+    rows = np.load(folder / "y.npy")
+    np.save(folder / "y32.npy", rows.astype(np.float32))
+    flags = f"aim amp --rho 0.5 --max-iter 4 --x {folder / 'x.npy'} --json --y {folder}"
+    single, double = (json.loads(attnlimits(f"{flags}/{name}.npy").out) for name in ("y32", "y"))
+    # Entries are rounded by 6e-8 of themselves, logarithms by that; small y weigh more.
+    assert np.allclose(single["estimate"], double["estimate"], atol=1e-4)
+    np.save(folder / "y32.npy", (rows * (1 + 1e-5)).astype(np.float32))
+    assert "sum to 1" in attnlimits(f"{flags}/y32.npy").err
+
+
+def test_a_small_error_has_its_digits(attnlimits):
+    lines = attnlimits("aim evolve --activation linear --noise 1e-9 --rho 0.5 --alpha 1").out.splitlines()
+    # At low noise MMSE = (2 rho - rho^2) Delta with 2 alpha K Delta/(Delta_n + MMSE) = 1.
+    assert lines[1].startswith("alpha = 1: MMSE = 1.428571") and "e-10 +- " in lines[1]
 
 
 @pytest.fixture
@@ -108,6 +153,7 @@ def test_amp_of_data_of_ones_own(attnlimits, files):
     found = json.loads(said.out)
     assert "estimate" not in found and found["alpha"] == 0.15
     error = ((np.load(folder / "s.npy") - S) ** 2).sum() / 30
+    assert abs(float(found["value"]) - error) < found["error"] < 2 * error
     assert error < 0.6 * ((S - np.sqrt(0.5) * np.eye(30)) ** 2).sum() / 30
 
 

@@ -11,7 +11,9 @@ import pytest
 from attnlimits.numerics.denoiser import denoise, denoise_readout
 from attnlimits.numerics.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.readout import invert_readout
 from attnlimits.numerics.results import DenoiserResult
+from attnlimits.numerics.validation import softmax_rows
 
 EPS = np.finfo(float).eps
 REFERENCE: list[dict[str, Any]] = json.loads(
@@ -258,3 +260,19 @@ def test_readout_row_is_checked() -> None:
     for bad in ([1.0, 2.0, 3.0], [np.nan, 1.0], 1.0):
         with pytest.raises(ValueError, match="v must be finite"):
             denoise_readout(SOFTMAX, bad, ZERO, EYE)
+
+
+@pytest.mark.parametrize("tokens", [2, 3])
+def test_rows_of_single_precision(tokens, rng):
+    """They sum to one within 1e-7 only, are divided by their sum, and keep the posterior to the rounding of log y."""
+    model = Attention(1, tokens, 1)
+    v = np.array([[0.9, -0.4, 0.3], [0.2, 1.1, -0.7]])[:, :tokens]
+    y = model.link(v[:, None, :])
+    single = y.astype(np.float32)
+    assert np.abs(single.astype(np.float64).sum(axis=-1) - 1).max() > 1e-9
+    found, wanted = (invert_readout(model, rows)[0] for rows in (single, y))
+    assert np.abs(np.abs(found) - np.abs(wanted)).max() < 2e-6
+    with pytest.raises(UnreachableOutputError, match="sum to 1"):
+        invert_readout(model, single * np.float32(1 + 1e-5))
+    # In float64 rows within 1e-9 are as they were.
+    assert softmax_rows(y) is y
