@@ -13,16 +13,31 @@ from numpy.typing import ArrayLike, NDArray
 from . import lattice
 from .errors import ConvergenceError, KernelNotFoundError
 from .models import Attention, kernel
+from .pairs.doubledouble import two_product
 from .ranges import RANGES, inverse_determinant_bound
 from .readout import invert_readout
 from .results import DenoiserResult
+from .rounding import UNIT, readout_rounding, two_layers_rounding, two_points_rounding
 
-__all__ = ["check_covariance", "check_tolerance", "denoise", "denoise_readout"]
+__all__ = [
+    "check_covariance",
+    "check_resolved",
+    "check_tolerance",
+    "check_widths",
+    "denoise",
+    "denoise_readout",
+    "fill_parameters",
+    "two_points",
+]
 
 Array = NDArray[np.float64]
 
 # Smallest share of a batch worth a thread of its own.
 _CHUNK = 32
+# Largest error of a result: the loosest tolerance that can be asked for.
+_WORST = 1e-2
+# Prior widths of two layers, and their inverses, from here: fourth powers of indices fit float64.
+_LEAST_SCALE = 1e-70
 
 
 def _read_only(axes: int) -> types.Array:
@@ -42,18 +57,30 @@ def check_covariance(name: str, matrix: ArrayLike, size: int) -> Array:
         raise ValueError(f"{name} must have shape (..., P, P) = (..., {size}, {size}), got {v.shape}")
     if not np.isfinite(v).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
-    scale = np.abs(v).max()
-    if np.abs(v - np.swapaxes(v, -1, -2)).max() > 1e-12 * scale:
+    # Each matrix by its own largest entry.
+    scale = np.abs(v).max(axis=(-2, -1), keepdims=True)
+    unit = v / np.where(scale > 0, scale, 1.0)
+    transposed = np.swapaxes(unit, -1, -2)
+    if (np.abs(unit - transposed) > 1e-12).any():
         raise ValueError(f"{name} must be symmetric (troiani2025 (9))")
-    least = float(np.linalg.eigvalsh(v).min())
-    if least < -1e-14 * scale:
-        raise ValueError(f"{name} must be positive semi-definite (troiani2025 (9)): least eigenvalue {least:.3g}")
-    if least <= 1e-15 * scale:
+    least = np.linalg.eigvalsh(unit)[..., 0]
+    where = int(least.argmin()) if least.size else 0
+    if (least < -1e-14).any():
         raise ValueError(
-            f"{name} is rank deficient (least eigenvalue {least:.3g}): the denoiser (12) needs its inverse. "
-            "Take q slightly below I, e.g. V + 1e-12 I"
+            f"{name} must be positive semi-definite (troiani2025 (9)): least eigenvalue "
+            f"{least.flat[where] * scale.flat[where]:.3g}{_at(least.shape, where)}"
         )
-    return v
+    if (least <= 1e-15).any():
+        raise ValueError(
+            f"{name} is rank deficient (least eigenvalue {least.flat[where] * scale.flat[where]:.3g}"
+            f"{_at(least.shape, where)}): the denoiser (12) needs its inverse. Take q slightly below I, "
+            "e.g. V + 1e-12 I"
+        )
+    return v if (unit == transposed).all() else 0.5 * v + 0.5 * np.swapaxes(v, -1, -2)
+
+
+def _at(shape: tuple[int, ...], flat: int) -> str:
+    return f", matrix {[int(k) for k in np.unravel_index(flat, shape)]}" if shape else ""
 
 
 def check_tolerance(tol: float) -> None:
@@ -84,7 +111,8 @@ def denoise(
     V : array_like, shape (..., P, P)
         Prior covariance of the indices, the same for every token; positive definite.
     tol : float, optional
-        Bound of the error of the posterior moments, relative to the mass, with h - omega whitened by V.
+        Bound of the error of the quadrature, in the units of `DenoiserResult.error`, which has the rounding of float64
+        on top.
     workers : int, optional
         Threads; all cores by default.
 
@@ -103,15 +131,19 @@ def denoise(
     KernelNotFoundError
         No denoiser for this architecture.
     ConvergenceError
-        A sample missed `tol`; the message says how many and why.
+        A sample missed `tol`, or float64 leaves it no digit (V too small beside omega^2 or y, or beyond float64's
+        range); the message says how many and why.
 
     References
     ----------
     troiani2025, (9), (12), (163)-(170).
     """
     v, log_jacobian = invert_readout(model, y)
-    result = denoise_readout(model, v, omega, V, tol=tol, workers=workers)
-    return DenoiserResult(result.log_z - log_jacobian, result.g_out, result.dg_out, result.error)
+    inexact, jacobian_error = readout_rounding(model, np.asarray(y, dtype=np.float64), v, log_jacobian)
+    result = _denoise(model, v, inexact, omega, V, tol, workers)
+    # Two numbers of equal size may cancel.
+    error = result.log_z_error + jacobian_error + UNIT * (np.abs(result.log_z) + np.abs(log_jacobian))
+    return DenoiserResult(result.log_z - log_jacobian, result.g_out, result.dg_out, result.error, error)
 
 
 def denoise_readout(
@@ -127,6 +159,13 @@ def denoise_readout(
 
     Parameters and errors are those of `denoise`; v has shape (..., M).
     """
+    return _denoise(model, v, np.zeros(()), omega, V, tol, workers)
+
+
+def _denoise(
+    model: Attention, v: ArrayLike, inexact: Array, omega: ArrayLike, V: ArrayLike, tol: float, workers: int | None
+) -> DenoiserResult:
+    """Validate, broadcast and solve; `inexact`, of the leading shape of v, bounds the error of its entries."""
     p, m = model.indices, model.tokens
     if set(model.ranks) != {1} or model.layers > 2 or (model.layers == 2 and m != 2):
         raise KernelNotFoundError(
@@ -145,39 +184,61 @@ def denoise_readout(
     covariance = check_covariance("V", V, p)
     lead = np.broadcast_shapes(rows.shape[:-1], mean.shape[:-2], covariance.shape[:-2])
     rows = np.broadcast_to(rows, (*lead, m)).reshape(-1, m)
+    inexact = np.ascontiguousarray(np.broadcast_to(inexact, lead)).reshape(-1)
     mean = np.broadcast_to(mean, (*lead, p, m)).reshape(-1, p, m)
     covariance = np.broadcast_to(covariance, (*lead, p, p)).reshape(-1, p, p)
-    solve = _one_layer if model.layers == 1 else _two_layers
-    log_z, g, dg, error = solve(model, rows, mean, covariance, tol, workers)
+    if model.layers == 1:
+        with np.errstate(all="ignore"):  # what overflows is refused below
+            log_z, g, dg = two_points(model, rows, mean, covariance)
+        error, log_z_error = two_points_rounding(rows, mean, covariance, inexact)
+    else:
+        log_z, g, dg, error, log_z_error = _two_layers(model, rows, inexact, mean, covariance, tol, workers)
+    check_resolved((log_z, g, dg, error, log_z_error), rows, mean, covariance)
     return DenoiserResult(
         log_z.reshape(lead),
         g.reshape(*lead, p, m),
         dg.reshape(*lead, p, m, p, m),
         error.reshape(lead),
+        log_z_error.reshape(lead),
     )
 
 
-def _one_layer(
-    model: Attention, v: Array, omega: Array, V: Array, tol: float, workers: int | None
-) -> tuple[Array, Array, Array, Array]:
-    """Two-point posterior h = +-v: closed form."""
-    del tol, workers
-    mean, variance = omega[:, 0, :], V[:, 0, 0]
-    field = (mean * v).sum(axis=1) / variance
-    expected = v * np.tanh(field)[:, None]
+def check_resolved(made: tuple[Array, ...], v: Array, omega: Array, V: Array) -> None:
+    """Raise ConvergenceError where float64 overflows, or rounding leaves no digit of the moments."""
+    n = len(v)
+    finite = np.logical_and.reduce([np.isfinite(part).all(axis=tuple(range(1, part.ndim))) for part in made])
+    bad = np.flatnonzero(~(finite & (made[3] <= _WORST)))
+    if not bad.size:
+        return
+    k = int(bad[0])
+    what = f"has an error of {made[3][k]:.1e} by rounding" if finite[k] else "overflows"
+    raise ConvergenceError(
+        f"the denoiser (12) {what} in float64 on {bad.size} of {n} samples; the first is number {k}: "
+        f"V = {V[k].tolist()}, omega = {omega[k].tolist()}, v = {v[k].tolist()}; take omega and v fewer prior widths "
+        "sqrt(V) from 0, or more digits: `denoise_mp`, `attnlimits denoise`"
+    )
+
+
+def two_points(model: Attention, v: Array, omega: Array, V: Array) -> tuple[Array, Array, Array]:
+    """Posterior h = +-v of one layer, in closed form: log Z, g_out and d g_out.
+
+    v has shape (n, M), omega (n, 1, M) and V (n, 1, 1). Element-wise operations of numpy only, see `jax_kernels`.
+    """
+    variance = V[:, 0, 0]
+    sd = np.sqrt(variance)[:, None]
+    row = v / sd
+    field = (omega[:, 0, :] * v).sum(axis=1) / variance
     # sech^2 without overflow.
     decay = np.exp(-2 * np.abs(field))
     spread = 4 * decay / (1 + decay) ** 2
-    g = ((expected - mean) / variance[:, None])[:, None, :]
-    dg = spread[:, None, None] * v[:, :, None] * v[:, None, :] / variance[:, None, None] ** 2
-    dg -= np.eye(model.tokens) / variance[:, None, None]
-    log_z = (
-        -0.5 * ((v**2).sum(axis=1) + (mean**2).sum(axis=1)) / variance
-        + np.abs(field)
-        + np.log1p(decay)
-        - 0.5 * model.tokens * np.log(2 * math.pi * variance)
-    )
-    return log_z, g, dg[:, None, :, None, :], np.full(len(v), 4 * np.finfo(float).eps)
+    g = ((np.tanh(field)[:, None] * v - omega[:, 0, :]) / variance[:, None])[:, None, :]
+    dg = spread[:, None, None] * row[:, :, None] * row[:, None, :] - np.eye(model.tokens)
+    dg = dg / variance[:, None, None]
+    # The nearer of both points: |v|^2 + |omega|^2 - 2 |v.omega| without cancellation.
+    residual = (v - np.where(field < 0, -1.0, 1.0)[:, None] * omega[:, 0, :]) / sd
+    log_z = -0.5 * (residual**2).sum(axis=1) + np.log1p(decay)
+    log_z -= 0.5 * model.tokens * (math.log(2 * math.pi) + np.log(variance))
+    return log_z, g, dg[:, None, :, None, :]
 
 
 @cache
@@ -188,14 +249,15 @@ def _functions(activation: str) -> tuple[int, ...]:
 
 
 def _two_layers(
-    model: Attention, v: Array, omega: Array, V: Array, tol: float, workers: int | None
-) -> tuple[Array, Array, Array, Array]:
+    model: Attention, v: Array, inexact: Array, omega: Array, V: Array, tol: float, workers: int | None
+) -> tuple[Array, Array, Array, Array, Array]:
     functions = _functions(model.activation)
     n = len(v)
     parameters = np.empty((n, lattice.N_PARAMETERS))
-    _parameters(v, omega, V, model.skip, model.beta, parameters)
+    fill_parameters(v, omega, V, model.skip, model.beta, parameters)
+    check_widths(parameters, omega, V)
     moments = np.empty((n, lattice.N_MOMENTS))
-    info = np.empty((n, 5))
+    info = np.empty((n, lattice.N_INFO))
     # Of the softmax, transitions at |xp| = |xm| and xm = 0 get sharper with |h_1|; linear attention is smooth far out.
     scale, stiffness = 1 / math.sqrt(model.beta), math.sqrt(model.beta)
     if model.activation == "linear":
@@ -234,7 +296,39 @@ def _two_layers(
         )
     log_z, g, dg = np.empty(n), np.empty((n, 2, 2)), np.empty((n, 2, 2, 2, 2))
     _posterior_to_gradient(moments, parameters, log_z, g, dg)
-    return log_z, g, dg, info[:, 0] + info[:, 1]
+    error, log_z_error = np.empty(n), np.empty(n)
+    linear = model.activation == "linear"
+    two_layers_rounding(linear, parameters, moments, info, inexact, log_z, error, log_z_error)
+    return log_z, g, dg, error, log_z_error
+
+
+def check_widths(parameters: Array, omega: Array, V: Array) -> None:
+    """Raise ConvergenceError where omega is so many prior widths from 0 that float64 resolves no width there."""
+    with np.errstate(all="ignore"):
+        i1, slope, i2 = parameters[:, 8], parameters[:, 9], parameters[:, 10]
+        first, second = (np.abs(parameters[:, k : k + 2]).max(axis=1) for k in (4, 6))
+        widths = np.maximum(np.maximum(first * i1, second * i2), np.abs(slope) * i2 / i1)
+        # The kernel squares h_1.
+        fits = (i1 > _LEAST_SCALE) & (i2 > _LEAST_SCALE) & (np.maximum(i1, i2) < 1 / _LEAST_SCALE)
+    bad = np.flatnonzero(~(fits & (UNIT * widths < _WORST)))
+    if bad.size:
+        k = int(bad[0])
+        raise ConvergenceError(
+            f"the denoiser (169) cannot resolve {bad.size} of {len(V)} samples in float64; the first is number {k}: "
+            f"omega = {omega[k].tolist()} is {widths[k]:.1e} prior widths from 0, V = {V[k].tolist()}; take V larger "
+            f"beside omega^2, within [{_LEAST_SCALE**2:.0e}, {_LEAST_SCALE**-2:.0e}] and less correlated"
+        )
+
+
+@njit(error_model="numpy")
+def _pivot(a, b, d):  # type: ignore[no-untyped-def]
+    """D - b^2/a where the terms cancel, to rounding: a d and b^2 as pairs, in units of powers of two."""
+    e, f = math.frexp(a)[1], math.frexp(d)[1]
+    f += (e + f) % 2
+    ah, bh, dh = math.ldexp(a, -e), math.ldexp(b, -((e + f) // 2)), math.ldexp(d, -f)
+    left, left_rest = two_product(ah, dh)
+    right, right_rest = two_product(bh, bh)
+    return math.ldexp((left - right + (left_rest - right_rest)) / ah, f)
 
 
 @njit(
@@ -243,7 +337,7 @@ def _two_layers(
     cache=True,
     nogil=True,
 )
-def _parameters(v, omega, V, skip, beta, parameters):  # type: ignore[no-untyped-def]
+def fill_parameters(v, omega, V, skip, beta, parameters):  # type: ignore[no-untyped-def]
     """Fill in what `lattice.run` takes: modes (plus, minus) of two tokens, and W with V^-1 = W^T W."""
     half = math.sqrt(0.5)
     for s in range(len(v)):
@@ -256,7 +350,10 @@ def _parameters(v, omega, V, skip, beta, parameters):  # type: ignore[no-untyped
         slope = V[s, 0, 1] / V[s, 0, 0]
         parameters[s, 8] = 1 / math.sqrt(V[s, 0, 0])
         parameters[s, 9] = slope
-        parameters[s, 10] = 1 / math.sqrt(V[s, 1, 1] - slope * V[s, 0, 1])
+        pivot = V[s, 1, 1] - slope * V[s, 0, 1]
+        if pivot < 0.5 * V[s, 1, 1]:
+            pivot = _pivot(V[s, 0, 0], V[s, 0, 1], V[s, 1, 1])
+        parameters[s, 10] = 1 / math.sqrt(pivot)
         parameters[s, 11] = 0.0
 
 

@@ -20,12 +20,14 @@ from numba import float64, int64, njit, types
 
 from .addresses import address, function_at
 
-__all__ = ["MAX_NODES", "N_MOMENTS", "N_PARAMETERS", "STATUS", "bind", "run"]
+__all__ = ["MAX_NODES", "N_INFO", "N_MOMENTS", "N_PARAMETERS", "STATUS", "bind", "run"]
 
 # (vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2, shift): see `posterior64`.
 N_PARAMETERS = 12
 # 1, z_i, z_i z_j for i <= j.
 N_MOMENTS = 15
+# Errors of the rule and of what it left out, nodes, boxes, status, steepest slope of z.
+N_INFO = 6
 
 STATUS = {
     0: "converged",
@@ -724,8 +726,9 @@ def run(functions, parameters, tolerance, scale, stiffness, det_bound, moments, 
         Upper bound of 1/|det B_1|.
     moments : ndarray, shape (n, 15)
         Filled.
-    info : ndarray, shape (n, 5)
-        Filled: discretisation error, bound of the truncated mass, nodes, boxes, status.
+    info : ndarray, shape (n, N_INFO)
+        Filled: discretisation error, bound of the truncated mass, nodes, boxes, status, largest |dz/dh_1| along an axis
+        at the least Q.
     """
     pair, branch = _pair_at(functions[0]), _branch_at(functions[1])
     ranges, undo_rows, undo = _range_at(functions[2]), _rows_at(functions[3]), _undo_at(functions[4])
@@ -757,3 +760,9 @@ def run(functions, parameters, tolerance, scale, stiffness, det_bound, moments, 
         info[i, 2] = n_nodes
         info[i, 3] = n_boxes
         info[i, 4] = status
+        steep_p = 0.0
+        steep_m = 0.0
+        for k in range(4):
+            steep_p += slopes[k] * slopes[k]
+            steep_m += slopes[4 + k] * slopes[4 + k]
+        info[i, 5] = math.sqrt(max(steep_p, steep_m))

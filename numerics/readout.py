@@ -71,8 +71,9 @@ def invert_readout(model: Attention, y: ArrayLike) -> tuple[Array, Array]:
 
 def _softmax(model: Attention, y: Array) -> Array:
     # d_ab = v_a (v_a - v_b), so d_ab + d_ba = (v_a - v_b)^2.
-    log_y = np.log(y)
-    d = (np.diagonal(log_y, axis1=-2, axis2=-1)[..., :, None] - log_y) / model.beta
+    # log(y_aa/y_ab) to rounding also where both are nearly equal.
+    own = np.diagonal(y, axis1=-2, axis2=-1)[..., :, None]
+    d = np.copysign(np.log1p(np.abs(own - y) / np.minimum(own, y)), own - y) / model.beta
     squares = d + np.swapaxes(d, -1, -2)
     _check_pairs(model, y, d, squares)
     if model.tokens == 2:

@@ -55,13 +55,20 @@ class DenoiserResult:
     dg_out : ndarray, shape (..., P, M, P, M)
         d g_out / d omega = V^{-1} Cov[h | y] V^{-1} - V^{-1} delta_{mm'}; [p, m, p', m'].
     error : ndarray, shape (...)
-        Estimated relative error of the posterior moments in units of the prior standard deviation.
+        Estimated error of the posterior moments in units of the prior standard deviation, the quadrature's and
+        rounding's together, with the arguments taken as exact. Let z = C^{-1} (h - omega) with V = C C^T, C lower
+        triangular, and r^2 = 1 + max E[z^2 | y]. The entries of E[z | y] are within error r and those of Cov[z | y]
+        within error r^2. So those of g_out = C^{-T} E[z | y] are within error r w_p, and those of
+        dg_out = C^{-T} (Cov[z | y] - I) C^{-1} within error r^2 w_p w_p', with w_p = sum_l |C^{-1}|_lp.
+    log_z_error : ndarray, shape (...)
+        Estimated absolute error of log_z.
     """
 
     log_z: Array
     g_out: Array
     dg_out: Array
     error: Array
+    log_z_error: Array
 
 
 @dataclass(frozen=True)

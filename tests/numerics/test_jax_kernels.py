@@ -91,7 +91,8 @@ def test_reference(activation: str, skip: float, beta: float) -> None:
     made = denoise_jax(Attention(2, 2, 1, skip, beta, activation), y, omega, V)
     values = (np.array([case[name] for case in cases], dtype=float) for name in NAMES)
     shapes = (made.log_z.shape, made.g_out.shape, made.dg_out.shape)
-    expected = DenoiserResult(*(x.reshape(s) for x, s in zip(values, shapes, strict=True)), made.error)
+    arrays = (x.reshape(s) for x, s in zip(values, shapes, strict=True))
+    expected = DenoiserResult(*arrays, made.error, made.log_z_error)
     assert (deviations(made, expected) < TIGHT).all()
 
 
