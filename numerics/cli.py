@@ -39,6 +39,7 @@ from .cli_flags import (
 )
 from .cli_guard import STATUSES, Parser, fail, guarded, say
 from .decimals import pm
+from .interrupts import INTERRUPTED, leave_signals
 from .models import Attention
 from .multihead import cli as multihead
 from .progress import Bar
@@ -53,7 +54,10 @@ _TRIES = 40
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
-    return guarded(lambda: _main(argv))
+    status = guarded(lambda: _main(argv))
+    if argv is None:  # the process ends with the command
+        leave_signals(status)
+    return status
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -62,7 +66,7 @@ def _main(argv: Sequence[str] | None) -> int:
     record, text, ok = args.run(args)
     record["seconds"] = round(time.perf_counter() - begin, 3)
     say(json.dumps(as_dict(record), allow_nan=False) if args.json else text)
-    return 0 if ok else fail(str(record.get("status", "failed")), 1)
+    return 0 if ok else fail(str(record.get("status", "failed")), INTERRUPTED if record.get("interrupted") else 1)
 
 
 Outcome = tuple[dict[str, Any], str, bool]

@@ -52,7 +52,7 @@ def denoise(args: argparse.Namespace) -> Outcome:
 
     made: list[dict[str, Any]] = []
     about = {"model": model.describe(), "digits": args.digits}
-    status = ""
+    status, interrupted = "", False
     bar = Bar("denoise", show=True)
     out: IO[str] | None = None
     try:
@@ -87,7 +87,7 @@ def denoise(args: argparse.Namespace) -> Outcome:
     except KeyboardInterrupt:
         if not made:
             raise
-        status = f"interrupted after {len(made)} of {len(samples)} samples"
+        status, interrupted = f"interrupted after {len(made)} of {len(samples)} samples", True
     finally:
         bar.close()
         if out is not None:
@@ -96,7 +96,8 @@ def denoise(args: argparse.Namespace) -> Outcome:
     ok = len(made) == len(samples)
     if single:
         return about | made[0] | {"status": status}, f"{model.describe()}\n{_text(made[0])}", ok
-    return about | {"samples": made, "converged": ok, "status": status}, status, ok
+    record = about | {"samples": made, "converged": ok, "status": status}
+    return record | ({"interrupted": True} if interrupted else {}), status, ok
 
 
 def _samples(args: argparse.Namespace) -> tuple[Sequence[Sample], bool]:

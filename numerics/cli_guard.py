@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TextIO
 
 from .errors import ConvergenceError
+from .interrupts import INTERRUPTED, forget_interrupt, terminable
 from .progress import close_bars
 
 __all__ = ["DEBUG", "STATUSES", "Parser", "fail", "guarded", "say"]
@@ -18,8 +19,8 @@ __all__ = ["DEBUG", "STATUSES", "Parser", "fail", "guarded", "say"]
 #: Environment variable that asks for the traceback of a failure.
 DEBUG = "ATTNLIMITS_DEBUG"
 STATUSES = (
-    "Exit status: 0 success, 1 a computation failed or did not converge, 2 bad arguments, 130 interrupted; "
-    f"a failure prints one line on stderr ({DEBUG}=1 adds its traceback)"
+    "Exit status: 0 success, 1 a computation failed or did not converge, 2 bad arguments, 130 interrupted (Ctrl-C or "
+    f"SIGTERM); a failure prints one line on stderr ({DEBUG}=1 adds its traceback)"
 )
 # Longest message, and longest word in it: a line that quotes a whole file is none.
 _LONGEST, _LONGEST_WORD = 1000, 250
@@ -54,12 +55,15 @@ def guarded(command: Callable[[], int]) -> int:
         return fail("standard output is closed, so that a result would be lost; send it to /dev/null to drop it", 1)
     _print_anything(sys.stdout)
     try:
-        status = _status(command)
-        _flush()
+        with terminable():
+            status = _status(command)
+            _flush()
     except _Unwritten as error:
         status = fail(str(error), 1)
     except KeyboardInterrupt:
-        status = fail("interrupted", 130)
+        status = fail("interrupted", INTERRUPTED)
+    if status == INTERRUPTED:
+        forget_interrupt()
     return status
 
 
@@ -71,7 +75,7 @@ def _status(command: Callable[[], int]) -> int:
         _flush()
         raise
     except KeyboardInterrupt as stop:
-        return fail(str(stop) or "interrupted", 130)
+        return fail(str(stop) or "interrupted", INTERRUPTED)
     except MemoryError as error:
         return fail(_of_memory(error), 1)
     except RecursionError:

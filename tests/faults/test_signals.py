@@ -1,0 +1,141 @@
+"""Ctrl-C and SIGTERM at any moment of any verb: exit status 130, one line, no traceback, and finished parts kept."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from attnlimits.numerics import cli
+from attnlimits.numerics.interrupts import terminable
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are sent to a group of processes")
+
+# As the console script of the installed command, with a sign that the command has begun.
+MAIN = """
+import sys
+from attnlimits.numerics.cli import main
+
+print("begun", file=sys.stderr, flush=True)
+sys.exit(main())
+"""
+# Each takes longer than the test waits.
+LONG = {
+    "threshold, many digits": "threshold --digits 50 --skip 0.3",
+    "threshold, first layer": "threshold --layer 1 --samples 8192",
+    "threshold, proved": "threshold --rigorous --digits 12",
+    "threshold, link": "threshold --link tanh(h[1]*h[2]) --noise 0.1 --staircase",
+    "evolve": "evolve --alpha 0.5 --samples 1000000",
+    "evolve, three layers": "evolve --alpha 0.5 --layers 3 --samples 65536",
+    "curve": "curve --from 0.1 --to 0.6 --points 90 --start both --out {out}/curve.json",
+    "denoise": "denoise --input {out}/in.npz --digits 20 --out {out}/denoised.jsonl",
+    "gamp": "gamp --alpha 2 --dimension 2000 --seeds 8 --max-iter 500",
+    "descend": "descend --layers 1 --tokens 2 --alpha 2 --dimension 1000 --seeds 8",
+    "multihead": "multihead demo --heads 4 --seq 4 --dim 20 --samples 40000",
+    "aim": "aim amp --activation softmax --rho 0.5 --alpha 0.5 --dimension 300 --seeds 20",
+    "committee": "committee --layers 9001 --skip 400 --alpha 40",
+    "landscape": "landscape --alpha 0.9 --out {out}/landscape.png",
+    "figure": "figure troiani2025-1 --out {out}/figure",
+    "derive": "derive --layers 2 --tokens 3 --untied --out {out}/kernels",
+    "verify": "verify --paper troiani2025",
+}
+
+
+def begun(code, *arguments):
+    """Start a process in a group of its own, as a terminal does; return it when the command begins."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A background job of a shell ignores it, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert select.select([process.stderr], [], [], 60)[0]
+    assert process.stderr.readline() == "begun\n"
+    return process
+
+
+def ended(process):
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, [line for line in err.splitlines() if line.strip() and "%|" not in line]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", LONG)
+def test_an_interrupt_at_any_moment(verb, tmp_path, rng):
+    np.savez(
+        tmp_path / "in.npz",
+        y=np.tile([[0.7, 0.3], [0.2, 0.8]], (5000, 1, 1)),
+        omega=np.zeros((5000, 2, 2)),
+        V=np.tile(np.eye(2), (5000, 1, 1)),
+    )
+    for number, delay in zip((signal.SIGINT, signal.SIGINT, signal.SIGTERM), rng.uniform(0.05, 3, 3), strict=True):
+        process = begun(MAIN, *LONG[verb].format(out=tmp_path).split(" "))
+        time.sleep(delay)
+        assert process.poll() is None, "it ended before the signal"
+        os.killpg(process.pid, number)
+        status, out, lines = ended(process)
+        assert (status, len(lines)) == (130, 1), f"{delay} s: {lines}"
+        assert lines[0].startswith("attnlimits: interrupted")
+        assert list(tmp_path.rglob("*.part")) == []
+        if verb == "denoise" and "after" in lines[0]:
+            kept = (tmp_path / "denoised.jsonl").read_text(encoding="utf-8").splitlines()
+            assert lines[0] == f"attnlimits: interrupted after {len(kept)} of 5000 samples"
+            assert all(json.loads(line)["value"] for line in kept)
+            (tmp_path / "denoised.jsonl").unlink()
+        else:
+            assert out == ""
+
+
+VERB = """
+import atexit, os, signal, sys
+from attnlimits.numerics import cli
+
+def models(_):
+    BODY
+    return {}, "done", True
+
+cli.cli_symbolic.models = models
+sys.argv = ["attnlimits", "models"]
+print("begun", file=sys.stderr, flush=True)
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("how", ["{}", "exec({!r})"])
+def test_a_signal_in_the_middle(name, how):
+    """Also in code compiled from text, after which Python ends itself by the signal though it was caught."""
+    body = how.format(f"os.kill(os.getpid(), signal.{name})")
+    assert ended(begun(VERB.replace("BODY", body))) == (130, "", ["attnlimits: interrupted"])
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_after_the_result_changes_nothing(name):
+    body = f"atexit.register(os.kill, os.getpid(), signal.{name})"
+    assert ended(begun(VERB.replace("BODY", body))) == (0, "done\n", [])
+
+
+def test_a_program_that_calls_the_command_keeps_its_handlers(attnlimits_status):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    assert attnlimits_status("models") == 0
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    mine = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with terminable():
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, mine)
+
+
+@pytest.fixture
+def attnlimits_status(capsys):
+    return lambda *arguments: cli.main(arguments)
