@@ -27,6 +27,8 @@ _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
 # Beyond these, exact arithmetic on the constants of a text could take for ever.
 _LARGEST_POWER = 64
 _LARGEST_EXPONENT = 300
+# Characters of a number: exact arithmetic with more is slow, and float64 has 17 digits.
+_LONGEST_NUMBER = 1000
 _LARGEST_NUMBER = 4096
 _DEEPEST = 60
 
@@ -208,8 +210,9 @@ class _Parser:
 
     def number(self, token: _Token) -> sp.Expr:
         _, _, exponent = token.text.lower().partition("e")
-        if exponent and abs(int(exponent)) > _LARGEST_EXPONENT:
-            raise LinkError(f"link: the number {token.text} at position {token.at + 1} is out of range")
+        if len(token.text) > _LONGEST_NUMBER or (exponent and abs(int(exponent)) > _LARGEST_EXPONENT):
+            shown = token.text if len(token.text) <= 40 else f"{token.text[:30]}... ({len(token.text)} digits)"
+            raise LinkError(f"link: the number {shown} at position {token.at + 1} is out of range")
         return sp.Rational(token.text)
 
     def named(self, token: _Token) -> sp.Expr:
@@ -240,7 +243,7 @@ class _Parser:
 
     def integer(self) -> int:
         token = self.now
-        if token.kind != "number" or not token.text.isdigit() or int(token.text) < 1:
+        if token.kind != "number" or not token.text.isdigit() or len(token.text) > 9 or int(token.text) < 1:
             self.fail("an integer >= 1 (indices and tokens are counted from 1)")
         self.place += 1
         return int(token.text)

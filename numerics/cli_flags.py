@@ -2,6 +2,7 @@
 
 import argparse
 
+from .decimals import check_size
 from .models import ACTIVATIONS, Attention
 
 __all__ = [
@@ -43,6 +44,15 @@ def _ranks(text: str) -> int | tuple[int, ...]:
     return values[0] if len(values) == 1 else values
 
 
+def _exact(text: str) -> str:
+    """A number that is kept as it is spelled, and read exactly by the derivations."""
+    try:
+        check_size("the number", text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def model_flags(parser: argparse.ArgumentParser, *, symbolic: bool = False) -> None:
     """Add the flags of a model; where `symbolic`, skip and beta stay symbols unless they are given."""
     group = parser.add_argument_group("model")
@@ -65,7 +75,9 @@ def link_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a link of one's own, which replaces the model."""
     group = parser.add_argument_group("a link of your own, instead of a model")
     group.add_argument("--link", metavar="EXPR", help='y = g(h) in h[p, m] or h[p], such as "sign(h[1]*h[2])"')
-    group.add_argument("--noise", default="0", metavar="DELTA", help="variance of Gaussian noise on y (default: 0)")
+    group.add_argument(
+        "--noise", type=_exact, default="0", metavar="DELTA", help="variance of Gaussian noise on y (default: 0)"
+    )
 
 
 def refuse_model_flags(args: argparse.Namespace, parser_defaults: dict[str, object]) -> None:

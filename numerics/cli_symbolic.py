@@ -13,6 +13,7 @@ from typing import Any
 from .cache import cache_folder
 from .cli_flags import SYMBOLIC_DEFAULTS, refuse_model_flags
 from .destinations import output_folder
+from .decimals import exact_fraction
 from .models import ACTIVATIONS, available_kernels
 from .progress import Bar
 from .results import as_dict
@@ -35,10 +36,8 @@ def _architecture(args: argparse.Namespace) -> Any:
     for name in ("skip", "beta"):
         text = getattr(args, name)
         if text is not None:
-            try:
-                numbers[name] = sp.Rational(str(text))
-            except (TypeError, ValueError, ZeroDivisionError):
-                raise ValueError(f"--{name} must be a positive number such as 0.5 or 1/3, got {text!r}") from None
+            number = exact_fraction(f"--{name}", str(text))
+            numbers[name] = sp.Rational(number.numerator, number.denominator)
     return Architecture(
         layers=args.layers,
         tokens=args.tokens,

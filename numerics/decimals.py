@@ -3,11 +3,10 @@
 import math
 import re
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-__all__ = ["exact_fraction", "pm", "significant", "to_error"]
+__all__ = ["check_size", "exact_fraction", "pm", "significant", "to_error"]
 
 # float64 has no more; and no number of the command is known to more digits unless it was asked for with --digits.
 _MOST = 10
@@ -90,30 +89,43 @@ def _exponent(value: float) -> int:
     return int(f"{value:.1e}".partition("e")[2])
 
 
-def exact_fraction(name: str, text: Any) -> Fraction:
+def check_size(name: str, text: str) -> None:
+    """Refuse a number whose exact arithmetic would take minutes and gigabytes, before it is read.
+
+    Raises
+    ------
+    ValueError
+        More than 2000 digits, or beyond 1e5000.
+    """
+    for part in text.split("/"):
+        match = _NUMBER.fullmatch(part.strip())
+        exponent = match[1] if match else None
+        if len(part) > _MOST_DIGITS or (exponent and (len(exponent) > 6 or abs(int(exponent)) > _MOST_EXPONENT)):
+            raise ValueError(
+                f"{name} must have at most {_MOST_DIGITS} digits and lie in [1e-{_MOST_EXPONENT}, "
+                f"1e{_MOST_EXPONENT}], got {_shown(text)}"
+            )
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= 40 else f"{text[:30]!r}... ({len(text)} characters)"
+
+
+def exact_fraction(name: str, text: str) -> Fraction:
     """Return the number that a decimal or a quotient such as "1/3" stands for, exactly.
 
     Raises
     ------
     ValueError
-        No such number, or one of more than 2000 digits or beyond 1e5000: exact arithmetic with it would not end.
+        No such number, or one of more than 2000 digits or beyond 1e5000.
 
     Examples
     --------
     >>> exact_fraction("--noise", "0.1")
     Fraction(1, 10)
     """
-    written = str(text).strip()
-    shown = written if len(written) <= 40 else f"{written[:30]}... ({len(written)} characters)"
-    for part in written.split("/"):
-        match = _NUMBER.fullmatch(part.strip())
-        exponent = match[1] if match else None
-        if len(part) > _MOST_DIGITS or (exponent and (len(exponent) > 6 or abs(int(exponent)) > _MOST_EXPONENT)):
-            raise ValueError(
-                f"{name} must have at most {_MOST_DIGITS} digits and lie in [1e-{_MOST_EXPONENT}, "
-                f"1e{_MOST_EXPONENT}], got {shown!r}"
-            )
+    check_size(name, text)
     try:
-        return Fraction(written)
+        return Fraction(text.strip())
     except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{name} must be a number such as 0.5 or 1/3, got {shown!r}") from None
+        raise ValueError(f"{name} must be a number such as 0.5 or 1/3, got {_shown(text)}") from None

@@ -6,6 +6,7 @@ from typing import Any
 
 from mpmath.ctx_mp import MPContext
 
+from ..decimals import check_size
 from ..results import How
 from .checks import CITE, count
 
@@ -44,6 +45,8 @@ def exact_number(name: str, value: object, where: str) -> Fraction:
     ValueError
         Not a positive number, or one beyond 1e-60 to 1e60.
     """
+    if isinstance(value, str):
+        check_size(name, value)
     try:
         if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
             raise TypeError
