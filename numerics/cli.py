@@ -38,7 +38,7 @@ from .cli_flags import (
     sampling_flags,
 )
 from .cli_guard import STATUSES, Parser, fail, guarded, say
-from .decimals import pm
+from .decimals import pm, recorded
 from .interrupts import INTERRUPTED, leave_signals
 from .models import Attention
 from .multihead import cli as multihead
@@ -445,7 +445,7 @@ def _one_layer(args: argparse.Namespace) -> Any:
 
 def _evolve_outcome(result: EvolutionResult, about: dict[str, Any]) -> Outcome:
     record = as_dict(result) | {
-        "value": f"{result.overlap[-1, -1]:.6f}",
+        "value": recorded(float(result.overlap[-1, -1]), float(result.overlap_error[-1, -1])),
         "error": float(result.overlap_error[-1, -1]),
         "how": result.estimation_error.how,
     }

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from .decimals import pm, recorded
 from .results import Estimate, versions
 
 __all__ = ["committee", "committee_flags"]
@@ -28,7 +29,11 @@ def committee(args: argparse.Namespace) -> Outcome:
     found = committee_threshold(args.layers, beta=args.beta)
     limit = limit_threshold(args.beta)
     record: dict[str, Any] = {"verb": "committee", "layers": args.layers, "beta": args.beta, "skip": args.skip}
-    record |= {"value": f"{found.alpha.value:.10g}", "error": found.alpha.error, "how": found.alpha.how}
+    record |= {
+        "value": recorded(found.alpha.value, found.alpha.error),
+        "error": found.alpha.error,
+        "how": found.alpha.how,
+    }
     record |= {"committee": found, "limit_per_layer": limit, "versions": versions()}
     lines = [
         f"tied softmax attention, L={args.layers}, M=2, rank 1, beta={args.beta:g}, to leading order in 1/c",
@@ -55,4 +60,4 @@ def committee(args: argparse.Namespace) -> Outcome:
 
 
 def _text(told: Estimate) -> str:
-    return f"{told.value:.7g} +- {told.error:.1g}"
+    return pm(told.value, told.error)

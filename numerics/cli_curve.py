@@ -14,6 +14,7 @@ from .cli_flags import (
     refuse_model_flags,
     sampling_flags,
 )
+from .decimals import pm
 from .destinations import output_file
 from .progress import Bar
 from .results import as_dict, save
@@ -141,10 +142,10 @@ def _text(result: "CurveResult", name: str) -> str:
         lines.append(f"{start} start:")
         lines += [_line(point, result.along) for point in points]
     for one in result.onsets:
-        lines.append(f"{_named(one.indices)} from {result.along} = {_number(one.value, one.error)}")
+        lines.append(f"{_named(one.indices)} from {result.along} = {pm(one.value, one.error)}")
     for jump in result.jumps:
         lines.append(
-            f"jump {jump.direction} at {result.along} = {_number(jump.value, jump.error)}, "
+            f"jump {jump.direction} at {result.along} = {pm(jump.value, jump.error)}, "
             f"from {_diagonal(jump.before)} to {_diagonal(jump.after)}"
         )
     return "\n".join([*lines, result.status])
@@ -154,7 +155,7 @@ def _line(point: "CurvePoint", along: str) -> str:
     parts = [f"{along} = {point.parameter:.6g}:"]
     for i in range(len(point.overlap)):
         mark = " (recovered)" if i in point.recovered else ""
-        parts.append(f"q_{i + 1}{i + 1} = {point.overlap[i, i]:.6f} +- {point.overlap_error[i, i]:.6f}{mark}")
+        parts.append(f"q_{i + 1}{i + 1} = {pm(point.overlap[i, i], point.overlap_error[i, i])}{mark}")
     if not point.converged:
         parts.append(point.status)
     return " ".join(parts)
@@ -162,12 +163,6 @@ def _line(point: "CurvePoint", along: str) -> str:
 
 def _named(indices: tuple[int, ...]) -> str:
     return ", ".join(f"q_{i + 1}{i + 1}" for i in indices)
-
-
-def _number(value: float, error: float) -> str:
-    """Value with one digit past its error, at most ten."""
-    decimals = 10 if error <= 0 else min(10, max(0, 1 - math.floor(math.log10(error))))
-    return f"{value:.{decimals}f} +- {error:.1e}"
 
 
 def _diagonal(q: Any) -> str:

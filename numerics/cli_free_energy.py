@@ -15,6 +15,7 @@ from .cli_flags import (
     refuse_model_flags,
     sampling_flags,
 )
+from .decimals import pm, recorded
 from .destinations import output_file
 from .progress import Bar
 from .results import as_dict, save
@@ -86,7 +87,7 @@ def free_energy(args: argparse.Namespace) -> Outcome:
     finite = math.isfinite(best.free_entropy.value)
     record = about | {
         "alpha": args.alpha,
-        "value": f"{best.free_entropy.value:.12g}" if finite else None,
+        "value": recorded(best.free_entropy.value, best.free_entropy.error) if finite else None,
         "error": best.free_entropy.error,
         "how": best.free_entropy.how,
         "overlap": best.overlap,
@@ -100,11 +101,10 @@ def free_energy(args: argparse.Namespace) -> Outcome:
     lines += [_line(point) + ("; the global maximum" if point is best else "") for point in points]
     mean, plugin = optimal.prediction_error, optimal.plugin_error
     lines.append(
-        f"prediction error: {mean.value:.5f} +- {mean.error:.5f} (posterior mean), {plugin.value:.5f} +- "
-        f"{plugin.error:.5f} (plug-in)"
+        f"prediction error: {pm(mean.value, mean.error)} (posterior mean), {pm(plugin.value, plugin.error)} (plug-in)"
     )
     if optimal.information is not None:
-        lines.append(f"information in a sample: {_number(optimal.information.value, optimal.information.error)} nats")
+        lines.append(f"information in a sample: {pm(optimal.information.value, optimal.information.error)} nats")
     return as_dict(record), "\n".join([*lines, status]), converged
 
 
@@ -134,7 +134,7 @@ def landscape(args: argparse.Namespace) -> Outcome:
     draw(record, points, output.groups, f"{name}; {prior.describe()}; alpha = {args.alpha:g}", args.out)
     best = points[0].free_entropy
     summary = about | {
-        "value": f"{best.value:.12g}" if math.isfinite(best.value) else None,
+        "value": recorded(best.value, best.error) if math.isfinite(best.value) else None,
         "error": best.error,
         "how": best.how,
         "grid_error": record["error"],
@@ -224,12 +224,12 @@ def _transitions(output: "OutputEntropy", prior: "Prior", about: dict[str, Any])
     found = transitions(output, prior)
     lines = [f"{about['model']}; {prior.describe()}"]
     if found.weak is not None:
-        lines.append(f"weak recovery: alpha = {_number(found.weak.value, found.weak.error)}")
+        lines.append(f"weak recovery: alpha = {pm(found.weak.value, found.weak.error)}")
     else:
         lines.append("weak recovery: at any alpha")
     for one in found.first_order:
-        lines.append(f"information-theoretic: alpha = {_number(one.information.value, one.information.error)}")
-        lines.append(f"algorithmic: alpha = {_number(one.algorithmic.value, one.algorithmic.error)}")
+        lines.append(f"information-theoretic: alpha = {pm(one.information.value, one.information.error)}")
+        lines.append(f"algorithmic: alpha = {pm(one.algorithmic.value, one.algorithmic.error)}")
         lines.append(f"hard in between: q = {one.overlaps[0]:.4f} is found where q = {one.overlaps[1]:.4f} is best")
     if not found.first_order:
         lines.append("no first-order transition: no hard phase")
@@ -237,21 +237,18 @@ def _transitions(output: "OutputEntropy", prior: "Prior", about: dict[str, Any])
         lines.append(f"recovery is best from alpha = {found.recovery:.6g} on")
     key = found.first_order[-1].information if found.first_order else found.weak or found.perfect
     record = as_dict(found) | about
-    record |= {"value": None if key is None else f"{key.value:.12g}", "error": 0.0 if key is None else key.error}
+    record |= {
+        "value": None if key is None else recorded(key.value, key.error),
+        "error": 0.0 if key is None else key.error,
+    }
     record |= {"how": output.how, "converged": True, "status": "converged: every fold of alpha(q) was located"}
     return record, "\n".join([*lines, record["status"]]), True
 
 
 def _line(point: "StationaryPoint") -> str:
     overlaps = ", ".join(
-        f"{q:.6f} +- {e:.6f}" for q, e in zip(point.overlap.diagonal(), point.overlap_error.diagonal(), strict=True)
+        pm(q, e) for q, e in zip(point.overlap.diagonal(), point.overlap_error.diagonal(), strict=True)
     )
     value = point.free_entropy
-    phi = _number(value.value, value.error) if math.isfinite(value.value) else str(value.value)
+    phi = pm(value.value, value.error) if math.isfinite(value.value) else str(value.value)
     return f"q = {overlaps}; {point.kind}, {'stable' if point.stable else 'unstable'}, Phi = {phi}"
-
-
-def _number(value: float, error: float) -> str:
-    """Value with one digit past its error, at most ten."""
-    decimals = 10 if error <= 0 else min(10, max(0, 1 - math.floor(math.log10(error))))
-    return f"{value:.{decimals}f} +- {error:.1e}"

@@ -12,8 +12,8 @@ from typing import Any
 
 from .cache import cache_folder
 from .cli_flags import SYMBOLIC_DEFAULTS, refuse_model_flags
-from .destinations import output_folder
 from .decimals import exact_fraction
+from .destinations import output_folder
 from .models import ACTIVATIONS, available_kernels
 from .progress import Bar
 from .results import as_dict

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-__all__ = ["check_size", "exact_fraction", "pm", "significant", "to_error"]
+__all__ = ["check_size", "exact_fraction", "pm", "recorded", "significant", "to_error"]
 
 # float64 has no more; and no number of the command is known to more digits unless it was asked for with --digits.
 _MOST = 10
@@ -82,6 +82,18 @@ def pm(value: float, error: float | None, *, digits: int = _MOST) -> str:
     if _SMALL <= error < 1 and "e" not in shown:
         return f"{shown} +- {error:.{1 - _exponent(error)}f}"
     return f"{shown} +- {error:.1e}"
+
+
+def recorded(value: float, error: float | None) -> str:
+    """Return the text of a value in a record: to the third digit of its error, so that its rounding adds nothing.
+
+    Examples
+    --------
+    >>> recorded(0.4860123, 0.00291), recorded(1.25e-8, 0.0)
+    ('0.48601', '1.25000000000e-08')
+    """
+    known = error is not None and math.isfinite(error)
+    return to_error(value, error / 10 if known and error is not None else 0.0, digits=12)
 
 
 def _exponent(value: float) -> int:

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from .decimals import significant
 from .link_operator import ZERO, Operator, correlation, operator
 from .links import LinkKernel
 from .results import How, versions
@@ -342,7 +343,7 @@ def _decimal(value: float, digits: int) -> str:
     """Positional decimal with that many significant digits; with a power of ten where that has no end."""
     if value >= _LARGEST_POSITIONAL:
         return f"{value:.{digits - 1}e}"
-    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(value)))}f}"
+    return significant(value, digits)
 
 
 def _names(indices: Iterable[int]) -> str:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from .channel_averages import Averages, channel
+from .decimals import recorded, significant
 from .errors import ConvergenceError, KernelNotFoundError
 from .models import Attention
 from .results import How, ThresholdResult
@@ -98,7 +99,7 @@ def first_layer(
 def _perfect(model: Attention, digits: int) -> ThresholdResult:
     """From y and h_2 follow the two numbers of B_1, thereby h_1 up to sign: lambda_1 = E || h_1^T h_1 - I ||_F^2."""
     norm = model.tokens * (model.tokens + 1)
-    value = f"{1 / norm:.{digits}g}"
+    value = significant(1 / norm, digits)
     return _threshold(
         model,
         value,
@@ -143,7 +144,7 @@ def _quadrature(
         slope_excess = (excess(root + step) - excess(root)) / step
         alphas = here[:, 0] - slope[0] * (here.prod(axis=1) - 1) / slope_excess
         evaluations += len(known)
-        value = f"{alphas[0]:.{digits - 1 - math.floor(math.log10(alphas[0]))}f}"
+        value = significant(float(alphas[0]), digits)
         off = SAFETY * float(abs(alphas[1] - alphas[0]))
         error = off + abs(float(value) - float(alphas[0]))
         # Half a unit of the last digit, and rounding adds at most as much.
@@ -237,9 +238,7 @@ def _sampled(
 def _result(model: Attention, values: Array, evaluations: int, where: str) -> ThresholdResult:
     mean = float(values.mean())
     error = float(values.std(ddof=1)) / math.sqrt(len(values))
-    # One digit past the error.
-    decimals = max(1, 1 - math.floor(math.log10(error)))
-    return _threshold(model, f"{mean:.{decimals}f}", error, "monte-carlo", 1 / mean, evaluations, where)
+    return _threshold(model, recorded(mean, error), error, "monte-carlo", 1 / mean, evaluations, where)
 
 
 def _threshold(

@@ -11,6 +11,7 @@ from scipy.special import ndtr
 from threadpoolctl import threadpool_limits
 
 from . import exact
+from .decimals import significant
 from .digits.threshold import MAX_DIGITS as PRECISE_DIGITS
 from .digits.threshold import Progress, precise_threshold
 from .enclosure.threshold import Enclosure, enclose_last_layer
@@ -246,7 +247,7 @@ def one_layer(
 def _decided(norm: Estimate, digits: int) -> bool:
     """Whether all values within the error round to the same digits."""
     low, high = (1 / (norm.value + sign * norm.error) for sign in (1, -1))
-    return _significant(low, digits) == _significant(high, digits)
+    return significant(low, digits) == significant(high, digits)
 
 
 def _precise(model: Attention, digits: int, progress: Progress | None) -> ThresholdResult:
@@ -262,7 +263,7 @@ def _precise(model: Attention, digits: int, progress: Progress | None) -> Thresh
 def _result(model: Attention, norm: Estimate, digits: int, steps: int) -> ThresholdResult:
     alpha = 1 / norm.value
     error = norm.error * alpha * alpha
-    text = _significant(alpha, digits)
+    text = significant(alpha, digits)
     # One unit in the last digit is what the caller asked for; rounding alone may take half of it.
     unit = 10.0 ** (math.floor(math.log10(alpha)) - digits + 1)
     failure = f"{digits} digits were not reached: the error is {error:.1e}; ask for fewer digits"
@@ -288,11 +289,6 @@ def _threshold(
         n_iter=steps,
         kernel_hash=model.kernel_hash,
     )
-
-
-def _significant(value: float, digits: int) -> str:
-    """Positional decimal with that many significant digits."""
-    return np.format_float_positional(value, precision=digits, unique=False, fractional=False, trim="k")
 
 
 def _functional(z: Array, n_pp: Array, n_pm: Array, n_mm: Array) -> Array:

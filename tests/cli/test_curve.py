@@ -15,7 +15,7 @@ def test_a_curve_in_words(attnlimits):
     lines = said.out.splitlines()
     assert lines[0] == "tied softmax attention, L=1, M=3, rank 1, c=1, beta=1"
     assert lines[1] == "uninformed start:"
-    assert lines[2] == "alpha = 0: q_11 = 0.000000 +- 0.000000"
+    assert lines[2] == "alpha = 0: q_11 = 0 +- 0"
     assert lines[6] == "informed start:"
     assert lines[11].startswith("q_11 from alpha = 0.0833333333 ")
     assert lines[12].startswith("converged: 8 of 8 points, max |F(q) - q| = ")

@@ -176,13 +176,20 @@ def test_evolve_at_one_layer(attnlimits):
     assert below["stability"][0] == pytest.approx(0.08 * 12, rel=1e-6)
 
 
+def test_zeros_at_the_end_are_digits(attnlimits):
+    said = attnlimits("threshold --skip 0.8 --digits 5 --json")
+    assert (said.status, json.loads(said.out)["value"]) == (0, "0.19050")
+    said = attnlimits("threshold --layers 1 --tokens 4 --digits 4")
+    assert "alpha(layer 1) = 0.05000 = 1/20 exactly" in said.out
+
+
 def test_evolve_at_two_layers_in_words(attnlimits):
     said = attnlimits("evolve --alpha 0.4 --samples 128 --replicas 4 --workers 1")
     assert (said.status, said.err) == (0, "")
     lines = said.out.splitlines()
     assert lines[0] == "tied softmax attention, L=2, M=2, rank 1, c=1, beta=1"
     assert lines[1] == "alpha = 0.4"
-    assert lines[2].startswith("q_11 = 0.00000 +- ")
+    assert lines[2] == "q_11 = 0 +- 0"
     assert lines[3].startswith("q_22 = ")
     value, error = (float(part) for part in lines[3].removeprefix("q_22 = ").split(" +- "))
     # 0.4869 +- 0.0010 with many more points

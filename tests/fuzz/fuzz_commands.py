@@ -239,7 +239,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="print what each line said")
-    parser.add_argument("--folder", type=Path, help="where the files are made (default: a temporary one)")
+    parser.add_argument("--folder", type=Path, help="where files are made (default: a temporary one)")
     args = parser.parse_args()
     folder = args.folder or Path(tempfile.mkdtemp(prefix="attnlimits-fuzz-"))
     all_said, bad = [], 0
@@ -249,7 +249,7 @@ def main() -> int:
         bad += bool(found)
         if found or args.show:
             print(f"[{said.index}] {'; '.join(found) or 'fine'}\n  {said.command(folder / 'files')[:1500]}")
-            print(f"  status {said.status}, {said.seconds:.1f} s, {said.peak / 2**10:.0f} MiB; stderr: {said.err[-700:]!r}")
+            print(f"  status {said.status}, {said.seconds:.1f} s, {said.peak / 2**10:.0f} MiB; {said.err[-700:]!r}")
             if args.show:
                 print(f"  stdout: {said.out[:2000]!r}")
             sys.stdout.flush()

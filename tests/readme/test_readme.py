@@ -49,7 +49,7 @@ def test_table_rows(row, called, run):
         # columns: alpha, second layer here, as published, first layer here
         cells = {"q_22": shown[1], "q_11": shown[3]}
         for name, cell in cells.items():
-            [(value, error)] = quantities(re.search(rf"^{name} = (.*)$", said, re.M)[1])
+            value, error = map(float, re.search(rf"^{name} = (\S+) \+- (\S+)$", said, re.M).groups())
             wanted, spread = quantities(cell)[0] if quantities(cell) else (float(cell.split()[0]), 1e-6)
             assert abs(value - wanted) <= 3 * (error + spread) + 1e-5, name
     elif "--layer 1" in called:
