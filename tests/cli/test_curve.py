@@ -17,7 +17,7 @@ def test_a_curve_in_words(attnlimits):
     assert lines[1] == "uninformed start:"
     assert lines[2] == "alpha = 0: q_11 = 0 +- 0"
     assert lines[6] == "informed start:"
-    assert lines[11].startswith("q_11 from alpha = 0.0833333333 ")
+    assert lines[11].startswith("q_11 from alpha = 0.08333333333 +- ")
     assert lines[12].startswith("converged: 8 of 8 points, max |F(q) - q| = ")
     assert "no gap between the starts above" in lines[12]
 
