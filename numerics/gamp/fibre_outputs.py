@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..fibre_channel import tied_mean, untied_mean
-from ..fibres import LastLayer, _check_link, _check_range, _edge
+from ..fibres import LastLayer, _check_link, _edge, _in_range
 from .outputs import named_rows
 
 __all__ = ["TiedOutput", "UntiedOutput"]
@@ -18,7 +18,7 @@ _NEGLIGIBLE = 8 * np.finfo(float).eps
 
 def _scores(layer: LastLayer, y: Array) -> Array:
     """k^T q, and for softmax its part that does not depend on the mean of the queries' tokens."""
-    _check_range(layer, y)
+    y = _in_range(layer, y)
     scores = (np.log(y) if layer.activation == "softmax" else y) / layer.beta
     return scores - scores.mean(axis=2, keepdims=True) if layer.activation == "softmax" else scores
 
