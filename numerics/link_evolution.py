@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .channel_averages import Averages
 from .errors import ConvergenceError
+from .fixed_point_error import SIGMAS, student
 from .link_channel import LinkChannel
 from .link_symmetry import couplings, exchanges
 from .link_thresholds import _top, threshold, unresolved_noise
@@ -162,6 +163,8 @@ class _LinkSolver(Solver):
         # Settles within the present subspace, along the axes above.
         self._stage: Solver | None = None
         self._rates = np.full(channel.kernel.indices, np.nan)
+        # Of a direction whose growth the averages do not decide.
+        self._doubt = ""
 
     def grow(self, q: Array) -> None:
         """Let unstable directions join until none is left."""
@@ -199,13 +202,20 @@ class _LinkSolver(Solver):
         """Growth rate of a small overlap of each index of zero overlap; NaN for the others."""
         return self._rates
 
-    def standard_error(self) -> Array:
-        """Standard error of q."""
+    def measure(self) -> tuple[Array, str]:
+        """Error of q, and what the averages leave in doubt; q is solved for further where that matters."""
         if self._stage is None:
-            return np.zeros_like(self.q)
+            return np.zeros_like(self.q), self._doubt
+        stage, before = self._stage, len(self._stage.history)
+        inside, doubt = stage.measure()
+        if len(stage.history) > before:
+            self.q = np.where(self._channel.mask, self._axes @ stage.q @ self._axes.T, 0.0)
+            self.history += [self._axes @ one @ self._axes.T for one in stage.history[before:]]
+            self.n_iter, self.residual = self.n_iter + len(stage.history) - before, stage.residual
+        self.loosened = stage.loosened
         size = np.abs(self._axes)
-        error = size @ self._stage.standard_error() @ size.T
-        return np.where(self._channel.mask, np.minimum(error, 1.0), 0.0)
+        error = size @ inside @ size.T
+        return np.where(self._channel.mask, np.minimum(error, 1.0), 0.0), doubt or self._doubt
 
     def _rest(self, q: Array) -> None:
         """Stand at zero overlap."""
@@ -236,7 +246,7 @@ class _LinkSolver(Solver):
         values, vectors = np.linalg.eigh(q)
         free = vectors[:, values <= _NOTHING]
         self._rates = np.full(len(q), np.nan)
-        self._channel.note = ""
+        self._channel.note = self._doubt = ""
         nothing = np.zeros_like(q)
         if not free.shape[1]:
             return 0.0, nothing
@@ -257,6 +267,11 @@ class _LinkSolver(Solver):
             norm, direction = _top(inside, 0.0)
             # Zero to within its error, it may come out below.
             rate = self.alpha * max(norm, 0.0)
+            full = free @ direction @ free.T
+            each = self.alpha * np.einsum("ij,rijkl,kl->r", full, operators, full)
+            off = student(len(each)) * float(each.std(ddof=1)) / np.sqrt(len(each))
+            if abs(rate - 1) <= SIGMAS * off:
+                self._doubt = f"a small overlap grows by {rate:.4g} +- {off:.1g} per iteration"
         # Rounding may leave the cone.
         parts, axes = np.linalg.eigh(free @ direction @ free.T)
         grown = np.where(self._channel.mask, (axes * np.maximum(parts, 0.0)) @ axes.T, 0.0)

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from .channel_averages import Averages, Channel
 from .errors import KernelNotFoundError
+from .fixed_point_error import SIGMAS, blocked, fixed_point_error, growth_error, student
+from .free_entries import FreeEntries
 from .models import Attention
 from .thresholds import last_layer
 
@@ -45,8 +47,12 @@ class Solver:
         self.n_iter = 0
         self.converged = False
         self.free: list[tuple[int, int]] = []
-        # Layers that were learned and have died out.
+        # Layers that were learned and have died out, and those that were found to stay at zero overlap.
         self.dead: set[int] = set()
+        self.silent: set[int] = set()
+        # Why `tol` was not asked for to the end.
+        self.loosened = ""
+        self._path: list[tuple[Array, Averages]] = []
         # Indices that are learned together, and whether they share one overlap.
         self.groups: tuple[tuple[int, ...], ...] = getattr(averages, "groups", tuple((i,) for i in range(len(self.q))))
         self.equal: bool = getattr(averages, "equal", False)
@@ -60,6 +66,7 @@ class Solver:
     def grow(self, q: Array) -> None:
         """Settle on the layers of q, then let unstable layers join until none is left."""
         active = [int(i) for i in np.flatnonzero(q.diagonal())]
+        self.silent = set(self.averages.layers)
         # Averages of several accuracies need not agree on what is marginal: what has died out does not join again.
         self.dead.clear()
         while True:
@@ -94,19 +101,24 @@ class Solver:
             if not self.alpha * latest.growth[:, group[0]].mean() > 1:
                 self.q, self.latest = q, latest
                 self.free = [pair for pair in self.free if not set(pair) & set(group)]
+                self.silent |= set(group)
                 active[:] = [i for i in active if i not in group]
 
     def stability(self) -> Array:
         """Growth rate of a small overlap in each direction of zero overlap; NaN elsewhere and where not computed."""
         assert self.latest is not None
         rates = self.alpha * self.latest.growth.mean(axis=0)
-        model = self.averages.model
-        if not self.q.any() and model.layers > 1:
-            last = model.layers - 1
-            # The operator (15) has this one to many digits, where it is computed.
-            norm = _last_layer_norm(model)
-            rates[last] = rates[last] if norm is None else self.alpha * norm
+        if (known := self._known_rate()) is not None:
+            rates[-1] = known
         return rates
+
+    def _known_rate(self) -> float | None:
+        """Growth rate of the last layer from zero overlap: the operator (15) has it to many digits, where computed."""
+        model = self.averages.model
+        if self.q.any() or model.layers == 1:
+            return None
+        norm = _last_layer_norm(model)
+        return None if norm is None else self.alpha * norm
 
     def _zero(self) -> None:
         self.q = np.zeros_like(self.q)
@@ -124,7 +136,7 @@ class Solver:
         x = q[rows, columns].copy()
         points: list[Array] = []
         images: list[Array] = []
-        self.converged = False
+        self.converged, self.loosened, self._path = False, "", []
         self.q, self.residual = q.copy(), math.inf
         while self.latest is None or self.n_iter < self.max_iter:
             self.q = self._matrix(x)
@@ -132,22 +144,35 @@ class Solver:
             self.history.append(self.q.copy())
             self.latest = self.averages(self.q)
             self.n_iter += 1
+            self._path.append((x, self.latest))
             fx = self.image(self.latest.g.mean(axis=0))[rows, columns]
             self.residual = float(np.abs(fx - x).max())
             # The diagonal comes first.
             least, reached = (float(v[: len(diagonal)].min()) for v in (x, fx))
-            allowed = self.tol
-            if self.relative:
-                allowed *= 1 - float(np.linalg.eigvalsh(self.q)[-1])
-                if len(self.history) > _PATIENCE and self.averages.how == "monte-carlo":
-                    # Sums over finitely many nodes jump where a link does: far below the statistical error is enough.
-                    spread = self.image(self.latest.g)[:, rows, columns].std(axis=0, ddof=1)
-                    allowed = max(allowed, _ROUGH * float(spread.max()) / math.sqrt(len(self.latest.g)))
-            if self.residual <= allowed or (reached > RECOVERED and least >= RECOVERED - 1e-9):
+            if self.residual <= self._allowed() or (reached > RECOVERED and least >= RECOVERED - 1e-9):
                 self.converged = True
                 return
             points, images = [*points, x][-_MEMORY:], [*images, fx][-_MEMORY:]
             x = self._trusted(anderson(points, images), x, fx)
+
+    def _allowed(self) -> float:
+        """Residual that is small enough."""
+        assert self.latest is not None
+        allowed = self.tol
+        if self.relative:
+            allowed *= 1 - float(np.linalg.eigvalsh(self.q)[-1])
+            if len(self.history) > _PATIENCE and self._sampled:
+                # Sums over finitely many nodes jump where a link does: far below the statistical error is enough.
+                rows, columns = np.array(self.free).T
+                spread = self.image(self.latest.g)[:, rows, columns].std(axis=0, ddof=1)
+                rough = _ROUGH * float(spread.max()) / math.sqrt(len(self.latest.g))
+                if rough > allowed and self.residual > allowed:
+                    self.loosened = (
+                        f"up to {rough:.1e} was taken instead of {allowed:.1e}: averages over finitely many nodes "
+                        "jump, and that is a tenth of the standard error of F(q)"
+                    )
+                    return rough
+        return allowed
 
     def _trusted(self, trial: Array, x: Array, fx: Array) -> Array:
         """Let an extrapolation from x go the way of the plain step to fx, and not much further.
@@ -186,42 +211,89 @@ class Solver:
         return clipped
 
     def standard_error(self) -> Array:
-        """Standard error of q: that of F(alpha G) over the randomisations, times (1 - F')^{-1}."""
+        """Error of q, see `measure`."""
+        return self.measure()[0]
+
+    def measure(self) -> tuple[Array, str]:
+        """Error of q, shape (P, P), and what the averages leave in doubt; q is solved for further where that matters.
+
+        The error is one standard error of q where the averages scatter, and a bound elsewhere.
+        """
         error = np.zeros_like(self.q)
-        if not self.free or self.latest is None:
-            return error
+        if self.latest is None:
+            return error, ""
+        if not self.free:
+            return error, self._undecided(growth_error(self.latest, self._sampled)) if self.silent else ""
         rows, columns = np.array(self.free).T
         if not math.isfinite(self.residual):  # the evaluations ran out before the first one here
             error[rows, columns] = error[columns, rows] = 1.0
-            return error
+            return error, ""
         x = self.q[rows, columns]
-        mean = self.image(self.latest.g.mean(axis=0))[rows, columns]
-        spread = self.image(self.latest.g)[:, rows, columns] - mean
-        jacobian = np.empty((len(x), len(x)))
-        for k in range(len(x)):
-            # One-sided, towards the inside; a rough slope suffices for an error bar.
-            step = -0.02 * min(x[k], 1 - x[k]) if x[k] > 0 else 1e-3
-            moved = x.copy()
-            moved[k] += step
-            other = self.image(self.averages(self._matrix(moved)).g.mean(axis=0))[rows, columns]
-            jacobian[:, k] = (other - mean) / step
-        response = np.linalg.pinv(np.eye(len(x)) - jacobian)
-        deviations = spread @ response.T
-        if self.averages.how == "monte-carlo":
-            sigma = deviations.std(axis=0, ddof=1) / math.sqrt(len(deviations))
-        else:
-            sigma = np.abs(deviations).max(axis=0)
-        sigma = sigma + np.abs(response @ (mean - x))
-        if self.latest.bias is not None:
-            moved = self.image(self.latest.g.mean(axis=0) + self.latest.bias)[rows, columns]
-            sigma = sigma + np.abs(response @ (moved - mean))
-        # An overlap cannot be off by more than its range.
-        error[rows, columns] = error[columns, rows] = np.minimum(sigma, 1.0)
+        # What is pushed beyond the last step that is resolved.
+        image = self.image(self.latest.g)[:, rows, columns]
+        unit = student(len(image)) * SIGMAS / math.sqrt(len(image)) if self._sampled else 0.0
+        low = image.mean(axis=0) - (unit * image.std(axis=0, ddof=1) if unit else 0.0)
+        held = [k for k in range(len(x)) if rows[k] == columns[k] and x[k] >= RECOVERED - 1e-9 and low[k] > RECOVERED]
+        error[rows[held], columns[held]] = 1 - x[held]
+        free = [pair for k, pair in enumerate(self.free) if k not in held]
+        doubt = ""
+        if free:
+            error, doubt = self._measure_free(free, error)
+        elif self.silent:
+            doubt = self._undecided(growth_error(self.latest, self._sampled))
         if self.equal:
             for i, _ in self.free:
                 same = self._group(i)
                 error[same, same] = error[i, i]
-        return error
+        # An overlap cannot be off by more than its range.
+        return np.minimum(error, 1.0), doubt
+
+    def _measure_free(self, free: list[tuple[int, int]], error: Array) -> tuple[Array, str]:
+        """Enter the errors of these entries, the others being held."""
+        assert self.latest is not None
+        rows, columns = np.array(free).T
+
+        def matrix(x: Array) -> Array:
+            q = self.q.copy()
+            q[rows, columns] = q[columns, rows] = x
+            return self._matrix(q[tuple(np.array(self.free).T)])
+
+        balance = FreeEntries(self.averages, free, matrix, self.image, RECOVERED)
+        found = fixed_point_error(balance, self.q[rows, columns], self.latest)
+        if self.converged and found.visited:
+            self.history += [matrix(x) for x in found.visited]
+            self.n_iter += len(found.visited)
+            self.q, self.latest = self.history[-1], found.found
+            self.residual = float(np.abs(self.image(self.latest.g.mean(axis=0)) - self.q)[rows, columns].max())
+        error[rows, columns] = error[columns, rows] = found.error
+        if self.converged and found.visited and float(self.q.diagonal()[rows].min()) < DEAD:
+            # It came to rest on the way to zero.
+            before = {i for i, _ in self.free}
+            active = sorted(before)
+            self.release(active)
+            if len(active) < len(before):
+                self.dead |= before - set(active)
+                return self.measure()
+        doubt = found.doubt
+        if not doubt and len(free) == len(self.free):
+            doubt = blocked(balance, self._path, found)
+        return error, doubt or self._undecided(found.growth)
+
+    def _undecided(self, growth: Array) -> str:
+        """What is said of the growth of layers of zero overlap whose rates have these errors, in units of alpha."""
+        rates, error = self.stability(), (SIGMAS if self._sampled else 1.0) * self.alpha * growth
+        if self._known_rate() is not None:
+            error[-1] = 0.0
+        for i in sorted(self.silent & set(np.flatnonzero(self.q.diagonal() == 0).tolist())):
+            if rates[i] + error[i] > 1 and (rates[i] - error[i] <= 1 or i in self.dead):
+                return (
+                    f"a small overlap q_{i + 1}{i + 1} grows by {rates[i]:.4g} +- {error[i] / SIGMAS:.1g} per iteration"
+                )
+        return ""
+
+    @property
+    def _sampled(self) -> bool:
+        return self.averages.how == "monte-carlo"
 
 
 def anderson(points: list[Array], images: list[Array]) -> Array:

@@ -314,13 +314,18 @@ def seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Genera
 def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generator) -> EvolutionResult:
     """Result at the overlap where the solver stands."""
     model = averages.model
-    error = solver.standard_error()
+    error, doubt = solver.measure()
     how: How = "monte-carlo" if averages.how == "monte-carlo" else "estimated"
     posterior_mean, plugin = prediction_errors(model, solver.q, error, rng=rng)
     size = model.indices
     estimation = Estimate(float(1 - np.trace(solver.q) / size), float(np.linalg.norm(error.diagonal()) / size), how)
-    if solver.converged:
+    converged = solver.converged and not doubt
+    if solver.converged and doubt:
+        status = f"too near a threshold for this accuracy: {doubt}; {_finer(averages)}, or move alpha"
+    elif solver.converged:
         status = f"converged after {solver.n_iter} evaluations: max |F(q) - q| = {solver.residual:.1e}"
+        if solver.loosened:
+            status += f" ({solver.loosened})"
         if any(solver.q[i, i] >= RECOVERED - 1e-9 for i in range(size)):
             status += "; an overlap is within 1e-6 of 1 (recovered)"
     else:
@@ -338,7 +343,7 @@ def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generato
         prediction_error=posterior_mean,
         plugin_error=plugin,
         stability=solver.stability(),
-        converged=solver.converged,
+        converged=converged,
         status=status,
         n_iter=solver.n_iter,
         residual=solver.residual,
@@ -346,3 +351,10 @@ def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generato
         seed=seed,
         kernel_hash=model.kernel_hash,
     )
+
+
+def _finer(averages: Channel) -> str:
+    """What makes averages more accurate."""
+    if hasattr(averages, "accuracy"):
+        return "ask for a smaller accuracy"
+    return "raise samples" if averages.how == "monte-carlo" else "it is the finest quadrature"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel_averages import Averages, Channel
+from ..fixed_point_error import growth_error, student
 from ..solver import DEAD, RECOVERED, Solver
 
 __all__ = ["Refinable", "RefinedSolver", "Slopes"]
@@ -33,6 +34,8 @@ _NEARLY, _CLEAR = 1e-2, 5.0
 _TRIES, _TELLING = 4, 1e-3
 # Rates of growth that rough averages do not mistake for one below 1.
 _JOINS = 1.2
+# Rates of growth this close to 1 are looked at again.
+_MARGINAL = 0.05
 # Slopes serve as far as this, in t: those from distant points, and others.
 _AWAY, _NEAR = 3.0, 0.8
 # A residual leaves this share of the accuracy asked for, and the last step is at most so long in t.
@@ -121,9 +124,32 @@ class RefinedSolver(Solver):
         rates = self.stability()
         return any(rates[i] > _JOINS for i in range(len(rates)) if i not in {*layers, *self.dead})
 
-    def standard_error(self) -> Array:
-        """Error of q: that of the averages carried through the slopes, and what the last step would have moved."""
-        return super().standard_error() if self._error is None else self._error
+    def measure(self) -> tuple[Array, str]:
+        """Error of q, that of the averages carried through the slopes and what the last step would have moved."""
+        if self._error is None:
+            return super().measure()
+        return self._error, self._near_growth() if self.silent else ""
+
+    def _near_growth(self) -> str:
+        """What is said of layers of zero overlap that grow or not by less than the averages decide."""
+        assert self._error is not None
+        rates = self.stability()
+        silent = [i for i in self.silent if abs(rates[i] - 1) < _MARGINAL]
+        if not silent or (self._known_rate() is not None and silent == [len(rates) - 1]):
+            return ""
+        # The ends of an interval, and what the error of the overlaps makes of it.
+        growth = growth_error(self.averages(self.q), self._sampled)
+        here = self._rough_growth(self.q)
+        for k in np.flatnonzero(self._error.diagonal()).tolist():
+            moved = self.q.copy()
+            moved[k, k] -= min(_MARGINAL * min(self.q[k, k], 1 - self.q[k, k]), 0.1)
+            slope = (self._rough_growth(moved) - here) / (moved[k, k] - self.q[k, k])
+            growth = growth + np.abs(slope) * self._error[k, k]
+        return self._undecided(growth)
+
+    def _rough_growth(self, q: Array) -> Array:
+        self.n_iter += 1
+        return np.asarray(self.averages.rough(q, _ROUGH).growth.mean(axis=0))
 
     def _search(self, layers: tuple[int, ...], t: Array, slopes: Array | None) -> tuple[Array, Array] | None:
         """Fixed point of the rough averages with the slopes there; None where it ended otherwise."""
@@ -286,7 +312,8 @@ class RefinedSolver(Solver):
         g = averages.g[:, chosen, chosen]
         mean = g.mean(axis=0)
         deviations = (g / mean) @ inverse.T
-        out: Array = deviations.std(axis=0, ddof=1) / math.sqrt(len(g))
+        factor = student(len(g)) if self._sampled else 1.0
+        out: Array = factor * deviations.std(axis=0, ddof=1) / math.sqrt(len(g))
         if averages.bias is not None:
             out = out + np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / mean)
         return out
