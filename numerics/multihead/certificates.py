@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_factor, cho_solve, eigvalsh
+from scipy.linalg import eigvalsh
 
 from .batch import Batch
 from .equivalences import Degeneracies, find_degeneracies
 from .errors import NotIdentifiable
+from .head_errors import HeadError, expected_error, head_errors
 from .refine import gram_blocks
 
 __all__ = ["Certificates", "ExactRisk", "certify", "exact_risk", "refusal", "sensitivity"]
@@ -36,7 +37,12 @@ class Certificates:
         sigma_min / sigma_max of the Jacobian with columns scaled to norm one: 0 where a direction of parameters leaves
         the layer unchanged. None above 2400 unknowns.
     expected_error : float or None
-        Largest relative standard deviation of any Theta_i or W_i under the noise, to first order.
+        Largest relative standard deviation of any Theta_i or W_i under the noise, to first order, over norms without
+        their share of noise; infinite where a head may be zero. None where it is not known: see `error_status`.
+    heads : tuple of HeadError, or None
+        The same of each head, in absolute units and with intervals. None without noise, and where it is not known.
+    error_status : str
+        What the errors are, or why they are not known.
     degeneracies : Degeneracies
         Equal heads, heads without values, sign flips at k = 2.
     slack : ndarray, shape (m,), or None
@@ -47,6 +53,8 @@ class Certificates:
 
     sensitivity: float | None
     expected_error: float | None
+    heads: tuple[HeadError, ...] | None
+    error_status: str
     degeneracies: Degeneracies
     slack: Array | None
     status: str
@@ -86,6 +94,7 @@ def certify(
     *,
     noise_std: float = 0.0,
     slack: Array | None = None,
+    doubt: str = "",
 ) -> Certificates:
     """Test a learned layer.
 
@@ -98,6 +107,8 @@ def certify(
         Of every entry of their outputs.
     slack : ndarray, shape (m,), optional
         Passed on.
+    doubt : str
+        Why it may not be the layer of the largest likelihood, near which alone the errors hold; empty where it is.
 
     Returns
     -------
@@ -108,7 +119,8 @@ def certify(
     chen2024, identifiability.
     """
     degenerate = find_degeneracies(theta, w, X.shape[1])
-    sensitive = expected = None
+    sensitive = expected = heads = None
+    said = f"not known: more than {_MOST_UNKNOWNS} unknowns"
     if 2 * theta.size <= _MOST_UNKNOWNS:
         kept = X[: _rows(X, theta)]
         gram = _gram(kept, theta, w)
@@ -118,18 +130,27 @@ def certify(
             kept = X
             gram = _gram(kept, theta, w)
             sensitive = _ratio(gram)
-        if noise_std > 0 and sensitive > SENSITIVE:
-            expected = _expected_error(gram * (len(X) / len(kept)), theta, w, noise_std)
-        elif noise_std == 0:
-            expected = 0.0
+        if noise_std == 0:
+            expected, said = 0.0, "none, for there is no noise"
+        elif sensitive <= SENSITIVE:
+            said = "not known: the Jacobian is singular"
+        elif doubt:
+            said = f"not known: {doubt}"
+        else:
+            heads = head_errors(gram * (len(X) / len(kept)), theta, w, noise_std)
+            expected, said = expected_error(heads), "of the noise, to first order"
     reasons = []
     if not degenerate.identifiable:
         reasons.append(degenerate.status)
     if sensitive is not None and sensitive <= SENSITIVE:
         reasons.append(f"the Jacobian is singular: sigma_min/sigma_max = {sensitive:.1e}")
-    if expected is not None and expected > _FIXED:
+    zero = [i for i, head in enumerate(heads or ()) if head.maybe_zero]
+    if zero:
+        which = ", ".join(str(i) for i in zero)
+        reasons.append(f"the noise leaves a head open: {which} may be zero, its error is as large as its norm")
+    elif expected is not None and expected > _FIXED:
         reasons.append(f"the noise leaves a head open: expected relative error {expected:.2g}")
-    return Certificates(sensitive, expected, degenerate, slack, "; ".join(reasons) or PASSED)
+    return Certificates(sensitive, expected, heads, said, degenerate, slack, "; ".join(reasons) or PASSED)
 
 
 def refusal(found: Certificates) -> NotIdentifiable | None:
@@ -140,7 +161,7 @@ def refusal(found: Certificates) -> NotIdentifiable | None:
         "the learned layer",
         f"one of many with the same outputs ({found.status})",
         "a layer whose heads differ, all with values, and at k = 2 with no set of W_i that sums to zero",
-        "take fewer heads, more samples, or strict=False for one of these layers",
+        "take fewer heads, or more samples; strict=False returns one of these layers",
     )
 
 
@@ -187,15 +208,6 @@ def _ratio(gram: Array) -> float:
         return 0.0
     values = eigvalsh(gram * scale[:, None] * scale)
     return float(np.sqrt(max(values[0], 0.0) / values[-1]))
-
-
-def _expected_error(gram: Array, theta: Array, w: Array, noise_std: float) -> float:
-    scale = 1 / np.sqrt(np.diag(gram))
-    inverse = cho_solve(cho_factor(gram * scale[:, None] * scale, lower=True), np.eye(len(gram)))
-    variance = noise_std**2 * np.diag(inverse) * scale**2
-    blocks = variance.reshape(2, len(theta), -1).sum(axis=2)
-    norms = np.stack([np.linalg.norm(part, axis=(1, 2)) for part in (theta, w)])
-    return float(np.sqrt((blocks / norms**2).max()))
 
 
 def exact_risk(theta: ArrayLike, w: ArrayLike, theta_true: ArrayLike, w_true: ArrayLike, tokens: int) -> ExactRisk:

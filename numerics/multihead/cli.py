@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..array_files import read_named, write_arrays
+from ..decimals import pm
 from ..destinations import output_file, output_folder
 from ..progress import Bar
 from ..results import as_dict, load, save, versions
@@ -221,16 +222,28 @@ def _judged(
 
 def _record(verb: str, found: "MultiheadFit") -> dict[str, Any]:
     told = as_dict(found)
-    return {"verb": f"multihead {verb}", **{name: told[name] for name in told if name not in ("theta", "w")}}
+    kept = {name: told[name] for name in told if name not in ("theta", "w")}
+    return {"verb": f"multihead {verb}", **kept, "status": _status(found)}
 
 
 def _told(found: "MultiheadFit") -> list[str]:
     certificates = found.certificates
     sensitive = "unknown" if certificates.sensitivity is None else f"{certificates.sensitivity:.2g}"
     lines = [f"sensitivity (sigma_min/sigma_max): {sensitive}"]
-    if found.noise_std > 0 and certificates.expected_error is not None:
-        lines.append(f"noise {found.noise_std:.3g}; expected parameter error {certificates.expected_error:.1e}")
-    return [*lines, ("converged: " if found.converged else "not converged: ") + found.status]
+    if found.noise_std > 0:
+        error = certificates.expected_error
+        own = certificates.error_status if error is None else "not bounded" if math.isinf(error) else f"{error:.1e}"
+        lines.append(f"noise {found.noise_std:.3g}; expected parameter error {own}")
+    for number, head in enumerate(certificates.heads or ()):
+        zero = "; it may be zero" if head.maybe_zero else ""
+        theta, w = pm(head.theta_norm, head.theta_error), pm(head.w_norm, head.w_error)
+        lines.append(f"head {number}: |Theta| = {theta}, |W| = {w}{zero}")
+    return [*lines, ("converged: " if found.converged else "not converged: ") + _status(found)]
+
+
+def _status(found: "MultiheadFit") -> str:
+    """The status with what to try, as the errors of Python have it."""
+    return f"{found.status}; {found.remedy}" if found.remedy else found.status
 
 
 def _count(number: int, noun: str) -> str:

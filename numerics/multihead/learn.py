@@ -53,6 +53,8 @@ class MultiheadFit:
     converged : bool
         The validation error is accepted and the certificates are passed.
     status : str
+    remedy : str
+        What to try where it has not converged; empty where it has.
     how : str
         "estimated": the error on held-out examples stands for the one on all inputs.
     seed : int
@@ -72,6 +74,7 @@ class MultiheadFit:
     diagnostics: dict[str, Any]
     converged: bool
     status: str
+    remedy: str
     how: How
     seed: int
     versions: dict[str, str] = field(default_factory=versions)
@@ -87,6 +90,7 @@ class _Found:
     converged: bool
     status: str
     slack: Array | None
+    doubt: str
     diagnostics: dict[str, Any]
     method: str
 
@@ -180,7 +184,9 @@ def learn_multihead(
             found = _restarts(split, heads, noise_std, starts, generator)
             if not found.converged and method == "auto":
                 found = _second_opinion(split, found, noise_std, generator)
-        certificates = certify(split.X, found.theta, found.w, noise_std=found.noise_std, slack=found.slack)
+        certificates = certify(
+            split.X, found.theta, found.w, noise_std=found.noise_std, slack=found.slack, doubt=found.doubt
+        )
     failure = _failure(found, certificates)
     if failure is not None:
         if strict:
@@ -199,6 +205,7 @@ def learn_multihead(
         diagnostics=found.diagnostics,
         converged=failure is None,
         status=found.status + ("; " + certificates.status if found.converged else ""),
+        remedy="" if failure is None else failure.remedy.partition(";")[0],
         how="estimated",
         seed=seed,
     )
@@ -212,7 +219,7 @@ def _failure(found: _Found, certificates: Certificates) -> LearnError | None:
         f"the validation error of the best layer of {m} head{'s' if m > 1 else ''}",
         f"{found.validation_error:.3g} ({found.status})",
         f"at most {found.accept:.2g}",
-        "take another number of heads, more samples or starts, another noise_std, or strict=False for this layer",
+        "take another number of heads or noise level, more samples, or more starts; strict=False returns this layer",
     )
 
 
@@ -247,6 +254,7 @@ def _from_restarts(told: RestartResult, fit: Fit) -> _Found:
         told.converged,
         told.status,
         None,
+        told.doubt,
         diagnostics,
         "restarts",
     )
@@ -306,6 +314,7 @@ def _sculpt(split: Split, heads: int, noise_std: float | None, strict: bool, gen
         converged,
         status,
         np.asarray(violation(told.body, told.theta)),
+        "",
         diagnostics,
         "sculpt",
     )

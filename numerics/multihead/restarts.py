@@ -24,6 +24,9 @@ _LM_UNKNOWNS = 3200
 _PER_UNKNOWN, _LEAST, _NOISY = 8, 400, 4
 _LBFGS_SAMPLES = 2000
 _STEPS = {"lm": 80, "lbfgs": 2000}
+# Two starts end at one layer if outputs differ by this share of what the noise makes of a fit; layers fit equally well
+# if their chi^2 differs by less than that.
+_SAME, _EQUAL = 0.1, 20.0
 # Relative decrease of the loss at which the descent on all examples ends: 1e-6 of noise is far below its scatter.
 _NOISY_TOL = 1e-6
 
@@ -45,6 +48,9 @@ class RestartResult:
         Samples of these.
     optimiser : str
         "lm" or "lbfgs".
+    doubt : str
+        With noise: why this may not be the layer of the largest likelihood; empty where two starts found it, and none
+        another one that fits equally well.
     converged : bool
     status : str
     """
@@ -57,6 +63,7 @@ class RestartResult:
     losses: tuple[float, ...]
     samples: int
     optimiser: str
+    doubt: str
     converged: bool
     status: str
 
@@ -100,7 +107,8 @@ def restarts(
     Notes
     -----
     Descents see 8 output entries for each of the 2 m d^2 unknowns (400 samples at least; four times as many with
-    noise), and the best of them goes on with all examples, unless it is exact.
+    noise), and the best of them goes on with all examples, unless it is exact. Under noise an accepted start may be a
+    local minimum: others follow, until two end at the best layer so far.
     """
     dim = split.X.shape[2]
     size = unknowns(heads, dim)
@@ -110,19 +118,32 @@ def restarts(
     noisy = noise_std > 0 or patient
     count = sample_count(split, size, noisy=noisy, least=_LEAST if chosen == "lm" else _LBFGS_SAMPLES)
     best: tuple[float, Descent] | None = None
-    errors, losses = [], []
+    errors: list[float] = []
+    ends: list[Descent] = []
+    crowd = _Crowd(split, count, size, noise_std)
     for number in range(starts):
         start = rng.standard_normal((heads, dim, dim)) * _SPREADS[number % len(_SPREADS)] / (math.sqrt(2) * dim)
         found = _descend(split.X[:count], split.Y[:count], start, chosen)
         error = held.error(found.theta, found.w)
         errors.append(error)
-        losses.append(found.loss)
+        ends.append(found)
+        crowd.add(found)
         if best is None or error < best[0]:
             best = (error, found)
-        if error <= accept and not patient:
+        if best[0] <= accept and not patient and (noise_std == 0 or crowd.twice(best[1])):
             break
     assert best is not None
     error, found = best
+    doubt = crowd.doubt(found) if noisy else ""
+    if noisy and not doubt and split.X.shape[1] == 2 and heads > 1:
+        # Heads change sign with W at k = 2, and their sum may be made up for by others, nearly or exactly.
+        for flip in np.where(np.eye(heads), -1.0, 1.0):
+            end = _descend(split.X[:count], split.Y[:count], flip[:, None, None] * found.theta, chosen)
+            crowd.add(end)
+            other = held.error(end.theta, end.w)
+            if other < error:
+                error, found = other, end
+        doubt = crowd.doubt(found, flipped=heads)
     if count < len(split.X) and error > accept * 1e-3:
         tol = _NOISY_TOL if noisy else 0.0
         polished = _descend(split.X, split.Y, found.theta, chosen, w=found.w, tol=tol)
@@ -137,12 +158,51 @@ def restarts(
         error,
         accept,
         tuple(errors),
-        tuple(losses),
+        tuple(end.loss for end in ends),
         count,
         chosen,
+        doubt,
         converged,
         f"validation error {error:.2g} {said}, start {len(errors)} of {starts}",
     )
+
+
+class _Crowd:
+    """Where the starts ended, by their outputs on held-out examples: heads have no order, and signs may be free."""
+
+    def __init__(self, split: Split, count: int, size: int, noise_std: float) -> None:
+        self._held, self._noise_std = Batch(split.X_val), noise_std
+        self._entries, self._size = split.Y[:count].size, size
+        self._square = float(np.mean(split.Y[:count] ** 2))
+        self._ends: list[tuple[Descent, Array]] = []
+
+    def add(self, end: Descent) -> None:
+        """Take note of an end."""
+        self._ends.append((end, self._held.predict(end.theta, end.w)))
+
+    def _sorted(self, best: Descent) -> tuple[int, int]:
+        """How many ended there, and how many elsewhere with the same likelihood."""
+        variance = self._noise_std**2 or best.loss * self._square
+        there = next(outputs for end, outputs in self._ends if end is best)
+        same = equal = 0
+        for end, outputs in self._ends:
+            apart = float(np.mean((outputs - there) ** 2)) * self._entries / (variance * self._size)
+            worse = (end.loss - best.loss) * self._square * self._entries / variance
+            same += apart < _SAME
+            equal += apart >= _SAME and worse < _EQUAL
+        return same, equal
+
+    def twice(self, best: Descent) -> bool:
+        """Whether two starts ended there."""
+        return self._sorted(best)[0] > 1
+
+    def doubt(self, best: Descent, *, flipped: int = 0) -> str:
+        """See `RestartResult`; the last `flipped` ends are those of starts from others."""
+        same, equal = self._sorted(best)
+        starts = len(self._ends) - flipped
+        if equal:
+            return f"other parameters fit equally well, after {starts} starts"
+        return "" if same > 1 else f"one of {starts} starts found this layer; more of them may find a better one"
 
 
 def sample_count(split: Split, size: int, *, noisy: bool, least: int = _LEAST) -> int:

@@ -153,3 +153,11 @@ def test_failures_of_the_computation(attnlimits):
     assert said.status == 1 and len(said.lines_of_error) == 1 and "NotIdentifiable" in said.err
     said = attnlimits("multihead demo --method sculpt --samples 45")
     assert said.status == 1 and "InsufficientCertifiedRows" in said.err
+
+
+def test_refusals_carry_their_remedy(attnlimits):
+    said = attnlimits("multihead demo --heads 2 --seq 2 --dim 6 --samples 300 --noise 3 --starts 2 --json")
+    assert said.status == 1 and said.lines_of_error[-1].endswith("; take fewer heads, or more samples")
+    assert json.loads(said.out)["remedy"] == "take fewer heads, or more samples"
+    few = attnlimits("multihead demo --heads 1 --seq 2 --dim 5 --samples 400 --family gauss --noise 0.02")
+    assert few.status == 0 and "head 0: |Theta| = " in few.out and "may be zero" not in few.out
