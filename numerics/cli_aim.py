@@ -326,9 +326,11 @@ def _instances(args: argparse.Namespace, output: "Channel", name: str, settings:
     import numpy as np
 
     from .aim.amp import amp
-    from .aim.data import instance, teacher
+    from .aim.data import instance, refuse_size, teacher
     from .aim.state_evolution import evolve
 
+    asked = f"--dimension {args.dimension} at --alpha {args.alpha:g} with --tokens {args.tokens}"
+    refuse_size(args.alpha, args.dimension, args.tokens, asked)
     expected = evolve(args.alpha, args.rho, output)
     bar = Bar("aim amp", show=True)
     found = []

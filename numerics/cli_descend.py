@@ -8,6 +8,7 @@ from .cli_gamp import (
     STARTS,
     check_data,
     check_iteration,
+    check_size,
     data_flags,
     iteration_flags,
     keep,
@@ -95,6 +96,7 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
 
     from .descent import descend
 
+    check_size(args, model)
     smooth = _slopes(args, model)
 
     def one(seed: int, weights: "NDArray[Any]", x: "NDArray[Any]", y: "NDArray[Any]") -> "DescentResult":

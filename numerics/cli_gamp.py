@@ -32,6 +32,7 @@ __all__ = [
     "Instances",
     "check_data",
     "check_iteration",
+    "check_size",
     "data_flags",
     "gamp_flags",
     "iteration_flags",
@@ -95,11 +96,20 @@ def gamp_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--max-iter", type=int, default=500, help="iterations (default: %(default)s)")
     iteration_flags(group, STARTS, "the relative change")
+    parser.add_argument(
+        "--state-evolution",
+        action="store_true",
+        help="show the state evolution of instances also where it takes longer than seconds. By itself it is shown of "
+        "one tied layer of one index, or of more tokens than indices; of two softmax layers over two tokens at alpha "
+        "< 2/3; of links in one entry of h per output, or one combination",
+    )
 
 
 def run(args: argparse.Namespace) -> Outcome:
     """Run instances, or estimate weights from files."""
     own = check_data(args)
+    if own and args.state_evolution:
+        raise ValueError("--state-evolution is for instances of a teacher at random, whose alpha --alpha gives")
     if isinstance(args.damping, float) and not 0 <= args.damping < 1:
         raise ValueError(f'--damping must be in [0, 1) or "adaptive", got {args.damping:g}')
     check_iteration(args, "max-iter")
@@ -178,6 +188,13 @@ class Instances:
     residual: float
 
 
+def check_size(args: argparse.Namespace, model: "Model") -> None:
+    """Refuse instances that do not fit into memory."""
+    from .gamp.data import refuse_size
+
+    refuse_size(model, args.alpha, args.dimension, f"--dimension {args.dimension} at --alpha {args.alpha:g}")
+
+
 def run_instances(
     args: argparse.Namespace,
     model: "Model",
@@ -236,9 +253,12 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
     def one(seed: int, weights: "NDArray[Any]", x: "NDArray[Any]", y: "NDArray[Any]") -> "GAMPResult":
         return gamp(x, y, model, teacher=weights, start=start_of(args, x, y, model, seed), rng=seed, **_settings(args))
 
+    check_size(args, model)
+    # First, for it may be refused where it is asked for.
+    expected = _expected(args, model)
     found = run_instances(args, model, one)
     average = means(found, [r.n_iter for r in found])
-    expected, error = _expected(args, model), average.overlap_error
+    error = average.overlap_error
     record = as_dict(average) | {
         "value": f"{average.overlap[-1, -1]:.6f}",
         "error": as_dict(float(error[-1, -1])),
@@ -259,6 +279,8 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
         if expected is not None:
             line += f" (state evolution: {expected.overlap[i, i]:.5f} +- {expected.overlap_error[i, i]:.5f})"
         lines.append(line)
+    if expected is None:
+        lines.append("state evolution: not within seconds here; --state-evolution asks for it")
     return record, "\n".join([*lines, average.status]), average.converged
 
 
@@ -272,11 +294,13 @@ def start_of(args: argparse.Namespace, x: Any, y: Any, model: "Model", seed: int
 
 
 def _expected(args: argparse.Namespace, model: "Model") -> Any:
-    """Fixed point of the state evolution from the uninformed start, where it is served within seconds."""
-    from .channel_averages import is_costly
+    """Fixed point of the state evolution from the uninformed start, where it is asked for or takes seconds."""
     from .errors import ConvergenceError
+    from .evolution_cost import takes_seconds
     from .links import LinkKernel
 
+    if not (args.state_evolution or takes_seconds(model, args.alpha)):
+        return None
     try:
         if isinstance(model, LinkKernel):
             from .link_cli import fixed_point
@@ -284,10 +308,10 @@ def _expected(args: argparse.Namespace, model: "Model") -> Any:
             return fixed_point(model, args.link, args.alpha, rng=args.seed)
         from .state_evolution import evolve
 
-        if is_costly(model):  # minutes; `attnlimits evolve` gives it
-            return None
         return evolve(model, args.alpha, rng=args.seed, workers=args.workers)
     except (ValueError, ConvergenceError):
+        if args.state_evolution:
+            raise
         return None
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ConvergenceError
 from .channels import Channel
 from .checks import CITE, above_zero, count
-from .data import Source, check_matrix
+from .data import Source, check_matrix, refuse_size
 from .passes import Passes
 from .results import AMPResult, AMPStep, SelfError
 from .rie import denoise_matrix
@@ -174,6 +174,7 @@ def amp(
     max_iter, tol = count("max_iter", max_iter, 1, "AMP"), above_zero("tol", tol, "AMP")
     data = Passes(x, y, output)
     d = data.dimension
+    refuse_size(data.samples / d**2, d, output.tokens, f"x of d = {d}")
     truth = None if teacher is None else check_matrix("teacher", teacher, d)
 
     def off(found: Array) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..memory import refuse_memory
 from ..validation import numbers, plain
 from .channels import Channel, pairs
 from .checks import CITE, above_zero, count
@@ -24,6 +25,7 @@ __all__ = [
     "indices",
     "instance",
     "make_data",
+    "refuse_size",
     "rows_at_a_time",
     "stream",
     "teacher",
@@ -32,6 +34,8 @@ __all__ = [
 Array = NDArray[np.float64]
 #: Gives all blocks (x, y) once more at every call.
 Source: TypeAlias = Callable[[], Iterable[tuple[ArrayLike, ArrayLike]]]
+# Arrays of d x d that an iteration has at a time: S, the step and its parts, the eigenvectors and their workspace.
+_MATRICES = 12
 # Entries of x read or made at a time.
 _ENTRIES = 1 << 22
 # Of x in float64 that are held as a whole: 256 MiB.
@@ -58,6 +62,7 @@ def teacher(dimension: int, rho: float, rng: np.random.Generator | int | None = 
     ndarray, shape (d, d)
     """
     dimension = count("dimension", dimension, 2, "d")
+    refuse_memory(f"dimension = {dimension}", 8 * _MATRICES * float(dimension) ** 2, "take a smaller one")
     width = max(1, round(above_zero("rho", rho, "rho = r/d") * dimension))
     w = generator(rng, 0).standard_normal((dimension, width))
     return np.asarray(w @ w.T / math.sqrt(width * dimension))
@@ -193,6 +198,25 @@ def instance(
     if round(alpha * matrix.size) * output.tokens * len(matrix) <= _HELD:
         return make_data(matrix, alpha, output, rng)
     return stream(matrix, alpha, output, rng), None
+
+
+def refuse_size(alpha: float, dimension: int, tokens: int, what: str) -> None:
+    """Raise MemoryError if message passing on n = alpha d^2 samples of so many tokens does not fit into memory.
+
+    Parameters
+    ----------
+    alpha : float
+    dimension, tokens : int
+    what : str
+        The arguments that ask for it, for the message.
+    """
+    d, n, entries = float(dimension), max(1.0, alpha * float(dimension) ** 2), tokens * (tokens + 1) / 2
+    rows = min(n, rows_at_a_time(tokens, dimension))
+    # Of the samples: tokens and outputs, unless they are drawn again; the output, scores and memory of each.
+    held = 16 * n * tokens * (d + tokens) if n * tokens * d <= _HELD else 0.0
+    # Of a block: tokens, their products, and the covariance of all pairs of entries with what it is made of.
+    block = 8 * rows * (3 * tokens * d + 6 * tokens**2 + 5 * entries**2)
+    refuse_memory(what, _MATRICES * 8 * d**2 + held + 24 * n * entries + block, "take fewer dimensions or tokens")
 
 
 def check_samples(x: ArrayLike, tokens: int) -> NDArray[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..array_files import read_array
+from ..memory import refuse_memory
 from .questions import Question
 
 __all__ = ["Embedded", "Vocabulary", "embed_folder", "embed_texts"]
@@ -129,6 +130,10 @@ def embed_texts(questions: Sequence[Question], vocabulary: Vocabulary, table: ND
             f"the embedding table must have shape (V, d) with a row for each of the {vocabulary.size} words of the "
             f"vocabulary, got {table.shape}"
         )
+    # Tokens, their standardised copy, and the mask.
+    size = len(questions) * length * (8 * table.shape[1] + 1)
+    asked = f"a length of {length} tokens, {len(questions)} questions and d = {table.shape[1]}"
+    refuse_memory(asked, size, "take a smaller length")
     tokens = np.zeros((len(questions), length, table.shape[1]), np.float32)
     mask = np.zeros((len(questions), length), bool)
     for k, question in enumerate(questions):

@@ -9,11 +9,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel_averages import matrix_root
 from ..links import LinkKernel
+from ..memory import refuse_memory
 from ..state_evolution import check_overlap
 from ..validation import not_negative, numbers, plain, whole
 from .outputs import Model
 
-__all__ = ["Source", "check_samples", "check_weights", "informed_start", "make_data", "rows_of", "stream", "teacher"]
+__all__ = [
+    "Source",
+    "check_samples",
+    "check_weights",
+    "informed_start",
+    "make_data",
+    "refuse_size",
+    "rows_of",
+    "stream",
+    "teacher",
+]
 
 Array = NDArray[np.float64]
 #: Gives all blocks (X_block, Y_block) once more at every call.
@@ -54,6 +65,30 @@ def check_samples(x: Any, model: Model, name: str = "X") -> NDArray[Any]:
     return array
 
 
+def refuse_size(model: Model, alpha: float, dimension: int, what: str, itemsize: int = 4) -> None:
+    """Raise MemoryError if a data set does not fit into memory, with what a run on it keeps for each sample.
+
+    Parameters
+    ----------
+    model : Attention, fibres.LastLayer or LinkKernel
+    alpha : float
+    dimension : int
+    what : str
+        The arguments that ask for it, for the message.
+    itemsize : int, optional
+        Bytes of an entry of X.
+    """
+    rows = max(1.0, alpha * dimension)
+    outputs = len(model.text) if isinstance(model, LinkKernel) else model.tokens**2
+    # h while it is made and mixed, the output while it is made and inverted; then scores and their memory.
+    kept = 8 * (4 * model.indices * model.tokens + 8 * outputs)
+    drawn = min(rows * model.tokens * dimension, max(float(_ENTRIES), model.tokens * dimension))
+    # Teacher, estimate, start, and what an iteration moves them by.
+    weights = 80 * model.indices * dimension
+    size = rows * (itemsize * model.tokens * dimension + kept) + 12 * drawn + weights
+    refuse_memory(what, size, "take fewer dimensions, samples (alpha) or tokens")
+
+
 def rows_of(array: NDArray[Any], rows: int) -> Iterator[slice]:
     """Slices of so many rows each."""
     return (slice(start, min(start + rows, len(array))) for start in range(0, len(array), rows))
@@ -69,6 +104,7 @@ def stream(rng: np.random.Generator | int | None, purpose: int) -> np.random.Gen
 def teacher(model: Model, dimension: int, rng: np.random.Generator | int | None = None) -> Array:
     """Draw weights from the prior: standard Gaussian, shape (P, D), in the order of the model's indices."""
     dimension = whole("dimension", dimension, model.indices, "(1)")
+    refuse_memory(f"dimension = {dimension}", 8 * model.indices * dimension, "take a smaller one")
     return stream(rng, 0).standard_normal((model.indices, dimension))
 
 
@@ -107,6 +143,8 @@ def make_data(
     alpha = not_negative("alpha", alpha, "(1)")
     generator = stream(rng, 1)
     dimension, tokens = w.shape[1], model.tokens
+    asked = f"alpha = {alpha:g} at D = {dimension} with {tokens} tokens"
+    refuse_size(model, alpha, dimension, asked, np.dtype(dtype).itemsize)
     x = np.empty((max(1, round(alpha * dimension)), tokens, dimension), dtype)
     h = np.empty((len(x), model.indices, tokens))
     for part in rows_of(x, max(1, _ENTRIES // (tokens * dimension))):

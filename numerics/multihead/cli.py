@@ -128,6 +128,7 @@ def _instance(args: argparse.Namespace) -> "tuple[NDArray[Any], NDArray[Any], Te
     import numpy as np
 
     from .checks import count
+    from .size import refuse_size
     from .teachers import make_examples, make_teacher
 
     for flag in ("heads", "seq", "dim", "samples"):
@@ -136,6 +137,8 @@ def _instance(args: argparse.Namespace) -> "tuple[NDArray[Any], NDArray[Any], Te
         raise ValueError(f"--seed must be >= 0, got {args.seed}")
     if not (math.isfinite(args.noise) and args.noise >= 0):
         raise ValueError(f"--noise must be finite and >= 0, got {args.noise:g}")
+    asked = f"--samples {args.samples} --seq {args.seq} --dim {args.dim} --heads {args.heads}"
+    refuse_size(asked, args.samples, args.seq, args.dim, args.heads)
     theta, w = make_teacher(
         args.family, args.heads, args.dim, scale=args.scale, rng=np.random.default_rng([args.seed, 0])
     )

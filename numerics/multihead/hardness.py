@@ -31,6 +31,7 @@ from .parity import (
 )
 from .refine import Descent, Stop, lbfgs, levenberg_marquardt
 from .sculpt.sculpt import sculpt
+from .size import refuse_size
 
 __all__ = [
     "METHODS",
@@ -168,6 +169,11 @@ def hardness(
     total, rows = count("starts", starts), count("samples", samples)
     scale = at_least_zero("start_scale", start_scale)
     seed, _ = seeded(rng)
+    heads = max((n + 1 - n % 2 for n in sizes), default=1)
+    asked = f"samples = {rows}, dim = {dim} and sizes up to {max(sizes, default=0)}"
+    refuse_size(asked, rows, 2, dim, heads)
+    if "lm" in tried:
+        refuse_size(f'{asked} with method "lm"', min(rows, _LM_ROWS), 2, dim, heads, normal=True)
     points: list[HardnessPoint] = []
     correlations = tuple(sq_correlations(n, dim if dim <= _ENUMERATED else max(n + 1, _ENUMERATED)) for n in sizes)
     # Threads of BLAS would only wait for each other on matrices of this size.

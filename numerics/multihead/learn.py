@@ -14,8 +14,9 @@ from .certificates import Certificates, certify, refusal
 from .checks import at_least_zero, boolean, count, one_of
 from .errors import LearnError, LearnWarning, NoConsistentModel, NotIdentifiable
 from .holdout import Split, hold_out, sampled_error
-from .restarts import RestartResult, restarts
+from .restarts import LM_UNKNOWNS, RestartResult, restarts, unknowns
 from .selection import Fit, fit_noise, gain_of_one_more, only_noise, select_heads
+from .size import refuse_size
 
 __all__ = ["METHODS", "Method", "MultiheadFit", "learn_multihead"]
 
@@ -166,6 +167,9 @@ def learn_multihead(
     count("starts", starts)
     seed, generator = seeded(rng)
     split = hold_out(X, Y, X_val, Y_val, generator)
+    n, k, d = split.X.shape
+    m = 1 if heads == "auto" else heads
+    refuse_size(f"X of shape ({n}, {k}, {d}) with {m} heads", n, k, d, m, normal=unknowns(m, d) <= LM_UNKNOWNS)
     if method == "sculpt":
         boolean(split.X, 'sculpting needs uniform +-1 inputs; use method="restarts"')
         boolean(split.X_val, 'sculpting needs uniform +-1 inputs; use method="restarts"', "X_val")

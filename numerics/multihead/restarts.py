@@ -11,7 +11,7 @@ from .batch import Batch
 from .holdout import Split, acceptable
 from .refine import Descent, lbfgs, levenberg_marquardt
 
-__all__ = ["RestartResult", "restarts", "sample_count", "unknowns"]
+__all__ = ["LM_UNKNOWNS", "RestartResult", "restarts", "sample_count", "unknowns"]
 
 Array = NDArray[np.float64]
 Optimiser = Literal["auto", "lm", "lbfgs"]
@@ -19,7 +19,7 @@ Optimiser = Literal["auto", "lm", "lbfgs"]
 # Standard deviations of the logits of successive starts: none is the best for all teachers.
 _SPREADS = (0.3, 1.0, 3.0)
 # Unknowns (Theta and W) up to which Levenberg-Marquardt takes seconds.
-_LM_UNKNOWNS = 3200
+LM_UNKNOWNS = 3200
 # Output entries per unknown of a descent, least samples, and how many times more with noise.
 _PER_UNKNOWN, _LEAST, _NOISY = 8, 400, 4
 _LBFGS_SAMPLES = 2000
@@ -112,7 +112,7 @@ def restarts(
     """
     dim = split.X.shape[2]
     size = unknowns(heads, dim)
-    chosen = ("lm" if size <= _LM_UNKNOWNS else "lbfgs") if optimiser == "auto" else optimiser
+    chosen = ("lm" if size <= LM_UNKNOWNS else "lbfgs") if optimiser == "auto" else optimiser
     accept = acceptable(split.Y_val, noise_std)
     held = Batch(split.X_val, split.Y_val)
     noisy = noise_std > 0 or patient

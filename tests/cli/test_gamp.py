@@ -54,6 +54,31 @@ def test_a_deep_model_comes_without_theory(attnlimits):
     assert said.status == 1 and found["state_evolution"] is None and found["n_iter"] == [3]
 
 
+def test_nothing_is_computed_that_takes_minutes_and_was_not_asked_for(attnlimits, monkeypatch):
+    from attnlimits.numerics import state_evolution
+
+    def never(*_args, **_kwargs):
+        raise AssertionError("a state evolution of minutes")
+
+    monkeypatch.setattr(state_evolution, "evolve", never)
+    for flags in ("--alpha 1", "--alpha 0.8 --skip 3", "--layers 1 --rank 2 --alpha 1", "--layers 3 --alpha 0.1"):
+        said = attnlimits(f"gamp {flags} --dimension 20 --seeds 1 --max-iter 2 --json")
+        assert json.loads(said.out)["state_evolution"] is None, said.err
+    words = attnlimits("gamp --alpha 1 --dimension 20 --seeds 1 --max-iter 2").out.splitlines()
+    assert words[-2] == "state evolution: not within seconds here; --state-evolution asks for it"
+
+
+def test_a_state_evolution_that_is_asked_for(attnlimits):
+    two = "gamp --layers 1 --tokens 2 --rank 2 --alpha 0.2 --dimension 20 --seeds 1 --max-iter 2"
+    assert "(state evolution: 0.00000 " in attnlimits(f"{two} --state-evolution").out
+    assert "--state-evolution asks for it" in attnlimits(two).out
+    # Where two layers take a fraction of a second it is there by itself.
+    shown = attnlimits("gamp --alpha 0.2 --dimension 20 --seeds 1 --max-iter 2").out
+    assert shown.count("(state evolution: ") == 2
+    refused = attnlimits("gamp --layers 1 --tokens 3 --rank 4 --alpha 0.2 --dimension 20 --seeds 1 --state-evolution")
+    assert refused.status == 2 and not refused.out and len(refused.lines_of_error) == 1
+
+
 def test_what_does_not_converge_ends_with_status_one(attnlimits):
     said = attnlimits(ONE + " --seeds 2 --max-iter 2 --json")
     assert said.status == 1
@@ -111,6 +136,7 @@ def test_data_of_ones_own(attnlimits, files):
         ('--alpha 1 --dimension 10 --link "h[1]" --layers 3', "--link stands instead"),
         ("--x x.npy", "--y is missing"),
         ("--x x.npy --y y.npy --alpha 1", "--alpha describes instances"),
+        ("--x x.npy --y y.npy --state-evolution", "--state-evolution is for instances"),
     ],
 )
 def test_bad_flags(attnlimits, flags, words):
