@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .aim.checks import ACTIVATIONS
 from .array_files import read_array, write_array
 from .cli_figure import aim_figure_flags, aim_figures
-from .decimals import pm
+from .decimals import pm, recorded
 from .destinations import output_file
 from .progress import Bar
 from .results import as_dict
@@ -159,7 +159,7 @@ def _evolve(args: argparse.Namespace) -> Outcome:
     bar.close()
     last = points[-1]
     record = as_dict(last) | {
-        "value": f"{last.mmse.value:.10g}",
+        "value": recorded(last.mmse.value, last.mmse.error),
         "error": float(last.mmse.error),
         "how": last.mmse.how,
         "model": name,
@@ -185,6 +185,8 @@ def _threshold(args: argparse.Namespace) -> Outcome:
     record = as_dict(found) | {"model": name, "mmse": 1.0 if weak else 0.0, "converged": True, "status": status}
     lines = [name, f"{found.quantity}: {found.value}"]
     if found.value == "inf":
+        # As of links: no number, and the symbol of infinity where that is proved.
+        record |= {"value": None, "exact": "oo"}
         if output.name == "hardmax":
             tail = hardmax_tail(args.rho, tokens=args.tokens, digits=min(digits, 15))
             lines.append(f"at large alpha MMSE = {tail}/alpha^2")
@@ -301,7 +303,7 @@ def _own(args: argparse.Namespace, output: "Channel", name: str, settings: dict[
     found = amp(x, y, output, args.rho, callback=tick, **settings)
     bar.close()
     record = as_dict(found) | {
-        "value": f"{found.predicted:.6g}",
+        "value": recorded(found.predicted, found.predicted_error),
         "quantity": "error ||S - Shat||^2/d that the algorithm states of itself",
         "error": found.predicted_error,
         "model": name,
@@ -351,7 +353,7 @@ def _instances(args: argparse.Namespace, output: "Channel", name: str, settings:
     if done < len(found):
         status = f"not converged: {len(found) - done} of {len(found)} instances; raise --max-iter or --tol"
     record = {
-        "value": f"{mean:.6g}",
+        "value": recorded(mean, spread),
         "error": spread,
         "how": "monte-carlo",
         "mmse": mean,

@@ -19,6 +19,7 @@ from .cli_gamp import (
     standard_error,
     start_of,
 )
+from .decimals import pm, recorded
 from .progress import Bar
 from .results import as_dict
 
@@ -110,7 +111,7 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
     losses = np.array([[r.loss] for r in found])
     first = found[0]
     record = as_dict(average) | {
-        "value": f"{cosine[-1]:.6f}",
+        "value": recorded(cosine[-1], error[-1]),
         "quantity": f"cosine similarity of {first.layers[-1]} with the teacher",
         "error": as_dict(float(error[-1])),
         "how": "monte-carlo",
@@ -130,14 +131,9 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
         "versions": first.versions,
     }
     lines = [model.describe(), f"alpha = {args.alpha:g}, D = {args.dimension}, {len(found)} instances"]
-    several = len(found) > 1
-    lines += [
-        f"cosine similarity of {name}: {cosine[k]:.5f}" + (f" +- {error[k]:.5f}" if several else "")
-        for k, name in enumerate(first.layers)
-    ]
-    scatter = f" +- {float(standard_error(losses)[0]):.1g}" if several else ""
+    lines += [f"cosine similarity of {name}: {pm(cosine[k], error[k])}" for k, name in enumerate(first.layers)]
     best = float(np.mean([r.spread for r in found]))
-    lines.append(f"loss: {losses.mean():.3g}{scatter} (best constant: {best:.3g})")
+    lines.append(f"loss: {pm(float(losses.mean()), float(standard_error(losses)[0]))} (best constant: {best:.3g})")
     return record, "\n".join([*lines, average.status]), average.converged
 
 
@@ -156,7 +152,7 @@ def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
     result = descend(x, y, _slopes(args, model), start=start, rng=args.seed, callback=tick, **_settings(args))
     bar.close()
     record = as_dict(result) | {
-        "value": f"{result.loss:.6g}",
+        "value": recorded(result.loss, 0.0),
         "quantity": "loss, the mean of ||y - g||^2 / 2 over the samples",
         # Rounding of the projections of X.
         "error": 10 * float(np.finfo(x.dtype).eps) * result.spread,
@@ -164,7 +160,7 @@ def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
         "n_iter": result.n_epochs,
     }
     text = [model.describe(), f"alpha = {result.alpha:g}, D = {result.weights.shape[1]}"]
-    text += [f"Q_{i + 1}{i + 1} = {result.self_overlap[i, i]:.5f}" for i in range(model.indices)]
+    text += [f"Q_{i + 1}{i + 1} = {result.self_overlap[i, i]:.5g}" for i in range(model.indices)]
     text += [f"loss: {result.loss:.3g} (best constant: {result.spread:.3g})", result.status]
     record = keep(args, record, text, result.weights)
     return record, "\n".join(text), result.converged

@@ -16,6 +16,7 @@ from .cli_flags import (
     model_flags,
     refuse_model_flags,
 )
+from .decimals import pm, recorded
 from .destinations import output_file
 from .progress import Bar
 from .results import as_dict
@@ -260,7 +261,7 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
     average = means(found, [r.n_iter for r in found])
     error = average.overlap_error
     record = as_dict(average) | {
-        "value": f"{average.overlap[-1, -1]:.6f}",
+        "value": recorded(average.overlap[-1, -1], error[-1, -1]),
         "error": as_dict(float(error[-1, -1])),
         "how": "monte-carlo",
         "model": model.describe(),
@@ -274,10 +275,9 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
     }
     lines = [model.describe(), f"alpha = {args.alpha:g}, D = {args.dimension}, {len(found)} instances"]
     for i in range(model.indices):
-        line = f"q_{i + 1}{i + 1} = {average.overlap[i, i]:.5f}"
-        line += f" +- {error[i, i]:.5f}" if len(found) > 1 else ""
+        line = f"q_{i + 1}{i + 1} = {pm(average.overlap[i, i], error[i, i])}"
         if expected is not None:
-            line += f" (state evolution: {expected.overlap[i, i]:.5f} +- {expected.overlap_error[i, i]:.5f})"
+            line += f" (state evolution: {pm(expected.overlap[i, i], expected.overlap_error[i, i])})"
         lines.append(line)
     if expected is None:
         lines.append("state evolution: not within seconds here; --state-evolution asks for it")
@@ -344,14 +344,14 @@ def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
     result = gamp(x, y, model, start=start, rng=args.seed, callback=tick, **_settings(args))
     bar.close()
     record = as_dict(result) | {
-        "value": f"{result.self_overlap[-1, -1]:.6f}",
+        "value": recorded(result.self_overlap[-1, -1], 0.0),
         "error": float(np.abs(result.self_overlap + result.covariance - np.eye(model.indices)).max()),
         "how": "estimated",
         "state_evolution": None,
     }
     text = [model.describe(), f"alpha = {result.alpha:g}, D = {result.weights.shape[1]}"]
     text += [
-        f"Q_{i + 1}{i + 1} = {result.self_overlap[i, i]:.5f}, C_{i + 1}{i + 1} = {result.covariance[i, i]:.5f}"
+        f"Q_{i + 1}{i + 1} = {result.self_overlap[i, i]:.5g}, C_{i + 1}{i + 1} = {result.covariance[i, i]:.5g}"
         for i in range(model.indices)
     ]
     text.append(result.status)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .decimals import pm, recorded
 from .destinations import output_file, output_folder
 from .progress import Bar
 from .results import as_dict, save
@@ -157,7 +158,7 @@ def _train(args: argparse.Namespace, settings: "Settings") -> Outcome:
     if ended is not None:
         status = f"{len(found) - len(done)} of {len(found)} trainings ended early, the first: {ended.status}"
     record = {
-        "value": f"{accuracy.mean():.6f}",
+        "value": recorded(float(accuracy.mean()), error),
         "error": as_dict(error),
         "how": "monte-carlo",
         "quantity": "share of right answers on the test questions",
@@ -180,7 +181,7 @@ def _train(args: argparse.Namespace, settings: "Settings") -> Outcome:
         f"{name}: {found[0].train} + {found[0].test} questions, {len(labels)} labels, T = {found[0].tokens}, "
         f"d = {found[0].dimension}",
         f"two layers of tied attention, rank {settings.rank}, c = {settings.skip:g}, AdamW at {settings.rate:g}",
-        f"right answers: {accuracy.mean():.4f}" + (f" +- {error:.4f}" if len(found) > 1 else ""),
+        f"right answers: {pm(float(accuracy.mean()), error)}",
         *(f"layer {k + 1} half-way to its last value after {t:.1f} epochs" for k, t in enumerate(halves.mean(axis=0))),
         status,
     ]

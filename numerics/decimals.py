@@ -85,15 +85,15 @@ def pm(value: float, error: float | None, *, digits: int = _MOST) -> str:
 
 
 def recorded(value: float, error: float | None) -> str:
-    """Return the text of a value in a record: to the third digit of its error, so that its rounding adds nothing.
+    """Return the text of a value in a record: to the fifth digit of its error, so that its rounding adds nothing.
 
     Examples
     --------
     >>> recorded(0.4860123, 0.00291), recorded(1.25e-8, 0.0)
-    ('0.48601', '1.25000000000e-08')
+    ('0.4860123', '1.25000000000e-08')
     """
     known = error is not None and math.isfinite(error)
-    return to_error(value, error / 10 if known and error is not None else 0.0, digits=12)
+    return to_error(value, error / 1000 if known and error is not None else 0.0, digits=12)
 
 
 def _exponent(value: float) -> int:

@@ -58,6 +58,8 @@ def test_threshold(attnlimits):
     assert found["how"] == "rigorous" and found["converged"] is True and found["mmse"] == 0
     never = attnlimits("aim threshold --rho 1/2 --activation hardmax")
     assert "perfect recovery: inf" in never.out and "0.101542635882429/alpha^2" in never.out
+    record = json.loads(attnlimits("aim threshold --rho 1/2 --activation hardmax --json").out)
+    assert (record["value"], record["exact"]) == (None, "oo")
 
 
 def test_denoise(attnlimits, tmp_path, rng):

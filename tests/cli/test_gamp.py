@@ -17,7 +17,7 @@ def test_instances_in_words(attnlimits):
     lines = said.out.splitlines()
     assert lines[0] == "tied softmax attention, L=1, M=2, rank 1, c=1, beta=1"
     assert lines[1] == "alpha = 0.8, D = 300, 3 instances"
-    assert lines[2].startswith("q_11 = ") and "(state evolution: 0.99999 " in lines[2]
+    assert lines[2].startswith("q_11 = ") and "(state evolution: 0.99999" in lines[2]
     assert lines[3] == "converged: 3 of 3 instances"
 
 
@@ -25,7 +25,7 @@ def test_instances_as_json(attnlimits):
     said = attnlimits(ONE + " --seeds 4 --json")
     assert said.status == 0, said.err
     found = json.loads(said.out)
-    assert found["value"] == f"{found['overlap'][0][0]:.6f}"
+    assert float(found["value"]) == pytest.approx(found["overlap"][0][0], abs=1e-4 * found["error"])
     assert (found["how"], found["seeds"], found["converged"]) == ("monte-carlo", 4, True)
     assert found["error"] == found["overlap_error"][0][0] > 0
     assert len(found["n_iter"]) == 4

@@ -11,6 +11,9 @@ from command_verbs import VERBS
 
 __all__ = ["Line", "line"]
 
+#: Flags of how often something is done.
+REPEATS = ("--max-iter", "--epochs", "--seeds", "--starts", "--reuse", "--max-nodes", "--limit", "--replicas")
+
 
 @dataclass(frozen=True)
 class Line:
@@ -33,6 +36,12 @@ def line(seed: int, index: int) -> Line:
     return Line(tuple(word.replace("\0", "") for word in words), interrupt)
 
 
+def _hostile(draw: Draw, flag: str) -> str:
+    """Any value; but what is asked to be done 2147483648 times, and may be, is not a fault where it takes long."""
+    value = draw.of(*HOSTILE)
+    return draw.of(0, -1, "nan", "") if flag in REPEATS and value.isdecimal() else value
+
+
 def _spoiled(draw: Draw, words: Words) -> Words:
     """Change one or two words: a hostile value, a word too many or too few, a flag twice or cut short."""
     words = list(words)
@@ -41,10 +50,11 @@ def _spoiled(draw: Draw, words: Words) -> Words:
         values = [k + 1 for k, w in enumerate(words[:-1]) if w.startswith("--") and not words[k + 1].startswith("--")]
         kind = draw.random.random()
         if values and kind < 0.6:
-            words[draw.random.choice(values)] = draw.of(*HOSTILE)
+            k = draw.random.choice(values)
+            words[k] = _hostile(draw, words[k - 1])
         elif values and kind < 0.7:
             k = draw.random.choice(values)
-            words[k - 1 : k + 1] = [f"{words[k - 1]}={draw.of(*HOSTILE)}"]
+            words[k - 1 : k + 1] = [f"{words[k - 1]}={_hostile(draw, words[k - 1])}"]
         elif kind < 0.78 and words:
             del words[at]
         elif kind < 0.86 and words:

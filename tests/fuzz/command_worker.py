@@ -3,6 +3,7 @@
 Reads a JSON object a line on stdin, {"words": [..], "folder": .., "out": .., "err": ..}, and answers with one.
 """
 
+import ctypes
 import json
 import os
 import resource
@@ -13,6 +14,11 @@ from pathlib import Path
 
 # What a command may have before the system refuses more: beyond it, the machine is at risk.
 _MOST_MEMORY = 4 * 2**30
+
+
+def _end_with_parent() -> None:
+    """Ask the system to end this process when the one that started it ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def _forget_peak() -> None:
@@ -43,6 +49,7 @@ def _run(words: list[str]) -> int | str:
 
 def work() -> None:
     """Answer until the input ends."""
+    _end_with_parent()
     questions, answers = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
