@@ -9,6 +9,7 @@ from typing import IO, Any
 from .array_files import read_arrays, regular
 from .cli_flags import attention, model_flags
 from .destinations import output_file
+from .files import naming
 from .memory import refuse_memory
 from .progress import Bar
 
@@ -77,9 +78,10 @@ def denoise(args: argparse.Namespace) -> Outcome:
             made.append(_record(result))
             if args.out is not None:
                 # What was there before stays until there is a result.
-                out = out or args.out.open("w", encoding="utf-8")
-                out.write(json.dumps(about | {"sample": k + 1} | made[-1]) + "\n")
-                out.flush()
+                with naming(args.out):
+                    out = out or args.out.open("w", encoding="utf-8")
+                    out.write(json.dumps(about | {"sample": k + 1} | made[-1]) + "\n")
+                    out.flush()
             elif not (single or args.json):
                 print(f"sample {k + 1}\n{_text(made[-1])}", flush=True)
             if not single:
@@ -91,7 +93,8 @@ def denoise(args: argparse.Namespace) -> Outcome:
     finally:
         bar.close()
         if out is not None:
-            out.close()
+            with naming(args.out):  # what could not be written is tried again
+                out.close()
     status = status or ("converged" if single else f"all {len(samples)} samples converged")
     ok = len(made) == len(samples)
     if single:

@@ -4,6 +4,7 @@ Whatever happens, the exit status is one of the documented ones, and a failure i
 """
 
 import argparse
+import logging
 import os
 import sys
 import traceback
@@ -54,6 +55,8 @@ def guarded(command: Callable[[], int]) -> int:
     if sys.stdout is None:
         return fail("standard output is closed, so that a result would be lost; send it to /dev/null to drop it", 1)
     _print_anything(sys.stdout)
+    # Without a home that can be written matplotlib has two lines of advice, and draws all the same.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         with terminable():
             status = _status(command)

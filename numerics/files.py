@@ -7,10 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["PART", "replace_whole", "write_whole"]
+__all__ = ["PART", "naming", "replace_whole", "write_whole"]
 
 #: How the names of half-written files end.
 PART = ".part"
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let errors of the disk name the file: those of a write know only its number."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 @contextmanager
@@ -35,10 +46,11 @@ def replace_whole(path: Path, mode: int = 0o666) -> Iterator[Path]:
     part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{PART}")
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
     try:
-        yield part
-        with part.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        part.replace(path)
+        with naming(path):
+            yield part
+            with part.open("rb+") as stream:
+                os.fsync(stream.fileno())
+            part.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()

@@ -1,15 +1,31 @@
 """Plots of state-evolution curves."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .files import replace_whole
 from .results import EvolutionResult
 
-__all__ = ["phase_curve"]
+__all__ = ["phase_curve", "save_figure"]
 
 _COLOURS = ("#b3261e", "#1f4e9c", "#2e7d32", "#8e24aa")
+
+
+def save_figure(figure: Any, path: Path, dpi: int = 160) -> None:
+    """Write a picture whole or not at all.
+
+    Parameters
+    ----------
+    figure : matplotlib figure
+    path : Path
+        .png, .pdf or .svg.
+    dpi : int, optional
+    """
+    with replace_whole(path) as part:
+        figure.savefig(part, dpi=dpi, format=path.suffix.removeprefix("."))
 
 
 def phase_curve(axes: Any, results: Sequence[EvolutionResult], thresholds: Sequence[tuple[str, float]]) -> None:

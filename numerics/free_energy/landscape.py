@@ -8,6 +8,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
+from ..plots import save_figure
 from .entropy import FreeEntropy
 from .stationary import StationaryPoint
 
@@ -129,5 +130,5 @@ def draw(record: dict[str, Any], stationary: tuple[StationaryPoint, ...], groups
     axes.set_xlabel(labels[0])
     axes.set_title(title, fontsize=8)
     axes.legend(fontsize=8)
-    figure.savefig(path, dpi=160)
+    save_figure(figure, path, dpi=160)
     plt.close(figure)

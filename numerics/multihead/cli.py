@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..array_files import read_named, write_arrays
 from ..decimals import pm
 from ..destinations import output_file, output_folder
+from ..plots import save_figure
 from ..progress import Bar
 from ..results import as_dict, load, save, versions
 
@@ -368,7 +369,7 @@ def _steps(args: argparse.Namespace, picture: Path) -> Outcome:
     residual_histogram(axes[0], found)
     hull_singular_values(axes[1], found)
     hull_net(axes[2], found, theta)
-    figure.savefig(picture, dpi=110)
+    save_figure(figure, picture, dpi=110)
     plt.close(figure)
     record = _judged(args, found, theta, w) | {
         "method": "sculpt",

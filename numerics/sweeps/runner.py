@@ -1,8 +1,8 @@
 """Computing the points of a grid that are not known yet, each in a process with one thread."""
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,17 +129,31 @@ def sweep(
         todo.sort(key=lambda point: -grid.task.cost(point.parameters))
         todo = todo[:limit]
         computed = 0
-        try:
-            with closing(_stored(grid.task, todo, store, workers, dask)) as stored:
-                for computed, _ in enumerate(stored, 1):
-                    if progress is not None:
-                        progress(computed, len(todo))
-        except KeyboardInterrupt:
-            report = _report(store, grid, computed, time.perf_counter() - begin)
-            raise KeyboardInterrupt(f"interrupted; {store.folder} has {report.status}") from None
-        finally:
-            write_netcdf(open_sweep(store.folder), store.netcdf)
+        with _view_made(store):
+            try:
+                with closing(_stored(grid.task, todo, store, workers, dask)) as stored:
+                    for computed, _ in enumerate(stored, 1):
+                        if progress is not None:
+                            progress(computed, len(todo))
+            except KeyboardInterrupt:
+                report = _report(store, grid, computed, time.perf_counter() - begin)
+                raise KeyboardInterrupt(f"interrupted; {store.folder} has {report.status}") from None
         return _report(store, grid, computed, time.perf_counter() - begin)
+
+
+@contextmanager
+def _view_made(store: Store) -> Iterator[None]:
+    """Write the netCDF file at the end, however it comes.
+
+    Where a fault ends the sweep, it is the one that is said, also if it leaves no room for that file.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            write_netcdf(open_sweep(store.folder), store.netcdf)
+        raise
+    write_netcdf(open_sweep(store.folder), store.netcdf)
 
 
 def _states(store: Store, points: Iterable[Point], say: Callable[[str], None]) -> dict[str, str | None]:

@@ -1,7 +1,10 @@
 """The points of a sweep as arrays over its axes."""
 
+import errno
 import json
 import math
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["open_sweep", "write_netcdf"]
 
+# Bytes of an empty netCDF file: a disk with less is full.
+_ROOM = 2**14
 # Integers of an array are below; an array has at most so many entries, of which most would be filling.
 _INTEGERS, _MOST = 2**63, 2**27
 
@@ -111,9 +116,21 @@ def open_sweep(out: str | Path) -> "xarray.Dataset":
 
 
 def write_netcdf(dataset: "xarray.Dataset", path: Path) -> None:
-    """Write a data set as netCDF 4, whole or not at all."""
-    with replace_whole(path) as part:
-        dataset.to_netcdf(part, engine="netcdf4", format="NETCDF4")
+    """Write a data set as netCDF 4, whole or not at all.
+
+    Raises
+    ------
+    OSError
+        The disk refuses; what netCDF makes of that (a permission, an error of HDF) does not say why.
+    """
+    try:
+        with replace_whole(path) as part:
+            dataset.to_netcdf(part, engine="netcdf4", format="NETCDF4")
+    except (OSError, RuntimeError) as error:
+        free = shutil.disk_usage(path.parent).free
+        why = os.strerror(errno.ENOSPC) if free < _ROOM else " ".join(str(error).split())
+        message = f"{why}; all records are kept, and the same command makes this file of them where it can be written"
+        raise OSError(errno.ENOSPC if free < _ROOM else errno.EIO, message, str(path)) from None
 
 
 def _flat(result: Record) -> dict[str, Any]:

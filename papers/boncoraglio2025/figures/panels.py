@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.state_evolution import curve
 from attnlimits.numerics.aim.thresholds import perfect_recovery, weak_recovery
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import save
 
@@ -205,7 +206,7 @@ def draw(figure: Figure, record: dict[str, Any], *paths: Path) -> None:
     for axes, panel, stored in zip(grid[0], figure.panels, record["panels"], strict=True):
         _draw_panel(axes, panel, stored)
     for path in paths:
-        picture.savefig(path, dpi=160)
+        save_figure(picture, path, dpi=160)
     plt.close(picture)
 
 

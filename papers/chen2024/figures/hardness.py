@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlimits.numerics.multihead.hardness import hardness
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import as_dict, load, save
 
@@ -98,7 +99,7 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
         axes.legend(fontsize=6, loc="upper left", ncols=2)
         axes.grid(alpha=0.3)
     for path in paths:
-        figure.savefig(path, dpi=110)
+        save_figure(figure, path, dpi=110)
     plt.close(figure)
 
 

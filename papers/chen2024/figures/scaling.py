@@ -24,6 +24,7 @@ from attnlimits.numerics.multihead.matching import parameter_error
 from attnlimits.numerics.multihead.restarts import restarts
 from attnlimits.numerics.multihead.sculpt import sculpt
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 
@@ -168,7 +169,7 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
     axes[0, 0].set_ylabel("samples N")
     axes[1, 0].set_ylabel("CPU seconds at this N")
     for path in paths:
-        figure.savefig(path, dpi=110)
+        save_figure(figure, path, dpi=110)
     plt.close(figure)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
@@ -123,7 +124,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
     axes.set_title("two layers of softmax attention, two tokens, beta = 1", fontsize=8)
     axes.legend(fontsize=7)
     axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=160)
+    save_figure(figure, path, dpi=160)
     plt.close(figure)
 
 

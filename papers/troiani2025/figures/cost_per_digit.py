@@ -11,6 +11,7 @@ import numpy as np
 
 from attnlimits.numerics.digits.threshold import precise_threshold
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 
@@ -66,7 +67,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
     axes.set_ylabel("processor seconds, one core")
     axes.set_title(f"{record['model']}: x{growth(record):.1f} per doubling from 25 digits", fontsize=7)
     axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=160)
+    save_figure(figure, path, dpi=160)
     plt.close(figure)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from attnlimits.numerics.exact import single_layer
 from attnlimits.numerics.fibres import LastLayer
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 from attnlimits.numerics.state_evolution import curve
@@ -89,7 +90,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
         axes.set_xlabel(r"$\alpha = N/D$")
     for axes in panels[:, 0]:
         axes.set_ylabel("overlap")
-    figure.savefig(path, dpi=160)
+    save_figure(figure, path, dpi=160)
     plt.close(figure)
 
 

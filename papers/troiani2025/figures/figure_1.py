@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnlimits.numerics.models import Attention
-from attnlimits.numerics.plots import phase_curve
+from attnlimits.numerics.plots import phase_curve, save_figure
 from attnlimits.numerics.results import EvolutionResult, as_dict, save
 from attnlimits.numerics.staircase import first_layer
 from attnlimits.numerics.state_evolution import curve
@@ -133,5 +133,5 @@ def _draw(results: list[EvolutionResult], thresholds: list[tuple[str, float]], *
         )
     axes.legend(fontsize=7, loc="center right", framealpha=0.9)
     for path in paths:
-        figure.savefig(path, dpi=160)
+        save_figure(figure, path, dpi=160)
     plt.close(figure)

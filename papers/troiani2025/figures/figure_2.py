@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from attnlimits.numerics.descent import cosines, descend
 from attnlimits.numerics.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 
@@ -179,7 +180,7 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
         axes.legend(fontsize=7, loc="lower right" if axes is left else "center right")
         axes.grid(alpha=0.3)
     for path in paths:
-        figure.savefig(path, dpi=110)
+        save_figure(figure, path, dpi=110)
     plt.close(figure)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import as_dict, load, save
 from attnlimits.numerics.state_evolution import curve
@@ -121,7 +122,7 @@ def draw(record: dict[str, Any], right: dict[str, Any], *paths: Path) -> None:
     axes.grid(alpha=0.3)
     figure_3_right.draw_panel(other, right)
     for path in paths:
-        figure.savefig(path, dpi=160)
+        save_figure(figure, path, dpi=160)
     plt.close(figure)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from attnlimits.numerics.classifier import Settings, half_time, label_numbers, made_corpus, train
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 
@@ -89,7 +90,7 @@ def _draw(record: dict[str, Any], path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     draw_panel(axes, record)
-    figure.savefig(path, dpi=160)
+    save_figure(figure, path, dpi=160)
     plt.close(figure)
 
 

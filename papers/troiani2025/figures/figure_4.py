@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 from attnlimits.numerics.sweeps import open_sweep, sweep
@@ -82,7 +83,7 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
     axes.set_title("two layers of softmax attention, two tokens", fontsize=9)
     axes.legend(fontsize=7, loc="center", bbox_to_anchor=(0.35, 0.59))
     for path in paths:
-        figure.savefig(path, dpi=160)
+        save_figure(figure, path, dpi=160)
     plt.close(figure)
 
 

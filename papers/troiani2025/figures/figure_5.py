@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 from attnlimits.numerics.two_layers.held import first_layer_given
@@ -61,7 +62,7 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
     axes.legend(fontsize=8)
     axes.grid(alpha=0.3)
     for path in paths:
-        figure.savefig(path, dpi=160)
+        save_figure(figure, path, dpi=160)
     plt.close(figure)
 
 

@@ -16,6 +16,7 @@ from attnlimits.numerics.free_energy import FreeEntropy, output_entropy
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.stationary import stationary_points
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.results import load, save
 
@@ -97,7 +98,7 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
         panels[0].plot([], [], mark, color=_COLOURS[kind], label=kind + infinite)
     panels[0].legend(fontsize=7, loc="center left")
     for path in paths:
-        figure.savefig(path, dpi=160)
+        save_figure(figure, path, dpi=160)
     plt.close(figure)
 
 

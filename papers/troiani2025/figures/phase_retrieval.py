@@ -14,6 +14,7 @@ from attnlimits.numerics.free_energy import FreeEntropy, output_entropy, station
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.thresholds import transitions
 from attnlimits.numerics.link_cli import kernel_of
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.results import load, save
 
 __all__ = ["DATA", "compute", "draw"]
@@ -91,7 +92,7 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
         rf"{record['model']}: $\alpha_{{\rm IT}}$ = {hard[0]:g}, $\alpha_{{\rm alg}}$ = {hard[1]:.6f}", fontsize=9
     )
     for path in paths:
-        figure.savefig(path, dpi=160)
+        save_figure(figure, path, dpi=160)
     plt.close(figure)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from attnlimits.numerics.channel_averages import TwoLayers, matrix_root
 from attnlimits.numerics.denoiser import denoise_readout
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.plots import save_figure
 from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.quadrature import normal_qmc
 from attnlimits.numerics.results import load, save
@@ -123,7 +124,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("relative error of G")
     panels[0].legend(fontsize=7)
-    figure.savefig(path, dpi=160)
+    save_figure(figure, path, dpi=160)
     plt.close(figure)
 
 
