@@ -36,6 +36,8 @@ Array = NDArray[np.float64]
 
 #: Where all learned layers are left with less variance than this, linearised posteriors are control variates.
 NEARLY = 0.1
+# Of sums over nodes, relative to their largest term.
+_ROUNDING = 2e-15
 
 
 @dataclass(frozen=True)
@@ -180,12 +182,15 @@ class OneLayer:
         self.layers: tuple[int, ...] = (0,)
 
     def __call__(self, q: Array) -> Averages:
-        """Averages by two resolutions, as two replicas."""
+        """Averages as the ends of an interval: twice the distance of two resolutions about the finer one."""
         scalar = float(q[0, 0])
-        values = [self._value(scalar, order) for order in (24, 32)]
+        coarse, fine = (self._value(scalar, order) for order in (24, 32))
+        gap = 2 * abs(fine - coarse)
         m = self.model.tokens
         growth = np.full((2, 1), float(m * (m + 1)) if scalar == 0 else np.nan)
-        return Averages(np.array(values)[:, None, None], growth)
+        # Differences of M/V leave their rounding.
+        rounding = _ROUNDING * m / (1 - scalar) if scalar else 0.0
+        return Averages(np.array([fine - gap, fine + gap])[:, None, None], growth, np.array([[rounding]]))
 
     def log_density(self, q: Array) -> Array:
         """E log Z_out by the two resolutions, shape (2,), Z_out the density of v up to its sign.

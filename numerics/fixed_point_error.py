@@ -35,6 +35,8 @@ _TRIES, _NEAR = 6, 0.1
 _MUCH, _LITTLE = 0.25, 0.1
 # Evaluations to do so; rounding of r.
 _POLISH, _ROUNDING = 10, 4e-15
+# Changes of r that tell more of its slopes than of its rounding.
+_TELLS = 1e-10
 
 
 def student(replicas: int) -> float:
@@ -51,8 +53,9 @@ def student(replicas: int) -> float:
 class Balance(Protocol):
     """The equations r(x; G(x)) = 0 of a fixed point."""
 
-    #: Whether the averages scatter; otherwise they are the ends of intervals.
-    sampled: bool
+    @property
+    def sampled(self) -> bool:
+        """Whether the averages scatter; otherwise they are the ends of intervals."""
 
     def averages(self, x: Array) -> Averages:
         """Averages at x, shape (n,)."""
@@ -234,7 +237,7 @@ def _stepped(balance: Balance, point: _Point, step: Array, displaced: Array | No
     changed = _rest(balance, x, found, displaced) - _rest(balance, point.x, point.found, displaced)
     length = float(way @ way)
     slopes = point.slopes
-    if length > 0 and np.isfinite(changed).all():
+    if length > 0 and np.isfinite(changed).all() and np.abs(point.slopes @ way).max() > _TELLS:
         slopes = slopes + np.outer(changed - slopes @ way, way) / length
     return _Point(x, found, slopes)
 

@@ -24,6 +24,9 @@ __all__ = ["LinkChannel", "LinkModel"]
 
 Array = NDArray[np.float64]
 
+# The distance of two resolutions may be small by chance; rounding of sums, relative to their largest term.
+_SAFETY, _ROUNDING = 2.0, 2e-15
+
 
 @dataclass(frozen=True)
 class LinkModel:
@@ -180,11 +183,15 @@ class LinkChannel:
         overlap, along = self._overlap(scalar, q)
         square = along.T @ along
         values, changes = scalar(overlap)
+        # Of two resolutions the finer one, and an interval about it.
+        gap = _SAFETY * abs(values[1] - values[0])
+        rounding = _ROUNDING * (abs(values[1]) + 1 / (1 - overlap))
         if self.how == "estimated":
-            g += values[:, None, None] * square
+            g += np.array([values[1] - gap, values[1] + gap])[:, None, None] * square
+            bias += rounding * np.abs(square)
         else:
             g += values[1] * square
-            bias += abs(values[1] - values[0]) * np.abs(square)
+            bias += (gap + rounding) * np.abs(square)
         if matrix is not None:
             matrix += changes[1] * np.multiply.outer(square, square)
 

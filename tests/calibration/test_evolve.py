@@ -42,10 +42,13 @@ def _growth(q: float, tokens: int, step: float) -> float:
     """alpha at which q is a fixed point: h = +-h given y, and tanh of half the log-odds of the signs is its mean."""
     r, weights, z, gaussian = _rule(tokens, step)
     x = q / (1 - q) * (r * r)[:, None]
-    # E[E[h|y]^2] = E |h|^2 tanh(x + sqrt(x) z), less cancelled: |h|^2 (1 - tanh).
-    left = (1 - np.tanh(x + np.sqrt(x) * z)) @ gaussian
-    variance = float((weights * r * r) @ left) / tokens
-    g = ((1 - q) - variance) / (1 - q) ** 2 * tokens
+    # E[E[h|y]^2] = E |h|^2 tanh(x + sqrt(x) z); of 1 - tanh where that is the smaller one.
+    mean = np.tanh(x + np.sqrt(x) * z)
+    if q < 0.5:
+        excess = float((weights * r * r) @ (mean @ gaussian)) / tokens - q
+    else:
+        excess = (1 - q) - float((weights * r * r) @ ((1 - mean) @ gaussian)) / tokens
+    g = excess / (1 - q) ** 2 * tokens
     return q / ((1 - q) * g)
 
 
