@@ -39,7 +39,12 @@ def denoise_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--digits", type=int, default=15, help="digits, 5 to 200 (default: %(default)s)")
     parser.add_argument("--max-nodes", type=int, default=10_000_000, help="bound of the work (default: %(default)s)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write each result at once, one JSON object per line")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write each result at once, one JSON object per line; a pipe or device will do",
+    )
 
 
 def denoise(args: argparse.Namespace) -> Outcome:
@@ -47,7 +52,7 @@ def denoise(args: argparse.Namespace) -> Outcome:
     if args.max_nodes < 1:
         raise ValueError(f"--max-nodes must be >= 1, got {args.max_nodes}")
     model = attention(args, "denoise")
-    output_file(args.out)
+    output_file(args.out, stream=True)
     samples, single = _samples(args)
     from .precise import denoise_mp
 
@@ -117,7 +122,7 @@ def _samples(args: argparse.Namespace) -> tuple[Sequence[Sample], bool]:
         return _arrays(args.input), False
     # Lists of lists of text take many times the bytes of the file.
     refuse_memory(f"--input {args.input}", _JSON * regular(f"--input {args.input}", args.input), "give fewer samples")
-    held = _decimals(str(args.input), args.input.read_text(encoding="utf-8"))
+    held = _decimals(str(args.input), args.input.read_text(encoding="utf-8", errors="replace"))
     samples = held if isinstance(held, list) else [held]
     for sample in samples:
         if not isinstance(sample, dict) or not set(_NAMES) <= set(sample):

@@ -8,7 +8,7 @@ __all__ = ["output_file", "output_folder"]
 
 
 def output_file(
-    path: Path | None, suffix: str | None = None, *, flag: str = "--out", make: bool = False
+    path: Path | None, suffix: str | None = None, *, flag: str = "--out", make: bool = False, stream: bool = False
 ) -> Path | None:
     """Return the path of a file that is to be written, with its suffix; None stays None.
 
@@ -21,6 +21,8 @@ def output_file(
         The argument that names it, for messages.
     make : bool, keyword-only
         Missing folders will be made.
+    stream : bool, keyword-only
+        The file is written line by line: it may be a device or a pipe, which cannot be replaced as a whole.
 
     Raises
     ------
@@ -32,8 +34,11 @@ def output_file(
     if path.is_dir() or not path.name:
         raise _refusal(errno.EISDIR, f"{flag} must name a file, and this is a folder; add a name", path)
     found = path if suffix is None else path.with_suffix(suffix)
-    if found.is_dir():
-        raise _refusal(errno.EISDIR, f"{flag} must name a file, and this is a folder; take another name", found)
+    for there in (path, found):
+        if there.is_dir():
+            raise _refusal(errno.EISDIR, f"{flag} must name a file, and this is a folder; take another name", there)
+        if there.exists() and not (stream or there.is_file()):
+            raise _refusal(errno.EEXIST, f"{flag} must name a file, and this is a device or a pipe", there)
     if not make and not found.parent.exists():
         raise _refusal(errno.ENOENT, f"{flag} is in a folder that does not exist; make it first", found.parent)
     _check_folder(found.parent, flag)
@@ -57,12 +62,21 @@ def output_folder(path: Path, flag: str = "--out") -> Path:
 def _check_folder(path: Path, flag: str) -> None:
     """Refuse a folder that cannot be written to, or made in the nearest one that exists."""
     there = path.absolute()
-    while not os.path.lexists(there):
+    while not _exists(there):
         there = there.parent
     if not there.is_dir():
         raise _refusal(errno.ENOTDIR, f"{flag} needs a folder, and this is none", there)
     if not os.access(there, os.W_OK | os.X_OK):
         raise _refusal(errno.EACCES, f"{flag} needs a folder that may be written to, and this one may not", there)
+
+
+def _exists(path: Path) -> bool:
+    """Whether something has this name; OSError where it is none, as one that is too long."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _refusal(number: int, why: str, path: Path) -> OSError:

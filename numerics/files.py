@@ -1,6 +1,7 @@
 """Files that appear whole or not at all."""
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -41,8 +42,13 @@ def replace_whole(path: Path, mode: int = 0o666) -> Iterator[Path]:
     Raises
     ------
     OSError
-        The disk refuses; `path` is as it was.
+        The disk refuses, or `path` is no regular file; it is as it was.
     """
+    if path.exists() and not path.is_file():
+        # The system would let root put a file in the place of /dev/null.
+        raise OSError(
+            errno.EEXIST, "a folder, a device or a pipe is not replaced by a file; give another name", str(path)
+        )
     part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{PART}")
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
     try:

@@ -38,6 +38,8 @@ Source: TypeAlias = Callable[[], Iterable[tuple[ArrayLike, ArrayLike]]]
 _MATRICES = 12
 # Entries of x read or made at a time.
 _ENTRIES = 1 << 22
+# Largest entry of a matrix, whose squares are added up.
+_LARGEST = 1e100
 # Of x in float64 that are held as a whole: 256 MiB.
 _HELD = 1 << 25
 
@@ -84,6 +86,7 @@ def indices(x: NDArray[Any], S: Array) -> Array:
     return np.asarray(0.5 * (h + h.swapaxes(1, 2)) / math.sqrt(d))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused where h is
 def gram(x: NDArray[Any]) -> Array:
     """Covariance (2/d) Tr(Z_ab Z_cd) of h given the tokens, in units of Q: shape (n, P, P), 1 + delta_ab on average.
 
@@ -243,8 +246,14 @@ def check_matrix(name: str, value: ArrayLike, dimension: int | None = None) -> A
         raise ValueError(f"{name} must be a square matrix ({size}, {size}) ({CITE}, model), got {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite ({CITE}, model), got NaN or infinity; repair the matrix first")
+    largest = float(np.abs(array).max(initial=0.0))
+    if not len(array) or largest > _LARGEST:
+        raise ValueError(
+            f"{name} must have d >= 1, and entries of at most {_LARGEST:g} ({CITE}, model), got shape "
+            f"{array.shape} and {largest:.3g}; scale it"
+        )
     off = float(np.abs(array - array.T).max())
-    if off > 1e-9 * (1 + float(np.abs(array).max())):
+    if off > 1e-9 * (1 + largest):
         raise ValueError(
             f"{name} must be symmetric ({CITE}, model), it is off by {off:.3g}; pass ({name} + {name}^T)/2 if that is "
             "rounding"

@@ -89,7 +89,7 @@ class Passes:
         strength, pull = 0.0, np.zeros((d, d))
         for x, block, sigma in self._blocks(covariance):
             block.onsager = (1 - old) * newest * _times(sigma, block.g, tokens) + old * block.onsager
-            g = block.g = self.output.score(block.seen, self._entries(x, S) - block.onsager, V, sigma)
+            g = block.g = self._score(block, self._entries(x, S) - block.onsager, V, sigma)
             strength += float((g * _times(sigma, g, tokens)).sum())
             pull += _pull(x, g, tokens)
         return 2 / d**2 * strength, np.asarray((pull + pull.T) / d)
@@ -109,7 +109,7 @@ class Passes:
         square, pull = 0.0, np.zeros((d, d))
         for x, block, sigma in self._blocks(covariance):
             h = self._entries(x, S)
-            g = self.output.score(block.seen, h, 1.0, sigma)
+            g = self._score(block, h, 1.0, sigma)
             square += float((g * (block.seen - h)).sum())
             pull += _pull(x, g, tokens)
         return (1 + noise) * square / (self.samples * self.functionals), 0.5 * (pull + pull.T)
@@ -126,6 +126,15 @@ class Passes:
         for part, block in zip(self._tokens(), self.blocks, strict=True):
             x = np.asarray(part)
             yield x, block, gram(x) if covariance == "gram" else None
+
+    def _score(self, block: _Block, omega: Array, V: float, sigma: Array | None) -> Array:
+        try:
+            return self.output.score(block.seen, omega, V, sigma)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                f"x must have entries of mean 0 and variance 1 ({CITE}, model); the tokens of some sample are zero or "
+                "parallel, and the covariance of h given them is singular; leave such samples out, of y too"
+            ) from None
 
     def _entries(self, x: NDArray[Any], S: Array) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):

@@ -142,7 +142,10 @@ def descend(
     rule: Rule = (Adam if method == "adam" else Plain)(rate, decay)
     loss, gradient = objective.whole(weights)
     if not math.isfinite(loss):
-        raise ValueError("start must give finite outputs (troiani2025 (4)), got infinity or NaN; take a smaller one")
+        raise ValueError(
+            "start must give finite outputs, and a finite loss with Y (troiani2025 (4)), got infinity or NaN; take a "
+            "smaller start, or scale Y"
+        )
     track.note(weights, loss, gradient)
     spread = objective.spread()
     most = _GROWN * max(loss, spread)

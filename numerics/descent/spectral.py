@@ -245,6 +245,8 @@ class _Matrix:
 
         if size <= max(_SMALL, 2 * count):
             dense = np.stack([product(column) for column in np.eye(size)])
+            if not np.isfinite(dense).all():
+                raise OverflowError("products of X exceed the range of float64; X must have entries of variance 1 (1)")
             values, vectors = np.linalg.eigh(0.5 * (dense + dense.T))
         else:
             operator: Any = LinearOperator((size, size), matvec=product, dtype=np.float64)

@@ -221,6 +221,8 @@ def _shaped(y: Array, shape: tuple[int, ...]) -> Array:
     if y.shape[1:] != shape or y.ndim != 1 + len(shape):
         wanted = ", ".join(map(str, shape))
         raise ValueError(f"Y must have shape (N, {wanted}), one output per sample (troiani2025 (1)), got {y.shape}")
+    if not len(y):
+        raise ValueError("Y must hold at least one output (troiani2025 (1)), got none")
     bad = ~np.isfinite(y.reshape(len(y), -1)).all(axis=1)
     if bad.any():
         raise ValueError(

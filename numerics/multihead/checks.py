@@ -11,6 +11,8 @@ from ..validation import numbers
 __all__ = ["at_least_zero", "boolean", "count", "examples", "one_of"]
 
 Array = NDArray[np.float64]
+# Of the largest entry: squares, and sums of them, stay in the range of float64.
+_SMALLEST = 1e-140
 
 
 def count(name: str, value: object) -> int:
@@ -52,6 +54,13 @@ def examples(X: ArrayLike, Y: ArrayLike, names: tuple[str, str] = ("X", "Y")) ->
             f"{names[0]} and {names[1]} must have the same shape (n, k, d), for the layer keeps tokens and dimensions "
             f"(chen2024); got {tokens.shape} and {outputs.shape}"
         )
+    for name, array in zip(names, (tokens, outputs), strict=True):
+        largest = float(np.abs(array).max())
+        if array.any() and not _SMALLEST < largest < 1 / _SMALLEST:
+            raise ValueError(
+                f"{name} must have entries whose squares float64 holds, the largest between {_SMALLEST:g} and "
+                f"{1 / _SMALLEST:g} (chen2024), got {largest:.3g}; scale it"
+            )
     if not outputs.any():
         raise ValueError(f"{names[1]} must not be zero everywhere: nothing can be learned from it (chen2024)")
     return tokens, outputs

@@ -8,6 +8,7 @@ import pytest
 
 from attnlimits.numerics import destinations
 from attnlimits.numerics.destinations import output_file, output_folder
+from attnlimits.numerics.files import write_whole
 
 # Files of data that do not exist, models that take minutes: whoever looks at --out last says something else first.
 FILES = {
@@ -75,6 +76,29 @@ def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch):
         with pytest.raises(OSError, match="may not") as found:
             check()
         assert found.value.errno == errno.EACCES and found.value.filename == str(tmp_path)
+
+
+@pytest.mark.parametrize("verb", FILES | MAKING)
+def test_a_pipe_is_not_replaced(attnlimits, tmp_path, verb):
+    """Nor is a device: root may put a file in the place of /dev/null."""
+    for name in ("place", "place.png"):
+        os.mkfifo(tmp_path / name)
+    if verb == "denoise":
+        # Lines may go to a pipe.
+        assert output_file(tmp_path / "place", stream=True) == tmp_path / "place"
+        return
+    said = refused(attnlimits, (FILES | MAKING)[verb], tmp_path / "place")
+    assert "must name a file, and this is a device or a pipe" in said.err
+    with pytest.raises(OSError, match="is not replaced by a file"):
+        write_whole(tmp_path / "place", b"")
+    assert not (tmp_path / "place").is_file()
+
+
+def test_a_name_that_is_too_long(attnlimits, tmp_path):
+    for verb in ("figure", "gamp", "sweep"):
+        said = attnlimits((FILES | FOLDERS)[verb].replace("PLACE", str(tmp_path / ("a" * 300))))
+        assert (said.status, said.out, len(said.lines_of_error)) == (1, "", 1), said.err
+        assert "File name too long" in said.err
 
 
 def test_good_places(tmp_path, monkeypatch):

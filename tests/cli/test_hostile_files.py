@@ -4,6 +4,7 @@ import io
 import os
 import resource
 import struct
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -204,3 +205,40 @@ def test_other_layouts_of_the_same_numbers(attnlimits, tmp_path, change):
     assert '"weights"' in plain.out
     cut = slice(0, plain.out.index('"seconds"'))
     assert plain.out[cut] == again.out[cut]
+
+
+X = np.random.default_rng(2).standard_normal((12, 2, 6))
+H = X.sum(axis=2) / np.sqrt(6)
+Y = np.exp(H[:, :, None] * H[:, None, :])
+Y /= Y.sum(axis=2, keepdims=True)
+OUT_OF_RANGE = {
+    "no outputs": ("gamp --layers 1 --x GOOD --y BAD", X, Y[:0], "Y must hold at least one output"),
+    "infinity": ("aim amp --rho 0.5 --x GOOD --y BAD", np.where(X == X[3, 0, 0], np.inf, X), Y, "x must be finite"),
+    "1e300": ("aim amp --rho 0.5 --x GOOD --y BAD", 1e300 * X, Y, "x must be finite"),
+    "1e300 of a start": ("gamp --layers 1 --start spectral --x GOOD --y BAD", 1e300 * X, Y, "variance 1"),
+    "no tokens": ("aim amp --rho 0.5 --x GOOD --y BAD", 0 * X, Y, "the covariance of h given them is singular"),
+    "1e308": ("descend --layers 1 --x GOOD --y BAD", X, 1e308 * Y, "scale Y"),
+    "1e300 of Y": ("multihead fit --x GOOD --y BAD", X, 1e300 * X, "Y must have entries whose squares float64 holds"),
+    "1e-320": ("multihead fit --x GOOD --y BAD", X, 1e-320 * X, "Y must have entries whose squares float64 holds"),
+    "a matrix of 1e308": ("aim denoise --rho 0.5 --delta 0.1 --y BAD", X, 1e308 * np.eye(5), "at most 1e+100"),
+    "no matrix": ("aim denoise --rho 0.5 --delta 0.1 --y BAD", X, np.zeros((0, 0)), "d >= 1"),
+}
+
+
+@pytest.mark.parametrize("what", OUT_OF_RANGE)
+def test_numbers_out_of_range(verb_with, tmp_path, what):
+    """One line, and no warning of NumPy beside it."""
+    command, x, y, words = OUT_OF_RANGE[what]
+    np.save(tmp_path / "good.npy", x)
+    np.save(tmp_path / "bad.npy", y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        said = verb_with(command, tmp_path / "bad.npy")
+    assert said.status in (1, 2) and said.out == "" and len(said.lines_of_error) == 1, said.err
+    assert words in said.err
+
+
+def test_bytes_that_are_no_text(attnlimits, tmp_path):
+    np.save(tmp_path / "x.json", GOOD)
+    said = attnlimits(f"denoise --input {tmp_path / 'x.json.npy'}")
+    assert said.status == 2 and "is no JSON" in said.err and len(said.lines_of_error) == 1
