@@ -7,6 +7,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
 from typing import Any
 
@@ -34,6 +35,10 @@ _GUARD = 8
 # Digits of a first pass, and those that its arithmetic carries beyond what is asked for.
 _PILOT, _WIDE = 8, 40
 _CLOSED_FORM = "closed form"
+# A rectangle that is tried costs as much as some hundred nodes.
+_NODES_A_TRY, _FEWEST_TRIED = 500, 2000
+# Sizes of the entries of y, omega and V.
+_SMALLEST, _LARGEST = 1e-307, 1e307
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def denoise_mp(
         two, and eighty three times as many; more where softmax is steep (large beta, small skip). Depth 2 with three
         tokens takes about 10^6 nodes for ten digits, and depth 3 with two tokens for six.
     progress : callable, optional
-        Called with (nodes done, nodes planned) during the last summation.
+        Called with (nodes done, nodes planned) during the last summation, and with none done before it.
 
     Returns
     -------
@@ -174,7 +179,7 @@ def denoise_mp(
 
     # How much the answer magnifies an error of the moments, and a rounding, shows at few digits.
     bits = _bits(digits + _WIDE)
-    answer = attempt(_PILOT, bits, None, 0)
+    answer = attempt(_PILOT, bits, None if progress is None else lambda _, total: progress(0, total), 0)
     nodes, more = answer.nodes, 0
     for _ in range(5):
         reached = answer.error + answer.rounding
@@ -208,7 +213,19 @@ def _entries(name: str, value: Any, shape: tuple[int, ...]) -> Balls:
             out[index] = ball(array[index])
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
+        # Searches and errors are numbers of float64; entries of y enter by their logarithms or roots.
+        least = 0.0 if name == "y" else _SMALLEST
+        if not (least <= abs(out[index]) <= _LARGEST or out[index] == 0):
+            raise ValueError(
+                f"{name} must have entries that are 0 or between {least:g} and {_LARGEST:g} in size, got "
+                f"{_shown(array[index])}; take other units for the indices"
+            )
     return out
+
+
+def _shown(entry: Any) -> str:
+    text = str(entry)
+    return text if len(text) <= 40 else f"{text[:20]}..{text[-15:]}"
 
 
 def _covariance(v: Balls) -> Balls:
@@ -273,26 +290,25 @@ def _invert_two(model: Attention, y: Balls, beta: arb) -> tuple[Balls, arb]:
 # Output --------------------------------------------------------------------------------------------------------------
 
 
-def _largest(entries: Balls) -> float:
-    return max(abs(float(entry)) for entry in entries.ravel())
-
-
-def _radius(entries: Balls) -> float:
-    return max(float(entry.rad()) if entry.is_finite() else math.inf for entry in entries.ravel())
+def _largest(entries: Balls) -> arb:
+    """Largest modulus of the midpoints; not as a float, which it may exceed."""
+    return reduce(arb.max, (abs(entry.mid()) for entry in entries.ravel()))
 
 
 def _answer(
-    log_z: arb, g: Balls, dg: Balls, V: Balls, moments: float, magnified: tuple[float, float, float], nodes: int
+    log_z: arb, g: Balls, dg: Balls, V: Balls, moments: float, magnified: tuple[Any, Any, Any], nodes: int
 ) -> _Answer:
     """Put errors in the units of the result.
 
     `moments` is the relative error of the moments, and `magnified` how much it grows on the way to log_z, g and dg.
     """
-    trace = sum(float(entry) for entry in V.diagonal())
     parts = (np.array([log_z], dtype=object), g, dg)
-    scales = [max(least, _largest(part)) for least, part in zip((1.0, trace**-0.5, 1 / trace), parts, strict=True)]
-    worst = max(growth / scale for growth, scale in zip(magnified, scales, strict=True))
-    rounding = max(_radius(part) / scale for part, scale in zip(parts, scales, strict=True))
+    if not all(entry.is_finite() for part in parts for entry in part.ravel()):
+        return _Answer(log_z, g, dg, math.inf, math.inf, 1.0, nodes)
+    trace = sum(V.diagonal())
+    scales = [least.max(_largest(part)) for least, part in zip((arb(1), trace.rsqrt(), 1 / trace), parts, strict=True)]
+    worst = max(float(growth / scale) for growth, scale in zip(magnified, scales, strict=True))
+    rounding = max(float(entry.rad() / scale) for scale, part in zip(scales, parts, strict=True) for entry in part.flat)
     return _Answer(log_z, g, dg, moments * worst, max(rounding, 1e-300), max(worst, 1.0), nodes)
 
 
@@ -342,7 +358,7 @@ def _one_layer(v: Balls, log_jacobian: arb, omega: Balls, V: Balls) -> _Answer:
         - (2 * arb.pi() * variance).log() * tokens / 2
         - log_jacobian
     )
-    return _answer(log_z, g[None, :], dg[None, :, None, :], V, 0.0, (0.0, 0.0, 0.0), 0)
+    return _answer(log_z, g[None, :], dg[None, :, None, :], V, 0.0, (arb(0), arb(0), arb(0)), 0)
 
 
 # Two layers ----------------------------------------------------------------------------------------------------------
@@ -368,7 +384,9 @@ def _two_layers(
     slope = V[0, 1] / V[0, 0]
     i1, i2 = V[0, 0].rsqrt(), (V[1, 1] - slope * V[0, 1]).rsqrt()
     exact = (*modes(v), skip, beta, *modes(omega[0]), *modes(omega[1]), i1, slope, i2)
-    moments = Moments(Integrand(model, tuple(float(number) for number in exact), digits), exact, flint.ctx.prec)
+    tried = max(_FEWEST_TRIED, max_nodes // _NODES_A_TRY)
+    integrand = Integrand(model, tuple(float(number) for number in exact), digits, tried, progress)
+    moments = Moments(integrand, exact, flint.ctx.prec)
     if moments.planned() > max_nodes:
         raise ConvergenceError(
             f"the precise denoiser (169) needs {moments.planned()} nodes for {digits} digits of the "
@@ -396,8 +414,8 @@ def _more_layers(
 ) -> _Answer:
     """Any depth above one and any number of tokens."""
     factor = _cholesky(V)
-    grid = Grid(model, skip, beta, v, omega, factor, digits, flint.ctx.prec, max_nodes)
-    total, error, top, nodes = grid.total(progress)
+    grid = Grid(model, skip, beta, v, omega, factor, digits, flint.ctx.prec, max_nodes, progress)
+    total, error, top, nodes = grid.total()
     log_scale = top - (2 * arb.pi()).log() * model.layers * model.tokens / 2 - log_jacobian
     log_scale -= factor[-1, -1].log() * model.tokens
     rotate = np.array([[arb(int(i == j)) for j in range(model.tokens)] for i in range(model.tokens)], dtype=object)
@@ -443,7 +461,8 @@ def _summary(
     )
     g = (back @ first).reshape(p, m)
     dg = (back @ covariance @ back.T).reshape(p, m, p, m)
-    largest = 1.0 + _largest(first)
-    steepest = max(sum(abs(float(entry)) for entry in row) for row in back)
-    growth = (1.0, steepest * largest, 2 * (steepest * largest) ** 2)
+    # Relative errors of the moments are errors of the mass times them: of z, of z z^T and of the squares of E[z].
+    largest = 1 + _largest(first)
+    steepest = reduce(arb.max, (sum((abs(entry) for entry in row), arb(0)) for row in back))
+    growth = (arb(1), steepest * largest, steepest**2 * (2 * largest**2 + _largest(second)))
     return _answer(mass.log() + log_scale, g, dg, V, error, growth, nodes)

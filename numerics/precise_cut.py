@@ -7,6 +7,7 @@ the modulus has no floor in float64, so one table of ellipses gives the orders f
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,8 @@ _WIDEST = 16.0
 # A rectangle is halved, or quartered, if that saves this share of its nodes, and if they are more than it takes to find
 # out.
 _SAVING, _SMALL, _LARGE = 0.03, 64, 1000
+# Exponents that the kernel may square.
+_LARGEST = 1e150
 # Prior widths within which the posterior is looked for.
 _FARTHEST = 1e5
 # A determinant that turns by more from one point to the next is not followed: the ellipse counts as singular.
@@ -109,11 +112,17 @@ class Integrand:
         (vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2) as in the generated `posterior64`.
     digits : int
         Weights down to 10^-digits of the peak count.
+    most : int
+        Rectangles that may be tried.
+    progress : callable or None
+        Called with (0, most) now and then.
     """
 
     model: Attention
     parameters: tuple[float, ...]
     digits: int
+    most: int = 200_000
+    progress: Callable[[int, int], None] | None = None
 
     @property
     def depth(self) -> float:
@@ -123,7 +132,13 @@ class Integrand:
     def logs(self, tp: Array, tm: Array) -> tuple[Array, Array]:
         """Whitened indices, shape (2, 4, ...), and log-weights, shape (2, ...), of both branches."""
         vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2 = self.parameters
-        a, b, inv_det = kernel(self.model, "numpy64").undo(w1p + tp, w1m + tm, vp, vm, c, beta)
+        try:
+            a, b, inv_det = kernel(self.model, "numpy64").undo(w1p + tp, w1m + tm, vp, vm, c, beta)
+        except OverflowError:
+            raise ConvergenceError(
+                f"the link overflows float64 where the posterior (169) is sought, {np.abs(w1p + tp).max():.0e} from 0: "
+                "take V, omega or beta smaller"
+            ) from None
         z = np.empty((2, 4, *np.shape(a)))
         z[:, 0], z[:, 1] = tp * i1, tm * i1
         for branch, sign in enumerate((1.0, -1.0)):
@@ -191,9 +206,27 @@ class Integrand:
             out += float((weights @ values @ weights * boxes[part, 2] * boxes[part, 3]).sum())
         return max(out, 1e-280)
 
+    def _count(self, tried: int, more: int) -> int:
+        """Add to the number of rectangles that were tried; raise where they are too many."""
+        if tried + more > self.most:
+            raise ConvergenceError(
+                f"the posterior (169) takes a search of more than {self.most} rectangles: V is too large for the scale "
+                "on which the link changes, or y too unlikely under (omega, V); raise max_nodes, which bounds it, "
+                "or ask for fewer digits"
+            )
+        if self.progress is not None:
+            self.progress(0, self.most)
+        return tried + more
+
     def _check_scale(self) -> None:
-        """Raise where float64 cannot tell one whitened index from the next."""
-        vp, vm, c, _, w1p, w1m, w2p, w2m, i1, slope, i2 = self.parameters
+        """Raise where float64 cannot tell one whitened index from the next, or overflows."""
+        vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2 = self.parameters
+        farthest = max(abs(w1p), abs(w1m)) + _FARTHEST / i1
+        if not beta * farthest * farthest < _LARGEST:
+            raise ConvergenceError(
+                f"the posterior (169) lies where float64 overflows: beta h_1^2 would reach {farthest:.0e}^2 beta; take "
+                "V, omega and beta smaller"
+            )
         largest = max(i1 * max(abs(w1p), abs(w1m)), i2 * max(abs(vp) / c, abs(vm) / c, abs(w2p), abs(w2m)))
         if not max(largest, i2 * abs(slope) / i1) < 1e13:
             raise ConvergenceError(
@@ -209,8 +242,10 @@ class Integrand:
     def _halve_the_wide(self, boxes: Array, top: float) -> tuple[Array, float]:
         """Halve until no index varies too much over a rectangle; drop those without weight; return also the peak."""
         done: list[Array] = []
+        tried = 0
         while len(boxes):
-            _check_count(len(boxes) + sum(map(len, done)))
+            # A look at a rectangle costs a quarter of what its orders do.
+            tried = self._count(tried, len(boxes) // 4)
             alive, top = self._alive(boxes, top)
             boxes = boxes[alive]
             steps = self._variation(boxes)
@@ -229,8 +264,9 @@ class Integrand:
         """
         needed = self._both_orders(boxes, top, target)
         done: list[Array] = []
+        tried = 0
         while len(boxes):
-            _check_count(len(boxes) + sum(map(len, done)))
+            tried = self._count(tried, len(boxes))
             # Across the side with more nodes.
             halved, parts, orders = self._parts(boxes, needed, top, target, quarters=False)
             left, needed = boxes[~halved], needed[~halved]
@@ -458,13 +494,6 @@ def _best_ellipses(linear, axis, along, across, lines, points, log_rho, constant
                     best -= 1
                 else:
                     break
-
-
-def _check_count(rectangles: int) -> None:
-    if rectangles > 200_000:
-        raise ConvergenceError(
-            "the posterior (169) needs more than 200000 rectangles: y is too unlikely under (omega, V), or V too narrow"
-        )
 
 
 def _chunks(n: int, size: int = 512) -> list[slice]:

@@ -105,6 +105,8 @@ class Grid:
         Bits below the largest weight that the sums keep.
     max_nodes : int
         Bound of the nodes with weight.
+    progress : callable or None
+        Called with (nodes done, nodes planned), with none done during the search.
     """
 
     model: Attention
@@ -116,6 +118,7 @@ class Grid:
     digits: int
     bits: int
     max_nodes: int
+    progress: Progress | None = None
     _floats: tuple[Attention, Array, Array, Array] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -170,7 +173,7 @@ class Grid:
             everywhere = _Region(
                 np.full(self._axes, -radius - step), 2 * radius + 2 * step, np.ones(self._axes * (1,), bool)
             )
-            found = [(z, log_w.max(axis=0)) for z, _, log_w in self._slabs(everywhere, step, 0.0)]
+            found = [(z, log_w.max(axis=0)) for z, _, log_w in self._looked_at(everywhere, step, 0.0)]
             top = max(float(best.max()) for _, best in found)
         kept = np.concatenate([z[best > top - _UNSEEN * self._depth] for z, best in found])
         return _Region.around(kept, step), top
@@ -192,6 +195,13 @@ class Grid:
             if len(z):
                 yield (z, *self.logs(z))
 
+    def _looked_at(self, region: _Region, step: float, shift: float) -> Iterator[tuple[Array, Array, Array]]:
+        """`_slabs` before the number of nodes is known."""
+        for slab in self._slabs(region, step, shift):
+            if self.progress is not None:
+                self.progress(0, 1)
+            yield slab
+
     def _check_cost(self, near: float, total: float) -> None:
         nodes = max(near, total * _SPARSE / _EMPTY)
         if nodes > _SPARSE * self.max_nodes:
@@ -209,7 +219,7 @@ class Grid:
             sums, kept = [], []
             for shift in (0.0, 0.5):
                 total = np.zeros(1 + self._axes)
-                for z, _, log_w in self._slabs(region, step, shift):
+                for z, _, log_w in self._looked_at(region, step, shift):
                     best = log_w.max(axis=0)
                     top = max(top, float(best.max()))
                     kept.append(z[best > top - self._depth - 1.0])
@@ -226,7 +236,7 @@ class Grid:
 
     # In fixed point -------------------------------------------------------------------------------------------------
 
-    def total(self, progress: Progress | None) -> tuple[arb_mat, float, float, int]:
+    def total(self) -> tuple[arb_mat, float, float, int]:
         """Moments of (1, z), shape (1 + L M, 1 + L M), their relative error, the log-scale, and the nodes."""
         region, top = self._search()
         step, region, top = self._pilot(region, top)
@@ -237,7 +247,7 @@ class Grid:
                 raise ConvergenceError("the posterior (169) is too narrow for a lattice: take V away from singular")
             halves = []
             for half in (0, 1):
-                made, count = self._sum(region, step, half, top, nodes, progress)
+                made, count = self._sum(region, step, half, top, nodes)
                 halves.append(made)
                 nodes += count
             mass = float(halves[0][0, 0])
@@ -251,9 +261,7 @@ class Grid:
             "too steep for it (large beta or small skip); ask for fewer digits"
         )
 
-    def _sum(
-        self, region: _Region, step: float, half: int, top: float, spent: int, progress: Progress | None
-    ) -> tuple[arb_mat, int]:
+    def _sum(self, region: _Region, step: float, half: int, top: float, spent: int) -> tuple[arb_mat, int]:
         """Sum over a lattice, or over the one in the middle of its cells."""
         planned = int(region.nodes(step))
         size = 1 + self.model.layers * self.model.tokens
@@ -272,8 +280,8 @@ class Grid:
                 part = at[start : start + _BATCH]
                 out += self._batch(z[part], wanted[:, part], top, words)
             done += len(z)
-            if progress is not None:
-                progress(min(done, planned) + half * planned, 2 * planned)
+            if self.progress is not None:
+                self.progress(min(done, planned) + half * planned, 2 * planned)
         return out, nodes
 
     def _batch(self, z: Array, wanted: NDArray[np.bool_], top: float, words: int) -> arb_mat:

@@ -38,6 +38,7 @@ class Bar:
 
             self._bar = tqdm(total=total, desc=self._title, disable=not self._show, file=sys.stderr)
             _open.append(self)
+        self._bar.total = total
         self._bar.update(done - self._bar.n)
 
     def close(self) -> None:

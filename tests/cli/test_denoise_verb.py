@@ -215,3 +215,48 @@ def test_too_little_work_allowed(attnlimits: Command) -> None:
 def test_missing_file(attnlimits: Command) -> None:
     said = attnlimits("denoise --input nowhere.json")
     assert said.status == 1 and "nowhere.json" in said.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        ("--layers 1 --omega '[[0.1, 0.2]]' --V '[[1e-400]]'", "V must have entries"),
+        ("--layers 1 --omega '[[1e5000, 0.2]]' --V '[[1]]'", "omega must have entries"),
+        ("--layers 1 --omega '[[0.1, 0.2]]' --V '[[1e99999999999999999999]]'", "V must have entries"),
+        ("--omega '[[0, 0.2], [0, 1e-9999]]' --V '[[1, 0], [0, 1]]'", "omega must have entries"),
+    ],
+)
+def test_sizes_beyond_float64_are_named(attnlimits: Command, flags: str, word: str) -> None:
+    said = attnlimits(f"denoise --y '[[0.7, 0.3], [0.2, 0.8]]' {flags}")
+    assert (said.status, said.out) == (2, "")
+    assert word in said.err and "1e-307" in said.err and len(said.lines_of_error) == 1
+
+
+@pytest.mark.parametrize(
+    ("omega", "V", "word"),
+    [
+        ("[[1e306, 0.2], [0, 0]]", "[[1, 0], [0, 1]]", "omega"),
+        ("[[0, 0.2], [0, 0]]", "[[1e306, 0], [0, 1e306]]", "V"),
+        ("[[0, 0.2], [0, 0]]", "[[1e20, 0], [0, 1e20]]", "V"),
+        ("[[0, 0.2], [0, 0]]", "[[1e-306, 0], [0, 1e-306]]", "V"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_at_once(attnlimits: Command, omega: str, V: str, word: str) -> None:
+    said = attnlimits(f"denoise --y '[[0.7, 0.3], [0.2, 0.8]]' --omega '{omega}' --V '{V}'")
+    assert (said.status, said.out) == (1, "")
+    assert word in said.err and len(said.lines_of_error) == 1
+
+
+def test_sizes_near_the_ends_of_float64(attnlimits: Command) -> None:
+    """One layer has a closed form, whose errors are no floats on the way."""
+    for variance in ("1e-300", "1e306"):
+        made = parsed(attnlimits, ONE_LAYER.replace("0.5", variance) + " --digits 20")
+        assert made["error"] <= 1e-20 and made["how"] == "rigorous"
+
+
+def test_the_search_is_bounded_like_the_nodes(attnlimits: Command) -> None:
+    """A posterior over ten thousand widths of the link: refused before minutes are spent, with what to raise."""
+    flags = "--omega '[[0, 0.2], [0, 0]]' --V '[[1e4, 0], [0, 1e4]]' --max-nodes 100000"
+    said = attnlimits(f"denoise --y '[[0.7, 0.3], [0.2, 0.8]]' {flags}")
+    assert (said.status, said.out) == (1, "")
+    assert "raise max_nodes" in said.err and "V" in said.err
