@@ -1,6 +1,11 @@
-"""What every test shares: few threads, a headless plot backend, hypothesis settings, a seeded generator."""
+"""What every test shares: few threads, a headless plot backend, hypothesis settings, a seeded generator, processes."""
 
+import ctypes
 import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 # Set before numpy and numba load: where test processes share the cores, threads in each only compete.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -30,3 +35,87 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 def repository() -> Path:
     """Return the root folder of the source tree under test."""
     return Path(__file__).resolve().parent.parent
+
+
+# Capabilities by which the superuser reads and writes whatever the mode of a file says (capabilities(7)), and the
+# request of prctl(2) that takes one away.
+_DAC_OVERRIDE, _DAC_READ_SEARCH, _PR_CAPBSET_DROP = 1, 2, 24
+
+
+@dataclass(frozen=True)
+class Done:
+    """Exit status, standard output, and the lines of standard error without progress bars."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return [line for line in self.err.splitlines() if line.strip() and "%|" not in line]
+
+
+def as_others() -> None:
+    """Let the modes of files bind a child process, also that of the superuser."""
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        for capability in (_DAC_OVERRIDE, _DAC_READ_SEARCH):
+            if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
+                raise OSError(ctypes.get_errno(), "prctl")
+
+
+@pytest.fixture(scope="session")
+def modes_bind() -> None:
+    """Skip where a child process can write whatever the modes of files say."""
+    if os.name != "posix":
+        pytest.skip("files have no modes")
+    try:
+        done = subprocess.run(["sh", "-c", "! test -w /proc/1/mem"], preexec_fn=as_others, check=False)
+    except subprocess.SubprocessError:
+        pytest.skip("the rights of the superuser cannot be taken from a child process")
+    assert done.returncode == 0 or os.geteuid() == 0
+
+
+@pytest.fixture
+def child() -> Callable[..., Done]:
+    """Return a function that runs a command without numba's variables; None for a variable removes it."""
+
+    def run(*command: str, cwd: Path | str = "/", timeout: float = 600, **variables: str | None) -> Done:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")} | variables
+        done = subprocess.run(
+            [str(part) for part in command],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=as_others,
+            env={k: v for k, v in environment.items() if v is not None},
+            cwd=cwd,
+            timeout=timeout,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder that cannot be written."""
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    folder.chmod(0o555)
+    yield folder
+    folder.chmod(0o755)
+
+
+@pytest.fixture(scope="session")
+def read_only() -> Callable[..., None]:
+    """Return a function that takes or gives back the right to write to all folders and files under one."""
+
+    def change(folder: Path, *, locked: bool) -> None:
+        for path in [folder, *folder.rglob("*")]:
+            if not path.is_symlink():
+                mode = path.stat().st_mode
+                path.chmod(mode & ~0o222 if locked else mode | stat.S_IWUSR)
+
+    return change

@@ -102,7 +102,7 @@ def test_a_folder_that_cannot_be_made(attnlimits, grid, tmp_path):
     path = grid(LAYER + "tokens = [2]")
     said = attnlimits(f"sweep {path} --out {path / 'inside'} {FLAGS}")
     assert said.status == 1
-    assert "Not a directory" in said.lines_of_error[-1]
+    assert "--out needs a folder, and this is none" in said.lines_of_error[-1]
 
 
 def test_damage_is_said(attnlimits, grid, tmp_path):

@@ -155,12 +155,12 @@ def test_the_second_writer_is_refused(child, grid, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("home", ["/proc", "locked", None])
+@pytest.mark.parametrize("home", ["/proc", "{locked}", "{locked}/nobody"])
 @pytest.mark.parametrize(
     ("line", "lines"),
     [
         ("threshold", 0),
-        ("evolve --alpha 0.3 --samples 16 --replicas 2", 0),
+        ("evolve --layers 1 --alpha 0.3 --samples 64 --replicas 4", 0),
         (ONE, 0),
         ("threshold --link h[1]*h[2]*h[1]", 1),
         ("landscape --layers 1 --alpha 0.2 --points 5 --out {out}/l.png", 0),
@@ -169,7 +169,7 @@ def test_the_second_writer_is_refused(child, grid, tmp_path):
 )
 def test_a_home_that_cannot_be_written(child, grid, locked, tmp_path, modes_bind, home, line, lines):
     """Nothing but the cache of derived links wants one, and says so in its line."""
-    home = str(locked) if home == "locked" else home
+    home = home.format(locked=locked)
     words = line.format(out=tmp_path, grid=grid).split(" ")
     done = child(*COMMAND, *words, HOME=home, XDG_CACHE_HOME=None, ATTNLIMITS_CACHE=None, cwd=locked)
     assert done.status == 0, done.err

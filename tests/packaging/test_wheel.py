@@ -118,3 +118,37 @@ def test_a_type_checker_sees_the_types(installed, tmp_path):
     )
     said = run(sys.executable, "-m", "mypy", "--python-executable", installed / "python", "user.py", cwd=tmp_path)
     assert 'Revealed type is "bool"' in said or 'Revealed type is "builtins.bool"' in said
+
+
+@pytest.fixture(scope="module")
+def sealed(installed, modes_bind, read_only):
+    """Return the folder of the commands of the environment, of which nothing can be written."""
+    read_only(installed.parent, locked=True)
+    yield installed
+    read_only(installed.parent, locked=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("threshold --json", "0.18547784060"),
+        ("evolve --alpha 0.3 --samples 1024 --json", None),
+        (
+            "denoise --layers 2 --y [[0.7,0.3],[0.2,0.8]] --omega [[0.1,0.2],[0,0.3]] --V [[1,0.1],[0.1,0.5]] --json",
+            None,
+        ),
+        ("threshold --link h[1]**2 --json", None),
+    ],
+)
+@pytest.mark.parametrize("home", ["/proc", "{locked}"])
+def test_a_sealed_installation_computes_without_a_home(child, sealed, locked, line, expected, home):
+    """Of another user, say, or in a container: at most one line on stderr, from the cache that cannot be kept."""
+    where = {"HOME": home.format(locked=locked), "XDG_CACHE_HOME": None, "ATTNLIMITS_CACHE": None}
+    done = child(sealed / "attnlimits", *line.split(" "), cwd=locked, PYTHONPATH=None, VIRTUAL_ENV=None, **where)
+    assert done.status == 0, done.err
+    assert len(done.lines) <= (2 if "link" in line else 1), done.err  # kernels compiled, and links derived
+    assert "cannot" in done.err or not done.lines
+    said = json.loads(done.out)
+    assert said["converged"]
+    assert expected is None or said["value"].startswith(expected)
+    assert list(locked.iterdir()) == []
