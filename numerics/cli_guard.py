@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TextIO
 
 from .errors import ConvergenceError
-from .interrupts import INTERRUPTED, forget_interrupt, terminable
+from .interrupts import INTERRUPTED, forget_interrupt, interruptible
 from .progress import close_bars
 
 __all__ = ["DEBUG", "STATUSES", "Parser", "fail", "guarded", "say"]
@@ -58,7 +58,7 @@ def guarded(command: Callable[[], int]) -> int:
     # Without a home that can be written matplotlib has two lines of advice, and draws all the same.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
-        with terminable():
+        with interruptible():
             status = _status(command)
             _flush()
     except _Unwritten as error:

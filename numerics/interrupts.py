@@ -1,29 +1,53 @@
 """Signals that end the command: Ctrl-C, and the request of a batch system or of the machine to end."""
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-__all__ = ["INTERRUPTED", "forget_interrupt", "leave_signals", "terminable"]
+__all__ = ["INTERRUPTED", "forget_interrupt", "interruptible", "leave_signals"]
 
 #: Exit status of an interrupted command.
 INTERRUPTED = 130
 
+# Brings an interrupt again, so many seconds later; not on Windows.
+_AGAIN: int | None = getattr(signal, "SIGALRM", None)
+_MOMENT = 0.01
+
 
 @contextmanager
-def terminable() -> Iterator[None]:
-    """Let SIGTERM stop what runs here as Ctrl-C does: what a verb keeps then is kept, temporary folders are removed."""
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C stop what runs here wherever it falls, and SIGTERM likewise.
+
+    What a verb keeps then is kept, and temporary folders are removed. An interrupt that falls into a finaliser or a
+    callback of C is passed over by Python with a traceback: here it comes again a moment later instead.
+    """
     # Only the main thread may set signals; a handler of the program that calls is its own.
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGTERM, _interrupt)
+    ours = [number for number in (signal.SIGTERM, _AGAIN) if number and signal.getsignal(number) == signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _interrupt)
+    usual = sys.unraisablehook
+
+    def unraisable(about: "sys.UnraisableHookArgs") -> None:
+        if _AGAIN in ours and issubclass(about.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, _MOMENT)
+        else:
+            usual(about)
+
+    sys.unraisablehook = unraisable
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        sys.unraisablehook = usual
+        if _AGAIN in ours:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

@@ -97,7 +97,7 @@ class Locator:
         return _PrivateLocator(function, file)
 
 
-class _PrivateLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+class _PrivateLocator(UserProvidedCacheLocator):
     """A folder of this process and those it starts, removed at its end."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics import cli
-from attnlimits.numerics.interrupts import terminable
+from attnlimits.numerics.interrupts import interruptible
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are sent to a group of processes")
 
@@ -64,7 +64,13 @@ def begun(code, *arguments):
 
 
 def ended(process):
-    out, err = process.communicate(timeout=120)
+    """Status, output and lines of error of a process that is about to end; one that is not is killed."""
+    with process:
+        try:
+            out, err = process.communicate(timeout=60)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
     return process.returncode, out, [line for line in err.splitlines() if line.strip() and "%|" not in line]
 
 
@@ -118,6 +124,26 @@ def test_a_signal_in_the_middle(name, how):
     assert ended(begun(VERB.replace("BODY", body))) == (130, "", ["attnlimits: interrupted"])
 
 
+FINALISER = """class Last:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGNAL)
+            for _ in range(1000):
+                pass
+
+    Last()
+    import time
+    time.sleep(50)"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_in_a_finaliser(name):
+    """Python prints a traceback there, and goes on: the computation would take its hour."""
+    process = begun(VERB.replace("BODY", FINALISER.replace("SIGNAL", name)))
+    begin = time.monotonic()
+    assert ended(process) == (130, "", ["attnlimits: interrupted"])
+    assert time.monotonic() - begin < 20
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_after_the_result_changes_nothing(name):
     body = f"atexit.register(os.kill, os.getpid(), signal.{name})"
@@ -125,12 +151,13 @@ def test_a_signal_after_the_result_changes_nothing(name):
 
 
 def test_a_program_that_calls_the_command_keeps_its_handlers(attnlimits_status):
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGALRM
+    before = *map(signal.getsignal, numbers), sys.unraisablehook
     assert attnlimits_status("models") == 0
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert (*map(signal.getsignal, numbers), sys.unraisablehook) == before
     mine = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with terminable():
+        with interruptible():
             assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, mine)
