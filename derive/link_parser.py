@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -16,6 +17,7 @@ _TOKEN = re.compile(
     r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/()\[\],;<>&|~]))"
 )
 _INDEX = re.compile(r"h_(\d+)(?:_(\d+))?\Z")
+_AFTER_CONDITION = (")", ",", "&", "|", "and", "or")
 _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": sp.StrictLessThan,
     ">": sp.StrictGreaterThan,
@@ -24,12 +26,16 @@ _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "==": sp.Eq,
     "!=": sp.Ne,
 }
-# Beyond these, exact arithmetic on the constants of a text could take for ever.
-_LARGEST_POWER = 64
+# Beyond these, exact arithmetic on the constants of a text could take for ever: exponents as they are written and as
+# they multiply up, exponents of ten, bits of numerators and denominators, digits of an index.
+_LARGEST_POWER, _LARGEST_DEGREE = 64, 4096
 _LARGEST_EXPONENT = 300
 # Characters of a number: exact arithmetic with more is slow, and float64 has 17 digits.
 _LONGEST_NUMBER = 1000
 _LARGEST_NUMBER = 4096
+_MOST_INDEX_DIGITS = 9
+# Of a text: characters, and brackets and signs within one another.
+_LONGEST = 10_000
 _DEEPEST = 60
 
 
@@ -71,7 +77,9 @@ def read_index(name: str) -> tuple[int, int] | None:
     if name == "h":
         return 1, 1
     match = _INDEX.match(name)
-    return None if match is None else (int(match[1]), int(match[2] or 1))
+    if match is None or max(map(len, match.groups(""))) > _MOST_INDEX_DIGITS:
+        return None
+    return int(match[1]), int(match[2] or 1)
 
 
 @dataclass(frozen=True)
@@ -96,12 +104,29 @@ def _tokens(text: str) -> list[_Token]:
     return [*found, _Token("end", "the end", len(text))]
 
 
+def _closing(tokens: Sequence[_Token]) -> dict[int, int]:
+    """Place of the bracket that closes each ``(``."""
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for place, token in enumerate(tokens):
+        if token.text == "(":
+            opened.append(place)
+        elif token.text == ")" and opened:
+            found[opened.pop()] = place
+    return found
+
+
+def _bits(number: sp.Rational) -> int:
+    return max(abs(number.p), number.q).bit_length()
+
+
 class _Parser:
     """Recursive descent over the tokens; every method reads one rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = _tokens(text)
+        self.closing = _closing(self.tokens)
         self.place = 0
         self.depth = 0
 
@@ -121,6 +146,27 @@ class _Parser:
 
     def need(self, text: str) -> _Token:
         return self.take(text) or self.fail(f"{text!r}")
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise LinkError(f"link: nested deeper than {_DEEPEST} at position {self.now.at + 1} of {self.text!r}")
+        yield
+        self.depth -= 1
+
+    def bounded(self, made: sp.Expr, token: _Token) -> sp.Expr:
+        """The expression, if exact arithmetic on the numbers that stand in front of it stays cheap."""
+        number = made if made.is_Rational else made.as_coeff_Mul()[0]
+        degree = made.exp if made.is_Pow else sp.S.One
+        if number.is_Rational and _bits(number) > _LARGEST_NUMBER:
+            raise LinkError(f"link: the number at position {token.at + 1} of {self.text!r} is too large")
+        if degree.is_Rational and max(abs(degree.p), degree.q) > _LARGEST_DEGREE:
+            raise LinkError(
+                f"link: the powers at position {token.at + 1} of {self.text!r} multiply up to {degree}; at most "
+                f"{_LARGEST_DEGREE} is supported"
+            )
+        return made
 
     def outputs(self) -> tuple[sp.Expr, ...]:
         if self.take("["):
@@ -153,7 +199,7 @@ class _Parser:
         made = self.product()
         while sign := self.take("+", "-"):
             other = self.product()
-            made = made + other if sign.text == "+" else made - other
+            made = self.bounded(made + other if sign.text == "+" else made - other, sign)
         return made
 
     def product(self) -> sp.Expr:
@@ -162,21 +208,14 @@ class _Parser:
             other = self.signed()
             if sign.text == "/" and other.is_zero:
                 raise LinkError(f"link: division by zero at position {sign.at + 1} of {self.text!r}")
-            made = made * other if sign.text == "*" else made / other
+            made = self.bounded(made * other if sign.text == "*" else made / other, sign)
         return made
 
     def signed(self) -> sp.Expr:
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise LinkError(f"link: nested deeper than {_DEEPEST} at position {self.now.at + 1} of {self.text!r}")
-        if self.take("-"):
-            made = -self.signed()
-        elif self.take("+"):
-            made = self.signed()
-        else:
-            made = self.power()
-        self.depth -= 1
-        return made
+        with self.deeper():
+            if self.take("-"):
+                return -self.signed()
+            return self.signed() if self.take("+") else self.power()
 
     def power(self) -> sp.Expr:
         base = self.atom()
@@ -189,11 +228,12 @@ class _Parser:
                 f"link: the exponent at position {token.at + 1} of {self.text!r} must be a number of size at most "
                 f"{_LARGEST_POWER}, got {exponent}; write other powers with exp and log"
             )
-        if base.is_Rational and max(abs(base.p), base.q).bit_length() * abs(exponent) > _LARGEST_NUMBER:
+        front = base if base.is_Rational else base.as_coeff_Mul()[0]
+        if front.is_Rational and front not in (1, -1) and _bits(front) * abs(exponent) > _LARGEST_NUMBER:
             raise LinkError(f"link: the power at position {token.at + 1} of {self.text!r} is too large a number")
         if base.is_zero and exponent.is_negative:
             raise LinkError(f"link: division by zero at position {token.at + 1} of {self.text!r}")
-        return base**exponent
+        return self.bounded(base**exponent, token)
 
     def atom(self) -> sp.Expr:
         token = self.now
@@ -210,7 +250,8 @@ class _Parser:
 
     def number(self, token: _Token) -> sp.Expr:
         _, _, exponent = token.text.lower().partition("e")
-        if len(token.text) > _LONGEST_NUMBER or (exponent and abs(int(exponent)) > _LARGEST_EXPONENT):
+        long = len(token.text) > _LONGEST_NUMBER or len(exponent) > _MOST_INDEX_DIGITS
+        if long or (exponent and abs(int(exponent)) > _LARGEST_EXPONENT):
             shown = token.text if len(token.text) <= 40 else f"{token.text[:30]}... ({len(token.text)} digits)"
             raise LinkError(f"link: the number {shown} at position {token.at + 1} is out of range")
         return sp.Rational(token.text)
@@ -243,7 +284,8 @@ class _Parser:
 
     def integer(self) -> int:
         token = self.now
-        if token.kind != "number" or not token.text.isdigit() or len(token.text) > 9 or int(token.text) < 1:
+        known = token.kind == "number" and token.text.isdigit() and len(token.text) <= _MOST_INDEX_DIGITS
+        if not known or int(token.text) < 1:
             self.fail("an integer >= 1 (indices and tokens are counted from 1)")
         self.place += 1
         return int(token.text)
@@ -292,19 +334,26 @@ class _Parser:
         return made
 
     def condition(self) -> sp.Basic:
-        if self.take("~", "not"):
-            return sp.Not(self.condition())
-        if self.take("True"):
-            return sp.true
-        start = self.place
-        # "(" opens either a condition or a value: a condition is tried first.
-        if self.take("("):
-            try:
+        with self.deeper():
+            if self.take("~", "not"):
+                return sp.Not(self.condition())
+            if self.take("True"):
+                return sp.true
+            if self.opens_condition():
+                self.need("(")
                 made = self.either()
                 self.need(")")
                 return made
-            except LinkError:
-                self.place = start
+            return self.relation()
+
+    def opens_condition(self) -> bool:
+        """Whether "(" is that of a condition: what follows its ")" then goes on with no value and no relation."""
+        if self.now.text != "(":
+            return False
+        after = self.tokens[self.closing.get(self.place, len(self.tokens) - 2) + 1]
+        return after.kind == "end" or after.text in _AFTER_CONDITION
+
+    def relation(self) -> sp.Basic:
         left = self.sum()
         if self.now.text not in _RELATIONS:
             self.fail("one of < > <= >= == !=")
@@ -323,7 +372,7 @@ def parse(text: str) -> tuple[sp.Expr, ...]:
         and token m counted from 1; ``h[p]`` and ``h_p`` stand for token 1, ``h`` for the only entry of all.
         Numbers are exact: decimals become fractions. Functions: sign, abs, exp, log, sqrt, tanh, sinh, cosh, sin,
         cos, erf, max, min, argmax (of two or more values, counted from 1) and
-        ``Piecewise((value, condition), .., (value, True))``.
+        ``Piecewise((value, condition), .., (value, True))``. At most 10 000 characters, nested at most 60 deep.
 
     Returns
     -------
@@ -342,4 +391,6 @@ def parse(text: str) -> tuple[sp.Expr, ...]:
     """
     if not text.strip():
         raise LinkError("link: the text is empty; write for example sign(h[1]*h[2])")
+    if len(text) > _LONGEST:
+        raise LinkError(f"link: the text has {len(text)} characters, at most {_LONGEST} are read")
     return _Parser(text).outputs()

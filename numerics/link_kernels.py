@@ -4,6 +4,10 @@ The derivation runs in a process of its own, and only for a link whose kernel is
 imported there, and not here.
 """
 
+from dataclasses import asdict
+
+from .derivations import derive_link
+from .errors import ConvergenceError
 from .link_store import Request, keep, stored
 from .links import LinkKernel
 
@@ -42,6 +46,8 @@ def kernel_of(
     ------
     ValueError
         The link cannot be read or solved; the message names the part.
+    ConvergenceError
+        Its derivation took too long or too much memory.
     """
     request = Request(text, tokens, indices, noise, axes, reduced)
     if not fresh and (kernel := stored(request)) is not None:
@@ -69,18 +75,10 @@ def noiseless_of(kernel: LinkKernel, text: str) -> LinkKernel | None:
         return None
     try:
         return kernel_of(text, tokens=kernel.tokens, indices=kernel.indices, reduced=False)
-    except ValueError:
+    except (ValueError, ConvergenceError):
         return None
 
 
 def source_of(request: Request) -> bytes:
     """Derive a link; return the source of its kernel."""
-    # The one bridge from the numerics to the derivations.
-    from attnlimits.derive.link import link, rotated
-
-    made = link(
-        request.text, tokens=request.tokens, indices=request.indices, noise=request.noise, reduced=request.reduced
-    )
-    if request.axes:
-        made = rotated(made, request.axes)
-    return made.source().encode()
+    return derive_link(asdict(request))

@@ -1,5 +1,6 @@
 """The user's own link: the grammar, regions and branches, symmetries, closed forms, and the printed kernel."""
 
+import hashlib
 import itertools
 import math
 import subprocess
@@ -85,12 +86,46 @@ def test_grammar(text: str, expected: tuple[sp.Expr, ...]) -> None:
         ("h h", "an operator or the end"),
         ("(" * 100 + "h" + ")" * 100, "nested deeper"),
         ("h*1e999", "out of range"),
+        ("h*1e" + "9" * 5000, "out of range"),
+        ("9" * 5000 + "*h", "(5000 digits) at position 1 is out of range"),
+        ("h[" + "1" * 5000 + "]", "integer >= 1"),
+        ("h_" + "1" * 5000, "expected h[p, m]"),
+        ("*".join(["1e300"] * 1600) + "*h", "too large"),
+        ("h*" + "*".join(["1e300"] * 1600), "too large"),
+        ("((h*1e300)**64)**64", "too large"),
+        ("(((h + 1)**64)**64)**64", "multiply up to 262144"),
+        ("2**2**2**2**2", "exponent at position"),
+        ("2**(10**9)*h", "exponent at position 4"),
+        ("h" * 10_001, "at most 10000"),
+        ("-" * 4000 + "h", "nested deeper"),
+        ("Piecewise((1, " + "~" * 4000 + "(h > 0)), (0, True))", "nested deeper"),
+        ("Piecewise((1, " + "(" * 4000 + "h > 0" + ")" * 4000 + "), (0, True))", "nested deeper"),
+        ("Piecewise((1, " + "(" * 4000 + "h" + ")" * 4000 + " > 0), (0, True))", "nested deeper"),
+        ("exp(" * 4000 + "h" + ")" * 4000, "at most 10000"),
+        ("Piecewise((1, (h > 0), (0, True))", "expected"),
     ],
 )
 def test_grammar_errors_name_the_place(text: str, says: str) -> None:
     with pytest.raises(LinkError) as caught:
         parse(text)
     assert says in str(caught.value)
+
+
+def test_conditions_in_brackets_are_read_once() -> None:
+    """Read twice a level, as a condition and as a value, forty levels would take for ever."""
+    text = "h"
+    for _ in range(14):
+        text = f"Piecewise((1, (({text}) > 0)), (0, True))"
+    assert link(text).exact == 0
+    same = ["h > 0", "(h > 0)", "((h) > (0))", "(h) > 0", "((h > 0) & (((h)) > -1))", "~((h <= 0) | (h < -1))"]
+    assert len({str(link(f"Piecewise((1, {condition}), (0, True))").parts[0].regions) for condition in same[:4]}) == 1
+    for condition in same:
+        assert link(f"Piecewise((1, {condition}), (0, True))").exact == 0
+
+
+def test_towers_of_monotone_functions_are_what_they_hold() -> None:
+    """No number is as large as exp(exp(..)): that the tower is real shows in its argument."""
+    assert link("exp(" * 20 + "h" + ")" * 20).outputs == link("h").outputs
 
 
 @pytest.mark.parametrize(
@@ -478,7 +513,9 @@ def test_outer_monotone_functions_say_nothing() -> None:
 def test_kernel_is_written_whole_and_is_deterministic(tmp_path: Any) -> None:
     made = link("h_1**2 + sign(h_1*h_2*h_3)")
     path = made.write(tmp_path / "a")
-    assert path.name == f"{made.hash}.py" and [p.name for p in path.parent.iterdir()] == [path.name]
+    assert path.name == f"{hashlib.sha256(path.read_bytes()).hexdigest()}.py" and [
+        p.name for p in path.parent.iterdir()
+    ] == [path.name]
     code = "from attnlimits.derive.link import link; print(link('h_1**2 + sign(h_1*h_2*h_3)').source())"
     for seed in ("1", "2"):
         done = subprocess.run(
