@@ -30,6 +30,7 @@ from .cli_flags import (
     MODEL_DEFAULTS,
     NODES,
     attention,
+    check_output,
     check_sampling,
     is_attention,
     link_flags,
@@ -397,6 +398,7 @@ def _evolve(args: argparse.Namespace) -> Outcome:
     for flag, value, least in (("alpha", args.alpha, 0.0), ("tol", args.tol, 1e-12)):
         if not (math.isfinite(value) and value >= least):
             raise ValueError(f"--{flag} must be finite and >= {least:g}, got {value:g}")
+    check_output(args)
     if args.max_iter < 1:
         raise ValueError(f"--max-iter must be >= 1, got {args.max_iter}")
     if args.link is not None:

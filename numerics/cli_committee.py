@@ -8,6 +8,9 @@ from .results import Estimate, versions
 
 __all__ = ["committee", "committee_flags"]
 
+# Half a minute; alpha/(L - 1) then differs from its limit by 1e-6.
+_MOST = 1_000_000
+
 Outcome = tuple[dict[str, Any], str, bool]
 
 
@@ -26,6 +29,10 @@ def committee(args: argparse.Namespace) -> Outcome:
     """Thresholds of both parts of the network, and the fixed point at one alpha."""
     from .committee import committee_evolution, committee_threshold, last_layer_threshold, limit_threshold
 
+    if args.layers > _MOST:
+        raise ValueError(
+            f"--layers must be from 2 to {_MOST}, got {args.layers}: beyond, alpha/(L - 1) is its limit of many layers"
+        )
     found = committee_threshold(args.layers, beta=args.beta)
     limit = limit_threshold(args.beta)
     record: dict[str, Any] = {"verb": "committee", "layers": args.layers, "beta": args.beta, "skip": args.skip}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from .cli_flags import (
     MODEL_DEFAULTS,
     attention,
+    check_output,
+    check_points,
     check_sampling,
     link_flags,
     model_flags,
@@ -56,6 +58,7 @@ def curve_flags(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Outcome:
     """Follow the fixed points."""
     check_sampling(args)
+    check_output(args)
     _check(args)
     output_file(args.out, make=True)
     if args.link is not None:
@@ -126,6 +129,7 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError(
             f"--points {args.points} from {args.first:g} to {args.last:g}: needs --from < --to and at least 2 points"
         )
+    check_points(args.points)
     if not (math.isfinite(args.tol) and args.tol >= 1e-12):
         raise ValueError(f"--tol must be finite and >= 1e-12, got {args.tol:g}")
     if not 1e-10 <= args.accuracy <= 1e-2:

@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .cli_flags import check_points
 from .destinations import output_folder
 from .progress import Bar
 
@@ -66,6 +67,7 @@ def aim_figures(args: argparse.Namespace) -> Outcome:
 def _make(name: str, args: argparse.Namespace) -> dict[str, Any]:
     if args.points < 4:
         raise ValueError(f"--points must be >= 4 for a curve, got {args.points}")
+    check_points(args.points)
     output_folder(args.out)
     bar = Bar(name, show=True)
     made: dict[str, Any] = import_module(FIGURES[name]).make(args.out, args.points, bar.to)

@@ -3,6 +3,7 @@
 import argparse
 
 from .decimals import check_size
+from .memory import refuse_memory
 from .models import ACTIVATIONS, Attention
 
 __all__ = [
@@ -10,6 +11,8 @@ __all__ = [
     "NODES",
     "SYMBOLIC_DEFAULTS",
     "attention",
+    "check_output",
+    "check_points",
     "check_sampling",
     "is_attention",
     "link_flags",
@@ -103,6 +106,29 @@ def check_sampling(args: argparse.Namespace) -> None:
         value = getattr(args, flag)
         if value is not None and value < least:
             raise ValueError(f"--{flag} must be >= {least}, got {value}")
+    for flag in ("samples", "nodes"):
+        value = getattr(args, flag, None)
+        if value is not None:
+            # At the least: indices and output of every point, in every randomisation or for every output at a time.
+            entries, model = 1, ""
+            # One layer, and links, do without samples or have few entries.
+            if args.link is None and args.layers > 1:
+                entries = max(args.tokens, 1) * (max(args.layers, 1) + max(args.tokens, 1))
+                model = f" of --layers {args.layers} --tokens {args.tokens}"
+            times = f" times --replicas {args.replicas}" if flag == "samples" else ""
+            size = 8 * value * entries * (args.replicas if times else 1)
+            refuse_memory(f"--{flag} {value}{times}{model}", size, "give less of the largest of these")
+
+
+def check_points(count: int) -> None:
+    """Refuse more points than memory has room for, some kilobyte each."""
+    refuse_memory(f"--points {count}", 1000 * count, "give fewer points")
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Refuse a model of which not even one output fits into memory."""
+    if getattr(args, "link", None) is None:
+        refuse_memory(f"--tokens {args.tokens} (an output is M x M)", 8 * args.tokens**2, "take fewer tokens")
 
 
 def is_attention(args: argparse.Namespace) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from .cli_flags import (
     MODEL_DEFAULTS,
     attention,
+    check_output,
+    check_points,
     check_sampling,
     is_attention,
     link_flags,
@@ -111,6 +113,7 @@ def free_energy(args: argparse.Namespace) -> Outcome:
 def landscape(args: argparse.Namespace) -> Outcome:
     """Values and picture of Phi over the overlaps."""
     _check(args)
+    check_points(args.points)
     if args.out.suffix not in (".png", ".pdf", ".svg"):
         raise ValueError(f"--out must end in .png, .pdf or .svg, got {args.out.name}")
     for suffix in (None, ".json"):
@@ -149,6 +152,7 @@ def landscape(args: argparse.Namespace) -> Outcome:
 
 def _check(args: argparse.Namespace) -> None:
     check_sampling(args)
+    check_output(args)
     if args.alpha is None and not getattr(args, "transitions", False):
         raise ValueError("--alpha is needed: samples per dimension, N/D")
     if args.alpha is not None and not (math.isfinite(args.alpha) and args.alpha > 0):

@@ -12,8 +12,9 @@ from typing import Any
 
 from .cache import cache_folder
 from .cli_flags import SYMBOLIC_DEFAULTS, refuse_model_flags
-from .decimals import exact_fraction
+from .decimals import check_size
 from .destinations import output_folder
+from .memory import refuse_memory
 from .models import ACTIVATIONS, available_kernels
 from .progress import Bar
 from .results import as_dict
@@ -32,12 +33,20 @@ def _architecture(args: argparse.Namespace) -> Any:
 
     from attnlimits.derive.architecture import Architecture
 
+    ranks = args.rank if isinstance(args.rank, tuple) else (args.rank,)
+    indices = sum(ranks) * (args.layers if len(ranks) == 1 else 1) * args.heads
+    # A symbol with its place in an expression, for each entry of h and of the output.
+    size = 1000 * abs(args.tokens) * (abs(indices) + abs(args.tokens))
+    refuse_memory(f"{abs(indices)} indices of {args.tokens} tokens", size, "take a smaller model")
     numbers: dict[str, sp.Expr] = {}
     for name in ("skip", "beta"):
         text = getattr(args, name)
         if text is not None:
-            number = exact_fraction(f"--{name}", str(text))
-            numbers[name] = sp.Rational(number.numerator, number.denominator)
+            check_size(f"--{name}", str(text))
+            try:
+                numbers[name] = sp.Rational(str(text))
+            except (TypeError, ValueError, ZeroDivisionError):
+                raise ValueError(f"--{name} must be a positive number such as 0.5 or 1/3, got {text!r}") from None
     return Architecture(
         layers=args.layers,
         tokens=args.tokens,

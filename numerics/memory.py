@@ -54,6 +54,8 @@ def refuse_memory(what: str, size: float, remedy: str) -> None:
 
 
 def _text(size: float) -> str:
+    if size > 1e300:
+        return "more than 1e300 bytes"
     power = min(max(1, int(math.log2(max(size, 1)) // 10)), len(_UNITS))
     return f"{size / 1024**power:.3g} {_UNITS[power - 1]}"
 

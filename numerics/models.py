@@ -15,6 +15,7 @@ from attnlimits import generated
 
 from . import networks
 from .errors import KernelNotFoundError
+from .memory import refuse_memory
 from .networks import ACTIVATIONS, Network
 from .validation import choice, positive, whole
 
@@ -71,6 +72,8 @@ class Attention:
     def __post_init__(self) -> None:
         """Validate and normalise the fields."""
         layers = whole("layers", self.layers, 1, "(2)")
+        # Before a tuple of all ranks is made.
+        refuse_memory(f"layers = {layers} (overlaps of every two layers)", 8 * layers**2, "take fewer layers")
         set_ = object.__setattr__
         set_(self, "layers", layers)
         set_(self, "tokens", whole("tokens", self.tokens, 2, "(1)"))
