@@ -1,5 +1,6 @@
 """The matrix denoiser to any number of digits, in mpmath: the formulas of `spectrum` in another arithmetic."""
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -61,9 +62,12 @@ def exact_number(name: str, value: object, where: str) -> Fraction:
 
 
 def rounded(ctx: MPContext, value: Any, error: Any, digits: int) -> PreciseValue:
-    """Round a value to so many significant digits; its error includes what that took."""
+    """Round a value to so many significant digits; its error includes what that took, and rounding of the value."""
     text = ctx.nstr(value, digits, strip_zeros=False, min_fixed=-6, max_fixed=12)
-    return PreciseValue(text, float(abs(error) + abs(ctx.mpf(text) - value)), "estimated", digits)
+    off = abs(error) + abs(ctx.mpf(text) - value)
+    if off:
+        off += 10 * ctx.eps * abs(value)
+    return PreciseValue(text, math.nextafter(float(off), math.inf) if off else 0.0, "estimated", digits)
 
 
 def mmse_digits(rho: object, delta: object, *, digits: int = 30) -> PreciseValue:

@@ -19,6 +19,7 @@ into the one at (rho Delta, 1/Delta).
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -286,8 +287,8 @@ def _monotone(f: Callable[[Array], Array], target: Array, left: float, right: fl
 
 
 @lru_cache(maxsize=4096)
-def _loss(rho: float, delta: float) -> tuple[float, float, float]:
-    """I(rho, Delta), 1 - I and the error of either."""
+def _loss(rho: float, delta: float) -> tuple[Estimate, Estimate]:
+    """I(rho, Delta) and 1 - I."""
     # The ends of an interval of log e are good to the last bit, so its width is to that over itself.
     try:
         spectrum = Spectrum(rho, delta)
@@ -295,11 +296,24 @@ def _loss(rho: float, delta: float) -> tuple[float, float, float]:
     except ConvergenceError:
         narrow = 0.0
     if narrow < _NARROW:
-        rest = float(mmse_digits(rho, delta, digits=17).value) / delta
-        return 1 - rest, rest, 4 * _EPS
+        digits = 40
+        rest = Fraction(mmse_digits(rho, delta, digits=digits).value) / Fraction(delta)
+        far = 2 * 10.0**-digits
+        loss, kept = (Estimate(float(x), 2 * _EPS * float(x) + far, "estimated") for x in (1 - rest, rest))
+        return loss, kept
     found = spectrum.cube()
     error = found.error + 4 * _EPS * (1 + float(np.abs(spectrum.intervals).max())) / narrow * found.value
-    return found.value, max(1 - found.value, 0.0), error
+    rest = max(1 - found.value, 0.0)
+    return Estimate(found.value, error, "estimated"), Estimate(rest, error + _EPS, "estimated")
+
+
+def _dual(rho: float, delta: float) -> tuple[Estimate, Estimate]:
+    """Both at (rho Delta, 1/Delta), each of which is rounded: powers of at most one of them."""
+    first, second = _loss(rho * delta, 1 / delta)
+    return (
+        Estimate(first.value, first.error + 4 * _EPS * first.value, "estimated"),
+        Estimate(second.value, second.error + 4 * _EPS * second.value, "estimated"),
+    )
 
 
 def mmse(rho: float, delta: float) -> Estimate:
@@ -332,10 +346,9 @@ def mmse(rho: float, delta: float) -> Estimate:
     rho, delta = above_zero("rho", rho, "rho = r/d"), above_zero("Delta", delta, "noise of the matrix denoiser")
     if delta > 1:
         above_zero("rho Delta", rho * delta, "noise of the matrix denoiser")
-        _, rest, error = _loss(rho * delta, 1 / delta)
-        return Estimate(rest, error, "estimated")
-    _, rest, error = _loss(rho, delta)
-    return Estimate(delta * rest, delta * error, "estimated")
+        return _dual(rho, delta)[1]
+    rest = _loss(rho, delta)[1]
+    return Estimate(delta * rest.value, delta * rest.error + _EPS * delta * rest.value, "estimated")
 
 
 def overlap_gain(rho: float, delta: float) -> Estimate:
@@ -348,7 +361,6 @@ def overlap_gain(rho: float, delta: float) -> Estimate:
     rho, delta = above_zero("rho", rho, "rho = r/d"), above_zero("Delta", delta, "noise of the matrix denoiser")
     if delta > 1:
         above_zero("rho Delta", rho * delta, "noise of the matrix denoiser")
-        loss, _, error = _loss(rho * delta, 1 / delta)
-        return Estimate(loss, error * loss, "estimated")
+        return _dual(rho, delta)[0]
     value = mmse(rho, delta)
     return Estimate(1 - value.value, value.error + _EPS, "estimated")

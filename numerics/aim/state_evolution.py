@@ -24,6 +24,8 @@ _EPS = float(np.finfo(float).eps)
 # Of Delta: below, S counts as recovered, and V as zero up to it.
 _RECOVERED = 1e-15
 _LARGEST = 1e25
+# Of Delta: up to it alpha(Delta) may be that of recovery to rounding.
+_NEARLY = 1e-9
 # Relative widths of the bracket that is returned, in turn until the signs at its ends are beyond their errors.
 _WIDTHS = tuple(10.0 ** (k / 4) for k in range(-52, 13))
 
@@ -199,6 +201,11 @@ def _solve(
         if above.value - above.error > alpha > below.value + below.error:
             break
     else:
+        nearly = _nearly_recovered(route, alpha, x, high)
+        if nearly is not None:
+            return point(
+                *nearly, x, (0.0, x), abs(above.value - alpha), "recovered to within the error of alpha(Delta)"
+            )
         raise ConvergenceError(
             f"alpha(Delta) at Delta = {x:g} is not known well enough to bracket alpha = {alpha:g}: error "
             f"{above.error:.1e} ({CITE}, state evolution)"
@@ -213,6 +220,19 @@ def _solve(
         abs(route.alpha(x).value - alpha),
         f"alpha(Delta) = alpha inside a bracket of relative width {2 * width:.0e}",
     )
+
+
+def _nearly_recovered(route: _Route, alpha: float, x: float, high: float) -> tuple[Estimate, Estimate] | None:
+    """V and q where alpha is that of recovery to rounding: V is below that of the least Delta of a smaller alpha."""
+    if route.output.functionals is None:
+        return None
+    while (x := 2 * x) < min(_NEARLY, high):
+        below = route.alpha(x)
+        if below.value + below.error < alpha:
+            V, q = route.state(x)
+            half = 0.5 * (V.value + V.error)
+            return Estimate(half, half, "estimated"), Estimate(q.value + V.value - half, half + q.error, "estimated")
+    return None
 
 
 def curve(

@@ -272,3 +272,17 @@ def test_the_fixed_point_is_the_top_of_the_free_entropy(name, alpha):
 def test_refusals(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    ("name", "rho", "alpha"), [("softmax", 0.2, 0.09), ("linear", 0.2, 0.06), ("linear", 0.2, 0.0599999999999999)]
+)
+def test_at_recovery_to_rounding(name, rho, alpha):
+    """2 alpha K is one unit in the last place below 2 rho - rho^2, or 50."""
+    found = evolve(alpha, rho, channel(name))
+    assert found.converged and found.mmse.value <= found.mmse.error * 1.001 < 1e-11
+    # Just below, it is a number again.
+    assert (
+        evolve(alpha * (1 - 1e-6), rho, channel(name)).mmse.error
+        < 1e-3 * evolve(alpha * (1 - 1e-6), rho, channel(name)).mmse.value
+    )
