@@ -284,7 +284,7 @@ def write_array(path: Path, array: "NDArray[Any]") -> None:
         np.save(stream, array, allow_pickle=False)
 
 
-def write_arrays(path: Path, **arrays: "NDArray[Any]") -> None:
+def write_arrays(path: Path, **arrays: Any) -> None:
     """Write a .npz file, whole or not at all."""
     import numpy as np
 

@@ -332,7 +332,7 @@ def _instances(args: argparse.Namespace, output: "Channel", name: str, settings:
     from .aim.state_evolution import evolve
 
     asked = f"--dimension {args.dimension} at --alpha {args.alpha:g} with --tokens {args.tokens}"
-    refuse_size(args.alpha, args.dimension, args.tokens, asked)
+    refuse_size(args.alpha, args.dimension, args.tokens, asked, scalar=args.covariance == "scalar")
     expected = evolve(args.alpha, args.rho, output)
     bar = Bar("aim amp", show=True)
     found = []

@@ -174,7 +174,7 @@ def amp(
     max_iter, tol = count("max_iter", max_iter, 1, "AMP"), above_zero("tol", tol, "AMP")
     data = Passes(x, y, output)
     d = data.dimension
-    refuse_size(data.samples / d**2, d, output.tokens, f"x of d = {d}")
+    refuse_size(data.samples / d**2, d, output.tokens, f"x of d = {d}", scalar=covariance == "scalar")
     truth = None if teacher is None else check_matrix("teacher", teacher, d)
 
     def off(found: Array) -> float | None:

@@ -203,7 +203,7 @@ def instance(
     return stream(matrix, alpha, output, rng), None
 
 
-def refuse_size(alpha: float, dimension: int, tokens: int, what: str) -> None:
+def refuse_size(alpha: float, dimension: int, tokens: int, what: str, *, scalar: bool = False) -> None:
     """Raise MemoryError if message passing on n = alpha d^2 samples of so many tokens does not fit into memory.
 
     Parameters
@@ -212,14 +212,17 @@ def refuse_size(alpha: float, dimension: int, tokens: int, what: str) -> None:
     dimension, tokens : int
     what : str
         The arguments that ask for it, for the message.
+    scalar : bool, keyword-only
+        The covariance of entries is taken in its limit, not for each sample.
     """
     d, n, entries = float(dimension), max(1.0, alpha * float(dimension) ** 2), tokens * (tokens + 1) / 2
     rows = min(n, rows_at_a_time(tokens, dimension))
     # Of the samples: tokens and outputs, unless they are drawn again; the output, scores and memory of each.
     held = 16 * n * tokens * (d + tokens) if n * tokens * d <= _HELD else 0.0
     # Of a block: tokens, their products, and the covariance of all pairs of entries with what it is made of.
-    block = 8 * rows * (3 * tokens * d + 6 * tokens**2 + 5 * entries**2)
-    refuse_memory(what, _MATRICES * 8 * d**2 + held + 24 * n * entries + block, "take fewer dimensions or tokens")
+    block = 8 * rows * (3 * tokens * d + 6 * tokens**2 + (0 if scalar else 5 * entries**2))
+    remedy = "take fewer dimensions or tokens" + ("" if scalar else ', or the covariance "scalar"')
+    refuse_memory(what, _MATRICES * 8 * d**2 + held + 24 * n * entries + block, remedy)
 
 
 def check_samples(x: ArrayLike, tokens: int) -> NDArray[Any]:

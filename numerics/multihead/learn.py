@@ -169,7 +169,7 @@ def learn_multihead(
     split = hold_out(X, Y, X_val, Y_val, generator)
     n, k, d = split.X.shape
     m = 1 if heads == "auto" else heads
-    refuse_size(f"X of shape ({n}, {k}, {d}) with {m} heads", n, k, d, m, normal=unknowns(m, d) <= LM_UNKNOWNS)
+    refuse_size(f"X of shape ({n}, {k}, {d}) with heads = {m}", n, k, d, m, normal=unknowns(m, d) <= LM_UNKNOWNS)
     if method == "sculpt":
         boolean(split.X, 'sculpting needs uniform +-1 inputs; use method="restarts"')
         boolean(split.X_val, 'sculpting needs uniform +-1 inputs; use method="restarts"', "X_val")

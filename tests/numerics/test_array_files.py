@@ -74,3 +74,31 @@ def test_places_that_are_no_file(tmp_path):
             read("--x", tmp_path)
         with pytest.raises(FileNotFoundError):
             read("--x", tmp_path / "none.npy")
+
+
+def test_damaged_bytes(tmp_path):
+    """Bits that flip, and ends that are lost: an array, or ValueError; never another error, and no more memory."""
+    whole = np.arange(48.0).reshape(6, 2, 4)
+    np.save(tmp_path / "whole.npy", whole)
+    np.savez_compressed(tmp_path / "whole.npz", X=whole, Y=whole[:2])
+    np.savez(tmp_path / "stored.npz", X=whole, Y=whole[:2])
+    generator = np.random.default_rng(0)
+    refused = 0
+    for number in range(900):
+        content = bytearray((tmp_path / ("whole.npy", "whole.npz", "stored.npz")[number % 3]).read_bytes())
+        for _ in range(generator.integers(1, 4)):
+            place = int(generator.integers(len(content) if number % 2 else min(len(content), 160)))
+            content[place] = int(generator.choice([0, 1, 40, 45, 57, 127, 255, content[place] ^ 1]))
+        if number % 5 == 0:
+            del content[int(generator.integers(len(content))) :]
+        bad = tmp_path / "bad"
+        bad.write_bytes(content)
+        for read in (read_array, lambda flag, path: list(read_arrays(flag, path, ("X", "Y")).values())):
+            try:
+                found = read("", bad)
+            except (ValueError, MemoryError):
+                refused += 1
+            else:
+                arrays = found if isinstance(found, list) else [found]
+                assert sum(array.nbytes for array in arrays) <= 2 * whole.nbytes
+    assert refused > 900
