@@ -1,12 +1,11 @@
-"""Numbers as text: to their error, to significant digits, and exact numbers from text."""
+"""Numbers as text: to their error, to significant digits; and what text is too large a number."""
 
 import math
 import re
-from fractions import Fraction
 
 import numpy as np
 
-__all__ = ["check_size", "exact_fraction", "pm", "recorded", "significant", "to_error"]
+__all__ = ["check_size", "pm", "recorded", "significant", "to_error"]
 
 # float64 has no more; and no number of the command is known to more digits unless it was asked for with --digits.
 _MOST = 10
@@ -121,23 +120,3 @@ def check_size(name: str, text: str) -> None:
 
 def _shown(text: str) -> str:
     return repr(text) if len(text) <= 40 else f"{text[:30]!r}... ({len(text)} characters)"
-
-
-def exact_fraction(name: str, text: str) -> Fraction:
-    """Return the number that a decimal or a quotient such as "1/3" stands for, exactly.
-
-    Raises
-    ------
-    ValueError
-        No such number, or one of more than 2000 digits or beyond 1e5000.
-
-    Examples
-    --------
-    >>> exact_fraction("--noise", "0.1")
-    Fraction(1, 10)
-    """
-    check_size(name, text)
-    try:
-        return Fraction(text.strip())
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{name} must be a number such as 0.5 or 1/3, got {_shown(text)}") from None

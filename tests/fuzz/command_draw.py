@@ -58,9 +58,10 @@ class Draw:
 
     def path(self, *good: str) -> str:
         """Usually a file that is right, otherwise any."""
-        if self.sometimes(0.55):
+        if self.sometimes(0.7):
             return self.of(*good)
-        return self.of(*FILES)
+        kind = good[0].rpartition(".")[2]
+        return self.of(*([name for name in FILES if name.endswith(kind)] if self.sometimes(0.6) else FILES))
 
     def out(self, name: str) -> str:
         if self.sometimes(0.6):

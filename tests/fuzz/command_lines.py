@@ -28,7 +28,7 @@ def line(seed: int, index: int) -> Line:
     draw = Draw(seed, index)
     verbs, weights = zip(*VERBS.items(), strict=True)
     words = draw.random.choices(verbs, weights)[0](draw)
-    if draw.sometimes(0.45):
+    if draw.sometimes(0.4):
         words = _spoiled(draw, words)
     if draw.sometimes(0.5):
         words.insert(len(words) if draw.sometimes(0.7) else min(1, len(words)), "--json")

@@ -13,13 +13,13 @@ def _model(draw: Draw, layers: tuple[int, ...] = (1, 1, 2)) -> Words:
     return draw.flags(
         layers=layers,
         tokens=(None, None, None, 2, 2, 3),
-        rank=(None,) * 8 + (1, 2, "1,2"),
-        heads=(None,) * 9 + (2,),
+        rank=(None,) * 16 + (1, 2, "1,2"),
+        heads=(None,) * 19 + (2,),
         skip=(None, None, 1, 0.5, draw.number()),
         beta=(None, None, 1, 2, draw.number()),
         activation=(None, None, None, "softmax", "linear", "linear"),
-        untied=(False,) * 9 + (True,),
-        output=(None,) * 9 + ("last", "sequence"),
+        untied=(False,) * 15 + (True,),
+        output=(None,) * 19 + ("last", "sequence"),
     )
 
 
@@ -94,21 +94,21 @@ def _threshold(draw: Draw) -> Words:
     if "--layers" in model and model[model.index("--layers") + 1] == "2" and "3" in model:
         # Two layers over three tokens take minutes.
         model = [w if w != "3" else "2" for w in model]
-    layer = draw.flags(layer=(None,) * 12 + (1, 2, 3), given=(None,) * 12 + ("self-consistent", "perfect"))
+    layer = draw.flags(layer=(None,) * 12 + (1, 2, 3), given=(None,) * 40 + ("self-consistent", "perfect"))
     return [*words, *model, *layer, *(_sampling(draw) if draw.sometimes(0.3) else [])]
 
 
 def _evolve(draw: Draw) -> Words:
     alpha = draw.of(0, 0.05, 0.1, 0.4, 0.9, 2, 30, 1e-9, 1e9, draw.number())
-    limits = draw.flags(start=(None, "uninformed", "informed"), tol=(None, 1e-3, 1e-2), max_iter=(2, 5, 20))
-    more = draw.flags(nodes=(None, None, None, 2048, 64, 100), accuracy=(None, None, None, 1e-2))
+    limits = draw.flags(start=(None, "uninformed", "informed"), tol=(None, 1e-3, 1e-2), max_iter=(None, 2, 20))
+    more = draw.flags(nodes=(None, None, None, 2048, 64, 100), accuracy=(None,) * 9 + (1e-2,))
     return ["evolve", "--alpha", alpha, *_model_or_link(draw, (1, 1, 1, 2)), *limits, *more, *_sampling(draw)]
 
 
 def _curve(draw: Draw) -> Words:
-    ends = draw.of("0 0.4", "0.5 1.5", "0 0", "1 0.5", "0.1 0.1", "0.2 3").split()
+    ends = draw.of("0 0.4", "0.5 1.5", "0.1 0.3", "0.2 3", "0 0", "1 0.5").split()
     points = draw.flags(
-        points=(1, 2, 2, 3), along=(None, None, None, "alpha", "skip", "beta"), alpha=(None, None, None, 0.5)
+        points=(1, 2, 2, 3, 3), along=(None,) * 5 + ("alpha", "skip", "beta"), alpha=(None,) * 6 + (0.5,)
     )
     more = draw.flags(
         start=(None, "uninformed", "informed", "both"), tol=(1e-3,), accuracy=(1e-2, 1e-3), closest=(None, None, 0.01)
@@ -122,7 +122,7 @@ def _free_energy(draw: Draw) -> Words:
     flags = draw.flags(
         alpha=(None, 0.1, 0.9, 1.2, 5),
         prior=(None, None, "gaussian", "binary", "sparse"),
-        density=(None, None, None, 0.1, 1, 0),
+        density=(None,) * 9 + (0.1, 1, 0),
         accuracy=(None, 1e-2, 1e-3),
         starts=(0, 1),
     )
@@ -142,11 +142,13 @@ def _free_energy(draw: Draw) -> Words:
 def _committee(draw: Draw) -> Words:
     return [
         "committee",
-        *draw.flags(layers=(None, 2, 3, 5, 101), beta=(None, 1, 0.5), skip=(None, 400, 3, 1), alpha=(None, 0.5, 3, 40)),
+        *draw.flags(
+            layers=(None, 2, 3, 5, 101), beta=(None, 1, 0.5), skip=(None, None, 400, 1), alpha=(None, 0.5, 3, 40)
+        ),
     ]
 
 
-def _matrix(draw: Draw, size: int) -> str:
+def _matrix(draw: Draw, rows: int, columns: int) -> str:
     entry = ("0", "1", "0.5", "0.1", "-0.2", "1e-12", '"0.3"', "2e-1")
     odd = (
         "1e308",
@@ -162,24 +164,23 @@ def _matrix(draw: Draw, size: int) -> str:
         "Infinity",
         "-1",
     )
-    rows = []
-    for _ in range(size if draw.sometimes(0.9) else 3):
-        rows.append([draw.of(*entry) if draw.sometimes(0.985) else draw.of(*odd) for _ in range(size)])
-    return "[" + ", ".join("[" + ", ".join(row) + "]" for row in rows) + "]"
+    made = []
+    for _ in range(rows if draw.sometimes(0.95) else 3):
+        made.append([draw.of(*entry) if draw.sometimes(0.96) else draw.of(*odd) for _ in range(columns)])
+    return "[" + ", ".join("[" + ", ".join(row) + "]" for row in made) + "]"
 
 
 def _denoise(draw: Draw) -> Words:
-    words = ["denoise", *draw.flags(digits=(None, 5, 10, 15, 20), max_nodes=(None, None, 100_000, 1))]
+    words = ["denoise", *draw.flags(digits=(None, 5, 10, 15, 20), max_nodes=(None, None, None, 100_000, 1))]
     kind = draw.random.random()
     if kind < 0.5:
         layers = draw.random.choice((1, 1, 2))
         y = draw.of(
-            "[[0.7, 0.3], [0.2, 0.8]]", "[[0.5, 0.5], [0.5, 0.5]]", "[[0.6, 0.4], [0.1, 0.9]]", _matrix(draw, 2)
+            "[[0.7, 0.3], [0.2, 0.8]]", "[[0.5, 0.5], [0.5, 0.5]]", "[[0.6, 0.4], [0.1, 0.9]]", _matrix(draw, 2, 2)
         )
-        omega = draw.of("[[0.1, 0.2]]" if layers == 1 else "[[0.1, 0.2], [0, 0.3]]", _matrix(draw, 2))
-        V = draw.of(
-            "[[1]]" if layers == 1 else "[[1, 0.1], [0.1, 0.5]]", "[[1, 0], [0, 1]]", _matrix(draw, 2), "[[1e-300]]"
-        )
+        omega = draw.of("[[0.1, 0.2]]" if layers == 1 else "[[0.1, 0.2], [0, 0.3]]", _matrix(draw, layers, 2))
+        good = ("[[1]]", "[[0.3]]", "[[1e-6]]") if layers == 1 else ("[[1, 0.1], [0.1, 0.5]]", "[[1, 0], [0, 1]]")
+        V = draw.of(*good, *good, _matrix(draw, layers, layers), "[[1e-300]]")
         words += ["--layers", str(layers), "--y", y, "--omega", omega, "--V", V]
     elif kind < 0.6:
         deep = draw.of(
@@ -210,7 +211,7 @@ def _data(draw: Draw) -> Words:
     if draw.sometimes(0.5):
         return [
             *link,
-            *draw.flags(alpha=(0.5, 1, 2, None), dimension=(4, 8, 20, None), seeds=(1, 2, 1), tokens=(None, None, 2)),
+            *draw.flags(alpha=(0.5, 1, 2, 1, 3), dimension=(4, 8, 20, 30, 12), seeds=(1, 2, 1), tokens=(None, None, 2)),
         ]
     y = "y_link.npy" if link is not model else "y.npy"
     out = ["--out", draw.out("w.npy")] if draw.sometimes(0.2) else []

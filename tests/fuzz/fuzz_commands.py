@@ -97,7 +97,8 @@ class Worker:
         spent = _cpu(process.pid) - busy if answer["alive"] else answer["seconds"]
         if not answer["alive"]:
             self.close()
-        out, err = (Path(p).read_text(encoding="utf-8", errors="backslashreplace") for p in streams.values())
+        # As bytes: reading as text would turn the returns of a bar into lines.
+        out, err = (Path(p).read_bytes().decode("utf-8", "backslashreplace") for p in streams.values())
         return Said(index, line, status, out, err, spent, time.monotonic() - begin, peak)
 
     def _answer(self, process: "subprocess.Popen[str]", line: Line, begin: float, busy: float) -> dict[str, Any]:
