@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..array_files import write_array
+from ..files import write_whole
 from ..memory import refuse_memory
 from ..validation import whole
 from .embeddings import Embedded, Vocabulary, embed_texts
@@ -162,6 +163,6 @@ def write_corpus(folder: Path, corpus: Corpus) -> list[Path]:
     }
     texts["vocab.txt"] = "".join(f"{word}\n" for word in corpus.words)
     for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        write_whole(folder / name, text.encode())
     write_array(folder / "table.npy", corpus.table)
     return [folder / name for name in (*texts, "table.npy")]
