@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-__all__ = ["INTERRUPTED", "forget_interrupt", "interruptible", "leave_signals"]
+__all__ = ["INTERRUPTED", "forget_interrupt", "interruptible", "leave_signals", "without_interrupts"]
 
 #: Exit status of an interrupted command.
 INTERRUPTED = 130
@@ -52,6 +52,19 @@ def interruptible() -> Iterator[None]:
 
 def _interrupt(number: int, frame: object) -> NoReturn:
     raise KeyboardInterrupt
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Let processes started here ignore Ctrl-C, which reaches all of a terminal: this process ends them in order."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set signals
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def forget_interrupt() -> None:

@@ -2,8 +2,6 @@
 
 import logging
 import math
-import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConvergenceError
+from ..interrupts import without_interrupts
 from ..kernel_cache import settle
 from .grid import Point
 from .outcomes import Stored, compute, failure
@@ -123,7 +122,7 @@ def _client(where: str, workers: int | None) -> Iterator[Any]:
         try:
             if where == "local":
                 settle()
-                with _started_without_interrupts():
+                with without_interrupts():
                     cluster = LocalCluster(
                         n_workers=cpu_count() if workers is None else workers,
                         threads_per_worker=1,
@@ -141,19 +140,6 @@ def _client(where: str, workers: int | None) -> Iterator[Any]:
         except (OSError, ValueError) as error:
             raise ClusterError(f"no Dask scheduler at {where}: {_sentence(error)}") from None
         yield stack.enter_context(client)
-
-
-@contextmanager
-def _started_without_interrupts() -> Iterator[None]:
-    """Let processes started here ignore Ctrl-C, which reaches all of a terminal: this process ends them in order."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set signals
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

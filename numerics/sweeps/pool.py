@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterable
 
+from ..interrupts import without_interrupts
 from ..kernel_cache import settle
 from .grid import Point
 from .outcomes import Stored, compute, failure
@@ -73,9 +74,10 @@ def _pool(task: Task, points: list[Point], store: Store, workers: int) -> Stored
         # With one worker joblib would compute in this process.
         workers = max(2, min(workers, len(points)))
         parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
-    numbers = parallel(
-        delayed(_computed)(number, task, point, store, os.getpid()) for number, point in enumerate(points)
-    )
+    with without_interrupts():  # the processes ignore them by themselves only when they have loaded this
+        numbers = parallel(
+            delayed(_computed)(number, task, point, store, os.getpid()) for number, point in enumerate(points)
+        )
     with warnings.catch_warnings():
         # On Ctrl-C: that points in flight are given up is meant.
         warnings.filterwarnings("ignore", r".*tasks which were still being processed", UserWarning)

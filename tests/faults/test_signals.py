@@ -41,6 +41,8 @@ LONG = {
     "committee": "committee --layers 9001 --skip 400 --alpha 40",
     "landscape": "landscape --alpha 0.9 --out {out}/landscape.png",
     "figure": "figure troiani2025-1 --out {out}/figure",
+    "sweep": "sweep {out}/grid.toml --out {out}/sweep --workers 1",
+    "sweep, workers": "sweep {out}/grid.toml --out {out}/sweep --workers 2",
     "derive": "derive --layers 2 --tokens 3 --untied --out {out}/kernels",
     "verify": "verify --paper troiani2025",
 }
@@ -83,11 +85,19 @@ def test_an_interrupt_at_any_moment(verb, tmp_path, rng):
         omega=np.zeros((5000, 2, 2)),
         V=np.tile(np.eye(2), (5000, 1, 1)),
     )
+    text = 'task = "threshold"\n[fixed]\ndigits = 14\n[axes]\nskip = { linspace = [0.5, 3, 200] }'
+    (tmp_path / "grid.toml").write_text(text, encoding="utf-8")
     for number, delay in zip((signal.SIGINT, signal.SIGINT, signal.SIGTERM), rng.uniform(0.05, 3, 3), strict=True):
         process = begun(MAIN, *LONG[verb].format(out=tmp_path).split(" "))
         time.sleep(delay)
         assert process.poll() is None, "it ended before the signal"
         os.killpg(process.pid, number)
+        if verb == "sweep, workers" and number == signal.SIGINT:
+            # It is ignored for the 0.1 s in which the workers start, as they inherit that.
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, number)
         status, out, lines = ended(process)
         assert (status, len(lines)) == (130, 1), f"{delay} s: {lines}"
         assert lines[0].startswith("attnlimits: interrupted")
