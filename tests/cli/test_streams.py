@@ -129,5 +129,29 @@ def test_numbers_that_json_has_not_are_null(attnlimits, monkeypatch):
     assert json.loads(said.out)["value"] is None
 
 
+def test_the_home_of_nobody_is_no_cache(attnlimits, monkeypatch):
+    monkeypatch.setenv("ATTNLIMITS_CACHE", "~nosuchuser/cache")
+    said = attnlimits('threshold --link "h[1]**2" --json')
+    assert (said.status, json.loads(said.out)["value"][:3]) == (0, "0.5")
+    assert len(said.lines_of_error) <= 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sweep ~nosuchuser/grid.toml --out swept",
+        "gamp --x ~nosuchuser/x.npy --y ~nosuchuser/y.npy",
+        "aim denoise --rho 1 --delta 1 --y ~nosuchuser/y.npy",
+        "multihead fit --x ~nosuchuser/x.npz",
+        "denoise --input ~nosuchuser/y.json",
+    ],
+)
+def test_files_of_nobody_are_missing(attnlimits, command):
+    said = attnlimits(command)
+    assert said.status in (1, 2)
+    assert (said.out, len(said.lines_of_error)) == ("", 1)
+    assert "~nosuchuser" in said.err
+
+
 def test_the_statuses_are_in_the_help(attnlimits):
     assert "130 interrupted" in " ".join(attnlimits("--help").out.split())
