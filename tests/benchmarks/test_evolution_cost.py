@@ -8,6 +8,8 @@ from attnlimits.numerics.evolution_cost import takes_seconds
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.state_evolution import evolve
 
+pytestmark = pytest.mark.slow
+
 # A machine several times slower than the one that found 0.1 to 0.4 s.
 _SECONDS = 5.0
 

@@ -242,3 +242,14 @@ def test_bytes_that_are_no_text(attnlimits, tmp_path):
     np.save(tmp_path / "x.json", GOOD)
     said = attnlimits(f"denoise --input {tmp_path / 'x.json.npy'}")
     assert said.status == 2 and "is no JSON" in said.err and len(said.lines_of_error) == 1
+
+
+def test_tokens_that_are_all_the_same(verb_with, tmp_path):
+    """Nothing can be learned; the best layer is shown, without a warning of a division by zero."""
+    np.save(tmp_path / "good.npy", 0 * X + 1)
+    np.save(tmp_path / "bad.npy", X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        said = verb_with("multihead fit --heads 1 --starts 1 --x GOOD --y BAD", tmp_path / "bad.npy")
+    assert said.status == 1 and len(said.lines_of_error) == 1
+    assert "the number of examples whose tokens differ is 0" in said.err

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from ..errors import Degenerate, DegenerateSum, InsufficientCertifiedRows, NotIdentifiable
 
-__all__ = ["check_certified", "check_shape", "check_sum"]
+__all__ = ["check_certified", "check_distinct", "check_shape", "check_sum"]
 
 Array = NDArray[np.float64]
 # Of singular values that count for the rank of the sum, and of its size beside that of the outputs.
@@ -42,6 +42,14 @@ def check_sum(s: Array, y: Array, heads: int) -> None:
             str(rank),
             f"min(d, m (k - 1) + 1) = {needed}",
             'the regression on the simplex cannot tell patterns apart; try method="restarts"',
+        )
+
+
+def check_distinct(samples: int) -> None:
+    """Raise InsufficientCertifiedRows if no example has tokens that differ: attention is the same for every Theta."""
+    if not samples:
+        raise InsufficientCertifiedRows(
+            "the number of examples whose tokens differ", "0", "one at least", "give uniform +-1 inputs"
         )
 
 

@@ -13,7 +13,7 @@ from ...state_evolution import seeded
 from ..checks import at_least_zero, boolean, count
 from ..errors import NoConsistentModel
 from ..holdout import Split, acceptable, hold_out
-from .assumptions import check_certified, check_shape, check_sum
+from .assumptions import check_certified, check_distinct, check_shape, check_sum
 from .body import inequalities, slabs, violation
 from .certification import Certification, certify, differences, distinct, interior, noise_level
 from .crude_sum import crude_sum
@@ -118,6 +118,7 @@ def _steps(
     with clock("crude sum"):
         kept = distinct(split.X)
         x, y = split.X[kept], split.Y[kept]
+        check_distinct(len(x))
         crude = crude_sum(x, y)
         check_sum(crude, y, heads)
     with clock("certification"):
