@@ -253,7 +253,12 @@ def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...
         length = float(np.abs(step).max())
         # Of averages that do not scatter steps shrink to rounding.
         stalls = not balance.sampled and len(visited) > 3 and length > 0.5 * before
-        if stalls or (np.abs(step) <= np.maximum(share * sigma if balance.sampled else 0.0, rounding)).all():
+        # From where the iteration leads away Newton's steps go to points that it does not come to.
+        if (
+            stalls
+            or _held(balance, point) <= 0
+            or (np.abs(step) <= np.maximum(share * sigma if balance.sampled else 0.0, rounding)).all()
+        ):
             break
         before, share = length, _LITTLE
         point = _stepped(balance, point, step, None)

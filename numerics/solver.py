@@ -25,6 +25,8 @@ _MEMORY = 4
 # Least overlap of an active layer, and the overlap below which a layer may be dropped again.
 _TINY = 1e-9
 DEAD = 1e-5
+# An overlap this close to 1 may be on the way to recovery.
+_NEARLY = 1e-2
 # Evaluations after which a share of the statistical error is enough, for averages that need it.
 _PATIENCE, _ROUGH = 24, 0.1
 
@@ -146,7 +148,9 @@ class Solver:
             self.n_iter += 1
             self._path.append((x, self.latest))
             fx = self.image(self.latest.g.mean(axis=0))[rows, columns]
-            self.residual = float(np.abs(fx - x).max())
+            # What dies out may stay at the noise of its averages.
+            dying = (x < DEAD) & (fx < DEAD) if len(free) == len(diagonal) else np.zeros(len(x), bool)
+            self.residual = float(np.abs(np.where(dying, 0.0, fx - x)).max())
             # The diagonal comes first.
             least, reached = (float(v[: len(diagonal)].min()) for v in (x, fx))
             if self.residual <= self._allowed() or (reached > RECOVERED and least >= RECOVERED - 1e-9):
@@ -168,8 +172,8 @@ class Solver:
                 rough = _ROUGH * float(spread.max()) / math.sqrt(len(self.latest.g))
                 if rough > allowed and self.residual > allowed:
                     self.loosened = (
-                        f"up to {rough:.1e} was taken instead of {allowed:.1e}: averages over finitely many nodes "
-                        "jump, and that is a tenth of the standard error of F(q)"
+                        f"max |F(q) - q| up to {rough:.1e} was taken instead of {allowed:.1e}, as averages over finitely "
+                        "many nodes jump: a tenth of the standard error of F(q)"
                     )
                     return rough
         return allowed
@@ -228,12 +232,10 @@ class Solver:
         if not math.isfinite(self.residual):  # the evaluations ran out before the first one here
             error[rows, columns] = error[columns, rows] = 1.0
             return error, ""
+        if self.converged:
+            self._push()
         x = self.q[rows, columns]
-        # What is pushed beyond the last step that is resolved.
-        image = self.image(self.latest.g)[:, rows, columns]
-        unit = student(len(image)) * SIGMAS / math.sqrt(len(image)) if self._sampled else 0.0
-        low = image.mean(axis=0) - (unit * image.std(axis=0, ddof=1) if unit else 0.0)
-        held = [k for k in range(len(x)) if rows[k] == columns[k] and x[k] >= RECOVERED - 1e-9 and low[k] > RECOVERED]
+        held = self._held()
         error[rows[held], columns[held]] = 1 - x[held]
         free = [pair for k, pair in enumerate(self.free) if k not in held]
         doubt = ""
@@ -247,6 +249,37 @@ class Solver:
                 error[same, same] = error[i, i]
         # An overlap cannot be off by more than its range.
         return np.minimum(error, 1.0), doubt
+
+    def _decided(self) -> NDArray[np.bool_]:
+        """Free entries that the iteration raises whatever the averages are off by."""
+        assert self.latest is not None
+        rows, columns = np.array(self.free).T
+        image = self.image(self.latest.g)[:, rows, columns]
+        unit = student(len(image)) * SIGMAS / math.sqrt(len(image)) if self._sampled else 0.0
+        low: Array = image.mean(axis=0) - (unit * image.std(axis=0, ddof=1) if unit else 0.0)
+        return np.asarray(low > self.q[rows, columns])
+
+    def _held(self) -> list[int]:
+        """Free entries that are pushed beyond the last overlap that is resolved."""
+        at = [k for k, (i, j) in enumerate(self.free) if i == j and self.q[i, i] >= RECOVERED - 1e-9]
+        return np.array(at, int)[self._decided()[at]].tolist() if at else []
+
+    def _push(self) -> None:
+        """On the way to recovery, where |F - q| is small long before: take the rest of it at once."""
+        if any(i != j for i, j in self.free):
+            return
+        x = self.q[tuple(np.array(self.free).T)]
+        pushed = (x < RECOVERED - 1e-9) & (1 - x < _NEARLY) & self._decided()
+        if not pushed.any():
+            return
+        here = self.q, self.latest
+        self.q = self._matrix(np.where(pushed, RECOVERED, x))
+        self.latest = self.averages(self.q)
+        self.n_iter += 1
+        if self._decided()[pushed].all():
+            self.history.append(self.q.copy())
+        else:
+            self.q, self.latest = here
 
     def _measure_free(self, free: list[tuple[int, int]], error: Array) -> tuple[Array, str]:
         """Enter the errors of these entries, the others being held."""
@@ -265,6 +298,8 @@ class Solver:
             self.n_iter += len(found.visited)
             self.q, self.latest = self.history[-1], found.found
             self.residual = float(np.abs(self.image(self.latest.g.mean(axis=0)) - self.q)[rows, columns].max())
+            if len(self.free) - len(free) < len(self._held()):
+                return self.measure()
         error[rows, columns] = error[columns, rows] = found.error
         if self.converged and found.visited and float(self.q.diagonal()[rows].min()) < DEAD:
             # It came to rest on the way to zero.

@@ -324,8 +324,6 @@ def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generato
         status = f"too near a threshold for this accuracy: {doubt}; {_finer(averages)}, or move alpha"
     elif solver.converged:
         status = f"converged after {solver.n_iter} evaluations: max |F(q) - q| = {solver.residual:.1e}"
-        if solver.loosened:
-            status += f" ({solver.loosened})"
         if any(solver.q[i, i] >= RECOVERED - 1e-9 for i in range(size)):
             status += "; an overlap is within 1e-6 of 1 (recovered)"
     else:
@@ -333,6 +331,8 @@ def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generato
             f"not converged: max |F(q) - q| = {solver.residual:.1e} > {solver.tol:g} after {solver.n_iter} "
             "evaluations; raise max_iter or tol"
         )
+    if solver.loosened:
+        status += f"; {solver.loosened}"
     if averages.note:
         status += f"; {averages.note}"
     return EvolutionResult(
