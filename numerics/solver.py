@@ -172,8 +172,8 @@ class Solver:
                 rough = _ROUGH * float(spread.max()) / math.sqrt(len(self.latest.g))
                 if rough > allowed and self.residual > allowed:
                     self.loosened = (
-                        f"max |F(q) - q| up to {rough:.1e} was taken instead of {allowed:.1e}, as averages over finitely "
-                        "many nodes jump: a tenth of the standard error of F(q)"
+                        f"max |F(q) - q| up to {rough:.1e} was taken instead of {allowed:.1e}, a tenth of the standard "
+                        "error of F(q), as averages over finitely many nodes jump"
                     )
                     return rough
         return allowed

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from .channel_averages import Averages, channel
 from .decimals import recorded, significant
 from .errors import ConvergenceError, KernelNotFoundError
+from .fixed_point_error import student
 from .models import Attention
 from .results import How, ThresholdResult
 from .two_layers.channel import SAFETY, TwoLayerQuadrature, serves
@@ -237,7 +238,7 @@ def _sampled(
 
 def _result(model: Attention, values: Array, evaluations: int, where: str) -> ThresholdResult:
     mean = float(values.mean())
-    error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    error = student(len(values)) * float(values.std(ddof=1)) / math.sqrt(len(values))
     return _threshold(model, recorded(mean, error), error, "monte-carlo", 1 / mean, evaluations, where)
 
 
