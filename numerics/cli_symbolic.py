@@ -104,29 +104,39 @@ def _derive_architecture(args: argparse.Namespace) -> Outcome:
 
     args.layers = 2 if args.layers is None else args.layers
     args.tokens = 2 if args.tokens is None else args.tokens
+    _check_cost(args)
     model = _architecture(args)
-    _warn_of_cost(model)
     folder = args.out if args.out is not None else cache_folder("links")
     path = write_link_package(model, folder, lambda line: print(line, file=sys.stderr))
     record = {"name": package_name(model), "folder": str(path), "ok": True, "status": "written"}
     return record, f"{package_name(model)}: link and Jacobian written to {path}", True
 
 
-# Entries of the Jacobian: some four hundred take ten seconds on one core.
-_SHORT = 800
+# Entries of the Jacobian times layers: from here on they take a minute, and so many take hours. On one core a hundred
+# entries of ten layers take three seconds, four hundred of three layers ten.
+_SHORT, _LONG = 2400, 100_000
 
 
-def _warn_of_cost(model: Any) -> None:
-    """Say on stderr, before the work begins, that a large Jacobian takes long."""
-    size = model.heads * model.tokens
-    outputs = size * (size if model.output == "sequence" else model.tokens)
-    entries = outputs * model.indices * model.tokens
-    if entries > _SHORT:
-        print(
-            f"attnlimits: the Jacobian has {entries} entries ({outputs} outputs, {model.indices * model.tokens} "
-            f"variables, L = {model.layers}); this takes a minute or more, and Ctrl-C ends it",
-            file=sys.stderr,
+def _check_cost(args: argparse.Namespace) -> None:
+    """Refuse a Jacobian that takes hours; say on stderr, before the work begins, that a large one takes long."""
+    size = args.heads * args.tokens
+    outputs = size * (size if args.output == "sequence" else args.tokens)
+    variables = _indices(args) * args.tokens
+    entries = outputs * variables
+    about = f"the Jacobian has {entries} entries ({outputs} outputs, {variables} variables, L = {args.layers})"
+    if entries * args.layers > _LONG:
+        raise ValueError(
+            f"{about}, which takes hours; give smaller --tokens, --layers, --rank or --heads, so that entries times "
+            f"layers are at most {_LONG}"
         )
+    if entries * args.layers > _SHORT:
+        print(f"attnlimits: {about}; this takes a minute or more, and Ctrl-C ends it", file=sys.stderr)
+
+
+def _indices(args: argparse.Namespace) -> int:
+    """Number P of the indices of the flags, none for flags that are no model."""
+    ranks = sum(args.rank) if isinstance(args.rank, tuple) else args.rank * args.layers
+    return max(0, ranks * args.heads * (2 if args.untied else 1))
 
 
 def verify(args: argparse.Namespace) -> Outcome:
@@ -160,10 +170,40 @@ def _verify_paper(paper: str, ids: Sequence[int] | None) -> Outcome:
 
 def explain(args: argparse.Namespace) -> Outcome:
     """Print what the theory says about one architecture."""
+    _check_page(args)
     from attnlimits.derive.explain import explain_record
 
     record = explain_record(_architecture(args))
     return record, str(record["latex"] if args.latex else record["text"]), True
+
+
+# Sizes of which each alone makes a page in about eight seconds of one core: tokens, heads of two layers and of one,
+# layers, the largest rank. The time grows as their squares, and in the number of layers as itself; measured at
+# M = 100, 200, 400; H = 5, 10, 20, 100; L = 30, 100, 400; r = 10, 20, 40.
+_PAGE_TOKENS, _PAGE_HEADS, _PAGE_HEADS_ALONE, _PAGE_LAYERS, _PAGE_RANK = 400, 20, 120, 450, 80
+# Pages that take more than half a minute are refused.
+_MOST_PAGES = 3.0
+
+
+def _check_page(args: argparse.Namespace) -> None:
+    """Refuse a page that takes minutes, with the flag that makes it so long."""
+    sizes = {name: getattr(args, name) for name in ("tokens", "heads", "layers")}
+    sizes["rank"] = max(args.rank) if isinstance(args.rank, tuple) else args.rank
+    # What is below one is refused by its own rule; what is beyond float64 need not be told apart.
+    tokens, heads, layers, rank = (max(1, min(size, 10**9)) for size in sizes.values())
+    cost = {
+        "tokens": (tokens / _PAGE_TOKENS) ** 2,
+        "heads": ((heads - 1) / _PAGE_HEADS) ** 2 * (layers - 1) + (heads / _PAGE_HEADS_ALONE) ** 2,
+        "layers": layers / _PAGE_LAYERS,
+        "rank": (rank / _PAGE_RANK) ** 2,
+    }
+    if sum(cost.values()) > _MOST_PAGES:
+        flag = max(cost, key=lambda name: cost[name])
+        raise ValueError(
+            f"--{flag} {sizes[flag]} makes a page that takes some "
+            f"{8 * sum(cost.values()):.2g} s to derive, and nobody reads it; the formulas of a few tokens, layers, "
+            "heads and ranks are the same, so give a smaller one"
+        )
 
 
 def derive_flags(parser: argparse.ArgumentParser) -> None:

@@ -95,3 +95,17 @@ def test_the_process_ends_with_the_command():
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout), 0)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("verb", ["explain", "derive"])
+@pytest.mark.parametrize("flag", ["tokens", "layers", "rank", "heads"])
+@pytest.mark.parametrize("size", [2**31, 10**400])
+def test_models_too_large_for_symbols_are_refused_by_their_flag(attnlimits, verb, flag, size):
+    begin = time.monotonic()
+    said = attnlimits(f"{verb} --{flag} {size}")
+    assert said.status == 2 and len(said.lines_of_error) == 1
+    assert f"--{flag}" in said.err and time.monotonic() - begin < 5
+
+
+def test_pages_of_moderate_models_are_derived(attnlimits):
+    assert attnlimits("explain --tokens 5 --layers 4 --rank 3 --heads 2").status == 0
