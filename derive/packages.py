@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from . import kernels_linear_m2, kernels_softmax_m2
@@ -59,9 +60,9 @@ def write_link_package(model: Architecture, folder: str | Path, progress: Callab
     Returns
     -------
     pathlib.Path
-        The package, a folder ``<name>_<first 16 digits of the derivation hash>`` with the modules ``numpy64``,
-        ``numba64`` and ``mp``.  What is there already and is the same is left untouched; every file appears
-        whole, so that processes may share the folder.
+        The package, a folder ``<name>_<first 16 digits of the derivation hash>_<32 of the hash of its files>`` with
+        the modules ``numpy64``, ``numba64`` and ``mp``.  What is there already and is the same is left untouched; every
+        file appears whole, so that processes may share the folder.
 
     Raises
     ------
@@ -72,7 +73,7 @@ def write_link_package(model: Architecture, folder: str | Path, progress: Callab
     """
     package = link_package(model)
     digest, files = package_files(package, progress)
-    target = Path(folder) / f"{package.name}_{digest[:16]}"
+    target = Path(folder) / f"{package.name}_{digest[:16]}_{_content(files)[:32]}"
     target.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         path = target / name
@@ -80,3 +81,9 @@ def write_link_package(model: Architecture, folder: str | Path, progress: Callab
             continue
         write_whole(path, text)
     return target
+
+
+def _content(files: Mapping[str, str]) -> str:
+    """Hash of the files of a package, as `numerics.models.load_package` takes it before it executes one of them."""
+    lines = (f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in sorted(files.items()))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

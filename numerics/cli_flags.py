@@ -77,7 +77,12 @@ def model_flags(parser: argparse.ArgumentParser, *, symbolic: bool = False) -> N
 def link_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a link of one's own, which replaces the model."""
     group = parser.add_argument_group("a link of your own, instead of a model")
-    group.add_argument("--link", metavar="EXPR", help='y = g(h) in h[p, m] or h[p], such as "sign(h[1]*h[2])"')
+    group.add_argument(
+        "--link",
+        metavar="EXPR",
+        help='y = g(h) in h[p, m] or h[p], such as "sign(h[1]*h[2])"; its first derivation may take 20 s of processor '
+        "time (ATTNLIMITS_DERIVE_SECONDS)",
+    )
     group.add_argument(
         "--noise", type=_exact, default="0", metavar="DELTA", help="variance of Gaussian noise on y (default: 0)"
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .cache import cache_folder
+from .cache import private_folder
 from .cli_flags import SYMBOLIC_DEFAULTS, refuse_model_flags
 from .decimals import check_size
 from .destinations import output_folder
@@ -106,7 +106,9 @@ def _derive_architecture(args: argparse.Namespace) -> Outcome:
     args.tokens = 2 if args.tokens is None else args.tokens
     _check_cost(args)
     model = _architecture(args)
-    folder = args.out if args.out is not None else cache_folder("links")
+    folder = args.out if args.out is not None else private_folder("links")
+    if folder is None:
+        raise ValueError("there is no folder to write the package to; give one by --out")
     path = write_link_package(model, folder, lambda line: print(line, file=sys.stderr))
     record = {"name": package_name(model), "folder": str(path), "ok": True, "status": "written"}
     return record, f"{package_name(model)}: link and Jacobian written to {path}", True

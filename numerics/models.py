@@ -1,7 +1,7 @@
 """A model with its numbers, its link, and the generated kernels that serve it."""
 
+import hashlib
 import importlib
-import importlib.util
 import pkgutil
 from dataclasses import dataclass
 from functools import cached_property
@@ -191,7 +191,8 @@ def load_package(place: str | Path, printer: str) -> ModuleType:
     Raises
     ------
     KernelNotFoundError
-        No such package, or it has no such printing; the message lists what exists.
+        No such package, or it has no such printing; the message lists what exists. Or a folder whose files were
+        changed since they were written.
     """
     names = [str(entry["name"]) for entry in available_kernels()]
     file = Path(place) / f"{printer}.py"
@@ -202,12 +203,23 @@ def load_package(place: str | Path, printer: str) -> ModuleType:
             f"no printing {printer!r} of a package {str(place)!r}; printings: numpy64, numba64, mp; "
             f"generated packages: {', '.join(names)}"
         )
-    name = f"attnlimits_cached_{file.parent.name}_{printer}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = ModuleType(f"attnlimits_cached_{file.parent.name}_{printer}")
+    module.__file__ = str(file)
+    exec(compile(_checked(file), str(file), "exec"), module.__dict__)
     return module
+
+
+def _checked(file: Path) -> bytes:
+    """Source of a printing, if the name of its folder ends with the hash of what the folder holds."""
+    sources = {path.name: path.read_bytes() for path in sorted(file.parent.glob("*.py"))}
+    lines = (f"{hashlib.sha256(source).hexdigest()}  {name}\n" for name, source in sources.items())
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    if file.parent.resolve().name.rpartition("_")[2] != digest[:32]:
+        raise KernelNotFoundError(
+            f"{file.parent} is not what `attnlimits derive` wrote: its name must end with the hash of its files; "
+            "derive the package again"
+        )
+    return sources[file.name]
 
 
 def kernel(model: Attention, printer: str) -> ModuleType:

@@ -22,6 +22,7 @@ from attnlimits.derive.primitives import Exp, Expit, Log1p, LogExpit, elementary
 from attnlimits.derive.proof import ProofError, prove_equal
 from attnlimits.derive.straightline import straight_jacobian, straight_link
 from attnlimits.numerics import networks
+from attnlimits.numerics.errors import KernelNotFoundError
 from attnlimits.numerics.models import load_package
 
 EPS = np.finfo(float).eps
@@ -464,14 +465,17 @@ def test_packages_on_demand(tmp_path, imported):
     assert sorted(p.name for p in path.iterdir()) == ["__init__.py", "mp.py", "numba64.py", "numpy64.py"]
     assert "print" in lines[0]
     package = _load(path)
-    assert path.name == f"{package_name(model)}_{package.DERIVATION_HASH[:16]}"
+    assert path.name.startswith(f"{package_name(model)}_{package.DERIVATION_HASH[:16]}_")
     assert package.ARGUMENTS == ("k1_1_1", "k1_1_2", "q1_1_1", "q1_1_2", "beta")
     compiled = importlib.import_module(f"{path.name}.numba64")
     wanted = np.tanh(2.0 * np.outer([0.3, -0.7], [0.2, 0.5]))
     np.testing.assert_allclose(compiled.link(0.3, -0.7, 0.2, 0.5, 2.0), wanted.ravel(), rtol=1e-15)
     # Writing again leaves what is the same and repairs what is not.
     before = (path / "mp.py").stat().st_mtime_ns
-    (path / "numpy64.py").write_text("", encoding="utf-8")
+    (path / "numpy64.py").write_text("raise SystemExit('executed')", encoding="utf-8")
+    for printing in ("numpy64", "mp"):
+        with pytest.raises(KernelNotFoundError, match="must end with the hash of its files"):
+            load_package(path, printing)
     assert write_link_package(model, tmp_path / "cache") == path
     assert (path / "mp.py").stat().st_mtime_ns == before
-    assert (path / "numpy64.py").stat().st_size > 0
+    np.testing.assert_allclose(load_package(path, "numpy64").link(0.3, -0.7, 0.2, 0.5, 2.0), wanted.ravel(), rtol=1e-15)
