@@ -297,10 +297,13 @@ def _loss(rho: float, delta: float) -> tuple[Estimate, Estimate]:
         narrow = 0.0
     if narrow < _NARROW:
         digits = 40
-        rest = Fraction(mmse_digits(rho, delta, digits=digits).value) / Fraction(delta)
+        exact = Fraction(mmse_digits(rho, delta, digits=digits).value) / Fraction(delta)
+        loss, kept = float(1 - exact), float(exact)
         far = 2 * 10.0**-digits
-        loss, kept = (Estimate(float(x), 2 * _EPS * float(x) + far, "estimated") for x in (1 - rest, rest))
-        return loss, kept
+        return (
+            Estimate(loss, 2 * _EPS * loss + far, "estimated"),
+            Estimate(kept, 2 * _EPS * kept + far, "estimated"),
+        )
     found = spectrum.cube()
     error = found.error + 4 * _EPS * (1 + float(np.abs(spectrum.intervals).max())) / narrow * found.value
     rest = max(1 - found.value, 0.0)

@@ -108,7 +108,8 @@ def restarts(
     -----
     Descents see 8 output entries for each of the 2 m d^2 unknowns (400 samples at least; four times as many with
     noise), and the best of them goes on with all examples, unless it is exact. Under noise an accepted start may be a
-    local minimum: others follow, until two end at the best layer so far.
+    local minimum: others follow, until two end at the best layer so far. At k = 2 heads change sign with W, and their
+    sum may be made up for by others, nearly or exactly: descents start from each sign changed as well.
     """
     dim = split.X.shape[2]
     size = unknowns(heads, dim)
@@ -136,13 +137,10 @@ def restarts(
     error, found = best
     doubt = crowd.doubt(found) if noisy else ""
     if noisy and not doubt and split.X.shape[1] == 2 and heads > 1:
-        # Heads change sign with W at k = 2, and their sum may be made up for by others, nearly or exactly.
         for flip in np.where(np.eye(heads), -1.0, 1.0):
             end = _descend(split.X[:count], split.Y[:count], flip[:, None, None] * found.theta, chosen)
             crowd.add(end)
-            other = held.error(end.theta, end.w)
-            if other < error:
-                error, found = other, end
+            error, found = min((error, found), (held.error(end.theta, end.w), end), key=lambda pair: pair[0])
         doubt = crowd.doubt(found, flipped=heads)
     if count < len(split.X) and error > accept * 1e-3:
         tol = _NOISY_TOL if noisy else 0.0

@@ -16,7 +16,7 @@ from attnlimits.numerics.aim.data import make_data, teacher
 from attnlimits.numerics.aim.precise import mmse_digits
 from attnlimits.numerics.aim.results import AMPResult, EvolutionPoint
 from attnlimits.numerics.aim.spectrum import mmse
-from attnlimits.numerics.aim.state_evolution import evolve
+from attnlimits.numerics.aim.state_evolution import alpha_at, evolve
 from attnlimits.numerics.aim.thresholds import perfect_recovery, weak_recovery
 
 EXACT = MPContext()
@@ -118,29 +118,29 @@ def _alpha(s: Settings, log_delta: Any) -> tuple[Any, Any, float]:
 
 
 def _root(s: Settings) -> tuple[Any, Any]:
-    """MMSE where alpha(Delta) = alpha, by the secant rule in log Delta from near the root; zero above recovery."""
+    """MMSE where alpha(Delta) = alpha, by Newton steps in log Delta; zero above recovery.
+
+    alpha(Delta) has 25 digits, its slope and that of V those of differences in float64, which one small step needs.
+    """
     output = _channel(s)
     if output.functionals is not None and Fraction(s["alpha"]) >= _recovery(s["rho"], output.functionals):
         return 0, 0
     q_hat = _point(**s).q_hat
-    if not 0 < q_hat < 1e15:
-        # Below recovery, but by less than rounding of alpha: the root has Delta < 1e-14, and V is below that.
-        return 0, 1e-14
-    x, step = -EXACT.log(q_hat), EXACT.mpf("1e-6")
-    off, V, error = _alpha(s, x)
-    near = _alpha(s, x + step)[0]
-    slope = (near - off) / step
-    for _ in range(2):
-        move = (s["alpha"] - off) / slope
-        if abs(move) < 1e-22:
-            break
-        x, old = x + move, off
+    if not 0 < q_hat < 1e14:
+        # Below recovery, but by less than rounding of alpha: the root has Delta < 1e-13, and V is below that.
+        return 0, 1e-13
+    x, h, move = -EXACT.log(q_hat), 0.05, EXACT.mpf(0)
+    for _ in range(6):
+        x += move
         off, V, error = _alpha(s, x)
-        if move and off != old:
-            slope = (off - old) / move
-    left = abs((s["alpha"] - off) / slope) + error * s["alpha"] / abs(slope)
-    # dV/dlog Delta <= 2 V: V/Delta falls, and V = Delta (1 - I).
-    return V, 2 * V * left
+        up, down = (float(EXACT.exp(x + e)) for e in (h, -h))
+        slope = (alpha_at(up, s["rho"], output).value - alpha_at(down, s["rho"], output).value) / (2 * h)
+        move = (s["alpha"] - off) / slope
+        if abs(move) < 1e-8:
+            break
+    growth = (mmse(s["rho"], up).value - mmse(s["rho"], down).value) / (2 * h)
+    # The slopes are good to some per cent where alpha(Delta) is all but flat.
+    return V + growth * move, abs(growth) * (0.1 * abs(move) + error * s["alpha"] / abs(slope)) + V * move**2
 
 
 # Thresholds.
@@ -256,7 +256,7 @@ ROUTES = (
         _recovering,
         _evolved,
         _root,
-        "secant rule on 25 digits of the denoiser",
+        "Newton steps on 25 digits of the denoiser",
         sample=1,
     ),
     Route(
