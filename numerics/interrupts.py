@@ -55,16 +55,23 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 
 
 @contextmanager
-def without_interrupts() -> Iterator[None]:
-    """Let processes started here ignore Ctrl-C, which reaches all of a terminal: this process ends them in order."""
+def without_interrupts(*more: int) -> Iterator[None]:
+    """Let processes started here ignore Ctrl-C, which reaches all of a terminal: this process ends them in order.
+
+    Parameters
+    ----------
+    more : int
+        Other signals that they ignore.
+    """
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set signals
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *more)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def forget_interrupt() -> None:

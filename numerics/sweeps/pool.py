@@ -1,6 +1,7 @@
 """Points computed on this machine: in this process, or in processes of joblib."""
 
 import os
+import signal
 import threading
 import time
 import warnings
@@ -74,7 +75,8 @@ def _pool(task: Task, points: list[Point], store: Store, workers: int) -> Stored
         # With one worker joblib would compute in this process.
         workers = max(2, min(workers, len(points)))
         parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
-    with without_interrupts():  # the processes ignore them by themselves only when they have loaded this
+    # A batch system sends SIGTERM to all processes of a job. They ignore both by themselves when this is loaded.
+    with without_interrupts(signal.SIGTERM):
         numbers = parallel(
             delayed(_computed)(number, task, point, store, os.getpid()) for number, point in enumerate(points)
         )
@@ -99,12 +101,11 @@ _watched: list[threading.Thread] = []
 
 
 def _end_with(parent: int) -> None:
-    """Let this process end soon after the one that started it, however that ends; Ctrl-C is for that one as well."""
+    """Let this process end soon after the one that started it, however that ends; signals are for that one as well."""
     if _watched:
         return
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:
