@@ -17,10 +17,21 @@ from scipy.special import stdtrit
 
 from .channel_averages import Averages
 
-__all__ = ["SIGMAS", "Balance", "FixedPointError", "blocked", "fixed_point_error", "growth_error", "student"]
+__all__ = [
+    "SIGMAS",
+    "TOO_NEAR",
+    "Balance",
+    "FixedPointError",
+    "blocked",
+    "fixed_point_error",
+    "growth_error",
+    "student",
+]
 
 Array = NDArray[np.float64]
 
+#: How a result says that its interval does not close.
+TOO_NEAR = "too near a threshold for this accuracy"
 #: What is decided is decided to so many stated errors.
 SIGMAS = 3.0
 # Three stated errors hold with this probability, however few the randomisations.

@@ -13,6 +13,7 @@ from .deep.averages import DeepAverages
 from .deep.channel import serves as serves_deep
 from .errors import ConvergenceError, KernelNotFoundError
 from .fibres import LastLayer as UntiedHead
+from .fixed_point_error import TOO_NEAR
 from .models import Attention
 from .prediction_error import prediction_errors
 from .results import Estimate, EvolutionResult, How
@@ -321,7 +322,7 @@ def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generato
     estimation = Estimate(float(1 - np.trace(solver.q) / size), float(np.linalg.norm(error.diagonal()) / size), how)
     converged = solver.converged and not doubt
     if solver.converged and doubt:
-        status = f"too near a threshold for this accuracy: {doubt}; {_finer(averages)}, or move alpha"
+        status = f"{TOO_NEAR}: {doubt}; {_finer(averages)}, or move alpha"
     elif solver.converged:
         status = f"converged after {solver.n_iter} evaluations: max |F(q) - q| = {solver.residual:.1e}"
         if any(solver.q[i, i] >= RECOVERED - 1e-9 for i in range(size)):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..channel_averages import Channel, channel
+from ..fixed_point_error import SIGMAS, TOO_NEAR
 from ..models import Attention
 from ..state_evolution import check_effort, seeded
 from ..two_layers import channel as two_layers
@@ -155,7 +156,10 @@ def curve(
     for one in starts:
         follower = Follower(equations, one, tol, count)
         follower.follow(ordered)
-        points[one] = tuple(sorted(follower.points, key=lambda p: p.parameter))
+        # Of deterministic averages the points' own errors cover what is left of these.
+        met = (*follower.onsets, *follower.jumps) if first.how == "monte-carlo" else ()
+        events = [(event.value, event.error) for event in met]
+        points[one] = tuple(_judged(p, events) for p in sorted(follower.points, key=lambda p: p.parameter))
         onsets += follower.onsets
         jumps += follower.jumps
     whole = all(p.converged for found in points.values() for p in found)
@@ -173,6 +177,17 @@ def curve(
         seed=seed,
         kernel_hash=first.model.kernel_hash,
     )
+
+
+def _judged(point: CurvePoint, events: Iterable[tuple[float, float]]) -> CurvePoint:
+    """Mark a point that may be on the other side of an onset or a jump, for all that the averages decide."""
+    near = [(value, error) for value, error in events if abs(point.parameter - value) <= SIGMAS * error]
+    if not near or not point.converged:
+        return point
+    status = (
+        f"{TOO_NEAR}: layers are learned, or jump, at {near[0][0]:.6g} +- {near[0][1]:.1g}; raise samples, or move it"
+    )
+    return replace(point, converged=False, status=status)
 
 
 def _distinct(onsets: list[Onset]) -> tuple[Onset, ...]:
@@ -206,8 +221,10 @@ def _status(points: dict[str, tuple[CurvePoint, ...]], gap: Gap | None, along: s
     text = f"{'converged' if whole else 'not converged'}: {good} of {len(every)} points{'' if whole else ' are'}, "
     text += f"max |F(q) - q| = {max(p.residual for p in every):.1e}"
     if not whole:
-        where = next(p.parameter for p in every if not p.converged)
-        text += f"; the first that did not: {along} = {where:g}; raise tol, or ask for points closer together"
+        where = next(p for p in every if not p.converged)
+        text += f"; the first that did not: {along} = {where.parameter:g}"
+        near = where.status.startswith(TOO_NEAR)
+        text += f", {where.status}" if near else "; raise tol, or ask for points closer together"
     if gap is not None and gap.beyond_error:
         text += f"; the starts differ by {gap.value:.3g} +- {gap.error:.1g} at {along} = {gap.parameter:.6g}"
     elif gap is not None:

@@ -5,7 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics import cli
-from attnlimits.numerics.channel_averages import Channel, OneLayer, TwoLayers
+from attnlimits.numerics.channel_averages import Channel, OneLayer, TwoLayers, channel
+from attnlimits.numerics.continuation import curve as continued
 from attnlimits.numerics.link_channel import LinkChannel
 from attnlimits.numerics.link_cli import kernel_of
 from attnlimits.numerics.link_evolution import evolve as evolve_link
@@ -141,3 +142,11 @@ def test_far_from_thresholds_the_error_takes_few_evaluations(monkeypatch: pytest
     monkeypatch.setattr(TwoLayers, "__call__", lambda self, q: calls.append(q) or plain(self, q))
     result = evolve(MODEL, 0.5, samples=1024, workers=1)
     assert result.converged and len(calls) <= 1.4 * result.n_iter
+
+
+def test_points_of_a_sampled_curve_next_to_an_onset_are_in_doubt() -> None:
+    averages = channel(MODEL, samples=64, replicas=8, rng=np.random.default_rng(0), workers=1)
+    onset = continued(averages, [0.15, 0.4]).onsets[0]
+    result = continued(averages, [0.15, onset.value + onset.error, 0.4])
+    assert [p.converged for p in result.points["uninformed"]] == [True, False, True]
+    assert not result.converged and "too near a threshold" in result.status
