@@ -182,7 +182,7 @@ def curve(
 def _judged(point: CurvePoint, events: Iterable[tuple[float, float]]) -> CurvePoint:
     """Mark a point that may be on the other side of an onset or a jump, for all that the averages decide."""
     near = [(value, error) for value, error in events if abs(point.parameter - value) <= SIGMAS * error]
-    if not near or not point.converged:
+    if not near:
         return point
     status = (
         f"{TOO_NEAR}: layers are learned, or jump, at {near[0][0]:.6g} +- {near[0][1]:.1g}; raise samples, or move it"

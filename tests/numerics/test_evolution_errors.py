@@ -146,7 +146,7 @@ def test_far_from_thresholds_the_error_takes_few_evaluations(monkeypatch: pytest
 
 def test_points_of_a_sampled_curve_next_to_an_onset_are_in_doubt() -> None:
     averages = channel(MODEL, samples=64, replicas=8, rng=np.random.default_rng(0), workers=1)
-    onset = continued(averages, [0.15, 0.4]).onsets[0]
-    result = continued(averages, [0.15, onset.value + onset.error, 0.4])
+    onset = continued(averages, [0.1, 0.4]).onsets[0]
+    result = continued(averages, [0.1, onset.value + onset.error, 0.4])
     assert [p.converged for p in result.points["uninformed"]] == [True, False, True]
     assert not result.converged and "too near a threshold" in result.status
