@@ -34,6 +34,7 @@ STATUS = {
     1: "the lattice did not reach the tolerance",
     2: "the posterior is too narrow for the prior: too many boxes or nodes",
     3: "the likelihood underflows",
+    4: "float64 has no digits for it: y is too unlikely under (omega, V), or V too small beside omega^2 and v^2",
 }
 
 MAX_NODES = 80_000_000
@@ -54,6 +55,9 @@ _STEP_WIDTH = 0.75
 _STEP_REACH = 3.0
 # Rounding of the sums.
 _LEAST_TOLERANCE = 1e-14
+# Sixteen roundings of 2^-53 on both sides of a difference; and that of a weight from which there is nothing to sum.
+_ROUNDINGS = 2.0**-48
+_NO_DIGITS = 1e-2
 # A side lobe of amplitude A and unit width in z, crossed in coarse steps of d, leaves the error A exp(-8 pi^2/d^2) in
 # the union of the cosets. Their differences cannot show it if A is small: they see A exp(-2 pi^2/d^2) beneath what the
 # main lobe leaves there. So d is set beforehand, from the range of z over each box and its largest possible A, to
@@ -539,6 +543,19 @@ def _steps(slopes, eta, scale, stiffness, reach):  # type: ignore[no-untyped-def
 
 
 @njit(**_INNER)
+def _noise(undo, p, where, best, slopes, linear):  # type: ignore[no-untyped-def]
+    """Rounding of a weight near the least Q, relative: of Q, and of z where large numbers are subtracted in it."""
+    a, b, _ = undo(where[0], where[1], p[0], p[1], p[2], p[3])
+    undone = (abs(p[0]) + abs(p[1])) / (p[2] if linear else 1.0 + p[2])
+    second = max(abs(a) + abs(p[6]), abs(b) + abs(p[7])) + undone
+    steepest = 0.0
+    for k in range(8):
+        steepest = max(steepest, abs(slopes[k]))
+    off = second * p[10] + steepest * max(abs(where[0]), abs(where[1]))
+    return _ROUNDINGS * (best + off * math.sqrt(best + 1.0))
+
+
+@njit(**_INNER)
 def _integrate(  # type: ignore[no-untyped-def]
     pair,
     branch,
@@ -593,6 +610,11 @@ def _integrate(  # type: ignore[no-untyped-def]
     best = _descend(undo, p, where[0], where[1], where[2], z, work, slopes)
     reach = math.hypot(where[0], where[1]) + 2.0 * sd
     step_p, step_m, shear = _steps(slopes, eta, scale, stiffness, reach)
+    noise = _noise(undo, p, where, best, slopes, stiffness == 0.0)
+    if not noise < _NO_DIGITS:
+        return noise, 0.0, 0, 0, 4
+    # Cosets differ by their rounding at least.
+    enough = max(0.5 * tolerance, noise**_SQUARING)
     # The least cut that can do: all that is outside the circle against the mass of the main lobe, if it were Gaussian.
     _, _, inv_det = undo(where[0], where[1], p[0], p[1], p[2], p[3])
     outside = 4.0 * math.pi * sd * sd * (3.0 + best + 2.0 * digits) * det_bound
@@ -671,7 +693,7 @@ def _integrate(  # type: ignore[no-untyped-def]
         fine_m = 0.5 * step_m
         for k in range(N_MOMENTS):
             out[k] = s00[k] + s01[k] + s10[k] + s11[k]
-        while error_p + error_m > 0.5 * tolerance and n_nodes < MAX_NODES:
+        while error_p + error_m > enough and n_nodes < MAX_NODES:
             along = error_p >= error_m
             n_nodes += _cosets(
                 pair, branch, undo_rows, p, rows, n_rows, spans, fine_p, fine_m, 0.5 if along else 0.0,
@@ -692,7 +714,9 @@ def _integrate(  # type: ignore[no-untyped-def]
             status = 3
             break
         lost *= det_bound * math.exp(0.5 * (best - first)) / out[0]
-        status = 0 if error <= 0.5 * tolerance else 1
+        status = 0 if error <= enough else 1
+        if error > 0.5 * tolerance:
+            error = max(error, noise)
         if lost <= 0.5 * tolerance:
             break
         status = 1

@@ -176,5 +176,5 @@ def test_sums_against_a_plain_rule(rng: np.random.Generator) -> None:
 
 
 def test_status_sentences_cover_the_codes() -> None:
-    assert sorted(lattice.STATUS) == [0, 1, 2, 3]
+    assert sorted(lattice.STATUS) == [0, 1, 2, 3, 4]
     assert all(lattice.STATUS.values())

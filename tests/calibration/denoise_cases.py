@@ -70,14 +70,14 @@ def _two_layers(rng: np.random.Generator, activation: str) -> Case | None:
 
 
 def _link(model: Attention, v: np.ndarray) -> np.ndarray:
-    return Attention(1, model.tokens, 1, 1.0, model.beta, model.activation).link(v[None])
+    try:
+        return Attention(1, model.tokens, 1, 1.0, model.beta, model.activation).link(v[None])
+    except OverflowError:  # drawn anew
+        return np.full((model.tokens, model.tokens), np.nan)
 
 
-def ratios(case: Case, made: DenoiserResult, exact: Any) -> tuple[float, float]:
-    """True over stated error, of the moments as g_out and d g_out have them, and of log Z.
-
-    `exact` has log_z, g_out and dg_out as numbers of mpmath.
-    """
+def moments_scale(case: Case, g: np.ndarray, dg: np.ndarray) -> np.ndarray:
+    """Return r w_p of `DenoiserResult.error`, shape (P, M): unit of the errors of g_out; their products, of d g_out."""
     p, m = case.model.indices, case.model.tokens
     root = [[CTX.sqrt(CTX.mpf(float(case.V[0, 0])))]]
     inverse = [[1 / root[0][0]]]
@@ -86,24 +86,33 @@ def ratios(case: Case, made: DenoiserResult, exact: Any) -> tuple[float, float]:
         last = CTX.sqrt(CTX.mpf(float(case.V[1, 1])) - below**2)
         root = [[root[0][0], CTX.mpf(0)], [below, last]]
         inverse = [[inverse[0][0], CTX.mpf(0)], [-below * inverse[0][0] / last, 1 / last]]
-    g, dg, factor = np.array(exact.g_out), np.array(exact.dg_out), np.array(root, dtype=object)
+    factor = np.array(root, dtype=object)
     first = factor.T @ g
     second = [
         1 + first[k, t] ** 2 + sum(factor[a, k] * dg[a, t, b, t] * factor[b, k] for a in range(p) for b in range(p))
         for k in range(p)
         for t in range(m)
     ]
-    square = 1 + max(second)
     reach = [sum(abs(inverse[row][column]) for row in range(p)) for column in range(p)]
-    scale = CTX.sqrt(square) * np.repeat(np.array(reach, dtype=object), m).reshape(p, m)
-    off = np.abs(_exactly(made.g_out) - g) / scale
-    off2 = np.abs(_exactly(made.dg_out) - dg) / np.multiply.outer(scale, scale)
+    return CTX.sqrt(1 + max(0, *second)) * np.repeat(np.array(reach, dtype=object), m).reshape(p, m)
+
+
+def ratios(case: Case, made: DenoiserResult, exact: Any) -> tuple[float, float]:
+    """True over stated error, of the moments as g_out and d g_out have them, and of log Z.
+
+    `exact` has log_z, g_out and dg_out as numbers of mpmath.
+    """
+    g, dg = np.array(exact.g_out), np.array(exact.dg_out)
+    scale = moments_scale(case, g, dg)
+    off = np.abs(exactly(made.g_out) - g) / scale
+    off2 = np.abs(exactly(made.dg_out) - dg) / np.multiply.outer(scale, scale)
     worst = max(off.max(), off2.max())
-    log_z = abs(_exactly(made.log_z)[()] - exact.log_z)
+    log_z = abs(exactly(made.log_z)[()] - exact.log_z)
     return float(worst / float(made.error)), float(log_z / float(made.log_z_error))
 
 
-def _exactly(array: np.ndarray) -> np.ndarray:
+def exactly(array: np.ndarray) -> np.ndarray:
+    """Return the float64 numbers of an array as numbers of mpmath."""
     out = np.empty(np.shape(array), dtype=object)
     for index in np.ndindex(out.shape):
         out[index] = CTX.mpf(float(array[index]))
