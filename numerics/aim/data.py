@@ -243,6 +243,8 @@ def check_samples(x: ArrayLike, tokens: int) -> NDArray[Any]:
 
 def check_matrix(name: str, value: ArrayLike, dimension: int | None = None) -> Array:
     """Return a symmetric matrix of finite float64, or raise ValueError."""
+    if isinstance(value, np.ndarray) and value.ndim == 2:
+        refuse_memory(f"{name} of shape {value.shape}", 8 * _MATRICES * value.size, "take fewer dimensions")
     array = numbers(name, value)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or (dimension is not None and len(array) != dimension):
         size = "d" if dimension is None else str(dimension)

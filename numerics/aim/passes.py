@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .channels import Channel, pairs, variances
 from .checks import CITE
-from .data import Source, Stream, check_samples, gram, indices, rows_at_a_time
+from .data import Source, Stream, check_samples, gram, indices, refuse_size, rows_at_a_time
 
 __all__ = ["Passes"]
 
@@ -41,6 +41,8 @@ class Passes:
             if y is None:
                 raise ValueError(f"y is missing: one T x T output per sample ({CITE}, outputs)")
             self._x = check_samples(x, output.tokens)
+            n, _, d = self._x.shape
+            refuse_size(n / d**2, d, output.tokens, f"x of shape {self._x.shape}", scalar=True)
             self._y = output.check(y)
             if len(self._y) != len(self._x):
                 raise ValueError(

@@ -223,6 +223,8 @@ def _numbers(path: Path, axes: int) -> NDArray[Any]:
     if array.ndim != axes or array.dtype.kind != "f" or not array.size:
         shape = "(N, T, d)" if axes == 3 else "(V, d)"
         raise ValueError(f"{path} must hold real numbers of shape {shape}, got {array.dtype} of shape {array.shape}")
+    # In float32, standardised, and flags.
+    refuse_memory(str(path), 10 * array.size, "store fewer questions or tokens")
     if not np.isfinite(array).all():
         raise ValueError(f"{path} must be finite, got NaN or infinity")
     return array

@@ -20,6 +20,7 @@ __all__ = [
     "check_weights",
     "informed_start",
     "make_data",
+    "refuse_rows",
     "refuse_size",
     "rows_of",
     "stream",
@@ -79,14 +80,22 @@ def refuse_size(model: Model, alpha: float, dimension: int, what: str, itemsize:
         Bytes of an entry of X.
     """
     rows = max(1.0, alpha * dimension)
-    outputs = len(model.text) if isinstance(model, LinkKernel) else model.tokens**2
-    # h while it is made and mixed, the output while it is made and inverted; then scores and their memory.
-    kept = 8 * (4 * model.indices * model.tokens + 8 * outputs)
     drawn = min(rows * model.tokens * dimension, max(float(_ENTRIES), model.tokens * dimension))
     # Teacher, estimate, start, and what an iteration moves them by.
     weights = 80 * model.indices * dimension
-    size = rows * (itemsize * model.tokens * dimension + kept) + 12 * drawn + weights
+    size = rows * (itemsize * model.tokens * dimension + _kept(model)) + 12 * drawn + weights
     refuse_memory(what, size, "take fewer dimensions, samples (alpha) or tokens")
+
+
+def refuse_rows(model: Model, rows: int) -> None:
+    """Raise MemoryError if what a run keeps for each sample does not fit into memory; X itself may be mapped."""
+    refuse_memory(f"X and Y of {rows} samples", rows * _kept(model), "take fewer samples")
+
+
+def _kept(model: Model) -> int:
+    """Bytes for each sample beside X: h and the output while they are made and inverted; then scores, their memory."""
+    outputs = len(model.text) if isinstance(model, LinkKernel) else model.tokens**2
+    return 8 * (4 * model.indices * model.tokens + 8 * outputs)
 
 
 def rows_of(array: NDArray[Any], rows: int) -> Iterator[slice]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-from .data import Source, check_samples, rows_of
+from .data import Source, check_samples, refuse_rows, rows_of
 from .outputs import Model, Output
 from .products import project, pull
 
@@ -110,6 +110,7 @@ class Samples:
         return check_samples(x, self.model, "X_block"), y
 
     def _add(self, x: NDArray[Any], y: ArrayLike) -> Block:
+        refuse_rows(self.model, len(x))
         output = self._prepare(y)
         if output.rows != len(x):
             raise ValueError(f"Y must have one output per sample of X (troiani2025 (1)): {output.rows} for {len(x)}")
