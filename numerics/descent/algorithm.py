@@ -1,8 +1,9 @@
 """Gradient descent on the square loss: all samples at a time, or batches that are used again (section 3.3)."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -153,15 +154,8 @@ def descend(
     single = batch is None or (batch >= objective.rows and objective.blocks == 1)
     best, converged, status, epoch = (loss, weights, 0), False, "", 0
     for epoch in range(1, epochs + 1):
-        if single:
-            moved = rule(weights, gradient)
-            for _ in range(reuse - 1):
-                moved = rule(moved, objective.whole(moved)[1])
-        else:
-            moved = weights
-            for x, y in objective.batches(batch, generator):
-                for _ in range(reuse):
-                    moved = rule(moved, objective.gradient(x, y, moved))
+        parts = None if single else objective.batches(batch, generator)
+        moved = _stepped(objective, rule, (weights, gradient), parts, reuse)
         if reason := _lost(moved):
             status = reason
         else:
@@ -221,6 +215,31 @@ def descend(
         model=model.describe(),
         kernel_hash=model.kernel_hash,
     )
+
+
+def _stepped(
+    objective: Objective,
+    rule: Rule,
+    here: tuple[Array, Array],
+    batches: Iterator[tuple[NDArray[Any], Array]] | None,
+    reuse: int,
+) -> Array:
+    """Weights after an epoch from weights and their gradient; None for one batch of all samples.
+
+    Steps that leave float64 are known by where they lead, and need no warning of NumPy.
+    """
+    weights, gradient = here
+    with np.errstate(over="ignore", invalid="ignore"):
+        if batches is None:
+            moved = rule(weights, gradient)
+            for _ in range(reuse - 1):
+                moved = rule(moved, objective.whole(moved)[1])
+            return moved
+        moved = weights
+        for x, y in batches:
+            for _ in range(reuse):
+                moved = rule(moved, objective.gradient(x, y, moved))
+        return moved
 
 
 def _lost(weights: Array) -> str:

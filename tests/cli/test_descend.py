@@ -116,6 +116,16 @@ def test_bad_flags(attnlimits, flags, words):
     assert len(said.lines_of_error) == 1 and words in said.err
 
 
+def test_steps_that_leave_float64_are_told_in_one_line(attnlimits):
+    # The suite turns a warning of NumPy into an error.
+    said = attnlimits(
+        'descend --link "exp(h[1])" --noise 0.1 --alpha 2 --dimension 8 --seeds 1 --batch 1 --epochs 10 '
+        "--start teacher --tol 0.01 --seed 5 --workers 1"
+    )
+    assert (said.status, len(said.lines_of_error)) == (1, 1)
+    assert "a weight has grown to nan; restored epoch 0; lower rate" in said.err
+
+
 def test_figure_of_learning_in_time(attnlimits, tmp_path):
     said = attnlimits(f"figure troiani2025-2 --out {tmp_path} --json")
     assert said.status == 0, said.err
