@@ -10,6 +10,8 @@ __all__ = ["committee", "committee_flags"]
 
 # Half a minute; alpha/(L - 1) then differs from its limit by 1e-6.
 _MOST = 1_000_000
+# Nodes grow as 1/beta and as beta: a quarter of a minute at both ends.
+_BETA = (0.1, 20.0)
 
 Outcome = tuple[dict[str, Any], str, bool]
 
@@ -18,7 +20,7 @@ def committee_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `committee`."""
     group = parser.add_argument_group("model")
     group.add_argument("--layers", type=int, default=3, metavar="L", help="depth, from 2 (default: %(default)s)")
-    group.add_argument("--beta", type=float, default=1.0, help="inverse temperature (default: %(default)s)")
+    group.add_argument("--beta", type=float, default=1.0, help="inverse temperature, 0.1 to 20 (default: %(default)s)")
     group.add_argument(
         "--skip", type=float, metavar="C", help="strength c > L - 1 of the skip connection, for finite c"
     )
@@ -32,6 +34,10 @@ def committee(args: argparse.Namespace) -> Outcome:
     if args.layers > _MOST:
         raise ValueError(
             f"--layers must be from 2 to {_MOST}, got {args.layers}: beyond, alpha/(L - 1) is its limit of many layers"
+        )
+    if args.beta > 0 and not _BETA[0] <= args.beta <= _BETA[1]:
+        raise ValueError(
+            f"--beta must be from {_BETA[0]:g} to {_BETA[1]:g}, got {args.beta:g}: beyond, it takes minutes"
         )
     found = committee_threshold(args.layers, beta=args.beta)
     limit = limit_threshold(args.beta)

@@ -271,7 +271,10 @@ class _Track:
     def note(self, weights: Array, loss: float, gradient: Array) -> None:
         size = float(np.linalg.norm(weights))
         self.losses.append(loss)
-        self.residuals.append(float(np.linalg.norm(gradient + self.decay * weights)) / size if size > 0 else 0.0)
+        # Infinite where the decay takes the weights out of float64.
+        with np.errstate(over="ignore", invalid="ignore"):
+            slope = float(np.linalg.norm(gradient + self.decay * weights))
+        self.residuals.append(slope / size if size > 0 else 0.0)
         self.selves.append(weights @ weights.T / weights.shape[1])
         overlap = self.overlap(weights)
         if overlap is not None:
