@@ -116,8 +116,8 @@ def denoise_mp(
         power M (L - 1) or more: beyond depth 2 with two tokens, ask for few digits.
     y : array_like, shape (M, M)
         One output. Entries may be floats, which count as the exact binary numbers they are, decimals as text, mpf,
-        Decimal, Fraction or balls of python-flint. More than two tokens have more entries in y than in v, which is taken
-        from the pair of tokens that are furthest apart: where roundings in y are of no one v, others differ by these.
+        Decimal, Fraction or balls of python-flint. With more than two tokens y has more entries than v, which is
+        taken from the pair of tokens that are furthest apart: the rounding of y makes other choices differ.
     omega : array_like, shape (P, M)
         Prior means of the indices; entries as for y.
     V : array_like, shape (P, P)
@@ -128,7 +128,8 @@ def denoise_mp(
         Exact values in place of the model's floats, such as "0.1"; entries as for y. The floats count as the exact
         binary numbers they are.
     max_nodes : int, optional
-        Bound of the work, of the search for the posterior too. At depth 2 with two tokens fifty digits usually take 5 10^4 to 3 10^5 nodes, a second or
+        Bound of the work, of the search for the posterior too. At depth 2 with two tokens fifty digits usually take
+        5 10^4 to 3 10^5 nodes, a second or
         two, and eighty three times as many; more where softmax is steep (large beta, small skip). Depth 2 with three
         tokens takes about 10^6 nodes for ten digits, and depth 3 with two tokens for six.
     progress : callable, optional
