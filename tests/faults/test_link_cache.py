@@ -15,8 +15,7 @@ from attnlimits.numerics.link_kernels import kernel_of
 from attnlimits.numerics.link_store import Request, keep, stored
 from attnlimits.numerics.links import load_link
 
-from .conftest import COMMAND
-
+COMMAND = (sys.executable, "-m", "attnlimits.numerics.cli")
 LINK = "abs(h)"
 REQUEST = Request(LINK)
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes of files")
