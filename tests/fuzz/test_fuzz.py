@@ -113,5 +113,7 @@ NUMBERS = st.one_of(TEXT, st.integers().map(str), st.floats().map(str), st.fract
 @given(flag=st.sampled_from(["skip", "beta", "layers", "tokens", "rank", "heads", "digits", "layer"]), value=NUMBERS)
 def test_any_text_for_a_number_is_taken_or_refused_in_one_line(say, flag, value):
     said = say(["threshold", "--activation", "none", f"--{flag}={value}", "--json"])
-    assert (said.status, said.out, said.err.count("\n")) == (2, "", 1)
+    # A model too large for the memory is refused as such, before its activation.
+    assert said.status == (1 if "of memory" in said.err else 2)
+    assert (said.out, said.err.count("\n")) == ("", 1)
     assert said.err.rstrip("\n").isprintable()
