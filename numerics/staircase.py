@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -104,7 +105,7 @@ def _perfect(model: Attention, digits: int) -> ThresholdResult:
     return _threshold(
         model,
         value,
-        abs(float(value) - 1 / norm),
+        float(abs(Fraction(value) - Fraction(1, norm))),
         "rigorous",
         norm,
         1,

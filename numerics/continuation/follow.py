@@ -143,7 +143,10 @@ class Follower:
         indices = equations.groups(t)[group]
         known = [one for one in self.onsets if one.indices == indices and abs(one.value - value) <= 1e-3 * value]
         if not known:
-            self.onsets.append(Onset(indices, value, value * math.expm1(min(error, 50.0)), overlap, self.start))
+            # What the logarithm and its exponential round is no error of the averages.
+            rounding = 4 * np.finfo(float).eps * (1 + abs(t))
+            off = value * math.expm1(min(error + rounding, 50.0))
+            self.onsets.append(Onset(indices, value, off, overlap, self.start))
 
     def _jump(self, t: float, error: float, rising: bool, before: Array, after: Array) -> None:
         groups = self.equations.matrix

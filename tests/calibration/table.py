@@ -45,6 +45,12 @@ def rows() -> dict[str, str]:
     return {line.split(" | ")[0].removeprefix("| "): line for line in lines[1:]}
 
 
+def write(everything: list[Route], known: dict[str, str]) -> None:
+    """Write the page: a line for each route, empty where it has not been run."""
+    lines = [known.get(one.name, f"| {one.name} | {one.how} |" + " |" * 6 + f" {one.against} |") for one in everything]
+    PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main(words: list[str]) -> int:
     """Run the routes asked for; the exit status is 1 if one misses its bounds."""
     known, missed = rows(), 0
@@ -59,8 +65,7 @@ def main(words: list[str]) -> int:
         for sentence in outcome.shortfalls(whole=True):
             missed += 1
             print(f"  MISSED: {sentence}", flush=True)
-        lines = [known[one.name] for one in everything if one.name in known]
-        PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+        write(everything, {**rows(), route.name: known[route.name]})
     return int(missed > 0)
 
 

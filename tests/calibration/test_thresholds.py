@@ -1,6 +1,9 @@
 """Thresholds of layers."""
 
+import json
+import tomllib
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +12,14 @@ from harness import Answer, Route, Settings, calibration_tests
 from mpmath.ctx_mp import MPContext
 
 from attnlimits.numerics import exact
-from attnlimits.numerics.thresholds import one_layer
+from attnlimits.numerics.digits.threshold import precise_threshold
+from attnlimits.numerics.models import Attention
+from attnlimits.numerics.staircase import _sampled, first_layer
+from attnlimits.numerics.thresholds import last_layer, one_layer, proved_last_layer
 
 EXACT = MPContext()
 EXACT.dps = 60
+PAPER = Path(__file__).resolve().parents[2] / "papers" / "troiani2025"
 
 
 def _layers(rng: np.random.Generator) -> list[Settings]:
@@ -93,6 +100,113 @@ def _by_trapezoid(s: Settings) -> tuple[Any, Any]:
     return 1 / fine, abs(1 / fine - 1 / coarse)
 
 
+def _pairs(rng: np.random.Generator, count: int, most: float, digits: tuple[int, int], linear: float) -> list[Settings]:
+    """Skip and beta, within a factor `most` of one and in the corners, and digits."""
+    corners = [(a, b) for a in (1 / most, most) for b in (1 / most, most)]
+    cases: list[Settings] = []
+    for k in range(count):
+        skip, beta = corners[k] if k < 4 else np.exp(rng.uniform(-1, 1, 2) * np.log(most))
+        activation = "linear" if 4 <= k and rng.random() < linear else "softmax"
+        n = int(rng.integers(digits[0], digits[1] + 1))
+        cases.append(
+            {"skip": float(f"{skip:.3g}"), "beta": float(f"{beta:.3g}"), "activation": activation, "digits": n}
+        )
+    return cases
+
+
+def _two(s: Settings) -> Attention:
+    return Attention(layers=2, tokens=2, skip=s["skip"], beta=s["beta"], activation=s["activation"])
+
+
+def _last_layer(s: Settings) -> Answer:
+    found = last_layer(_two(s), digits=s["digits"])
+    return Answer(EXACT.mpf(found.value), found.error, found.how, not found.converged)
+
+
+def _in_balls(s: Settings) -> tuple[Any, Any]:
+    """More digits; for up to 13 of them another sum, of other variables, in other arithmetic."""
+    found = precise_threshold(_two(s), max(s["digits"] + 3, 15))
+    return EXACT.mpf(found.value), found.error
+
+
+def _proved(s: Settings) -> Answer:
+    found, _ = proved_last_layer(_two(s), digits=s["digits"])
+    return Answer(EXACT.mpf(found.value), found.error, found.how, not found.converged)
+
+
+def _perfect(s: Settings) -> Answer:
+    found = first_layer(_two(s), given="perfect", digits=s["digits"])
+    return Answer(EXACT.mpf(found.value), found.error, found.how, not found.converged)
+
+
+def _first_layer(s: Settings) -> Answer:
+    found = first_layer(_two(s), digits=s["digits"], workers=1)
+    return Answer(float(found.value), found.error, found.how, not found.converged)
+
+
+def _first_layer_sampled(s: Settings) -> Answer:
+    # The route of linear attention; at softmax there is a quadrature to hold it against.
+    found = _sampled(_two(s), s["samples"], s["replicas"], s["seed"], 1, None)
+    return Answer(float(found.value), found.error, found.how, not found.converged)
+
+
+def _of_diagram(s: Settings) -> tuple[float, float]:
+    grid = _diagram()
+    row, column = grid["beta"].index(s["beta"]), grid["skip"].index(s["skip"])
+    return grid["value"][0][row][column], grid["error"][0][row][column]
+
+
+@cache
+def _diagram() -> dict[str, Any]:
+    """First-layer thresholds by quadrature to five digits, stored with the phase diagram."""
+    return dict(json.loads((PAPER / "figures" / "phase_diagram.json").read_text(encoding="utf-8")))
+
+
+def _models(rng: np.random.Generator) -> list[Settings]:
+    grid = _diagram()
+    return [{"skip": c, "beta": b, "activation": "softmax"} for c in grid["skip"][2:] for b in grid["beta"]]
+
+
+def _few_digits(rng: np.random.Generator) -> list[Settings]:
+    return [{**s, "digits": int(rng.integers(1, 4))} for s in _models(rng)[::2]]
+
+
+def _seeds(rng: np.random.Generator) -> list[Settings]:
+    efforts = [(32, 8), (64, 4), (64, 8), (32, 16)]
+    return [
+        {**s, "samples": efforts[k % 4][0], "replicas": efforts[k % 4][1], "seed": k}
+        for k in range(7)
+        for s in _models(rng)
+    ]
+
+
+@cache
+def _constants() -> list[dict[str, Any]]:
+    """Stored thresholds of two layers with two tokens to fifty digits."""
+    found = tomllib.loads((PAPER / "constants.toml").read_text(encoding="utf-8"))["constant"]
+    return [one for one in found if one["layers"] == one["tokens"] == 2 and one["digits"] == 50]
+
+
+def _stored(rng: np.random.Generator, count: int, least: int, most: int) -> list[Settings]:
+    chosen = [_constants()[k % len(_constants())] for k in range(count)]
+    return [
+        {
+            "skip": float(one["skip"]),
+            "beta": float(one["beta"]),
+            "activation": one["activation"],
+            "digits": int(rng.integers(least, most + 1)),
+        }
+        for one in chosen
+    ]
+
+
+def _fifty_digits(s: Settings) -> tuple[Any, Any]:
+    for one in _constants():
+        if (float(one["skip"]), float(one["beta"]), one["activation"]) == (s["skip"], s["beta"], s["activation"]):
+            return EXACT.mpf(one["value"]), one["error"]
+    return _in_balls(s)
+
+
 ROUTES = (
     Route(
         "threshold, one layer, closed form", "rigorous", _layers, _one_layer, _from_variances, "variances, to 60 digits"
@@ -105,6 +219,59 @@ ROUTES = (
         _by_trapezoid,
         "trapezoid in log rho, 60 digits",
         sample=1,
+    ),
+    Route(
+        "threshold, two layers, 1 to 13 digits",
+        "estimated",
+        lambda rng: _pairs(rng, 30, 1e3, (1, 13), 0.0) + _stored(rng, 80, 1, 13),
+        _last_layer,
+        _fifty_digits,
+        "balls, other variables, 15 or 50 digits",
+    ),
+    Route(
+        "threshold, two layers, 14 to 40 digits",
+        "estimated",
+        lambda rng: _stored(rng, 105, 14, 40),
+        _last_layer,
+        _fifty_digits,
+        "50 digits, stored",
+    ),
+    Route(
+        "threshold, two layers, `--rigorous`",
+        "rigorous",
+        lambda rng: [s for s in _stored(rng, 60, 1, 4) if s["activation"] == "softmax" and 0.3 <= s["skip"] <= 10],
+        _proved,
+        _fifty_digits,
+        "balls without a proof, 50 digits, stored",
+        sample=1,
+        fewest=15,
+    ),
+    Route(
+        "threshold, first layer, perfect knowledge",
+        "rigorous",
+        lambda rng: [{**s, "digits": int(rng.integers(1, 9))} for s in _pairs(rng, 100, 1e3, (1, 8), 0.5)],
+        _perfect,
+        lambda s: (EXACT.mpf(1) / 6, 0),
+        "1/6",
+    ),
+    Route(
+        "threshold, first layer, quadrature",
+        "estimated",
+        _few_digits,
+        _first_layer,
+        _of_diagram,
+        "5 digits, stored",
+        fewest=8,
+        sample=0,
+    ),
+    Route(
+        "threshold, first layer, sampled",
+        "monte-carlo",
+        _seeds,
+        _first_layer_sampled,
+        _of_diagram,
+        "quadrature, 5 digits, stored",
+        sample=2,
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

@@ -1,0 +1,163 @@
+"""Compute the stored truths again: `python tests/calibration/make_truths.py [NAME ..]`.
+
+What is in the files already is kept, so an interrupted run goes on; remove an entry to have it computed afresh.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from harness import Settings, store_truths
+
+from attnlimits.numerics.fibres import LastLayer
+from attnlimits.numerics.link_cli import kernel_of
+from attnlimits.numerics.link_evolution import evolve as evolve_link
+from attnlimits.numerics.models import Attention
+from attnlimits.numerics.prediction_error import prediction_errors
+from attnlimits.numerics.state_evolution import evolve
+from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
+
+Truth = tuple[Any, Any]
+# Relative accuracy of alpha along the branch of the second layer, and points of sampled averages.
+_FINE, _MANY = 1e-8, 1024
+
+
+def _second_alone(skip: float, beta: float, q22: float) -> tuple[float, float, float]:
+    """alpha at which (0, q22) is a fixed point, its error, and the growth rate of the first layer there."""
+    rules = TwoLayerQuadrature(Attention(layers=2, tokens=2, skip=skip, beta=beta), _FINE, 1)
+    fine = rules.refinements(np.diag([0.0, q22]))
+    alphas = q22 / ((1 - q22) * fine[:, 1])
+    return float(alphas[0]), 2 * float(abs(alphas[1] - alphas[0])), float(alphas[0] * fine[0, 2])
+
+
+def second_layer() -> list[dict[str, Any]]:
+    """Overlaps of the second of two layers while the first one is unknown: near zero, up to 0.9, and below threshold.
+
+    alpha is an explicit function of the overlap, which is chosen first and known to the error of alpha over its slope.
+    """
+    rng = np.random.default_rng(1)
+    cases: list[dict[str, Any]] = []
+    while len(cases) < 110:
+        skip, beta = (float(f"{np.exp(rng.uniform(-0.7, 0.7)):.3g}") for _ in range(2))
+        settings = {"skip": skip, "beta": beta}
+        if len(cases) % 11 == 10:
+            critical = float(last_layer(Attention(layers=2, tokens=2, skip=skip, beta=beta), digits=10).value)
+            settings["alpha"] = float(critical * (1 - 10 ** rng.uniform(-3, -0.5)))
+            cases.append({"settings": settings, "value": 0.0, "error": 0.0})
+            continue
+        q22 = float(10 ** rng.uniform(-4, -0.5) if rng.integers(2) else rng.uniform(0.1, 0.9))
+        alpha, error, rate = _second_alone(skip, beta, q22)
+        slope = (_second_alone(skip, beta, 1.01 * q22)[0] - alpha) / (0.01 * q22)
+        # A layer that joins, or a fold, would lead elsewhere.
+        if rate < 0.98 and slope > 0:
+            off = 2 * (error + 1e-15) / slope
+            cases.append({"settings": {**settings, "alpha": alpha}, "value": q22, "error": off})
+    return cases
+
+
+def model_of(s: Settings) -> Attention | LastLayer:
+    """Model of stored settings."""
+    if s.get("untied"):
+        return LastLayer(tokens=s["tokens"], rank=1, tied=False)
+    return Attention(layers=s["layers"], tokens=s["tokens"], rank=s["rank"])
+
+
+def _sampled(s: Settings) -> Truth:
+    found = evolve(model_of(s), s["alpha"], samples=_MANY, rng=10**6, tol=1e-6)
+    return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
+
+
+def _by_rule(s: Settings) -> Truth:
+    accuracy = 1e-5 if s["layers"] == 2 else 1e-3
+    found = evolve(model_of(s), s["alpha"], accuracy=accuracy)
+    assert found.converged, found.status
+    return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
+
+
+def _of_link(s: Settings) -> Truth:
+    found = evolve_link(kernel_of(s["link"], noise=s["noise"]), s["alpha"], samples=4 * _MANY, rng=10**6)
+    assert found.converged, found.status
+    return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
+
+
+def _layers(alphas: Sequence[float], **shape: Any) -> list[Settings]:
+    return [{**shape, "alpha": alpha} for alpha in alphas]
+
+
+def _prediction(s: Settings) -> Truth:
+    """Mean over many seeds, and its standard error from their scatter."""
+    model = Attention(layers=s["layers"], tokens=s["tokens"], activation=s["activation"])
+    seeds = [prediction_errors(model, np.diag(s["q"]), rng=10**6 + k) for k in range(30)]
+    values = np.array([[one.value for one in pair] for pair in seeds])
+    return values.mean(axis=0).tolist(), (values.std(axis=0, ddof=1) / np.sqrt(len(values))).tolist()
+
+
+STORES: dict[str, tuple[str, list[Settings], Callable[[Settings], Truth]]] = {
+    "wide_and_untied": (
+        f"evolve with {_MANY} points per randomisation and another seed",
+        _layers((0.36, 0.5), layers=1, tokens=2, rank=2)
+        + _layers((0.16,), layers=1, tokens=4, rank=2)
+        + _layers((0.25,), layers=1, tokens=4, rank=3)
+        + _layers((0.26, 0.4), untied=True, tokens=2),
+        _sampled,
+    ),
+    "prediction": (
+        "mean over thirty seeds",
+        [
+            {"layers": len(q), "tokens": m, "activation": activation, "q": q}
+            for m, activation, q in [
+                (2, "softmax", [0.0]),
+                (3, "softmax", [0.3]),
+                (2, "linear", [0.7]),
+                (2, "softmax", [0.0, 0.0]),
+                (2, "softmax", [0.0, 0.5]),
+                (2, "softmax", [0.4, 0.99]),
+                (3, "softmax", [0.0, 0.2]),
+                (2, "linear", [0.3, 0.6]),
+                (2, "softmax", [0.0, 0.1, 0.8]),
+            ]
+        ],
+        _prediction,
+    ),
+    "both_layers": (
+        "evolve at an accuracy of 1e-5",
+        _layers((0.73, 0.8), layers=2, tokens=2, rank=1),
+        _by_rule,
+    ),
+    "three_layers": (
+        "evolve at an accuracy of 1e-3",
+        _layers((0.2, 0.215, 0.25), layers=3, tokens=2, rank=1),
+        _by_rule,
+    ),
+    "links": (
+        f"evolve with {4 * _MANY} points per randomisation and another seed",
+        [
+            {"link": text, "noise": noise, "alpha": alpha}
+            for text, noise, values in [
+                ("h[1]*h[2]", "0", (0.62, 0.8)),
+                ("abs(h[1]) + h[2]", "0", (0.5, 1.1)),
+                ("h[1]*h[2]", "0.1", (1.2,)),
+            ]
+            for alpha in values
+        ],
+        _of_link,
+    ),
+}
+
+
+def main(names: list[str]) -> None:
+    """Write these stores, or all."""
+    for name in names or ["second_layer", *STORES]:
+        if name == "second_layer":
+            how, cases = "alpha at the overlap, by nested rules to 1e-8, and the slope there", second_layer()
+            known = {tuple(one["settings"].values()): (one["value"], one["error"]) for one in cases}
+            store_truths(name, how, [one["settings"] for one in cases], lambda s, known=known: known[tuple(s.values())])
+        else:
+            how, settings, compute = STORES[name]
+            store_truths(name, how, settings, compute)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

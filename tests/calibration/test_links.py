@@ -1,0 +1,130 @@
+"""Links of the user's own: thresholds and state evolution."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from harness import Answer, Route, Settings, calibration_tests
+from mpmath.ctx_mp import MPContext
+from signs import fixed_point
+
+from attnlimits.numerics import link_thresholds
+from attnlimits.numerics.link_cli import kernel_of
+from attnlimits.numerics.link_evolution import evolve
+
+EXACT = MPContext()
+EXACT.dps = 40
+_PI = EXACT.pi
+# alpha_c of links in closed form, from E (E[h h^T | y] - I)^2.
+CLOSED = {
+    "h**2": EXACT.mpf(1) / 2,
+    "abs(h)": EXACT.mpf(1) / 2,
+    "sign(h[1]*h[2])": _PI**2 / 4,
+    "h[1]**2 + h[2]**2": EXACT.mpf(1),
+    "h[1]/h[2]": EXACT.mpf(1),
+    "abs(h[1]/h[2])": EXACT.mpf(2),
+    "h[1]**2*sign(h[1]*h[2])": 1 / (1 + EXACT.sqrt(1 + 4 / _PI**2)),
+    "argmax([abs(h[1]), abs(h[2])])": _PI**2 / 4,
+    "argmax([abs(h[1]), abs(h[2]), abs(h[3])])": _PI**2 / 6,
+    "(h[1] + h[2])**2": EXACT.mpf(1) / 2,
+}
+# Even functions of one entry: alpha_c = 1/E (E[h^2 | y] - 1)^2 by plain sums over h and y.
+EVEN = {"h**2": lambda h: h**2, "abs(h)": np.abs, "cos(h)": np.cos, "exp(-h**2)": lambda h: np.exp(-(h**2))}
+NOISES = ("0.05", "0.2", "1", "3")
+
+
+def _digits(rng: np.random.Generator) -> list[Settings]:
+    return [{"link": text, "digits": n} for text in CLOSED for n in (None, 1, 2, 3, 4, 6, 8, 10, 12, 13)]
+
+
+def _closed(s: Settings) -> Answer:
+    found = link_thresholds.threshold(kernel_of(s["link"]), digits=s["digits"])
+    return Answer(EXACT.mpf(found.value), found.error, found.how, not found.converged)
+
+
+def _noisy(rng: np.random.Generator) -> list[Settings]:
+    return [
+        {"link": text, "noise": noise, "digits": n}
+        for text in EVEN
+        for noise in NOISES
+        for n in (None, 1, 2, 3, 5, 6, 7)
+    ]
+
+
+@cache
+def _found(text: str, noise: str, digits: int | None) -> Any:
+    return link_thresholds.threshold(kernel_of(text, noise=noise), digits=digits)
+
+
+def _with_noise(s: Settings) -> Answer:
+    found = _found(s["link"], s["noise"], s["digits"])
+    return Answer(float(found.value), found.error, found.how, not found.converged)
+
+
+@cache
+def _plain(text: str, noise: str, step: float) -> float:
+    """1/E (E[h^2 | y] - 1)^2 for y = g(h) + noise, by trapezoidal sums over h and y."""
+    sigma = float(noise) ** 0.5
+    h = np.arange(-12.0, 12.0, 0.4 * step * min(1.0, sigma))
+    values = EVEN[text](h)
+    weight = np.exp(-0.5 * h * h) / np.exp(-0.5 * h * h).sum()
+    top = min(values.max(), 70.0)
+    total = 0.0
+    for y in np.arange(values.min() - 9 * sigma, top + 9 * sigma, step * sigma):
+        likelihood = weight * np.exp(-0.5 * ((y - values) / sigma) ** 2)
+        z = likelihood.sum()
+        if z > 1e-300:
+            total += (likelihood @ (h * h - 1)) ** 2 / z
+    return float(1 / (total * step / np.sqrt(2 * np.pi)))
+
+
+def _by_sums(s: Settings) -> tuple[float, float]:
+    fine, coarse = (_plain(s["link"], s["noise"], step) for step in (0.12, 0.16))
+    return fine, abs(fine - coarse) + 1e-12
+
+
+def _even(rng: np.random.Generator) -> list[Settings]:
+    """Both sides of the threshold 1/2, and of the jump at 1.1285, closely and widely."""
+    cases = []
+    for k in range(110):
+        near = 10 ** rng.uniform(-4, -0.5) * rng.choice([-1, 1])
+        alpha = 0.5 * (1 + near) if k % 3 == 0 else 1.128471 * (1 + near) if k % 3 == 1 else rng.uniform(0, 3)
+        cases.append({"link": "h**2" if k % 2 else "abs(h)", "alpha": float(alpha)})
+    return [*cases, {"link": "h**2", "alpha": 0.5005}, {"link": "h**2", "alpha": 0.5}, {"link": "h**2", "alpha": 0.0}]
+
+
+def _evolve(s: Settings) -> Answer:
+    found = evolve(kernel_of(s["link"]), s["alpha"])
+    return Answer(found.overlap[0, 0], found.overlap_error[0, 0], found.estimation_error.how, not found.converged)
+
+
+ROUTES = (
+    Route(
+        "threshold, links in closed form",
+        "rigorous",
+        _digits,
+        _closed,
+        lambda s: (CLOSED[s["link"]], 1e-35),
+        "closed forms, 40 digits",
+        sample=4,
+    ),
+    Route(
+        "threshold, even links with noise, quadrature",
+        "estimated",
+        _noisy,
+        _with_noise,
+        _by_sums,
+        "plain sums over h and y",
+        sample=1,
+    ),
+    Route(
+        "evolve, h**2 and abs(h)",
+        "estimated",
+        _even,
+        _evolve,
+        lambda s: fixed_point(s["alpha"], 1),
+        "sum over the two signs, finer rule",
+        sample=3,
+    ),
+)
+test_sample, test_whole = calibration_tests(ROUTES)
