@@ -166,9 +166,9 @@ def _compare(route: Route, settings: Settings) -> Case:
     # Neither error nor difference: right. A number that is no number: as wrong as can be.
     ratios = np.where((difference == 0) & (both == 0), np.nan if route.how == "monte-carlo" else 0.0, ratios)
     ratios[~np.isfinite(difference) | ~np.isfinite(both)] = np.inf
-    # A truth of twelve digits judges whatever is stated to more.
+    # A truth of ten digits judges whatever is stated to more.
     size = np.abs(np.ravel(np.asarray(value, float)))
-    blunt = bool((off > np.maximum(error, 1e-12 * size)).any())
+    blunt = bool((off > np.maximum(error, 1e-10 * size)).any())
     return Case(settings, ratios[~np.isnan(ratios)], False, answer.how, blunt)
 
 
