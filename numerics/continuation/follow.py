@@ -143,8 +143,8 @@ class Follower:
         indices = equations.groups(t)[group]
         known = [one for one in self.onsets if one.indices == indices and abs(one.value - value) <= 1e-3 * value]
         if not known:
-            # What the logarithm and its exponential round is no error of the averages.
-            rounding = 4 * np.finfo(float).eps * (1 + abs(t))
+            # Two rules share what float64 rounds: of some thousand terms, and of the logarithm of their sum.
+            rounding = 64 * np.finfo(float).eps * (1 + abs(t))
             off = value * math.expm1(min(error + rounding, 50.0))
             self.onsets.append(Onset(indices, value, off, overlap, self.start))
 

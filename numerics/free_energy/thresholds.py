@@ -183,7 +183,8 @@ class _Curve:
         error = self.error(w) if w > 0 else float(np.ptp(self.output.averages(q).growth[:, 0]))
         if w == 0 and not math.isfinite(error):
             error = 1e-9
-        rounding = 4 * np.finfo(float).eps * (1 + abs(math.log(alpha)))
+        # Of sums of some thousand terms, and of the logarithm.
+        rounding = 64 * np.finfo(float).eps * (1 + abs(math.log(alpha)))
         return Estimate(alpha, alpha * (error + rounding), self.output.how)
 
     def _transition(
