@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from .anderson import anderson
 from .channel_averages import Averages, Channel
 from .errors import KernelNotFoundError
 from .fixed_point_error import SIGMAS, blocked, fixed_point_error, growth_error, student
@@ -13,7 +14,7 @@ from .free_entries import FreeEntries
 from .models import Attention
 from .thresholds import last_layer
 
-__all__ = ["DEAD", "RECOVERED", "SEED", "Solver", "anderson"]
+__all__ = ["DEAD", "RECOVERED", "SEED", "Solver"]
 
 Array = NDArray[np.float64]
 
@@ -329,22 +330,6 @@ class Solver:
     @property
     def _sampled(self) -> bool:
         return self.averages.how == "monte-carlo"
-
-
-def anderson(points: list[Array], images: list[Array]) -> Array:
-    """Next iterate of Anderson's method: the affine combination of images with the least residual."""
-    last = images[-1]
-    if len(points) < 2:
-        return last
-    residuals = np.array([f - x for x, f in zip(points, images, strict=True)])
-    steps = residuals[-1] - residuals[:-1]
-    gamma, *_ = np.linalg.lstsq(steps.T, residuals[-1], rcond=1e-10)
-    moved = last - gamma @ (last - np.array(images[:-1]))
-    # A wild extrapolation is cut to a multiple of the plain step.
-    limit = 20 * float(np.abs(residuals[-1]).max())
-    out: Array = points[-1] + np.clip(moved - points[-1], -limit, limit)
-    inside = (out > 0) & (out < 1)
-    return np.where(inside | (last < 0), out, last)
 
 
 _NORMS: dict[tuple[object, ...], float | None] = {}

@@ -118,8 +118,9 @@ def evolve(
 
     Notes
     -----
-    The points are the same at every q, so the iteration has a fixed point to converge to; its statistical error is
-    that of G carried through (1 - F')^{-1}, which grows near a threshold.
+    The points are the same at every q, so the iteration has a fixed point to converge to. Its error covers the fixed
+    points of averages displaced by three of their errors, over three; where these do not exist, or cannot be told from
+    zero overlap, the result is marked as too near a threshold (`fixed_point_error`).
 
     References
     ----------

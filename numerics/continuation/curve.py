@@ -157,8 +157,10 @@ def curve(
         follower = Follower(equations, one, tol, count)
         follower.follow(ordered)
         # Of deterministic averages the points' own errors cover what is left of these.
-        met = (*follower.onsets, *follower.jumps) if first.how == "monte-carlo" else ()
-        events = [(event.value, event.error) for event in met]
+        events = [(onset.value, onset.error) for onset in follower.onsets]
+        events += [(jump.value, jump.error) for jump in follower.jumps]
+        if first.how != "monte-carlo":
+            events = []
         points[one] = tuple(_judged(p, events) for p in sorted(follower.points, key=lambda p: p.parameter))
         onsets += follower.onsets
         jumps += follower.jumps

@@ -1,0 +1,24 @@
+"""Anderson's acceleration of a fixed-point iteration."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["anderson"]
+
+Array = NDArray[np.float64]
+
+
+def anderson(points: list[Array], images: list[Array]) -> Array:
+    """Next iterate of Anderson's method: the affine combination of images with the least residual."""
+    last = images[-1]
+    if len(points) < 2:
+        return last
+    residuals = np.array([f - x for x, f in zip(points, images, strict=True)])
+    steps = residuals[-1] - residuals[:-1]
+    gamma, *_ = np.linalg.lstsq(steps.T, residuals[-1], rcond=1e-10)
+    moved = last - gamma @ (last - np.array(images[:-1]))
+    # A wild extrapolation is cut to a multiple of the plain step.
+    limit = 20 * float(np.abs(residuals[-1]).max())
+    out: Array = points[-1] + np.clip(moved - points[-1], -limit, limit)
+    inside = (out > 0) & (out < 1)
+    return np.where(inside | (last < 0), out, last)
