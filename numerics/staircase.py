@@ -105,7 +105,7 @@ def _perfect(model: Attention, digits: int) -> ThresholdResult:
     return _threshold(
         model,
         value,
-        float(abs(Fraction(value) - Fraction(1, norm))),
+        math.nextafter(float(abs(Fraction(value) - Fraction(1, norm))), math.inf),
         "rigorous",
         norm,
         1,
