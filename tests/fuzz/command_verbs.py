@@ -95,6 +95,9 @@ def _threshold(draw: Draw) -> Words:
         # Two layers over three tokens take minutes.
         model = [w if w != "3" else "2" for w in model]
     layer = draw.flags(layer=(None,) * 12 + (1, 2, 3), given=(None,) * 40 + ("self-consistent", "perfect"))
+    if "--layer" in layer and "--digits" not in words:
+        # Six digits of a layer before the last take a minute.
+        layer += ["--digits", "3"]
     return [*words, *model, *layer, *(_sampling(draw) if draw.sometimes(0.3) else [])]
 
 
