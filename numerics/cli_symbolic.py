@@ -14,7 +14,6 @@ from .cache import private_folder
 from .cli_flags import SYMBOLIC_DEFAULTS, refuse_model_flags
 from .decimals import check_size
 from .destinations import output_folder
-from .memory import refuse_memory
 from .models import ACTIVATIONS, available_kernels
 from .progress import Bar
 from .results import as_dict
@@ -33,11 +32,6 @@ def _architecture(args: argparse.Namespace) -> Any:
 
     from attnlimits.derive.architecture import Architecture
 
-    ranks = args.rank if isinstance(args.rank, tuple) else (args.rank,)
-    indices = sum(ranks) * (args.layers if len(ranks) == 1 else 1) * args.heads
-    # A symbol with its place in an expression, for each entry of h and of the output.
-    size = 1000 * abs(args.tokens) * (abs(indices) + abs(args.tokens))
-    refuse_memory(f"{abs(indices)} indices of {args.tokens} tokens", size, "take a smaller model")
     numbers: dict[str, sp.Expr] = {}
     for name in ("skip", "beta"):
         text = getattr(args, name)

@@ -16,10 +16,6 @@ LARGE = [
     "free-energy --layers 1 --alpha 0.5 --samples 1152921504606846976",
     "landscape --layers 1 --alpha 0.5 --points 2147483648 --out l.png",
     "figure troiani2025-1 --points 2147483648",
-    "explain --layers 2147483648",
-    "explain --rank 2147483648",
-    "explain --tokens 2147483648",
-    "derive --heads 2147483648",
     "denoise --layers 2147483648 --y [[1]] --omega [[1]] --V [[1]]",
 ]
 
