@@ -1,10 +1,14 @@
 """Exceptions of the numerics; each message names the argument, what was expected, the equation and a remedy."""
 
-__all__ = ["ConvergenceError", "KernelNotFoundError", "UnreachableOutputError"]
+__all__ = ["ConvergenceError", "KernelNotFoundError", "NotServedError", "UnreachableOutputError"]
 
 
 class KernelNotFoundError(ValueError):
     """No generated kernel or method serves this model; the message lists what exists."""
+
+
+class NotServedError(ValueError):
+    """A link that a quadrature does not serve; the message says why."""
 
 
 class UnreachableOutputError(ValueError):

@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import NotServedError
 from .link_moments import Sums, by_label, volume
 from .link_monotone import bisect_change
 from .link_noise import noisy
-from .link_quadrature import CUT, NotServedError, Piece, adaptive, half_interval_rule, pieces
+from .link_quadrature import CUT, Piece, adaptive, half_interval_rule, pieces
+from .link_work import Work
 from .links import LinkKernel, Part
 
 __all__ = ["average"]
@@ -51,8 +53,9 @@ def average(kernel: LinkKernel, part: Part, sums: Sums, order: int) -> tuple[Arr
     ----------
     troiani2025, (15).
     """
+    work = Work(kernel.text)
     if not sums.known:
-        return _over_y(kernel, part, sums, {}, order)
+        return _over_y(kernel, part, sums, {}, order, work)
     if len(sums.known) > 2:
         raise NotServedError(f"{len(sums.known)} entries of h are known at this step; a quadrature serves at most 2")
     rules = [_known_rule(part, entry, order) for entry in sums.known]
@@ -67,7 +70,7 @@ def average(kernel: LinkKernel, part: Part, sums: Sums, order: int) -> tuple[Arr
         if weight < 1e-18:
             continue
         known = {e: float(g[k]) for e, g in zip(sums.known, grids, strict=True)}
-        value, own, used = _over_y(kernel, part, sums, known, order)
+        value, own, used = _over_y(kernel, part, sums, known, order, work)
         total = weight * value if total is None else total + weight * value
         error = weight * own if error is None else error + weight * own
         count += used
@@ -87,10 +90,10 @@ def _known_rule(part: Part, entry: int, order: int) -> tuple[Array, Array]:
 
 
 def _over_y(
-    kernel: LinkKernel, part: Part, sums: Sums, known: dict[int, float], order: int
+    kernel: LinkKernel, part: Part, sums: Sums, known: dict[int, float], order: int, work: Work
 ) -> tuple[Array, Array, int]:
     scope = tuple(sorted([*sums.entries, *sums.known]))
-    parts = pieces(part.regions, kernel.size, scope, known)
+    parts = pieces(part.regions, kernel.size, scope, known, work)
     for piece in parts:
         piece.check()
         if known and len(piece.active) > 1:

@@ -8,7 +8,8 @@ from itertools import combinations, permutations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from .link_quadrature import NotServedError, Piece
+from .errors import NotServedError
+from .link_quadrature import Piece
 from .links import LinkKernel, Part, Region
 from .quadrature import normal_qmc
 

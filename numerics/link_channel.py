@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .channel_averages import Averages
-from .link_quadrature import NotServedError
+from .errors import NotServedError
 from .link_scalar import ScalarLink
 from .link_scalar_noise import NoisyScalarLink, scalar_link
 from .link_scores import SampledGroup

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import NotServedError
 from .link_moments import Sums, by_label, volume
-from .link_quadrature import NotServedError, Piece, adaptive
+from .link_quadrature import Piece, adaptive
 from .links import LinkKernel
 
 __all__ = ["noisy"]

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from .errors import NotServedError
 from .link_averages import average
 from .link_moments import Sums
-from .link_quadrature import NotServedError
 from .link_sampling import MOST_SORTED, pair_averages
 from .links import LinkKernel, Part
 from .quadrature import normal_qmc

@@ -7,7 +7,7 @@ the region (where it does not).
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise, permutations
 
@@ -16,10 +16,12 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from .errors import NotServedError
 from .link_monotone import MonotonePieces, bisect_change
+from .link_work import Work
 from .links import Region
 
-__all__ = ["NotServedError", "Piece", "adaptive", "half_interval_rule", "interval_moments", "pieces"]
+__all__ = ["Piece", "adaptive", "half_interval_rule", "interval_moments", "pieces"]
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -31,10 +33,6 @@ _RESIDUAL = 1e-7
 _CHUNK = 2_000_000
 # Units of rounding in x - start that a panel may see: its innermost node lies at 1% of its end.
 _ROUNDING = 200 * np.finfo(float).eps
-
-
-class NotServedError(ValueError):
-    """A link that the quadrature does not serve; the message says why."""
 
 
 @lru_cache(maxsize=32)
@@ -96,6 +94,8 @@ class Piece:
         The output to solve for.
     plan : tuple of int
         Entry to solve for, then the others, the innermost first; empty for the plain order.
+    work : Work
+        What is left of the work of the average that this piece is part of.
     """
 
     region: Region
@@ -104,6 +104,7 @@ class Piece:
     known: dict[int, float]
     output: int = 0
     plan: tuple[int, ...] = ()
+    work: Work = field(default_factory=Work, compare=False, repr=False)
 
     @cached_property
     def rest(self) -> tuple[int, ...]:
@@ -325,8 +326,9 @@ class Piece:
 
     def _branch(self, y: Array, values: dict[int, Array], number: int) -> tuple[Array, NDArray[np.bool_]]:
         """One candidate for the unknown entry, and whether it is a solution in the region."""
-        z = self._candidate(y, values, number)
-        z = np.broadcast_to(z, np.broadcast_shapes(y.shape, *(v.shape for v in values.values())))
+        shape = np.broadcast_shapes(y.shape, *(v.shape for v in values.values()))
+        self.work.spend(math.prod(shape))
+        z = np.broadcast_to(self._candidate(y, values, number), shape)
         ok = np.isfinite(z) & (np.abs(z) < 3 * CUT)
         z = np.where(ok, z, 0.0)
         entries = self.entries({**values, self.unknown: z})
@@ -670,12 +672,14 @@ def _intervals(
     return r[keep], a[keep], b[keep]
 
 
-def pieces(regions: Sequence[Region], size: int, scope: tuple[int, ...], known: dict[int, float]) -> list[Piece]:
-    """Regions of a part of a link that the known entries allow."""
+def pieces(
+    regions: Sequence[Region], size: int, scope: tuple[int, ...], known: dict[int, float], work: Work
+) -> list[Piece]:
+    """Regions of a part of a link that the known entries allow, which share the work of one average."""
     made = []
     for region in regions:
         if all(region.interval(i)[0] < x < region.interval(i)[1] for i, x in known.items()):
-            piece = Piece(region, size, scope, known)
+            piece = Piece(region, size, scope, known, work=work)
             if piece.active or bool(np.all(piece.inside(piece.entries({})))):
                 made.append(piece)
     return made

@@ -13,7 +13,8 @@ from numba import njit
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
-from .link_quadrature import CUT, NotServedError
+from .errors import NotServedError
+from .link_quadrature import CUT
 from .link_scalar import ScalarEntry, ScalarLink
 from .links import LinkKernel, Part, Region
 
