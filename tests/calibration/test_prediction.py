@@ -12,7 +12,7 @@ from attnlimits.numerics.prediction_error import prediction_errors
 
 
 def _seeds(rng: np.random.Generator) -> list[Settings]:
-    return [{**one["settings"], "seed": k} for k in range(12) for one in load_truths("prediction")]
+    return [{**one["settings"], "seed": k} for k in range(30) for one in load_truths("prediction")]
 
 
 def _predict(which: int) -> Callable[[Settings], Answer]:

@@ -175,7 +175,7 @@ def _seeds(rng: np.random.Generator) -> list[Settings]:
     efforts = [(32, 8), (64, 4), (64, 8), (32, 16)]
     return [
         {**s, "samples": efforts[k % 4][0], "replicas": efforts[k % 4][1], "seed": k}
-        for k in range(7)
+        for k in range(9)
         for s in _models(rng)
     ]
 
@@ -223,7 +223,7 @@ ROUTES = (
     Route(
         "threshold, two layers, 1 to 13 digits",
         "estimated",
-        lambda rng: _pairs(rng, 30, 1e3, (1, 13), 0.0) + _stored(rng, 80, 1, 13),
+        lambda rng: _pairs(rng, 30, 30.0, (1, 13), 0.0) + _stored(rng, 80, 1, 13),
         _last_layer,
         _fifty_digits,
         "balls, other variables, 15 or 50 digits",
