@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel_averages import Averages, channel, is_costly
 from ..errors import KernelNotFoundError
+from ..fixed_point_error import student
 from ..links import LinkKernel
 from ..quadrature import normal_qmc
 from ..state_evolution import check_effort, check_overlap, seeded
@@ -141,7 +142,7 @@ def predicted_overlaps(
             population = _Population(model, float(alpha), strength, samples, denoiser_tol, nodes, stream)
             runs.append(population.run(first, own, share, n_iter))
     values = np.array(runs)
-    mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / math.sqrt(replicas)
+    mean, error = values.mean(axis=0), student(replicas) * values.std(axis=0, ddof=1) / math.sqrt(replicas)
     return PredictedOverlaps(mean[0], error[0], mean[1], error[1], how, float(alpha), share, seed)
 
 

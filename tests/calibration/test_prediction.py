@@ -40,7 +40,6 @@ def _iterations(rng: np.random.Generator) -> list[Settings]:
             "alpha": float(rng.uniform(0.05, 0.9)),
             "start": float(10 ** rng.uniform(-3, -0.1)),
             "n_iter": int(rng.integers(1, 6)),
-            "damping": float(k % 2) * 0.3,
             "seed": k,
         }
         for k in range(100)
@@ -48,12 +47,13 @@ def _iterations(rng: np.random.Generator) -> list[Settings]:
 
 
 def _predicted(s: Settings) -> Answer:
-    model = Attention(layers=1, tokens=s["tokens"])
+    # With an overlap of its own the start is that of a population.
+    model, start = Attention(layers=1, tokens=s["tokens"]), s["start"]
     found = predicted_overlaps(
-        model, s["alpha"], n_iter=s["n_iter"], start=s["start"], damping=s["damping"], rng=s["seed"], samples=1024
+        model, s["alpha"], n_iter=s["n_iter"], start=start, self_start=[[start]], rng=s["seed"], samples=256
     )
-    how = "monte-carlo" if found.how == "population" else "estimated"
-    return Answer(found.overlap[-1, 0, 0], found.overlap_error[-1, 0, 0], how)
+    assert found.how == "population"
+    return Answer(found.overlap[-1, 0, 0], found.overlap_error[-1, 0, 0], "monte-carlo")
 
 
 def _recursion(s: Settings) -> tuple[float, float]:
@@ -68,5 +68,14 @@ def _recursion(s: Settings) -> tuple[float, float]:
 ROUTES = (
     Route("prediction error, posterior mean", "monte-carlo", _seeds, _predict(0), _many_seeds(0), "many seeds, stored"),
     Route("prediction error, plug-in", "monte-carlo", _seeds, _predict(1), _many_seeds(1), "many seeds, stored"),
+    Route(
+        "gamp, predicted overlaps of a population",
+        "monte-carlo",
+        _iterations,
+        _predicted,
+        _recursion,
+        "recursion by the sum over the two signs",
+        sample=2,
+    ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

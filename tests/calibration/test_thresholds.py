@@ -229,9 +229,9 @@ ROUTES = (
         "balls, other variables, 15 or 50 digits",
     ),
     Route(
-        "threshold, two layers, 14 to 40 digits",
+        "threshold, two softmax layers, 14 to 30 digits",
         "estimated",
-        lambda rng: _stored(rng, 105, 14, 40),
+        lambda rng: [s for s in _stored(rng, 170, 14, 30) if s["activation"] == "softmax"],
         _last_layer,
         _fifty_digits,
         "50 digits, stored",
