@@ -74,7 +74,7 @@ def test_every_route_has_its_line_in_the_page():
         cells = [cell.strip() for cell in rows[route.name].split("|")[1:-1]]
         assert len(cells) == 9 and cells[1] == route.how and cells[8] == route.against
     # A sample of cases is the same ones each time.
-    assert [r.all_cases() == r.all_cases() for r in routes] == [True] * len(routes)
+    assert [repr(r.all_cases()) == repr(r.all_cases()) for r in routes] == [True] * len(routes)
 
 
 def test_a_sample_is_spread_over_the_cases():
