@@ -118,7 +118,7 @@ class Solver:
     def _known_rate(self) -> float | None:
         """Growth rate of the last layer from zero overlap: the operator (15) has it to many digits, where computed."""
         model = self.averages.model
-        if self.q.any() or model.layers == 1:
+        if self.q.any() or not isinstance(model, Attention) or model.layers == 1:
             return None
         norm = _last_layer_norm(model)
         return None if norm is None else self.alpha * norm

@@ -20,6 +20,8 @@ from attnlimits.numerics.thresholds import last_layer
 from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
 
 Truth = tuple[Any, Any]
+# Overlaps just above the threshold of the default model, whose alpha is 0.185.
+NEAR = (2e-4, 1e-3, 3e-3, 5e-3, 0.01, 0.02, 0.03, 0.04)
 # Relative accuracy of alpha along the branch of the second layer, and points of sampled averages.
 _FINE, _MANY = 1e-8, 1024
 
@@ -48,13 +50,20 @@ def second_layer() -> list[dict[str, Any]]:
             cases.append({"settings": settings, "value": 0.0, "error": 0.0})
             continue
         q22 = float(10 ** rng.uniform(-4, -0.5) if rng.integers(2) else rng.uniform(0.1, 0.9))
-        alpha, error, rate = _second_alone(skip, beta, q22)
-        slope = (_second_alone(skip, beta, 1.01 * q22)[0] - alpha) / (0.01 * q22)
-        # A layer that joins, or a fold, would lead elsewhere.
-        if rate < 0.98 and slope > 0:
-            off = 2 * (error + 1e-15) / slope
-            cases.append({"settings": {**settings, "alpha": alpha}, "value": q22, "error": off})
+        cases += _second_at(skip, beta, q22)
+    for q22 in NEAR:
+        cases += _second_at(1.0, 1.0, q22)
     return cases
+
+
+def _second_at(skip: float, beta: float, q22: float) -> list[dict[str, Any]]:
+    """The case of this overlap, if the iteration ends there: a layer that joins, or a fold, would lead elsewhere."""
+    alpha, error, rate = _second_alone(skip, beta, q22)
+    slope = (_second_alone(skip, beta, 1.01 * q22)[0] - alpha) / (0.01 * q22)
+    if not (rate < 0.98 and slope > 0):
+        return []
+    off = 2 * (error + 1e-15) / slope
+    return [{"settings": {"skip": skip, "beta": beta, "alpha": alpha}, "value": q22, "error": off}]
 
 
 def model_of(s: Settings) -> Attention | LastLayer:
@@ -65,7 +74,8 @@ def model_of(s: Settings) -> Attention | LastLayer:
 
 
 def _sampled(s: Settings) -> Truth:
-    found = evolve(model_of(s), s["alpha"], samples=_MANY, rng=10**6, tol=1e-6)
+    found = evolve(model_of(s), s["alpha"], samples=_MANY, replicas=16, rng=10**6, tol=1e-6)
+    assert found.converged, found.status
     return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
 
 
@@ -96,11 +106,8 @@ def _prediction(s: Settings) -> Truth:
 
 STORES: dict[str, tuple[str, list[Settings], Callable[[Settings], Truth]]] = {
     "wide_and_untied": (
-        f"evolve with {_MANY} points per randomisation and another seed",
-        _layers((0.36, 0.5), layers=1, tokens=2, rank=2)
-        + _layers((0.16,), layers=1, tokens=4, rank=2)
-        + _layers((0.25,), layers=1, tokens=4, rank=3)
-        + _layers((0.26, 0.4), untied=True, tokens=2),
+        f"evolve with {_MANY} points in each of 16 randomisations and another seed",
+        _layers((0.28, 0.4, 0.6, 0.9), untied=True, tokens=2) + _layers((0.2, 0.25), layers=1, tokens=4, rank=3),
         _sampled,
     ),
     "prediction": (

@@ -4,13 +4,14 @@ Given y, h = s h_0 with s = +-1, and tanh of half the log-odds is its mean: ever
 normal variable. No part of it is shared with the numerics.
 """
 
+import math
 from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import chi
 
-__all__ = ["alpha_at", "fixed_point", "fold"]
+__all__ = ["alpha_at", "fixed_point", "fold", "from_above"]
 
 Array = np.ndarray
 STEPS = (0.04, 0.055)
@@ -46,17 +47,22 @@ def _at_logit(logit: float, tokens: int, step: float) -> float:
 
 @cache
 def _branch(tokens: int, step: float) -> tuple[Array, Array]:
-    """Logits of the overlap, the tops of alpha among them, and alpha there."""
+    """Logits of the overlap, the tops and bottoms of alpha among them, and alpha there."""
     logits = list(np.arange(-12.0, 14.0, 0.1))
     values = [_at_logit(x, tokens, step) for x in logits]
     for k in range(1, len(values) - 1):
+        ahead, behind = values[k + 1] - values[k], values[k] - values[k - 1]
         # Towards recovery alpha(q) is level to rounding.
-        if values[k] > values[k - 1] and values[k] > values[k + 1] and logits[k] < 10:
+        if ahead * behind < 0 and logits[k] < 10:
+            sign = math.copysign(1.0, ahead)
             bounds = (logits[k - 1], logits[k + 1])
-            top = minimize_scalar(
-                lambda x: -_at_logit(x, tokens, step), bounds=bounds, method="bounded", options={"xatol": 1e-8}
+            turn = minimize_scalar(
+                lambda x, sign=sign: sign * _at_logit(x, tokens, step),
+                bounds=bounds,
+                method="bounded",
+                options={"xatol": 1e-8},
             )
-            logits[k], values[k] = float(top.x), -float(top.fun)
+            logits[k], values[k] = float(turn.x), sign * float(turn.fun)
     return np.array(logits), np.array(values)
 
 
@@ -70,7 +76,23 @@ def _uninformed(alpha: float, tokens: int, step: float) -> float:
         return 1.0
     if above[0] == 0:
         return float(1 / (1 + np.exp(-logits[0])))
-    low, high = logits[above[0] - 1], logits[above[0]]
+    return _between(alpha, tokens, step, logits[above[0] - 1], logits[above[0]])
+
+
+def _informed(alpha: float, tokens: int, step: float, start: float) -> float:
+    logits, values = _branch(tokens, step)
+    begin = math.log(start / (1 - start))
+    if alpha >= _at_logit(begin, tokens, step):
+        # Upwards to where alpha(q) exceeds alpha.
+        above = np.flatnonzero((values > alpha) & (logits > begin))
+        return _between(alpha, tokens, step, max(begin, logits[above[0] - 1]), logits[above[0]]) if above.size else 1.0
+    below = np.flatnonzero((values <= alpha) & (logits < begin))
+    if not below.size:
+        return 0.0
+    return _between(alpha, tokens, step, logits[below[-1]], min(begin, logits[below[-1] + 1]))
+
+
+def _between(alpha: float, tokens: int, step: float, low: float, high: float) -> float:
     logit = brentq(lambda x: np.log(_at_logit(x, tokens, step) / alpha), low, high, xtol=1e-13, rtol=1e-14)
     return float(1 / (1 + np.exp(-logit)))
 
@@ -78,6 +100,12 @@ def _uninformed(alpha: float, tokens: int, step: float) -> float:
 def fixed_point(alpha: float, tokens: int) -> tuple[float, float]:
     """Overlap from the uninformed start, and its error."""
     fine, coarse = (_uninformed(alpha, tokens, step) for step in STEPS)
+    return fine, abs(fine - coarse) + 1e-12 * fine
+
+
+def from_above(alpha: float, tokens: int, start: float) -> tuple[float, float]:
+    """Overlap from a start close to recovery, and its error."""
+    fine, coarse = (_informed(alpha, tokens, step, start) for step in STEPS)
     return fine, abs(fine - coarse) + 1e-12 * fine
 
 

@@ -2,10 +2,15 @@
 
 import numpy as np
 from harness import Answer, Route, Settings, calibration_tests, load_truths
-from signs import fixed_point
+from signs import alpha_at, fixed_point, from_above
 
+from attnlimits.numerics.link_cli import kernel_of
+from attnlimits.numerics.link_evolution import evolve as evolve_link
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.state_evolution import evolve
+
+# How far below recovery the informed start of layers and of links is.
+_BELOW = (1e-3, 1e-4)
 
 
 def _single(rng: np.random.Generator) -> list[Settings]:
@@ -29,22 +34,42 @@ def _by_signs(s: Settings) -> tuple[float, float]:
     return fixed_point(s["alpha"], s["tokens"])
 
 
+def _recovered(rng: np.random.Generator) -> list[Settings]:
+    """From below where recovery is stable to far above it, and both sides of that point closely; h**2 is M = 1."""
+    cases = []
+    for k in range(110):
+        m = int(rng.integers(1, 6))
+        near = 10 ** rng.uniform(-4, -1) * rng.choice([-1, 1])
+        stable = alpha_at(1 - _BELOW[m == 1], m)
+        factor = 1 + near if k % 2 else 10 ** rng.uniform(-0.5, 0.7)
+        cases.append({"tokens": m, "alpha": float(stable * factor)})
+    return cases
+
+
+def _informed(s: Settings) -> Answer:
+    if s["tokens"] == 1:
+        found = evolve_link(kernel_of("h**2"), s["alpha"], start="informed")
+    else:
+        found = evolve(Attention(layers=1, tokens=s["tokens"]), s["alpha"], start="informed")
+    return Answer(found.overlap[0, 0], found.overlap_error[0, 0], found.estimation_error.how, not found.converged)
+
+
 def _by_rule(rng: np.random.Generator) -> list[Settings]:
     return [{**one["settings"], "accuracy": float(10 ** rng.uniform(-5, -2))} for one in load_truths("second_layer")]
 
 
 def _by_points(rng: np.random.Generator) -> list[Settings]:
-    return [
-        {
-            **one["settings"],
-            "samples": int(2 ** rng.integers(7, 10)),
-            "replicas": int(rng.choice([4, 8, 16])),
-            "rng": int(rng.integers(2**31)),
-        }
-        for one in load_truths("second_layer") * 2
-        # Closer to the threshold so few points leave no interval.
-        if one["value"] == 0 or one["value"] > 0.05
-    ]
+    def drawn(one: Settings, fewest: int) -> Settings:
+        samples, replicas = int(2 ** rng.integers(fewest, 10)), int(rng.choice([4, 8, 16]))
+        return {**one["settings"], "samples": samples, "replicas": replicas, "rng": int(rng.integers(2**31))}
+
+    stored = load_truths("second_layer")
+    return [drawn(one, 7) for one in stored * 2 if not _close(one)] + [drawn(one, 6) for one in stored if _close(one)]
+
+
+def _close(one: Settings) -> bool:
+    """So close above the threshold that few points mostly leave no interval."""
+    return bool(0 < one["value"] <= 0.05)
 
 
 def _two_layers(s: Settings) -> Answer:
@@ -55,15 +80,28 @@ def _two_layers(s: Settings) -> Answer:
     return Answer(found.overlap[1, 1], found.overlap_error[1, 1], found.estimation_error.how, flagged)
 
 
-def _of_store(name: str, s: Settings) -> tuple[list[float], list[float]]:
+def _stored(name: str, s: Settings) -> Settings:
     asked = {key: value for key, value in s.items() if key not in ("seed", "accuracy", "samples", "replicas", "rng")}
-    found = next(one for one in load_truths(name) if one["settings"] == asked)
+    return next(one for one in load_truths(name) if one["settings"] == asked)
+
+
+def _of_store(name: str, s: Settings) -> tuple[list[float], list[float]]:
+    found = _stored(name, s)
     return found["value"], found["error"]
 
 
 ROUTES = (
     Route(
         "evolve, one layer", "estimated", _single, _one_layer, _by_signs, "sum over the two signs, finer rule", sample=5
+    ),
+    Route(
+        "evolve, one layer and h**2, informed start",
+        "estimated",
+        _recovered,
+        _informed,
+        lambda s: from_above(s["alpha"], s["tokens"], 1 - _BELOW[s["tokens"] == 1]),
+        "sum over the two signs, finer rule",
+        sample=2,
     ),
     Route(
         "evolve, two layers, quadrature",
@@ -80,6 +118,7 @@ ROUTES = (
         _two_layers,
         lambda s: _of_store("second_layer", s),
         "alpha(q) to 1e-8, stored",
+        ordinary=lambda s: not _close(_stored("second_layer", s)),
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

@@ -109,6 +109,14 @@ def test_next_to_the_threshold_of_one_layer_the_overlap_is_linear() -> None:
     assert near.converged and near.overlap_error[0, 0] < 0.2 * expected
 
 
+def test_an_informed_start_below_the_threshold_dies_out() -> None:
+    # What the iteration leaves of it may be set to zero only when its error is measured.
+    for alpha in (0.3543912643270909, 0.45):
+        found = evolve_link(kernel_of("h**2"), alpha, start="informed")
+        assert found.converged
+        assert found.overlap[0, 0] == 0
+
+
 def test_recovery_is_decided_or_in_doubt() -> None:
     model = Attention(1, 3, 2)
     result = evolve(model, 0.6, samples=64, replicas=8)
