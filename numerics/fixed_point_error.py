@@ -34,8 +34,9 @@ Array = NDArray[np.float64]
 TOO_NEAR = "too near a threshold for this accuracy"
 #: What is decided is decided to so many stated errors.
 SIGMAS = 3.0
-# Three stated errors hold with this probability, however few the randomisations.
-_LEVEL = 0.995
+# Three stated errors hold with this probability, that of three standard deviations of a normal law, however few the
+# randomisations.
+_LEVEL = math.erf(SIGMAS / math.sqrt(2))
 # The response is linear while the interval is narrower than this share of (1 - F') times the distance to its range.
 _LINEAR = 0.1
 # Ends further away than so many times the linear response belong to another fixed point.
@@ -51,12 +52,12 @@ _TELLS = 1e-10
 
 
 def student(replicas: int) -> float:
-    """Factor by which a standard error from so few randomisations grows, so that three of it hold in 99.5 %.
+    """Factor by which a standard error from so few randomisations grows, so that three of it hold in 99.73 %.
 
     Examples
     --------
     >>> print(f"{student(4):.2f} {student(8):.2f} {student(64):.2f}")
-    2.48 1.34 1.00
+    3.07 1.51 1.02
     """
     return max(1.0, float(stdtrit(replicas - 1, 0.5 + 0.5 * _LEVEL)) / SIGMAS)
 

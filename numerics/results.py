@@ -117,7 +117,7 @@ class EvolutionResult:
     ----------
     alpha : float
     overlap, overlap_error : ndarray, shape (P, P)
-        q and one standard error of it (0 where a symmetry fixes the entry), three of which hold in 99.5 % however few
+        q and one standard error of it (0 where a symmetry fixes the entry), three of which hold in 99.73 % however few
         the randomisations; a bound where all is deterministic.
     estimation_error : Estimate
         Tr(I - q) / P, the mean squared error of a weight.

@@ -92,8 +92,8 @@ def test_errors_near_a_threshold_are_those_of_the_value(where: str, cases: int) 
         for replicas in (4, 8, 16)
     }
     z = np.concatenate(list(found.values()))
-    # Three errors hold in 99.5 %, four standard errors of this share aside; what does not is marked.
-    assert (np.abs(z) > 3).mean() < 0.005 + 4 * math.sqrt(0.005 / len(z))
+    # Three errors hold in 99.73 %, four standard errors of this share aside; what does not is marked.
+    assert (np.abs(z) > 3).mean() < 0.0027 + 4 * math.sqrt(0.0027 / len(z))
     assert 0.7 < math.sqrt(np.nanmean(z**2)) < 1.3
     # Far from a threshold all intervals close, near it hardly any do.
     assert all(np.isfinite(found[100.0, replicas]).all() for replicas in (4, 8, 16))
@@ -103,7 +103,7 @@ def test_errors_near_a_threshold_are_those_of_the_value(where: str, cases: int) 
 def test_two_randomisations_leave_errors_of_one_degree_of_freedom() -> None:
     z = pulls(continuous, 0.3, 1e-6, 2, 300)
     assert np.isfinite(z).all() and (np.abs(z) > 3).mean() < 0.01
-    assert student(2) > 40 and student(1000) == 1
+    assert student(2) > 40 and 1 <= student(1000) < 1.01
 
 
 def test_far_from_a_threshold_the_error_costs_no_more_than_the_slope() -> None:
