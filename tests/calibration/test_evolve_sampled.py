@@ -5,8 +5,9 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-from harness import Answer, Route, Settings, calibration_tests
+from harness import Answer, Route, Settings, calibration_tests, load_truths
 
+from attnlimits.numerics.fibres import LastLayer
 from attnlimits.numerics.link_cli import kernel_of
 from attnlimits.numerics.link_evolution import evolve as evolve_link
 from attnlimits.numerics.models import Attention
@@ -17,11 +18,14 @@ Cases = Callable[[np.random.Generator], list[Settings]]
 # From just above their thresholds on: 1/6, with recovery at 0.4; 0.6169.
 TIED = (0.17, 0.19, 0.22, 0.24, 0.26, 0.28, 0.3, 0.32, 0.34, 0.36)
 LINK = (0.62, 0.7, 0.8, 0.9, 1.0, 1.2)
+REPLICAS = (4, 8, 16)
 
 
-def _cases(alphas: tuple[float, ...], samples: tuple[int, ...], count: int) -> Cases:
+def _cases(
+    alphas: tuple[float, ...], samples: tuple[int, ...], count: int, replicas: tuple[int, ...] = REPLICAS
+) -> Cases:
     def cases(rng: np.random.Generator) -> list[Settings]:
-        grid = [{"alpha": alpha, "samples": n, "replicas": r} for alpha, n, r in product(alphas, samples, (4, 8, 16))]
+        grid = [{"alpha": alpha, "samples": n, "replicas": r} for alpha, n, r in product(alphas, samples, replicas)]
         chosen = [grid[i] for i in rng.permutation(np.arange(count) % len(grid))]
         return [one | {"seed": seed} for seed, one in enumerate(chosen)]
 
@@ -56,6 +60,55 @@ def _link_fine(alpha: float) -> tuple[np.ndarray, np.ndarray]:
     return found.overlap.diagonal()[-1:], found.overlap_error.diagonal()[-1:]
 
 
+def _stored(name: str, shape: Settings, alpha: float) -> tuple[np.ndarray, np.ndarray]:
+    asked = {**shape, "alpha": alpha}
+    found = next(one for one in load_truths(name) if one["settings"] == asked)
+    value, error = np.array(found["value"]), np.array(found["error"])
+    last = slice(-1, None) if value[0] == value[-1] else slice(None)
+    return value[last], error[last]
+
+
+def _alphas(name: str, shape: Settings) -> tuple[float, ...]:
+    stored = [one["settings"] for one in load_truths(name)]
+    return tuple(one["alpha"] for one in stored if one == {**shape, "alpha": one["alpha"]})
+
+
+UNTIED = {"untied": True, "tokens": 2}
+WIDE = {"layers": 1, "tokens": 4, "rank": 3}
+
+
+def _untied_cases(rng: np.random.Generator) -> list[Settings]:
+    """Mostly above the neighbourhood of the threshold; next to it, and from two randomisations, most are flagged."""
+    alphas = _alphas("wide_and_untied", UNTIED)
+    far = [one for n, r in ((64, 16), (128, 8)) for one in _cases(alphas[1:], (n,), 57, (r,))(rng)]
+    return [*far, *_cases(alphas, (64,), 16, (2, 4))(rng)]
+
+
+def _untied(s: Settings) -> Answer:
+    model = LastLayer(tokens=2, rank=1, tied=False)
+    return _answer(evolve(model, s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
+
+
+def _wide(s: Settings) -> Answer:
+    return _answer(evolve(Attention(1, 4, 3), s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
+
+
+SUM = {"link": "abs(h[1]) + h[2]", "noise": "0"}
+
+
+def _sum_cases(rng: np.random.Generator) -> list[Settings]:
+    """Before h[1] is learned; next to where it turns unstable, and above."""
+    alphas = _alphas("links", SUM)
+    below = tuple(alpha for alpha in alphas if alpha < 0.8)
+    above = tuple(alpha for alpha in alphas if alpha > 0.8)
+    return [*_cases(below, (32, 64), 105)(rng), *_cases(above, (128,), 18, (8, 16))(rng)]
+
+
+def _of_link(shape: Settings, s: Settings) -> Answer:
+    kernel = kernel_of(shape["link"], noise=shape["noise"])
+    return _answer(evolve_link(kernel, s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
+
+
 ROUTES = (
     Route(
         "evolve, one layer of rank 2, sampled",
@@ -75,6 +128,36 @@ ROUTES = (
         lambda s: _link_fine(s["alpha"]),
         "8192 points",
         ordinary=lambda s: s["samples"] * s["replicas"] >= 1024 and s["alpha"] > 0.85,
+        sample=1,
+    ),
+    Route(
+        "evolve, one layer of rank 3, sampled",
+        "monte-carlo",
+        _cases(_alphas("wide_and_untied", WIDE), (64, 128), 120),
+        _wide,
+        lambda s: _stored("wide_and_untied", WIDE, s["alpha"]),
+        "16384 points, stored",
+        ordinary=lambda s: s["samples"] * s["replicas"] >= 1024,
+        sample=1,
+    ),
+    Route(
+        "evolve, one untied layer, sampled",
+        "monte-carlo",
+        _untied_cases,
+        _untied,
+        lambda s: _stored("wide_and_untied", UNTIED, s["alpha"]),
+        "16384 points, stored",
+        ordinary=lambda s: s["replicas"] >= 8,
+        sample=1,
+    ),
+    Route(
+        "evolve, link abs(h[1]) + h[2], sampled",
+        "monte-carlo",
+        _sum_cases,
+        lambda s: _of_link(SUM, s),
+        lambda s: _stored("links", SUM, s["alpha"]),
+        "8192 points, stored",
+        ordinary=lambda s: s["alpha"] < 0.8,
         sample=1,
     ),
 )

@@ -8,6 +8,8 @@ import numpy as np
 from harness import Answer, Route, Settings, calibration_tests
 from mpmath.ctx_mp import MPContext
 from signs import fixed_point
+from sums import EVEN as SMOOTH
+from sums import rising
 
 from attnlimits.numerics import link_thresholds
 from attnlimits.numerics.link_cli import kernel_of
@@ -100,6 +102,22 @@ def _even(rng: np.random.Generator) -> list[Settings]:
     return [*cases, {"link": "h**2", "alpha": 0.5005}, {"link": "h**2", "alpha": 0.5}, {"link": "h**2", "alpha": 0.0}]
 
 
+def _risen(rng: np.random.Generator) -> list[Settings]:
+    """Overlaps to which an uninformed start rises, with alpha of each."""
+    cases: list[Settings] = []
+    while len(cases) < 24:
+        text, noise = str(rng.choice(list(SMOOTH))), str(rng.choice(["0.1", "0.5", "2"]))
+        q = float(10 ** rng.uniform(-3, -0.3) if rng.integers(2) else rng.uniform(0.1, 0.9))
+        if (found := rising(q, text, noise)) is not None:
+            cases.append({"link": text, "noise": noise, "alpha": found[0], "q": q, "off": found[1]})
+    return cases
+
+
+def _noisy_overlap(s: Settings) -> Answer:
+    found = evolve(kernel_of(s["link"], noise=s["noise"]), s["alpha"])
+    return Answer(found.overlap[0, 0], found.overlap_error[0, 0], found.estimation_error.how, not found.converged)
+
+
 def _evolve(s: Settings) -> Answer:
     found = evolve(kernel_of(s["link"]), s["alpha"])
     return Answer(found.overlap[0, 0], found.overlap_error[0, 0], found.estimation_error.how, not found.converged)
@@ -142,6 +160,16 @@ ROUTES = (
         lambda s: fixed_point(s["alpha"], 1),
         "sum over the two signs, finer rule",
         sample=3,
+    ),
+    Route(
+        "evolve, even links with noise, quadrature",
+        "estimated",
+        _risen,
+        _noisy_overlap,
+        lambda s: (s["q"], s["off"]),
+        "plain sums over omega, h and y",
+        fewest=20,
+        sample=0,
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)
