@@ -17,7 +17,7 @@ from attnlimits.numerics.state_evolution import evolve
 Cases = Callable[[np.random.Generator], list[Settings]]
 # From just above their thresholds on: 1/6, with recovery at 0.4; 0.6169.
 TIED = (0.17, 0.19, 0.22, 0.24, 0.26, 0.28, 0.3, 0.32, 0.34, 0.36)
-LINK = (0.62, 0.7, 0.8, 0.9, 1.0, 1.2)
+CLOSE, FAR = (0.62, 0.7, 0.8, 0.9, 1.0), (1.2, 1.35, 1.5)
 REPLICAS = (4, 8, 16)
 
 
@@ -47,6 +47,11 @@ def _tied(s: Settings) -> Answer:
 def _tied_fine(alpha: float) -> tuple[np.ndarray, np.ndarray]:
     found = evolve(Attention(1, 3, 2), alpha, samples=2048, replicas=32, rng=12345)
     return found.overlap.diagonal()[-1:], found.overlap_error.diagonal()[-1:]
+
+
+def _link_cases(rng: np.random.Generator) -> list[Settings]:
+    """Close above the threshold few points mostly leave no interval."""
+    return [*_cases(FAR, (128,), 114, (8, 16))(rng), *_cases(CLOSE, (64,), 20)(rng)]
 
 
 def _link(s: Settings) -> Answer:
@@ -101,7 +106,7 @@ def _sum_cases(rng: np.random.Generator) -> list[Settings]:
     alphas = _alphas("links", SUM)
     below = tuple(alpha for alpha in alphas if alpha < 0.8)
     above = tuple(alpha for alpha in alphas if alpha > 0.8)
-    return [*_cases(below, (32, 64), 105)(rng), *_cases(above, (128,), 18, (8, 16))(rng)]
+    return [*_cases(below, (32, 64), 105)(rng), *_cases(above, (64,), 8, (8, 16))(rng)]
 
 
 def _of_link(shape: Settings, s: Settings) -> Answer:
@@ -123,11 +128,11 @@ ROUTES = (
     Route(
         "evolve, link h[1]*h[2], sampled",
         "monte-carlo",
-        _cases(LINK, (32, 64, 128), 180),
+        _link_cases,
         _link,
         lambda s: _link_fine(s["alpha"]),
         "8192 points",
-        ordinary=lambda s: s["samples"] * s["replicas"] >= 1024 and s["alpha"] > 0.85,
+        ordinary=lambda s: s["alpha"] in FAR,
         sample=1,
     ),
     Route(
