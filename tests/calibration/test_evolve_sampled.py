@@ -85,7 +85,7 @@ WIDE = {"layers": 1, "tokens": 4, "rank": 3}
 def _untied_cases(rng: np.random.Generator) -> list[Settings]:
     """Mostly above the neighbourhood of the threshold; next to it, and from two randomisations, most are flagged."""
     alphas = _alphas("wide_and_untied", UNTIED)
-    far = [one for n, r in ((64, 16), (128, 8)) for one in _cases(alphas[1:], (n,), 57, (r,))(rng)]
+    far = [one for n, r in ((64, 16), (128, 8)) for one in _cases(alphas[1:], (n,), 86, (r,))(rng)]
     return [*far, *_cases(alphas, (64,), 16, (2, 4))(rng)]
 
 
@@ -106,7 +106,8 @@ def _sum_cases(rng: np.random.Generator) -> list[Settings]:
     alphas = _alphas("links", SUM)
     below = tuple(alpha for alpha in alphas if alpha < 0.8)
     above = tuple(alpha for alpha in alphas if alpha > 0.8)
-    return [*_cases(below, (32, 64), 105)(rng), *_cases(above, (64,), 8, (8, 16))(rng)]
+    few = _cases(below, (64,), 12, (4,))(rng)
+    return [*_cases(below, (32, 64), 114, (8, 16))(rng), *few, *_cases(above, (64,), 8, (8, 16))(rng)]
 
 
 def _of_link(shape: Settings, s: Settings) -> Answer:
