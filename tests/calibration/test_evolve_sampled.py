@@ -139,7 +139,7 @@ ROUTES = (
     Route(
         "evolve, one layer of rank 3, sampled",
         "monte-carlo",
-        _cases(_alphas("wide_and_untied", WIDE), (64, 128), 120),
+        _cases(_alphas("wide_and_untied", WIDE), (64, 128), 156),
         _wide,
         lambda s: _stored("wide_and_untied", WIDE, s["alpha"]),
         "16384 points, stored",
