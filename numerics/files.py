@@ -44,7 +44,7 @@ def replace_whole(path: Path, mode: int = 0o666) -> Iterator[Path]:
     OSError
         The disk refuses, or `path` is no regular file; it is as it was.
     """
-    if path.exists() and not path.is_file():
+    if not path.is_symlink() and path.exists() and not path.is_file():
         # The system would let root put a file in the place of /dev/null.
         raise OSError(
             errno.EEXIST, "a folder, a device or a pipe is not replaced by a file; give another name", str(path)

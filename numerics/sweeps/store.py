@@ -161,7 +161,10 @@ class Store:
 
     def write(self, key: str, record: Record) -> None:
         """Write one record, whole or not at all."""
-        _save(self.points / f"{key}.json", {"schema": SCHEMA, "key": key, **record})
+        path = self.points / f"{key}.json"
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.unlink()  # a pipe or a device, which `read` has refused: the folder of records is the sweep's own
+        _save(path, {"schema": SCHEMA, "key": key, **record})
 
     def read(self, key: str) -> Record | None:
         """Read one record; None if there is none.

@@ -192,7 +192,7 @@ def test_dispatch() -> None:
 
 
 def test_last_layer_of_three_is_learned_at_its_threshold() -> None:
-    below, above = curve(THREE, [0.2, 0.4], samples=16, nodes=128, workers=1, tol=1e-4)
+    below, above = curve(THREE, [0.2, 0.4], samples=64, nodes=128, workers=1, tol=1e-4)
     assert not below.overlap.any() and below.stability[2] == pytest.approx(0.2 / 0.207177, rel=1e-5)
     assert (below.stability[:2] < 0.5).all()
     assert above.converged and not above.overlap[:2].any()

@@ -214,7 +214,7 @@ def test_overlap_starts_at_the_exact_threshold(model: Attention | LastLayer) -> 
     below = evolve(model, 0.95 * critical, samples=64)
     assert below.converged and not below.overlap.any()
     np.testing.assert_allclose(below.stability, 0.95, rtol=1e-12)
-    low, high = (evolve(model, 1.5 * critical, samples=64, start=start) for start in ("uninformed", "informed"))
+    low, high = (evolve(model, 1.5 * critical, samples=128, start=start) for start in ("uninformed", "informed"))
     for result in (low, high):
         assert result.converged and (result.overlap.diagonal() > 0.05).all()
         assert (result.overlap_error.diagonal() < 0.1).all() and np.isnan(result.stability).all()

@@ -161,7 +161,7 @@ def test_lbfgs_by_name_and_by_size(monkeypatch):
     split, _ = split_of("gauss", 2, samples=2500)
     found = restarts(split, 2, optimiser="lbfgs", rng=np.random.default_rng(1))
     assert found.converged and found.optimiser == "lbfgs" and found.validation_error < 1e-20
-    monkeypatch.setattr("attnlimits.numerics.multihead.restarts._LM_UNKNOWNS", 2 * 2 * 36 - 1)
+    monkeypatch.setattr("attnlimits.numerics.multihead.restarts.LM_UNKNOWNS", 2 * 2 * 36 - 1)
     assert restarts(split, 2, starts=1, rng=np.random.default_rng(1)).optimiser == "lbfgs"
 
 
