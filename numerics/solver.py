@@ -28,6 +28,8 @@ _TINY = 1e-9
 DEAD = 1e-5
 # An overlap this close to 1 may be on the way to recovery.
 _NEARLY = 1e-2
+# Overlaps that may be left by steps below `tol` on the way to zero, in units of it.
+_WAY = 20.0
 # Evaluations after which a share of the statistical error is enough, for averages that need it.
 _PATIENCE, _ROUGH = 24, 0.1
 
@@ -93,9 +95,9 @@ class Solver:
     def _group(self, index: int) -> list[int]:
         return list(next(group for group in self.groups if index in group))
 
-    def release(self, active: list[int]) -> None:
+    def release(self, active: list[int], below: float = DEAD) -> None:
         """Set overlaps that have died out to zero, and take their layers off the list, if they are stable there."""
-        for group in [g for g in self.groups if g[0] in active and all(self.q[i, i] < DEAD for i in g)]:
+        for group in [g for g in self.groups if g[0] in active and all(self.q[i, i] < below for i in g)]:
             q = self.q.copy()
             for i in group:
                 q[i, :] = q[:, i] = 0.0
@@ -302,11 +304,13 @@ class Solver:
             if len(self.free) - len(free) < len(self._held()):
                 return self.measure()
         error[rows, columns] = error[columns, rows] = found.error
-        if self.converged and found.visited and float(self.q.diagonal()[rows].min()) < DEAD:
-            # It came to rest on the way to zero.
+        # Where it is no fixed point, steps below `tol` came to rest on the way to zero. Links have rates of their own.
+        dying = bool(found.doubt) and not self.relative
+        below = max(DEAD, _WAY * self.tol) if dying else DEAD
+        if self.converged and (found.visited or dying) and float(self.q.diagonal()[rows].min()) < below:
             before = {i for i, _ in self.free}
             active = sorted(before)
-            self.release(active)
+            self.release(active, below)
             if len(active) < len(before):
                 self.dead |= before - set(active)
                 return self.measure()
