@@ -45,7 +45,7 @@ def test_threshold_to_twelve_digits(benchmark: Any, table: Callable[[str], None]
 
 
 def test_fixed_point(benchmark: Any, table: Callable[[str], None]) -> None:
-    effort = {"samples": 64, "replicas": 4, "tol": 1e-3} if benchmark.disabled else {}
+    effort = {"samples": 256, "replicas": 8, "tol": 1e-3} if benchmark.disabled else {}
     result, seconds = timed(benchmark, lambda: evolve(Attention(), 0.5, **effort), 1)
     assert result.converged
     table(
