@@ -9,11 +9,8 @@ and files with a checksum (`kernel_files`). Kernels of other packages in the sam
 numba is imported by whoever needs it, and not here, where it would cost every start of the command a second.
 """
 
-import contextlib
 import importlib
 import importlib.util
-import multiprocessing
-import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -21,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["install", "say_once", "settle", "variable"]
+__all__ = ["install", "settle"]
 
 _CACHING = "numba.core.caching"
 
@@ -66,20 +63,3 @@ def _attach(caching: Any) -> None:
     from .kernel_files import attach
 
     attach(caching)
-
-
-_said: list[str] = []
-
-
-def say_once(sentence: str) -> None:
-    """Print the first such sentence of the process on stderr; worker processes leave it to the first one."""
-    if not _said and multiprocessing.parent_process() is None and sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):  # nowhere to say it
-            print(f"attnlimits: {sentence}", file=sys.stderr)
-    _said.append(sentence)
-
-
-def variable() -> str:
-    """Name the folder that the user chose, if any, for a message."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    return f" (NUMBA_CACHE_DIR={chosen})" if chosen else ""

@@ -1,8 +1,10 @@
 """Files of compiled kernels: with a checksum, in a folder that can be written, or else in a private temporary one."""
 
 import atexit
+import contextlib
 import hashlib
 import io
+import multiprocessing
 import os
 import shutil
 import stat
@@ -15,8 +17,6 @@ from typing import Any
 
 from numba.core import config
 from numba.core.caching import CacheImpl, IndexDataCacheFile, UserProvidedCacheLocator, UserWideCacheLocator
-
-from .kernel_cache import say_once, variable
 
 __all__ = ["CheckedFile", "Locator", "attach", "settle"]
 
@@ -69,7 +69,7 @@ def _is_whole(path: str) -> bool:
         return False
     if hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:]:
         return True
-    say_once(f"the compiled kernel {path} is damaged{variable()}; it is compiled again")
+    _say_once(f"the compiled kernel {path} is damaged{_variable()}; it is compiled again")
     return False
 
 
@@ -90,7 +90,7 @@ class Locator:
             if locator is not None:
                 return locator
             if kind is UserProvidedCacheLocator and config.CACHE_DIR:
-                say_once(
+                _say_once(
                     f"NUMBA_CACHE_DIR={config.CACHE_DIR} cannot be written, so compiled kernels are not kept there; "
                     "set it to a folder that can"
                 )
@@ -110,7 +110,7 @@ def _private_folder() -> str:
     inherited = os.environ.get(PRIVATE)
     if inherited is not None and (inherited == os.devnull or _is_private(inherited)):
         return inherited
-    say_once(
+    _say_once(
         "compiled kernels cannot be kept: neither the installation nor the user's cache folder can be written, so each "
         "run compiles them again; set NUMBA_CACHE_DIR to a folder that can be written"
     )
@@ -171,10 +171,27 @@ def attach(caching: Any) -> None:
             # Neither loaded nor saved: compiled in this run, and correct.
             where = error.filename or self._cache_path
             if os.environ.get(PRIVATE) != os.devnull:
-                say_once(
-                    f"compiled kernels cannot be kept in {where}{variable()}: {error.strerror or error}; "
+                _say_once(
+                    f"compiled kernels cannot be kept in {where}{_variable()}: {error.strerror or error}; "
                     "set NUMBA_CACHE_DIR to a folder with room that can be written"
                 )
 
     caching.Cache.__init__ = begin_checked
     caching.Cache._guard_against_spurious_io_errors = guard
+
+
+_said: list[str] = []
+
+
+def _say_once(sentence: str) -> None:
+    """Print the first such sentence of the process on stderr; worker processes leave it to the first one."""
+    if not _said and multiprocessing.parent_process() is None and sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # nowhere to say it
+            print(f"attnlimits: {sentence}", file=sys.stderr)
+    _said.append(sentence)
+
+
+def _variable() -> str:
+    """Name the folder that the user chose, if any, for a message."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    return f" (NUMBA_CACHE_DIR={chosen})" if chosen else ""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numba.core.caching import Cache, IndexDataCacheFile
 
-from attnlimits.numerics import kernel_cache, kernel_files
+from attnlimits.numerics import kernel_files
 
 SOURCE = """
 from numba import njit
@@ -35,7 +35,7 @@ def kernel(tmp_path, monkeypatch):
     """Return a function that loads the module of one kernel anew, as a module of this package or of another one."""
     path = tmp_path / "source.py"
     path.write_text(SOURCE, encoding="utf-8")
-    monkeypatch.setattr(kernel_cache, "_said", [])
+    monkeypatch.setattr(kernel_files, "_said", [])
     # Set first: it is then as it was when the test ends, also where the kernels set it.
     monkeypatch.setenv(kernel_files.PRIVATE, "")
     monkeypatch.delenv(kernel_files.PRIVATE)
@@ -89,7 +89,7 @@ def test_every_damage_is_seen(kernel, tmp_path, capsys, monkeypatch, rng):
         for position in rng.integers(0, len(whole), 8):
             texts.append(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
         for text in texts:
-            monkeypatch.setattr(kernel_cache, "_said", [])
+            monkeypatch.setattr(kernel_files, "_said", [])
             path.write_bytes(text)
             found = kernel()
             assert (found(1.25), hits(found)) == (VALUE, 0)
