@@ -230,7 +230,6 @@ def _denoise(args: argparse.Namespace) -> Outcome:
 
 
 def _estimate(args: argparse.Namespace, rho: float, delta: float, record: dict[str, Any], lines: list[str]) -> None:
-
     from .aim.rie import denoise_matrix
 
     found = denoise_matrix(read_array("--y", args.y), rho, delta)
@@ -291,7 +290,6 @@ def _amp(args: argparse.Namespace) -> Outcome:
 
 
 def _own(args: argparse.Namespace, output: "Channel", name: str, settings: dict[str, Any]) -> Outcome:
-
     from .aim.amp import amp
 
     x, y = read_array("--x", args.x), read_array("--y", args.y)

@@ -217,10 +217,6 @@ class Solver:
         clipped: Array = (vectors * np.clip(values, 0.0, RECOVERED)) @ vectors.T
         return clipped
 
-    def standard_error(self) -> Array:
-        """Error of q, see `measure`."""
-        return self.measure()[0]
-
     def measure(self) -> tuple[Array, str]:
         """Error of q, shape (P, P), and what the averages leave in doubt; q is solved for further where that matters.
 

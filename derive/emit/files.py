@@ -19,13 +19,10 @@ def write_whole(path: Path, text: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(path)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             part.unlink()
-        if error.filename is None and error.errno is not None:  # a write knows the number of its file only
+        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+            # A write knows the number of its file only.
             raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
         raise

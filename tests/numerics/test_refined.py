@@ -57,7 +57,7 @@ def test_the_fixed_point_near_recovery(gap: float) -> None:
     assert np.abs(solver.q.diagonal() - exact).max() < 1e-5
     assert solver.n_iter < 60
     noisy = settled(alpha, 3e-5)
-    error = noisy.standard_error().diagonal()
+    error = noisy.measure()[0].diagonal()
     assert (np.abs(noisy.q.diagonal() - exact) < 4 * error).all()
     # Noise of alpha over the slope: no more than a few times what eight samples leave.
     assert error[0] < 5 * 3e-5 / 0.3
@@ -66,7 +66,7 @@ def test_the_fixed_point_near_recovery(gap: float) -> None:
 @pytest.mark.parametrize("noise", [0.0, 3e-5])
 def test_the_end_of_the_line(noise: float) -> None:
     solver = settled(1.0, noise)
-    error = solver.standard_error().diagonal()
+    error = solver.measure()[0].diagonal()
     assert (1 - solver.q.diagonal() <= error).all()
     assert error.max() < 4e-4
 
