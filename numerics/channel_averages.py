@@ -22,10 +22,13 @@ from .quadrature import gauss_legendre_panels, normal_qmc
 
 __all__ = [
     "NEARLY",
+    "ROUNDING",
+    "SAFETY",
     "Averages",
     "Channel",
     "channel",
     "controlled",
+    "interval",
     "is_costly",
     "is_sampled",
     "matrix_root",
@@ -36,8 +39,10 @@ Array = NDArray[np.float64]
 
 #: Where all learned layers are left with less variance than this, linearised posteriors are control variates.
 NEARLY = 0.1
-# Of sums over nodes, relative to their largest term.
-_ROUNDING = 2e-15
+#: The distance of two rules may be small by chance: times this, it is the error that is stated.
+SAFETY = 2.0
+#: Rounding of sums over nodes, relative to their largest term.
+ROUNDING = 2e-15
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,12 @@ def matrix_root(q: Array) -> Array:
     values, vectors = np.linalg.eigh(q)
     root: Array = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     return root
+
+
+def interval(fine: float | Array, coarse: float | Array) -> Array:
+    """Ends of the interval about the finer of two rules, its half width the stated error, shape (2, ...)."""
+    gap = SAFETY * np.abs(fine - coarse)
+    return np.array([fine - gap, fine + gap])
 
 
 def regression(values: Array, columns: Array) -> Array:
@@ -182,15 +193,14 @@ class OneLayer:
         self.layers: tuple[int, ...] = (0,)
 
     def __call__(self, q: Array) -> Averages:
-        """Averages as the ends of an interval: twice the distance of two resolutions about the finer one."""
+        """Averages as the ends of an interval about the finer of two resolutions."""
         scalar = float(q[0, 0])
         coarse, fine = (self._value(scalar, order) for order in (24, 32))
-        gap = 2 * abs(fine - coarse)
         m = self.model.tokens
         growth = np.full((2, 1), float(m * (m + 1)) if scalar == 0 else np.nan)
         # Differences of M/V leave their rounding.
-        rounding = _ROUNDING * m / (1 - scalar) if scalar else 0.0
-        return Averages(np.array([fine - gap, fine + gap])[:, None, None], growth, np.array([[rounding]]))
+        rounding = ROUNDING * m / (1 - scalar) if scalar else 0.0
+        return Averages(interval(fine, coarse)[:, None, None], growth, np.array([[rounding]]))
 
     def log_density(self, q: Array) -> Array:
         """E log Z_out by the two resolutions, shape (2,), Z_out the density of v up to its sign.

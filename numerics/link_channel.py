@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .channel_averages import Averages
+from .channel_averages import ROUNDING, SAFETY, Averages, interval
 from .errors import NotServedError
 from .link_scalar import ScalarLink
 from .link_scalar_noise import NoisyScalarLink, scalar_link
@@ -23,9 +23,6 @@ from .links import LinkKernel, Part
 __all__ = ["LinkChannel", "LinkModel"]
 
 Array = NDArray[np.float64]
-
-# The distance of two resolutions may be small by chance; rounding of sums, relative to their largest term.
-_SAFETY, _ROUNDING = 2.0, 2e-15
 
 
 @dataclass(frozen=True)
@@ -183,15 +180,13 @@ class LinkChannel:
         overlap, along = self._overlap(scalar, q)
         square = along.T @ along
         values, changes = scalar(overlap)
-        # Of two resolutions the finer one, and an interval about it.
-        gap = _SAFETY * abs(values[1] - values[0])
-        rounding = _ROUNDING * (abs(values[1]) + 1 / (1 - overlap))
+        rounding = ROUNDING * (abs(values[1]) + 1 / (1 - overlap))
         if self.how == "estimated":
-            g += np.array([values[1] - gap, values[1] + gap])[:, None, None] * square
+            g += interval(values[1], values[0])[:, None, None] * square
             bias += rounding * np.abs(square)
         else:
             g += values[1] * square
-            bias += (gap + rounding) * np.abs(square)
+            bias += (SAFETY * abs(values[1] - values[0]) + rounding) * np.abs(square)
         if matrix is not None:
             matrix += changes[1] * np.multiply.outer(square, square)
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from .channel_averages import Averages, channel
+from .channel_averages import SAFETY, Averages, channel
 from .decimals import recorded, significant
 from .errors import ConvergenceError, KernelNotFoundError
 from .fixed_point_error import student
 from .models import Attention
 from .results import How, ThresholdResult
-from .two_layers.channel import SAFETY, TwoLayerQuadrature, serves
+from .two_layers.channel import TwoLayerQuadrature, serves
 from .validation import choice, whole
 
 __all__ = ["GIVEN", "MAX_DIGITS", "first_layer"]

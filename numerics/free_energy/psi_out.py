@@ -12,14 +12,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel_averages import Averages, Channel
+from ..channel_averages import SAFETY, Averages, Channel
 from ..continuation import default_channel
 from ..fibres import LastLayer
 from ..link_channel import LinkChannel
 from ..links import LinkKernel
 from ..models import Attention
 from ..results import Estimate, How
-from ..two_layers.channel import SAFETY, TwoLayerQuadrature
+from ..two_layers.channel import TwoLayerQuadrature
 from .integral import along_path
 from .linear import LinearChannel, linear_map
 from .solved import solved_entries

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ..channel_averages import Averages, Channel
+from ..channel_averages import Averages, Channel, interval
 from ..errors import ConvergenceError
 from ..models import Attention
 from .nodes import Hidden, around, centred
 from .sums import Outcome, output_sum, outputs, silent_sum
 
-__all__ = ["CLOSEST", "COARSE", "FINENESS", "SAFETY", "TwoLayerAverages", "TwoLayerQuadrature", "serves"]
+__all__ = ["CLOSEST", "COARSE", "FINENESS", "TwoLayerAverages", "TwoLayerQuadrature", "serves"]
 
 Array = NDArray[np.float64]
 Functions = tuple[Array, Array, Array]
@@ -32,8 +32,6 @@ FINENESS, COARSE = 1.25, 0.8
 _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
 # Below these, G_11/q_11 and G_22/q_22 are lines.
 _SMALL = (1e-3, 1e-4)
-# The distance of two rules may be small by chance: times this, it is the error that is stated.
-SAFETY = 2.0
 # Overlaps below this one ask for more digits.
 _MODEST = 0.3
 # The sum of all weights may miss one by so many times the accuracy.
@@ -98,9 +96,7 @@ class TwoLayerQuadrature:
         ConvergenceError
             The rules do not resolve the posterior.
         """
-        fine, coarse = self.refinements(q)
-        gap = SAFETY * np.abs(fine - coarse)
-        ends = np.array([fine - gap, fine + gap])
+        ends = interval(*self.refinements(q))
         return Averages(np.array([np.diag(end[:2]) for end in ends]), ends[:, 2:])
 
     def rough(self, q: Array) -> Averages:

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from ..channel_averages import SAFETY
 from ..models import Attention
 from ..results import Estimate
-from .channel import SAFETY, TwoLayerQuadrature
+from .channel import TwoLayerQuadrature
 
 __all__ = ["first_layer_given"]
 

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from attnlimits.numerics.channel_averages import TwoLayers
+from attnlimits.numerics.channel_averages import SAFETY, TwoLayers
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.quadrature import normal_qmc
 from attnlimits.numerics.state_evolution import evolve
 from attnlimits.numerics.thresholds import last_layer
 from attnlimits.numerics.two_layers import nodes as nodes_module
 from attnlimits.numerics.two_layers import sums
-from attnlimits.numerics.two_layers.channel import SAFETY, TwoLayerQuadrature
+from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.two_layers.held import first_layer_given
 from attnlimits.numerics.two_layers.nodes import around, centred
 
