@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TextIO
 
 from .errors import ConvergenceError
-from .interrupts import INTERRUPTED, forget_interrupt, interruptible
+from .interrupts import INTERRUPTED, forget_interrupt, interruptible, interrupts_before_errors
 from .progress import close_bars
 
 __all__ = ["DEBUG", "STATUSES", "Parser", "fail", "guarded", "say"]
@@ -73,7 +73,8 @@ def guarded(command: Callable[[], int]) -> int:
 def _status(command: Callable[[], int]) -> int:
     """Run a command; each kind of error has its status."""
     try:
-        return command()
+        with interrupts_before_errors():
+            return command()
     except (_Unwritten, SystemExit):
         _flush()
         raise

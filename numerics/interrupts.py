@@ -3,11 +3,19 @@
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-__all__ = ["INTERRUPTED", "forget_interrupt", "interruptible", "leave_signals", "without_interrupts"]
+__all__ = [
+    "INTERRUPTED",
+    "forget_interrupt",
+    "interruptible",
+    "interrupts_before_errors",
+    "leave_signals",
+    "without_interrupts",
+]
 
 #: Exit status of an interrupted command.
 INTERRUPTED = 130
@@ -48,6 +56,20 @@ def interruptible() -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0)
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def interrupts_before_errors() -> Iterator[None]:
+    """Let an interrupt that was passed over in a callback come before an error, which may be what it left behind.
+
+    A callback that was cut short has not done its work: numba then misses the machine code that it was to receive.
+    """
+    try:
+        yield
+    except Exception:
+        if _AGAIN and signal.getitimer(signal.ITIMER_REAL)[0] > 0:
+            time.sleep(10 * _MOMENT)  # and the interrupt ends it
+        raise
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

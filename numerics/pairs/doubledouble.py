@@ -231,24 +231,33 @@ _UNARY = ["void(float64, float64, float64[:], float64[:])"]
 _BINARY = ["void(float64, float64, float64, float64, float64[:], float64[:])"]
 
 
-def _array_unary(f: Any) -> Any:
-    @guvectorize(_UNARY, "(),()->(),()", cache=True)
-    def apply(ah, al, rh, rl):  # type: ignore[no-untyped-def]
-        rh[0], rl[0] = f(ah, al)
-
-    return apply
+# Each is written out: the cache cannot recognise a kernel that closes over another one, and would keep one more copy of
+# it for every process.
 
 
-def _array_binary(f: Any) -> Any:
-    @guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
-    def apply(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
-        rh[0], rl[0] = f(ah, al, bh, bl)
-
-    return apply
+@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+def _add_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
+    rh[0], rl[0] = add(ah, al, bh, bl)
 
 
-_ADD, _MUL, _DIV = _array_binary(add), _array_binary(mul), _array_binary(div)
-_EXP, _SQRT = _array_unary(exp), _array_unary(sqrt)
+@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+def _multiply_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
+    rh[0], rl[0] = mul(ah, al, bh, bl)
+
+
+@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+def _divide_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
+    rh[0], rl[0] = div(ah, al, bh, bl)
+
+
+@guvectorize(_UNARY, "(),()->(),()", cache=True)
+def _exp_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
+    rh[0], rl[0] = exp(ah, al)
+
+
+@guvectorize(_UNARY, "(),()->(),()", cache=True)
+def _sqrt_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
+    rh[0], rl[0] = sqrt(ah, al)
 
 
 class Pairs:
@@ -279,7 +288,7 @@ class Pairs:
 
     def __add__(self, other: "Pairs | ArrayLike") -> "Pairs":
         b = _pairs(other)
-        return Pairs(*_ADD(self.hi, self.lo, b.hi, b.lo))
+        return Pairs(*_add_arrays(self.hi, self.lo, b.hi, b.lo))
 
     def __neg__(self) -> "Pairs":
         return Pairs(-self.hi, -self.lo)
@@ -292,11 +301,11 @@ class Pairs:
 
     def __mul__(self, other: "Pairs | ArrayLike") -> "Pairs":
         b = _pairs(other)
-        return Pairs(*_MUL(self.hi, self.lo, b.hi, b.lo))
+        return Pairs(*_multiply_arrays(self.hi, self.lo, b.hi, b.lo))
 
     def __truediv__(self, other: "Pairs | ArrayLike") -> "Pairs":
         b = _pairs(other)
-        return Pairs(*_DIV(self.hi, self.lo, b.hi, b.lo))
+        return Pairs(*_divide_arrays(self.hi, self.lo, b.hi, b.lo))
 
     def __rtruediv__(self, other: ArrayLike) -> "Pairs":
         return _pairs(other) / self
@@ -316,7 +325,7 @@ class Pairs:
 
     def exp(self) -> "Pairs":
         """Exponential of each entry; zero below -600."""
-        return Pairs(*_EXP(self.hi, self.lo))
+        return Pairs(*_exp_arrays(self.hi, self.lo))
 
     def log(self) -> "Pairs":
         """Natural logarithm of each positive entry: Newton's step from the float64 one."""
@@ -325,7 +334,7 @@ class Pairs:
 
     def sqrt(self) -> "Pairs":
         """Square root of each entry >= 0."""
-        return Pairs(*_SQRT(self.hi, self.lo))
+        return Pairs(*_sqrt_arrays(self.hi, self.lo))
 
     def sum(self) -> "Pairs":
         """Sum of all entries."""

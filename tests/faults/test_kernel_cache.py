@@ -1,5 +1,6 @@
 """Compiled kernels: what is damaged is compiled again, and nothing that a disk does ends a computation."""
 
+import ast
 import errno
 import importlib.util
 import os
@@ -78,6 +79,20 @@ def test_a_universal_function_is_compiled_once(tmp_path, kernel):
     assert len(written) == 4
     assert kernel()(1.25) == VALUE
     assert written == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.nb[ic]")}
+
+
+def test_no_kernel_closes_over_another(repository):
+    """The key of one that does is new in each process: it was never found, and one more copy of it kept each time."""
+    nested = [
+        f"{path.relative_to(repository)}:{inner.lineno}"
+        for path in sorted((repository / "numerics").rglob("*.py"))
+        for outer in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(outer, ast.FunctionDef)
+        for inner in ast.walk(outer)
+        if isinstance(inner, ast.FunctionDef) and inner is not outer
+        if any("cache=True" in ast.unparse(decorator) for decorator in inner.decorator_list)
+    ]
+    assert nested == []
 
 
 def test_every_damage_is_seen(kernel, tmp_path, capsys, monkeypatch, rng):

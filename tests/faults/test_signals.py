@@ -154,6 +154,27 @@ def test_a_signal_in_a_finaliser(name):
     assert time.monotonic() - begin < 20
 
 
+CALLBACK = """found = []
+
+    def compare(*_):
+        os.kill(os.getpid(), signal.SIGNAL)
+        found.append(1)
+        return 0
+
+    import ctypes
+    two = (ctypes.c_int * 2)()
+    pointer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(compare)
+    ctypes.CDLL(None).qsort(two, ctypes.c_size_t(2), ctypes.c_size_t(4), pointer)
+    found[0]"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_in_a_callback(name):
+    """What the callback leaves undone raises before the interrupt comes again; that error is not the reason."""
+    process = begun(VERB.replace("BODY", CALLBACK.replace("SIGNAL", name)))
+    assert ended(process) == (130, "", ["attnlimits: interrupted"])
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_after_the_result_changes_nothing(name):
     body = f"atexit.register(os.kill, os.getpid(), signal.{name})"
