@@ -328,6 +328,7 @@ def _instances(args: argparse.Namespace, output: "Channel", name: str, settings:
     from .aim.amp import amp
     from .aim.data import instance, refuse_size, teacher
     from .aim.state_evolution import evolve
+    from .standard_error import standard_error
 
     asked = f"--dimension {args.dimension} at --alpha {args.alpha:g} with --tokens {args.tokens}"
     refuse_size(args.alpha, args.dimension, args.tokens, asked, scalar=args.covariance == "scalar")
@@ -345,7 +346,7 @@ def _instances(args: argparse.Namespace, output: "Channel", name: str, settings:
     bar.close()
     errors = np.array([r.mmse for r in found])
     mean = float(errors.mean())
-    spread = float(errors.std(ddof=1) / math.sqrt(len(errors))) if len(errors) > 1 else None
+    spread = float(standard_error(errors)) if len(errors) > 1 else None
     done = sum(r.converged for r in found)
     status = f"converged: {done} of {len(found)} instances"
     if done < len(found):

@@ -16,7 +16,6 @@ from .cli_gamp import (
     model_of,
     read_data,
     run_instances,
-    standard_error,
     start_of,
 )
 from .decimals import pm, recorded
@@ -96,6 +95,7 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
     import numpy as np
 
     from .descent import descend
+    from .standard_error import standard_error
 
     check_size(args, model)
     smooth = _slopes(args, model)

@@ -43,7 +43,6 @@ __all__ = [
     "read_data",
     "run",
     "run_instances",
-    "standard_error",
     "start_of",
 ]
 
@@ -220,6 +219,8 @@ def means(found: "Sequence[Result]", lengths: list[int]) -> Instances:
     """Average runs that know their teacher; `lengths` are their numbers of iterations."""
     import numpy as np
 
+    from .standard_error import standard_error
+
     count = len(found)
     overlaps = np.array([r.overlap for r in found])
     done = sum(r.converged for r in found)
@@ -236,16 +237,6 @@ def means(found: "Sequence[Result]", lengths: list[int]) -> Instances:
         n_iter=lengths,
         residual=max(r.residual for r in found),
     )
-
-
-def standard_error(values: "NDArray[Any]") -> "NDArray[Any]":
-    """Of the mean over the first axis; NaN where there is but one value."""
-    import numpy as np
-
-    count = len(values)
-    if count == 1:
-        return np.full(values.shape[1:], math.nan)
-    return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(count))
 
 
 def _instances(args: argparse.Namespace, model: "Model") -> Outcome:

@@ -1,7 +1,6 @@
 """The verb `trec`: a small attention classifier of questions, and when each of its layers is learned."""
 
 import argparse
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,6 +132,7 @@ def _train(args: argparse.Namespace, settings: "Settings") -> Outcome:
 
     from .classifier import half_time, train
     from .classifier.network import require_torch
+    from .standard_error import standard_error
 
     first, second, labels, name = _data(args)
     require_torch()
@@ -152,7 +152,7 @@ def _train(args: argparse.Namespace, settings: "Settings") -> Outcome:
     done = [r for r in found if r.converged]
     ended = next((r for r in found if not r.converged), None)
     accuracy = np.array([r.test_accuracy[-1] for r in found])
-    error = float(accuracy.std(ddof=1) / math.sqrt(len(accuracy))) if len(accuracy) > 1 else math.nan
+    error = float(standard_error(accuracy))
     halves = np.array([[half_time(r.similarity[:, k]) for k in range(r.similarity.shape[1])] for r in found])
     status = f"{found[0].n_epochs} epochs, {len(found)} training{'s' if len(found) > 1 else ''}"
     if ended is not None:

@@ -19,6 +19,7 @@ from .errors import ConvergenceError, KernelNotFoundError, UnreachableOutputErro
 from .models import ACTIVATIONS
 from .quadrature import normal_qmc
 from .results import Estimate
+from .standard_error import standard_error
 from .validation import choice, flag, numbers, positive, softmax_rows, whole
 
 __all__ = [
@@ -497,7 +498,7 @@ def weak_recovery_threshold(
     size = layer.indices**2
     norms = np.array([_top_eigenvalue(sample, size) for sample in samples])
     norm = _top_eigenvalue(samples.mean(axis=0), size)
-    error = float(norms.std(ddof=1) / np.sqrt(len(norms)))
+    error = float(standard_error(norms))
     if norm <= 3 * error:
         raise ConvergenceError(f"the operator (15) is {norm:.2g} +- {error:.2g}: no threshold; raise log2_samples")
     return Estimate(1 / norm, error / norm**2, "monte-carlo")

@@ -13,30 +13,23 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from .channel_averages import Averages
+from .standard_error import SIGMAS, student
 
 __all__ = [
-    "SIGMAS",
     "TOO_NEAR",
     "Balance",
     "FixedPointError",
     "blocked",
     "fixed_point_error",
     "growth_error",
-    "student",
 ]
 
 Array = NDArray[np.float64]
 
 #: How a result says that its interval does not close.
 TOO_NEAR = "too near a threshold for this accuracy"
-#: What is decided is decided to so many stated errors.
-SIGMAS = 3.0
-# Three stated errors hold with this probability, that of three standard deviations of a normal law, however few the
-# randomisations.
-_LEVEL = math.erf(SIGMAS / math.sqrt(2))
 # The response is linear while the interval is narrower than this share of (1 - F') times the distance to its range.
 _LINEAR = 0.1
 # Ends further away than so many times the linear response belong to another fixed point.
@@ -49,17 +42,6 @@ _MUCH, _LITTLE = 0.25, 0.1
 _POLISH, _ROUNDING = 10, 4e-15
 # Changes of r that tell more of its slopes than of its rounding.
 _TELLS = 1e-10
-
-
-def student(replicas: int) -> float:
-    """Factor by which a standard error from so few randomisations grows, so that three of it hold in 99.73 %.
-
-    Examples
-    --------
-    >>> print(f"{student(4):.2f} {student(8):.2f} {student(64):.2f}")
-    3.07 1.51 1.02
-    """
-    return max(1.0, float(stdtrit(replicas - 1, 0.5 + 0.5 * _LEVEL)) / SIGMAS)
 
 
 class Balance(Protocol):

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from .errors import ConvergenceError
 from .models import ACTIVATIONS
 from .quadrature import gauss_legendre_panels, normal_qmc
+from .standard_error import standard_error
 from .validation import choice, flag, not_negative, positive, whole
 
 __all__ = ["FlowResult", "flow", "random_networks"]
@@ -453,7 +454,7 @@ def _many(kappa: float, tokens: int, rank: int, beta: float, rng: np.random.Gene
         if replica == 0:
             halving = abs(values[0] - solve(points, steps // 2))
     minus = float(np.mean(values))
-    error = float(np.std(values, ddof=1)) / math.sqrt(_REPLICAS) + halving + 1e-15 * minus
+    error = float(standard_error(values)) + halving + 1e-15 * minus
     status = (
         f"mean of {_REPLICAS} replicas of {2**log2_points} Sobol points; error is one standard error, plus what half "
         "as many steps change"

@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from .channel_averages import Averages
 from .errors import ConvergenceError
-from .fixed_point_error import SIGMAS, student
 from .link_channel import LinkChannel
 from .link_symmetry import couplings, exchanges
 from .link_thresholds import _top, threshold, unresolved_noise
 from .links import LinkKernel
 from .results import EvolutionResult
 from .solver import Solver
+from .standard_error import SIGMAS, standard_error
 from .state_evolution import check_effort, check_overlap, finish, seeded
 
 __all__ = ["evolve"]
@@ -269,7 +269,7 @@ class _LinkSolver(Solver):
             rate = self.alpha * max(norm, 0.0)
             full = free @ direction @ free.T
             each = self.alpha * np.einsum("ij,rijkl,kl->r", full, operators, full)
-            off = student(len(each)) * float(each.std(ddof=1)) / np.sqrt(len(each))
+            off = float(standard_error(each))
             if abs(rate - 1) <= SIGMAS * off:
                 self._doubt = f"a small overlap grows by {rate:.4g} +- {off:.1g} per iteration"
         # Rounding may leave the cone.

@@ -14,6 +14,7 @@ from .link_moments import Sums
 from .link_sampling import MOST_SORTED, pair_averages
 from .links import LinkKernel, Part
 from .quadrature import normal_qmc
+from .standard_error import standard_error, student
 
 __all__ = ["ZERO", "Operator", "correlation", "operator"]
 
@@ -204,8 +205,8 @@ def _sampled(kernel: LinkKernel, part: Part, sums: Sums, reason: str, optional: 
     bias = float(np.mean([one.bias for one in found]))
     deviation = (spread - matrix).reshape(_REPLICAS, sums.r**2, sums.r**2)
     noise = [np.linalg.norm(one, 2) for one in deviation]
-    error = math.sqrt(float(np.square(noise).sum()) / (_REPLICAS * (_REPLICAS - 1))) + bias
-    of_linear = np.linalg.norm(linear.std(axis=0, ddof=1)) / math.sqrt(_REPLICAS)
+    error = student(_REPLICAS) * math.sqrt(float(np.square(noise).sum()) / (_REPLICAS * (_REPLICAS - 1))) + bias
+    of_linear = np.linalg.norm(standard_error(linear))
     return Operator(
         sums.rest, linear.mean(axis=0), matrix, max(error, float(of_linear)), bias, n * _REPLICAS, spread, reason
     )

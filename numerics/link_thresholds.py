@@ -12,6 +12,7 @@ from .decimals import significant
 from .link_operator import ZERO, Operator, correlation, operator
 from .links import LinkKernel
 from .results import How, versions
+from .standard_error import standard_error
 
 __all__ = ["LinkStaircase", "LinkThreshold", "staircase", "threshold", "unresolved_noise"]
 
@@ -188,7 +189,7 @@ def _sampled_norm(found: Operator) -> tuple[float, float]:
     for replica, one in enumerate(found.spread):
         direction = _top(np.delete(found.spread, replica, axis=0).mean(axis=0), found.error)[1]
         each.append(float(np.einsum("ij,ijkl,kl->", direction, one, direction)))
-    return float(np.mean(each)), float(np.std(each, ddof=1) / math.sqrt(len(each))) + found.defect
+    return float(np.mean(each)), float(standard_error(each)) + found.defect
 
 
 def _top(matrix: Array, error: float) -> tuple[float, Array]:

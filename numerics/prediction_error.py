@@ -1,21 +1,19 @@
 """Errors of predicting a new output at overlap q: Bayes-optimal (11) and plug-in."""
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .channel_averages import matrix_root
-from .fixed_point_error import student
 from .models import Attention
 from .quadrature import normal_qmc
 from .results import Estimate
+from .standard_error import standard_error
 
 __all__ = ["prediction_errors"]
 
 Array = NDArray[np.float64]
 
-_REPLICAS = 8
+_REPLICAS = 16
 _LOG2_N = 12
 
 
@@ -49,7 +47,7 @@ def prediction_errors(
     p, m = model.indices, model.tokens
     points = [normal_qmc(3 * p * m, _LOG2_N, s).reshape(-1, 3, p, m) for s in generator.spawn(_REPLICAS)]
     values = np.array([_errors(model, q, x) for x in points])
-    mean, sigma = values.mean(axis=0), student(_REPLICAS) * values.std(axis=0, ddof=1) / math.sqrt(_REPLICAS)
+    mean, sigma = values.mean(axis=0), standard_error(values)
     if q_error is not None and q_error.any():
         low = np.clip(q.diagonal() - q_error.diagonal(), 0, 1)
         moved = q - np.diag(q.diagonal() - low)

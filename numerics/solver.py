@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from .anderson import anderson
 from .channel_averages import Averages, Channel
 from .errors import KernelNotFoundError
-from .fixed_point_error import SIGMAS, blocked, fixed_point_error, growth_error, student
+from .fixed_point_error import blocked, fixed_point_error, growth_error
 from .free_entries import FreeEntries
 from .models import Attention
+from .standard_error import SIGMAS, student
 from .thresholds import last_layer
 
 __all__ = ["DEAD", "RECOVERED", "SEED", "Solver"]

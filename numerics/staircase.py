@@ -12,9 +12,9 @@ from scipy.optimize import brentq
 from .channel_averages import SAFETY, Averages, channel
 from .decimals import recorded, significant
 from .errors import ConvergenceError, KernelNotFoundError
-from .fixed_point_error import student
 from .models import Attention
 from .results import How, ThresholdResult
+from .standard_error import standard_error
 from .two_layers.channel import TwoLayerQuadrature, serves
 from .validation import choice, whole
 
@@ -239,7 +239,7 @@ def _sampled(
 
 def _result(model: Attention, values: Array, evaluations: int, where: str) -> ThresholdResult:
     mean = float(values.mean())
-    error = student(len(values)) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    error = float(standard_error(values))
     return _threshold(model, recorded(mean, error), error, "monte-carlo", 1 / mean, evaluations, where)
 
 

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ..channel_averages import Channel, channel
-from ..fixed_point_error import SIGMAS, TOO_NEAR
+from ..fixed_point_error import TOO_NEAR
 from ..models import Attention
+from ..standard_error import SIGMAS
 from ..state_evolution import check_effort, seeded
 from ..two_layers import channel as two_layers
 from ..two_layers.channel import TwoLayerQuadrature

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel_averages import Averages, Channel
-from ..fixed_point_error import student
+from ..standard_error import standard_error
 
 __all__ = ["Equations", "Local"]
 
@@ -244,7 +244,7 @@ class Equations:
         """Error of response @ (what the groups of these rows say), from the noise of the averages."""
         noise, bias = local.noise[:, rows], local.bias[rows]
         if self.channel(t).how == "monte-carlo":
-            sigma = student(len(noise)) * (noise @ response.T).std(axis=0, ddof=1) / math.sqrt(len(noise))
+            sigma = standard_error(noise @ response.T)
         else:
             sigma = np.abs(response) @ np.abs(noise).max(axis=0)
         out: Array = sigma + np.abs(response) @ bias

@@ -19,6 +19,7 @@ from ..link_channel import LinkChannel
 from ..links import LinkKernel
 from ..models import Attention
 from ..results import Estimate, How
+from ..standard_error import standard_error
 from ..two_layers.channel import TwoLayerQuadrature
 from .integral import along_path
 from .linear import LinearChannel, linear_map
@@ -149,9 +150,7 @@ class OutputEntropy:
 
     def _estimate(self, values: Array, more: float) -> Estimate:
         if self.how == "monte-carlo":
-            return Estimate(
-                float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))) + more, "monte-carlo"
-            )
+            return Estimate(float(values.mean()), float(standard_error(values)) + more, "monte-carlo")
         return _rounded(float(values.mean()), float(np.ptp(values)) / 2 + more)
 
     def limit(self, function: Callable[[Array], Estimate]) -> Estimate:
@@ -167,7 +166,7 @@ class OutputEntropy:
         found = self.averages(q)
         mean = 0.5 * found.g.mean(axis=0)
         if self.how == "monte-carlo":
-            error = 0.5 * found.g.std(axis=0, ddof=1) / math.sqrt(len(found.g))
+            error = 0.5 * standard_error(found.g)
         else:
             error = 0.25 * np.ptp(found.g, axis=0)
         if found.bias is not None:

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel_averages import Averages, channel, is_costly
 from ..errors import KernelNotFoundError
-from ..fixed_point_error import student
 from ..links import LinkKernel
 from ..quadrature import normal_qmc
+from ..standard_error import standard_error
 from ..state_evolution import check_effort, check_overlap, seeded
 from ..validation import not_negative, numbers, whole
 from .damping import Damping
@@ -71,7 +71,7 @@ def predicted_overlaps(
     damping: float = 0.0,
     side_strength: float = 0.0,
     samples: int | None = None,
-    replicas: int = 8,
+    replicas: int = 16,
     denoiser_tol: float = 1e-4,
     nodes: int | None = None,
     rng: np.random.Generator | int | None = 0,
@@ -142,7 +142,7 @@ def predicted_overlaps(
             population = _Population(model, float(alpha), strength, samples, denoiser_tol, nodes, stream)
             runs.append(population.run(first, own, share, n_iter))
     values = np.array(runs)
-    mean, error = values.mean(axis=0), student(replicas) * values.std(axis=0, ddof=1) / math.sqrt(replicas)
+    mean, error = values.mean(axis=0), standard_error(values)
     return PredictedOverlaps(mean[0], error[0], mean[1], error[1], how, float(alpha), share, seed)
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel_averages import Averages, Channel
-from ..fixed_point_error import growth_error, student
+from ..fixed_point_error import growth_error
 from ..solver import DEAD, RECOVERED, Solver
+from ..standard_error import student
 
 __all__ = ["Refinable", "RefinedSolver", "Slopes"]
 
