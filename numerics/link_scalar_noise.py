@@ -7,6 +7,7 @@ near the peaks are found, and the others left out.
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -22,15 +23,10 @@ __all__ = ["NoisyScalarLink", "scalar_link"]
 
 Array = NDArray[np.float64]
 
-# Nodes of u per panel and step in omega and in the noise, coarse and fine.
-_RESOLUTIONS = ((7, 0.6), (10, 0.36))
 # First panel towards a special point, of t where u = start + length t^2.
 _DENSE = 0.04
-# Radius in which the three normal variables are averaged over.
-_BALL = 7.6
-# Deviations of prior and noise that count, their number in a panel, and the nodes of one.
+# Deviations of prior and noise that count, and their number in a panel.
 _REACH, _PANEL = 8.5, 2.0
-_PANEL_RULE = leggauss(8)
 _MOST_PANELS = 400_000
 _CHUNK = 400_000
 
@@ -38,6 +34,22 @@ _CHUNK = 400_000
 def scalar_link(kernel: LinkKernel, part: Part) -> "ScalarLink | NoisyScalarLink":
     """Averages of a part of one entry, or without noise of one combination."""
     return NoisyScalarLink(kernel, part) if kernel.noise > 0 else ScalarLink(kernel, part)
+
+
+class _Resolution(NamedTuple):
+    """Nodes of u per panel; step in omega and in the noise; radius of the ball of the three; nodes of the posterior.
+
+    Near a threshold the overlap is as far off as the average times one over the overlap, so that no cut may be common
+    to both resolutions.
+    """
+
+    order: int
+    step: float
+    ball: float
+    posterior: int
+
+
+_COARSE, _FINE = _Resolution(7, 0.6, 7.6, 8), _Resolution(10, 0.36, 8.4, 10)
 
 
 class NoisyScalarLink(ScalarEntry):
@@ -58,7 +70,7 @@ class NoisyScalarLink(ScalarEntry):
 
     def __call__(self, q: float) -> tuple[Array, Array]:
         """E g^2 and E (dg/d omega)^2 at the overlap q, each by two resolutions: shape (2,)."""
-        values = [self._average(q, *resolution) for resolution in _RESOLUTIONS]
+        values = [self._average(q, resolution) for resolution in (_COARSE, _FINE)]
         return np.array([v[0] for v in values]), np.array([v[1] for v in values])
 
     def log_density(self, q: float) -> Array:
@@ -67,8 +79,8 @@ class NoisyScalarLink(ScalarEntry):
         constant = -1.0 - math.log(2 * math.pi) - 0.5 * math.log((1 - q) * self.kernel.noise)
         return np.array(
             [
-                sum(float(weights @ np.log(sums[0])) for weights, sums in self._posteriors(q, *resolution)) + constant
-                for resolution in _RESOLUTIONS
+                sum(float(weights @ np.log(sums[0])) for weights, sums in self._posteriors(q, resolution)) + constant
+                for resolution in (_COARSE, _FINE)
             ]
         )
 
@@ -77,24 +89,25 @@ class NoisyScalarLink(ScalarEntry):
         """Probability that the output fixes u up to a few points: never, under noise."""
         return 0.0
 
-    def _average(self, q: float, order: int, step: float) -> tuple[float, float]:
+    def _average(self, q: float, resolution: _Resolution) -> tuple[float, float]:
         v = 1 - q
         g = change = 0.0
-        for weights, sums in self._posteriors(q, order, step):
+        for weights, sums in self._posteriors(q, resolution):
             first = sums[1] / sums[0]
             variance = sums[2] / sums[0] - first**2
             g += float(weights @ first**2) / v**2
             change += float(weights @ (variance / v - 1) ** 2) / v**2
         return g, change
 
-    def _posteriors(self, q: float, order: int, step: float) -> Iterator[tuple[Array, Array]]:
+    def _posteriors(self, q: float, resolution: _Resolution) -> Iterator[tuple[Array, Array]]:
         """Weights of (u, omega, y); integrals of (1, u - omega, (u - omega)^2) over the density at the truth."""
         v, sigma = 1 - q, math.sqrt(self.kernel.noise)
-        u, weight = self.rule(self._marks, order, _DENSE)
-        z = step * np.arange(-math.ceil(7.5 / step), math.ceil(7.5 / step) + 1)
+        u, weight = self.rule(self._marks, resolution.order, _DENSE)
+        step, ball = resolution.step, resolution.ball
+        z = step * np.arange(-math.ceil(ball / step), math.ceil(ball / step) + 1)
         density = np.exp(-0.5 * z * z) * step / math.sqrt(2 * math.pi)
         w = weight[:, None, None] * density[:, None] * density
-        keep = u[:, None, None] ** 2 + z[:, None] ** 2 + z**2 < _BALL**2
+        keep = u[:, None, None] ** 2 + z[:, None] ** 2 + z**2 < ball**2
         a, b, c = np.nonzero(keep)
         truth, noise, weights = u[a], z[b], w[keep]
         omega = q * truth + math.sqrt(q * v) * z[c]
@@ -104,7 +117,9 @@ class NoisyScalarLink(ScalarEntry):
             here = (truth > low) & (truth < high)
             y[here] = self.value(region, truth[here])[0]
         y = y + sigma * noise
-        panels = [p for region in self.part.regions for p in self._panels(region, math.sqrt(v), sigma)]
+        panels = [
+            p for region in self.part.regions for p in self._panels(region, math.sqrt(v), sigma, resolution.posterior)
+        ]
         for begin in range(0, len(truth), _CHUNK):
             part = slice(begin, begin + _CHUNK)
             own = -0.5 * (truth[part] - omega[part]) ** 2 / v - 0.5 * noise[part] ** 2
@@ -146,7 +161,7 @@ class NoisyScalarLink(ScalarEntry):
             raise NotServedError("the link has poles, or grows beyond the range of float64")
         return grid, y
 
-    def _panels(self, region: Region, sd: float, sigma: float) -> list["_Panels"]:
+    def _panels(self, region: Region, sd: float, sigma: float, order: int) -> list["_Panels"]:
         grid, y = self._line(region)
         if not len(grid):
             return []
@@ -162,7 +177,7 @@ class NoisyScalarLink(ScalarEntry):
                     "leave it out, as it changes little until V is about as narrow"
                 )
             edges = np.interp(np.linspace(0.0, run[-1], count + 1), run, x)
-            found.append(_Panels(edges, np.interp(edges, x, level), lambda u: self.value(region, u)[0]))
+            found.append(_Panels(edges, np.interp(edges, x, level), lambda u: self.value(region, u)[0], order))
         return found
 
 
@@ -175,8 +190,8 @@ def _turns(y: Array) -> NDArray[np.int64]:
 class _Panels:
     """Panels along a stretch on which the link rises or falls."""
 
-    def __init__(self, edges: Array, level: Array, value: Callable[[Array], Array]) -> None:
-        nodes, weights = _PANEL_RULE
+    def __init__(self, edges: Array, level: Array, value: Callable[[Array], Array], order: int) -> None:
+        nodes, weights = leggauss(order)
         half = 0.5 * np.diff(edges)[:, None]
         self.x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes
         self.w = half * weights

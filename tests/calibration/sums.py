@@ -24,9 +24,9 @@ STEPS = (1.0, 1.3)
 def _likelihood(text: str, noise: str, step: float) -> tuple[Array, Array]:
     """Nodes of h, and the density of y given h, times the root of the step of y, shape (h, y)."""
     sigma = float(noise) ** 0.5
-    h = np.arange(-8.0, 8.0, 0.012 * step * min(1.0, 2 * sigma))
+    h = np.arange(-9.5, 9.5, 0.012 * step * min(1.0, 2 * sigma))
     values = EVEN[text](h)
-    y = np.arange(values.min() - 8 * sigma, values.max() + 8 * sigma, 0.12 * step * sigma)
+    y = np.arange(values.min() - 9.5 * sigma, values.max() + 9.5 * sigma, 0.12 * step * sigma)
     density = np.exp(-0.5 * ((y - values[:, None]) / sigma) ** 2) / (sigma * np.sqrt(2 * np.pi))
     return h, density * 0.12 * step * sigma
 
@@ -35,7 +35,7 @@ def _average(q: float, text: str, noise: str, step: float) -> float:
     """G(q) = E (E[h | y, omega] - omega)^2/V^2."""
     h, density = _likelihood(text, noise, step)
     # Even: half the line of omega.
-    z = (np.arange(0, 7.5, 0.1 * step) + 0.05 * step)[:, None]
+    z = (np.arange(0, 9.5, 0.1 * step) + 0.05 * step)[:, None]
     weights = np.exp(-0.5 * z[:, 0] ** 2)
     omega, v = np.sqrt(q) * z, 1 - q
     given = np.exp(-0.5 * (h - omega) ** 2 / v)

@@ -140,7 +140,7 @@ def _even(rng: np.random.Generator) -> list[Settings]:
 def _risen(rng: np.random.Generator) -> list[Settings]:
     """Overlaps to which an uninformed start rises, with alpha of each."""
     cases: list[Settings] = []
-    while len(cases) < 24:
+    while len(cases) < 100:
         text, noise = str(rng.choice(list(SMOOTH))), str(rng.choice(["0.1", "0.5", "2"]))
         q = float(10 ** rng.uniform(-3, -0.3) if rng.integers(2) else rng.uniform(0.1, 0.9))
         if (found := rising(q, text, noise)) is not None:
@@ -202,8 +202,7 @@ ROUTES = (
         _noisy_overlap,
         lambda s: (s["q"], s["off"]),
         "plain sums over omega, h and y",
-        fewest=20,
-        sample=0,
+        sample=1,
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)
