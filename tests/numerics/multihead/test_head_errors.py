@@ -50,9 +50,8 @@ def test_weak_heads_are_within_their_errors(family, m, d, samples, noise, seed):
     assert len(heads) == m and fit.certificates.error_status == "of the noise, to first order"
     for head, *pairs in zip(heads, zip(fit.theta, theta, strict=True), zip(fit.w, w, strict=True), strict=True):
         for (found, true), error in zip(pairs, (head.theta_error, head.w_error), strict=True):
-            # 95 per cent; of a few entries here.
-            assert np.linalg.norm(found - true) < 1.3 * error
-            assert abs(np.linalg.norm(found) - np.linalg.norm(true)) < 1.3 * error
+            assert np.linalg.norm(found - true) < error
+            assert abs(np.linalg.norm(found) - np.linalg.norm(true)) < error
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_a_start_that_is_no_best_one_is_left():
     assert len(fit.diagnostics["start_losses"]) > 1
     if fit.certificates.heads is not None:
         for head, found, true in zip(fit.certificates.heads, fit.w, w, strict=True):
-            assert np.linalg.norm(found - true) < 1.3 * head.w_error
+            assert np.linalg.norm(found - true) < head.w_error
     assert fit.validation_error < 1.1 * fit.accept / 1.3
 
 
@@ -96,7 +95,7 @@ def test_deviations_are_those_of_the_normal_equations():
     assert np.allclose(found**2, blocks, rtol=1e-8)
     for head in told.heads:
         # Between many directions alike and one that has it all.
-        assert head.theta_deviation < head.theta_error < 1.96 * head.theta_deviation
+        assert head.theta_deviation < head.theta_error < 2.29 * head.theta_deviation
         assert head.theta_norm - head.theta_error > 0 and not head.maybe_zero
 
 
