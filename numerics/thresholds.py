@@ -20,6 +20,7 @@ from .mixing_law import mixing_law
 from .models import ACTIVATIONS, Attention
 from .quadrature import gauss_legendre_panels, gaussian, normal_qmc, refine, sinh_trapezoid, trapezoid
 from .results import Estimate, How, ThresholdResult
+from .standard_error import standard_error
 
 __all__ = ["MAX_DIGITS", "PRECISE_DIGITS", "last_layer", "one_layer", "proved_last_layer"]
 
@@ -31,6 +32,8 @@ _LEAST_SKIP = 1e-6
 _CUT = 8.6
 # exp(-b^2/2) below 1e-60 is invisible beside the ratio N^2/Z it enters.
 _BLIND = 17.0
+# Entries of a mixing matrix whose fourth powers are in the range of float64.
+_LARGEST = 1e70
 
 
 def last_layer(
@@ -359,10 +362,7 @@ def _linear_deep(model: Attention, rng: np.random.Generator) -> tuple[Estimate, 
     for stream in rng.spawn(replicas):
         # Two components per hidden layer (the first rotated onto an axis) and the angle of v.
         points = normal_qmc(2 * (model.layers - 1) + 1, 15, stream)
-        b = np.broadcast_to(np.eye(2), (len(points), 2, 2))
-        for layer in range(model.layers - 1):
-            v = np.einsum("nij,nj->ni", b, points[:, 2 * layer : 2 * layer + 2])
-            b = model.skip * b + model.beta * v[:, :, None] * np.einsum("ni,nij->nj", v, b)[:, None, :]
+        b = _linear_mixing(model, points)
         _, stretch, w = np.linalg.svd(b)
         # The direction of h = B^{-1} v, made uniform on the stretched circle: v-hat = B g / |B g|.
         psi = math.pi * ndtr(points[:, -1])
@@ -381,11 +381,24 @@ def _linear_deep(model: Attention, rng: np.random.Generator) -> tuple[Estimate, 
         values.append(_radial(size2, along2, size2 - along2, measure, 0))
         half = slice(0, len(points) // 2)
         halves.append(_radial(size2[half], along2[half], (size2 - along2)[half], 2 * measure[half], 0))
-    # N^2/Z of sums over n points is biased by O(1/n): extrapolate, and count the whole correction as error.
-    bias = np.array(halves) - np.array(values)
-    sample = np.array(values) - bias
-    error = 3 * float(sample.std(ddof=1)) / math.sqrt(replicas) + abs(float(bias.mean()))
-    return Estimate(float(sample.mean()), error, "monte-carlo"), replicas
+    # N^2/Z of sums over n points is biased by O(1/n): extrapolate.
+    sample = 2 * np.array(values) - np.array(halves)
+    return Estimate(float(sample.mean()), float(standard_error(sample)), "monte-carlo"), replicas
+
+
+def _linear_mixing(model: Attention, points: Array) -> Array:
+    """Mixing matrices (5) of the last layer, for hidden layers whose first one lies along an axis; shape (n, 2, 2)."""
+    b = np.broadcast_to(np.eye(2), (len(points), 2, 2))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for layer in range(model.layers - 1):
+            v = np.einsum("nij,nj->ni", b, points[:, 2 * layer : 2 * layer + 2])
+            b = model.skip * b + model.beta * v[:, :, None] * np.einsum("ni,nij->nj", v, b)[:, None, :]
+    if not np.abs(b).max() < _LARGEST:
+        raise ConvergenceError(
+            f"the outputs of {model.describe()} are beyond the range of float64, as they grow like a power of h that "
+            "triples with each layer (5): take fewer layers, or a smaller beta"
+        )
+    return b
 
 
 def _radial(size2: Array, along2: Array, across2: Array, measure: Array, level: int) -> float:
