@@ -266,10 +266,10 @@ class RefinedSolver(Solver):
             through = (not sampled or coarse) and (settled or (tries >= _TRIES and coarse))
             if through and not sampled:
                 if coarser is not None:
-                    # Two rules may agree by chance, three hardly; of one layer a third rule costs little.
+                    # Two rules may agree by chance, three hardly.
                     third = bool(np.isfinite(gap).all())
                     gap = np.maximum(np.abs(t + step - coarser), _CUT * gap if third else 0.0)
-                    error, enough = gap + np.abs(step), bool((gap <= asked).all()) and (third or len(t) > 1)
+                    error, enough = gap + np.abs(step), bool((gap <= asked).all()) and third
                 coarser = t + step
             done = settled and (enough or not coarse)
             if done or self.n_iter >= self.max_iter:
