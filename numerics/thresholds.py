@@ -381,9 +381,12 @@ def _linear_deep(model: Attention, rng: np.random.Generator) -> tuple[Estimate, 
         values.append(_radial(size2, along2, size2 - along2, measure, 0))
         half = slice(0, len(points) // 2)
         halves.append(_radial(size2[half], along2[half], (size2 - along2)[half], 2 * measure[half], 0))
-    # N^2/Z of sums over n points is biased by O(1/n): extrapolate.
-    sample = 2 * np.array(values) - np.array(halves)
-    return Estimate(float(sample.mean()), float(standard_error(sample)), "monte-carlo"), replicas
+    # N^2/Z of sums over n points is biased by O(1/n): extrapolate. Points of large weight are rare where the
+    # power of n is less: down to n^-0.74 the extrapolation leaves no more than half of what it takes off.
+    bias = np.array(halves) - np.array(values)
+    sample = np.array(values) - bias
+    error = math.hypot(float(standard_error(sample)), 0.5 * float(bias.mean()))
+    return Estimate(float(sample.mean()), error, "monte-carlo"), replicas
 
 
 def _linear_mixing(model: Attention, points: Array) -> Array:
