@@ -15,6 +15,7 @@ from attnlimits.numerics.link_cli import kernel_of
 from attnlimits.numerics.link_evolution import evolve as evolve_link
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.prediction_error import prediction_errors
+from attnlimits.numerics.staircase import first_layer
 from attnlimits.numerics.state_evolution import evolve
 from attnlimits.numerics.thresholds import last_layer
 from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
@@ -79,11 +80,45 @@ def _sampled(s: Settings) -> Truth:
     return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
 
 
-def _by_rule(s: Settings) -> Truth:
-    accuracy = 1e-5 if s["layers"] == 2 else 1e-3
-    found = evolve(model_of(s), s["alpha"], accuracy=accuracy)
+def _by_rule(accuracy: float) -> Callable[[Settings], Truth]:
+    def compute(s: Settings) -> Truth:
+        found = evolve(Attention(**s["model"]), s["alpha"], accuracy=accuracy, workers=1)
+        assert found.converged, found.status
+        return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
+
+    return compute
+
+
+def _both_learned() -> list[Settings]:
+    """From just above the threshold of the first layer to below recovery, at three models."""
+    models = [{"layers": 2, "skip": skip, "beta": beta} for skip, beta in ((1.0, 1.0), (2.0, 0.7))]
+    return [
+        {"model": model, "alpha": round(factor * float(first_layer(Attention(**model), digits=3).value), 3)}
+        for model in models
+        for factor in (1.02, 1.06, 1.15)
+    ]
+
+
+def _deep_models() -> list[Settings]:
+    """Three layers of two tokens, and two layers of three tokens, where a threshold takes seconds."""
+    rng = np.random.default_rng(4)
+    shapes = [(3, 2, "softmax"), (2, 3, "softmax"), (3, 2, "linear")]
+    return [
+        {
+            "layers": layers,
+            "tokens": tokens,
+            "activation": activation,
+            "skip": float(f"{rng.uniform(0.9, 2):.3g}"),
+            "beta": 1.0 if activation == "linear" else float(f"{rng.uniform(0.6, 1.2):.3g}"),
+        }
+        for layers, tokens, activation in shapes * 3
+    ]
+
+
+def _to_15_digits(s: Settings) -> Truth:
+    found = last_layer(Attention(**s), digits=15)
     assert found.converged, found.status
-    return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
+    return found.value, found.error
 
 
 def _of_link(s: Settings) -> Truth:
@@ -104,7 +139,7 @@ def _prediction(s: Settings) -> Truth:
     return values.mean(axis=0).tolist(), (values.std(axis=0, ddof=1) / np.sqrt(len(values))).tolist()
 
 
-STORES: dict[str, tuple[str, list[Settings], Callable[[Settings], Truth]]] = {
+STORES: dict[str, tuple[str, list[Settings] | Callable[[], list[Settings]], Callable[[Settings], Truth]]] = {
     "wide_and_untied": (
         f"evolve with {_MANY} points in each of 16 randomisations and another seed",
         _layers((0.28, 0.4, 0.6, 0.9), untied=True, tokens=2) + _layers((0.2, 0.25), layers=1, tokens=4, rank=3),
@@ -129,15 +164,16 @@ STORES: dict[str, tuple[str, list[Settings], Callable[[Settings], Truth]]] = {
         _prediction,
     ),
     "both_layers": (
-        "evolve at an accuracy of 1e-5",
-        _layers((0.73, 0.8), layers=2, tokens=2, rank=1),
-        _by_rule,
+        "evolve at an accuracy of 1e-4",
+        _both_learned,
+        _by_rule(1e-4),
     ),
     "three_layers": (
-        "evolve at an accuracy of 1e-3",
-        _layers((0.2, 0.215, 0.25), layers=3, tokens=2, rank=1),
-        _by_rule,
+        "evolve at an accuracy of 2e-3",
+        lambda: [{"model": {"layers": 3}, "alpha": alpha} for alpha in (0.2, 0.212, 0.225, 0.25, 0.3)],
+        _by_rule(2e-3),
     ),
+    "deep_thresholds": ("threshold to 15 digits", _deep_models, _to_15_digits),
     "links": (
         f"evolve with {_MANY // 2} points in each of 16 randomisations and another seed",
         [
@@ -161,7 +197,7 @@ def main(names: list[str]) -> None:
             store_truths(name, how, [one["settings"] for one in cases], lambda s, known=known: known[tuple(s.values())])
         else:
             how, settings, compute = STORES[name]
-            store_truths(name, how, settings, compute)
+            store_truths(name, how, settings() if callable(settings) else settings, compute)
 
 
 if __name__ == "__main__":

@@ -35,12 +35,14 @@ def _points(rng: np.random.Generator) -> list[Settings]:
     return [{"tokens": m, "alpha": alpha} for m in range(1, _MOST) for alpha in _alphas(m)]
 
 
+def _channel(tokens: int) -> Any:
+    model = _model(tokens)
+    return LinkChannel(model, samples=64, replicas=2, rng=np.random.default_rng(0)) if tokens == 1 else model
+
+
 @cache
 def _curve(tokens: int) -> Any:
-    model = _model(tokens)
-    if tokens == 1:
-        model = LinkChannel(model, samples=64, replicas=2, rng=np.random.default_rng(0))
-    return curve(model, _alphas(tokens), start="uninformed")
+    return curve(_channel(tokens), _alphas(tokens), start="uninformed")
 
 
 def _point(s: Settings) -> Answer:
@@ -49,13 +51,25 @@ def _point(s: Settings) -> Answer:
     return Answer(point.overlap[0, 0], point.overlap_error[0, 0], found.how, not point.converged)
 
 
+def _grid(tokens: int, seed: int) -> list[float]:
+    """A few alphas on both sides of the threshold, and for h**2 of the jump, each time others."""
+    rng = np.random.default_rng([tokens, seed])
+    place = float(fold(1)[0]) if tokens == 1 else 1 / (tokens * (tokens + 1))
+    low, high = np.sort(rng.uniform(0.3, 0.99, 2)), np.sort(rng.uniform(1.01, 1.5, 2))
+    return [float(place * x) for x in (*low, *high)]
+
+
+@cache
+def _short_curve(tokens: int, seed: int) -> Any:
+    return curve(_channel(tokens), _grid(tokens, seed), start="uninformed")
+
+
 def _onset(s: Settings) -> Answer:
-    if s["what"] == "onset":
-        onset = _curve(s["tokens"]).onsets[0]
-        return Answer(onset.value, onset.error, _curve(s["tokens"]).how)
-    if s["what"] == "jump":
-        jump = _curve(1).jumps[0]
-        return Answer(jump.value, jump.error, _curve(1).how)
+    if s["what"] in ("onset", "jump"):
+        found = _short_curve(s["tokens"], s["grid"])
+        (one, *others) = found.onsets if s["what"] == "onset" else found.jumps
+        assert not others
+        return Answer(one.value, one.error, found.how)
     found = _transitions(s["tokens"])
     place = {"weak": lambda: found.weak, "algorithmic": lambda: found.first_order[0].algorithmic}[s["what"]]()
     return Answer(place.value, place.error, place.how)
@@ -73,8 +87,10 @@ def _place(s: Settings) -> tuple[float, float]:
 
 
 def _places(rng: np.random.Generator) -> list[Settings]:
-    cases = [{"tokens": m, "what": what} for m in range(1, _MOST) for what in ("onset", "weak")]
-    return [*cases, {"tokens": 1, "what": "jump"}, {"tokens": 1, "what": "algorithmic"}]
+    onsets = [{"tokens": m, "what": "onset", "grid": k} for m in range(2, 13) for k in range(5)]
+    jumps = [{"tokens": 1, "what": "jump", "grid": k} for k in range(20)]
+    weak = [{"tokens": m, "what": "weak"} for m in (*range(1, 21), 30, 45, 70, 100)]
+    return [*onsets, *jumps, *weak, {"tokens": 1, "what": "algorithmic"}]
 
 
 def _overlaps(rng: np.random.Generator) -> list[Settings]:
@@ -124,8 +140,7 @@ ROUTES = (
         _onset,
         _place,
         "1/(M (M + 1)), and folds of the sum over the two signs",
-        fewest=12,
-        sample=0,
+        sample=2,
     ),
     Route(
         "free-energy, free entropy at an overlap",

@@ -73,6 +73,13 @@ def test_every_route_has_its_line_in_the_page():
     for route in routes:
         cells = [cell.strip() for cell in rows[route.name].split("|")[1:-1]]
         assert len(cells) == 9 and cells[1] == route.how and cells[8] == route.against
+        assert int(cells[2]) >= route.fewest, route.name
+        inside, within, worst = (float(cell.removesuffix(" %")) for cell in cells[3:6])
+        if route.how == "monte-carlo":
+            assert within >= 99 and 0.7 <= float(cells[6]) <= 1.3, route.name
+        else:
+            least, most = (100, 1) if route.how == "rigorous" else (95, 2)
+            assert inside >= least and worst <= most, route.name
     # A sample of cases is the same ones each time.
     assert [repr(r.all_cases()) == repr(r.all_cases()) for r in routes] == [True] * len(routes)
 

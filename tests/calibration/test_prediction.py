@@ -42,7 +42,7 @@ def _iterations(rng: np.random.Generator) -> list[Settings]:
             "n_iter": int(rng.integers(1, 6)),
             "seed": k,
         }
-        for k in range(100)
+        for k in range(300)
     ]
 
 

@@ -52,6 +52,9 @@ def test_table_rows(row, called, run):
             value, error = map(float, re.search(rf"^{name} = (\S+) \+- (\S+)$", said, re.M).groups())
             wanted, spread = quantities(cell)[0] if quantities(cell) else (float(cell.split()[0]), 1e-6)
             assert abs(value - wanted) <= 3 * (error + spread) + 1e-5, name
+    elif "--given perfect" in called:
+        assert shown[3] == "1/6 given layer 2 exactly"
+        assert "= 1/6 exactly" in said
     elif "--layer 1" in called:
         [(wanted, spread)] = quantities(shown[3])
         value = float(re.search(r"^alpha\(layer 1\) = (\S+)$", said, re.M)[1])

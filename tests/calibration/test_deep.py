@@ -1,0 +1,124 @@
+"""More than one layer: thresholds at three layers or tokens, and overlaps of layers that know of each other."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from harness import Answer, Route, Settings, calibration_tests, load_truths
+from mpmath.ctx_mp import MPContext
+
+from attnlimits.numerics.models import Attention
+from attnlimits.numerics.standard_error import standard_error
+from attnlimits.numerics.state_evolution import evolve
+from attnlimits.numerics.thresholds import last_layer
+
+EXACT = MPContext()
+EXACT.dps = 40
+
+
+def _digits(rng: np.random.Generator) -> list[Settings]:
+    """Few digits, which take seconds, of each stored threshold."""
+    return [{**one["settings"], "digits": n} for one in load_truths("deep_thresholds") for n in range(1, 13)]
+
+
+def _threshold(s: Settings) -> Answer:
+    found = last_layer(Attention(**{key: value for key, value in s.items() if key != "digits"}), digits=s["digits"])
+    return Answer(EXACT.mpf(found.value), found.error, found.how, not found.converged)
+
+
+def _stored_threshold(s: Settings) -> tuple[Any, Any]:
+    asked = {key: value for key, value in s.items() if key != "digits"}
+    found = next(one for one in load_truths("deep_thresholds") if one["settings"] == asked)
+    return EXACT.mpf(found["value"]), found["error"]
+
+
+def _accuracies(name: str, count: int, least: float, most: float) -> Callable[[np.random.Generator], list[Settings]]:
+    def cases(rng: np.random.Generator) -> list[Settings]:
+        stored = [one["settings"] for one in load_truths(name)]
+        drawn = 10 ** rng.uniform(np.log10(least), np.log10(most), count)
+        return [{**stored[k % len(stored)], "accuracy": float(f"{x:.3g}")} for k, x in enumerate(drawn)]
+
+    return cases
+
+
+def _evolve(s: Settings) -> Answer:
+    found = evolve(Attention(**s["model"]), s["alpha"], accuracy=s["accuracy"], workers=1)
+    return Answer(
+        found.overlap.diagonal(), found.overlap_error.diagonal(), found.estimation_error.how, not found.converged
+    )
+
+
+def _stored(name: str) -> Callable[[Settings], tuple[Any, Any]]:
+    def truth(s: Settings) -> tuple[Any, Any]:
+        asked = {"model": s["model"], "alpha": s["alpha"]}
+        found = next(one for one in load_truths(name) if one["settings"] == asked)
+        return np.array(found["value"]), np.array(found["error"])
+
+    return truth
+
+
+def _linear(rng: np.random.Generator) -> list[Settings]:
+    """Where the samples reach a digit: beyond, tails are too heavy, and the digit is said to be missed."""
+    betas = (0.02, 0.04, 0.08, 0.15, 0.25)
+    return [{"layers": 4 + k % 2, "beta": betas[k % 5], "seed": k} for k in range(120)]
+
+
+def _sampled(s: Settings) -> Answer:
+    found = last_layer(_of_linear(s), digits=4, rng=s["seed"])
+    # Before it is rounded.
+    alpha = 1 / found.operator_norm
+    return Answer(alpha, found.error - abs(float(found.value) - alpha), found.how)
+
+
+def _of_linear(s: Settings) -> Attention:
+    return Attention(layers=s["layers"], beta=s["beta"], activation="linear")
+
+
+@cache
+def _many_seeds(layers: int, beta: float) -> tuple[float, float]:
+    model = Attention(layers=layers, beta=beta, activation="linear")
+    norms = [last_layer(model, digits=1, rng=10**6 + k).operator_norm for k in range(10)]
+    return float(1 / np.mean(norms)), float(standard_error(norms) / np.mean(norms) ** 2)
+
+
+ROUTES = (
+    Route(
+        "threshold, four and five linear layers, sampled",
+        "monte-carlo",
+        _linear,
+        _sampled,
+        lambda s: _many_seeds(s["layers"], s["beta"]),
+        "many seeds",
+        sample=2,
+    ),
+    Route(
+        "threshold, three layers, or two layers of three tokens",
+        "estimated",
+        _digits,
+        _threshold,
+        _stored_threshold,
+        "15 digits, stored",
+        sample=1,
+    ),
+    Route(
+        "evolve, two layers that are both learned, quadrature",
+        "estimated",
+        _accuracies("both_layers", 102, 1e-3, 1e-2),
+        _evolve,
+        _stored("both_layers"),
+        "accuracy 1e-4, stored",
+        sample=1,
+    ),
+    Route(
+        "evolve, three layers, quadrature",
+        "estimated",
+        _accuracies("three_layers", 40, 4e-3, 1e-2),
+        _evolve,
+        _stored("three_layers"),
+        "accuracy 2e-3, stored",
+        sample=1,
+        fewest=40,  # ten seconds each
+    ),
+)
+test_sample, test_whole = calibration_tests(ROUTES)
