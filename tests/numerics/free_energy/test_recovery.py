@@ -56,7 +56,7 @@ def test_an_index_recovered_beside_one_that_is_not():
 
 def test_an_untied_layer_by_the_integral_of_its_gradient():
     model = LastLayer(2, 1, "softmax", False)
-    free = FreeEntropy(output_entropy(model, samples=64, replicas=4), 0.5)
+    free = FreeEntropy(output_entropy(model, samples=64, replicas=8), 0.5)
     points = [p for p in stationary_points(free, starts=0) if p.overlap.any()]
     found = evolve(model, 0.5, samples=256)
     best = points[0]
@@ -76,7 +76,7 @@ def test_a_layer_of_rank_two_by_rotations_and_by_the_integral(rng):
     field = omega @ np.swapaxes(h, 1, 2) / v
     each = mean_rotation(field)[0] - np.einsum("nii->n", field)
     direct = -0.5 * 6 * math.log(v) + float(each.mean())
-    found = output_entropy(model, samples=128).value(s * np.eye(2))
+    found = output_entropy(model, samples=256).value(s * np.eye(2))
     assert found.how == "monte-carlo"
     sigma = math.hypot(found.error, float(each.std()) / math.sqrt(len(each)))
     assert sigma < 0.02
