@@ -113,12 +113,11 @@ ROUTES = (
     Route(
         "evolve, three layers, quadrature",
         "estimated",
-        _accuracies("three_layers", 40, 4e-3, 1e-2),
+        _accuracies("three_layers", 100, 3e-3, 1e-2),
         _evolve,
         _stored("three_layers"),
         "accuracy 2e-3, stored",
         sample=1,
-        fewest=40,  # ten seconds each
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)
