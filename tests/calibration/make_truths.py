@@ -180,6 +180,7 @@ STORES: dict[str, tuple[str, list[Settings] | Callable[[], list[Settings]], Call
             {"link": text, "noise": noise, "alpha": alpha}
             for text, noise, values in [
                 ("abs(h[1]) + h[2]", "0", (0.3, 0.5, 0.7, 0.9, 1.5)),
+                ("abs(h[1]) + h[2]", "0.2", (0.4, 0.7, 1.0)),
             ]
             for alpha in values
         ],

@@ -110,6 +110,13 @@ def _sum_cases(rng: np.random.Generator) -> list[Settings]:
     return [*_cases(below, (32, 64), 114, (8, 16))(rng), *few, *_cases(above, (64,), 8, (8, 16))(rng)]
 
 
+NOISY = {"link": "abs(h[1]) + h[2]", "noise": "0.2"}
+
+
+def _noisy_cases(rng: np.random.Generator) -> list[Settings]:
+    return _cases(_alphas("links", NOISY), (32, 64), 126, (8, 16))(rng)
+
+
 def _of_link(shape: Settings, s: Settings) -> Answer:
     kernel = kernel_of(shape["link"], noise=shape["noise"])
     return _answer(evolve_link(kernel, s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
@@ -164,6 +171,15 @@ ROUTES = (
         lambda s: _stored("links", SUM, s["alpha"]),
         "8192 points, stored",
         ordinary=lambda s: s["alpha"] < 0.8,
+        sample=1,
+    ),
+    Route(
+        "evolve, noisy link abs(h[1]) + h[2], sampled",
+        "monte-carlo",
+        _noisy_cases,
+        lambda s: _of_link(NOISY, s),
+        lambda s: _stored("links", NOISY, s["alpha"]),
+        "8192 points, stored",
         sample=1,
     ),
 )
