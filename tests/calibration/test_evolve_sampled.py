@@ -180,6 +180,7 @@ ROUTES = (
         lambda s: _of_link(NOISY, s),
         lambda s: _stored("links", NOISY, s["alpha"]),
         "8192 points, stored",
+        ordinary=lambda s: s["samples"] * s["replicas"] >= 512,
         sample=1,
     ),
 )
