@@ -38,12 +38,12 @@ LONG = {
     "descend": "descend --layers 1 --tokens 2 --alpha 2 --dimension 1000 --seeds 8",
     "multihead": "multihead demo --heads 4 --seq 4 --dim 20 --samples 40000",
     "aim": "aim amp --activation softmax --rho 0.5 --alpha 0.5 --dimension 300 --seeds 20",
-    "committee": "committee --layers 9001 --skip 400 --alpha 40",
+    "committee": "committee --layers 3 --skip 400 --beta 0.1 --alpha 4",
     "landscape": "landscape --alpha 0.9 --out {out}/landscape.png",
     "figure": "figure troiani2025-1 --out {out}/figure",
     "sweep": "sweep {out}/grid.toml --out {out}/sweep --workers 1",
     "sweep, workers": "sweep {out}/grid.toml --out {out}/sweep --workers 2",
-    "derive": "derive --layers 2 --tokens 3 --untied --out {out}/kernels",
+    "derive": "derive --layers 4 --tokens 4 --untied --out {out}/kernels",
     "verify": "verify --paper troiani2025",
 }
 
