@@ -12,7 +12,7 @@ from .errors import KernelNotFoundError
 from .fixed_point_error import blocked, fixed_point_error, growth_error
 from .free_entries import FreeEntries
 from .models import Attention
-from .standard_error import SIGMAS, student
+from .standard_error import SIGMAS, standard_error
 from .thresholds import last_layer
 
 __all__ = ["DEAD", "RECOVERED", "SEED", "Solver"]
@@ -255,8 +255,7 @@ class Solver:
         assert self.latest is not None
         rows, columns = np.array(self.free).T
         image = self.image(self.latest.g)[:, rows, columns]
-        unit = student(len(image)) * SIGMAS / math.sqrt(len(image)) if self._sampled else 0.0
-        low: Array = image.mean(axis=0) - (unit * image.std(axis=0, ddof=1) if unit else 0.0)
+        low: Array = image.mean(axis=0) - (SIGMAS * standard_error(image) if self._sampled else 0.0)
         return np.asarray(low > self.q[rows, columns])
 
     def _held(self) -> list[int]:

@@ -15,6 +15,7 @@ from attnlimits.numerics.link_cli import kernel_of
 from attnlimits.numerics.link_evolution import evolve as evolve_link
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.prediction_error import prediction_errors
+from attnlimits.numerics.results import EvolutionResult
 from attnlimits.numerics.staircase import first_layer
 from attnlimits.numerics.state_evolution import evolve
 from attnlimits.numerics.thresholds import last_layer
@@ -75,22 +76,20 @@ def model_of(s: Settings) -> Attention | LastLayer:
 
 
 def _sampled(s: Settings) -> Truth:
-    found = evolve(model_of(s), s["alpha"], samples=_MANY, replicas=16, rng=10**6, tol=1e-6)
+    return _overlaps(evolve(model_of(s), s["alpha"], samples=_MANY, replicas=16, rng=10**6, tol=1e-6))
+
+
+def _overlaps(found: EvolutionResult) -> Truth:
     assert found.converged, found.status
     return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
 
 
 def _by_rule(accuracy: float) -> Callable[[Settings], Truth]:
-    def compute(s: Settings) -> Truth:
-        found = evolve(Attention(**s["model"]), s["alpha"], accuracy=accuracy, workers=1)
-        assert found.converged, found.status
-        return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
-
-    return compute
+    return lambda s: _overlaps(evolve(Attention(**s["model"]), s["alpha"], accuracy=accuracy, workers=1))
 
 
 def _both_learned() -> list[Settings]:
-    """From just above the threshold of the first layer to below recovery, at three models."""
+    """From just above the threshold of the first layer to below recovery, of two models."""
     models = [{"layers": 2, "skip": skip, "beta": beta} for skip, beta in ((1.0, 1.0), (2.0, 0.7))]
     return [
         {"model": model, "alpha": round(factor * float(first_layer(Attention(**model), digits=3).value), 3)}
@@ -122,9 +121,8 @@ def _to_15_digits(s: Settings) -> Truth:
 
 
 def _of_link(s: Settings) -> Truth:
-    found = evolve_link(kernel_of(s["link"], noise=s["noise"]), s["alpha"], samples=_MANY // 2, replicas=16, rng=10**6)
-    assert found.converged, found.status
-    return found.overlap.diagonal().tolist(), found.overlap_error.diagonal().tolist()
+    kernel = kernel_of(s["link"], noise=s["noise"])
+    return _overlaps(evolve_link(kernel, s["alpha"], samples=_MANY // 2, replicas=16, rng=10**6))
 
 
 def _layers(alphas: Sequence[float], **shape: Any) -> list[Settings]:

@@ -38,13 +38,13 @@ def _finer(s: Settings) -> tuple[list[float], list[float]]:
 
 def _below(rng: np.random.Generator) -> list[Settings]:
     return [
-        {**s, "alpha": float(0.5 + (committee_gaussian(s["layers"], s["beta"]) - 0.5) * rng.uniform(0.02, 0.98))}
+        {**s, "alpha": float(0.5 + (_gaussian_threshold(s["layers"], s["beta"]) - 0.5) * rng.uniform(0.02, 0.98))}
         for s in _depths(rng)
     ]
 
 
 @cache
-def committee_gaussian(layers: int, beta: float) -> float:
+def _gaussian_threshold(layers: int, beta: float) -> float:
     """Threshold of Gaussian sums, which is close to that of the committee and above it."""
     return float(GaussianCommittee(layers, beta).threshold())
 

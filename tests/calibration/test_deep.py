@@ -82,6 +82,12 @@ def _many_seeds(layers: int, beta: float) -> tuple[float, float]:
     return float(1 / np.mean(norms)), float(standard_error(norms) / np.mean(norms) ** 2)
 
 
+def _quadrature(what: str, store: str, count: int, accuracies: tuple[float, float], against: str) -> Route:
+    """Overlaps at so many accuracies between these, beside stored ones."""
+    name, cases = f"evolve, {what}, quadrature", _accuracies(store, count, *accuracies)
+    return Route(name, "estimated", cases, _evolve, _stored(store), against, sample=1)
+
+
 ROUTES = (
     Route(
         "threshold, four and five linear layers, sampled",
@@ -101,23 +107,7 @@ ROUTES = (
         "15 digits, stored",
         sample=1,
     ),
-    Route(
-        "evolve, two layers that are both learned, quadrature",
-        "estimated",
-        _accuracies("both_layers", 102, 1e-3, 1e-2),
-        _evolve,
-        _stored("both_layers"),
-        "accuracy 1e-4, stored",
-        sample=1,
-    ),
-    Route(
-        "evolve, three layers, quadrature",
-        "estimated",
-        _accuracies("three_layers", 100, 3e-3, 1e-2),
-        _evolve,
-        _stored("three_layers"),
-        "accuracy 2e-3, stored",
-        sample=1,
-    ),
+    _quadrature("two layers that are both learned", "both_layers", 102, (1e-3, 1e-2), "accuracy 1e-4, stored"),
+    _quadrature("three layers", "three_layers", 100, (3e-3, 1e-2), "accuracy 2e-3, stored"),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

@@ -64,24 +64,16 @@ DESCENT = tuple(
     )
 )
 
-ROUTES = (
+ROUTES = tuple(
     Route(
-        "gamp, mean over instances",
+        f"{verb}, mean over instances",
         "monte-carlo",
-        _cases(GAMP),
+        _cases(commands),
         _mean,
         lambda s: _of_all(s["command"]),
         f"{_ALL} instances",
         sample=0,
-    ),
-    Route(
-        "descend, mean over instances",
-        "monte-carlo",
-        _cases(DESCENT),
-        _mean,
-        lambda s: _of_all(s["command"]),
-        f"{_ALL} instances",
-        sample=0,
-    ),
+    )
+    for verb, commands in (("gamp", GAMP), ("descend", DESCENT))
 )
 test_sample, test_whole = calibration_tests(ROUTES)
