@@ -18,10 +18,12 @@ from typing import Any
 
 from .errors import ConvergenceError
 
-__all__ = ["SECONDS", "derive_link"]
+__all__ = ["SECONDS", "WORKER", "derive_link"]
 
 #: Environment variable with the seconds of processor time that a derivation may take.
 SECONDS = "ATTNLIMITS_DERIVE_SECONDS"
+#: Module of the process that derives; all that it imports makes the kernels.
+WORKER = "attnlimits.derive.link_worker"
 # Links in use take up to a few seconds.
 _USUAL = 20.0
 # Seconds on the clock for each of processor time: where other processes share the cores, and where the system has no
@@ -122,7 +124,7 @@ def _running() -> "subprocess.Popen[str]":
     atexit.register(_end)
     process = subprocess.Popen(
         # -P: a file sympy.py in the present folder is none of ours.
-        [sys.executable, "-P", "-m", "attnlimits.derive.link_worker"],
+        [sys.executable, "-P", "-m", WORKER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

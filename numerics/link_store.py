@@ -11,7 +11,6 @@ programs that run as the same user: these could as well change the package.
 
 import contextlib
 import hashlib
-import importlib.util
 import json
 import re
 from dataclasses import astuple, dataclass
@@ -20,8 +19,9 @@ from importlib import metadata
 from pathlib import Path
 
 from .cache import private_folder, read_private, temporary_folder
-from .errors import KernelNotFoundError
+from .derivations import WORKER
 from .files import write_whole
+from .identity import source_hash
 from .links import FORMAT, LinkKernel, load_source
 
 __all__ = ["Request", "derivation", "keep", "stored", "write_kernel"]
@@ -50,25 +50,14 @@ class Request:
 
 @cache
 def derivation() -> str:
-    """Digest of the sources of the derivations, and of the version of SymPy; neither is imported for it.
+    """Digest of the sources that derive links, and of the version of SymPy; neither is imported for it.
 
     Raises
     ------
     KernelNotFoundError
         There are no sources: kernels in the cache could not be told from those of another version.
     """
-    found = importlib.util.find_spec("attnlimits.derive")
-    folders = [Path(place) for place in (found.submodule_search_locations or ())] if found is not None else []
-    sources = sorted((path.relative_to(folder), path) for folder in folders for path in folder.rglob("*.py"))
-    if not any("link" in name.name for name, _ in sources):
-        raise KernelNotFoundError(
-            f"no sources of attnlimits.derive in {', '.join(map(str, folders)) or 'this installation'}: links can be "
-            "neither derived nor recognised in the cache; install the package again"
-        )
-    digest = hashlib.sha256(metadata.version("sympy").encode())
-    for name, path in sources:
-        digest.update(f"\n{name.as_posix()}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
+    return hashlib.sha256(f"{metadata.version('sympy')} {source_hash(WORKER)}".encode()).hexdigest()
 
 
 def stored(request: Request) -> LinkKernel | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attnlimits.numerics import cache as caches
-from attnlimits.numerics import link_store
+from attnlimits.numerics import identity, link_store
 from attnlimits.numerics.errors import KernelNotFoundError
 from attnlimits.numerics.link_kernels import kernel_of
 from attnlimits.numerics.link_store import Request, keep, stored
@@ -252,18 +252,29 @@ def test_sources_that_are_not_found_are_named(monkeypatch, tmp_path):
     class Found:
         submodule_search_locations = (str(tmp_path),)
 
-    link_store.derivation.cache_clear()
+    def forget():
+        identity._files.cache_clear()
+        identity.source_hash.cache_clear()
+        link_store.derivation.cache_clear()
+
     with monkeypatch.context() as patch:
         patch.setattr("importlib.util.find_spec", lambda name: Found)
-        with pytest.raises(KernelNotFoundError, match="no sources of"):
+        forget()
+        with pytest.raises(KernelNotFoundError, match=r"no source of the module attnlimits\.derive\.link_worker"):
             kernel_of(LINK)
         (tmp_path / "links").mkdir()
-        (tmp_path / "links" / "link.py").write_text("")
+        (tmp_path / "links" / "parser.py").write_text("")
+        (tmp_path / "link_worker.py").write_text("from .links import parser")
+        forget()
         one = link_store.derivation()
-        link_store.derivation.cache_clear()
-        (tmp_path / "links" / "link.py").write_text("#")
+        (tmp_path / "links" / "parser.py").write_text("#")
+        forget()
         assert link_store.derivation() != one
-    link_store.derivation.cache_clear()
+        (tmp_path / "links" / "parser.py").unlink()
+        forget()
+        with pytest.raises(KernelNotFoundError, match=r"no source of attnlimits\.derive\.links"):
+            kernel_of(LINK)
+    forget()
 
 
 _WRITER = """

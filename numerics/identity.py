@@ -1,0 +1,178 @@
+"""Identity of a computation: a hash of the source text of the modules that have a part in it.
+
+The modules are found from the one that holds the computation by following its import statements, without executing
+them. Imports inside functions count as well: the identity changes with every module that may have a part in the result,
+and with no other. Contents are hashed, and neither names nor places.
+"""
+
+import hashlib
+import importlib.util
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from .errors import KernelNotFoundError
+
+__all__ = ["route_identity", "source_hash", "sources"]
+
+_DISTRIBUTION = __name__.partition(".")[0]
+# To parse all sources takes a third of a second, to search them for these a tenth of that. The tests compare both.
+_STATEMENT = re.compile(
+    r"^[ \t]*(?:import[ \t]+(?P<modules>[\w., \t]+)"
+    r"|from[ \t]+(?P<level>\.*)(?P<base>[\w.]*)[ \t]+import[ \t]*(?P<names>\((?:[^)#]|#[^\n]*)*\)|[^(\n][^\n]*))",
+    re.MULTILINE,
+)
+_DOCSTRING = re.compile(r'"""[\s\S]*?"""')
+_COMMENT = re.compile(r"#[^\n]*")
+_NAME = re.compile(r"([\w.]+)(?:[ \t]+as[ \t]+\w+)?")
+# A module that imports this reads the command line, and has a part in no number.
+_COMMAND_LINE = "argparse"
+
+
+class Import(NamedTuple):
+    """An import statement: the module it names, and what may be modules in it."""
+
+    base: str
+    inner: tuple[str, ...] = ()
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """All that may be modules."""
+        return (self.base, *(f"{self.base}.{name}" for name in self.inner))
+
+
+@cache
+def source_hash(*modules: str) -> str:
+    """Hash of the sources of some modules and of all that they import.
+
+    Parameters
+    ----------
+    modules : str
+        Full names.
+
+    Returns
+    -------
+    str
+        SHA-256 in hexadecimal digits; the same wherever the files lie.
+
+    Raises
+    ------
+    KernelNotFoundError
+        A module has no source.
+    """
+    return _hash(sorted(hashlib.sha256(content).hexdigest() for content in sources(*modules).values()))
+
+
+def route_identity(modules: tuple[str, ...], formulas: str = "") -> str:
+    """Identity of a route from a model to its numbers.
+
+    Parameters
+    ----------
+    modules : tuple of str
+        Full names of the modules that hold the computation, and of the generated kernels that are loaded by name.
+    formulas : str, optional
+        Identity of formulas that no module holds: those of a user's own link.
+
+    Raises
+    ------
+    KernelNotFoundError
+        A module has no source.
+    """
+    return _hash([source_hash(*modules), formulas])
+
+
+def sources(*modules: str) -> dict[str, bytes]:
+    """Sources of some modules and of all modules of this distribution that they import, by name.
+
+    Modules of the command line are left out, and what they alone import, unless they are named here; then they are
+    taken without what they import.
+
+    Raises
+    ------
+    KernelNotFoundError
+        A module, or all that an import statement names, has no source: an identity would say nothing about it.
+    """
+    found: dict[str, bytes] = {}
+    waiting = list(modules)
+    while waiting:
+        module = waiting.pop()
+        if module in found:
+            continue
+        path = _file(module)
+        if path is None:
+            raise KernelNotFoundError(f"no source of the module {module} in this installation; install it again")
+        content = path.read_bytes()
+        statements = list(imports(module, content.decode(), package=path.name == "__init__.py"))
+        reads_command_line = any(statement.base == _COMMAND_LINE for statement in statements)
+        if reads_command_line and module not in modules:
+            continue
+        found[module] = content
+        if reads_command_line:
+            continue
+        waiting += _packages(module)
+        for statement in statements:
+            if statement.base.partition(".")[0] == _DISTRIBUTION:
+                waiting += _modules_of(statement, module)
+    if not found:
+        raise KernelNotFoundError(f"no sources in this installation for {', '.join(modules) or 'no module'}")
+    return found
+
+
+def imports(module: str, text: str, *, package: bool) -> Iterator[Import]:
+    """Import statements of a module, wherever they stand in it.
+
+    Parameters
+    ----------
+    module : str
+        Its full name.
+    text : str
+        Its source.
+    package : bool
+        Whether it is the ``__init__`` of a package.
+    """
+    for statement in _STATEMENT.finditer(_DOCSTRING.sub("", text)):
+        if statement["modules"] is not None:
+            yield from map(Import, _NAME.findall(statement["modules"]))
+            continue
+        level = len(statement["level"])
+        parts = module.split(".")
+        parents = parts[: len(parts) - level + package] if level else []
+        base = ".".join([*parents, *filter(None, [statement["base"]])])
+        yield Import(base, tuple(_NAME.findall(_COMMENT.sub("", statement["names"]))))
+
+
+def _modules_of(statement: Import, where: str) -> list[str]:
+    known = [module for module in statement.modules if _file(module) is not None]
+    if not known:
+        raise KernelNotFoundError(f"no source of {statement.base}, which {where} imports; install the package again")
+    return known
+
+
+def _packages(module: str) -> list[str]:
+    """Packages around a module, up to the folder of the distribution: they are imported before it."""
+    parts = module.split(".")
+    around = (".".join(parts[:size]) for size in range(2, len(parts)))
+    return [package for package in around if _file(package) is not None]
+
+
+def _file(module: str) -> Path | None:
+    return _files(".".join(module.split(".")[:2])).get(module)
+
+
+@cache
+def _files(package: str) -> dict[str, Path]:
+    """Files of a package of the distribution and of all below it, by the names of the modules."""
+    found = importlib.util.find_spec(package)
+    files: dict[str, Path] = {}
+    for place in (found.submodule_search_locations or ()) if found is not None else ():
+        for path in Path(place).rglob("*.py"):
+            parts = path.relative_to(place).with_suffix("").parts
+            files[".".join([package, *(part for part in parts if part != "__init__")])] = path
+    return files
+
+
+def _hash(content: object) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
