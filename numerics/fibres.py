@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import networks
 from .errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
+from .identity import source_hash
 from .models import ACTIVATIONS
 from .quadrature import normal_qmc
 from .results import Estimate
@@ -98,8 +99,8 @@ class LastLayer:
 
     @property
     def kernel_hash(self) -> str:
-        """No generated kernel enters."""
-        return "closed form"
+        """Hash of the sources of the link and of the posterior; no generated kernel enters."""
+        return source_hash(__name__)
 
     def describe(self) -> str:
         """Return one line that names the layer."""

@@ -15,11 +15,12 @@ from attnlimits import generated
 
 from . import networks
 from .errors import KernelNotFoundError
+from .identity import source_hash
 from .memory import refuse_memory
 from .networks import ACTIVATIONS, Network
 from .validation import choice, positive, whole
 
-__all__ = ["ACTIVATIONS", "Attention", "available_kernels", "kernel", "load_package"]
+__all__ = ["ACTIVATIONS", "Attention", "available_kernels", "kernel", "kernel_modules", "load_package"]
 
 Array = NDArray[np.float64]
 
@@ -28,6 +29,10 @@ _KERNELS = {
     ("softmax", 2): "attention_tied_softmax_m2",
     ("linear", 2): "attention_tied_linear_m2",
 }
+_PRINTINGS = ("numpy64", "numba64", "mp", "posterior64")
+# Where no kernel was generated: the posterior of one layer, and of several.
+_ONE_LAYER = "attnlimits.numerics.fibres"
+_SEVERAL_LAYERS = "attnlimits.numerics.deep_posterior"
 
 
 @dataclass(frozen=True)
@@ -145,11 +150,27 @@ class Attention:
 
     @cached_property
     def kernel_hash(self) -> str:
-        """Derivation hash of the kernel that serves the model, or "closed form"."""
-        key = (self.activation, self.tokens)
-        if key not in _KERNELS:
-            return "closed form"
-        return str(importlib.import_module(f"attnlimits.generated.{_KERNELS[key]}").DERIVATION_HASH)
+        """Derivation hash of the generated kernel of the model; where there is none, hash of its link and posterior."""
+        if _has_kernel(self):
+            return str(importlib.import_module(_kernel_package(self.activation, self.tokens)).DERIVATION_HASH)
+        return source_hash(networks.__name__, _ONE_LAYER if self.layers == 1 else _SEVERAL_LAYERS)
+
+
+def _has_kernel(model: Attention) -> bool:
+    """Whether a kernel of the model was generated."""
+    return (model.activation, model.tokens) in _KERNELS and set(model.ranks) == {1}
+
+
+def kernel_modules(activation: str, tokens: int) -> tuple[str, ...]:
+    """Full names of the modules of the generated kernel of tied attention; none where there is no kernel."""
+    if (activation, tokens) not in _KERNELS:
+        return ()
+    package = _kernel_package(activation, tokens)
+    return (package, *(f"{package}.{printing}" for printing in _PRINTINGS))
+
+
+def _kernel_package(activation: str, tokens: int) -> str:
+    return f"{generated.__name__}.{_KERNELS[activation, tokens]}"
 
 
 def available_kernels() -> list[dict[str, object]]:
@@ -236,8 +257,7 @@ def kernel(model: Attention, printer: str) -> ModuleType:
     KernelNotFoundError
         No kernel was generated for this architecture; the message lists what exists.
     """
-    key = (model.activation, model.tokens)
-    if key not in _KERNELS or set(model.ranks) != {1}:
+    if not _has_kernel(model):
         have = "; ".join(f"{a}, M={m}, rank 1, any depth" for a, m in _KERNELS)
         raise KernelNotFoundError(f"no kernel for {model.describe()}; generated so far: {have}")
-    return importlib.import_module(f"attnlimits.generated.{_KERNELS[key]}.{printer}")
+    return importlib.import_module(f"{_kernel_package(model.activation, model.tokens)}.{printer}")

@@ -92,7 +92,8 @@ class ThresholdResult:
         1 / alpha.
     converged, status, n_iter, kernel_hash, versions
         Provenance: whether two refinements agree to the digits asked for, a sentence, the number of refinements,
-        the derivation hash of the kernel, the versions of the libraries.
+        the derivation hash of the kernel (where none was generated, a hash of the sources in its place), the versions
+        of the libraries.
     """
 
     value: str

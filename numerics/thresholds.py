@@ -16,6 +16,7 @@ from .digits.threshold import MAX_DIGITS as PRECISE_DIGITS
 from .digits.threshold import Progress, precise_threshold
 from .enclosure.threshold import Enclosure, enclose_last_layer
 from .errors import ConvergenceError, KernelNotFoundError
+from .identity import source_hash
 from .mixing_law import mixing_law
 from .models import ACTIVATIONS, Attention
 from .quadrature import gauss_legendre_panels, gaussian, normal_qmc, refine, sinh_trapezoid, trapezoid
@@ -243,7 +244,7 @@ def one_layer(
         converged=True,
         status="converged: closed form" if found.closed else "converged: one integral, to all digits",
         n_iter=0,
-        kernel_hash="closed form",
+        kernel_hash=source_hash(exact.__name__),
     )
 
 

@@ -11,7 +11,10 @@ from attnlimits.derive import mixing as symbolic
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.primitives import elementary
 from attnlimits.numerics.errors import KernelNotFoundError
+from attnlimits.numerics.fibres import LastLayer
+from attnlimits.numerics.identity import source_hash
 from attnlimits.numerics.models import ACTIVATIONS, Attention, available_kernels, kernel, load_package
+from attnlimits.numerics.thresholds import one_layer
 
 CASES = [
     (1, 2, 1, "softmax"),
@@ -177,10 +180,22 @@ def test_kernels_are_listed_and_missing_ones_say_what_exists() -> None:
         assert model.kernel_hash == listed[activation, 2]["hash"] and len(model.kernel_hash) == 64
         for printer in ("numpy64", "numba64", "mp", "posterior64"):
             assert kernel(model, printer).__name__.endswith(printer)
-    assert Attention(1, 3).kernel_hash == "closed form"
     for model in (Attention(2, 3), Attention(2, 2, 2)):
         with pytest.raises(KernelNotFoundError, match="generated so far: softmax, M=2"):
             kernel(model, "numpy64")
+
+
+def test_models_without_a_generated_kernel_have_an_identity() -> None:
+    """Of the link and the posterior: one for each route, and not that of a kernel that does not serve them."""
+    one, several = Attention(1, 3).kernel_hash, Attention(2, 3).kernel_hash
+    served = {Attention(activation=activation).kernel_hash for activation in ACTIVATIONS}
+    assert len(one) == len(several) == 64
+    assert one != several and not {one, several} & served
+    assert Attention(1, 3, beta=2.0, activation="linear").kernel_hash == one
+    # The generated kernels are those of rank 1.
+    assert Attention(1, 2, 2).kernel_hash == one and Attention(2, 2, 2).kernel_hash == several
+    assert LastLayer(3).kernel_hash == source_hash("attnlimits.numerics.fibres")
+    assert one_layer(3).kernel_hash == source_hash("attnlimits.numerics.exact")
 
 
 def test_packages_load_by_name_and_what_is_missing_is_named(tmp_path: Path) -> None:
