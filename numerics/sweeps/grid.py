@@ -27,7 +27,7 @@ _SPACINGS: dict[str, Callable[..., Any]] = {"linspace": np.linspace, "geomspace"
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a grid: its parameters, what they rest on (see `Task.identity`), and the key of both."""
+    """A point of a grid: its parameters, what computes it (see `Task.identity`), and the key of both."""
 
     key: str
     parameters: dict[str, Any]

@@ -25,19 +25,21 @@ def compute(task: Task, point: Point) -> Record:
     ----------
     task : Task
     point : Point
-        Its identity may not be that of the task here: on another machine the kernels may be others.
+        Its identity may not be that of the task here: another machine may have another version.
 
     Returns
     -------
     dict
-        The record: task, parameters, kernels, command, seed, state, reason, result, seconds, versions.
+        The record: task, parameters, identity, command, seed, state, reason, result, seconds, versions.
     """
     from threadpoolctl import threadpool_limits
 
     begin = time.perf_counter()
     try:
         if task.identity(point.parameters) != point.identity:
-            raise ValueError("the kernels of this worker are not those of the machine that runs the sweep")
+            raise ValueError(
+                "this worker has other numerics, kernels or derivations than the machine that runs the sweep"
+            )
         with threadpool_limits(1):
             result = as_dict(task.run(point.parameters))
         # A result that cannot be stored is a failure of its point.
@@ -68,7 +70,7 @@ def _record(task: Task, point: Point, begin: float, **outcome: Any) -> Record:
     return {
         "task": task.name,
         "parameters": point.parameters,
-        "kernels": point.identity,
+        "identity": point.identity,
         "command": task.command(point.parameters),
         "seed": point.parameters.get("seed"),
         **outcome,

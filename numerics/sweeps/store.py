@@ -28,10 +28,11 @@ from typing import IO, Any
 
 from ..files import PART, write_whole
 
-__all__ = ["DONE", "FAILED", "MAX_BYTES", "SCHEMA", "CorruptRecordError", "Store", "key_of"]
+__all__ = ["DONE", "FAILED", "MAX_BYTES", "SCHEMA", "CorruptRecordError", "OldRecordError", "Store", "key_of"]
 
-# Version of the record, part of every key: another layout or meaning makes old points stale.
-SCHEMA = 1
+# Version of the record, part of every key: another layout or meaning makes old points stale. In the first one the key
+# held the generated kernels alone, and neither the numerics nor the link.
+SCHEMA = 2
 DONE, FAILED = "done", "failed"
 #: Size of the largest record that is written or read. Its numbers take about ten times as much in memory.
 MAX_BYTES = 64 * 2**20
@@ -52,15 +53,25 @@ _RECORD_TYPES: dict[str, type | tuple[type, ...]] = {
     "seconds": (int, float),
     "versions": dict,
 }
-_MANIFEST_TYPES: dict[str, type | tuple[type, ...]] = {"task": str, "fixed": dict, "axes": dict, "keys": list}
+_MANIFEST_TYPES: dict[str, type | tuple[type, ...]] = {
+    "schema": int,
+    "task": str,
+    "fixed": dict,
+    "axes": dict,
+    "keys": list,
+}
 
 
 class CorruptRecordError(ValueError):
     """A record cannot be read, is cut short, changed, or not the one its name says."""
 
 
+class OldRecordError(CorruptRecordError):
+    """A record is whole, and of an earlier layout."""
+
+
 def key_of(task: str, parameters: Record, identity: str) -> str:
-    """Key of a point: hash of the task, the canonical parameters, what the numbers rest on, and the layout."""
+    """Key of a point: hash of the task, the canonical parameters, what computes the numbers, and the layout."""
     return _hash([SCHEMA, task, parameters, identity])[:32]
 
 
@@ -86,7 +97,9 @@ class Store:
         self._manifest = self.folder / "sweep.json"
 
     def manifest(self) -> Record:
-        """Return the grid of the store and the keys of its points: task, fixed, axes, keys.
+        """Return the grid of the store and the keys of its points: schema, task, fixed, axes, keys.
+
+        Where they are of an earlier layout, a line on stderr says so.
 
         Raises
         ------
@@ -105,6 +118,12 @@ class Store:
         # A key is a file name: nothing else may stand in its place.
         if not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
             raise CorruptRecordError(f"{self._manifest} has a key that is none")
+        if there["schema"] < SCHEMA:
+            print(
+                f"attnlimits: {self.folder} holds a sweep of layout {there['schema']}, and this version reads "
+                f"{SCHEMA}: its records are kept and not used, and the same command computes every point again",
+                file=sys.stderr,
+            )
         return there
 
     @contextmanager
@@ -173,6 +192,8 @@ class Store:
         ------
         CorruptRecordError
             The file is damaged, or no file that can be read.
+        OldRecordError
+            It is of an earlier layout.
         IsADirectoryError
             A folder has the name of the record, so that none can be written.
         """
@@ -181,6 +202,8 @@ class Store:
             record = _load(path, MAX_BYTES)
         except FileNotFoundError:
             return None
+        if record.get("key") == key and record.get("schema") in range(1, SCHEMA):
+            raise OldRecordError(f"{path} has the layout {record['schema']}, and this version reads {SCHEMA}")
         if record.get("key") != key or record.get("schema") != SCHEMA or record.get("state") not in (DONE, FAILED):
             raise CorruptRecordError(f"{path} is not the record of its name")
         _check_types(path, record, _RECORD_TYPES)

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import hashlib
 import inspect
 import io
 import math
@@ -10,6 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
+
+from ..identity import route_identity
+from ..link_store import Request
+from ..models import kernel_modules
 
 __all__ = ["TASKS", "Function", "Parameters", "Task", "Verb", "register", "task_named"]
 
@@ -32,7 +35,7 @@ class Task(Protocol):
         ...
 
     def identity(self, parameters: Parameters) -> str:
-        """Hash of what the number rests on beside its parameters: another hash makes old points stale."""
+        """Hash of what computes the number from its parameters: another hash makes old points stale."""
         ...
 
     def cost(self, parameters: Parameters) -> float:
@@ -61,6 +64,32 @@ def _evolve_cost(p: Parameters) -> float:
     return float((p["samples"] or 4096) * p["replicas"] * p["layers"])
 
 
+_NUMERICS = "attnlimits.numerics"
+
+
+def _threshold_modules(p: Parameters) -> tuple[str, ...]:
+    if p["link"] is not None:
+        return _LINK_MODULES
+    if p["layer"] not in (None, p["layers"]):
+        return (f"{_NUMERICS}.staircase",)
+    return (f"{_NUMERICS}.thresholds",)
+
+
+def _evolve_modules(p: Parameters) -> tuple[str, ...]:
+    if p["link"] is not None:
+        return (*_LINK_MODULES, f"{_NUMERICS}.link_evolution")
+    return (f"{_NUMERICS}.state_evolution",)
+
+
+# `link_cli` also chooses between routes and adds exact forms.
+_LINK_MODULES = tuple(f"{_NUMERICS}.{name}" for name in ("link_cli", "link_kernels", "link_thresholds", "exact"))
+
+
+def _link(p: Parameters) -> Request:
+    """What the derivation of the link is asked for; its digest is also that of the sources that derive it."""
+    return Request(p["link"], noise=str(p["noise"]))
+
+
 @dataclass(frozen=True)
 class Verb:
     """A verb of the command: its parameters are the flags, its record is what `--json` prints.
@@ -73,11 +102,14 @@ class Verb:
         Flags without a default.
     cost_of : callable
         Relative cost from all parameters.
+    modules_of : callable
+        Full names of the modules that compute the number, from all parameters.
     """
 
     name: str
     required: tuple[str, ...]
     cost_of: Callable[[Parameters], float]
+    modules_of: Callable[[Parameters], tuple[str, ...]]
 
     def canonical(self, parameters: Parameters) -> dict[str, Any]:
         """Return every flag of the verb with its value as the command reads it.
@@ -98,10 +130,17 @@ class Verb:
         return found
 
     def identity(self, parameters: Parameters) -> str:
-        """Hash of the generated kernels of the activation and number of tokens; links of one's own have none."""
-        if parameters.get("link") is not None:
-            return "link"
-        return _kernels(str(parameters["activation"]), int(parameters["tokens"]))
+        """Identity of the route: sources of the numerics, and the generated kernel or the derivation of the link.
+
+        Raises
+        ------
+        KernelNotFoundError
+            There are no sources.
+        """
+        modules = self.modules_of(parameters)
+        if parameters["link"] is not None:
+            return route_identity(modules, _link(parameters).digest)
+        return route_identity(modules + kernel_modules(str(parameters["activation"]), int(parameters["tokens"])))
 
     def cost(self, parameters: Parameters) -> float:
         """Rough relative cost."""
@@ -231,19 +270,6 @@ def _options(verb: str) -> dict[str, argparse.Action]:
     return {option: action for action in verbs.choices[verb]._actions for option in action.option_strings}
 
 
-@lru_cache
-def _kernels(activation: str, tokens: int) -> str:
-    from ..models import available_kernels
-
-    hashes = [
-        str(kernel["hash"])
-        for kernel in available_kernels()
-        if (kernel["activation"], kernel["tokens"]) == (activation, tokens)
-        and not str(kernel["name"]).startswith("link_")  # printed links; the numbers take the link from `networks`
-    ]
-    return hashlib.sha256(" ".join(hashes).encode()).hexdigest() if hashes else "closed form"
-
-
 @dataclass(frozen=True)
 class Function:
     """A function of one's own as a task.
@@ -298,8 +324,8 @@ class Function:
 
 
 TASKS: dict[str, Task] = {
-    "threshold": Verb("threshold", (), _threshold_cost),
-    "evolve": Verb("evolve", ("alpha",), _evolve_cost),
+    "threshold": Verb("threshold", (), _threshold_cost, _threshold_modules),
+    "evolve": Verb("evolve", ("alpha",), _evolve_cost, _evolve_modules),
 }
 
 

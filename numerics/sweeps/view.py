@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import replace_whole
-from .store import DONE, CorruptRecordError, Record, Store
+from .store import DONE, CorruptRecordError, OldRecordError, Record, Store
 
 if TYPE_CHECKING:
     import xarray
@@ -53,7 +53,8 @@ def open_sweep(out: str | Path) -> "xarray.Dataset":
     -------
     xarray.Dataset
         Over the axes of the grid, each with its values as coordinate. `status` says of every point whether it is done,
-        failed, missing or corrupt, and `message` why; the other variables hold numbers where it is done alone.
+        failed, missing (or of an earlier layout) or corrupt, and `message` why; the other variables hold numbers where
+        it is done alone.
         What fits no array (a list of steps, say) is named in the attribute `left_out` and stays in the records.
 
     Raises
@@ -74,6 +75,9 @@ def open_sweep(out: str | Path) -> "xarray.Dataset":
     for k, key in enumerate(there["keys"]):
         try:
             record = store.read(key)
+        except OldRecordError as error:
+            messages[k] = str(error)
+            continue
         except CorruptRecordError as error:
             states[k], messages[k] = "corrupt", str(error)
             continue

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from attnlimits.numerics.models import Attention
+from attnlimits.numerics import link_store
 from attnlimits.numerics.sweeps import Function, register, store, tasks
 from attnlimits.numerics.sweeps.grid import Grid, read_grid, shipped
 
@@ -81,23 +81,64 @@ def test_different_points_have_different_keys(monkeypatch):
     assert first != one("threshold", skip=0.1)
 
 
-def test_another_kernel_makes_another_key(monkeypatch):
-    from attnlimits.numerics import models
+LINK = "h[1]*h[2]"
+POINTS = {
+    "last": ("threshold", {}),
+    "linear": ("threshold", {"activation": "linear"}),
+    "first": ("threshold", {"layer": 1}),
+    "evolve": ("evolve", {"alpha": 0.5}),
+    "link": ("threshold", {"link": LINK}),
+    "link evolve": ("evolve", {"link": LINK, "alpha": 0.5}),
+}
+LINKS = ["link", "link evolve"]
+# What an edit of a module makes stale.
+EDITS = {
+    "numerics.thresholds": ["last", "linear", "evolve", "link evolve"],
+    "numerics.staircase": ["first"],
+    "numerics.two_layers.sums": ["first", "evolve", "link evolve"],
+    "numerics.state_evolution": ["evolve", "link evolve"],
+    "numerics.networks": ["last", "linear", "first", "evolve", "link evolve"],
+    "numerics.quadrature": [*POINTS],
+    "numerics.link_quadrature": LINKS,
+    "numerics.link_evolution": ["link evolve"],
+    "numerics.link_cli": LINKS,
+    "generated.attention_tied_softmax_m2.posterior64": ["last", "first", "evolve"],
+    "generated.attention_tied_linear_m2.mp": ["linear"],
+    "generated.exact": [*POINTS],
+    "derive.link_branches": LINKS,
+    "derive.kernels_softmax_m2": [],  # `make derive` edits the kernels
+    "numerics.cli_flags": [],
+    "numerics.plots": [],
+    "numerics.sweeps.view": [],
+    "numerics.gamp.iteration": [],
+}
 
-    def listed():
-        tasks._kernels.cache_clear()
-        return one("threshold"), one("threshold", activation="linear")
 
-    softmax, linear = listed()
-    kernels = models.available_kernels()
-    for kernel in kernels:
-        if kernel["hash"] == Attention().kernel_hash:
-            kernel["hash"] = "0" * 64
-    monkeypatch.setattr(models, "available_kernels", lambda: kernels)
-    changed, unchanged = listed()
-    tasks._kernels.cache_clear()
-    assert changed != softmax
-    assert unchanged == linear
+def _keys():
+    link_store.derivation.cache_clear()
+    return {name: one(task, **fixed) for name, (task, fixed) in POINTS.items()}
+
+
+@pytest.mark.parametrize("module", EDITS)
+def test_an_edit_makes_the_points_stale_that_it_may_change(edited, module):
+    before = _keys()
+    with edited(f"attnlimits.{module}"):
+        after = _keys()
+    link_store.derivation.cache_clear()
+    assert [name for name in POINTS if after[name] != before[name]] == EDITS[module]
+
+
+def test_a_link_has_an_identity_of_its_own():
+    task = tasks.TASKS["threshold"]
+    links = ({"link": LINK}, {"link": f"-{LINK}"}, {"link": LINK, "noise": 0.1}, {})
+    found = {task.identity(task.canonical(link)) for link in links}
+    assert len(found) == len(links)
+
+
+def test_a_route_without_sources_is_refused(monkeypatch):
+    monkeypatch.setattr(tasks, "_NUMERICS", "attnlimits.nowhere")
+    with pytest.raises(ValueError, match=r"no source of the module attnlimits\.nowhere\.thresholds"):
+        one("threshold")
 
 
 def test_keys_do_not_depend_on_the_process(grid_of, tmp_path):

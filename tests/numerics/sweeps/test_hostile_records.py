@@ -136,13 +136,15 @@ def test_a_folder_in_the_place_of_a_record_is_refused_before_anything_is_compute
 
 MANIFESTS = {
     "nested": "[" * 100_000,
-    "no keys": whole({"schema": 1, "task": "toy", "fixed": {}, "axes": {"a": [1, 2, 3]}}),
-    "axes are a list": whole({"schema": 1, "task": "toy", "fixed": {}, "axes": [1, 2, 3], "keys": ["a", "b", "c"]}),
-    "one key": whole({"schema": 1, "task": "toy", "fixed": {}, "axes": {"a": [1, 2, 3]}, "keys": ["a"]}),
-    "keys are paths": whole(
-        {"schema": 1, "task": "toy", "fixed": {}, "axes": {"a": [1, 2, 3]}, "keys": ["../a", "/etc/b", "c"]}
+    "no keys": whole({"schema": store.SCHEMA, "task": "toy", "fixed": {}, "axes": {"a": [1, 2, 3]}}),
+    "axes are a list": whole(
+        {"schema": store.SCHEMA, "task": "toy", "fixed": {}, "axes": [1, 2, 3], "keys": ["a", "b", "c"]}
     ),
-    "an axis is a number": whole({"schema": 1, "task": "toy", "fixed": {}, "axes": {"a": 3}, "keys": ["a"]}),
+    "one key": whole({"schema": store.SCHEMA, "task": "toy", "fixed": {}, "axes": {"a": [1, 2, 3]}, "keys": ["a"]}),
+    "keys are paths": whole(
+        {"schema": store.SCHEMA, "task": "toy", "fixed": {}, "axes": {"a": [1, 2, 3]}, "keys": ["../a", "/etc/b", "c"]}
+    ),
+    "an axis is a number": whole({"schema": store.SCHEMA, "task": "toy", "fixed": {}, "axes": {"a": 3}, "keys": ["a"]}),
 }
 
 

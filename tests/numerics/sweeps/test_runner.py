@@ -10,7 +10,8 @@ import pytest
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.staircase import first_layer
 from attnlimits.numerics.state_evolution import evolve
-from attnlimits.numerics.sweeps import Function, open_sweep, sweep
+from attnlimits.numerics.sweeps import Function, open_sweep, store, sweep
+from attnlimits.numerics.sweeps import grid as grid_module
 from attnlimits.numerics.sweeps.grid import Point
 from attnlimits.numerics.sweeps.outcomes import compute
 from attnlimits.numerics.sweeps.store import FAILED, Store
@@ -110,6 +111,38 @@ def test_a_changed_task_makes_old_points_stale(grid_of, toy, tmp_path, monkeypat
     assert sweep(grid_of(TOY), tmp_path / "out", workers=1).computed == 6
 
 
+def test_edited_numerics_make_old_points_stale(grid_of, tmp_path, edited):
+    text = 'task = "threshold"\n[fixed]\nlayers = 1\n[axes]\ntokens = [2, 3]'
+    sweep(grid_of(text), tmp_path / "out", workers=1)
+    assert sweep(grid_of(text), tmp_path / "out", workers=1).computed == 0
+    with edited("attnlimits.numerics.exact"):
+        assert sweep(grid_of(text), tmp_path / "out", workers=1).computed == 2
+    # What was edited back is known as before.
+    assert len(list((tmp_path / "out" / "points").iterdir())) == 4
+    assert sweep(grid_of(text), tmp_path / "out", workers=1).computed == 0
+
+
+def test_a_store_of_an_earlier_layout_is_kept_and_not_used(grid_of, toy, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        for module in (store, grid_module):
+            patch.setattr(module, "key_of", lambda task, parameters, identity: f"{parameters['a']}{parameters['b']}")
+        patch.setattr(store, "SCHEMA", 1)
+        sweep(grid_of(TOY), out, workers=1)
+    old = {path.name: path.read_bytes() for path in (out / "points").iterdir()}
+    assert capsys.readouterr().err == ""
+    found = open_sweep(out)
+    assert set(found.status.values.ravel()) == {"missing"}
+    assert all("has the layout 1, and this version reads 2" in text for text in found.message.values.ravel())
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"attnlimits: {out} holds a sweep of layout 1, and this version reads 2: ")
+    assert sweep(grid_of(TOY), out, workers=1).computed == 6
+    assert capsys.readouterr().err.splitlines() == [line]
+    assert sweep(grid_of(TOY), out, workers=1).computed == 0
+    assert capsys.readouterr().err == ""
+    assert old.items() <= {path.name: path.read_bytes() for path in (out / "points").iterdir()}.items()
+
+
 def test_failures_are_records(grid_of, toy, tmp_path, monkeypatch):
     out = tmp_path / "out"
     report = sweep(grid_of(FAILING), out, workers=1)
@@ -192,7 +225,9 @@ def test_a_result_that_cannot_be_stored_is_a_failure(returned, words):
 def test_other_kernels_on_a_worker_are_a_failure():
     parameters = TASKS["threshold"].canonical({"layers": 1})
     reason = compute(TASKS["threshold"], Point("aa", parameters, "another hash"))["reason"]
-    assert reason == "ValueError: the kernels of this worker are not those of the machine that runs the sweep"
+    assert reason == (
+        "ValueError: this worker has other numerics, kernels or derivations than the machine that runs the sweep"
+    )
 
 
 def test_a_full_disk_is_said(grid_of, toy, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlimits.numerics.sweeps.store import DONE, CorruptRecordError, Store, key_of
+from attnlimits.numerics.sweeps.store import DONE, SCHEMA, CorruptRecordError, Store, key_of
 
 GRID = {"task": "threshold", "fixed": {"layers": 2}, "axes": {"skip": [0.5, 1.0]}}
 RECORD = {
@@ -30,9 +30,9 @@ def held(tmp_path):
 
 
 def test_what_is_written_is_read(held):
-    assert held.read("aa") == {"schema": 1, "key": "aa", **RECORD}
+    assert held.read("aa") == {"schema": SCHEMA, "key": "aa", **RECORD}
     assert held.read("bb") is None
-    assert held.manifest() == {"schema": 1, **GRID, "keys": ["aa", "bb"]}
+    assert held.manifest() == {"schema": SCHEMA, **GRID, "keys": ["aa", "bb"]}
 
 
 def test_every_truncation_is_seen(held):

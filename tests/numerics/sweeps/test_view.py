@@ -7,6 +7,7 @@ import pytest
 import xarray
 
 from attnlimits.numerics.sweeps import Function, open_sweep, sweep
+from attnlimits.numerics.sweeps.store import SCHEMA
 from attnlimits.numerics.sweeps.tasks import TASKS
 
 
@@ -39,7 +40,7 @@ def test_every_point_has_a_status(mixed):
 
 def test_it_describes_itself(mixed):
     found = open_sweep(mixed)
-    assert (found.task, json.loads(found.fixed), found.schema) == ("toy", {"b": 1}, 1)
+    assert (found.task, json.loads(found.fixed), found.schema) == ("toy", {"b": 1}, SCHEMA)
     assert json.loads(found.versions)[0].keys() == {"attnlimits", "numpy", "scipy", "numba"}
     for name in ("status", "message", "key", "seconds", "value", "error", "how", "converged"):
         assert found[name].description

@@ -1,0 +1,28 @@
+"""What the tests of the numerics share: sources that have been edited."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from attnlimits.numerics import identity
+
+
+@pytest.fixture
+def edited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], AbstractContextManager[None]]:
+    """Return a context in which the source of a module has one more line, on the disk and not in this process."""
+
+    @contextmanager
+    def edit(module: str) -> Iterator[None]:
+        files = identity._files
+        place = files(".".join(module.split(".")[:2]))[module]
+        copy = tmp_path / place.name
+        copy.write_bytes(place.read_bytes() + b"# edited\n")
+        with monkeypatch.context() as patch:
+            patch.setattr(identity, "_files", lambda package: files(package) | {module: copy})
+            identity.source_hash.cache_clear()
+            yield
+        identity.source_hash.cache_clear()
+
+    return edit
