@@ -1,4 +1,4 @@
-"""All kernel packages the generator writes, and the link package of any other model on demand."""
+"""All kernel packages: those that are committed, those that the tests derive, and that of any model on demand."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .kernel import KernelPackage
 from .kernels_fibre import fibre_package
 from .kernels_link import link_package
 
-__all__ = ["FIBRES", "LINKS", "PACKAGES", "write_link_package"]
+__all__ = ["DERIVED", "FIBRES", "LINKS", "PACKAGES", "write_link_package", "write_package"]
 
-#: Models whose links are generated and kept: one of every kind, and the deeper and wider ones of the tied model.
+#: Models whose links the tests derive: one of every kind, and the deeper and wider ones of the tied model.
 LINKS: tuple[Architecture, ...] = (
     Architecture(layers=1, tokens=2, tied=False),
     Architecture(layers=2, tokens=2, tied=False),
@@ -28,8 +28,8 @@ LINKS: tuple[Architecture, ...] = (
     Architecture(layers=2, tokens=4),
 )
 
-#: Models of which the fibre is generated: what the output leaves free is a rotation, a rotation and a shift, a scale, a
-#: scale and a shift.
+#: Models of which the tests derive the fibre: what the output leaves free is a rotation, a rotation and a shift, a
+#: scale, a scale and a shift.
 FIBRES: tuple[Architecture, ...] = (
     Architecture(layers=1, tokens=3, ranks=2),
     Architecture(layers=1, tokens=2, ranks=2),
@@ -37,12 +37,13 @@ FIBRES: tuple[Architecture, ...] = (
     Architecture(layers=1, tokens=2, tied=False),
 )
 
-PACKAGES: tuple[KernelPackage, ...] = (
-    kernels_softmax_m2.PACKAGE,
-    kernels_linear_m2.PACKAGE,
+#: What numerics loads, committed in ``generated/``.
+PACKAGES: tuple[KernelPackage, ...] = (kernels_softmax_m2.PACKAGE, kernels_linear_m2.PACKAGE, aim_kernels.PACKAGE)
+
+#: What only tests load: they derive it, and the manifest holds the hashes of its files.
+DERIVED: tuple[KernelPackage, ...] = (
     *(link_package(model) for model in LINKS),
     *(fibre_package(model) for model in FIBRES),
-    aim_kernels.PACKAGE,
 )
 
 
@@ -52,6 +53,30 @@ def write_link_package(model: Architecture, folder: str | Path, progress: Callab
     Parameters
     ----------
     model : Architecture
+    folder, progress
+        As for `write_package`.
+
+    Returns
+    -------
+    pathlib.Path
+        As for `write_package`.
+
+    Raises
+    ------
+    ValueError
+        If the model's activation cannot be printed.
+    ProofError
+        If a printed form does not equal its derivation.
+    """
+    return write_package(link_package(model), folder, progress)
+
+
+def write_package(package: KernelPackage, folder: str | Path, progress: Callable[[str], None] | None = None) -> Path:
+    """Prove and print one package into a folder anywhere.
+
+    Parameters
+    ----------
+    package : KernelPackage
     folder : str or pathlib.Path
         Made if it does not exist.
     progress : callable, optional
@@ -66,12 +91,9 @@ def write_link_package(model: Architecture, folder: str | Path, progress: Callab
 
     Raises
     ------
-    ValueError
-        If the model's activation cannot be printed.
     ProofError
         If a printed form does not equal its derivation.
     """
-    package = link_package(model)
     digest, files = package_files(package, progress)
     target = Path(folder) / f"{package.name}_{digest[:16]}_{_content(files)[:32]}"
     target.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import pkgutil
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -224,9 +225,13 @@ def load_package(place: str | Path, printer: str) -> ModuleType:
             f"no printing {printer!r} of a package {str(place)!r}; printings: numpy64, numba64, mp; "
             f"generated packages: {', '.join(names)}"
         )
-    module = ModuleType(f"attnlimits_cached_{file.parent.name}_{printer}")
+    # The name makes its compiled functions kernels of this package, whose machine code is kept with a checksum; to load
+    # that, numba looks the module up by its name.
+    module = ModuleType(f"{generated.__name__}.{file.parent.resolve().name}.{printer}")
     module.__file__ = str(file)
-    exec(compile(_checked(file), str(file), "exec"), module.__dict__)
+    code = compile(_checked(file), str(file), "exec")
+    sys.modules[module.__name__] = module
+    exec(code, module.__dict__)
     return module
 
 

@@ -53,7 +53,7 @@ def test_models(attnlimits):
     said = attnlimits("models")
     assert said.status == 0
     names = [line.split(":")[0] for line in said.out.splitlines()]
-    assert {"attention_tied_linear_m2", "attention_tied_softmax_m2", "link_tied_softmax_m3_l3_r1"} <= set(names)
+    assert {"attention_tied_linear_m2", "attention_tied_softmax_m2", "aim_channels"} <= set(names)
     assert names == sorted(names)
     found = record(attnlimits("models --json"))
     assert found["activations"] == ["softmax", "linear"]

@@ -1,10 +1,32 @@
-"""Fixtures of the derivation tests: a private mpmath context and a seeded grid with corners."""
+"""Fixtures of the derivation tests: packages they derive, a private mpmath context, a seeded grid with corners."""
 
+import functools
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from mpmath.ctx_mp import MPContext
+
+from attnlimits.derive.packages import DERIVED, write_package
+from attnlimits.numerics.cache import private_folder
+
+
+@pytest.fixture(scope="session")
+def derived(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function from the name of a package that is not committed to the folder it is derived into.
+
+    Each takes a second or two. The folder is that of `attnlimits derive`: processes share it, and what it holds of the
+    same hash is left as it is, with its compiled kernels.
+    """
+    folder = private_folder("links") or tmp_path_factory.mktemp("derived")
+    packages = {package.name: package for package in DERIVED}
+
+    @functools.cache
+    def derive(name: str) -> Path:
+        return write_package(packages[name], folder)
+
+    return derive
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
-"""Generated fibres: every readout on them gives the output, and the measure on them gives its density."""
+"""Kernels of fibres: every readout on them gives the output, and the measure on them gives its density."""
 
 import functools
-import importlib
 
 import numpy as np
 import pytest
@@ -11,14 +10,21 @@ from attnlimits.derive.kernels_fibre import fibre_package
 from attnlimits.derive.packages import FIBRES
 from attnlimits.derive.proof import ProofError
 from attnlimits.numerics.fibres import LastLayer, fibre_moments
+from attnlimits.numerics.models import load_package
 from attnlimits.numerics.networks import Network, link
 
 BETA = 1.3
 
 
-def generated(model):
-    package = fibre_package(model)
-    return package, importlib.import_module(f"attnlimits.generated.{package.name}.numpy64")
+@pytest.fixture
+def printing(derived):
+    """Return a function from a model to the package of its fibre and one printing of it."""
+
+    def load(model, printer="numpy64"):
+        package = fibre_package(model)
+        return package, load_package(derived(package.name), printer)
+
+    return load
 
 
 def network(model):
@@ -37,8 +43,8 @@ def on_fibre(package, module, y, free):
 
 
 @pytest.mark.parametrize("model", FIBRES, ids=lambda model: fibre_package(model).name)
-def test_every_point_of_the_fibre_gives_the_output(model, rng):
-    package, module = generated(model)
+def test_every_point_of_the_fibre_gives_the_output(model, printing, rng):
+    package, module = printing(model)
     y = link(rng.normal(size=(50, model.indices, model.tokens)), network(model))
     names = [s.name for s in package.kernels[1].arguments if s.name[0] in "tnkup"]
     assert names, "a fibre that is not finite has free variables"
@@ -51,10 +57,9 @@ def test_every_point_of_the_fibre_gives_the_output(model, rng):
 
 
 @pytest.mark.parametrize("model", FIBRES, ids=lambda model: fibre_package(model).name)
-def test_the_committed_measure_is_the_jacobian_of_the_committed_readout(model, context, rng):
+def test_the_measure_is_the_jacobian_of_the_readout(model, printing, context, rng):
     """``log_density`` against the determinant of mpmath's derivatives of the readout printed beside it."""
-    package, ctx = fibre_package(model), context(50)
-    oracle = importlib.import_module(f"attnlimits.generated.{package.name}.mp")
+    (package, oracle), ctx = printing(model, "mp"), context(50)
     names = [s.name for s in package.kernels[1].arguments]
     fixed = {"C_1_1": 1.3, "C_2_2": 0.9, "beta": BETA, "sign": -1.0}
     point = {name: ctx.mpf(fixed.get(name, rng.uniform(0.2, 0.7))) for name in names}
@@ -77,10 +82,10 @@ def test_the_committed_measure_is_the_jacobian_of_the_committed_readout(model, c
 
 
 @pytest.mark.parametrize("rank", [2])
-def test_the_measure_integrates_to_the_density_tied(rank, rng):
+def test_the_measure_integrates_to_the_density_tied(rank, printing, rng):
     """Against the rule of `numerics.fibres`, which integrates the shift in closed form."""
     model = Architecture(1, 2, rank)
-    package, module = generated(model)
+    package, module = printing(model)
     covariance = np.array([[0.7, 0.2], [0.2, 0.5]])
     omega = rng.normal(size=(rank, 2))
     y = link(rng.normal(size=(rank, 2)), network(model))
@@ -98,9 +103,9 @@ def test_the_measure_integrates_to_the_density_tied(rank, rng):
     assert made - jacobian == pytest.approx(float(wanted), abs=1e-9)
 
 
-def test_the_measure_integrates_to_the_density_untied(rng):
+def test_the_measure_integrates_to_the_density_untied(printing, rng):
     model = Architecture(1, 2, tied=False)
-    package, module = generated(model)
+    package, module = printing(model)
     covariance = np.array([[0.7, 0.2], [0.2, 0.5]])
     omega = rng.normal(size=(2, 2))
     y = link(rng.normal(size=(2, 2)), network(model))

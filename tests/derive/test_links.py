@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
+import inspect
 import sys
 
 import numpy as np
@@ -88,9 +89,10 @@ def imported():
             del sys.modules[name]
 
 
-def _committed(model, name=None):
-    package = f"attnlimits.generated.{package_name(model)}"
-    return importlib.import_module(package if name is None else f"{package}.{name}")
+@pytest.fixture
+def printing(derived):
+    """Return a function that loads one printing of the link of a model."""
+    return lambda model, printer: load_package(derived(package_name(model)), printer)
 
 
 def _network(model, rng, skip=float(SKIP), beta=float(BETA)):
@@ -271,14 +273,14 @@ def test_a_wrong_activation_is_noticed(monkeypatch):
 
 
 @pytest.mark.parametrize("model", LINKS, ids=package_name)
-def test_committed_jacobian_is_the_derivative_of_the_committed_link(model, context, rng):
-    count, facts = model.indices * model.tokens, _committed(model)
-    assert len(facts.ARGUMENTS) - count == len(kernels_link._constants(model))
+def test_the_jacobian_is_the_derivative_of_the_link(model, printing, context, rng):
+    count, oracle, constants = model.indices * model.tokens, printing(model, "mp"), len(kernels_link._constants(model))
+    assert len(inspect.signature(oracle.link).parameters) == 1 + count + constants
     ctx = context(50)
     for scale in (1.0, 2.5):
         point = [ctx.mpf(float(v)) for v in scale * rng.normal(size=count)]
-        rest = [ctx.mpf(float(v)) for v in rng.uniform(0.5, 1.5, size=len(facts.ARGUMENTS) - count)]
-        _check_jacobian(_committed(model, "mp"), ctx, point, rest)
+        rest = [ctx.mpf(float(v)) for v in rng.uniform(0.5, 1.5, size=constants)]
+        _check_jacobian(oracle, ctx, point, rest)
 
 
 @pytest.mark.parametrize("activation", [silu, sp.tanh, relu, "linear"], ids=["silu", "tanh", "relu", "linear"])
@@ -294,12 +296,12 @@ def test_printed_jacobian_is_the_derivative_of_the_printed_link(activation, cont
 
 
 @pytest.mark.parametrize("model", LINKS, ids=package_name)
-def test_committed_kernels_against_the_network_and_mp(model, context, rng):
+def test_kernels_against_the_network_and_mp(model, printing, context, rng):
     network = _network(model, rng)
     weights, x = networks.random_weights(network, 16, rng), rng.normal(size=(4, 16, model.tokens))
     h = networks.indices(x, weights, network)
     arguments = _arguments(model, network, h)
-    kernel, oracle, ctx = _committed(model, "numpy64"), _committed(model, "mp"), context(40)
+    kernel, oracle, ctx = printing(model, "numpy64"), printing(model, "mp"), context(40)
     made = np.moveaxis(np.array(kernel.link(*arguments)), 0, -1)
     value = made.reshape(networks.link(h, network).shape)
     moved = networks.apply_mixing(x, value, network) if model.output == "sequence" else value
@@ -318,11 +320,11 @@ SMALL = [model for model in LINKS if model.tokens == 2]
 
 
 @pytest.mark.parametrize("model", SMALL, ids=package_name)
-def test_compiled_link_is_the_vectorised_one(model, rng):
+def test_compiled_link_is_the_vectorised_one(model, printing, rng):
     network = _network(model, rng)
     h = rng.normal(size=(6, model.indices, model.tokens))
     arguments = _arguments(model, network, h)
-    compiled, vectorised = _committed(model, "numba64"), _committed(model, "numpy64")
+    compiled, vectorised = printing(model, "numba64"), printing(model, "numpy64")
     wanted = np.array(vectorised.link(*arguments))
     for n in range(6):
         point = [float(np.broadcast_to(a, 6)[n]) for a in arguments]
@@ -331,26 +333,26 @@ def test_compiled_link_is_the_vectorised_one(model, rng):
         )
 
 
-def test_compiled_jacobian_is_the_vectorised_one(rng):
+def test_compiled_jacobian_is_the_vectorised_one(printing, rng):
     model = LINKS[1]
     network = _network(model, rng)
     arguments = _arguments(model, network, rng.normal(size=(1, model.indices, model.tokens)))
     point = [float(np.ravel(a)[0]) for a in arguments]
-    wanted = np.array(_committed(model, "numpy64").jacobian(*point))
-    made = np.array(_committed(model, "numba64").jacobian(*point))
+    wanted = np.array(printing(model, "numpy64").jacobian(*point))
+    made = np.array(printing(model, "numba64").jacobian(*point))
     np.testing.assert_allclose(made, wanted, rtol=0, atol=64 * EPS * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("model", LINKS, ids=package_name)
 @pytest.mark.parametrize("deep", [False, True])
-def test_corners_are_finite_and_right(model, deep, context, grid):
+def test_corners_are_finite_and_right(model, deep, printing, context, grid):
     """|h| from 1e-300 to 1e3, and to where the header says that float64 ends."""
-    kernel, facts, oracle, ctx = _committed(model, "numpy64"), _committed(model), _committed(model, "mp"), context(60)
+    kernel, oracle, ctx = printing(model, "numpy64"), printing(model, "mp"), context(60)
     count = model.indices * model.tokens
     points = grid(30, count)
     if deep:
         points = np.sign(points) * 10.0 ** (140 // model.layers)
-    rest = [np.float64(1.3)] * (len(facts.ARGUMENTS) - count)
+    rest = [np.float64(1.3)] * len(kernels_link._constants(model))
     made = np.moveaxis(np.array(kernel.link(*points.T, *rest)), 0, -1)
     slopes = np.moveaxis(np.array(kernel.jacobian(*points.T, *rest)), 0, -1)
     assert np.isfinite(made).all()
@@ -366,10 +368,10 @@ def test_corners_are_finite_and_right(model, deep, context, grid):
         np.testing.assert_allclose(slope, exact, rtol=0, atol=16 * EPS * size * (1 + np.abs(exact).max()))
 
 
-def test_saturated_rows_keep_the_relative_accuracy_of_their_derivative(context):
+def test_saturated_rows_keep_the_relative_accuracy_of_their_derivative(printing, context):
     """S (1 - S) as a product of entries: near S = 1 the form S (dz - sum S dz) would have no digit left."""
     model = Architecture(2, 4)
-    kernel, oracle, ctx = _committed(model, "numpy64"), _committed(model, "mp"), context(60)
+    kernel, oracle, ctx = printing(model, "numpy64"), printing(model, "mp"), context(60)
     # First layer almost uniform, second row entries far apart.
     point = [0.1, -0.2, 0.15, 0.05, 6.0, -1.0, 2.0, 0.5, 1.0, 1.0]
     made = kernel.jacobian(*point)
@@ -455,6 +457,22 @@ def test_models_that_cannot_be_printed_are_named():
     clash = link_package(Architecture(2, 2, skip=sp.Symbol("h1_1_1", positive=True)))
     with pytest.raises(ValueError, match="h1_1_1 stands for two things"):
         lower(clash.kernels[0])
+
+
+_COMPILED = """
+import sys
+from attnlimits.numerics.models import load_package
+print(load_package(sys.argv[1], "numba64").link(0.3, -0.7, 0.2, 0.5, 2.0))
+"""
+
+
+def test_processes_share_what_was_compiled(tmp_path, child):
+    """The second process loads the machine code that the first one kept beside the source."""
+    path = write_link_package(Architecture(1, 2, tied=False), tmp_path)
+    first, second = (child(sys.executable, "-c", _COMPILED, str(path)) for _ in range(2))
+    assert (first.status, first.err) == (0, "")
+    assert list(path.rglob("*.nbi")), "nothing was kept"
+    assert (second.status, second.err, second.out) == (0, "", first.out)
 
 
 def test_packages_on_demand(tmp_path, imported):

@@ -199,8 +199,8 @@ def test_models_without_a_generated_kernel_have_an_identity() -> None:
 
 
 def test_packages_load_by_name_and_what_is_missing_is_named(tmp_path: Path) -> None:
-    assert load_package("link_tied_softmax_m2_l2_r2", "numpy64").link is not None
-    for name, printer in (("nothing", "numpy64"), ("link_tied_softmax_m2_l2_r2", "fortran")):
+    assert load_package("attention_tied_linear_m2", "numpy64").link is not None
+    for name, printer in (("nothing", "numpy64"), ("attention_tied_linear_m2", "fortran")):
         with pytest.raises(KernelNotFoundError, match="generated packages: aim_channels, attention_tied_linear_m2"):
             load_package(name, printer)
     # Folders hold what `attnlimits derive` wrote: see tests/derive/test_links.py.
