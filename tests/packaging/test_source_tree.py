@@ -1,6 +1,7 @@
 """The source tree agrees with itself: packages, versions, and nothing of the machine it was written on."""
 
 import re
+import runpy
 import tomllib
 
 import pytest
@@ -23,14 +24,19 @@ def pyproject(repository):
     return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_every_package_is_listed(repository, source_files, pyproject):
+def test_every_package_is_found(repository, source_files, pyproject, monkeypatch):
+    """What setup.py gives to setuptools, which a build brings along and an environment may lack."""
+    setuptools = pytest.importorskip("setuptools")
+    said = {}
+    monkeypatch.setattr(setuptools, "setup", lambda **options: said.update(options))
+    monkeypatch.chdir(repository)
+    runpy.run_path("setup.py")
     packages = {
         ".".join(["attnlimits", *path.parent.relative_to(repository).parts])
         for path in source_files
         if path.name == "__init__.py" and path.relative_to(repository).parts[0] in FOLDERS
     }
-    listed = pyproject["tool"]["setuptools"]["packages"]
-    assert sorted(listed) == sorted(packages)
+    assert sorted(said["packages"]) == sorted(packages)
     assert pyproject["tool"]["setuptools"]["package-dir"] == {f"attnlimits.{name}": name for name in FOLDERS}
 
 
