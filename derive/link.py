@@ -5,22 +5,19 @@ The module can be called: ``attnlimits.derive.link(expr)`` is `link`.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import random
 import sys
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import sympy as sp
 
 from . import link_exact
-from .emit.ir import canonical
-from .link_branches import Region, expand_small, invert, split
+from .link_branches import Region, invert, split
+from .link_form import Branches, Link, Matrix, Part, coordinates_of, entries_of
 from .link_parser import ArgMax, LinkError, index_symbol, parse, read_index
 
 __all__ = ["Branches", "Link", "LinkError", "Part", "link", "rotated"]
@@ -40,177 +37,6 @@ _ENTIRE = (sp.exp, sp.tanh, sp.sinh, sp.erf, sp.atan, sp.asinh)
 _INJECTIVE = (*_ENTIRE, sp.log)
 _TRIALS = 12
 _DIGITS = 600
-
-Matrix = tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
-class Branches:
-    """Solutions of y = g(h) for one entry of h on one region.
-
-    Attributes
-    ----------
-    output : int
-        Number of the output among those of its part.
-    unknown : sympy.Symbol
-    solutions : tuple of sympy.Expr
-        In ``y`` and the other entries; to be dropped where not real, outside the region, or no solution. Empty if
-        there is no closed form: the numerics then invert where this is the only entry left.
-    slope : sympy.Expr
-        dg/d unknown: the Jacobian of a branch is its absolute value.
-    """
-
-    output: int
-    unknown: sp.Symbol
-    solutions: tuple[sp.Expr, ...]
-    slope: sp.Expr
-
-
-@dataclass(frozen=True)
-class Part:
-    """Outputs that share no entry of h with the others: given y, their entries are independent of the rest.
-
-    Attributes
-    ----------
-    numbers : tuple of int
-        Which outputs, counted from 0.
-    outputs : tuple of sympy.Expr
-    regions : tuple of Region
-        Where they are smooth, see `split`.
-    branches : tuple of tuple of Branches
-        For each region, one for each output and each of its entries; empty if none is needed.
-    fixed : bool
-        Whether y provably fixes h h^T on the entries of the part, and not the sign of h.
-    direction : tuple of sympy.Expr
-        If not empty, a unit vector over the entries: the outputs depend on u = a.h alone, and `fixed` is about u^2.
-    pair : callable or None
-        E[G_ab G_cd] of the entries a, b, c, d where it is known in closed form: see `link_exact.pair_operator`.
-    why : str
-        What y provably says, if `pair` is known.
-    """
-
-    numbers: tuple[int, ...]
-    outputs: tuple[sp.Expr, ...]
-    regions: tuple[Region, ...]
-    branches: tuple[tuple[Branches, ...], ...]
-    fixed: bool
-    direction: tuple[sp.Expr, ...] = ()
-    pair: link_exact.Pair | None = None
-    why: str = ""
-
-    @property
-    def entries(self) -> tuple[sp.Symbol, ...]:
-        """Entries of h in the outputs, sorted by name."""
-        return _entries(self.outputs)
-
-
-@dataclass(frozen=True)
-class Link:
-    """A link y = g(h) + sqrt(noise) z, with what was derived about it.
-
-    Attributes
-    ----------
-    outputs : tuple of sympy.Expr
-        g(h), in the symbols ``h_<p>_<m>``. Without noise an outer strictly monotone function is left out: it says
-        the same about h.
-    indices, tokens : int
-        P and M.
-    noise : sympy.Rational
-        Variance of the Gaussian noise of each output, 0 for none.
-    parts : tuple of Part
-        The outputs, grouped by the entries that they share.
-    kind : {"discrete", "real", "mixed"}
-        Whether the outputs take finitely many values, vary everywhere, or both.
-    flips : tuple of tuple of int
-        Sign changes of the entries of h that leave the link as it is.
-    exact : sympy.Expr or None
-        alpha_c where it was found in closed form: 0, oo, or a number.
-    reason : str
-        Why `exact` holds.
-    steps : dict
-        For indices counted from 1 that are known: alpha_c of the others where it was found in closed form.
-    directions : dict
-        For the same sets of known indices, the empty one for `exact`: the PSD eigenvector over all indices, in numbers.
-    table : str
-        The same link, up to the order of its indices, as the table of closed forms writes it; empty if it has none.
-    """
-
-    outputs: tuple[sp.Expr, ...]
-    indices: int
-    tokens: int
-    noise: sp.Rational
-    parts: tuple[Part, ...]
-    kind: str
-    flips: tuple[tuple[int, ...], ...]
-    exact: sp.Expr | None
-    reason: str
-    steps: dict[tuple[int, ...], sp.Expr]
-    directions: dict[tuple[int, ...], Matrix]
-    table: str
-
-    @property
-    def coordinates(self) -> tuple[sp.Symbol, ...]:
-        """All entries of h, token by token."""
-        return _coordinates(self.indices, self.tokens)
-
-    @property
-    def odd(self) -> bool:
-        """Whether g(-h) = -g(h), provably."""
-        negated = {h: -h for h in self.coordinates}
-        return all(expand_small(output.xreplace(negated) + output) == 0 for output in self.outputs)
-
-    @property
-    def even(self) -> bool:
-        """Whether g(-h) = g(h), provably; then E[h | y] = 0."""
-        return (-1,) * len(self.coordinates) in self.flips
-
-    @property
-    def zero_mean(self) -> tuple[int, ...]:
-        """Numbers of the entries with E[h_i | y] = 0 by parity."""
-        return tuple(i for i in range(len(self.coordinates)) if any(signs[i] < 0 for signs in self.flips))
-
-    @property
-    def zero_second(self) -> tuple[tuple[int, int], ...]:
-        """Pairs i < j of entries with E[h_i h_j | y] = 0 by parity."""
-        size = len(self.coordinates)
-        pairs = ((i, j) for i in range(size) for j in range(i + 1, size))
-        return tuple((i, j) for i, j in pairs if any(signs[i] != signs[j] for signs in self.flips))
-
-    @cached_property
-    def hash(self) -> str:
-        """Return the sha256 of everything that the kernel depends on."""
-        from .emit.link_source import FORMAT
-
-        lines = [
-            f"format {FORMAT} P={self.indices} M={self.tokens} noise={canonical(self.noise)}",
-            *map(canonical, self.outputs),
-        ]
-        for part in self.parts:
-            lines += [f"part {part.numbers} {part.fixed} {part.direction}"]
-            for region, solved in zip(part.regions, part.branches, strict=True):
-                lines += [f"region {canonical(sp.Tuple(*region.outputs, *region.conditions))}"]
-                bounds = sorted(region.bounds.items(), key=lambda b: b[0].name)
-                lines += [f"{s.name} {lo} {hi}" for s, (lo, hi) in bounds]
-                lines += [f"{b.output} {b.unknown.name} {canonical(sp.Tuple(*b.solutions, b.slope))}" for b in solved]
-        lines += [str(self.exact), self.reason, str(self.flips), str(sorted(self.steps.items()))]
-        lines += [str(sorted(self.directions.items())), self.table]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-    def source(self) -> str:
-        """Return the source of the kernel module."""
-        from .emit.link_source import render
-
-        return render(self)
-
-    def write(self, folder: Path) -> Path:
-        """Write the kernel as ``<sha256 of its source>.py`` into a folder, whole or not at all; return its path."""
-        from .emit.files import write_whole
-
-        source = self.source()
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{hashlib.sha256(source.encode()).hexdigest()}.py"
-        write_whole(path, source)
-        return path
 
 
 def link(
@@ -274,7 +100,7 @@ def link(
     outputs = _read(expr)
     indices, tokens = _shape(outputs, indices, tokens)
     delta = _noise(noise)
-    coordinates = _coordinates(indices, tokens)
+    coordinates = coordinates_of(indices, tokens)
     _check_real(outputs, coordinates)
     reduced = reduced and delta == 0
     if reduced:
@@ -343,14 +169,6 @@ def rotated(made: Link, vectors: Sequence[Sequence[int]]) -> Link:
     return link(outputs, made.tokens, made.indices, made.noise)
 
 
-def _coordinates(indices: int, tokens: int) -> tuple[sp.Symbol, ...]:
-    return tuple(index_symbol(p + 1, m + 1) for m in range(tokens) for p in range(indices))
-
-
-def _entries(outputs: Sequence[sp.Expr]) -> tuple[sp.Symbol, ...]:
-    return tuple(sorted({s for output in outputs for s in output.free_symbols}, key=lambda s: s.name))
-
-
 def _varies(output: sp.Expr) -> bool:
     """Whether an output depends on h at all: it has several values, or a slope at a random point."""
     if not output.free_symbols:
@@ -383,9 +201,9 @@ def _components(outputs: Sequence[sp.Expr]) -> list[tuple[int, ...]]:
 def _part(numbers: tuple[int, ...], outputs: Sequence[sp.Expr], noise: sp.Rational) -> Part:
     own = tuple(outputs[number] for number in numbers)
     regions = split(own)
-    fixed = noise == 0 and link_exact.second_moment_fixed(own, regions, _entries(own))
+    fixed = noise == 0 and link_exact.second_moment_fixed(own, regions, entries_of(own))
     direction: tuple[sp.Expr, ...] = ()
-    if noise == 0 and not fixed and (single := link_exact.single_direction(own, _entries(own))) is not None:
+    if noise == 0 and not fixed and (single := link_exact.single_direction(own, entries_of(own))) is not None:
         axis, along, u = single
         if link_exact.second_moment_fixed(along, split(along), (u,)):
             fixed, direction = True, axis
@@ -399,7 +217,7 @@ def _pair(
     own: tuple[sp.Expr, ...], regions: Sequence[Region], fixed: bool, direction: tuple[sp.Expr, ...]
 ) -> tuple[link_exact.Pair | None, str]:
     """E[G_ab G_cd] of a part in closed form, and what y says there."""
-    entries = _entries(own)
+    entries = entries_of(own)
     if direction:
         return link_exact.direction_pair(direction), "y fixes |u| of one direction u"
     if fixed:
@@ -579,7 +397,7 @@ def _table() -> dict[tuple[sp.Expr, ...], str]:
 
 def _table_entry(outputs: tuple[sp.Expr, ...], coordinates: Sequence[sp.Symbol], indices: int) -> str:
     """Return the same link as the table writes it, its indices in some order; empty if it is not there."""
-    used = [coordinates[k] for k, h in enumerate(coordinates) if h in _entries(outputs)]
+    used = [coordinates[k] for k, h in enumerate(coordinates) if h in entries_of(outputs)]
     if len(coordinates) > indices or len(used) > _MOST_INDICES_TABLE:
         return ""
     for order in itertools.permutations(range(1, len(used) + 1)):

@@ -37,13 +37,14 @@ def answer(request: dict[str, Any]) -> dict[str, str]:
         ``source`` of the kernel; or ``refused``, what the link lacks; or ``failed``, why its derivation did not end.
     """
     try:
+        from .emit.link_source import render
         from .link import link, rotated
 
         wanted = {name: request[name] for name in ("tokens", "indices", "noise", "reduced")}
         made = link(request["text"], **wanted)
         if request["axes"]:
             made = rotated(made, request["axes"])
-        source = made.source()
+        source = render(made)
         compile(source, "kernel", "exec")
     except RecursionError:
         return {

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import sympy as sp
 
 from ..link_branches import Region
+from ..link_form import FORMAT, Branches, Link
 from ..link_parser import ArgMax, LinkError
+from .files import write_whole
 from .printers import NumpyPrinter
 
-if TYPE_CHECKING:
-    from ..link import Branches, Link
-
-__all__ = ["FORMAT", "LinkPrinter", "render"]
-
-#: Changes whenever kernels of an older layout could not be read.
-FORMAT = 3
+__all__ = ["LinkPrinter", "render", "write"]
 
 _HEAD = '''"""Kernel of the link {title}."""
 # derived by attnlimits.derive.link; do not edit
@@ -263,3 +260,12 @@ def render(link: Link) -> str:
         rows += ["    ),", "),"]
     lines += ["PARTS = (", *(f"    {row}" for row in rows), ")", ""]
     return "\n".join(lines)
+
+
+def write(link: Link, folder: Path) -> Path:
+    """Write the kernel as ``<sha256 of its source>.py`` into a folder, whole or not at all; return its path."""
+    source = render(link)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{hashlib.sha256(source.encode()).hexdigest()}.py"
+    write_whole(path, source)
+    return path

@@ -25,9 +25,10 @@ root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     """Source of the kernel of |h|, derived once."""
+    from attnlimits.derive.emit.link_source import render
     from attnlimits.derive.link import link
 
-    return link(LINK).source().encode()
+    return render(link(LINK)).encode()
 
 
 @pytest.fixture

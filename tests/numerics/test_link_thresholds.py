@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import kve, ndtr
 
+from attnlimits.derive.emit.link_source import write
 from attnlimits.derive.link import link, rotated
 from attnlimits.numerics.cache import cache_folder
 from attnlimits.numerics.errors import KernelNotFoundError
@@ -32,7 +33,7 @@ Array = NDArray[np.float64]
 
 @cache
 def kernel(text: str, noise: str = "0", indices: int | None = None) -> LinkKernel:
-    return load_link(link(text, noise=noise, indices=indices).write(Path(mkdtemp())))
+    return load_link(write(link(text, noise=noise, indices=indices), Path(mkdtemp())))
 
 
 def alpha(result: LinkThreshold) -> float:
@@ -145,7 +146,7 @@ def test_a_step_with_two_coupled_entries_beside_a_known_one_is_sampled() -> None
 
 
 def along(text: str) -> Any:
-    return lambda axes: load_link(rotated(link(text), axes).write(Path(mkdtemp())))
+    return lambda axes: load_link(write(rotated(link(text), axes), Path(mkdtemp())))
 
 
 def committee_given_the_sum() -> float:
