@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from .anderson import anderson
 from .channel_averages import Averages, Channel
-from .errors import KernelNotFoundError
+from .errors import ConvergenceError, KernelNotFoundError
 from .fixed_point_error import blocked, fixed_point_error, growth_error
 from .free_entries import FreeEntries
 from .models import Attention
@@ -340,6 +340,6 @@ def _last_layer_norm(model: Attention) -> float | None:
     if key not in _NORMS:
         try:
             _NORMS[key] = last_layer(model, digits=6).operator_norm
-        except KernelNotFoundError:
+        except (KernelNotFoundError, ConvergenceError):
             _NORMS[key] = None
     return _NORMS[key]

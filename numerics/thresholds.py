@@ -61,7 +61,7 @@ def last_layer(
     Returns
     -------
     ThresholdResult
-        `converged` is False if the digits asked for were not reached; value and error still hold.
+        `converged` is False if the digits asked for were not reached by Monte Carlo; value and error still hold.
 
     Raises
     ------
@@ -74,9 +74,9 @@ def last_layer(
 
     Notes
     -----
-    h = Wx/sqrt(D), alpha = N/D. The value is rounded to `digits` digits; `error` includes that rounding. At depth 2
-    ball arithmetic takes over where float64 cannot decide the rounding; skip and beta then count as the decimals that
-    were written (0.1 is one tenth).
+    h = Wx/sqrt(D), alpha = N/D. The value is rounded to `digits` digits; `error` includes that rounding. Where
+    float64 cannot decide the rounding, more precise sums take over: ball arithmetic at depth 2, pairs of float64 for
+    deeper softmax. Then skip and beta count as the decimals that were written (0.1 is one tenth).
 
     References
     ----------
@@ -106,7 +106,7 @@ def last_layer(
         else:
             norm, steps = _linear_deep(model, np.random.default_rng(rng))
     result = _result(model, norm, digits, steps)
-    if model.layers == 2 and not (result.converged and _decided(norm, digits)):
+    if most > MAX_DIGITS and not (result.converged and _decided(norm, digits)):
         return _precise(model, digits, progress)
     return result
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from attnlimits.numerics import cli
 from attnlimits.numerics.channel_averages import Channel, OneLayer, TwoLayers, channel
 from attnlimits.numerics.continuation import curve as continued
+from attnlimits.numerics.errors import ConvergenceError
 from attnlimits.numerics.link_channel import LinkChannel
 from attnlimits.numerics.link_cli import kernel_of
 from attnlimits.numerics.link_evolution import evolve as evolve_link
@@ -124,6 +125,15 @@ def test_recovery_is_decided_or_in_doubt() -> None:
     assert (1 - result.overlap.diagonal() <= 1.01 * result.overlap_error.diagonal()).all()
     assert result.overlap_error.max() < 1e-5
     assert not evolve(model, 0.4, samples=64, replicas=8).converged
+
+
+def test_a_threshold_that_is_not_reached_leaves_the_rate_of_the_averages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(model: Attention, *, digits: int) -> None:
+        raise ConvergenceError(f"{digits} digits of {model.describe()} were not reached")
+
+    monkeypatch.setattr("attnlimits.numerics.solver.last_layer", fails)
+    result = evolve(Attention(skip=0.77), 0.1, samples=64, replicas=4, workers=1)
+    assert result.converged and 0 < result.stability[1] < 1
 
 
 def test_a_tolerance_that_was_loosened_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -321,6 +321,24 @@ def test_missing_models_are_named(model: Attention, words: str) -> None:
         last_layer(model)
 
 
+@pytest.mark.parametrize(("layers", "value"), [(2, "0.185478"), (3, "0.207177"), (4, "0.228362")])
+def test_sums_of_float64_that_miss_their_digits_are_replaced(
+    monkeypatch: pytest.MonkeyPatch, layers: int, value: str
+) -> None:
+    """At every depth that has more precise sums."""
+    monkeypatch.setattr("attnlimits.numerics.thresholds._softmax", lambda model, level: 4.8 + 0.01 * (-1) ** level)
+    result = last_layer(Attention(layers), digits=6)
+    assert result.converged and result.value == value
+    assert result.error < 0.5e-6
+
+
+def test_a_norm_next_to_a_rounding_boundary_is_decided_at_three_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """alpha = 0.20717722470..: sums with an error of 2e-9 of it may round to 0.20717723."""
+    norm = 4.826785383528
+    monkeypatch.setattr("attnlimits.numerics.thresholds._softmax", lambda model, level: norm * (1 - 2e-9 * level))
+    assert last_layer(Attention(3), digits=8).value == "0.20717722"
+
+
 def test_proved_digits_are_those_of_the_estimate() -> None:
     proved, enclosure = proved_last_layer(Attention(), digits=7)
     assert proved.how == "rigorous"
