@@ -355,6 +355,7 @@ def _one_layer_threshold(args: argparse.Namespace, digits: int) -> Outcome:
     name = f"{kind} {args.activation} attention, L=1, M={args.tokens}{heads}, rank {args.rank}{output}"
     if args.heads > 1:
         result = _side_by_side(result, args, digits)
+    result = replace(result, origin=result.origin.with_model(heads=args.heads, output=args.output))
     return _threshold_outcome(result, 1, name)
 
 
@@ -433,6 +434,7 @@ def _evolve(args: argparse.Namespace) -> Outcome:
         result = replace(result, alpha=args.alpha, status=status)
     if args.output == "sequence":
         name += ", output B_1"
+    result = replace(result, origin=result.origin.with_model(heads=args.heads, output=args.output))
     return _evolve_outcome(result, {"model": name})
 
 

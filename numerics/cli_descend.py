@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .cli_gamp import (
@@ -129,6 +130,7 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
         "start": args.start,
         "kernel_hash": first.kernel_hash,
         "versions": first.versions,
+        "origin": as_dict(first.origin.with_settings(start=args.start)),
     }
     lines = [model.describe(), f"alpha = {args.alpha:g}, D = {args.dimension}, {len(found)} instances"]
     lines += [f"cosine similarity of {name}: {pm(cosine[k], error[k])}" for k, name in enumerate(first.layers)]
@@ -151,7 +153,7 @@ def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
 
     result = descend(x, y, _slopes(args, model), start=start, rng=args.seed, callback=tick, **_settings(args))
     bar.close()
-    record = as_dict(result) | {
+    record = as_dict(replace(result, origin=result.origin.with_settings(start=args.start))) | {
         "value": recorded(result.loss, 0.0),
         "quantity": "loss, the mean of ||y - g||^2 / 2 over the samples",
         # Rounding of the projections of X.

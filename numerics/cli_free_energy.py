@@ -20,7 +20,7 @@ from .cli_flags import (
 from .decimals import pm, recorded
 from .destinations import output_file
 from .progress import Bar
-from .results import as_dict, save
+from .results import Origin, as_dict, save
 
 if TYPE_CHECKING:
     from .free_energy import FreeEntropy, OutputEntropy, Prior, StationaryPoint
@@ -76,7 +76,7 @@ def free_energy(args: argparse.Namespace) -> Outcome:
         raise ValueError("--transitions finds all alphas; leave out --alpha")
     output, name = _output(args)
     prior = _prior(args)
-    about = {"model": name, "prior": prior.describe(), "route": output.route}
+    about = {"model": name, "prior": prior.describe(), "route": output.route, "origin": _origin(output, args)}
     if args.transitions:
         return _transitions(output, prior, about)
     from .free_energy import FreeEntropy
@@ -132,6 +132,7 @@ def landscape(args: argparse.Namespace) -> Outcome:
         bar.close()
     points, status, converged = _points(free, args)
     about = {"model": name, "prior": prior.describe(), "route": output.route, "alpha": args.alpha}
+    about["origin"] = _origin(output, args)
     path = args.out.with_suffix(".json")
     save(path, about | record | {"stationary": points, "converged": converged, "status": status})
     draw(record, points, output.groups, f"{name}; {prior.describe()}; alpha = {args.alpha:g}", args.out)
@@ -190,6 +191,11 @@ def _output(args: argparse.Namespace) -> tuple["OutputEntropy", str]:
     effort = {"accuracy": args.accuracy, "samples": args.samples, "replicas": args.replicas}
     found = output_entropy(model, **effort, rng=args.seed, workers=args.workers, noiseless=noiseless)
     return found, model.describe()
+
+
+def _origin(output: "OutputEntropy", args: argparse.Namespace) -> Origin:
+    names = ("prior", "density", "accuracy", "starts", "samples", "replicas", "seed")
+    return Origin.of(output.model, **{name: getattr(args, name) for name in names})
 
 
 def _prior(args: argparse.Namespace) -> "Prior":

@@ -3,7 +3,7 @@
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -263,6 +263,7 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
         "state_evolution": None if expected is None else as_dict(expected),
         "kernel_hash": found[0].kernel_hash,
         "versions": found[0].versions,
+        "origin": as_dict(found[0].origin.with_settings(start=args.start)),
     }
     lines = [model.describe(), f"alpha = {args.alpha:g}, D = {args.dimension}, {len(found)} instances"]
     for i in range(model.indices):
@@ -334,7 +335,7 @@ def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
 
     result = gamp(x, y, model, start=start, rng=args.seed, callback=tick, **_settings(args))
     bar.close()
-    record = as_dict(result) | {
+    record = as_dict(replace(result, origin=result.origin.with_settings(start=args.start))) | {
         "value": recorded(result.self_overlap[-1, -1], 0.0),
         "error": float(np.abs(result.self_overlap + result.covariance - np.eye(model.indices)).max()),
         "how": "estimated",

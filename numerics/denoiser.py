@@ -3,6 +3,7 @@
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -16,7 +17,7 @@ from .models import Attention, kernel
 from .pairs.doubledouble import two_product
 from .ranges import RANGES, inverse_determinant_bound
 from .readout import invert_readout
-from .results import DenoiserResult
+from .results import DenoiserResult, Origin
 from .rounding import UNIT, readout_rounding, two_layers_rounding, two_points_rounding
 
 __all__ = [
@@ -143,7 +144,7 @@ def denoise(
     result = _denoise(model, v, inexact, omega, V, tol, workers)
     # Two numbers of equal size may cancel.
     error = result.log_z_error + jacobian_error + UNIT * (np.abs(result.log_z) + np.abs(log_jacobian))
-    return DenoiserResult(result.log_z - log_jacobian, result.g_out, result.dg_out, result.error, error)
+    return replace(result, log_z=result.log_z - log_jacobian, log_z_error=error)
 
 
 def denoise_readout(
@@ -200,6 +201,7 @@ def _denoise(
         dg.reshape(*lead, p, m, p, m),
         error.reshape(lead),
         log_z_error.reshape(lead),
+        Origin.of(model, tol=tol),
     )
 
 

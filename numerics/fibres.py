@@ -102,6 +102,18 @@ class LastLayer:
         """Hash of the sources of the link and of the posterior; no generated kernel enters."""
         return source_hash(__name__)
 
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What defines the layer, by the names of the flags of the command."""
+        return {
+            "layers": 1,
+            "tokens": self.tokens,
+            "rank": self.rank,
+            "beta": self.beta,
+            "activation": self.activation,
+            "untied": not self.tied,
+        }
+
     def describe(self) -> str:
         """Return one line that names the layer."""
         kind = "tied" if self.tied else "untied"

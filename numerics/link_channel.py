@@ -51,6 +51,11 @@ class LinkModel:
         """Hash of the derivation."""
         return self.kernel.kernel_hash
 
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What defines the link."""
+        return self.kernel.parameters
+
     def link(self, h: Array) -> Array:
         """Outputs as a column, shape (n, K, 1)."""
         return self.kernel.link(h)[..., None]

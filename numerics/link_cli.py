@@ -98,13 +98,17 @@ def threshold(args: argparse.Namespace) -> Outcome:
         kernel = kernel_of(args.link, **wanted)
     if not getattr(args, "staircase", False):
         result = _with_exact(link_thresholds.threshold(kernel, digits=digits), kernel, digits)
-        result = _as_limit(result, limit) if limit else result
+        result = _as_limit(result, limit, asked) if limit else result
         return as_dict(result) | _about(asked), f"{asked.describe()}\n{_line(result)}", result.converged
     stairs = link_thresholds.staircase(
         kernel, digits=digits, rotate=lambda axes: kernel_of(args.link, **wanted, axes=axes)
     )
     if limit:
-        stairs = replace(stairs, steps=tuple(_as_limit(step, limit) for step in stairs.steps))
+        stairs = replace(
+            stairs,
+            steps=tuple(_as_limit(step, limit, asked) for step in stairs.steps),
+            origin=stairs.origin.with_model(noise=asked.noise),
+        )
     first = stairs.steps[0]
     record = as_dict(stairs) | _about(asked) | {"value": first.value, "error": first.error, "how": first.how}
     lines = [asked.describe(), *(_line(step) for step in stairs.steps), stairs.status]
@@ -162,12 +166,14 @@ def fixed_point(asked: LinkKernel, text: str, alpha: float, **settings: Any) -> 
         return link_evolution.evolve(asked, alpha, noiseless=noiseless_of(asked, text), **settings)
     kernel = kernel_of(text, tokens=asked.tokens, indices=asked.indices)
     result = link_evolution.evolve(kernel, alpha, **settings)
-    return replace(result, status=f"{result.status}; {limit}: this is the fixed point without noise, its limit")
+    status = f"{result.status}; {limit}: this is the fixed point without noise, its limit"
+    return replace(result, status=status, origin=result.origin.with_model(noise=asked.noise))
 
 
-def _as_limit(result: LinkThreshold, reason: str) -> LinkThreshold:
+def _as_limit(result: LinkThreshold, reason: str, asked: LinkKernel) -> LinkThreshold:
     """The threshold without noise, given where the noise is too small for float64."""
     status = f"{result.status}; {reason}: this is the threshold without noise, its limit"
+    result = replace(result, origin=result.origin.with_model(noise=asked.noise))
     # Noise keeps what vanishes and what does not; a closed number it changes, if by less than float64 tells.
     if result.exact in (None, "0", "oo"):
         return replace(result, status=status)

@@ -13,7 +13,7 @@ from .link_channel import LinkChannel
 from .link_symmetry import couplings, exchanges
 from .link_thresholds import _top, threshold, unresolved_noise
 from .links import LinkKernel
-from .results import EvolutionResult
+from .results import EvolutionResult, Origin
 from .solver import Solver
 from .standard_error import SIGMAS, standard_error
 from .state_evolution import check_effort, check_overlap, finish, seeded
@@ -131,7 +131,17 @@ def evolve(
         solver.grow(q)
     else:
         solver.approach(q)
-    result = finish(solver, channel, seed, generator)
+    origin = Origin.of(
+        kernel,
+        start=start,
+        samples=samples,
+        replicas=replicas,
+        inner=inner,
+        tol=tol,
+        max_iter=max_iter,
+        seed=seed,
+    )
+    result = finish(solver, channel, seed, generator, origin)
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
@@ -212,7 +222,7 @@ class _LinkSolver(Solver):
             self.q = np.where(self._channel.mask, self._axes @ stage.q @ self._axes.T, 0.0)
             self.history += [self._axes @ one @ self._axes.T for one in stage.history[before:]]
             self.n_iter, self.residual = self.n_iter + len(stage.history) - before, stage.residual
-        self.loosened = stage.loosened
+        self.tolerance = stage.tolerance
         size = np.abs(self._axes)
         error = size @ inside @ size.T
         return np.where(self._channel.mask, np.minimum(error, 1.0), 0.0), doubt or self._doubt

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .decimals import significant
 from .link_operator import ZERO, Operator, correlation, operator
 from .links import LinkKernel
-from .results import How, versions
+from .results import How, Origin, versions
 from .standard_error import standard_error
 
 __all__ = ["LinkStaircase", "LinkThreshold", "staircase", "threshold", "unresolved_noise"]
@@ -62,7 +62,7 @@ class LinkThreshold:
         Indices taken as perfectly known, counted from 1.
     at_least : float or None
         Where the operator is zero to its error, and nothing proves that it vanishes: alpha is larger than this.
-    converged, status, n_iter, kernel_hash, versions
+    converged, status, n_iter, kernel_hash, versions, origin
         Provenance; `n_iter` counts evaluations of the quadrature, or samples.
     """
 
@@ -80,6 +80,7 @@ class LinkThreshold:
     kernel_hash: str
     at_least: float | None = None
     versions: dict[str, str] = field(default_factory=versions)
+    origin: Origin = field(default_factory=Origin)
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class LinkStaircase:
     Attributes
     ----------
     steps : tuple of LinkThreshold
-    converged, status, kernel_hash
+    converged, status, kernel_hash, versions, origin
         Provenance.
     directions : tuple of tuple of int
         If not empty, a step learned a subspace that no indices span: in the steps after it, `given` counts these
@@ -102,6 +103,7 @@ class LinkStaircase:
     kernel_hash: str
     directions: tuple[tuple[int, ...], ...] = ()
     versions: dict[str, str] = field(default_factory=versions)
+    origin: Origin = field(default_factory=Origin)
 
 
 def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[int] = ()) -> LinkThreshold:
@@ -255,6 +257,7 @@ class _Maker:
             status=status,
             n_iter=self.found.evaluations,
             kernel_hash=self.kernel.kernel_hash,
+            origin=Origin.of(self.kernel, digits=self.digits, given=self.learned),
         )
 
     def zero(self) -> LinkThreshold:
@@ -382,6 +385,7 @@ def staircase(
     learned: set[int] = set()
     vectors: Vectors = ()
     here = kernel
+    origin = Origin.of(kernel, digits=digits)
     while len(learned) < kernel.indices:
         step = threshold(here, digits=digits, given=sorted(learned))
         steps.append(_back(step, vectors) if vectors else step)
@@ -400,14 +404,14 @@ def staircase(
                 f"stopped: the subspace of step {len(steps)} mixes indices {names}; rotate the indices so that it is "
                 "spanned by some of them"
             )
-            return LinkStaircase(tuple(steps), False, status, kernel.kernel_hash, vectors)
+            return LinkStaircase(tuple(steps), False, status, kernel.kernel_hash, vectors, origin=origin)
         learned, vectors, here = set(range(1, len(learned) + rank + 1)), found, rotate(found)
     last = steps[-1]
     if last.value is None:
         status = last.status
     else:
         status = "converged: all indices are learned" if last.converged else last.status
-    return LinkStaircase(tuple(steps), last.converged, status, kernel.kernel_hash, vectors)
+    return LinkStaircase(tuple(steps), last.converged, status, kernel.kernel_hash, vectors, origin=origin)
 
 
 def _units(vectors: Vectors) -> Array:

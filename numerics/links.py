@@ -149,6 +149,11 @@ class LinkKernel:
         """Entries of h in an output, counted token by token."""
         return {(int(m) - 1) * self.indices + int(p) - 1 for p, m in _ENTRY.findall(self.text[output])}
 
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What defines the link."""
+        return {"link": list(self.text), "indices": self.indices, "tokens": self.tokens, "noise": self.noise}
+
     def describe(self) -> str:
         """Return one line that names the link."""
         noise = f" + noise of variance {self.noise:g}" if self.noise else ""

@@ -102,6 +102,19 @@ class Attention:
         """Number P of indices: the sum of the ranks."""
         return sum(self.ranks)
 
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What defines the model, by the names of the flags of the command."""
+        return {
+            "layers": self.layers,
+            "tokens": self.tokens,
+            "rank": self.rank,
+            "skip": self.skip,
+            "beta": self.beta,
+            "activation": self.activation,
+            "untied": False,
+        }
+
     def describe(self) -> str:
         """Return one line that names the model."""
         rank = self.rank if isinstance(self.rank, int) else ",".join(map(str, self.rank))

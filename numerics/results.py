@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ __all__ = [
     "Estimate",
     "EvolutionResult",
     "How",
+    "Origin",
     "ThresholdResult",
     "as_dict",
     "load",
@@ -42,6 +43,42 @@ class Estimate:
     how: How
 
 
+class _Described(Protocol):
+    @property
+    def parameters(self) -> dict[str, object]: ...
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The model and the settings that made a result, in plain types that can be saved.
+
+    Attributes
+    ----------
+    model : dict
+        Parameters of an architecture, by the names of the flags; or the outputs of a link in the entries of h, as
+        derived, with its numbers of indices and tokens and the variance of its noise.
+    settings : dict
+        Of the computation, defaults included: what can be set beside the model and the parameters that are fields of
+        the result.
+    """
+
+    model: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: _Described, **settings: object) -> Self:
+        """Origin of a result of this model with these settings."""
+        return cls(as_dict(model.parameters), as_dict(settings))
+
+    def with_model(self, **parameters: object) -> "Origin":
+        """Return the same with these parameters of the model, too."""
+        return Origin(self.model | as_dict(parameters), self.settings)
+
+    def with_settings(self, **settings: object) -> "Origin":
+        """Return the same with these settings, too."""
+        return Origin(self.model, self.settings | as_dict(settings))
+
+
 @dataclass(frozen=True)
 class DenoiserResult:
     """Posterior summary of a batch of outputs (12).
@@ -62,6 +99,8 @@ class DenoiserResult:
         dg_out = C^{-T} (Cov[z | y] - I) C^{-1} within error r^2 w_p w_p', with w_p = sum_l |C^{-1}|_lp.
     log_z_error : ndarray, shape (...)
         Estimated absolute error of log_z.
+    origin : Origin
+        Model and settings.
     """
 
     log_z: Array
@@ -69,6 +108,7 @@ class DenoiserResult:
     dg_out: Array
     error: Array
     log_z_error: Array
+    origin: Origin = field(default_factory=Origin)
 
 
 @dataclass(frozen=True)
@@ -90,10 +130,10 @@ class ThresholdResult:
         PSD matrix of unit Frobenius norm on which the operator (15) attains its norm.
     operator_norm : float
         1 / alpha.
-    converged, status, n_iter, kernel_hash, versions
+    converged, status, n_iter, kernel_hash, versions, origin
         Provenance: whether two refinements agree to the digits asked for, a sentence, the number of refinements,
         the derivation hash of the kernel (where none was generated, a hash of the sources in its place), the versions
-        of the libraries.
+        of the libraries, the model and the settings.
     """
 
     value: str
@@ -108,6 +148,7 @@ class ThresholdResult:
     n_iter: int
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
+    origin: Origin = field(default_factory=Origin)
 
 
 @dataclass(frozen=True)
@@ -129,8 +170,17 @@ class EvolutionResult:
     stability : ndarray, shape (P,)
         For each direction of zero overlap, the factor by which a small overlap grows per iteration (below one:
         stable); NaN for directions of positive overlap.
-    converged, status, n_iter, residual, history, seed, kernel_hash, versions
-        Provenance; `history` holds the iterates, shape (n_iter + 1, P, P); `residual` is max |F(q) - q|.
+    n_iter : int
+        Evaluations of the channel averages.
+    residual, tol : float
+        max |F(q) - q|, and the largest value of it at which the iteration was allowed to end. Where that is not the
+        tolerance asked for, which is in `origin`, but larger, the status gives the reason; of links it is a share of
+        1 - q.
+    history : ndarray, shape (T, P, P)
+        Overlaps that the iteration went through: the first is where it began, the last is `overlap`. Evaluations for
+        slopes and growth rates are in `n_iter` only.
+    converged, status, seed, kernel_hash, versions, origin
+        Provenance.
     """
 
     alpha: float
@@ -144,10 +194,12 @@ class EvolutionResult:
     status: str
     n_iter: int
     residual: float
+    tol: float
     history: Array
     seed: int
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
+    origin: Origin = field(default_factory=Origin)
 
 
 def as_dict(result: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from .models import Attention
 from .standard_error import SIGMAS, standard_error
 from .thresholds import last_layer
 
-__all__ = ["DEAD", "RECOVERED", "SEED", "Solver"]
+__all__ = ["DEAD", "RECOVERED", "SEED", "Solver", "Tolerance"]
 
 Array = NDArray[np.float64]
 
@@ -33,6 +34,13 @@ _NEARLY = 1e-2
 _WAY = 20.0
 # Evaluations after which a share of the statistical error is enough, for averages that need it.
 _PATIENCE, _ROUGH = 24, 0.1
+
+
+class Tolerance(NamedTuple):
+    """Largest max |F(q) - q| at which an iteration ends, and why it is not the one asked for, where it is larger."""
+
+    value: float
+    why: str = ""
 
 
 class Solver:
@@ -56,8 +64,8 @@ class Solver:
         # Layers that were learned and have died out, and those that were found to stay at zero overlap.
         self.dead: set[int] = set()
         self.silent: set[int] = set()
-        # Why `tol` was not asked for to the end.
-        self.loosened = ""
+        # What was asked for in the end.
+        self.tolerance = Tolerance(tol)
         self._path: list[tuple[Array, Averages]] = []
         # Indices that are learned together, and whether they share one overlap.
         self.groups: tuple[tuple[int, ...], ...] = getattr(averages, "groups", tuple((i,) for i in range(len(self.q))))
@@ -142,7 +150,7 @@ class Solver:
         x = q[rows, columns].copy()
         points: list[Array] = []
         images: list[Array] = []
-        self.converged, self.loosened, self._path = False, "", []
+        self.converged, self._path = False, []
         self.q, self.residual = q.copy(), math.inf
         while self.latest is None or self.n_iter < self.max_iter:
             self.q = self._matrix(x)
@@ -166,21 +174,21 @@ class Solver:
     def _allowed(self) -> float:
         """Residual that is small enough."""
         assert self.latest is not None
-        allowed = self.tol
         if self.relative:
-            allowed *= 1 - float(np.linalg.eigvalsh(self.q)[-1])
+            allowed = self.tol * (1 - float(np.linalg.eigvalsh(self.q)[-1]))
+            self.tolerance = Tolerance(allowed)
             if len(self.history) > _PATIENCE and self._sampled:
                 # Sums over finitely many nodes jump where a link does: far below the statistical error is enough.
                 rows, columns = np.array(self.free).T
                 spread = self.image(self.latest.g)[:, rows, columns].std(axis=0, ddof=1)
                 rough = _ROUGH * float(spread.max()) / math.sqrt(len(self.latest.g))
                 if rough > allowed and self.residual > allowed:
-                    self.loosened = (
-                        f"max |F(q) - q| up to {rough:.1e} was taken instead of {allowed:.1e}, a tenth of the standard "
-                        "error of F(q), as averages over finitely many nodes jump"
+                    why = (
+                        f"the tolerance was {rough:.1e} instead of {allowed:.1e} (tol = {self.tol:g} times the least "
+                        "1 - q): a tenth of the standard error of F(q), as averages over finitely many nodes jump"
                     )
-                    return rough
-        return allowed
+                    self.tolerance = Tolerance(rough, why)
+        return self.tolerance.value
 
     def _trusted(self, trial: Array, x: Array, fx: Array) -> Array:
         """Let an extrapolation from x go the way of the plain step to fx, and not much further.

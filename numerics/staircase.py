@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
@@ -13,7 +14,7 @@ from .channel_averages import SAFETY, Averages, channel
 from .decimals import recorded, significant
 from .errors import ConvergenceError, KernelNotFoundError
 from .models import Attention
-from .results import How, ThresholdResult
+from .results import How, Origin, ThresholdResult
 from .standard_error import standard_error
 from .two_layers.channel import TwoLayerQuadrature, serves
 from .validation import choice, whole
@@ -92,10 +93,13 @@ def first_layer(
             f"the first-layer threshold needs two layers, two tokens and rank 1, got {model.describe()}"
         )
     if given == "perfect":
-        return _perfect(model, _DIGITS if digits is None else digits)
-    if serves(model):
-        return _quadrature(model, _DIGITS if digits is None else digits, workers, progress)
-    return _sampled(model, samples, replicas, rng, workers, progress)
+        found = _perfect(model, _DIGITS if digits is None else digits)
+    elif serves(model):
+        found = _quadrature(model, _DIGITS if digits is None else digits, workers, progress)
+    else:
+        found = _sampled(model, samples, replicas, rng, workers, progress)
+    origin = Origin.of(model, layer=1, given=given, digits=digits, samples=samples, replicas=replicas, seed=rng)
+    return replace(found, origin=origin)
 
 
 def _perfect(model: Attention, digits: int) -> ThresholdResult:

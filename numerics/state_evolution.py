@@ -16,8 +16,8 @@ from .fibres import LastLayer as UntiedHead
 from .fixed_point_error import TOO_NEAR
 from .models import Attention
 from .prediction_error import prediction_errors
-from .results import Estimate, EvolutionResult, How
-from .solver import RECOVERED, Solver
+from .results import Estimate, EvolutionResult, How, Origin
+from .solver import RECOVERED, Solver, Tolerance
 from .two_layers.channel import TwoLayerAverages, serves
 from .two_layers.refined import RefinedSolver, Slopes
 from .validation import numbers
@@ -88,7 +88,8 @@ def evolve(
         Default 4096 points; 256 beyond two layers or two tokens (at depth >= 2), where each point's posterior is
         sampled, too.
     tol : float, optional
-        On max |F(q) - q|.
+        On max |F(q) - q|. By quadrature of three and more layers a tenth of `accuracy` where that is larger; the
+        status then says so.
     max_iter : int, optional
         Evaluations of the channel averages.
     rng : Generator, int or None, optional
@@ -182,7 +183,18 @@ def evolve(
             solver.settle(q0, active, pairs=combinations(sorted(active), 2) if coupled else ())
         else:  # a fixed point, if perhaps an unstable one
             solver._zero()
-    result = finish(solver, averages, seed, generator)
+    origin = Origin.of(
+        model,
+        start=start,
+        samples=samples,
+        replicas=replicas,
+        tol=tol,
+        max_iter=max_iter,
+        seed=seed,
+        nodes=nodes,
+        accuracy=accuracy,
+    )
+    result = finish(solver, averages, seed, generator, origin)
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
@@ -219,13 +231,24 @@ def curve(
     averages = channel(
         model, samples=samples, replicas=replicas, rng=generator, workers=workers, nodes=nodes, accuracy=accuracy
     )
+    origin = Origin.of(
+        model,
+        start="continued",
+        samples=samples,
+        replicas=replicas,
+        tol=tol,
+        max_iter=max_iter,
+        seed=seed,
+        nodes=nodes,
+        accuracy=accuracy,
+    )
     results = []
     slopes: Slopes = {}
     q = np.zeros((model.indices, model.indices))
     for alpha in values:
         solver = _solver(averages, alpha, tol, max_iter, accuracy, slopes)
         solver.grow(q)
-        results.append(finish(solver, averages, seed, generator))
+        results.append(finish(solver, averages, seed, generator, origin))
         q = results[-1].overlap
         if progress is not None:
             progress(results[-1])
@@ -238,9 +261,14 @@ def _solver(
     if accuracy is None:
         return Solver(averages, alpha, tol, max_iter)
     assert isinstance(averages, TwoLayerAverages | DeepAverages)
-    if isinstance(averages, DeepAverages):
-        tol = max(tol, _REST * accuracy)
-    return RefinedSolver(averages, alpha, tol, max_iter, accuracy, slopes)
+    rough = _REST * accuracy
+    if not isinstance(averages, DeepAverages) or rough <= tol:
+        return RefinedSolver(averages, alpha, tol, max_iter, accuracy, slopes)
+    solver = RefinedSolver(averages, alpha, rough, max_iter, accuracy, slopes)
+    solver.tolerance = Tolerance(
+        rough, f"the tolerance was {rough:.1e} instead of tol = {tol:g}: a tenth of the accuracy asked for"
+    )
+    return solver
 
 
 def _check_model(model: Attention | UntiedHead) -> None:
@@ -313,7 +341,7 @@ def seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Genera
     return seed, np.random.default_rng(seed)
 
 
-def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generator) -> EvolutionResult:
+def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generator, origin: Origin) -> EvolutionResult:
     """Result at the overlap where the solver stands."""
     model = averages.model
     error, doubt = solver.measure()
@@ -330,11 +358,11 @@ def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generato
             status += "; an overlap is within 1e-6 of 1 (recovered)"
     else:
         status = (
-            f"not converged: max |F(q) - q| = {solver.residual:.1e} > {solver.tol:g} after {solver.n_iter} "
-            "evaluations; raise max_iter or tol"
+            f"not converged: max |F(q) - q| = {solver.residual:.1e} > {solver.tolerance.value:.3g} after "
+            f"{solver.n_iter} evaluations; raise max_iter or tol"
         )
-    if solver.loosened:
-        status += f"; {solver.loosened}"
+    if solver.tolerance.why:
+        status += f"; {solver.tolerance.why}"
     if averages.note:
         status += f"; {averages.note}"
     return EvolutionResult(
@@ -349,10 +377,19 @@ def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generato
         status=status,
         n_iter=solver.n_iter,
         residual=solver.residual,
-        history=np.array(solver.history),
+        tol=solver.tolerance.value,
+        history=_history(solver),
         seed=seed,
         kernel_hash=model.kernel_hash,
+        origin=origin,
     )
+
+
+def _history(solver: Solver) -> Array:
+    """Iterates; the last one is the overlap that is returned, also where no averages were taken there."""
+    last = solver.history[-1:]
+    ends = bool(last) and np.array_equal(last[0], solver.q)
+    return np.array([*solver.history, *([] if ends else [solver.q])])
 
 
 def _finer(averages: Channel) -> str:

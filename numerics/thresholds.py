@@ -20,7 +20,7 @@ from .identity import source_hash
 from .mixing_law import mixing_law
 from .models import ACTIVATIONS, Attention
 from .quadrature import gauss_legendre_panels, gaussian, normal_qmc, refine, sinh_trapezoid, trapezoid
-from .results import Estimate, How, ThresholdResult
+from .results import Estimate, How, Origin, ThresholdResult
 from .standard_error import standard_error
 
 __all__ = ["MAX_DIGITS", "PRECISE_DIGITS", "last_layer", "one_layer", "proved_last_layer"]
@@ -83,7 +83,13 @@ def last_layer(
     troiani2025, (15)-(16), (184)-(185).
     """
     if model.layers == 1:
-        return one_layer(model.tokens, model.ranks[0], model.activation, digits=digits)
+        found = one_layer(model.tokens, model.ranks[0], model.activation, digits=digits)
+    else:
+        found = _deep(model, digits, rng, progress)
+    return replace(found, origin=Origin.of(model, digits=digits, seed=rng))
+
+
+def _deep(model: Attention, digits: int, rng: int, progress: Progress | None) -> ThresholdResult:
     if set(model.ranks) != {1}:
         raise KernelNotFoundError(f"the last-layer threshold needs rank 1 at depth >= 2, got {model.describe()}")
     most = _most_digits(model)
@@ -177,7 +183,8 @@ def proved_last_layer(
             error = float(max(abs(Fraction(value) - low), abs(high - Fraction(value))))
             text = f"{value:f}"
             result = _threshold(model, text, error, 2 / float(low + high), 1, "rigorous", None)
-            return replace(result, status=f"proved: {found.lower} <= alpha <= {found.upper}"), found
+            status = f"proved: {found.lower} <= alpha <= {found.upper}"
+            return replace(result, status=status, origin=Origin.of(model, digits=digits, rigorous=True)), found
     raise ConvergenceError(
         f"{digits} digits of the threshold of {model.describe()} are not decided by [{found.lower}, {found.upper}] "
         "(16): ask for one digit less"
@@ -245,6 +252,10 @@ def one_layer(
         status="converged: closed form" if found.closed else "converged: one integral, to all digits",
         n_iter=0,
         kernel_hash=source_hash(exact.__name__),
+        origin=Origin(
+            {"layers": 1, "tokens": tokens, "rank": rank, "activation": activation, "untied": not tied},
+            {"digits": digits},
+        ),
     )
 
 

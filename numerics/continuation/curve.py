@@ -10,6 +10,7 @@ import numpy as np
 from ..channel_averages import Channel, channel
 from ..fixed_point_error import TOO_NEAR
 from ..models import Attention
+from ..results import Origin
 from ..standard_error import SIGMAS
 from ..state_evolution import check_effort, seeded
 from ..two_layers import channel as two_layers
@@ -179,6 +180,19 @@ def curve(
         n_iter=equations.n_iter,
         seed=seed,
         kernel_hash=first.model.kernel_hash,
+        origin=Origin.of(
+            model if isinstance(model, Attention) else first.model,
+            values=ordered,
+            start=start,
+            along=along,
+            alpha=alpha,
+            tol=tol,
+            closest=closest,
+            accuracy=accuracy,
+            samples=samples,
+            replicas=replicas,
+            seed=seed,
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results import How, versions
+from ..results import How, Origin, versions
 
 __all__ = ["CurvePoint", "CurveResult", "Gap", "Jump", "Onset"]
 
@@ -135,6 +135,8 @@ class CurveResult:
     seed : int
     kernel_hash : str
     versions : dict
+    origin : Origin
+        Model and settings; where skip or beta varies, the model has the value before that.
     """
 
     along: str
@@ -149,3 +151,4 @@ class CurveResult:
     seed: int
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
+    origin: Origin = field(default_factory=Origin)

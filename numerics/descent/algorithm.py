@@ -12,6 +12,7 @@ from ..errors import ConvergenceError
 from ..gamp.data import Source, check_weights, stream
 from ..gamp.outputs import Model, check_model
 from ..gamp.symmetry import symmetry
+from ..results import Origin
 from ..state_evolution import seeded
 from ..validation import choice, not_negative, positive, whole
 from .gradient import layer_rows
@@ -214,6 +215,18 @@ def descend(
         seed=seed,
         model=model.describe(),
         kernel_hash=model.kernel_hash,
+        origin=Origin.of(
+            model,
+            method=method,
+            rate=rate,
+            weight_decay=decay,
+            batch=batch,
+            reuse=reuse,
+            epochs=epochs,
+            tol=tol,
+            start="random" if start is None else "given",
+            seed=seed,
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results import versions
+from ..results import Origin, versions
 
 __all__ = ["DescentResult", "DescentStep"]
 
@@ -69,8 +69,8 @@ class DescentResult:
         As they were used; `batch` is None for all samples.
     alpha : float
         N / D.
-    seed, kernel_hash, model, versions
-        Provenance.
+    seed, kernel_hash, model, versions, origin
+        Provenance; `model` is one line that names it.
     """
 
     weights: Array
@@ -99,3 +99,4 @@ class DescentResult:
     model: str
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
+    origin: Origin = field(default_factory=Origin)

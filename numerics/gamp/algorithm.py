@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -123,7 +124,7 @@ def gamp(
     def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
         return _advanced(samples, weights, covariance, old, side, strength)
 
-    return loop.run(
+    found = loop.run(
         advance,
         loop.first(start, samples.dimension),
         lambda: samples.rows,
@@ -132,6 +133,8 @@ def gamp(
         callback=callback,
         throw=throw,
     )
+    more = {"side_strength": strength, "denoiser_tol": denoiser_tol, "nodes": nodes}
+    return replace(found, origin=loop.origin(start, algorithm="gamp", **more))
 
 
 def _advanced(

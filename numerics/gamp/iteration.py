@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ConvergenceError
+from ..results import Origin
 from ..state_evolution import seeded
 from ..validation import choice, not_negative, whole
 from .damping import Damping
@@ -68,11 +69,24 @@ class Loop:
         self._model = model
         self._tol = not_negative("tol", tol, "(104)-(112)")
         self._max_iter = whole("max_iter", max_iter, 1, "(104)-(112)")
-        self._damping = Damping(damping)
+        self._asked, self._damping = damping, Damping(damping)
         self.slopes = choice("variance", variance, ("slope", "nishimori"), "(110)") == "slope"
         self._seed, generator = seeded(rng)
         self._generator = generator if self._seed < 0 else stream(self._seed, 3)
         self.node_seed = int(self._generator.integers(2**31))
+
+    def origin(self, start: ArrayLike | None, **more: object) -> Origin:
+        """Model and settings of a run from that start."""
+        return Origin.of(
+            self._model,
+            damping=self._asked,
+            max_iter=self._max_iter,
+            tol=self._tol,
+            variance="slope" if self.slopes else "nishimori",
+            start="random" if start is None else "given",
+            seed=self._seed,
+            **more,
+        )
 
     def first(self, start: ArrayLike | None, dimension: int) -> Array:
         """Return the first estimate: the one given, or one that knows nothing."""

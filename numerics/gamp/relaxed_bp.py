@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -112,7 +113,7 @@ def relaxed_bp(
     def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
         return messages.advance(weights, covariance, old, side, strength)
 
-    return loop.run(
+    found = loop.run(
         advance,
         loop.first(start, dimension),
         lambda: n,
@@ -121,6 +122,8 @@ def relaxed_bp(
         callback=callback,
         throw=throw,
     )
+    more = {"side_strength": strength, "denoiser_tol": denoiser_tol, "nodes": nodes, "coupling": coupling}
+    return replace(found, origin=loop.origin(start, algorithm="relaxed_bp", **more))
 
 
 def _check_size(n: int, dimension: int, p: int, m: int) -> None:

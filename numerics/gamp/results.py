@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results import versions
+from ..results import Origin, versions
 
 __all__ = ["GAMPResult", "GAMPStep"]
 
@@ -68,8 +68,8 @@ class GAMPResult:
         Spectral norm of C + What What^T / D - I.
     alpha : float
         N / D.
-    seed, kernel_hash, model, versions
-        Provenance.
+    seed, kernel_hash, model, versions, origin
+        Provenance; `model` is one line that names it.
     """
 
     weights: Array
@@ -90,3 +90,4 @@ class GAMPResult:
     model: str
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
+    origin: Origin = field(default_factory=Origin)

@@ -13,7 +13,7 @@ from ..denoiser import check_covariance, check_resolved, check_widths, fill_para
 from ..errors import KernelNotFoundError
 from ..models import Attention, kernel
 from ..readout import invert_readout
-from ..results import DenoiserResult
+from ..results import DenoiserResult, Origin
 from ..rounding import UNIT, readout_rounding, two_layers_rounding, two_points_rounding
 from ..validation import numbers
 from .backend import device_of, double_precision, jax, on_jax, require_jax
@@ -111,6 +111,7 @@ def denoise_jax(
         dg.reshape(*lead, p, m, p, m),
         error.reshape(lead),
         log_z_error + jacobian_error + UNIT * (np.abs(log_z) + np.abs(log_jacobian)),
+        Origin.of(model, tol=tol, device=place.platform),
     )
 
 

@@ -166,8 +166,8 @@ class Verb:
         args = self._parsed(parameters, "--workers=1")
         with contextlib.redirect_stderr(io.StringIO()):  # the sweep has the one progress bar
             record, _, ok = args.run(args)
-        # A sweep keeps versions itself; of the iterates only their number.
-        left_out = ("versions", "history")
+        # A sweep keeps versions, model and settings itself; of the iterates only their number.
+        left_out = ("versions", "history", "origin")
         return {k: v for k, v in record.items() if k not in left_out} | {"converged": record.get("converged", ok)}
 
     def _defaults(self) -> dict[str, Any]:

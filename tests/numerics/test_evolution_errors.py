@@ -139,7 +139,24 @@ def test_a_threshold_that_is_not_reached_leaves_the_rate_of_the_averages(monkeyp
 def test_a_tolerance_that_was_loosened_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlimits.numerics.solver._PATIENCE", 2)
     result = evolve_link(kernel_of("abs(h[1])+h[2]"), 1.5, samples=64, tol=1e-9)
-    assert "was taken instead of" in result.status and result.residual > 1e-9
+    assert result.tol > 1e-9 and f"the tolerance was {result.tol:.1e} instead of" in result.status
+    assert "(tol = 1e-09 times the least 1 - q): a tenth of the standard error" in result.status
+    assert 1e-9 < result.residual <= result.tol and result.origin.settings["tol"] == 1e-9
+
+
+def test_the_tolerance_of_three_layers_by_quadrature_is_stated() -> None:
+    result = evolve(Attention(3), 0.0)
+    assert result.tol == 1e-3
+    assert "the tolerance was 1.0e-03 instead of tol = 1e-05: a tenth of the accuracy asked for" in result.status
+    result = evolve(Attention(3), 0.0, tol=2e-3)
+    assert result.tol == 2e-3 and "tolerance" not in result.status
+
+
+def test_a_tolerance_that_was_kept_is_in_the_result() -> None:
+    result = evolve(MODEL, 0.5, samples=64, replicas=4, tol=1e-4, workers=1)
+    assert result.tol == 1e-4 and result.residual <= 1e-4 and "tolerance" not in result.status
+    link = evolve_link(kernel_of("h**2"), 0.6)
+    assert link.tol == pytest.approx(1e-5 * (1 - link.overlap[0, 0]), rel=1e-2) and "tolerance" not in link.status
 
 
 def test_a_doubt_is_a_failure_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -315,6 +315,18 @@ def test_history_and_provenance() -> None:
     assert result.alpha == 0.5 and result.n_iter >= len(result.history) - 1
 
 
+def test_history_begins_at_the_start_and_ends_at_the_overlap() -> None:
+    """Also where an overlap that died out was set to zero after the last step, or averages were taken elsewhere."""
+    for start, first in (("uninformed", 0.0), ("informed", 1 - 1e-3)):
+        result = small(0.1, start=start)
+        assert result.history.shape[1:] == (2, 2) and len(result.history) <= result.n_iter + 1
+        np.testing.assert_array_equal(result.history[0], first * np.eye(2))
+        np.testing.assert_array_equal(result.history[-1], result.overlap)
+    for alpha in (0.1, 0.5):
+        refined = evolve(MODEL, alpha, workers=1, accuracy=1e-2)
+        np.testing.assert_array_equal(refined.history[-1], refined.overlap)
+
+
 # --- bad arguments ----------------------------------------------------------------------------------------------
 
 
