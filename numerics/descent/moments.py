@@ -12,7 +12,9 @@ from scipy.special import kve
 
 from ..denoiser import denoise_readout
 from ..fibres import LastLayer
+from ..gamp.deep_outputs import DeepOutput
 from ..gamp.fibre_outputs import TiedOutput, UntiedOutput
+from ..gamp.link_outputs import LinkOutput
 from ..gamp.outputs import Model, Output, ReadoutOutput
 from ..links import LinkKernel
 from .gradient import layer_rows
@@ -80,13 +82,9 @@ def prior_moments(model: Model, output: Output) -> tuple[Array, list[Array]]:
     if isinstance(output, UntiedOutput):
         return mean, [_untied(output)]
     if isinstance(model, LinkKernel):
-        from ..gamp.link_outputs import LinkOutput
-
         assert isinstance(output, LinkOutput)
         mean, covariance = output.prior_moments()
         return mean, [covariance.reshape(n, model.indices * m, -1)]
-    from ..gamp.deep_outputs import DeepOutput
-
     assert isinstance(output, DeepOutput)
     seconds = output.prior_moments()
     return mean, [seconds[:, layer] for layer in range(model.indices)]

@@ -20,7 +20,8 @@ from scipy.optimize import brentq
 
 from ..errors import ConvergenceError
 from ..gamp.data import Source, stream
-from ..gamp.outputs import Model, check_model, output_channel
+from ..gamp.output_choice import output_channel
+from ..gamp.outputs import Model, check_model
 from ..gamp.passes import Samples
 from ..state_evolution import seeded
 from ..validation import positive

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ConvergenceError
 from .data import Source
 from .iteration import DivergedError, Loop, guarded, resolved, side_field
-from .outputs import Model, Output, check_model, output_channel
+from .output_choice import output_channel
+from .outputs import Model, Output, check_model
 from .passes import Samples
 from .results import GAMPResult, GAMPStep
 

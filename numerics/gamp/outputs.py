@@ -20,7 +20,7 @@ from ..models import Attention
 from ..readout import invert_readout
 from ..validation import numbers
 
-__all__ = ["Model", "Output", "ReadoutOutput", "check_model", "check_outputs", "named_rows", "output_channel"]
+__all__ = ["Model", "Output", "ReadoutOutput", "check_model", "check_outputs", "named_rows"]
 
 Array = NDArray[np.float64]
 #: Whatever GAMP takes for a model.
@@ -147,66 +147,6 @@ def _fill_two_points(v, omega, variance, g):  # type: ignore[no-untyped-def]
             g[s, 0, m] = (sign * v[s, m] - omega[s, 0, m]) / variance
         total += v.shape[1] - (1 - sign) * (1 + sign) * square / variance
     return total / variance
-
-
-def output_channel(
-    model: Model, y: ArrayLike, *, tol: float = 1e-5, nodes: int | None = None, rng: np.random.Generator | int = 0
-) -> Output:
-    """Prepare the outputs of a data set.
-
-    Parameters
-    ----------
-    model : Attention, fibres.LastLayer or LinkKernel
-    y : array_like
-        Outputs: shape (N, M, M) of attention, (N, K) of a link with K outputs, or (N,) if K = 1.
-    tol : float, optional
-        Of the posterior moments, where a rule has one.
-    nodes : int, optional
-        Nodes of each posterior that is sampled; default 1024, and 256 for each output of a link.
-    rng : Generator or int, optional
-        Of these nodes.
-
-    Returns
-    -------
-    Output
-        Called with (omega, V, rows) it gives the scores g_out and their slopes.
-
-    Raises
-    ------
-    ValueError
-        y has another shape, or is not finite.
-    UnreachableOutputError
-        An output that no indices give; the message has its number.
-    KernelNotFoundError
-        No denoiser for this model.
-
-    References
-    ----------
-    troiani2025, (12), (163)-(170).
-    """
-    array = check_outputs(model, y)
-    generator = np.random.default_rng(rng)
-    if isinstance(model, LinkKernel):
-        from .link_outputs import LinkOutput
-
-        return LinkOutput(model, array, nodes, rng)
-    if isinstance(model, LastLayer) or model.layers == 1:
-        if isinstance(model, LastLayer) and not model.tied:
-            from .fibre_outputs import UntiedOutput
-
-            return UntiedOutput(model, array)
-        if model.indices > 1:
-            from .fibre_outputs import TiedOutput
-
-            return TiedOutput(LastLayer(model.tokens, model.indices, model.activation, True, model.beta), array)
-        return ReadoutOutput(Attention(1, model.tokens, 1, 1.0, model.beta, model.activation), array, tol)
-    if set(model.ranks) != {1}:
-        raise KernelNotFoundError(f"no denoiser for {model.describe()}: at depth >= 2 there is one for rank 1 only")
-    if model.layers == 2 and model.tokens == 2:
-        return ReadoutOutput(model, array, tol)
-    from .deep_outputs import DeepOutput
-
-    return DeepOutput(model, array, nodes or 1024, generator)
 
 
 def check_outputs(model: Model, y: ArrayLike) -> Array:

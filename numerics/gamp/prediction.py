@@ -23,7 +23,8 @@ from ..state_evolution import check_effort, check_overlap, seeded
 from ..validation import not_negative, numbers, whole
 from .damping import Damping
 from .iteration import first_covariance, resolved
-from .outputs import Model, check_model, output_channel
+from .output_choice import output_channel
+from .outputs import Model, check_model
 
 __all__ = ["PredictedOverlaps", "predicted_overlaps"]
 

@@ -12,7 +12,8 @@ from ..errors import ConvergenceError
 from ..validation import choice
 from .data import check_samples, rows_of
 from .iteration import DivergedError, Loop, guarded, resolved, side_field
-from .outputs import Model, ReadoutOutput, check_model, output_channel
+from .output_choice import output_channel
+from .outputs import Model, ReadoutOutput, check_model
 from .results import GAMPResult, GAMPStep
 
 __all__ = ["relaxed_bp"]

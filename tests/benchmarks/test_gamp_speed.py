@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics.gamp import informed_start, teacher
-from attnlimits.numerics.gamp.outputs import output_channel
+from attnlimits.numerics.gamp.output_choice import output_channel
 from attnlimits.numerics.gamp.passes import Samples
 from attnlimits.numerics.gamp.products import project
 from attnlimits.numerics.models import Attention

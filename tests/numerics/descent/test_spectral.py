@@ -9,7 +9,7 @@ from attnlimits.numerics.descent.moments import prior_moments
 from attnlimits.numerics.fibres import LastLayer, fibre_moments
 from attnlimits.numerics.gamp import gamp, make_data, teacher
 from attnlimits.numerics.gamp.deep_outputs import DeepOutput
-from attnlimits.numerics.gamp.outputs import output_channel
+from attnlimits.numerics.gamp.output_choice import output_channel
 from attnlimits.numerics.gamp.symmetry import symmetry
 from attnlimits.numerics.link_cli import kernel_of
 from attnlimits.numerics.models import Attention

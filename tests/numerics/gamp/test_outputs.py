@@ -8,7 +8,7 @@ from attnlimits.numerics.denoiser import denoise
 from attnlimits.numerics.errors import KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.fibres import LastLayer, fibre_moments
 from attnlimits.numerics.gamp.deep_outputs import DeepOutput
-from attnlimits.numerics.gamp.outputs import output_channel
+from attnlimits.numerics.gamp.output_choice import output_channel
 from attnlimits.numerics.link_cli import kernel_of
 from attnlimits.numerics.models import Attention
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.gamp import make_data, teacher
-from attnlimits.numerics.gamp.outputs import output_channel
+from attnlimits.numerics.gamp.output_choice import output_channel
 from attnlimits.numerics.gamp.passes import Samples
 from attnlimits.numerics.gamp.products import project, pull
 from attnlimits.numerics.models import Attention
