@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import chi2, qmc
 
-from .channel_averages import NEARLY, Averages, controlled, matrix_root, regression
+from .channel_averages import NEARLY, Averages, Channel, controlled, matrix_root, regression
 from .deep.linearised import Linearised
 from .deep_posterior import freedom, posterior_moments
 from .errors import ConvergenceError
 from .models import Attention
 
-__all__ = ["DeepChannel"]
+__all__ = ["PAIRS", "DeepChannel"]
 
 Array = NDArray[np.float64]
 
-# Pairs of sets of inner nodes of each randomisation; outputs that share one share its error, too.
-_PAIRS = 16
+#: Pairs of sets of inner nodes of each randomisation; outputs that share one share its error, too.
+PAIRS = 16
 # Outputs per task of a thread.
 _CHUNK = 32
 
 
-class DeepChannel:
+class DeepChannel(Channel):
     """Averages over the output channel of `Attention` at depth >= 2, rank 1.
 
     Every output's posterior is sampled by two independent sets of nodes, so that no square of a sampling error enters
@@ -51,8 +51,7 @@ class DeepChannel:
         Threads; all cores by default.
     """
 
-    how = "monte-carlo"
-    note = ""
+    sampled = True
 
     def __init__(
         self,
@@ -66,24 +65,27 @@ class DeepChannel:
         """Keep the points of both averages: G is a smooth function of q."""
         depth, tokens = model.layers, model.tokens
         self.model = model
-        self.layers: tuple[int, ...] = tuple(range(depth))
+        self.layers = tuple(range(depth))
         self._replicas = len(points)
         normals = np.concatenate(points).reshape(-1, 2, depth, tokens)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
         self._workers = workers or os.cpu_count() or 1
         self._invertible = model.activation == "linear" or tokens == 2
+        self._linearised = Linearised(model, len(points), self._workers)
+        self._draw(nodes, len(points[0]), rng)
+
+    def _draw(self, nodes: int, per: int, rng: np.random.Generator) -> None:
+        """Draw the nodes of the posteriors, and say which of them each of the `per` outputs takes."""
         half = nodes // 2
         # The prior finds everything unless it is narrow, where the others are for.
         rest = 3 * half // 16
         self._counts = np.array([half - 2 * rest, rest, rest] if self._invertible else [half - rest, 0, rest])
-        dimension = (depth - 1) * tokens
-        per = len(points[0])
-        pairs = min(_PAIRS, per)
-        streams = rng.spawn(2 * pairs * len(points))
+        dimension = (self.model.layers - 1) * self.model.tokens
+        pairs = min(PAIRS, per)
+        streams = rng.spawn(2 * pairs * self._replicas)
         uniform = np.array([qmc.Sobol(dimension + 1, rng=stream).random(half) for stream in streams])
         uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, half, dimension + 1)
-        self._pair = (np.arange(per) % pairs + pairs * np.arange(len(points))[:, None]).ravel()
-        self._linearised = Linearised(model, len(points), self._workers)
+        self._pair = (np.arange(per) % pairs + pairs * np.arange(self._replicas)[:, None]).ravel()
         self._nodes = np.ascontiguousarray(ndtri(uniform[..., :dimension]))
         nu = freedom(dimension)
         self._tails = np.ascontiguousarray(np.sqrt(nu / chi2.ppf(uniform[..., dimension], nu)))
@@ -145,7 +147,7 @@ class DeepChannel:
                 (true**2).sum(axis=1) - tokens * (tokens + 1),
             ]
             growth[:, a] = controlled(values, variates, self._replicas)
-        return Averages(out, growth, bias)
+        return Averages(out, growth, bias, "monte-carlo")
 
     def _posterior(self, h: Array, omega: Array, v: Array, precision: Array) -> tuple[list[Array], list[Array]]:
         """E[h | y] and E[h_l h_l^T | y] by the first set of nodes, by the second, and by both."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .channel_averages import is_sampled
+from .channel_choice import is_sampled
 from .link_channel import LinkChannel
 from .links import LinkKernel
 from .models import Attention
@@ -41,6 +41,6 @@ def takes_seconds(model: Any, alpha: float) -> bool:
 def is_deterministic(kernel: LinkKernel) -> bool:
     """Whether all averages of a link are quadratures."""
     try:
-        return LinkChannel(kernel, samples=16, replicas=2, rng=np.random.default_rng(0)).how == "estimated"
+        return not LinkChannel(kernel, samples=16, replicas=2, rng=np.random.default_rng(0)).sampled
     except ValueError:
         return False

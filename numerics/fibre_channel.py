@@ -12,7 +12,7 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
-from .channel_averages import Averages, controlled, matrix_root
+from .channel_averages import Averages, Channel, controlled, matrix_root
 from .exact import single_layer
 from .fibres import LastLayer
 from .models import Attention
@@ -146,7 +146,7 @@ def untied_mean(layer: LastLayer, h: Array, omega: Array, precision: Array) -> A
     return out
 
 
-class TiedLayer:
+class TiedLayer(Channel):
     """Averages of one tied layer of rank r <= 3, at overlaps q = s I.
 
     Rotations of the indices leave the output as it is, so that q = s I stays of this form, and G = g I.
@@ -159,21 +159,24 @@ class TiedLayer:
         Standard normal, one array per randomisation.
     """
 
-    how = "monte-carlo"
-    note = ""
+    sampled = True
     equal = True
 
     def __init__(self, model: Attention, points: Sequence[Array]) -> None:
         """Keep the points; ranks above 3 are refused by `fibres.LastLayer`."""
         rank = model.indices
         self.model = model
-        self.layers: tuple[int, ...] = tuple(range(rank))
-        self.groups: tuple[tuple[int, ...], ...] = (self.layers,)
+        self.layers = tuple(range(rank))
         self._layer = LastLayer(model.tokens, rank, model.activation, beta=model.beta)
         self._growth = _exact_growth(self._layer)
         self._replicas = len(points)
         normals = np.concatenate(points).reshape(-1, 2, rank, model.tokens)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """All indices are learned together."""
+        return (self.layers,)
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q = s I; control variates have mean zero by Nishimori's identities."""
@@ -181,7 +184,7 @@ class TiedLayer:
         scalar = float(q[0, 0])
         growth = np.full((self._replicas, rank), self._growth if scalar == 0 else np.nan)
         if scalar == 0:  # the link is even
-            return Averages(np.zeros((self._replicas, rank, rank)), growth)
+            return Averages.unbiased(np.zeros((self._replicas, rank, rank)), growth, "monte-carlo")
         v = 1 - scalar
         omega = math.sqrt(scalar) * self._xi
         u = self._zeta / math.sqrt(v)
@@ -191,10 +194,10 @@ class TiedLayer:
         size = rank * tokens
         controls = [squares - _dot(g, u), _dot(u, u) - size / v, _dot(omega, u), _dot(omega, omega) - size * scalar]
         values = controlled(squares, controls, self._replicas) / rank
-        return Averages(values[:, None, None] * np.eye(rank), growth)
+        return Averages.unbiased(values[:, None, None] * np.eye(rank), growth, "monte-carlo")
 
 
-class UntiedLayer:
+class UntiedLayer(Channel):
     """Averages of one untied layer of rank 1: overlaps of keys and of queries, and between them.
 
     Parameters
@@ -205,12 +208,8 @@ class UntiedLayer:
         Standard normal, one array per randomisation.
     """
 
-    how = "monte-carlo"
-    note = ""
-    layers: tuple[int, ...] = (0, 1)
-    # Each is learned through the other.
-    groups: tuple[tuple[int, ...], ...] = ((0, 1),)
-    equal = False
+    layers = (0, 1)
+    sampled = True
 
     def __init__(self, model: LastLayer, points: Sequence[Array]) -> None:
         """Keep the points."""
@@ -220,12 +219,17 @@ class UntiedLayer:
         normals = np.concatenate(points).reshape(-1, 2, 2, model.tokens)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
 
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Each is learned through the other."""
+        return (self.layers,)
+
     def __call__(self, q: Array) -> Averages:
         """Averages at any q; control variates have mean zero by Nishimori's identities."""
         out = np.zeros((self._replicas, 2, 2))
         growth = np.full((self._replicas, 2), self._growth if not q.any() else np.nan)
         if not q.any():  # (k, q) -> (-k, -q) leaves the output as it is
-            return Averages(out, growth)
+            return Averages.unbiased(out, growth, "monte-carlo")
         v = np.eye(2) - q
         precision = np.asarray(np.linalg.inv(v), np.float64)
         omega = matrix_root(q) @ self._xi
@@ -242,7 +246,7 @@ class UntiedLayer:
                 (omega[:, a] * omega[:, b]).sum(axis=1) - self.model.tokens * q[a, b],
             ]
             out[:, a, b] = out[:, b, a] = controlled(gg, controls, self._replicas)
-        return Averages(out, growth)
+        return Averages.unbiased(out, growth, "monte-carlo")
 
 
 def _dot(a: Array, b: Array) -> Array:

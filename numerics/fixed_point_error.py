@@ -47,10 +47,6 @@ _TELLS = 1e-10
 class Balance(Protocol):
     """The equations r(x; G(x)) = 0 of a fixed point."""
 
-    @property
-    def sampled(self) -> bool:
-        """Whether the averages scatter; otherwise they are the ends of intervals."""
-
     def averages(self, x: Array) -> Averages:
         """Averages at x, shape (n,)."""
 
@@ -124,21 +120,22 @@ def fixed_point_error(balance: Balance, x: Array, found: Averages) -> FixedPoint
     slopes, of_growth = _slopes(balance, x, found)
     point, visited = _polished(balance, _Point(x, found, slopes))
     moves = _noise(balance, point.x, point.found) @ point.response.T
-    factor = student(len(found.g)) if balance.sampled else 1.0
+    sampled = point.found.sampled
+    factor = _factor(point.found)
     left = np.abs(point.response @ _rest(balance, point.x, point.found))
-    if not balance.sampled:
+    if not sampled:
         # The last step of a sequence that converges faster than linearly exceeds what is left after it.
         left = 2 * left + _ROUNDING * np.abs(point.response).sum(axis=1)
     off = np.abs(point.response) @ _systematic(balance, point.x, point.found)
     error = factor * np.sqrt((moves**2).sum(axis=0)) + off + left
     held = _held(balance, point)
     doubt = ""
-    reach = (SIGMAS if balance.sampled else 1.0) * error
+    reach = (SIGMAS if sampled else 1.0) * error
     if not held > 0:
         doubt = "the iteration leads away from it"
     elif (reach > _LINEAR * held * balance.room(point.x)).any():
-        error, doubt = _by_ends(balance, point, moves, error, factor)
-    growth = _of_growth(balance, point.found, moves, of_growth, factor) + np.abs(of_growth.T) @ (off + left)
+        error, doubt = _by_ends(balance, point, moves, error)
+    growth = _of_growth(point.found, moves, of_growth, factor) + np.abs(of_growth.T) @ (off + left)
     return FixedPointError(point.x, error, point.found, visited, doubt, growth)
 
 
@@ -148,25 +145,25 @@ def blocked(balance: Balance, path: Sequence[tuple[Array, Averages]], reached: F
     G grows with q (15): from below nothing goes on beyond a point at which no entry rises, and from above beyond one
     at which no entry falls.
     """
-    if not balance.sampled:
+    if not reached.found.sampled:
         return ""
     for x, found in path:
         away = x - reached.x
         if (np.abs(away) <= SIGMAS * reached.error).all() or ((away > 0).any() and (away < 0).any()):
             continue
         onward = _rest(balance, x, found) * (1.0 if away.sum() < 0 else -1.0)
-        sigma = student(len(found.g)) * np.sqrt((_noise(balance, x, found) ** 2).sum(axis=0))
+        sigma = _factor(found) * np.sqrt((_noise(balance, x, found) ** 2).sum(axis=0))
         if (onward <= SIGMAS * sigma + _systematic(balance, x, found)).all():
             where = ", ".join(f"{value:.4g}" for value in x)
             return f"another fixed point may be at {where}"
     return ""
 
 
-def growth_error(found: Averages, sampled: bool) -> Array:
+def growth_error(found: Averages) -> Array:
     """Standard error of the growth rates where no overlap is free."""
     none = np.zeros((len(found.g), 0))
     mean = found.growth.mean(axis=0)
-    if not sampled:
+    if not found.sampled:
         return np.abs(found.growth - mean).max(axis=0)
     deviations = (found.growth - mean) / math.sqrt(len(none) * (len(none) - 1))
     return student(len(none)) * np.asarray(np.sqrt((deviations**2).sum(axis=0)))
@@ -183,29 +180,33 @@ def _rest(balance: Balance, x: Array, found: Averages, displaced: Array | None =
     return balance.rest(x, mean if displaced is None else mean + np.tensordot(displaced, found.g - mean, 1))
 
 
-def _unit(balance: Balance, replicas: int) -> float:
+def _unit(found: Averages) -> float:
     """Multiple of the deviations whose root sum of squares is the standard error, or the end of an interval."""
-    return 1 / math.sqrt(replicas * (replicas - 1)) if balance.sampled else 1 / math.sqrt(replicas)
+    replicas = len(found.g)
+    return 1 / math.sqrt(replicas * (replicas - 1)) if found.sampled else 1 / math.sqrt(replicas)
+
+
+def _factor(found: Averages) -> float:
+    """Factor that makes the scatter of a few randomisations one standard error."""
+    return student(len(found.g)) if found.sampled else 1.0
 
 
 def _noise(balance: Balance, x: Array, found: Averages) -> Array:
     """Displacements of r, shape (replicas, n), of which the root of the sum of squares is its error."""
     here = _rest(balance, x, found)
-    unit = _unit(balance, len(found.g))
+    unit = _unit(found)
     return np.array([_rest(balance, x, found, unit * w) - here for w in np.eye(len(found.g))])
 
 
 def _systematic(balance: Balance, x: Array, found: Averages) -> Array:
     """What the bias of the averages makes of r."""
-    if found.bias is None:
-        return np.zeros(len(x))
     mean = found.g.mean(axis=0)
     return np.abs(balance.rest(x, mean + found.bias) - balance.rest(x, mean))
 
 
-def _of_growth(balance: Balance, found: Averages, moves: Array, slopes: Array, factor: float) -> Array:
+def _of_growth(found: Averages, moves: Array, slopes: Array, factor: float) -> Array:
     """Error of the growth rates: their own, and that of x, which goes with it."""
-    own = _unit(balance, len(moves)) * (found.growth - found.growth.mean(axis=0))
+    own = _unit(found) * (found.growth - found.growth.mean(axis=0))
     return factor * np.asarray(np.sqrt(((own + moves @ slopes) ** 2).sum(axis=0)))
 
 
@@ -246,12 +247,12 @@ def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...
         rounding = _ROUNDING * np.abs(point.response).sum(axis=1)
         length = float(np.abs(step).max())
         # Of averages that do not scatter steps shrink to rounding.
-        stalls = not balance.sampled and len(visited) > 3 and length > 0.5 * before
+        stalls = not point.found.sampled and len(visited) > 3 and length > 0.5 * before
         # From where the iteration leads away Newton's steps go to points that it does not come to.
         if (
             stalls
             or _held(balance, point) <= 0
-            or (np.abs(step) <= np.maximum(share * sigma if balance.sampled else 0.0, rounding)).all()
+            or (np.abs(step) <= np.maximum(share * sigma if point.found.sampled else 0.0, rounding)).all()
         ):
             break
         before, share = length, _LITTLE
@@ -260,16 +261,16 @@ def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...
     return point, tuple(visited)
 
 
-def _by_ends(balance: Balance, point: _Point, moves: Array, error: Array, factor: float) -> tuple[Array, str]:
+def _by_ends(balance: Balance, point: _Point, moves: Array, error: Array) -> tuple[Array, str]:
     """Errors that cover the ends of the intervals, and what may lie beyond them."""
     wide = error.copy()
-    sigmas = SIGMAS if balance.sampled else 1.0
+    sigmas = SIGMAS if point.found.sampled else 1.0
     scatter = np.sqrt((moves**2).sum(axis=0))
     for k in np.flatnonzero(scatter > 0):
         # What does not scatter is taken to move x as what does.
         weights = sigmas * error[k] / scatter[k] * moves[:, k] / scatter[k]
         for sign, where in ((1.0, "above"), (-1.0, "below")):
-            end = _end(balance, point, sign * (moves.T @ weights), sign * _unit(balance, len(moves)) * weights)
+            end = _end(balance, point, sign * (moves.T @ weights), sign * _unit(point.found) * weights)
             if end is None:
                 return np.maximum(wide, error), f"another fixed point may be {where} it"
             wide[k] = max(wide[k], abs(end[k] - point.x[k]) / sigmas)

@@ -48,11 +48,6 @@ class FreeEntries:
         self._rows, self._columns = np.array(entries).T
         self._diagonal = bool((self._rows == self._columns).all())
 
-    @property
-    def sampled(self) -> bool:
-        """Whether the averages scatter."""
-        return self._channel.how == "monte-carlo"
-
     def averages(self, x: Array) -> Averages:
         """Averages at x."""
         return self._channel(self._matrix(x))

@@ -7,18 +7,18 @@ over (omega, h), with posterior sums over two halves of inner nodes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .channel_averages import ROUNDING, SAFETY, Averages, interval
+from .channel_averages import ROUNDING, SAFETY, Averages, Channel, interval
 from .errors import NotServedError
 from .link_scalar import ScalarLink
 from .link_scalar_noise import NoisyScalarLink, scalar_link
 from .link_scores import SampledGroup
 from .link_symmetry import couplings
 from .links import LinkKernel, Part
+from .results import How
 
 __all__ = ["LinkChannel", "LinkModel"]
 
@@ -56,12 +56,16 @@ class LinkModel:
         """What defines the link."""
         return self.kernel.parameters
 
+    def describe(self) -> str:
+        """One line about the link."""
+        return self.kernel.describe()
+
     def link(self, h: Array) -> Array:
         """Outputs as a column, shape (n, K, 1)."""
         return self.kernel.link(h)[..., None]
 
 
-class LinkChannel:
+class LinkChannel(Channel):
     """Averages of a link: G = E sum_m g_m g_m^T, (14), and the operator (15) at any overlap.
 
     Parameters
@@ -98,8 +102,7 @@ class LinkChannel:
         noiseless: LinkKernel | None = None,
     ) -> None:
         self.kernel = kernel
-        self.model: Any = LinkModel(kernel)
-        self.note = ""
+        self.model = LinkModel(kernel)
         self._exchanges = [list(order) for order in exchanges] or [list(range(kernel.indices))]
         self.mask = couplings(kernel, np.zeros((kernel.indices,) * 2)) if mask is None else mask
         self.layers = tuple(range(kernel.indices))
@@ -116,7 +119,8 @@ class LinkChannel:
                     pass
             self._sampled.append(SampledGroup(kernel, parts, samples, inner, streams.spawn(replicas)))
         self.replicas = replicas if self._sampled else 2
-        self.how = "monte-carlo" if self._sampled else "estimated"
+        self.sampled = bool(self._sampled)
+        self._how: How = "monte-carlo" if self._sampled else "estimated"
 
     def _groups(self, parts: Sequence[Part]) -> list[list[Part]]:
         """Parts whose entries an overlap may couple belong together."""
@@ -177,7 +181,8 @@ class LinkChannel:
         g, bias = (np.mean([x[..., o, :][..., o] for o in self._exchanges], axis=0) for x in (g, bias))
         if matrix is not None:
             matrix = np.mean([matrix[np.ix_(range(self.replicas), o, o, o, o)] for o in self._exchanges], axis=0)
-        return Averages(np.where(self.mask, g, 0.0), np.full((self.replicas, p), np.nan), bias), matrix
+        growth = np.full((self.replicas, p), np.nan)
+        return Averages(np.where(self.mask, g, 0.0), growth, bias, self._how), matrix
 
     def _add_scalar(
         self, scalar: ScalarLink | NoisyScalarLink, q: Array, g: Array, bias: Array, matrix: Array | None
@@ -186,7 +191,7 @@ class LinkChannel:
         square = along.T @ along
         values, changes = scalar(overlap)
         rounding = ROUNDING * (abs(values[1]) + 1 / (1 - overlap))
-        if self.how == "estimated":
+        if not self.sampled:
             g += interval(values[1], values[0])[:, None, None] * square
             bias += rounding * np.abs(square)
         else:

@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .channel_averages import Averages
+from .channel_averages import Averages, Channel
 from .errors import ConvergenceError
 from .link_channel import LinkChannel
 from .link_symmetry import couplings, exchanges
 from .link_thresholds import _top, threshold, unresolved_noise
 from .links import LinkKernel
-from .results import EvolutionResult, Origin
+from .results import EvolutionResult, How, Origin
 from .solver import Solver
 from .standard_error import SIGMAS, standard_error
 from .state_evolution import check_effort, check_overlap, finish, seeded
@@ -147,20 +147,18 @@ def evolve(
     return result
 
 
-class _Rotated:
+class _Rotated(Channel):
     """A channel along other orthogonal axes, the columns of a matrix."""
 
     def __init__(self, channel: LinkChannel, axes: Array) -> None:
-        self.model: Any = channel.model
-        self.how, self.note, self.layers = channel.how, channel.note, channel.layers
+        self.model, self.layers, self.sampled = channel.model, channel.layers, channel.sampled
         self._channel, self._axes = channel, axes
 
     def __call__(self, q: Array) -> Averages:
         """Averages at the overlap q along these axes."""
         a = self._axes
         found = self._channel(a @ q @ a.T)
-        bias = None if found.bias is None else np.abs(a.T) @ found.bias @ np.abs(a)
-        return replace(found, g=a.T @ found.g @ a, bias=bias)
+        return replace(found, g=a.T @ found.g @ a, bias=np.abs(a.T) @ found.bias @ np.abs(a))
 
 
 class _LinkSolver(Solver):
@@ -173,8 +171,18 @@ class _LinkSolver(Solver):
         # Settles within the present subspace, along the axes above.
         self._stage: Solver | None = None
         self._rates = np.full(channel.kernel.indices, np.nan)
-        # Of a direction whose growth the averages do not decide.
-        self._doubt = ""
+        # Of a direction whose growth the averages do not decide, and of those that are within others.
+        self._doubt, self._note = "", ""
+
+    @property
+    def how(self) -> How:
+        """Kind of the error of the averages, also where the solver stands without having asked for any."""
+        return "monte-carlo" if self._channel.sampled else "estimated"
+
+    @property
+    def note(self) -> str:
+        """Growth of directions of zero overlap that no index has for itself."""
+        return self._note
 
     def grow(self, q: Array) -> None:
         """Let unstable directions join until none is left."""
@@ -256,7 +264,7 @@ class _LinkSolver(Solver):
         values, vectors = np.linalg.eigh(q)
         free = vectors[:, values <= _NOTHING]
         self._rates = np.full(len(q), np.nan)
-        self._channel.note = self._doubt = ""
+        self._note = self._doubt = ""
         nothing = np.zeros_like(q)
         if not free.shape[1]:
             return 0.0, nothing
@@ -286,7 +294,7 @@ class _LinkSolver(Solver):
         parts, axes = np.linalg.eigh(free @ direction @ free.T)
         grown = np.where(self._channel.mask, (axes * np.maximum(parts, 0.0)) @ axes.T, 0.0)
         if not any(q[i, i] <= _NOTHING for i in range(len(q))):
-            self._channel.note = f"the fastest of the directions of zero overlap grows by {rate:.3g} per iteration"
+            self._note = f"the fastest of the directions of zero overlap grows by {rate:.3g} per iteration"
         return float(rate), grown
 
     def _from_nothing(self) -> tuple[float, Array] | None:

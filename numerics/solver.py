@@ -13,6 +13,7 @@ from .errors import ConvergenceError, KernelNotFoundError
 from .fixed_point_error import blocked, fixed_point_error, growth_error
 from .free_entries import FreeEntries
 from .models import Attention
+from .results import How
 from .standard_error import SIGMAS, standard_error
 from .thresholds import last_layer
 
@@ -68,8 +69,8 @@ class Solver:
         self.tolerance = Tolerance(tol)
         self._path: list[tuple[Array, Averages]] = []
         # Indices that are learned together, and whether they share one overlap.
-        self.groups: tuple[tuple[int, ...], ...] = getattr(averages, "groups", tuple((i,) for i in range(len(self.q))))
-        self.equal: bool = getattr(averages, "equal", False)
+        self.groups = averages.groups
+        self.equal = averages.equal
 
     def image(self, g: Array) -> Array:
         """F(alpha g), for g of shape (..., P, P)."""
@@ -177,7 +178,7 @@ class Solver:
         if self.relative:
             allowed = self.tol * (1 - float(np.linalg.eigvalsh(self.q)[-1]))
             self.tolerance = Tolerance(allowed)
-            if len(self.history) > _PATIENCE and self._sampled:
+            if len(self.history) > _PATIENCE and self.latest.sampled:
                 # Sums over finitely many nodes jump where a link does: far below the statistical error is enough.
                 rows, columns = np.array(self.free).T
                 spread = self.image(self.latest.g)[:, rows, columns].std(axis=0, ddof=1)
@@ -235,7 +236,7 @@ class Solver:
         if self.latest is None:
             return error, ""
         if not self.free:
-            return error, self._undecided(growth_error(self.latest, self._sampled)) if self.silent else ""
+            return error, self._undecided(growth_error(self.latest), self.latest.sampled) if self.silent else ""
         rows, columns = np.array(self.free).T
         if not math.isfinite(self.residual):  # the evaluations ran out before the first one here
             error[rows, columns] = error[columns, rows] = 1.0
@@ -250,7 +251,7 @@ class Solver:
         if free:
             error, doubt = self._measure_free(free, error)
         elif self.silent:
-            doubt = self._undecided(growth_error(self.latest, self._sampled))
+            doubt = self._undecided(growth_error(self.latest), self.latest.sampled)
         if self.equal:
             for i, _ in self.free:
                 same = self._group(i)
@@ -263,7 +264,7 @@ class Solver:
         assert self.latest is not None
         rows, columns = np.array(self.free).T
         image = self.image(self.latest.g)[:, rows, columns]
-        low: Array = image.mean(axis=0) - (SIGMAS * standard_error(image) if self._sampled else 0.0)
+        low: Array = image.mean(axis=0) - (SIGMAS * standard_error(image) if self.latest.sampled else 0.0)
         return np.asarray(low > self.q[rows, columns])
 
     def _held(self) -> list[int]:
@@ -321,11 +322,11 @@ class Solver:
         doubt = found.doubt
         if not doubt and len(free) == len(self.free):
             doubt = blocked(balance, self._path, found)
-        return error, doubt or self._undecided(found.growth)
+        return error, doubt or self._undecided(found.growth, found.found.sampled)
 
-    def _undecided(self, growth: Array) -> str:
+    def _undecided(self, growth: Array, sampled: bool) -> str:
         """What is said of the growth of layers of zero overlap whose rates have these errors, in units of alpha."""
-        rates, error = self.stability(), (SIGMAS if self._sampled else 1.0) * self.alpha * growth
+        rates, error = self.stability(), (SIGMAS if sampled else 1.0) * self.alpha * growth
         if self._known_rate() is not None:
             error[-1] = 0.0
         for i in sorted(self.silent & set(np.flatnonzero(self.q.diagonal() == 0).tolist())):
@@ -336,8 +337,16 @@ class Solver:
         return ""
 
     @property
-    def _sampled(self) -> bool:
-        return self.averages.how == "monte-carlo"
+    def how(self) -> How:
+        """Kind of the error of the averages where the solver stands."""
+        assert self.latest is not None
+        return "monte-carlo" if self.latest.sampled else "estimated"
+
+    @property
+    def note(self) -> str:
+        """What a result has to state beside whether it converged."""
+        assert self.latest is not None
+        return self.latest.note
 
 
 _NORMS: dict[tuple[object, ...], float | None] = {}

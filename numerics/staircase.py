@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from .channel_averages import SAFETY, Averages, channel
+from .channel_averages import SAFETY, Averages
+from .channel_choice import channel
 from .decimals import recorded, significant
 from .errors import ConvergenceError, KernelNotFoundError
 from .models import Attention

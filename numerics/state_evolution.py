@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .channel_averages import Channel, channel, is_costly
+from .channel_averages import Channel
+from .channel_choice import channel, is_costly
 from .deep.averages import DeepAverages
 from .deep.channel import serves as serves_deep
 from .errors import ConvergenceError, KernelNotFoundError
@@ -345,13 +346,13 @@ def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generato
     """Result at the overlap where the solver stands."""
     model = averages.model
     error, doubt = solver.measure()
-    how: How = "monte-carlo" if averages.how == "monte-carlo" else "estimated"
+    how = solver.how
     posterior_mean, plugin = prediction_errors(model, solver.q, error, rng=rng)
     size = model.indices
     estimation = Estimate(float(1 - np.trace(solver.q) / size), float(np.linalg.norm(error.diagonal()) / size), how)
     converged = solver.converged and not doubt
     if solver.converged and doubt:
-        status = f"{TOO_NEAR}: {doubt}; {_finer(averages)}, or move alpha"
+        status = f"{TOO_NEAR}: {doubt}; {_finer(averages, how)}, or move alpha"
     elif solver.converged:
         status = f"converged after {solver.n_iter} evaluations: max |F(q) - q| = {solver.residual:.1e}"
         if any(solver.q[i, i] >= RECOVERED - 1e-9 for i in range(size)):
@@ -363,8 +364,8 @@ def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generato
         )
     if solver.tolerance.why:
         status += f"; {solver.tolerance.why}"
-    if averages.note:
-        status += f"; {averages.note}"
+    if solver.note:
+        status += f"; {solver.note}"
     return EvolutionResult(
         alpha=solver.alpha,
         overlap=solver.q,
@@ -392,8 +393,8 @@ def _history(solver: Solver) -> Array:
     return np.array([*solver.history, *([] if ends else [solver.q])])
 
 
-def _finer(averages: Channel) -> str:
+def _finer(averages: Channel, how: How) -> str:
     """What makes averages more accurate."""
-    if hasattr(averages, "accuracy"):
+    if averages.accuracy is not None:
         return "ask for a smaller accuracy"
-    return "raise samples" if averages.how == "monte-carlo" else "it is the finest quadrature"
+    return "raise samples" if how == "monte-carlo" else "it is the finest quadrature"

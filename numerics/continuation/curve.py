@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..channel_averages import Channel, channel
+from ..channel_averages import Channel
+from ..channel_choice import channel
 from ..fixed_point_error import TOO_NEAR
 from ..models import Attention
 from ..results import Origin
@@ -161,7 +162,7 @@ def curve(
         # Of deterministic averages the points' own errors cover what is left of these.
         events = [(onset.value, onset.error) for onset in follower.onsets]
         events += [(jump.value, jump.error) for jump in follower.jumps]
-        if first.how != "monte-carlo":
+        if not first.sampled:
             events = []
         points[one] = tuple(_judged(p, events) for p in sorted(follower.points, key=lambda p: p.parameter))
         onsets += follower.onsets
@@ -174,7 +175,7 @@ def curve(
         onsets=_distinct(onsets),
         jumps=tuple(jumps),
         gap=gap,
-        how="monte-carlo" if first.how == "monte-carlo" else "estimated",
+        how="monte-carlo" if first.sampled else "estimated",
         converged=whole,
         status=_status(points, gap, along),
         n_iter=equations.n_iter,

@@ -11,7 +11,7 @@ and do not depend on alpha, so that an evaluation serves all alphas.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,12 +48,15 @@ class Local:
         Its deviations.
     bias : ndarray, shape (n,)
         What it may be off by beside them.
+    sampled : bool
+        Whether the deviations are those of independent randomisations.
     """
 
     w: Array
     log_alpha: Array
     noise: Array
     bias: Array
+    sampled: bool
 
     @property
     def x(self) -> Array:
@@ -106,9 +109,7 @@ class Equations:
 
     def groups(self, t: float = 0.0) -> tuple[tuple[int, ...], ...]:
         """Indices that share one overlap."""
-        channel = self.channel(t)
-        groups: tuple[tuple[int, ...], ...] = getattr(channel, "groups", tuple((i,) for i in channel.layers))
-        return groups
+        return self.channel(t).groups
 
     def log_alpha(self, t: float) -> float:
         """Logarithm of alpha where the parameter is exp(t)."""
@@ -138,9 +139,7 @@ class Equations:
         averages = self._averages(channel, self.matrix(x, t))
         g = np.stack([averages.g[:, group, group].mean(axis=1) for group in groups], axis=1)
         growth = np.stack([averages.growth[:, group].mean(axis=1) for group in groups], axis=1)
-        off = np.zeros(len(groups))
-        if averages.bias is not None:
-            off = np.array([np.abs(averages.bias[group, group]).mean() for group in groups])
+        off = np.array([np.abs(averages.bias[group, group]).mean() for group in groups])
         log_alpha = np.full(len(w), math.inf)
         noise, bias = np.zeros(g.shape), np.zeros(len(w))
         for k in range(len(w)):
@@ -160,15 +159,15 @@ class Equations:
             elif x[k] > 0:
                 # Sampled averages of a small overlap: nothing is felt of it.
                 log_alpha[k] = math.inf
-        return Local(w.copy(), log_alpha, noise, bias)
+        return Local(w.copy(), log_alpha, noise, bias, averages.sampled)
 
-    def _averages(self, channel: Any, q: Array) -> Averages:
+    def _averages(self, channel: Channel, q: Array) -> Averages:
         """Averages with the growth rates of the indices of zero overlap, also for links."""
         zero = np.flatnonzero(q.diagonal() == 0)
-        if not hasattr(channel, "operator") or not len(zero):
-            found: Averages = channel(q)
-            return found
-        found, operator = channel.operator(q)
+        both = channel.operator(q) if len(zero) else None
+        if both is None:
+            return channel(q)
+        found, operator = both
         mean = operator.mean(axis=0)
         growth = np.full((len(found.g), len(q)), np.nan)
         for i in zero:
@@ -180,7 +179,7 @@ class Equations:
                     f"a small overlap of index {i + 1} feeds other entries of q (15), so that they are learned "
                     "together; a curve follows indices that are learned one by one: use `evolve` at each alpha"
                 )
-        return Averages(found.g, growth, found.bias)
+        return replace(found, growth=growth)
 
     # --- derivatives and errors ---------------------------------------------------------------------------------------
 
@@ -240,10 +239,11 @@ class Equations:
         w[active] = z[:-1]
         return w, float(z[-1]), np.asarray(np.linalg.pinv(jacobian), dtype=np.float64), left
 
-    def combined(self, local: Local, rows: list[int], response: Array, t: float) -> Array:
+    @staticmethod
+    def combined(local: Local, rows: list[int], response: Array) -> Array:
         """Error of response @ (what the groups of these rows say), from the noise of the averages."""
         noise, bias = local.noise[:, rows], local.bias[rows]
-        if self.channel(t).how == "monte-carlo":
+        if local.sampled:
             sigma = standard_error(noise @ response.T)
         else:
             sigma = np.abs(response) @ np.abs(noise).max(axis=0)

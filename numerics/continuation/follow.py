@@ -57,7 +57,7 @@ class Follower:
             by_w = walker.jacobian()[:, :-1]
             response = np.asarray(np.linalg.pinv(by_w), dtype=np.float64)
             told = local.log_alpha[free] - equations.log_alpha(t)
-            moved = equations.combined(local, free, response, t) + _SLACK * np.abs(response @ told)
+            moved = equations.combined(local, free, response) + _SLACK * np.abs(response @ told)
             # An overlap cannot be off by more than its range.
             error[free] = np.minimum((1 - x[free]) * np.expm1(np.minimum(moved, 50.0)), 1.0)
             values = eigenvalues(walker)
@@ -129,11 +129,11 @@ class Follower:
         if not active and equations.alpha is None:
             local = equations.at(w)
             t = float(local.log_alpha[group])
-            self._record(t, local, group, equations.combined(local, [group], np.eye(1), t)[0])
+            self._record(t, local, group, equations.combined(local, [group], np.eye(1))[0])
             return w, t
         w, t, response, left = equations.meet(w, t, active, group)
         local = equations.at(w, t)
-        error = equations.combined(local, rows, response, t)[-1] + float(np.abs(response[-1]).sum()) * left
+        error = equations.combined(local, rows, response)[-1] + float(np.abs(response[-1]).sum()) * left
         self._record(t, local, group, float(error))
         return w, t
 
@@ -248,7 +248,7 @@ class Follower:
     def _record_fold(self, explicit: Explicit, before: float, after: float, *, rising: bool) -> None:
         t = math.log(explicit.alpha(before))
         local = self.equations.at(explicit.full(before))
-        error = float(self.equations.combined(local, [explicit.group], np.eye(1), t)[0]) + explicit.error
+        error = float(self.equations.combined(local, [explicit.group], np.eye(1))[0]) + explicit.error
         self._jump(t, math.exp(t) * error, rising, explicit.full(before), explicit.full(after))
 
     def _at(self, explicit: Explicit, w: float, value: float) -> None:
@@ -338,7 +338,7 @@ class Follower:
             total = float(left.sum())
             local = self.equations.at(stop.w, stop.t)
             weights = (left / total if abs(total) > 1e-6 else np.ones(len(left)) / len(left))[None]
-            error = float(self.equations.combined(local, free, weights, stop.t)[0])
+            error = float(self.equations.combined(local, free, weights)[0])
             self._jump(stop.t, math.exp(stop.t) * error, way > 0, stop.w, after.w)
         return after
 

@@ -1,12 +1,11 @@
 """Averages of three and more layers of softmax attention with two tokens, as accurate as asked."""
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel_averages import Averages, Channel
+from ..channel_averages import Averages, Channel, Refinable
 from ..deep_channel import DeepChannel
 from ..models import Attention
 from ..quadrature import normal_qmc
@@ -24,7 +23,7 @@ _SUMMED = (5e-3, 1e-3, 0.0)
 _SAMPLED = ((5e-3, 1024, 1024), (1e-3, 8192, 4096), (3e-4, 32768, 8192), (0.0, 65536, 16384))
 
 
-class DeepAverages:
+class DeepAverages(Refinable):
     """Averages at a diagonal overlap: sums over all outputs where hidden layers are hardly known, else sampled ones.
 
     Parameters
@@ -40,22 +39,21 @@ class DeepAverages:
         Threads.
     """
 
-    how = "monte-carlo"
-    note = ""
+    #: Where hidden layers are known.
+    sampled = True
     finest = (4e-4, 8e-5)
     absolute = True
 
     def __init__(
         self, model: Attention, accuracy: float, *, replicas: int, rng: np.random.Generator, workers: int | None = None
     ) -> None:
-        self.model: Any = model
-        self.layers: tuple[int, ...] = tuple(range(model.layers))
+        self.model = model
+        self.layers = tuple(range(model.layers))
         self.accuracy = accuracy
-        self.how = "estimated"
         self._replicas, self._workers = replicas, workers
         self._seed = int(rng.integers(1 << 62))
         self._made: dict[tuple[bool, int], Channel] = {}
-        self._latest: dict[tuple[bytes, bool, int], Averages] = {}
+        self._known: dict[tuple[bytes, bool, int], Averages] = {}
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q."""
@@ -74,13 +72,13 @@ class DeepAverages:
         effort = next(i for i, least in enumerate(efforts) if accuracy >= least)
         if (summed, effort) not in self._made:
             self._made[summed, effort] = self._make(summed, effort)
-        self.how = self._made[summed, effort].how
         key = q.tobytes(), summed, effort
-        if key not in self._latest:
+        if key not in self._known:
             # Solvers come back to where they were, if at once.
-            self._latest = dict(list(self._latest.items())[-3:])
-            self._latest[key] = self._made[summed, effort](q)
-        return self._latest[key]
+            for old in list(self._known)[:-3]:
+                del self._known[old]
+            self._known[key] = self._made[summed, effort](q)
+        return self._known[key]
 
     def _make(self, summed: bool, effort: int) -> Channel:
         rng = np.random.default_rng([self._seed, summed, effort])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from ..channel_averages import Averages
+from ..channel_averages import Averages, Channel
 from ..errors import ConvergenceError
 from ..models import Attention
 from ..quadrature import normal_qmc
@@ -56,7 +56,7 @@ def serves(model: Attention) -> bool:
     )
 
 
-class DeepQuadrature:
+class DeepQuadrature(Channel):
     """Averages at a diagonal overlap.
 
     Parameters
@@ -80,15 +80,14 @@ class DeepQuadrature:
     troiani2025, (14), (95), (184)-(187).
     """
 
-    how = "estimated"
-    note = ""
+    sampled = False
 
     def __init__(self, model: Attention, effort: int, *, rng: np.random.Generator, workers: int | None = None) -> None:
         """Keep the nodes: G is a smooth function of q."""
         if not serves(model):
             raise ValueError(f"needs three softmax layers or more, two tokens, rank 1, c > 0; got {model.describe()}")
         self.model = model
-        self.layers: tuple[int, ...] = tuple(range(model.layers))
+        self.layers = tuple(range(model.layers))
         hidden = model.layers - 1
         self._effort, self._workers = effort, workers
         log2 = _LOG2_NODES[effort]
@@ -131,7 +130,7 @@ class DeepQuadrature:
         learned = overlaps > 0
         g = np.diag(np.where(learned, means / variance**2, 0.0))
         growth = np.where(learned, np.nan, means)
-        return Averages(np.array([g, g]), np.array([growth, growth]))
+        return Averages.unbiased(np.array([g, g]), np.array([growth, growth]), "estimated")
 
     def _normals(self, index: int) -> Array:
         """Standard normals of a point's nodes, shape (L - 1, 2, n): both halves are nodes on their own."""

@@ -1,15 +1,13 @@
 """Averages of three layers of softmax attention with two tokens, where the hidden layers are learned."""
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..deep_channel import DeepChannel
+from ..deep_channel import PAIRS, DeepChannel
 from ..errors import ConvergenceError
-from ..models import Attention
 from ..quadrature import normal_qmc
 from .mixture import mixture_sums
 
@@ -38,25 +36,17 @@ class ThreeLayers(DeepChannel):
         Threads; all cores by default.
     """
 
-    def __init__(
-        self,
-        model: Attention,
-        points: Sequence[Array],
-        *,
-        nodes: int = 2048,
-        rng: np.random.Generator,
-        workers: int | None = None,
-    ) -> None:
-        super().__init__(model, points, nodes=64, rng=rng, workers=workers)
+    def _draw(self, nodes: int, per: int, rng: np.random.Generator) -> None:
+        # The generators of `DeepChannel`'s nodes, unused: those that are spawned next stay the same.
+        rng.spawn(2 * min(PAIRS, per) * self._replicas)
         half = int(math.log2(nodes)) - 1
-        per = len(points[0])
         sets = min(_SETS, per)
-        streams = rng.spawn(2 * sets * len(points))
+        streams = rng.spawn(2 * sets * self._replicas)
         draws = np.array([normal_qmc(4, half, stream) for stream in streams]).swapaxes(1, 2)
         densities = np.exp(0.5 * (draws[:, 2] ** 2 + draws[:, 3] ** 2))
         laid = np.concatenate([draws, densities[:, None]], axis=1).reshape(-1, 2, 5, 1 << half)
         self._draws = np.ascontiguousarray(laid)
-        self._set = np.arange(per * len(points)) * sets // per
+        self._set = np.arange(per * self._replicas) * sets // per
 
     def _posterior(self, h: Array, omega: Array, v: Array, precision: Array) -> tuple[list[Array], list[Array]]:
         model = self.model

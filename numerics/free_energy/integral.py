@@ -59,8 +59,7 @@ def along_path(channel: Channel, q: Array, order: int = _ORDER) -> PathIntegral:
             step = (axes * (w * np.exp(-w * s))) @ axes.T
             averages = channel((axes * -np.expm1(-w * s)) @ axes.T)
             found.append(0.5 * (averages.g * step).sum(axis=(1, 2)))
-            if averages.bias is not None:
-                bias += 0.5 * float((averages.bias * np.abs(step)).sum()) / (panels * order)
+            bias += 0.5 * float((averages.bias * np.abs(step)).sum()) / (panels * order)
         values_here = np.array(found)
         total = total + 0.5 * weights @ values_here / panels
         size = np.abs(project @ values_here.mean(axis=1))

@@ -1,12 +1,11 @@
 """Linear outputs with Gaussian noise, y = B h + sqrt(Delta) z: everything in closed form."""
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel_averages import Averages
+from ..channel_averages import Averages, Channel
 from ..link_channel import LinkModel
 from ..links import LinkKernel
 
@@ -35,7 +34,7 @@ def linear_map(kernel: LinkKernel) -> Array | None:
     return b if np.abs(y - expected).max() <= _ROUNDING * (1 + np.abs(y).max()) * h[0].size else None
 
 
-class LinearChannel:
+class LinearChannel(Channel):
     """Averages at any overlap of y = B h + sqrt(Delta) z.
 
     With S = B (V x I_M) B^T + Delta, E log Z_out = -log det(2 pi e S)/2 and G = sum_m B_m^T S^{-1} B_m.
@@ -52,14 +51,14 @@ class LinearChannel:
     troiani2025, (9), (14), (15).
     """
 
-    how, note = "estimated", ""
+    sampled = False
     solved = 0.0
 
     def __init__(self, kernel: LinkKernel, matrix: Array) -> None:
         if not kernel.noise > 0:
             raise ValueError(f"a linear channel needs noise > 0 (9), got {kernel.noise:g}: without it use LinkChannel")
         self.kernel, self.matrix = kernel, matrix
-        self.model: Any = LinkModel(kernel)
+        self.model = LinkModel(kernel)
         self.layers = tuple(range(kernel.indices))
 
     def _inverse(self, q: Array) -> tuple[Array, float]:
@@ -72,7 +71,7 @@ class LinearChannel:
         """Averages at the overlap q, twice: there is no error but rounding."""
         inverse, _ = self._inverse(q)
         g = np.einsum("kmp,kl,lmr->pr", self.matrix, inverse, self.matrix)
-        return Averages(np.array([g, g]), np.full((2, len(q)), np.nan))
+        return Averages.unbiased(np.array([g, g]), np.full((2, len(q)), np.nan), "estimated")
 
     def operator(self, q: Array) -> tuple[Averages, Array]:
         """Averages, and the operator (15) at q, [i, j, k, l] from M[k, l] to its image at i, j."""

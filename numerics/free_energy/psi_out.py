@@ -7,12 +7,13 @@ is a martingale in q: d E[g g^T] = E sum_{m,m'} (dg_{mm'}) dq (dg_{mm'})^T.
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..channel_averages import SAFETY, Averages, Channel
+from ..channel_choice import channel
 from ..continuation import default_channel
 from ..fibres import LastLayer
 from ..link_channel import LinkChannel
@@ -69,12 +70,11 @@ class OutputEntropy:
     def __init__(
         self, channel: Channel, direct: Callable[[Array], Array | None] | None = None, route: Route | None = None
     ) -> None:
-        self.channel: Any = channel
+        self.channel = channel
         self.model = channel.model
         self.size = int(self.model.indices)
-        self._direct = direct if direct is not None else getattr(channel, "log_density", None)
-        zero = np.zeros((self.size, self.size))
-        self._zero = None if self._direct is None else self._direct(zero)
+        self._direct = direct if direct is not None else channel.log_density
+        self._zero = self._direct(np.zeros((self.size, self.size)))
         if route == "direct" and self._zero is None:
             raise ValueError(
                 f"no direct log Z_out (9) for {self.describe()}; ask for the integral of its gradient, (103), instead"
@@ -82,11 +82,9 @@ class OutputEntropy:
         self.route: Route = "integral of the gradient" if self._zero is None else "direct"
         self.route = route or self.route
         #: Indices that share one overlap.
-        self.groups: tuple[tuple[int, ...], ...] = getattr(
-            channel, "groups", tuple((i,) for i in getattr(channel, "layers", range(self.size)))
-        )
+        self.groups = channel.groups
         # Learned together, and yet with overlaps of their own.
-        self._joined = not getattr(channel, "equal", True) and any(len(group) > 1 for group in self.groups)
+        self._joined = not channel.equal and any(len(group) > 1 for group in self.groups)
         if self._joined:
             self.groups = tuple((i,) for group in self.groups for i in group)
         self._known: dict[bytes, Averages] = {}
@@ -95,7 +93,7 @@ class OutputEntropy:
     @property
     def how(self) -> How:
         """Of the averages."""
-        return "monte-carlo" if self.channel.how == "monte-carlo" else "estimated"
+        return "monte-carlo" if self.channel.sampled else "estimated"
 
     @property
     def solved(self) -> float:
@@ -104,9 +102,7 @@ class OutputEntropy:
 
     def describe(self) -> str:
         """One line about the model."""
-        kernel = getattr(self.model, "kernel", None)
-        text: str = (self.model if kernel is None else kernel).describe()
-        return text
+        return str(self.model.describe())
 
     def matrix(self, x: Array) -> Array:
         """Diagonal overlap with one value per group."""
@@ -136,7 +132,7 @@ class OutputEntropy:
     def _value(self, q: Array) -> Estimate:
         if not q.any():
             return Estimate(0.0, 0.0, self.how)
-        if self.route == "direct" and self._direct is not None:
+        if self.route == "direct":
             found = self._direct(q)
             assert found is not None and self._zero is not None
             if self.how == "estimated":
@@ -165,13 +161,8 @@ class OutputEntropy:
         """Gradient G(q)/2 on the symmetric matrices, and its error, shape (P, P) each."""
         found = self.averages(q)
         mean = 0.5 * found.g.mean(axis=0)
-        if self.how == "monte-carlo":
-            error = 0.5 * standard_error(found.g)
-        else:
-            error = 0.25 * np.ptp(found.g, axis=0)
-        if found.bias is not None:
-            error = error + 0.5 * found.bias
-        return mean, error
+        error = 0.5 * standard_error(found.g) if found.sampled else 0.25 * np.ptp(found.g, axis=0)
+        return mean, error + 0.5 * found.bias
 
     def hessian(self, x: Array) -> Array:
         """Second derivatives of Psi_out by the overlaps of the groups, at these overlaps.
@@ -188,8 +179,8 @@ class OutputEntropy:
         ndarray, shape (n, n)
         """
         q = self.matrix(x)
-        if hasattr(self.channel, "operator"):
-            operator = self.channel.operator(q)[1].mean(axis=0)
+        if (both := self.channel.operator(q)) is not None:
+            operator = both[1].mean(axis=0)
             return np.array(
                 [
                     [0.5 * sum(operator[i, i, j, j] for i in one for j in other) for other in self.groups]
@@ -266,15 +257,14 @@ def output_entropy(
             model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), noiseless=noiseless
         )
         return OutputEntropy(of_link, route=route)
-    averages: Any = model
     if isinstance(model, LastLayer):
-        from ..channel_averages import channel
-
         averages = channel(model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), workers=workers)
     elif isinstance(model, Attention):
         averages = default_channel(
             model, accuracy=accuracy, samples=samples, replicas=replicas, rng=rng, workers=workers
         )
+    else:
+        averages = model
     if isinstance(averages, TwoLayerQuadrature):
         finer = TwoLayerEntropy(averages.model, max(_SHARE * averages.accuracy, 1e-10), workers)
         return OutputEntropy(averages, finer.log_density, route)

@@ -88,9 +88,8 @@ class Rest:
 
     def _growth(self, q: Array, group: tuple[int, ...]) -> float:
         """Growth rate over alpha of a small overlap of a group; small overlaps of all priors are alike."""
-        channel = self.output.channel
-        if hasattr(channel, "operator"):
-            operator = channel.operator(q)[1].mean(axis=0)
+        if (both := self.output.channel.operator(q)) is not None:
+            operator = both[1].mean(axis=0)
             return float(np.mean([sum(operator[i, i, j, j] for j in group) for i in group]))
         growth = self.output.averages(q).growth[:, list(group)].mean(axis=0)
         return float(np.mean(growth))

@@ -4,11 +4,10 @@ For V -> 0 the posterior of h is the prior restricted to {h: g(h) = y}, whose co
 a Gaussian in k dimensions: Psi_out = -(k/2) log V + O(1). Discrete and noisy outputs have k = 0.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ..channel_averages import Channel
 from ..fibres import LastLayer
 from ..links import LinkKernel
 from ..models import Attention
@@ -22,17 +21,16 @@ _POINTS, _STEP = 512, 1e-5
 _SMALL = 1e-6
 
 
-def solved_entries(channel: Any) -> float:
+def solved_entries(channel: Channel) -> float:
     """Mean codimension k of {h: g(h) = y} in the P M entries of h.
 
     Parameters
     ----------
     channel : Channel
-        What it says of itself (`solved`) counts; else its model tells.
+        Its own number (`solved`) counts; where it has none, that of its model.
     """
-    told = getattr(channel, "solved", None)
-    if told is not None:
-        return float(told)
+    if channel.solved is not None:
+        return float(channel.solved)
     model = channel.model
     if isinstance(model, LastLayer):
         return float(_of_layer(model))

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..channel_averages import Averages, channel, is_costly
+from ..channel_averages import Averages
+from ..channel_choice import channel, is_costly
 from ..errors import KernelNotFoundError
 from ..links import LinkKernel
 from ..quadrature import normal_qmc
@@ -163,7 +164,7 @@ def _averages(
     except KernelNotFoundError:
         return None
     # Rows that rotate into each other are averaged at multiples of the identity only.
-    if getattr(averages, "equal", False) and np.abs(q - q[0, 0] * np.eye(len(q))).max() > 0:
+    if averages.equal and np.abs(q - q[0, 0] * np.eye(len(q))).max() > 0:
         return None
     return averages
 

@@ -4,13 +4,12 @@ import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ..channel_averages import Averages, Channel, interval
+from ..channel_averages import Averages, Channel, Refinable, interval
 from ..errors import ConvergenceError
 from ..models import Attention
 from .nodes import Hidden, around, centred
@@ -47,7 +46,7 @@ def serves(model: Attention) -> bool:
     return model.layers == 2 and model.tokens == 2 and model.activation == "softmax" and set(model.ranks) == {1}
 
 
-class TwoLayerQuadrature:
+class TwoLayerQuadrature(Channel):
     """Averages at a diagonal overlap by nested rules that converge exponentially.
 
     Parameters
@@ -68,8 +67,9 @@ class TwoLayerQuadrature:
     troiani2025, (14), (95), (184)-(187).
     """
 
-    how = "estimated"
-    note = ""
+    layers = (0, 1)
+    sampled = False
+    accuracy: float
     # Entries of h that y fixes: it has two.
     solved = 2.0
 
@@ -80,7 +80,6 @@ class TwoLayerQuadrature:
         if not 1e-10 <= accuracy <= 1e-2:
             raise ValueError(f"accuracy must be in [1e-10, 1e-2], got {accuracy!r}")
         self.model = model
-        self.layers: tuple[int, ...] = (0, 1)
         self.accuracy = accuracy
         self._workers = workers
         self._log_accuracy = math.log(10.0 / accuracy)
@@ -97,12 +96,12 @@ class TwoLayerQuadrature:
             The rules do not resolve the posterior.
         """
         ends = interval(*self.refinements(q))
-        return Averages(np.array([np.diag(end[:2]) for end in ends]), ends[:, 2:])
+        return Averages.unbiased(np.array([np.diag(end[:2]) for end in ends]), ends[:, 2:], "estimated")
 
     def rough(self, q: Array) -> Averages:
         """Averages by the finer rule alone, twice; raises as a call does."""
         one = self._averages(*self._checked(q), 1.0)
-        return Averages(np.array([np.diag(one[:2])] * 2), np.array([one[2:]] * 2))
+        return Averages.unbiased(np.array([np.diag(one[:2])] * 2), np.array([one[2:]] * 2), "estimated")
 
     def refinements(self, q: Array) -> Array:
         """G_11, G_22 and the growth rates by the rule and by a coarser one, shape (2, 4); raises as a call does."""
@@ -253,7 +252,7 @@ class TwoLayerQuadrature:
             )
 
 
-class TwoLayerAverages:
+class TwoLayerAverages(Refinable):
     """Averages by quadrature and, where an overlap is closer to one than it goes or q is not diagonal, by sampling.
 
     Near recovery 1 - q is small, and so is what the sampling error makes of it.
@@ -269,7 +268,9 @@ class TwoLayerAverages:
         Threads.
     """
 
-    note = ""
+    layers = (0, 1)
+    #: Near recovery.
+    sampled = True
     finest = (1e-9, _SAMPLED[-1][0])
     absolute = False
 
@@ -277,16 +278,14 @@ class TwoLayerAverages:
         self, model: Attention, accuracy: float, sampled: Callable[[int], Channel], workers: int | None = None
     ) -> None:
         """Keep both."""
-        self.model: Any = model
-        self.layers: tuple[int, ...] = (0, 1)
+        self.model = model
         self.accuracy = accuracy
         self._workers = workers
         self._quadratures: dict[float, TwoLayerQuadrature] = {}
         self._sampled = cache(sampled)
-        self.how = "estimated"
 
     def __call__(self, q: Array) -> Averages:
-        """Averages at q; `how` is that of the latest ones."""
+        """Averages at q."""
         return self._chosen(q, self.accuracy)(q)
 
     def rough(self, q: Array, accuracy: float) -> Averages:
@@ -298,8 +297,5 @@ class TwoLayerAverages:
         if q.diagonal().max() <= 1 - CLOSEST and np.abs(q - np.diag(q.diagonal())).max() <= 1e-12:
             if accuracy not in self._quadratures:
                 self._quadratures[accuracy] = TwoLayerQuadrature(self.model, accuracy, self._workers)
-            chosen: Channel = self._quadratures[accuracy]
-        else:
-            chosen = self._sampled(next((times for least, times in _SAMPLED if accuracy >= least), _SAMPLED[-1][1]))
-        self.how = chosen.how
-        return chosen
+            return self._quadratures[accuracy]
+        return self._sampled(next((times for least, times in _SAMPLED if accuracy >= least), _SAMPLED[-1][1]))

@@ -6,17 +6,16 @@ right-hand side does not depend on alpha, and its slopes by t serve Newton steps
 
 import math
 from collections.abc import Iterable
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel_averages import Averages, Channel
+from ..channel_averages import Averages, Refinable
 from ..fixed_point_error import growth_error
 from ..solver import DEAD, RECOVERED, Solver
 from ..standard_error import student
 
-__all__ = ["Refinable", "RefinedSolver", "Slopes"]
+__all__ = ["RefinedSolver", "Slopes"]
 
 Array = NDArray[np.float64]
 # From layers that are learned to a log alpha and the slopes there.
@@ -50,18 +49,6 @@ _TOLD, _UNTOLD = 2e-3, 0.5
 def _logit(x: Array) -> Array:
     out: Array = np.log(x) - np.log1p(-x)
     return out
-
-
-class Refinable(Channel, Protocol):
-    """Averages that are as accurate as asked."""
-
-    #: Finer accuracies than these change nothing: of quadratures, and of sampled averages.
-    finest: tuple[float, float]
-    #: Whether accuracies asked for are absolute.
-    absolute: bool
-
-    def rough(self, q: Array, accuracy: float) -> Averages:
-        """Averages at q of about this relative accuracy."""
 
 
 class RefinedSolver(Solver):
@@ -139,14 +126,15 @@ class RefinedSolver(Solver):
         if not silent or (self._known_rate() is not None and silent == [len(rates) - 1]):
             return ""
         # The ends of an interval, and what the error of the overlaps makes of it.
-        growth = growth_error(self.averages(self.q), self._sampled)
+        found = self.averages(self.q)
+        growth = growth_error(found)
         here = self._rough_growth(self.q)
         for k in np.flatnonzero(self._error.diagonal()).tolist():
             moved = self.q.copy()
             moved[k, k] -= min(_MARGINAL * min(self.q[k, k], 1 - self.q[k, k]), 0.1)
             slope = (self._rough_growth(moved) - here) / (moved[k, k] - self.q[k, k])
             growth = growth + np.abs(slope) * self._error[k, k]
-        return self._undecided(growth)
+        return self._undecided(growth, found.sampled)
 
     def _rough_growth(self, q: Array) -> Array:
         self.n_iter += 1
@@ -157,7 +145,8 @@ class RefinedSolver(Solver):
         before: tuple[Array, Array] | None = None
         while self.n_iter < self.max_iter:
             t = np.minimum(t, _logit(np.array(RECOVERED)))
-            says = self._says(layers, t, self._rough(layers, t))
+            found = self._rough(layers, t)
+            says = self._says(layers, t, found)
             rest = math.log(self.alpha) - says
             image = 1 / (1 + np.exp(-(t + rest)))
             x = self.q.diagonal()[list(layers)]
@@ -172,10 +161,10 @@ class RefinedSolver(Solver):
                 slopes = _broyden(slopes, t - before[0], says - before[1])
             if np.abs(rest).max() <= _FOUND:
                 if slopes is None or not _stable(slopes):
-                    slopes = self._differences(layers, t, _ROUGH)
+                    slopes = self._differences(layers, t, _ROUGH, found.sampled)
                 return t, slopes
             if slopes is None and np.abs(rest).max() < 1:
-                slopes = self._differences(layers, t, _ROUGH)
+                slopes = self._differences(layers, t, _ROUGH, found.sampled)
             before = (t, says)
             step = rest if slopes is None else _step(slopes, rest)
             t = t + np.clip(step, -_LONGEST, _LONGEST)
@@ -190,10 +179,12 @@ class RefinedSolver(Solver):
             assert self.latest is not None
             if (rest > _CLEAR * self._noise(self.latest, chosen, np.eye(len(t)))).all():
                 break
-            says = self._says(layers, t, self._rough(layers, t, level))
+            found = self._rough(layers, t, level)
+            says = self._says(layers, t, found)
             rest = math.log(self.alpha) - says
-            inverse = np.asarray(np.linalg.pinv(self._differences(layers, t, max(level, _TOLD))), np.float64)
-            noise = self._noise(self.latest, chosen, inverse)
+            slopes = self._differences(layers, t, max(level, _TOLD), found.sampled)
+            inverse = np.asarray(np.linalg.pinv(slopes), np.float64)
+            noise = self._noise(found, chosen, inverse)
             # In 1 - q, of which the slopes are those of a line here.
             error = np.clip(x * (1 - x) * (noise - inverse @ rest), 1 - x, 1.0)
             if error.max() <= self._accuracy or level <= self.averages.finest[True]:
@@ -220,12 +211,12 @@ class RefinedSolver(Solver):
             self.n_iter += 1
             self.history.append(self.q.copy())
             says = self._says(layers, t, latest)
-            sampled = self.averages.how == "monte-carlo"
+            sampled = latest.sampled
             if sampled and level < _ROUGH:
                 # Neighbours differ by their noise: slopes are what distant points tell.
                 together = len(t) == len(self.averages.layers) and bool((1 - x).max() < _NEARLY)
                 if found is None or np.abs(t - found[0]).max() > (_AWAY if together else _NEAR):
-                    found = t, self._differences(layers, t, _TOLD)
+                    found = t, self._differences(layers, t, _TOLD, sampled)
                 elif moved is not None and not together and np.abs(t - moved[0]).max() > _STEP:
                     # The same samples as before the step: their noise is nearly the same.
                     found = found[0], _broyden(found[1], t - moved[0], says - moved[1])
@@ -314,20 +305,17 @@ class RefinedSolver(Solver):
         g = averages.g[:, chosen, chosen]
         mean = g.mean(axis=0)
         deviations = (g / mean) @ inverse.T
-        factor = student(len(g)) if self._sampled else 1.0
+        factor = student(len(g)) if averages.sampled else 1.0
         out: Array = factor * deviations.std(axis=0, ddof=1) / math.sqrt(len(g))
-        if averages.bias is not None:
-            out = out + np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / mean)
-        return out
+        return out + np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / mean)
 
-    def _differences(self, layers: tuple[int, ...], t: Array, level: float) -> Array:
+    def _differences(self, layers: tuple[int, ...], t: Array, level: float, sampled: bool) -> Array:
         """Slopes by t of averages of this accuracy, from differences.
 
         log G is nearly a line in t. Near recovery the alphas depend on the ratios of the 1 - q_ll and hardly on their
         size, in which they are lines: that is told by distant points, and a direction of its own.
         """
         size = len(t)
-        sampled = self.averages.how == "monte-carlo"
         directions = np.eye(size)
         steps = np.full(size, _APART if sampled else _STEP)
         lengths, centred = steps.copy(), sampled

@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 
 from attnlimits.numerics import link_evolution
-from attnlimits.numerics.channel_averages import Averages, channel
+from attnlimits.numerics.channel_averages import Averages, Channel
+from attnlimits.numerics.channel_choice import channel
 from attnlimits.numerics.continuation import curve
 from attnlimits.numerics.link_channel import LinkChannel
 from attnlimits.numerics.link_cli import kernel_of
@@ -16,10 +17,10 @@ from attnlimits.numerics.state_evolution import evolve
 from attnlimits.numerics.thresholds import last_layer
 
 
-class Analytic:
+class Analytic(Channel):
     """A channel made so that layer l is at rest at alpha_l(x): G_l = x_l / ((1 - x_l) alpha_l(x))."""
 
-    how, note = "estimated", ""
+    sampled = False
 
     def __init__(self, *alphas, noise=0.0, factor=1.0):
         self.alphas, self.noise, self.factor = alphas, noise, factor
@@ -32,9 +33,10 @@ class Analytic:
         at = np.array([alpha(*x) for alpha in self.alphas]) / self.factor
         growth = np.where(x == 0, 1 / at, np.nan)
         sides = (1 + self.noise, 1 - self.noise)
-        return Averages(
+        return Averages.unbiased(
             np.array([np.diag(x / ((1 - x) * at)) * side for side in sides]),
             np.array([growth * side for side in sides]),
+            "estimated",
         )
 
 
@@ -155,7 +157,7 @@ def test_a_noisy_linear_link_has_a_closed_form():
     class Linear(Analytic):
         def __call__(self, q):
             g = np.array([[[1 / (1.5 - q[0, 0])]]] * 2)
-            return Averages(g, np.full((2, 1), np.nan))
+            return Averages.unbiased(g, np.full((2, 1), np.nan), "estimated")
 
     assert link("h[1]", "1/2")(np.array([[0.3]])).g == pytest.approx(1 / 1.2, abs=1e-9)
     result = curve(Linear(None), [0.0, 0.2, 1.0, 3.0], start="both")

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlimits.numerics.channel_averages import LastLayer, TwoLayers, channel, matrix_root
+from attnlimits.numerics.channel_averages import matrix_root
+from attnlimits.numerics.channel_choice import channel
 from attnlimits.numerics.deep import channel as summed
 from attnlimits.numerics.deep.averages import DeepAverages
 from attnlimits.numerics.deep.channel import DeepQuadrature
+from attnlimits.numerics.deep.last_layer import LastLayer
 from attnlimits.numerics.deep.linearised import Linearised
 from attnlimits.numerics.deep.nodes import deposit, push
 from attnlimits.numerics.deep.three_layers import ThreeLayers
@@ -18,6 +20,7 @@ from attnlimits.numerics.errors import ConvergenceError
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.quadrature import normal_qmc
 from attnlimits.numerics.state_evolution import curve, evolve
+from attnlimits.numerics.two_layers.sampled import TwoLayers
 
 Array = NDArray[np.float64]
 THREE = Attention(3)
@@ -108,7 +111,6 @@ def test_growth_of_the_last_layer_is_the_exact_norm() -> None:
 def test_sums_agree_with_samples(q: tuple[float, float, float]) -> None:
     found = quadrature(1)(np.diag(q))
     sampled = DeepChannel(THREE, points(THREE, 7), nodes=1024, rng=np.random.default_rng(1))(np.diag(q))
-    assert sampled.bias is not None
     for layer in range(3):
         if q[layer]:
             value, other = found.g[0, layer, layer], sampled.g[:, layer, layer]
@@ -167,7 +169,6 @@ def test_bias_of_few_nodes_is_told() -> None:
     """The same outputs with 16 times the nodes: what the bias hides, half of its estimate taken off."""
     outer, overlap = points(THREE, 9), np.diag([0.85, 0.8, 0.998])
     few, many = (ThreeLayers(THREE, outer, nodes=n, rng=np.random.default_rng(n))(overlap) for n in (512, 8192))
-    assert few.bias is not None and many.bias is not None
     for layer in range(3):
         change = (few.g - many.g)[:, layer, layer]
         allowed = few.bias[layer, layer] + many.bias[layer, layer]
@@ -210,7 +211,7 @@ def test_linearised_controls_cut_the_noise_near_recovery(monkeypatch: pytest.Mon
     q = np.diag([1 - 1e-4, 1 - 1e-6])
     model = Attention()
     with_controls = TwoLayers(model, points(model, 9), 1)(q).g
-    monkeypatch.setattr("attnlimits.numerics.channel_averages.NEARLY", 0.0)
+    monkeypatch.setattr("attnlimits.numerics.two_layers.sampled.NEARLY", 0.0)
     without = TwoLayers(model, points(model, 9), 1)(q).g
     for layer in range(2):
         here, there = with_controls[:, layer, layer], without[:, layer, layer]
@@ -224,10 +225,8 @@ def test_linearised_controls_cut_the_noise_near_recovery(monkeypatch: pytest.Mon
 def test_dispatch() -> None:
     made = channel(THREE, samples=2, replicas=2, rng=np.random.default_rng(0), accuracy=1e-2)
     assert isinstance(made, DeepAverages)
-    made.rough(np.diag([0.0, 0.0, 0.5]), 1e-2)
-    assert made.how == "estimated"
-    made.rough(np.diag([0.9, 0.9, 0.999]), 1e-2)
-    assert made.how == "monte-carlo"
+    assert made.rough(np.diag([0.0, 0.0, 0.5]), 1e-2).how == "estimated"
+    assert made.rough(np.diag([0.9, 0.9, 0.999]), 1e-2).how == "monte-carlo"
 
 
 def test_fixed_point_is_that_of_sampled_averages() -> None:

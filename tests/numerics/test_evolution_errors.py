@@ -5,16 +5,19 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics import cli
-from attnlimits.numerics.channel_averages import Channel, OneLayer, TwoLayers, channel
+from attnlimits.numerics.channel_averages import Channel
+from attnlimits.numerics.channel_choice import channel
 from attnlimits.numerics.continuation import curve as continued
 from attnlimits.numerics.errors import ConvergenceError
 from attnlimits.numerics.link_channel import LinkChannel
 from attnlimits.numerics.link_cli import kernel_of
 from attnlimits.numerics.link_evolution import evolve as evolve_link
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.one_layer import OneLayer
 from attnlimits.numerics.results import EvolutionResult
 from attnlimits.numerics.state_evolution import evolve
 from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.two_layers.sampled import TwoLayers
 
 Array = NDArray[np.float64]
 MODEL = Attention()

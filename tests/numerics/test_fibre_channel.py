@@ -7,12 +7,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
-from attnlimits.numerics.channel_averages import OneLayer
 from attnlimits.numerics.errors import KernelNotFoundError
 from attnlimits.numerics.exact import single_layer
 from attnlimits.numerics.fibre_channel import TiedLayer, UntiedLayer, tied_mean, untied_mean
 from attnlimits.numerics.fibres import LastLayer, fibre_moments, weak_recovery_threshold
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.one_layer import OneLayer
 from attnlimits.numerics.quadrature import normal_qmc
 from attnlimits.numerics.rotations import mean_rotation
 from attnlimits.numerics.state_evolution import evolve

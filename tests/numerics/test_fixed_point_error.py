@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnlimits.numerics.channel_averages import Averages
 from attnlimits.numerics.fixed_point_error import FixedPointError, blocked, fixed_point_error
+from attnlimits.numerics.results import How
 
 Array = NDArray[np.float64]
 
@@ -27,7 +28,8 @@ class Law:
     def averages(self, x: Array) -> Averages:
         self.evaluations += 1
         g = x / (1 - x) * np.exp(-self.told(x) - self.noise * (1 + 0.5 * x))
-        return Averages(np.array([np.diag(row) for row in g]), np.full(g.shape, np.nan))
+        how: How = "monte-carlo" if self.sampled else "estimated"
+        return Averages.unbiased(np.array([np.diag(row) for row in g]), np.full(g.shape, np.nan), how)
 
     def rest(self, x: Array, g: Array) -> Array:
         with np.errstate(invalid="ignore"):

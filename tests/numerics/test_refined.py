@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlimits.numerics.channel_averages import Averages
+from attnlimits.numerics.channel_averages import Averages, Refinable
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.state_evolution import evolve
 from attnlimits.numerics.two_layers.refined import RefinedSolver
@@ -18,11 +18,11 @@ Array = NDArray[np.float64]
 RATIO, TIRED = np.array([0.2, -0.18]), np.array([0.32, 0.25])
 
 
-class Law:
+class Law(Refinable):
     """Averages of that law with sampling noise of its alphas."""
 
-    finest, absolute, note, layers = (1e-9, 4e-4), False, "", (0, 1)
-    how, model = "monte-carlo", SimpleNamespace(indices=2, layers=2)
+    finest, absolute, layers, sampled = (1e-9, 4e-4), False, (0, 1), True
+    model = SimpleNamespace(indices=2, layers=2)
 
     def __init__(self, noise: float) -> None:
         self.noise = noise * np.random.default_rng(0).standard_normal((8, 2))
@@ -33,14 +33,14 @@ class Law:
         g = np.zeros((8, 2, 2))
         # The noise of near points is alike, as the same normals have it.
         g[:, [0, 1], [0, 1]] = q.diagonal() / gap * np.exp(self.noise * np.sin(3 * np.log(gap)) - says)
-        return Averages(g, np.full((8, 2), np.nan))
+        return Averages.unbiased(g, np.full((8, 2), np.nan), "monte-carlo")
 
     def __call__(self, q: Array) -> Averages:
         return self.rough(q, 0.0)
 
 
 def settled(alpha: float, noise: float) -> RefinedSolver:
-    averages: Any = Law(noise)
+    averages = Law(noise)
     solver = RefinedSolver(averages, alpha, tol=1e-5, max_iter=200, accuracy=1e-4)
     solver.settle(np.diag([0.9, 0.998]), [0, 1])
     assert solver.converged
@@ -72,10 +72,10 @@ def test_the_end_of_the_line(noise: float) -> None:
 
 
 def test_the_slope_towards_recovery_is_told_by_distant_points() -> None:
-    averages: Any = Law(5e-4)
+    averages = Law(5e-4)
     solver = RefinedSolver(averages, 1.0, tol=1e-5, max_iter=200, accuracy=1e-4)
     t = -np.log([1e-3, 1e-5])
-    along = solver._differences((0, 1), t, 1e-3) @ np.ones(2)
+    along = solver._differences((0, 1), t, 1e-3, True) @ np.ones(2)
     # By t, 1 - q changes by -q (1 - q).
     exact = TIRED * 1e-3 - RATIO * (1e-3 - 1e-5)
     np.testing.assert_allclose(along, exact, rtol=0.2)

@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlimits.numerics.channel_averages import LastLayer, OneLayer, TwoLayers, channel, matrix_root
+from attnlimits.numerics.channel_averages import matrix_root
+from attnlimits.numerics.channel_choice import channel
+from attnlimits.numerics.deep.last_layer import LastLayer
 from attnlimits.numerics.denoiser import denoise_readout
 from attnlimits.numerics.errors import ConvergenceError, KernelNotFoundError
 from attnlimits.numerics.models import Attention
+from attnlimits.numerics.one_layer import OneLayer
 from attnlimits.numerics.prediction_error import prediction_errors
 from attnlimits.numerics.quadrature import normal_qmc
 from attnlimits.numerics.results import EvolutionResult
 from attnlimits.numerics.state_evolution import check_overlap, curve, evolve
 from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.two_layers.sampled import TwoLayers
 
 Array = NDArray[np.float64]
 MODEL = Attention()

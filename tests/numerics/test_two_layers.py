@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from attnlimits.numerics.channel_averages import SAFETY, TwoLayers
+from attnlimits.numerics.channel_averages import SAFETY
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.quadrature import normal_qmc
 from attnlimits.numerics.state_evolution import evolve
@@ -15,6 +15,7 @@ from attnlimits.numerics.two_layers import sums
 from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.two_layers.held import first_layer_given
 from attnlimits.numerics.two_layers.nodes import around, centred
+from attnlimits.numerics.two_layers.sampled import TwoLayers
 
 ROTATION = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
 MODELS = [Attention(), Attention(skip=0.1), Attention(skip=4.0, beta=5.0)]

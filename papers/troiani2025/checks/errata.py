@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnlimits.derive import linearization as derived
 from attnlimits.derive.registry import CheckOutcome
-from attnlimits.numerics.channel_averages import channel
+from attnlimits.numerics.channel_choice import channel
 from attnlimits.numerics.deep.channel import DeepQuadrature
 from attnlimits.numerics.deep.three_layers import ThreeLayers
 from attnlimits.numerics.models import Attention

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlimits.numerics.channel_averages import TwoLayers, matrix_root
+from attnlimits.numerics.channel_averages import matrix_root
 from attnlimits.numerics.denoiser import denoise_readout
 from attnlimits.numerics.models import Attention
 from attnlimits.numerics.plots import save_figure
@@ -21,6 +21,7 @@ from attnlimits.numerics.progress import Bar
 from attnlimits.numerics.quadrature import normal_qmc
 from attnlimits.numerics.results import load, save
 from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
+from attnlimits.numerics.two_layers.sampled import TwoLayers
 
 __all__ = ["OVERLAPS", "draw", "make", "measure", "ratio"]
 

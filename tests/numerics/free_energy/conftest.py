@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from attnlimits.numerics.channel_averages import Averages
+from attnlimits.numerics.channel_averages import Averages, Channel
 
 
-class Polynomial:
+class Polynomial(Channel):
     """Psi_out = (sum_l a_l x_l^2/2 + sum_{l<m} b_lm x_l^2 x_m^2)/2 over the diagonal of q."""
 
-    how, note, solved = "estimated", "", 0.0
+    sampled, solved = False, 0.0
 
     def __init__(self, own, mixed=0.0):
         self.own, self.mixed = np.array(own), mixed
@@ -34,7 +34,7 @@ class Polynomial:
     def __call__(self, q):
         x = q.diagonal()
         growth = np.where(x == 0, self.growth(x), np.nan)
-        return Averages(np.array([np.diag(self.g(x))] * 2), np.array([growth] * 2))
+        return Averages.unbiased(np.array([np.diag(self.g(x))] * 2), np.array([growth] * 2), "estimated")
 
     def log_density(self, q):
         return np.array([self.psi(q.diagonal())] * 2)

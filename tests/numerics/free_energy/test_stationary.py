@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlimits.numerics import link_evolution
-from attnlimits.numerics.channel_averages import channel
+from attnlimits.numerics.channel_choice import channel
 from attnlimits.numerics.free_energy import FreeEntropy, OutputEntropy, output_entropy, stationary_points
 from attnlimits.numerics.free_energy.linear import LinearChannel
 from attnlimits.numerics.free_energy.rest import Rest

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlimits.numerics.channel_averages import channel
+from attnlimits.numerics.channel_choice import channel
 from attnlimits.numerics.fibres import LastLayer
 from attnlimits.numerics.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
 from attnlimits.numerics.models import Attention
