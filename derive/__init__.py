@@ -15,5 +15,5 @@ __all__ = ["link"]
 def __getattr__(name: str) -> Any:
     """Load `link`, a module that can be called, when it is asked for."""
     if name == "link":
-        return import_module(f"{__name__}.link")
+        return import_module(f"{__name__}.links.link")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

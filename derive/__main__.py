@@ -11,7 +11,7 @@ from pathlib import Path
 from sympy.core.cache import clear_cache
 
 from .emit.writer import generate, stale, write
-from .packages import DERIVED, PACKAGES
+from .kernels.packages import DERIVED, PACKAGES
 
 __all__ = ["main"]
 

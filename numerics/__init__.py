@@ -1,5 +1,5 @@
 """Numbers from the generated kernels: denoisers, thresholds, state evolution, prediction errors."""
 
-from . import kernel_cache
+from .core import kernel_cache
 
 kernel_cache.install()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from ..kernel import Kernel, KernelPackage
+from ..kernels.kernel import Kernel, KernelPackage
 from ..nodes import Erfc
 from ..primitives import own
 from ..proof import prove_equal

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from ..kernel import Kernel
+from ..kernels.kernel import Kernel
 from ..primitives import Guard, Largest, Smallest
 
 __all__ = ["Program", "canonical", "lower"]

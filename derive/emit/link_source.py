@@ -9,16 +9,16 @@ from pathlib import Path
 
 import sympy as sp
 
-from ..link_branches import Region
-from ..link_form import FORMAT, Branches, Link
-from ..link_parser import ArgMax, LinkError
+from ..links.branches import Region
+from ..links.form import FORMAT, Branches, Link
+from ..links.parser import ArgMax, LinkError
 from .files import write_whole
 from .printers import NumpyPrinter
 
 __all__ = ["LinkPrinter", "render", "write"]
 
 _HEAD = '''"""Kernel of the link {title}."""
-# derived by attnlimits.derive.link; do not edit
+# derived by attnlimits.derive.links.link; do not edit
 # derivation: sha256 {hash}
 
 import numpy as np

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from .. import symbols
-from ..kernel import Kernel, KernelPackage
+from ..kernels.kernel import Kernel, KernelPackage
 from . import runtime_checked
 from .ir import Program
 from .printers import MpmathPrinter, NumbaPrinter, NumpyPrinter, Printer

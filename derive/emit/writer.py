@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import sympy as sp
 
-from ..kernel import KernelPackage
+from ..kernels.kernel import KernelPackage
 from . import exact, render, runtime_checked, runtime_numba, runtime_posterior
 from .ir import Program, lower
 

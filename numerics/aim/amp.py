@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import ConvergenceError
+from ..core.errors import ConvergenceError
 from .channels import Channel
 from .checks import CITE, above_zero, count
 from .data import Source, check_matrix, refuse_size

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlimits.generated.aim_channels import numpy64 as scores
 
-from ..errors import UnreachableOutputError
-from ..results import Estimate
-from ..validation import precision, softmax_rows
+from ..core.errors import UnreachableOutputError
+from ..core.results import Estimate
+from ..core.validation import precision, softmax_rows
 from .checks import ACTIVATIONS, CITE, above_zero, check_outputs, count, from_zero
 from .entries import pairs, variances
 from .hardmax_channels import Hardmax, HardmaxMany

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..validation import numbers
+from ..core.validation import numbers
 
 __all__ = ["ACTIVATIONS", "CITE", "above_zero", "check_outputs", "count", "from_zero"]
 

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..memory import refuse_memory
-from ..validation import numbers, plain
+from ..core.memory import refuse_memory
+from ..core.validation import numbers, plain
 from .channels import Channel, pairs
 from .checks import CITE, above_zero, count
 

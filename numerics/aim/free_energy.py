@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from ..results import Estimate
+from ..core.results import Estimate
 from .channels import Channel, Linear
 from .checks import CITE, above_zero
 from .hardmax_entropy import label_entropy

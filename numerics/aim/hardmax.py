@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from attnlimits.generated.aim_channels.numpy64 import hardmax_slopes
 
-from ..quadrature import sinh_trapezoid, trapezoid
-from ..results import Estimate
+from ..core.results import Estimate
+from ..quadrature.rules import sinh_trapezoid, trapezoid
 from .bivariate import log_phi2
 
 __all__ = ["information", "information_between"]

@@ -5,8 +5,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from attnlimits.generated.aim_channels import numpy64 as scores
 
-from ..errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
-from ..results import Estimate
+from ..core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
+from ..core.results import Estimate
 from . import hardmax, hardmax_many
 from .bivariate import slopes
 from .checks import CITE, check_outputs, count

@@ -5,8 +5,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..quadrature import sinh_trapezoid
-from ..results import Estimate
+from ..core.results import Estimate
+from ..quadrature.rules import sinh_trapezoid
 from .bivariate import log_phi2
 from .checks import from_zero
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ..errors import ConvergenceError
-from ..quadrature import gauss_hermite
-from ..results import Estimate
+from ..core.errors import ConvergenceError
+from ..core.results import Estimate
+from ..quadrature.rules import gauss_hermite
 from . import hardmax
 from .checks import CITE
 from .entries import pairs, variances

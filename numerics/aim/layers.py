@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..validation import numbers
+from ..core.validation import numbers
 from .channels import Softmax
 from .checks import CITE, above_zero, from_zero
 from .spectrum import mmse

@@ -7,8 +7,8 @@ from typing import Any
 
 from mpmath.ctx_mp import MPContext
 
-from ..decimals import check_size
-from ..results import How
+from ..core.decimals import check_size
+from ..core.results import How
 from .checks import CITE, count
 
 __all__ = ["MAX_DIGITS", "PreciseValue", "exact_number", "mmse_digits", "rounded"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results import Estimate, How, versions
+from ..core.results import Estimate, How, versions
 
 __all__ = ["AMPResult", "AMPStep", "DescentResult", "EvolutionPoint", "SelfError"]
 

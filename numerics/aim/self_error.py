@@ -21,7 +21,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConvergenceError
+from ..core.errors import ConvergenceError
 from .passes import Passes
 from .results import SelfError
 from .state_evolution import evolve

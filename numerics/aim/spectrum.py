@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from ..errors import ConvergenceError
-from ..quadrature import Rule, refine, tanh_sinh
-from ..results import Estimate
+from ..core.errors import ConvergenceError
+from ..core.results import Estimate
+from ..quadrature.rules import Rule, refine, tanh_sinh
 from .checks import CITE, above_zero
 from .precise import mmse_digits
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from scipy.optimize import brentq
 
-from ..errors import ConvergenceError
-from ..results import Estimate
+from ..core.errors import ConvergenceError
+from ..core.results import Estimate
 from .channels import Channel
 from .checks import CITE, above_zero, from_zero
 from .results import EvolutionPoint

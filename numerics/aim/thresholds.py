@@ -7,7 +7,7 @@ from typing import Any
 
 from mpmath.ctx_mp import MPContext
 
-from ..results import How
+from ..core.results import How
 from .channels import Channel, Linear, channel
 from .checks import CITE, count
 from .hardmax_many import MOST_TOKENS

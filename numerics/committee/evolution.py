@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from ..results import Estimate, versions
+from ..core.results import Estimate, versions
 from .gaussian import GaussianCommittee, GaussianPoint
 from .thresholds import CommitteeThreshold, committee_threshold, remainder_at_zero
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..quadrature import gauss_legendre_panels
-from ..validation import positive
+from ..core.validation import positive
+from ..quadrature.rules import gauss_legendre_panels
 
 __all__ = ["Stability", "features", "quadrant", "stability"]
 

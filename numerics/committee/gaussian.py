@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import erfcx
 
-from ..quadrature import Rule, gauss_legendre_panels
-from ..results import Estimate
-from ..validation import whole
+from ..core.results import Estimate
+from ..core.validation import whole
+from ..quadrature.rules import Rule, gauss_legendre_panels
 from .features import Stability, stability
 
 __all__ = ["GaussianCommittee", "GaussianPoint", "limit_threshold"]

@@ -13,8 +13,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
-from ..errors import ConvergenceError
-from ..quadrature import gauss_legendre_panels
+from ..core.errors import ConvergenceError
+from ..quadrature.rules import gauss_legendre_panels
 from .features import features, quadrant, stability
 
 __all__ = ["NoisySum"]

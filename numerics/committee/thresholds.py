@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from scipy.optimize import brentq
 
-from ..errors import ConvergenceError
-from ..results import Estimate, versions
-from ..validation import positive, whole
+from ..core.errors import ConvergenceError
+from ..core.results import Estimate, versions
+from ..core.validation import positive, whole
 from .features import stability
 from .gaussian import GaussianCommittee
 from .noise import NoisySum

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results import Estimate
+from ..core.results import Estimate
 from .prior import Gaussian, Prior
 from .psi_out import OutputEntropy
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from ..channel_averages import Channel
+from ..channel.averages import Channel
 
 __all__ = ["PathIntegral", "along_path"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from ..plots import save_figure
+from ..core.plots import save_figure
 from .entropy import FreeEntropy
 from .stationary import StationaryPoint
 

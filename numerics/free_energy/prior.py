@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, root
 
-from ..errors import ConvergenceError
+from ..core.errors import ConvergenceError
 from .rows import Mixture
 
 __all__ = ["Binary", "GaussBernoulli", "Gaussian", "Prior"]

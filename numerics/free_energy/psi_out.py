@@ -12,18 +12,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel_averages import SAFETY, Averages, Channel
-from ..channel_choice import channel
-from ..continuation import default_channel
-from ..fibres import LastLayer
-from ..link_channel import LinkChannel
-from ..links import LinkKernel
-from ..models import Attention
-from ..results import Estimate, How
-from ..standard_error import standard_error
-from ..two_layers.channel import TwoLayerQuadrature
+from ..channel.averages import SAFETY, Averages, Channel
+from ..channel.choice import channel
+from ..channel.linear import LinearChannel, linear_map
+from ..channel.link.channel import LinkChannel
+from ..channel.two_layers.channel import TwoLayerQuadrature
+from ..core.results import Estimate, How
+from ..core.standard_error import standard_error
+from ..fixed_point.continuation import default_channel
+from ..model.attention import Attention
+from ..model.links import LinkKernel
+from ..posterior.fibres import LastLayer
 from .integral import along_path
-from .linear import LinearChannel, linear_map
 from .solved import solved_entries
 from .two_layers import TwoLayerEntropy
 

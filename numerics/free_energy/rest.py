@@ -9,9 +9,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConvergenceError
-from ..link_channel import LinkChannel
-from ..two_layers.channel import TwoLayerQuadrature
+from ..channel.link.channel import LinkChannel
+from ..channel.two_layers.channel import TwoLayerQuadrature
+from ..core.errors import ConvergenceError
 from .prior import Prior
 from .psi_out import OutputEntropy
 

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel_averages import matrix_root
+from ..channel.averages import matrix_root
 
 __all__ = ["Mixture", "Summary"]
 

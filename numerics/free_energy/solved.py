@@ -7,10 +7,10 @@ a Gaussian in k dimensions: Psi_out = -(k/2) log V + O(1). Discrete and noisy ou
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel_averages import Channel
-from ..fibres import LastLayer
-from ..links import LinkKernel
-from ..models import Attention
+from ..channel.averages import Channel
+from ..model.attention import Attention
+from ..model.links import LinkKernel
+from ..posterior.fibres import LastLayer
 
 __all__ = ["generic_rank", "solved_entries"]
 

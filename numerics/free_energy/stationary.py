@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from ..errors import ConvergenceError
-from ..results import Estimate
+from ..core.errors import ConvergenceError
+from ..core.results import Estimate
 from .entropy import FreeEntropy
 from .rest import Rest
 

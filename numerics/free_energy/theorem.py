@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..prediction_error import prediction_errors
-from ..results import Estimate
+from ..core.results import Estimate
+from ..fixed_point.prediction_error import prediction_errors
 from .entropy import FreeEntropy
 from .stationary import StationaryPoint
 

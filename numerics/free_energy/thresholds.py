@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
-from ..results import Estimate, versions
+from ..core.results import Estimate, versions
 from .entropy import FreeEntropy
 from .prior import Gaussian, Prior
 from .psi_out import OutputEntropy

@@ -1,6 +1,6 @@
 """E log Z_out of two softmax layers over two tokens, from the sums that state evolution takes over outputs.
 
-The density of the readout (u, v) given omega is Z = K(d) + K(s), see `numerics.two_layers.sums`; here the same rules
+The density of the readout (u, v) given omega is Z = K(d) + K(s), see `channel.two_layers.sums`; here the same rules
 sum Z log Z. The Jacobian of the readout, whose mean does not depend on q, is left out.
 """
 
@@ -11,10 +11,10 @@ from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ..two_layers import channel as quadrature
-from ..two_layers.banded import FLOOR, of_pairs
-from ..two_layers.nodes import Hidden
-from ..two_layers.sums import densities, outputs, silent_densities
+from ..channel.two_layers import channel as quadrature
+from ..channel.two_layers.banded import FLOOR, of_pairs
+from ..channel.two_layers.nodes import Hidden
+from ..channel.two_layers.sums import densities, outputs, silent_densities
 
 __all__ = ["TwoLayerEntropy"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..validation import numbers
+from ..core.validation import numbers
 
 __all__ = ["at_least_zero", "boolean", "count", "examples", "one_of"]
 

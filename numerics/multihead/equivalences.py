@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..validation import numbers
+from ..core.validation import numbers
 from .checks import at_least_zero, count
 
 __all__ = ["Comparison", "Degeneracies", "compare", "find_degeneracies", "flip_heads", "flip_subsets", "reduce_layer"]

@@ -1,6 +1,6 @@
 """Why a multi-head layer was not learned: one class per reason, each with a sentence."""
 
-from ..errors import ConvergenceError
+from ..core.errors import ConvergenceError
 
 __all__ = [
     "Degenerate",

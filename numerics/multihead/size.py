@@ -1,6 +1,6 @@
 """Memory that learning a multi-head layer takes, asked before anything is drawn."""
 
-from ..memory import refuse_memory
+from ..core.memory import refuse_memory
 
 __all__ = ["refuse_size"]
 

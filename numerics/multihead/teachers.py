@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..state_evolution import seeded
+from ..fixed_point.evolve import seeded
 from .batch import Batch
 from .checks import at_least_zero, count, one_of
 

@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConvergenceError
-from ..interrupts import without_interrupts
-from ..kernel_cache import settle
+from ..core.errors import ConvergenceError
+from ..core.interrupts import without_interrupts
+from ..core.kernel_cache import settle
 from .grid import Point
 from .outcomes import Stored, compute, failure
 from .store import Store

@@ -5,7 +5,7 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from ..results import as_dict, versions
+from ..core.results import as_dict, versions
 from .grid import Point
 from .store import DONE, FAILED, MAX_BYTES, Record
 from .tasks import Task

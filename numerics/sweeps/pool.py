@@ -7,8 +7,8 @@ import time
 import warnings
 from collections.abc import Iterable
 
-from ..interrupts import without_interrupts
-from ..kernel_cache import settle
+from ..core.interrupts import without_interrupts
+from ..core.kernel_cache import settle
 from .grid import Point
 from .outcomes import Stored, compute, failure
 from .store import Store

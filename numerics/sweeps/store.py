@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from ..files import PART, write_whole
+from ..core.files import PART, write_whole
 
 __all__ = ["DONE", "FAILED", "MAX_BYTES", "SCHEMA", "CorruptRecordError", "OldRecordError", "Store", "key_of"]
 

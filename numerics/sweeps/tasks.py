@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from ..identity import route_identity
-from ..link_store import Request
-from ..models import kernel_modules
+from ..core.identity import route_identity
+from ..model.attention import kernel_modules
+from ..model.link_store import Request
 
 __all__ = ["TASKS", "Function", "Parameters", "Task", "Verb", "register", "task_named"]
 
@@ -71,18 +71,21 @@ def _threshold_modules(p: Parameters) -> tuple[str, ...]:
     if p["link"] is not None:
         return _LINK_MODULES
     if p["layer"] not in (None, p["layers"]):
-        return (f"{_NUMERICS}.staircase",)
-    return (f"{_NUMERICS}.thresholds",)
+        return (f"{_NUMERICS}.thresholds.first_layer",)
+    return (f"{_NUMERICS}.thresholds.last_layer",)
 
 
 def _evolve_modules(p: Parameters) -> tuple[str, ...]:
     if p["link"] is not None:
-        return (*_LINK_MODULES, f"{_NUMERICS}.link_evolution")
-    return (f"{_NUMERICS}.state_evolution",)
+        return (*_LINK_MODULES, f"{_NUMERICS}.fixed_point.link")
+    return (f"{_NUMERICS}.fixed_point.evolve",)
 
 
 # `link_cli` also chooses between routes and adds exact forms.
-_LINK_MODULES = tuple(f"{_NUMERICS}.{name}" for name in ("link_cli", "link_kernels", "link_thresholds", "exact"))
+_LINK_MODULES = tuple(
+    f"{_NUMERICS}.{name}"
+    for name in ("cli.link", "model.link_kernels", "thresholds.link.thresholds", "thresholds.exact")
+)
 
 
 def _link(p: Parameters) -> Request:
@@ -229,7 +232,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 @lru_cache(maxsize=1)
 def _parser() -> argparse.ArgumentParser:
-    from .. import cli  # which registers the verb `sweep`, and so imports this package
+    from ..cli import main as cli  # which registers the verb `sweep`, and so imports this package
 
     return cli._parser()
 

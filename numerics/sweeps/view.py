@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import replace_whole
+from ..core.files import replace_whole
 from .store import DONE, CorruptRecordError, OldRecordError, Record, Store
 
 if TYPE_CHECKING:

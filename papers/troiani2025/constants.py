@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
 __all__ = ["CASES", "TABLE", "Case", "Constant", "compute", "main", "read", "recompute"]
 
@@ -85,7 +85,7 @@ def compute(case: Case) -> Constant:
     ConvergenceError
         Fewer digits were reached than the case asks for.
     """
-    from attnlimits.numerics.errors import ConvergenceError
+    from attnlimits.numerics.core.errors import ConvergenceError
 
     model = Attention(
         layers=case.layers, tokens=case.tokens, activation=case.activation, skip=float(case.skip), beta=float(case.beta)

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from attnlimits.generated.attention_tied_softmax_m2 import numba64, posterior64
 from attnlimits.generated.fastmath import exp_array
-from attnlimits.numerics import lattice
-from attnlimits.numerics.channel_averages import matrix_root
-from attnlimits.numerics.denoiser import denoise_readout
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.ranges import RANGES
+from attnlimits.numerics.channel.averages import matrix_root
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior import lattice
+from attnlimits.numerics.posterior.denoiser import denoise_readout
+from attnlimits.numerics.posterior.ranges import RANGES
 
 Array = NDArray[np.float64]
 MODEL = Attention()

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from attnlimits.numerics.evolution_cost import takes_seconds
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.state_evolution import evolve
+from attnlimits.numerics.fixed_point.cost import takes_seconds
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.model.attention import Attention
 
 pytestmark = pytest.mark.slow
 

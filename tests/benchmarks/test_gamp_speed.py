@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlimits.numerics.gamp import informed_start, teacher
-from attnlimits.numerics.gamp.output_choice import output_channel
-from attnlimits.numerics.gamp.passes import Samples
-from attnlimits.numerics.gamp.products import project
-from attnlimits.numerics.models import Attention
+from attnlimits.numerics.learning.gamp import informed_start, teacher
+from attnlimits.numerics.learning.outputs.choice import output_channel
+from attnlimits.numerics.learning.passes import Samples
+from attnlimits.numerics.learning.products import project
+from attnlimits.numerics.model.attention import Attention
 
 # Seconds per sample of the published denoiser with its slopes by finite differences, on a core like the one it was
 # measured on: the least of its range.

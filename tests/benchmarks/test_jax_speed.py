@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlimits.numerics.channel_averages import matrix_root
-from attnlimits.numerics.denoiser import denoise
-from attnlimits.numerics.jax_kernels import denoise_jax
-from attnlimits.numerics.models import Attention
+from attnlimits.numerics.channel.averages import matrix_root
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.denoiser import denoise
+from attnlimits.numerics.posterior.jax import denoise_jax
 
 # A CPU runs what is written for a GPU some twenty times slower than the compiled loops.
 SAMPLES = {"cpu": 200}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics.digits.threshold import precise_threshold
-from attnlimits.numerics.models import Attention
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
 from attnlimits.papers.troiani2025.figures.cost_per_digit import growth, measure
 
 # Digits, and the seconds they may take.

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from attnlimits.numerics.channel_averages import matrix_root
-from attnlimits.numerics.denoiser import denoise_readout
-from attnlimits.numerics.models import Attention
+from attnlimits.numerics.channel.averages import matrix_root
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.denoiser import denoise_readout
 
 # Some tenths of a second on one core; of many such runs the least counts, for which a busy machine must be free once.
 SAMPLES, QUICK, ROUNDS = 6_000, 256, 40

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from attnlimits.generated.fastmath import exp_array
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.state_evolution import curve, evolve
-from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.fixed_point.evolve import curve, evolve
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
 
 def timed(benchmark: Any, call: Callable[[], Any], rounds: int) -> tuple[Any, float]:

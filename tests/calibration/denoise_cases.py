@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.results import DenoiserResult
+from attnlimits.numerics.core.results import DenoiserResult
+from attnlimits.numerics.model.attention import Attention
 
 CTX = MPContext()
 CTX.dps = 60

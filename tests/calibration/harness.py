@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlimits.numerics.errors import ConvergenceError
-from attnlimits.numerics.results import How
+from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.core.results import How
 
 __all__ = ["Answer", "Outcome", "Route", "calibrate", "calibration_tests", "load_truths", "store_truths"]
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from harness import Settings, store_truths
 
-from attnlimits.numerics.fibres import LastLayer
-from attnlimits.numerics.link_cli import kernel_of
-from attnlimits.numerics.link_evolution import evolve as evolve_link
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.prediction_error import prediction_errors
-from attnlimits.numerics.results import EvolutionResult
-from attnlimits.numerics.staircase import first_layer
-from attnlimits.numerics.state_evolution import evolve
-from attnlimits.numerics.thresholds import last_layer
-from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
+from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
+from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.core.results import EvolutionResult
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.fixed_point.link import evolve as evolve_link
+from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.thresholds.first_layer import first_layer
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
 Truth = tuple[Any, Any]
 # Overlaps just above the threshold of the default model, whose alpha is 0.185.

@@ -13,8 +13,8 @@ from attnlimits.numerics.committee.thresholds import (
     last_layer_threshold,
     remainder_at_zero,
 )
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
 
 def _depths(rng: np.random.Generator) -> list[Settings]:

@@ -7,13 +7,13 @@ import numpy as np
 from harness import Answer, Route, Settings, calibration_tests
 from signs import alpha_at, fixed_point, fold
 
-from attnlimits.numerics.continuation.curve import curve
+from attnlimits.numerics.channel.link.channel import LinkChannel
+from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.fixed_point.continuation.curve import curve
 from attnlimits.numerics.free_energy.entropy import FreeEntropy
 from attnlimits.numerics.free_energy.psi_out import output_entropy
 from attnlimits.numerics.free_energy.thresholds import transitions
-from attnlimits.numerics.link_channel import LinkChannel
-from attnlimits.numerics.link_cli import kernel_of
-from attnlimits.numerics.models import Attention
+from attnlimits.numerics.model.attention import Attention
 
 _MOST = 6
 

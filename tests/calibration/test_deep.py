@@ -8,10 +8,10 @@ import numpy as np
 from harness import Answer, Route, Settings, calibration_tests, load_truths
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.standard_error import standard_error
-from attnlimits.numerics.state_evolution import evolve
-from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.core.standard_error import standard_error
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
 EXACT = MPContext()
 EXACT.dps = 40

@@ -9,8 +9,8 @@ from denoise_cases import CTX, Case, cases, exactly, moments_scale
 from harness import Answer, Route, Settings, calibration_tests
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics.denoiser import denoise
-from attnlimits.numerics.precise import PreciseDenoiserResult, denoise_mp
+from attnlimits.numerics.posterior.denoiser import denoise
+from attnlimits.numerics.posterior.precise.denoiser import PreciseDenoiserResult, denoise_mp
 
 # Evaluations that an exact value may cost: a few seconds.
 _MOST = 600_000

@@ -4,10 +4,10 @@ import numpy as np
 from harness import Answer, Route, Settings, calibration_tests, load_truths
 from signs import alpha_at, fixed_point, from_above
 
-from attnlimits.numerics.link_cli import kernel_of
-from attnlimits.numerics.link_evolution import evolve as evolve_link
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.state_evolution import evolve
+from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.fixed_point.link import evolve as evolve_link
+from attnlimits.numerics.model.attention import Attention
 
 # How far below recovery the informed start of layers and of links is.
 _BELOW = (1e-3, 1e-4)

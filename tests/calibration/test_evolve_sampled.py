@@ -7,12 +7,12 @@ from itertools import product
 import numpy as np
 from harness import Answer, Route, Settings, calibration_tests, load_truths
 
-from attnlimits.numerics.fibres import LastLayer
-from attnlimits.numerics.link_cli import kernel_of
-from attnlimits.numerics.link_evolution import evolve as evolve_link
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.results import EvolutionResult
-from attnlimits.numerics.state_evolution import evolve
+from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.core.results import EvolutionResult
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.fixed_point.link import evolve as evolve_link
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.fibres import LastLayer
 
 Cases = Callable[[np.random.Generator], list[Settings]]
 # From just above their thresholds on: 1/6, with recovery at 0.4; 0.6169.

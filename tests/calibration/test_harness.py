@@ -8,7 +8,7 @@ import pytest
 import table
 from harness import Answer, Route, calibrate
 
-from attnlimits.numerics.errors import ConvergenceError
+from attnlimits.numerics.core.errors import ConvergenceError
 
 
 def _normal(scale: float, how: str = "monte-carlo", **changes: object) -> Route:

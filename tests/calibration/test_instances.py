@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from harness import Answer, Route, Settings, calibration_tests
 
-from attnlimits.numerics.cli import main
+from attnlimits.numerics.cli.main import main
 
 # Instances that the mean of all is taken over, and the seed of the first.
 _ALL, _FROM = 400, 10**6

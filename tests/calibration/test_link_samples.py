@@ -6,8 +6,8 @@ import numpy as np
 from harness import Answer, Route, Settings, calibration_tests
 from products import of_product, power_link
 
-from attnlimits.numerics import link_thresholds
-from attnlimits.numerics.link_cli import kernel_of
+from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.thresholds.link import thresholds as link_thresholds
 
 
 def _products(rng: np.random.Generator) -> list[Settings]:

@@ -12,9 +12,9 @@ from signs import fixed_point
 from sums import EVEN as SMOOTH
 from sums import rising
 
-from attnlimits.numerics import link_thresholds
-from attnlimits.numerics.link_cli import kernel_of
-from attnlimits.numerics.link_evolution import evolve
+from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.fixed_point.link import evolve
+from attnlimits.numerics.thresholds.link import thresholds as link_thresholds
 
 EXACT = MPContext()
 EXACT.dps = 40

@@ -6,9 +6,9 @@ import numpy as np
 from harness import Answer, Route, Settings, calibration_tests, load_truths
 from signs import alpha_at
 
-from attnlimits.numerics.gamp.prediction import predicted_overlaps
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.prediction_error import prediction_errors
+from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
+from attnlimits.numerics.learning.gamp.prediction import predicted_overlaps
+from attnlimits.numerics.model.attention import Attention
 
 
 def _seeds(rng: np.random.Generator) -> list[Settings]:

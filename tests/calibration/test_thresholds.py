@@ -11,11 +11,11 @@ from flint import arb, ctx
 from harness import Answer, Route, Settings, calibration_tests
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics import exact
-from attnlimits.numerics.digits.threshold import precise_threshold
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.staircase import _sampled, first_layer
-from attnlimits.numerics.thresholds import last_layer, one_layer, proved_last_layer
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.thresholds import exact
+from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
+from attnlimits.numerics.thresholds.first_layer import _sampled, first_layer
+from attnlimits.numerics.thresholds.last_layer import last_layer, one_layer, proved_last_layer
 
 EXACT = MPContext()
 EXACT.dps = 60

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from attnlimits.numerics import cli
+from attnlimits.numerics.cli import main as cli
 
 
 @dataclass(frozen=True)

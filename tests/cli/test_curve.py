@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from attnlimits.numerics.continuation import walk
+from attnlimits.numerics.fixed_point.continuation import walk
 
 ONE = "curve --layers 1 --tokens 3 --from 0 --to 0.3 --points 4"
 

@@ -7,9 +7,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from attnlimits.numerics import memory
 from attnlimits.numerics.aim import data as aim_data
-from attnlimits.numerics.gamp import data as gamp_data
+from attnlimits.numerics.core import memory
+from attnlimits.numerics.learning import data as gamp_data
 from attnlimits.numerics.multihead import size as multihead_size
 
 TOO_LARGE = {

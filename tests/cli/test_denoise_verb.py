@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics import precise
-from attnlimits.numerics.denoiser import denoise
-from attnlimits.numerics.models import Attention
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.denoiser import denoise
+from attnlimits.numerics.posterior.precise import denoiser as precise
 
 Command = Callable[[str], Any]
 

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from attnlimits.numerics.gamp import make_data, teacher
-from attnlimits.numerics.models import Attention
+from attnlimits.numerics.learning.gamp import make_data, teacher
+from attnlimits.numerics.model.attention import Attention
 
 ONE = "descend --layers 1 --tokens 2 --alpha 2.5 --dimension 100"
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from attnlimits.numerics import destinations
-from attnlimits.numerics.destinations import output_file, output_folder
-from attnlimits.numerics.files import write_whole
+from attnlimits.numerics.core import destinations
+from attnlimits.numerics.core.destinations import output_file, output_folder
+from attnlimits.numerics.core.files import write_whole
 
 # Files of data that do not exist, models that take minutes: whoever looks at --out last says something else first.
 FILES = {

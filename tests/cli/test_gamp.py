@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from attnlimits.numerics.gamp import make_data, teacher
-from attnlimits.numerics.models import Attention
+from attnlimits.numerics.learning.gamp import make_data, teacher
+from attnlimits.numerics.model.attention import Attention
 
 ONE = "gamp --layers 1 --tokens 2 --alpha 0.8 --dimension 300"
 
@@ -55,7 +55,7 @@ def test_a_deep_model_comes_without_theory(attnlimits):
 
 
 def test_nothing_is_computed_that_takes_minutes_and_was_not_asked_for(attnlimits, monkeypatch):
-    from attnlimits.numerics import state_evolution
+    from attnlimits.numerics.fixed_point import evolve as state_evolution
 
     def never(*_args, **_kwargs):
         raise AssertionError("a state evolution of minutes")

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from attnlimits.numerics import derivations
-from attnlimits.numerics.errors import ConvergenceError
-from attnlimits.numerics.link_kernels import kernel_of
+from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.model import derivations
+from attnlimits.numerics.model.link_kernels import kernel_of
 
 TOWER = "exp(" * 20 + "h" + ")" * 20
 
@@ -67,7 +67,7 @@ def test_a_process_that_ends_in_its_work_is_named(monkeypatch):
 def test_memory_has_a_limit():
     code = (
         "from attnlimits.derive import link_worker\n"
-        "import attnlimits.derive.link as module\n"
+        "import attnlimits.derive.links.link as module\n"
         "link_worker._limit(60)\n"
         "module.parse = lambda text: [0] * 10**9\n"
         "request = dict(text='h', tokens=None, indices=None, noise='0', axes=(), reduced=True)\n"

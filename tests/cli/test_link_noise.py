@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlimits.numerics.link_channel import LinkChannel
-from attnlimits.numerics.link_evolution import evolve
-from attnlimits.numerics.link_kernels import kernel_of, noiseless_of
+from attnlimits.numerics.channel.link.channel import LinkChannel
+from attnlimits.numerics.fixed_point.link import evolve
+from attnlimits.numerics.model.link_kernels import kernel_of, noiseless_of
 
 # Without noise each is reduced to h, h**2, |h| or h_1 h_2, and the last one to a single output.
 SLOW = ["2*h", "exp(h)", "h**3", "h**4", "sqrt(abs(h))", "1/(1+exp(-h))", "h; h"]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlimits.numerics import link_cli, links
+from attnlimits.numerics.cli import link as link_cli
+from attnlimits.numerics.model import links
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-MAIN = "from attnlimits.numerics.cli import main; import sys; status = main({arguments!r}); "
+MAIN = "from attnlimits.numerics.cli.main import main; import sys; status = main({arguments!r}); "
 LOADED = "print(sorted({'numba', 'sympy', 'matplotlib', 'scipy'} & set(sys.modules)), file=sys.stderr)"
 
 
@@ -15,11 +15,11 @@ def run(*command, **options):
 
 
 def attnlimits(*arguments, **options):
-    return run(sys.executable, "-m", "attnlimits.numerics.cli", *arguments, **options)
+    return run(sys.executable, "-m", "attnlimits.numerics.cli.main", *arguments, **options)
 
 
 def test_import_is_light():
-    done = run(sys.executable, "-c", "import sys, attnlimits.numerics.cli; " + LOADED)
+    done = run(sys.executable, "-c", "import sys, attnlimits.numerics.cli.main; " + LOADED)
     assert done.returncode == 0, done.stderr
     assert done.stderr.strip() == "[]"
 

@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
-from attnlimits.numerics import cli, cli_guard
-from attnlimits.numerics.errors import ConvergenceError
-from attnlimits.numerics.progress import Bar
+from attnlimits.numerics.cli import guard as cli_guard
+from attnlimits.numerics.cli import main as cli
+from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.core.progress import Bar
 
-COMMAND = f"{sys.executable} -m attnlimits.numerics.cli"
+COMMAND = f"{sys.executable} -m attnlimits.numerics.cli.main"
 SILENT = ["models", "threshold --layers 1 --json", "--help", "evolve --help"]
 
 
@@ -50,8 +51,8 @@ def test_without_a_place_for_messages_the_status_remains(closed):
 
 def test_characters_that_the_locale_has_not_are_escaped():
     ascii_only = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    link = "import attnlimits.numerics.cli_symbolic as s; s.models = lambda args: ({}, 'q \\u2265 1', True); "
-    main = "from attnlimits.numerics.cli import main; import sys; sys.exit(main(['models']))"
+    link = "import attnlimits.numerics.cli.symbolic as s; s.models = lambda args: ({}, 'q \\u2265 1', True); "
+    main = "from attnlimits.numerics.cli.main import main; import sys; sys.exit(main(['models']))"
     done = subprocess.run(
         [sys.executable, "-c", link + main],
         capture_output=True,
@@ -65,7 +66,7 @@ def test_characters_that_the_locale_has_not_are_escaped():
 @pytest.mark.parametrize("variant", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
 def test_arguments_of_any_bytes_are_quoted(variant):
     done = subprocess.run(
-        [sys.executable.encode(), b"-m", b"attnlimits.numerics.cli", b"threshold", b"--link", b"h[1]\xff\x1b[31m"],
+        [sys.executable.encode(), b"-m", b"attnlimits.numerics.cli.main", b"threshold", b"--link", b"h[1]\xff\x1b[31m"],
         capture_output=True,
         check=False,
         timeout=120,

@@ -122,7 +122,7 @@ def test_damage_is_said(attnlimits, grid, tmp_path):
 def test_an_interrupt_says_how_to_go_on(grid, tmp_path, workers):
     path, out = grid('task = "threshold"\n[axes]\nskip = { linspace = [0.6, 3, 120] }\ndigits = [6]'), tmp_path / "out"
     process = subprocess.Popen(
-        [sys.executable, "-m", "attnlimits.numerics.cli", "sweep", path, "--out", out, "--workers", workers],
+        [sys.executable, "-m", "attnlimits.numerics.cli.main", "sweep", path, "--out", out, "--workers", workers],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

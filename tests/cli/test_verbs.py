@@ -8,9 +8,9 @@ import pytest
 import sympy as sp
 
 from attnlimits.derive.proof import ProofError
-from attnlimits.numerics.models import load_package
-from attnlimits.numerics.networks import Network, link
-from attnlimits.numerics.results import load
+from attnlimits.numerics.core.results import load
+from attnlimits.numerics.model.attention import load_package
+from attnlimits.numerics.model.networks import Network, link
 from attnlimits.papers.troiani2025.figures import figure_3
 
 VERBS = ("models", "derive", "explain", "verify", "threshold", "evolve", "figure")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.derive.packages import DERIVED, write_package
-from attnlimits.numerics.cache import private_folder
+from attnlimits.derive.kernels.packages import DERIVED, write_package
+from attnlimits.numerics.core.cache import private_folder
 
 
 @pytest.fixture(scope="session")

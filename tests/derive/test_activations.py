@@ -12,12 +12,12 @@ from attnlimits.derive.activation import SCORE, logistic, printed_activation
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.emit.ir import lower
 from attnlimits.derive.emit.render import render_mp, render_numba, render_numpy
-from attnlimits.derive.kernel import Kernel
+from attnlimits.derive.kernels.kernel import Kernel
+from attnlimits.derive.kernels.packages import write_link_package
 from attnlimits.derive.nodes import SUPPORTED, Erfc
-from attnlimits.derive.packages import write_link_package
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.proof import prove_equal
-from attnlimits.numerics.models import load_package
+from attnlimits.numerics.model.attention import load_package
 
 EPS = np.finfo(float).eps
 S = sp.Symbol("s", real=True)

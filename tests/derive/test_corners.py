@@ -11,8 +11,8 @@ import pytest
 import sympy as sp
 
 from attnlimits.derive.architecture import Architecture
-from attnlimits.derive.packages import write_link_package
-from attnlimits.numerics.models import load_package
+from attnlimits.derive.kernels.packages import write_link_package
+from attnlimits.numerics.model.attention import load_package
 
 EPS = np.finfo(float).eps
 LARGEST = np.finfo(float).max

@@ -9,14 +9,14 @@ import pytest
 import sympy as sp
 
 from attnlimits.derive import depth, mixing
-from attnlimits.derive import explain as module
 from attnlimits.derive.architecture import Architecture
-from attnlimits.derive.explain import Activated, committee_form, definitions, explain, explain_record, symmetries
+from attnlimits.derive.explain import page as module
+from attnlimits.derive.explain.page import Activated, committee_form, definitions, explain, explain_record, symmetries
 from attnlimits.derive.linearization import single_layer_threshold
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.sequence_rank import independent_entries
 from attnlimits.derive.symbols import inverse_skip
-from attnlimits.numerics.networks import Network, link
+from attnlimits.numerics.model.networks import Network, link
 
 SKIP, BETA = 0.7, 0.9
 CASES = {

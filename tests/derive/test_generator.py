@@ -19,8 +19,8 @@ from attnlimits.derive.aim import kernels as aim_kernels
 from attnlimits.derive.emit.ir import canonical, lower
 from attnlimits.derive.emit.printers import MpmathPrinter, NumbaPrinter, NumpyPrinter
 from attnlimits.derive.emit.writer import generate, stale, write
-from attnlimits.derive.kernel import Kernel
-from attnlimits.derive.packages import DERIVED, PACKAGES
+from attnlimits.derive.kernels.kernel import Kernel
+from attnlimits.derive.kernels.packages import DERIVED, PACKAGES
 from attnlimits.derive.primitives import CopySign, Exp, Guard, Largest, Magnitude, Smallest
 from attnlimits.derive.proof import ProofError
 
@@ -357,7 +357,7 @@ def test_a_wrong_stable_form_is_not_printed():
 
 
 def test_the_softmax_proof_notices_a_wrong_kernel():
-    from attnlimits.derive import kernels_softmax_m2 as source
+    from attnlimits.derive.kernels import softmax_m2 as source
 
     kernels = list(source.PACKAGE.kernels)
     position = next(k for k, kernel in enumerate(kernels) if kernel.name == "undo")
@@ -375,7 +375,7 @@ _WITHOUT_PROOFS = """
 import dataclasses, sys
 from pathlib import Path
 from attnlimits.derive.emit.writer import generate, write
-from attnlimits.derive.packages import DERIVED, PACKAGES
+from attnlimits.derive.kernels.packages import DERIVED, PACKAGES
 # A proof changes no file; it only stops the generator.
 trusted = (tuple(dataclasses.replace(p, prove=lambda: None) for p in group) for group in (PACKAGES, DERIVED))
 write(generate(*trusted).files, Path(sys.argv[1]))

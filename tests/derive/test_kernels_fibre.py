@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from attnlimits.derive.architecture import Architecture
-from attnlimits.derive.kernels_fibre import fibre_package
-from attnlimits.derive.packages import FIBRES
+from attnlimits.derive.kernels.fibre import fibre_package
+from attnlimits.derive.kernels.packages import FIBRES
 from attnlimits.derive.proof import ProofError
-from attnlimits.numerics.fibres import LastLayer, fibre_moments
-from attnlimits.numerics.models import load_package
-from attnlimits.numerics.networks import Network, link
+from attnlimits.numerics.model.attention import load_package
+from attnlimits.numerics.model.networks import Network, link
+from attnlimits.numerics.posterior.fibres import LastLayer, fibre_moments
 
 BETA = 1.3
 
@@ -83,7 +83,7 @@ def test_the_measure_is_the_jacobian_of_the_readout(model, printing, context, rn
 
 @pytest.mark.parametrize("rank", [2])
 def test_the_measure_integrates_to_the_density_tied(rank, printing, rng):
-    """Against the rule of `numerics.fibres`, which integrates the shift in closed form."""
+    """Against the rule of `numerics.posterior.fibres`, which integrates the shift in closed form."""
     model = Architecture(1, 2, rank)
     package, module = printing(model)
     covariance = np.array([[0.7, 0.2], [0.2, 0.5]])
@@ -132,7 +132,7 @@ def test_a_wrong_readout_is_noticed():
     name, value = fibre.outputs[0]
     from dataclasses import replace
 
-    from attnlimits.derive import kernels_fibre
+    from attnlimits.derive.kernels import fibre as kernels_fibre
 
     wrong = replace(fibre, outputs=((name, -value), *fibre.outputs[1:]))
     with pytest.raises(ProofError, match="on the fibre"):

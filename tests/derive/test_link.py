@@ -15,11 +15,11 @@ import sympy as sp
 
 import attnlimits.derive
 from attnlimits.derive.emit.link_source import render, write
-from attnlimits.derive.link import Link, LinkError, link, rotated
-from attnlimits.derive.link_branches import invert, split
-from attnlimits.derive.link_exact import monotone, symmetry_maps
-from attnlimits.derive.link_intervals import correlation_proved, enclose
-from attnlimits.derive.link_parser import ArgMax, index_symbol, parse
+from attnlimits.derive.links.branches import invert, split
+from attnlimits.derive.links.exact import monotone, symmetry_maps
+from attnlimits.derive.links.intervals import correlation_proved, enclose
+from attnlimits.derive.links.link import Link, LinkError, link, rotated
+from attnlimits.derive.links.parser import ArgMax, index_symbol, parse
 from attnlimits.derive.primitives import elementary
 
 h1, h2, h3 = (index_symbol(p, 1) for p in (1, 2, 3))
@@ -190,7 +190,7 @@ def test_expressions_and_texts_agree() -> None:
 
 
 def test_the_package_serves_the_function() -> None:
-    assert attnlimits.derive.link("abs(h)").exact == sp.Rational(1, 2)
+    assert attnlimits.derive.links.link("abs(h)").exact == sp.Rational(1, 2)
     code = "import attnlimits.derive as d; print(d.link('sign(h_1*h_2)').exact)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "pi**2/4"
@@ -518,7 +518,7 @@ def test_kernel_is_written_whole_and_is_deterministic(tmp_path: Any) -> None:
         p.name for p in path.parent.iterdir()
     ] == [path.name]
     code = (
-        "from attnlimits.derive.emit.link_source import render; from attnlimits.derive.link import link; "
+        "from attnlimits.derive.emit.link_source import render; from attnlimits.derive.links.link import link; "
         "print(render(link('h_1**2 + sign(h_1*h_2*h_3)')))"
     )
     for seed in ("1", "2"):

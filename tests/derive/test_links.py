@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from attnlimits.derive import kernels_link
 from attnlimits.derive.activation import logistic
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.emit.ir import lower
-from attnlimits.derive.kernel import Kernel
-from attnlimits.derive.kernels_link import link_package, package_name, prove
+from attnlimits.derive.kernels import link as kernels_link
+from attnlimits.derive.kernels.kernel import Kernel
+from attnlimits.derive.kernels.link import link_package, package_name, prove
+from attnlimits.derive.kernels.packages import LINKS, write_link_package
 from attnlimits.derive.mixing import link
-from attnlimits.derive.packages import LINKS, write_link_package
 from attnlimits.derive.primitives import Exp, Expit, Log1p, LogExpit, elementary
 from attnlimits.derive.proof import ProofError, prove_equal
 from attnlimits.derive.straightline import straight_jacobian, straight_link
-from attnlimits.numerics import networks
-from attnlimits.numerics.errors import KernelNotFoundError
-from attnlimits.numerics.models import load_package
+from attnlimits.numerics.core.errors import KernelNotFoundError
+from attnlimits.numerics.model import networks
+from attnlimits.numerics.model.attention import load_package
 
 EPS = np.finfo(float).eps
 SKIP, BETA = sp.Rational(3, 4), sp.Rational(5, 4)
@@ -461,7 +461,7 @@ def test_models_that_cannot_be_printed_are_named():
 
 _COMPILED = """
 import sys
-from attnlimits.numerics.models import load_package
+from attnlimits.numerics.model.attention import load_package
 print(load_package(sys.argv[1], "numba64").link(0.3, -0.7, 0.2, 0.5, 2.0))
 """
 

@@ -16,7 +16,7 @@ from attnlimits.derive.mixing import (
 )
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.proof import prove_equal
-from attnlimits.numerics import networks
+from attnlimits.numerics.model import networks
 
 SKIP, BETA = sp.Rational(3, 4), sp.Rational(5, 4)
 

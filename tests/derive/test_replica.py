@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from attnlimits.derive import registry, replica, replica_channel, replica_entropy
+from attnlimits.derive import registry
 from attnlimits.derive.proof import ProofError
-from attnlimits.derive.replica import ReplicaSymmetric, extra_replicas, overlap
+from attnlimits.derive.replica import channel as replica_channel
+from attnlimits.derive.replica import entropy as replica_entropy
+from attnlimits.derive.replica import replica
+from attnlimits.derive.replica.replica import ReplicaSymmetric, extra_replicas, overlap
 
 CHECKS = "attnlimits.papers.troiani2025.checks.replica_limit"
 

@@ -12,12 +12,12 @@ from attnlimits.numerics.sweeps.store import Store
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits, modes and mounts are those of POSIX")
 
-COMMAND = (sys.executable, "-m", "attnlimits.numerics.cli")
+COMMAND = (sys.executable, "-m", "attnlimits.numerics.cli.main")
 # Sets the size of the largest file that the process may write: each file is then a full disk of its own. Python ignores
 # the signal of that, so that a write fails as on a full disk, with another number.
 LIMITED = (
     "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0})); sys.dont_write_bytecode = True; "
-    "from attnlimits.numerics.cli import main; sys.exit(main())"
+    "from attnlimits.numerics.cli.main import main; sys.exit(main())"
 )
 GRID = 'task = "threshold"\n[fixed]\nlayers = 1\n[axes]\ntokens = {tokens}'
 ONE = "denoise --layers 1 --y [[0.7,0.3],[0.2,0.8]] --omega [[0.1,0.2]] --V [[1]]"

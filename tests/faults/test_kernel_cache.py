@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numba.core.caching import Cache, IndexDataCacheFile
 
-from attnlimits.numerics import kernel_files
+from attnlimits.numerics.core import kernel_files
 
 SOURCE = """
 from numba import njit
@@ -228,7 +228,9 @@ def test_numba_has_what_is_replaced():
 
 @pytest.mark.parametrize("first", ["numba", "attnlimits.numerics"])
 def test_either_may_be_imported_first(first):
-    code = f"import {first}, numba, attnlimits.numerics.kernel_files as k; from numba.core.caching import CacheImpl; "
+    code = (
+        f"import {first}, numba, attnlimits.numerics.core.kernel_files as k; from numba.core.caching import CacheImpl; "
+    )
     code += "print(CacheImpl._locator_classes.index(k.Locator), CacheImpl._locator_classes.count(k.Locator))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "0 1\n"

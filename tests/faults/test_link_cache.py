@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from attnlimits.numerics import cache as caches
-from attnlimits.numerics import identity, link_store
-from attnlimits.numerics.errors import KernelNotFoundError
-from attnlimits.numerics.link_kernels import kernel_of
-from attnlimits.numerics.link_store import Request, keep, stored
-from attnlimits.numerics.links import load_link
+from attnlimits.numerics.core import cache as caches
+from attnlimits.numerics.core import identity
+from attnlimits.numerics.core.errors import KernelNotFoundError
+from attnlimits.numerics.model import link_store
+from attnlimits.numerics.model.link_kernels import kernel_of
+from attnlimits.numerics.model.link_store import Request, keep, stored
+from attnlimits.numerics.model.links import load_link
 
-COMMAND = (sys.executable, "-m", "attnlimits.numerics.cli")
+COMMAND = (sys.executable, "-m", "attnlimits.numerics.cli.main")
 LINK = "abs(h)"
 REQUEST = Request(LINK)
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes of files")
@@ -26,7 +27,7 @@ root = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only 
 def source(tmp_path_factory):
     """Source of the kernel of |h|, derived once."""
     from attnlimits.derive.emit.link_source import render
-    from attnlimits.derive.link import link
+    from attnlimits.derive.links.link import link
 
     return render(link(LINK)).encode()
 
@@ -44,7 +45,9 @@ def folder(tmp_path, monkeypatch, source):
 def derived(monkeypatch, source):
     """Count the derivations, which take a second each."""
     calls = []
-    monkeypatch.setattr("attnlimits.numerics.link_kernels.source_of", lambda request: calls.append(request) or source)
+    monkeypatch.setattr(
+        "attnlimits.numerics.model.link_kernels.source_of", lambda request: calls.append(request) or source
+    )
     return calls
 
 
@@ -282,7 +285,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from attnlimits.derive.emit.files import write_whole
-from attnlimits.numerics.link_store import Request, keep, stored
+from attnlimits.numerics.model.link_store import Request, keep, stored
 source = Path(sys.argv[1]).read_bytes()
 sys.stdin.readline()
 for k in range(50):

@@ -11,15 +11,15 @@ import time
 import numpy as np
 import pytest
 
-from attnlimits.numerics import cli
-from attnlimits.numerics.interrupts import interruptible
+from attnlimits.numerics.cli import main as cli
+from attnlimits.numerics.core.interrupts import interruptible
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are sent to a group of processes")
 
 # As the console script of the installed command, with a sign that the command has begun.
 MAIN = """
 import sys
-from attnlimits.numerics.cli import main
+from attnlimits.numerics.cli.main import main
 
 print("begun", file=sys.stderr, flush=True)
 sys.exit(main())

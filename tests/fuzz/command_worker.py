@@ -35,7 +35,7 @@ def _peak() -> int:
 
 def _run(words: list[str]) -> int | str:
     """Exit status, or what escaped from the command."""
-    from attnlimits.numerics.cli import main
+    from attnlimits.numerics.cli.main import main
 
     try:
         return main(words)

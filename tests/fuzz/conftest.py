@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlimits.numerics import cli
+from attnlimits.numerics.cli import main as cli
 
 sys.path.insert(0, str(Path(__file__).parent))
 

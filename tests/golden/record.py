@@ -30,7 +30,7 @@ def commands() -> list[str]:
 
 def run(line: str) -> dict[str, Any]:
     """Exit status, and what the JSON object holds beside times and versions."""
-    from attnlimits.numerics.cli import main
+    from attnlimits.numerics.cli.main import main
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlimits.numerics import identity
+from attnlimits.numerics.core import identity
 
 
 @pytest.fixture

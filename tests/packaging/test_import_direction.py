@@ -43,7 +43,7 @@ def test_derive_never_imports_numerics(imports):
 
 
 def test_numerics_imports_derive_only_in_functions_of_its_command_line(imports):
-    bridges = ("numerics/cli_symbolic.py", "numerics/link_cli.py")
+    bridges = ("numerics/cli/symbolic.py", "numerics/cli/link.py")
     offences = [
         str(i)
         for i in imports("numerics")

@@ -98,7 +98,7 @@ def test_setup_is_done_once_and_again_when_pyproject_changes(checkout, tmp_path)
 
 
 def test_clean_keeps_the_environment_and_distclean_does_not(checkout):
-    for name in (".venv/bin", "results", "build/typing", "numerics/__pycache__", "numerics/deep/__pycache__"):
+    for name in (".venv/bin", "results", "build/typing", "numerics/__pycache__", "numerics/channel/deep/__pycache__"):
         (checkout / name).mkdir(parents=True)
     for name in ("derive", "generated", "papers", "tests"):
         (checkout / name).mkdir()

@@ -113,7 +113,7 @@ def test_the_installed_package_is_the_wheel(installed, tmp_path, repository):
 
 def test_a_type_checker_sees_the_types(installed, tmp_path):
     (tmp_path / "user.py").write_text(
-        "from attnlimits.numerics.quadpy_adapter import quadpy_available\nreveal_type(quadpy_available())\n",
+        "from attnlimits.numerics.quadrature.quadpy_adapter import quadpy_available\nreveal_type(quadpy_available())\n",
         encoding="utf-8",
     )
     said = run(sys.executable, "-m", "mypy", "--python-executable", installed / "python", "user.py", cwd=tmp_path)

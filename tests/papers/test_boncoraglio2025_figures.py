@@ -9,8 +9,8 @@ from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, teacher
 from attnlimits.numerics.aim.state_evolution import evolve, iterate
-from attnlimits.numerics.cli import main
-from attnlimits.numerics.results import load
+from attnlimits.numerics.cli.main import main
+from attnlimits.numerics.core.results import load
 from attnlimits.papers.boncoraglio2025.checks import plain
 from attnlimits.papers.boncoraglio2025.figures import (
     amp_runs,
@@ -233,7 +233,7 @@ def test_bad_flags_of_figures_are_refused(line, says, capsys):
 
 
 def test_all_figures_are_made_where_none_is_named(monkeypatch, capsys, tmp_path):
-    from attnlimits.numerics import cli_figure
+    from attnlimits.numerics.cli import figure as cli_figure
 
     asked = []
 

@@ -8,7 +8,7 @@ import pytest
 import sympy as sp
 
 from attnlimits.derive import registry
-from attnlimits.numerics.results import load
+from attnlimits.numerics.core.results import load
 from attnlimits.papers.chen2024.figures import scaling
 
 PAPER = "chen2024"

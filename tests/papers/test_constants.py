@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from attnlimits.numerics.errors import ConvergenceError
+from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.papers.troiani2025 import constants
 from attnlimits.papers.troiani2025.constants import CASES, Case, Constant, compute, read, recompute
 
@@ -100,7 +100,7 @@ def test_a_failure_keeps_the_old_table_and_the_other_entries(tmp_path, monkeypat
 
 
 def test_commands_are_those_of_the_command_line():
-    from attnlimits.numerics.cli import _parser
+    from attnlimits.numerics.cli.main import _parser
 
     for case in CASES:
         words = case.command.split()

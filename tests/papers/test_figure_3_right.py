@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from attnlimits.numerics.classifier import Settings, half_time, label_numbers, made_corpus, train
-from attnlimits.numerics.results import load
+from attnlimits.numerics.core.results import load
+from attnlimits.numerics.learning.classifier import Settings, half_time, label_numbers, made_corpus, train
 from attnlimits.papers.troiani2025.figures import figure_3_right
 
 

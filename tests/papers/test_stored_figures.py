@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnlimits.numerics.descent import descend
-from attnlimits.numerics.gamp import make_data, predicted_overlaps, teacher
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.results import load
-from attnlimits.numerics.state_evolution import evolve
+from attnlimits.numerics.core.results import load
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.learning.descent import descend
+from attnlimits.numerics.learning.gamp import make_data, predicted_overlaps, teacher
+from attnlimits.numerics.model.attention import Attention
 from attnlimits.papers.troiani2025.figures import branches, examples, figure_2, figure_3, work_precision
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from attnlimits.derive import registry
-from attnlimits.numerics import cli
+from attnlimits.numerics.cli import main as cli
 
 PAPERS = {"troiani2025": 187, "boncoraglio2025": 54, "chen2024": 43}
 KINDS = {"proved", "checked", "definition", "prose"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlimits.numerics import cli
+from attnlimits.numerics.cli import main as cli
 
 READMES = ("README.md", "papers/troiani2025/README.md")
 

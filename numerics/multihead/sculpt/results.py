@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...results import versions
+from ...core.results import versions
 from .body import Body
 from .certification import Certification
 from .hull import Hull

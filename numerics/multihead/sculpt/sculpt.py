@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from ...state_evolution import seeded
+from ...fixed_point.evolve import seeded
 from ..checks import at_least_zero, boolean, count
 from ..errors import NoConsistentModel
 from ..holdout import Split, acceptable, hold_out

@@ -15,8 +15,8 @@ import numpy as np
 from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, teacher
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import load, save
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
 
 __all__ = ["CASES", "DATA", "Case", "add", "compute", "run", "stored"]
 

@@ -16,7 +16,7 @@ import numpy as np
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, teacher
 from attnlimits.numerics.aim.gd import descend
-from attnlimits.numerics.progress import Bar
+from attnlimits.numerics.core.progress import Bar
 
 from . import amp_runs
 from .published import DESCENT

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.state_evolution import curve
 from attnlimits.numerics.aim.thresholds import perfect_recovery, weak_recovery
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import save
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import save
 
 from . import amp_runs
 from .published import Marks

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import as_dict, load, save
 from attnlimits.numerics.multihead.hardness import hardness
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import as_dict, load, save
 
 __all__ = ["DATA", "PROTOTYPE", "SMALL", "TABLES", "compute", "draw", "headline"]
 

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.multihead.errors import LearnError
 from attnlimits.numerics.multihead.holdout import hold_out
 from attnlimits.numerics.multihead.matching import parameter_error
 from attnlimits.numerics.multihead.restarts import restarts
 from attnlimits.numerics.multihead.sculpt import sculpt
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import load, save
 
 __all__ = ["DATA", "METHODS", "SWEEPS", "compute", "draw", "exponent", "headline"]
 

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.multihead.errors import LearnError
 from attnlimits.numerics.multihead.layer import multihead, nmse
 from attnlimits.numerics.multihead.learn import learn_multihead
 from attnlimits.numerics.multihead.matching import parameter_error
 from attnlimits.numerics.multihead.sculpt import SculptResult, sculpt
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import load, save
 
 __all__ = ["DATA", "METHODS", "ROWS", "Cell", "Row", "compute", "markdown", "run"]
 

@@ -16,9 +16,9 @@ from attnlimits.derive.channel import reduced_channel
 from attnlimits.derive.mixing import activate, link, mixing_matrices
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.registry import CheckOutcome
-from attnlimits.numerics.denoiser import denoise, denoise_readout
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.results import DenoiserResult
+from attnlimits.numerics.core.results import DenoiserResult
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.denoiser import denoise, denoise_readout
 
 from .forward import softmax
 from .plain import PlainChannel, readout_grid

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from attnlimits.derive import linearization as derived
 from attnlimits.derive.registry import CheckOutcome
-from attnlimits.numerics.channel_choice import channel
-from attnlimits.numerics.deep.channel import DeepQuadrature
-from attnlimits.numerics.deep.three_layers import ThreeLayers
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.quadrature import normal_qmc
-from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.channel.choice import channel
+from attnlimits.numerics.channel.deep.channel import DeepQuadrature
+from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.quadrature.rules import normal_qmc
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
 from . import linearization
 from .depth import joint_limit_remainder

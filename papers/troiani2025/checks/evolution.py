@@ -9,8 +9,8 @@ import sympy as sp
 
 from attnlimits.derive import linearization
 from attnlimits.derive.registry import CheckOutcome
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.state_evolution import evolve as numerics_evolve
+from attnlimits.numerics.fixed_point.evolve import evolve as numerics_evolve
+from attnlimits.numerics.model.attention import Attention
 
 from .message_passing import overlap_differences
 from .plain import PlainChannel, readout_grid

@@ -8,9 +8,9 @@ import sympy as sp
 from attnlimits.derive import linearization as derived
 from attnlimits.derive.registry import CheckOutcome
 from attnlimits.generated.attention_tied_softmax_m2 import numpy64 as kernel
-from attnlimits.numerics.denoiser import denoise
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.denoiser import denoise
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
 from .forward import softmax
 from .plain import PlainChannel, readout_grid

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlimits.derive.registry import CheckOutcome
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.prediction_error import prediction_errors
-from attnlimits.numerics.results import Estimate
+from attnlimits.numerics.core.results import Estimate
+from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
+from attnlimits.numerics.model.attention import Attention
 
 from .forward import reference_link
 from .tools import numeric

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from attnlimits.derive import replica, replica_channel, replica_entropy
 from attnlimits.derive.proof import ProofError
 from attnlimits.derive.registry import CheckOutcome
+from attnlimits.derive.replica import channel as replica_channel
+from attnlimits.derive.replica import entropy as replica_entropy
+from attnlimits.derive.replica import replica
 
 
 def _proved(proofs: list[Callable[[], None]], detail: str) -> CheckOutcome:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.digits.threshold import precise_threshold
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import load, save
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
 
 __all__ = ["DIGITS", "draw", "growth", "make", "measure"]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.exact import single_layer
-from attnlimits.numerics.fibres import LastLayer
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import load, save
-from attnlimits.numerics.state_evolution import curve
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.fixed_point.evolve import curve
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.thresholds.exact import single_layer
 
 __all__ = ["CASES", "DATA", "compute", "draw"]
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.plots import phase_curve, save_figure
-from attnlimits.numerics.results import EvolutionResult, as_dict, save
-from attnlimits.numerics.staircase import first_layer
-from attnlimits.numerics.state_evolution import curve
-from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.core.plots import phase_curve, save_figure
+from attnlimits.numerics.core.results import EvolutionResult, as_dict, save
+from attnlimits.numerics.fixed_point.evolve import curve
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.thresholds.first_layer import first_layer
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
 __all__ = ["PUBLISHED_CURVE", "PUBLISHED_GAMP", "PUBLISHED_THRESHOLDS", "make"]
 

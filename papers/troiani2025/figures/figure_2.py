@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlimits.numerics.descent import cosines, descend
-from attnlimits.numerics.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import load, save
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.learning.descent import cosines, descend
+from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
+from attnlimits.numerics.model.attention import Attention
 
 __all__ = ["DATA", "DESCENTS", "compute", "draw", "make"]
 

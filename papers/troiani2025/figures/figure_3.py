@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import as_dict, load, save
-from attnlimits.numerics.state_evolution import curve
-from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import as_dict, load, save
+from attnlimits.numerics.fixed_point.evolve import curve
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
 from . import figure_3_right
 

@@ -1,7 +1,7 @@
 """Figure 3, right: when the layers of a small attention classifier come near what they end as.
 
 The data beside this file are of a corpus of our own, questions made from templates with random vectors for their words
-(`numerics.classifier.made_corpus`): the TREC questions and BERT's embeddings of the paper are not shipped.
+(`numerics.learning.classifier.made_corpus`): the TREC questions and BERT's embeddings of the paper are not shipped.
 `python -m attnlimits.papers.troiani2025.figures.figure_3_right` computes them again (a minute, with PyTorch).
 """
 
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.classifier import Settings, half_time, label_numbers, made_corpus, train
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import load, save
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.learning.classifier import Settings, half_time, label_numbers, made_corpus, train
 
 __all__ = ["DATA", "compute", "draw_panel"]
 

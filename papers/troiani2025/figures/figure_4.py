@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import load, save
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.sweeps import open_sweep, sweep
 
 from .figure_1 import PUBLISHED_THRESHOLDS

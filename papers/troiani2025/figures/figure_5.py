@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import load, save
-from attnlimits.numerics.two_layers.held import first_layer_given
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.fixed_point.held import first_layer_given
+from attnlimits.numerics.model.attention import Attention
 
 __all__ = ["DATA", "compute", "draw", "make"]
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.stationary import stationary_points
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.results import load, save
+from attnlimits.numerics.model.attention import Attention
 
 __all__ = ["ALPHAS", "DATA", "SKIPS", "compute", "draw"]
 

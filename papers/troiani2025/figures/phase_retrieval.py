@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy, stationary_points
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.thresholds import transitions
-from attnlimits.numerics.link_cli import kernel_of
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.results import load, save
 
 __all__ = ["DATA", "compute", "draw"]
 

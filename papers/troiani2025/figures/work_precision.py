@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlimits.numerics.channel_averages import matrix_root
-from attnlimits.numerics.denoiser import denoise_readout
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.plots import save_figure
-from attnlimits.numerics.progress import Bar
-from attnlimits.numerics.quadrature import normal_qmc
-from attnlimits.numerics.results import load, save
-from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
-from attnlimits.numerics.two_layers.sampled import TwoLayers
+from attnlimits.numerics.channel.averages import matrix_root
+from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
+from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
+from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.denoiser import denoise_readout
+from attnlimits.numerics.quadrature.rules import normal_qmc
 
 __all__ = ["OVERLAPS", "draw", "make", "measure", "ratio"]
 

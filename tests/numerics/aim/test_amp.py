@@ -10,7 +10,7 @@ from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import indices, instance, make_data, stream, teacher
 from attnlimits.numerics.aim.state_evolution import evolve
-from attnlimits.numerics.errors import ConvergenceError, UnreachableOutputError
+from attnlimits.numerics.core.errors import ConvergenceError, UnreachableOutputError
 
 
 def errors(name, tokens, alpha, d, seeds, rho=0.5, noise=0.0, **settings):

@@ -12,7 +12,7 @@ from attnlimits.numerics.aim.bivariate import log_phi2, slopes
 from attnlimits.numerics.aim.channels import Hardmax, HardmaxMany, Linear, Softmax, channel, pairs, variances
 from attnlimits.numerics.aim.data import gram, indices, teacher
 from attnlimits.numerics.aim.hardmax import information, information_between
-from attnlimits.numerics.errors import KernelNotFoundError, UnreachableOutputError
+from attnlimits.numerics.core.errors import KernelNotFoundError, UnreachableOutputError
 
 
 def symmetric(entries, tokens):

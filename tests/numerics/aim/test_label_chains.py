@@ -13,8 +13,8 @@ from attnlimits.numerics.aim.hardmax_many import information, labels, summed, ti
 from attnlimits.numerics.aim.label_chains import label_chains
 from attnlimits.numerics.aim.state_evolution import evolve
 from attnlimits.numerics.aim.thresholds import hardmax_tail, weak_recovery
-from attnlimits.numerics.errors import ConvergenceError, UnreachableOutputError
-from attnlimits.numerics.quadrature import normal_qmc
+from attnlimits.numerics.core.errors import ConvergenceError, UnreachableOutputError
+from attnlimits.numerics.quadrature.rules import normal_qmc
 
 
 def label_of(h, tokens):

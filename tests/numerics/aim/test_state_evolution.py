@@ -16,7 +16,7 @@ from attnlimits.numerics.aim.thresholds import (
     perfect_recovery,
     weak_recovery,
 )
-from attnlimits.numerics.errors import ConvergenceError
+from attnlimits.numerics.core.errors import ConvergenceError
 
 # Fraction of alpha_c, errors at rho = 0.5 and 1, for every channel that fixes K functionals.
 COLLAPSE = [

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from attnlimits.numerics.channel_averages import Averages, Channel
+from attnlimits.numerics.channel.averages import Averages, Channel
 
 
 class Polynomial(Channel):

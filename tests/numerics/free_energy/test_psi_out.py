@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 
-from attnlimits.numerics.channel_averages import matrix_root
-from attnlimits.numerics.channel_choice import channel
-from attnlimits.numerics.denoiser import denoise_readout
-from attnlimits.numerics.fibres import LastLayer
+from attnlimits.numerics.channel.averages import matrix_root
+from attnlimits.numerics.channel.choice import channel
+from attnlimits.numerics.channel.linear import LinearChannel, linear_map
+from attnlimits.numerics.channel.link.channel import LinkChannel
+from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
+from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.free_energy import output_entropy
 from attnlimits.numerics.free_energy.integral import along_path
-from attnlimits.numerics.free_energy.linear import LinearChannel, linear_map
 from attnlimits.numerics.free_energy.solved import generic_rank, solved_entries
 from attnlimits.numerics.free_energy.two_layers import TwoLayerEntropy
-from attnlimits.numerics.link_channel import LinkChannel
-from attnlimits.numerics.link_cli import kernel_of
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.quadrature import normal_qmc
-from attnlimits.numerics.two_layers.channel import TwoLayerQuadrature
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.denoiser import denoise_readout
+from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.quadrature.rules import normal_qmc
 
 LINKS = [("h[1]**2", "0"), ("sign(h[1])", "0"), ("max(h[1],0)", "0"), ("h[1]**3-h[1]", "0"), ("h[1]**2", "0.3")]
 

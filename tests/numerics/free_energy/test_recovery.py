@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from attnlimits.numerics.fibres import LastLayer
+from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.free_energy import Binary, FreeEntropy, output_entropy, stationary_points
-from attnlimits.numerics.link_cli import kernel_of
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.quadrature import normal_qmc
-from attnlimits.numerics.rotations import mean_rotation
-from attnlimits.numerics.state_evolution import evolve
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.quadrature.rotations import mean_rotation
+from attnlimits.numerics.quadrature.rules import normal_qmc
 
 
 def one(value):

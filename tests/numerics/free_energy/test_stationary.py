@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlimits.numerics import link_evolution
-from attnlimits.numerics.channel_choice import channel
+from attnlimits.numerics.channel.choice import channel
+from attnlimits.numerics.channel.linear import LinearChannel
+from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.core.results import load
+from attnlimits.numerics.fixed_point import link as link_evolution
+from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.free_energy import FreeEntropy, OutputEntropy, output_entropy, stationary_points
-from attnlimits.numerics.free_energy.linear import LinearChannel
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.two_layers import TwoLayerEntropy
-from attnlimits.numerics.link_cli import kernel_of
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.results import load
-from attnlimits.numerics.state_evolution import evolve
+from attnlimits.numerics.model.attention import Attention
 from attnlimits.papers.troiani2025.figures import branches
 
 

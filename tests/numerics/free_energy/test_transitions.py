@@ -8,13 +8,13 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from attnlimits.numerics.continuation import curve
+from attnlimits.numerics.channel.link.channel import LinkChannel
+from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.core.results import load
+from attnlimits.numerics.fixed_point.continuation import curve
 from attnlimits.numerics.free_energy import Binary, GaussBernoulli, OutputEntropy, output_entropy
 from attnlimits.numerics.free_energy.thresholds import transitions
-from attnlimits.numerics.link_channel import LinkChannel
-from attnlimits.numerics.link_cli import kernel_of
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.results import load
+from attnlimits.numerics.model.attention import Attention
 from attnlimits.papers.troiani2025.figures import free_energies, phase_retrieval
 
 

@@ -8,6 +8,7 @@ import pytest
 import sympy as sp
 
 from attnlimits.derive.multihead import parity as exact
+from attnlimits.numerics.core.results import load
 from attnlimits.numerics.multihead.adam import adam
 from attnlimits.numerics.multihead.certificates import exact_risk
 from attnlimits.numerics.multihead.hardness import METHODS, hardness
@@ -20,7 +21,6 @@ from attnlimits.numerics.multihead.parity import (
     sq_correlations,
 )
 from attnlimits.numerics.multihead.teachers import make_teacher
-from attnlimits.numerics.results import load
 from attnlimits.papers.chen2024.figures import hardness as figure
 
 

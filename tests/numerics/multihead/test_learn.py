@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from attnlimits.numerics.core.results import as_dict
 from attnlimits.numerics.multihead.certificates import exact_risk
 from attnlimits.numerics.multihead.errors import (
     Degenerate,
@@ -20,7 +21,6 @@ from attnlimits.numerics.multihead.layer import multihead
 from attnlimits.numerics.multihead.learn import learn_multihead
 from attnlimits.numerics.multihead.matching import parameter_error
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
-from attnlimits.numerics.results import as_dict
 
 
 def learned(theta, w, heads, method="auto", *, tokens=2, samples=1500, noise=0.0, told=True, **settings):

@@ -4,7 +4,7 @@ from importlib import resources
 
 import pytest
 
-from attnlimits.numerics.results import load
+from attnlimits.numerics.core.results import load
 from attnlimits.papers.chen2024.figures import table
 from attnlimits.papers.chen2024.figures.table import ROWS, Cell, Row
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from attnlimits.numerics import link_store
+from attnlimits.numerics.model import link_store
 from attnlimits.numerics.sweeps import Function, register, store, tasks
 from attnlimits.numerics.sweeps.grid import Grid, read_grid, shipped
 
@@ -93,24 +93,24 @@ POINTS = {
 LINKS = ["link", "link evolve"]
 # What an edit of a module makes stale.
 EDITS = {
-    "numerics.thresholds": ["last", "linear", "evolve", "link evolve"],
-    "numerics.staircase": ["first"],
-    "numerics.two_layers.sums": ["first", "evolve", "link evolve"],
-    "numerics.state_evolution": ["evolve", "link evolve"],
-    "numerics.networks": ["last", "linear", "first", "evolve", "link evolve"],
-    "numerics.quadrature": [*POINTS],
-    "numerics.link_quadrature": LINKS,
-    "numerics.link_evolution": ["link evolve"],
-    "numerics.link_cli": LINKS,
+    "numerics.thresholds.last_layer": ["last", "linear", "evolve", "link evolve"],
+    "numerics.thresholds.first_layer": ["first"],
+    "numerics.channel.two_layers.sums": ["first", "evolve", "link evolve"],
+    "numerics.fixed_point.evolve": ["evolve", "link evolve"],
+    "numerics.model.networks": ["last", "linear", "first", "evolve", "link evolve"],
+    "numerics.quadrature.rules": [*POINTS],
+    "numerics.posterior.link.quadrature": LINKS,
+    "numerics.fixed_point.link": ["link evolve"],
+    "numerics.cli.link": LINKS,
     "generated.attention_tied_softmax_m2.posterior64": ["last", "first", "evolve"],
     "generated.attention_tied_linear_m2.mp": ["linear"],
     "generated.exact": [*POINTS],
-    "derive.link_branches": LINKS,
-    "derive.kernels_softmax_m2": [],  # `make derive` edits the kernels
-    "numerics.cli_flags": [],
-    "numerics.plots": [],
+    "derive.links.branches": LINKS,
+    "derive.kernels.softmax_m2": [],  # `make derive` edits the kernels
+    "numerics.cli.flags": [],
+    "numerics.core.plots": [],
     "numerics.sweeps.view": [],
-    "numerics.gamp.iteration": [],
+    "numerics.learning.gamp.iteration": [],
 }
 
 

@@ -7,16 +7,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from attnlimits.numerics.models import Attention
-from attnlimits.numerics.staircase import first_layer
-from attnlimits.numerics.state_evolution import evolve
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.model.attention import Attention
 from attnlimits.numerics.sweeps import Function, open_sweep, store, sweep
 from attnlimits.numerics.sweeps import grid as grid_module
 from attnlimits.numerics.sweeps.grid import Point
 from attnlimits.numerics.sweeps.outcomes import compute
 from attnlimits.numerics.sweeps.store import FAILED, Store
 from attnlimits.numerics.sweeps.tasks import TASKS
-from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.thresholds.first_layer import first_layer
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
 TOY = 'task = "toy"\n[axes]\na = [1, 2, 3]\nb = [0, 1]\n'
 FAILING = 'task = "toy"\n[axes]\na = [1, 2]\nfail = [false, true]\n'
@@ -115,7 +115,7 @@ def test_edited_numerics_make_old_points_stale(grid_of, tmp_path, edited):
     text = 'task = "threshold"\n[fixed]\nlayers = 1\n[axes]\ntokens = [2, 3]'
     sweep(grid_of(text), tmp_path / "out", workers=1)
     assert sweep(grid_of(text), tmp_path / "out", workers=1).computed == 0
-    with edited("attnlimits.numerics.exact"):
+    with edited("attnlimits.numerics.thresholds.exact"):
         assert sweep(grid_of(text), tmp_path / "out", workers=1).computed == 2
     # What was edited back is known as before.
     assert len(list((tmp_path / "out" / "points").iterdir())) == 4
@@ -319,7 +319,7 @@ def attnlimits_in_process():
     import json
     import shlex
 
-    from attnlimits.numerics import cli
+    from attnlimits.numerics.cli import main as cli
 
     def run(command):
         words = shlex.split(command)

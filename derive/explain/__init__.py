@@ -1,0 +1,1 @@
+"""The page that tells what the theory says about one architecture."""

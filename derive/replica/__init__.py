@@ -1,0 +1,1 @@
+"""The replica-symmetric free entropy: channel, entropy, and the functional of both."""

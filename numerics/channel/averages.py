@@ -1,0 +1,174 @@
+"""Averages over the output channel at a given overlap: what state evolution and thresholds are made of.
+
+For omega = q^{1/2} xi and h = omega + V^{1/2} zeta, V = I - q, every channel gives the matrix
+G(q) = E sum_m g_m g_m^T = 2 dPsi_out/dq, troiani2025 (14), (95), and the operator blocks
+lambda_l(q) = E || E[h_l^T h_l | y, omega] - I ||_F^2 of the layers l of zero overlap, (15), (187), as one value per
+independent randomisation, so that means and standard errors follow. Points are fixed once: G is a smooth
+function of q.
+
+This module holds the value (`Averages`), the protocol (`Channel`) and what channels have in common; the channels are
+in modules of their own, and `channel_choice` chooses one for a model.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.results import How
+
+__all__ = [
+    "NEARLY",
+    "ROUNDING",
+    "SAFETY",
+    "Averages",
+    "Channel",
+    "Refinable",
+    "controlled",
+    "interval",
+    "matrix_root",
+    "regression",
+]
+
+Array = NDArray[np.float64]
+
+#: Where all learned layers are left with less variance than this, linearised posteriors are control variates.
+NEARLY = 0.1
+#: The distance of two rules may be small by chance: times this, it is the error that is stated.
+SAFETY = 2.0
+#: Rounding of sums over nodes, relative to their largest term.
+ROUNDING = 2e-15
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Channel averages at one overlap; nothing in it changes, and the arrays are read-only.
+
+    Attributes
+    ----------
+    g : ndarray, shape (replicas, P, P)
+        E sum_m g_m g_m^T of each randomisation, or at both ends of an interval.
+    growth : ndarray, shape (replicas, P)
+        lambda_l of the layers of zero overlap (of one layer with several indices: that of the direction in which they
+        grow together); NaN elsewhere and where it is not computed.
+    bias : ndarray, shape (P, P)
+        What the mean of g may be off by beside its scatter; zero where nothing is known of it.
+    how : {"rigorous", "estimated", "monte-carlo"}
+        Kind of the error: "monte-carlo" where the values scatter over randomisations, otherwise they are the ends of
+        an interval.
+    note : str
+        What a result made of these averages has to state, such as a restriction; empty otherwise.
+    """
+
+    g: Array
+    growth: Array
+    bias: Array
+    how: How
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for array in (self.g, self.growth, self.bias):
+            array.setflags(write=False)
+
+    @classmethod
+    def unbiased(cls, g: Array, growth: Array, how: How, note: str = "") -> "Averages":
+        """Averages whose mean is off by nothing but what g shows."""
+        return cls(g, growth, np.zeros(g.shape[1:]), how, note)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the values scatter over independent randomisations."""
+        return self.how == "monte-carlo"
+
+
+class Channel(Protocol):
+    """Averages over the output channel of one model: a function of the overlap, without a memory of its calls.
+
+    The attributes are fixed when the channel is made. A class that derives from this one inherits what is usual: every
+    index is learned by itself, the accuracy is not asked for, and there is neither log Z_out nor the operator (15).
+
+    Attributes
+    ----------
+    model : object
+        The model, as `prediction_errors` takes it.
+    layers : tuple of int
+        Layers whose overlap may be non-zero.
+    sampled : bool
+        Whether averages are sampled at some overlap; `Averages.how` has it for each.
+    equal : bool
+        Whether a group shares one overlap.
+    accuracy : float or None
+        Accuracy that is asked for; None where it follows from the effort.
+    """
+
+    model: Any
+    layers: tuple[int, ...]
+    sampled: bool
+    equal: bool = False
+    accuracy: float | None = None
+
+    def __call__(self, q: Array) -> Averages:
+        """Averages at the overlap q, shape (P, P)."""
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Indices that are learned together."""
+        return tuple((i,) for i in self.layers)
+
+    @property
+    def solved(self) -> float | None:
+        """How many entries of h the output fixes up to finitely many choices; None where only the model has it."""
+        return None
+
+    def log_density(self, q: Array) -> Array | None:
+        """E log Z_out of each randomisation, or by each resolution, up to a constant; None where it is not known."""
+        return None
+
+    def operator(self, q: Array) -> tuple[Averages, Array] | None:
+        """Averages, and the operator (15) at q, shape (replicas, P, P, P, P): image[i, j] = [i, j, k, l] M[k, l].
+
+        None where the operator is not known.
+        """
+        return None
+
+
+class Refinable(Channel, Protocol):
+    """Averages that are as accurate as asked."""
+
+    accuracy: float
+    #: Finer accuracies than these change nothing: of quadratures, and of sampled averages.
+    finest: tuple[float, float]
+    #: Whether accuracies asked for are absolute.
+    absolute: bool
+
+    def rough(self, q: Array, accuracy: float) -> Averages:
+        """Averages at q of about this relative accuracy."""
+
+
+def matrix_root(q: Array) -> Array:
+    """Symmetric square root of a PSD matrix; rounding below zero is cut."""
+    values, vectors = np.linalg.eigh(q)
+    root: Array = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return root
+
+
+def interval(fine: float | Array, coarse: float | Array) -> Array:
+    """Ends of the interval about the finer of two rules, its half width the stated error, shape (2, ...)."""
+    gap = SAFETY * np.abs(fine - coarse)
+    return np.array([fine - gap, fine + gap])
+
+
+def regression(values: Array, columns: Array) -> Array:
+    """Weights of the columns that explain the values best, means aside."""
+    centred = columns - columns.mean(axis=0)
+    gram = centred.T @ centred
+    gram += 1e-12 * max(float(np.trace(gram)), 1e-300) * np.eye(len(gram))
+    return np.asarray(np.linalg.solve(gram, centred.T @ (values - values.mean())))
+
+
+def controlled(values: Array, controls: list[Array], replicas: int) -> Array:
+    """Replica means of values minus the regression on controls of known mean zero."""
+    columns = np.stack(controls, axis=1)
+    weights = regression(values, columns)
+    return np.asarray((values - columns @ weights).reshape(replicas, -1).mean(axis=1))

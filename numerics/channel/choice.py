@@ -1,0 +1,103 @@
+"""Which channel averages serve a model: the only module that knows all of them."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.attention import Attention
+from ..posterior.fibres import LastLayer
+from ..quadrature.rules import normal_qmc
+from .averages import Channel
+from .deep.averages import DeepAverages
+from .fibre import TiedLayer, UntiedLayer
+from .one_layer import OneLayer
+from .sampled import DeepChannel
+from .two_layers.channel import TwoLayerAverages
+from .two_layers.sampled import TwoLayers
+
+__all__ = ["channel", "is_costly", "is_sampled"]
+
+Array = NDArray[np.float64]
+
+
+def is_sampled(model: Attention | LastLayer) -> bool:
+    """Whether the posterior has no rule but is sampled: beyond two layers, or two layers of more than two tokens."""
+    return bool(model.layers > 2 or (model.layers == 2 and model.tokens > 2))
+
+
+def is_costly(model: Attention | LastLayer) -> bool:
+    """Whether the posterior of one output takes about a millisecond."""
+    shifted = model.activation == "softmax" and model.layers == 1 and 3 == model.indices >= model.tokens
+    return is_sampled(model) or bool(shifted)
+
+
+def channel(
+    model: Attention | LastLayer,
+    *,
+    samples: int,
+    replicas: int,
+    rng: np.random.Generator,
+    workers: int | None = None,
+    nodes: int = 2048,
+    accuracy: float | None = None,
+) -> Channel:
+    """Choose the averages for a model.
+
+    Parameters
+    ----------
+    model : Attention or fibres.LastLayer
+        Rank 1; at depth 1 to 3, and untied.
+    samples : int
+        Points per randomisation (rounded up to a power of two).
+    replicas : int
+        Number of independent randomisations, at least 2.
+    rng : numpy.random.Generator
+    workers : int, optional
+        Threads of the denoiser.
+    nodes : int, optional
+        Nodes of the posterior of each output, where it is sampled.
+    accuracy : float, optional
+        Of two or more softmax layers and two tokens, by quadrature as far as it goes; None samples them.
+    """
+    if isinstance(model, Attention) and model.indices == 1:
+        return OneLayer(model)
+    size = 2 * model.indices * model.tokens
+    log2_n = max(4, math.ceil(math.log2(samples)))
+    # Every route takes these from the generator, used or not: what is drawn from it later stays the same.
+    streams = rng.spawn(replicas)
+    if isinstance(model, LastLayer):
+        return UntiedLayer(model, _points(size, log2_n, streams))
+    if model.layers == 1:
+        return TiedLayer(model, _points(size, log2_n, streams))
+    if not is_sampled(model):
+        if accuracy is None:
+            return TwoLayers(model, _points(size, log2_n, streams), workers)
+        return TwoLayerAverages(model, accuracy, _near_recovery(model, log2_n, streams, workers), workers)
+    if accuracy is not None:
+        return DeepAverages(model, accuracy, replicas=replicas, rng=rng, workers=workers)
+    return DeepChannel(model, _points(size, log2_n, streams), nodes=nodes, rng=rng, workers=workers)
+
+
+def _points(size: int, log2_n: int, streams: Sequence[np.random.Generator]) -> list[Array]:
+    """Standard normal points, one array of shape (n, size) per randomisation."""
+    return [normal_qmc(size, log2_n, stream) for stream in streams]
+
+
+def _near_recovery(
+    model: Attention, log2_n: int, streams: Sequence[np.random.Generator], workers: int | None
+) -> Callable[[int], Channel]:
+    """Sampled averages of two layers, of so many times the usual points, which are drawn when they are asked for."""
+
+    @cache
+    def usual() -> list[Array]:
+        return _points(8, log2_n, streams)
+
+    def sampled(times: int) -> Channel:
+        # The usual points are the first ones of each stream, whichever are asked for first.
+        points = usual()
+        return TwoLayers(model, points if times == 1 else _points(8, log2_n + int(math.log2(times)), streams), workers)
+
+    return sampled

@@ -1,0 +1,216 @@
+"""Averages over the output channel of a user's own link at a given overlap, for its state evolution.
+
+Entries of h that neither the link nor the overlap couples make groups, whose averages add. One entry, or the square
+of one combination of entries, is averaged by deterministic quadrature; other groups by randomised quasi-Monte Carlo
+over (omega, h), with posterior sums over two halves of inner nodes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.errors import NotServedError
+from ...core.results import How
+from ...model.link_symmetry import couplings
+from ...model.links import LinkKernel, Part
+from ..averages import ROUNDING, SAFETY, Averages, Channel, interval
+from .scalar import ScalarLink
+from .scalar_noise import NoisyScalarLink, scalar_link
+from .scores import SampledGroup
+
+__all__ = ["LinkChannel", "LinkModel"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinkModel:
+    """What results and predictions need to know of a link.
+
+    Attributes
+    ----------
+    kernel : LinkKernel
+    """
+
+    kernel: LinkKernel
+
+    @property
+    def indices(self) -> int:
+        """P."""
+        return self.kernel.indices
+
+    @property
+    def tokens(self) -> int:
+        """M."""
+        return self.kernel.tokens
+
+    @property
+    def kernel_hash(self) -> str:
+        """Hash of the derivation."""
+        return self.kernel.kernel_hash
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What defines the link."""
+        return self.kernel.parameters
+
+    def describe(self) -> str:
+        """One line about the link."""
+        return self.kernel.describe()
+
+    def link(self, h: Array) -> Array:
+        """Outputs as a column, shape (n, K, 1)."""
+        return self.kernel.link(h)[..., None]
+
+
+class LinkChannel(Channel):
+    """Averages of a link: G = E sum_m g_m g_m^T, (14), and the operator (15) at any overlap.
+
+    Parameters
+    ----------
+    kernel : LinkKernel
+    samples, replicas : int
+        Outer points per randomisation, and independent randomisations.
+    inner : int
+        Multiplies the number of inner nodes.
+    rng : numpy.random.Generator
+    mask : ndarray of bool, shape (P, P), optional
+        `couplings`; by default those of a diagonal overlap.
+    exchanges : sequence of tuple of int, optional
+        Permutations of the indices over which the averages are averaged.
+    noiseless : LinkKernel, optional
+        The same link without noise, whose branches place nodes where the noise is narrow.
+
+    Raises
+    ------
+    ValueError
+        A group of outputs that is not served.
+    """
+
+    def __init__(
+        self,
+        kernel: LinkKernel,
+        *,
+        samples: int,
+        replicas: int,
+        rng: np.random.Generator,
+        inner: int = 1,
+        mask: NDArray[np.bool_] | None = None,
+        exchanges: Sequence[tuple[int, ...]] = (),
+        noiseless: LinkKernel | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.model = LinkModel(kernel)
+        self._exchanges = [list(order) for order in exchanges] or [list(range(kernel.indices))]
+        self.mask = couplings(kernel, np.zeros((kernel.indices,) * 2)) if mask is None else mask
+        self.layers = tuple(range(kernel.indices))
+        self._scalar: list[ScalarLink | NoisyScalarLink] = []
+        self._sampled: list[SampledGroup] = []
+        groups = self._groups((noiseless or kernel).parts)
+        for parts, streams in zip(groups, rng.spawn(len(groups)), strict=True):
+            alone = len(parts) == 1 and len(parts[0].entries) == 1
+            if alone or (len(parts) == 1 and parts[0].direction and not kernel.noise):
+                try:
+                    self._scalar.append(scalar_link(kernel, parts[0]))
+                    continue
+                except NotServedError:
+                    pass
+            self._sampled.append(SampledGroup(kernel, parts, samples, inner, streams.spawn(replicas)))
+        self.replicas = replicas if self._sampled else 2
+        self.sampled = bool(self._sampled)
+        self._how: How = "monte-carlo" if self._sampled else "estimated"
+
+    def _groups(self, parts: Sequence[Part]) -> list[list[Part]]:
+        """Parts whose entries an overlap may couple belong together."""
+        p = self.kernel.indices
+        groups: list[list[Part]] = []
+        for part in parts:
+            near = [
+                group
+                for group in groups
+                if any(
+                    a // p == b // p and self.mask[a % p, b % p]
+                    for other in group
+                    for a in other.entries
+                    for b in part.entries
+                )
+            ]
+            groups = [group for group in groups if group not in near]
+            groups.append([*(one for group in near for one in group), part])
+        return groups
+
+    def __call__(self, q: Array) -> Averages:
+        """Averages at the overlap q, shape (P, P)."""
+        return self._averages(q, second=False)[0]
+
+    def operator(self, q: Array) -> tuple[Averages, Array]:
+        """Averages, and the operator (15) at q, shape (replicas, P, P, P, P): image[i, j] = [i, j, k, l] M[k, l]."""
+        averages, matrix = self._averages(q, second=True)
+        assert matrix is not None
+        return averages, matrix
+
+    def log_density(self, q: Array) -> Array | None:
+        """E log Z_out by two resolutions, shape (2,), up to a constant; None where a group is sampled."""
+        if self._sampled:
+            return None
+        q = np.where(self.mask, q, 0.0)
+        return np.sum([scalar.log_density(self._overlap(scalar, q)[0]) for scalar in self._scalar], axis=0)
+
+    @property
+    def solved(self) -> float | None:
+        """Entries of h that the outputs fix on average, up to finitely many choices; None where a group is sampled."""
+        return None if self._sampled else sum(scalar.solved for scalar in self._scalar)
+
+    def _overlap(self, scalar: ScalarLink | NoisyScalarLink, q: Array) -> tuple[float, Array]:
+        """Overlap of the combination that an output depends on, and its direction, shape (M, P)."""
+        along = np.zeros((self.kernel.tokens, self.kernel.indices))
+        along.ravel()[list(scalar.places)] = scalar.direction
+        return float(np.clip((along @ q * along).sum(), 0.0, None)), along
+
+    def _averages(self, q: Array, second: bool) -> tuple[Averages, Array | None]:
+        p = self.kernel.indices
+        q = np.where(self.mask, q, 0.0)
+        g, bias = np.zeros((self.replicas, p, p)), np.zeros((p, p))
+        matrix = np.zeros((self.replicas, p, p, p, p)) if second else None
+        for scalar in self._scalar:
+            self._add_scalar(scalar, q, g, bias, matrix)
+        for group in self._sampled:
+            self._add_sampled(group, q, g, bias, matrix)
+        g, bias = (np.mean([x[..., o, :][..., o] for o in self._exchanges], axis=0) for x in (g, bias))
+        if matrix is not None:
+            matrix = np.mean([matrix[np.ix_(range(self.replicas), o, o, o, o)] for o in self._exchanges], axis=0)
+        growth = np.full((self.replicas, p), np.nan)
+        return Averages(np.where(self.mask, g, 0.0), growth, bias, self._how), matrix
+
+    def _add_scalar(
+        self, scalar: ScalarLink | NoisyScalarLink, q: Array, g: Array, bias: Array, matrix: Array | None
+    ) -> None:
+        overlap, along = self._overlap(scalar, q)
+        square = along.T @ along
+        values, changes = scalar(overlap)
+        rounding = ROUNDING * (abs(values[1]) + 1 / (1 - overlap))
+        if not self.sampled:
+            g += interval(values[1], values[0])[:, None, None] * square
+            bias += rounding * np.abs(square)
+        else:
+            g += values[1] * square
+            bias += (SAFETY * abs(values[1] - values[0]) + rounding) * np.abs(square)
+        if matrix is not None:
+            matrix += changes[1] * np.multiply.outer(square, square)
+
+    def _add_sampled(self, group: SampledGroup, q: Array, g: Array, bias: Array, matrix: Array | None) -> None:
+        p = self.kernel.indices
+        found = group(q, matrix is not None)
+        token, place = [e // p for e in group.entries], [e % p for e in group.entries]
+        pairs = [(a, b) for a in range(len(place)) for b in range(len(place)) if token[a] == token[b]]
+        for a, b in pairs:
+            value, off = found.product(a, b)
+            g[:, place[a], place[b]] += value
+            bias[place[a], place[b]] += off
+        if matrix is not None:
+            operator = found.operator()
+            for a, c in pairs:
+                for b, d in pairs:
+                    matrix[:, place[a], place[c], place[b], place[d]] += operator[:, a, b, c, d]

@@ -1,0 +1,90 @@
+"""Channel averages of one tied layer of rank 1, by quadrature over two variables."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.attention import Attention
+from ..quadrature.rules import gauss_legendre_panels
+from .averages import ROUNDING, Averages, Channel, interval
+
+__all__ = ["OneLayer"]
+
+Array = NDArray[np.float64]
+
+
+class OneLayer(Channel):
+    """Depth 1: the posterior is h = +-v, and two variables remain, r = |omega| and the component of h along omega.
+
+    With Nishimori's identity G = (E[|h|^2 tanh^2(omega.h/V)] - M q)/V^2; deterministic quadrature.
+    """
+
+    layers = (0,)
+    sampled = False
+
+    def __init__(self, model: Attention) -> None:
+        """Keep the model; rank 1 is checked by the caller."""
+        self.model = model
+
+    def __call__(self, q: Array) -> Averages:
+        """Averages as the ends of an interval about the finer of two resolutions."""
+        scalar = float(q[0, 0])
+        coarse, fine = (self._value(scalar, order) for order in (24, 32))
+        m = self.model.tokens
+        growth = np.full((2, 1), float(m * (m + 1)) if scalar == 0 else np.nan)
+        # Differences of M/V leave their rounding.
+        rounding = ROUNDING * m / (1 - scalar) if scalar else 0.0
+        return Averages(interval(fine, coarse)[:, None, None], growth, np.array([[rounding]]), "estimated")
+
+    def log_density(self, q: Array) -> Array:
+        """E log Z_out by the two resolutions, shape (2,), Z_out the density of v up to its sign.
+
+        It is the prior's entropy of h given omega, and E log(1 + exp(-2 omega.h/V)) for the other sign.
+        """
+        m, scalar = self.model.tokens, float(q[0, 0])
+        constant = -0.5 * m * (math.log(2 * math.pi * (1 - scalar)) + 1)
+        return constant + np.array([self._doubt(scalar, order) for order in (24, 32)])
+
+    @property
+    def solved(self) -> float:
+        """Entries of h that the output fixes, up to a sign."""
+        return float(self.model.tokens)
+
+    def _doubt(self, q: float, order: int) -> float:
+        """E log(1 + exp(-2 omega.h/V)): minus E log of the posterior probability of the true sign."""
+        if q == 0:
+            return math.log(2.0)
+        outer, inner, r, along = self._plane(q, order)
+        return float(outer @ (np.logaddexp(0.0, -2 * r * along / (1 - q)) @ inner))
+
+    def _value(self, q: float, order: int) -> float:
+        m, v = self.model.tokens, 1 - q
+        if q == 0:
+            return 0.0
+        outer, inner, r, along = self._plane(q, order)
+        # E[|h|^2 tanh^2] - M q = M V - E[|h|^2 sech^2]: no cancellation as V -> 0.
+        decay = np.exp(-2 * np.abs(r * along) / v)
+        sech2 = 4 * decay / (1 + decay) ** 2
+        missing = ((along**2 + v * (m - 1)) * sech2) @ inner
+        return float((m * v - outer @ missing) / v**2)
+
+    def _plane(self, q: float, order: int) -> tuple[Array, Array, Array, Array]:
+        """Weights of r = |omega| and of the component of h along it, given r; and both."""
+        m, sd = self.model.tokens, math.sqrt(1 - q)
+        # chi_M law of r = sqrt(q) rho; tanh switches at r ~ sd.
+        edge = min(0.5, 0.5 * sd / math.sqrt(q))
+        edges = [0.0]
+        while edge < 1.0:
+            edges.append(edge)
+            edge *= 2
+        top = math.sqrt(m) + 9.0
+        rho = gauss_legendre_panels(np.unique([*edges, *np.linspace(1.0, top, 2 * math.ceil(top))]), order)
+        log_density = (m - 1) * np.log(rho.nodes) - 0.5 * rho.nodes**2
+        log_density -= (0.5 * m - 1) * math.log(2) + math.lgamma(0.5 * m)
+        r = math.sqrt(q) * rho.nodes[:, None]
+        # In z the switch is at -r/sd with width sd/r, narrow only where it is out of reach.
+        z = gauss_legendre_panels(np.linspace(-9.0, 9.0, 37), order // 2)
+        along = r + sd * z.nodes
+        weight = np.exp(-0.5 * z.nodes**2) * z.weights / math.sqrt(2 * math.pi)
+        return rho.weights * np.exp(log_density), weight, r, along

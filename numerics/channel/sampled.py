@@ -1,0 +1,196 @@
+"""Channel averages of deep attention whose posterior has no rule: any depth, tokens and activation, rank 1.
+
+The outer average over (omega, h) is randomised quasi-Monte Carlo, the inner posterior importance sampling on the fibre
+of the output (`deep_posterior`).
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import chi2, qmc
+
+from ..core.errors import ConvergenceError
+from ..model.attention import Attention
+from ..posterior.sampled import freedom, posterior_moments
+from .averages import NEARLY, Averages, Channel, controlled, matrix_root, regression
+from .deep.linearised import Linearised
+
+__all__ = ["PAIRS", "DeepChannel"]
+
+Array = NDArray[np.float64]
+
+#: Pairs of sets of inner nodes of each randomisation; outputs that share one share its error, too.
+PAIRS = 16
+# Outputs per task of a thread.
+_CHUNK = 32
+
+
+class DeepChannel(Channel):
+    """Averages over the output channel of `Attention` at depth >= 2, rank 1.
+
+    Every output's posterior is sampled by two independent sets of nodes, so that no square of a sampling error enters
+    an average. What is left is the bias of a ratio of two sums, inverse to the number of nodes: the comparison of both
+    halves with the whole estimates it. With few nodes in a posterior it is less than that, by up to a half or more:
+    half of the estimate is taken off, and half is what may be left (`Averages.bias`).
+
+    Parameters
+    ----------
+    model : Attention
+        Depth >= 2, rank 1.
+    points : sequence of ndarray, shape (n, 2 L M)
+        Standard normal, one array per randomisation.
+    nodes : int
+        Inner nodes of each output; a power of two from 64.
+    rng : numpy.random.Generator
+        Randomises the inner nodes.
+    workers : int, optional
+        Threads; all cores by default.
+    """
+
+    sampled = True
+
+    def __init__(
+        self,
+        model: Attention,
+        points: Sequence[Array],
+        *,
+        nodes: int = 2048,
+        rng: np.random.Generator,
+        workers: int | None = None,
+    ) -> None:
+        """Keep the points of both averages: G is a smooth function of q."""
+        depth, tokens = model.layers, model.tokens
+        self.model = model
+        self.layers = tuple(range(depth))
+        self._replicas = len(points)
+        normals = np.concatenate(points).reshape(-1, 2, depth, tokens)
+        self._xi, self._zeta = normals[:, 0], normals[:, 1]
+        self._workers = workers or os.cpu_count() or 1
+        self._invertible = model.activation == "linear" or tokens == 2
+        self._linearised = Linearised(model, len(points), self._workers)
+        self._draw(nodes, len(points[0]), rng)
+
+    def _draw(self, nodes: int, per: int, rng: np.random.Generator) -> None:
+        """Draw the nodes of the posteriors, and say which of them each of the `per` outputs takes."""
+        half = nodes // 2
+        # The prior finds everything unless it is narrow, where the others are for.
+        rest = 3 * half // 16
+        self._counts = np.array([half - 2 * rest, rest, rest] if self._invertible else [half - rest, 0, rest])
+        dimension = (self.model.layers - 1) * self.model.tokens
+        pairs = min(PAIRS, per)
+        streams = rng.spawn(2 * pairs * self._replicas)
+        uniform = np.array([qmc.Sobol(dimension + 1, rng=stream).random(half) for stream in streams])
+        uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, half, dimension + 1)
+        self._pair = (np.arange(per) % pairs + pairs * np.arange(self._replicas)[:, None]).ravel()
+        self._nodes = np.ascontiguousarray(ndtri(uniform[..., :dimension]))
+        nu = freedom(dimension)
+        self._tails = np.ascontiguousarray(np.sqrt(nu / chi2.ppf(uniform[..., dimension], nu)))
+
+    def __call__(self, q: Array) -> Averages:
+        """Averages with control variates, which Nishimori's identities say vanish in the mean."""
+        depth, tokens = self.model.layers, self.model.tokens
+        v = np.eye(depth) - q
+        precision = np.asarray(np.linalg.inv(v), np.float64)
+        omega = matrix_root(q) @ self._xi
+        h = omega + np.linalg.cholesky(v) @ self._zeta
+        means, seconds = self._posterior(h, omega, v, precision)
+        learned = np.abs(q).max(axis=1) > 0
+        # Of a layer without overlap the sign is free: its mean vanishes.
+        g = [(precision @ (mean - omega)) * learned[:, None] for mean in means]
+        u = precision @ (h - omega)
+        nearly = bool(learned.any() and (1 - q.diagonal())[learned].max() < NEARLY)
+        linear = self._linearised(matrix_root(q), h, omega, v) if nearly else {}
+        shape = (self._replicas, depth, depth)
+        out, bias = np.zeros(shape), np.zeros((depth, depth))
+        diagonal = not (q - np.diag(q.diagonal())).any()
+        for a in range(depth):
+            for b in range(a, depth):
+                if not (learned[a] and learned[b]) or (diagonal and a != b):
+                    continue
+                gg, off = _product([x[:, a] for x in g], [x[:, b] for x in g])
+                crossed = [0.5 * (x[:, a] * u[:, b] + x[:, b] * u[:, a]).sum(axis=1) for x in g]
+                none = np.zeros_like(gg)
+                # Controls, and what they may be off by.
+                controls = [
+                    (gg - crossed[2], off - _off(crossed)),
+                    ((u[:, a] * u[:, b]).sum(axis=1) - tokens * precision[a, b], none),
+                    *((control, none) for control in linear.get((a, b), [])),
+                ]
+                if diagonal:
+                    squares, off_squares = _product([x[:, a] for x in means], [x[:, a] for x in means])
+                    traces = [np.einsum("nmm->n", second[:, a]) for second in seconds]
+                    spread, off_spread = traces[2] - squares, _off(traces) - off_squares
+                    controls.append(
+                        (
+                            gg + precision[a, a] ** 2 * spread - tokens * precision[a, a],
+                            off + precision[a, a] ** 2 * off_spread,
+                        )
+                    )
+                columns, offs = (np.stack(part, axis=1) for part in zip(*controls, strict=True))
+                weights = regression(gg, columns)
+                left = 0.5 * (off - offs @ weights)
+                of_each = (gg - columns @ weights - left).reshape(self._replicas, -1).mean(axis=1)
+                out[:, a, b] = out[:, b, a] = of_each
+                bias[a, b] = bias[b, a] = abs(left.mean())
+        growth = np.full((self._replicas, depth), np.nan)
+        for a in np.flatnonzero(~learned).tolist():
+            identity = np.eye(tokens)
+            moments = [(second[:, a] - identity).reshape(len(h), -1) for second in seconds]
+            true = (h[:, a, :, None] * h[:, a, None, :] - identity).reshape(len(h), -1)
+            values, _ = _product(moments, moments)
+            variates = [
+                values - (moments[2] * true).sum(axis=1),
+                (true**2).sum(axis=1) - tokens * (tokens + 1),
+            ]
+            growth[:, a] = controlled(values, variates, self._replicas)
+        return Averages(out, growth, bias, "monte-carlo")
+
+    def _posterior(self, h: Array, omega: Array, v: Array, precision: Array) -> tuple[list[Array], list[Array]]:
+        """E[h | y] and E[h_l h_l^T | y] by the first set of nodes, by the second, and by both."""
+        n, depth, tokens = h.shape
+        others = [[i for i in range(depth) if i != left_out] for left_out in (depth - 1, depth - 2)]
+        roots = np.array([np.linalg.cholesky(v[np.ix_(keep, keep)]) for keep in others])
+        # The peaks are solved for the wider of the last two layers.
+        before = bool(self._invertible and v[-1, -1] < v[-2, -2])
+        sums = np.empty((n, 2, 1 + depth * tokens * (1 + tokens)))
+        model = self.model
+
+        def work(start: int) -> None:
+            part = slice(start, start + _CHUNK)
+            posterior_moments(
+                h[part], omega[part], precision, roots, self._counts, before,
+                self._nodes, self._tails, self._pair[part],
+                model.skip, model.beta, model.activation == "linear", sums[part],
+            )  # fmt: skip
+
+        with ThreadPoolExecutor(self._workers) as pool:
+            list(pool.map(work, range(0, n, _CHUNK)))
+        lost = int((~(np.isfinite(sums).all(axis=2) & (sums[..., 0] > 0))).any(axis=1).sum())
+        if lost:
+            raise ConvergenceError(
+                f"the sampled posterior (12) of {model.describe()} met {lost} of {n} outputs with no node at all; "
+                "raise nodes, or take another seed"
+            )
+        sums = np.concatenate([sums, sums.sum(axis=1, keepdims=True)], axis=1)
+        sums = sums[:, :, 1:] / sums[:, :, :1]
+        means = [sums[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
+        seconds = [sums[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
+        return means, seconds
+
+
+def _off(x: Sequence[Array]) -> Array:
+    """What a moment by all nodes is off by: half the nodes are off by twice that."""
+    return 0.5 * (x[0] + x[1]) - x[2]
+
+
+def _product(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array]:
+    """a.b of two posterior moments, each by half of the nodes, by the other half, and by all; and what it is off by.
+
+    The halves are independent: the product has no variance in it, and is off by twice what each of them is.
+    """
+    plain = 0.5 * (a[0] * b[1] + a[1] * b[0]).sum(axis=1)
+    return plain, 2 * (_off(a) * b[2] + _off(b) * a[2]).sum(axis=1)

@@ -1,0 +1,64 @@
+"""Channel averages of two layers over two tokens, sampled: any overlap, softmax and linear attention."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...model.attention import Attention
+from ...posterior.denoiser import denoise_readout
+from ..averages import NEARLY, Averages, Channel, controlled, matrix_root
+from ..deep.linearised import Linearised
+
+__all__ = ["TwoLayers"]
+
+Array = NDArray[np.float64]
+
+
+class TwoLayers(Channel):
+    """Depth 2, two tokens: randomised quasi-Monte Carlo over (omega, h) with the exact denoiser."""
+
+    layers = (0, 1)
+    sampled = True
+    # Of the denoiser; far below the sampling error.
+    tolerance = 1e-5
+
+    def __init__(self, model: Attention, points: list[Array], workers: int | None) -> None:
+        """Keep standard normal points, one array of shape (n, 8) per randomisation."""
+        self.model = model
+        self._replicas = len(points)
+        normals = np.concatenate(points).reshape(-1, 2, 2, 2)
+        self._xi, self._zeta = normals[:, 0], normals[:, 1]
+        self._workers = workers
+        self._linearised = Linearised(model, len(points), workers, points=16 * len(points[0]))
+
+    def __call__(self, q: Array) -> Averages:
+        """Averages with control variates: Nishimori's identities and, as V -> 0, the linearised posterior."""
+        v = np.eye(2) - q
+        omega = matrix_root(q) @ self._xi
+        h = omega + np.linalg.cholesky(v) @ self._zeta
+        readout = (h[:, 1:2] @ np.swapaxes(self.model.mixing(h), 1, 2))[:, 0]
+        post = denoise_readout(self.model, readout, omega, v, tol=self.tolerance, workers=self._workers)
+        g, dg = post.g_out, post.dg_out
+        precision = np.linalg.inv(v)
+        u = precision @ (h - omega)
+        pairs = [(a, b) for a in range(2) for b in range(a, 2)]
+        out = np.zeros((self._replicas, 2, 2))
+        curvature = np.einsum("nambm->nab", dg)
+        nearly = q.diagonal().min() > 1 - NEARLY
+        linear = self._linearised(matrix_root(q), h, omega, v) if nearly else {}
+        for a, b in pairs:
+            gg = (g[:, a] * g[:, b]).sum(axis=1)
+            controls = [
+                gg + curvature[:, a, b],
+                gg - 0.5 * (g[:, a] * u[:, b] + g[:, b] * u[:, a]).sum(axis=1),
+                (u[:, a] * u[:, b]).sum(axis=1) - 2 * precision[a, b],
+                *linear.get((a, b), []),
+            ]
+            out[:, a, b] = out[:, b, a] = controlled(gg, controls, self._replicas)
+        growth = np.full((self._replicas, 2), np.nan)
+        for layer in (0, 1):
+            if not q[layer].any():
+                growth[:, layer] = self._mean((dg[:, layer, :, layer, :] ** 2).sum(axis=(1, 2)))
+        return Averages.unbiased(out, growth, "monte-carlo")
+
+    def _mean(self, values: Array) -> Array:
+        return values.reshape(self._replicas, -1).mean(axis=1)

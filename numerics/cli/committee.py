@@ -1,0 +1,76 @@
+"""What `attnlimits committee` does."""
+
+import argparse
+from typing import Any
+
+from ..core.decimals import pm, recorded
+from ..core.results import Estimate, versions
+
+__all__ = ["committee", "committee_flags"]
+
+# Half a minute; alpha/(L - 1) then differs from its limit by 1e-6.
+_MOST = 1_000_000
+# Nodes grow as 1/beta and as beta: a quarter of a minute at both ends.
+_BETA = (0.1, 20.0)
+
+Outcome = tuple[dict[str, Any], str, bool]
+
+
+def committee_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `committee`."""
+    group = parser.add_argument_group("model")
+    group.add_argument("--layers", type=int, default=3, metavar="L", help="depth, from 2 (default: %(default)s)")
+    group.add_argument("--beta", type=float, default=1.0, help="inverse temperature, 0.1 to 20 (default: %(default)s)")
+    group.add_argument(
+        "--skip", type=float, metavar="C", help="strength c > L - 1 of the skip connection, for finite c"
+    )
+    parser.add_argument("--alpha", type=float, help="samples per dimension N/D, from 1/2: the overlaps there, too")
+
+
+def committee(args: argparse.Namespace) -> Outcome:
+    """Thresholds of both parts of the network, and the fixed point at one alpha."""
+    from ..committee import committee_evolution, committee_threshold, last_layer_threshold, limit_threshold
+
+    if args.layers > _MOST:
+        raise ValueError(
+            f"--layers must be from 2 to {_MOST}, got {args.layers}: beyond, alpha/(L - 1) is its limit of many layers"
+        )
+    if args.beta > 0 and not _BETA[0] <= args.beta <= _BETA[1]:
+        raise ValueError(
+            f"--beta must be from {_BETA[0]:g} to {_BETA[1]:g}, got {args.beta:g}: beyond, it takes minutes"
+        )
+    found = committee_threshold(args.layers, beta=args.beta)
+    limit = limit_threshold(args.beta)
+    record: dict[str, Any] = {"verb": "committee", "layers": args.layers, "beta": args.beta, "skip": args.skip}
+    record |= {
+        "value": recorded(found.alpha.value, found.alpha.error),
+        "error": found.alpha.error,
+        "how": found.alpha.how,
+    }
+    record |= {"committee": found, "limit_per_layer": limit, "versions": versions()}
+    lines = [
+        f"tied softmax attention, L={args.layers}, M=2, rank 1, beta={args.beta:g}, to leading order in 1/c",
+        f"hidden layers: alpha = {_text(found.alpha)}; q_L = 1 - rho/c^2, rho = {_text(found.remainder)}",
+        f"many layers: alpha/(L - 1) = {_text(limit)}",
+    ]
+    if args.skip is not None:
+        last = last_layer_threshold(args.layers, args.skip, beta=args.beta)
+        rho = found.remainder
+        at_skip = Estimate(1 - rho.value / args.skip**2, rho.error / args.skip**2, rho.how)
+        record |= {"last_layer": last, "last_overlap_at_threshold": at_skip}
+        lines.append(
+            f"c = {args.skip:g}: last layer from alpha = {_text(last)}; "
+            f"1 - q_L = {rho.value / args.skip**2:.3g} where they start"
+        )
+    if args.alpha is not None:
+        state = committee_evolution(args.layers, args.alpha, beta=args.beta)
+        record["state"] = state
+        lines.append(
+            f"alpha = {args.alpha:g}: hidden overlaps {_text(state.hidden_overlap)}, rho = {_text(state.remainder)}, "
+            f"free entropy {_text(state.free_entropy)} above zero overlap ({state.status})"
+        )
+    return record, "\n".join(lines), True
+
+
+def _text(told: Estimate) -> str:
+    return pm(told.value, told.error)

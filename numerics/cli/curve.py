@@ -1,0 +1,173 @@
+"""What `attnlimits curve` does."""
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.decimals import pm
+from ..core.destinations import output_file
+from ..core.progress import Bar
+from ..core.results import as_dict, save
+from .flags import (
+    MODEL_DEFAULTS,
+    attention,
+    check_output,
+    check_points,
+    check_sampling,
+    link_flags,
+    model_flags,
+    refuse_model_flags,
+    sampling_flags,
+)
+
+if TYPE_CHECKING:
+    from ..fixed_point.continuation import CurvePoint, CurveResult
+
+__all__ = ["curve_flags", "run"]
+
+Outcome = tuple[dict[str, Any], str, bool]
+
+
+def curve_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the verb."""
+    model_flags(parser)
+    link_flags(parser)
+    group = parser.add_argument_group("curve")
+    group.add_argument(
+        "--along", choices=["alpha", "skip", "beta"], default="alpha", help="what varies (default: %(default)s)"
+    )
+    group.add_argument("--from", dest="first", type=float, required=True, metavar="X", help="first value")
+    group.add_argument("--to", dest="last", type=float, required=True, metavar="X", help="last value")
+    group.add_argument("--points", type=int, default=48, help="number of values (default: %(default)s)")
+    group.add_argument("--alpha", type=float, help="samples per dimension N/D, where skip or beta varies")
+    group.add_argument("--start", choices=["uninformed", "informed", "both"], default="uninformed")
+    group.add_argument("--tol", type=float, default=1e-5, help="on max |F(q) - q| (default: %(default)s)")
+    group.add_argument(
+        "--accuracy", type=float, default=1e-3, help="of deterministic averages, relative (default: %(default)s)"
+    )
+    group.add_argument(
+        "--closest",
+        type=float,
+        help="distance to one at which an overlap counts as recovered (default: what is resolved)",
+    )
+    group.add_argument("--out", type=Path, metavar="FILE", help="write the JSON object there, too")
+    sampling_flags(parser)
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Follow the fixed points."""
+    check_sampling(args)
+    check_output(args)
+    _check(args)
+    output_file(args.out, make=True)
+    if args.link is not None:
+        refuse_model_flags(args, MODEL_DEFAULTS)
+        if args.along != "alpha":
+            raise ValueError(f"--along {args.along} varies a model, and --link stands instead of one")
+    elif args.noise != "0":
+        raise ValueError("--noise belongs to --link EXPR; attention models have no noise")
+    model: Any
+    if args.link is None:
+        model = attention(args, "curve")
+        about: dict[str, Any] = {"model": model.describe()}
+    else:
+        import numpy as np
+
+        from ..channel.link.channel import LinkChannel
+        from ..model.link_kernels import kernel_of, noiseless_of
+
+        kernel = kernel_of(args.link, noise=args.noise)
+        model = LinkChannel(
+            kernel,
+            samples=args.samples,
+            replicas=args.replicas,
+            rng=np.random.default_rng(args.seed),
+            noiseless=noiseless_of(kernel, args.link),
+        )
+        about = {"model": kernel.describe()}
+    # Loaded late: it takes a second, and bad arguments are refused before.
+    from ..fixed_point.continuation import curve
+
+    step = (args.last - args.first) / max(args.points - 1, 1)
+    values = [args.first + k * step for k in range(args.points - 1)] + [args.last]
+    bar = Bar("curve", show=True)
+    try:
+        result = curve(
+            model,
+            values,
+            start=args.start,
+            along=args.along,
+            alpha=args.alpha,
+            tol=args.tol,
+            accuracy=args.accuracy,
+            closest=args.closest,
+            samples=args.samples,
+            replicas=args.replicas,
+            rng=args.seed,
+            workers=args.workers,
+            progress=bar.to,
+        )
+    finally:
+        bar.close()
+    points = [point for found in result.points.values() for point in found]
+    record = as_dict(result) | about
+    record |= {"value": str(sum(p.converged for p in points)), "error": 0.0}
+    text = _text(result, about["model"])
+    if args.out is not None:
+        save(args.out, record)
+        text += f"\nwrote {args.out}"
+    return record, text, result.converged
+
+
+def _check(args: argparse.Namespace) -> None:
+    least = 0.0 if args.along == "alpha" else 1e-12
+    for flag, value in (("from", args.first), ("to", args.last)):
+        if not (math.isfinite(value) and value >= least):
+            raise ValueError(f"--{flag} must be finite and >= {least:g}, got {value:g}")
+    if args.points < 1 or (args.points == 1) != (args.first == args.last) or args.first > args.last:
+        raise ValueError(
+            f"--points {args.points} from {args.first:g} to {args.last:g}: needs --from < --to and at least 2 points"
+        )
+    check_points(args.points)
+    if not (math.isfinite(args.tol) and args.tol >= 1e-12):
+        raise ValueError(f"--tol must be finite and >= 1e-12, got {args.tol:g}")
+    if not 1e-10 <= args.accuracy <= 1e-2:
+        raise ValueError(f"--accuracy must be in [1e-10, 0.01], got {args.accuracy:g}")
+    if args.along == "alpha" and args.alpha is not None:
+        raise ValueError("--alpha belongs to --along skip or --along beta; here --from and --to give the alphas")
+    if args.along != "alpha" and (args.alpha is None or not (math.isfinite(args.alpha) and args.alpha > 0)):
+        raise ValueError(f"--along {args.along} needs --alpha, finite and > 0; got {args.alpha}")
+
+
+def _text(result: "CurveResult", name: str) -> str:
+    lines = [name]
+    for start, points in result.points.items():
+        lines.append(f"{start} start:")
+        lines += [_line(point, result.along) for point in points]
+    for one in result.onsets:
+        lines.append(f"{_named(one.indices)} from {result.along} = {pm(one.value, one.error)}")
+    for jump in result.jumps:
+        lines.append(
+            f"jump {jump.direction} at {result.along} = {pm(jump.value, jump.error)}, "
+            f"from {_diagonal(jump.before)} to {_diagonal(jump.after)}"
+        )
+    return "\n".join([*lines, result.status])
+
+
+def _line(point: "CurvePoint", along: str) -> str:
+    parts = [f"{along} = {point.parameter:.6g}:"]
+    for i in range(len(point.overlap)):
+        mark = " (recovered)" if i in point.recovered else ""
+        parts.append(f"q_{i + 1}{i + 1} = {pm(point.overlap[i, i], point.overlap_error[i, i])}{mark}")
+    if not point.converged:
+        parts.append(point.status)
+    return " ".join(parts)
+
+
+def _named(indices: tuple[int, ...]) -> str:
+    return ", ".join(f"q_{i + 1}{i + 1}" for i in indices)
+
+
+def _diagonal(q: Any) -> str:
+    return "(" + ", ".join(f"{x:.4f}" for x in q.diagonal()) + ")"

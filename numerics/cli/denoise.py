@@ -1,0 +1,208 @@
+"""The verb `denoise`: log Z, g_out and d g_out of single outputs, to any number of digits."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from ..core.array_files import read_arrays, regular
+from ..core.destinations import output_file
+from ..core.files import naming
+from ..core.memory import refuse_memory
+from ..core.progress import Bar
+from .flags import attention, model_flags
+
+__all__ = ["denoise", "denoise_flags"]
+
+Outcome = tuple[dict[str, Any], str, bool]
+Sample = dict[str, Any]
+
+_NAMES = ("y", "omega", "V")
+# Bytes in memory of a byte of JSON, at most: an empty list of two bytes is an object of 56, and 8 to point to it.
+_JSON = 32
+
+
+def denoise_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the verb."""
+    model_flags(parser)
+    group = parser.add_argument_group("sample")
+    group.add_argument("--y", metavar="ROWS", help="output, M x M: '[[0.7, 0.3], [0.2, 0.8]]'; decimals are exact")
+    group.add_argument("--omega", metavar="ROWS", help="prior means of the indices, P x M")
+    group.add_argument("--V", metavar="ROWS", help="prior covariance of the indices, P x P")
+    group.add_argument(
+        "--input",
+        type=Path,
+        metavar="FILE",
+        help="instead: .json with an object of y, omega and V or a list of such, or .npz with arrays of these names, "
+        "samples along the first axis of y",
+    )
+    parser.add_argument("--digits", type=int, default=15, help="digits, 5 to 200 (default: %(default)s)")
+    parser.add_argument("--max-nodes", type=int, default=10_000_000, help="bound of the work (default: %(default)s)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write each result at once, one JSON object per line; a pipe or device will do",
+    )
+
+
+def denoise(args: argparse.Namespace) -> Outcome:
+    """Print or write the result of each sample as it is finished."""
+    if args.max_nodes < 1:
+        raise ValueError(f"--max-nodes must be >= 1, got {args.max_nodes}")
+    model = attention(args, "denoise")
+    output_file(args.out, stream=True)
+    samples, single = _samples(args)
+    from ..posterior.precise.denoiser import denoise_mp
+
+    made: list[dict[str, Any]] = []
+    about = {"model": model.describe(), "digits": args.digits}
+    status, interrupted = "", False
+    bar = Bar("denoise", show=True)
+    out: IO[str] | None = None
+    try:
+        for k, sample in enumerate(samples):
+            progress = bar.to if single else None
+            try:
+                result = denoise_mp(
+                    model,
+                    *(sample[name] for name in _NAMES),
+                    digits=args.digits,
+                    skip=repr(model.skip),  # the shortest decimal: what was typed
+                    beta=repr(model.beta),
+                    max_nodes=args.max_nodes,
+                    progress=progress,
+                )
+            except (ValueError, ArithmeticError, RuntimeError) as error:
+                # What is finished is kept; a first failure is an error like any other.
+                if not made:
+                    raise
+                status = f"sample {k + 1} of {len(samples)}: {error}"
+                break
+            made.append(_record(result))
+            if args.out is not None:
+                # What was there before stays until there is a result.
+                with naming(args.out):
+                    out = out or args.out.open("w", encoding="utf-8")
+                    out.write(json.dumps(about | {"sample": k + 1} | made[-1]) + "\n")
+                    out.flush()
+            elif not (single or args.json):
+                print(f"sample {k + 1}\n{_text(made[-1])}", flush=True)
+            if not single:
+                bar.to(k + 1, len(samples))
+    except KeyboardInterrupt:
+        if not made:
+            raise
+        status, interrupted = f"interrupted after {len(made)} of {len(samples)} samples", True
+    finally:
+        bar.close()
+        if out is not None:
+            with naming(args.out):  # what could not be written is tried again
+                out.close()
+    status = status or ("converged" if single else f"all {len(samples)} samples converged")
+    ok = len(made) == len(samples)
+    if single:
+        return about | made[0] | {"status": status}, f"{model.describe()}\n{_text(made[0])}", ok
+    record = about | {"samples": made, "converged": ok, "status": status}
+    return record | ({"interrupted": True} if interrupted else {}), status, ok
+
+
+def _samples(args: argparse.Namespace) -> tuple[Sequence[Sample], bool]:
+    """Return the samples, and whether there is only the one of the flags or of an object in a file."""
+    given = {name: getattr(args, name) for name in _NAMES}
+    if args.input is None:
+        missing = [f"--{name}" for name, text in given.items() if text is None]
+        if missing:
+            raise ValueError(f"{', '.join(missing)} missing: give --y, --omega and --V, or --input FILE")
+        return [{name: _rows(f"--{name}", text) for name, text in given.items()}], True
+    if any(text is not None for text in given.values()):
+        raise ValueError("--input holds y, omega and V; leave --y, --omega and --V out")
+    if args.input.suffix == ".npz":
+        return _arrays(args.input), False
+    # Lists of lists of text take many times the bytes of the file.
+    refuse_memory(f"--input {args.input}", _JSON * regular(f"--input {args.input}", args.input), "give fewer samples")
+    held = _decimals(str(args.input), args.input.read_text(encoding="utf-8", errors="replace"))
+    samples = held if isinstance(held, list) else [held]
+    for sample in samples:
+        if not isinstance(sample, dict) or not set(_NAMES) <= set(sample):
+            raise ValueError(f"{args.input} must hold an object with y, omega and V, or a list of such objects")
+    if not samples:
+        raise ValueError(f"{args.input} holds no sample")
+    return samples, not isinstance(held, list)
+
+
+def _decimals(name: str, text: str) -> Any:
+    """Parse JSON with every number kept as it is spelled."""
+    try:
+        return json.loads(text, parse_float=str, parse_int=str)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{name} is no JSON, such as [[0.7, 0.3], [0.2, 0.8]]: {text[:60]!r}") from None
+
+
+def _rows(name: str, text: str) -> Any:
+    rows = _decimals(name, text)
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        raise ValueError(f"{name} must be a list of rows, such as [[0.7, 0.3], [0.2, 0.8]], got {text[:60]!r}")
+    return rows
+
+
+def _arrays(path: Path) -> Sequence[Sample]:
+    """Samples along the first axis; omega and V may be the same for all."""
+    import numpy as np
+
+    arrays = read_arrays("--input", path, _NAMES)
+    if arrays["y"].ndim != 3 or not len(arrays["y"]):
+        raise ValueError(f"{path}: y must have shape (samples, M, M), got {arrays['y'].shape}")
+    count = len(arrays["y"])
+    for name in ("omega", "V"):
+        array = arrays[name]
+        if array.ndim == 2:
+            arrays[name] = np.broadcast_to(array, (count, *array.shape))
+        elif array.ndim != 3 or len(array) != count:
+            raise ValueError(f"{path}: {name} must be one matrix, or {count} as y has; got shape {array.shape}")
+    return _Samples(arrays)
+
+
+class _Samples(Sequence[Sample]):
+    """Samples along the first axis of arrays, made when they are asked for: there may be millions."""
+
+    def __init__(self, arrays: dict[str, Any]) -> None:
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        return len(self._arrays["y"])
+
+    def __getitem__(self, k: Any) -> Any:
+        return {name: array[k] for name, array in self._arrays.items()}
+
+
+def _record(result: Any) -> dict[str, Any]:
+    from mpmath.ctx_mp import MPContext
+
+    ctx = MPContext()
+    ctx.dps = result.digits + 10
+
+    def text(entries: Any) -> Any:
+        if isinstance(entries, list):
+            return [text(entry) for entry in entries]
+        return ctx.nstr(entries, result.digits, strip_zeros=False)
+
+    return {
+        "value": text(result.log_z),
+        "error": result.error,
+        "how": result.how,
+        "route": result.route,
+        "g_out": text(result.g_out.tolist()),
+        "dg_out": text(result.dg_out.tolist()),
+        "nodes": result.nodes,
+    }
+
+
+def _text(record: dict[str, Any]) -> str:
+    lines = [f"log Z = {record['value']}", "g_out:"]
+    lines += ["  " + "  ".join(row) for row in record["g_out"]]
+    lines.append("d g_out / d omega, indices times tokens:")
+    for block in record["dg_out"]:
+        lines += ["  " + "  ".join(entry for row in line for entry in row) for line in block]
+    return "\n".join([*lines, f"error {record['error']:.1e} ({record['how']}; {record['route']})"])

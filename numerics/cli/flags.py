@@ -1,0 +1,159 @@
+"""Flags that the verbs of the command share, and the models they describe."""
+
+import argparse
+
+from ..core.decimals import check_size
+from ..core.memory import refuse_memory
+from ..model.attention import ACTIVATIONS, Attention
+
+__all__ = [
+    "MODEL_DEFAULTS",
+    "NODES",
+    "SYMBOLIC_DEFAULTS",
+    "attention",
+    "check_output",
+    "check_points",
+    "check_sampling",
+    "is_attention",
+    "link_flags",
+    "model_flags",
+    "refuse_model_flags",
+    "sampling_flags",
+]
+
+OUTPUTS = ("last", "sequence")
+#: Nodes of a sampled posterior where nobody gives them.
+NODES = 2048
+# What the flags of a model are where nobody gives them.
+MODEL_DEFAULTS: dict[str, object] = {
+    "layers": 2,
+    "tokens": 2,
+    "rank": 1,
+    "heads": 1,
+    "skip": 1.0,
+    "beta": 1.0,
+    "activation": "softmax",
+    "untied": False,
+    "output": "last",
+}
+SYMBOLIC_DEFAULTS = MODEL_DEFAULTS | {"layers": None, "tokens": None, "skip": None, "beta": None}
+
+
+def _ranks(text: str) -> int | tuple[int, ...]:
+    try:
+        values = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected one integer, or one per layer as in 1,2; got {text!r}") from None
+    return values[0] if len(values) == 1 else values
+
+
+def _exact(text: str) -> str:
+    """A number that is kept as it is spelled, and read exactly by the derivations."""
+    try:
+        check_size("the number", text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def model_flags(parser: argparse.ArgumentParser, *, symbolic: bool = False) -> None:
+    """Add the flags of a model; where `symbolic`, skip and beta stay symbols unless they are given."""
+    group = parser.add_argument_group("model")
+    group.add_argument("--layers", type=int, default=2, metavar="L", help="depth (default: %(default)s)")
+    group.add_argument("--tokens", type=int, default=2, metavar="M", help="tokens (default: %(default)s)")
+    group.add_argument("--rank", type=_ranks, default=1, metavar="r", help="rank, or one per layer: 1,2")
+    group.add_argument("--heads", type=int, default=1, metavar="H", help="heads (default: %(default)s)")
+    number = {"type": str, "default": None} if symbolic else {"type": float, "default": 1.0}
+    usual = "a symbol" if symbolic else "1"
+    group.add_argument("--skip", metavar="c", help=f"skip strength (default: {usual})", **number)
+    group.add_argument("--beta", metavar="b", help=f"inverse temperature (default: {usual})", **number)
+    group.add_argument("--activation", default="softmax", help=f"{' or '.join(ACTIVATIONS)} (default: softmax)")
+    group.add_argument("--untied", action="store_true", help="keys and queries with weights of their own")
+    group.add_argument(
+        "--output", choices=OUTPUTS, default="last", help="attention of the last layer, or all tokens that leave it"
+    )
+
+
+def link_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a link of one's own, which replaces the model."""
+    group = parser.add_argument_group("a link of your own, instead of a model")
+    group.add_argument(
+        "--link",
+        metavar="EXPR",
+        help='y = g(h) in h[p, m] or h[p], such as "sign(h[1]*h[2])"; its first derivation may take 20 s of processor '
+        "time (ATTNLIMITS_DERIVE_SECONDS)",
+    )
+    group.add_argument(
+        "--noise", type=_exact, default="0", metavar="DELTA", help="variance of Gaussian noise on y (default: 0)"
+    )
+
+
+def refuse_model_flags(args: argparse.Namespace, parser_defaults: dict[str, object]) -> None:
+    """Refuse flags of a model beside --link, which replaces it."""
+    for name, usual in parser_defaults.items():
+        if getattr(args, name) != usual:
+            raise ValueError(f"--{name} describes a model, and --link stands instead of one; leave one of them out")
+
+
+def sampling_flags(parser: argparse.ArgumentParser, *, samples: int | None = 4096) -> None:
+    """Add the flags of averages over random samples; None leaves their number to the model."""
+    group = parser.add_argument_group("sampling")
+    usual = "%(default)s" if samples else "4096, fewer where each takes long"
+    group.add_argument("--samples", type=int, default=samples, help=f"points per randomisation (default: {usual})")
+    group.add_argument("--replicas", type=int, default=8, help="independent randomisations (default: %(default)s)")
+    group.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
+    group.add_argument("--workers", type=int, help="threads (default: all cores)")
+
+
+def check_sampling(args: argparse.Namespace) -> None:
+    """Refuse sampling flags out of range, also where this model would not use them."""
+    for flag, least in (("samples", 1), ("replicas", 2), ("seed", 0), ("workers", 1)):
+        value = getattr(args, flag)
+        if value is not None and value < least:
+            raise ValueError(f"--{flag} must be >= {least}, got {value}")
+    for flag in ("samples", "nodes"):
+        value = getattr(args, flag, None)
+        if value is not None:
+            # At the least: indices and output of every point, in every randomisation or for every output at a time.
+            entries, model = 1, ""
+            # One layer, and links, do without samples or have few entries.
+            if args.link is None and args.layers > 1:
+                entries = max(args.tokens, 1) * (max(args.layers, 1) + max(args.tokens, 1))
+                model = f" of --layers {args.layers} --tokens {args.tokens}"
+            times = f" times --replicas {args.replicas}" if flag == "samples" else ""
+            size = 8 * value * entries * (args.replicas if times else 1)
+            refuse_memory(f"--{flag} {value}{times}{model}", size, "give less of the largest of these")
+
+
+def check_points(count: int) -> None:
+    """Refuse more points than memory has room for, some kilobyte each."""
+    refuse_memory(f"--points {count}", 1000 * count, "give fewer points")
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Refuse a model of which not even one output fits into memory."""
+    if getattr(args, "link", None) is None:
+        refuse_memory(f"--tokens {args.tokens} (an output is M x M)", 8 * args.tokens**2, "take fewer tokens")
+
+
+def is_attention(args: argparse.Namespace) -> bool:
+    """Whether the flags describe the model of the main text: tied, one head, attention of the last layer."""
+    if args.heads < 1:
+        raise ValueError(f"--heads must be >= 1, got {args.heads}")
+    return args.heads == 1 and not args.untied and args.output == "last"
+
+
+def attention(args: argparse.Namespace, verb: str) -> Attention:
+    """Return the model of the flags, for a verb that serves the main text's model only."""
+    if not is_attention(args):
+        used = "--heads" if args.heads != 1 else "--untied" if args.untied else "--output sequence"
+        why = "it needs tied weights, one head and the last layer's attention as output"
+        if verb == "threshold" and args.heads != 1:
+            why = (
+                "several layers of heads depend on readout weights o (30), which it does not take; where o = I the "
+                f"heads are networks of one head side by side, and alpha is that of --heads 1 over {args.heads}"
+            )
+        elif verb in ("threshold", "evolve"):
+            why += f"; for --layers 1 there are {'thresholds' if verb == 'threshold' else 'fixed points'} of all"
+        raise ValueError(f"{used} is not served by `{verb}` at L = {args.layers}: {why}")
+    return Attention(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)

@@ -1,0 +1,68 @@
+"""The verb `sweep` of the command."""
+
+import argparse
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ..core.destinations import output_folder
+from ..core.progress import Bar
+
+__all__ = ["run", "sweep_flags"]
+
+Outcome = tuple[dict[str, Any], str, bool]
+
+_SHOWN_FAILURES = 5
+
+
+def sweep_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the verb."""
+    parser.add_argument("grid", help="TOML file with task, [fixed] and [axes], or the name of a shipped grid")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder of the results; made or continued"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="points computed at a time (default: all cores)")
+    parser.add_argument(
+        "--dask", metavar="WHERE", help="on a Dask cluster: address of its scheduler, its scheduler file, or local"
+    )
+    parser.add_argument("--retry-failed", action="store_true", help="also compute again what failed")
+    parser.add_argument("--limit", type=int, metavar="N", help="compute at most N points now")
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Compute the missing points of a grid."""
+    # Checked before anything is made; the libraries take a second to load.
+    for name in ("workers", "limit"):
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} must be >= 1, got {value}")
+    output_folder(args.out)
+    from ..sweeps.runner import sweep
+
+    bar = Bar("sweep", show=True)
+    try:
+        report = sweep(
+            args.grid,
+            args.out,
+            workers=args.workers,
+            dask=args.dask,
+            retry_failed=args.retry_failed,
+            limit=args.limit,
+            progress=bar.to,
+            say=lambda line: print(f"attnlimits: {line}", file=sys.stderr),
+        )
+    finally:
+        bar.close()
+    record = {field.name: getattr(report, field.name) for field in fields(report)}
+    record |= {"folder": str(report.folder), "value": str(report.done), "error": 0.0, "how": "rigorous"}
+    record["status"] = report.status
+    lines = [f"{report.grid}: {report.points} points", f"{report.computed} computed now; {report.status}"]
+    lines += [
+        f"failed: {', '.join(f'{k}={v}' for k, v in entry['parameters'].items())}: {entry['reason']}"
+        for entry in report.failures[:_SHOWN_FAILURES]
+    ]
+    if len(report.failures) > _SHOWN_FAILURES:
+        lines.append(f"and {len(report.failures) - _SHOWN_FAILURES} more that failed (--json lists them)")
+    lines.append(f"results in {report.folder}")
+    return record, "\n".join(lines), report.ok

@@ -1,0 +1,209 @@
+"""Verbs of the command that rest on the symbolic side: models, derive, verify, explain.
+
+`derive` and `explain` are where the command crosses from the numerics to the derivations; SymPy loads only there.
+"""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.cache import private_folder
+from ..core.decimals import check_size
+from ..core.destinations import output_folder
+from ..core.progress import Bar
+from ..core.results import as_dict
+from ..model.attention import ACTIVATIONS, available_kernels
+from .flags import SYMBOLIC_DEFAULTS, refuse_model_flags
+
+__all__ = ["derive", "explain", "models", "verify"]
+
+Outcome = tuple[dict[str, Any], str, bool]
+
+#: What `verify --paper` takes in place of a citekey.
+ALL_PAPERS = "all"
+
+
+def _architecture(args: argparse.Namespace) -> Any:
+    """Return the symbolic model of the flags; decimals of --skip and --beta become exact rationals."""
+    import sympy as sp
+
+    from attnlimits.derive.architecture import Architecture
+
+    numbers: dict[str, sp.Expr] = {}
+    for name in ("skip", "beta"):
+        text = getattr(args, name)
+        if text is not None:
+            check_size(f"--{name}", str(text))
+            try:
+                numbers[name] = sp.Rational(str(text))
+            except (TypeError, ValueError, ZeroDivisionError):
+                raise ValueError(f"--{name} must be a positive number such as 0.5 or 1/3, got {text!r}") from None
+    return Architecture(
+        layers=args.layers,
+        tokens=args.tokens,
+        ranks=args.rank,
+        activation=args.activation,
+        tied=not args.untied,
+        output=args.output,
+        heads=args.heads,
+        **numbers,
+    )
+
+
+def models(args: argparse.Namespace) -> Outcome:
+    """List the generated kernels."""
+    del args
+    kernels = available_kernels()
+    text = "\n".join(f"{k['name']}: {k['title']}, {str(k['hash'])[:12]}" for k in kernels)
+    return {"models": kernels, "activations": list(ACTIVATIONS)}, text, True
+
+
+def derive(args: argparse.Namespace) -> Outcome:
+    """Write all kernels, or those of one architecture or link into the cache folder."""
+    if args.out is not None:
+        output_folder(args.out)
+    if args.link is not None:
+        refuse_model_flags(args, SYMBOLIC_DEFAULTS)
+        if args.check:
+            raise ValueError("--check compares all generated kernels; it takes no link")
+        from .link import derive as derive_link
+
+        return derive_link(args)
+    if any(getattr(args, name) != usual for name, usual in SYMBOLIC_DEFAULTS.items()):
+        return _derive_architecture(args)
+    from attnlimits.derive.__main__ import main
+    from attnlimits.derive.proof import ProofError
+
+    options = (["--check"] if args.check else []) + (["--out", str(args.out)] if args.out else [])
+    try:
+        # The generator reports on stdout; with --json only the object may stand there.
+        with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
+            status = main(options)
+    except ProofError as error:
+        message = f"a derivation is not proved, nothing was written: {error}"
+        return {"check": args.check, "ok": False, "status": message}, message, False
+    word = "fresh" if args.check else "written"
+    message = f"kernels {word}" if status == 0 else "kernels are stale: run `make derive` and commit the result"
+    return {"check": args.check, "ok": status == 0, "status": message}, message, status == 0
+
+
+def _derive_architecture(args: argparse.Namespace) -> Outcome:
+    if args.check:
+        raise ValueError("--check compares all generated kernels; it takes no model")
+    from attnlimits.derive.kernels.link import package_name
+    from attnlimits.derive.kernels.packages import write_link_package
+
+    args.layers = 2 if args.layers is None else args.layers
+    args.tokens = 2 if args.tokens is None else args.tokens
+    _check_cost(args)
+    model = _architecture(args)
+    folder = args.out if args.out is not None else private_folder("links")
+    if folder is None:
+        raise ValueError("there is no folder to write the package to; give one by --out")
+    path = write_link_package(model, folder, lambda line: print(line, file=sys.stderr))
+    record = {"name": package_name(model), "folder": str(path), "ok": True, "status": "written"}
+    return record, f"{package_name(model)}: link and Jacobian written to {path}", True
+
+
+# Entries of the Jacobian times layers: from here on they take a minute, and so many take hours. On one core a hundred
+# entries of ten layers take three seconds, four hundred of three layers ten.
+_SHORT, _LONG = 2400, 100_000
+
+
+def _check_cost(args: argparse.Namespace) -> None:
+    """Refuse a Jacobian that takes hours; say on stderr, before the work begins, that a large one takes long."""
+    size = args.heads * args.tokens
+    outputs = size * (size if args.output == "sequence" else args.tokens)
+    variables = _indices(args) * args.tokens
+    entries = outputs * variables
+    about = f"the Jacobian has {entries} entries ({outputs} outputs, {variables} variables, L = {args.layers})"
+    if entries * args.layers > _LONG:
+        raise ValueError(
+            f"{about}, which takes hours; give smaller --tokens, --layers, --rank or --heads, so that entries times "
+            f"layers are at most {_LONG}"
+        )
+    if entries * args.layers > _SHORT:
+        print(f"attnlimits: {about}; this takes a minute or more, and Ctrl-C ends it", file=sys.stderr)
+
+
+def _indices(args: argparse.Namespace) -> int:
+    """Number P of the indices of the flags, none for flags that are no model."""
+    ranks = sum(args.rank) if isinstance(args.rank, tuple) else args.rank * args.layers
+    return max(0, ranks * args.heads * (2 if args.untied else 1))
+
+
+def verify(args: argparse.Namespace) -> Outcome:
+    """Run the check of every equation of a paper, or of all papers."""
+    from attnlimits.derive import registry
+
+    if args.paper != ALL_PAPERS:
+        return _verify_paper(args.paper, args.ids)
+    if args.ids is not None:
+        raise ValueError(f"--id numbers the equations of one paper: give its citekey, not --paper {ALL_PAPERS}")
+    outcomes = [_verify_paper(paper, None) for paper in registry.papers()]
+    records = [record for record, _, _ in outcomes]
+    failed = [record["paper"] for record in records if not record["ok"]]
+    status = f"checks failed: {', '.join(failed)}; see the tables" if failed else "all checks passed"
+    text = "\n\n".join(f"{record['paper']}\n{table}" for record, table, _ in outcomes)
+    return {"paper": ALL_PAPERS, "papers": records, "ok": not failed, "status": status}, text, not failed
+
+
+def _verify_paper(paper: str, ids: Sequence[int] | None) -> Outcome:
+    from attnlimits.derive import registry
+
+    bar = Bar("equations", show=sys.stderr.isatty())
+    results = registry.run(paper, ids, progress=lambda done, total, _: bar.to(done, total))
+    bar.close()
+    summary = registry.summary(results)
+    record = {"paper": paper, **summary, "entries": as_dict(results)}
+    failed = ", ".join(f"({number})" for number in summary["failed"])
+    record["status"] = "all checks passed" if summary["ok"] else f"checks failed: {failed}; see the table"
+    return record, registry.table(results), bool(summary["ok"])
+
+
+def explain(args: argparse.Namespace) -> Outcome:
+    """Print what the theory says about one architecture."""
+    _check_page(args)
+    from attnlimits.derive.explain.page import explain_record
+
+    record = explain_record(_architecture(args))
+    return record, str(record["latex"] if args.latex else record["text"]), True
+
+
+# Sizes of which each alone makes a page in about eight seconds of one core: tokens, heads of two layers and of one,
+# layers, the largest rank. The time grows as their squares, and in the number of layers as itself; measured at
+# M = 100, 200, 400; H = 5, 10, 20, 100; L = 30, 100, 400; r = 10, 20, 40.
+_PAGE_TOKENS, _PAGE_HEADS, _PAGE_HEADS_ALONE, _PAGE_LAYERS, _PAGE_RANK = 400, 20, 120, 450, 80
+# Pages that take more than half a minute are refused.
+_MOST_PAGES = 3.0
+
+
+def _check_page(args: argparse.Namespace) -> None:
+    """Refuse a page that takes minutes, with the flag that makes it so long."""
+    sizes = {name: getattr(args, name) for name in ("tokens", "heads", "layers")}
+    sizes["rank"] = max(args.rank) if isinstance(args.rank, tuple) else args.rank
+    # What is below one is refused by its own rule; what is beyond float64 need not be told apart.
+    tokens, heads, layers, rank = (max(1, min(size, 10**9)) for size in sizes.values())
+    cost = {
+        "tokens": (tokens / _PAGE_TOKENS) ** 2,
+        "heads": ((heads - 1) / _PAGE_HEADS) ** 2 * (layers - 1) + (heads / _PAGE_HEADS_ALONE) ** 2,
+        "layers": layers / _PAGE_LAYERS,
+        "rank": (rank / _PAGE_RANK) ** 2,
+    }
+    if sum(cost.values()) > _MOST_PAGES:
+        flag = max(cost, key=lambda name: cost[name])
+        raise ValueError(
+            f"--{flag} {sizes[flag]} makes a page that takes some "
+            f"{8 * sum(cost.values()):.2g} s to derive, and nobody reads it; the formulas of a few tokens, layers, "
+            "heads and ranks are the same, so give a smaller one"
+        )
+
+
+def derive_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `derive` beside those of a model: without any of these it writes all kernels."""
+    parser.add_argument("--check", action="store_true", help="compare with the kernels in place, write nothing")
+    parser.add_argument("--out", type=Path, help="write to this folder instead")
+    parser.set_defaults(layers=None, tokens=None)

@@ -1,0 +1,197 @@
+"""The verb `trec`: a small attention classifier of questions, and when each of its layers is learned."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.decimals import pm, recorded
+from ..core.destinations import output_file, output_folder
+from ..core.progress import Bar
+from ..core.results import as_dict, save
+
+if TYPE_CHECKING:
+    from ..learning.classifier import Embedded, Settings, Training
+
+__all__ = ["run", "trec_flags"]
+
+Outcome = tuple[dict[str, Any], str, bool]
+
+_MADE = {"train": 1200, "test": 300, "dimension": 64}
+
+
+def trec_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the verb."""
+    group = parser.add_argument_group("questions of your own")
+    group.add_argument("--train", type=Path, metavar="FILE", help="a line LABEL<TAB>text, or LABEL:fine text, for each")
+    group.add_argument("--test", type=Path, metavar="FILE", help="the same, to measure the accuracy on")
+    group.add_argument(
+        "--embeddings",
+        type=Path,
+        metavar="DIR",
+        help="folder with train and test of shape (N, T, d), or with table and vocab.txt (.npy or .safetensors)",
+    )
+    group.add_argument("--length", type=int, metavar="T", help="tokens per question (default: of the longest one)")
+    group = parser.add_argument_group("a corpus made from templates, instead")
+    group.add_argument("--made", action="store_true", help="train on it")
+    group.add_argument("--write-corpus", type=Path, metavar="DIR", help="write its files there, and train nothing")
+    group.add_argument("--questions", type=int, metavar="N", help=f"to train on (default: {_MADE['train']})")
+    group = parser.add_argument_group("architecture and training")
+    group.add_argument("--rank", type=int, default=16, help="rows of each layer's weights (default: %(default)s)")
+    group.add_argument("--skip", type=float, default=1.0, help="skip strength c (default: %(default)s)")
+    group.add_argument("--epochs", type=int, default=50, help="(default: %(default)s)")
+    group.add_argument("--rate", type=float, default=1e-3, help="learning rate of AdamW (default: %(default)s)")
+    group.add_argument("--batch", type=int, default=32, help="questions per step (default: %(default)s)")
+    group.add_argument("--weight-decay", type=float, default=1e-2, help="of AdamW (default: %(default)s)")
+    group.add_argument(
+        "--spread", type=float, default=0.02, help="standard deviation of the first weights (default: %(default)s)"
+    )
+    group.add_argument("--raw", action="store_true", help="embeddings as they are, not of mean 0 and variance 1")
+    group.add_argument("--seeds", type=int, default=1, metavar="K", help="number of trainings (default: %(default)s)")
+    group.add_argument("--seed", type=int, default=0, help="first seed (default: %(default)s)")
+    group.add_argument("--out", type=Path, metavar="FILE", help="write the histories of all trainings there, .json")
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Train, or write the made corpus."""
+    _check(args)
+    if args.write_corpus is not None:
+        return _write(args)
+    from ..learning.classifier import Settings
+
+    settings = Settings(
+        rank=args.rank,
+        skip=args.skip,
+        epochs=args.epochs,
+        rate=args.rate,
+        batch=args.batch,
+        weight_decay=args.weight_decay,
+        spread=args.spread,
+        standardise=not args.raw,
+    )
+    return _train(args, settings)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse bad combinations before anything is read."""
+    own = {name: getattr(args, name) for name in ("train", "test", "embeddings")}
+    made = args.made or args.write_corpus is not None
+    if made:
+        for name in (*own, "length"):
+            if getattr(args, name) is not None:
+                raise ValueError(f"--{name} is for questions of your own, and the made corpus stands instead of them")
+        if args.made and args.write_corpus is not None:
+            raise ValueError("--made trains on the made corpus and --write-corpus writes it; give one of them")
+    else:
+        missing = [f"--{name}" for name, value in own.items() if value is None]
+        if missing:
+            raise ValueError(
+                f"{', '.join(missing)} missing: give --train, --test and --embeddings, or --made for a corpus of ours"
+            )
+        if args.questions is not None:
+            raise ValueError("--questions is for the made corpus, --made or --write-corpus")
+    if args.seeds < 1:
+        raise ValueError(f"--seeds must be >= 1, got {args.seeds}")
+    if args.seed < 0:
+        raise ValueError(f"--seed must be >= 0, got {args.seed}")
+    if args.out is not None and args.write_corpus is not None:
+        raise ValueError("--out is for the histories of trainings, and --write-corpus trains nothing")
+    args.out = output_file(args.out, ".json", make=True)
+    if args.write_corpus is not None:
+        output_folder(args.write_corpus, "--write-corpus")
+
+
+def _write(args: argparse.Namespace) -> Outcome:
+    from ..learning.classifier import made_corpus, write_corpus
+
+    corpus = made_corpus(**_MADE | ({} if args.questions is None else {"train": args.questions}), rng=args.seed)
+    files = [str(path) for path in write_corpus(args.write_corpus, corpus)]
+    status = f"wrote {len(corpus.train)} + {len(corpus.test)} questions to {args.write_corpus}"
+    return {"files": files, "status": status, "converged": True}, status, True
+
+
+Data = tuple[tuple["Embedded", Any], tuple["Embedded", Any], tuple[str, ...], str]
+
+
+def _data(args: argparse.Namespace) -> Data:
+    from ..learning.classifier import embed_folder, label_numbers, made_corpus, read_questions
+
+    if args.made:
+        corpus = made_corpus(**_MADE | ({} if args.questions is None else {"train": args.questions}), rng=args.seed)
+        questions, others, name = list(corpus.train), list(corpus.test), "made corpus"
+        embedded = corpus.embedded()
+    else:
+        questions, others, name = read_questions(args.train), read_questions(args.test), str(args.train)
+        embedded = embed_folder(args.embeddings, questions, others, args.length)
+    labels, first, second = label_numbers(questions, others)
+    return (embedded[0], first), (embedded[1], second), labels, name
+
+
+def _train(args: argparse.Namespace, settings: "Settings") -> Outcome:
+    import numpy as np
+
+    from ..core.standard_error import standard_error
+    from ..learning.classifier import half_time, train
+    from ..learning.classifier.network import require_torch
+
+    first, second, labels, name = _data(args)
+    require_torch()
+    bar = Bar("trec", show=True)
+    found: list[Training] = []
+    for k in range(args.seeds):
+        found.append(
+            train(
+                first,
+                second,
+                settings,
+                seed=args.seed + k,
+                progress=lambda done, all_, k=k: bar.to(k * all_ + done, args.seeds * all_),  # type: ignore[misc]
+            )
+        )
+    bar.close()
+    done = [r for r in found if r.converged]
+    ended = next((r for r in found if not r.converged), None)
+    accuracy = np.array([r.test_accuracy[-1] for r in found])
+    error = float(standard_error(accuracy))
+    halves = np.array([[half_time(r.similarity[:, k]) for k in range(r.similarity.shape[1])] for r in found])
+    status = f"{found[0].n_epochs} epochs, {len(found)} training{'s' if len(found) > 1 else ''}"
+    if ended is not None:
+        status = f"{len(found) - len(done)} of {len(found)} trainings ended early, the first: {ended.status}"
+    record = {
+        "value": recorded(float(accuracy.mean()), error),
+        "error": as_dict(error),
+        "how": "monte-carlo",
+        "quantity": "share of right answers on the test questions",
+        "labels": labels,
+        "train_accuracy": float(np.mean([r.accuracy[-1] for r in found])),
+        "half_time": halves.mean(axis=0),
+        "similarity": [r.similarity for r in found],
+        "settings": asdict(settings),
+        "train": found[0].train,
+        "test": found[0].test,
+        "tokens": found[0].tokens,
+        "dimension": found[0].dimension,
+        "seed": args.seed,
+        "seeds": args.seeds,
+        "converged": ended is None,
+        "status": status,
+        "versions": found[0].versions,
+    }
+    lines = [
+        f"{name}: {found[0].train} + {found[0].test} questions, {len(labels)} labels, T = {found[0].tokens}, "
+        f"d = {found[0].dimension}",
+        f"two layers of tied attention, rank {settings.rank}, c = {settings.skip:g}, AdamW at {settings.rate:g}",
+        f"right answers: {pm(float(accuracy.mean()), error)}",
+        *(f"layer {k + 1} half-way to its last value after {t:.1f} epochs" for k, t in enumerate(halves.mean(axis=0))),
+        status,
+    ]
+    if args.out is not None:
+        save(args.out, {"labels": list(labels), "trainings": [_history(r) for r in found]})
+        record["out"] = str(args.out)
+        lines.append(f"wrote {args.out}")
+    return record, "\n".join(lines), ended is None
+
+
+def _history(result: "Training") -> dict[str, Any]:
+    """A training without its weights."""
+    return {key: value for key, value in as_dict(result).items() if key != "weights"}

@@ -1,0 +1,250 @@
+"""Curves of fixed points along alpha, skip strength or inverse temperature, from both starts."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ...channel.averages import Channel
+from ...channel.choice import channel
+from ...channel.two_layers import channel as two_layers
+from ...channel.two_layers.channel import TwoLayerQuadrature
+from ...core.results import Origin
+from ...core.standard_error import SIGMAS
+from ...model.attention import Attention
+from ..error import TOO_NEAR
+from ..evolve import check_effort, seeded
+from .equations import Equations
+from .follow import Follower
+from .records import CurvePoint, CurveResult, Gap, Onset
+
+__all__ = ["curve", "default_channel"]
+
+# Closest to one that overlaps of other channels come.
+_CLOSEST = 1e-6
+_STARTS = ("uninformed", "informed")
+
+
+def default_channel(
+    model: Attention,
+    *,
+    accuracy: float = 1e-3,
+    samples: int = 1024,
+    replicas: int = 8,
+    rng: int = 0,
+    workers: int | None = None,
+) -> Channel:
+    """Return deterministic averages where there are some, else randomised quasi-Monte Carlo.
+
+    Parameters
+    ----------
+    model : Attention
+        Rank 1.
+    accuracy : float, optional
+        Of the deterministic averages.
+    samples, replicas, rng, workers : optional
+        Of the random ones, see `channel`.
+    """
+    if two_layers.serves(model):
+        return TwoLayerQuadrature(model, accuracy, workers)
+    return channel(model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), workers=workers)
+
+
+def curve(
+    model: Attention | Channel | Callable[[float], Channel],
+    values: Iterable[float],
+    *,
+    start: Literal["uninformed", "informed", "both"] = "uninformed",
+    along: Literal["alpha", "skip", "beta"] = "alpha",
+    alpha: float | None = None,
+    tol: float = 1e-5,
+    closest: float | None = None,
+    accuracy: float = 1e-3,
+    samples: int = 1024,
+    replicas: int = 8,
+    rng: np.random.Generator | int | None = 0,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> CurveResult:
+    """Fixed points of q = F(alpha G(q)) along a parameter, with onsets, jumps and the gap between the starts.
+
+    Parameters
+    ----------
+    model : Attention, Channel, or callable
+        A model, whose averages `default_channel` chooses; averages; or, where another parameter than alpha varies, a
+        function from its value to averages.
+    values : iterable of float
+        Of the parameter; they are sorted. Alphas >= 0, others > 0.
+    start : {"uninformed", "informed", "both"}, optional
+        "uninformed": from zero overlap, at the first value; "informed": from the largest overlap, at the last one.
+        Each is continued from value to value.
+    along : {"alpha", "skip", "beta"}, optional
+    alpha : float, optional
+        Samples per dimension, where something else varies.
+    tol : float, optional
+        On max |F(q) - q|.
+    closest : float, optional
+        Distance to one at which an overlap counts as recovered; by default what the averages resolve.
+    accuracy, samples, replicas, rng, workers : optional
+        Of the averages, see `default_channel`.
+    progress : callable, optional
+        Called with the number of points done, and in all.
+
+    Returns
+    -------
+    CurveResult
+
+    Raises
+    ------
+    ValueError
+        An argument is outside its range, or the indices are not learned one by one.
+
+    Notes
+    -----
+    Every layer tells the alpha at which it would be at rest; a fixed point is where these agree. One layer: alpha is
+    an explicit function of its overlap, and the folds of its interpolant are the jumps. More: predictor and corrector
+    along the arc. Only diagonal overlaps are followed, which symmetric links keep.
+
+    References
+    ----------
+    troiani2025, (13)-(18), (95).
+    """
+    ordered = sorted(float(v) for v in values)
+    if not ordered or not all(math.isfinite(v) and v >= 0 for v in ordered):
+        raise ValueError("values must be a non-empty sequence of finite numbers >= 0")
+    if start not in (*_STARTS, "both"):
+        raise ValueError(f'start must be "uninformed", "informed" or "both", got {start!r}')
+    if along not in ("alpha", "skip", "beta"):
+        raise ValueError(f'along must be "alpha", "skip" or "beta", got {along!r}')
+    if (alpha is None) != (along == "alpha"):
+        raise ValueError(
+            f"alpha must be given where the parameter is skip or beta, and only there; got {alpha!r} along {along}"
+        )
+    if along != "alpha" and (ordered[0] <= 0 or not alpha):
+        raise ValueError(f"alpha and the values of {along} must be > 0 (2)-(3), got {alpha!r} and {ordered[0]:g}")
+    check_effort(ordered[0] if alpha is None else alpha, samples, replicas, tol, 1)
+    seed, generator = seeded(rng)
+    points_seed = int(generator.integers(2**31)) if seed < 0 else seed
+
+    def at(value: float | None) -> Channel:
+        if isinstance(model, Attention):
+            changed = model
+            if value is not None:
+                changed = replace(model, skip=value) if along == "skip" else replace(model, beta=value)
+            effort: dict[str, Any] = {"accuracy": accuracy, "samples": samples, "replicas": replicas}
+            return default_channel(changed, **effort, rng=points_seed, workers=workers)
+        made: Any = model
+        found: Channel = made if value is None else made(value)
+        return found
+
+    first = at(None if alpha is None else ordered[0])
+    if closest is None:
+        closest = two_layers.CLOSEST if isinstance(first, TwoLayerQuadrature) else _CLOSEST
+    if not 0 < closest < 0.1:
+        raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
+    equations = Equations(at, closest, alpha)
+    starts = _STARTS if start == "both" else (start,)
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, len(ordered) * len(starts))
+
+    points: dict[str, tuple[CurvePoint, ...]] = {}
+    onsets, jumps = [], []
+    for one in starts:
+        follower = Follower(equations, one, tol, count)
+        follower.follow(ordered)
+        # Of deterministic averages the points' own errors cover what is left of these.
+        events = [(onset.value, onset.error) for onset in follower.onsets]
+        events += [(jump.value, jump.error) for jump in follower.jumps]
+        if not first.sampled:
+            events = []
+        points[one] = tuple(_judged(p, events) for p in sorted(follower.points, key=lambda p: p.parameter))
+        onsets += follower.onsets
+        jumps += follower.jumps
+    whole = all(p.converged for found in points.values() for p in found)
+    gap = _gap(points["uninformed"], points["informed"]) if start == "both" else None
+    return CurveResult(
+        along=along,
+        points=points,
+        onsets=_distinct(onsets),
+        jumps=tuple(jumps),
+        gap=gap,
+        how="monte-carlo" if first.sampled else "estimated",
+        converged=whole,
+        status=_status(points, gap, along),
+        n_iter=equations.n_iter,
+        seed=seed,
+        kernel_hash=first.model.kernel_hash,
+        origin=Origin.of(
+            model if isinstance(model, Attention) else first.model,
+            values=ordered,
+            start=start,
+            along=along,
+            alpha=alpha,
+            tol=tol,
+            closest=closest,
+            accuracy=accuracy,
+            samples=samples,
+            replicas=replicas,
+            seed=seed,
+        ),
+    )
+
+
+def _judged(point: CurvePoint, events: Iterable[tuple[float, float]]) -> CurvePoint:
+    """Mark a point that may be on the other side of an onset or a jump, for all that the averages decide."""
+    near = [(value, error) for value, error in events if abs(point.parameter - value) <= SIGMAS * error]
+    if not near:
+        return point
+    status = (
+        f"{TOO_NEAR}: layers are learned, or jump, at {near[0][0]:.6g} +- {near[0][1]:.1g}; raise samples, or move it"
+    )
+    return replace(point, converged=False, status=status)
+
+
+def _distinct(onsets: list[Onset]) -> tuple[Onset, ...]:
+    """Each onset once, though both starts meet it."""
+    kept: list[Onset] = []
+    for one in onsets:
+        same = [o for o in kept if o.indices == one.indices and abs(o.value - one.value) <= 1e-3 * one.value]
+        if not same:
+            kept.append(one)
+    return tuple(kept)
+
+
+def _gap(lower: tuple[CurvePoint, ...], upper: tuple[CurvePoint, ...]) -> Gap:
+    rows = []
+    for below, above in zip(lower, upper, strict=True):
+        difference = np.abs(above.overlap - below.overlap)
+        error = above.overlap_error + below.overlap_error
+        missed = (difference > error + 1e-12).any()
+        k = np.unravel_index(int((difference - error if missed else difference + error).argmax()), error.shape)
+        rows.append((float(difference[k]), float(error[k]), below.parameter))
+    beyond = any(row[0] > row[1] + 1e-12 for row in rows)
+    # Where there is none, the largest that could have been missed.
+    largest = max(rows, key=lambda row: row[0] if beyond else row[0] + row[1])
+    return Gap(*largest, beyond)
+
+
+def _status(points: dict[str, tuple[CurvePoint, ...]], gap: Gap | None, along: str) -> str:
+    every = [p for found in points.values() for p in found]
+    good = sum(p.converged for p in every)
+    whole = good == len(every)
+    text = f"{'converged' if whole else 'not converged'}: {good} of {len(every)} points{'' if whole else ' are'}, "
+    text += f"max |F(q) - q| = {max(p.residual for p in every):.1e}"
+    if not whole:
+        where = next(p for p in every if not p.converged)
+        text += f"; the first that did not: {along} = {where.parameter:g}"
+        near = where.status.startswith(TOO_NEAR)
+        text += f", {where.status}" if near else "; raise tol, or ask for points closer together"
+    if gap is not None and gap.beyond_error:
+        text += f"; the starts differ by {gap.value:.3g} +- {gap.error:.1g} at {along} = {gap.parameter:.6g}"
+    elif gap is not None:
+        text += f"; no gap between the starts above {gap.value + gap.error:.1g} at these values of {along}"
+    return text

@@ -1,0 +1,46 @@
+"""Which state evolutions take seconds: what a verb may show beside its result without being asked."""
+
+from typing import Any
+
+import numpy as np
+
+from ..channel.choice import is_sampled
+from ..channel.link.channel import LinkChannel
+from ..model.attention import Attention
+from ..model.links import LinkKernel
+
+__all__ = ["takes_seconds"]
+
+# Of alpha over that at which outputs fix as many numbers as there are weights. The averages of two layers turn narrow
+# once the first layer is learned, at 0.72 for c = 1: tests/benchmarks/test_evolution_cost.py measures 0.3 s below and
+# 3 to 16 s at 0.8, and minutes from 1 on.
+_LEARNED = 2 / 3
+
+
+def takes_seconds(model: Any, alpha: float) -> bool:
+    """Whether the fixed point from the uninformed start is there within seconds on one core.
+
+    These are deterministic averages: one tied layer of more tokens than its rank or of one index; two softmax layers
+    over two tokens, below two thirds of the alpha at which outputs fix as many numbers as there are weights; links in
+    one entry, or one combination of entries, per output.
+
+    Parameters
+    ----------
+    model : Attention, fibres.LastLayer or LinkKernel
+    alpha : float
+    """
+    if isinstance(model, LinkKernel):
+        return is_deterministic(model)
+    if not isinstance(model, Attention) or is_sampled(model):
+        return False
+    if model.layers == 1:
+        return model.indices == 1 or model.tokens > model.indices
+    return model.activation == "softmax" and alpha * model.tokens < _LEARNED * model.indices
+
+
+def is_deterministic(kernel: LinkKernel) -> bool:
+    """Whether all averages of a link are quadratures."""
+    try:
+        return not LinkChannel(kernel, samples=16, replicas=2, rng=np.random.default_rng(0)).sampled
+    except ValueError:
+        return False

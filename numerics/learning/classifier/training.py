@@ -1,0 +1,215 @@
+"""Training of the classifier by AdamW, and what its layers are on the way compared with what they become."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.results import versions
+from ..data import rows_of
+from .embeddings import Embedded
+from .network import Network, require_torch
+from .settings import Settings
+from .similarity import similarity
+
+__all__ = ["Training", "train"]
+
+Array = NDArray[np.float64]
+
+# Questions whose scores are computed at a time.
+_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training, epoch by epoch; the first entry of each history is before it.
+
+    Attributes
+    ----------
+    loss, accuracy : ndarray, shape (epochs + 1,)
+        Mean cross-entropy and share of right answers on the training questions.
+    test_loss, test_accuracy : ndarray, shape (epochs + 1,)
+    similarity : ndarray, shape (epochs + 1, 2)
+        Cosine of w_l(t)^T w_l(t) with its final value, layer by layer.
+    weights : ndarray, shape (epochs + 1, 2, r, d)
+        w_l(t).
+    converged : bool
+        Whether all epochs were run, with finite losses.
+    status : str
+    n_epochs : int
+    dimension, tokens, classes, train, test : int
+        d, T, and numbers of labels and questions.
+    settings : Settings
+    seed : int
+    versions : dict
+    """
+
+    loss: Array
+    accuracy: Array
+    test_loss: Array
+    test_accuracy: Array
+    similarity: Array
+    weights: NDArray[np.float32]
+    converged: bool
+    status: str
+    n_epochs: int
+    dimension: int
+    tokens: int
+    classes: int
+    train: int
+    test: int
+    settings: Settings
+    seed: int
+    versions: dict[str, str] = field(default_factory=versions)
+
+
+def train(
+    train_set: tuple[Embedded, NDArray[np.int64]],
+    test_set: tuple[Embedded, NDArray[np.int64]],
+    settings: Settings | None = None,
+    *,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Training:
+    """Train two layers of attention and a readout to label questions.
+
+    Parameters
+    ----------
+    train_set, test_set : tuple
+        Embedded questions and the numbers of their labels.
+    settings : Settings, optional
+    seed : int, optional
+        Of the first weights and of the batches.
+    progress : callable, optional
+        Called with (epochs done, all of them).
+
+    Returns
+    -------
+    Training
+        A loss that is not finite ends the run: `converged` is False, and the histories end before it.
+
+    Raises
+    ------
+    ValueError
+        PyTorch is not installed, or questions and labels do not fit.
+
+    References
+    ----------
+    troiani2025, section 4 and Appendix F.
+    """
+    chosen = settings or Settings()
+    _check(train_set, test_set, seed)
+    torch = require_torch()
+    (questions, labels), (others, other_labels) = train_set, test_set
+    standards = _standards(questions) if chosen.standardise else (np.zeros(1), 1.0)
+
+    def tensors(part: Embedded, numbers: NDArray[np.int64]) -> tuple[Any, Any, Any]:
+        tokens = torch.from_numpy(_standardised(part, *standards))
+        return tokens, torch.from_numpy(part.mask.copy()), torch.from_numpy(numbers.astype(np.int64))
+
+    data, held = tensors(questions, labels), tensors(others, other_labels)
+    classes = int(max(labels.max(), other_labels.max())) + 1
+    network = Network.random(questions.tokens.shape[2], classes, chosen, seed)
+    optimiser = torch.optim.AdamW(network.parameters, lr=chosen.rate, weight_decay=chosen.weight_decay)
+    order = np.random.default_rng([seed, 1])
+    history = [_measure(torch, network, data, held)]
+    weights = [_layers(network)]
+    status = ""
+    for epoch in range(1, chosen.epochs + 1):
+        shuffled = torch.from_numpy(order.permutation(len(labels)))
+        for start in range(0, len(labels), chosen.batch):
+            rows = shuffled[start : start + chosen.batch]
+            optimiser.zero_grad()
+            loss = torch.nn.functional.cross_entropy(network.logits(data[0][rows], data[1][rows]), data[2][rows])
+            loss.backward()
+            optimiser.step()
+        measured, now = _measure(torch, network, data, held), _layers(network)
+        if not (np.isfinite(measured).all() and np.isfinite(now).all()):
+            status = f"diverged in epoch {epoch}: the loss is not finite; take a smaller rate"
+            break
+        history.append(measured)
+        weights.append(now)
+        if progress is not None:
+            progress(epoch, chosen.epochs)
+    stacked = np.stack(weights)
+    done = len(history) - 1
+    loss, accuracy, test_loss, test_accuracy = np.array(history).T
+    return Training(
+        loss=loss,
+        accuracy=accuracy,
+        test_loss=test_loss,
+        test_accuracy=test_accuracy,
+        similarity=np.stack([similarity(stacked[:, k], stacked[-1, k]) for k in range(stacked.shape[1])], axis=1),
+        weights=stacked,
+        converged=not status,
+        status=status or f"{done} epochs, loss {loss[-1]:.3g}",
+        n_epochs=done,
+        dimension=questions.tokens.shape[2],
+        tokens=questions.tokens.shape[1],
+        classes=classes,
+        train=len(labels),
+        test=len(other_labels),
+        settings=chosen,
+        seed=seed,
+        versions=versions() | {"torch": str(torch.__version__)},
+    )
+
+
+def _check(train_set: tuple[Embedded, Any], test_set: tuple[Embedded, Any], seed: int) -> None:
+    if seed < 0:
+        raise ValueError(f"seed must be >= 0, got {seed}")
+    for name, (part, labels) in (("train_set", train_set), ("test_set", test_set)):
+        if part.tokens.ndim != 3 or part.mask.shape != part.tokens.shape[:2] or len(labels) != len(part.tokens):
+            raise ValueError(
+                f"{name} must have tokens (N, T, d), a mask (N, T) and N labels, got {part.tokens.shape}, "
+                f"{part.mask.shape} and {len(labels)}"
+            )
+        if not len(labels) or not part.mask.any(axis=1).all():
+            raise ValueError(f"{name} must hold at least one question, and each of them a token")
+    if train_set[0].tokens.shape[2] != test_set[0].tokens.shape[2]:
+        raise ValueError(
+            f"train_set and test_set must have the same d, got {train_set[0].tokens.shape[2]} and "
+            f"{test_set[0].tokens.shape[2]}"
+        )
+
+
+def _standards(part: Embedded) -> tuple[Array, float]:
+    """Mean of each entry over all tokens, and one standard deviation for all entries."""
+    count, dimension = int(part.mask.sum()), part.tokens.shape[2]
+    mean = sum((tokens.sum(axis=0) for tokens in _tokens(part)), np.zeros(dimension)) / count
+    square = sum(float(((tokens - mean) ** 2).sum()) for tokens in _tokens(part)) / (count * dimension)
+    if not (math.isfinite(square) and square > 0):
+        raise ValueError("the embeddings of the training questions are all the same; there is nothing to learn from")
+    return mean, math.sqrt(square)
+
+
+def _tokens(part: Embedded) -> Iterator[Array]:
+    """The tokens of some questions at a time, without padding: a copy of all would double the memory."""
+    for rows in rows_of(part.tokens, _ROWS):
+        yield part.tokens[rows][part.mask[rows]].astype(np.float64)
+
+
+def _standardised(part: Embedded, mean: Array, scale: float) -> NDArray[np.float32]:
+    out = np.zeros(part.tokens.shape, np.float32)
+    for rows, tokens in zip(rows_of(out, _ROWS), _tokens(part), strict=True):
+        out[rows][part.mask[rows]] = (tokens - mean) / scale
+    return out
+
+
+def _measure(torch: Any, network: Network, data: tuple[Any, ...], held: tuple[Any, ...]) -> list[float]:
+    """Loss and accuracy on the training questions, and on the others."""
+    found: list[float] = []
+    with torch.no_grad():
+        for tokens, mask, labels in (data, held):
+            parts = [network.logits(tokens[k : k + _ROWS], mask[k : k + _ROWS]) for k in range(0, len(labels), _ROWS)]
+            logits = torch.cat(parts)
+            found.append(float(torch.nn.functional.cross_entropy(logits, labels)))
+            found.append(float((logits.argmax(dim=1) == labels).double().mean()))
+    return found
+
+
+def _layers(network: Network) -> NDArray[np.float32]:
+    return np.stack([w.detach().numpy().copy() for w in network.layers])

@@ -1,0 +1,201 @@
+"""Data for GAMP: what it accepts, and data sets made from a teacher."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..channel.averages import matrix_root
+from ..core.memory import refuse_memory
+from ..core.validation import not_negative, numbers, plain, whole
+from ..fixed_point.evolve import check_overlap
+from ..model.links import LinkKernel
+from .outputs.channel import Model
+
+__all__ = [
+    "Source",
+    "check_samples",
+    "check_weights",
+    "informed_start",
+    "make_data",
+    "refuse_rows",
+    "refuse_size",
+    "rows_of",
+    "stream",
+    "teacher",
+]
+
+Array = NDArray[np.float64]
+#: Gives all blocks (X_block, Y_block) once more at every call.
+Source: TypeAlias = Callable[[], Iterable[tuple[ArrayLike, ArrayLike]]]
+
+# Entries of X made or read at a time.
+_ENTRIES = 1 << 24
+
+
+def check_samples(x: Any, model: Model, name: str = "X") -> NDArray[Any]:
+    """Return the samples as they are: an array of shape (N, M, D) of float32 or float64, memory-mapped or not.
+
+    Raises
+    ------
+    ValueError
+        Another shape or type, no samples, or fewer dimensions than indices; the message says what to do. Whether all
+        entries are finite is seen once they are used.
+    """
+    array = plain(name, x)
+    if array.dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"{name} must be float32 or float64, for its entries are real numbers of mean 0 and variance 1 "
+            f"(troiani2025 (1)), got {array.dtype}; embed and standardise, or convert by {name}.astype(np.float32)"
+        )
+    if array.ndim != 3:
+        raise ValueError(f"{name} must have shape (N, M, D): samples, tokens, dimension; got {array.shape}")
+    n, m, dimension = array.shape
+    if m != model.tokens:
+        hint = f"; swap the last two axes: np.swapaxes({name}, 1, 2)" if dimension == model.tokens else ""
+        raise ValueError(f"{name} must have shape (N, M, D) with M = {model.tokens} tokens, got {array.shape}{hint}")
+    if not n or not dimension:
+        raise ValueError(f"{name} must hold at least one sample of at least one dimension, got shape {array.shape}")
+    if dimension < model.indices:
+        raise ValueError(
+            f"{name} must have D >= P: {model.indices} indices are projections on as many directions (troiani2025 "
+            f"(1)), got D = {dimension}"
+        )
+    return array
+
+
+def refuse_size(model: Model, alpha: float, dimension: int, what: str, itemsize: int = 4) -> None:
+    """Raise MemoryError if a data set does not fit into memory, with what a run on it keeps for each sample.
+
+    Parameters
+    ----------
+    model : Attention, fibres.LastLayer or LinkKernel
+    alpha : float
+    dimension : int
+    what : str
+        The arguments that ask for it, for the message.
+    itemsize : int, optional
+        Bytes of an entry of X.
+    """
+    rows = max(1.0, alpha * dimension)
+    drawn = min(rows * model.tokens * dimension, max(float(_ENTRIES), model.tokens * dimension))
+    # Teacher, estimate, start, and what an iteration moves them by.
+    weights = 80 * model.indices * dimension
+    size = rows * (itemsize * model.tokens * dimension + _kept(model)) + 12 * drawn + weights
+    refuse_memory(what, size, "take fewer dimensions, samples (alpha) or tokens")
+
+
+def refuse_rows(model: Model, rows: int) -> None:
+    """Raise MemoryError if what a run keeps for each sample does not fit into memory; X itself may be mapped."""
+    refuse_memory(f"X and Y of {rows} samples", rows * _kept(model), "take fewer samples")
+
+
+def _kept(model: Model) -> int:
+    """Bytes for each sample beside X: h and the output while they are made and inverted; then scores, their memory."""
+    outputs = len(model.text) if isinstance(model, LinkKernel) else model.tokens**2
+    return 8 * (4 * model.indices * model.tokens + 8 * outputs)
+
+
+def rows_of(array: NDArray[Any], rows: int) -> Iterator[slice]:
+    """Slices of so many rows each."""
+    return (slice(start, min(start + rows, len(array))) for start in range(0, len(array), rows))
+
+
+def stream(rng: np.random.Generator | int | None, purpose: int) -> np.random.Generator:
+    """Return a generator; the same seed gives unrelated ones for teachers (0), samples (1) and starts (2, 3)."""
+    return (
+        rng if isinstance(rng, np.random.Generator) else np.random.default_rng(None if rng is None else [rng, purpose])
+    )
+
+
+def teacher(model: Model, dimension: int, rng: np.random.Generator | int | None = None) -> Array:
+    """Draw weights from the prior: standard Gaussian, shape (P, D), in the order of the model's indices."""
+    dimension = whole("dimension", dimension, model.indices, "(1)")
+    refuse_memory(f"dimension = {dimension}", 8 * model.indices * dimension, "take a smaller one")
+    return stream(rng, 0).standard_normal((model.indices, dimension))
+
+
+def make_data(
+    model: Model,
+    weights: ArrayLike,
+    alpha: float,
+    rng: np.random.Generator | int | None = None,
+    *,
+    dtype: type[np.float32] | type[np.float64] = np.float32,
+) -> tuple[NDArray[Any], Array]:
+    """Draw samples, and label them by a teacher.
+
+    Parameters
+    ----------
+    model : Attention, fibres.LastLayer or LinkKernel
+    weights : array_like, shape (P, D)
+        Of the teacher.
+    alpha : float
+        Samples per dimension; N = round(alpha D), at least 1.
+    rng : Generator, int or None, optional
+    dtype : {np.float32, np.float64}, optional
+        Of X.
+
+    Returns
+    -------
+    X : ndarray, shape (N, M, D)
+    Y : ndarray, shape (N, M, M), or (N, K) of a link
+        With the noise that a link has.
+
+    References
+    ----------
+    troiani2025, (1).
+    """
+    w = check_weights("weights", weights, model)
+    alpha = not_negative("alpha", alpha, "(1)")
+    generator = stream(rng, 1)
+    dimension, tokens = w.shape[1], model.tokens
+    asked = f"alpha = {alpha:g} at D = {dimension} with {tokens} tokens"
+    refuse_size(model, alpha, dimension, asked, np.dtype(dtype).itemsize)
+    x = np.empty((max(1, round(alpha * dimension)), tokens, dimension), dtype)
+    h = np.empty((len(x), model.indices, tokens))
+    for part in rows_of(x, max(1, _ENTRIES // (tokens * dimension))):
+        x[part] = generator.standard_normal(x[part].shape, dtype=dtype)
+        # As the network would, in double precision of the samples as they are stored.
+        h[part] = np.swapaxes(x[part].astype(np.float64) @ w.T, 1, 2) / math.sqrt(dimension)
+    y = model.link(h)
+    if isinstance(model, LinkKernel) and model.noise:
+        y = y + math.sqrt(model.noise) * generator.standard_normal(y.shape)
+    return x, y
+
+
+def informed_start(weights: ArrayLike, q: ArrayLike | float, rng: np.random.Generator | int | None = None) -> Array:
+    """Estimate of a teacher at overlap q, as a posterior mean would be: q W + (q - q^2)^{1/2} Z.
+
+    Parameters
+    ----------
+    weights : array_like, shape (P, D)
+    q : float or array_like of shape (P, P)
+        Overlap with the teacher and with itself, 0 <= q < I.
+    rng : Generator, int or None, optional
+
+    Returns
+    -------
+    ndarray, shape (P, D)
+    """
+    w = numbers("weights", weights)
+    matrix = numbers("q", q)
+    overlap = check_overlap(matrix * np.eye(len(w)) if matrix.ndim == 0 else matrix, len(w))
+    noise = stream(rng, 2).standard_normal(w.shape)
+    return np.asarray(overlap @ w + matrix_root(overlap - overlap @ overlap) @ noise)
+
+
+def check_weights(name: str, value: ArrayLike, model: Model, dimension: int | None = None) -> Array:
+    """Return weights as float64 of shape (P, D), or raise ValueError."""
+    array = numbers(name, value)
+    p = model.indices
+    if array.ndim != 2 or array.shape[0] != p or (dimension is not None and array.shape[1] != dimension):
+        raise ValueError(
+            f"{name} must have shape (P, D) = ({p}, {'D' if dimension is None else dimension}) (troiani2025 (1)), got "
+            f"{array.shape}"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return array

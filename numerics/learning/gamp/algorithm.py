@@ -1,0 +1,169 @@
+"""Generalised approximate message passing (Algorithm 1) for sequence multi-index models."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...core.errors import ConvergenceError
+from ..data import Source
+from ..outputs.channel import Model, Output, check_model
+from ..outputs.choice import output_channel
+from ..passes import Samples
+from .iteration import DivergedError, Loop, guarded, resolved, side_field
+from .results import GAMPResult, GAMPStep
+
+__all__ = ["gamp"]
+
+Array = NDArray[np.float64]
+
+
+def gamp(
+    X: ArrayLike | Source,
+    Y: ArrayLike | None,
+    model: Model,
+    *,
+    damping: float | Literal["adaptive"] = 0.3,
+    max_iter: int = 500,
+    tol: float = 1e-3,
+    start: ArrayLike | None = None,
+    side_information: ArrayLike | None = None,
+    side_strength: float | None = None,
+    teacher: ArrayLike | None = None,
+    callback: Callable[[GAMPStep], object] | None = None,
+    variance: Literal["slope", "nishimori"] = "slope",
+    denoiser_tol: float = 1e-4,
+    nodes: int | None = None,
+    rng: np.random.Generator | int | None = 0,
+    workers: int | None = None,
+    throw: bool = False,
+) -> GAMPResult:
+    """Estimate the weights of a sequence multi-index model from its inputs and outputs.
+
+    V = C, omega = What x / sqrt(D) - V g(old), g = g_out(y, omega, V), A = -sum d g / D,
+    C = (I + A)^{-1}, What = C (sum g x^T / sqrt(D) + A What).
+
+    Parameters
+    ----------
+    X : array_like of shape (N, M, D), or callable
+        Samples of M tokens, float32 or float64, entries of mean 0 and variance 1; memory-mapped if wanted. Or a
+        function without arguments that gives an iterable of blocks (X_block, Y_block), the same at every call.
+    Y : array_like, shape (N, M, M), or (N, K) of a link; None where X is a function
+        Outputs.
+    model : Attention, fibres.LastLayer or LinkKernel
+        Attention of rank 1 at any depth, tied layers of rank up to 3, untied layers of rank 1, links.
+    damping : float in [0, 1), or "adaptive"
+        Share of the old estimate in the new one, also in its covariance and in the term of Onsager; "adaptive" raises
+        it where steps turn back.
+    max_iter : int
+    tol : float
+        On the norm of the change of What over that of What, in the eigenvector of What What^T where it is largest, so
+        that indices which are learned later than others are waited for.
+    start : array_like of shape (P, D), optional
+        First estimate, with C = I - What What^T / D if that is positive and C = I if not; by default Gaussian of
+        variance 1/D, which knows nothing.
+    side_information : array_like of shape (P, D), optional
+        S = sqrt(lambda) W + Z, Z standard normal.
+    side_strength : float, optional
+        lambda, given with S.
+    teacher : array_like of shape (P, D), optional
+        W, for the overlaps.
+    callback : callable, optional
+        Called with a `GAMPStep` after every iteration; a true value ends the run.
+    variance : {"slope", "nishimori"}
+        Take A from the slopes of g, or as sum g g^T / D, which is the same in the mean and takes no slopes. Where only
+        g is known (tied rank 2 and 3, untied, sampled posteriors) it is always the latter.
+    denoiser_tol : float
+        Of the posterior moments of each sample, in [1e-14, 1e-2].
+    nodes : int, optional
+        Nodes of each posterior that is sampled.
+    rng : Generator, int or None, optional
+        Of the start and of these nodes.
+    workers : int, optional
+        Threads; all cores by default.
+    throw : bool, optional
+        Raise if not converged, instead of marking it.
+
+    Returns
+    -------
+    GAMPResult
+        A run that diverges ends with the best of its iterates and `converged` False.
+
+    Raises
+    ------
+    ValueError
+        Data of a wrong shape or type, not finite or empty; the message says what to do.
+    UnreachableOutputError
+        An output that the link does not give.
+    KernelNotFoundError
+        No denoiser for this model.
+    ConvergenceError
+        `throw` and no convergence.
+
+    Notes
+    -----
+    X is read once per iteration. With damping the memory of the estimate is in the term of Onsager, too, so that omega
+    stays Gaussian around h: see `predicted_overlaps`.
+
+    References
+    ----------
+    troiani2025, Algorithm 1, (104)-(117).
+    """
+    check_model(model)
+    loop = Loop(model, damping, max_iter, tol, variance, rng)
+
+    def prepare(y: ArrayLike) -> Output:
+        found = output_channel(model, y, tol=denoiser_tol, nodes=nodes, rng=loop.node_seed)
+        return found if loop.slopes else _Slopeless(found)
+
+    samples = Samples(X, Y, model, prepare, workers)
+    side, strength = side_field(side_information, side_strength, model, samples.dimension)
+
+    def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
+        return _advanced(samples, weights, covariance, old, side, strength)
+
+    found = loop.run(
+        advance,
+        loop.first(start, samples.dimension),
+        lambda: samples.rows,
+        given=start is not None or strength > 0,
+        teacher=teacher,
+        callback=callback,
+        throw=throw,
+    )
+    more = {"side_strength": strength, "denoiser_tol": denoiser_tol, "nodes": nodes}
+    return replace(found, origin=loop.origin(start, algorithm="gamp", **more))
+
+
+def _advanced(
+    samples: Samples, weights: Array, covariance: Array, old: float, side: Array | float, strength: float
+) -> tuple[Array, Array, Array]:
+    """One iteration with a share `old` of the last one in it: What, its C, and C without that share."""
+    try:
+        pull, curvature = samples.sweep(weights, resolved(covariance))
+    except ConvergenceError as error:
+        raise DivergedError(str(error)) from error
+    precision = (1 + strength) * np.eye(len(weights)) + curvature
+    least = float(np.linalg.eigvalsh(precision)[0]) if np.isfinite(precision).all() else math.nan
+    if not least > 0:
+        raise DivergedError(f"the posterior precision I + A has the eigenvalue {least:.3g}")
+    newest = np.asarray(np.linalg.inv(precision), np.float64)
+    moved = (1 - old) * (newest @ (pull + curvature @ weights + side)) + old * weights
+    # What the estimate owes to past scores is a mixture likewise.
+    for block in samples.blocks:
+        block.onsager *= old
+        block.onsager += (1 - old) * (newest @ block.g)
+    return guarded(moved), (1 - old) * newest + old * covariance, newest
+
+
+class _Slopeless:
+    """An output channel whose slopes are not used."""
+
+    def __init__(self, output: Output) -> None:
+        self.rows, self._output = output.rows, output
+
+    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
+        return self._output(omega, V, part)[0], None

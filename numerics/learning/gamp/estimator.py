@@ -1,0 +1,165 @@
+"""GAMP with the interface of scikit-learn's estimators, which it does not need."""
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...channel.averages import matrix_root
+from ...quadrature.rules import normal_qmc
+from ..data import Source, check_samples, check_weights, rows_of
+from ..outputs.channel import Model
+from .algorithm import gamp
+from .results import GAMPResult, GAMPStep
+
+__all__ = ["GAMP"]
+
+Array = NDArray[np.float64]
+
+# Draws of the posterior of each new sample's indices, as a power of two, and samples at a time.
+_LOG2_DRAWS, _ROWS = 6, 4096
+
+
+class GAMP:
+    """Estimator of the weights of a sequence multi-index model.
+
+    Parameters
+    ----------
+    model : Attention, fibres.LastLayer or LinkKernel
+    damping, max_iter, tol, variance, denoiser_tol, nodes, rng, workers
+        As in `gamp`.
+
+    Attributes
+    ----------
+    weights_ : ndarray, shape (P, D)
+        Estimated weights.
+    covariance_ : ndarray, shape (P, P)
+        Posterior covariance of each of their columns.
+    result_ : GAMPResult
+    converged_ : bool
+    n_iter_ : int
+    n_features_in_ : int
+        D.
+
+    References
+    ----------
+    troiani2025, Algorithm 1.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        damping: float | Literal["adaptive"] = 0.3,
+        max_iter: int = 500,
+        tol: float = 1e-3,
+        variance: Literal["slope", "nishimori"] = "slope",
+        denoiser_tol: float = 1e-4,
+        nodes: int | None = None,
+        rng: np.random.Generator | int | None = 0,
+        workers: int | None = None,
+    ) -> None:
+        self.model = model
+        self.damping = damping
+        self.max_iter = max_iter
+        self.tol = tol
+        self.variance = variance
+        self.denoiser_tol = denoiser_tol
+        self.nodes = nodes
+        self.rng = rng
+        self.workers = workers
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; `deep` changes nothing, for none is an estimator."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters.
+
+        Raises
+        ------
+        ValueError
+            No parameter has this name.
+        """
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"GAMP has no parameter {name!r}; its parameters are {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        return f"GAMP({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
+
+    def fit(
+        self,
+        X: ArrayLike | Source,
+        Y: ArrayLike | None = None,
+        *,
+        start: ArrayLike | None = None,
+        side_information: ArrayLike | None = None,
+        side_strength: float | None = None,
+        teacher: ArrayLike | None = None,
+        callback: Callable[[GAMPStep], object] | None = None,
+    ) -> Self:
+        """Estimate the weights; arguments and errors are those of `gamp`."""
+        params = self.get_params()
+        self.result_: GAMPResult = gamp(
+            X,
+            Y,
+            params.pop("model"),
+            **params,
+            start=start,
+            side_information=side_information,
+            side_strength=side_strength,
+            teacher=teacher,
+            callback=callback,
+        )
+        self.weights_, self.covariance_ = self.result_.weights, self.result_.covariance
+        self.converged_, self.n_iter_ = self.result_.converged, self.result_.n_iter
+        self.n_features_in_ = self.weights_.shape[1]
+        return self
+
+    def predict(self, X: ArrayLike, *, method: Literal["mean", "plugin"] = "mean") -> Array:
+        """Predict the outputs of new samples.
+
+        Parameters
+        ----------
+        X : array_like, shape (N, M, D)
+        method : {"mean", "plugin"}
+            "mean": E[g(h)] over the posterior of the indices, h ~ N(What x / sqrt(D), C), which has the least squared
+            error (11). "plugin": g at its mean.
+
+        Returns
+        -------
+        ndarray, shape (N, M, M), or (N, K) of a link
+
+        Raises
+        ------
+        ValueError
+            Not fitted yet, a shape that does not fit, or another method.
+        """
+        if not hasattr(self, "weights_"):
+            raise ValueError("GAMP is not fitted yet: call fit(X, Y) before predict(X)")
+        if method not in ("mean", "plugin"):
+            raise ValueError(f'method must be "mean" or "plugin" (troiani2025 (11)), got {method!r}')
+        x = check_samples(X, self.model)
+        if x.shape[2] != self.n_features_in_:
+            raise ValueError(f"X must have D = {self.n_features_in_} as in fit, got {x.shape[2]}")
+        weights = check_weights("weights_", self.weights_, self.model).astype(x.dtype)
+        p, m = self.model.indices, self.model.tokens
+        draws = np.zeros((1, p, m))
+        if method == "mean":
+            normals = normal_qmc(p * m, _LOG2_DRAWS, np.random.default_rng(0)).reshape(-1, p, m)
+            # Each with its mirror image: functions linear in h have no error.
+            draws = matrix_root(self.covariance_) @ np.concatenate([normals, -normals])
+        out = []
+        for part in rows_of(x, max(1, _ROWS // len(draws))):
+            flat = np.ascontiguousarray(x[part]).reshape(-1, x.shape[2])
+            mean = np.swapaxes((flat @ weights.T).reshape(-1, m, p), 1, 2) / math.sqrt(x.shape[2])
+            y = self.model.link((mean.astype(np.float64)[:, None] + draws).reshape(-1, p, m))
+            out.append(y.reshape(len(mean), len(draws), *y.shape[1:]).mean(axis=1))
+        return np.concatenate(out)

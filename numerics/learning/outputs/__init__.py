@@ -1,0 +1,1 @@
+"""Output channels of data: posterior scores of each sample's indices given its output, for every kind of model."""

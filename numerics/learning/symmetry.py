@@ -1,0 +1,71 @@
+"""Overlaps modulo what a link does not see: signs of layers, rotations of their rows, exchanges of indices."""
+
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.links import LinkKernel
+from ..posterior.fibres import LastLayer
+from .outputs.channel import Model
+from .permutations import PermutationGroup, signed_permutations
+
+__all__ = ["Symmetry", "symmetry"]
+
+Array = NDArray[np.float64]
+
+
+class Symmetry:
+    """Orthogonal matrices R such that the indices R h give the outputs of h.
+
+    Parameters
+    ----------
+    blocks : sequence of (slice, bool)
+        Rows that turn together: any rotation O(r) if True, a common sign otherwise.
+    group : PermutationGroup, optional
+        Instead: changes of sign and exchanges of indices.
+    """
+
+    def __init__(self, blocks: list[tuple[slice, bool]], group: PermutationGroup | None = None) -> None:
+        self._blocks, self._group = blocks, group
+
+    def rotation(self, overlap: Array) -> Array:
+        """The R for which R What has the largest overlap with the teacher, tr(W What^T R^T)/D.
+
+        Parameters
+        ----------
+        overlap : ndarray, shape (P, P)
+            W What^T / D: rows of the teacher, columns of the estimate.
+        """
+        if self._group is not None:
+            return self._group.best(overlap)
+        out = np.zeros_like(overlap)
+        for rows, turns in self._blocks:
+            block = overlap[rows, rows]
+            if turns:
+                left, _, right = np.linalg.svd(block)
+                out[rows, rows] = left @ right
+            else:
+                out[rows, rows] = np.eye(len(block)) * (-1.0 if np.trace(block) < 0 else 1.0)
+        return out
+
+    def align(self, overlap: Array) -> Array:
+        """W (R What)^T / D at the best R."""
+        return np.asarray(overlap @ self.rotation(overlap).T)
+
+
+def symmetry(model: Model) -> Symmetry:
+    """Return the symmetries of a model's link.
+
+    Notes
+    -----
+    Tied layers: O(r) each (a sign at rank 1). Untied: a common sign of keys and queries (of all (t k, q/t) only these
+    keep the prior). Links: changes of sign and exchanges of indices, such as those of equivalent heads, found by
+    trying; no rotations.
+    """
+    if isinstance(model, LinkKernel):
+        return Symmetry([], signed_permutations(model.link, model.indices, model.tokens))
+    if isinstance(model, LastLayer):
+        return Symmetry([(slice(0, model.indices), model.tied)])
+    edges = [0, *accumulate(model.ranks)]
+    return Symmetry([(slice(a, b), True) for a, b in pairwise(edges)])

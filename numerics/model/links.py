@@ -1,0 +1,247 @@
+"""Kernels of the user's own links: what they hold, and how they are loaded."""
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core.errors import KernelNotFoundError
+
+__all__ = ["FORMAT", "LinkKernel", "Part", "Region", "load_link", "load_source"]
+
+Array = NDArray[np.float64]
+Entries = Sequence[Array]
+Solve = Callable[[Array, Entries], tuple[Array, ...]]
+
+_ENTRY = re.compile(r"\bh_(\d+)_(\d+)\b")
+
+#: Layout of the kernel modules that this version reads.
+FORMAT = 3
+
+
+@dataclass(frozen=True)
+class Region:
+    """Part of the space of h on which the link is smooth; entries of h are counted token by token.
+
+    Attributes
+    ----------
+    bounds : dict
+        Open intervals of single entries.
+    depends : tuple of tuple of int
+        Entries in each output.
+    active : tuple of int
+        Entries in an output or in a condition on several entries.
+    output : callable
+        Outputs from the entries.
+    conditions : callable or None
+        Functions of the entries, all positive on the region.
+    branches : tuple of dict
+        For each output, and each of its entries: how many solutions of y = g(h) in closed form, the solutions (NaN
+        where not real; None if there are none), and the slope dg/dh.
+    critical : tuple of tuple of float
+        Values of each output at which densities are not smooth.
+    centres : dict
+        Values of entries at critical points.
+    """
+
+    bounds: dict[int, tuple[float, float]]
+    depends: tuple[tuple[int, ...], ...]
+    active: tuple[int, ...]
+    output: Callable[[Entries], tuple[Array, ...]]
+    conditions: Callable[[Entries], tuple[Array, ...]] | None
+    branches: tuple[dict[int, tuple[int, Solve | None, Callable[[Entries], tuple[Array]]]], ...]
+    critical: tuple[tuple[float, ...], ...]
+    centres: dict[int, tuple[float, ...]]
+
+    def interval(self, entry: int) -> tuple[float, float]:
+        """Bounds of one entry."""
+        return self.bounds.get(entry, (-math.inf, math.inf))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Outputs that share no entry of h with the others.
+
+    Attributes
+    ----------
+    outputs : tuple of int
+        Their numbers.
+    entries : tuple of int
+        Entries of h in them.
+    fixed : bool
+        Whether y fixes h h^T on these entries, and not the sign of h: then no branches are needed.
+    direction : tuple of float
+        If not empty, a unit vector over these entries: it fixes only the square along it.
+    regions : tuple of Region
+    """
+
+    outputs: tuple[int, ...]
+    entries: tuple[int, ...]
+    fixed: bool
+    direction: tuple[float, ...]
+    regions: tuple[Region, ...]
+
+
+@dataclass(frozen=True)
+class LinkKernel:
+    """A link of the user's own, as derived.
+
+    Attributes
+    ----------
+    text : tuple of str
+        Outputs.
+    indices, tokens : int
+        P and M.
+    noise : float
+        Variance of the noise of every output.
+    kind : {"discrete", "real", "mixed"}
+    exact : str or None
+        Closed form of alpha_c; `exact_value` is its value (0 and inf included), `reason` why it holds.
+    steps : dict
+        The same pair for the other indices, once those named (counted from 1) are known.
+    directions : dict
+        PSD eigenvectors of these closed forms, over all indices, none where they are 0 or oo; the empty key is for
+        `exact`.
+    table : str
+        The same link in the table of closed forms, empty if it is not there.
+    flips : tuple of tuple of int
+        Changes of sign of the entries of h that leave the link as it is.
+    parts : tuple of Part
+    kernel_hash : str
+    path : Path
+    """
+
+    text: tuple[str, ...]
+    indices: int
+    tokens: int
+    noise: float
+    kind: str
+    exact: str | None
+    exact_value: float | None
+    reason: str
+    steps: dict[tuple[int, ...], tuple[str, float]]
+    directions: dict[tuple[int, ...], tuple[tuple[float, ...], ...]]
+    table: str
+    flips: tuple[tuple[int, ...], ...]
+    parts: tuple[Part, ...]
+    kernel_hash: str
+    path: Path
+    outputs: Callable[[ArrayLike], Array]
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """Regions of all parts."""
+        return tuple(region for part in self.parts for region in part.regions)
+
+    @property
+    def size(self) -> int:
+        """Number of entries of h, P M."""
+        return self.indices * self.tokens
+
+    def entries_of(self, output: int) -> set[int]:
+        """Entries of h in an output, counted token by token."""
+        return {(int(m) - 1) * self.indices + int(p) - 1 for p, m in _ENTRY.findall(self.text[output])}
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What defines the link."""
+        return {"link": list(self.text), "indices": self.indices, "tokens": self.tokens, "noise": self.noise}
+
+    def describe(self) -> str:
+        """Return one line that names the link."""
+        noise = f" + noise of variance {self.noise:g}" if self.noise else ""
+        return f"y = {'; '.join(self.text)}{noise}, P={self.indices}, M={self.tokens}"
+
+    def link(self, h: ArrayLike) -> Array:
+        """Outputs g(h) without noise.
+
+        Parameters
+        ----------
+        h : array_like, shape (..., P, M)
+
+        Returns
+        -------
+        ndarray, shape (..., K)
+        """
+        array = np.asarray(h, dtype=np.float64)
+        if array.ndim < 2 or array.shape[-2:] != (self.indices, self.tokens):
+            raise ValueError(
+                f"h must have shape (..., P, M) = (..., {self.indices}, {self.tokens}), got {array.shape} (1)"
+            )
+        if not np.isfinite(array).all():
+            raise ValueError("h must be finite, got NaN or infinity")
+        # A huge output may overflow: infinite, it still has its place in the order.
+        with np.errstate(over="ignore", invalid="ignore"):
+            y = self.outputs(array)
+        if np.isnan(y).any():
+            raise ValueError(f"the link {'; '.join(self.text)} is not defined at some of the h given (1)")
+        return y
+
+
+def load_link(path: Path) -> LinkKernel:
+    """Load a kernel that `attnlimits derive --link` wrote.
+
+    Raises
+    ------
+    KernelNotFoundError
+        No such file, one that was changed since, or one of a version with another layout.
+    """
+    try:
+        source = path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise KernelNotFoundError(f"no link kernel at {path}; `attnlimits derive --link EXPR` writes one") from None
+    if hashlib.sha256(source).hexdigest() != path.stem:
+        raise KernelNotFoundError(
+            f"{path} is not what `attnlimits derive` wrote: its name must be the sha256 of what it holds; derive the "
+            "link again"
+        )
+    return load_source(source, path)
+
+
+def load_source(source: bytes, path: Path) -> LinkKernel:
+    """Execute the source of a kernel that was derived here, or whose hash was checked.
+
+    Parameters
+    ----------
+    source : bytes
+        What was checked, and not what lies at `path` by now; compiled files beside it are not looked at either.
+    path : Path
+        For messages.
+
+    Raises
+    ------
+    KernelNotFoundError
+        Written by a version with another layout.
+    """
+    module: Any = ModuleType(f"attnlimits_link_{path.stem}")
+    module.__file__ = str(path)
+    exec(compile(source, str(path), "exec"), module.__dict__)
+    if getattr(module, "FORMAT", None) != FORMAT:
+        raise KernelNotFoundError(f"{path} has another layout than this version reads; derive the link again")
+    return LinkKernel(
+        text=tuple(module.TEXT),
+        indices=module.INDICES,
+        tokens=module.TOKENS,
+        noise=module.NOISE,
+        kind=module.KIND,
+        exact=module.EXACT,
+        exact_value=module.EXACT_VALUE,
+        reason=module.REASON,
+        steps=module.STEPS,
+        directions=module.DIRECTIONS,
+        table=module.TABLE,
+        flips=module.FLIPS,
+        parts=tuple(
+            Part(**{**part, "regions": tuple(Region(**region) for region in part["regions"])}) for part in module.PARTS
+        ),
+        kernel_hash=module.DERIVATION_HASH,
+        path=path,
+        outputs=module.link,
+    )

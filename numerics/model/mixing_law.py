@@ -1,0 +1,135 @@
+"""Law of the mixing matrix of tied softmax attention with two tokens, at any depth.
+
+In token modes B_l = K_l [[1, S], [0, T]] with K_l = (1 + c)^l, so the hidden layers enter only through the law of the
+two scalars (S, T). It obeys a recursion: given (S, T) and v = h B^T / K, density N((v_+ - S v_-/T), v_-/T) / T,
+    S' = S + s(v) T / (1 + c),    T' = (c + tau(v)) T / (1 + c),
+with s and tau those of one layer at v K (troiani2025 (5)). Everything computed from the law is an analytic function
+of (S, log T) on a bounded rectangle, so the law is carried as weights on a Chebyshev grid of it: the cost is linear in
+the depth.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..quadrature.rules import Chebyshev, Rule, gauss_legendre_panels, gaussian
+from .attention import Attention, kernel
+
+__all__ = ["MixingLaw", "mixing_law"]
+
+Array = NDArray[np.float64]
+
+# Standard normal variables are cut here: the mass beyond is 6e-18.
+_CUT = 8.6
+
+
+@dataclass(frozen=True)
+class MixingLaw:
+    """Weights on a grid of (S, T).
+
+    Attributes
+    ----------
+    s : ndarray, shape (n_s,)
+        S = B_{+-} / B_{++}; symmetric about zero.
+    t : ndarray, shape (n_t,)
+        T = B_{--} / B_{++} in [(c/(1+c))^l, 1].
+    weights : ndarray, shape (n_s, n_t)
+        Signed; they sum to one.
+    log_k : float
+        log B_{++} = l log(1 + c).
+    """
+
+    s: Array
+    t: Array
+    weights: Array
+    log_k: float
+
+
+def mixing_law(model: Attention, layers: int, level: int) -> MixingLaw:
+    """Law of B after `layers` layers.
+
+    Parameters
+    ----------
+    model : Attention
+        Softmax, two tokens, rank 1; its depth is not used.
+    layers : int
+        Number l >= 0 of layers behind.
+    level : int
+        Resolution 0, 1, 2, ...; each level adds digits.
+
+    Returns
+    -------
+    MixingLaw
+    """
+    law = MixingLaw(np.zeros(1), np.ones(1), np.ones((1, 1)), 0.0)
+    for done in range(layers):
+        law = _advance(model, law, done, level)
+    return law
+
+
+def _advance(model: Attention, law: MixingLaw, done: int, level: int) -> MixingLaw:
+    layer = kernel(model, "numpy64").layer
+    c = model.skip
+    k = math.exp(law.log_k)
+    shrink = math.log(c / (1 + c))
+    s_range = (done + 1) / (1 + c)
+    t_range = -(done + 1) * shrink
+    s_grid = Chebyshev(20 + 8 * level + 4 * done, -s_range, s_range)
+    t_grid = Chebyshev(24 + 8 * level + int((4 + 2 * level) * t_range), -t_range, 0.0)
+    order = 12 + 4 * level
+
+    s, t = law.s[:, None], law.t[None, :]
+    log_t = np.log(law.t)
+    v_top = _CUT * (1 + done / (1 + c))
+    kappa = model.beta * k * k
+    moments = np.zeros((s_grid.n, t_grid.n))
+    minus = _minus_rule(kappa, float(law.t.min()), order)
+    for vm, weight in zip(minus.nodes, minus.weights, strict=True):
+        plus = _plus_rule(kappa, vm, v_top, order)
+        _, a_pm, _, a_mm = layer(k * plus.nodes, np.full_like(plus.nodes, k * vm), c, model.beta)
+        s_step, log_t_step = a_pm / (1 + c), np.log(a_mm / (1 + c))
+        b = vm / t
+        row = law.weights * gaussian(b) / t
+        # Quadrants: v -> -v changes nothing, swapping the tokens changes the sign of v_- and of S.
+        row *= 4 * weight / (2 * math.pi)
+        a = plus.nodes[:, None, None] - s * b
+        mass = gaussian(a) * row * plus.weights[:, None, None]
+        z = s_grid.scale(s + s_step[:, None, None] * t)
+        # Only even polynomials in S: the law is symmetric.
+        conditional = np.zeros((s_grid.n, plus.nodes.size, law.t.size))
+        older, newer = np.ones_like(z), 2 * z * z - 1
+        doubled = 2 * newer
+        for even in range(0, s_grid.n, 2):
+            conditional[even] = (mass * older).sum(axis=1)
+            older, newer = newer, doubled * newer - older
+        polynomials = t_grid.polynomials(log_t_step[:, None] + log_t)
+        moments += np.tensordot(conditional, polynomials, axes=((1, 2), (1, 2)))
+    weights = t_grid.weights(s_grid.weights(moments).T).T
+    return MixingLaw(s_grid.nodes, np.exp(t_grid.nodes), weights, law.log_k + math.log1p(c))
+
+
+def _minus_rule(kappa: float, t_min: float, order: int) -> Rule:
+    """Panels in v_- > 0: the attention turns on at v_-^2 kappa ~ 1, the law of v_- has scales down to t_min."""
+    edge = min(0.5 / math.sqrt(kappa), 0.5, 0.5 * t_min)
+    edges = [0.0]
+    while edge < 1.0:
+        edges.append(edge)
+        edge *= 2
+    edges.extend(np.linspace(1.0, _CUT, 9))
+    return gauss_legendre_panels(np.unique(edges), order)
+
+
+def _plus_rule(kappa: float, vm: float, top: float, order: int) -> Rule:
+    """Panels in v_+ > 0, graded towards v_+ = v_- where the attention of a token switches, with width 1/(kappa v_-)."""
+    edges = {0.0, top, *np.arange(1.0, top, 1.0)}
+    width = 1.0 / (kappa * vm)
+    while width < 1.0:
+        edges.update(e for e in (vm - width, vm + width) if 0 < e < top)
+        width *= 2
+    merged = [0.0]
+    for edge in sorted(edges)[1:]:
+        if edge - merged[-1] > 1e-12:
+            merged.append(edge)
+    return gauss_legendre_panels(np.array(merged), order)

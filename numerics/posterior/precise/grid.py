@@ -1,0 +1,388 @@
+"""Posterior moments at any depth and number of tokens: the trapezoidal rule in whitened indices, in fixed point.
+
+The integrand of (169) is analytic and falls off like a Gaussian, so that the rule converges exponentially. Its cost
+grows as a power of the digits, the number of dimensions M (L - 1): this is for few dimensions and moderate digits.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat
+from numpy.typing import NDArray
+
+from ...arithmetic.fixed_words import Fixed, words_for
+from ...core.errors import ConvergenceError
+from ...model.attention import Attention
+from .sum import gram
+
+__all__ = ["Grid"]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Numbers = NDArray[np.object_]
+Progress = Callable[[int, int], None]
+
+# Nodes are multiples of 2^-GRAIN: exact in fixed point and in float64.
+_GRAIN = 12
+# Nodes of the first search, in all; of a slab; and of a batch of fixed-point numbers.
+_SEARCH, _SLAB, _BATCH = 300_000, 65_536, 4096
+# The pilot in float64 stops where both halves of its lattice agree to half of the digits, and to so many at most.
+_AGREE = 6
+# Lattice nodes near weight, for each that has it, at most; and all of them.
+_SPARSE, _EMPTY = 10, 100
+# The first step, in prior widths.
+_WIDEST = 0.5
+# Mass is neglected where the weight is below 10^-digits e^-CUT of the peak.
+_CUT = 10.0
+# Nodes of the first search count down to the square of the least weight: it may be larger between them.
+_UNSEEN = 2.0
+
+
+@dataclass(frozen=True)
+class _Region:
+    """Cells of a lattice near which there is weight.
+
+    Attributes
+    ----------
+    low : ndarray, shape (axes,)
+    step : float
+    cells : ndarray of bool, one axis for each
+    """
+
+    low: Array
+    step: float
+    cells: NDArray[np.bool_]
+
+    @classmethod
+    def around(cls, nodes: Array, step: float) -> "_Region":
+        """Cells that hold a node, and their neighbours."""
+        low = nodes.min(axis=0) - 1.5 * step
+        at = ((nodes - low) / step).astype(np.int64)
+        cells = np.zeros(at.max(axis=0) + 2, dtype=bool)
+        cells[tuple(at.T)] = True
+        for axis in range(cells.ndim):
+            before = cells.copy()
+            line = np.moveaxis(cells, axis, 0)
+            line[1:] |= np.moveaxis(before, axis, 0)[:-1]
+            line[:-1] |= np.moveaxis(before, axis, 0)[1:]
+        return cls(low, step, cells)
+
+    @property
+    def high(self) -> Array:
+        return self.low + self.step * np.array(self.cells.shape)
+
+    def nodes(self, step: float) -> float:
+        """How many nodes of a lattice are in it."""
+        return float(self.cells.sum()) * (self.step / step) ** self.cells.ndim
+
+    def holds(self, z: Array) -> NDArray[np.bool_]:
+        at = np.floor((z - self.low) / self.step).astype(np.int64)
+        limits = np.array(self.cells.shape)
+        near = np.clip(at, 0, limits - 1)
+        return (at == near).all(axis=-1) & self.cells[tuple(near.T)]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The posterior of (169) over z, the whitened indices h = omega + C z of the first L - 1 layers, V = C C^T.
+
+    Attributes
+    ----------
+    model : Attention
+        Rank 1, two layers or more; its floats steer.
+    skip, beta : arb
+        Exact values.
+    v : ndarray of arb, shape (M,)
+        Readout row.
+    omega : ndarray of arb, shape (L, M)
+    factor : ndarray of arb, shape (L, L)
+        C, lower triangular.
+    digits : int
+    bits : int
+        Bits below the largest weight that the sums keep.
+    max_nodes : int
+        Bound of the nodes with weight.
+    progress : callable or None
+        Called with (nodes done, nodes planned), with none done during the search.
+    """
+
+    model: Attention
+    skip: arb
+    beta: arb
+    v: Numbers
+    omega: Numbers
+    factor: Numbers
+    digits: int
+    bits: int
+    max_nodes: int
+    progress: Progress | None = None
+    _floats: tuple[Attention, Array, Array, Array] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Take the float64 copies."""
+        model = replace(self.model, skip=float(self.skip), beta=float(self.beta))
+        copies = (np.asarray(numbers, dtype=float) for numbers in (self.v, self.omega, self.factor))
+        object.__setattr__(self, "_floats", (model, *copies))
+
+    @property
+    def _axes(self) -> int:
+        return (self.model.layers - 1) * self.model.tokens
+
+    @property
+    def _depth(self) -> float:
+        return self.digits * math.log(10) + _CUT
+
+    # In float64 -----------------------------------------------------------------------------------------------------
+
+    def logs(self, z: Array) -> tuple[Array, Array]:
+        """All whitened indices, shape (2, n, L M), and log-weights, shape (2, n), of both branches at z, (n, axes)."""
+        model, v, omega, factor = self._floats
+        last, tokens = model.layers - 1, model.tokens
+        rows = z.reshape(len(z), last, tokens)
+        h = np.zeros((len(z), last + 1, tokens))
+        h[:, :last] = omega[:last] + factor[:last, :last] @ rows
+        mixing = model.mixing(h)
+        lean = omega[last] + np.einsum("k,nkm->nm", factor[last, :last], rows)
+        indices = np.linalg.solve(mixing, np.broadcast_to(v[:, None], (len(z), tokens, 1)))[..., 0]
+        out = np.empty((2, len(z), (last + 1) * tokens))
+        out[:, :, : last * tokens] = z
+        for branch, sign in enumerate((1.0, -1.0)):
+            out[branch, :, last * tokens :] = (sign * indices - lean) / factor[last, last]
+        return out, -0.5 * (out * out).sum(axis=-1) - np.linalg.slogdet(mixing)[1]
+
+    def _search(self) -> tuple[_Region, float]:
+        """Where the weights that count are, roughly, and the largest log-weight found."""
+        radius, top = 0.0, 0.0
+        # The prior alone, at the largest step that is tried.
+        self._check_cost(0.0, (2 * math.sqrt(2 * self._depth) / _WIDEST) ** self._axes)
+        while True:
+            enough = math.sqrt(2 * max(self._depth - top + self._log_det_bound(), self._depth))
+            if radius >= 0.99 * enough:
+                break
+            if enough > 1e3:
+                raise ConvergenceError(
+                    "the posterior (169) lies more than 1000 prior widths from omega: y is too unlikely under "
+                    "(omega, V); check that they belong together"
+                )
+            radius = enough
+            points = max(7, int(_SEARCH ** (1 / self._axes))) | 1
+            step = 2 * radius / (points - 1)
+            everywhere = _Region(
+                np.full(self._axes, -radius - step), 2 * radius + 2 * step, np.ones(self._axes * (1,), bool)
+            )
+            found = [(z, log_w.max(axis=0)) for z, _, log_w in self._looked_at(everywhere, step, 0.0)]
+            top = max(float(best.max()) for _, best in found)
+        kept = np.concatenate([z[best > top - _UNSEEN * self._depth] for z, best in found])
+        return _Region.around(kept, step), top
+
+    def _log_det_bound(self) -> float:
+        """Largest log(1/|det B|): every factor's eigenvalues are c at least."""
+        return -(self.model.layers - 1) * self.model.tokens * min(0.0, math.log(self._floats[0].skip))
+
+    def _slabs(self, region: _Region, step: float, shift: float) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield nodes of the lattice (k + shift) step in a region, and what `logs` says of them."""
+        first = np.floor(region.low / step)
+        counts = (np.ceil(region.high / step) - first).astype(int)
+        total = math.prod(counts.tolist())
+        self._check_cost(region.nodes(step), total)
+        for start in range(0, total, _SLAB):
+            at = np.unravel_index(np.arange(start, min(start + _SLAB, total)), counts)
+            z = (first + np.stack(at, axis=-1) + shift) * step
+            z = z[region.holds(z)]
+            if len(z):
+                yield (z, *self.logs(z))
+
+    def _looked_at(self, region: _Region, step: float, shift: float) -> Iterator[tuple[Array, Array, Array]]:
+        """`_slabs` before the number of nodes is known."""
+        for slab in self._slabs(region, step, shift):
+            if self.progress is not None:
+                self.progress(0, 1)
+            yield slab
+
+    def _check_cost(self, near: float, total: float) -> None:
+        nodes = max(near, total * _SPARSE / _EMPTY)
+        if nodes > _SPARSE * self.max_nodes:
+            raise ConvergenceError(
+                f"the precise denoiser (169) of {self.model.describe()} integrates over {self._axes} dimensions and "
+                f"would look at {nodes:.1e} nodes for {self.digits} digits alone, {nodes * 3e-6 / 3600:.1g} hours or "
+                f"more; {_SPARSE} for each of max_nodes = {self.max_nodes} are allowed: ask for fewer digits, "
+                "or raise max_nodes"
+            )
+
+    def _pilot(self, region: _Region, top: float) -> tuple[float, _Region, float]:
+        """Step for the digits, where the weights that count are, and the largest log-weight, from float64."""
+        step, origin = _WIDEST, top
+        while True:
+            sums, kept = [], []
+            for shift in (0.0, 0.5):
+                total = np.zeros(1 + self._axes)
+                for z, _, log_w in self._looked_at(region, step, shift):
+                    best = log_w.max(axis=0)
+                    top = max(top, float(best.max()))
+                    kept.append(z[best > top - self._depth - 1.0])
+                    w = np.exp(log_w - origin)
+                    total += [w.sum(), *(w.sum(axis=0) @ (z * z))]
+                sums.append(total)
+            gap = float(np.abs(sums[0] - sums[1]).max() / sums[0][0]) if sums[0][0] > 0 else 1.0
+            region = _Region.around(np.concatenate(kept), step)
+            if gap < 10.0 ** -min(_AGREE, self.digits / 2):
+                # exp(-k/step): the nearest singularity is at a finite distance.
+                share = math.log(max(gap, 1e-13)) / (-(self.digits + 1) * math.log(10))
+                return step * min(1.0, share), region, top
+            step *= 0.8
+
+    # In fixed point -------------------------------------------------------------------------------------------------
+
+    def total(self) -> tuple[arb_mat, float, float, int]:
+        """Moments of (1, z), shape (1 + L M, 1 + L M), their relative error, the log-scale, and the nodes."""
+        region, top = self._search()
+        step, region, top = self._pilot(region, top)
+        nodes = 0
+        for _ in range(4):
+            step = math.floor(step * 2**_GRAIN) / 2**_GRAIN
+            if step <= 0:
+                raise ConvergenceError("the posterior (169) is too narrow for a lattice: take V away from singular")
+            halves = []
+            for half in (0, 1):
+                made, count = self._sum(region, step, half, top, nodes)
+                halves.append(made)
+                nodes += count
+            mass = float(halves[0][0, 0])
+            size = len(halves[0].tolist())
+            gap = max(abs(float(halves[0][i, j] - halves[1][i, j])) for i in range(size) for j in range(size)) / mass
+            if gap < 10.0**-self.digits:
+                return (halves[0] + halves[1]) * arb(step) ** self._axes / 2, gap, top, nodes
+            step *= max(0.5, min(0.95, math.log(gap) / (-(self.digits + 1) * math.log(10))))
+        raise ConvergenceError(
+            f"the trapezoidal rule of (169) reached {gap:.1e} where {self.digits} digits were asked for: softmax is "
+            "too steep for it (large beta or small skip); ask for fewer digits"
+        )
+
+    def _sum(self, region: _Region, step: float, half: int, top: float, spent: int) -> tuple[arb_mat, int]:
+        """Sum over a lattice, or over the one in the middle of its cells."""
+        planned = int(region.nodes(step))
+        size = 1 + self.model.layers * self.model.tokens
+        out, nodes, done = arb_mat(size, size), 0, 0
+        words = words_for(self.bits)
+        for z, _, log_w in self._slabs(region, step, 0.5 * half):
+            wanted = log_w > top - self._depth
+            at = np.flatnonzero(wanted.any(axis=0))
+            nodes += len(at)
+            if spent + nodes > self.max_nodes:
+                raise ConvergenceError(
+                    f"the precise denoiser (169) needs more than max_nodes = {self.max_nodes} nodes for {self.digits} "
+                    "digits: raise max_nodes, or ask for fewer digits"
+                )
+            for start in range(0, len(at), _BATCH):
+                part = at[start : start + _BATCH]
+                out += self._batch(z[part], wanted[:, part], top, words)
+            done += len(z)
+            if self.progress is not None:
+                self.progress(min(done, planned) + half * planned, 2 * planned)
+        return out, nodes
+
+    def _batch(self, z: Array, wanted: NDArray[np.bool_], top: float, words: int) -> arb_mat:
+        """Moments of (1, z) from some nodes."""
+
+        def constant(value: Any) -> Fixed:
+            return Fixed.of([arb(value)], words)
+
+        last, tokens = self.model.layers - 1, self.model.tokens
+        one, minus_half = constant(1), constant(-0.5)
+        grain = np.round(z * 2 ** (_GRAIN + 1)).astype(np.int64)
+        whitened = [
+            [Fixed.dyadic(grain[:, k * tokens + m], _GRAIN + 1, words) for m in range(tokens)] for k in range(last)
+        ]
+
+        def prior(row: int, token: int) -> Fixed:
+            made = constant(self.omega[row, token])
+            for k in range(min(row + 1, last)):
+                made = whitened[k][token] * constant(self.factor[row, k]) + made
+            return made
+
+        indices, share = self._solve([[prior(k, m) for m in range(tokens)] for k in range(last)], words)
+        narrow = constant(1 / self.factor[last, last])
+        mean = [prior(last, m) * narrow for m in range(tokens)]
+        indices = [entry * narrow for entry in indices]
+        flat = [entry for row in whitened for entry in row]
+        size = 1 + (last + 1) * tokens
+        out = arb_mat(size, size)
+        for branch, sign in enumerate((one, constant(-1))):
+            at = np.flatnonzero(wanted[branch])
+            if not len(at):
+                continue
+            all_z = [entry[at] for entry in flat]
+            all_z += [a[at] * sign - b[at] for a, b in zip(indices, mean, strict=True)]
+            squares = all_z[0] * all_z[0]
+            for entry in all_z[1:]:
+                squares = squares + entry * entry
+            weight = (squares * minus_half - constant(top)).exp() * share[at]
+            out += gram(weight, (one, *all_z))
+        return out
+
+    def _solve(self, h: list[list[Fixed]], words: int) -> tuple[list[Fixed], Fixed]:
+        """h_L = B_{L-1}^{-1} v and 1/det B_{L-1} from the indices of the other layers.
+
+        B is a product of factors c I + sigma(beta v_l^T v_l). Elimination needs no pivots: a factor times its softmax'
+        normalisation is symmetric and positive, and its pivots are c at least.
+        """
+        tokens = self.model.tokens
+        one, c, beta = (Fixed.of([number], words) for number in (arb(1), self.skip, self.beta))
+        factors: list[list[list[Fixed]]] = []
+        for row in h:
+            v = row
+            for factor in factors:
+                v = [_inner(line, v) for line in factor]
+            scores = self._scores(v, one, beta)
+            for m in range(tokens):
+                scores[m][m] = scores[m][m] + c
+            factors.append(scores)
+        right = [Fixed.of([number], words) for number in self.v]
+        share = one
+        for factor in reversed(factors):
+            matrix = [list(line) for line in factor]
+            inverses = []
+            for k in range(tokens):
+                inverses.append(matrix[k][k].reciprocal())
+                share = share * inverses[k]
+                for i in range(k + 1, tokens):
+                    ratio = matrix[i][k] * inverses[k]
+                    for j in range(k + 1, tokens):
+                        matrix[i][j] = matrix[i][j] - ratio * matrix[k][j]
+                    right[i] = right[i] - ratio * right[k]
+            for k in range(tokens - 1, -1, -1):
+                for j in range(k + 1, tokens):
+                    right[k] = right[k] - matrix[k][j] * right[j]
+                right[k] = right[k] * inverses[k]
+        return right, share
+
+    def _scores(self, v: list[Fixed], one: Fixed, beta: Fixed) -> list[list[Fixed]]:
+        """Entries of sigma(beta v^T v)."""
+        steep = [entry * beta for entry in v]
+        if self.model.activation == "linear":
+            return [[a * b for b in v] for a in steep]
+        high = low = v[0]
+        for entry in v[1:]:
+            high = entry.where((high - entry).negative, high)
+            low = entry.where((entry - low).negative, low)
+        out = []
+        for slope in steep:
+            # The largest score of the row is at the largest or smallest entry.
+            largest = low.where(slope.negative, high)
+            terms = [(slope * (entry - largest)).exp() for entry in v]
+            total = terms[0]
+            for term in terms[1:]:
+                total = total + term
+            inverse = total.reciprocal()
+            out.append([term * inverse for term in terms])
+        return out
+
+
+def _inner(line: list[Fixed], v: list[Fixed]) -> Fixed:
+    total = line[0] * v[0]
+    for a, b in zip(line[1:], v[1:], strict=True):
+        total = total + a * b
+    return total

@@ -1,0 +1,273 @@
+"""Threshold of the first layer of two, once the last one is learned, partly or wholly: the second step of (17)-(18)."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from ..channel.averages import SAFETY, Averages
+from ..channel.choice import channel
+from ..channel.two_layers.channel import TwoLayerQuadrature, serves
+from ..core.decimals import recorded, significant
+from ..core.errors import ConvergenceError, KernelNotFoundError
+from ..core.results import How, Origin, ThresholdResult
+from ..core.standard_error import standard_error
+from ..core.validation import choice, whole
+from ..model.attention import Attention
+
+__all__ = ["GIVEN", "MAX_DIGITS", "first_layer"]
+
+Array = NDArray[np.float64]
+Given = Literal["self-consistent", "perfect"]
+
+GIVEN = ("self-consistent", "perfect")
+MAX_DIGITS = 8
+_DIGITS = 6
+# Rules are refined from this accuracy on, up to the finest one.
+_FIRST_ACCURACY, _FINEST = 1e-3, 1e-10
+# Solved for x = -log(1 - q_22), from here to there.
+_RANGE = (0.1, 9.0)
+
+
+def first_layer(
+    model: Attention,
+    *,
+    given: Given = "self-consistent",
+    digits: int | None = None,
+    samples: int = 4096,
+    replicas: int = 8,
+    rng: int = 0,
+    workers: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> ThresholdResult:
+    """Smallest alpha at which the first layer's overlap grows, given what is known of the second layer there.
+
+    Along q = diag(0, q_22) the state evolution gives alpha = q_22 / ((1 - q_22) G_22(q_22)); the first layer turns
+    unstable where alpha lambda_1(q_22) = 1, lambda_1 = E || E[h_1^T h_1 | y, omega_2] - I ||_F^2. If lambda_1 at q = 0
+    exceeds lambda_2 there (linear attention), the first layer is learned first, at 1/lambda_1(0). Given perfect
+    knowledge of the second layer, y fixes h_1 up to its sign, and lambda_1 = M (M + 1).
+
+    Parameters
+    ----------
+    model : Attention
+        Depth 2, two tokens, rank 1.
+    given : {"self-consistent", "perfect"}
+        The second layer at its fixed point at the same alpha, or known exactly, q_22 = 1.
+    digits : int, optional
+        Significant digits by quadrature (softmax), 1 to 8, default 6. The linear activation is sampled: as many digits
+        as the error allows.
+    samples, replicas, rng : int, optional
+        Where sampled: points per randomisation, independent randomisations, which give the error (one standard
+        error), and the seed.
+    workers : int, optional
+        Threads.
+    progress : callable, optional
+        Called with each q_22 tried.
+
+    Returns
+    -------
+    ThresholdResult
+
+    Raises
+    ------
+    ValueError
+        `given` or `digits` is outside its range.
+    KernelNotFoundError
+        Another architecture.
+    ConvergenceError
+        The first layer stays stable for every q_22 that is resolved, or the digits were not reached.
+
+    References
+    ----------
+    troiani2025, (17)-(18), (186)-(187).
+    """
+    choice("given", given, GIVEN, "(186)-(187)")
+    if digits is not None and whole("digits", digits, 1, "(187)") > MAX_DIGITS:
+        raise ValueError(f"digits must be from 1 to {MAX_DIGITS} for a layer before the last, (187), got {digits}")
+    if model.layers != 2 or model.tokens != 2 or set(model.ranks) != {1}:
+        raise KernelNotFoundError(
+            f"the first-layer threshold needs two layers, two tokens and rank 1, got {model.describe()}"
+        )
+    if given == "perfect":
+        found = _perfect(model, _DIGITS if digits is None else digits)
+    elif serves(model):
+        found = _quadrature(model, _DIGITS if digits is None else digits, workers, progress)
+    else:
+        found = _sampled(model, samples, replicas, rng, workers, progress)
+    origin = Origin.of(model, layer=1, given=given, digits=digits, samples=samples, replicas=replicas, seed=rng)
+    return replace(found, origin=origin)
+
+
+def _perfect(model: Attention, digits: int) -> ThresholdResult:
+    """From y and h_2 follow the two numbers of B_1, thereby h_1 up to sign: lambda_1 = E || h_1^T h_1 - I ||_F^2."""
+    norm = model.tokens * (model.tokens + 1)
+    value = significant(1 / norm, digits)
+    return _threshold(
+        model,
+        value,
+        math.nextafter(float(abs(Fraction(value) - Fraction(1, norm))), math.inf),
+        "rigorous",
+        norm,
+        1,
+        "y and h_2 fix h_1 up to its sign, lambda_1 = M (M + 1)",
+        exact=f"1/{norm}",
+    )
+
+
+def _quadrature(
+    model: Attention, digits: int, workers: int | None, progress: Callable[[float], None] | None
+) -> ThresholdResult:
+    """Refine the rules until the distance of two of them decides the digits."""
+    evaluations = 0
+    root: float | None = None
+    accuracy = _FIRST_ACCURACY
+    while accuracy >= _FINEST:
+        averages = TwoLayerQuadrature(model, accuracy, workers)
+        known: dict[float, Array] = {}
+
+        def at(x: float, averages: TwoLayerQuadrature = averages, known: dict[float, Array] = known) -> Array:
+            """Alpha along the branch and lambda_1 there, by two rules, shape (2, 2)."""
+            if x not in known:
+                q22 = -math.expm1(-x)
+                fine = averages.refinements(np.diag([0.0, q22]))
+                known[x] = np.column_stack([q22 / ((1 - q22) * fine[:, 1]), fine[:, 2]])
+                if progress is not None:
+                    progress(q22)
+            return known[x]
+
+        def excess(x: float, at: Callable[[float], Array] = at) -> float:
+            return float(at(x)[0].prod()) - 1
+
+        low, high = _bracket(model, excess, root)
+        root = float(brentq(excess, low, high, xtol=1e-3 * accuracy, rtol=1e-14))
+        step = 1e-3
+        here, beside = at(root), at(root + step)
+        slope = (beside[0] - here[0]) / step
+        slope_excess = (excess(root + step) - excess(root)) / step
+        alphas = here[:, 0] - slope[0] * (here.prod(axis=1) - 1) / slope_excess
+        evaluations += len(known)
+        value = significant(float(alphas[0]), digits)
+        off = SAFETY * float(abs(alphas[1] - alphas[0]))
+        error = off + abs(float(value) - float(alphas[0]))
+        # Half a unit of the last digit, and rounding adds at most as much.
+        if off <= 0.5 * 10.0 ** (math.floor(math.log10(alphas[0])) + 1 - digits):
+            return _threshold(
+                model,
+                value,
+                error,
+                "estimated",
+                1 / float(alphas[0]),
+                evaluations,
+                f"at q_22 = {-math.expm1(-root):.8f}",
+            )
+        accuracy *= 0.1
+    raise ConvergenceError(
+        f"{digits} digits of the first-layer threshold were not reached for {model.describe()}, (187): the error is "
+        f"{error:.1e}; ask for fewer digits"
+    )
+
+
+def _bracket(model: Attention, excess: Callable[[float], float], root: float | None) -> tuple[float, float]:
+    """Interval of x around the first sign change, next to an earlier root if there is one."""
+    if root is not None:
+        for width in (1e-3, 1e-2, 0.1):
+            if excess(root - width) * excess(root + width) <= 0:
+                return root - width, root + width
+    low, last = _RANGE
+    while low < last:
+        high = low + 0.8
+        if excess(high) > 0:
+            return (low, high) if excess(low) <= 0 else (1e-6, low)
+        low = high
+    raise ConvergenceError(
+        f"the first layer of {model.describe()} stays stable up to q_22 = {-math.expm1(-low):.5f}: no threshold found, "
+        "(187)"
+    )
+
+
+def _sampled(
+    model: Attention,
+    samples: int,
+    replicas: int,
+    rng: int,
+    workers: int | None,
+    progress: Callable[[float], None] | None,
+) -> ThresholdResult:
+    averages = channel(model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), workers=workers)
+    tried: dict[float, Averages] = {}
+
+    def at(q22: float) -> Averages:
+        if q22 not in tried:
+            tried[q22] = averages(np.diag([0.0, q22]))
+            if progress is not None:
+                progress(q22)
+        return tried[q22]
+
+    def alpha(g22: Array | float, q22: float) -> Array | float:
+        return q22 / ((1 - q22) * g22)
+
+    zero = at(0.0).growth
+    if zero[:, 0].mean() > zero[:, 1].mean():
+        values = 1 / zero[:, 0]
+        return _result(model, values, 1, "the first layer is learned before the second, from q = 0")
+
+    def excess(q22: float) -> float:
+        now = at(q22)
+        return float(alpha(now.g[:, 1, 1].mean(), q22) * now.growth[:, 0].mean()) - 1
+
+    low, high = 0.5, 0.9
+    while excess(high) < 0:
+        low, high = high, 1 - 0.5 * (1 - high)
+        if high > 0.9999:
+            raise ConvergenceError(
+                f"the first layer of {model.describe()} stays stable up to q_22 = {low:.5f}: no threshold found (187)"
+            )
+    while excess(low) > 0 and low > 1e-3:
+        low, high = 0.5 * low, low
+    q22 = float(brentq(excess, low, high, xtol=1e-7, rtol=1e-10))
+    now = at(q22)
+    # First order: each randomisation moves the curve alpha(q) and the root.
+    step = 1e-3 * (1 - q22)
+    beside = at(q22 + step)
+    g, rate = now.g[:, 1, 1], now.growth[:, 0]
+    here = float(alpha(g.mean(), q22))
+    slope_alpha = (float(alpha(beside.g[:, 1, 1].mean(), q22 + step)) - here) / step
+    slope_excess = (excess(q22 + step) - excess(q22)) / step
+    values = alpha(g, q22) - slope_alpha * (alpha(g, q22) * rate - 1) / slope_excess
+    return _result(model, np.asarray(values), len(tried), f"at q_22 = {q22:.6f}")
+
+
+def _result(model: Attention, values: Array, evaluations: int, where: str) -> ThresholdResult:
+    mean = float(values.mean())
+    error = float(standard_error(values))
+    return _threshold(model, recorded(mean, error), error, "monte-carlo", 1 / mean, evaluations, where)
+
+
+def _threshold(
+    model: Attention,
+    value: str,
+    error: float,
+    how: How,
+    norm: float,
+    evaluations: int,
+    where: str,
+    exact: str | None = None,
+) -> ThresholdResult:
+    return ThresholdResult(
+        value=value,
+        error=error,
+        how=how,
+        exact=exact,
+        subspace="layer 1",
+        eigenvector=np.diag([1.0, 0.0]),
+        operator_norm=norm,
+        converged=True,
+        status=f"converged, {where}",
+        n_iter=evaluations,
+        kernel_hash=model.kernel_hash,
+    )

@@ -1,0 +1,462 @@
+"""The flow limit of deep attention: depth L and skip strength c to infinity at L/c = kappa."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial.legendre import leggauss
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+from scipy.special import expit, gammaln
+from threadpoolctl import threadpool_limits
+
+from ..core.errors import ConvergenceError
+from ..core.standard_error import standard_error
+from ..core.validation import choice, flag, not_negative, positive, whole
+from ..model.attention import ACTIVATIONS
+from ..quadrature.rules import gauss_legendre_panels, normal_qmc
+
+__all__ = ["FlowResult", "flow", "random_networks"]
+
+Array = NDArray[np.float64]
+
+_CUT = 8.6
+_MAX_KAPPA = 2.0
+# Terms of order beta cancel in the second derivatives: beyond this they leave fewer digits than the solver needs.
+_MAX_BETA = 1e3
+_MAX_RANK = 10_000
+# exp(kappa) up to the square root of the largest float64: products of two entries stay finite.
+_MAX_UNTIED = 354.0
+_REPLICAS = 8
+_LOG2_POINTS = 12
+_MAX_TOKENS = 128
+# Dimensions of a Sobol sequence.
+_MAX_DIMENSIONS = 21_201
+_PANEL = 12
+
+
+@dataclass(frozen=True)
+class FlowResult:
+    """The limit B(kappa) = plus J + minus (I - J), with J = 1 1^T/M, and how finite networks differ from it.
+
+    Attributes
+    ----------
+    kappa : float
+        L/c.
+    tokens, rank : int
+    plus, minus : float
+        Eigenvalues of B on the all-ones vector and on its complement.
+    error : float
+        Absolute error of `plus` and `minus`, the larger of the two. Closed forms: rounding. Tied softmax: `plus` is
+        e^kappa, and the error is that of `minus`; at M = 2 the difference of two refinements, at M >= 3 one standard
+        error. It says nothing about the coefficients below: see `coefficient_error`.
+    how : str
+        "rigorous" for closed forms (rounding only), "estimated", or "monte-carlo".
+    variance_minus, variance_cross : float or None
+        c Var[T] and c Var[S] as c -> infinity. Tied softmax at M = 2: B_L = [[a, S], [0, T]] in the modes
+        (1, +-1)/sqrt(2). Tied linear: any diagonal and any other entry of B_L, in any orthonormal basis.
+    bias_minus : float or None
+        c (E[T] - minus) as c -> infinity.
+    status : str
+        How the number was made.
+    coefficient_error : float or None
+        Absolute error of `variance_minus`, `variance_cross` and `bias_minus`, the largest of the three, found as
+        `error`; None where there are none.
+    """
+
+    kappa: float
+    tokens: int
+    rank: int
+    plus: float
+    minus: float
+    error: float
+    how: str
+    variance_minus: float | None
+    variance_cross: float | None
+    bias_minus: float | None
+    status: str
+    coefficient_error: float | None = None
+
+    @property
+    def matrix(self) -> Array:
+        """B(kappa), shape (M, M)."""
+        uniform = np.full((self.tokens, self.tokens), 1 / self.tokens)
+        return self.plus * uniform + self.minus * (np.eye(self.tokens) - uniform)
+
+
+def flow(
+    kappa: float,
+    tokens: int = 2,
+    rank: int = 1,
+    activation: str = "softmax",
+    *,
+    tied: bool = True,
+    beta: float = 1.0,
+    tol: float = 1e-9,
+    rng: np.random.Generator | int | None = 0,
+) -> FlowResult:
+    """Mixing matrix of an infinitely deep network, dB/dt = E[sigma(B h^T h B^T)] B up to t = kappa.
+
+    Parameters
+    ----------
+    kappa : float
+        L/c, from 0; at most 2 for tied softmax; below 1/(2 beta r) for tied linear; at most 354 for untied softmax.
+    tokens, rank : int, optional
+        M >= 2 and r >= 1, the same in all layers; for tied softmax M <= 128 and r <= 10000, and r M <= 21201 at M >= 3.
+    activation : {"softmax", "linear"}, optional
+    tied : bool, keyword-only, optional
+        Whether keys equal queries.
+    beta : float, keyword-only, optional
+        Inverse temperature > 0; at most 1000 for tied softmax.
+    tol : float, keyword-only, optional
+        Relative tolerance of the equation and of the mean in it, from 1e-12; tied softmax at M = 2.
+    rng : Generator, int or None, keyword-only, optional
+        Randomises the points at M >= 3.
+
+    Returns
+    -------
+    FlowResult
+
+    Raises
+    ------
+    ValueError
+        An argument out of range; kappa beyond the divergence of linear attention.
+    ConvergenceError
+        The equation could not be solved to the tolerance.
+
+    Notes
+    -----
+    Finite networks: B_L = B(kappa) + c^{-1/2} X + O(1/c), so entries fluctuate as L^{-1/2} and their means converge
+    as 1/L; the coefficients at M = 2 are part of the result.
+
+    References
+    ----------
+    troiani2025, (46)-(52) for finite depth; the limit is derived in ``attnlimits.derive.flow``.
+    """
+    kappa, tokens, rank, beta = _checked(kappa, tokens, rank, activation, tied, beta)
+    tol = positive("tol", tol, "(47)")
+    if not 1e-12 <= tol <= 1e-2:
+        raise ValueError(f"tol must be from 1e-12 to 1e-2 (float64 sums), got {tol!r}")
+    if not tied:
+        if activation == "linear":
+            return _closed(kappa, tokens, rank, 1.0)
+        _at_most("kappa", kappa, _MAX_UNTIED, "untied", "e^kappa, an entry of B, leaves no room in float64 beyond")
+        return _closed(kappa, tokens, rank, math.exp(kappa))
+    if activation == "linear":
+        limit = 1 / (2 * beta * rank)
+        if kappa >= limit:
+            raise ValueError(
+                f"kappa must be below 1/(2 beta r) = {limit:g}, where tied linear attention diverges, got {kappa:g}; "
+                "use a smaller L/c or the softmax"
+            )
+        return _linear(kappa, tokens, rank, beta, 2 * beta * rank * kappa)
+    _at_most("kappa", kappa, _MAX_KAPPA, "tied", "the scores grow as exp(2 kappa) and the quadrature with them")
+    _at_most("beta", beta, _MAX_BETA, "tied", "the softmax is a step function to the accuracy of float64 sums beyond")
+    _at_most("rank", rank, _MAX_RANK, "tied", "the chi law of r degrees of freedom is as good as a point beyond")
+    if tokens == 2:
+        return _pair(kappa, rank, beta, tol)
+    _at_most("tokens", tokens, _MAX_TOKENS, "tied", "every point of the mean costs tokens^2 operations")
+    _at_most("rank times tokens", rank * tokens, _MAX_DIMENSIONS, "tied", "a Sobol sequence has no more dimensions")
+    return _many(kappa, tokens, rank, beta, np.random.default_rng(rng))
+
+
+def _at_most(name: str, value: float, most: float, kind: str, why: str) -> None:
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:g} for {kind} softmax, got {value:g} (46)-(47): {why}")
+
+
+def random_networks(
+    kappa: float,
+    layers: int,
+    samples: int,
+    tokens: int = 2,
+    rank: int = 1,
+    activation: str = "softmax",
+    *,
+    tied: bool = True,
+    beta: float = 1.0,
+    rng: np.random.Generator | int | None = None,
+) -> Array:
+    """Mixing matrices of finite networks of L layers at c = L/kappa on random data.
+
+    ``B_l = [I + sigma(B_{l-1} h_l^T h_l B_{l-1}^T)/c] B_{l-1}`` with standard Gaussian h_l.
+
+    Parameters
+    ----------
+    kappa, tokens, rank, activation, tied, beta
+        As in `flow`.
+    layers : int
+        L >= 1.
+    samples : int
+        Number of networks.
+    rng : Generator, int or None, keyword-only, optional
+
+    Returns
+    -------
+    ndarray, shape (samples, M, M)
+
+    Raises
+    ------
+    ValueError
+        An argument out of range.
+
+    References
+    ----------
+    troiani2025, (46)-(47).
+    """
+    kappa, tokens, rank, beta = _checked(kappa, tokens, rank, activation, tied, beta)
+    layers, samples = whole("layers", layers, 1, "(46)"), whole("samples", samples, 1, "(46)")
+    generator = np.random.default_rng(rng)
+    mixing = np.broadcast_to(np.eye(tokens), (samples, tokens, tokens)).copy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(layers):
+            key = mixing @ generator.standard_normal((samples, tokens, rank))
+            query = key if tied else mixing @ generator.standard_normal((samples, tokens, rank))
+            scores = beta * (key @ query.transpose(0, 2, 1))
+            attention = _softmax(scores) if activation == "softmax" else scores
+            mixing += (kappa / layers) * (attention @ mixing)
+    if not np.isfinite(mixing).all():
+        why = "linear attention diverges; use a smaller kappa or the softmax"
+        if activation == "softmax":
+            why = "entries grow as (1 + kappa/L)^L; use a smaller kappa"
+        raise ValueError(f"the networks overflow at kappa {kappa:g} and L = {layers} (47): {why}")
+    return mixing
+
+
+def _checked(
+    kappa: float, tokens: int, rank: int, activation: str, tied: bool, beta: float
+) -> tuple[float, int, int, float]:
+    choice("activation", activation, ACTIVATIONS, "(3)")
+    flag("tied", tied, "keys equal queries", "(19)")
+    return (
+        not_negative("kappa = L/c", kappa, "(46)"),
+        whole("tokens", tokens, 2, "(1)"),
+        whole("rank", rank, 1, "(2)"),
+        positive("beta", beta, "(3)"),
+    )
+
+
+def _softmax(scores: Array) -> Array:
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def _closed(kappa: float, tokens: int, rank: int, plus: float) -> FlowResult:
+    error = 4 * np.finfo(float).eps * max(plus, 1.0)
+    status = "closed form: keys and queries are independent"
+    return FlowResult(kappa, tokens, rank, plus, 1.0, error, "rigorous", None, None, None, status)
+
+
+def _linear(kappa: float, tokens: int, rank: int, beta: float, share: float) -> FlowResult:
+    """Tied linear attention; `share` is kappa over its divergence. Derived in ``derive.flow.linear_fluctuations``."""
+    value = 1 / math.sqrt(1 - share)
+    cross = beta**2 * rank * kappa * value**6
+    bias = 0.75 * beta * value**3 * ((tokens + 1) * share / (1 - share) + (tokens + 1 + rank) * math.log1p(-share))
+    # The rounding of share is felt through 1 - share.
+    error = 4 * np.finfo(float).eps * value**3
+    status = "closed form (1 - 2 beta r kappa)^(-1/2)"
+    # Powers 6 and 5 of value, and so 6 times its relative error.
+    spread = 6 * error / value * max(2 * cross, abs(bias))
+    return FlowResult(kappa, tokens, rank, value, value, error, "rigorous", 2 * cross, cross, bias, status, spread)
+
+
+@dataclass(frozen=True)
+class _Means:
+    """Means over the indices of one layer at B = diag(a, b) in modes, named as in ``derive.flow.PairFlow``."""
+
+    tau: float
+    tau_variance: float
+    s_square: float
+    tau_t: float
+    tau_tt: float
+    tau_a: float
+    tau_ss: float
+    s_s: float
+
+
+def _radii(rank: int, steepness: float, level: int) -> Array:
+    """Edges of panels over rho: geometric from where the softmax is flat, then of equal width."""
+    centre = math.sqrt(rank)
+    lower, upper = max(centre - _CUT, 0.0), centre + _CUT
+    width = 0.75 / (1 + 0.4 * level)
+    start = [lower]
+    if lower == 0:
+        flat = 0.5 / max(1.0, steepness)
+        start += list(flat * 2.0 ** np.arange(math.ceil(math.log2(width / flat)) + 1) if flat < width else [])
+    rest = np.linspace(start[-1], upper, math.ceil((upper - start[-1]) / width) + 1)
+    return np.array([*start, *rest[1:]])
+
+
+def _half_line(centre: Array, width: Array, level: int) -> tuple[Array, Array]:
+    """Nodes and weights over 0 < z < 8.6 for every pair of a column: panels that shrink towards a step at `centre`.
+
+    Poles of the step lie at centre +- i pi width, of a panel at distance x they are at least x away.
+    """
+    growth = 1 + 1.5 / (1 + 0.4 * level)
+    count = max(0, math.ceil(math.log(_CUT / float(width.min())) / math.log(growth)))
+    offsets = width * growth ** np.arange(count + 1)
+    plain = np.linspace(0.0, _CUT, 8 + 3 * level)
+    edges = np.concatenate(
+        [np.broadcast_to(plain, (len(centre), len(plain))), centre - offsets, centre + offsets], axis=1
+    )
+    edges = np.sort(np.clip(edges, 0.0, _CUT), axis=1)
+    nodes, weights = leggauss(_PANEL)
+    half = 0.5 * np.diff(edges, axis=1)[:, :, None]
+    z = 0.5 * (edges[:, 1:] + edges[:, :-1])[:, :, None] + half * nodes
+    return z.reshape(len(centre), -1), (half * weights).reshape(len(centre), -1)
+
+
+def _pair_means(plus: float, minus: float, rank: int, beta: float, level: int) -> _Means:
+    """Average over rho = |x_m| (chi law of r degrees of freedom) and z (standard normal)."""
+    # first = y_11 = expit(s (z + z*)), second = y_22 = expit(s (z* - z)) with s = beta a b rho, z* = b rho/a; second is
+    # first at -z, so that every mean is one over z > 0 with a step at z*.
+    steepness = beta * plus * minus
+    rho_rule = gauss_legendre_panels(_radii(rank, steepness, level), _PANEL)
+    radii = rho_rule.nodes[:, None]
+    z, weight = _half_line(minus * radii / plus, 1 / (steepness * radii), level)
+    log_chi = (rank - 1) * np.log(radii) - 0.5 * radii**2 - (rank / 2 - 1) * math.log(2) - gammaln(rank / 2)
+    weight = rho_rule.weights[:, None] * np.exp(log_chi) * weight
+    # Panels beyond the ends have no width.
+    inside = weight > 0
+    rho, z = np.broadcast_to(radii, z.shape)[inside], z[inside]
+    weight = weight[inside] * np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+    step = steepness * rho
+
+    def mean(at_z: Array, at_minus_z: Array) -> float:
+        return float(weight @ (at_z + at_minus_z))
+
+    rise = beta * minus * rho * (minus * rho)
+    first, second = expit(rise + step * z), expit(rise - step * z)
+    # Their complements keep the digits of what is nearly one.
+    no_first, no_second = expit(-rise - step * z), expit(step * z - rise)
+    slope, slope_minus = first * no_first, second * no_second
+    curve, curve_minus = -slope * np.tanh((rise + step * z) / 2), -slope_minus * np.tanh((rise - step * z) / 2)
+    # first + second - 1 and first - second, which keep their digits where the softmax is nearly flat. At -z the first
+    # is the same, and the second changes sign.
+    gain, gap = -first * second * np.expm1(-2 * rise), -first * no_second * np.expm1(-2 * step * z)
+    lost = no_first + no_second
+    lost_mean, gain_mean = mean(lost, lost), mean(gain, gain)
+    flat = gain_mean < lost_mean
+    spread = (gain - gain_mean) ** 2 if flat else (lost - lost_mean) ** 2
+    in_t, in_t_minus = 2 * rise / minus + step * z / minus, 2 * rise / minus - step * z / minus
+    in_s = rise / minus
+    return _Means(
+        tau=gain_mean if flat else 1 - lost_mean,
+        tau_variance=mean(spread, spread),
+        s_square=mean(gap**2, gap**2),
+        tau_t=2 * mean(slope * in_t, slope_minus * in_t_minus),
+        tau_tt=2
+        * mean(
+            curve * in_t**2 + slope * 2 * beta * rho**2, curve_minus * in_t_minus**2 + slope_minus * 2 * beta * rho**2
+        ),
+        # The difference of the slopes at z and at -z.
+        tau_a=-2 * mean(gap * gain * step * z, np.zeros_like(z)) / plus,
+        tau_ss=2 * mean(curve * in_s**2, curve_minus * in_s**2),
+        s_s=2 * mean(slope * in_s, slope_minus * in_s),
+    )
+
+
+def _pair(kappa: float, rank: int, beta: float, tol: float) -> FlowResult:
+    def rates(level: int) -> Callable[[float, Array], list[float]]:
+        def at(t: float, state: Array) -> list[float]:
+            b, v_t, v_s, bias = state
+            a = math.exp(t)
+            m = _pair_means(a, b, rank, beta, level)
+            growth = m.tau + b * m.tau_t
+            second = growth * b * m.tau + b * m.tau_a * a
+            return [
+                b * m.tau,
+                2 * growth * v_t + b**2 * m.tau_variance,
+                2 * (1 + b * m.s_s) * v_s + b**2 * m.s_square,
+                growth * bias
+                + 0.5 * (2 * m.tau_t + b * m.tau_tt) * v_t
+                + 0.5 * b * m.tau_ss * v_s
+                - 0.5 * t * a * b * m.tau_a
+                - 0.5 * second,
+            ]
+
+        return at
+
+    def solve(level: int, tolerance: float) -> Array:
+        start = np.array([1.0, 0.0, 0.0, 0.0])
+        if kappa == 0:
+            return start
+        # The coefficients are of order beta^2 where the softmax is nearly flat.
+        absolute = tolerance * 1e-2 * np.array([1.0, *[max(min(1.0, beta) ** 2, 1e-280)] * 3])
+        solution = solve_ivp(rates(level), (0, kappa), start, "DOP853", rtol=tolerance, atol=absolute)
+        if not solution.success:
+            raise ConvergenceError(f"the flow equation stopped at t = {solution.t[-1]:g}: {solution.message}")
+        return np.asarray(solution.y[:, -1])
+
+    # Both the quadrature and the solver are refined; the difference is the error of the coarser pair.
+    with threadpool_limits(1, "blas"):  # the sums are small: threads would only wait for each other
+        coarse, fine = solve(0, 30 * tol), solve(1, tol)
+    # Some hundred roundings are below what two refinements can tell.
+    error = max(abs(float(fine[0] - coarse[0])), 2e-14 * float(fine[0]))
+    spread = max(float(np.abs(fine[1:] - coarse[1:]).max()), 2e-14 * float(np.abs(fine[1:]).max()))
+    # Looser than the tolerances by what errors grow by along the flow; beyond that the rule has failed.
+    if error > 1e3 * tol * fine[0]:
+        raise ConvergenceError(
+            f"two refinements of the flow equation differ by {error:.1e} at kappa {kappa:g}; use a larger tol"
+        )
+    return FlowResult(
+        kappa,
+        2,
+        rank,
+        math.exp(kappa),
+        float(fine[0]),
+        error,
+        "estimated",
+        # A variance below the solver's tolerance may come out negative: it is zero within its error.
+        max(float(fine[1]), 0.0),
+        max(float(fine[2]), 0.0),
+        float(fine[3]),
+        "converged: two refinements of quadrature and solver agree",
+        spread,
+    )
+
+
+def _many(kappa: float, tokens: int, rank: int, beta: float, rng: np.random.Generator) -> FlowResult:
+    """Any M by randomised Sobol points, the same along the flow, in independent replicas.
+
+    Every point averages over its M tokens, so that fewer points serve more tokens.
+    """
+    uniform = np.full((tokens, tokens), 1 / tokens)
+    log2_points = max(6, _LOG2_POINTS - max(0, round(math.log2(tokens**2 / 16))))
+    chunk = max(1, 2**20 // (tokens * max(tokens, rank)))
+    steps = max(4, math.ceil(16 * kappa))
+
+    def solve(points: Array, count: int) -> float:
+        def rate(t: float, b: float) -> float:
+            mixing = math.exp(t) * uniform + b * (np.eye(tokens) - uniform)
+            trace = 0.0
+            for start in range(0, len(points), chunk):
+                readout = points[start : start + chunk] @ mixing
+                attention = _softmax(beta * (readout.transpose(0, 2, 1) @ readout))
+                trace += float(np.trace(attention, axis1=1, axis2=2).sum())
+            return b * (trace / len(points) - 1) / (tokens - 1)
+
+        # Equal steps: a mean over points of steep functions is rough at the size of its own error.
+        b, step = 1.0, kappa / count
+        for t in step * np.arange(count):
+            k_1 = rate(t, b)
+            k_2 = rate(t + step / 2, b + step / 2 * k_1)
+            k_3 = rate(t + step / 2, b + step / 2 * k_2)
+            k_4 = rate(t + step, b + step * k_3)
+            b += step / 6 * (k_1 + 2 * k_2 + 2 * k_3 + k_4)
+        return float(b)
+
+    values, halving = [], 0.0
+    for replica in range(_REPLICAS):
+        points = normal_qmc(rank * tokens, log2_points, rng).reshape(-1, rank, tokens)
+        values.append(solve(points, steps))
+        if replica == 0:
+            halving = abs(values[0] - solve(points, steps // 2))
+    minus = float(np.mean(values))
+    error = float(standard_error(values)) + halving + 1e-15 * minus
+    status = (
+        f"mean of {_REPLICAS} replicas of {2**log2_points} Sobol points; error is one standard error, plus what half "
+        "as many steps change"
+    )
+    return FlowResult(kappa, tokens, rank, math.exp(kappa), minus, error, "monte-carlo", None, None, None, status)

@@ -1,0 +1,468 @@
+"""Weak-recovery thresholds of a user's own link: (15)-(16) at zero overlap, and the grand staircase."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.decimals import significant
+from ...core.results import How, Origin, versions
+from ...core.standard_error import standard_error
+from ...model.links import LinkKernel
+from .operator import ZERO, Operator, correlation, operator
+
+__all__ = ["LinkStaircase", "LinkThreshold", "staircase", "threshold", "unresolved_noise"]
+
+Array = NDArray[np.float64]
+Vectors = tuple[tuple[int, ...], ...]
+
+MAX_DIGITS = 13
+# E || E[h|y] ||^2 above this is not zero for sums in float64.
+_SURELY = 1e-7
+# An operator known no better than this says neither that it vanishes nor what it is.
+_USELESS = 0.1
+# Standard errors beyond which an average over samples is not zero.
+_SIGNIFICANT = 6.0
+# Values from here on are printed with a power of ten.
+_LARGEST_POSITIONAL = 1e15
+_NOISE_POINTS = 1000
+# Eigenvalues of a unit matrix below this are zero, also where it is known from samples.
+_RANK, _SAMPLED_RANK = 1e-6, 0.05
+# Projectors of learned subspaces are known to a few 1e-4; those of vectors of small integers are told apart so.
+_LARGEST_DENOMINATOR, _SAME_DIRECTION = 12, 1e-3
+
+
+@dataclass(frozen=True)
+class LinkThreshold:
+    """Threshold of a user's link (15)-(16).
+
+    Attributes
+    ----------
+    value : str or None
+        alpha = N/D in decimal; "0" if E[h | y] does not vanish; None if E[h h^T | y] = I for every y, where no
+        number is: the threshold is infinite at this order.
+    error : float or None
+        Absolute error of `value`; None with it.
+    how : {"rigorous", "estimated", "monte-carlo"}
+        "monte-carlo" where no quadrature serves the link: the error is one standard error over independent samples,
+        plus the bias seen.
+    exact : str or None
+        Closed form, "0" and "oo" included, where it is proved.
+    subspace : str
+        Which indices become learnable.
+    eigenvector : ndarray, shape (P, P)
+        PSD, of unit Frobenius norm: where the operator attains its norm; for a zero threshold E of the squared
+        E[h | y]; zero if nothing is learnable.
+    operator_norm : float
+        1 / alpha; infinite for a zero threshold, 0 for an infinite one.
+    given : tuple of int
+        Indices taken as perfectly known, counted from 1.
+    at_least : float or None
+        Where the operator is zero to its error, and nothing proves that it vanishes: alpha is larger than this.
+    converged, status, n_iter, kernel_hash, versions, origin
+        Provenance; `n_iter` counts evaluations of the quadrature, or samples.
+    """
+
+    value: str | None
+    error: float | None
+    how: How
+    exact: str | None
+    subspace: str
+    eigenvector: Array
+    operator_norm: float
+    given: tuple[int, ...]
+    converged: bool
+    status: str
+    n_iter: int
+    kernel_hash: str
+    at_least: float | None = None
+    versions: dict[str, str] = field(default_factory=versions)
+    origin: Origin = field(default_factory=Origin)
+
+
+@dataclass(frozen=True)
+class LinkStaircase:
+    """Thresholds one after the other, each with the subspaces before it perfectly known (17)-(18).
+
+    Attributes
+    ----------
+    steps : tuple of LinkThreshold
+    converged, status, kernel_hash, versions, origin
+        Provenance.
+    directions : tuple of tuple of int
+        If not empty, a step learned a subspace that no indices span: in the steps after it, `given` counts these
+        orthogonal vectors instead of the indices.
+    """
+
+    steps: tuple[LinkThreshold, ...]
+    converged: bool
+    status: str
+    kernel_hash: str
+    directions: tuple[tuple[int, ...], ...] = ()
+    versions: dict[str, str] = field(default_factory=versions)
+    origin: Origin = field(default_factory=Origin)
+
+
+def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[int] = ()) -> LinkThreshold:
+    """Smallest alpha at which an index of the link can be learned from nothing.
+
+    Parameters
+    ----------
+    kernel : LinkKernel
+    digits : int, optional
+        Significant digits to print, 1 to 13; by default as many as the error supports.
+    given : sequence of int
+        Indices, counted from 1, taken as perfectly known (a step of the grand staircase).
+
+    Returns
+    -------
+    LinkThreshold
+        `value` is "0" if E[h | y] does not vanish, and None if the operator does: "infinite at this order" where that
+        is proved, and otherwise larger than `at_least`.
+
+    Raises
+    ------
+    ValueError
+        digits or given out of range, or more than three real outputs and known entries that belong together, for
+        which neither a quadrature nor samples serve.
+
+    Notes
+    -----
+    h = Wx/sqrt(D), alpha = N/D. alpha_c is the inverse of the largest eigenvalue of the operator (15), whose
+    eigenvector is PSD: the image of I under the projection on the top eigenspace.
+
+    References
+    ----------
+    troiani2025, (15)-(18).
+    """
+    if digits is not None and (
+        isinstance(digits, bool) or not isinstance(digits, int) or not 1 <= digits <= MAX_DIGITS
+    ):
+        raise ValueError(f"digits must be an integer from 1 to {MAX_DIGITS} (float64 arithmetic), got {digits!r}")
+    learned = tuple(sorted(set(given)))
+    if any(not isinstance(i, int) or not 1 <= i <= kernel.indices for i in learned) or len(learned) >= kernel.indices:
+        raise ValueError(f"given must name some, not all, of the indices 1 to {kernel.indices}, got {tuple(given)}")
+    if reason := unresolved_noise(kernel):
+        raise ValueError(f"{reason}; leave it out: the threshold without noise is its limit")
+    known: tuple[str, float] | None = kernel.steps.get(learned)
+    if not learned and kernel.exact is not None and kernel.exact_value is not None:
+        known = (kernel.exact, kernel.exact_value)
+    used = {entry % kernel.indices + 1 for part in kernel.parts for entry in part.entries}
+    if used <= set(learned):
+        known = ("oo", math.inf)
+    exact = None if known is None else known[0]
+    if known is not None and exact != "0":
+        rest = tuple(i for i in range(kernel.indices) if i + 1 not in learned)
+        size = len(rest)
+        closed = Operator(rest, np.zeros((size,) * 2), np.zeros((size,) * 4), 0.0, 0.0, 0)
+        make = _Maker(kernel, closed, learned, known, digits)
+        if exact == "oo":
+            return make.infinite()
+        return make.number(1 / known[1], 0.0, np.array(kernel.directions[learned])[np.ix_(rest, rest)])
+    unsolved = exact == "0" and kernel.kind != "discrete"
+    if not learned and (exact is None or unsolved) and (seen := correlation(kernel)) is not None:
+        return _Maker(kernel, seen, learned, known, digits).zero()
+    found = operator(kernel, [i - 1 for i in learned])
+    make = _Maker(kernel, found, learned, known, digits)
+    sampled = found.spread is not None
+    linear = float(np.linalg.eigvalsh(found.linear)[-1])
+    if exact == "0" or linear > max(_SURELY, 10 * found.error):
+        return make.zero()
+    if linear > ZERO + (3 if sampled else 1) * found.error:
+        return make.undecided(f"E ||E[h|y]||^2 = {linear:.1e} is neither zero nor clearly not")
+    norm, vector = _top(found.matrix, found.error)
+    error = found.error
+    if found.spread is not None:
+        norm, error = _sampled_norm(found)
+    if error > _USELESS * max(1.0, norm):
+        return make.undecided(f"the operator (15) is {norm:.1e} +- {error:.1e}")
+    if norm < max(ZERO, (_SIGNIFICANT if sampled else 1) * error):
+        return make.bound(max(norm, 0.0) + (3 if sampled else 1) * error)
+    return make.number(norm, error, vector)
+
+
+def _sampled_norm(found: Operator) -> tuple[float, float]:
+    """Top eigenvalue from independent samples, each along the direction that the others find: no noise adds up."""
+    assert found.spread is not None
+    each = []
+    for replica, one in enumerate(found.spread):
+        direction = _top(np.delete(found.spread, replica, axis=0).mean(axis=0), found.error)[1]
+        each.append(float(np.einsum("ij,ijkl,kl->", direction, one, direction)))
+    return float(np.mean(each)), float(standard_error(each)) + found.defect
+
+
+def _top(matrix: Array, error: float) -> tuple[float, Array]:
+    """Largest eigenvalue of the operator and a PSD eigenvector."""
+    r = len(matrix)
+    flat = matrix.reshape(r * r, r * r)
+    values, vectors = np.linalg.eigh(0.5 * (flat + flat.T))
+    # The identity is interior to the cone, so it has a part in the top eigenspace of a map that keeps the cone.
+    near = vectors[:, values >= values[-1] - max(1e-7 * values[-1], 4 * error)]
+    image = (near @ (near.T @ np.eye(r).ravel())).reshape(r, r)
+    size = np.linalg.norm(image)
+    if size > 0:
+        image = image / size
+    return float(values[-1]), 0.5 * (image + image.T)
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Builds the result for each outcome."""
+
+    kernel: LinkKernel
+    found: Operator
+    learned: tuple[int, ...]
+    known: tuple[str, float] | None
+    digits: int | None
+
+    @property
+    def exact(self) -> str | None:
+        """Closed form."""
+        return None if self.known is None else self.known[0]
+
+    @property
+    def how(self) -> How:
+        """How the error is known."""
+        if self.known is not None:
+            return "rigorous"
+        return "estimated" if self.found.spread is None else "monte-carlo"
+
+    def _result(
+        self,
+        value: str | None,
+        error: float | None,
+        matrix: Array,
+        norm: float,
+        status: str,
+        converged: bool = True,
+    ) -> LinkThreshold:
+        p = self.kernel.indices
+        full = np.zeros((p, p))
+        full[np.ix_(self.found.rest, self.found.rest)] = matrix
+        given = f" given {_names(i - 1 for i in self.learned)}" if self.learned else ""
+        learned = [i for i in range(p) if full[i, i] > 1e-6]
+        return LinkThreshold(
+            value=value,
+            error=error,
+            how=self.how,
+            exact=self.exact,
+            subspace=(_names(learned) if learned else "none") + given,
+            eigenvector=full,
+            operator_norm=norm,
+            given=self.learned,
+            converged=converged,
+            status=status,
+            n_iter=self.found.evaluations,
+            kernel_hash=self.kernel.kernel_hash,
+            origin=Origin.of(self.kernel, digits=self.digits, given=self.learned),
+        )
+
+    def zero(self) -> LinkThreshold:
+        """E[h | y] does not vanish."""
+        matrix = self.found.linear / np.linalg.norm(self.found.linear)
+        why = "proved"
+        if self.known is None:
+            size = math.sqrt(float(np.trace(self.found.linear)))
+            why = f"a correlation of size {size:.1g} that is beyond doubt, but not proved"
+        elif self.kernel.reason and not self.learned:
+            why = f"proved: {self.kernel.reason}"
+        status = f"converged: E[h | y] does not vanish, so any alpha > 0 gives a positive overlap ({why})"
+        return self._result("0", 0.0, matrix, math.inf, status)
+
+    def infinite(self) -> LinkThreshold:
+        """G vanishes."""
+        zero = np.zeros((len(self.found.rest),) * 2)
+        status = (
+            "converged: infinite at this order; E[h h^T | y] = I for every y exactly, so no alpha of order one "
+            "leaves zero overlap"
+        )
+        return self._result(None, None, zero, 0.0, status)
+
+    def bound(self, norm: float) -> LinkThreshold:
+        """G vanishes to its error, and nothing proves that it does."""
+        zero = np.zeros((len(self.found.rest),) * 2)
+        status = (
+            f"not converged: alpha is larger than {1 / norm:.1e}; E[h h^T | y] = I for every y as far as the numbers "
+            f"tell ({self.how}), which is no proof that alpha is infinite"
+        )
+        return replace(self._result(None, None, zero, 0.0, status, converged=False), at_least=1 / norm)
+
+    def undecided(self, reason: str) -> LinkThreshold:
+        """The quadrature cannot tell."""
+        zero = np.zeros((len(self.found.rest),) * 2)
+        status = f"not converged: {reason}; write the link so that its symmetry shows, or add noise"
+        return self._result(None, None, zero, 0.0, status, converged=False)
+
+    def number(self, norm: float, error: float, matrix: Array) -> LinkThreshold:
+        """A positive threshold."""
+        sampled = self.found.spread is not None
+        alpha = 1 / norm if self.known is None else self.known[1]
+        error = max(error * alpha * alpha, 4e-16 * alpha)
+        # The last digit may be uncertain, so that rounding never adds more than the error itself.
+        possible = max(1, min(MAX_DIGITS, math.ceil(-math.log10(2 * error / alpha))))
+        digits = self.digits or possible
+        text = _decimal(alpha, digits)
+        unit = 10.0 ** (math.floor(math.log10(alpha)) - digits + 1)
+        # Without digits asked for, three are the least that count as a result; two of samples, the last one uncertain.
+        least = 2 if sampled and self.known is None else 3
+        good = error <= 0.5 * unit if self.digits else error <= (2e-2 if least == 2 else 1e-3) * alpha
+        status = f"{self.digits or least} digits were not reached: the error is {error:.1e}; ask for fewer digits"
+        if good and self.known is not None:
+            status = "converged: closed form"
+        elif good and sampled:
+            status = f"converged: {self.found.evaluations} samples, as {self.found.unserved}"
+            if self.found.linear.any():
+                linear = np.trace(self.found.linear)
+                status += f"; E ||E[h|y]||^2 = {linear:.0e} +- {self.found.error:.0e} counts as zero"
+        elif good:
+            status = "converged: two refinements agree"
+        return self._result(text, error + abs(float(text) - alpha), matrix, 1 / alpha, status, good)
+
+
+def unresolved_noise(kernel: LinkKernel) -> str:
+    """Why the noise of a link is nothing in float64; empty if it is something.
+
+    It is nothing where its deviation is below the rounding of every output at typical h. As it falls to zero the
+    operator (15) tends to that without noise: y + noise of variance s is a Brownian motion in s that starts at y, so
+    what y alone says is the limit of a martingale.
+    """
+    if kernel.noise == 0:
+        return ""
+    h = np.random.default_rng(0).standard_normal((_NOISE_POINTS, kernel.indices, kernel.tokens))
+    size = np.abs(kernel.link(h))
+    rounding = np.finfo(float).eps * float(np.median(size[size > 0])) if size.any() else 0.0
+    deviation = math.sqrt(kernel.noise)
+    if deviation >= rounding:
+        return ""
+    return (
+        f"noise of deviation {deviation:.1e} is below what float64 resolves of the outputs {'; '.join(kernel.text)}, "
+        f"about {rounding:.0e}"
+    )
+
+
+def _decimal(value: float, digits: int) -> str:
+    """Positional decimal with that many significant digits; with a power of ten where that has no end."""
+    if value >= _LARGEST_POSITIONAL:
+        return f"{value:.{digits - 1}e}"
+    return significant(value, digits)
+
+
+def _names(indices: Iterable[int]) -> str:
+    numbers = [str(i + 1) for i in indices]
+    return ("index " if len(numbers) == 1 else "indices ") + ", ".join(numbers)
+
+
+def staircase(
+    kernel: LinkKernel, *, digits: int | None = None, rotate: Callable[[Vectors], LinkKernel] | None = None
+) -> LinkStaircase:
+    """Thresholds step by step: each with the subspaces before it perfectly known.
+
+    Parameters
+    ----------
+    kernel : LinkKernel
+    digits : int, optional
+        As in `threshold`.
+    rotate : callable, optional
+        Kernel of the same link along other orthogonal axes, given as P vectors of integers
+        (`attnlimits.derive.links.link.rotated`). Without it the staircase stops after a step that learns a subspace
+        which no indices span.
+
+    Returns
+    -------
+    LinkStaircase
+        Steps until all indices are learned, or the rest cannot be at this order. A step of value "0" is learned
+        as soon as the steps before it are. The smallest alpha of a step is the largest value so far, and not
+        less: below perfect knowledge of the earlier indices its threshold can only be higher.
+
+    References
+    ----------
+    troiani2025, (17)-(18): linearised at q* = the projector on what is learned.
+    """
+    steps: list[LinkThreshold] = []
+    learned: set[int] = set()
+    vectors: Vectors = ()
+    here = kernel
+    origin = Origin.of(kernel, digits=digits)
+    while len(learned) < kernel.indices:
+        step = threshold(here, digits=digits, given=sorted(learned))
+        steps.append(_back(step, vectors) if vectors else step)
+        if step.value is None or not step.converged:
+            break
+        least = _SAMPLED_RANK if step.how == "monte-carlo" else _RANK
+        axes = [i for i in range(kernel.indices) if step.eigenvector[i, i] > least]
+        rank = int(np.linalg.matrix_rank(step.eigenvector, tol=least))
+        if rank == len(axes):
+            learned |= {i + 1 for i in axes}
+            continue
+        found = () if rotate is None else _axes(step.eigenvector, rank, learned, vectors)
+        if not found or rotate is None:
+            names = ", ".join(_combination(vectors[i]) if vectors else str(i + 1) for i in axes)
+            status = (
+                f"stopped: the subspace of step {len(steps)} mixes indices {names}; rotate the indices so that it is "
+                "spanned by some of them"
+            )
+            return LinkStaircase(tuple(steps), False, status, kernel.kernel_hash, vectors, origin=origin)
+        learned, vectors, here = set(range(1, len(learned) + rank + 1)), found, rotate(found)
+    last = steps[-1]
+    if last.value is None:
+        status = last.status
+    else:
+        status = "converged: all indices are learned" if last.converged else last.status
+    return LinkStaircase(tuple(steps), last.converged, status, kernel.kernel_hash, vectors, origin=origin)
+
+
+def _units(vectors: Vectors) -> Array:
+    array = np.array(vectors, dtype=float)
+    return np.asarray(array / np.linalg.norm(array, axis=1)[:, None])
+
+
+def _axes(matrix: Array, rank: int, learned: Iterable[int], vectors: Vectors) -> Vectors:
+    """Orthogonal vectors of integers: first those that span what is learned with this step, then the others.
+
+    Empty if the subspace is not spanned by vectors of small integers. `matrix` and `learned` count the vectors so far.
+    """
+    size = len(matrix)
+    top = np.linalg.eigh(matrix)[1][:, size - rank :]
+    projector = top @ top.T
+    for i in learned:
+        projector[i - 1, i - 1] = 1.0
+    if vectors:
+        projector = _units(vectors).T @ projector @ _units(vectors)
+    exact = [[Fraction(float(x)).limit_denominator(_LARGEST_DENOMINATOR) for x in row] for row in projector]
+    if np.abs(np.array(exact, dtype=float) - projector).max() > _SAME_DIRECTION:
+        return ()
+    if any(
+        sum(exact[i][k] * exact[k][j] for k in range(size)) != exact[i][j] for i in range(size) for j in range(size)
+    ):
+        return ()
+    other = [[(i == j) - x for j, x in enumerate(row)] for i, row in enumerate(exact)]
+    found: list[tuple[int, ...]] = []
+    for row in (*exact, *other):
+        for known in found:
+            share = sum(x * y for x, y in zip(row, known, strict=True)) / Fraction(sum(y * y for y in known))
+            row = [x - share * y for x, y in zip(row, known, strict=True)]
+        if any(row):
+            scale = math.lcm(*(x.denominator for x in row))
+            whole = [int(x * scale) for x in row]
+            divisor = math.gcd(*whole) * (1 if next(x for x in whole if x) > 0 else -1)
+            found.append(tuple(x // divisor for x in whole))
+    return tuple(found)
+
+
+def _back(step: LinkThreshold, vectors: Vectors) -> LinkThreshold:
+    """Describe a step along other axes by the indices themselves."""
+    array = _units(vectors)
+    learned = [k for k in range(len(vectors)) if step.eigenvector[k, k] > 1e-6]
+    given = ", ".join(_combination(vectors[k - 1]) for k in step.given)
+    subspace = ", ".join(_combination(vectors[k]) for k in learned) or "none"
+    return replace(step, eigenvector=array.T @ step.eigenvector @ array, subspace=f"{subspace} given {given}")
+
+
+def _combination(vector: Sequence[int]) -> str:
+    """Write a vector as a sum of indices."""
+    terms = [(x, f"{abs(x) if abs(x) > 1 else ''}{'*' if abs(x) > 1 else ''}h_{p + 1}") for p, x in enumerate(vector)]
+    text = "".join(f" {'-' if x < 0 else '+'} {term}" for x, term in terms if x)
+    return text[3:] if text.startswith(" + ") else "-" + text[3:]

@@ -1,0 +1,265 @@
+"""Three and more layers of two tokens: sums over all outputs and fast samples, against plain sampling and the law."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from attnlimits.numerics.channel.averages import matrix_root
+from attnlimits.numerics.channel.choice import channel
+from attnlimits.numerics.channel.deep import channel as summed
+from attnlimits.numerics.channel.deep.averages import DeepAverages
+from attnlimits.numerics.channel.deep.channel import DeepQuadrature
+from attnlimits.numerics.channel.deep.last_layer import LastLayer
+from attnlimits.numerics.channel.deep.linearised import Linearised
+from attnlimits.numerics.channel.deep.nodes import deposit, push
+from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
+from attnlimits.numerics.channel.sampled import DeepChannel
+from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
+from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.fixed_point.evolve import curve, evolve
+from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.quadrature.rules import normal_qmc
+
+Array = NDArray[np.float64]
+THREE = Attention(3)
+MODES = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
+
+
+def points(model: Attention, log2_n: int, seed: int = 0) -> list[Array]:
+    dimension = 2 * model.layers * model.tokens
+    return [normal_qmc(dimension, log2_n, s) for s in np.random.default_rng(seed).spawn(8)]
+
+
+def sigma(values: Array) -> float:
+    return float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def quadrature(effort: int, model: Attention = THREE, seed: int = 0) -> DeepQuadrature:
+    return DeepQuadrature(model, effort, rng=np.random.default_rng(seed), workers=1)
+
+
+# --- parts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("layers", "skip", "beta"), [(2, 1.0, 1.0), (3, 0.3, 2.0), (5, 1.5, 0.7)])
+def test_nodes_are_those_of_the_mixing_matrix(layers: int, skip: float, beta: float) -> None:
+    model = Attention(layers, skip=skip, beta=beta)
+    modes = np.random.default_rng(0).standard_normal((layers - 1, 2, 40))
+    a, tau = push(modes, skip, beta)
+    h = np.zeros((40, layers, 2))
+    h[:, :-1] = modes.transpose(2, 0, 1) @ MODES
+    mixing = MODES @ model.mixing(h) @ MODES
+    assert np.abs(mixing[:, 1, 0]).max() < 1e-12 * mixing[:, 0, 0].max()
+    np.testing.assert_allclose(a, mixing[:, 0, 1] / mixing[:, 1, 1], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(tau, mixing[:, 0, 0] / mixing[:, 1, 1], rtol=1e-10)
+
+
+def test_deposits_keep_cubic_polynomials() -> None:
+    rng = np.random.default_rng(0)
+    where, values = rng.uniform(-2, 2, (2, 300)), rng.standard_normal((3, 300))
+    grid, moved = deposit(where, values, 0.37)
+    assert grid.shape[1] < 300 and not np.unique(grid.round(9), axis=1).shape[1] < grid.shape[1]
+    for i in range(4):
+        for j in range(4 - i):
+            before = values @ (where[0] ** i * where[1] ** j)
+            np.testing.assert_allclose(moved @ (grid[0] ** i * grid[1] ** j), before, rtol=1e-9, atol=1e-9)
+    fourth = values @ where[0] ** 4
+    assert np.abs(moved @ grid[0] ** 4 - fourth).max() > 1e-6  # so the test can tell
+
+
+def test_orbits_stand_for_all_points() -> None:
+    """Moments of xi by the folded rule: those even in each layer and the same with the tokens exchanged."""
+    overlaps = np.array([0.3, 0.1])
+    xi, weights = summed._folded_rule(overlaps, 2)
+    assert weights.sum() == pytest.approx(1, abs=1e-12)
+    # Small overlaps see these alone.
+    np.testing.assert_allclose(np.einsum("n,nij->ij", weights, xi**2), 1, atol=1e-12)
+    for powers, moment in (
+        ((2, 0, 2, 0), 1),
+        ((0, 4, 0, 0), 3),
+        ((2, 2, 0, 0), 1),
+    ):
+        value = weights @ np.prod(xi.reshape(-1, 4) ** np.array(powers), axis=1)
+        assert value == pytest.approx(moment, rel=2e-2), powers
+    # x_1 z_1 x_2 z_2 is even, too, and its mean is zero
+    assert abs(weights @ np.prod(xi.reshape(-1, 4), axis=1)) < 1e-12
+
+
+# --- sums over all outputs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.9, 0.98])
+def test_last_layer_is_that_of_the_law_of_the_hidden_ones(q: float) -> None:
+    overlap = np.diag([0.0, 0.0, q])
+    found = quadrature(2)(overlap)
+    by_law = LastLayer(THREE, [normal_qmc(8, 6, s) for s in np.random.default_rng(3).spawn(8)])(overlap)
+    assert not found.g[0, :2, :2].any() and np.isnan(found.growth[0, 2])
+    allowed = 4 * sigma(by_law.g[:, 2, 2]) + 2e-3 * found.g[0, 2, 2]
+    assert abs(found.g[0, 2, 2] - by_law.g[:, 2, 2].mean()) < allowed
+
+
+def test_growth_of_the_last_layer_is_the_exact_norm() -> None:
+    """1/alpha_c of the operator (15): three and four layers (thresholds.last_layer)."""
+    for model, alpha in ((THREE, 0.207177), (Attention(4), 0.2208)):
+        found = quadrature(1, model)(np.zeros((model.layers,) * 2))
+        assert found.growth[0, -1] * alpha == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("q", [(0.0, 0.0, 0.9), (0.2, 0.0, 0.97), (0.2, 0.1, 0.97), (0.5, 0.4, 0.97)])
+def test_sums_agree_with_samples(q: tuple[float, float, float]) -> None:
+    found = quadrature(1)(np.diag(q))
+    sampled = DeepChannel(THREE, points(THREE, 7), nodes=1024, rng=np.random.default_rng(1))(np.diag(q))
+    for layer in range(3):
+        if q[layer]:
+            value, other = found.g[0, layer, layer], sampled.g[:, layer, layer]
+            # the rule itself is good for two percent at this effort
+            assert abs(value - other.mean()) < 4 * sigma(other) + sampled.bias[layer, layer] + 0.02 * value
+        else:
+            rate, other = found.growth[0, layer], sampled.growth[:, layer]
+            assert abs(rate - other.mean()) < 4 * sigma(other) + 0.1 * rate
+
+
+@pytest.mark.slow
+def test_more_effort_converges() -> None:
+    q = np.diag([0.3, 0.2, 0.98])
+    values = [quadrature(effort)(q).g[0].diagonal() for effort in range(3)]
+    off = [np.abs(values[k] / values[2] - 1).max() for k in range(2)]
+    assert off[1] < 0.01 and off[0] < 0.05
+    again = quadrature(1, seed=7)(q).g[0].diagonal()
+    np.testing.assert_allclose(again, values[1], rtol=5e-3)
+
+
+def test_sums_refuse_what_they_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"q must be diagonal, \(14\)"):
+        quadrature(0)(np.full((3, 3), 0.1))
+    with pytest.raises(ValueError, match=r"q must be in \[0, 0\.9997\]"):
+        quadrature(0)(np.diag([0.0, 0.0, 0.9999]))
+    with pytest.raises(ValueError, match="needs three softmax layers or more"):
+        quadrature(0, Attention(2))
+    monkeypatch.setattr(summed, "_MASS", 1e-12)
+    with pytest.raises(ConvergenceError, match=r"sum to [\d.]+ instead of 1 at q_LL = 0\.5"):
+        quadrature(0)(np.diag([0.0, 0.0, 0.5]))
+
+
+# --- samples where the hidden layers are known ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("q", [(0.3, 0.2, 0.98), (0.9, 0.88, 0.999)])
+def test_fast_samples_are_those_of_the_general_sampler(q: tuple[float, float, float]) -> None:
+    """The same outputs: posterior means differ by the noise of either, which its halves tell."""
+    outer, overlap = points(THREE, 3), np.diag(q)
+    v = np.eye(3) - overlap
+    precision = np.asarray(np.linalg.inv(v), np.float64)
+    general = DeepChannel(THREE, outer, nodes=8192, rng=np.random.default_rng(0))
+    fast = ThreeLayers(THREE, outer, nodes=16384, rng=np.random.default_rng(1))
+    omega = matrix_root(overlap) @ general._xi
+    h = omega + np.sqrt(v) @ general._zeta
+    width = np.sqrt(np.diag(v))[:, None]
+    (means, seconds), (others, other_seconds) = (s._posterior(h, omega, v, precision) for s in (fast, general))
+    noise = sum(((x[0] - x[1]) / width / 2) ** 2 for x in (means, others))
+    off = ((means[2] - others[2]) / width) ** 2
+    assert off.mean() < 3 * noise.mean() and off.mean() < 0.02
+    spread = np.abs(seconds[2] - other_seconds[2]) / width[:, :, None] ** 2
+    assert float(np.median(spread)) < 0.05
+
+
+def test_bias_of_few_nodes_is_told() -> None:
+    """The same outputs with 16 times the nodes: what the bias hides, half of its estimate taken off."""
+    outer, overlap = points(THREE, 9), np.diag([0.85, 0.8, 0.998])
+    few, many = (ThreeLayers(THREE, outer, nodes=n, rng=np.random.default_rng(n))(overlap) for n in (512, 8192))
+    for layer in range(3):
+        change = (few.g - many.g)[:, layer, layer]
+        allowed = few.bias[layer, layer] + many.bias[layer, layer]
+        assert abs(change.mean()) < 4 * sigma(change) + allowed
+        assert many.bias[layer, layer] < 0.01 * many.g[:, layer, layer].mean()
+    # Layer 2 has the most to hide.
+    assert few.bias[1, 1] > 0.01 * few.g[:, 1, 1].mean()
+
+
+def test_fast_samples_without_nodes_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*arguments: Array) -> None:
+        arguments[-1][:] = 0.0
+
+    monkeypatch.setattr("attnlimits.numerics.channel.deep.three_layers.mixture_sums", nothing)
+    sampler = ThreeLayers(THREE, points(THREE, 1), nodes=64, rng=np.random.default_rng(0), workers=1)
+    with pytest.raises(ConvergenceError, match=r"met 16 of 16 outputs with no node at all; raise nodes"):
+        sampler(np.diag([0.1, 0.1, 0.5]))
+
+
+# --- control variates -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [Attention(), THREE, Attention(2, 3, activation="linear")], ids=Attention.describe)
+def test_linearised_controls_have_no_mean(model: Attention) -> None:
+    q = (1 - 1e-3 * np.arange(1, model.layers + 1)) * np.eye(model.layers)
+    v = np.eye(model.layers) - q
+    normals = np.concatenate(points(model, 10)).reshape(-1, 2, model.layers, model.tokens)
+    omega = matrix_root(q) @ normals[:, 0]
+    h = omega + np.sqrt(v) @ normals[:, 1]
+    controls = Linearised(model, 8, 1)(matrix_root(q), h, omega, v)
+    scale = 1 / v.diagonal()
+    for (a, b), columns in controls.items():
+        for column in columns:
+            replicas = column.reshape(8, -1).mean(axis=1)
+            assert abs(replicas.mean()) < 5 * sigma(replicas) + 1e-4 * math.sqrt(scale[a] * scale[b])
+
+
+def test_linearised_controls_cut_the_noise_near_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two layers within 1e-4 of recovery: several times less noise, the same value."""
+    q = np.diag([1 - 1e-4, 1 - 1e-6])
+    model = Attention()
+    with_controls = TwoLayers(model, points(model, 9), 1)(q).g
+    monkeypatch.setattr("attnlimits.numerics.channel.two_layers.sampled.NEARLY", 0.0)
+    without = TwoLayers(model, points(model, 9), 1)(q).g
+    for layer in range(2):
+        here, there = with_controls[:, layer, layer], without[:, layer, layer]
+        assert sigma(here) < 0.5 * sigma(there)
+        assert abs(here.mean() - there.mean()) < 5 * sigma(there)
+
+
+# --- the state evolution ----------------------------------------------------------------------------------------
+
+
+def test_dispatch() -> None:
+    made = channel(THREE, samples=2, replicas=2, rng=np.random.default_rng(0), accuracy=1e-2)
+    assert isinstance(made, DeepAverages)
+    assert made.rough(np.diag([0.0, 0.0, 0.5]), 1e-2).how == "estimated"
+    assert made.rough(np.diag([0.9, 0.9, 0.999]), 1e-2).how == "monte-carlo"
+
+
+def test_fixed_point_is_that_of_sampled_averages() -> None:
+    found = evolve(THREE, 0.5)
+    assert found.converged and not found.overlap[:2].any()
+    assert found.overlap_error[2, 2] < 5e-3
+    sampled = evolve(THREE, 0.5, samples=64, nodes=512, tol=1e-4)
+    allowed = 4 * sampled.overlap_error[2, 2] + found.overlap_error[2, 2]
+    assert abs(found.overlap[2, 2] - sampled.overlap[2, 2]) < allowed
+
+
+def test_four_layers_begin_with_the_last() -> None:
+    below, above = curve(Attention(4), [0.15, 0.4])
+    assert not below.overlap.any() and below.converged
+    assert above.converged and not above.overlap[:3].any()
+    assert above.overlap[3, 3] > 0.1 and above.overlap_error[3, 3] < 1e-2
+
+
+def test_bad_accuracy_is_named() -> None:
+    for value in (1e-5, 0.1, True, "1e-3"):
+        with pytest.raises(ValueError, match=r"accuracy must be a number in \[0.0001, 1e-2\]"):
+            evolve(THREE, 0.3, accuracy=value)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="accuracy is for two or more softmax layers"):
+        evolve(Attention(3, 3), 0.3, accuracy=1e-2)
+
+
+@pytest.mark.slow
+def test_hidden_layers_one_after_the_other() -> None:
+    """The first layer from alpha = 0.98, the second from 1.13, both recovered beyond alpha = 3/2 (three unknown
+    directions, two equations of each sample)."""
+    results = curve(THREE, [0.95, 1.05, 1.3, 1.6])
+    assert all(r.converged for r in results)
+    q = np.array([r.overlap.diagonal() for r in results])
+    assert not q[0, :2].any() and q[1, 0] > 0.04 and not q[1, 1]
+    assert (q[2, :2] > 0.2).all() and (q[3] > 0.99).all()
+    assert (np.array([r.overlap_error for r in results]) < 0.02).all()

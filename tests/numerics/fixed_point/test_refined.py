@@ -1,0 +1,92 @@
+"""Fixed points near recovery, where a line of them passes by, against a law whose fixed points are known."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from attnlimits.numerics.channel.averages import Averages, Refinable
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.fixed_point.refined import RefinedSolver
+from attnlimits.numerics.model.attention import Attention
+
+Array = NDArray[np.float64]
+# log alpha_l = RATIO_l (u - log 0.01) - TIRED_l (1 - q_11), u = log((1 - q_22)/(1 - q_11)): two layers near alpha = 1.
+RATIO, TIRED = np.array([0.2, -0.18]), np.array([0.32, 0.25])
+
+
+class Law(Refinable):
+    """Averages of that law with sampling noise of its alphas."""
+
+    finest, absolute, layers, sampled = (1e-9, 4e-4), False, (0, 1), True
+    model = SimpleNamespace(indices=2, layers=2)
+
+    def __init__(self, noise: float) -> None:
+        self.noise = noise * np.random.default_rng(0).standard_normal((8, 2))
+
+    def rough(self, q: Array, accuracy: float) -> Averages:
+        gap = 1 - q.diagonal()
+        says = RATIO * (math.log(gap[1] / gap[0]) - math.log(0.01)) - TIRED * gap[0]
+        g = np.zeros((8, 2, 2))
+        # The noise of near points is alike, as the same normals have it.
+        g[:, [0, 1], [0, 1]] = q.diagonal() / gap * np.exp(self.noise * np.sin(3 * np.log(gap)) - says)
+        return Averages.unbiased(g, np.full((8, 2), np.nan), "monte-carlo")
+
+    def __call__(self, q: Array) -> Averages:
+        return self.rough(q, 0.0)
+
+
+def settled(alpha: float, noise: float) -> RefinedSolver:
+    averages = Law(noise)
+    solver = RefinedSolver(averages, alpha, tol=1e-5, max_iter=200, accuracy=1e-4)
+    solver.settle(np.diag([0.9, 0.998]), [0, 1])
+    assert solver.converged
+    return solver
+
+
+@pytest.mark.parametrize("gap", [8e-3, 2e-3, 5e-4])
+def test_the_fixed_point_near_recovery(gap: float) -> None:
+    # Both layers at rest at one alpha: 0.2 u + 0.18 u = (0.32 - 0.25) gap.
+    u = (TIRED[0] - TIRED[1]) * gap / (RATIO[0] - RATIO[1])
+    alpha = math.exp(RATIO[0] * u - TIRED[0] * gap)
+    exact = 1 - gap * np.array([1, 0.01 * math.exp(u)])
+    solver = settled(alpha, 0.0)
+    assert np.abs(solver.q.diagonal() - exact).max() < 1e-5
+    assert solver.n_iter < 60
+    noisy = settled(alpha, 3e-5)
+    error = noisy.measure()[0].diagonal()
+    assert (np.abs(noisy.q.diagonal() - exact) < 4 * error).all()
+    # Noise of alpha over the slope: no more than a few times what eight samples leave.
+    assert error[0] < 5 * 3e-5 / 0.3
+
+
+@pytest.mark.parametrize("noise", [0.0, 3e-5])
+def test_the_end_of_the_line(noise: float) -> None:
+    solver = settled(1.0, noise)
+    error = solver.measure()[0].diagonal()
+    assert (1 - solver.q.diagonal() <= error).all()
+    assert error.max() < 4e-4
+
+
+def test_the_slope_towards_recovery_is_told_by_distant_points() -> None:
+    averages = Law(5e-4)
+    solver = RefinedSolver(averages, 1.0, tol=1e-5, max_iter=200, accuracy=1e-4)
+    t = -np.log([1e-3, 1e-5])
+    along = solver._differences((0, 1), t, 1e-3, True) @ np.ones(2)
+    # By t, 1 - q changes by -q (1 - q).
+    exact = TIRED * 1e-3 - RATIO * (1e-3 - 1e-5)
+    np.testing.assert_allclose(along, exact, rtol=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["uninformed", "informed"])
+def test_two_layers_at_recovery(start: Any) -> None:
+    """Two numbers in each output, two weights per dimension: alpha = 1."""
+    found = evolve(Attention(), 1.0, start=start)
+    q, error = found.overlap.diagonal(), found.overlap_error.diagonal()
+    assert found.converged
+    assert (1 - q <= np.minimum(3 * error, 1e-4)).all()
+    assert error.max() <= 1e-4
