@@ -1,1 +1,1 @@
-"""The page that tells what the theory says about one architecture."""
+"""What the theory says about one architecture: one module for each section, put together by `page`."""

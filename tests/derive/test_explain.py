@@ -10,8 +10,14 @@ import sympy as sp
 
 from attnlimits.derive import depth, mixing
 from attnlimits.derive.architecture import Architecture
-from attnlimits.derive.explain import page as module
-from attnlimits.derive.explain.page import Activated, committee_form, definitions, explain, explain_record, symmetries
+from attnlimits.derive.explain.channel import channel_section
+from attnlimits.derive.explain.depth import committee_form
+from attnlimits.derive.explain.dimensions import free_variables
+from attnlimits.derive.explain.indices import index_rows
+from attnlimits.derive.explain.link import definitions
+from attnlimits.derive.explain.notation import Activated
+from attnlimits.derive.explain.page import description, explain, explain_record
+from attnlimits.derive.explain.symmetries import symmetries
 from attnlimits.derive.linearization import single_layer_threshold
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.sequence_rank import independent_entries
@@ -90,7 +96,7 @@ def _readouts(model, rng):
 
 def _printed_output(model, h, readouts):
     known = {}
-    for block, row in zip(model.index_blocks, module._indices(model), strict=True):
+    for block, row in zip(model.index_blocks, index_rows(model), strict=True):
         assert row["rows"] == [block.start + 1, block.start + block.rank]
         known[row["name"]] = h[block.start : block.start + block.rank]
     for layer, weights in enumerate(readouts, start=1):
@@ -197,7 +203,7 @@ def test_a_sign_is_no_symmetry_of_keys_alone():
 def _evaluated(lines, model, h, readouts, epsilon):
     known = {
         row["name"]: h[block.start : block.start + block.rank]
-        for block, row in zip(model.index_blocks, module._indices(model), strict=True)
+        for block, row in zip(model.index_blocks, index_rows(model), strict=True)
     }
     for layer, weights in enumerate(readouts, start=1):
         for a, b in np.ndindex(*weights.shape):
@@ -290,10 +296,10 @@ def test_free_variables_are_those_of_the_derivative():
     """What is left to integrate is what the output does not move with: variables less the rank of its derivative."""
     rng = np.random.default_rng(9)
     for model in COUNTED:
-        entering, left = module._free_variables(model)
+        entering, left = free_variables(model)
         dropped = model.indices * model.tokens - entering
-        assert left == model.indices * model.tokens - _rank_of_the_output(model, rng) - dropped, module._headline(model)
-        (line,) = (line.text for line in module._channel_section(model).lines if " left to integrate" in line.text)
+        assert left == model.indices * model.tokens - _rank_of_the_output(model, rng) - dropped, description(model)
+        (line,) = (line.text for line in channel_section(model).lines if " left to integrate" in line.text)
         assert f"{left} of {entering} variables" in line
 
 
