@@ -11,7 +11,7 @@ import sympy as sp
 from . import symbols
 from .architecture import Architecture
 from .proof import prove_equal
-from .sequence_inversion import SequenceChannel
+from .sequence_channel import SequenceChannel
 
 __all__ = ["linear_pair", "prove_linear_pair"]
 

@@ -20,134 +20,20 @@ equations, with the Hausdorff measure and the weight ``det(E E^T)^{-1/2}``, E th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import sympy as sp
 
 from . import symbols
 from .architecture import Architecture
-from .channel import gaussian_log_density
-from .fibres import Fibre, Range, fibre
+from .fibres import Fibre, fibre
 from .matrix_program import Names, invert, log_volume
+from .sequence_channel import LINE, SequenceChannel
+from .sequence_heads import Head, differentiate, log_scores, read_head, repeated_blocks
 from .sequence_rank import independent_entries, output_entries
-from .straightline import Assignment, straight_jacobian
+from .straightline import straight_jacobian
 
-__all__ = ["SequenceChannel", "missing_dimensions", "sequence_channel"]
-
-_LINE: Range = (-sp.oo, sp.oo)
-
-
-@dataclass(frozen=True)
-class SequenceChannel:
-    """The integrand of Z_out for y = B_L, as a straight-line program.
-
-    All expressions use the variables, the signs, y, the constants of the model and the names of `body`.
-
-    Attributes
-    ----------
-    model : Architecture
-    output : sympy.Matrix
-        y, HM x HM symbols.
-    coordinates : tuple of sympy.Symbol
-        Entries of y that Z_out is the density of.
-    dependent : tuple of sympy.Symbol
-        Entries of y that follow from these where the outputs fill a surface only; empty otherwise. (In a softmax block
-        the last column follows from the row sums; it is in neither.)
-    body : tuple of (sympy.Symbol, sympy.Expr)
-        Each value uses earlier names.
-    attentions : tuple of sympy.Matrix
-        S of every head, M x M names.
-    conditions : tuple of sympy.Expr
-        The integrand counts only where all of them are > 0; it is zero elsewhere.
-    equations : tuple of sympy.Expr
-        Must vanish; empty where every y has indices h_L for all h_1 .. h_{L-1}.
-    jacobian : sympy.Matrix
-        E, the derivative of the equations: one row per equation, one column per entry of `unknowns`.
-    earlier : tuple of sympy.Symbol
-        Entries of h_1 .. h_{L-1}.
-    fibre_variables : tuple of sympy.Symbol
-        Continuous variables of the last layer's indices, head by head.
-    fibre_ranges : tuple of (sympy.Expr, sympy.Expr)
-    signs : tuple of sympy.Symbol
-        Each summed over +1 and -1.
-    h : sympy.Matrix
-        All indices, P x M.
-    omega, covariance : sympy.Matrix
-        P x M and P x P.
-    log_weight : sympy.Expr
-        Exponent that goes with the delta functions of the equations, without the Gaussian.
-    log_surface_weight : sympy.Expr
-        Exponent that goes with the Hausdorff measure on the solutions: log_weight - log sqrt(det(E E^T)).
-    """
-
-    model: Architecture
-    output: sp.Matrix
-    coordinates: tuple[sp.Symbol, ...]
-    dependent: tuple[sp.Symbol, ...]
-    body: tuple[Assignment, ...]
-    attentions: tuple[sp.Matrix, ...]
-    conditions: tuple[sp.Expr, ...]
-    equations: tuple[sp.Expr, ...]
-    jacobian: sp.Matrix
-    earlier: tuple[sp.Symbol, ...]
-    fibre_variables: tuple[sp.Symbol, ...]
-    fibre_ranges: tuple[Range, ...]
-    signs: tuple[sp.Symbol, ...]
-    h: sp.Matrix
-    omega: sp.Matrix
-    covariance: sp.Matrix
-    log_weight: sp.Expr
-    log_surface_weight: sp.Expr
-
-    @property
-    def variables(self) -> tuple[sp.Symbol, ...]:
-        """Entries of h_1 .. h_{L-1}, then the fibre variables."""
-        return (*self.earlier, *self.fibre_variables)
-
-    @property
-    def ranges(self) -> tuple[Range, ...]:
-        """Ranges of the variables."""
-        return (*((_LINE,) * len(self.earlier)), *self.fibre_ranges)
-
-    @property
-    def unknowns(self) -> tuple[sp.Symbol, ...]:
-        """What the equations are solved for: entries of h_1 .. h_{L-1}, then the entries of y that follow.
-
-        An output that was observed has the latter's values; then the solutions are those in h_1 .. h_{L-1} alone.
-        """
-        return (*self.earlier, *self.dependent)
-
-    @property
-    def dimension(self) -> int:
-        """How many continuous variables y leaves free: those of the solutions, and those of the fibre."""
-        return len(self.unknowns) - len(self.equations) + len(self.fibre_variables)
-
-    @property
-    def finite(self) -> bool:
-        """Whether Z_out is a sum over points: the solutions and the signs."""
-        return self.dimension == 0
-
-    @property
-    def log_gaussian(self) -> sp.Expr:
-        """Value of log N(h; omega, V); with symbols for V it grows with P!, so put numbers in first, by `at`."""
-        return gaussian_log_density(self.h, self.omega, self.covariance)
-
-    @property
-    def log_integrand(self) -> sp.Expr:
-        """Exponent of the integrand beside the delta functions, where the conditions hold."""
-        return self.log_gaussian + self.log_weight
-
-    @property
-    def log_surface_integrand(self) -> sp.Expr:
-        """Exponent of the integral over the solutions: ``Z_out = sum_signs Int dH(unknowns) d(fibre) exp(..)``.
-
-        H is the Hausdorff measure of dimension (unknowns - equations): counting where the solutions are points.
-        """
-        return self.log_gaussian + self.log_surface_weight
-
-    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> SequenceChannel:
-        """Return the channel with values (or other expressions) for omega (P x M) and V (P x P)."""
-        return replace(self, omega=omega, covariance=covariance)
+__all__ = ["missing_dimensions", "sequence_channel"]
 
 
 def _alone(model: Architecture) -> Architecture:
@@ -221,23 +107,18 @@ def sequence_channel(
     alone = _alone(model)
     found = fibre(alone, pivots, reference, inverse)
     heads, tokens, width = model.heads, model.tokens, model.heads * model.tokens
-    softmax = model.activation == "softmax"
     constants, weights = _readouts(model, readouts)
     y = found.output if heads == 1 else sp.Matrix(width, width, lambda i, j: _entry(i, j))
     mixing, slopes, names = _earlier(model, constants)
     inverted, determinant = invert(names, mixing)
     shown = names.matrix("A", y * inverted)
     block = names.matrix("Q", shown - model.skip * sp.eye(width))
-    parts = [_head(model, found, names, block, weights, head) for head in range(heads)]
+    parts = [read_head(model, found, names, block, weights, head) for head in range(heads)]
     attentions = tuple(part.attention for part in parts)
-    equations = [*(e for part in parts for e in part.equations), *_blocks(model, block, weights, parts)]
+    equations = [*(e for part in parts for e in part.equations), *repeated_blocks(model, block, weights, parts)]
 
     copies = [part.fibre for part in parts]
-    log_weight = sp.Add(*[copy.log_density + _log_scores(copy, attentions[n]) for n, copy in enumerate(copies)])
-    log_weight -= _degrees(alone) * sp.Add(*[sp.log(sp.Abs(weights[part.seen, n])) for n, part in enumerate(parts)])
-    log_weight -= (width + heads * found.readout.rows) * sp.log(sp.Abs(determinant))
-    if softmax:
-        log_weight += width * sp.log(sp.Abs(_row_sums(model, constants)))
+    log_weight = _log_weight(model, constants, weights, parts, determinant)
     last, unseen = _last_rows(model, copies, inverted)
 
     places = output_entries(model)
@@ -249,7 +130,7 @@ def sequence_channel(
     if equations:
         rates = [-shown * slope * inverted for slope in _slope_matrices(slopes, width)]
         rates += [_change(model, place) * inverted for place in dependent]
-        jacobian = _derivative(names, equations, parts, block, weights, rates)
+        jacobian = differentiate(names, equations, parts, block, weights, rates)
         correction = log_volume(names, jacobian)
     signs = tuple(sign for copy in copies for sign in copy.signs)
     fibre_variables = tuple(variable for copy in copies for variable in copy.variables)
@@ -265,7 +146,7 @@ def sequence_channel(
         jacobian=jacobian,
         earlier=earlier,
         fibre_variables=(*fibre_variables, *unseen),
-        fibre_ranges=(*(pair for copy in copies for pair in copy.ranges), *((_LINE,) * len(unseen))),
+        fibre_ranges=(*(pair for copy in copies for pair in copy.ranges), *((LINE,) * len(unseen))),
         signs=signs,
         h=sp.Matrix.vstack(*matrices, last),
         omega=symbols.omega_matrix(model.indices, tokens),
@@ -277,6 +158,23 @@ def sequence_channel(
 
 def _entry(i: int, j: int) -> sp.Symbol:
     return sp.Symbol(f"y_{i + 1}_{j + 1}", real=True)
+
+
+def _log_weight(
+    model: Architecture,
+    constants: dict[sp.Symbol, sp.Expr],
+    weights: sp.Matrix,
+    parts: Sequence[Head],
+    determinant: sp.Expr,
+) -> sp.Expr:
+    """Return the exponent that goes with the delta functions of the equations, without the Gaussian."""
+    width, rows = model.heads * model.tokens, parts[0].fibre.readout.rows
+    value = sp.Add(*[part.fibre.log_density + log_scores(part.fibre, part.attention) for part in parts])
+    value -= _degrees(_alone(model)) * sp.Add(*[sp.log(sp.Abs(weights[part.seen, n])) for n, part in enumerate(parts)])
+    value -= (width + model.heads * rows) * sp.log(sp.Abs(determinant))
+    if model.activation == "softmax":
+        value += width * sp.log(sp.Abs(_row_sums(model, constants)))
+    return value
 
 
 def _degrees(alone: Architecture) -> int:
@@ -330,77 +228,6 @@ def _earlier(model: Architecture, constants: dict[sp.Symbol, sp.Expr]) -> tuple[
     return mixing.xreplace(constants), line.outputs.xreplace(constants), Names(body)
 
 
-@dataclass(frozen=True)
-class _Head:
-    """One head of the last layer: its copy of the fibre, S as names, the block row that shows it, its equations."""
-
-    fibre: Fibre
-    attention: sp.Matrix
-    seen: int
-    equations: tuple[sp.Expr, ...]
-    conditions: tuple[sp.Expr, ...]
-    in_attention: tuple[sp.Expr, ...]
-
-
-def _head(model: Architecture, found: Fibre, names: Names, block: sp.Matrix, weights: sp.Matrix, head: int) -> _Head:
-    tokens = model.tokens
-    # The block on the diagonal unless its readout is zero.
-    rows = sorted(range(model.heads), key=lambda a: (a != head, a))
-    seen = next(a for a in rows if not weights[a, head].is_zero)
-    part = _block(block, seen, head, tokens) / weights[seen, head]
-    softmax = model.activation == "softmax"
-    where = "" if model.heads == 1 else f"{head + 1}"
-    attention = names.matrix(f"S{where}", part, **({"positive": True} if softmax else {"real": True}))
-    place: dict[sp.Expr, sp.Expr] = dict(zip(found.output, attention, strict=True))
-    if model.heads > 1:
-        own = [*(s for s, _ in found.data), *found.variables, *found.signs]
-        place |= {s: sp.Symbol(f"{s.name}_head{where}", **s.assumptions0) for s in own}
-    values = {s: value.xreplace(place) for s, value in found.data}
-    data = tuple((s.xreplace(place), values[s]) for s, _ in found.data)
-    for symbol, value in data:
-        names.body.append((symbol, value))
-    copy = Fibre(
-        found.model,
-        attention,
-        tuple(value.xreplace(place) for value in found.coordinates),
-        data,
-        tuple((shown.xreplace(place), value.xreplace(place)) for shown, value in found.dependent),
-        tuple(s.xreplace(place) for s in found.variables),
-        found.ranges,
-        tuple(s.xreplace(place) for s in found.signs),
-        found.readout.xreplace(place),
-        found.log_density.xreplace(place),
-    )
-    # Differences in terms of the data to be evaluated, in terms of S to be differentiated.
-    equations = tuple(shown - value for shown, value in copy.dependent)
-    return _Head(copy, attention, seen, equations, _conditions(copy), tuple(e.xreplace(dict(data)) for e in equations))
-
-
-def _block(matrix: sp.Matrix, row: int, column: int, tokens: int) -> sp.Matrix:
-    return matrix[row * tokens : (row + 1) * tokens, column * tokens : (column + 1) * tokens]
-
-
-def _blocks(model: Architecture, block: sp.Matrix, weights: sp.Matrix, parts: list[_Head]) -> list[sp.Expr]:
-    """Return the equations of the blocks of Q that show an attention matrix once more."""
-    tokens = model.tokens
-    places = output_entries(parts[0].fibre.model)
-    found = []
-    for head, part in enumerate(parts):
-        for row in (a for a in range(model.heads) if a != part.seen):
-            again = _block(block, row, head, tokens) - weights[row, head] * part.attention
-            found += [again[i, j] for i, j in places]
-    return found
-
-
-def _log_scores(found: Fibre, attention: sp.Matrix) -> sp.Expr:
-    """Return log|d scores / d S| of one head."""
-    if found.model.activation == "softmax":
-        return -sp.Add(*[sp.log(entry) for entry in attention])
-    shown = [*found.coordinates, *(value for value, _ in found.dependent)]
-    rates = [sp.diff(value, symbol) for value in shown for symbol in value.free_symbols & set(attention)]
-    return sp.Add(*[sp.log(sp.Abs(rate)) for rate in rates])
-
-
 def _last_rows(model: Architecture, copies: list[Fibre], inverted: sp.Matrix) -> tuple[sp.Matrix, list[sp.Symbol]]:
     """Return h_L from the readouts of all heads and what y does not see of ``h_L B_{L-1}^T``, and the latter."""
     tokens, rank = model.tokens, model.rank_vector[-1]
@@ -431,46 +258,3 @@ def _change(model: Architecture, place: tuple[int, int]) -> sp.Matrix:
     if model.activation == "softmax":
         change[row, column // tokens * tokens + tokens - 1] = -1
     return change
-
-
-def _derivative(
-    names: Names,
-    equations: list[sp.Expr],
-    parts: list[_Head],
-    block: sp.Matrix,
-    weights: sp.Matrix,
-    rates: list[sp.Matrix],
-) -> sp.Matrix:
-    """Return E by the chain rule through S and Q, entry by entry as names."""
-    tokens = parts[0].fibre.model.tokens
-    named = [names.matrix(f"Q_d{n}", rate) for n, rate in enumerate(rates, start=1)]
-    slopes: dict[sp.Symbol, list[sp.Expr]] = {symbol: [rate[k] for rate in named] for k, symbol in enumerate(block)}
-    for head, part in enumerate(parts):
-        scale = weights[part.seen, head]
-        rows = [_block(rate, part.seen, head, tokens) / scale for rate in named]
-        slopes |= {symbol: [row[k] for row in rows] for k, symbol in enumerate(part.attention)}
-    plain = [e for part in parts for e in part.in_attention]
-    plain += equations[len(plain) :]
-    found = sp.zeros(len(plain), len(rates))
-    for i, equation in enumerate(plain):
-        inner = sorted(equation.free_symbols & slopes.keys(), key=lambda s: s.name)
-        partial = {s: names.put(f"E_{i + 1}_{s.name}", sp.diff(equation, s)) for s in inner}
-        for n in range(len(rates)):
-            value = sp.Add(*[factor * slopes[s][n] for s, factor in partial.items()])
-            found[i, n] = names.put(f"E_{i + 1}_{n + 1}", value)
-    return found
-
-
-def _conditions(found: Fibre) -> tuple[sp.Expr, ...]:
-    """Return what must be positive: softmax entries, and the Gram matrix of a tied readout by its leading minors."""
-    conditions = list(found.output) if found.model.activation == "softmax" else []
-    if found.model.tied:
-        gram = [symbol for symbol, _ in found.data if symbol.name.startswith("C_")]
-        size = int((sp.sqrt(8 * len(gram) + 1) - 1) / 2)
-        matrix = sp.zeros(size, size)
-        for symbol in gram:
-            i, j = (int(part) - 1 for part in symbol.name.split("_")[1:3])
-            matrix[i, j] = matrix[j, i] = symbol
-        for order in range(1, size + 1):
-            conditions.append(matrix[:order, :order].det(method="berkowitz"))
-    return tuple(conditions)
