@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import sympy as sp
 
+from .tokens import MOST_INDEX_DIGITS, LinkError, Token, closing_brackets, index_symbol, read_index, tokenize
+
 __all__ = ["ArgMax", "LinkError", "index_symbol", "parse", "read_index"]
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<op>\*\*|<=|>=|==|!=|[-+*/()\[\],;<>&|~]))"
-)
-_INDEX = re.compile(r"h_(\d+)(?:_(\d+))?\Z")
 _AFTER_CONDITION = (")", ",", "&", "|", "and", "or")
-_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+_RELATIONS: dict[str, Callable[[sp.Expr, sp.Expr], sp.Basic]] = {
     "<": sp.StrictLessThan,
     ">": sp.StrictGreaterThan,
     "<=": sp.LessThan,
@@ -27,20 +22,15 @@ _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "!=": sp.Ne,
 }
 # Beyond these, exact arithmetic on the constants of a text could take for ever: exponents as they are written and as
-# they multiply up, exponents of ten, bits of numerators and denominators, digits of an index.
+# they multiply up, exponents of ten, bits of numerators and denominators.
 _LARGEST_POWER, _LARGEST_DEGREE = 64, 4096
 _LARGEST_EXPONENT = 300
 # Characters of a number: exact arithmetic with more is slow, and float64 has 17 digits.
 _LONGEST_NUMBER = 1000
 _LARGEST_NUMBER = 4096
-_MOST_INDEX_DIGITS = 9
 # Of a text: characters, and brackets and signs within one another.
 _LONGEST = 10_000
 _DEEPEST = 60
-
-
-class LinkError(ValueError):
-    """A link that cannot be read, or a part of it that cannot be solved; the message names the part."""
 
 
 class ArgMax(sp.Function):
@@ -67,55 +57,6 @@ _LISTS: dict[str, Callable[..., sp.Expr]] = {"max": sp.Max, "min": sp.Min, "argm
 _KNOWN = ", ".join([*_FUNCTIONS, *_LISTS, "Piecewise"])
 
 
-def index_symbol(index: int, token: int) -> sp.Symbol:
-    """Return the symbol of h[p, m], both counted from 1."""
-    return sp.Symbol(f"h_{index}_{token}", real=True)
-
-
-def read_index(name: str) -> tuple[int, int] | None:
-    """Return (p, m) of a name ``h``, ``h_p`` or ``h_p_m``, or None if it is no such name."""
-    if name == "h":
-        return 1, 1
-    match = _INDEX.match(name)
-    if match is None or max(map(len, match.groups(""))) > _MOST_INDEX_DIGITS:
-        return None
-    return int(match[1]), int(match[2] or 1)
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    at: int
-
-
-def _tokens(text: str) -> list[_Token]:
-    found: list[_Token] = []
-    at = 0
-    while text[at:].strip():
-        match = _TOKEN.match(text, at)
-        if match is None:
-            at += len(text[at:]) - len(text[at:].lstrip())
-            hint = "; write powers as **" if text[at] == "^" else "; write relations as ==" if text[at] == "=" else ""
-            raise LinkError(f"link: unexpected character {text[at]!r} at position {at + 1} of {text!r}{hint}")
-        kind = str(match.lastgroup)
-        found.append(_Token(kind, match[kind], match.start(kind)))
-        at = match.end()
-    return [*found, _Token("end", "the end", len(text))]
-
-
-def _closing(tokens: Sequence[_Token]) -> dict[int, int]:
-    """Place of the bracket that closes each ``(``."""
-    found: dict[int, int] = {}
-    opened: list[int] = []
-    for place, token in enumerate(tokens):
-        if token.text == "(":
-            opened.append(place)
-        elif token.text == ")" and opened:
-            found[opened.pop()] = place
-    return found
-
-
 def _bits(number: sp.Rational) -> int:
     return max(abs(number.p), number.q).bit_length()
 
@@ -125,26 +66,26 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = _tokens(text)
-        self.closing = _closing(self.tokens)
+        self.tokens = tokenize(text)
+        self.closing = closing_brackets(self.tokens)
         self.place = 0
         self.depth = 0
 
     @property
-    def now(self) -> _Token:
+    def now(self) -> Token:
         return self.tokens[self.place]
 
-    def fail(self, expected: str, token: _Token | None = None) -> NoReturn:
+    def fail(self, expected: str, token: Token | None = None) -> NoReturn:
         token = token or self.now
         raise LinkError(f"link: expected {expected}, got {token.text!r} at position {token.at + 1} of {self.text!r}")
 
-    def take(self, *texts: str) -> _Token | None:
+    def take(self, *texts: str) -> Token | None:
         if self.now.kind != "end" and self.now.text in texts:
             self.place += 1
             return self.tokens[self.place - 1]
         return None
 
-    def need(self, text: str) -> _Token:
+    def need(self, text: str) -> Token:
         return self.take(text) or self.fail(f"{text!r}")
 
     @contextmanager
@@ -155,7 +96,7 @@ class _Parser:
         yield
         self.depth -= 1
 
-    def bounded(self, made: sp.Expr, token: _Token) -> sp.Expr:
+    def bounded(self, made: sp.Expr, token: Token) -> sp.Expr:
         """The expression, if exact arithmetic on the numbers that stand in front of it stays cheap."""
         number = made if made.is_Rational else made.as_coeff_Mul()[0]
         degree = made.exp if made.is_Pow else sp.S.One
@@ -248,15 +189,15 @@ class _Parser:
             return self.named(token)
         self.fail("a number, h[p, m], a function or '('", token)
 
-    def number(self, token: _Token) -> sp.Expr:
+    def number(self, token: Token) -> sp.Expr:
         _, _, exponent = token.text.lower().partition("e")
-        long = len(token.text) > _LONGEST_NUMBER or len(exponent) > _MOST_INDEX_DIGITS
+        long = len(token.text) > _LONGEST_NUMBER or len(exponent) > MOST_INDEX_DIGITS
         if long or (exponent and abs(int(exponent)) > _LARGEST_EXPONENT):
             shown = token.text if len(token.text) <= 40 else f"{token.text[:30]}... ({len(token.text)} digits)"
             raise LinkError(f"link: the number {shown} at position {token.at + 1} is out of range")
         return sp.Rational(token.text)
 
-    def named(self, token: _Token) -> sp.Expr:
+    def named(self, token: Token) -> sp.Expr:
         name = token.text
         if name == "pi":
             return sp.pi
@@ -284,7 +225,7 @@ class _Parser:
 
     def integer(self) -> int:
         token = self.now
-        known = token.kind == "number" and token.text.isdigit() and len(token.text) <= _MOST_INDEX_DIGITS
+        known = token.kind == "number" and token.text.isdigit() and len(token.text) <= MOST_INDEX_DIGITS
         if not known or int(token.text) < 1:
             self.fail("an integer >= 1 (indices and tokens are counted from 1)")
         self.place += 1
