@@ -36,10 +36,10 @@ class Activated(sp.MatrixExpr):
         return self.scores.shape
 
     def _sympystr(self, printer: StrPrinter) -> str:
-        return f"sigma({printer._print(self.scores)})"
+        return f"sigma({printer.doprint(self.scores)})"
 
     def _latex(self, printer: LatexPrinter) -> str:
-        return rf"\sigma\left({printer._print(self.scores)}\right)"
+        return rf"\sigma\left({printer.doprint(self.scores)}\right)"
 
 
 @dataclass(frozen=True)
