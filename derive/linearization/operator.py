@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import sympy as sp
 
 from ..architecture import Architecture
-from ..channel import ReducedChannel, denoiser_from_moments, reduced_channel
+from ..channel import ReducedChannel, reduced_channel
+from ..denoiser import denoiser_from_moments
 from ..proof import prove_equal
 
 

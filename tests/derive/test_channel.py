@@ -5,13 +5,12 @@ import sympy as sp
 from attnlimits.derive import symbols
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.channel import (
-    denoiser_from_moments,
     gaussian_log_density,
     prove_change_of_variables,
-    prove_moment_identities,
     reduced_channel,
     two_layer_log_integrand,
 )
+from attnlimits.derive.denoiser import denoiser_from_moments, prove_moment_identities
 from attnlimits.derive.primitives import elementary
 
 
