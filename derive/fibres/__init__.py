@@ -25,8 +25,6 @@ from .last_layer import fibre, fibre_dimension
 from .level_set import Fibre, Range
 from .measure import entry_jacobian, prove_measure, with_root
 
-_with_root = with_root  # the name that `derive.kernels.fibre` imports
-
 __all__ = [
     "Fibre",
     "Range",

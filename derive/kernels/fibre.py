@@ -10,7 +10,7 @@ from mpmath.ctx_mp import MPContext
 from ..architecture import Architecture
 from ..emit.ir import lower
 from ..emit.render import run_mp
-from ..fibres import Fibre, _with_root, fibre, prove_measure
+from ..fibres import Fibre, fibre, prove_measure, with_root
 from ..mixing import activate_score, score_matrices
 from ..primitives import elementary, own, softmax_rows
 from ..proof import ProofError
@@ -56,7 +56,7 @@ def _factored(model: Architecture, found: Fibre) -> tuple[tuple[tuple[sp.Symbol,
     """
     if not model.tied:
         return (), found.readout, found.log_density
-    readout, _, squares, _ = _with_root(found)
+    readout, _, squares, _ = with_root(found)
     body: list[tuple[sp.Symbol, sp.Expr]] = []
     diagonal: dict[int, sp.Symbol] = {}
     for entry, square in squares.items():
