@@ -66,7 +66,7 @@ def test_a_process_that_ends_in_its_work_is_named(monkeypatch):
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit of memory there")
 def test_memory_has_a_limit():
     code = (
-        "from attnlimits.derive import link_worker\n"
+        "from attnlimits.derive.links import worker as link_worker\n"
         "import attnlimits.derive.links.link as module\n"
         "link_worker._limit(60)\n"
         "module.parse = lambda text: [0] * 10**9\n"
@@ -87,7 +87,7 @@ def test_modules_of_the_present_folder_are_not_loaded(tmp_path, monkeypatch):
 @pytest.mark.skipif(os.name != "posix", reason="statuses of processes")
 def test_the_process_ends_with_the_command():
     code = (
-        "from attnlimits.numerics import derivations, link_kernels\n"
+        "from attnlimits.numerics.model import derivations, link_kernels\n"
         "link_kernels.kernel_of('abs(h)', fresh=True)\n"
         "print(derivations._worker.process.pid)"
     )

@@ -137,7 +137,8 @@ def test_derive_to_a_folder(tmp_path: Path) -> None:
 
 def test_a_cached_kernel_needs_no_sympy(cache: Path) -> None:
     code = (
-        "import sys, argparse; from attnlimits.numerics import derivations, link_cli\n"
+        "import sys, argparse; from attnlimits.numerics.cli import link as link_cli\n"
+        "from attnlimits.numerics.model import derivations\n"
         "assert 'sympy' not in sys.modules\n"
         "r = link_cli.threshold(argparse.Namespace(link='sign(h_1*h_2)'))[0]\n"
         "print(r['value'], 'sympy' in sys.modules, derivations._worker is not None)"

@@ -239,7 +239,7 @@ def test_either_may_be_imported_first(first):
 def test_a_read_only_installation_without_a_home(child, installation, locked):
     """Every kernel of a module is compiled, one line said, and the private folder gone at the end."""
     code = (
-        "import os, numpy; from attnlimits.numerics import ranges; "
+        "import os, numpy; from attnlimits.numerics.posterior import ranges; "
         "print(ranges.__file__); print(os.environ['ATTNLIMITS_PRIVATE_KERNELS'])"
     )
     done = child(sys.executable, "-c", code, cwd=locked, PYTHONPATH=str(installation), HOME=str(locked))

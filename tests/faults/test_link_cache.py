@@ -264,11 +264,11 @@ def test_sources_that_are_not_found_are_named(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setattr("importlib.util.find_spec", lambda name: Found)
         forget()
-        with pytest.raises(KernelNotFoundError, match=r"no source of the module attnlimits\.derive\.link_worker"):
+        with pytest.raises(KernelNotFoundError, match=r"no source of the module attnlimits\.derive\.links\.worker"):
             kernel_of(LINK)
         (tmp_path / "links").mkdir()
         (tmp_path / "links" / "parser.py").write_text("")
-        (tmp_path / "link_worker.py").write_text("from .links import parser")
+        (tmp_path / "links" / "worker.py").write_text("from . import parser")
         forget()
         one = link_store.derivation()
         (tmp_path / "links" / "parser.py").write_text("#")

@@ -113,7 +113,7 @@ def test_an_interrupt_at_any_moment(verb, tmp_path, rng):
 
 VERB = """
 import atexit, os, signal, sys
-from attnlimits.numerics import cli
+from attnlimits.numerics.cli import main as cli
 
 def models(_):
     BODY

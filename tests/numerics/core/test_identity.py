@@ -136,7 +136,7 @@ def test_numbers_do_not_import_the_command_line_nor_sweeps():
 
 def test_derivations_are_those_of_their_process():
     found = {Path(*name.split(".")[1:]).as_posix() for name in sources(WORKER)}
-    assert {"derive/link_worker", "derive/link", "derive/emit/link_source"} <= found
+    assert {"derive/links/worker", "derive/links/link", "derive/emit/link_source"} <= found
     assert not [name for name in found if not name.startswith("derive")]
 
 
