@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from ...model.links import LinkKernel, Part, Region
 from ...posterior.link.monotone import MonotonePieces
-from ...posterior.link.quadrature import CUT, half_interval_rule
+from ...posterior.link.rules import CUT, half_interval_rule
 
 __all__ = ["ScalarEntry", "ScalarLink", "interval_posterior"]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part, Region
-from ...posterior.link.quadrature import CUT
+from ...posterior.link.rules import CUT
 from .scalar import ScalarEntry, ScalarLink
 
 __all__ = ["NoisyScalarLink", "scalar_link"]

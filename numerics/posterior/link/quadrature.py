@@ -8,74 +8,37 @@ the region (where it does not).
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from itertools import pairwise, permutations
+from functools import cached_property
+from itertools import permutations
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from ...core.errors import NotServedError
 from ...model.links import Region
 from .monotone import MonotonePieces, bisect_change
+from .rules import (
+    CUT,
+    half_interval_rule,
+    interval_moments,
+    marks_within,
+    normal_density,
+    normal_primitives,
+    scan_grid,
+    section_rule,
+    turning_points,
+    valid_intervals,
+)
 from .work import Work
 
-__all__ = ["Piece", "adaptive", "half_interval_rule", "interval_moments", "pieces"]
+__all__ = ["Piece", "pieces"]
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-# The normal density beyond is below 1e-17 of its maximum.
-CUT = 8.8
 # |g(branch) - y| above this, relative to the terms, is no solution (a squared equation brings such in).
 _RESIDUAL = 1e-7
 _CHUNK = 2_000_000
-# Units of rounding in x - start that a panel may see: its innermost node lies at 1% of its end.
-_ROUNDING = 200 * np.finfo(float).eps
-
-
-@lru_cache(maxsize=32)
-def _graded(order: int, least: float) -> tuple[Array, Array]:
-    """Nodes and weights on (0, 1): Gauss panels whose ends double from `least` on."""
-    edges = [0.0, least]
-    while edges[-1] < 1 / 1.5:
-        edges.append(2 * edges[-1])
-    edges[-1] = 1.0
-    nodes, weights = leggauss(order)
-    width = 0.5 * np.diff(edges)[:, None]
-    middle = 0.5 * (np.array(edges[1:]) + np.array(edges[:-1]))[:, None]
-    return (middle + width * nodes).ravel(), (width * weights).ravel()
-
-
-def half_interval_rule(start: Array, end: Array, order: int, least: float) -> tuple[Array, Array]:
-    """Nodes and weights from `start` to `end` (either may be larger), dense towards `start`; shapes (n, nodes).
-
-    x = start + (end - start) t^2 makes square-root singularities at the start analytic.
-    """
-    t, w = _graded(order, least)
-    length = (end - start)[:, None]
-    return start[:, None] + length * t**2, np.abs(length) * (2 * t * w)
-
-
-def interval_moments(low: float, high: float) -> tuple[float, float, float]:
-    """Integrals of 1, x and x^2 against the standard normal density over (low, high)."""
-    a, b = _primitive(np.array([low])), _primitive(np.array([high]))
-    # Far tails: the difference of two numbers near one loses its digits, that of their complements does not.
-    zero = float(ndtr(-low) - ndtr(-high)) if low > 0 else float(b[0, 0] - a[0, 0])
-    first, edge = float(b[1, 0] - a[1, 0]), float(b[2, 0] - b[0, 0] - a[2, 0] + a[0, 0])
-    return zero, first, zero + edge
-
-
-def _primitive(x: Array) -> Array:
-    """Primitives of phi, x phi and x^2 phi at x, shape (3, n)."""
-    finite = np.clip(x, -40.0, 40.0)
-    density = np.exp(-0.5 * finite**2) / math.sqrt(2 * math.pi)
-    return np.stack([ndtr(x), -density, ndtr(x) - finite * density])
-
-
-def _density(x: Array) -> Array:
-    return np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -288,7 +251,7 @@ class Piece:
         if len(others) == 1:
             return self._line(y, {}, np.arange(count), np.ones(count), count, others[0], order, 481)
         rows, x, w = self._section_rule(y, others[1], others[0], order)
-        return self._line(y[rows], {others[1]: x}, rows, w * _density(x), count, others[0], order, 121)
+        return self._line(y[rows], {others[1]: x}, rows, w * normal_density(x), count, others[0], order, 121)
 
     def _section_rule(self, y: Array, entry: int, along: int, order: int) -> tuple[IntArray, Array, Array]:
         """Rule along an entry for each y, with panels that end where a level set's section changes its form."""
@@ -297,8 +260,8 @@ class Piece:
             return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
         marks = sorted({low, high, *(c for c in (0.0, *self.region.centres.get(entry, ())) if low < c < high)})
         lines = sorted({*self.limits(along), *(c for c in (0.0,) if self.limits(along)[0] < c < self.limits(along)[1])})
-        line = _scan_grid(lines, 61)
-        grid = _scan_grid(marks, 61)
+        line = scan_grid(lines, 61)
+        grid = scan_grid(marks, 61)
 
         def form(row: IntArray, x: Array) -> IntArray:
             code = np.zeros(len(row), dtype=np.int64)
@@ -311,7 +274,7 @@ class Piece:
                     code[part] = 64 * code[part] + 2 * (ok[:, 1:] != ok[:, :-1]).sum(axis=1) + ok[:, 0]
             return code
 
-        return _sections(form, len(y), marks, grid, order, 0.03)
+        return section_rule(form, len(y), marks, grid, order, 0.03)
 
     def _outer_rule(self, entry: int, order: int) -> tuple[Array, Array]:
         low, high = self.limits(entry)
@@ -352,7 +315,7 @@ class Piece:
         slope = np.abs(self.slope(self.entries(full)))
         slope = np.broadcast_to(slope, z.shape)
         ok = ok & (slope > 0)
-        w = np.where(ok, weight * _density(z) / np.where(ok, slope, 1.0), 0.0)
+        w = np.where(ok, weight * normal_density(z) / np.where(ok, slope, 1.0), 0.0)
         return self.moments(w, full, rows, count)
 
     def _slope_sign(self, z: Array, values: dict[int, Array]) -> Array:
@@ -377,7 +340,7 @@ class Piece:
         if low >= high:
             return out
         marks = sorted({low, high, *(c for c in (0.0, *self.region.centres.get(along, ())) if low < c < high)})
-        grid = _scan_grid(marks, scan)
+        grid = scan_grid(marks, scan)
         step = max(1, _CHUNK // (len(grid) * 4))
         for begin in range(0, len(y), step):
             part = slice(begin, begin + step)
@@ -421,8 +384,8 @@ class Piece:
 
             line = {**columns, along: np.broadcast_to(grid, (len(y), len(grid)))}
             z, ok = self._branch(y[:, None], line, number)
-            turns = _turns(self._slope_sign(z, line), grid, rising)
-            row, a, b = _intervals(ok, grid, marks, valid, turns)
+            turns = turning_points(self._slope_sign(z, line), grid, rising)
+            row, a, b = valid_intervals(ok, grid, marks, valid, turns)
             if not len(row):
                 continue
             # Towards zero, or a pole, the integrand may vary on every scale; elsewhere the end itself is rounded.
@@ -443,7 +406,7 @@ class Piece:
                     x, w = x.ravel(), w.ravel()
                     values = {**{i: v[r] for i, v in fixed.items()}, along: x}
                     z, good = self._branch(y[r], values, number)
-                    out += self._one_branch(z, good, values, rows[r], w * _density(x) * weight[r], count)
+                    out += self._one_branch(z, good, values, rows[r], w * normal_density(x) * weight[r], count)
         return out
 
     # --- where it does not: integrals over the region ---------------------------------------------------------------
@@ -457,7 +420,7 @@ class Piece:
         weights = np.ones(1)
         if len(outer) == 1:
             x, w = self._resolved_rule(outer[0], last, order)
-            nodes, weights = x[:, None], w * _density(x)
+            nodes, weights = x[:, None], w * normal_density(x)
         elif outer:
             x0, w0 = self._outer_rule(outer[0], order)
             low, high = (float(np.clip(end, -7.0, 7.0)) for end in self.limits(outer[1]))
@@ -467,10 +430,10 @@ class Piece:
             def form(row: IntArray, x: Array) -> IntArray:
                 return self._forms(np.stack([x0[row], x], axis=1), outer, last)
 
-            marks = sorted(_closed(low, high))
-            rows, x, w = _sections(form, len(x0), marks, _scan_grid(marks, 81), order, 0.03)
+            marks = sorted(marks_within(low, high))
+            rows, x, w = section_rule(form, len(x0), marks, scan_grid(marks, 81), order, 0.03)
             nodes = np.stack([x0[rows], x], axis=1)
-            weights = (w0 * _density(x0))[rows] * w * _density(x)
+            weights = (w0 * normal_density(x0))[rows] * w * normal_density(x)
         out = np.zeros(1 + len(self.rest) + len(self.rest) * (len(self.rest) + 1) // 2)
         for begin in range(0, len(nodes), 4000):
             part = slice(begin, begin + 4000)
@@ -478,7 +441,7 @@ class Piece:
         return out
 
     def _scan_last(self, nodes: Array, outer: Sequence[int], last: int) -> tuple[NDArray[np.bool_], Array]:
-        grid = _scan_grid(sorted({*self.limits(last), 0.0} & _closed(*self.limits(last))), 161)
+        grid = scan_grid(sorted({*self.limits(last), 0.0} & marks_within(*self.limits(last))), 161)
         values = {i: nodes[:, [k]] for k, i in enumerate(outer)}
         values[last] = np.broadcast_to(grid, (len(nodes), len(grid)))
         ok = np.broadcast_to(self.inside(self.entries(values)), (len(nodes), len(grid)))
@@ -495,8 +458,8 @@ class Piece:
             values = {i: nodes[row, k] for k, i in enumerate(outer)}
             return np.broadcast_to(self.inside(self.entries({**values, last: x})), x.shape)
 
-        row, a, b = _intervals(ok, grid, [low, high], valid)
-        difference = _primitive(b) - _primitive(a)
+        row, a, b = valid_intervals(ok, grid, [low, high], valid)
+        difference = normal_primitives(b) - normal_primitives(a)
         per = np.stack([np.bincount(row, d, minlength=len(nodes)) for d in difference], axis=1)
         # A pseudo-node per outer node carries the moments of the last entry.
         mass = weights * per[:, 0]
@@ -505,7 +468,7 @@ class Piece:
         zero = np.zeros(len(nodes), dtype=np.int64)
         out = self.moments(mass, values, zero, 1)[0]
         # h_last^2 is not the square of the mean.
-        place = _place(self.rest.index(last), self.rest.index(last), len(self.rest))
+        place = moment_column(self.rest.index(last), self.rest.index(last), len(self.rest))
         out[place] += self.free_mass * float(weights @ (per[:, 2] - per[:, 1] * mean))
         return out
 
@@ -514,12 +477,12 @@ class Piece:
         low, high = self.limits(entry)
         if low >= high:
             return np.zeros(0), np.zeros(0)
-        grid = _scan_grid(sorted({low, high, 0.0} & _closed(low, high)), 801)
+        grid = scan_grid(sorted({low, high, 0.0} & marks_within(low, high)), 801)
         code = self._form(grid, entry, last)
         changes = np.flatnonzero(code[1:] != code[:-1])
         a, b, left = grid[changes], grid[changes + 1], code[changes]
         a, b = bisect_change(a, b, lambda m: self._form(m, entry, last) == left)
-        edges = np.unique(np.concatenate([[low, high, *({0.0} & _closed(low, high))], 0.5 * (a + b)]))
+        edges = np.unique(np.concatenate([[low, high, *({0.0} & marks_within(low, high))], 0.5 * (a + b)]))
         middle = 0.5 * (edges[1:] + edges[:-1])
         x, w = half_interval_rule(
             np.concatenate([edges[:-1], edges[1:]]), np.concatenate([middle, middle]), order, least
@@ -553,7 +516,7 @@ class Piece:
             else:
                 x, w = self._panels(entry, order, least)
             values = {i: np.repeat(v, len(x)) for i, v in values.items()} | {entry: np.tile(x, len(weights))}
-            weights = np.multiply.outer(weights, w * _density(x)).ravel()
+            weights = np.multiply.outer(weights, w * normal_density(x)).ravel()
         if self.region.conditions is None:
             x, w = self._panels(last, order, least)
             row = np.repeat(np.arange(len(weights)), len(x))
@@ -566,19 +529,19 @@ class Piece:
                 inner = {i: v[row] for i, v in values.items()}
                 return np.broadcast_to(self.inside(self.entries({**inner, last: x})), x.shape)
 
-            row, a, b = _intervals(ok, grid, [*self.limits(last), 0.0], valid)
+            row, a, b = valid_intervals(ok, grid, [*self.limits(last), 0.0], valid)
             middle = 0.5 * (a + b)
             x, w = half_interval_rule(np.concatenate([a, b]), np.concatenate([middle, middle]), order, least)
             row = np.repeat(np.concatenate([row, row]), x.shape[1])
             x, w = x.ravel(), w.ravel()
         values = {i: v[row] for i, v in values.items()} | {last: x}
-        return values, weights[row] * w * _density(x)
+        return values, weights[row] * w * normal_density(x)
 
     def _panels(self, entry: int, order: int, least: float) -> tuple[Array, Array]:
         low, high = self.limits(entry)
         if low >= high:
             return np.zeros(0), np.zeros(0)
-        edges = np.unique([low, high, *({0.0} & _closed(low, high))])
+        edges = np.unique([low, high, *({0.0} & marks_within(low, high))])
         middle = 0.5 * (edges[1:] + edges[:-1])
         x, w = half_interval_rule(
             np.concatenate([edges[:-1], edges[1:]]), np.concatenate([middle, middle]), order, least
@@ -586,90 +549,9 @@ class Piece:
         return x.ravel(), w.ravel()
 
 
-def _closed(low: float, high: float) -> set[float]:
-    """The marks among {low, high, 0} that lie in [low, high]."""
-    return {low, high} | ({0.0} if low < 0 < high else set())
-
-
-def _place(i: int, j: int, n: int) -> int:
+def moment_column(i: int, j: int, n: int) -> int:
     """Column of h_i h_j, i <= j, among the moments."""
     return 1 + n + i * n - i * (i - 1) // 2 + (j - i)
-
-
-def _scan_grid(marks: Sequence[float], count: int) -> Array:
-    """Points between the marks, dense towards each: where domains end, and narrow ones, is looked for there."""
-    parts = []
-    per = max(9, count // (2 * (len(marks) - 1)))
-    t = np.concatenate([np.geomspace(1e-9, 1e-2, per // 4), np.linspace(1e-2, 1.0, per - per // 4)[1:]])
-    for a, b in pairwise(marks):
-        half = 0.5 * (b - a)
-        parts += [a + half * t, b - half * t]
-    return np.unique(np.concatenate(parts))
-
-
-def _sections(
-    form: Callable[[IntArray, Array], IntArray], count: int, marks: list[float], grid: Array, order: int, least: float
-) -> tuple[IntArray, Array, Array]:
-    """Rule along one entry for each of `count` rows: panels end where the form of the section changes.
-
-    Returns the row, the node and the weight of each point; sections of form 0 are empty and left out.
-    """
-    index = np.arange(count, dtype=np.int64)
-    code = form(np.repeat(index, len(grid)), np.tile(grid, count)).reshape(count, -1)
-    row, column = np.nonzero(code[:, 1:] != code[:, :-1])
-    a, b, left = grid[column], grid[column + 1], code[row, column]
-    a, b = bisect_change(a, b, lambda m: form(row, m) == left, 30)
-    rows = np.concatenate([row, np.repeat(index, len(marks))])
-    points = np.concatenate([0.5 * (a + b), np.tile(marks, count)])
-    arrange = np.lexsort((points, rows))
-    rows, points = rows[arrange], points[arrange]
-    keep = (rows[1:] == rows[:-1]) & (points[1:] - points[:-1] > 1e-12)
-    r, a, b = rows[:-1][keep], points[:-1][keep], points[1:][keep]
-    full = form(r, 0.5 * (a + b)) != 0
-    r, a, b = r[full], a[full], b[full]
-    middle = 0.5 * (a + b)
-    x, w = half_interval_rule(np.concatenate([a, b]), np.concatenate([middle, middle]), order, least)
-    return np.repeat(np.concatenate([r, r]), x.shape[1]), x.ravel(), w.ravel()
-
-
-def _turns(sign: Array, grid: Array, rising: Callable[[IntArray, Array], Array]) -> tuple[IntArray, Array]:
-    """Where along each row the slope of the link in the unknown changes sign: near it the Jacobian is singular."""
-    row, column = np.nonzero(sign[:, 1:] * sign[:, :-1] < 0)
-    a, b, left = grid[column], grid[column + 1], sign[row, column]
-    a, b = bisect_change(a, b, lambda m: rising(row, m) == left)
-    return row, 0.5 * (a + b)
-
-
-def _intervals(
-    ok: NDArray[np.bool_],
-    grid: Array,
-    marks: Sequence[float],
-    valid: Callable[[IntArray, Array], NDArray[np.bool_]],
-    more: tuple[IntArray, Array] | None = None,
-) -> tuple[IntArray, Array, Array]:
-    """Intervals on which each row is valid: (row, start, end), cut at the marks and at more points of single rows."""
-    row, column = np.nonzero(ok[:, 1:] != ok[:, :-1])
-    a, b = grid[column], grid[column + 1]
-    left = ok[row, column]
-    a, b = bisect_change(a, b, lambda m: valid(row, m) == left)
-    # The end on the valid side.
-    found = np.where(left, a, b)
-    count = len(ok)
-    low, high = min(marks), max(marks)
-    fixed = np.array(sorted(set(marks)))
-    own = more if more is not None else (np.zeros(0, dtype=np.int64), np.zeros(0))
-    rows = np.concatenate([row, np.repeat(np.arange(count), len(fixed)), own[0]])
-    points = np.concatenate([found, np.tile(fixed, count), own[1]])
-    order = np.lexsort((points, rows))
-    rows, points = rows[order], points[order]
-    same_row = (rows[1:] == rows[:-1]) & (points[1:] > points[:-1])
-    r, a, b = rows[:-1][same_row], points[:-1][same_row], points[1:][same_row]
-    if not len(r):
-        return r, a, b
-    # Two of three points inside decide: one alone may sit on a corner.
-    votes = sum(valid(r, a + share * (b - a)).astype(int) for share in (0.2, 0.5, 0.81))
-    keep = (votes >= 2) & (a >= low) & (b <= high)
-    return r[keep], a[keep], b[keep]
 
 
 def pieces(
@@ -683,83 +565,3 @@ def pieces(
             if piece.active or bool(np.all(piece.inside(piece.entries({})))):
                 made.append(piece)
     return made
-
-
-def adaptive(
-    f: Callable[[Array], Array],
-    start: Array,
-    end: Array,
-    least: Array,
-    tolerance: float,
-    *,
-    order: int = 10,
-    depth: int = 24,
-    most: int = 60_000,
-) -> tuple[Array, Array]:
-    """Integrate a vector-valued function over intervals that are dense towards `start`, refining where needed.
-
-    Parameters
-    ----------
-    f : callable
-        Maps points, shape (n,), to values, shape (n, k).
-    start, end, least : ndarray, shape (m,)
-        x = start + (end - start) t^2, with t from 0 to 1 in panels that grow threefold from `least`.
-    tolerance : float
-        Largest difference of a panel against its halves, in units of the function's own scale one.
-    order, depth, most : int
-        Nodes per panel, most halvings, most panels.
-
-    Returns
-    -------
-    value, error : ndarray, shape (k,)
-        The error is the sum of the last differences.
-    """
-    origin: list[float] = []
-    length: list[float] = []
-    low: list[float] = []
-    high: list[float] = []
-    for a, b, small in zip(start, end, least, strict=True):
-        edges = [0.0, float(small)]
-        while edges[-1] < 1 / 3:
-            edges.append(3 * edges[-1])
-        edges[-1] = 1.0
-        for left, right in pairwise(edges):
-            origin.append(a)
-            length.append(b - a)
-            low.append(left)
-            high.append(right)
-    nodes, weights = leggauss(order)
-
-    def panels(o: Array, span: Array, t0: Array, t1: Array) -> Array:
-        t = 0.5 * (t0 + t1)[:, None] + 0.5 * (t1 - t0)[:, None] * nodes
-        x = o[:, None] + span[:, None] * t**2
-        w = np.abs(span)[:, None] * 2 * t * 0.5 * (t1 - t0)[:, None] * weights
-        values = f(x.ravel())
-        return np.asarray(np.einsum("nq,nqk->nk", w, values.reshape(*x.shape, -1)))
-
-    o, span, t0, t1 = np.array(origin), np.array(length), np.array(low), np.array(high)
-    whole = panels(o, span, t0, t1)
-    value = np.zeros(whole.shape[1])
-    error = np.zeros(whole.shape[1])
-    used = len(o)
-    for level in range(depth):
-        middle = 0.5 * (t0 + t1)
-        o2, span2 = np.concatenate([o, o]), np.concatenate([span, span])
-        a, b = np.concatenate([t0, middle]), np.concatenate([middle, t1])
-        parts = panels(o2, span2, a, b)
-        used += len(a)
-        n = len(o)
-        difference = np.abs(whole - parts[:n] - parts[n:])
-        # Near a start that is not zero, x - start is rounded: halving does not help against that.
-        rounding = _ROUNDING * np.abs(o) / (np.abs(span) * t1**2) * np.abs(whole).max(axis=1)
-        again = difference.max(axis=1) > np.maximum(tolerance, rounding)
-        if level == depth - 1 or used > most:
-            again[:] = False
-        done = ~again
-        value += (parts[:n] + parts[n:])[done].sum(axis=0)
-        error += difference[done].sum(axis=0)
-        if not again.any():
-            break
-        twice = np.concatenate([again, again])
-        o, span, t0, t1, whole = o2[twice], span2[twice], a[twice], b[twice], parts[twice]
-    return value, error

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part
+from ...posterior.link.adaptive import adaptive
 from ...posterior.link.monotone import bisect_change
-from ...posterior.link.quadrature import CUT, Piece, adaptive, half_interval_rule, pieces
+from ...posterior.link.quadrature import Piece, pieces
+from ...posterior.link.rules import CUT, half_interval_rule
 from ...posterior.link.work import Work
 from .moments import Sums, by_label, volume
 from .noise import noisy

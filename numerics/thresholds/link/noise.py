@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel
-from ...posterior.link.quadrature import Piece, adaptive
+from ...posterior.link.adaptive import adaptive
+from ...posterior.link.quadrature import Piece
 from .moments import Sums, by_label, volume
 
 __all__ = ["noisy"]

@@ -22,8 +22,9 @@ from attnlimits.derive.links.link import link, rotated
 from attnlimits.numerics.core.cache import cache_folder
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.model.links import LinkKernel, load_link
+from attnlimits.numerics.posterior.link.adaptive import adaptive
 from attnlimits.numerics.posterior.link.monotone import MonotonePieces
-from attnlimits.numerics.posterior.link.quadrature import adaptive, interval_moments
+from attnlimits.numerics.posterior.link.rules import interval_moments
 from attnlimits.numerics.thresholds.link.operator import correlation, operator
 from attnlimits.numerics.thresholds.link.sampling import box_order
 from attnlimits.numerics.thresholds.link.thresholds import LinkThreshold, staircase, threshold, unresolved_noise
