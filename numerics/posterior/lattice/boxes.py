@@ -42,7 +42,7 @@ class Grid(NamedTuple):
     left: float
     bottom: float
     size: float
-    count: int
+    n: int
 
 
 class Cut(NamedTuple):
@@ -74,7 +74,7 @@ class _Pruned(NamedTuple):
     Widest range of z over a box; largest range squared times what a side lobe there asks for (see `_LOBE_SHARE`).
     """
 
-    count: int
+    kept: int
     widest: float
     steepest: float
     best: float
@@ -103,9 +103,9 @@ def cover(f, boxes, spare, cut, steps, where):  # type: ignore[no-untyped-def]
     grid = Grid(f.p[4] - radius, f.p[5] - radius, 0.5 * radius, n)
     visited = 0
     while True:
-        visited += grid.count
+        visited += grid.n
         left = _prune(f, boxes, grid, Cut(best, cut.first, cut.width, cut.digits), where)
-        n, best = left.count, left.best
+        n, best = left.kept, left.best
         lost += left.lost * (2.0 if f.even else 1.0)
         size = grid.size
         fine = left.widest < _BOX_RANGE
@@ -150,7 +150,7 @@ def _prune(f, boxes, grid, cut, where):  # type: ignore[no-untyped-def]
     widest = 0.0
     steepest = 0.0
     lost = 0.0
-    for t in range(grid.count):
+    for t in range(grid.n):
         bottom = grid.bottom + cells[t, 0] * size
         left = grid.left + cells[t, 1] * size
         top = bottom + size
@@ -228,7 +228,7 @@ def lobe_steps(f, boxes, grid, cut, shear):  # type: ignore[no-untyped-def]
     cells, branches, least = boxes.cells, boxes.branches, boxes.least
     steepest_p = 1e-300
     steepest_m = 1e-300
-    left, bottom, size, n = grid.left, grid.bottom, grid.size, grid.count
+    left, bottom, size, n = grid.left, grid.bottom, grid.size, grid.n
     half = 0.5 * size
     for t in range(n):
         plus = _lobe(least[t, 0] - best, digits) if branches[t] & 1 else 0.0
@@ -263,7 +263,7 @@ def _rise(p, step_p, step_m, a, b):  # type: ignore[no-untyped-def]
 def merge(boxes, grid, rows, spans):  # type: ignore[no-untyped-def]
     """Merge neighbouring boxes of a row with the same branches into rows and spans (`Region`); number of rows."""
     cells, branches = boxes.cells, boxes.branches
-    left, bottom, size, n = grid.left, grid.bottom, grid.size, grid.count
+    left, bottom, size, n = grid.left, grid.bottom, grid.size, grid.n
     n_rows = 0
     m = 0
     t = 0

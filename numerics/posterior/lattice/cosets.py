@@ -24,12 +24,12 @@ class Buffer(NamedTuple):
     """What waits for evaluation, and the functions from `bind` that evaluate it.
 
     `pieces` of rows: xm, two numbers of `undo_row`, kind, first xp of both halves, nodes of both halves; `nodes` of
-    each kind (0: both branches, 1: plus, 2: minus): xp, xm, the two numbers; `count`: nodes of each kind, and pieces.
+    each kind (0: both branches, 1: plus, 2: minus): xp, xm, the two numbers; `filled`: nodes of each kind, and pieces.
     """
 
     pieces: NDArray[np.float64]
     nodes: NDArray[np.float64]
-    count: NDArray[np.int64]
+    filled: NDArray[np.int64]
     pair: Compiled
     branch: Compiled
     undo_rows: Compiled
@@ -38,11 +38,11 @@ class Buffer(NamedTuple):
 class Region(NamedTuple):
     """Boxes merged along rows, within a circle around the prior mean, of squared radius `radius2`.
 
-    Of `rows` the first `count` are there: ends in xm, first and last span; `spans`: ends in xp, branches as in `Boxes`.
+    Of `rows` the first `n_rows` are there: ends in xm, first and last span; `spans`: ends in xp, branches (`Boxes`).
     """
 
     rows: NDArray[np.float64]
-    count: int
+    n_rows: int
     spans: NDArray[np.float64]
     radius2: float
 
@@ -64,7 +64,7 @@ def coset_sums(f, region, coset, buffer, out):  # type: ignore[no-untyped-def]
     For `out` of two rows the second coset is shifted by half a step along the rows, and `half_p` is 0.
     """
     rows, spans, p = region.rows, region.spans, f.p
-    pieces, count = buffer.pieces, buffer.count
+    pieces, count = buffer.pieces, buffer.filled
     step_p, step_m, shear, half_p, half_m = coset
     halves = len(out)
     for half in range(halves):
@@ -75,7 +75,7 @@ def coset_sums(f, region, coset, buffer, out):  # type: ignore[no-untyped-def]
     total = 0
     # The integrand may be even in x: then the half plane xm > 0 counts twice, and the row xm = 0 once.
     for centre in range(1 if f.even and half_m == 0.0 else 0, -1, -1):
-        for r in range(region.count):
+        for r in range(region.n_rows):
             i = math.ceil(rows[r, 0] / step_m - half_m)
             if f.even:
                 i = max(i, 0.0 if centre else 1.0 - 2.0 * half_m)
@@ -122,7 +122,7 @@ def coset_sums(f, region, coset, buffer, out):  # type: ignore[no-untyped-def]
 @njit(**INNER)
 def _fill(p, step, buffer, out):  # type: ignore[no-untyped-def]
     """Turn the listed pieces of rows into nodes, evaluate them and empty the list."""
-    pieces, nodes, count = buffer.pieces, buffer.nodes, buffer.count
+    pieces, nodes, count = buffer.pieces, buffer.nodes, buffer.filled
     buffer.undo_rows(p, pieces, count[3])
     for half in range(len(out)):
         for t in range(count[3]):
@@ -161,7 +161,7 @@ def _fill(p, step, buffer, out):  # type: ignore[no-untyped-def]
 @njit(**INNER)
 def _flush(p, buffer, kind, out):  # type: ignore[no-untyped-def]
     """Evaluate the buffered nodes of one kind."""
-    nodes, count = buffer.nodes, buffer.count
+    nodes, count = buffer.nodes, buffer.filled
     n = count[kind]
     if n == 0:
         return

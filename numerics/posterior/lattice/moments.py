@@ -151,7 +151,7 @@ def _integrate(f, scales, tolerance, space):  # type: ignore[no-untyped-def]
             step_p = min(steps.p, max(covered.narrowest, lobe_p))
             steps = Steps(step_p, min(steps.m, max(covered.narrowest, lobe_m)), steps.shear)
         p[11] = best
-        if grid.count * grid.size * grid.size > 0.25 * MAX_NODES * steps.p * steps.m:
+        if grid.n * grid.size * grid.size > 0.25 * MAX_NODES * steps.p * steps.m:
             status = 2
             break
         n_rows = merge(covered.boxes, grid, space.rows, space.spans)
