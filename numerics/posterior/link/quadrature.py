@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,20 @@ IntArray = NDArray[np.int64]
 # |g(branch) - y| above this, relative to the terms, is no solution (a squared equation brings such in).
 _RESIDUAL = 1e-7
 _CHUNK = 2_000_000
+
+
+class _Slices(NamedTuple):
+    """Level sets at some fixed entries: y, these entries, the row of the sums each counts in, its weight, all rows."""
+
+    y: Array
+    fixed: dict[int, Array]
+    rows: IntArray
+    weight: Array
+    n_rows: int
+
+    def part(self, which: slice) -> "_Slices":
+        fixed = {i: v[which] for i, v in self.fixed.items()}
+        return _Slices(self.y[which], fixed, self.rows[which], self.weight[which], self.n_rows)
 
 
 @dataclass(frozen=True)
@@ -249,9 +264,9 @@ class Piece:
         if not others:
             return self._sum_branches(y, {}, np.arange(count), np.ones(count), count)
         if len(others) == 1:
-            return self._line(y, {}, np.arange(count), np.ones(count), count, others[0], order, 481)
+            return self._line(_Slices(y, {}, np.arange(count), np.ones(count), count), others[0], order, 481)
         rows, x, w = self._section_rule(y, others[1], others[0], order)
-        return self._line(y[rows], {others[1]: x}, rows, w * normal_density(x), count, others[0], order, 121)
+        return self._line(_Slices(y[rows], {others[1]: x}, rows, w * normal_density(x), count), others[0], order, 121)
 
     def _section_rule(self, y: Array, entry: int, along: int, order: int) -> tuple[IntArray, Array, Array]:
         """Rule along an entry for each y, with panels that end where a level set's section changes its form."""
@@ -322,53 +337,22 @@ class Piece:
         slope = self.slope(self.entries({**values, self.unknown: z}))
         return np.broadcast_to(np.sign(slope), z.shape)
 
-    def _line(
-        self,
-        y: Array,
-        fixed: dict[int, Array],
-        rows: IntArray,
-        weight: Array,
-        count: int,
-        along: int,
-        order: int,
-        scan: int,
-    ) -> Array:
+    def _line(self, slices: _Slices, along: int, order: int, scan: int) -> Array:
         """Integrate the branches over one more entry, between the ends of their domains."""
         n = len(self.rest)
-        out = np.zeros((count, 1 + n + n * (n + 1) // 2))
+        out = np.zeros((slices.n_rows, 1 + n + n * (n + 1) // 2))
         low, high = self.limits(along)
         if low >= high:
             return out
         marks = sorted({low, high, *(c for c in (0.0, *self.region.centres.get(along, ())) if low < c < high)})
         grid = scan_grid(marks, scan)
         step = max(1, _CHUNK // (len(grid) * 4))
-        for begin in range(0, len(y), step):
-            part = slice(begin, begin + step)
-            out += self._line_part(
-                y[part],
-                {i: v[part] for i, v in fixed.items()},
-                rows[part],
-                weight[part],
-                count,
-                along,
-                order,
-                marks,
-                grid,
-            )
+        for begin in range(0, len(slices.y), step):
+            out += self._line_part(slices.part(slice(begin, begin + step)), along, order, marks, grid)
         return out
 
-    def _line_part(
-        self,
-        y: Array,
-        fixed: dict[int, Array],
-        rows: IntArray,
-        weight: Array,
-        count: int,
-        along: int,
-        order: int,
-        marks: list[float],
-        grid: Array,
-    ) -> Array:
+    def _line_part(self, slices: _Slices, along: int, order: int, marks: list[float], grid: Array) -> Array:
+        y, fixed, rows, weight, count = slices
         n = len(self.rest)
         out = np.zeros((count, 1 + n + n * (n + 1) // 2))
         columns = {i: v[:, None] for i, v in fixed.items()}
