@@ -1,29 +1,26 @@
 """Arithmetic of pairs of float64, about 32 digits: the unevaluated sum hi + lo with |lo| <= ulp(hi)/2.
 
-The scalar functions are compiled and meant for the inner loops of other compiled functions; `Pairs` wraps arrays of
-them. A sum, product, quotient or exponential is good to a few units of 2^-104 of its value (a difference, of its
-larger term). NumPy's longdouble would have 19 digits at best and on some machines is float64; ball arithmetic costs
-fifty times as much per operation.
+The functions are compiled and meant for the inner loops of other compiled functions; `pairs.Pairs` wraps arrays of
+them. A sum, product, quotient or exponential is good to a few units of 2^-104 of its value (a difference, of its larger
+term). NumPy's longdouble would have 19 digits at best and on some machines is float64; ball arithmetic costs fifty
+times as much per operation.
 """
 
 import decimal
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numba import float64, guvectorize, njit, types
+from numba import float64, njit, types
 from numba.extending import intrinsic
-from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "EPSILON",
-    "Pairs",
     "accumulate",
     "add",
-    "concatenate",
     "div",
     "exp",
+    "leading_floats",
     "mul",
     "mul_float",
     "sqrt",
@@ -31,8 +28,6 @@ __all__ = [
     "two_product",
     "two_sum",
 ]
-
-Array = NDArray[np.float64]
 
 # Unit of the last place of a pair, generously.
 EPSILON = 2.0**-102
@@ -165,7 +160,7 @@ def accumulate(ah, al, bh, bl, ch, cl):  # type: ignore[no-untyped-def]
 # Exponential and logarithm ------------------------------------------------------------------------------------------
 
 
-def _split(value: Fraction | decimal.Decimal, parts: int) -> tuple[float, ...]:
+def leading_floats(value: Fraction | decimal.Decimal, parts: int) -> tuple[float, ...]:
     """Leading float64 digits of an exact number."""
     rest = Fraction(value)
     out = []
@@ -178,14 +173,14 @@ def _split(value: Fraction | decimal.Decimal, parts: int) -> tuple[float, ...]:
 _TABLE = 1024
 with decimal.localcontext(decimal.Context(prec=80)):
     _STEP = decimal.Decimal(2).ln() / _TABLE
-    _ROOTS = np.array([_split((_STEP * j).exp(), 2) for j in range(_TABLE)])
+    _ROOTS = np.array([leading_floats((_STEP * j).exp(), 2) for j in range(_TABLE)])
     # The first two parts are short: their products with integers below 2^21 are exact.
     _STEP_1 = math.floor(float(_STEP) * 2.0**41) / 2.0**41
     _STEP_2 = math.floor(float(_STEP - decimal.Decimal(_STEP_1)) * 2.0**73) / 2.0**73
-    _STEP_3, _STEP_4 = _split(_STEP - decimal.Decimal(_STEP_1) - decimal.Decimal(_STEP_2), 2)
+    _STEP_3, _STEP_4 = leading_floats(_STEP - decimal.Decimal(_STEP_1) - decimal.Decimal(_STEP_2), 2)
 _ROOT_HI, _ROOT_LO = np.ascontiguousarray(_ROOTS[:, 0]), np.ascontiguousarray(_ROOTS[:, 1])
 _PER_STEP = float(1 / _STEP)
-_SIXTH, _SIXTH_LO = _split(Fraction(1, 6), 2)
+_SIXTH, _SIXTH_LO = leading_floats(Fraction(1, 6), 2)
 # Adding it rounds to an integer, which the last bits of the sum then hold.
 _ROUND = 1.5 * 2.0**52
 # Below, exp counts as zero: its low part would be subnormal soon after.
@@ -223,140 +218,3 @@ def exp(ah, al):  # type: ignore[no-untyped-def]
     scale = _from_bits(((bits - j) >> np.uint64(10)) + np.uint64(1023) << np.uint64(52))
     scale = scale if ah > _LOWEST else 0.0
     return sh * scale, sl * scale
-
-
-# Arrays -------------------------------------------------------------------------------------------------------------
-
-_UNARY = ["void(float64, float64, float64[:], float64[:])"]
-_BINARY = ["void(float64, float64, float64, float64, float64[:], float64[:])"]
-
-
-# Each is written out: the cache cannot recognise a kernel that closes over another one, and would keep one more copy of
-# it for every process.
-
-
-@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
-def _add_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
-    rh[0], rl[0] = add(ah, al, bh, bl)
-
-
-@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
-def _multiply_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
-    rh[0], rl[0] = mul(ah, al, bh, bl)
-
-
-@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
-def _divide_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
-    rh[0], rl[0] = div(ah, al, bh, bl)
-
-
-@guvectorize(_UNARY, "(),()->(),()", cache=True)
-def _exp_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
-    rh[0], rl[0] = exp(ah, al)
-
-
-@guvectorize(_UNARY, "(),()->(),()", cache=True)
-def _sqrt_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
-    rh[0], rl[0] = sqrt(ah, al)
-
-
-class Pairs:
-    """Array of pairs with the arithmetic of NumPy arrays: broadcasting, +, -, *, /, indexing.
-
-    Parameters
-    ----------
-    hi, lo : array_like
-        The parts, |lo| <= ulp(hi)/2; lo defaults to zero.
-    """
-
-    __array_ufunc__ = None  # so that ndarray + Pairs comes here
-
-    def __init__(self, hi: ArrayLike, lo: ArrayLike = 0.0) -> None:
-        self.hi: Array = np.asarray(hi, dtype=np.float64)
-        self.lo: Array = np.broadcast_to(np.asarray(lo, dtype=np.float64), self.hi.shape)
-
-    @classmethod
-    def exact(cls, value: Any) -> "Pairs":
-        """Round an exact number: int, float, Fraction or Decimal."""
-        hi, lo = _split(Fraction(value), 2)
-        return cls(hi, lo)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of both parts."""
-        return self.hi.shape
-
-    def __add__(self, other: "Pairs | ArrayLike") -> "Pairs":
-        b = _pairs(other)
-        return Pairs(*_add_arrays(self.hi, self.lo, b.hi, b.lo))
-
-    def __neg__(self) -> "Pairs":
-        return Pairs(-self.hi, -self.lo)
-
-    def __sub__(self, other: "Pairs | ArrayLike") -> "Pairs":
-        return self + (-_pairs(other))
-
-    def __rsub__(self, other: ArrayLike) -> "Pairs":
-        return _pairs(other) - self
-
-    def __mul__(self, other: "Pairs | ArrayLike") -> "Pairs":
-        b = _pairs(other)
-        return Pairs(*_multiply_arrays(self.hi, self.lo, b.hi, b.lo))
-
-    def __truediv__(self, other: "Pairs | ArrayLike") -> "Pairs":
-        b = _pairs(other)
-        return Pairs(*_divide_arrays(self.hi, self.lo, b.hi, b.lo))
-
-    def __rtruediv__(self, other: ArrayLike) -> "Pairs":
-        return _pairs(other) / self
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __getitem__(self, key: Any) -> "Pairs":
-        return Pairs(self.hi[key], self.lo[key])
-
-    def reshape(self, *shape: int) -> "Pairs":
-        """Reshape both parts."""
-        return Pairs(self.hi.reshape(*shape), self.lo.reshape(*shape))
-
-    def ravel(self) -> "Pairs":
-        """Flatten both parts to contiguous arrays."""
-        return Pairs(np.ascontiguousarray(self.hi.ravel()), np.ascontiguousarray(self.lo.ravel()))
-
-    def exp(self) -> "Pairs":
-        """Exponential of each entry; zero below -600."""
-        return Pairs(*_exp_arrays(self.hi, self.lo))
-
-    def log(self) -> "Pairs":
-        """Natural logarithm of each positive entry: Newton's step from the float64 one."""
-        start = Pairs(np.log(self.hi))
-        return start + (self * (-start).exp() - 1.0)
-
-    def sqrt(self) -> "Pairs":
-        """Square root of each entry >= 0."""
-        return Pairs(*_sqrt_arrays(self.hi, self.lo))
-
-    def sum(self) -> "Pairs":
-        """Sum of all entries."""
-        flat = self.ravel()
-        if flat.hi.size == 0:
-            return Pairs(0.0)
-        while flat.hi.size > 1:
-            if flat.hi.size % 2:
-                flat = concatenate([flat, Pairs(np.zeros(1))])
-            half = flat.hi.size // 2
-            flat = flat[:half] + flat[half:]
-        return flat[0]
-
-    def fraction(self) -> Fraction:
-        """Exact value of a single pair."""
-        return Fraction(float(self.hi)) + Fraction(float(self.lo))
-
-
-def concatenate(parts: "list[Pairs]") -> Pairs:
-    """Join one-dimensional arrays of pairs."""
-    return Pairs(np.concatenate([p.hi for p in parts]), np.concatenate([p.lo for p in parts]))
-
-
-def _pairs(value: "Pairs | ArrayLike") -> Pairs:
-    return value if isinstance(value, Pairs) else Pairs(value)

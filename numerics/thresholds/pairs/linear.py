@@ -11,17 +11,21 @@ since x may be as |w|^-2.
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ...arithmetic.doubledouble import Pairs, add, concatenate, div, exp, mul, sqrt, square
-from .linear_table import average_table, bound_index, evaluate
+from ...arithmetic.doubledouble import add, div, exp, mul, sqrt, square
+from ...arithmetic.pairs import Pairs, Parts, concatenate
+from .linear_table import Table, average_table, bound_index, evaluate
 from .mixing import Progress, workers
 from .rules import PairRule, cut, double_exponential, gauss_legendre, pi
 
 __all__ = ["norm_three_linear", "output_moments"]
+
+Number = tuple[float, float]
 
 # Panels of tan(psi) end at 4^-k, k < _PANELS.
 _PANELS = 48
@@ -63,15 +67,11 @@ def output_moments(
     table = average_table(k1, q_rule, digits * fineness + 2, 2 * exponent + 60, 2 * reach * reach)
     radius = double_exponential(math.exp(-0.5 * exponent), reach, step)
     outer = double_exponential(math.exp(-0.5 * exponent), reach * (1 + float(k2.hi) * reach**2), step)
-    starts, angles = _angles(math.ceil(1.2 * digits * fineness) + 2)
-    arrays = [x for f in (radius.nodes, radius.weights, *angles) for x in (f.hi, f.lo)]
-    tables = (table.hi, table.lo, table.head, table.bound)
+    rule = _Rule(radius.nodes.parts, radius.weights.parts, *_angles(math.ceil(1.2 * digits * fineness) + 2))
     moments = np.zeros((2, 3, len(outer)))
 
     def work(k: int) -> None:
-        r = outer.nodes[k]
-        numbers = [float(x) for f in (r, k2) for x in (f.hi, f.lo)]
-        _moments(*numbers, *arrays, starts, *tables, 10.0 ** (-digits - 10), moments[:, :, k])
+        _moments(_Output(outer.nodes[k].number, k2.number, 10.0 ** (-digits - 10)), rule, table, moments[:, :, k])
 
     with ThreadPoolExecutor(workers()) as pool:
         for k, _ in enumerate(pool.map(work, range(len(outer)))):
@@ -81,8 +81,27 @@ def output_moments(
     return PairRule(outer.nodes, outer.nodes * outer.weights * pi() * 2.0), Pairs(*moments) / (pi() * pi())
 
 
-def _angles(order: int) -> tuple[NDArray[np.int64], tuple[Pairs, Pairs, Pairs]]:
-    """Where the panels start, then cos(psi), sin(psi) and weights on all of them.
+class _Rule(NamedTuple):
+    """Nodes and weights of |w|; where the panels of psi start, then cos(psi), sin(psi) and weights on all of them."""
+
+    v: Parts
+    weights: Parts
+    starts: NDArray[np.int64]
+    cos: Parts
+    sin: Parts
+    angles: Parts
+
+
+class _Output(NamedTuple):
+    """R and kappa_2, and the least of the mass that counts."""
+
+    r: Number
+    kappa: Number
+    tiny: float
+
+
+def _angles(order: int) -> tuple[NDArray[np.int64], Parts, Parts, Parts]:
+    """The last four of `_Rule`.
 
     Panel 0 is 1 < tan(psi); panels 1.. are 4^-k < tan(psi) < 4^(1 - k) in the logarithm; then come those of
     0 < tan(psi) < 4^-k, k = 0, 1, ..
@@ -99,109 +118,119 @@ def _angles(order: int) -> tuple[NDArray[np.int64], tuple[Pairs, Pairs, Pairs]]:
     cos, dpsi = 1.0 / square_.sqrt(), dt / square_
     sin = t * cos
     cos, sin = (concatenate([a[:order], b[order:]]) for a, b in ((sin, cos), (cos, sin)))  # panel 0 is in the cotangent
-    return order * np.arange(len(tangents) + 1), (cos, sin, dpsi)
+    return order * np.arange(len(tangents) + 1), cos.parts, sin.parts, dpsi.parts
 
 
 @njit(error_model="numpy", nogil=True)
-def _squares(a1h, a1l, a2h, a2l, x1h, x1l, x2h, x2l, mh, ml):  # type: ignore[no-untyped-def]
+def _squares(a1, a2, x1, x2, m):  # type: ignore[no-untyped-def]
     """E[(a.h_3)^2 ..] of a unit vector a from the averages m, with h_3 = n' (n'.x) + tau n (n.x), n' across n.
 
     a and x in the frame of the eigenvectors. No terms cancel where x is large.
     """
-    aah, aal = square(a1h, a1l)
-    bbh, bbl = square(a2h, a2l)
-    abh, abl = mul(a1h, a1l, a2h, a2l)
-    xxh, xxl = square(x1h, x1l)
-    yyh, yyl = square(x2h, x2l)
-    xyh, xyl = mul(x1h, x1l, x2h, x2l)
-    bothh, bothl = mul(4 * abh, 4 * abl, xyh, xyl)
-    mixh, mixl = add(*mul(bbh, bbl, xxh, xxl), *mul(aah, aal, yyh, yyl))
-    mixh, mixl = add(mixh, mixl, bothh, bothl)
-    longh, longl = mul(aah, aal, xxh, xxl)
-    sideh, sidel = mul(bbh, bbl, yyh, yyl)
+    mh, ml = m
+    aa, bb, ab = square(*a1), square(*a2), mul(*a1, *a2)
+    xx, yy, xy = square(*x1), square(*x2), mul(*x1, *x2)
+    both = mul(4 * ab[0], 4 * ab[1], *xy)
+    mix = add(*add(*mul(*bb, *xx), *mul(*aa, *yy)), *both)
+    long, side = mul(*aa, *xx), mul(*bb, *yy)
     # tau^0: sin^4 long + sin^2 cos^2 mix + cos^4 side
-    oh, ol = add(mh[0], ml[0], -2 * mh[1], -2 * ml[1])
-    oh, ol = mul(*add(oh, ol, -mh[2], -ml[2]), sideh, sidel)
-    oh, ol = add(oh, ol, *mul(mh[1], ml[1], mixh, mixl))
-    oh, ol = add(oh, ol, *mul(mh[2], ml[2], longh, longl))
+    o = add(mh[0], ml[0], -2 * mh[1], -2 * ml[1])
+    o = mul(*add(*o, -mh[2], -ml[2]), *side)
+    o = add(*o, *mul(mh[1], ml[1], *mix))
+    o = add(*o, *mul(mh[2], ml[2], *long))
     # tau^1: 2 sin^2 cos^2 (a1^2 - a2^2)(x1^2 - x2^2) + 2 (1 - 4 sin^2 cos^2) a1 a2 x1 x2
-    dh, dl = mul(*add(aah, aal, -bbh, -bbl), *add(xxh, xxl, -yyh, -yyl))
-    dh, dl = add(dh, dl, -bothh, -bothl)
-    oh, ol = add(oh, ol, *mul(2 * mh[4], 2 * ml[4], dh, dl))
-    oh, ol = add(oh, ol, *mul(0.5 * mh[3], 0.5 * ml[3], bothh, bothl))
+    d = mul(*add(*aa, -bb[0], -bb[1]), *add(*xx, -yy[0], -yy[1]))
+    d = add(*d, -both[0], -both[1])
+    o = add(*o, *mul(2 * mh[4], 2 * ml[4], *d))
+    o = add(*o, *mul(0.5 * mh[3], 0.5 * ml[3], *both))
     # tau^2: cos^4 long + sin^2 cos^2 mix + sin^4 side
-    dh, dl = add(mh[5], ml[5], -2 * mh[6], -2 * ml[6])
-    dh, dl = mul(*add(dh, dl, -mh[7], -ml[7]), longh, longl)
-    oh, ol = add(oh, ol, dh, dl)
-    oh, ol = add(oh, ol, *mul(mh[6], ml[6], mixh, mixl))
-    return add(oh, ol, *mul(mh[7], ml[7], sideh, sidel))
+    d = add(mh[5], ml[5], -2 * mh[6], -2 * ml[6])
+    d = mul(*add(*d, -mh[7], -ml[7]), *long)
+    o = add(*o, *d)
+    o = add(*o, *mul(mh[6], ml[6], *mix))
+    return add(*o, *mul(mh[7], ml[7], *side))
 
 
 @njit(error_model="numpy", nogil=True)
-def _moments(  # type: ignore[no-untyped-def]
-    rh, rl, kh, kl, vh, vl, wh, wl, ch, cl, sh, sl, ah, al, starts, table_h, table_l, head, bound, tiny, out
-):
-    """Integral over a quadrant of w of (1, (v.h_3)^2/R^2, |h_3|^2 less that) (2 pi)^2 p(w) p(x)/(1 + kappa_2 |w|^2).
+def _eigenvalues(v2, x, y):  # type: ignore[no-untyped-def]
+    """(G_11 - G_22)/2 and G_12 of G = w w^T + x x^T, both doubled; gap of the eigenvalues, the larger, the smaller.
 
-    R = r, kappa_2 = k; nodes v and weights w of |w|; c, s, a: cos, sin and weights of psi.
+    The frame is that of w: w = (v, 0) and x = (x, y).
     """
+    x2, y2 = square(*x), square(*y)
+    longer = add(*v2, *x2)
+    d, trace = add(*longer, -y2[0], -y2[1]), add(*longer, *y2)
+    o = mul(2 * x[0], 2 * x[1], *y)
+    gap = sqrt(*add(*square(*d), *square(*o)))
+    large = add(*trace, *gap)
+    large = 0.5 * large[0], 0.5 * large[1]
+    return d, o, gap, large, div(*mul(*v2, *y2), *large)
+
+
+@njit(error_model="numpy", nogil=True)
+def _eigenvector(d, o, gap):  # type: ignore[no-untyped-def]
+    """First eigenvector (p, q): from the larger of gap + d and gap - d."""
+    if gap[0] == 0.0:
+        return (1.0, 0.0), (0.0, 0.0)
+    low = d[1] if d[0] > 0 else -d[1]
+    p = add(*gap, abs(d[0]), low)
+    n = sqrt(*mul(2 * gap[0], 2 * gap[1], *p))
+    p, q = div(*p, *n), div(*o, *n)
+    if d[0] < 0:
+        return q, p
+    return p, q
+
+
+@njit(error_model="numpy", nogil=True)
+def _turned(p, q, x, y):  # type: ignore[no-untyped-def]
+    """(x, y) along the unit vector (p, q), and across it."""
+    return add(*mul(*p, *x), *mul(*q, *y)), add(*mul(*p, *y), *mul(-q[0], -q[1], *x))
+
+
+@njit(error_model="numpy", nogil=True)
+def _moments(output: _Output, rule: _Rule, table: Table, out: NDArray[np.float64]) -> None:
+    """Integral over a quadrant of w of (1, (v.h_3)^2/R^2, |h_3|^2 less that) (2 pi)^2 p(w) p(x)/(1 + kappa_2 |w|^2)."""
+    starts, size = rule.starts, table.bound.size
     panels = (starts.size - 1) // 2
-    columns = table_h.shape[4]
-    work = np.empty((7, table_h.shape[2] * columns))
-    mh, ml = np.empty(columns), np.empty(columns)
-    r2 = rh * rh
-    for b in range(vh.size):
-        v2h, v2l = square(vh[b], vl[b])
-        gh, gl = add(1.0, 0.0, *mul(kh, kl, v2h, v2l))
-        gh, gl = div(1.0, 0.0, gh, gl)
-        fh, fl = mul(*mul(vh[b], vl[b], wh[b], wl[b]), gh, gl)
+    columns = table.hi.shape[4]
+    work = np.empty((7, table.hi.shape[2] * columns))
+    m = Parts(np.empty(columns), np.empty(columns))
+    r2 = output.r[0] * output.r[0]
+    for b in range(rule.v.hi.size):
+        v = rule.v.hi[b], rule.v.lo[b]
+        v2 = square(*v)
+        g = add(1.0, 0.0, *mul(*output.kappa, *v2))
+        g = div(1.0, 0.0, *g)
+        f = mul(*mul(*v, rule.weights.hi[b], rule.weights.lo[b]), *g)
         # what is smaller does not matter, R^2 Z times (N/Z)^2 < 10^4 being what counts
-        least = tiny / (r2 * fh)
-        if bound[bound_index(v2h + r2 * gh * gh, bound.size)] < least:
+        least = output.tiny / (r2 * f[0])
+        if table.bound[bound_index(v2[0] + r2 * g[0] * g[0], size)] < least:
             continue
         # below this tangent nothing depends on psi: the smaller eigenvalue is small, the larger one constant
-        flat = math.sqrt(gh * gh + (1 + v2h) / r2) / max(1.0, vh[b])
+        flat = math.sqrt(g[0] * g[0] + (1 + v2[0]) / r2) / max(1.0, v[0])
         inner = min(panels - 1, max(0, math.ceil(-0.5 * math.log2(flat))))
         for panel in range(inner + 2):
             block = panel if panel <= inner else panels + inner
             for e in range(starts[block], starts[block + 1]):
                 # frame of w: w = (|w|, 0), v = R (cos, sin)
-                xh, xl = mul(rh, rl, ch[e], cl[e])
-                xh, xl = mul(xh, xl, gh, gl)
-                yh, yl = mul(rh, rl, sh[e], sl[e])
-                # (G_11 - G_22)/2, G_12 of G = w w^T + x x^T
-                x2h, x2l = square(xh, xl)
-                y2h, y2l = square(yh, yl)
-                sumh, suml = add(v2h, v2l, x2h, x2l)
-                dh, dl = add(sumh, suml, -y2h, -y2l)
-                th, tl = add(sumh, suml, y2h, y2l)
-                oh, ol = mul(2 * xh, 2 * xl, yh, yl)
-                gaph, gapl = sqrt(*add(*square(dh, dl), *square(oh, ol)))
-                l1h, l1l = add(th, tl, gaph, gapl)
-                l1h, l1l = 0.5 * l1h, 0.5 * l1l
-                l2h, l2l = div(*mul(v2h, v2l, y2h, y2l), l1h, l1l)
-                if math.exp(-0.5 * l2h) * bound[bound_index(l1h, bound.size)] * ah[e] < least:
+                cos, sin, angle = _at(rule.cos, e), _at(rule.sin, e), _at(rule.angles, e)
+                x, y = mul(*mul(*output.r, *cos), *g), mul(*output.r, *sin)
+                d, o, gap, large, small = _eigenvalues(v2, x, y)
+                if math.exp(-0.5 * small[0]) * table.bound[bound_index(large[0], size)] * angle[0] < least:
                     continue
-                if not evaluate(table_h, table_l, head, l2h, l2l, gaph, gapl, work, mh, ml):
+                if not evaluate(table, small, gap, work, m):
                     continue
-                eh, el = exp(-0.5 * l2h, -0.5 * l2l)
-                eh, el = mul(*mul(eh, el, fh, fl), ah[e], al[e])
-                # first eigenvector (p, q): from the larger of gap + d and gap - d
-                if gaph == 0.0:
-                    ph, pl, qh, ql = 1.0, 0.0, 0.0, 0.0
-                else:
-                    ph, pl = add(gaph, gapl, abs(dh), dl if dh > 0 else -dl)
-                    nh, nl = sqrt(*mul(2 * gaph, 2 * gapl, ph, pl))
-                    ph, pl = div(ph, pl, nh, nl)
-                    qh, ql = div(oh, ol, nh, nl)
-                    if dh < 0:
-                        ph, pl, qh, ql = qh, ql, ph, pl
-                x1h, x1l = add(*mul(ph, pl, xh, xl), *mul(qh, ql, yh, yl))
-                x2h, x2l = add(*mul(ph, pl, yh, yl), *mul(-qh, -ql, xh, xl))
-                a1h, a1l = add(*mul(ph, pl, ch[e], cl[e]), *mul(qh, ql, sh[e], sl[e]))
-                a2h, a2l = add(*mul(ph, pl, sh[e], sl[e]), *mul(-qh, -ql, ch[e], cl[e]))
-                along = _squares(a1h, a1l, a2h, a2l, x1h, x1l, x2h, x2l, mh, ml)
-                across = _squares(-a2h, -a2l, a1h, a1l, x1h, x1l, x2h, x2l, mh, ml)
-                out[0, 0], out[1, 0] = add(out[0, 0], out[1, 0], *mul(eh, el, mh[0], ml[0]))
-                out[0, 1], out[1, 1] = add(out[0, 1], out[1, 1], *mul(eh, el, *along))
-                out[0, 2], out[1, 2] = add(out[0, 2], out[1, 2], *mul(eh, el, *across))
+                mass = exp(-0.5 * small[0], -0.5 * small[1])
+                mass = mul(*mul(*mass, *f), *angle)
+                p, q = _eigenvector(d, o, gap)
+                (x1, x2), (a1, a2) = _turned(p, q, x, y), _turned(p, q, cos, sin)
+                along = _squares(a1, a2, x1, x2, m)
+                across = _squares((-a2[0], -a2[1]), a1, x1, x2, m)
+                out[0, 0], out[1, 0] = add(out[0, 0], out[1, 0], *mul(*mass, m.hi[0], m.lo[0]))
+                out[0, 1], out[1, 1] = add(out[0, 1], out[1, 1], *mul(*mass, *along))
+                out[0, 2], out[1, 2] = add(out[0, 2], out[1, 2], *mul(*mass, *across))
+
+
+@njit(error_model="numpy", nogil=True)
+def _at(parts, k):  # type: ignore[no-untyped-def]
+    return parts.hi[k], parts.lo[k]

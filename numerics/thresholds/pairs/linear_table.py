@@ -11,13 +11,14 @@ logarithms: Chebyshev series on panels that double. Averages over chi are trapez
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ...arithmetic.doubledouble import Pairs, accumulate, add, div, exp, mul
+from ...arithmetic.doubledouble import accumulate, add, div, exp, mul
+from ...arithmetic.pairs import Pairs, Parts
 from .rules import Grid, PairRule, cos_sin, matmul, pi
 
 __all__ = ["COLUMNS", "Table", "average_table", "bound_index", "evaluate"]
@@ -32,8 +33,7 @@ _RATE = math.log(3 + math.sqrt(8))
 _FLOAT_DIGITS = 12.0
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Chebyshev coefficients of F: shape (panel of l2, panel of D, degree in D, degree in l2, COLUMNS).
 
     `head` is the total degree from which on float64 will do; `bound` is at least F at l1 = 2^(k/4 - 8) and beyond.
@@ -53,13 +53,10 @@ def average_table(kappa: Pairs, q_rule: PairRule, digits: float, l2_top: float, 
     tau2 = tau * tau
     weight = q_rule.weights * (-q_rule.nodes).exp() * tau2
     l2, gap = _panel_nodes(grid, l2_top), _panel_nodes(grid, l1_top)
-    tables = _sine_squares()
-    kernel_h, kernel_l = (np.empty((len(q_rule), gap.hi.size, COLUMNS)) for _ in range(2))
-    parts = [np.ascontiguousarray(p) for f in (tau, tau2, weight, gap) for p in (f.hi, f.lo)]
-    _circle_averages(*parts, *tables, digits, kernel_h, kernel_l)
+    averages = Parts.zeros(len(q_rule), gap.hi.size, COLUMNS)
+    _circle_averages(_First(tau.parts, tau2.parts, weight.parts), gap.parts, _sine_squares(), digits, averages)
     falling = (l2.reshape(-1, 1) * tau2 * -0.5).exp()
-    shape = (-1, len(q_rule), gap.hi.size * COLUMNS)
-    values = matmul(falling, Pairs(kernel_h.reshape(shape[1:]), kernel_l.reshape(shape[1:])))
+    values = matmul(falling, Pairs(*averages).reshape(len(q_rule), gap.hi.size * COLUMNS))
     panels2, panels1 = l2.hi.size // n, gap.hi.size // n
     # to coefficients, first in l2, then in D
     values = values.reshape(panels2, n, panels1, n, COLUMNS)
@@ -90,20 +87,37 @@ def _transform(grid: Grid, values: Pairs, axes: tuple[int, ...]) -> Pairs:
 _LEAST, _DOUBLINGS, _KEPT = 24, 60, 48
 
 
-def _sine_squares() -> tuple[Array, Array, Array]:
-    """Numbers of points N and sin(chi)^2 at chi = (k + 1/2) pi/(2 N), k < min(N, _KEPT), as pairs."""
+class _Circle(NamedTuple):
+    """Numbers of points N and sin(chi)^2 at chi = (k + 1/2) pi/(2 N), k < min(N, _KEPT)."""
+
+    numbers: Array
+    sin2: Parts
+
+
+class _First(NamedTuple):
+    """The first layer: tau, tau^2 and the weights of q."""
+
+    tau: Parts
+    tau2: Parts
+    weight: Parts
+
+
+def _sine_squares() -> _Circle:
+    """Tables for all numbers of points."""
     numbers = np.array([round(_LEAST * 2 ** (k / 2)) for k in range(_DOUBLINGS)], dtype=np.float64)
     hi, lo = np.ones((_DOUBLINGS, _KEPT)), np.zeros((_DOUBLINGS, _KEPT))
     for row, number in enumerate(numbers):
         k = np.arange(min(int(number), _KEPT))
         _, sine = cos_sin(pi() * (k + 0.5) / Pairs(2 * number))
         hi[row, : k.size], lo[row, : k.size] = (sine * sine).hi, (sine * sine).lo
-    return numbers, hi, lo
+    return _Circle(numbers, Parts(hi, lo))
 
 
 @njit(error_model="numpy", nogil=True)
-def _circle_averages(th, tl, t2h, t2l, wh, wl, gh, gl, numbers, sh, sl, digits, out_h, out_l):  # type: ignore[no-untyped-def]
+def _circle_averages(first: _First, gap: Parts, circle: _Circle, digits: float, out: Parts) -> None:
     """Set out[q, D, column] = weight tau^j exp(-D tau^2/2) <f exp(-D (1 - tau^2) sin^2/2)>."""
+    (th, tl), (t2h, t2l), (wh, wl) = first
+    (gh, gl), (out_h, out_l), numbers = gap, out, circle.numbers
     far = digits * math.log(10) + 6
     for q in range(th.size):
         eh, el = add(1.0, 0.0, -t2h[q], -t2l[q])
@@ -113,18 +127,7 @@ def _circle_averages(th, tl, t2h, t2l, wh, wl, gh, gl, numbers, sh, sl, digits, 
             row = 0
             while row + 1 < numbers.size and numbers[row] ** 2 < far * (0.25 * xh + numbers[row] / 3):
                 row += 1
-            a0h = a0l = a1h = a1l = a2h = a2l = 0.0
-            for k in range(min(int(numbers[row]), sh.shape[1])):
-                s2h, s2l = sh[row, k], sl[row, k]
-                if xh * s2h > far:
-                    break
-                fh, fl = mul(-xh, -xl, s2h, s2l)
-                fh, fl = exp(fh, fl)
-                a0h, a0l = add(a0h, a0l, fh, fl)
-                fh, fl = mul(fh, fl, s2h, s2l)
-                c2h, c2l = add(1.0, 0.0, -s2h, -s2l)
-                a1h, a1l = add(a1h, a1l, *mul(fh, fl, c2h, c2l))
-                a2h, a2l = add(a2h, a2l, *mul(fh, fl, s2h, s2l))
+            (a0h, a0l), (a1h, a1l), (a2h, a2l) = _circle_sums(xh, xl, circle, row, far)
             fh, fl = mul(-0.5 * gh[i], -0.5 * gl[i], t2h[q], t2l[q])
             fh, fl = mul(*exp(fh, fl), wh[q], wl[q])
             fh, fl = div(fh, fl, numbers[row], 0.0)
@@ -141,14 +144,34 @@ def _circle_averages(th, tl, t2h, t2l, wh, wl, gh, gl, numbers, sh, sl, digits, 
 
 
 @njit(error_model="numpy", nogil=True)
+def _circle_sums(xh, xl, circle, row, far):  # type: ignore[no-untyped-def]
+    """Sums of f exp(-x sin^2), f = 1, sin^2 cos^2 and sin^4, over the points of one number."""
+    sh, sl = circle.sin2
+    a0h = a0l = a1h = a1l = a2h = a2l = 0.0
+    for k in range(min(int(circle.numbers[row]), sh.shape[1])):
+        s2h, s2l = sh[row, k], sl[row, k]
+        if xh * s2h > far:
+            break
+        fh, fl = mul(-xh, -xl, s2h, s2l)
+        fh, fl = exp(fh, fl)
+        a0h, a0l = add(a0h, a0l, fh, fl)
+        fh, fl = mul(fh, fl, s2h, s2l)
+        c2h, c2l = add(1.0, 0.0, -s2h, -s2l)
+        a1h, a1l = add(a1h, a1l, *mul(fh, fl, c2h, c2l))
+        a2h, a2l = add(a2h, a2l, *mul(fh, fl, s2h, s2l))
+    return (a0h, a0l), (a1h, a1l), (a2h, a2l)
+
+
+@njit(error_model="numpy", nogil=True)
 def bound_index(l1, size):  # type: ignore[no-untyped-def]
     """Where `Table.bound` holds for l1."""
     return min(size - 1, max(0, math.floor(4 * (math.log2(max(l1, 1e-300)) + 8))))
 
 
 @njit(error_model="numpy", nogil=True)
-def _variable(xh, xl, panels):  # type: ignore[no-untyped-def]
+def _variable(x, panels):  # type: ignore[no-untyped-def]
     """Panel of x >= 0 and Chebyshev variable there; -1 beyond the last."""
+    xh, xl = x
     panel = max(0, math.frexp(xh)[1] - 1)
     if panel >= panels:
         return -1, 0.0, 0.0
@@ -173,11 +196,11 @@ def _chebyshev(yh, yl, head, th, tl):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy", nogil=True)
-def evaluate(hi, lo, head, l2h, l2l, gh, gl, work, out_h, out_l):  # type: ignore[no-untyped-def]
+def evaluate(table: Table, l2: tuple[float, float], gap: tuple[float, float], work: Array, out: Parts) -> bool:
     """Set out[column] = F(l2, D); False beyond the table. `work` is scratch of 7 rows of n COLUMNS numbers."""
-    n, columns = hi.shape[2], hi.shape[4]
-    panel2, y2h, y2l = _variable(l2h, l2l, hi.shape[0])
-    panel1, y1h, y1l = _variable(gh, gl, hi.shape[1])
+    n, columns, head = table.hi.shape[2], table.hi.shape[4], table.head
+    panel2, y2h, y2l = _variable(l2, table.hi.shape[0])
+    panel1, y1h, y1l = _variable(gap, table.hi.shape[1])
     if panel2 < 0 or panel1 < 0:
         return False
     t1h, t1l, t2h, t2l = work[0, :n], work[1, :n], work[2, :n], work[3, :n]
@@ -186,7 +209,7 @@ def evaluate(hi, lo, head, l2h, l2l, gh, gl, work, out_h, out_l):  # type: ignor
     _chebyshev(y2h, y2l, head, t2h, t2l)
     sum_h[:], sum_l[:], rest[:] = 0.0, 0.0, 0.0
     for k in range(n):
-        ch, cl = hi[panel2, panel1, k].reshape(-1), lo[panel2, panel1, k].reshape(-1)
+        ch, cl = table.hi[panel2, panel1, k].reshape(-1), table.lo[panel2, panel1, k].reshape(-1)
         middle, end = max(0, head - k) * columns, (n - k) * columns
         accumulate(t1h[k], t1l[k], ch[:middle], cl[:middle], sum_h[:middle], sum_l[:middle])
         t = t1h[k]
@@ -200,5 +223,5 @@ def evaluate(hi, lo, head, l2h, l2l, gh, gl, work, out_h, out_l):  # type: ignor
             if m < head:
                 bh, bl = add(sum_h[i], sum_l[i], 0.0, 0.0)
                 ah, al = add(ah, al, *mul(bh, bl, t2h[m], t2l[m]))
-        out_h[c], out_l[c] = add(ah, al, tail, 0.0)
+        out.hi[c], out.lo[c] = add(ah, al, tail, 0.0)
     return True

@@ -10,17 +10,17 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from ...arithmetic.doubledouble import Pairs, accumulate, add, exp, mul, square, two_sum
+from ...arithmetic.doubledouble import accumulate, add, exp, mul, square, two_sum
+from ...arithmetic.pairs import Pairs, Parts
 from .rules import Grid, PairRule, cut, panels, pi
 
 __all__ = ["PairLaw", "Progress", "pair_law", "workers"]
 
-Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 # Nodes v_+ handled side by side: their working set fits the first cache.
@@ -93,7 +93,7 @@ def _advance(law: PairLaw, c: Pairs, beta: Pairs, done: int, digits: float, prog
 
     tiny = 10.0 ** (-digits - 8)
 
-    def work(k: int) -> tuple[Array, Array]:
+    def work(k: int) -> Parts:
         vm = minus.nodes[k]
         plus = _plus_rule(float(kappa.hi), float(c.hi), float(vm.hi), top * (1 + done / (1 + float(c.hi))), digits)
         p, r = _attention(plus.nodes, vm, kappa)
@@ -102,10 +102,10 @@ def _advance(law: PairLaw, c: Pairs, beta: Pairs, done: int, digits: float, prog
         b = inverse_t * vm
         # Quadrants: v -> -v changes nothing, swapping the tokens changes the sign of v_- and of S.
         row = base * (b * b * -0.5).exp() * (minus.weights[k] * 4.0)
-        hi, lo = np.zeros((n_s // 2, n_t)), np.zeros((n_s // 2, n_t))
-        arrays = (law.s, s, log_t, t, b, row, plus.nodes, plus.weights, step, shift)
-        _moments(*(np.ascontiguousarray(part) for a in arrays for part in (a.hi, a.lo)), tiny, hi, lo)
-        return hi, lo
+        out = Parts.zeros(n_s // 2, n_t)
+        here = _Law(*(f.parts for f in (law.s, s, log_t, t, b, row)))
+        _moments(here, _Nodes(*(f.parts for f in (plus.nodes, plus.weights, step, shift))), tiny, out)
+        return out
 
     moments = Pairs(np.zeros((n_s // 2, n_t)))
     with ThreadPoolExecutor(workers()) as pool:
@@ -165,20 +165,38 @@ def _plus_rule(kappa: float, skip: float, vm: float, top: float, digits: float) 
     return panels(np.array([*kept, top]), _order(digits))
 
 
-@njit(error_model="numpy", nogil=True)
-def _moments(  # type: ignore[no-untyped-def]
-    sh, sl, zh, zl, xh, xl, th, tl, bh, bl, rh, rl, vh, vl, wh, wl, ah, al, dh, dl, tiny, out_h, out_l
-):
-    """Add the moments T_2m(z) T_n(x) of one v_- to out[m, n].
+class _Law(NamedTuple):
+    """The law of (S, T) before a layer, on its grid, at one v_- of that layer.
 
-    s, z = S, S/s_top; x the Chebyshev variable of log T; t = T; b = v_-/T; r[i, j] the law with all factors of v_-;
-    v, w the nodes v_+ (ascending) and weights; a, d what a node adds to z per T and to x. Terms below `tiny` are
-    left out.
+    S, and as Chebyshev variables S/s_top and that of log T; T; v_-/T; the weights with all factors of v_-.
     """
+
+    s: Parts
+    z: Parts
+    x: Parts
+    t: Parts
+    b: Parts
+    mass: Parts
+
+
+class _Nodes(NamedTuple):
+    """Nodes v_+ in ascending order, their weights, and what each adds to z per T and to x."""
+
+    v: Parts
+    weights: Parts
+    step: Parts
+    shift: Parts
+
+
+@njit(error_model="numpy", nogil=True)
+def _moments(law: _Law, nodes: _Nodes, tiny: float, out: Parts) -> None:
+    """Add the moments T_2m(z) T_n(x) of one v_- to out[m, n]. Terms below `tiny` are left out."""
+    (sh, sl), (zh, zl), (xh, xl), (th, tl), (bh, bl), (rh, rl) = law
+    (vh, vl), (wh, wl), (ah, al), _ = nodes
     n_s, n_t = rh.shape
-    n_m, n_x = out_h.shape
+    n_m, n_x = out.hi.shape
     acc_h, acc_l = np.empty((n_m, _BLOCK)), np.empty((n_m, _BLOCK))
-    uh, ul = np.empty((_BLOCK, n_x)), np.empty((_BLOCK, n_x))
+    u = Parts(np.empty((_BLOCK, n_x)), np.empty((_BLOCK, n_x)))
     new_h, new_l, old_h, old_l = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
     yh, yl = np.empty(_BLOCK), np.empty(_BLOCK)
     far = math.sqrt(-2 * math.log(tiny))
@@ -217,17 +235,19 @@ def _moments(  # type: ignore[no-untyped-def]
                         old_h[p], old_l[p] = new_h[p], new_l[p]
                         new_h[p], new_l[p] = gh, gl
             if not empty:
-                _polynomials(xh[j], xl[j], dh, dl, start, n, uh, ul)
+                _polynomials((xh[j], xl[j]), nodes.shift, (start, n), u)
                 for p in range(n):
                     for m in range(n_m):
-                        accumulate(acc_h[m, p], acc_l[m, p], uh[p], ul[p], out_h[m], out_l[m])
+                        accumulate(acc_h[m, p], acc_l[m, p], u.hi[p], u.lo[p], out.hi[m], out.lo[m])
 
 
 @njit(error_model="numpy", nogil=True)
-def _polynomials(xh, xl, dh, dl, start, n, uh, ul):  # type: ignore[no-untyped-def]
-    """Fill u[p, k] = T_k(x + d[start + p])."""
+def _polynomials(x: tuple[float, float], shift: Parts, block: tuple[int, int], u: Parts) -> None:
+    """Fill u[p, k] = T_k(x + shift[start + p])."""
+    start, n = block
+    uh, ul = u
     for p in range(n):
-        yh, yl = add(xh, xl, dh[start + p], dl[start + p])
+        yh, yl = add(x[0], x[1], shift.hi[start + p], shift.lo[start + p])
         uh[p, 0], ul[p, 0], uh[p, 1], ul[p, 1] = 1.0, 0.0, yh, yl
         for k in range(2, uh.shape[1]):
             gh, gl = mul(2 * yh, 2 * yl, uh[p, k - 1], ul[p, k - 1])

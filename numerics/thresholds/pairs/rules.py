@@ -11,7 +11,8 @@ from numba import njit
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
-from ...arithmetic.doubledouble import Pairs, add, mul
+from ...arithmetic.doubledouble import add, mul
+from ...arithmetic.pairs import Pairs, Parts
 
 __all__ = [
     "Grid",
@@ -161,10 +162,9 @@ class Grid:
 
 def matmul(a: Pairs, b: Pairs) -> Pairs:
     """Matrix product."""
-    hi, lo = np.zeros((a.shape[0], b.shape[1])), np.zeros((a.shape[0], b.shape[1]))
-    parts = [np.ascontiguousarray(x) for x in (a.hi, a.lo, b.hi, b.lo)]
-    _matmul(*parts, hi, lo)
-    return Pairs(hi, lo)
+    out = Parts.zeros(a.shape[0], b.shape[1])
+    _matmul(*a.parts, *b.parts, *out)
+    return Pairs(*out)
 
 
 @njit(error_model="numpy", nogil=True)

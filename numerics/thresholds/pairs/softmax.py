@@ -4,15 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from ...arithmetic.doubledouble import Pairs, accumulate, add, exp, square
+from ...arithmetic.doubledouble import accumulate, add, exp, square
+from ...arithmetic.pairs import Pairs, Parts
 from .mixing import PairLaw, workers
 from .rules import PairRule, cut, pi
 
 __all__ = ["gaussian_sums", "norm_from_law"]
-
-Array = NDArray[np.float64]
 
 
 def norm_from_law(law: PairLaw, minus: PairRule, plus: PairRule, digits: float) -> Pairs:
@@ -56,24 +54,24 @@ def norm_from_law(law: PairLaw, minus: PairRule, plus: PairRule, digits: float) 
 
 def gaussian_sums(shift: Pairs, columns: "list[Pairs]", v: Pairs, tiny: float) -> "list[Pairs]":
     """sum_i column_i exp(-(v - shift_i)^2/2) at each v, for each column; less than `tiny` in the first is left out."""
-    out_h, out_l = np.zeros((len(columns), v.hi.size)), np.zeros((len(columns), v.hi.size))
-    column_h, column_l = np.array([f.hi for f in columns]), np.array([f.lo for f in columns])
-    _sums(shift.hi, shift.lo, column_h, column_l, v.hi, v.lo, tiny, out_h, out_l)
+    out = Parts.zeros(len(columns), v.hi.size)
+    column = Parts(np.array([f.hi for f in columns]), np.array([f.lo for f in columns]))
+    _sums(shift.parts, column, v.parts, tiny, out)
     # + 0: the low parts were only gathered up
-    return [Pairs(h) + Pairs(lo) for h, lo in zip(out_h, out_l, strict=True)]
+    return [Pairs(h) + Pairs(lo) for h, lo in zip(*out, strict=True)]
 
 
 @njit(error_model="numpy", nogil=True)
-def _sums(sh, sl, ch, cl, vh, vl, tiny, out_h, out_l):  # type: ignore[no-untyped-def]
-    """out[k, p] += sum_i c[k, i] exp(-(v[p] - s[i])^2/2)."""
-    n = vh.size
+def _sums(shift: Parts, column: Parts, v: Parts, tiny: float, out: Parts) -> None:
+    """out[k, p] += sum_i column[k, i] exp(-(v[p] - shift[i])^2/2)."""
+    n = v.hi.size
     gh, gl = np.empty(n), np.empty(n)
-    for i in range(sh.size):
-        if abs(ch[0, i]) < tiny:
+    for i in range(shift.hi.size):
+        if abs(column.hi[0, i]) < tiny:
             continue
         for p in range(n):
-            ah, al = add(vh[p], vl[p], -sh[i], -sl[i])
+            ah, al = add(v.hi[p], v.lo[p], -shift.hi[i], -shift.lo[i])
             ah, al = square(ah, al)
             gh[p], gl[p] = exp(-0.5 * ah, -0.5 * al)
-        for k in range(ch.shape[0]):
-            accumulate(ch[k, i], cl[k, i], gh, gl, out_h[k], out_l[k])
+        for k in range(column.hi.shape[0]):
+            accumulate(column.hi[k, i], column.lo[k, i], gh, gl, out.hi[k], out.lo[k])

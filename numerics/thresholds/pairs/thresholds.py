@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...arithmetic.doubledouble import Pairs
+from ...arithmetic.pairs import Pairs
 from ...core.errors import ConvergenceError, KernelNotFoundError
 from ...model.attention import Attention
 from ..digits.threshold import PreciseThreshold
@@ -13,7 +13,8 @@ from .linear import norm_three_linear
 from .mixing import PairLaw, Progress, pair_law
 from .rules import PairRule, cut, sinh_half_line, uniform
 from .softmax import norm_from_law
-from .tokens3 import node_count, norm_three_tokens, three_token_steps
+from .tokens3 import norm_three_tokens
+from .tokens3_nodes import node_count, three_token_steps
 
 __all__ = ["MAX_PAIR_DIGITS", "pairs_threshold", "serves"]
 

@@ -6,7 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from attnlimits.numerics.arithmetic.doubledouble import EPSILON, Pairs, concatenate
+from attnlimits.numerics.arithmetic.doubledouble import EPSILON
+from attnlimits.numerics.arithmetic.pairs import Pairs, concatenate
 from attnlimits.numerics.thresholds.pairs.rules import (
     Grid,
     cos_sin,

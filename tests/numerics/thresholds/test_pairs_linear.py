@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from attnlimits.numerics.arithmetic.doubledouble import Pairs
+from attnlimits.numerics.arithmetic.pairs import Pairs, Parts
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.model.attention import Attention
 from attnlimits.numerics.thresholds.last_layer import _linear_deep, last_layer
@@ -37,14 +37,14 @@ def averages(kappa: float, l2: float, gap: float) -> np.ndarray:
 def test_table_against_plain_averages(kappa: float) -> None:
     rule = double_exponential(1e-17, 45.0, 0.1)
     table = average_table(Pairs(kappa), rule, 13.0, 120.0, 1e5)
-    work, hi, lo = np.empty((7, table.hi.shape[2] * COLUMNS)), np.empty(COLUMNS), np.empty(COLUMNS)
+    work, out = np.empty((7, table.hi.shape[2] * COLUMNS)), Parts.zeros(COLUMNS)
     for l2, gap in [(0.3, 0.2), (2.0, 2.0), (1.99, 1e-9), (5.0, 7.0), (90.0, 0.5), (0.01, 130.0), (3.0, 1500.0)]:
-        assert evaluate(table.hi, table.lo, table.head, l2, 0.0, gap, 0.0, work, hi, lo)
+        assert evaluate(table, (l2, 0.0), (gap, 0.0), work, out)
         expected = averages(kappa, l2, gap)
         # thirteen digits at the top of the panel; where nothing is left of the mass, 1 at most, fewer will do
-        assert hi == pytest.approx(expected, rel=1e-11, abs=1e-17)
-        assert table.bound[bound_index(l2 + gap, table.bound.size)] >= hi[0] * (1 - 1e-12)
-    assert not evaluate(table.hi, table.lo, table.head, 1.0, 0.0, 1e7, 0.0, work, hi, lo)
+        assert out.hi == pytest.approx(expected, rel=1e-11, abs=1e-17)
+        assert table.bound[bound_index(l2 + gap, table.bound.size)] >= out.hi[0] * (1 - 1e-12)
+    assert not evaluate(table, (1.0, 0.0), (1e7, 0.0), work, out)
 
 
 # --- exact identities -------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from attnlimits.numerics.arithmetic.doubledouble import Pairs
+from attnlimits.numerics.arithmetic.pairs import Pairs
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError
 from attnlimits.numerics.model.attention import Attention
 from attnlimits.numerics.model.mixing_law import mixing_law
@@ -14,13 +14,8 @@ from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
 from attnlimits.numerics.thresholds.last_layer import last_layer
 from attnlimits.numerics.thresholds.pairs.mixing import pair_law
 from attnlimits.numerics.thresholds.pairs.thresholds import MAX_PAIR_DIGITS, pairs_threshold, serves
-from attnlimits.numerics.thresholds.pairs.tokens3 import (
-    Steps,
-    degree,
-    hidden_nodes,
-    norm_three_tokens,
-    three_token_steps,
-)
+from attnlimits.numerics.thresholds.pairs.tokens3 import degree, norm_three_tokens
+from attnlimits.numerics.thresholds.pairs.tokens3_nodes import Steps, hidden_nodes, three_token_steps
 
 ONE = Pairs(1.0)
 

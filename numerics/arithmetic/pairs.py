@@ -1,0 +1,171 @@
+"""Arrays of pairs of float64, see `doubledouble`, with the arithmetic of NumPy arrays."""
+
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import guvectorize
+from numpy.typing import ArrayLike, NDArray
+
+from .doubledouble import add, div, exp, leading_floats, mul, sqrt
+
+__all__ = ["Pairs", "Parts", "concatenate"]
+
+Array = NDArray[np.float64]
+
+
+class Parts(NamedTuple):
+    """High and low parts of an array of pairs, contiguous: what compiled functions take, and fill."""
+
+    hi: Array
+    lo: Array
+
+    @classmethod
+    def zeros(cls, *shape: int) -> "Parts":
+        """Array of zeros."""
+        return cls(np.zeros(shape), np.zeros(shape))
+
+
+_UNARY = ["void(float64, float64, float64[:], float64[:])"]
+_BINARY = ["void(float64, float64, float64, float64, float64[:], float64[:])"]
+
+
+# Each is written out: the cache cannot recognise a kernel that closes over another one, and would keep one more copy of
+# it for every process.
+
+
+@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+def _add_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
+    rh[0], rl[0] = add(ah, al, bh, bl)
+
+
+@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+def _multiply_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
+    rh[0], rl[0] = mul(ah, al, bh, bl)
+
+
+@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+def _divide_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
+    rh[0], rl[0] = div(ah, al, bh, bl)
+
+
+@guvectorize(_UNARY, "(),()->(),()", cache=True)
+def _exp_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
+    rh[0], rl[0] = exp(ah, al)
+
+
+@guvectorize(_UNARY, "(),()->(),()", cache=True)
+def _sqrt_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
+    rh[0], rl[0] = sqrt(ah, al)
+
+
+class Pairs:
+    """Array of pairs with the arithmetic of NumPy arrays: broadcasting, +, -, *, /, indexing.
+
+    Parameters
+    ----------
+    hi, lo : array_like
+        The parts, |lo| <= ulp(hi)/2; lo defaults to zero.
+    """
+
+    __array_ufunc__ = None  # so that ndarray + Pairs comes here
+
+    def __init__(self, hi: ArrayLike, lo: ArrayLike = 0.0) -> None:
+        self.hi: Array = np.asarray(hi, dtype=np.float64)
+        self.lo: Array = np.broadcast_to(np.asarray(lo, dtype=np.float64), self.hi.shape)
+
+    @classmethod
+    def exact(cls, value: Any) -> "Pairs":
+        """Round an exact number: int, float, Fraction or Decimal."""
+        hi, lo = leading_floats(Fraction(value), 2)
+        return cls(hi, lo)
+
+    @property
+    def parts(self) -> Parts:
+        """Both parts, contiguous."""
+        return Parts(np.ascontiguousarray(self.hi), np.ascontiguousarray(self.lo))
+
+    @property
+    def number(self) -> tuple[float, float]:
+        """Both parts of a single pair."""
+        return float(self.hi), float(self.lo)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of both parts."""
+        return self.hi.shape
+
+    def __add__(self, other: "Pairs | ArrayLike") -> "Pairs":
+        b = _pairs(other)
+        return Pairs(*_add_arrays(self.hi, self.lo, b.hi, b.lo))
+
+    def __neg__(self) -> "Pairs":
+        return Pairs(-self.hi, -self.lo)
+
+    def __sub__(self, other: "Pairs | ArrayLike") -> "Pairs":
+        return self + (-_pairs(other))
+
+    def __rsub__(self, other: ArrayLike) -> "Pairs":
+        return _pairs(other) - self
+
+    def __mul__(self, other: "Pairs | ArrayLike") -> "Pairs":
+        b = _pairs(other)
+        return Pairs(*_multiply_arrays(self.hi, self.lo, b.hi, b.lo))
+
+    def __truediv__(self, other: "Pairs | ArrayLike") -> "Pairs":
+        b = _pairs(other)
+        return Pairs(*_divide_arrays(self.hi, self.lo, b.hi, b.lo))
+
+    def __rtruediv__(self, other: ArrayLike) -> "Pairs":
+        return _pairs(other) / self
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __getitem__(self, key: Any) -> "Pairs":
+        return Pairs(self.hi[key], self.lo[key])
+
+    def reshape(self, *shape: int) -> "Pairs":
+        """Reshape both parts."""
+        return Pairs(self.hi.reshape(*shape), self.lo.reshape(*shape))
+
+    def ravel(self) -> "Pairs":
+        """Flatten both parts to contiguous arrays."""
+        return Pairs(np.ascontiguousarray(self.hi.ravel()), np.ascontiguousarray(self.lo.ravel()))
+
+    def exp(self) -> "Pairs":
+        """Exponential of each entry; zero below -600."""
+        return Pairs(*_exp_arrays(self.hi, self.lo))
+
+    def log(self) -> "Pairs":
+        """Natural logarithm of each positive entry: Newton's step from the float64 one."""
+        start = Pairs(np.log(self.hi))
+        return start + (self * (-start).exp() - 1.0)
+
+    def sqrt(self) -> "Pairs":
+        """Square root of each entry >= 0."""
+        return Pairs(*_sqrt_arrays(self.hi, self.lo))
+
+    def sum(self) -> "Pairs":
+        """Sum of all entries."""
+        flat = self.ravel()
+        if flat.hi.size == 0:
+            return Pairs(0.0)
+        while flat.hi.size > 1:
+            if flat.hi.size % 2:
+                flat = concatenate([flat, Pairs(np.zeros(1))])
+            half = flat.hi.size // 2
+            flat = flat[:half] + flat[half:]
+        return flat[0]
+
+    def fraction(self) -> Fraction:
+        """Exact value of a single pair."""
+        return Fraction(float(self.hi)) + Fraction(float(self.lo))
+
+
+def concatenate(parts: "list[Pairs]") -> Pairs:
+    """Join one-dimensional arrays of pairs."""
+    return Pairs(np.concatenate([p.hi for p in parts]), np.concatenate([p.lo for p in parts]))
+
+
+def _pairs(value: "Pairs | ArrayLike") -> Pairs:
+    return value if isinstance(value, Pairs) else Pairs(value)
