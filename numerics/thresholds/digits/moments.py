@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ...arithmetic.ball import working_bits
 from ...arithmetic.balls import Ball, Balls
-from ...arithmetic.fixed_digits import Fixed, Scale, add_product, carried, dot, from_balls, multiply_row
+from ...arithmetic.digit_runs import multiply_row
+from ...arithmetic.fixed_digits import Fixed, Scale, add_product, carried, dot, from_balls
 from ...core.errors import ConvergenceError
 from .law import LawNodes
 

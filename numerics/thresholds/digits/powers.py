@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ...arithmetic.ball import working_bits
 from ...arithmetic.balls import Ball, Balls
-from ...arithmetic.fixed_digits import BITS, Fixed, Scale, advance, clear, from_balls
+from ...arithmetic.digit_runs import BITS, Numbers, Step, advance, clear
+from ...arithmetic.fixed_digits import Fixed, Scale, from_balls
 
 __all__ = ["Norms", "Window", "gaussian_powers"]
 
@@ -196,35 +197,32 @@ class _Run:
     """Powers of all t at one n, and the ratios that carry them on."""
 
     def __init__(self, start: Fixed, factor: Fixed) -> None:
-        self._start = start
-        self._sizes = start.size
-        self._factor = factor
-        self._factor_size = factor.size
-        self._digits = np.zeros(start.digits.shape)
-        self._error, self._size = np.zeros(start.error.shape), np.zeros(start.error.shape)
+        self._start = Numbers(start.digits, start.error, start.size)
+        self._factor = Numbers(factor.digits, factor.error, factor.size)
+        self._now = Numbers(*(np.zeros(part.shape) for part in self._start))
 
     def place(self, index: Counts) -> None:
         """Put in the starts of some t."""
-        levels = len(self._digits)
-        self._digits.reshape(levels, -1)[:, index] = self._start.digits.reshape(levels, -1)[:, index]
-        self._error.flat[index] = self._start.error.flat[index]
-        self._size.flat[index] = self._sizes.flat[index]
+        now, start = self._now, self._start
+        levels = len(now.digits)
+        now.digits.reshape(levels, -1)[:, index] = start.digits.reshape(levels, -1)[:, index]
+        now.error.flat[index] = start.error.flat[index]
+        now.size.flat[index] = start.size.flat[index]
 
     def clear(self, low: Counts, high: Counts) -> None:
         """Take out what no longer matters."""
-        clear(self._digits, self._error, self._size, low, high)
+        clear(self._now, low, high)
 
     def multiply(self, ratio: Fixed, low: Counts, high: Counts, levels: int) -> None:
         """Go on to the next power."""
-        factor, rounding = self._factor, Scale(levels - 1).rounding
-        numbers = (self._digits, self._error, self._size, factor.digits, factor.error, self._factor_size)
-        advance(*numbers, np.ascontiguousarray(ratio.digits), float(ratio.error), low, high, levels, rounding)
+        step = Step(np.ascontiguousarray(ratio.digits), float(ratio.error), levels, Scale(levels - 1).rounding)
+        advance(self._now, self._factor, step, low, high)
 
     def found(self, low: Counts, high: Counts, levels: int) -> tuple[slice, Fixed, Array]:
         """Rows that hold anything, their numbers and bounds of them."""
         full = np.flatnonzero(low < high)
         rows = slice(int(full[0]), int(full[-1]) + 1) if len(full) else slice(0)
-        return rows, Fixed(self._digits[:, rows], self._error[rows]).cut(levels), self._size[rows]
+        return rows, Fixed(self._now.digits[:, rows], self._now.error[rows]).cut(levels), self._now.size[rows]
 
 
 def _start_values(x: Balls, y: Balls, first: Counts, norms: Norms, scale: Scale) -> Fixed:

@@ -7,7 +7,8 @@ import numpy as np
 from numba import float64, int64, njit
 from numpy.typing import NDArray
 
-from ...arithmetic.fixed_digits import BITS, Digits, Fixed, carried
+from ...arithmetic.digit_runs import BITS, Digits
+from ...arithmetic.fixed_digits import Fixed, carried
 
 __all__ = ["squares_over"]
 

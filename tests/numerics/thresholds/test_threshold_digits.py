@@ -16,16 +16,8 @@ from mpmath.ctx_mp import MPContext
 
 from attnlimits.numerics.arithmetic.ball import working_bits
 from attnlimits.numerics.arithmetic.balls import ball, matrix
-from attnlimits.numerics.arithmetic.fixed_digits import (
-    MOST_TERMS,
-    Fixed,
-    Scale,
-    add_product,
-    carried,
-    dot,
-    from_balls,
-    multiply_row,
-)
+from attnlimits.numerics.arithmetic.digit_runs import multiply_row
+from attnlimits.numerics.arithmetic.fixed_digits import MOST_TERMS, Fixed, Scale, add_product, carried, dot, from_balls
 from attnlimits.numerics.cli.main import main
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.model.attention import Attention, kernel
