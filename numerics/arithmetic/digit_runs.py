@@ -32,7 +32,7 @@ class Numbers(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A ratio by which numbers go on, shape (S + 1,), its error, how many levels a product has and what it leaves out."""
+    """A ratio of neighbours, shape (S + 1,), and its error; how many levels products have, and what they leave out."""
 
     ratio: Digits
     error: float
