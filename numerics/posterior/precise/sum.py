@@ -1,4 +1,4 @@
-"""Posterior moments of two layers (169) in fixed point, on the rectangles that `precise_cut` gives.
+"""Posterior moments of two layers (169) in fixed point, on the rectangles that `cut` gives.
 
 All moments share nodes and weights. The bounds that `Fixed` carries hold the rounding; the error of the rules is the
 bound that set their orders.
@@ -16,7 +16,8 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from ...arithmetic.fixed_words import Fixed, words_for
-from .cut import CUT, Array, Integrand
+from .cut import cut_plane
+from .integrand import CUT, Array, Integrand
 
 __all__ = ["Moments", "Progress", "gram"]
 
@@ -137,7 +138,7 @@ class Moments:
     def __init__(self, integrand: Integrand, exact: tuple[arb, ...], bits: int) -> None:
         self._integrand, self._exact, self._bits = integrand, exact, bits
         self._words = words_for(bits)
-        self._cut = integrand.rectangles()
+        self._cut = cut_plane(integrand)
         self.top = self._cut.top
         self._rows = [self._grouped_rows(k) for k in range(len(self._cut.boxes))]
         self._least = self.top - integrand.digits * math.log(10) - CUT

@@ -18,7 +18,7 @@ from attnlimits.numerics.arithmetic.ball import BALLS, ball, working_bits
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.model.attention import Attention, kernel
 from attnlimits.numerics.posterior.denoiser import denoise
-from attnlimits.numerics.posterior.precise import cut as precise_cut
+from attnlimits.numerics.posterior.precise import ellipses, rectangles
 from attnlimits.numerics.posterior.precise.denoiser import PreciseDenoiserResult, denoise_mp
 
 CTX = MPContext()
@@ -176,7 +176,7 @@ def test_plain_quadrature() -> None:
 def test_continuation_is_analytic(activation: str, rng: np.random.Generator) -> None:
     """At real indices it is the generated kernel; at complex ones B_1 h_2 = v with B_1 from its definition (5)."""
     model = Attention(skip=0.7, beta=1.3, activation=activation)
-    undo = {"softmax": precise_cut._continued_softmax, "linear": precise_cut._continued_linear}[activation]
+    undo = {"softmax": ellipses.continued_softmax, "linear": ellipses.continued_linear}[activation]
     x = rng.normal(size=(2, 40), scale=2.0)
     made = np.array([undo(*pair.astype(complex), 0.8, -0.6, model.skip, model.beta)[:3] for pair in x.T])
     exact = kernel(model, "numpy64").undo(x[0], x[1], 0.8, -0.6, model.skip, model.beta)
@@ -205,14 +205,11 @@ def test_singular_ellipses_are_seen(activation: str) -> None:
     """
     c, beta = 0.5, 2.0
     parameters = (0.4, -0.7, c, beta, 0.0, 0.0, 0.1, 0.2, 1.0, 0.1, 1.2)
-    table = precise_cut._GOOD
+    table, link = ellipses.GOOD, ellipses.Link(activation == "linear", parameters)
     lines = 0.5 + 1.5 * table.lines
     largest_modulus = [
         np.array(
-            [
-                precise_cut._largest_on(activation == "linear", 0, complex(y), -1.0, 2.0, points, parameters)
-                for points in table.points
-            ]
+            [ellipses.largest_on(link, ellipses.Line(0, complex(y), -1.0, 2.0), points) for points in table.points]
         )
         for y in lines
     ]
@@ -230,12 +227,12 @@ def test_cut_is_seamless(rng: np.random.Generator) -> None:
     """Neighbours share their edges bit by bit after any halving: a gap of one rounding once cost 4e-15 of the mass."""
     for axis_at in (*rng.normal(scale=10.0, size=20), 0.0, 1e-12, 1e3):
         radius = 7.3
-        edges = precise_cut._edges(radius, axis_at)
+        edges = rectangles.edges(radius, axis_at)
         assert edges[0] <= -radius and edges[-1] >= radius and (np.diff(edges) > 0).all()
         assert not abs(axis_at) < radius or abs(edges - axis_at).min() < 1e-2
-        boxes = precise_cut._product(edges, edges)
+        boxes = rectangles.product(edges, edges)
         for axis in (0, 1, 0, 1, 0, 1):
-            boxes = precise_cut._halves(boxes, axis)
+            boxes = rectangles.halves(boxes, axis)
         for axis in (0, 1):
             starts, ends = np.unique(boxes[:, axis]), np.unique(boxes[:, axis] + boxes[:, 2 + axis])
             np.testing.assert_array_equal(starts[1:], ends[:-1])

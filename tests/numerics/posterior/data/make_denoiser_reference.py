@@ -20,7 +20,8 @@ from tqdm import tqdm
 from attnlimits.numerics.arithmetic.ball import ball, working_bits
 from attnlimits.numerics.model.attention import Attention
 from attnlimits.numerics.posterior.precise import denoiser as precise
-from attnlimits.numerics.posterior.precise.cut import Integrand
+from attnlimits.numerics.posterior.precise.cut import cut_plane
+from attnlimits.numerics.posterior.precise.integrand import Integrand
 from attnlimits.numerics.posterior.precise.sum import _rule
 
 PATH = Path(__file__).with_name("denoiser_reference.json")
@@ -114,7 +115,7 @@ def _extended(model, y, omega, V):
         number for row in (v, omega[0], omega[1]) for number in ((row[0] + row[1]) * root, (row[0] - row[1]) * root)
     ]
     exact = (*rows[:2], model.skip, model.beta, *rows[2:], i1, slope, i2)
-    cut = Integrand(model, tuple(map(float, exact)), EXTENDED_DIGITS).rectangles()
+    cut = cut_plane(Integrand(model, tuple(map(float, exact)), EXTENDED_DIGITS))
     boxes, orders = cut.boxes, np.stack([cut.along_p.max(axis=1), cut.along_m], axis=1)
     middle = _long(rows[2]), _long(rows[3])
     v, w1, w2 = ([_long(number) for number in row] for row in (v, omega[0], omega[1]))

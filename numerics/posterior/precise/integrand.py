@@ -1,0 +1,172 @@
+"""The integrand of the posterior of two layers (169) in float64, and what can be said of it on rectangles."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.errors import ConvergenceError
+from ...model.attention import Attention, kernel
+from .ellipses import Ellipses, Link, Sides, best_ellipses, lobatto
+from .rectangles import chunks
+
+__all__ = ["CUT", "FARTHEST", "MOST_ORDER", "Array", "Integrand", "Orders"]
+
+Array = NDArray[np.float64]
+Orders = NDArray[np.int64]
+
+# Mass is neglected where the weight is below 10^-digits e^-CUT of the peak; of what is neglected, most is far below.
+CUT = 15.0
+# Chebyshev points per axis of the search.
+_SEARCH = 17
+# Exponents that the kernel may square.
+_LARGEST = 1e150
+# Prior widths within which the posterior is looked for.
+FARTHEST = 1e5
+# Orders above are not used: the rectangle is halved instead.
+MOST_ORDER = 2000
+
+
+@dataclass(frozen=True)
+class Integrand:
+    """The integrand of (169) over t = h_1 - omega_1 in token modes, in float64.
+
+    Attributes
+    ----------
+    model : Attention
+        Two layers, two tokens, rank 1.
+    parameters : tuple of float
+        (vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2) as in the generated `posterior64`.
+    digits : int
+        Weights down to 10^-digits of the peak count.
+    most : int
+        Rectangles that may be tried.
+    progress : callable or None
+        Called with (0, most) now and then.
+    """
+
+    model: Attention
+    parameters: tuple[float, ...]
+    digits: int
+    most: int = 200_000
+    progress: Callable[[int, int], None] | None = None
+
+    @property
+    def depth(self) -> float:
+        """Largest -log of a weight, relative to the peak, that counts."""
+        return self.digits * math.log(10) + CUT
+
+    def logs(self, tp: Array, tm: Array) -> tuple[Array, Array]:
+        """Whitened indices, shape (2, 4, ...), and log-weights, shape (2, ...), of both branches."""
+        vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2 = self.parameters
+        try:
+            a, b, inv_det = kernel(self.model, "numpy64").undo(w1p + tp, w1m + tm, vp, vm, c, beta)
+        except OverflowError:
+            raise ConvergenceError(
+                f"the link overflows float64 where the posterior (169) is sought, {np.abs(w1p + tp).max():.0e} from 0: "
+                "take V, omega or beta smaller"
+            ) from None
+        z = np.empty((2, 4, *np.shape(a)))
+        z[:, 0], z[:, 1] = tp * i1, tm * i1
+        for branch, sign in enumerate((1.0, -1.0)):
+            z[branch, 2] = (sign * a - w2p - slope * tp) * i2
+            z[branch, 3] = (sign * b - w2m - slope * tm) * i2
+        return z, np.log(inv_det) - 0.5 * (z * z).sum(axis=1)
+
+    def check_scale(self) -> None:
+        """Raise where float64 cannot tell one whitened index from the next, or overflows."""
+        vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2 = self.parameters
+        farthest = max(abs(w1p), abs(w1m)) + FARTHEST / i1
+        if not beta * farthest * farthest < _LARGEST:
+            raise ConvergenceError(
+                f"the posterior (169) lies where float64 overflows: beta h_1^2 would reach {farthest:.0e}^2 beta; take "
+                "V, omega and beta smaller"
+            )
+        largest = max(i1 * max(abs(w1p), abs(w1m)), i2 * max(abs(vp) / c, abs(vm) / c, abs(w2p), abs(w2m)))
+        if not max(largest, i2 * abs(slope) / i1) < 1e13:
+            raise ConvergenceError(
+                "the posterior (169) is too narrow for its search in float64: V is singular to 13 digits next to the "
+                "indices' size, or omega too many prior widths from 0; take V away from singular, e.g. V + 1e-12 I"
+            )
+
+    def log_det_bound(self) -> float:
+        """Largest log(1/|det B_1|)."""
+        c = self.parameters[2]
+        return -math.log(c) - math.log(1 + c if self.model.activation == "softmax" else c)
+
+    def sample(self, boxes: Array) -> tuple[Array, Array]:
+        """`logs` on the Chebyshev points: shapes (2, 4, n, k, k) and (2, n, k, k)."""
+        unit = lobatto(_SEARCH)
+        tp = boxes[:, 0, None, None] + boxes[:, 2, None, None] * unit[:, None]
+        tm = boxes[:, 1, None, None] + boxes[:, 3, None, None] * unit[None, :]
+        return self.logs(*np.broadcast_arrays(tp, tm))
+
+    def mass(self, boxes: Array, top: float) -> float:
+        """Rough integral of the weight, the largest one counted as one."""
+        ends = np.where(np.arange(_SEARCH) % (_SEARCH - 1) == 0, 0.5, 1.0)
+        weights = ends * np.sin(math.pi * np.arange(_SEARCH) / (_SEARCH - 1)) * 0.5 * math.pi / (_SEARCH - 1)
+        out = 0.0
+        for part in chunks(len(boxes)):
+            values = np.exp(self.sample(boxes[part])[1] - top).sum(axis=0)
+            out += float((weights @ values @ weights * boxes[part, 2] * boxes[part, 3]).sum())
+        return max(out, 1e-280)
+
+    def alive(self, boxes: Array, top: float) -> tuple[NDArray[np.bool_], float]:
+        """Mark rectangles whose weight may come within exp(-depth) of the peak; return also the improved peak."""
+        bounds = np.empty(len(boxes))
+        for part in chunks(len(boxes)):
+            z, log_w = self.sample(boxes[part])
+            top = max(top, float(log_w.max()))
+            low, high = z.min(axis=(-2, -1)), z.max(axis=(-2, -1))
+            # What a sample may miss is less than the largest step between neighbours.
+            slack = np.maximum(
+                np.abs(np.diff(z, axis=-1)).max(axis=(-2, -1)), np.abs(np.diff(z, axis=-2)).max(axis=(-2, -1))
+            )
+            gap = np.maximum(0.0, np.maximum(low - slack, -high - slack))
+            least = 0.5 * (gap * gap).sum(axis=1)
+            log_det = log_w + 0.5 * (z * z).sum(axis=1)
+            most = log_det.max(axis=(-2, -1)) + 1.0
+            bounds[part] = (most - least).max(axis=0)
+        return bounds > top - self.depth, top
+
+    def variation(self, boxes: Array) -> Array:
+        """Return how much a whitened index varies over each rectangle, and along each of its sides, shape (3, n)."""
+        out = np.empty((3, len(boxes)))
+        for part in chunks(len(boxes)):
+            z, _ = self.sample(boxes[part])
+            out[0, part] = np.ptp(z, axis=(-2, -1)).max(axis=(0, 1))
+            out[1, part] = np.ptp(z, axis=-2).max(axis=(0, 1, 3))
+            out[2, part] = np.ptp(z, axis=-1).max(axis=(0, 1, 3))
+        return out
+
+    def orders(self, boxes: Array, axis: int, top: float, target: float, table: Ellipses) -> tuple[Orders, Array]:
+        """Orders on lines parallel to an axis, shape (n, lines), and the logarithm of the largest error, shape (n,).
+
+        The rule may err by exp(target), where the largest weight is one.
+        """
+        orders = np.empty((len(boxes), len(table.lines)), dtype=np.int64)
+        errors = np.empty(len(boxes))
+        area = np.log(boxes[:, 2] * boxes[:, 3])
+        for part in chunks(len(boxes)):
+            bound = self._largest(boxes[part], axis, table, target - area[part] + top) - top
+            bound += table.constant + area[part, None, None]
+            wanted = ((bound - target) / (2 * table.log_rho)).min(axis=-1)
+            orders[part] = np.ceil(np.clip(wanted, 1.0, MOST_ORDER))
+            left = bound - 2 * orders[part, :, None] * table.log_rho
+            errors[part] = left.min(axis=-1).max(axis=-1)
+        return orders, errors
+
+    def _largest(self, boxes: Array, axis: int, table: Ellipses, targets: Array) -> Array:
+        """Largest logarithm of |weight| (1 + |z|^2) of both branches, shape (n, lines, ellipses).
+
+        In each ellipse around lines parallel to an axis; infinite where it holds a singularity, or the next larger one
+        does: close to one, the points may miss the largest modulus. Infinite also where it has not been looked for:
+        neighbours are tried until neither needs a lower order for the target, a logarithm for each box.
+        """
+        along, across = boxes[:, [axis, 2 + axis]], boxes[:, [1 - axis, 3 - axis]]
+        out = np.full((len(boxes), len(table.lines), len(table.log_rho)), np.inf)
+        sides = Sides(axis, np.ascontiguousarray(along), np.ascontiguousarray(across))
+        best_ellipses(Link(self.model.activation == "linear", self.parameters), sides, table, targets, out)
+        return out
