@@ -184,9 +184,8 @@ class DeepQuadrature(Channel):
             for layer, multiplicity in enumerate(self._multiplicity(functions)):
                 f = means[row : row + len(functions[layer])]
                 row += len(f)
-                found = output_sum(
-                    nodes, _three(f), multiplicity, last, (v[start:end], dv[start:end]), log_accuracy, fineness, floor
-                )
+                band, accuracy = (v[start:end], dv[start:end]), (log_accuracy, fineness)
+                found = output_sum(nodes, _three(f), multiplicity, last, band, accuracy, floor=floor)
                 out[layer] += found.first
             after, mass = after + found.last, mass + found.mass
         return self._checked(out, after, mass, last)

@@ -1,12 +1,13 @@
 """The sum over outputs where V_22 is small: each node of h_1 reaches a few entries of the tables only."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["FLOOR", "banded_sum", "pairs", "singles"]
+__all__ = ["FLOOR", "Division", "Nodes", "OutputRule", "Rows", "banded_sum", "of_pairs", "pairs", "singles"]
 
 Array = NDArray[np.float64]
 
@@ -14,6 +15,83 @@ Array = NDArray[np.float64]
 FLOOR = 1e-290
 # Moments per entry, of which the last two are padding.
 _WIDTH = 8
+
+
+class Nodes(NamedTuple):
+    """Nodes of h_1.
+
+    Attributes
+    ----------
+    base, a, tau : ndarray, shape (n,)
+        Weight tau/(2 pi V_22), A and tau.
+    functions : ndarray, shape (3, n)
+        f at the nodes.
+    multiplicity : ndarray, shape (3,)
+        m_f.
+    """
+
+    base: Array
+    a: Array
+    tau: Array
+    functions: Array
+    multiplicity: Array
+
+
+class OutputRule(NamedTuple):
+    """Rule for the sum over outputs and omega_2.
+
+    Attributes
+    ----------
+    overlap : float
+        q_22.
+    reach, width : float
+        Standard deviations that the grids reach, and that each node reaches.
+    step_d, step_o : float
+        Steps of d and of omega_-.
+    floor : float
+        Least density that is divided by.
+    """
+
+    overlap: float
+    reach: float
+    width: float
+    step_d: float
+    step_o: float
+    floor: float
+
+
+class Rows(NamedTuple):
+    """Values omega_- >= 0 and the weights of +-omega_-, shape (n_o,)."""
+
+    o: Array
+    prior: Array
+
+
+class Division(NamedTuple):
+    """How moments are divided by the density: m_f of the functions, and the least density."""
+
+    multiplicity: Array
+    floor: float
+
+
+class _Lifted(NamedTuple):
+    """Nodes at one v: base, A v, tau v, and the functions."""
+
+    weight: Array
+    shift: Array
+    lift: Array
+    functions: Array
+
+
+class _Window(NamedTuple):
+    """Grids of d and of omega_- at one v: steps, first multiples; variance of the nodes, and how far they reach."""
+
+    step_d: float
+    first_d: int
+    step_o: float
+    first_o: int
+    variance: float
+    width: float
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
@@ -30,11 +108,10 @@ def _gaussians(centre: float, step: float, first: int, last: int, variance: floa
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
-def _scatter(
-    table: Array, weight: Array, shift: Array, lift: Array, functions: Array, sign: float, width: float,
-    variance: float, step_d: float, first_d: int, step_o: float, first_o: int, near: Array, side: Array,
-) -> None:  # fmt: skip
+def _scatter(table: Array, nodes: _Lifted, sign: float, window: _Window, near: Array, side: Array) -> None:
     """Fill the table: K, K <h_+ - omega_+>, K <h_-> and K <f> at each (o, d), for one sign of the last indices."""
+    weight, shift, lift, functions = nodes
+    step_d, first_d, step_o, first_o, variance, width = window
     rows, columns = table.shape[0], table.shape[1]
     table[:] = 0.0
     vector = np.zeros(_WIDTH)
@@ -65,13 +142,14 @@ def _scatter(
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
-def pairs(
-    here: Array, back: Array, o: Array, prior: Array, gauss: Array, outside: Array, multiplicity: Array, floor: float,
-    out: Array,
-) -> None:  # fmt: skip
-    """Add the sums over pairs (d, s); beyond the table of s the first sign is alone, and beyond that of d the other."""
+def pairs(here: Array, back: Array, rows: Rows, lags: tuple[Array, Array], division: Division, out: Array) -> None:
+    """Add the sums over pairs (d, s); beyond the table of s the first sign is alone, and beyond that of d the other.
+
+    `lags` are the weights of `of_pairs`.
+    """
+    (o, prior), (gauss, outside), floor = rows, lags, division.floor
     count = here.shape[1]
-    m0, m1, m2 = multiplicity
+    m0, m1, m2 = division.multiplicity
     for i in range(len(o)):
         last, first, mass = 0.0, 0.0, 0.0
         for a in range(count):
@@ -100,12 +178,11 @@ def pairs(
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
-def singles(
-    table: Array, o: Array, prior: Array, step: float, multiplicity: Array, floor: float, out: Array
-) -> None:  # fmt: skip
+def singles(table: Array, rows: Rows, step: float, division: Division, out: Array) -> None:
     """Add the sums over d where one sign of the last indices is impossible."""
+    (o, prior), floor = rows, division.floor
     count = table.shape[1]
-    m0, m1, m2 = multiplicity
+    m0, m1, m2 = division.multiplicity
     for i in range(len(o)):
         last, first, mass = 0.0, 0.0, 0.0
         for a in range(count):
@@ -122,26 +199,12 @@ def singles(
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
-def banded_sum(
-    v_nodes: Array, v_weights: Array, base: Array, a: Array, tau: Array, functions: Array, multiplicity: Array,
-    overlap: float, step_d: float, step_o: float, reach: float, width: float, floor: float,
-) -> Array:  # fmt: skip
-    """Sums `last`, `first` and `mass` of `sums.Outcome` over outputs (u, v) and omega_2.
-
-    Parameters
-    ----------
-    v_nodes, v_weights : ndarray, shape (n_v,)
-    base, a, tau : ndarray, shape (n,)
-        Weight tau/(2 pi V_22), A and tau of the nodes.
-    functions : ndarray, shape (3, n)
-    multiplicity : ndarray, shape (3,)
-    overlap, step_d, step_o : float
-        q_22 and the steps of d and of omega_-.
-    reach, width : float
-        Standard deviations that the grids reach, and that each node reaches.
-    floor : float
-        Least density that is divided by.
-    """
+def banded_sum(outputs: tuple[Array, Array], nodes: Nodes, rule: OutputRule) -> Array:
+    """Sums `last`, `first` and `mass` of `sums.Outcome` over outputs (u, v) and omega_2; nodes and weights of v."""
+    v_nodes, v_weights = outputs
+    base, a, tau, functions, multiplicity = nodes
+    overlap, reach, width, step_d, step_o, floor = rule
+    division = Division(multiplicity, floor)
     variance = 1 - overlap
     sd = math.sqrt(variance)
     total = np.zeros(3)
@@ -168,10 +231,9 @@ def banded_sum(
         if len(memory) < size:
             memory = np.empty(size)
         table = memory[:size].reshape((rows, columns, _WIDTH))
-        shift, lift = a * v, tau * v
-        _scatter(
-            table, base, shift, lift, functions, 1.0, width * sd, variance, step_d, first_d, step_o, first_o, near, side
-        )
+        lifted = _Lifted(base, a * v, tau * v, functions)
+        window = _Window(step_d, first_d, step_o, first_o, variance, width * sd)
+        _scatter(table, lifted, 1.0, window, near, side)
         o = step_o * np.arange(first_o, first_o + rows).astype(np.float64)
         prior = np.exp(-o * o / (2 * overlap)) * (2 * step_o / math.sqrt(2 * math.pi * overlap))
         if first_o == 0:
@@ -185,14 +247,11 @@ def banded_sum(
             if len(memory_back) < size:
                 memory_back = np.empty(size)
             back = memory_back[:size].reshape((both, columns, _WIDTH))
-            _scatter(
-                back, base, shift, lift, functions, -1.0, width * sd, variance,
-                step_d, first_d, step_o, first_o, near, side,
-            )  # fmt: skip
-            gauss, outside = of_pairs(columns, step_d, overlap)
-            pairs(table[:both], back, o[:both], prior[:both], gauss, outside, multiplicity, floor, found)
+            _scatter(back, lifted, -1.0, window, near, side)
+            lags = of_pairs(columns, step_d, overlap)
+            pairs(table[:both], back, Rows(o[:both], prior[:both]), lags, division, found)
         if both < rows:
-            singles(table[both:], o[both:], prior[both:], step_d, multiplicity, floor, found)
+            singles(table[both:], Rows(o[both:], prior[both:]), step_d, division, found)
         total += v_weights[n] * found
     return total
 

@@ -185,7 +185,7 @@ class TwoLayerQuadrature(Channel):
                 functions, multiplicity = (square - 1, nodes.x * nodes.z, nodes.z**2 - 1), (1.0, 2.0, 1.0)
                 if q2:
                     v = outputs(nodes, model.skip, sd, *rule)
-                    found = output_sum(nodes, functions, multiplicity, q2, v, *rule)
+                    found = output_sum(nodes, functions, multiplicity, q2, v, rule)
                 else:
                     found = silent_sum(nodes, functions, multiplicity, model.skip, *rule)
             else:
@@ -206,7 +206,7 @@ class TwoLayerQuadrature(Channel):
             nodes = self._near(centre, variance, log_accuracy)
             return silent_sum(nodes, *moved(nodes), model.skip, *rule)
         parts = [
-            output_sum(nodes, *moved(nodes), q2, v, *rule)
+            output_sum(nodes, *moved(nodes), q2, v, rule)
             for nodes, v in self._bands(centre, variance, q2, log_accuracy)
         ]
         return Outcome(*(sum(getattr(part, name) for part in parts) for name in ("last", "first", "mass")))

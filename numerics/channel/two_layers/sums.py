@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .banded import FLOOR, banded_sum, of_pairs, pairs, singles
+from .banded import FLOOR, Division, Nodes, OutputRule, Rows, banded_sum, of_pairs, pairs, singles
 from .nodes import Hidden
 
 __all__ = ["Densities", "Outcome", "densities", "output_sum", "outputs", "silent_densities", "silent_sum"]
@@ -57,8 +57,8 @@ def output_sum(
     multiplicity: tuple[float, float, float],
     overlap: float,
     v: tuple[Array, Array],
-    log_accuracy: float,
-    fineness: float,
+    accuracy: tuple[float, float],
+    *,
     floor: float = FLOOR,
 ) -> Outcome:
     """Averages at overlap q_22 over omega_2 and some of the outputs.
@@ -74,62 +74,42 @@ def output_sum(
         0 < q_22 < 1.
     v : two arrays, shape (n_v,)
         Nodes and weights of v.
-    log_accuracy, fineness : float
-        What is below exp(-log_accuracy) is neglected; all steps are divided by the fineness.
+    accuracy : two floats
+        What is below exp(-log_accuracy) is neglected, and all steps are divided by the fineness.
     floor : float, optional
         Least density that is divided by, for nodes some of whose weights are negative.
     """
     variance = 1 - overlap
     sd = math.sqrt(variance)
-    reach = math.sqrt(2 * log_accuracy)
-    rule = _rule(overlap, log_accuracy, fineness, floor)
-    step_d, step_o = rule.step_d, rule.step_o
-    v_nodes, v_weights = v
+    rule = _rule(overlap, *accuracy, floor)
     base = nodes.weight * nodes.tau / (2 * math.pi * variance)
-    width = math.sqrt(2 * (log_accuracy + _TAIL))
     # Entries that all nodes share at a typical v, and those that one node reaches alone.
-    typical = float(v_nodes[len(v_nodes) * 2 // 3])
+    typical = float(v[0][len(v[0]) * 2 // 3])
     shared = reached = 1.0
-    for spread, step in ((np.ptp(nodes.a), step_d), (np.ptp(nodes.tau), step_o)):
-        shared *= (typical * float(spread) + 2 * reach * sd) / step
-        reached *= 2 * width * sd / step
-    arguments = (v_nodes, v_weights, base, nodes.a, nodes.tau, np.array(functions), np.array(multiplicity))
-    if shared > _SPARSE * reached:
-        total = banded_sum(*arguments, overlap, step_d, step_o, reach, width, floor)
-    else:
-        total = _dense_sum(*arguments, rule)
+    for spread, step in ((np.ptp(nodes.a), rule.step_d), (np.ptp(nodes.tau), rule.step_o)):
+        shared *= (typical * float(spread) + 2 * rule.reach * sd) / step
+        reached *= 2 * rule.width * sd / step
+    summed = banded_sum if shared > _SPARSE * reached else _dense_sum
+    total = summed(v, Nodes(base, nodes.a, nodes.tau, np.array(functions), np.array(multiplicity)), rule)
     return Outcome(float(total[0]), float(total[1]), float(total[2]))
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """Overlap q_22, standard deviations that the grids reach, steps of d and of omega_-, least density."""
-
-    overlap: float
-    reach: float
-    step_d: float
-    step_o: float
-    floor: float
-
-
-def _dense_sum(
-    v_nodes: Array, v_weights: Array, base: Array, a: Array, tau: Array, functions: Array, multiplicity: Array,
-    rule: _Rule,
-) -> Array:  # fmt: skip
+def _dense_sum(outputs: tuple[Array, Array], nodes: Nodes, rule: OutputRule) -> Array:
     """Do what `banded_sum` does, by matrix products over all nodes: for grids that most nodes reach."""
-    overlap, step_d = rule.overlap, rule.step_d
+    base, a, tau, functions, multiplicity = nodes
+    overlap, step_d, division = rule.overlap, rule.step_d, Division(multiplicity, rule.floor)
     total = np.zeros(3)
-    for grid in _grids(v_nodes, v_weights, a, tau, rule):
+    for grid in _grids(outputs, a, tau, rule):
         o, both = grid.o, grid.both
         there = _tables(grid.near, base * grid.side(tau, 1.0), grid.d, a * grid.v, tau * grid.v, functions)
         found = np.zeros(3)
         if both:
             side = base * grid.side(tau, -1.0)
             back = _tables(grid.near, side, grid.d, a * grid.v, tau * grid.v, functions)
-            gauss, outside = of_pairs(len(grid.d), step_d, overlap)
-            pairs(there[:both], back, o[:both], grid.prior[:both], gauss, outside, multiplicity, rule.floor, found)
+            lags = of_pairs(len(grid.d), step_d, overlap)
+            pairs(there[:both], back, Rows(o[:both], grid.prior[:both]), lags, division, found)
         if both < len(o):
-            singles(there[both:], o[both:], grid.prior[both:], step_d, multiplicity, rule.floor, found)
+            singles(there[both:], Rows(o[both:], grid.prior[both:]), step_d, division, found)
         total += grid.weight * found
     return total
 
@@ -166,14 +146,14 @@ class _Grid:
         return out
 
 
-def _grids(v_nodes: Array, v_weights: Array, a: Array, tau: Array, rule: _Rule) -> Iterator[_Grid]:
+def _grids(outputs: tuple[Array, Array], a: Array, tau: Array, rule: OutputRule) -> Iterator[_Grid]:
     """Grids of the outputs that some omega_- reaches."""
     overlap, reach, step_d, step_o = rule.overlap, rule.reach, rule.step_d, rule.step_o
     variance = 1 - overlap
     sd = math.sqrt(variance)
     least, most = float(tau.min()), float(tau.max())
     outermost = reach * math.sqrt(overlap)
-    for v, dv in zip(v_nodes, v_weights, strict=True):
+    for v, dv in zip(*outputs, strict=True):
         shift = a * v
         rows = _grid(max(0.0, least * v - reach * sd), min(outermost, most * v + reach * sd), step_o, lowest=0)
         if not len(rows):
@@ -215,12 +195,12 @@ def densities(
     """Tables of the density of the outputs alone; arguments are those of `output_sum`."""
     rule = _rule(overlap, log_accuracy, fineness)
     base = nodes.weight * nodes.tau / (2 * math.pi * (1 - overlap))
-    for grid in _grids(*v, nodes.a, nodes.tau, rule):
+    for grid in _grids(v, nodes.a, nodes.tau, rule):
         there, back = (base * grid.side(nodes.tau, sign) @ grid.near.T for sign in (1.0, -1.0))
         yield Densities(grid.weight, rule.step_d, grid.prior, there, back)
 
 
-def _rule(overlap: float, log_accuracy: float, fineness: float, floor: float = FLOOR) -> _Rule:
+def _rule(overlap: float, log_accuracy: float, fineness: float, floor: float = FLOOR) -> OutputRule:
     """Steps of d and omega_-: Gaussians alone allow exp(-(2 pi width/step)^2/2)."""
     variance = 1 - overlap
     reach = math.sqrt(2 * log_accuracy)
@@ -233,7 +213,7 @@ def _rule(overlap: float, log_accuracy: float, fineness: float, floor: float = F
         )
         for prior, zeros in ((0.25, _ZEROS_D), (1.0, _ZEROS_O))
     )
-    return _Rule(overlap, reach, step_d, step_o, floor)
+    return OutputRule(overlap, reach, math.sqrt(2 * (log_accuracy + _TAIL)), step_d, step_o, floor)
 
 
 def silent_sum(

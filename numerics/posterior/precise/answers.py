@@ -14,6 +14,7 @@ from ...core.errors import ConvergenceError
 from ...model.attention import Attention
 from .grid import Grid
 from .integrand import Integrand
+from .lattice_sums import Whitened
 from .sum import Moments, Progress
 
 __all__ = ["Answer", "Effort", "Problem", "more_layers", "one_layer", "two_layers"]
@@ -124,7 +125,7 @@ def more_layers(problem: Problem, effort: Effort) -> Answer:
     model, skip, beta, v, log_jacobian, omega, V = problem
     digits, max_nodes, progress = effort
     factor = _cholesky(V)
-    grid = Grid(model, skip, beta, v, omega, factor, digits, flint.ctx.prec, max_nodes, progress)
+    grid = Grid(Whitened(model, skip, beta, v, omega, factor), digits, flint.ctx.prec, max_nodes, progress)
     total, error, top, nodes = grid.total()
     log_scale = top - (2 * arb.pi()).log() * model.layers * model.tokens / 2 - log_jacobian
     log_scale -= factor[-1, -1].log() * model.tokens

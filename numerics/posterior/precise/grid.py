@@ -7,26 +7,22 @@ grows as a power of the digits, the number of dimensions M (L - 1): this is for 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
-from ...arithmetic.fixed_words import Fixed, words_for
+from ...arithmetic.fixed_words import words_for
 from ...core.errors import ConvergenceError
 from ...model.attention import Attention
-from .sum import gram
+from .lattice_sums import GRAIN, Whitened, lattice_moments
 
 __all__ = ["Grid"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
-Numbers = NDArray[np.object_]
 Progress = Callable[[int, int], None]
 
-# Nodes are multiples of 2^-GRAIN: exact in fixed point and in float64.
-_GRAIN = 12
 # Nodes of the first search, in all; of a slab; and of a batch of fixed-point numbers.
 _SEARCH, _SLAB, _BATCH = 300_000, 65_536, 4096
 # The pilot in float64 stops where both halves of its lattice agree to half of the digits, and to so many at most.
@@ -87,19 +83,11 @@ class _Region:
 
 @dataclass(frozen=True)
 class Grid:
-    """The posterior of (169) over z, the whitened indices h = omega + C z of the first L - 1 layers, V = C C^T.
+    """The trapezoidal rule over z, the whitened indices.
 
     Attributes
     ----------
-    model : Attention
-        Rank 1, two layers or more; its floats steer.
-    skip, beta : arb
-        Exact values.
-    v : ndarray of arb, shape (M,)
-        Readout row.
-    omega : ndarray of arb, shape (L, M)
-    factor : ndarray of arb, shape (L, L)
-        C, lower triangular.
+    posterior : Whitened
     digits : int
     bits : int
         Bits below the largest weight that the sums keep.
@@ -109,12 +97,7 @@ class Grid:
         Called with (nodes done, nodes planned), with none done during the search.
     """
 
-    model: Attention
-    skip: arb
-    beta: arb
-    v: Numbers
-    omega: Numbers
-    factor: Numbers
+    posterior: Whitened
     digits: int
     bits: int
     max_nodes: int
@@ -123,13 +106,14 @@ class Grid:
 
     def __post_init__(self) -> None:
         """Take the float64 copies."""
-        model = replace(self.model, skip=float(self.skip), beta=float(self.beta))
-        copies = (np.asarray(numbers, dtype=float) for numbers in (self.v, self.omega, self.factor))
+        exact = self.posterior
+        model = replace(exact.model, skip=float(exact.skip), beta=float(exact.beta))
+        copies = (np.asarray(numbers, dtype=float) for numbers in (exact.v, exact.omega, exact.factor))
         object.__setattr__(self, "_floats", (model, *copies))
 
     @property
     def _axes(self) -> int:
-        return (self.model.layers - 1) * self.model.tokens
+        return (self.posterior.model.layers - 1) * self.posterior.model.tokens
 
     @property
     def _depth(self) -> float:
@@ -180,7 +164,9 @@ class Grid:
 
     def _log_det_bound(self) -> float:
         """Largest log(1/|det B|): every factor's eigenvalues are c at least."""
-        return -(self.model.layers - 1) * self.model.tokens * min(0.0, math.log(self._floats[0].skip))
+        return (
+            -(self.posterior.model.layers - 1) * self.posterior.model.tokens * min(0.0, math.log(self._floats[0].skip))
+        )
 
     def _slabs(self, region: _Region, step: float, shift: float) -> Iterator[tuple[Array, Array, Array]]:
         """Yield nodes of the lattice (k + shift) step in a region, and what `logs` says of them."""
@@ -206,10 +192,10 @@ class Grid:
         nodes = max(near, total * _SPARSE / _EMPTY)
         if nodes > _SPARSE * self.max_nodes:
             raise ConvergenceError(
-                f"the precise denoiser (169) of {self.model.describe()} integrates over {self._axes} dimensions and "
-                f"would look at {nodes:.1e} nodes for {self.digits} digits alone, {nodes * 3e-6 / 3600:.1g} hours or "
-                f"more; {_SPARSE} for each of max_nodes = {self.max_nodes} are allowed: ask for fewer digits, "
-                "or raise max_nodes"
+                f"the precise denoiser (169) of {self.posterior.model.describe()} integrates over {self._axes} "
+                f"dimensions and would look at {nodes:.1e} nodes for {self.digits} digits alone, "
+                f"{nodes * 3e-6 / 3600:.1g} hours or more; {_SPARSE} for each of max_nodes = {self.max_nodes} are "
+                "allowed: ask for fewer digits, or raise max_nodes"
             )
 
     def _pilot(self, region: _Region, top: float) -> tuple[float, _Region, float]:
@@ -242,7 +228,7 @@ class Grid:
         step, region, top = self._pilot(region, top)
         nodes = 0
         for _ in range(4):
-            step = math.floor(step * 2**_GRAIN) / 2**_GRAIN
+            step = math.floor(step * 2**GRAIN) / 2**GRAIN
             if step <= 0:
                 raise ConvergenceError("the posterior (169) is too narrow for a lattice: take V away from singular")
             halves = []
@@ -264,7 +250,7 @@ class Grid:
     def _sum(self, region: _Region, step: float, half: int, top: float, spent: int) -> tuple[arb_mat, int]:
         """Sum over a lattice, or over the one in the middle of its cells."""
         planned = int(region.nodes(step))
-        size = 1 + self.model.layers * self.model.tokens
+        size = 1 + self.posterior.model.layers * self.posterior.model.tokens
         out, nodes, done = arb_mat(size, size), 0, 0
         words = words_for(self.bits)
         for z, _, log_w in self._slabs(region, step, 0.5 * half):
@@ -278,111 +264,8 @@ class Grid:
                 )
             for start in range(0, len(at), _BATCH):
                 part = at[start : start + _BATCH]
-                out += self._batch(z[part], wanted[:, part], top, words)
+                out += lattice_moments(self.posterior, z[part], wanted[:, part], top, words)
             done += len(z)
             if self.progress is not None:
                 self.progress(min(done, planned) + half * planned, 2 * planned)
         return out, nodes
-
-    def _batch(self, z: Array, wanted: NDArray[np.bool_], top: float, words: int) -> arb_mat:
-        """Moments of (1, z) from some nodes."""
-
-        def constant(value: Any) -> Fixed:
-            return Fixed.of([arb(value)], words)
-
-        last, tokens = self.model.layers - 1, self.model.tokens
-        one, minus_half = constant(1), constant(-0.5)
-        grain = np.round(z * 2 ** (_GRAIN + 1)).astype(np.int64)
-        whitened = [
-            [Fixed.dyadic(grain[:, k * tokens + m], _GRAIN + 1, words) for m in range(tokens)] for k in range(last)
-        ]
-
-        def prior(row: int, token: int) -> Fixed:
-            made = constant(self.omega[row, token])
-            for k in range(min(row + 1, last)):
-                made = whitened[k][token] * constant(self.factor[row, k]) + made
-            return made
-
-        indices, share = self._solve([[prior(k, m) for m in range(tokens)] for k in range(last)], words)
-        narrow = constant(1 / self.factor[last, last])
-        mean = [prior(last, m) * narrow for m in range(tokens)]
-        indices = [entry * narrow for entry in indices]
-        flat = [entry for row in whitened for entry in row]
-        size = 1 + (last + 1) * tokens
-        out = arb_mat(size, size)
-        for branch, sign in enumerate((one, constant(-1))):
-            at = np.flatnonzero(wanted[branch])
-            if not len(at):
-                continue
-            all_z = [entry[at] for entry in flat]
-            all_z += [a[at] * sign - b[at] for a, b in zip(indices, mean, strict=True)]
-            squares = all_z[0] * all_z[0]
-            for entry in all_z[1:]:
-                squares = squares + entry * entry
-            weight = (squares * minus_half - constant(top)).exp() * share[at]
-            out += gram(weight, (one, *all_z))
-        return out
-
-    def _solve(self, h: list[list[Fixed]], words: int) -> tuple[list[Fixed], Fixed]:
-        """h_L = B_{L-1}^{-1} v and 1/det B_{L-1} from the indices of the other layers.
-
-        B is a product of factors c I + sigma(beta v_l^T v_l). Elimination needs no pivots: a factor times its softmax'
-        normalisation is symmetric and positive, and its pivots are c at least.
-        """
-        tokens = self.model.tokens
-        one, c, beta = (Fixed.of([number], words) for number in (arb(1), self.skip, self.beta))
-        factors: list[list[list[Fixed]]] = []
-        for row in h:
-            v = row
-            for factor in factors:
-                v = [_inner(line, v) for line in factor]
-            scores = self._scores(v, one, beta)
-            for m in range(tokens):
-                scores[m][m] = scores[m][m] + c
-            factors.append(scores)
-        right = [Fixed.of([number], words) for number in self.v]
-        share = one
-        for factor in reversed(factors):
-            matrix = [list(line) for line in factor]
-            inverses = []
-            for k in range(tokens):
-                inverses.append(matrix[k][k].reciprocal())
-                share = share * inverses[k]
-                for i in range(k + 1, tokens):
-                    ratio = matrix[i][k] * inverses[k]
-                    for j in range(k + 1, tokens):
-                        matrix[i][j] = matrix[i][j] - ratio * matrix[k][j]
-                    right[i] = right[i] - ratio * right[k]
-            for k in range(tokens - 1, -1, -1):
-                for j in range(k + 1, tokens):
-                    right[k] = right[k] - matrix[k][j] * right[j]
-                right[k] = right[k] * inverses[k]
-        return right, share
-
-    def _scores(self, v: list[Fixed], one: Fixed, beta: Fixed) -> list[list[Fixed]]:
-        """Entries of sigma(beta v^T v)."""
-        steep = [entry * beta for entry in v]
-        if self.model.activation == "linear":
-            return [[a * b for b in v] for a in steep]
-        high = low = v[0]
-        for entry in v[1:]:
-            high = entry.where((high - entry).negative, high)
-            low = entry.where((entry - low).negative, low)
-        out = []
-        for slope in steep:
-            # The largest score of the row is at the largest or smallest entry.
-            largest = low.where(slope.negative, high)
-            terms = [(slope * (entry - largest)).exp() for entry in v]
-            total = terms[0]
-            for term in terms[1:]:
-                total = total + term
-            inverse = total.reciprocal()
-            out.append([term * inverse for term in terms])
-        return out
-
-
-def _inner(line: list[Fixed], v: list[Fixed]) -> Fixed:
-    total = line[0] * v[0]
-    for a, b in zip(line[1:], v[1:], strict=True):
-        total = total + a * b
-    return total

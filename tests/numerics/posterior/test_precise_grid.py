@@ -60,7 +60,7 @@ def test_the_lattice_agrees_with_the_rectangles(activation: str, monkeypatch: py
     """Two layers and two tokens, which are served by Gauss-Legendre rules on rectangles, by the lattice."""
     arguments = case(2, 2, activation, 3)
     exact = denoise_mp(*arguments, digits=18)
-    monkeypatch.setattr(precise, "_two_layers", precise._more_layers)
+    monkeypatch.setattr(precise, "two_layers", precise.more_layers)
     for digits in (6, 14):
         made = denoise_mp(*arguments, digits=digits)
         assert made.nodes != exact.nodes and made.error <= 10.0**-digits
