@@ -15,15 +15,30 @@ Slopes come from the same chain read from below.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
+from .label_panels import (
+    MOST,
+    REACH,
+    Law,
+    NamedValues,
+    Panels,
+    Rule,
+    edges_of,
+    named_values,
+    nearest,
+    nodes_between,
+)
+
 __all__ = ["label_chains"]
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 _NODES, _WEIGHTS = leggauss(8)
 
 
@@ -41,14 +56,9 @@ def _partial() -> Array:
 _TAIL = _partial()
 # Of the values at the nodes: the highest Legendre coefficient that they determine.
 _HIGHEST = 0.5 * (2 * len(_NODES) - 1) * _WEIGHTS * np.polynomial.legendre.legvander(_NODES, len(_NODES) - 1)[:, -1]
-# Standard deviations about the largest density: a marginal is more concave than the law of the entry alone.
-_REACH = 9.0
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Of logarithms: nothing that matters is as large, and a product of five stays finite.
 _CAP = 120.0
-_SWEEPS = 400
-# Panels on either side of a value.
-_MOST = 400
 # Share of the highest Legendre coefficients in the marginals of the named values; beyond, finer panels are taken.
 _RESOLVED = 3e-4
 
@@ -62,105 +72,20 @@ def _log_phi(x: float) -> float:
     return -0.5 * x * x - math.log(-x) - _HALF_LOG_TWO_PI + math.log(series)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _nearest(label: Array, omega: Array, spread: Array) -> tuple[Array, float]:
-    """The likeliest h with this label, by turns of its inequalities; and the largest of its forces times a spread."""
-    tokens = len(label)
-    h = omega.copy()
-    force = np.zeros((tokens, tokens))
-    worst = 0.0
-    for _ in range(_SWEEPS):
-        moved = 0.0
-        worst = 0.0
-        for a in range(tokens):
-            e = label[a]
-            for c in range(tokens):
-                if c == e:
-                    continue
-                low, high = spread[a, c] ** 2, spread[a, e] ** 2
-                new = max(0.0, force[a, c] + (h[a, c] - h[a, e]) / (low + high))
-                change = new - force[a, c]
-                force[a, c] = new
-                h[a, c] -= low * change
-                h[c, a] = h[a, c]
-                h[a, e] += high * change
-                h[e, a] = h[a, e]
-                moved = max(moved, abs(change) * (low + high) / spread[a, e])
-                worst = max(worst, new * spread[a, e])
-        if moved * (1.0 + worst) < 1e-3:
-            break
-    return h, worst
+class _Factors(NamedTuple):
+    """Logarithms of the factors of one named value, of two, and the slopes of the others, at the nodes."""
+
+    own: Array
+    pair: Array
+    pull: Array
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _panels(centres: Array, widths: Array, fine: float, growth: float) -> Array:
-    """Edges that close in on every centre, in ascending order, out to the reach of each."""
-    count = 0
-    edges = np.empty(len(centres) * (2 * _MOST + 1))
-    for u in range(len(centres)):
-        edges[count] = centres[u]
-        count += 1
-        step, at = fine, 0.0
-        while at < _REACH:
-            at = min(at + step, _REACH)
-            edges[count] = centres[u] + at * widths[u]
-            edges[count + 1] = centres[u] - at * widths[u]
-            count += 2
-            step = min(step * growth, 3.0)
-    edges = np.sort(edges[:count])
-    kept = 1
-    least = 0.25 * fine * widths.min()
-    for i in range(1, count):
-        if edges[i] - edges[kept - 1] > least:
-            edges[kept] = edges[i]
-            kept += 1
-    return edges[:kept].copy()
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _chain(
-    label: Array,
-    omega: Array,
-    spread: Array,
-    h: Array,
-    fine: float,
-    growth: float,
-    nodes: Array,
-    weights: Array,
-    tail: Array,
-    highest: Array,
-    g: Array,
-) -> tuple[float, float]:
-    """Log Z and the share of the highest Legendre coefficients; fills the slopes g."""
-    tokens, order = len(label), len(nodes)
-    unit = np.empty(tokens, np.int64)
-    first = np.empty(tokens, np.int64)
-    k = 0
-    for a in range(tokens):
-        b = label[a]
-        if b < a and label[b] == a:
-            unit[a] = unit[b]
-        else:
-            unit[a] = k
-            first[k] = a
-            k += 1
-    centre, width = np.empty(k), np.empty(k)
-    below = np.zeros(k, np.int64)
-    for u in range(k):
-        a = first[u]
-        centre[u], width[u] = h[a, label[a]], spread[a, label[a]]
-        if unit[label[a]] != u:
-            below[unit[label[a]]] |= 1 << u
-    edges = _panels(centre, width, fine, growth)
-    panels = len(edges) - 1
-    n = panels * order
-    t, w, half = np.empty(n), np.empty(n), np.empty(panels)
-    for p in range(panels):
-        half[p] = 0.5 * (edges[p + 1] - edges[p])
-        for i in range(order):
-            t[p * order + i] = 0.5 * (edges[p + 1] + edges[p]) + half[p] * nodes[i]
-            w[p * order + i] = half[p] * weights[i]
-    # Logarithms of the factors over their values at the nearest h, whose product is exp(log_z) so far.
+def _factors(label: Index, law: Law, units: NamedValues, t: Array) -> tuple[_Factors, float]:
+    """Factors over their values at the nearest h, and the logarithm of the product of these values."""
+    omega, spread = law
+    unit, first, centre, width, _ = units
+    tokens, k, n = len(label), len(centre), len(t)
     log_z = 0.0
     own = np.empty((k, n))
     pair = np.zeros((k, k, n))
@@ -188,6 +113,15 @@ def _chain(
                 else:
                     pair[u, v, i] += log_phi - top
                     pair[v, u, i] = pair[u, v, i]
+    return _Factors(own, pair, pull), log_z
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _from_above(factors: _Factors, below: Index, half: Array, rule: Rule) -> tuple[Array, Array, float]:
+    """Densities f_{u|R-u} by u and R - u, A_R by R, both at the nodes, and Z over the factors' values."""
+    own, pair, _ = factors
+    k, n = own.shape
+    panels, order = len(half), len(rule.nodes)
     full = (1 << k) - 1
     density = np.zeros((k, full + 1, n))
     above = np.zeros((full + 1, n))
@@ -211,42 +145,72 @@ def _chain(
         for p in range(panels - 1, -1, -1):
             whole = 0.0
             for i in range(order):
-                whole += weights[i] * above[R, p * order + i]
-            part = tail @ above[R, p * order : (p + 1) * order]
+                whole += rule.weights[i] * above[R, p * order + i]
+            part = rule.tail @ above[R, p * order : (p + 1) * order]
             for i in range(order):
                 above[R, p * order + i] = carried + half[p] * part[i]
             carried += half[p] * whole
         total = carried
+    return density, above, total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _integrate_below(integrand: Array, half: Array, rule: Rule) -> None:
+    """Replace an integrand by its integral below each node."""
+    order = len(rule.nodes)
+    carried = 0.0
+    for p in range(len(half)):
+        whole = 0.0
+        for i in range(order):
+            whole += rule.weights[i] * integrand[p * order + i]
+        part = rule.tail @ integrand[p * order : (p + 1) * order]
+        for i in range(order):
+            integrand[p * order + i] = carried + half[p] * (whole - part[i])
+        carried += half[p] * whole
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _flows(density: Array, above: Array, below: Index, half: Array, rule: Rule) -> None:
+    """Read the chain from below: densities turn into those of all sets, of the value u next and the rest above it."""
+    k, _, n = density.shape
+    full = (1 << k) - 1
     under = np.zeros((full + 1, n))
     under[full] = 1.0
-    off = 0.0
-    marginal = np.zeros((k, n))
-    slope = np.zeros((tokens, tokens))
     for R in range(full, 0, -1):
         # All sets that hold R have been dealt with: `under` of R is an integrand yet, but for the full one.
         if R != full:
-            carried = 0.0
-            for p in range(panels):
-                whole = 0.0
-                for i in range(order):
-                    whole += weights[i] * under[R, p * order + i]
-                part = tail @ under[R, p * order : (p + 1) * order]
-                for i in range(order):
-                    under[R, p * order + i] = carried + half[p] * (whole - part[i])
-                carried += half[p] * whole
+            _integrate_below(under[R], half, rule)
+        for u in range(k):
+            if not R & (1 << u) or R & below[u]:
+                continue
+            rest = R & ~(1 << u)
+            for i in range(n):
+                flow = under[R, i] * density[u, rest, i]
+                under[rest, i] += flow
+                density[u, rest, i] = flow * above[rest, i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _slopes(
+    flows: Array, pull: Array, label: Index, law: Law, units: NamedValues, panels: Panels
+) -> tuple[Array, Array]:
+    """Slopes of Z in omega, shape (T, T), and marginals of the named values, over the factors' values."""
+    tokens, (k, _, n) = len(label), flows.shape
+    unit, first, _, width, below = units
+    marginal = np.zeros((k, n))
+    slope = np.zeros((tokens, tokens))
+    for R in range((1 << k) - 1, 0, -1):
         for u in range(k):
             if not R & (1 << u) or R & below[u]:
                 continue
             rest = R & ~(1 << u)
             a0 = first[u]
-            mean, e0 = omega[a0, label[a0]], label[a0]
+            mean, e0 = law.omega[a0, label[a0]], label[a0]
             for i in range(n):
-                flow = under[R, i] * density[u, rest, i]
-                under[rest, i] += flow
-                flow *= above[rest, i]
+                flow = flows[u, rest, i]
                 marginal[u, i] += flow
-                flow *= w[i]
-                slope[a0, e0] += flow * (t[i] - mean) / width[u] ** 2
+                flow *= panels.w[i]
+                slope[a0, e0] += flow * (panels.t[i] - mean) / width[u] ** 2
                 if flow == 0.0:
                     continue
                 for a in range(tokens):
@@ -260,10 +224,24 @@ def _chain(
                                 slope[a, c] -= flow * pull[a, c, i]
                             else:
                                 slope[c, a] -= flow * pull[c, a, i]
-    for u in range(k):
+    return slope, marginal
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _chain(label: Index, law: Law, h: Array, steps: tuple[float, float], rule: Rule, g: Array) -> tuple[float, float]:
+    """Log Z and the share of the highest Legendre coefficients; fills the slopes g. Steps: the finest, their growth."""
+    tokens, order = len(label), len(rule.nodes)
+    units = named_values(label, law, h)
+    panels = nodes_between(edges_of(units.centre, units.width, steps[0], steps[1]), rule)
+    factors, log_z = _factors(label, law, units, panels.t)
+    density, above, total = _from_above(factors, units.below, panels.half, rule)
+    _flows(density, above, units.below, panels.half, rule)
+    slope, marginal = _slopes(density, factors.pull, label, law, units, panels)
+    off = 0.0
+    for u in range(len(marginal)):
         missing = 0.0
-        for p in range(panels):
-            missing += half[p] * abs(highest @ marginal[u, p * order : (p + 1) * order])
+        for p in range(len(panels.half)):
+            missing += panels.half[p] * abs(rule.highest @ marginal[u, p * order : (p + 1) * order])
         off = max(off, missing / total)
     at = 0
     for a in range(tokens):
@@ -276,30 +254,20 @@ def _chain(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _far(omega: Array, spread: Array, h: Array, force: float, k: int, log_z: Array, off: Array, g: Array) -> None:
-    """Leading order of a label that omega all but excludes: the posterior is near its mode, in layers of 1/force."""
-    at = 0
-    log_z[k] = 0.0
+def _far(law: Law, h: Array, g: Array) -> float:
+    """Log Z of a label that omega all but excludes, to leading order: its posterior is near its mode; fills g."""
+    at, log_z = 0, 0.0
     for a in range(len(h)):
         for c in range(a, len(h)):
-            gap = (h[a, c] - omega[a, c]) / spread[a, c]
-            log_z[k] -= 0.5 * gap * gap
-            g[k, at] = gap / spread[a, c]
+            gap = (h[a, c] - law.omega[a, c]) / law.spread[a, c]
+            log_z -= 0.5 * gap * gap
+            g[at] = gap / law.spread[a, c]
             at += 1
-    off[k] = 1.0 / force
+    return log_z
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _all(
-    labels: Array,
-    omega: Array,
-    spread: Array,
-    nodes: Array,
-    weights: Array,
-    tail: Array,
-    highest: Array,
-    resolved: float,
-) -> tuple[Array, Array, Array]:
+def _all(labels: NDArray[np.int64], omega: Array, spread: Array, rule: Rule) -> tuple[Array, Array, Array]:
     n, tokens = labels.shape
     entries = tokens * (tokens + 1) // 2
     log_z, off, g = np.empty(n), np.empty(n), np.empty((n, entries))
@@ -311,17 +279,19 @@ def _all(
                 full[a, c] = full[c, a] = omega[k, at]
                 wide[a, c] = wide[c, a] = spread[k, at]
                 at += 1
-        h, force = _nearest(labels[k], full, wide)
+        law = Law(full, wide)
+        h, force = nearest(labels[k], full, wide)
         off[k] = np.inf
         for level in range(3):
             # Equal panels where a steep rise meets a steep fall; they hold a factor e^3 each.
             growth = 1.5 if level == 0 else 1.0
             fine = (0.8 if level == 0 else 1.5 if level == 1 else 0.7) / (1.0 + force)
-            if growth == 1.0 and _REACH / fine > _MOST:
-                _far(full, wide, h, force, k, log_z, off, g)
+            if growth == 1.0 and REACH / fine > MOST:
+                # In layers of 1/force.
+                log_z[k], off[k] = _far(law, h, g[k]), 1.0 / force
                 break
-            log_z[k], off[k] = _chain(labels[k], full, wide, h, fine, growth, nodes, weights, tail, highest, g[k])
-            if off[k] < resolved:
+            log_z[k], off[k] = _chain(labels[k], law, h, (fine, growth), rule, g[k])
+            if off[k] < _RESOLVED:
                 break
     return log_z, off, g
 
@@ -345,4 +315,4 @@ def label_chains(labels: NDArray[np.int64], omega: Array, spread: Array) -> tupl
         of the label, all is of leading order, and `off` is the relative error of the slopes.
     g : ndarray, shape (n, T (T + 1)/2)
     """
-    return _all(np.asarray(labels, np.int64), omega, spread, _NODES, _WEIGHTS, _TAIL, _HIGHEST, _RESOLVED)
+    return _all(np.asarray(labels, np.int64), omega, spread, Rule(_NODES, _WEIGHTS, _TAIL, _HIGHEST))

@@ -11,19 +11,24 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numba import float64, njit, types
+from numba import float64, guvectorize, njit, types
 from numba.extending import intrinsic
 
 __all__ = [
     "EPSILON",
     "accumulate",
     "add",
+    "add_arrays",
     "div",
+    "divide_arrays",
     "exp",
+    "exp_arrays",
     "leading_floats",
     "mul",
     "mul_float",
+    "multiply_arrays",
     "sqrt",
+    "sqrt_arrays",
     "square",
     "two_product",
     "two_sum",
@@ -218,3 +223,43 @@ def exp(ah, al):  # type: ignore[no-untyped-def]
     scale = _from_bits(((bits - j) >> np.uint64(10)) + np.uint64(1023) << np.uint64(52))
     scale = scale if ah > _LOWEST else 0.0
     return sh * scale, sl * scale
+
+
+# Arrays -------------------------------------------------------------------------------------------------------------
+
+_UNARY = ["void(float64, float64, float64[:], float64[:])"]
+_BINARY = ["void(float64, float64, float64, float64, float64[:], float64[:])"]
+
+
+# Each is written out: the cache cannot recognise a kernel that closes over another one, and would keep one more copy of
+# it for every process; and here, since it sees no changes of other files.
+
+
+@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+def add_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
+    """Sums."""
+    rh[0], rl[0] = add(ah, al, bh, bl)
+
+
+@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+def multiply_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
+    """Products."""
+    rh[0], rl[0] = mul(ah, al, bh, bl)
+
+
+@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+def divide_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
+    """Quotients."""
+    rh[0], rl[0] = div(ah, al, bh, bl)
+
+
+@guvectorize(_UNARY, "(),()->(),()", cache=True)
+def exp_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
+    """Exponentials."""
+    rh[0], rl[0] = exp(ah, al)
+
+
+@guvectorize(_UNARY, "(),()->(),()", cache=True)
+def sqrt_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
+    """Square roots."""
+    rh[0], rl[0] = sqrt(ah, al)

@@ -4,10 +4,9 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import guvectorize
 from numpy.typing import ArrayLike, NDArray
 
-from .doubledouble import add, div, exp, leading_floats, mul, sqrt
+from .doubledouble import add_arrays, divide_arrays, exp_arrays, leading_floats, multiply_arrays, sqrt_arrays
 
 __all__ = ["Pairs", "Parts", "concatenate"]
 
@@ -24,39 +23,6 @@ class Parts(NamedTuple):
     def zeros(cls, *shape: int) -> "Parts":
         """Array of zeros."""
         return cls(np.zeros(shape), np.zeros(shape))
-
-
-_UNARY = ["void(float64, float64, float64[:], float64[:])"]
-_BINARY = ["void(float64, float64, float64, float64, float64[:], float64[:])"]
-
-
-# Each is written out: the cache cannot recognise a kernel that closes over another one, and would keep one more copy of
-# it for every process.
-
-
-@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
-def _add_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
-    rh[0], rl[0] = add(ah, al, bh, bl)
-
-
-@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
-def _multiply_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
-    rh[0], rl[0] = mul(ah, al, bh, bl)
-
-
-@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
-def _divide_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
-    rh[0], rl[0] = div(ah, al, bh, bl)
-
-
-@guvectorize(_UNARY, "(),()->(),()", cache=True)
-def _exp_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
-    rh[0], rl[0] = exp(ah, al)
-
-
-@guvectorize(_UNARY, "(),()->(),()", cache=True)
-def _sqrt_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
-    rh[0], rl[0] = sqrt(ah, al)
 
 
 class Pairs:
@@ -97,7 +63,7 @@ class Pairs:
 
     def __add__(self, other: "Pairs | ArrayLike") -> "Pairs":
         b = _pairs(other)
-        return Pairs(*_add_arrays(self.hi, self.lo, b.hi, b.lo))
+        return Pairs(*add_arrays(self.hi, self.lo, b.hi, b.lo))
 
     def __neg__(self) -> "Pairs":
         return Pairs(-self.hi, -self.lo)
@@ -110,11 +76,11 @@ class Pairs:
 
     def __mul__(self, other: "Pairs | ArrayLike") -> "Pairs":
         b = _pairs(other)
-        return Pairs(*_multiply_arrays(self.hi, self.lo, b.hi, b.lo))
+        return Pairs(*multiply_arrays(self.hi, self.lo, b.hi, b.lo))
 
     def __truediv__(self, other: "Pairs | ArrayLike") -> "Pairs":
         b = _pairs(other)
-        return Pairs(*_divide_arrays(self.hi, self.lo, b.hi, b.lo))
+        return Pairs(*divide_arrays(self.hi, self.lo, b.hi, b.lo))
 
     def __rtruediv__(self, other: ArrayLike) -> "Pairs":
         return _pairs(other) / self
@@ -134,7 +100,7 @@ class Pairs:
 
     def exp(self) -> "Pairs":
         """Exponential of each entry; zero below -600."""
-        return Pairs(*_exp_arrays(self.hi, self.lo))
+        return Pairs(*exp_arrays(self.hi, self.lo))
 
     def log(self) -> "Pairs":
         """Natural logarithm of each positive entry: Newton's step from the float64 one."""
@@ -143,7 +109,7 @@ class Pairs:
 
     def sqrt(self) -> "Pairs":
         """Square root of each entry >= 0."""
-        return Pairs(*_sqrt_arrays(self.hi, self.lo))
+        return Pairs(*sqrt_arrays(self.hi, self.lo))
 
     def sum(self) -> "Pairs":
         """Sum of all entries."""
