@@ -14,6 +14,7 @@ from ..model.link_kernels import kernel_of, noiseless_of, source_of
 from ..model.link_store import Request, write_kernel
 from ..model.links import LinkKernel, load_link
 from ..thresholds import exact
+from ..thresholds.link.staircase import staircase
 from ..thresholds.link.thresholds import MAX_DIGITS, LinkThreshold
 from .flags import NODES
 
@@ -100,9 +101,7 @@ def threshold(args: argparse.Namespace) -> Outcome:
         result = _with_exact(link_thresholds.threshold(kernel, digits=digits), kernel, digits)
         result = _as_limit(result, limit, asked) if limit else result
         return as_dict(result) | _about(asked), f"{asked.describe()}\n{_line(result)}", result.converged
-    stairs = link_thresholds.staircase(
-        kernel, digits=digits, rotate=lambda axes: kernel_of(args.link, **wanted, axes=axes)
-    )
+    stairs = staircase(kernel, digits=digits, rotate=lambda axes: kernel_of(args.link, **wanted, axes=axes))
     if limit:
         stairs = replace(
             stairs,

@@ -7,7 +7,7 @@ from harness import Answer, Route, Settings, calibration_tests
 from products import ellipse, of_product, power_link
 
 from attnlimits.numerics.cli.link import kernel_of
-from attnlimits.numerics.thresholds.link import thresholds as link_thresholds
+from attnlimits.numerics.thresholds.link.staircase import staircase
 
 
 def _stairs(rng: np.random.Generator) -> list[Settings]:
@@ -32,7 +32,7 @@ def _squares(a: float, swap: bool) -> str:
 
 
 def _staircase(s: Settings) -> Answer:
-    found = link_thresholds.staircase(kernel_of(s["link"]), digits=s["digits"])
+    found = staircase(kernel_of(s["link"]), digits=s["digits"])
     steps = found.steps
     if not found.converged or any(step.value is None or step.error is None for step in steps):
         return Answer(0, 0, "estimated", flagged=True)

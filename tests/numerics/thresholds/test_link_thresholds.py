@@ -27,7 +27,8 @@ from attnlimits.numerics.posterior.link.monotone import MonotonePieces
 from attnlimits.numerics.posterior.link.rules import interval_moments
 from attnlimits.numerics.thresholds.link.operator import correlation, operator
 from attnlimits.numerics.thresholds.link.sampling import box_order
-from attnlimits.numerics.thresholds.link.thresholds import LinkThreshold, staircase, threshold, unresolved_noise
+from attnlimits.numerics.thresholds.link.staircase import staircase
+from attnlimits.numerics.thresholds.link.thresholds import LinkThreshold, threshold, unresolved_noise
 
 Array = NDArray[np.float64]
 
