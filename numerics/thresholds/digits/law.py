@@ -79,15 +79,13 @@ def softmax_law(skip: Ball, beta: Ball, rule: PlaneRule) -> LawNodes:
     In w the kernel has its poles at w = +-rho + i pi (odd); the map of `LineRule` widens both neighbourhoods and
     has them at cosh(Y)^2 = i rho/pi, at an imaginary distance of pi/4 or more from the real Y.
     """
-    weight: Balls = []
-    square: Balls = []
-    tau: Balls = []
+    nodes = LawNodes([], [], [])
     scale = arb(rule.z_scale)
     step_z = arb(rule.z.step)
     # z = 0: eta = s = 0, and the integral over x is that of its density.
-    weight.append((2 / arb.pi()).sqrt() * scale * step_z / 2)
-    square.append(arb(0))
-    tau.append((1 + skip) / skip)
+    nodes.weight.append((2 / arb.pi()).sqrt() * scale * step_z / 2)
+    nodes.square.append(arb(0))
+    nodes.tau.append((1 + skip) / skip)
     up, down = step_z.exp(), (-step_z).exp()
     rise, fall = up, down
     for line in rule.w:
@@ -96,13 +94,11 @@ def softmax_law(skip: Ball, beta: Ball, rule: PlaneRule) -> LawNodes:
         rise, fall = rise * up, fall * down
         rho = beta * z * z
         common = 2 / arb.pi() * (-z * z / 2).exp() / (beta * z) * dz
-        _line(skip, rho, common, -1 / (2 * beta * rho), line, weight, square, tau)
-    return LawNodes(weight, square, tau)
+        _line(skip, rho, common, -1 / (2 * beta * rho), line, nodes)
+    return nodes
 
 
-def _line(
-    skip: Ball, rho: Ball, common: Ball, rate: Ball, rule: LineRule, weight: Balls, square: Balls, tau: Balls
-) -> None:
+def _line(skip: Ball, rho: Ball, common: Ball, rate: Ball, rule: LineRule, nodes: LawNodes) -> None:
     """Append the nodes w >= 0 at one rho."""
     cosh_rho, sinh_rho = rho.cosh(), rho.sinh()
     centre = (cosh_rho + sinh_rho / skip).acosh()
@@ -126,6 +122,6 @@ def _line(
         t = skip + sinh_rho * half
         shift = (e - inverse) / 2 * half / t
         mass = common * slope * (rate * w * w).exp()
-        weight.append(mass / 2 if k == 0 else mass)
-        square.append(shift * shift)
-        tau.append(top / t)
+        nodes.weight.append(mass / 2 if k == 0 else mass)
+        nodes.square.append(shift * shift)
+        nodes.tau.append(top / t)
