@@ -211,9 +211,11 @@ class TwoLayerQuadrature(Channel):
         ]
         return Outcome(*(sum(getattr(part, name) for part in parts) for name in ("last", "first", "mass")))
 
-    def _near(self, centre: Array, variance: float, log_accuracy: float, *narrow: float) -> Hidden:
+    def _near(
+        self, centre: Array, variance: float, log_accuracy: float, resolved: tuple[float, float] = (math.inf, 0.0)
+    ) -> Hidden:
         """Nodes of h_1 about omega_1."""
-        return around(self.model.skip, self.model.beta, centre, variance, log_accuracy + 2, *narrow)
+        return around(self.model.skip, self.model.beta, centre, variance, log_accuracy + 2, resolved)
 
     def _bands(
         self, centre: Array, variance: float, q2: float, log_accuracy: float
@@ -225,7 +227,7 @@ class TwoLayerQuadrature(Channel):
         ends = np.searchsorted(v, v[-1] * _BANDS ** np.arange(-_MOST_BANDS, 1.0), side="right")
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             if end > start:
-                nodes = self._near(centre, variance, log_accuracy, sd, float(v[end - 1]))
+                nodes = self._near(centre, variance, log_accuracy, (sd, float(v[end - 1])))
                 yield nodes, (v[start:end], dv[start:end])
 
     def _nodes(self, q2: float, log_accuracy: float) -> Hidden:

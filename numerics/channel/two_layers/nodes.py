@@ -93,8 +93,7 @@ def around(
     centre: Array,
     variance: float,
     log_accuracy: float,
-    narrow: float = math.inf,
-    v: float = 0.0,
+    resolved: tuple[float, float] = (math.inf, 0.0),
 ) -> Hidden:
     """Nodes of h_1 ~ N(centre, variance I): trapezoidal rules in Y, z = scale sinh(Y), and in x for each z.
 
@@ -108,9 +107,10 @@ def around(
         V_11.
     log_accuracy : float
         L: what is below exp(-L) is neglected.
-    narrow, v : float, optional
-        For outputs up to v, the last indices (A v, tau v) are resolved to Gaussians of this standard deviation.
+    resolved : two floats, optional
+        A standard deviation and an output v: up to v, the last indices (A v, tau v) are resolved to such Gaussians.
     """
+    narrow, v = resolved
     reach = math.sqrt(2 * log_accuracy)
     sd = math.sqrt(variance)
     gauss = 2 * math.pi / reach * sd

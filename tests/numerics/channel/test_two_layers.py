@@ -142,7 +142,7 @@ def test_nodes_resolve_narrow_last_indices(centre: tuple[float, float], v: float
     a, tau = of_the_model(model, x, z)
     values = []
     for resolved in (narrow, narrow / 3):
-        nodes = around(model.skip, model.beta, np.array(centre), variance, 12.0, resolved, v)
+        nodes = around(model.skip, model.beta, np.array(centre), variance, 12.0, (resolved, v))
         off = (nodes.a - a[:, None]) ** 2 + (nodes.tau - tau[:, None]) ** 2
         values.append(np.exp(-off * v**2 / (2 * narrow**2)) @ nodes.weight * np.exp(-((tau * v) ** 2) / 2))
     # The error exp(-L) of steps as wide as L allows, for steps wider by `_RESOLVE`; curvature costs a little.
