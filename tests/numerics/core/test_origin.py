@@ -19,7 +19,8 @@ from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import LastLayer
 from attnlimits.numerics.thresholds.first_layer import first_layer
 from attnlimits.numerics.thresholds.last_layer import last_layer, one_layer
-from attnlimits.numerics.thresholds.link.thresholds import staircase, threshold
+from attnlimits.numerics.thresholds.link.staircase import staircase
+from attnlimits.numerics.thresholds.link.thresholds import threshold
 
 MODEL = Attention(skip=0.7, beta=1.5)
 LINK = {"link": ["h_1_1*h_2_1"], "indices": 2, "tokens": 1, "noise": 0.25}

@@ -15,7 +15,7 @@ from attnlimits.numerics.posterior.denoiser import check_covariance, denoise, de
 from attnlimits.numerics.posterior.precise.denoiser import denoise_mp
 from attnlimits.numerics.posterior.readout import invert_readout
 
-from ..calibration.denoise_cases import CTX, Case, exactly, moments_scale, ratios
+from ...calibration.denoise_cases import CTX, Case, exactly, moments_scale, ratios
 
 REFERENCE: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "denoiser_reference.json").read_text(encoding="utf-8")
