@@ -18,6 +18,13 @@ def test_work_ends_and_costly_formulas_spend_more() -> None:
         plain.spend(2 * 10**8)
 
 
+def test_squares_cost_what_products_do() -> None:
+    for text in ("h_1_1*h_2_1", "h_1_1*h_2_1 + h_3_1**2", "h_1_1**2 + h_2_1**2"):
+        Work((text,)).spend(2 * 10**8)
+    with pytest.raises(NotServedError):
+        Work(("h_1_1**20",)).spend(2 * 10**8)
+
+
 @pytest.mark.slow
 def test_a_link_that_the_quadrature_would_not_finish_is_sampled() -> None:
     found = threshold(kernel_of("1/(h[1]**30+h[2]**30+1)+1/(h[3]**20+1)"))
