@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from .errors import KernelNotFoundError
 
-__all__ = ["route_identity", "source_hash", "sources"]
+__all__ = ["kernel_hash", "route_identity", "source_hash", "sources"]
 
 _DISTRIBUTION = __name__.partition(".")[0]
 # To parse all sources takes a third of a second, to search them for these a tenth of that. The tests compare both.
@@ -28,6 +28,8 @@ _STATEMENT = re.compile(
 _DOCSTRING = re.compile(r'"""[\s\S]*?"""')
 _COMMENT = re.compile(r"#[^\n]*")
 _NAME = re.compile(r"([\w.]+)(?:[ \t]+as[ \t]+\w+)?")
+# What a module with compiled functions has in it.
+_COMPILED = re.compile(rb"\bnjit\b")
 # A module that imports this reads the command line, and has a part in no number.
 _COMMAND_LINE = "argparse"
 
@@ -82,6 +84,49 @@ def route_identity(modules: tuple[str, ...], formulas: str = "") -> str:
         A module has no source.
     """
     return _hash([source_hash(*modules), formulas])
+
+
+def kernel_hash(module: str) -> str:
+    """Hash of the sources whose functions and constants may be part of the machine code of a module.
+
+    They are the module, what it imports, and what that imports in turn as far as it holds compiled functions or is a
+    package, which may hand them on. numba itself looks at the file of the compiled function only.
+
+    Parameters
+    ----------
+    module : str
+        Full name; one without a source in this distribution has the hash of nothing.
+    """
+    found: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in found or _file(name) is None:
+            continue
+        part = _part(name)
+        found[name] = part.digest
+        if part.compiled or name == module:
+            waiting += part.imports
+    return _hash(sorted(found.values()))
+
+
+class _Part(NamedTuple):
+    """A module in the machine code of another one."""
+
+    digest: str
+    imports: tuple[str, ...]
+    compiled: bool
+
+
+@cache
+def _part(module: str) -> _Part:
+    path = _file(module)
+    assert path is not None
+    content, package = path.read_bytes(), path.name == "__init__.py"
+    statements = imports(module, content.decode(), package=package)
+    ours = [statement for statement in statements if statement.base.partition(".")[0] == _DISTRIBUTION]
+    inner = tuple(name for statement in ours for name in statement.modules)
+    return _Part(hashlib.sha256(content).hexdigest(), inner, package or _COMPILED.search(content) is not None)
 
 
 def sources(*modules: str) -> dict[str, bytes]:

@@ -18,6 +18,8 @@ from typing import Any
 from numba.core import config
 from numba.core.caching import CacheImpl, IndexDataCacheFile, UserProvidedCacheLocator, UserWideCacheLocator
 
+from .identity import kernel_hash
+
 __all__ = ["CheckedFile", "Locator", "attach", "settle"]
 
 #: Environment variable by which a process tells those it starts of its private folder.
@@ -156,7 +158,8 @@ def attach(caching: Any) -> None:
     def begin_checked(self: Any, py_func: Callable[..., Any]) -> None:
         begin(self, py_func)
         if _is_ours(py_func):
-            stamp = self._impl.locator.get_source_stamp()
+            # Of its own file; and of those whose functions and constants it may hold.
+            stamp = (self._impl.locator.get_source_stamp(), kernel_hash(py_func.__module__))
             self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base + _LAYOUT, stamp)
 
     @contextmanager

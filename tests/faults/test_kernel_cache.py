@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numba.core.caching import Cache, IndexDataCacheFile
 
-from attnlimits.numerics.core import kernel_files
+from attnlimits.numerics.core import identity, kernel_files
 
 SOURCE = """
 from numba import njit
@@ -93,6 +93,31 @@ def test_no_kernel_closes_over_another(repository):
         if any("cache=True" in ast.unparse(decorator) for decorator in inner.decorator_list)
     ]
     assert nested == []
+
+
+@pytest.mark.parametrize("edited", ["boxes", "constants"])
+def test_an_edit_of_what_a_kernel_holds_changes_its_identity(edited, tmp_path, monkeypatch):
+    """As it was once in the lattice: its sums stand in other files than the function that is called from Python."""
+    files_of = {name: tmp_path / f"{name}.py" for name in ("source", "boxes", "constants")}
+    files_of["source"].write_text(SOURCE.replace("import njit", "import njit\nfrom .boxes import inner"))
+    files_of["boxes"].write_text("from numba import njit\nfrom .constants import SHARE")
+    files_of["constants"].write_text("SHARE = 0.5")
+    known = {f"attnlimits.{name}": path for name, path in files_of.items()}
+    monkeypatch.setattr(identity, "_file", known.get)
+    hashes = set()
+    for text in ("", "# edited", "# again"):
+        identity._part.cache_clear()
+        files_of[edited].write_text(files_of[edited].read_text() + text)
+        hashes.add(identity.kernel_hash("attnlimits.source"))
+    assert len(hashes) == 3
+    identity._part.cache_clear()
+
+
+def test_a_kernel_is_compiled_again_where_what_it_holds_was_edited(kernel, monkeypatch):
+    assert (kernel()(1.25), hits(kernel())) == (VALUE, 1)
+    monkeypatch.setattr(kernel_files, "kernel_hash", lambda module: "of another text")
+    assert hits(kernel()) == 0
+    assert (kernel()(1.25), hits(kernel())) == (VALUE, 1)
 
 
 def test_every_damage_is_seen(kernel, tmp_path, capsys, monkeypatch, rng):
