@@ -60,8 +60,9 @@ lint: setup ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@rm -rf $(TYPING) && mkdir -p $(TYPING)/attnlimits
+	@ln -s ../../../numerics/front/__init__.py $(TYPING)/attnlimits/__init__.py
 	@for folder in $(FOLDERS); do ln -s "../../../$$folder" "$(TYPING)/attnlimits/$$folder" || exit 1; done
-	MYPYPATH=$(TYPING) $(BIN)/mypy $(FOLDERS:%=-p attnlimits.%)
+	MYPYPATH=$(TYPING) $(BIN)/mypy -p attnlimits
 
 format: setup ## let ruff repair what it can
 	$(BIN)/ruff check --fix .

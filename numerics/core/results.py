@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
@@ -10,6 +12,9 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from . import saved
+from .citation import cite
+from .decimals import pm
 from .files import write_whole
 
 __all__ = [
@@ -18,6 +23,7 @@ __all__ = [
     "EvolutionResult",
     "How",
     "Origin",
+    "Result",
     "ThresholdResult",
     "as_dict",
     "load",
@@ -27,6 +33,8 @@ __all__ = [
 
 How = Literal["rigorous", "estimated", "monte-carlo"]
 Array = NDArray[np.float64]
+# Lines of a result's text, and overlaps in one of them.
+_MOST_LINES, _MOST_SHOWN = 6, 4
 
 
 def versions() -> dict[str, str]:
@@ -41,6 +49,45 @@ class Estimate:
     value: float
     error: float
     how: How
+
+
+class Result:
+    """What every result can do beside its fields: show itself in a few lines, be saved, be cited."""
+
+    origin: "Origin"
+
+    def lines(self) -> Iterator[str]:
+        """What one wants to see first, a sentence each, the status last."""
+        yield str(getattr(self, "status", ""))
+
+    def __repr__(self) -> str:
+        """At most six lines."""
+        model = ", ".join(f"{name}={value}" for name, value in self.origin.model.items())
+        shown = [f"{type(self).__name__}({model})", *self.lines()]
+        return "\n  ".join(shown if len(shown) <= _MOST_LINES else [*shown[: _MOST_LINES - 2], "..", shown[-1]])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain JSON types: arrays as lists, what is no number as None."""
+        found: dict[str, Any] = as_dict(self)
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write the result, with its model, settings and versions, to a JSON file that `load` reads."""
+        saved.save(self, path)
+
+    def cite(self) -> str:
+        """BibTeX of this software and of the paper whose theory the result is of."""
+        return cite()
+
+
+def overlaps(overlap: Array, error: Array) -> str:
+    """Diagonal overlaps with their errors in one line, of many indices the first ones."""
+    count = len(overlap)
+    shown = [f"q_{i + 1}{i + 1} = {pm(overlap[i, i], error[i, i])}" for i in range(min(count, _MOST_SHOWN))]
+    return ", ".join(shown + [f".. ({count} in all)"] * (count > _MOST_SHOWN))
 
 
 class _Described(Protocol):
@@ -79,8 +126,8 @@ class Origin:
         return Origin(self.model, self.settings | as_dict(settings))
 
 
-@dataclass(frozen=True)
-class DenoiserResult:
+@dataclass(frozen=True, repr=False)
+class DenoiserResult(Result):
     """Posterior summary of a batch of outputs (12).
 
     Attributes
@@ -110,9 +157,15 @@ class DenoiserResult:
     log_z_error: Array
     origin: Origin = field(default_factory=Origin)
 
+    def lines(self) -> Iterator[str]:
+        """Number of outputs, and the largest errors."""
+        yield f"{self.log_z.size} outputs of {' x '.join(map(str, self.g_out.shape[-2:]))} indices"
+        if self.log_z.size:
+            yield f"largest error {self.error.max():.1e}, of log Z {self.log_z_error.max():.1e}"
 
-@dataclass(frozen=True)
-class ThresholdResult:
+
+@dataclass(frozen=True, repr=False)
+class ThresholdResult(Result):
     """A weak-recovery threshold (15)-(18).
 
     Attributes
@@ -150,9 +203,16 @@ class ThresholdResult:
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
 
+    def lines(self) -> Iterator[str]:
+        """Threshold, error, status."""
+        exact = "" if self.exact is None else f" = {self.exact} exactly"
+        yield f"alpha({self.subspace}) = {self.value}{exact}"
+        yield f"error {self.error:.1e} ({self.how})"
+        yield self.status
 
-@dataclass(frozen=True)
-class EvolutionResult:
+
+@dataclass(frozen=True, repr=False)
+class EvolutionResult(Result):
     """A fixed point of the state evolution (14).
 
     Attributes
@@ -200,6 +260,13 @@ class EvolutionResult:
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    def lines(self) -> Iterator[str]:
+        """Overlaps, errors of a prediction, status."""
+        yield f"alpha = {self.alpha:g}: {overlaps(self.overlap, self.overlap_error)}"
+        best, plugin = (pm(found.value, found.error) for found in (self.prediction_error, self.plugin_error))
+        yield f"prediction error {best} (posterior mean), {plugin} (plug-in)"
+        yield self.status
 
 
 def as_dict(result: Any) -> Any:

@@ -230,7 +230,9 @@ def test_an_output_without_nodes_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 def test_three_layers_along_the_staircase() -> None:
     """The last layer first, and the first one once the last is nearly known (from about alpha = 1)."""
     results = curve(THREE, [0.4, 0.8, 1.3], samples=32, nodes=512, tol=1e-3)
-    assert all(r.converged for r in results)
+    assert all(r.converged for r in results[:2])
+    # So few samples do not tell the upper fixed point from recovery, and it says so.
+    assert results[2].converged or results[2].status.startswith("too near a threshold")
     overlaps = np.array([r.overlap.diagonal() for r in results])
     assert (np.diff(overlaps[:, 2]) > 0).all() and overlaps[-1, 2] > 0.95
     assert not overlaps[:2, :2].any() and overlaps[2, 0] > 0.05

@@ -1,0 +1,147 @@
+"""Results on disk: one JSON file that says which class it is of, with every number to its last digit.
+
+A file is read without executing anything that it holds: classes are those of the results themselves, by name.
+"""
+
+import json
+import math
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TypeAlias, cast
+
+import numpy as np
+
+from .files import write_whole
+
+__all__ = ["load", "save"]
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+SCHEMA = 1
+_FORMAT = "attnlimits result"
+_PACKAGE = f"{__name__.partition('.numerics.')[0]}.numerics."
+#: Where the classes of results are; a file names the class alone, so that a module may move.
+_PLACES = {
+    "CurvePoint": "fixed_point.continuation.records",
+    "CurveResult": "fixed_point.continuation.records",
+    "DenoiserResult": "core.results",
+    "DescentResult": "learning.descent.results",
+    "Enclosure": "thresholds.enclosure.threshold",
+    "Estimate": "core.results",
+    "EvolutionResult": "core.results",
+    "FlowResult": "thresholds.flow",
+    "GAMPResult": "learning.gamp.results",
+    "Gap": "fixed_point.continuation.records",
+    "Jump": "fixed_point.continuation.records",
+    "LinkStaircase": "thresholds.link.staircase",
+    "LinkThreshold": "thresholds.link.thresholds",
+    "Onset": "fixed_point.continuation.records",
+    "Origin": "core.results",
+    "ThresholdResult": "core.results",
+}
+# In the place of what JSON has no type for.
+_CLASS, _ARRAY, _TUPLE, _NUMBER, _MAPPING = "class", "array", "tuple", "number", "mapping"
+_KINDS = "biuf"
+
+
+def save(result: object, path: str | Path) -> None:
+    """Write a result whole or not at all.
+
+    Parameters
+    ----------
+    result : dataclass
+        Of arrays, numbers, texts, and such results again.
+    path : str or Path
+
+    Raises
+    ------
+    TypeError
+        Something in it has no place in a file, which is named.
+    OSError
+        The file cannot be written.
+    """
+    record = {"format": _FORMAT, "schema": SCHEMA, "result": _encoded(result, type(result).__name__)}
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(place, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+
+
+def load(path: str | Path) -> object:
+    """Read a result that `save` wrote: equal in every field, and of the same class.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Raises
+    ------
+    ValueError
+        The file is no result, is of another layout, or was changed into something that none can be.
+    OSError
+        The file cannot be read.
+    """
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(record, dict) or record.get("format") != _FORMAT:
+            raise ValueError("it was not written by `save` of a result")
+        if record.get("schema") != SCHEMA:
+            raise ValueError(f"its layout is {record.get('schema')!r}, and this version reads {SCHEMA}")
+        return _decoded(record["result"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a result that can be read: {error}") from None
+
+
+def _encoded(value: object, where: str) -> Json:
+    if is_dataclass(value) and not isinstance(value, type):
+        name = type(value).__name__
+        if f"{_PACKAGE}{_PLACES.get(name)}" != type(value).__module__:
+            raise TypeError(f"{where} is a {name}, which is no result that has a place in a file")
+        inner = {f.name: _encoded(getattr(value, f.name), f"{where}.{f.name}") for f in fields(value)}
+        return {_CLASS: name, "fields": inner}
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in _KINDS:
+            raise TypeError(f"{where} is an array of {value.dtype}, and only numbers have a place in a file")
+        flat = [_encoded(x, where) for x in value.ravel().tolist()]
+        return {_ARRAY: flat, "shape": list(value.shape), "dtype": str(value.dtype)}
+    if isinstance(value, np.generic):
+        return _encoded(value.item(), where)
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_NUMBER: str(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple):
+        return {_TUPLE: [_encoded(x, where) for x in value]}
+    if isinstance(value, list):
+        return [_encoded(x, where) for x in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {_MAPPING: {key: _encoded(x, f"{where}[{key!r}]") for key, x in value.items()}}
+    raise TypeError(f"{where} is a {type(value).__name__}, which has no place in a file")
+
+
+def _decoded(value: Json) -> object:
+    if isinstance(value, list):
+        return [_decoded(x) for x in value]
+    if not isinstance(value, dict):
+        return value
+    if _CLASS in value:
+        kept = cast("dict[str, Json]", value["fields"])
+        return _class_of(str(value[_CLASS]))(**{name: _decoded(x) for name, x in kept.items()})
+    if _ARRAY in value:
+        dtype = np.dtype(str(value["dtype"]))
+        if dtype.kind not in _KINDS:
+            raise ValueError(f"an array of {dtype} is none of numbers")
+        flat = [_decoded(x) for x in cast("list[Json]", value[_ARRAY])]
+        return np.array(flat, dtype=dtype).reshape(cast("list[int]", value["shape"]))
+    if _TUPLE in value:
+        return tuple(_decoded(x) for x in cast("list[Json]", value[_TUPLE]))
+    if _NUMBER in value:
+        return float(str(value[_NUMBER]))
+    return {key: _decoded(x) for key, x in cast("dict[str, Json]", value[_MAPPING]).items()}
+
+
+def _class_of(name: str) -> type:
+    """Return the class of results of this name."""
+    if name not in _PLACES:
+        raise ValueError(f"{name!r} is no class of results")
+    return cast("type", getattr(import_module(f"{_PACKAGE}{_PLACES[name]}"), name))
