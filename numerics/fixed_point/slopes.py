@@ -1,0 +1,89 @@
+"""Slopes of the alphas of the layers by t = log(q/(1 - q)): measured, improved by steps, used for Newton's step.
+
+Layer l is at rest where alpha = alpha_l(t), log alpha_l = t_l - log G_ll(q). Here d log alpha_l / d t_k is an array of
+shape (n, n). The constants were chosen by hand when these rules were written, and no script fits them again; they cost
+evaluations and not accuracy, as the error of a fixed point is measured anew. `tests/numerics/fixed_point/
+test_refined.py` has the slopes near recovery, `tests/calibration/test_evolve.py` and `test_deep.py` the errors.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["NEARLY", "STEP", "broyden", "differences", "logit", "newton", "stable"]
+
+Array = NDArray[np.float64]
+
+#: Length in t of a difference of deterministic averages, and the least step of sampled ones that Broyden's update uses.
+STEP = 0.05
+# Length for sampled averages: their noise is the same at both ends in part only, and is divided by the length.
+_SAMPLED_STEP = 0.2
+# Length towards recovery along all layers at once, where log alpha_l is a line in 1 - q: its ends are far apart in t.
+_RECOVERY_STEP = 2.0
+#: Where all 1 - q are below this, the layers are on the way to recovery together.
+NEARLY = 1e-2
+# Slopes (real parts of eigenvalues) below this count as flat: the fixed point is unstable or nearly so, and Newton's
+# step is shortened to 1/0.02 times the step of the plain iteration.
+_FLAT = 0.02
+
+
+def logit(x: Array | float) -> Array:
+    """Return log(x/(1 - x))."""
+    return np.asarray(np.log(x) - np.log1p(-np.asarray(x)), np.float64)
+
+
+def differences(log_alpha: Callable[[Array], Array], t: Array, top: Array, *, sampled: bool, whole: bool) -> Array:
+    """Slopes from differences: one-sided, and central where the averages are sampled.
+
+    log G is nearly a line in t. Near recovery the alphas depend on the ratios of the 1 - q_ll and hardly on their
+    size, in which they are lines: that slope comes from distant points, and along a direction of its own.
+
+    Parameters
+    ----------
+    log_alpha : callable
+        From t to log alpha_l.
+    t, top : ndarray
+        Where, and the largest t.
+    sampled : bool
+    whole : bool
+        All layers of the model are among these, so that they can come to recovery together.
+    """
+    size = len(t)
+    directions = np.eye(size)
+    steps = np.full(size, _SAMPLED_STEP if sampled else STEP)
+    lengths, centred = steps.copy(), sampled
+    x = 1 / (1 + np.exp(-t))
+    if whole and (1 - x).max() < NEARLY:
+        directions[0], steps[0] = 1.0, _RECOVERY_STEP
+        lengths[0] = math.expm1(_RECOVERY_STEP)  # of a line in 1 - q
+        centred = False
+    here = None if centred else log_alpha(t)
+    slopes = np.empty((size, size))
+    for k, (step, direction) in enumerate(zip(steps, directions, strict=True)):
+        end = np.minimum(t + 0.5 * step * direction, top) if centred else t
+        above = here if here is not None else log_alpha(end)
+        slopes[:, k] = (above - log_alpha(end - step * direction)) / lengths[k]
+    # Columns belong to directions.
+    return np.asarray(slopes @ np.linalg.inv(directions.T), np.float64)
+
+
+def broyden(slopes: Array, moved: Array, changed: Array) -> Array:
+    """Slopes nearest to these that explain a step, too."""
+    length = float(moved @ moved)
+    if length < 1e-16:
+        return slopes
+    return slopes + np.outer(changed - slopes @ moved, moved) / length
+
+
+def newton(slopes: Array, imbalance: Array) -> Array:
+    """Newton's step; along unstable or flat directions a long step of the iteration, which is their way."""
+    values, vectors = np.linalg.eig(slopes)
+    out: Array = (vectors @ (np.linalg.solve(vectors, imbalance.astype(complex)) / np.maximum(values.real, _FLAT))).real
+    return out
+
+
+def stable(slopes: Array) -> bool:
+    """Whether the iteration comes back from a small change in every direction."""
+    return bool(np.linalg.eigvals(slopes).real.min() > _FLAT)
