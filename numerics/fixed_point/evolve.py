@@ -2,37 +2,31 @@
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..channel.averages import Channel
-from ..channel.choice import channel, is_costly
-from ..channel.deep.averages import DeepAverages
-from ..channel.deep.channel import serves as serves_deep
-from ..channel.two_layers.channel import TwoLayerAverages, serves
-from ..core.errors import ConvergenceError, KernelNotFoundError
-from ..core.results import Estimate, EvolutionResult, How, Origin
+from ..core.errors import ConvergenceError
+from ..core.results import EvolutionResult
 from ..core.validation import numbers
 from ..model.attention import Attention
 from ..posterior.fibres import LastLayer as UntiedHead
-from .error import TOO_NEAR
-from .prediction_error import prediction_errors
-from .refined import RefinedSolver, Slopes
-from .solver import RECOVERED, Solver, Tolerance
+from .effort import COARSE, Effort
+from .refined import Slopes
+from .result import finish
+from .solver import Solver
 
-__all__ = ["check_effort", "check_overlap", "curve", "evolve", "finish", "seeded"]
+__all__ = ["check_overlap", "curve", "evolve", "seeded"]
 
 Array = NDArray[np.float64]
 
-# Of the quadrature, where there is one: relative at two layers, absolute beyond.
-_ACCURACY, _DEEP_ACCURACY = 1e-3, 1e-2
-# Largest residual, over the accuracy, of overlaps of deep models.
-_REST = 0.1
-# Points per randomisation of the first search.
-_COARSE = 256
+# Tolerance of the search by few points, and its evaluations at most.
+_SCOUT_TOL, _SCOUT_ITER = 1e-3, 40
+# Where the informed start is, below I.
+_INFORMED = 1e-3
 
 
 def check_overlap(q: ArrayLike, size: int) -> Array:
@@ -128,74 +122,21 @@ def evolve(
     ----------
     troiani2025, (13)-(14), (17)-(18), (95).
     """
-    _check_model(model)
-    accuracy = _default_accuracy(model, samples, accuracy)
-    samples = _default_samples(model, samples, 4096)
-    check_effort(alpha, samples, replicas, tol, max_iter)
-    _check_nodes(nodes)
+    effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, alpha, 4096)
     seed, generator = seeded(rng)
-    averages = channel(
-        model,
-        samples=int(samples),
-        replicas=int(replicas),
-        rng=generator,
-        workers=workers,
-        nodes=nodes,
-        accuracy=accuracy,
-    )
-    solver = _solver(averages, float(alpha), tol, int(max_iter), accuracy, {})
-    if (
-        isinstance(start, str)
-        and start == "uninformed"
-        and model.layers > 1
-        and accuracy is None
-        and samples >= 8 * _COARSE
-        and max_iter >= 50
-    ):
+    averages = effort.channel(model, generator, workers)
+    solver = effort.solver(averages, float(alpha), {})
+    if not isinstance(start, str):
+        _from_overlap(solver, check_overlap(start, model.indices))
+    elif start == "informed":
+        _from_above(solver)
+    elif start == "uninformed":
+        q = np.zeros((model.indices, model.indices))
         # A few points find the neighbourhood of the fixed point, all of them the fixed point.
-        rough = channel(model, samples=_COARSE, replicas=int(replicas), rng=generator, workers=workers, nodes=nodes)
-        scout = Solver(rough, float(alpha), 1e-3, min(int(max_iter), 40))
-        scout.grow(np.zeros((model.indices, model.indices)))
-        solver.n_iter = scout.n_iter
-        solver.history = scout.history
-        solver.grow(scout.q)
-    elif isinstance(start, str):
-        if start not in ("uninformed", "informed"):
-            raise ValueError(f'start must be "uninformed", "informed" or an overlap matrix, got {start!r}')
-        if start == "uninformed":
-            solver.grow(np.zeros((model.indices, model.indices)))
-        else:
-            informed = np.zeros((model.indices, model.indices))
-            for layer in averages.layers:
-                informed[layer, layer] = 1 - 1e-3
-            active = list(averages.layers)
-            solver.settle(informed, active)
-            solver.release(active)
+        solver.grow(_scouted(solver, effort, generator, workers) if effort.worth_scouting(model) else q)
     else:
-        q0 = check_overlap(start, model.indices)
-        if solver.equal and np.abs(q0 - q0[0, 0] * np.eye(len(q0))).max() > 1e-12:
-            raise ValueError(
-                f"start must be a multiple of the identity for {model.describe()}: its link does not see rotations of "
-                "the indices (troiani2025 (6))"
-            )
-        active = [int(i) for i in np.flatnonzero(q0.diagonal())]
-        if active:
-            coupled = np.abs(q0 - np.diag(q0.diagonal())).max() > 0
-            solver.settle(q0, active, pairs=combinations(sorted(active), 2) if coupled else ())
-        else:  # a fixed point, if perhaps an unstable one
-            solver._zero()
-    origin = Origin.of(
-        model,
-        start=start,
-        samples=samples,
-        replicas=replicas,
-        tol=tol,
-        max_iter=max_iter,
-        seed=seed,
-        nodes=nodes,
-        accuracy=accuracy,
-    )
-    result = finish(solver, averages, seed, generator, origin)
+        raise ValueError(f'start must be "uninformed", "informed" or an overlap matrix, got {start!r}')
+    result = finish(solver, averages, seed, generator, effort.origin(model, start, seed))
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
@@ -223,31 +164,15 @@ def curve(
     values = sorted(float(a) for a in alphas)
     if not values or not all(math.isfinite(a) and a >= 0 for a in values):
         raise ValueError("alphas must be a non-empty sequence of finite numbers >= 0")
-    _check_model(model)
-    accuracy = _default_accuracy(model, samples, accuracy)
-    samples = _default_samples(model, samples, 1024)
-    check_effort(values[0], samples, replicas, tol, max_iter)
-    _check_nodes(nodes)
+    effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, values[0], 1024)
     seed, generator = seeded(rng)
-    averages = channel(
-        model, samples=samples, replicas=replicas, rng=generator, workers=workers, nodes=nodes, accuracy=accuracy
-    )
-    origin = Origin.of(
-        model,
-        start="continued",
-        samples=samples,
-        replicas=replicas,
-        tol=tol,
-        max_iter=max_iter,
-        seed=seed,
-        nodes=nodes,
-        accuracy=accuracy,
-    )
+    averages = effort.channel(model, generator, workers)
+    origin = effort.origin(model, "continued", seed)
     results = []
     slopes: Slopes = {}
     q = np.zeros((model.indices, model.indices))
     for alpha in values:
-        solver = _solver(averages, alpha, tol, max_iter, accuracy, slopes)
+        solver = effort.solver(averages, alpha, slopes)
         solver.grow(q)
         results.append(finish(solver, averages, seed, generator, origin))
         q = results[-1].overlap
@@ -256,82 +181,40 @@ def curve(
     return results
 
 
-def _solver(
-    averages: Channel, alpha: float, tol: float, max_iter: int, accuracy: float | None, slopes: Slopes
-) -> Solver:
-    if accuracy is None:
-        return Solver(averages, alpha, tol, max_iter)
-    assert isinstance(averages, TwoLayerAverages | DeepAverages)
-    rough = _REST * accuracy
-    if not isinstance(averages, DeepAverages) or rough <= tol:
-        return RefinedSolver(averages, alpha, tol, max_iter, accuracy, slopes)
-    solver = RefinedSolver(averages, alpha, rough, max_iter, accuracy, slopes)
-    solver.tolerance = Tolerance(
-        rough, f"the tolerance was {rough:.1e} instead of tol = {tol:g}: a tenth of the accuracy asked for"
-    )
-    return solver
+def _scouted(solver: Solver, effort: Effort, rng: np.random.Generator, workers: int | None) -> Array:
+    """Neighbourhood of the fixed point by a few points; the solver counts their evaluations."""
+    few = replace(effort, samples=COARSE)
+    model = solver.averages.model
+    rough = few.channel(model, rng, workers)
+    scout = Solver(rough, solver.alpha, _SCOUT_TOL, min(solver.max_iter, _SCOUT_ITER))
+    scout.grow(np.zeros((model.indices, model.indices)))
+    solver.n_iter = scout.n_iter
+    solver.history = scout.history
+    return scout.q
 
 
-def _check_model(model: Attention | UntiedHead) -> None:
-    if isinstance(model, Attention) and set(model.ranks) != {1} and (model.layers > 1 or model.indices > 3):
-        raise KernelNotFoundError(
-            f"no state evolution for {model.describe()}; there is one for rank 1, any depth and number of tokens, and "
-            "for rank 2 and 3 at depth 1"
-        )
-    if isinstance(model, UntiedHead) and model.tied:
-        raise ValueError("model must be an untied fibres.LastLayer; for a tied layer give Attention(1, ..) (2)")
+def _from_above(solver: Solver) -> None:
+    """Settle from just below I."""
+    q = np.zeros_like(solver.q)
+    active = list(solver.averages.layers)
+    q[active, active] = 1 - _INFORMED
+    solver.settle(q, active)
+    solver.release(active)
 
 
-def _default_accuracy(model: Attention | UntiedHead, samples: int | None, accuracy: float | None) -> float | None:
-    """Of the quadrature, where there is one and no sampling is asked for."""
-    shallow = isinstance(model, Attention) and serves(model)
-    deep = isinstance(model, Attention) and serves_deep(model)
-    if accuracy is None:
-        if samples is not None or not (shallow or deep):
-            return None
-        return _ACCURACY if shallow else _DEEP_ACCURACY
-    if not (shallow or deep):
+def _from_overlap(solver: Solver, q: Array) -> None:
+    """Settle from an overlap, with all entries of its indices free if any off the diagonal is not zero."""
+    if solver.equal and np.abs(q - q[0, 0] * np.eye(len(q))).max() > 1e-12:
         raise ValueError(
-            "accuracy is for two or more softmax layers, two tokens, rank 1 and c > 0; for "
-            f"{model.describe()} raise samples"
+            f"start must be a multiple of the identity for {solver.averages.model.describe()}: its link does not see "
+            "rotations of the indices (troiani2025 (6))"
         )
-    least = 1e-10 if shallow else 1e-4
-    if (
-        isinstance(accuracy, bool)
-        or not isinstance(accuracy, int | float | np.floating)
-        or not least <= accuracy <= 1e-2
-    ):
-        raise ValueError(f"accuracy must be a number in [{least:g}, 1e-2] for {model.describe()}, got {accuracy!r}")
-    return float(accuracy)
-
-
-def _default_samples(model: Attention | UntiedHead, samples: int | None, exact: int) -> int:
-    """Points per randomisation: fewer where every one of them costs a sampled posterior."""
-    return samples if samples is not None else 256 if is_costly(model) else exact
-
-
-def _check_nodes(nodes: int) -> None:
-    if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or nodes < 64 or nodes & (nodes - 1):
-        raise ValueError(f"nodes must be a power of two >= 64, got {nodes!r}")
-
-
-def check_effort(alpha: float, samples: int, replicas: int, tol: float, max_iter: int) -> None:
-    """Refuse values out of range.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument.
-    """
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.floating | np.integer):
-        raise ValueError(f"alpha must be a number >= 0, got {alpha!r}")
-    if not (math.isfinite(alpha) and alpha >= 0):
-        raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
-    for name, value, least in (("samples", samples, 1), ("replicas", replicas, 2), ("max_iter", max_iter, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
-    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not tol > 0:
-        raise ValueError(f"tol must be a number > 0, got {tol!r}")
+    active = [int(i) for i in np.flatnonzero(q.diagonal())]
+    if active:
+        coupled = np.abs(q - np.diag(q.diagonal())).max() > 0
+        solver.settle(q, active, pairs=combinations(sorted(active), 2) if coupled else ())
+    else:  # a fixed point, if perhaps an unstable one
+        solver.rest()
 
 
 def seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Generator]:
@@ -340,61 +223,3 @@ def seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Genera
         return -1, rng
     seed = int(np.random.SeedSequence().generate_state(1)[0]) if rng is None else int(rng)
     return seed, np.random.default_rng(seed)
-
-
-def finish(solver: Solver, averages: Channel, seed: int, rng: np.random.Generator, origin: Origin) -> EvolutionResult:
-    """Result at the overlap where the solver stands."""
-    model = averages.model
-    error, doubt = solver.measure()
-    how = solver.how
-    posterior_mean, plugin = prediction_errors(model, solver.q, error, rng=rng)
-    size = model.indices
-    estimation = Estimate(float(1 - np.trace(solver.q) / size), float(np.linalg.norm(error.diagonal()) / size), how)
-    converged = solver.converged and not doubt
-    if solver.converged and doubt:
-        status = f"{TOO_NEAR}: {doubt}; {_finer(averages, how)}, or move alpha"
-    elif solver.converged:
-        status = f"converged after {solver.n_iter} evaluations: max |F(q) - q| = {solver.residual:.1e}"
-        if any(solver.q[i, i] >= RECOVERED - 1e-9 for i in range(size)):
-            status += "; an overlap is within 1e-6 of 1 (recovered)"
-    else:
-        status = (
-            f"not converged: max |F(q) - q| = {solver.residual:.1e} > {solver.tolerance.value:.3g} after "
-            f"{solver.n_iter} evaluations; raise max_iter or tol"
-        )
-    if solver.tolerance.why:
-        status += f"; {solver.tolerance.why}"
-    if solver.note:
-        status += f"; {solver.note}"
-    return EvolutionResult(
-        alpha=solver.alpha,
-        overlap=solver.q,
-        overlap_error=error,
-        estimation_error=estimation,
-        prediction_error=posterior_mean,
-        plugin_error=plugin,
-        stability=solver.stability(),
-        converged=converged,
-        status=status,
-        n_iter=solver.n_iter,
-        residual=solver.residual,
-        tol=solver.tolerance.value,
-        history=_history(solver),
-        seed=seed,
-        kernel_hash=model.kernel_hash,
-        origin=origin,
-    )
-
-
-def _history(solver: Solver) -> Array:
-    """Iterates; the last one is the overlap that is returned, also where no averages were taken there."""
-    last = solver.history[-1:]
-    ends = bool(last) and np.array_equal(last[0], solver.q)
-    return np.array([*solver.history, *([] if ends else [solver.q])])
-
-
-def _finer(averages: Channel, how: How) -> str:
-    """What makes averages more accurate."""
-    if averages.accuracy is not None:
-        return "ask for a smaller accuracy"
-    return "raise samples" if how == "monte-carlo" else "it is the finest quadrature"

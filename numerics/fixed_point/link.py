@@ -14,8 +14,10 @@ from ..core.results import EvolutionResult, How, Origin
 from ..core.standard_error import SIGMAS, standard_error
 from ..model.link_symmetry import couplings, exchanges
 from ..model.links import LinkKernel
-from ..thresholds.link.thresholds import _top, threshold, unresolved_noise
-from .evolve import check_effort, check_overlap, finish, seeded
+from ..thresholds.link.thresholds import leading_direction, threshold, unresolved_noise
+from .effort import check_effort
+from .evolve import check_overlap, seeded
+from .result import finish
 from .solver import Solver
 
 __all__ = ["evolve"]
@@ -102,20 +104,7 @@ def evolve(
     if reason := unresolved_noise(kernel):
         raise ValueError(f"{reason}; leave it out: state evolution without noise is its limit (14)")
     seed, generator = seeded(rng)
-    q = np.zeros((kernel.indices,) * 2)
-    if not isinstance(start, str):
-        q = check_overlap(start, kernel.indices)
-    elif start == "informed":
-        used = sorted({entry % kernel.indices for part in kernel.parts for entry in part.entries})
-        q[used, used] = 1 - _INFORMED
-    elif start != "uninformed":
-        raise ValueError(f'start must be "uninformed", "informed" or an overlap matrix, got {start!r}')
-    mask = couplings(kernel, q)
-    if np.abs(q[~mask]).max(initial=0.0) > 0:
-        raise ValueError(
-            "start couples indices that share no output, whose overlap the iteration (14) sets to zero; it may be "
-            f"non-zero only where {mask.astype(int).tolist()} is 1"
-        )
+    q, mask = _first(kernel, start)
     channel = LinkChannel(
         kernel,
         samples=int(samples),
@@ -145,6 +134,25 @@ def evolve(
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
+
+
+def _first(kernel: LinkKernel, start: str | ArrayLike) -> tuple[Array, NDArray[np.bool_]]:
+    """Overlap of a start, and where overlaps may be other than zero."""
+    q = np.zeros((kernel.indices,) * 2)
+    if not isinstance(start, str):
+        q = check_overlap(start, kernel.indices)
+    elif start == "informed":
+        used = sorted({entry % kernel.indices for part in kernel.parts for entry in part.entries})
+        q[used, used] = 1 - _INFORMED
+    elif start != "uninformed":
+        raise ValueError(f'start must be "uninformed", "informed" or an overlap matrix, got {start!r}')
+    mask = couplings(kernel, q)
+    if np.abs(q[~mask]).max(initial=0.0) > 0:
+        raise ValueError(
+            "start couples indices that share no output, whose overlap the iteration (14) sets to zero; it may be "
+            f"non-zero only where {mask.astype(int).tolist()} is 1"
+        )
+    return q, mask
 
 
 class _Rotated(Channel):
@@ -282,7 +290,7 @@ class _LinkSolver(Solver):
             rate, direction = np.inf, linear / size
         else:
             inside = np.einsum("ia,jb,ijkl,kc,ld->abcd", free, free, matrix, free, free)
-            norm, direction = _top(inside, 0.0)
+            norm, direction = leading_direction(inside, 0.0)
             # Zero to within its error, it may come out below.
             rate = self.alpha * max(norm, 0.0)
             full = free @ direction @ free.T
@@ -332,5 +340,5 @@ class _LinkSolver(Solver):
             near = (near.astype(int) @ near) > 0
         for row, i in enumerate(rest):
             some = [rest[k] for k in np.flatnonzero(near[row])]
-            rates[i] = self.alpha * max(_top(matrix[np.ix_(some, some, some, some)], 0.0)[0], 0.0)
+            rates[i] = self.alpha * max(leading_direction(matrix[np.ix_(some, some, some, some)], 0.0)[0], 0.0)
         return rates

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Channel
-from ..core.errors import ConvergenceError, KernelNotFoundError
 from ..core.results import How
 from ..core.standard_error import SIGMAS, standard_error
 from ..model.attention import Attention
-from ..thresholds.last_layer import last_layer
 from .anderson import anderson
 from .error import blocked, fixed_point_error, growth_error
 from .free_entries import FreeEntries
+from .known_rates import last_layer_norm
 
 __all__ = ["DEAD", "RECOVERED", "SEED", "Solver", "Tolerance"]
 
@@ -91,7 +90,7 @@ class Solver:
                 self.release(active)
                 self.dead |= before - set(active)
             if not active:
-                self._zero()
+                self.rest()
             unstable = [i for i, rate in enumerate(self.stability()) if rate > 1 and i not in {*active, *self.dead}]
             if not unstable or not self.converged:
                 return
@@ -132,10 +131,11 @@ class Solver:
         model = self.averages.model
         if self.q.any() or not isinstance(model, Attention) or model.layers == 1:
             return None
-        norm = _last_layer_norm(model)
+        norm = last_layer_norm(model)
         return None if norm is None else self.alpha * norm
 
-    def _zero(self) -> None:
+    def rest(self) -> None:
+        """Stand at zero overlap."""
         self.q = np.zeros_like(self.q)
         self.latest = self.averages(self.q)
         self.history.append(self.q.copy())
@@ -347,16 +347,3 @@ class Solver:
         """What a result has to state beside whether it converged."""
         assert self.latest is not None
         return self.latest.note
-
-
-_NORMS: dict[tuple[object, ...], float | None] = {}
-
-
-def _last_layer_norm(model: Attention) -> float | None:
-    key = (model.layers, model.tokens, model.skip, model.beta, model.activation)
-    if key not in _NORMS:
-        try:
-            _NORMS[key] = last_layer(model, digits=6).operator_norm
-        except (KernelNotFoundError, ConvergenceError):
-            _NORMS[key] = None
-    return _NORMS[key]

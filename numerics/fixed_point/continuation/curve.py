@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -14,8 +15,9 @@ from ...channel.two_layers.channel import TwoLayerQuadrature
 from ...core.results import Origin
 from ...core.standard_error import SIGMAS
 from ...model.attention import Attention
+from ..effort import check_effort
 from ..error import TOO_NEAR
-from ..evolve import check_effort, seeded
+from ..evolve import seeded
 from .equations import Equations
 from .follow import Follower
 from .records import CurvePoint, CurveResult, Gap, Onset
@@ -112,28 +114,17 @@ def curve(
     troiani2025, (13)-(18), (95).
     """
     ordered = sorted(float(v) for v in values)
-    if not ordered or not all(math.isfinite(v) and v >= 0 for v in ordered):
-        raise ValueError("values must be a non-empty sequence of finite numbers >= 0")
-    if start not in (*_STARTS, "both"):
-        raise ValueError(f'start must be "uninformed", "informed" or "both", got {start!r}')
-    if along not in ("alpha", "skip", "beta"):
-        raise ValueError(f'along must be "alpha", "skip" or "beta", got {along!r}')
-    if (alpha is None) != (along == "alpha"):
-        raise ValueError(
-            f"alpha must be given where the parameter is skip or beta, and only there; got {alpha!r} along {along}"
-        )
-    if along != "alpha" and (ordered[0] <= 0 or not alpha):
-        raise ValueError(f"alpha and the values of {along} must be > 0 (2)-(3), got {alpha!r} and {ordered[0]:g}")
+    _check(ordered, start, along, alpha)
     check_effort(ordered[0] if alpha is None else alpha, samples, replicas, tol, 1)
     seed, generator = seeded(rng)
     points_seed = int(generator.integers(2**31)) if seed < 0 else seed
+    effort: dict[str, Any] = {"accuracy": accuracy, "samples": samples, "replicas": replicas}
 
     def at(value: float | None) -> Channel:
         if isinstance(model, Attention):
             changed = model
             if value is not None:
                 changed = replace(model, skip=value) if along == "skip" else replace(model, beta=value)
-            effort: dict[str, Any] = {"accuracy": accuracy, "samples": samples, "replicas": replicas}
             return default_channel(changed, **effort, rng=points_seed, workers=workers)
         made: Any = model
         found: Channel = made if value is None else made(value)
@@ -145,38 +136,18 @@ def curve(
     if not 0 < closest < 0.1:
         raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
     equations = Equations(at, closest, alpha)
-    starts = _STARTS if start == "both" else (start,)
-    done = 0
-
-    def count() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, len(ordered) * len(starts))
-
-    points: dict[str, tuple[CurvePoint, ...]] = {}
-    onsets, jumps = [], []
-    for one in starts:
-        follower = Follower(equations, one, tol, count)
-        follower.follow(ordered)
-        # Of deterministic averages the points' own errors cover what is left of these.
-        events = [(onset.value, onset.error) for onset in follower.onsets]
-        events += [(jump.value, jump.error) for jump in follower.jumps]
-        if not first.sampled:
-            events = []
-        points[one] = tuple(_judged(p, events) for p in sorted(follower.points, key=lambda p: p.parameter))
-        onsets += follower.onsets
-        jumps += follower.jumps
-    whole = all(p.converged for found in points.values() for p in found)
+    followers = _followed(equations, ordered, _STARTS if start == "both" else (start,), tol, progress)
+    # Of deterministic averages the points' own errors cover what is left of these.
+    points = {one.start: _points(one, judged=first.sampled) for one in followers}
     gap = _gap(points["uninformed"], points["informed"]) if start == "both" else None
     return CurveResult(
         along=along,
         points=points,
-        onsets=_distinct(onsets),
-        jumps=tuple(jumps),
+        onsets=_distinct([onset for one in followers for onset in one.trace.onsets]),
+        jumps=tuple(jump for one in followers for jump in one.trace.jumps),
         gap=gap,
         how="monte-carlo" if first.sampled else "estimated",
-        converged=whole,
+        converged=all(p.converged for found in points.values() for p in found),
         status=_status(points, gap, along),
         n_iter=equations.n_iter,
         seed=seed,
@@ -189,12 +160,55 @@ def curve(
             alpha=alpha,
             tol=tol,
             closest=closest,
-            accuracy=accuracy,
-            samples=samples,
-            replicas=replicas,
+            **effort,
             seed=seed,
         ),
     )
+
+
+def _check(values: list[float], start: str, along: str, alpha: float | None) -> None:
+    if not values or not all(math.isfinite(v) and v >= 0 for v in values):
+        raise ValueError("values must be a non-empty sequence of finite numbers >= 0")
+    if start not in (*_STARTS, "both"):
+        raise ValueError(f'start must be "uninformed", "informed" or "both", got {start!r}')
+    if along not in ("alpha", "skip", "beta"):
+        raise ValueError(f'along must be "alpha", "skip" or "beta", got {along!r}')
+    if (alpha is None) != (along == "alpha"):
+        raise ValueError(
+            f"alpha must be given where the parameter is skip or beta, and only there; got {alpha!r} along {along}"
+        )
+    if along != "alpha" and (values[0] <= 0 or not alpha):
+        raise ValueError(f"alpha and the values of {along} must be > 0 (2)-(3), got {alpha!r} and {values[0]:g}")
+
+
+def _followed(
+    equations: Equations,
+    values: list[float],
+    starts: tuple[str, ...],
+    tol: float,
+    progress: Callable[[int, int], None] | None,
+) -> list[Follower]:
+    """Followers from each start, at the end of their ways."""
+    steps = count(1)
+
+    def done() -> None:
+        if progress is not None:
+            progress(next(steps), len(values) * len(starts))
+
+    followers = []
+    for start in starts:
+        follower = Follower(equations, start, tol, done)
+        follower.follow(values)
+        followers.append(follower)
+    return followers
+
+
+def _points(follower: Follower, *, judged: bool) -> tuple[CurvePoint, ...]:
+    """Points in the order of the parameter; where averages are sampled, those near an onset or a jump are marked."""
+    events = [(onset.value, onset.error) for onset in follower.trace.onsets]
+    events += [(jump.value, jump.error) for jump in follower.trace.jumps]
+    ordered = sorted(follower.trace.points, key=lambda p: p.parameter)
+    return tuple(_judged(p, events if judged else []) for p in ordered)
 
 
 def _judged(point: CurvePoint, events: Iterable[tuple[float, float]]) -> CurvePoint:

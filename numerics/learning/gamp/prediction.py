@@ -19,7 +19,8 @@ from ...channel.choice import channel, is_costly
 from ...core.errors import KernelNotFoundError
 from ...core.standard_error import standard_error
 from ...core.validation import not_negative, numbers, whole
-from ...fixed_point.evolve import check_effort, check_overlap, seeded
+from ...fixed_point.effort import check_effort
+from ...fixed_point.evolve import check_overlap, seeded
 from ...model.links import LinkKernel
 from ...quadrature.rules import normal_qmc
 from ..outputs.channel import Model, check_model

@@ -13,7 +13,7 @@ from ...core.standard_error import standard_error
 from ...model.links import LinkKernel
 from .operator import ZERO, Operator, correlation, operator
 
-__all__ = ["MAX_DIGITS", "LinkThreshold", "threshold", "unresolved_noise"]
+__all__ = ["MAX_DIGITS", "LinkThreshold", "leading_direction", "threshold", "unresolved_noise"]
 
 Array = NDArray[np.float64]
 
@@ -144,7 +144,7 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
         return make.zero()
     if linear > ZERO + (3 if sampled else 1) * found.error:
         return make.undecided(f"E ||E[h|y]||^2 = {linear:.1e} is neither zero nor clearly not")
-    norm, vector = _top(found.matrix, found.error)
+    norm, vector = leading_direction(found.matrix, found.error)
     error = found.error
     if found.spread is not None:
         norm, error = _sampled_norm(found)
@@ -160,12 +160,12 @@ def _sampled_norm(found: Operator) -> tuple[float, float]:
     assert found.spread is not None
     each = []
     for replica, one in enumerate(found.spread):
-        direction = _top(np.delete(found.spread, replica, axis=0).mean(axis=0), found.error)[1]
+        direction = leading_direction(np.delete(found.spread, replica, axis=0).mean(axis=0), found.error)[1]
         each.append(float(np.einsum("ij,ijkl,kl->", direction, one, direction)))
     return float(np.mean(each)), float(standard_error(each)) + found.defect
 
 
-def _top(matrix: Array, error: float) -> tuple[float, Array]:
+def leading_direction(matrix: Array, error: float) -> tuple[float, Array]:
     """Largest eigenvalue of the operator and a PSD eigenvector."""
     r = len(matrix)
     flat = matrix.reshape(r * r, r * r)

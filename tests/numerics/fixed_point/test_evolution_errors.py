@@ -134,7 +134,7 @@ def test_a_threshold_that_is_not_reached_leaves_the_rate_of_the_averages(monkeyp
     def fails(model: Attention, *, digits: int) -> None:
         raise ConvergenceError(f"{digits} digits of {model.describe()} were not reached")
 
-    monkeypatch.setattr("attnlimits.numerics.fixed_point.solver.last_layer", fails)
+    monkeypatch.setattr("attnlimits.numerics.fixed_point.known_rates.last_layer", fails)
     result = evolve(Attention(skip=0.77), 0.1, samples=64, replicas=4, workers=1)
     assert result.converged and 0 < result.stability[1] < 1
 

@@ -1,0 +1,147 @@
+"""What a computation of state evolution may take and has to reach: checked, with the averages and solver it makes."""
+
+import math
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..channel.averages import Channel
+from ..channel.choice import channel, is_costly
+from ..channel.deep.averages import DeepAverages
+from ..channel.deep.channel import serves as serves_deep
+from ..channel.two_layers.channel import TwoLayerAverages, serves
+from ..core.errors import KernelNotFoundError
+from ..core.results import Origin
+from ..model.attention import Attention
+from ..posterior.fibres import LastLayer as UntiedHead
+from .refined import RefinedSolver, Slopes
+from .solver import Solver, Tolerance
+
+__all__ = ["COARSE", "Effort", "check_effort"]
+
+# Of the quadrature, where there is one: relative at two layers, absolute beyond.
+_ACCURACY, _DEEP_ACCURACY = 1e-3, 1e-2
+# Largest residual, over the accuracy, of overlaps of deep models.
+_REST = 0.1
+#: Points per randomisation of a first search that finds the neighbourhood of the fixed point.
+COARSE = 256
+# Times as many points from which on that search pays, and evaluations that both need.
+_WORTH, _LEAST_ITER = 8, 50
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a computation may take and has to reach, see `evolve`."""
+
+    samples: int | None
+    replicas: int
+    tol: float
+    max_iter: int
+    nodes: int
+    accuracy: float | None
+
+    def checked(self, model: Attention | UntiedHead, alpha: float, exact: int) -> "Effort":
+        """The same with defaults filled in, `exact` points where each one's posterior is exact; refuses what is not."""
+        _check_model(model)
+        accuracy = _default_accuracy(model, self.samples, self.accuracy)
+        # Fewer where every one of them costs a sampled posterior.
+        samples = self.samples if self.samples is not None else 256 if is_costly(model) else exact
+        check_effort(alpha, samples, self.replicas, self.tol, self.max_iter)
+        _check_nodes(self.nodes)
+        return replace(self, samples=samples, accuracy=accuracy)
+
+    def channel(self, model: Attention | UntiedHead, rng: np.random.Generator, workers: int | None) -> Channel:
+        """Averages of that effort."""
+        assert self.samples is not None
+        return channel(
+            model,
+            samples=int(self.samples),
+            replicas=int(self.replicas),
+            rng=rng,
+            workers=workers,
+            nodes=self.nodes,
+            accuracy=self.accuracy,
+        )
+
+    def solver(self, averages: Channel, alpha: float, slopes: Slopes) -> Solver:
+        """Solver by sampled averages, or by those that are as accurate as asked."""
+        tol, max_iter, accuracy = self.tol, int(self.max_iter), self.accuracy
+        if accuracy is None:
+            return Solver(averages, alpha, tol, max_iter)
+        assert isinstance(averages, TwoLayerAverages | DeepAverages)
+        rough = _REST * accuracy
+        if not isinstance(averages, DeepAverages) or rough <= tol:
+            return RefinedSolver(averages, alpha, tol, max_iter, accuracy, slopes)
+        solver = RefinedSolver(averages, alpha, rough, max_iter, accuracy, slopes)
+        solver.tolerance = Tolerance(
+            rough, f"the tolerance was {rough:.1e} instead of tol = {tol:g}: a tenth of the accuracy asked for"
+        )
+        return solver
+
+    def worth_scouting(self, model: Attention | UntiedHead) -> bool:
+        """Whether a search with few points saves time."""
+        assert self.samples is not None
+        enough = self.samples >= _WORTH * COARSE and self.max_iter >= _LEAST_ITER
+        return model.layers > 1 and self.accuracy is None and enough
+
+    def origin(self, model: Attention | UntiedHead, start: str | ArrayLike, seed: int) -> Origin:
+        """Model and settings of a run."""
+        return Origin.of(model, start=start, seed=seed, **asdict(self))
+
+
+def _check_model(model: Attention | UntiedHead) -> None:
+    if isinstance(model, Attention) and set(model.ranks) != {1} and (model.layers > 1 or model.indices > 3):
+        raise KernelNotFoundError(
+            f"no state evolution for {model.describe()}; there is one for rank 1, any depth and number of tokens, and "
+            "for rank 2 and 3 at depth 1"
+        )
+    if isinstance(model, UntiedHead) and model.tied:
+        raise ValueError("model must be an untied fibres.LastLayer; for a tied layer give Attention(1, ..) (2)")
+
+
+def _default_accuracy(model: Attention | UntiedHead, samples: int | None, accuracy: float | None) -> float | None:
+    """Of the quadrature, where there is one and no sampling is asked for."""
+    shallow = isinstance(model, Attention) and serves(model)
+    deep = isinstance(model, Attention) and serves_deep(model)
+    if accuracy is None:
+        if samples is not None or not (shallow or deep):
+            return None
+        return _ACCURACY if shallow else _DEEP_ACCURACY
+    if not (shallow or deep):
+        raise ValueError(
+            "accuracy is for two or more softmax layers, two tokens, rank 1 and c > 0; for "
+            f"{model.describe()} raise samples"
+        )
+    least = 1e-10 if shallow else 1e-4
+    if (
+        isinstance(accuracy, bool)
+        or not isinstance(accuracy, int | float | np.floating)
+        or not least <= accuracy <= 1e-2
+    ):
+        raise ValueError(f"accuracy must be a number in [{least:g}, 1e-2] for {model.describe()}, got {accuracy!r}")
+    return float(accuracy)
+
+
+def _check_nodes(nodes: int) -> None:
+    if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or nodes < 64 or nodes & (nodes - 1):
+        raise ValueError(f"nodes must be a power of two >= 64, got {nodes!r}")
+
+
+def check_effort(alpha: float, samples: int, replicas: int, tol: float, max_iter: int) -> None:
+    """Refuse values out of range.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument.
+    """
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.floating | np.integer):
+        raise ValueError(f"alpha must be a number >= 0, got {alpha!r}")
+    if not (math.isfinite(alpha) and alpha >= 0):
+        raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
+    for name, value, least in (("samples", samples, 1), ("replicas", replicas, 2), ("max_iter", max_iter, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not tol > 0:
+        raise ValueError(f"tol must be a number > 0, got {tol!r}")
