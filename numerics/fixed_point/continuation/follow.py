@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .equations import Equations, Local
+from .equations import Equations
 from .explicit import Explicit
-from .records import CurvePoint, Jump, Onset
-from .settle import SEED, eigenvalues, settled
+from .settle import SEED, settled
+from .trace import Trace
 from .walk import Stop, Walker
 
 __all__ = ["Follower"]
@@ -18,8 +18,6 @@ Array = NDArray[np.float64]
 
 # Layers that join within this of each other, in log alpha, join together.
 _TOGETHER = 1e-6
-# The residual counts this much more than the Jacobian says.
-_SLACK = 2.0
 
 
 class Follower:
@@ -35,91 +33,9 @@ class Follower:
     """
 
     def __init__(self, equations: Equations, start: str, tol: float, done: Callable[[], None]) -> None:
-        self.equations, self.start, self.tol, self._done = equations, start, tol, done
-        self.points: list[CurvePoint] = []
-        self.onsets: list[Onset] = []
-        self.jumps: list[Jump] = []
+        self.equations, self.start, self.tol = equations, start, tol
+        self.trace = Trace(equations, start, tol, done)
         self._explicit: dict[int, Explicit] = {}
-        self._count = equations.n_iter
-
-    # --- points and events --------------------------------------------------------------------------------------------
-
-    def point(self, walker: Walker, parameter: float, note: str = "") -> None:
-        """Add the fixed point at which a walker stands."""
-        equations, t = self.equations, walker.t
-        local, free = walker.local(), walker.free
-        alpha = math.exp(equations.log_alpha(t))
-        residual = walker.residual()
-        x = local.x
-        error, values = np.zeros(len(x)), np.zeros(0)
-        if free:
-            walker.renew()
-            by_w = walker.jacobian()[:, :-1]
-            response = np.asarray(np.linalg.pinv(by_w), dtype=np.float64)
-            told = local.log_alpha[free] - equations.log_alpha(t)
-            moved = equations.combined(local, free, response) + _SLACK * np.abs(response @ told)
-            # An overlap cannot be off by more than its range.
-            error[free] = np.minimum((1 - x[free]) * np.expm1(np.minimum(moved, 50.0)), 1.0)
-            values = eigenvalues(walker)
-        for k in walker.capped:
-            error[k] = 1 - x[k]
-        growth = np.full(len(x), math.nan)
-        silent = [k for k in range(len(x)) if k not in walker.active and math.isfinite(local.log_alpha[k])]
-        growth[silent] = [math.exp(equations.log_alpha(t) - local.log_alpha[k]) for k in silent]
-        self._add(parameter, alpha, x, error, values, growth, walker.capped, residual, note, t)
-
-    def nothing(self, t: float, parameter: float) -> None:
-        """Add the fixed point of zero overlap."""
-        size = len(self.equations.groups(t))
-        zero = np.zeros(size)
-        growth = zero
-        if parameter > 0 or self.equations.alpha is not None:
-            told = self.equations.at(zero, t).log_alpha
-            alpha = self.equations.log_alpha(t)
-            growth = np.array([math.exp(alpha - x) if math.isfinite(x) else math.nan for x in told])
-        alpha = parameter if self.equations.alpha is None else self.equations.alpha
-        self._add(parameter, alpha, zero, zero, np.zeros(0), growth, [], 0.0, "", t)
-
-    def _add(
-        self,
-        parameter: float,
-        alpha: float,
-        x: Array,
-        error: Array,
-        values: Array,
-        growth: Array,
-        capped: list[int],
-        residual: float,
-        note: str,
-        t: float,
-    ) -> None:
-        equations, groups = self.equations, self.equations.groups(t)
-        converged = residual <= self.tol and not note
-        recovered = tuple(i for k in capped for i in groups[k])
-        status = f"max |F(q) - q| = {residual:.1e}"
-        if recovered:
-            status += f"; recovered to within {math.exp(-equations.top):.1g}: " + _names(recovered)
-        status = f"{'converged' if converged else 'not converged'}: {status}{'; ' if note else ''}{note}"
-        wide = np.full(equations.channel(t).model.indices, math.nan)
-        for group, value in zip(groups, growth, strict=True):
-            wide[list(group)] = value
-        self.points.append(
-            CurvePoint(
-                parameter=parameter,
-                alpha=alpha,
-                overlap=equations.matrix(x, t),
-                overlap_error=equations.matrix(error, t),
-                eigenvalues=values,
-                growth=wide,
-                recovered=recovered,
-                converged=converged,
-                residual=residual,
-                n_iter=equations.n_iter - self._count,
-                status=status,
-            )
-        )
-        self._count = equations.n_iter
-        self._done()
 
     def _onset(self, t: float, w: Array, group: int, active: list[int]) -> tuple[Array, float]:
         """Solve for where a group of zero overlap turns unstable on a branch, and record it with its error."""
@@ -129,31 +45,13 @@ class Follower:
         if not active and equations.alpha is None:
             local = equations.at(w)
             t = float(local.log_alpha[group])
-            self._record(t, local, group, equations.combined(local, [group], np.eye(1))[0])
+            self.trace.onset(t, local, group, equations.combined(local, [group], np.eye(1))[0])
             return w, t
         w, t, response, left = equations.meet(w, t, active, group)
         local = equations.at(w, t)
         error = equations.combined(local, rows, response)[-1] + float(np.abs(response[-1]).sum()) * left
-        self._record(t, local, group, float(error))
+        self.trace.onset(t, local, group, float(error))
         return w, t
-
-    def _record(self, t: float, local: Local, group: int, error: float) -> None:
-        value, equations = math.exp(t), self.equations
-        overlap = equations.matrix(local.x, t)
-        indices = equations.groups(t)[group]
-        known = [one for one in self.onsets if one.indices == indices and abs(one.value - value) <= 1e-3 * value]
-        if not known:
-            # Two rules share what float64 rounds: of some thousand terms, and of the logarithm of their sum.
-            rounding = 64 * np.finfo(float).eps * (1 + abs(t))
-            off = value * math.expm1(min(error + rounding, 50.0))
-            self.onsets.append(Onset(indices, value, off, overlap, self.start))
-
-    def _jump(self, t: float, error: float, rising: bool, before: Array, after: Array) -> None:
-        groups = self.equations.matrix
-        direction = "up" if rising else "down"
-        self.jumps.append(
-            Jump(math.exp(t), error, direction, groups(-np.expm1(-before), t), groups(-np.expm1(-after), t), self.start)
-        )
 
     def follow(self, values: Sequence[float]) -> None:
         """Points at rising values of the parameter, in the order in which the start meets them."""
@@ -178,7 +76,7 @@ class Follower:
         rest = list(values)
         while rest and (rest[0] == 0 or math.log(rest[0]) <= told[first]):
             value = rest.pop(0)
-            self.nothing(math.log(value) if value else -math.inf, value)
+            self.trace.nothing(math.log(value) if value else -math.inf, value)
         if not rest:
             return
         if math.isfinite(told[first]):
@@ -238,7 +136,7 @@ class Follower:
             # Unstable as soon as the jump has landed.
             t = math.log(level)
             start = explicit.full(w)
-            self._record(t, self.equations.at(start), group, explicit.error)
+            self.trace.onset(t, self.equations.at(start), group, explicit.error)
             start[group] = SEED
             self._walk(settled(self.equations, self.tol, start, math.log(rest[0])), rest)
         else:
@@ -249,13 +147,13 @@ class Follower:
         t = math.log(explicit.alpha(before))
         local = self.equations.at(explicit.full(before))
         error = float(self.equations.combined(local, [explicit.group], np.eye(1))[0]) + explicit.error
-        self._jump(t, math.exp(t) * error, rising, explicit.full(before), explicit.full(after))
+        self.trace.jump(t, math.exp(t) * error, explicit.full(before), explicit.full(after), rising=rising)
 
     def _at(self, explicit: Explicit, w: float, value: float) -> None:
         """Point on the curve of one layer, with the residual of the averages themselves."""
         t = math.log(value) if value > 0 else -math.inf
         if w <= 0:
-            self.nothing(t, value)
+            self.trace.nothing(t, value)
             return
         walker = Walker(self.equations, explicit.full(w), t, [explicit.group], self.tol)
         if w >= explicit.end and explicit.complete and explicit.alpha(w) <= value:
@@ -265,7 +163,7 @@ class Follower:
             if walker.residual() > self.tol and not walker.solve_at(walker.w, t):
                 walker.w = explicit.full(w)
             walker.set_jacobian(np.array([[explicit.slope(float(walker.w[explicit.group])), -1.0]]))
-        self.point(walker, value)
+        self.trace.point(walker, value)
 
     # --- several layers -----------------------------------------------------------------------------------------------
 
@@ -277,8 +175,8 @@ class Follower:
         after = settled(self.equations, self.tol, walker.w, target)
         # Averages that are sampled differ a little between no overlap and a small one.
         if np.abs(after.w - walker.w).max() > 10 * SEED:
-            known = [one for one in self.onsets if one.indices == self.equations.groups(t)[group]]
-            self._jump(t, known[-1].error if known else 0.0, target > t, w, after.w)
+            known = [one for one in self.trace.onsets if one.indices == self.equations.groups(t)[group]]
+            self.trace.jump(t, known[-1].error if known else 0.0, w, after.w, rising=target > t)
         return after
 
     def _joined(self, w: Array, t: float, group: int, active: list[int]) -> Walker:
@@ -307,7 +205,9 @@ class Follower:
             if stop.reason in ("fold", "lost"):
                 walker = self._beyond(walker, stop, target, way)
             rest.pop(0)
-            self.point(walker, value, "" if walker.residual() <= self.tol else "the corrector did not come to rest")
+            self.trace.point(
+                walker, value, "" if walker.residual() <= self.tol else "the corrector did not come to rest"
+            )
 
     def _changed(self, walker: Walker, stop: Stop, target: float) -> Walker:
         """The walker after a layer has joined or left."""
@@ -339,7 +239,7 @@ class Follower:
             local = self.equations.at(stop.w, stop.t)
             weights = (left / total if abs(total) > 1e-6 else np.ones(len(left)) / len(left))[None]
             error = float(self.equations.combined(local, free, weights)[0])
-            self._jump(stop.t, math.exp(stop.t) * error, way > 0, stop.w, after.w)
+            self.trace.jump(stop.t, math.exp(stop.t) * error, stop.w, after.w, rising=way > 0)
         return after
 
     # --- from the informed start --------------------------------------------------------------------------------------
@@ -363,11 +263,11 @@ class Follower:
             group = 0 if walker is None else walker.active[0] if walker.active else -1
             if group < 0:
                 value = rest.pop(0)
-                self.nothing(math.log(value), value)
+                self.trace.nothing(math.log(value), value)
                 continue
             self._fall_explicit(group, size, rest, walker)
         for value in zeros:
-            self.nothing(-math.inf, value)
+            self.trace.nothing(-math.inf, value)
 
     def _fall_once(self, walker: Walker, rest: list[float]) -> Walker:
         """One more point, or one layer less, from the informed start."""
@@ -378,7 +278,7 @@ class Follower:
         elif stop.reason in ("fold", "lost"):
             walker = self._beyond(walker, stop, target, -1.0)
         if len(walker.active) > 1 and walker.t == target:
-            self.point(walker, rest.pop(0))
+            self.trace.point(walker, rest.pop(0))
         return walker
 
     def _fall_explicit(self, group: int, size: int, rest: list[float], walker: Walker | None) -> None:
@@ -400,7 +300,3 @@ def _nearest(explicit: Explicit, alpha: float, w: float) -> float:
     """Where alpha(w) takes a value nearest to a guess, with a margin."""
     found = explicit.crossings(lambda at: explicit.alpha(at) - alpha)
     return min(found, key=lambda at: abs(at - w)) if found else w
-
-
-def _names(indices: tuple[int, ...]) -> str:
-    return ", ".join(f"q_{i + 1}{i + 1}" for i in indices)

@@ -7,12 +7,13 @@ Steps follow the arc of the curve, which may turn back in t.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from .equations import Equations, Local
+from .fold import turning_point
 
 __all__ = ["Stop", "Walker"]
 
@@ -27,10 +28,8 @@ _TURNED = 5.0
 # Largest disagreement in log alpha, in units of `tol`.
 _AGREED = 3.0
 _MOST_STEPS = 100
-# Accuracy of the place of a fold within the last steps; that of t is its square.
-_VERTEX = 3e-3
-# Height of a place that the corrector did not reach.
-_FAILED = 1e3
+# An overlap that goes through zero within an arc step of this has left; longer steps are shortened first.
+_LEAVES = 0.02
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,18 @@ class Stop:
     w: Array
     t: float
     group: int = -1
+
+
+class _Aim(NamedTuple):
+    """Where a step leads: w, and (free w, t), row @ which is to be `value`; `last` if it ends at the target."""
+
+    w: Array
+    predicted: Array
+    t: float
+    row: Array
+    value: float
+    step: float
+    last: bool
 
 
 class Walker:
@@ -221,58 +232,67 @@ class Walker:
             if not self.free:
                 self.t = target
                 continue
-            if self._jacobian is None or self._age >= _REFRESH:
-                self.refresh()
-            if len(tangent) != len(self.free) + 1:
-                tangent = np.append(np.zeros(len(self.free)), way)
-            tangent = self._tangent(tangent)
-            place, here = np.append(self.w[self.free], self.t), (self.w, self.t)
-            straight = (target - self.t) / tangent[-1] if tangent[-1] * way > 1e-3 else math.inf
-            # A target a little farther than the next step is met at once.
-            step = straight if straight <= 1.5 * length else length
-            w = self.w.copy()
-            predicted = place + step * tangent
-            w[self.free] = np.minimum(predicted[:-1], self.equations.top)
-            gone = [k for k, at in zip(self.free, predicted, strict=False) if at <= 0]
+            tangent, here = self._direction(tangent, way), (self.w, self.t)
+            aim = self._aim(tangent, target, way, length)
+            gone = [k for k, at in zip(self.free, aim.predicted, strict=False) if at <= 0]
             if gone:
-                if step > 0.02:
-                    length = 0.5 * step
+                if aim.step > _LEAVES:
+                    length = 0.5 * aim.step
                     continue
                 return Stop("leaves", self.w, self.t, gone[0])
-            t = target if step == straight else float(predicted[-1])
-            if step == straight:
-                row, value = np.append(np.zeros(len(self.free)), 1.0), target
-            else:
-                row, value = tangent, float(tangent @ predicted)
-            found = self.correct(w, t, row, value)
-            if found is None and np.abs(np.append(self.w[self.free], self.t) - predicted).max() > max(0.1, step):
+            found = self.correct(aim.w, aim.t, aim.row, aim.value)
+            if found is None and self._missed(aim):
                 self.w, self.t = here
                 found = -1
             if found is not None:
-                if found >= 0 and w[found] > 0.8 * self.equations.top and self._enter_corner(found, target, way):
+                near_top = found >= 0 and aim.w[found] > 0.8 * self.equations.top
+                if near_top and self._enter_corner(found, target, way):
                     peak, slack = (self.w, self.t), 0.0
-                elif found >= 0 and step <= 0.02:
+                elif found >= 0 and aim.step <= _LEAVES:
                     return Stop("leaves", self.w, self.t, found)
-                elif step < _SHORTEST:
+                elif aim.step < _SHORTEST:
                     return Stop("lost", self.w, self.t)
                 else:
-                    length = 0.4 * step
-                    self._jacobian = None if step < 0.05 else self._jacobian
+                    length = 0.4 * aim.step
+                    self._jacobian = None if aim.step < 0.05 else self._jacobian
                 continue
             self._age += 1
-            length = min(1.6 * max(step, 0.1), _LONGEST) if step < straight else max(length, 0.1)
-            self._length = length
+            length = self._length = max(length, 0.1) if aim.last else min(1.6 * max(aim.step, 0.1), _LONGEST)
             if (self.t - target) * way > 0:
                 # Beyond the target, to which the next step leads back.
                 continue
             if (self.t - peak[1]) * way > 0:
                 peak, slack = (self.w, self.t), self._disagreement()
             elif (peak[1] - self.t) * way > _TURNED * (slack + self._disagreement()):
-                return self._fold(peak, way)
+                return Stop("fold", *turning_point(self, peak, way))
             joins = self.unstable()
             if joins is not None:
                 return Stop("joins", self.w, self.t, joins)
         return Stop("lost", self.w, self.t)
+
+    def _direction(self, before: Array, way: float) -> Array:
+        """Tangent of the branch on the side of the one before; along t where other overlaps are free."""
+        if self._jacobian is None or self._age >= _REFRESH:
+            self.refresh()
+        if len(before) != len(self.free) + 1:
+            before = np.append(np.zeros(len(self.free)), way)
+        return self._tangent(before)
+
+    def _aim(self, tangent: Array, target: float, way: float, length: float) -> _Aim:
+        """Step along the tangent; a target a little farther than the next step is met at once."""
+        straight = (target - self.t) / tangent[-1] if tangent[-1] * way > 1e-3 else math.inf
+        last = straight <= 1.5 * length
+        step = straight if last else length
+        w = self.w.copy()
+        predicted = np.append(self.w[self.free], self.t) + step * tangent
+        w[self.free] = np.minimum(predicted[:-1], self.equations.top)
+        if last:
+            return _Aim(w, predicted, target, np.append(np.zeros(len(self.free)), 1.0), target, step, last)
+        return _Aim(w, predicted, float(predicted[-1]), tangent, float(tangent @ predicted), step, last)
+
+    def _missed(self, aim: _Aim) -> bool:
+        """Whether the corrector has gone to another branch."""
+        return bool(np.abs(np.append(self.w[self.free], self.t) - aim.predicted).max() > max(0.1, aim.step))
 
     def _enter_corner(self, group: int, target: float, way: float) -> bool:
         """Go to where the overlap of a group reaches the closest one, if that is before the target."""
@@ -311,27 +331,3 @@ class Walker:
         told = self.local().log_alpha - self.equations.log_alpha(self.t)
         silent = [k for k in range(len(told)) if k not in self.active and told[k] < 0]
         return min(silent, key=lambda k: float(told[k])) if silent else None
-
-    def _fold(self, before: tuple[Array, float], way: float) -> Stop:
-        """Where t turns: its extremum along the overlap that changes most."""
-        free = self.free
-        near, beyond = (np.append(w[free], t) for w, t in (before, (self.w, self.t)))
-        k = int(np.abs((beyond - near)[:-1]).argmax())
-        row = np.eye(len(near))[k]
-        best = max((before, (self.w, self.t)), key=lambda point: way * point[1])
-
-        def height(at: float) -> float:
-            nonlocal best
-            part = (at - near[k]) / (beyond[k] - near[k])
-            guess = near + part * (beyond - near)
-            w = self.w.copy()
-            w[free] = np.maximum(guess[:-1], 1e-12)
-            if self.correct(w, float(guess[-1]), row, at) is not None:
-                return _FAILED
-            best = max(best, (self.w, self.t), key=lambda point: way * point[1])
-            return -way * self.t
-
-        # The top may lie as far before the last point of the rise as after it.
-        ends = sorted((float(max(2 * near[k] - beyond[k], 1e-6)), float(beyond[k])))
-        minimize_scalar(height, bounds=ends, method="bounded", options={"xatol": _VERTEX * (ends[1] - ends[0])})
-        return Stop("fold", *best)
