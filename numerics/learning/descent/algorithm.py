@@ -1,9 +1,8 @@
 """Gradient descent on the square loss: all samples at a time, or batches that are used again (section 3.3)."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,12 +13,12 @@ from ...core.validation import choice, not_negative, positive, whole
 from ...fixed_point.evolve import seeded
 from ..data import Source, check_weights, stream
 from ..outputs.channel import Model, check_model
-from ..symmetry import symmetry
 from .gradient import layer_rows
 from .objective import Objective
 from .results import DescentResult, DescentStep
 from .rules import METHODS, Adam, Method, Plain, Rule
 from .similarity import cosines
+from .track import Track
 
 __all__ = ["descend"]
 
@@ -120,16 +119,7 @@ def descend(
     troiani2025, section 3.3.
     """
     check_model(model)
-    choice("method", method, METHODS, "section 3.3")
-    rate = positive("rate", _RATES[method] if rate is None else rate, "section 3.3")
-    decay = not_negative("weight_decay", weight_decay, "section 3.3")
-    reuse = whole("reuse", reuse, 1, "section 3.3")
-    epochs = whole("epochs", epochs, 1, "section 3.3")
-    tol = not_negative("tol", tol, "section 3.3")
-    if batch is not None:
-        batch = whole("batch", batch, 1, "section 3.3")
-    if method == "gd" and (batch is not None or reuse > 1):
-        raise ValueError('batch and reuse belong to method "sgd" and "adam" (section 3.3); "gd" takes all samples')
+    settings = _Settings(method, rate, weight_decay, batch, reuse, epochs, tol).checked()
     seed, generator = seeded(rng)
     generator = generator if seed < 0 else stream(seed, 4)
     objective = Objective(X, Y, model, workers)
@@ -138,61 +128,20 @@ def descend(
         weights = _START * generator.standard_normal((model.indices, dimension))
     else:
         weights = check_weights("start", start, model, dimension).copy()
-    track = _Track(model, None if teacher is None else check_weights("teacher", teacher, model, dimension), decay)
-    if batch is None and method != "gd":
-        batch = -(-dimension // _PARTS)
-    rule: Rule = (Adam if method == "adam" else Plain)(rate, decay)
-    loss, gradient = objective.whole(weights)
-    if not math.isfinite(loss):
-        raise ValueError(
-            "start must give finite outputs, and a finite loss with Y (troiani2025 (4)), got infinity or NaN; take a "
-            "smaller start, or scale Y"
-        )
-    track.note(weights, loss, gradient)
-    spread = objective.spread()
-    most = _GROWN * max(loss, spread)
-    # One batch of all samples: its gradient is already known.
-    single = batch is None or (batch >= objective.rows and objective.blocks == 1)
-    best, converged, status, epoch = (loss, weights, 0), False, "", 0
-    for epoch in range(1, epochs + 1):
-        parts = None if single else objective.batches(batch, generator)
-        moved = _stepped(objective, rule, (weights, gradient), parts, reuse)
-        if reason := _lost(moved):
-            status = reason
-        else:
-            loss, gradient = objective.whole(moved)
-            if not loss <= most:
-                status = f"the loss has grown to {loss:.3g} from {track.losses[0]:.3g}"
-        if status:
-            status = f"diverged in epoch {epoch}: {status}; restored epoch {best[2]}; lower rate"
-            weights = best[1]
-            break
-        weights = moved
-        track.note(weights, loss, gradient)
-        if loss < best[0]:
-            best = (loss, weights, epoch)
-        stop = callback is not None and callback(track.step(epoch, weights))
-        if float(np.abs(weights).max()) < _DEAD:
-            converged, status = True, f"converged after {epoch} epochs: the weights have decayed, nothing is learned"
-        elif track.residuals[-1] <= tol:
-            converged = loss <= spread
-            settled = f"after {epoch} epochs at a loss of {loss:.2e} ({spread:.2e} of the best constant)"
-            status = f"converged {settled}" if converged else f"stuck {settled}; lower rate, or start elsewhere"
-        elif stop:
-            status = f"ended by the callback after {epoch} epochs"
-        if status:
-            break
-    else:
-        status = f"not converged after {epochs} epochs: the gradient is {track.residuals[-1]:.1e} of W > {tol:g}"
-        status += "; raise epochs or rate"
+    truth = None if teacher is None else check_weights("teacher", teacher, model, dimension)
+    track = Track(model, truth, settings.weight_decay)
+    settings = settings.for_dimension(dimension)
+    run = _Run(objective, settings, track, generator, callback)
+    weights, loss, converged, status = run.descend(weights)
     if throw and not converged:
         raise ConvergenceError(status)
     own = weights @ weights.T / dimension
     overlap = track.overlap(weights)
+    asked = {key: value for key, value in asdict(settings).items() if key not in ("epochs", "tol")}
     return DescentResult(
         weights=weights,
-        loss=best[0] if status.startswith("diverged") else loss,
-        spread=spread,
+        loss=loss,
+        spread=run.spread,
         layers=tuple(name for name, _ in layer_rows(model)),
         cosine=None if overlap is None else cosines(model, overlap, own, track.norms),
         overlap=overlap,
@@ -206,103 +155,135 @@ def descend(
         status=status,
         n_epochs=len(track.losses) - 1,
         residual=track.residuals[-1],
-        method=method,
-        rate=rate,
-        weight_decay=decay,
-        batch=batch,
-        reuse=reuse,
         alpha=objective.rows / dimension,
         seed=seed,
         model=model.describe(),
         kernel_hash=model.kernel_hash,
-        origin=Origin.of(
-            model,
-            method=method,
-            rate=rate,
-            weight_decay=decay,
-            batch=batch,
-            reuse=reuse,
-            epochs=epochs,
-            tol=tol,
-            start="random" if start is None else "given",
-            seed=seed,
-        ),
+        origin=Origin.of(model, **asdict(settings), start="random" if start is None else "given", seed=seed),
+        **asked,
     )
 
 
-def _stepped(
-    objective: Objective,
-    rule: Rule,
-    here: tuple[Array, Array],
-    batches: Iterator[tuple[NDArray[Any], Array]] | None,
-    reuse: int,
-) -> Array:
-    """Weights after an epoch from weights and their gradient; None for one batch of all samples.
+@dataclass(frozen=True)
+class _Settings:
+    """As `descend` takes them."""
 
-    Steps that leave float64 are known by where they lead, and need no warning of NumPy.
-    """
-    weights, gradient = here
-    with np.errstate(over="ignore", invalid="ignore"):
-        if batches is None:
-            moved = rule(weights, gradient)
-            for _ in range(reuse - 1):
-                moved = rule(moved, objective.whole(moved)[1])
+    method: Method
+    rate: float | None
+    weight_decay: float
+    batch: int | None
+    reuse: int
+    epochs: int
+    tol: float
+
+    def checked(self) -> "_Settings":
+        """The same with the method's rate; refuses values out of range."""
+        method, batch, reuse = self.method, self.batch, self.reuse
+        choice("method", method, METHODS, "section 3.3")
+        rate = positive("rate", _RATES[method] if self.rate is None else self.rate, "section 3.3")
+        decay = not_negative("weight_decay", self.weight_decay, "section 3.3")
+        reuse = whole("reuse", reuse, 1, "section 3.3")
+        epochs = whole("epochs", self.epochs, 1, "section 3.3")
+        tol = not_negative("tol", self.tol, "section 3.3")
+        if batch is not None:
+            batch = whole("batch", batch, 1, "section 3.3")
+        if method == "gd" and (batch is not None or reuse > 1):
+            raise ValueError('batch and reuse belong to method "sgd" and "adam" (section 3.3); "gd" takes all samples')
+        return _Settings(method, rate, decay, batch, reuse, epochs, tol)
+
+    def for_dimension(self, dimension: int) -> "_Settings":
+        """The same with the size of batches at this dimension."""
+        if self.batch is None and self.method != "gd":
+            return replace(self, batch=-(-dimension // _PARTS))
+        return self
+
+
+class _Run:
+    """A descent: objective, rule and what is kept of it."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        settings: _Settings,
+        track: Track,
+        rng: np.random.Generator,
+        callback: Callable[[DescentStep], object] | None,
+    ) -> None:
+        assert settings.rate is not None
+        self._objective, self._settings, self._track, self._rng = objective, settings, track, rng
+        self._rule: Rule = (Adam if settings.method == "adam" else Plain)(settings.rate, settings.weight_decay)
+        self._callback = callback
+        # One batch of all samples: its gradient is already known.
+        batch = settings.batch
+        self._single = batch is None or (batch >= objective.rows and objective.blocks == 1)
+        self.spread = math.nan
+
+    def descend(self, weights: Array) -> tuple[Array, float, bool, str]:
+        """Weights at the end, their loss, whether that is converged, and why it ended."""
+        track, objective, epochs = self._track, self._objective, self._settings.epochs
+        loss, gradient = objective.whole(weights)
+        if not math.isfinite(loss):
+            raise ValueError(
+                "start must give finite outputs, and a finite loss with Y (troiani2025 (4)), got infinity or NaN; take "
+                "a smaller start, or scale Y"
+            )
+        track.note(weights, loss, gradient)
+        self.spread = objective.spread()
+        most = _GROWN * max(loss, self.spread)
+        best = (loss, weights, 0)
+        for epoch in range(1, epochs + 1):
+            moved = self._stepped(weights, gradient)
+            reason = _lost(moved)
+            if not reason:
+                loss, gradient = objective.whole(moved)
+                reason = "" if loss <= most else f"the loss has grown to {loss:.3g} from {track.losses[0]:.3g}"
+            if reason:
+                status = f"diverged in epoch {epoch}: {reason}; restored epoch {best[2]}; lower rate"
+                return best[1], best[0], False, status
+            weights = moved
+            track.note(weights, loss, gradient)
+            if loss < best[0]:
+                best = (loss, weights, epoch)
+            stop = self._callback is not None and self._callback(track.step(epoch, weights))
+            if ended := self._ended(weights, epoch):
+                return weights, loss, *ended
+            if stop:
+                return weights, loss, False, f"ended by the callback after {epoch} epochs"
+        status = f"not converged after {epochs} epochs: the gradient is {track.residuals[-1]:.1e} of W > "
+        return weights, loss, False, f"{status}{self._settings.tol:g}; raise epochs or rate"
+
+    def _ended(self, weights: Array, epoch: int) -> tuple[bool, str] | None:
+        """Whether it has converged, and a status, where there is nothing more to descend."""
+        if float(np.abs(weights).max()) < _DEAD:
+            return True, f"converged after {epoch} epochs: the weights have decayed, nothing is learned"
+        if not self._track.residuals[-1] <= self._settings.tol:
+            return None
+        loss, spread = self._track.losses[-1], self.spread
+        settled = f"after {epoch} epochs at a loss of {loss:.2e} ({spread:.2e} of the best constant)"
+        if loss <= spread:
+            return True, f"converged {settled}"
+        return False, f"stuck {settled}; lower rate, or start elsewhere"
+
+    def _stepped(self, weights: Array, gradient: Array) -> Array:
+        """Weights after an epoch from weights and their gradient.
+
+        Steps that leave float64 are known by where they lead, and need no warning of NumPy.
+        """
+        objective, rule, reuse = self._objective, self._rule, self._settings.reuse
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._single:
+                moved = rule(weights, gradient)
+                for _ in range(reuse - 1):
+                    moved = rule(moved, objective.whole(moved)[1])
+                return moved
+            moved = weights
+            for x, y in objective.batches(self._settings.batch, self._rng):
+                for _ in range(reuse):
+                    moved = rule(moved, objective.gradient(x, y, moved))
             return moved
-        moved = weights
-        for x, y in batches:
-            for _ in range(reuse):
-                moved = rule(moved, objective.gradient(x, y, moved))
-        return moved
 
 
 def _lost(weights: Array) -> str:
     """Why weights are none any more; empty if they are."""
     largest = float(np.abs(weights).max())
     return "" if largest < _LARGEST else f"a weight has grown to {largest:.3g}"
-
-
-@dataclass
-class _Track:
-    """What is kept of each epoch."""
-
-    model: Model
-    teacher: Array | None
-    decay: float
-    losses: list[float] = field(default_factory=list)
-    residuals: list[float] = field(default_factory=list)
-    overlaps: list[Array] = field(default_factory=list)
-    selves: list[Array] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.gauge = symmetry(self.model)
-        truth = np.zeros((self.model.indices, 1)) if self.teacher is None else self.teacher
-        self.norms = truth @ truth.T / truth.shape[1]
-
-    def overlap(self, weights: Array) -> Array | None:
-        return None if self.teacher is None else self.gauge.align(self.teacher @ weights.T / weights.shape[1])
-
-    def note(self, weights: Array, loss: float, gradient: Array) -> None:
-        size = float(np.linalg.norm(weights))
-        self.losses.append(loss)
-        # Infinite where the decay takes the weights out of float64.
-        with np.errstate(over="ignore", invalid="ignore"):
-            slope = float(np.linalg.norm(gradient + self.decay * weights))
-        self.residuals.append(slope / size if size > 0 else 0.0)
-        self.selves.append(weights @ weights.T / weights.shape[1])
-        overlap = self.overlap(weights)
-        if overlap is not None:
-            self.overlaps.append(overlap)
-
-    def cosines(self) -> Array:
-        return cosines(self.model, np.array(self.overlaps), np.array(self.selves), self.norms)
-
-    def step(self, epoch: int, weights: Array) -> DescentStep:
-        known = self.teacher is not None
-        return DescentStep(
-            epoch,
-            weights.copy(),
-            self.losses[-1],
-            self.residuals[-1],
-            self.overlaps[-1] if known else None,
-            cosines(self.model, self.overlaps[-1], self.selves[-1], self.norms) if known else None,
-        )
