@@ -113,19 +113,10 @@ def train(
     data, held = tensors(questions, labels), tensors(others, other_labels)
     classes = int(max(labels.max(), other_labels.max())) + 1
     network = Network.random(questions.tokens.shape[2], classes, chosen, seed)
-    optimiser = torch.optim.AdamW(network.parameters, lr=chosen.rate, weight_decay=chosen.weight_decay)
-    order = np.random.default_rng([seed, 1])
     history = [_measure(torch, network, data, held)]
     weights = [_layers(network)]
     status = ""
-    for epoch in range(1, chosen.epochs + 1):
-        shuffled = torch.from_numpy(order.permutation(len(labels)))
-        for start in range(0, len(labels), chosen.batch):
-            rows = shuffled[start : start + chosen.batch]
-            optimiser.zero_grad()
-            loss = torch.nn.functional.cross_entropy(network.logits(data[0][rows], data[1][rows]), data[2][rows])
-            loss.backward()
-            optimiser.step()
+    for epoch in _epochs(torch, network, data, chosen, np.random.default_rng([seed, 1])):
         measured, now = _measure(torch, network, data, held), _layers(network)
         if not (np.isfinite(measured).all() and np.isfinite(now).all()):
             status = f"diverged in epoch {epoch}: the loss is not finite; take a smaller rate"
@@ -156,6 +147,23 @@ def train(
         seed=seed,
         versions=versions() | {"torch": str(torch.__version__)},
     )
+
+
+def _epochs(
+    torch: Any, network: Network, data: tuple[Any, Any, Any], settings: Settings, order: np.random.Generator
+) -> Iterator[int]:
+    """Train, epoch by epoch; its number after each."""
+    tokens, mask, labels = data
+    optimiser = torch.optim.AdamW(network.parameters, lr=settings.rate, weight_decay=settings.weight_decay)
+    for epoch in range(1, settings.epochs + 1):
+        shuffled = torch.from_numpy(order.permutation(len(labels)))
+        for start in range(0, len(labels), settings.batch):
+            rows = shuffled[start : start + settings.batch]
+            optimiser.zero_grad()
+            loss = torch.nn.functional.cross_entropy(network.logits(tokens[rows], mask[rows]), labels[rows])
+            loss.backward()
+            optimiser.step()
+        yield epoch
 
 
 def _check(train_set: tuple[Embedded, Any], test_set: tuple[Embedded, Any], seed: int) -> None:

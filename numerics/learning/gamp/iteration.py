@@ -119,56 +119,13 @@ class Loop:
         teacher, callback, throw
             As in `gamp`.
         """
-        model, share, tol = self._model, self._damping, self._tol
-        p, dimension = weights.shape
+        model, dimension = self._model, weights.shape[1]
         truth = None if teacher is None else check_weights("teacher", teacher, model, dimension)
-        gauge = symmetry(model)
-
-        def overlap(estimate: Array) -> Array | None:
-            return None if truth is None else gauge.align(truth @ estimate.T / dimension)
-
+        course = _Course(weights, truth, model)
+        converged, status = self._iterate(advance, course, -1.0 if given else _DEAD / dimension, callback)
+        weights, covariance = course.weights, course.covariance
         own = weights @ weights.T / dimension
-        covariance = first_covariance(own)
-        history, selves = [overlap(weights)], [own]
-        changes: list[float] = []
-        dampings: list[float] = []
-        best = (math.inf, weights, covariance, 0)
-        learned = float(np.trace(own))
-        nothing = -1.0 if given else _DEAD / dimension
-        converged, status = False, ""
-        for iteration in range(1, self._max_iter + 1):
-            try:
-                moved, covariance, newest = advance(weights, covariance, share.value)
-            except DivergedError as error:
-                if iteration == 1 and isinstance(error.__cause__, ConvergenceError):
-                    raise error.__cause__ from None
-                _, weights, covariance, iteration = best
-                status = f"diverged: {error}; restored iteration {iteration}; add damping, check that model and data "
-                status += "match"
-                break
-            step, weights = moved - weights, moved
-            own = weights @ weights.T / dimension
-            changes.append(_change(step, weights, _DEAD / dimension))
-            dampings.append(share.value)
-            history.append(overlap(weights))
-            selves.append(own)
-            # Of those that have learned about as much, the one that moved least.
-            if changes[-1] <= best[0] or np.trace(own) > 2 * learned:
-                best, learned = (changes[-1], weights, covariance, iteration), float(np.trace(own))
-            seen = GAMPStep(iteration, weights.copy(), covariance.copy(), own, history[-1], changes[-1], dampings[-1])
-            stop = callback is not None and callback(seen)
-            if reason := _settled(changes[-1], tol, own, nothing, newest):
-                converged, status = True, f"converged after {iteration} iterations: {reason}"
-                break
-            if stop:
-                status = f"ended by the callback after {iteration} iterations"
-                break
-            share.adapt(step)
-        else:
-            status = f"not converged after {self._max_iter} iterations: What moved by {changes[-1]:.1e} of its norm in "
-            status += f"some direction > {tol:g}; raise max_iter or add damping"
-        own = weights @ weights.T / dimension
-        off = float(np.abs(np.linalg.eigvalsh(covariance + own - np.eye(p))).max())
+        off = float(np.abs(np.linalg.eigvalsh(covariance + own - np.eye(len(own)))).max())
         if converged and off > _OFF + _SIGMAS * math.sqrt(2 / dimension):
             # No posterior of a model that the data are from.
             converged = False
@@ -180,15 +137,15 @@ class Loop:
             weights=weights,
             covariance=covariance,
             self_overlap=own,
-            overlap=overlap(weights),
-            history=None if truth is None else np.array(history),
-            self_history=np.array(selves),
-            changes=np.array(changes),
-            dampings=np.array(dampings),
+            overlap=course.overlap(weights),
+            history=None if truth is None else np.array(course.history),
+            self_history=np.array(course.selves),
+            changes=np.array(course.changes),
+            dampings=np.array(course.dampings),
             converged=converged,
             status=status,
-            n_iter=len(changes),
-            residual=changes[-1] if changes else math.inf,
+            n_iter=len(course.changes),
+            residual=course.changes[-1] if course.changes else math.inf,
             nishimori=off,
             alpha=rows() / dimension,
             seed=self._seed,
@@ -198,6 +155,80 @@ class Loop:
         if throw and not converged:
             raise ConvergenceError(status)
         return result
+
+    def _iterate(
+        self, advance: Advance, course: "_Course", nothing: float, callback: Callable[[GAMPStep], object] | None
+    ) -> tuple[bool, str]:
+        """Iterate to the end: whether it has converged, and why it ended."""
+        share, tol = self._damping, self._tol
+        for iteration in range(1, self._max_iter + 1):
+            try:
+                moved, covariance, newest = advance(course.weights, course.covariance, share.value)
+            except DivergedError as error:
+                if iteration == 1 and isinstance(error.__cause__, ConvergenceError):
+                    raise error.__cause__ from None
+                status = f"diverged: {error}; restored iteration {course.restore()}; add damping, check that model and "
+                return False, f"{status}data match"
+            step = course.move(moved, covariance, share.value)
+            stop = callback is not None and callback(course.step())
+            if reason := _settled(course.changes[-1], tol, course.selves[-1], nothing, newest):
+                return True, f"converged after {iteration} iterations: {reason}"
+            if stop:
+                return False, f"ended by the callback after {iteration} iterations"
+            share.adapt(step)
+        status = f"not converged after {self._max_iter} iterations: What moved by {course.changes[-1]:.1e} of its norm "
+        return False, f"{status}in some direction > {tol:g}; raise max_iter or add damping"
+
+
+class _Course:
+    """The estimate, from a start with C = I - What What^T / D on, and what is kept of its iterations."""
+
+    def __init__(self, weights: Array, truth: Array | None, model: Model) -> None:
+        own = weights @ weights.T / weights.shape[1]
+        self.weights, self.covariance = weights, first_covariance(own)
+        self._truth, self._gauge = truth, symmetry(model)
+        self.history, self.selves = [self.overlap(weights)], [own]
+        self.changes: list[float] = []
+        self.dampings: list[float] = []
+        self._best = (math.inf, weights, self.covariance, 0)
+        self._learned = float(np.trace(own))
+
+    def overlap(self, weights: Array) -> Array | None:
+        """Overlap with the teacher, if it is known."""
+        return None if self._truth is None else self._gauge.align(self._truth @ weights.T / weights.shape[1])
+
+    def move(self, weights: Array, covariance: Array, share: float) -> Array:
+        """Take the next estimate; its difference to the last."""
+        dimension = weights.shape[1]
+        step = weights - self.weights
+        own = weights @ weights.T / dimension
+        self.weights, self.covariance = weights, covariance
+        self.changes.append(_change(step, weights, _DEAD / dimension))
+        self.dampings.append(share)
+        self.history.append(self.overlap(weights))
+        self.selves.append(own)
+        # Of those that have learned about as much, the one that moved least.
+        if self.changes[-1] <= self._best[0] or np.trace(own) > 2 * self._learned:
+            self._best = (self.changes[-1], weights, covariance, len(self.changes))
+            self._learned = float(np.trace(own))
+        return step
+
+    def restore(self) -> int:
+        """Go back to the best estimate; the number of its iteration."""
+        _, self.weights, self.covariance, iteration = self._best
+        return iteration
+
+    def step(self) -> GAMPStep:
+        """The latest iteration as a callback gets it."""
+        return GAMPStep(
+            len(self.changes),
+            self.weights.copy(),
+            self.covariance.copy(),
+            self.selves[-1],
+            self.history[-1],
+            self.changes[-1],
+            self.dampings[-1],
+        )
 
 
 def _change(step: Array, weights: Array, nothing: float) -> float:

@@ -23,7 +23,7 @@ from ...fixed_point.effort import check_effort
 from ...fixed_point.evolve import check_overlap, seeded
 from ...model.links import LinkKernel
 from ...quadrature.rules import normal_qmc
-from ..outputs.channel import Model, check_model
+from ..outputs.channel import Model, Output, check_model
 from ..outputs.choice import output_channel
 from .damping import Damping
 from .iteration import first_covariance, resolved
@@ -134,6 +134,10 @@ def predicted_overlaps(
     if np.linalg.eigvalsh(own - first @ first.T)[0] < -1e-12:
         raise ValueError("self_start must be at least start^2: no estimate has more overlap with the teacher than that")
     seed, generator = seeded(rng)
+
+    def scores(y: ArrayLike, rng: np.random.Generator) -> Output:
+        return output_channel(model, y, tol=denoiser_tol, nodes=nodes, rng=rng)
+
     how, runs = "population", []
     for stream in generator.spawn(replicas):
         averages = _averages(model, first, samples, nodes, stream) if self_start is None and not share else None
@@ -142,7 +146,7 @@ def predicted_overlaps(
             history = _recursion(averages, float(alpha), strength, first, n_iter)
             runs.append(np.array([history, history]))
         else:
-            population = _Population(model, float(alpha), strength, samples, denoiser_tol, nodes, stream)
+            population = _Population(model, float(alpha), strength, samples, scores, stream)
             runs.append(population.run(first, own, share, n_iter))
     values = np.array(runs)
     mean, error = values.mean(axis=0), standard_error(values)
@@ -197,8 +201,7 @@ class _Population:
         alpha: float,
         strength: float,
         samples: int,
-        tol: float,
-        nodes: int | None,
+        channel: Callable[[ArrayLike, np.random.Generator], Output],
         rng: np.random.Generator,
     ) -> None:
         p, m = model.indices, model.tokens
@@ -210,7 +213,7 @@ class _Population:
         y = model.link(self._h)
         if isinstance(model, LinkKernel) and model.noise:
             y = y + math.sqrt(model.noise) * np.tile(rng.standard_normal((len(y) // 2, *y.shape[1:])), (2, 1))
-        self._output = output_channel(model, y, tol=tol, nodes=nodes, rng=rng)
+        self._output = channel(y, rng)
 
     def _noise(self) -> Array:
         half = self._rng.standard_normal((len(self._h) // 2, *self._h.shape[1:]))

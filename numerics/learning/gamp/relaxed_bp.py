@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...core.errors import ConvergenceError
 from ...core.validation import choice
 from ..data import check_samples, rows_of
-from ..outputs.channel import Model, ReadoutOutput, check_model
+from ..outputs.channel import Model, Output, ReadoutOutput, check_model
 from ..outputs.choice import output_channel
 from .iteration import DivergedError, Loop, guarded, resolved, side_field
 from .results import GAMPResult, GAMPStep
@@ -107,7 +107,11 @@ def relaxed_bp(
     x = check_samples(X, model)
     n, _, dimension = x.shape
     _check_size(n, dimension, model.indices, model.tokens)
-    scores = _Scores(model, Y, n, dimension, denoiser_tol, nodes, loop.node_seed)
+
+    def channel(y: ArrayLike) -> Output:
+        return output_channel(model, y, tol=denoiser_tol, nodes=nodes, rng=loop.node_seed)
+
+    scores = _Scores(channel, Y, n, dimension)
     messages = _Messages(x, scores, model.indices, loop.slopes, coupling == "mean")
     side, strength = side_field(side_information, side_strength, model, dimension)
 
@@ -140,14 +144,12 @@ def _check_size(n: int, dimension: int, p: int, m: int) -> None:
 class _Scores:
     """Scores of edges: each sample's output at D cavities."""
 
-    def __init__(
-        self, model: Model, y: ArrayLike, rows: int, copies: int, tol: float, nodes: int | None, seed: int
-    ) -> None:
-        one = output_channel(model, y, tol=tol, nodes=nodes, rng=seed)
+    def __init__(self, channel: Callable[[ArrayLike], Output], y: ArrayLike, rows: int, copies: int) -> None:
+        one = channel(y)
         if one.rows != rows:
             raise ValueError(f"Y must have one output per sample of X (troiani2025 (1)): {one.rows} for {rows}")
         repeated = np.repeat(np.asarray(y, np.float64), copies, axis=0)
-        self._output = output_channel(model, repeated, tol=tol, nodes=nodes, rng=seed)
+        self._output = channel(repeated)
 
     def __call__(self, omega: Array, V: Array, first: int) -> tuple[Array, Array | None, Array | None]:
         """Score samples from `first` on.
