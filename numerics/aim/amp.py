@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -61,29 +62,65 @@ class _Damping:
         return second
 
 
-def _locked(
-    data: Passes, S: Array, estimate: Array, V: float, rho: float, covariance: Literal["gram", "scalar"], tol: float
-) -> str | None:
-    """How the iteration has run into a fixed point that is none of the model, or None.
+@dataclass(frozen=True)
+class _State:
+    """S and its V with damping, V without, the estimate that is stated, and the last step before damping."""
 
-    At V = 0 it fits the samples by an S that is far from any of the prior, by its trace, or fits them no longer.
-    """
-    d = len(S)
-    if abs(float(np.trace(estimate)) / (math.sqrt(rho) * d) - 1) > _DOUBT * math.sqrt(2 / rho) / d:
-        mean = f"{math.sqrt(rho):.3g} +- {math.sqrt(2) / d:.1g}"
-        return f"Tr Shat/d = {np.trace(S) / d:.3g}, which is not of the prior, {mean}"
-    if data.functionals:
-        square = data.residual(S, covariance)[0]
-        if square > _UNFITTED * max(V + data.output.noise, _SLOW * tol):
-            return f"Shat leaves outputs off by {square:.1e}, which is not of V = {V:.1e}"
-    return None
+    S: Array
+    V: float
+    newest: float
+    estimate: Array
+    change: float = math.inf
 
 
-def _to_scale(S: Array, rho: float, output: Channel) -> Array:
-    """The estimate with the trace that it has exactly where outputs say nothing of it: see the notes of `amp`."""
-    trace = float(np.trace(S))
-    # In the smallest dimensions a first estimate may have none.
-    return math.sqrt(rho) * len(S) / trace * S if output.scale_free and trace > 0 else S
+@dataclass(frozen=True)
+class _Iteration:
+    """Data and prior, and what is asked for."""
+
+    data: Passes
+    rho: float
+    covariance: Literal["gram", "scalar"]
+    tol: float
+
+    def start(self) -> _State:
+        """The mean of the prior."""
+        S = math.sqrt(self.rho) * np.eye(self.data.dimension)
+        return _State(S, 1.0, 1.0, S)
+
+    def advance(self, here: _State, q_hat: float, pull: Array, damp: _Damping) -> _State:
+        """Denoise what a sweep over the data has found."""
+        # Beyond the floor of V the denoiser is the identity.
+        delta = max(1 / q_hat, _FLOOR**2)
+        new = denoise_matrix(here.S + pull / q_hat, self.rho, delta, divergence=False).estimate
+        # The step before damping, so that a small one says that the fixed point is near.
+        change = float(((new - here.S) ** 2).sum()) / len(new)
+        damp.see(change)
+        S = (1 - damp.share) * new + damp.share * here.S
+        newest = max(mmse(self.rho, delta).value, _FLOOR)
+        V = (1 - damp.share) * newest + damp.share * here.V
+        return _State(S, V, newest, self._to_scale(S), change)
+
+    def _to_scale(self, S: Array) -> Array:
+        """The estimate with the trace that it has exactly where outputs say nothing of it: see the notes of `amp`."""
+        trace = float(np.trace(S))
+        # In the smallest dimensions a first estimate may have none.
+        return math.sqrt(self.rho) * len(S) / trace * S if self.data.output.scale_free and trace > 0 else S
+
+    def locked(self, here: _State) -> str | None:
+        """How the iteration has run into a fixed point that is none of the model, or None.
+
+        At V = 0 it fits the samples by an S that is far from any of the prior, by its trace, or fits them no longer.
+        """
+        S, rho, data = here.S, self.rho, self.data
+        d = len(S)
+        if abs(float(np.trace(here.estimate)) / (math.sqrt(rho) * d) - 1) > _DOUBT * math.sqrt(2 / rho) / d:
+            mean = f"{math.sqrt(rho):.3g} +- {math.sqrt(2) / d:.1g}"
+            return f"Tr Shat/d = {np.trace(S) / d:.3g}, which is not of the prior, {mean}"
+        if data.functionals:
+            square = data.residual(S, self.covariance)[0]
+            if square > _UNFITTED * max(here.V + data.output.noise, _SLOW * self.tol):
+                return f"Shat leaves outputs off by {square:.1e}, which is not of V = {here.V:.1e}"
+        return None
 
 
 def amp(
@@ -180,57 +217,20 @@ def amp(
     def off(found: Array) -> float | None:
         return None if truth is None else float(((found - truth) ** 2).sum()) / d
 
-    start = math.sqrt(rho) * np.eye(d)
-    S, V, newest = start, 1.0, 1.0
-    history: list[tuple[float, float, float, float]] = []
-    change, converged, status = math.inf, False, ""
-    estimate, error = S, off(S)
-    for iteration in range(1, max_iter + 1):
-        q_hat, pull = data.sweep(S, V, newest, damp.share, covariance)
-        if not (math.isfinite(q_hat) and q_hat > 0):
-            status = f"not converged: qhat = {q_hat:.3g} after {iteration} iterations; raise the damping"
-            break
-        # Beyond the floor of V the denoiser is the identity.
-        delta = max(1 / q_hat, _FLOOR**2)
-        new = denoise_matrix(S + pull / q_hat, rho, delta, divergence=False).estimate
-        # The step before damping, so that a small one says that the fixed point is near.
-        change = float(((new - S) ** 2).sum()) / d
-        damp.see(change)
-        S = (1 - damp.share) * new + damp.share * S
-        estimate = _to_scale(S, rho, output)
-        newest = max(mmse(rho, delta).value, _FLOOR)
-        V = (1 - damp.share) * newest + damp.share * V
-        error = off(estimate)
-        history.append((change, V, q_hat, math.nan if error is None else error))
-        if callback is not None and callback(AMPStep(iteration, change, V, q_hat, error)):
-            status = f"not converged: stopped by the callback after {iteration} iterations"
-            break
-        if change >= tol:
-            continue
-        locked = _locked(data, S, estimate, V, rho, covariance, tol)
-        if locked is None:
-            converged, status = True, f"converged after {iteration} iterations: ||dS||^2/d = {change:.1e}"
-            break
-        if iteration == max_iter or not damp.again():
-            status = f"not converged: after {iteration} iterations {locked}; raise the damping to 0.9, or the samples"
-            break
-        data.forget()
-        S, V, newest = start, 1.0, 1.0
-    status = status or (
-        f"not converged: ||dS||^2/d = {change:.1e} >= {tol:g} after {max_iter} iterations; raise max_iter or tol"
-    )
+    rounds = _Iteration(data, rho, covariance, tol)
+    here, history, converged, status = _run(rounds, damp, max_iter, off, callback)
     if throw and not converged:
         raise ConvergenceError(status)
-    own = SelfError(V, None, "")
+    own = SelfError(here.V, None, "")
     if converged:
-        own = self_error(data, estimate, V, rho, covariance, tol)
+        own = self_error(data, here.estimate, here.V, rho, covariance, tol)
         status = f"{status}; {own.status}"
     return AMPResult(
-        estimate=estimate,
+        estimate=here.estimate,
         predicted=own.value,
         predicted_error=own.error,
-        V=V,
-        mmse=error,
+        V=here.V,
+        mmse=off(here.estimate),
         alpha=data.samples / d**2,
         rho=rho,
         how="estimated",
@@ -240,3 +240,37 @@ def amp(
         history=np.array(history).reshape(-1, 4),
         seed=seed,
     )
+
+
+def _run(
+    rounds: _Iteration,
+    damp: _Damping,
+    max_iter: int,
+    off: Callable[[Array], float | None],
+    callback: Callable[[AMPStep], object] | None,
+) -> tuple[_State, list[tuple[float, float, float, float]], bool, str]:
+    """Where the iteration ends, (change, V, qhat, error) of each one, whether it has converged, and why it ended."""
+    here = start = rounds.start()
+    history: list[tuple[float, float, float, float]] = []
+    for iteration in range(1, max_iter + 1):
+        q_hat, pull = rounds.data.sweep(here.S, here.V, here.newest, damp.share, rounds.covariance)
+        if not (math.isfinite(q_hat) and q_hat > 0):
+            status = f"not converged: qhat = {q_hat:.3g} after {iteration} iterations; raise the damping"
+            return here, history, False, status
+        here = rounds.advance(here, q_hat, pull, damp)
+        error = off(here.estimate)
+        history.append((here.change, here.V, q_hat, math.nan if error is None else error))
+        if callback is not None and callback(AMPStep(iteration, here.change, here.V, q_hat, error)):
+            return here, history, False, f"not converged: stopped by the callback after {iteration} iterations"
+        if here.change >= rounds.tol:
+            continue
+        locked = rounds.locked(here)
+        if locked is None:
+            return here, history, True, f"converged after {iteration} iterations: ||dS||^2/d = {here.change:.1e}"
+        if iteration == max_iter or not damp.again():
+            status = f"not converged: after {iteration} iterations {locked}; raise the damping to 0.9, or the samples"
+            return here, history, False, status
+        rounds.data.forget()
+        here = replace(here, S=start.S, V=start.V, newest=start.newest)
+    status = f"not converged: ||dS||^2/d = {here.change:.1e} >= {rounds.tol:g} after {max_iter} iterations; raise "
+    return here, history, False, f"{status}max_iter or tol"

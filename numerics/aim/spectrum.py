@@ -24,13 +24,13 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
 from ..quadrature.rules import Rule, refine, tanh_sinh
-from .checks import CITE, above_zero
+from .checks import above_zero
 from .precise import mmse_digits
+from .support import support
 
 __all__ = ["Spectrum", "mmse", "overlap_gain"]
 
@@ -104,54 +104,12 @@ class Spectrum:
         self.delta = above_zero("Delta", delta, "noise of the matrix denoiser")
         self.s = math.sqrt(self.rho)
         self._m = math.sqrt(self.delta * self.s)
-        self.intervals, self._split = self._support()
+        self.intervals, self._split = support(self.rho, self.delta)
         ends = np.array(self.intervals)
         self.edges: Array = self.at(np.exp(ends)).x
 
     def _sides(self, e: Array) -> tuple[Array, Array]:
         return 1 / np.sqrt(self.s + e), self.s / np.sqrt(e)
-
-    def _support(self) -> tuple[tuple[tuple[float, float], ...], float | None]:
-        s, m = self.s, self._m
-
-        def sides(log_e: float) -> tuple[float, float]:
-            e = math.exp(log_e)
-            return 1 / math.sqrt(s + e), s / math.sqrt(e)
-
-        def low(log_e: float) -> float:
-            a, b = sides(log_e)
-            return (b - a) - m
-
-        def high(log_e: float) -> float:
-            a, b = sides(log_e)
-            return (a + b) - m
-
-        def gap(log_e: float) -> float:
-            a, b = sides(log_e)
-            return (a - b) - m
-
-        def root(f: Callable[[float], float], left: float, right: float) -> float:
-            if f(left) * f(right) > 0:
-                raise ConvergenceError(
-                    f"two edges of the support agree in float64 at rho = {self.rho:g}, Delta = {self.delta:g} ({CITE}, "
-                    "matrix denoiser); precise.mmse_digits has more digits"
-                )
-            return float(brentq(f, left, right, xtol=1e-300, rtol=8.9e-16))
-
-        # b = m parts the lowest edge from the highest; the brackets are a little wider than the bounds.
-        middle = 2 * math.log(s / m)
-        first = root(low, 2 * math.log(s / (m + 1 / math.sqrt(s))) - 1e-9, middle + 1e-9)
-        last = root(high, middle - 1e-9, 2 * math.log((1 + s) / m) + 1e-9)
-        if s >= 1:
-            return ((first, last),), None
-        # a - b is largest at e = s/(s^{-2/3} - 1), where it is ((1 - s^{2/3})^3/s)^{1/2}.
-        top = math.log(s) - math.log(math.expm1(-2 / 3 * math.log(s)))
-        if gap(top) <= 0:
-            return ((first, last),), top if first < top < last else None
-        zero = math.log(s**3 / (1 - s * s))
-        second = root(gap, zero, top)
-        third = root(gap, top, -2 * math.log(m) + 1e-9)
-        return ((first, second), (third, last)), None
 
     def _x(self, log_e: Array) -> Array:
         e = np.exp(log_e)
