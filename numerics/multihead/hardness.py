@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,8 +187,9 @@ def hardness(
                 np.asarray(2.0 * generator.integers(0, 2, (size, 2, dim)) - 1) for size in (rows, _CHOOSE, _TEST)
             )
             Y = multihead(X, made.theta, made.w)
+            task = _Task(n, made, X, Y, chosen, tested, total, scale)
             for method in tried:
-                points.append(_point(n, made, method, (X, Y), (chosen, tested), (total, scale), generator.spawn(1)[0]))
+                points.append(_point(method, task, generator.spawn(1)[0]))
                 if progress is not None:
                     progress(len(points), len(sizes) * len(tried))
     learned = sum(point.error < 0.5 for point in points)
@@ -195,37 +197,42 @@ def hardness(
     return HardnessResult(dim, rows, scale, tuple(points), correlations, seed, status)
 
 
-def _point(
-    n: int,
-    made: ParityTeacher,
-    method: str,
-    examples: tuple[Array, Array],
-    judged: tuple[Array, ...],
-    starts: tuple[int, float],
-    generator: np.random.Generator,
-) -> HardnessPoint:
-    heads = len(made.theta)
+class _Task(NamedTuple):
+    """A parity layer of n hidden coordinates, examples of it, fresh ones that choose and judge, and the starts."""
+
+    n: int
+    made: ParityTeacher
+    X: Array
+    Y: Array
+    chosen: Array
+    tested: Array
+    starts: int
+    scale: float
+
+
+def _point(method: str, task: _Task, generator: np.random.Generator) -> HardnessPoint:
+    made = task.made
 
     def learned(theta: Array, w: Array) -> bool:
-        return float(np.mean(_squares(Descent(theta, w, 0.0, 0, ""), made, judged[0]))) < _EXACT
+        return float(np.mean(_squares(Descent(theta, w, 0.0, 0, ""), made, task.chosen))) < _EXACT
 
     begin, least, tries, status = time.process_time(), np.inf, 0, ""
     # The trivial predictor, until something is found.
     best = Descent(0 * made.theta, 0 * made.w, 1.0, 0, "")
-    while tries < (1 if method == "sculpt" else starts[0]) and least > _LEARNED:
+    while tries < (1 if method == "sculpt" else task.starts) and least > _LEARNED:
         tries += 1
         try:
-            found = _descend(method, *examples, made.theta.shape, starts[1], generator, learned)
+            found = _descend(method, task, generator, learned)
         except LearnError as refusal:
             status = str(refusal)
             break
-        error = float(np.mean(_squares(found, made, judged[0])))
+        error = float(np.mean(_squares(found, made, task.chosen)))
         if error < least:
             best, least, status = found, error, found.status
     seconds = time.process_time() - begin
-    squares = _squares(best, made, judged[1])
+    squares = _squares(best, made, task.tested)
     deviation = float(squares.std(ddof=1) / np.sqrt(squares.size))
-    return HardnessPoint(n, heads, method, float(squares.mean()), deviation, tries, seconds, status)
+    return HardnessPoint(task.n, len(made.theta), method, float(squares.mean()), deviation, tries, seconds, status)
 
 
 def _squares(found: Descent, made: ParityTeacher, X: Array) -> Array:
@@ -234,20 +241,13 @@ def _squares(found: Descent, made: ParityTeacher, X: Array) -> Array:
     return np.asarray((multihead(X, found.theta, found.w)[:, :, 0] - bit)[bit != 0] ** 2)
 
 
-def _descend(
-    method: str,
-    X: Array,
-    Y: Array,
-    shape: tuple[int, ...],
-    scale: float,
-    generator: np.random.Generator,
-    stop: Stop,
-) -> Descent:
+def _descend(method: str, task: _Task, generator: np.random.Generator, stop: Stop) -> Descent:
+    X, Y, shape = task.X, task.Y, task.made.theta.shape
     if method == "sculpt":
         result = sculpt(X, Y, shape[0], rng=generator)
         return Descent(result.theta, result.w, result.validation_error, 0, result.status)
     dim = shape[-1]
-    theta = scale / (math.sqrt(2.0) * dim) * generator.standard_normal(shape)
+    theta = task.scale / (math.sqrt(2.0) * dim) * generator.standard_normal(shape)
     if method == "adam":
         return adam(X, Y, theta, generator.standard_normal(shape) / math.sqrt(dim), rng=generator)
     if method == "lbfgs":

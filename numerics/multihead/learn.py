@@ -15,6 +15,8 @@ from .checks import at_least_zero, boolean, count, one_of
 from .errors import LearnError, LearnWarning, NoConsistentModel, NotIdentifiable
 from .holdout import Split, hold_out, sampled_error
 from .restarts import LM_UNKNOWNS, RestartResult, restarts, unknowns
+from .sculpt.body import violation
+from .sculpt.sculpt import sculpt
 from .selection import Fit, fit_noise, gain_of_one_more, only_noise, select_heads
 from .size import refuse_size
 
@@ -167,19 +169,7 @@ def learn_multihead(
     count("starts", starts)
     seed, generator = seeded(rng)
     split = hold_out(X, Y, X_val, Y_val, generator)
-    n, k, d = split.X.shape
-    m = 1 if heads == "auto" else heads
-    refuse_size(f"X of shape ({n}, {k}, {d}) with heads = {m}", n, k, d, m, normal=unknowns(m, d) <= LM_UNKNOWNS)
-    if method == "sculpt":
-        boolean(split.X, 'sculpting needs uniform +-1 inputs; use method="restarts"')
-        boolean(split.X_val, 'sculpting needs uniform +-1 inputs; use method="restarts"', "X_val")
-    if split.X.shape[1] == 1:
-        raise NotIdentifiable(
-            "the number of tokens k",
-            "1, where the attention is 1 for every Theta",
-            "k >= 2",
-            "regress Y on X for the sum of the W_i, which is all that one token tells",
-        )
+    _check(split, 1 if heads == "auto" else heads, method)
     with threadpool_limits(1, "blas"):  # the matrices are small: threads would only wait for each other
         if method == "sculpt":
             assert heads != "auto"
@@ -213,6 +203,23 @@ def learn_multihead(
         how="estimated",
         seed=seed,
     )
+
+
+def _check(split: Split, heads: int, method: Method) -> None:
+    """Refuse examples that are too many, or that the method or the layer cannot be learned from."""
+    n, k, d = split.X.shape
+    normal = unknowns(heads, d) <= LM_UNKNOWNS
+    refuse_size(f"X of shape ({n}, {k}, {d}) with heads = {heads}", n, k, d, heads, normal=normal)
+    if method == "sculpt":
+        boolean(split.X, 'sculpting needs uniform +-1 inputs; use method="restarts"')
+        boolean(split.X_val, 'sculpting needs uniform +-1 inputs; use method="restarts"', "X_val")
+    if k == 1:
+        raise NotIdentifiable(
+            "the number of tokens k",
+            "1, where the attention is 1 for every Theta",
+            "k >= 2",
+            "regress Y on X for the sum of the W_i, which is all that one token tells",
+        )
 
 
 def _failure(found: _Found, certificates: Certificates) -> LearnError | None:
@@ -278,9 +285,6 @@ def _second_opinion(split: Split, found: _Found, noise_std: float | None, genera
 
 
 def _sculpt(split: Split, heads: int, noise_std: float | None, strict: bool, generator: np.random.Generator) -> _Found:
-    from .sculpt.body import violation
-    from .sculpt.sculpt import sculpt
-
     told = sculpt(
         split.X,
         split.Y,

@@ -134,35 +134,45 @@ def restarts(
         if best[0] <= accept and not patient and (noise_std == 0 or crowd.twice(best[1])):
             break
     assert best is not None
-    error, found = best
-    doubt = crowd.doubt(found) if noisy else ""
+    doubt = crowd.doubt(best[1]) if noisy else ""
     if noisy and not doubt and split.X.shape[1] == 2 and heads > 1:
-        for flip in np.where(np.eye(heads), -1.0, 1.0):
-            end = _descend(split.X[:count], split.Y[:count], flip[:, None, None] * found.theta, chosen)
-            crowd.add(end)
-            error, found = min((error, found), (held.error(end.theta, end.w), end), key=lambda pair: pair[0])
-        doubt = crowd.doubt(found, flipped=heads)
-    if count < len(split.X) and error > accept * 1e-3:
+        best = _with_signs_changed((split.X[:count], split.Y[:count]), best, held, crowd, chosen)
+        doubt = crowd.doubt(best[1], flipped=heads)
+    if count < len(split.X) and best[0] > accept * 1e-3:
         tol = _NOISY_TOL if noisy else 0.0
-        polished = _descend(split.X, split.Y, found.theta, chosen, w=found.w, tol=tol)
-        polished_error = held.error(polished.theta, polished.w)
-        if polished_error < error:
-            error, found = polished_error, polished
-    converged = error <= accept
-    said = "accepted" if converged else f"not below {accept:.2g}"
+        polished = _descend(split.X, split.Y, best[1].theta, chosen, w=best[1].w, tol=tol)
+        best = _better(best, (held.error(polished.theta, polished.w), polished))
+    error, found = best
+    said = "accepted" if error <= accept else f"not below {accept:.2g}"
     return RestartResult(
-        found.theta,
-        found.w,
-        error,
-        accept,
-        tuple(errors),
-        tuple(end.loss for end in ends),
-        count,
-        chosen,
-        doubt,
-        converged,
-        f"validation error {error:.2g} {said}, start {len(errors)} of {starts}",
+        theta=found.theta,
+        w=found.w,
+        validation_error=error,
+        accept=accept,
+        errors=tuple(errors),
+        losses=tuple(end.loss for end in ends),
+        samples=count,
+        optimiser=chosen,
+        doubt=doubt,
+        converged=error <= accept,
+        status=f"validation error {error:.2g} {said}, start {len(errors)} of {starts}",
     )
+
+
+def _better(one: tuple[float, Descent], other: tuple[float, Descent]) -> tuple[float, Descent]:
+    """That of the smaller error, the first where they are equal."""
+    return other if other[0] < one[0] else one
+
+
+def _with_signs_changed(
+    seen: tuple[Array, Array], best: tuple[float, Descent], held: Batch, crowd: "_Crowd", optimiser: str
+) -> tuple[float, Descent]:
+    """The best of this end and those of descents from it with the sign of each head changed in turn."""
+    for flip in np.where(np.eye(len(best[1].theta)), -1.0, 1.0):
+        end = _descend(*seen, flip[:, None, None] * best[1].theta, optimiser)
+        crowd.add(end)
+        best = _better(best, (held.error(end.theta, end.w), end))
+    return best
 
 
 class _Crowd:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ..fixed_point.evolve import seeded
 from .batch import Batch
 from .checks import at_least_zero, count, one_of
+from .parity import parity_teacher
 
 __all__ = ["FAMILIES", "TeacherData", "make_examples", "make_teacher"]
 
@@ -71,8 +72,6 @@ def make_teacher(
     spread = FAMILIES[family] if scale is None else at_least_zero("scale", scale)
     _, generator = seeded(rng)
     if family == "parity":
-        from .hardness import parity_teacher
-
         # n odd takes n heads and n even n + 1: the odd one is named by its heads.
         if m % 2 == 0 or scale is not None:
             raise ValueError(f'family "parity" takes an odd number of heads and no scale, got {heads} and {scale}')

@@ -1,6 +1,7 @@
 """Step 3, paper: the convex body that contains the attention matrices, as linear constraints."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from .simplex import Patterns
 __all__ = ["Body", "inequalities", "slabs", "violation"]
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 # Added to the residual: rounding of the outputs, and of log ratios of small weights.
 _FLOOR = 1e-7
 # Two-sided constraints per entry of Theta, and at most: as a matrix they take 8 d^2 bytes each.
@@ -53,6 +55,15 @@ class Body:
         return np.einsum("pa,...ab,pb->...p", self.query, theta, self.difference, optimize=True)
 
 
+class _Seen(NamedTuple):
+    """Tokens, the patterns of their rows under the sum s of the W_i, and the noise of the outputs."""
+
+    x: Array
+    patterns: Patterns
+    s: Array
+    noise_std: float
+
+
 def slabs(x: Array, patterns: Patterns, s: Array, noise_std: float, most: int | None = None) -> Body:
     """Two-sided constraints from weights inside the simplex: log(alpha_a/alpha_c) = x_r^T Theta (x_a - x_c) (paper).
 
@@ -77,13 +88,14 @@ def slabs(x: Array, patterns: Patterns, s: Array, noise_std: float, most: int | 
     Body
     """
     inside = patterns.alpha > INTERIOR
+    seen = _Seen(x, patterns, s, noise_std)
     parts = []
     k = x.shape[1]
     most = min(_PER_UNKNOWN * x.shape[2] ** 2, _MOST) if most is None else most
     for a in range(k):
         for c in range(a):
-            n, r = np.nonzero(inside[:, :, a] & inside[:, :, c])
-            parts.append(_constraints(x, patterns, s, noise_std, n, r, a, c, patterns.alpha[n, r, c], most))
+            rows = np.nonzero(inside[:, :, a] & inside[:, :, c])
+            parts.append(_constraints(seen, rows, (a, c), patterns.alpha[(*rows, c)], most))
     return _join(parts, most)
 
 
@@ -94,13 +106,14 @@ def inequalities(x: Array, patterns: Patterns, s: Array, noise_std: float, most:
     weight eps. Parameters and result as in `slabs`. They make the box of the net smaller by a tenth to a third at the
     levels where it holds all heads, and by a factor of up to three at higher ones.
     """
+    seen = _Seen(x, patterns, s, noise_std)
     parts = []
     k = x.shape[1]
     for a in range(k):
         for c in range(k):
-            n, r = np.nonzero((patterns.alpha[:, :, c] <= INTERIOR) & (patterns.alpha[:, :, a] > INTERIOR))
-            if a != c and len(n):
-                parts.append(_constraints(x, patterns, s, noise_std, n, r, a, c, np.full(len(n), INTERIOR), most))
+            rows = np.nonzero((patterns.alpha[:, :, c] <= INTERIOR) & (patterns.alpha[:, :, a] > INTERIOR))
+            if a != c and len(rows[0]):
+                parts.append(_constraints(seen, rows, (a, c), np.full(len(rows[0]), INTERIOR), most))
     d = x.shape[2]
     return _join(parts, most) if parts else Body(np.empty((0, d)), np.empty((0, d)), np.empty(0), np.empty(0))
 
@@ -110,23 +123,13 @@ def violation(slab: Body, theta: Array) -> Array:
     return np.asarray(np.max(np.abs(slab.values(theta) - slab.bound) / slab.slack, axis=-1))
 
 
-def _constraints(
-    x: Array,
-    patterns: Patterns,
-    s: Array,
-    noise_std: float,
-    n: NDArray[np.int64],
-    r: NDArray[np.int64],
-    a: int,
-    c: int,
-    low: Array,
-    most: int,
-) -> Body:
+def _constraints(seen: _Seen, rows: tuple[Index, ...], tokens: tuple[int, int], low: Array, most: int) -> Body:
     """Of the rows (n, r) and the tokens a and c, whose weight stands in `low`."""
-    high = patterns.alpha[n, r, a]
+    (n, r), (a, c), x = rows, tokens, seen.x
+    high = seen.patterns.alpha[n, r, a]
     difference = x[n, a] - x[n, c]
-    off = patterns.rho[n, r] + noise_std * np.sqrt(x.shape[2]) + _FLOOR
-    slack = off / np.linalg.norm(difference @ s, axis=1) * (1 / high + 1 / low)
+    off = seen.patterns.rho[n, r] + seen.noise_std * np.sqrt(x.shape[2]) + _FLOOR
+    slack = off / np.linalg.norm(difference @ seen.s, axis=1) * (1 / high + 1 / low)
     order = np.argsort(slack, kind="stable")[:most]
     return Body(x[n[order], r[order]], difference[order], np.log(high[order] / low[order]), slack[order])
 

@@ -1,6 +1,7 @@
 """Step 7, paper: a net in the hull, regression for every tuple of its points, validation."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,7 @@ def search(x: Array, y: Array, hull: Hull, box: Box, heads: int) -> Net:
     gram = mixed @ mixed.T
     gram[np.diag_indices(len(gram))] += _RIDGE * np.trace(gram) / len(gram)
     found = _Search(d, None if heads <= _EXHAUSTIVE else _BRANCHES)
-    found.visit(gram, mixed @ batch.y.T, np.arange(count), heads, [], 0.0)
+    found.visit(_Branch(gram, mixed @ batch.y.T, np.arange(count), heads, [], 0.0))
     tuples, explained = found.tuples()
     return Net(box, points, tuples, 1.0 - explained / batch.size)
 
@@ -97,6 +98,20 @@ def best_tuples(net: Net, number: int) -> list[int]:
     return chosen
 
 
+class _Branch(NamedTuple):
+    """A tuple with `left` more points to come: its points `head`, the squares `sure` that they explain, and the rest.
+
+    `gram` and `cross` are those of the points `names`, less what the patterns of the head explain.
+    """
+
+    gram: Array
+    cross: Array
+    names: NDArray[np.int64]
+    left: int
+    head: list[int]
+    sure: float
+
+
 class _Search:
     """Tuples with their explained squares, found depth first; blocks of the Gram matrix are named by their points."""
 
@@ -107,10 +122,9 @@ class _Search:
         self.lasts: list[NDArray[np.int64]] = []
         self.explained: list[Array] = []
 
-    def visit(
-        self, gram: Array, cross: Array, names: NDArray[np.int64], left: int, head: list[int], sure: float
-    ) -> None:
-        """Add `left` more points to the tuple `head`, whose patterns are eliminated from the Gram matrix."""
+    def visit(self, branch: _Branch) -> None:
+        """Add the points that are left."""
+        gram, cross, names, left, head, sure = branch
         count, d = len(names), self.dim
         if left == 1:
             self.heads.append(head)
@@ -125,19 +139,12 @@ class _Search:
         for i in chosen.tolist():
             # All tuples: those of later points only, every set once. The best branches: any other point.
             rest = np.arange(i + 1, count) if self.branches is None else np.delete(np.arange(count), i)
-            self._with(i, rest, gram, cross, names, left, [*head, int(names[i])], sure)
+            self._with(i, rest, branch)
 
-    def _with(
-        self,
-        i: int,
-        rest: NDArray[np.int64],
-        gram: Array,
-        cross: Array,
-        names: NDArray[np.int64],
-        left: int,
-        head: list[int],
-        sure: float,
-    ) -> None:
+    def _with(self, i: int, rest: NDArray[np.int64], branch: _Branch) -> None:
+        """Go on with a point, and then with the rest."""
+        gram, cross, names, left, head, sure = branch
+        head = [*head, int(names[i])]
         d, count = self.dim, len(rest)
         here = slice(i * d, (i + 1) * d)
         kept = (rest[:, None] * d + np.arange(d)).ravel()
@@ -150,7 +157,7 @@ class _Search:
         sure += float(np.vdot(mine, mine))
         if left > 2 or self.branches is not None:
             less = gram[np.ix_(kept, kept)] - across.T @ across
-            self.visit(less, cross[kept] - across.T @ mine, names[rest], left - 1, head, sure)
+            self.visit(_Branch(less, cross[kept] - across.T @ mine, names[rest], left - 1, head, sure))
             return
         # The last head needs the blocks on the diagonal only.
         columns = across.reshape(d, count, d).transpose(1, 0, 2)

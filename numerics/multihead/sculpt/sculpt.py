@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,11 +15,11 @@ from ..checks import at_least_zero, boolean, count
 from ..errors import NoConsistentModel
 from ..holdout import Split, acceptable, hold_out
 from .assumptions import check_certified, check_distinct, check_shape, check_sum
-from .body import inequalities, slabs, violation
+from .body import Body, inequalities, slabs, violation
 from .certification import Certification, certify, differences, distinct, interior, noise_level
 from .crude_sum import crude_sum
-from .hull import affine_hull
-from .margin import large_margin_sum
+from .hull import Hull, affine_hull
+from .margin import MarginFit, large_margin_sum
 from .net import Net, best_tuples, search
 from .programs import Polytope
 from .refinement import proxies, refine
@@ -111,6 +112,19 @@ def sculpt(
     return found
 
 
+class _Shape(NamedTuple):
+    """Examples with distinct tokens, and what is found of the body from them."""
+
+    x: Array
+    y: Array
+    certification: Certification
+    level: float
+    body: Body
+    one_sided: Body
+    hull: Hull
+    margin: MarginFit | None
+
+
 def _steps(
     split: Split, heads: int, sigma: float | None, time_limit: float, seed: int, generator: np.random.Generator
 ) -> SculptResult:
@@ -124,44 +138,24 @@ def _steps(
     with clock("certification"):
         certification = certify(x, y, crude, heads)
         check_sum(certification.s, y, heads)
-    margin = None
+    certified = int(interior(certification.patterns).sum())
     with clock("body and hull"):
-        level = noise_level(certification.patterns, x.shape[2]) if sigma is None else sigma
-        body = slabs(x, certification.patterns, certification.s, level)
-        certified = int(interior(certification.patterns).sum())
-        check_certified(differences(certification.patterns), x.shape[2])
-        hull = affine_hull(body, heads)
-        if heads == 1:
-            # A better sum makes a thinner body.
-            margin = large_margin_sum(x, y, hull.proxy, _MARGIN_ROWS * x.shape[2])
-            patterns = simplex_regression(x, y, margin.s, certification.patterns.face)
-            if np.median(patterns.rho) < np.median(certification.patterns.rho):
-                certification = Certification(margin.s, patterns, certification.rounds, certification.status)
-                body = slabs(x, patterns, margin.s, level)
-                hull = affine_hull(body, heads)
-        one_sided = inequalities(x, certification.patterns, certification.s, level, _ONE_SIDED)
+        shape = _shape(x, y, certification, heads, sigma)
     with clock("linear programs"):
-        polytope = Polytope(body.tightest(_SLABS), one_sided, hull, time_limit)
+        tightest = shape.body.tightest(_SLABS)
+        polytope = Polytope(tightest, shape.one_sided, shape.hull, time_limit)
         # One head has no hull to bound: the level of the proxy itself bounds the least one.
-        least = polytope.least_level() if heads > 1 else float(violation(body.tightest(_SLABS), hull.proxy))
+        least = polytope.least_level() if heads > 1 else float(violation(tightest, shape.hull.proxy))
     nets: list[Net] = []
 
     def candidates() -> Iterator[tuple[str, Array]]:
-        for step in _LADDER if heads > 1 else _LADDER[:1]:
-            t = max(_LEAST_LEVEL, step * least)
-            with clock("linear programs"):
-                box = polytope.box(t)
-            with clock("net"):
-                net = search(x[:_NET_SAMPLES], y[:_NET_SAMPLES], hull, box, heads)
-                nets.append(net)
-                chosen = best_tuples(net, _PER_NET)
-            for number, tuple_ in enumerate(chosen):
-                yield f"net, t = {t:.3g}, no. {number + 1}", net.matrices(hull, tuple_)
-        yield from proxies(hull.proxy, heads, _PROXIES, generator)
+        levels = [max(_LEAST_LEVEL, step * least) for step in (_LADDER if heads > 1 else _LADDER[:1])]
+        yield from _from_nets(shape, polytope, levels, nets, clock)
+        yield from proxies(shape.hull.proxy, heads, _PROXIES, generator)
 
-    accept = acceptable(split.Y_val, level)
+    accept = acceptable(split.Y_val, shape.level)
     with clock("refinement"):
-        found = refine(split, candidates(), accept=accept, noisy=level > 0, noise_known=sigma is not None)
+        found = refine(split, candidates(), accept=accept, noisy=shape.level > 0, noise_known=sigma is not None)
     converged = found.validation_error <= accept
     said = "accepted" if converged else f"not below {accept:.2g}"
     return SculptResult(
@@ -171,12 +165,12 @@ def _steps(
         accept=accept,
         noise_std=math.sqrt(found.validation_error * float(np.mean(split.Y_val**2))) if sigma is None else sigma,
         crude=crude,
-        certification=certification,
+        certification=shape.certification,
         certified=certified,
-        body=body,
-        one_sided=one_sided,
-        hull=hull,
-        margin=margin,
+        body=shape.body,
+        one_sided=shape.one_sided,
+        hull=shape.hull,
+        margin=shape.margin,
         least_level=least,
         nets=tuple(nets),
         attempts=found.attempts,
@@ -185,6 +179,41 @@ def _steps(
         seconds=clock.seconds,
         seed=seed,
     )
+
+
+def _shape(x: Array, y: Array, certification: Certification, heads: int, sigma: float | None) -> _Shape:
+    """Steps 3 to 5: the body, and the hull of the Theta_i."""
+    margin = None
+    level = noise_level(certification.patterns, x.shape[2]) if sigma is None else sigma
+    body = slabs(x, certification.patterns, certification.s, level)
+    check_certified(differences(certification.patterns), x.shape[2])
+    hull = affine_hull(body, heads)
+    if heads == 1:
+        # A better sum makes a thinner body.
+        margin = large_margin_sum(x, y, hull.proxy, _MARGIN_ROWS * x.shape[2])
+        patterns = simplex_regression(x, y, margin.s, certification.patterns.face)
+        if np.median(patterns.rho) < np.median(certification.patterns.rho):
+            certification = Certification(margin.s, patterns, certification.rounds, certification.status)
+            body = slabs(x, patterns, margin.s, level)
+            hull = affine_hull(body, heads)
+    one_sided = inequalities(x, certification.patterns, certification.s, level, _ONE_SIDED)
+    return _Shape(x, y, certification, level, body, one_sided, hull, margin)
+
+
+def _from_nets(
+    shape: _Shape, polytope: Polytope, levels: list[float], nets: list[Net], clock: "_Clock"
+) -> Iterator[tuple[str, Array]]:
+    """The best tuples of a net at each level of the body; the nets are added to the list."""
+    heads = shape.hull.directions.shape[0] + 1
+    for t in levels:
+        with clock("linear programs"):
+            box = polytope.box(t)
+        with clock("net"):
+            net = search(shape.x[:_NET_SAMPLES], shape.y[:_NET_SAMPLES], shape.hull, box, heads)
+            nets.append(net)
+            chosen = best_tuples(net, _PER_NET)
+        for number, tuple_ in enumerate(chosen):
+            yield f"net, t = {t:.3g}, no. {number + 1}", net.matrices(shape.hull, tuple_)
 
 
 class _Clock:

@@ -34,6 +34,14 @@ class Patterns(NamedTuple):
     face: NDArray[np.int64]
 
 
+class _Space(NamedTuple):
+    """Where one face is solved: its tokens, the Cholesky factor, and the right-hand side, then the solution."""
+
+    vertices: NDArray[np.int64]
+    factor: Array
+    right: Array
+
+
 @cache
 def faces(tokens: int) -> NDArray[np.int64]:
     """Bit masks of the 2^k - 1 faces of the simplex, larger faces first."""
@@ -78,8 +86,7 @@ def _solve(gram: Array, products: Array, masks: NDArray[np.int64], face: NDArray
     """Fill `face` and `alpha`; `products[n, j, r]` is the image of token j times output r."""
     n, k, _ = gram.shape
     trial, best = np.empty(k), np.empty(k)
-    index = np.empty(k, np.int64)
-    factor, right = np.empty((k, k)), np.empty(k)
+    space = _Space(np.empty(k, np.int64), np.empty((k, k)), np.empty(k))
     for sample in range(n):
         g = gram[sample]
         scale = 0.0
@@ -90,7 +97,7 @@ def _solve(gram: Array, products: Array, masks: NDArray[np.int64], face: NDArray
             lowest, chosen = np.inf, 0
             for attempt in range(-1, len(masks)):
                 mask = face[sample, row] if attempt < 0 else masks[attempt]
-                if not _on_face(g, c, mask, scale, index, factor, right, trial):
+                if not _on_face(g, c, mask, scale, space, trial):
                     continue
                 value, low, high = 0.0, np.inf, 0.0
                 multiplier = 0.0
@@ -117,10 +124,9 @@ def _solve(gram: Array, products: Array, masks: NDArray[np.int64], face: NDArray
 
 
 @njit(cache=True, nogil=True)
-def _on_face(
-    g: Array, c: Array, mask: int, scale: float, index: NDArray[np.int64], factor: Array, right: Array, out: Array
-) -> bool:
+def _on_face(g: Array, c: Array, mask: int, scale: float, space: _Space, out: Array) -> bool:
     """Minimise over the affine hull of a face; False if the solution leaves the face or the face is flat."""
+    index, factor, right = space.vertices, space.factor, space.right
     k = len(c)
     size = 0
     for j in range(k):
