@@ -119,17 +119,7 @@ def curve(
     seed, generator = seeded(rng)
     points_seed = int(generator.integers(2**31)) if seed < 0 else seed
     effort: dict[str, Any] = {"accuracy": accuracy, "samples": samples, "replicas": replicas}
-
-    def at(value: float | None) -> Channel:
-        if isinstance(model, Attention):
-            changed = model
-            if value is not None:
-                changed = replace(model, skip=value) if along == "skip" else replace(model, beta=value)
-            return default_channel(changed, **effort, rng=points_seed, workers=workers)
-        made: Any = model
-        found: Channel = made if value is None else made(value)
-        return found
-
+    at = _family(model, along, {**effort, "rng": points_seed, "workers": workers})
     first = at(None if alpha is None else ordered[0])
     if closest is None:
         closest = two_layers.CLOSEST if isinstance(first, TwoLayerQuadrature) else _CLOSEST
@@ -179,6 +169,22 @@ def _check(values: list[float], start: str, along: str, alpha: float | None) -> 
         )
     if along != "alpha" and (values[0] <= 0 or not alpha):
         raise ValueError(f"alpha and the values of {along} must be > 0 (2)-(3), got {alpha!r} and {values[0]:g}")
+
+
+def _family(
+    model: Attention | Channel | Callable[[float], Channel], along: str, effort: dict[str, Any]
+) -> Callable[[float | None], Channel]:
+    """From the value of the parameter to averages; from None where alpha is the parameter."""
+    if isinstance(model, Attention):
+        network = model
+
+        def averages(value: float | None) -> Channel:
+            changed: dict[str, Any] = {} if value is None else {along: value}
+            return default_channel(replace(network, **changed), **effort)
+
+        return averages
+    made: Any = model
+    return lambda value: made if value is None else made(value)
 
 
 def _followed(

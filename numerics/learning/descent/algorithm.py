@@ -124,10 +124,7 @@ def descend(
     generator = generator if seed < 0 else stream(seed, 4)
     objective = Objective(X, Y, model, workers)
     dimension = objective.dimension
-    if start is None:
-        weights = _START * generator.standard_normal((model.indices, dimension))
-    else:
-        weights = check_weights("start", start, model, dimension).copy()
+    weights = _first(start, model, dimension, generator)
     truth = None if teacher is None else check_weights("teacher", teacher, model, dimension)
     track = Track(model, truth, settings.weight_decay)
     settings = settings.for_dimension(dimension)
@@ -162,6 +159,12 @@ def descend(
         origin=Origin.of(model, **asdict(settings), start="random" if start is None else "given", seed=seed),
         **asked,
     )
+
+
+def _first(start: ArrayLike | None, model: Model, dimension: int, rng: np.random.Generator) -> Array:
+    if start is None:
+        return _START * rng.standard_normal((model.indices, dimension))
+    return check_weights("start", start, model, dimension).copy()
 
 
 @dataclass(frozen=True)

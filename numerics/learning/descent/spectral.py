@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ...core.errors import ConvergenceError
 from ...core.validation import positive
@@ -231,8 +232,6 @@ class _Matrix:
 
     def leading(self, number: int, group: Group, tol: float, rng: np.random.Generator) -> tuple[Array, Array]:
         """Largest eigenvalues of a group, one per row, and their vectors, shape (count, width, D) and norm sqrt(D)."""
-        from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
-
         dimension = self.dimension
         size, count = group.width * dimension, group.count
         for block in self.blocks:
