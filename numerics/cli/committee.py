@@ -5,19 +5,25 @@ from typing import Any
 
 from ..core.decimals import pm, recorded
 from ..core.results import Estimate, versions
+from .verbs import Outcome, Verbs, add_verb
 
-__all__ = ["committee", "committee_flags"]
+__all__ = ["add", "run"]
 
 # Half a minute; alpha/(L - 1) then differs from its limit by 1e-6.
 _MOST = 1_000_000
 # Nodes grow as 1/beta and as beta: a quarter of a minute at both ends.
 _BETA = (0.1, 20.0)
 
-Outcome = tuple[dict[str, Any], str, bool]
 
-
-def committee_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `committee`."""
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "committee",
+        run,
+        "strong skips: thresholds of the hidden layers and the last one, at any depth",
+        "attnlimits committee --layers 101 --skip 400 --alpha 40",
+    )
     group = parser.add_argument_group("model")
     group.add_argument("--layers", type=int, default=3, metavar="L", help="depth, from 2 (default: %(default)s)")
     group.add_argument("--beta", type=float, default=1.0, help="inverse temperature, 0.1 to 20 (default: %(default)s)")
@@ -27,7 +33,7 @@ def committee_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alpha", type=float, help="samples per dimension N/D, from 1/2: the overlaps there, too")
 
 
-def committee(args: argparse.Namespace) -> Outcome:
+def run(args: argparse.Namespace) -> Outcome:
     """Thresholds of both parts of the network, and the fixed point at one alpha."""
     from ..committee import committee_evolution, committee_threshold, last_layer_threshold, limit_threshold
 

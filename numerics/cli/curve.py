@@ -10,27 +10,35 @@ from ..core.destinations import output_file
 from ..core.progress import Bar
 from ..core.results import as_dict, save
 from .flags import (
-    MODEL_DEFAULTS,
     attention,
+    check_link,
     check_output,
     check_points,
     check_sampling,
     link_flags,
+    link_of,
     model_flags,
-    refuse_model_flags,
     sampling_flags,
 )
+from .verbs import Outcome, Verbs, add_verb
 
 if TYPE_CHECKING:
+    from ..channel.link.channel import LinkChannel
     from ..fixed_point.continuation import CurvePoint, CurveResult
+    from ..model.attention import Attention
 
-__all__ = ["curve_flags", "run"]
-
-Outcome = tuple[dict[str, Any], str, bool]
+__all__ = ["add", "run"]
 
 
-def curve_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "curve",
+        run,
+        "fixed points along alpha, skip strength or inverse temperature: thresholds, jumps, hysteresis",
+        "attnlimits curve --layers 1 --tokens 3 --from 0 --to 0.4 --points 9 --start both",
+    )
     model_flags(parser)
     link_flags(parser)
     group = parser.add_argument_group("curve")
@@ -61,31 +69,10 @@ def run(args: argparse.Namespace) -> Outcome:
     check_output(args)
     _check(args)
     output_file(args.out, make=True)
-    if args.link is not None:
-        refuse_model_flags(args, MODEL_DEFAULTS)
-        if args.along != "alpha":
-            raise ValueError(f"--along {args.along} varies a model, and --link stands instead of one")
-    elif args.noise != "0":
-        raise ValueError("--noise belongs to --link EXPR; attention models have no noise")
-    model: Any
-    if args.link is None:
-        model = attention(args, "curve")
-        about: dict[str, Any] = {"model": model.describe()}
-    else:
-        import numpy as np
-
-        from ..channel.link.channel import LinkChannel
-        from ..model.link_kernels import kernel_of, noiseless_of
-
-        kernel = kernel_of(args.link, noise=args.noise)
-        model = LinkChannel(
-            kernel,
-            samples=args.samples,
-            replicas=args.replicas,
-            rng=np.random.default_rng(args.seed),
-            noiseless=noiseless_of(kernel, args.link),
-        )
-        about = {"model": kernel.describe()}
+    check_link(args)
+    if args.link is not None and args.along != "alpha":
+        raise ValueError(f"--along {args.along} varies a model, and --link stands instead of one")
+    model, name = _model(args)
     # Loaded late: it takes a second, and bad arguments are refused before.
     from ..fixed_point.continuation import curve
 
@@ -111,13 +98,34 @@ def run(args: argparse.Namespace) -> Outcome:
     finally:
         bar.close()
     points = [point for found in result.points.values() for point in found]
-    record = as_dict(result) | about
+    record = as_dict(result) | {"model": name}
     record |= {"value": str(sum(p.converged for p in points)), "error": 0.0}
-    text = _text(result, about["model"])
+    text = _text(result, name)
     if args.out is not None:
         save(args.out, record)
         text += f"\nwrote {args.out}"
     return record, text, result.converged
+
+
+def _model(args: argparse.Namespace) -> "tuple[Attention | LinkChannel, str]":
+    """Return what the curve is of, and its name."""
+    if args.link is None:
+        model = attention(args, "curve")
+        return model, model.describe()
+    import numpy as np
+
+    from ..channel.link.channel import LinkChannel
+    from ..model.link_kernels import noiseless_of
+
+    kernel = link_of(args)
+    channel = LinkChannel(
+        kernel,
+        samples=args.samples,
+        replicas=args.replicas,
+        rng=np.random.default_rng(args.seed),
+        noiseless=noiseless_of(kernel, args.link),
+    )
+    return channel, kernel.describe()
 
 
 def _check(args: argparse.Namespace) -> None:

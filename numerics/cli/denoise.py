@@ -12,10 +12,10 @@ from ..core.files import naming
 from ..core.memory import refuse_memory
 from ..core.progress import Bar
 from .flags import attention, model_flags
+from .verbs import Outcome, Verbs, add_verb
 
-__all__ = ["denoise", "denoise_flags"]
+__all__ = ["add", "run"]
 
-Outcome = tuple[dict[str, Any], str, bool]
 Sample = dict[str, Any]
 
 _NAMES = ("y", "omega", "V")
@@ -23,8 +23,16 @@ _NAMES = ("y", "omega", "V")
 _JSON = 32
 
 
-def denoise_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "denoise",
+        run,
+        "log Z, g_out and its derivative for single outputs, to any number of digits",
+        "attnlimits denoise --y '[[0.7, 0.3], [0.2, 0.8]]' --omega '[[0.1, 0.2], [0, 0.3]]' "
+        "--V '[[1, 0.1], [0.1, 0.5]]' --digits 50",
+    )
     model_flags(parser)
     group = parser.add_argument_group("sample")
     group.add_argument("--y", metavar="ROWS", help="output, M x M: '[[0.7, 0.3], [0.2, 0.8]]'; decimals are exact")
@@ -47,7 +55,7 @@ def denoise_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def denoise(args: argparse.Namespace) -> Outcome:
+def run(args: argparse.Namespace) -> Outcome:
     """Print or write the result of each sample as it is finished."""
     if args.max_nodes < 1:
         raise ValueError(f"--max-nodes must be >= 1, got {args.max_nodes}")

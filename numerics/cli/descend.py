@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
-from .gamp import (
+from .data import (
     STARTS,
     check_data,
     check_iteration,
     check_size,
     data_flags,
+    instances_of,
     iteration_flags,
     keep,
-    means,
-    model_of,
     read_data,
-    run_instances,
     start_of,
 )
+from .flags import model_of
+from .verbs import Outcome, Verbs, add_verb
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,13 +29,18 @@ if TYPE_CHECKING:
     from ..learning.descent import DescentResult, DescentStep
     from ..learning.outputs.channel import Model
 
-__all__ = ["descend_flags", "run"]
-
-Outcome = tuple[dict[str, Any], str, bool]
+__all__ = ["add", "run"]
 
 
-def descend_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "descend",
+        run,
+        "weights estimated from data by gradient descent on the square loss: SGD with batch reuse, GD, Adam",
+        "attnlimits descend --layers 1 --tokens 2 --alpha 2 --dimension 300 --seeds 4",
+    )
     data_flags(parser)
     group = parser.add_argument_group("descent")
     group.add_argument(
@@ -97,6 +102,7 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
 
     from ..core.standard_error import standard_error
     from ..learning.descent import descend
+    from ..learning.instances import mean_of
 
     check_size(args, model)
     smooth = _slopes(args, model)
@@ -105,8 +111,8 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
         start = weights if args.start == "teacher" else start_of(args, x, y, model, seed)
         return descend(x, y, smooth, start=start, teacher=weights, rng=seed, **_settings(args))
 
-    found = run_instances(args, model, one)
-    average = means(found, [r.n_epochs for r in found])
+    found = instances_of(args, model, one)
+    average = mean_of(found, [r.n_epochs for r in found])
     cosines = np.array([r.cosine for r in found])
     cosine, error = cosines.mean(axis=0), standard_error(cosines)
     losses = np.array([[r.loss] for r in found])

@@ -8,10 +8,10 @@ from typing import Any
 from ..core.destinations import output_folder
 from ..core.progress import Bar
 from .flags import check_points
+from .verbs import Outcome, Verbs, add_verb
 
-__all__ = ["FIGURES", "aim_figure_flags", "aim_figures", "figure", "figure_flags"]
+__all__ = ["FIGURES", "add", "add_aim_figure", "aim_figures", "run"]
 
-Outcome = tuple[dict[str, Any], str, bool]
 _NUMBERS = (1, 2, 3, 4, 5)
 #: Figure name -> module with `make(out, alphas, progress) -> dict`.
 FIGURES = {
@@ -21,14 +21,29 @@ FIGURES = {
 }
 
 
-def figure_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the name of a figure, and where and how finely to draw it."""
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "figure",
+        run,
+        "make a figure and its data",
+        "attnlimits figure troiani2025-1 --out results",
+    )
     parser.add_argument("name", choices=sorted(FIGURES))
     _drawing_flags(parser)
 
 
-def aim_figure_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the numbers of figures of boncoraglio2025, none for all, and the same."""
+def add_aim_figure(verbs: Verbs) -> None:
+    """Add `aim figure`: figures of boncoraglio2025 by their numbers."""
+    parser = add_verb(
+        verbs,
+        "figure",
+        aim_figures,
+        "make the five figures of the paper, or some of them",
+        "attnlimits aim figure 2 4",
+        nested=True,
+    )
     parser.add_argument("numbers", type=int, nargs="*", metavar="N", help="1 to 5 (default: all of them)")
     _drawing_flags(parser)
 
@@ -38,7 +53,7 @@ def _drawing_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--points", type=int, default=48, help="number of alphas (default: %(default)s)")
 
 
-def figure(args: argparse.Namespace) -> Outcome:
+def run(args: argparse.Namespace) -> Outcome:
     """Make one figure."""
     made = _make(args.name, args)
     return made, "\n".join(made["summary"]), bool(made["converged"])

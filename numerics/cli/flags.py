@@ -1,22 +1,32 @@
 """Flags that the verbs of the command share, and the models they describe."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from ..core.decimals import check_size
 from ..core.memory import refuse_memory
 from ..model.attention import ACTIVATIONS, Attention
+
+if TYPE_CHECKING:
+    from ..model.links import LinkKernel
+    from ..posterior.fibres import LastLayer
 
 __all__ = [
     "MODEL_DEFAULTS",
     "NODES",
     "SYMBOLIC_DEFAULTS",
     "attention",
+    "check_link",
     "check_output",
     "check_points",
     "check_sampling",
+    "damping",
     "is_attention",
     "link_flags",
+    "link_of",
     "model_flags",
+    "model_of",
+    "network_of",
     "refuse_model_flags",
     "sampling_flags",
 ]
@@ -56,6 +66,16 @@ def _exact(text: str) -> str:
     return text
 
 
+def damping(text: str) -> float | str:
+    """A share of the old estimate, or "adaptive"."""
+    try:
+        return float(text)
+    except ValueError:
+        if text == "adaptive":
+            return text
+        raise argparse.ArgumentTypeError(f'expected a number in [0, 1) or "adaptive", got {text!r}') from None
+
+
 def model_flags(parser: argparse.ArgumentParser, *, symbolic: bool = False) -> None:
     """Add the flags of a model; where `symbolic`, skip and beta stay symbols unless they are given."""
     group = parser.add_argument_group("model")
@@ -93,6 +113,14 @@ def refuse_model_flags(args: argparse.Namespace, parser_defaults: dict[str, obje
     for name, usual in parser_defaults.items():
         if getattr(args, name) != usual:
             raise ValueError(f"--{name} describes a model, and --link stands instead of one; leave one of them out")
+
+
+def check_link(args: argparse.Namespace) -> None:
+    """Refuse flags of a model beside --link, and --noise without it."""
+    if args.link is not None:
+        refuse_model_flags(args, MODEL_DEFAULTS)
+    elif args.noise != "0":
+        raise ValueError("--noise belongs to --link EXPR; attention models have no noise")
 
 
 def sampling_flags(parser: argparse.ArgumentParser, *, samples: int | None = 4096) -> None:
@@ -157,3 +185,34 @@ def attention(args: argparse.Namespace, verb: str) -> Attention:
             why += f"; for --layers 1 there are {'thresholds' if verb == 'threshold' else 'fixed points'} of all"
         raise ValueError(f"{used} is not served by `{verb}` at L = {args.layers}: {why}")
     return Attention(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)
+
+
+def model_of(args: argparse.Namespace, verb: str) -> "Attention | LastLayer | LinkKernel":
+    """Return the link or the network of the flags, as far as `verb` serves it."""
+    check_link(args)
+    return network_of(args, verb) if args.link is None else link_of(args)
+
+
+def link_of(args: argparse.Namespace) -> "LinkKernel":
+    """Return the link of the flags."""
+    from ..model.link_kernels import kernel_of  # loaded late: bad arguments are refused before
+
+    return kernel_of(args.link, noise=args.noise)
+
+
+def network_of(args: argparse.Namespace, verb: str) -> "Attention | LastLayer":
+    """Return the network of the flags, as far as `verb` serves it: of heads side by side, one of them."""
+    if args.layers == 1 and _is_one_head(args, verb):
+        if args.untied:
+            from ..posterior.fibres import LastLayer
+
+            return LastLayer(args.tokens, args.rank, args.activation, False, args.beta)
+        return Attention(1, args.tokens, args.rank, args.skip, args.beta, args.activation)
+    return attention(args, verb)
+
+
+def _is_one_head(args: argparse.Namespace, verb: str) -> bool:
+    """Whether a verb serves one layer of these flags, which is not the model of the main text, by one of its heads."""
+    if verb == "evolve":
+        return not is_attention(args)
+    return args.untied and args.heads == 1 and (verb == "free-energy" or args.output == "last")

@@ -1,38 +1,42 @@
-"""What `attnlimits free-energy` and `attnlimits landscape` do."""
+"""The verb `free-energy`, and what `landscape` shares with it."""
 
 import argparse
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.decimals import pm, recorded
-from ..core.destinations import output_file
-from ..core.progress import Bar
-from ..core.results import Origin, as_dict, save
+from ..core.results import Origin, as_dict
 from .flags import (
-    MODEL_DEFAULTS,
-    attention,
+    check_link,
     check_output,
-    check_points,
     check_sampling,
-    is_attention,
     link_flags,
+    link_of,
     model_flags,
-    refuse_model_flags,
+    network_of,
     sampling_flags,
 )
+from .verbs import Outcome, Verbs, add_verb
 
 if TYPE_CHECKING:
-    from ..free_energy import FreeEntropy, OutputEntropy, Prior, StationaryPoint
+    from ..free_energy import OutputEntropy, Prior, StationaryPoint
+    from ..model.attention import Attention
+    from ..model.links import LinkKernel
+    from ..posterior.fibres import LastLayer
 
-__all__ = ["free_energy", "free_energy_flags", "landscape", "landscape_flags"]
-
-Outcome = tuple[dict[str, Any], str, bool]
+__all__ = ["add", "check", "inference_flags", "line_of", "origin_of", "output_of", "prior_of", "run"]
 
 
-def free_energy_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `free-energy`."""
-    _shared(parser)
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "free-energy",
+        run,
+        "stationary points of the free entropy: the Bayes-optimal overlap, and the transitions",
+        'attnlimits free-energy --link "h[1]**2" --alpha 1.05 --json',
+    )
+    inference_flags(parser)
     group = parser.add_argument_group("free energy")
     group.add_argument(
         "--transitions",
@@ -42,17 +46,8 @@ def free_energy_flags(parser: argparse.ArgumentParser) -> None:
     sampling_flags(parser, samples=1024)
 
 
-def landscape_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `landscape`."""
-    _shared(parser)
-    group = parser.add_argument_group("landscape")
-    group.add_argument("--out", type=Path, required=True, metavar="F.png", help="picture; the values go to F.json")
-    group.add_argument("--points", type=int, default=9, help="evaluations along each axis (default: %(default)s)")
-    group.add_argument("--top", type=float, default=0.99, help="largest overlap (default: %(default)s)")
-    sampling_flags(parser, samples=1024)
-
-
-def _shared(parser: argparse.ArgumentParser) -> None:
+def inference_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a model, of its prior and of the search for stationary points."""
     model_flags(parser)
     link_flags(parser)
     group = parser.add_argument_group("inference")
@@ -69,21 +64,22 @@ def _shared(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def free_energy(args: argparse.Namespace) -> Outcome:
+def run(args: argparse.Namespace) -> Outcome:
     """Stationary points at one alpha, or the transitions."""
-    _check(args)
+    check(args)
     if args.transitions and args.alpha is not None:
         raise ValueError("--transitions finds all alphas; leave out --alpha")
-    output, name = _output(args)
-    prior = _prior(args)
-    about = {"model": name, "prior": prior.describe(), "route": output.route, "origin": _origin(output, args)}
+    output, name = output_of(args)
+    prior = prior_of(args)
+    about = {"model": name, "prior": prior.describe(), "route": output.route, "origin": origin_of(output, args)}
     if args.transitions:
         return _transitions(output, prior, about)
     from ..free_energy import FreeEntropy
+    from ..free_energy.located import located
     from ..free_energy.theorem import bayes_optimal
 
     free = FreeEntropy(output, args.alpha, prior)
-    points, status, converged = _points(free, args)
+    points, status, converged = located(free, starts=args.starts, rng=args.seed)
     best = points[0]
     optimal = bayes_optimal(free, best, rng=args.seed)
     finite = math.isfinite(best.free_entropy.value)
@@ -100,7 +96,7 @@ def free_energy(args: argparse.Namespace) -> Outcome:
         "status": status,
     }
     lines = [f"{name}; {prior.describe()}", f"alpha = {args.alpha:g}"]
-    lines += [_line(point) + ("; the global maximum" if point is best else "") for point in points]
+    lines += [line_of(point) + ("; the global maximum" if point is best else "") for point in points]
     mean, plugin = optimal.prediction_error, optimal.plugin_error
     lines.append(
         f"prediction error: {pm(mean.value, mean.error)} (posterior mean), {pm(plugin.value, plugin.error)} (plug-in)"
@@ -110,48 +106,8 @@ def free_energy(args: argparse.Namespace) -> Outcome:
     return as_dict(record), "\n".join([*lines, status]), converged
 
 
-def landscape(args: argparse.Namespace) -> Outcome:
-    """Values and picture of Phi over the overlaps."""
-    _check(args)
-    check_points(args.points)
-    if args.out.suffix not in (".png", ".pdf", ".svg"):
-        raise ValueError(f"--out must end in .png, .pdf or .svg, got {args.out.name}")
-    for suffix in (None, ".json"):
-        output_file(args.out, suffix, make=True)
-    output, name = _output(args)
-    prior = _prior(args)
-    from ..free_energy import FreeEntropy
-    from ..free_energy.landscape import draw
-    from ..free_energy.landscape import landscape as grid
-
-    free = FreeEntropy(output, args.alpha, prior)
-    bar = Bar("landscape", show=True)
-    try:
-        record = grid(free, points=args.points, top=args.top, progress=bar.to)
-    finally:
-        bar.close()
-    points, status, converged = _points(free, args)
-    about = {"model": name, "prior": prior.describe(), "route": output.route, "alpha": args.alpha}
-    about["origin"] = _origin(output, args)
-    path = args.out.with_suffix(".json")
-    save(path, about | record | {"stationary": points, "converged": converged, "status": status})
-    draw(record, points, output.groups, f"{name}; {prior.describe()}; alpha = {args.alpha:g}", args.out)
-    best = points[0].free_entropy
-    summary = about | {
-        "value": recorded(best.value, best.error) if math.isfinite(best.value) else None,
-        "error": best.error,
-        "how": best.how,
-        "grid_error": record["error"],
-        "files": [str(args.out), str(path)],
-        "stationary": points,
-        "converged": converged,
-        "status": status,
-    }
-    lines = [f"{name}; {prior.describe()}", f"alpha = {args.alpha:g}", *(_line(p) for p in points)]
-    return as_dict(summary), "\n".join([*lines, status, f"wrote {args.out}", f"wrote {path}"]), converged
-
-
-def _check(args: argparse.Namespace) -> None:
+def check(args: argparse.Namespace) -> None:
+    """Refuse flags out of range, before anything is loaded."""
     check_sampling(args)
     check_output(args)
     if args.alpha is None and not getattr(args, "transitions", False):
@@ -164,28 +120,20 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError(f"--starts must be >= 0, got {args.starts}")
     if (args.density is None) == (args.prior == "sparse"):
         raise ValueError("--density belongs to --prior sparse, and is needed there")
-    if args.link is not None:
-        refuse_model_flags(args, MODEL_DEFAULTS)
-    elif args.noise != "0":
-        raise ValueError("--noise belongs to --link EXPR; attention models have no noise")
+    check_link(args)
 
 
-def _output(args: argparse.Namespace) -> tuple["OutputEntropy", str]:
+def output_of(args: argparse.Namespace) -> tuple["OutputEntropy", str]:
     """Psi_out of the flags, and the name of its model."""
-    model: Any
+    model: Attention | LastLayer | LinkKernel
     noiseless = None
-    if args.link is not None:
-        from ..model.link_kernels import kernel_of, noiseless_of
-
-        model = kernel_of(args.link, noise=args.noise)
-        noiseless = noiseless_of(model, args.link)
-    elif args.layers == 1 and args.untied and args.heads == 1:
-        from ..posterior.fibres import LastLayer
-
-        model = LastLayer(args.tokens, args.rank, args.activation, False, args.beta)
+    if args.link is None:
+        model = network_of(args, "free-energy")
     else:
-        verb = args.verb if is_attention(args) else "free-energy"
-        model = attention(args, verb)
+        from ..model.link_kernels import noiseless_of
+
+        model = link_of(args)
+        noiseless = noiseless_of(model, args.link)
     from ..free_energy import output_entropy
 
     effort = {"accuracy": args.accuracy, "samples": args.samples, "replicas": args.replicas}
@@ -193,39 +141,19 @@ def _output(args: argparse.Namespace) -> tuple["OutputEntropy", str]:
     return found, model.describe()
 
 
-def _origin(output: "OutputEntropy", args: argparse.Namespace) -> Origin:
+def origin_of(output: "OutputEntropy", args: argparse.Namespace) -> Origin:
+    """Model and settings of the flags."""
     names = ("prior", "density", "accuracy", "starts", "samples", "replicas", "seed")
     return Origin.of(output.model, **{name: getattr(args, name) for name in names})
 
 
-def _prior(args: argparse.Namespace) -> "Prior":
+def prior_of(args: argparse.Namespace) -> "Prior":
+    """Prior of the weights that the flags describe."""
     from ..free_energy import Binary, GaussBernoulli, Gaussian
 
     if args.prior == "sparse":
         return GaussBernoulli(args.density)
     return Binary() if args.prior == "binary" else Gaussian()
-
-
-def _points(free: "FreeEntropy", args: argparse.Namespace) -> tuple[tuple["StationaryPoint", ...], str, bool]:
-    """Stationary points, a sentence, and whether the maximum of Phi is among them."""
-    from ..free_energy.rest import Rest
-    from ..free_energy.stationary import stationary_points
-
-    rest = Rest(free.output, free.prior)
-    points = stationary_points(free, starts=args.starts, rng=args.seed, rest=rest)
-    largest = max(p.residual for p in points)
-    number = f"{len(points)} stationary point{'s' if len(points) > 1 else ''}"
-    converged = any(p.stable for p in points)
-    status = f"{'' if converged else 'not '}converged: {number}, max |F(q) - q| = {largest:.1e}"
-    if not converged:
-        # Phi has a maximum, if only towards recovery.
-        status += "; none of them is stable, so that one was missed: raise --starts or --accuracy"
-    if rest.unresolved:
-        where = ", ".join(f"{x:.4g}" for x in rest.unresolved[0])
-        status += f"; the averages are not resolved at overlaps ({where}): points near there would be missed"
-    if len(free.output.groups) > 1:
-        status += "; with both overlaps free, those that the starts lead to"
-    return points, status, converged
 
 
 def _transitions(output: "OutputEntropy", prior: "Prior", about: dict[str, Any]) -> Outcome:
@@ -255,7 +183,8 @@ def _transitions(output: "OutputEntropy", prior: "Prior", about: dict[str, Any])
     return record, "\n".join([*lines, record["status"]]), True
 
 
-def _line(point: "StationaryPoint") -> str:
+def line_of(point: "StationaryPoint") -> str:
+    """One line about a stationary point."""
     overlaps = ", ".join(
         pm(q, e) for q, e in zip(point.overlap.diagonal(), point.overlap_error.diagonal(), strict=True)
     )

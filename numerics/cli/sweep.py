@@ -4,20 +4,25 @@ import argparse
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from ..core.destinations import output_folder
 from ..core.progress import Bar
+from .verbs import Outcome, Verbs, add_verb
 
-__all__ = ["run", "sweep_flags"]
-
-Outcome = tuple[dict[str, Any], str, bool]
+__all__ = ["add", "run"]
 
 _SHOWN_FAILURES = 5
 
 
-def sweep_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "sweep",
+        run,
+        "one computation at every point of a grid, in parallel and resumable",
+        "attnlimits sweep troiani2025-skip --out results/skip",
+    )
     parser.add_argument("grid", help="TOML file with task, [fixed] and [axes], or the name of a shipped grid")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="folder of the results; made or continued"

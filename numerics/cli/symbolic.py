@@ -16,14 +16,49 @@ from ..core.destinations import output_folder
 from ..core.progress import Bar
 from ..core.results import as_dict
 from ..model.attention import ACTIVATIONS, available_kernels
-from .flags import SYMBOLIC_DEFAULTS, refuse_model_flags
+from .flags import SYMBOLIC_DEFAULTS, link_flags, model_flags, refuse_model_flags
+from .verbs import Outcome, Verbs, add_verb
 
-__all__ = ["derive", "explain", "models", "verify"]
-
-Outcome = tuple[dict[str, Any], str, bool]
+__all__ = ["add", "derive", "explain", "models", "verify"]
 
 #: What `verify --paper` takes in place of a citekey.
 ALL_PAPERS = "all"
+
+
+def add(verbs: Verbs) -> None:
+    """Add the four verbs and their flags."""
+    add_verb(verbs, "models", models, "list the generated kernels", "attnlimits models --json")
+    derivation = add_verb(
+        verbs,
+        "derive",
+        derive,
+        "derive the expressions and write the kernels: all of them, or those of one model or link to the cache folder",
+        "attnlimits derive --layers 2 --tokens 3 --untied",
+    )
+    model_flags(derivation, symbolic=True)
+    link_flags(derivation)
+    derivation.add_argument("--check", action="store_true", help="compare with the kernels in place, write nothing")
+    derivation.add_argument("--out", type=Path, help="write to this folder instead")
+    # Without a flag of a model, all kernels are written.
+    derivation.set_defaults(layers=None, tokens=None)
+    page = add_verb(
+        verbs,
+        "explain",
+        explain,
+        "print the derived formulas of a model: indices, mixing, link, symmetries, channel, threshold",
+        "attnlimits explain --layers 2 --tokens 2 --untied --latex",
+    )
+    model_flags(page, symbolic=True)
+    page.add_argument("--latex", action="store_true", help="LaTeX instead of plain text")
+    checks = add_verb(
+        verbs,
+        "verify",
+        verify,
+        "run the check of every equation of a paper",
+        "attnlimits verify --paper troiani2025",
+    )
+    checks.add_argument("--paper", default="troiani2025", help="citekey, or all (default: %(default)s)")
+    checks.add_argument("--id", type=int, nargs="+", dest="ids", metavar="N", help="only these equations")
 
 
 def _architecture(args: argparse.Namespace) -> Any:
@@ -200,10 +235,3 @@ def _check_page(args: argparse.Namespace) -> None:
             f"{8 * sum(cost.values()):.2g} s to derive, and nobody reads it; the formulas of a few tokens, layers, "
             "heads and ranks are the same, so give a smaller one"
         )
-
-
-def derive_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `derive` beside those of a model: without any of these it writes all kernels."""
-    parser.add_argument("--check", action="store_true", help="compare with the kernels in place, write nothing")
-    parser.add_argument("--out", type=Path, help="write to this folder instead")
-    parser.set_defaults(layers=None, tokens=None)

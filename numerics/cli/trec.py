@@ -9,19 +9,25 @@ from ..core.decimals import pm, recorded
 from ..core.destinations import output_file, output_folder
 from ..core.progress import Bar
 from ..core.results import as_dict, save
+from .verbs import Outcome, Verbs, add_verb
 
 if TYPE_CHECKING:
     from ..learning.classifier import Embedded, Settings, Training
 
-__all__ = ["run", "trec_flags"]
-
-Outcome = tuple[dict[str, Any], str, bool]
+__all__ = ["add", "run"]
 
 _MADE = {"train": 1200, "test": 300, "dimension": 64}
 
 
-def trec_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "trec",
+        run,
+        "train a small attention classifier of questions, and see when each layer is learned (needs PyTorch)",
+        "attnlimits trec --train train.txt --test test.txt --embeddings bert --json",
+    )
     group = parser.add_argument_group("questions of your own")
     group.add_argument("--train", type=Path, metavar="FILE", help="a line LABEL<TAB>text, or LABEL:fine text, for each")
     group.add_argument("--test", type=Path, metavar="FILE", help="the same, to measure the accuracy on")
@@ -128,68 +134,47 @@ def _data(args: argparse.Namespace) -> Data:
 
 
 def _train(args: argparse.Namespace, settings: "Settings") -> Outcome:
-    import numpy as np
-
-    from ..core.standard_error import standard_error
-    from ..learning.classifier import half_time, train
     from ..learning.classifier.network import require_torch
+    from ..learning.classifier.repeated import repeated
 
     first, second, labels, name = _data(args)
     require_torch()
     bar = Bar("trec", show=True)
-    found: list[Training] = []
-    for k in range(args.seeds):
-        found.append(
-            train(
-                first,
-                second,
-                settings,
-                seed=args.seed + k,
-                progress=lambda done, all_, k=k: bar.to(k * all_ + done, args.seeds * all_),  # type: ignore[misc]
-            )
-        )
+    found = repeated(first, second, settings, count=args.seeds, seed=args.seed, progress=bar.to)
     bar.close()
-    done = [r for r in found if r.converged]
-    ended = next((r for r in found if not r.converged), None)
-    accuracy = np.array([r.test_accuracy[-1] for r in found])
-    error = float(standard_error(accuracy))
-    halves = np.array([[half_time(r.similarity[:, k]) for k in range(r.similarity.shape[1])] for r in found])
-    status = f"{found[0].n_epochs} epochs, {len(found)} training{'s' if len(found) > 1 else ''}"
-    if ended is not None:
-        status = f"{len(found) - len(done)} of {len(found)} trainings ended early, the first: {ended.status}"
+    one = found.trainings[0]
     record = {
-        "value": recorded(float(accuracy.mean()), error),
-        "error": as_dict(error),
-        "how": "monte-carlo",
+        "value": recorded(found.accuracy.value, found.accuracy.error),
+        "error": as_dict(found.accuracy.error),
+        "how": found.accuracy.how,
         "quantity": "share of right answers on the test questions",
         "labels": labels,
-        "train_accuracy": float(np.mean([r.accuracy[-1] for r in found])),
-        "half_time": halves.mean(axis=0),
-        "similarity": [r.similarity for r in found],
+        "train_accuracy": found.train_accuracy,
+        "half_time": found.half_time,
+        "similarity": [r.similarity for r in found.trainings],
         "settings": asdict(settings),
-        "train": found[0].train,
-        "test": found[0].test,
-        "tokens": found[0].tokens,
-        "dimension": found[0].dimension,
+        "train": one.train,
+        "test": one.test,
+        "tokens": one.tokens,
+        "dimension": one.dimension,
         "seed": args.seed,
         "seeds": args.seeds,
-        "converged": ended is None,
-        "status": status,
-        "versions": found[0].versions,
+        "converged": found.converged,
+        "status": found.status,
+        "versions": one.versions,
     }
     lines = [
-        f"{name}: {found[0].train} + {found[0].test} questions, {len(labels)} labels, T = {found[0].tokens}, "
-        f"d = {found[0].dimension}",
+        f"{name}: {one.train} + {one.test} questions, {len(labels)} labels, T = {one.tokens}, d = {one.dimension}",
         f"two layers of tied attention, rank {settings.rank}, c = {settings.skip:g}, AdamW at {settings.rate:g}",
-        f"right answers: {pm(float(accuracy.mean()), error)}",
-        *(f"layer {k + 1} half-way to its last value after {t:.1f} epochs" for k, t in enumerate(halves.mean(axis=0))),
-        status,
+        f"right answers: {pm(found.accuracy.value, found.accuracy.error)}",
+        *(f"layer {k + 1} half-way to its last value after {t:.1f} epochs" for k, t in enumerate(found.half_time)),
+        found.status,
     ]
     if args.out is not None:
-        save(args.out, {"labels": list(labels), "trainings": [_history(r) for r in found]})
+        save(args.out, {"labels": list(labels), "trainings": [_history(r) for r in found.trainings]})
         record["out"] = str(args.out)
         lines.append(f"wrote {args.out}")
-    return record, "\n".join(lines), ended is None
+    return record, "\n".join(lines), found.converged
 
 
 def _history(result: "Training") -> dict[str, Any]:

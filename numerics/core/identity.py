@@ -68,7 +68,7 @@ def source_hash(*modules: str) -> str:
     return _hash(sorted(hashlib.sha256(content).hexdigest() for content in sources(*modules).values()))
 
 
-def route_identity(modules: tuple[str, ...], formulas: str = "") -> str:
+def route_identity(modules: tuple[str, ...], formulas: str = "", *, choosers: tuple[str, ...] = ()) -> str:
     """Identity of a route from a model to its numbers.
 
     Parameters
@@ -77,13 +77,16 @@ def route_identity(modules: tuple[str, ...], formulas: str = "") -> str:
         Full names of the modules that hold the computation, and of the generated kernels that are loaded by name.
     formulas : str, optional
         Identity of formulas that no module holds: those of a user's own link.
+    choosers : tuple of str, optional
+        Full names of modules that choose between this route and others; they count without what they import.
 
     Raises
     ------
     KernelNotFoundError
         A module has no source.
     """
-    return _hash([source_hash(*modules), formulas])
+    chosen = [hashlib.sha256(_source(module).read_bytes()).hexdigest() for module in choosers]
+    return _hash([source_hash(*modules), formulas, chosen])
 
 
 def kernel_hash(module: str) -> str:
@@ -146,11 +149,10 @@ def sources(*modules: str) -> dict[str, bytes]:
         module = waiting.pop()
         if module in found:
             continue
-        path = _file(module)
-        if path is None:
-            raise KernelNotFoundError(f"no source of the module {module} in this installation; install it again")
+        path = _source(module)
         content = path.read_bytes()
-        statements = list(imports(module, content.decode(), package=path.name == "__init__.py"))
+        package = path.name == "__init__.py"
+        statements = list(imports(module, content.decode(), package=package))
         reads_command_line = any(statement.base == _COMMAND_LINE for statement in statements)
         if reads_command_line and module not in modules:
             continue
@@ -201,6 +203,13 @@ def _packages(module: str) -> list[str]:
     parts = module.split(".")
     around = (".".join(parts[:size]) for size in range(2, len(parts)))
     return [package for package in around if _file(package) is not None]
+
+
+def _source(module: str) -> Path:
+    path = _file(module)
+    if path is None:
+        raise KernelNotFoundError(f"no source of the module {module} in this installation; install it again")
+    return path
 
 
 def _file(module: str) -> Path | None:

@@ -55,12 +55,12 @@ def test_a_deep_model_comes_without_theory(attnlimits):
 
 
 def test_nothing_is_computed_that_takes_minutes_and_was_not_asked_for(attnlimits, monkeypatch):
-    from attnlimits.numerics.fixed_point import evolve as state_evolution
+    from attnlimits.numerics.fixed_point import expected
 
     def never(*_args, **_kwargs):
         raise AssertionError("a state evolution of minutes")
 
-    monkeypatch.setattr(state_evolution, "evolve", never)
+    monkeypatch.setattr(expected, "evolve", never)
     for flags in ("--alpha 1", "--alpha 0.8 --skip 3", "--layers 1 --rank 2 --alpha 1", "--layers 3 --alpha 0.1"):
         said = attnlimits(f"gamp {flags} --dimension 20 --seeds 1 --max-iter 2 --json")
         assert json.loads(said.out)["state_evolution"] is None, said.err

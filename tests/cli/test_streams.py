@@ -98,9 +98,9 @@ def test_every_error_has_a_status_and_one_line(attnlimits, monkeypatch, error, s
         raise error
 
     if place == "run":
-        monkeypatch.setattr(cli.cli_symbolic, "models", raising)
+        monkeypatch.setattr(cli.symbolic, "models", raising)
     else:
-        monkeypatch.setattr(cli, "_parser", raising)
+        monkeypatch.setattr(cli, "parser", raising)
     monkeypatch.delenv(cli_guard.DEBUG, raising=False)
     said = attnlimits("models")
     assert (said.status, said.out, said.err.count("\n")) == (status, "", 1)
@@ -117,14 +117,14 @@ def test_an_error_stands_below_the_bar(attnlimits, monkeypatch):
         bar.to(1, 3)
         raise ConvergenceError("raise --samples")
 
-    monkeypatch.setattr(cli.cli_symbolic, "models", fails)
+    monkeypatch.setattr(cli.symbolic, "models", fails)
     said = attnlimits("models")
     assert said.status == 1
     assert said.err.endswith("\nattnlimits: raise --samples\n")
 
 
 def test_numbers_that_json_has_not_are_null(attnlimits, monkeypatch):
-    monkeypatch.setattr(cli.cli_symbolic, "models", lambda _: ({"value": float("nan"), "x": 1e400}, "text", True))
+    monkeypatch.setattr(cli.symbolic, "models", lambda _: ({"value": float("nan"), "x": 1e400}, "text", True))
     said = attnlimits("models --json")
     assert said.status == 0
     assert json.loads(said.out)["value"] is None

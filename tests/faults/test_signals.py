@@ -119,7 +119,7 @@ def models(_):
     BODY
     return {}, "done", True
 
-cli.cli_symbolic.models = models
+cli.symbolic.models = models
 sys.argv = ["attnlimits", "models"]
 print("begun", file=sys.stderr, flush=True)
 sys.exit(cli.main())

@@ -100,10 +100,10 @@ def test_a_failure_keeps_the_old_table_and_the_other_entries(tmp_path, monkeypat
 
 
 def test_commands_are_those_of_the_command_line():
-    from attnlimits.numerics.cli.main import _parser
+    from attnlimits.numerics.cli.main import parser
 
     for case in CASES:
         words = case.command.split()
-        arguments = _parser().parse_args(words[1:])
+        arguments = parser().parse_args(words[1:])
         assert (arguments.layers, arguments.tokens, arguments.digits) == (case.layers, case.tokens, case.digits)
         assert re.fullmatch(r"[\d.]+", case.skip) and float(case.skip) == arguments.skip

@@ -1,6 +1,5 @@
 """Deep attention with strong skips: the expansion against sampled posteriors of the network, and both limits."""
 
-import argparse
 import dataclasses
 import json
 import math
@@ -10,6 +9,7 @@ import pytest
 import sympy as sp
 
 from attnlimits.numerics.cli import committee as cli_committee
+from attnlimits.numerics.cli.verbs import command_line
 from attnlimits.numerics.committee import (
     GaussianCommittee,
     committee_evolution,
@@ -352,9 +352,9 @@ def test_bad_input_is_named(call, match):
 
 
 def test_verb_prints_what_the_functions_return():
-    parser = argparse.ArgumentParser()
-    cli_committee.committee_flags(parser)
-    record, text, ok = cli_committee.committee(parser.parse_args(["--layers", "101", "--skip", "400", "--alpha", "40"]))
+    parser, _ = command_line([cli_committee.add])
+    words = ["committee", "--layers", "101", "--skip", "400", "--alpha", "40"]
+    record, text, ok = cli_committee.run(parser.parse_args(words))
     assert ok and record["committee"] == committee_threshold(101)
     threshold = committee_threshold(101).alpha
     assert float(record["value"]) == pytest.approx(threshold.value, rel=1e-9)

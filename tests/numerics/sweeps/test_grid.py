@@ -8,7 +8,7 @@ import time
 import pytest
 
 from attnlimits.numerics.model import link_store
-from attnlimits.numerics.sweeps import Function, register, store, tasks
+from attnlimits.numerics.sweeps import Function, register, store, tasks, verb
 from attnlimits.numerics.sweeps.grid import Grid, read_grid, shipped
 
 
@@ -86,6 +86,7 @@ POINTS = {
     "last": ("threshold", {}),
     "linear": ("threshold", {"activation": "linear"}),
     "first": ("threshold", {"layer": 1}),
+    "heads": ("threshold", {"layers": 1, "heads": 2}),
     "evolve": ("evolve", {"alpha": 0.5}),
     "link": ("threshold", {"link": LINK}),
     "link evolve": ("evolve", {"link": LINK, "alpha": 0.5}),
@@ -93,21 +94,26 @@ POINTS = {
 LINKS = ["link", "link evolve"]
 # What an edit of a module makes stale.
 EDITS = {
-    "numerics.thresholds.last_layer": ["last", "linear", "evolve", "link evolve"],
+    "numerics.thresholds.last_layer": ["last", "linear", "heads", "evolve", "link evolve"],
     "numerics.thresholds.first_layer": ["first"],
     "numerics.channel.two_layers.sums": ["first", "evolve", "link evolve"],
     "numerics.fixed_point.evolve": ["evolve", "link evolve"],
-    "numerics.model.networks": ["last", "linear", "first", "evolve", "link evolve"],
+    "numerics.model.networks": ["last", "linear", "first", "heads", "evolve", "link evolve"],
     "numerics.quadrature.rules": [*POINTS],
     "numerics.posterior.link.quadrature": LINKS,
     "numerics.fixed_point.link": ["link evolve"],
-    "numerics.cli.link": LINKS,
-    "generated.attention_tied_softmax_m2.posterior64": ["last", "first", "evolve"],
+    "numerics.thresholds.choice": ["last", "linear", "first", "heads"],
+    "numerics.thresholds.heads": ["heads"],
+    "numerics.thresholds.link.choice": LINKS,
+    "numerics.fixed_point.heads": ["evolve"],
+    "numerics.fixed_point.link_limit": ["link evolve"],
+    "generated.attention_tied_softmax_m2.posterior64": ["last", "first", "heads", "evolve"],
     "generated.attention_tied_linear_m2.mp": ["linear"],
     "generated.exact": [*POINTS],
     "derive.links.branches": LINKS,
     "derive.kernels.softmax_m2": [],  # `make derive` edits the kernels
     "numerics.cli.flags": [],
+    "numerics.cli.threshold": [],
     "numerics.core.plots": [],
     "numerics.sweeps.view": [],
     "numerics.learning.gamp.iteration": [],
@@ -136,7 +142,7 @@ def test_a_link_has_an_identity_of_its_own():
 
 
 def test_a_route_without_sources_is_refused(monkeypatch):
-    monkeypatch.setattr(tasks, "_NUMERICS", "attnlimits.nowhere")
+    monkeypatch.setattr(verb, "_NUMERICS", "attnlimits.nowhere.")
     with pytest.raises(ValueError, match=r"no source of the module attnlimits\.nowhere\.thresholds"):
         one("threshold")
 
@@ -250,7 +256,7 @@ def test_flags_read_one_by_one_are_those_of_the_whole_line(name):
     grid = Grid.of(GRIDS[name]) if name in GRIDS else read_grid(name)
     for point, values in zip(grid.points, grid._combinations(), strict=True):
         given = grid.fixed | values
-        found = vars(tasks._parse([grid.task.name, *tasks._flags(given)]))
+        found = vars(verb._parse([grid.task.name, *verb._flags(given)]))
         parameters = {
             k: list(v) if isinstance(v, tuple) else v
             for k, v in sorted(found.items())

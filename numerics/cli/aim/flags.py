@@ -1,0 +1,41 @@
+"""Flags of the attention-indexed model that its verbs share, and the output channel they describe."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ...aim.checks import ACTIVATIONS
+
+if TYPE_CHECKING:
+    from ...aim.channels import Channel
+
+__all__ = ["channel_flags", "channel_of", "name_of"]
+
+
+def channel_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the output channel."""
+    parser.add_argument("--activation", default="softmax", help=f"{', '.join(ACTIVATIONS)} (default: softmax)")
+    parser.add_argument("--tokens", type=int, default=2, metavar="T", help="tokens (default: %(default)s)")
+    parser.add_argument("--beta", type=float, default=1.0, help="inverse temperature of softmax (default: 1)")
+    parser.add_argument(
+        "--noise",
+        type=float,
+        default=0.0,
+        help="of linear outputs, variance over 1 + delta_ab (default: 0)",
+    )
+
+
+def channel_of(args: argparse.Namespace) -> "Channel":
+    """Return the output channel of the flags."""
+    from ...aim.channels import channel
+    from ...aim.checks import above_zero
+
+    # Also where the channel would not use it.
+    above_zero("beta", args.beta, "softmax")
+    return channel(args.activation, args.tokens, args.beta, args.noise)
+
+
+def name_of(args: argparse.Namespace, rho: object) -> str:
+    """Name of the model at a width."""
+    width = "small width" if rho == 0 or rho is None else f"rho={rho}"
+    noise = f", noise={args.noise:g}" if args.noise else ""
+    return f"attention-indexed model, {args.activation}, T={args.tokens}, {width}{noise}"

@@ -1,0 +1,144 @@
+"""Flags of data sets and of iterations over them, which the verbs that learn from data share."""
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..core.array_files import read_array, write_array
+from ..core.destinations import output_file
+from ..core.progress import Bar
+from .flags import link_flags, model_flags
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..learning.descent import DescentResult
+    from ..learning.gamp import GAMPResult
+    from ..learning.outputs.channel import Model
+
+__all__ = [
+    "STARTS",
+    "check_data",
+    "check_iteration",
+    "check_size",
+    "data_flags",
+    "instances_of",
+    "iteration_flags",
+    "keep",
+    "read_data",
+    "start_of",
+]
+
+Result = TypeVar("Result", "GAMPResult", "DescentResult")
+
+#: Starts of both verbs.
+STARTS = ("random", "spectral")
+# Flags of instances, which data of one's own replace.
+_INSTANCES = {"alpha": None, "dimension": None, "seeds": None}
+_SEEDS = 4
+
+
+def data_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a model and of its data, which all verbs that learn from data share."""
+    model_flags(parser)
+    link_flags(parser)
+    group = parser.add_argument_group("instances of a teacher at random")
+    group.add_argument("--alpha", type=float, help="samples per dimension N/D")
+    group.add_argument("--dimension", type=int, metavar="D", help="dimension of the tokens")
+    group.add_argument("--seeds", type=int, metavar="K", help=f"number of instances (default: {_SEEDS})")
+    group = parser.add_argument_group("data of your own, instead")
+    group.add_argument("--x", type=Path, metavar="FILE", help=".npy of shape (N, M, D); it is memory-mapped")
+    group.add_argument("--y", type=Path, metavar="FILE", help=".npy of shape (N, M, M), or (N, K) of a link")
+    group.add_argument("--out", type=Path, metavar="FILE", help="write the estimate there, .npy of shape (P, D)")
+
+
+def iteration_flags(group: Any, starts: Sequence[str], tol: str) -> None:
+    """Add the flags of an iteration that both verbs have."""
+    group.add_argument("--start", choices=starts, default="random", help="first weights (default: %(default)s)")
+    group.add_argument("--tol", type=float, default=1e-3, help=f"on {tol} (default: %(default)s)")
+    group.add_argument("--seed", type=int, default=0, help="first seed (default: %(default)s)")
+    group.add_argument("--workers", type=int, help="threads (default: all cores)")
+
+
+def check_data(args: argparse.Namespace) -> bool:
+    """Whether the data are one's own; bad flags are refused before anything is loaded or drawn."""
+    if args.x is not None or args.y is not None:
+        for name, path in (("x", args.x), ("y", args.y)):
+            if path is None:
+                raise ValueError(f"--{name} is missing: data of your own are --x X.npy and --y Y.npy")
+        for name in _INSTANCES:
+            if getattr(args, name) is not None:
+                raise ValueError(f"--{name} describes instances of a teacher at random, and --x stands instead of them")
+        args.out = output_file(args.out, ".npy")
+        return True
+    if args.alpha is None or args.dimension is None:
+        raise ValueError("give --alpha and --dimension, or data of your own by --x and --y")
+    if args.out is not None:
+        raise ValueError("--out is for the estimate of data of your own, --x and --y")
+    if not (math.isfinite(args.alpha) and args.alpha > 0):
+        raise ValueError(f"--alpha must be finite and > 0, got {args.alpha:g}")
+    if args.dimension < 1:
+        raise ValueError(f"--dimension must be >= 1, got {args.dimension}")
+    if args.seeds is not None and args.seeds < 1:
+        raise ValueError(f"--seeds must be >= 1, got {args.seeds}")
+    return False
+
+
+def check_iteration(args: argparse.Namespace, count: str) -> None:
+    """Refuse flags of an iteration out of range; `count` is the one of its length."""
+    length = getattr(args, count.replace("-", "_"))
+    if length < 1:
+        raise ValueError(f"--{count} must be >= 1, got {length}")
+    if not (math.isfinite(args.tol) and args.tol >= 0):
+        raise ValueError(f"--tol must be finite and >= 0, got {args.tol:g}")
+    if args.seed < 0:
+        raise ValueError(f"--seed must be >= 0, got {args.seed}")
+    if args.workers is not None and args.workers < 1:
+        raise ValueError(f"--workers must be >= 1, got {args.workers}")
+
+
+def check_size(args: argparse.Namespace, model: "Model") -> None:
+    """Refuse instances that do not fit into memory."""
+    from ..learning.data import refuse_size
+
+    refuse_size(model, args.alpha, args.dimension, f"--dimension {args.dimension} at --alpha {args.alpha:g}")
+
+
+def instances_of(
+    args: argparse.Namespace,
+    model: "Model",
+    learn: "Callable[[int, NDArray[Any], NDArray[Any], NDArray[Any]], Result]",
+) -> "list[Result]":
+    """Learn from each instance of the flags, with a bar."""
+    from ..learning.instances import on_instances
+
+    bar = Bar(args.verb, show=True)
+    count = _SEEDS if args.seeds is None else args.seeds
+    found = on_instances(model, args.alpha, args.dimension, learn, count=count, seed=args.seed, progress=bar.to)
+    bar.close()
+    return found
+
+
+def start_of(args: argparse.Namespace, x: Any, y: Any, model: "Model", seed: int) -> "NDArray[Any] | None":
+    """Return the first weights if they are to be spectral; None otherwise."""
+    if args.start != "spectral":
+        return None
+    from ..learning.descent import spectral_start
+
+    return spectral_start(x, y, model, rng=seed, workers=args.workers)
+
+
+def read_data(args: argparse.Namespace) -> "list[NDArray[Any]]":
+    """Map the files of the flags into memory."""
+    return [read_array(flag, path) for flag, path in (("--x", args.x), ("--y", args.y))]
+
+
+def keep(args: argparse.Namespace, record: dict[str, Any], text: list[str], weights: "NDArray[Any]") -> dict[str, Any]:
+    """Write the weights where --out says, and leave them out of the record then."""
+    if args.out is None:
+        return record
+    write_array(args.out, weights)
+    text.append(f"wrote {args.out}")
+    return {k: v for k, v in record.items() if k != "weights"} | {"out": str(args.out)}

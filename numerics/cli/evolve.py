@@ -1,0 +1,106 @@
+"""The verb `evolve`: the fixed point of the state evolution."""
+
+import argparse
+import itertools
+import math
+from typing import Any
+
+from ..core.decimals import pm, recorded
+from ..core.results import Estimate, EvolutionResult, as_dict
+from .flags import NODES, check_link, check_output, check_sampling, link_flags, model_flags, network_of, sampling_flags
+from .verbs import Outcome, Verbs, add_verb
+
+__all__ = ["add", "run"]
+
+
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "evolve",
+        run,
+        "fixed point of the state evolution",
+        "attnlimits evolve --layers 2 --tokens 2 --skip 1 --alpha 0.5 --json",
+    )
+    model_flags(parser)
+    link_flags(parser)
+    parser.add_argument("--alpha", type=float, required=True, help="samples per dimension, N/D")
+    parser.add_argument("--start", choices=["uninformed", "informed"], default="uninformed")
+    parser.add_argument("--tol", type=float, default=1e-5, help="on max |F(q) - q| (default: %(default)s)")
+    parser.add_argument("--max-iter", type=int, default=200, help="evaluations (default: %(default)s)")
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=NODES,
+        help="nodes of a sampled posterior, as of three layers or of three tokens in two (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--accuracy",
+        type=float,
+        help="of the overlaps, two softmax layers or more with two tokens (default: 1e-3 relative; deeper: 1e-2)",
+    )
+    sampling_flags(parser, samples=None)
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Fixed point of what the flags describe."""
+    check_sampling(args)
+    # Checked before the compiled kernels load, which takes a second.
+    for flag, value, least in (("alpha", args.alpha, 0.0), ("tol", args.tol, 1e-12)):
+        if not (math.isfinite(value) and value >= least):
+            raise ValueError(f"--{flag} must be finite and >= {least:g}, got {value:g}")
+    check_output(args)
+    if args.max_iter < 1:
+        raise ValueError(f"--max-iter must be >= 1, got {args.max_iter}")
+    check_link(args)
+    if args.link is not None:
+        from .link import evolve as link_evolve
+
+        return _outcome(*link_evolve(args))
+    model = network_of(args, "evolve")
+    from ..fixed_point.heads import evolve_heads
+
+    result = evolve_heads(
+        model,
+        args.alpha,
+        heads=args.heads,
+        output=args.output,
+        start=args.start,
+        samples=args.samples,
+        accuracy=args.accuracy,
+        replicas=args.replicas,
+        tol=args.tol,
+        max_iter=args.max_iter,
+        rng=args.seed,
+        workers=args.workers,
+        nodes=args.nodes,
+    )
+    name = model.describe()
+    if args.heads > 1:
+        name += f", H={args.heads}"
+    if args.output == "sequence":
+        name += ", output B_1"
+    return _outcome(result, {"model": name})
+
+
+def _outcome(result: EvolutionResult, about: dict[str, Any]) -> Outcome:
+    record = as_dict(result) | {
+        "value": recorded(float(result.overlap[-1, -1]), float(result.overlap_error[-1, -1])),
+        "error": float(result.overlap_error[-1, -1]),
+        "how": result.estimation_error.how,
+    }
+    lines = [about["model"], f"alpha = {result.alpha:g}"]
+    size = len(result.overlap)
+    for i, j in [*((k, k) for k in range(size)), *itertools.combinations(range(size), 2)]:
+        q, error = result.overlap[i, j], result.overlap_error[i, j]
+        if i == j or q or error:
+            lines.append(f"q_{i + 1}{j + 1} = {pm(q, error)}")
+    lines += [
+        f"prediction error: {_pm(result.prediction_error)} (posterior mean), {_pm(result.plugin_error)} (plug-in)",
+        result.status,
+    ]
+    return record | about, "\n".join(lines), result.converged
+
+
+def _pm(estimate: Estimate) -> str:
+    return pm(estimate.value, estimate.error)

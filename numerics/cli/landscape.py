@@ -1,0 +1,74 @@
+"""The verb `landscape`: the free entropy over the overlaps."""
+
+import argparse
+import math
+from pathlib import Path
+
+from ..core.decimals import recorded
+from ..core.destinations import output_file
+from ..core.progress import Bar
+from ..core.results import as_dict, save
+from .flags import check_points, sampling_flags
+from .free_energy import check, inference_flags, line_of, origin_of, output_of, prior_of
+from .verbs import Outcome, Verbs, add_verb
+
+__all__ = ["add", "run"]
+
+
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "landscape",
+        run,
+        "the free entropy over the overlaps, as a picture and as values",
+        "attnlimits landscape --alpha 0.9 --out results/landscape.png",
+    )
+    inference_flags(parser)
+    group = parser.add_argument_group("landscape")
+    group.add_argument("--out", type=Path, required=True, metavar="F.png", help="picture; the values go to F.json")
+    group.add_argument("--points", type=int, default=9, help="evaluations along each axis (default: %(default)s)")
+    group.add_argument("--top", type=float, default=0.99, help="largest overlap (default: %(default)s)")
+    sampling_flags(parser, samples=1024)
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Values and picture of Phi over the overlaps."""
+    check(args)
+    check_points(args.points)
+    if args.out.suffix not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"--out must end in .png, .pdf or .svg, got {args.out.name}")
+    for suffix in (None, ".json"):
+        output_file(args.out, suffix, make=True)
+    output, name = output_of(args)
+    prior = prior_of(args)
+    from ..free_energy import FreeEntropy
+    from ..free_energy.landscape import draw
+    from ..free_energy.landscape import landscape as grid
+    from ..free_energy.located import located
+
+    free = FreeEntropy(output, args.alpha, prior)
+    bar = Bar("landscape", show=True)
+    try:
+        record = grid(free, points=args.points, top=args.top, progress=bar.to)
+    finally:
+        bar.close()
+    points, status, converged = located(free, starts=args.starts, rng=args.seed)
+    about = {"model": name, "prior": prior.describe(), "route": output.route, "alpha": args.alpha}
+    about["origin"] = origin_of(output, args)
+    path = args.out.with_suffix(".json")
+    save(path, about | record | {"stationary": points, "converged": converged, "status": status})
+    draw(record, points, output.groups, f"{name}; {prior.describe()}; alpha = {args.alpha:g}", args.out)
+    best = points[0].free_entropy
+    summary = about | {
+        "value": recorded(best.value, best.error) if math.isfinite(best.value) else None,
+        "error": best.error,
+        "how": best.how,
+        "grid_error": record["error"],
+        "files": [str(args.out), str(path)],
+        "stationary": points,
+        "converged": converged,
+        "status": status,
+    }
+    lines = [f"{name}; {prior.describe()}", f"alpha = {args.alpha:g}", *(line_of(p) for p in points)]
+    return as_dict(summary), "\n".join([*lines, status, f"wrote {args.out}", f"wrote {path}"]), converged

@@ -1,0 +1,71 @@
+"""A layer learned by the flags, and what is printed of it."""
+
+import argparse
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from ...core.decimals import pm
+from ...core.results import as_dict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ...multihead.learn import MultiheadFit
+
+__all__ = ["counted", "learned", "lines_of", "record_of"]
+
+
+def learned(
+    args: argparse.Namespace, X: "NDArray[Any]", Y: "NDArray[Any]", heads: Any, noise_std: float | None
+) -> "MultiheadFit":
+    """Learn a layer by the method of the flags."""
+    from ...multihead.errors import LearnWarning
+    from ...multihead.learn import learn_multihead
+
+    with warnings.catch_warnings():
+        # The status says the same.
+        warnings.simplefilter("ignore", LearnWarning)
+        return learn_multihead(
+            X,
+            Y,
+            heads,
+            args.method,
+            noise_std=noise_std,
+            starts=args.starts,
+            strict=False,
+            rng=getattr(args, "seed", 0),
+        )
+
+
+def record_of(verb: str, found: "MultiheadFit") -> dict[str, Any]:
+    """Record of a learned layer without its weights."""
+    told = as_dict(found)
+    kept = {name: told[name] for name in told if name not in ("theta", "w")}
+    return {"verb": f"multihead {verb}", **kept, "status": _status(found)}
+
+
+def lines_of(found: "MultiheadFit") -> list[str]:
+    """Lines about the certificates and the status of a learned layer."""
+    certificates = found.certificates
+    sensitive = "unknown" if certificates.sensitivity is None else f"{certificates.sensitivity:.2g}"
+    lines = [f"sensitivity (sigma_min/sigma_max): {sensitive}"]
+    if found.noise_std > 0:
+        error = certificates.expected_error
+        own = certificates.error_status if error is None else "not bounded" if math.isinf(error) else f"{error:.1e}"
+        lines.append(f"noise {found.noise_std:.3g}; expected parameter error {own}")
+    for number, head in enumerate(certificates.heads or ()):
+        zero = "; it may be zero" if head.maybe_zero else ""
+        theta, w = pm(head.theta_norm, head.theta_error), pm(head.w_norm, head.w_error)
+        lines.append(f"head {number}: |Theta| = {theta}, |W| = {w}{zero}")
+    return [*lines, ("converged: " if found.converged else "not converged: ") + _status(found)]
+
+
+def _status(found: "MultiheadFit") -> str:
+    """The status with what to try, as the errors of Python have it."""
+    return f"{found.status}; {found.remedy}" if found.remedy else found.status
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

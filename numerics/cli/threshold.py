@@ -1,0 +1,141 @@
+"""The verb `threshold`: weak recovery of a layer, or of a link of one's own."""
+
+import argparse
+
+from ..core.progress import Bar
+from ..core.results import ThresholdResult, as_dict
+from .flags import (
+    MODEL_DEFAULTS,
+    attention,
+    check_sampling,
+    is_attention,
+    link_flags,
+    model_flags,
+    refuse_model_flags,
+    sampling_flags,
+)
+from .verbs import Outcome, Verbs, add_verb
+
+__all__ = ["add", "run"]
+
+
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "threshold",
+        run,
+        "weak-recovery threshold of a layer, or of a link of your own",
+        "attnlimits threshold --layers 2 --tokens 2 --skip 1 --digits 12 --json",
+    )
+    model_flags(parser)
+    link_flags(parser)
+    parser.add_argument(
+        "--digits",
+        type=int,
+        help="significant digits (default: 12 for the last layer, to 50 at depth 2; what is cheap for a link)",
+    )
+    parser.add_argument(
+        "--rigorous",
+        action="store_true",
+        help="prove the digits: two softmax layers, two tokens; a minute or more",
+    )
+    parser.add_argument("--layer", type=int, help="which layer (default: the last one)")
+    parser.add_argument(
+        "--given",
+        choices=["self-consistent", "perfect"],
+        help="for a layer before the last: the last one at its fixed point at the same alpha (default), or exact",
+    )
+    parser.add_argument(
+        "--staircase", action="store_true", help="with --link: what is learned after that, step by step"
+    )
+    sampling_flags(parser)
+
+
+# The numerics are loaded late: bad arguments are refused before.
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Threshold of what the flags describe."""
+    if args.link is not None:
+        refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "given": None, "rigorous": False})
+        from .link import threshold as link_threshold
+
+        return link_threshold(args)
+    check_sampling(args)
+    if args.staircase or args.noise != "0":
+        flag = "--staircase" if args.staircase else "--noise"
+        raise ValueError(f"{flag} belongs to --link EXPR; attention models have neither")
+    if args.rigorous:
+        return _proved(args)
+    if args.layers == 1 and not is_attention(args):
+        return _one_layer(args)
+    model = attention(args, "threshold")
+    layer = model.layers if args.layer is None else args.layer
+    if not 1 <= layer <= model.layers:
+        raise ValueError(f"--layer must be from 1 to --layers {model.layers}, got {layer}")
+    if layer == model.layers and args.given is not None:
+        raise ValueError("--given is for a layer before the last one; the last layer is learned from nothing")
+    from ..thresholds.choice import layer_threshold
+
+    bar = Bar("threshold", show=True)
+    result = layer_threshold(
+        model,
+        layer=layer,
+        given=args.given,
+        digits=args.digits,
+        samples=args.samples,
+        replicas=args.replicas,
+        rng=args.seed,
+        workers=args.workers,
+        progress=bar.to,
+    )
+    bar.close()
+    return _outcome(result, layer, model.describe())
+
+
+def _proved(args: argparse.Namespace) -> Outcome:
+    from ..thresholds.last_layer import proved_last_layer
+
+    model = attention(args, "threshold")
+    if args.layer not in (None, model.layers):
+        raise ValueError(f"--rigorous is for the last layer, got --layer {args.layer} of {model.layers}")
+    result, enclosure = proved_last_layer(model, digits=_digits(args), progress=True)
+    record, text, converged = _outcome(result, model.layers, model.describe())
+    return record | {"enclosure": as_dict(enclosure)}, text, converged
+
+
+def _one_layer(args: argparse.Namespace) -> Outcome:
+    """One layer, untied, of several heads, or with its tokens as output, which tell as much as its attention."""
+    from ..thresholds.heads import heads_threshold
+
+    if args.layer not in (None, 1):
+        raise ValueError(f"--layer must be 1 for one layer, got {args.layer}")
+    result = heads_threshold(
+        args.tokens,
+        args.rank,
+        args.activation,
+        heads=args.heads,
+        tied=not args.untied,
+        output=args.output,
+        digits=_digits(args),
+    )
+    kind = "untied" if args.untied else "tied"
+    output = ", output B_1" if args.output == "sequence" else ""
+    heads = "" if args.heads == 1 else f", H={args.heads}"
+    name = f"{kind} {args.activation} attention, L=1, M={args.tokens}{heads}, rank {args.rank}{output}"
+    return _outcome(result, 1, name)
+
+
+def _digits(args: argparse.Namespace) -> int:
+    return 12 if args.digits is None else int(args.digits)
+
+
+def _outcome(result: ThresholdResult, layer: int, name: str) -> Outcome:
+    record = as_dict(result) | {"layer": layer, "model": name}
+    exact = f" = {result.exact}{' exactly' if result.how == 'rigorous' else ''}" if result.exact else ""
+    text = (
+        f"{name}\nalpha({result.subspace}) = {result.value}{exact}\n"
+        f"error {result.error:.1e} ({result.how}); {result.status}"
+    )
+    return record, text, result.converged

@@ -1,0 +1,64 @@
+"""How a verb enters the command line, and what its function returns."""
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from .guard import STATUSES, Parser
+
+__all__ = ["Outcome", "Verbs", "add_nested", "add_verb", "command_line"]
+
+#: What a verb returns: the record of `--json`, the text without it, and whether it succeeded.
+Outcome = tuple[dict[str, Any], str, bool]
+
+
+class Verbs(Protocol):
+    """The verbs of a parser, as argparse keeps them."""
+
+    @property
+    def choices(self) -> Any:
+        """Parsers of the verbs by their names."""
+        ...
+
+    def add_parser(self, name: str, **settings: Any) -> argparse.ArgumentParser:
+        """Add the parser of a verb."""
+        ...
+
+
+def command_line(add: Iterable[Callable[[Verbs], None]]) -> tuple[argparse.ArgumentParser, Verbs]:
+    """Return the parser of the command with the verbs that these functions add, and its verbs."""
+    parser = Parser(
+        prog="attnlimits",
+        description="What attention networks can learn, to high precision: thresholds, state evolution, kernels. "
+        f"{STATUSES}.",
+        epilog="example: attnlimits threshold --layers 2 --tokens 2 --skip 1 --digits 12 --json",
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
+    for each in add:
+        each(verbs)
+    return parser, verbs
+
+
+def add_verb(
+    verbs: Verbs,
+    name: str,
+    run: Callable[[argparse.Namespace], Outcome],
+    help_: str,
+    example: str,
+    *,
+    nested: bool = False,
+) -> argparse.ArgumentParser:
+    """Add a verb: its name, the function that runs it, a line of help and an example."""
+    sub = verbs.add_parser(
+        name, help=help_, description=help_[0].upper() + help_[1:] + ".", epilog=f"example: {example}"
+    )
+    # A verb of a verb has no default of its own, so that it leaves alone what was given before it.
+    default = argparse.SUPPRESS if nested else False
+    sub.add_argument("--json", action="store_true", default=default, help="print one JSON object")
+    sub.set_defaults(run=run)
+    return sub
+
+
+def add_nested(parser: argparse.ArgumentParser, name: str) -> Verbs:
+    """Give a verb verbs of its own; `name` is that of the verb."""
+    return parser.add_subparsers(dest=f"{name}_verb", required=True, metavar="VERB", parser_class=type(parser))

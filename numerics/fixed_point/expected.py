@@ -1,0 +1,57 @@
+"""State evolution beside an estimate from data: where it takes seconds, or where it is asked for."""
+
+from ..core.errors import ConvergenceError
+from ..core.results import EvolutionResult
+from ..model.attention import Attention
+from ..model.links import LinkKernel
+from ..posterior.fibres import LastLayer
+from .cost import takes_seconds
+from .evolve import evolve
+from .link_limit import evolve_link
+
+__all__ = ["expected"]
+
+
+def expected(
+    model: Attention | LastLayer | LinkKernel,
+    alpha: float,
+    *,
+    text: str = "",
+    wanted: bool = False,
+    rng: int = 0,
+    workers: int | None = None,
+) -> EvolutionResult | None:
+    """Fixed point of the state evolution from the uninformed start.
+
+    Parameters
+    ----------
+    model : Attention, fibres.LastLayer or LinkKernel
+    alpha : float
+        Samples per dimension N/D.
+    text : str, optional
+        What a link was derived from; needed for one.
+    wanted : bool, optional
+        Compute it also where it takes longer than seconds, and raise where there is none.
+    rng, workers : optional
+        As in `evolve`.
+
+    Returns
+    -------
+    EvolutionResult or None
+        None where it takes longer or does not exist, unless `wanted`.
+
+    Raises
+    ------
+    ValueError, ConvergenceError
+        `wanted`, and there is none.
+    """
+    if not (wanted or takes_seconds(model, alpha)):
+        return None
+    try:
+        if text is not None and isinstance(model, LinkKernel):
+            return evolve_link(model, text, alpha, rng=rng)
+        return evolve(model, alpha, rng=rng, workers=workers)
+    except (ValueError, ConvergenceError):
+        if wanted:
+            raise
+        return None

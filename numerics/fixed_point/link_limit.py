@@ -1,0 +1,37 @@
+"""Fixed point of a link whatever its noise: of its limit without noise where float64 does not resolve the noise."""
+
+from dataclasses import replace
+from typing import Any
+
+from ..core.results import EvolutionResult
+from ..model.link_kernels import kernel_of, noiseless_of
+from ..model.links import LinkKernel
+from ..thresholds.link.thresholds import unresolved_noise
+from .link import evolve
+
+__all__ = ["evolve_link"]
+
+
+def evolve_link(asked: LinkKernel, text: str, alpha: float, **settings: Any) -> EvolutionResult:
+    """Fixed point of the state evolution of a link, the same for every verb that gives one.
+
+    Parameters
+    ----------
+    asked : LinkKernel
+    text : str
+        What it was derived from.
+    alpha : float
+        Samples per dimension N/D.
+    settings : optional
+        As in `link.evolve`.
+
+    Returns
+    -------
+    EvolutionResult
+    """
+    if not (limit := unresolved_noise(asked)):
+        return evolve(asked, alpha, noiseless=noiseless_of(asked, text), **settings)
+    kernel = kernel_of(text, tokens=asked.tokens, indices=asked.indices)
+    result = evolve(kernel, alpha, **settings)
+    status = f"{result.status}; {limit}: this is the fixed point without noise, its limit"
+    return replace(result, status=status, origin=result.origin.with_model(noise=asked.noise))

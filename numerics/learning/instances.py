@@ -1,0 +1,99 @@
+"""Instances of a teacher at random, and the means of what is learned from them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.standard_error import standard_error
+from .data import make_data, teacher
+
+if TYPE_CHECKING:
+    from .descent.results import DescentResult
+    from .gamp.results import GAMPResult
+    from .outputs.channel import Model
+
+__all__ = ["Instances", "mean_of", "on_instances"]
+
+Array = NDArray[np.float64]
+Result = TypeVar("Result", "GAMPResult", "DescentResult")
+
+
+@dataclass(frozen=True)
+class Instances:
+    """Means over instances, and their standard errors."""
+
+    overlap: Array
+    overlap_error: Array
+    self_overlap: Array
+    converged: bool
+    status: str
+    n_iter: list[int]
+    residual: float
+
+
+def on_instances(
+    model: "Model",
+    alpha: float,
+    dimension: int,
+    learn: Callable[[int, Array, Any, Any], Result],
+    *,
+    count: int,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Result]:
+    """Learn from each of some instances.
+
+    Parameters
+    ----------
+    model : Model
+    alpha : float
+        Samples per dimension N/D.
+    dimension : int
+        D.
+    learn : callable
+        Called with the seed, the weights of the teacher, X and Y.
+    count : int
+        Instances.
+    seed : int, optional
+        That of the first one; each of the others has the next.
+    progress : callable, optional
+        Called with (done, count).
+    """
+    found = []
+    for k in range(count):
+        weights = teacher(model, dimension, seed + k)
+        found.append(learn(seed + k, weights, *make_data(model, weights, alpha, seed + k)))
+        if progress is not None:
+            progress(k + 1, count)
+    return found
+
+
+def mean_of(found: Sequence[Result], lengths: list[int]) -> Instances:
+    """Average runs that know their teacher.
+
+    Parameters
+    ----------
+    found : sequence
+        Results on the instances.
+    lengths : list of int
+        Their numbers of iterations.
+    """
+    count = len(found)
+    overlaps = np.array([r.overlap for r in found])
+    done = sum(r.converged for r in found)
+    status = f"converged: {done} of {count} instances"
+    if done < count:
+        first = next(r for r in found if not r.converged)
+        status = f"not converged: {count - done} of {count} instances, the first: {first.status}"
+    return Instances(
+        overlap=overlaps.mean(axis=0),
+        overlap_error=standard_error(overlaps),
+        self_overlap=np.mean([r.self_overlap for r in found], axis=0),
+        converged=done == count,
+        status=status,
+        n_iter=lengths,
+        residual=max(r.residual for r in found),
+    )

@@ -1,0 +1,77 @@
+"""Threshold of any layer of a network: of the last one, or of one before it."""
+
+import itertools
+from typing import TYPE_CHECKING
+
+from ..core.results import ThresholdResult
+from ..model.attention import Attention
+from .digits.threshold import Progress
+from .last_layer import last_layer
+
+if TYPE_CHECKING:
+    from .first_layer import Given
+
+__all__ = ["layer_threshold"]
+
+_LAST_DIGITS = 12
+# Evaluations that a threshold of an earlier layer takes, roughly: for `progress`.
+_TRIES = 40
+
+
+def layer_threshold(
+    model: Attention,
+    *,
+    layer: int | None = None,
+    given: "Given | None" = None,
+    digits: int | None = None,
+    samples: int = 4096,
+    replicas: int = 8,
+    rng: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> ThresholdResult:
+    """Weak-recovery threshold of a layer.
+
+    Parameters
+    ----------
+    model : Attention
+    layer : int, optional
+        From 1 to the depth, by default the last one.
+    given : {"self-consistent", "perfect"}, optional
+        What is known of the last layer, for one before it.
+    digits, samples, replicas, rng, workers : optional
+        As in `last_layer` and `first_layer`.
+    progress : callable, optional
+        Called with (done, total).
+
+    Returns
+    -------
+    ThresholdResult
+
+    Raises
+    ------
+    ValueError
+        There is no such layer, or `given` is for another one.
+    KernelNotFoundError, ConvergenceError
+        As `last_layer` and `first_layer`.
+    """
+    layer = model.layers if layer is None else layer
+    if not 1 <= layer <= model.layers:
+        raise ValueError(f"layer must be from 1 to {model.layers}, got {layer}")
+    if layer == model.layers:
+        if given is not None:
+            raise ValueError("given is for a layer before the last one; the last layer is learned from nothing")
+        return last_layer(model, digits=_LAST_DIGITS if digits is None else digits, rng=rng, progress=progress)
+    from .first_layer import first_layer  # its compiled loops take a while to load
+
+    tried = itertools.count(1)
+    return first_layer(
+        model,
+        given=given or "self-consistent",
+        digits=digits,
+        samples=samples,
+        replicas=replicas,
+        rng=rng,
+        workers=workers,
+        progress=None if progress is None else lambda _: progress(min(next(tried), _TRIES), _TRIES),
+    )

@@ -1,0 +1,95 @@
+"""Thresholds of a link as it is written: of its limit without noise where float64 does not resolve the noise.
+
+They carry the exact form of the table of derived thresholds where it has the link.
+"""
+
+import math
+from dataclasses import replace
+
+from ...model.link_kernels import kernel_of
+from ...model.links import LinkKernel
+from .. import exact
+from .staircase import LinkStaircase, staircase
+from .thresholds import LinkThreshold, threshold, unresolved_noise
+
+__all__ = ["link_staircase", "link_threshold"]
+
+# What the table gives where no digits are asked for.
+_TABLE_DIGITS = 15
+
+
+def link_threshold(asked: LinkKernel, text: str, *, digits: int | None = None) -> LinkThreshold:
+    """Threshold of a link, whatever its noise.
+
+    Parameters
+    ----------
+    asked : LinkKernel
+    text : str
+        What it was derived from.
+    digits : int, optional
+        As in `threshold`.
+
+    Returns
+    -------
+    LinkThreshold
+    """
+    limit = unresolved_noise(asked)
+    kernel = kernel_of(text) if limit else asked
+    result = _with_exact(threshold(kernel, digits=digits), kernel, digits)
+    return _as_limit(result, limit, asked) if limit else result
+
+
+def link_staircase(asked: LinkKernel, text: str, *, noise: str = "0", digits: int | None = None) -> LinkStaircase:
+    """Thresholds of a link one after the other, whatever its noise.
+
+    Parameters
+    ----------
+    asked : LinkKernel
+    text, noise : str
+        What it was derived from.
+    digits : int, optional
+        As in `threshold`.
+
+    Returns
+    -------
+    LinkStaircase
+    """
+    limit = unresolved_noise(asked)
+    resolved = "0" if limit else noise
+    kernel = kernel_of(text) if limit else asked
+    stairs = staircase(kernel, digits=digits, rotate=lambda axes: kernel_of(text, noise=resolved, axes=axes))
+    if not limit:
+        return stairs
+    return replace(
+        stairs,
+        steps=tuple(_as_limit(step, limit, asked) for step in stairs.steps),
+        origin=stairs.origin.with_model(noise=asked.noise),
+    )
+
+
+def _as_limit(result: LinkThreshold, reason: str, asked: LinkKernel) -> LinkThreshold:
+    """The threshold without noise, given where the noise is too small for float64."""
+    status = f"{result.status}; {reason}: this is the threshold without noise, its limit"
+    result = replace(result, origin=result.origin.with_model(noise=asked.noise))
+    # Noise keeps what vanishes and what does not; a closed number it changes, if by less than float64 tells.
+    if result.exact in (None, "0", "oo"):
+        return replace(result, status=status)
+    return replace(result, status=status, exact=None, how="estimated")
+
+
+def _with_exact(result: LinkThreshold, kernel: LinkKernel, digits: int | None) -> LinkThreshold:
+    """Add the exact form of the table of derived thresholds, if it has this link and agrees; and digits it has more."""
+    if result.exact is not None or result.value is None or result.error is None or kernel.noise or not kernel.table:
+        return result
+    found = exact.link(kernel.table) if digits is None else exact.link(kernel.table, digits=digits)
+    if found is None or found.value is None:
+        return result
+    # Half a unit of the last digit of each.
+    rounding = 0.5 * 10.0 ** (math.floor(math.log10(float(found.value))) - (digits or _TABLE_DIGITS) + 1)
+    if abs(float(found.value) - float(result.value)) > result.error + rounding:
+        status = f"{result.status}; but the derived value of this link is {found.value}: please report it"
+        return replace(result, converged=False, status=status)
+    if result.converged:
+        return replace(result, exact=found.exact)
+    status = f"converged: the derived integral, with which the quadrature agrees to {result.error:.0e}"
+    return replace(result, exact=found.exact, value=found.value, error=rounding, converged=True, status=status)
