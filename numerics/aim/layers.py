@@ -99,7 +99,7 @@ def prior_overlap(q_hat: ArrayLike, rho: Sequence[float], *, limit: str = "finit
 
 
 def deep_outputs(h: ArrayLike, skip: float, beta: float = 1.0) -> Array:
-    """Attention matrix of the last layer: B_l = [c I + softmax(beta B_{l-1} h^l B_{l-1}^T)] B_{l-1}, B_0 = I.
+    """Network matrix of the last layer: B_l = [c I + softmax(beta B_{l-1} h^l B_{l-1}^T)] B_{l-1}, B_0 = I.
 
     Parameters
     ----------

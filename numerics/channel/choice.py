@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.attention import Attention
-from ..posterior.fibres import LastLayer
+from ..model.network import Network
+from ..model.routes import require
 from ..quadrature.rules import normal_qmc
 from .averages import Channel
 from .deep.averages import DeepAverages
@@ -23,19 +23,19 @@ __all__ = ["channel", "is_costly", "is_sampled"]
 Array = NDArray[np.float64]
 
 
-def is_sampled(model: Attention | LastLayer) -> bool:
+def is_sampled(model: Network) -> bool:
     """Whether the posterior has no rule but is sampled: beyond two layers, or two layers of more than two tokens."""
     return bool(model.layers > 2 or (model.layers == 2 and model.tokens > 2))
 
 
-def is_costly(model: Attention | LastLayer) -> bool:
+def is_costly(model: Network) -> bool:
     """Whether the posterior of one output takes about a millisecond."""
     shifted = model.activation == "softmax" and model.layers == 1 and 3 == model.indices >= model.tokens
     return is_sampled(model) or bool(shifted)
 
 
 def channel(
-    model: Attention | LastLayer,
+    model: Network,
     *,
     samples: int,
     replicas: int,
@@ -48,7 +48,7 @@ def channel(
 
     Parameters
     ----------
-    model : Attention or fibres.LastLayer
+    model : Network
         Rank 1; at depth 1 to 3, and untied.
     samples : int
         Points per randomisation (rounded up to a power of two).
@@ -62,13 +62,14 @@ def channel(
     accuracy : float, optional
         Of two or more softmax layers and two tokens, by quadrature as far as it goes; None samples them.
     """
-    if isinstance(model, Attention) and model.indices == 1:
+    require("evolve", model)
+    if model.indices == 1:
         return OneLayer(model)
     size = 2 * model.indices * model.tokens
     log2_n = max(4, math.ceil(math.log2(samples)))
     # Every route takes these from the generator, used or not: what is drawn from it later stays the same.
     streams = rng.spawn(replicas)
-    if isinstance(model, LastLayer):
+    if not model.tied:
         return UntiedLayer(model, _points(size, log2_n, streams))
     if model.layers == 1:
         return TiedLayer(model, _points(size, log2_n, streams))
@@ -87,7 +88,7 @@ def _points(size: int, log2_n: int, streams: Sequence[np.random.Generator]) -> l
 
 
 def _near_recovery(
-    model: Attention, log2_n: int, streams: Sequence[np.random.Generator], workers: int | None
+    model: Network, log2_n: int, streams: Sequence[np.random.Generator], workers: int | None
 ) -> Callable[[int], Channel]:
     """Sampled averages of two layers, of so many times the usual points, which are drawn when they are asked for."""
 

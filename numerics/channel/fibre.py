@@ -12,8 +12,7 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
-from ..model.attention import Attention
-from ..posterior.fibres import LastLayer
+from ..model.network import Network
 from ..quadrature.rotations import mean_rotation
 from ..thresholds.exact import single_layer
 from .averages import Averages, Channel, controlled, matrix_root
@@ -30,12 +29,12 @@ _REACH, _STEP = 9.0, 0.4
 _RATIO_STEP, _RATIO_RANGE = 0.08, 25.0
 
 
-def tied_mean(layer: LastLayer, h: Array, omega: Array, variance: float) -> Array:
+def tied_mean(layer: Network, h: Array, omega: Array, variance: float) -> Array:
     """Posterior mean of the indices of a tied layer with prior N(omega, V I), given the output of indices h.
 
     Parameters
     ----------
-    layer : fibres.LastLayer
+    layer : Network
         Tied.
     h, omega : ndarray, shape (n, r, M)
     variance : float
@@ -55,7 +54,7 @@ def tied_mean(layer: LastLayer, h: Array, omega: Array, variance: float) -> Arra
     ----------
     troiani2025, (163)-(170).
     """
-    m, r = layer.tokens, layer.rank
+    m, r = layer.tokens, layer.indices
     if layer.activation != "softmax" or r < m:
         return _rotated(h, omega, variance)[1]
     # The span of the token differences, e, and the directions left.
@@ -94,12 +93,12 @@ def _rotated(h: Array, omega: Array, variance: float) -> tuple[Array, Array]:
     return log_c, rotation @ h
 
 
-def untied_mean(layer: LastLayer, h: Array, omega: Array, precision: Array) -> Array:
+def untied_mean(layer: Network, h: Array, omega: Array, precision: Array) -> Array:
     """Posterior mean of key and query of an untied layer of rank 1, given the output of indices h.
 
     Parameters
     ----------
-    layer : fibres.LastLayer
+    layer : Network
         Untied, rank 1.
     h, omega : ndarray, shape (n, 2, M)
         Keys, then queries.
@@ -153,7 +152,7 @@ class TiedLayer(Channel):
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Depth 1.
     points : sequence of ndarray, shape (n, 2 r M)
         Standard normal, one array per randomisation.
@@ -162,13 +161,12 @@ class TiedLayer(Channel):
     sampled = True
     equal = True
 
-    def __init__(self, model: Attention, points: Sequence[Array]) -> None:
-        """Keep the points; ranks above 3 are refused by `fibres.LastLayer`."""
+    def __init__(self, model: Network, points: Sequence[Array]) -> None:
+        """Keep the points."""
         rank = model.indices
         self.model = model
         self.layers = tuple(range(rank))
-        self._layer = LastLayer(model.tokens, rank, model.activation, beta=model.beta)
-        self._growth = _exact_growth(self._layer)
+        self._growth = _exact_growth(model)
         self._replicas = len(points)
         normals = np.concatenate(points).reshape(-1, 2, rank, model.tokens)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
@@ -180,7 +178,7 @@ class TiedLayer(Channel):
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q = s I; control variates have mean zero by Nishimori's identities."""
-        rank, tokens = self._layer.rank, self._layer.tokens
+        rank, tokens = self.model.indices, self.model.tokens
         scalar = float(q[0, 0])
         growth = np.full((self._replicas, rank), self._growth if scalar == 0 else np.nan)
         if scalar == 0:  # the link is even
@@ -189,7 +187,7 @@ class TiedLayer(Channel):
         omega = math.sqrt(scalar) * self._xi
         u = self._zeta / math.sqrt(v)
         h = omega + v * u
-        g = (tied_mean(self._layer, h, omega, v) - omega) / v
+        g = (tied_mean(self.model, h, omega, v) - omega) / v
         squares = _dot(g, g)
         size = rank * tokens
         controls = [squares - _dot(g, u), _dot(u, u) - size / v, _dot(omega, u), _dot(omega, omega) - size * scalar]
@@ -202,7 +200,7 @@ class UntiedLayer(Channel):
 
     Parameters
     ----------
-    model : fibres.LastLayer
+    model : Network
         Untied, rank 1.
     points : sequence of ndarray, shape (n, 4 M)
         Standard normal, one array per randomisation.
@@ -211,7 +209,7 @@ class UntiedLayer(Channel):
     layers = (0, 1)
     sampled = True
 
-    def __init__(self, model: LastLayer, points: Sequence[Array]) -> None:
+    def __init__(self, model: Network, points: Sequence[Array]) -> None:
         """Keep the points."""
         self.model = model
         self._growth = _exact_growth(model)
@@ -253,8 +251,8 @@ def _dot(a: Array, b: Array) -> Array:
     return np.asarray((a * b).sum(axis=(1, 2)))
 
 
-def _exact_growth(layer: LastLayer) -> float:
+def _exact_growth(layer: Network) -> float:
     """Largest eigenvalue of the operator (15), from its closed form."""
-    found = single_layer(layer.tokens, layer.rank, layer.activation, layer.tied)
+    found = single_layer(layer.tokens, layer.ranks[0], layer.activation_name, layer.tied)
     assert found is not None and found.value is not None
     return 1 / float(found.value)

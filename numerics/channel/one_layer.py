@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model.attention import Attention
+from ..model.network import Network
 from ..quadrature.rules import gauss_legendre_panels
 from .averages import ROUNDING, Averages, Channel, interval
 
@@ -23,7 +23,7 @@ class OneLayer(Channel):
     layers = (0,)
     sampled = False
 
-    def __init__(self, model: Attention) -> None:
+    def __init__(self, model: Network) -> None:
         """Keep the model; rank 1 is checked by the caller."""
         self.model = model
 

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from scipy.stats import chi2, qmc
 
 from ..core.errors import ConvergenceError
-from ..model.attention import Attention
+from ..model.network import Network
 from ..posterior.sampled import freedom, posterior_moments
 from .averages import NEARLY, Averages, Channel, controlled, matrix_root, regression
 from .deep.linearised import Linearised
@@ -30,7 +30,7 @@ _CHUNK = 32
 
 
 class DeepChannel(Channel):
-    """Averages over the output channel of `Attention` at depth >= 2, rank 1.
+    """Averages over the output channel of `Network` at depth >= 2, rank 1.
 
     Every output's posterior is sampled by two independent sets of nodes, so that no square of a sampling error enters
     an average. What is left is the bias of a ratio of two sums, inverse to the number of nodes: the comparison of both
@@ -39,7 +39,7 @@ class DeepChannel(Channel):
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Depth >= 2, rank 1.
     points : sequence of ndarray, shape (n, 2 L M)
         Standard normal, one array per randomisation.
@@ -55,7 +55,7 @@ class DeepChannel(Channel):
 
     def __init__(
         self,
-        model: Attention,
+        model: Network,
         points: Sequence[Array],
         *,
         nodes: int = 2048,

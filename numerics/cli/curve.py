@@ -25,7 +25,7 @@ from .verbs import Outcome, Verbs, add_verb
 if TYPE_CHECKING:
     from ..channel.link.channel import LinkChannel
     from ..fixed_point.continuation import CurvePoint, CurveResult
-    from ..model.attention import Attention
+    from ..model.network import Network
 
 __all__ = ["add", "run"]
 
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> Outcome:
     return record, text, result.converged
 
 
-def _model(args: argparse.Namespace) -> "tuple[Attention | LinkChannel, str]":
+def _model(args: argparse.Namespace) -> "tuple[Network | LinkChannel, str]":
     """Return what the curve is of, and its name."""
     if args.link is None:
         model = attention(args, "curve")

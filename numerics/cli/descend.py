@@ -83,9 +83,7 @@ def _check(args: argparse.Namespace, own: bool) -> None:
 
 def _slopes(args: argparse.Namespace, model: "Model") -> "Model":
     """The model whose loss is descended: of a link, the kernel without noise holds the slopes."""
-    from ..model.links import LinkKernel
-
-    if not isinstance(model, LinkKernel) or not model.noise:
+    if not model.noise:
         return model
     from ..model.link_kernels import kernel_of
 

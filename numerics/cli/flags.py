@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 
 from ..core.decimals import check_size
 from ..core.memory import refuse_memory
-from ..model.attention import ACTIVATIONS, Attention
+from ..model.network import ACTIVATIONS, Network
 
 if TYPE_CHECKING:
     from ..model.links import LinkKernel
-    from ..posterior.fibres import LastLayer
 
 __all__ = [
     "MODEL_DEFAULTS",
@@ -171,7 +170,7 @@ def is_attention(args: argparse.Namespace) -> bool:
     return args.heads == 1 and not args.untied and args.output == "last"
 
 
-def attention(args: argparse.Namespace, verb: str) -> Attention:
+def attention(args: argparse.Namespace, verb: str) -> Network:
     """Return the model of the flags, for a verb that serves the main text's model only."""
     if not is_attention(args):
         used = "--heads" if args.heads != 1 else "--untied" if args.untied else "--output sequence"
@@ -184,10 +183,10 @@ def attention(args: argparse.Namespace, verb: str) -> Attention:
         elif verb in ("threshold", "evolve"):
             why += f"; for --layers 1 there are {'thresholds' if verb == 'threshold' else 'fixed points'} of all"
         raise ValueError(f"{used} is not served by `{verb}` at L = {args.layers}: {why}")
-    return Attention(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)
+    return Network(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)
 
 
-def model_of(args: argparse.Namespace, verb: str) -> "Attention | LastLayer | LinkKernel":
+def model_of(args: argparse.Namespace, verb: str) -> "Network | LinkKernel":
     """Return the link or the network of the flags, as far as `verb` serves it."""
     check_link(args)
     return network_of(args, verb) if args.link is None else link_of(args)
@@ -200,14 +199,12 @@ def link_of(args: argparse.Namespace) -> "LinkKernel":
     return kernel_of(args.link, noise=args.noise)
 
 
-def network_of(args: argparse.Namespace, verb: str) -> "Attention | LastLayer":
+def network_of(args: argparse.Namespace, verb: str) -> "Network":
     """Return the network of the flags, as far as `verb` serves it: of heads side by side, one of them."""
     if args.layers == 1 and _is_one_head(args, verb):
         if args.untied:
-            from ..posterior.fibres import LastLayer
-
-            return LastLayer(args.tokens, args.rank, args.activation, False, args.beta)
-        return Attention(1, args.tokens, args.rank, args.skip, args.beta, args.activation)
+            return Network(1, args.tokens, args.rank, activation=args.activation, tied=False, beta=args.beta)
+        return Network(1, args.tokens, args.rank, args.skip, args.beta, args.activation)
     return attention(args, verb)
 
 

@@ -20,9 +20,8 @@ from .verbs import Outcome, Verbs, add_verb
 
 if TYPE_CHECKING:
     from ..free_energy import OutputEntropy, Prior, StationaryPoint
-    from ..model.attention import Attention
     from ..model.links import LinkKernel
-    from ..posterior.fibres import LastLayer
+    from ..model.network import Network
 
 __all__ = ["add", "check", "inference_flags", "line_of", "origin_of", "output_of", "prior_of", "run"]
 
@@ -125,7 +124,7 @@ def check(args: argparse.Namespace) -> None:
 
 def output_of(args: argparse.Namespace) -> tuple["OutputEntropy", str]:
     """Psi_out of the flags, and the name of its model."""
-    model: Attention | LastLayer | LinkKernel
+    model: Network | LinkKernel
     noiseless = None
     if args.link is None:
         model = network_of(args, "free-energy")

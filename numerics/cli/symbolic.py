@@ -15,7 +15,8 @@ from ..core.decimals import check_size
 from ..core.destinations import output_folder
 from ..core.progress import Bar
 from ..core.results import as_dict
-from ..model.attention import ACTIVATIONS, available_kernels
+from ..model.kernels import available_kernels
+from ..model.network import ACTIVATIONS
 from .flags import SYMBOLIC_DEFAULTS, link_flags, model_flags, refuse_model_flags
 from .verbs import Outcome, Verbs, add_verb
 

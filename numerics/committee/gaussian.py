@@ -113,7 +113,7 @@ class GaussianCommittee:
         if not (math.isfinite(alpha) and alpha > 0.5):
             raise ValueError(
                 f"alpha must be > 1/2 for the committee, got {alpha!r}: below it the last layer is that of one layer "
-                "alone to leading order in 1/c (52); use Attention(1)"
+                "alone to leading order in 1/c (52); use Network(1)"
             )
         rest = self.features.rest(q)
 

@@ -11,7 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 from .errors import UnreachableOutputError
 from .memory import refuse_memory
 
-__all__ = ["choice", "flag", "not_negative", "numbers", "plain", "positive", "precision", "softmax_rows", "whole"]
+__all__ = [
+    "choice",
+    "finite",
+    "flag",
+    "not_negative",
+    "numbers",
+    "plain",
+    "positive",
+    "precision",
+    "softmax_rows",
+    "whole",
+]
 
 
 # Rows of a softmax computed in float64 sum to one within this.
@@ -84,6 +95,14 @@ def numbers(name: str, value: ArrayLike) -> NDArray[np.float64]:
         ) from None
     remedy = "take .real if the imaginary part is rounding" if array.dtype.kind == "c" else "convert by .astype(float)"
     raise ValueError(f"{name} must be an array of numbers, all of them real, got {str(array.dtype)[:_SHOWN]}; {remedy}")
+
+
+def finite(name: str, value: ArrayLike) -> NDArray[np.float64]:
+    """Return an array of finite float64, or raise ValueError."""
+    array = numbers(name, value)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return array
 
 
 def plain(name: str, value: Any) -> NDArray[Any]:

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ..channel.choice import is_sampled
 from ..channel.link.channel import LinkChannel
-from ..model.attention import Attention
 from ..model.links import LinkKernel
+from ..model.routes import TWO_LAYER_QUADRATURE, serving
 
 __all__ = ["takes_seconds"]
 
@@ -26,16 +25,16 @@ def takes_seconds(model: Any, alpha: float) -> bool:
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     alpha : float
     """
     if isinstance(model, LinkKernel):
         return is_deterministic(model)
-    if not isinstance(model, Attention) or is_sampled(model):
+    if not serving("evolve", model) or not model.tied:
         return False
     if model.layers == 1:
-        return model.indices == 1 or model.tokens > model.indices
-    return model.activation == "softmax" and alpha * model.tokens < _LEARNED * model.indices
+        return bool(model.indices == 1 or model.tokens > model.indices)
+    return TWO_LAYER_QUADRATURE.serves(model) and alpha * model.tokens < _LEARNED * model.indices
 
 
 def is_deterministic(kernel: LinkKernel) -> bool:

@@ -9,12 +9,10 @@ from numpy.typing import ArrayLike
 from ..channel.averages import Channel
 from ..channel.choice import channel, is_costly
 from ..channel.deep.averages import DeepAverages
-from ..channel.deep.channel import serves as serves_deep
-from ..channel.two_layers.channel import TwoLayerAverages, serves
-from ..core.errors import KernelNotFoundError
+from ..channel.two_layers.channel import TwoLayerAverages
 from ..core.results import Origin
-from ..model.attention import Attention
-from ..posterior.fibres import LastLayer as UntiedHead
+from ..model.network import Network
+from ..model.routes import DEEP_QUADRATURE, TWO_LAYER_QUADRATURE, require
 from .refined import RefinedSolver, Slopes
 from .solver import Solver, Tolerance
 
@@ -41,9 +39,9 @@ class Effort:
     nodes: int
     accuracy: float | None
 
-    def checked(self, model: Attention | UntiedHead, alpha: float, exact: int) -> "Effort":
+    def checked(self, model: Network, alpha: float, exact: int) -> "Effort":
         """The same with defaults filled in, `exact` points where each one's posterior is exact; refuses what is not."""
-        _check_model(model)
+        require("evolve", model)
         accuracy = _default_accuracy(model, self.samples, self.accuracy)
         # Fewer where every one of them costs a sampled posterior.
         samples = self.samples if self.samples is not None else 256 if is_costly(model) else exact
@@ -51,7 +49,7 @@ class Effort:
         _check_nodes(self.nodes)
         return replace(self, samples=samples, accuracy=accuracy)
 
-    def channel(self, model: Attention | UntiedHead, rng: np.random.Generator, workers: int | None) -> Channel:
+    def channel(self, model: Network, rng: np.random.Generator, workers: int | None) -> Channel:
         """Averages of that effort."""
         assert self.samples is not None
         return channel(
@@ -79,39 +77,27 @@ class Effort:
         )
         return solver
 
-    def worth_scouting(self, model: Attention | UntiedHead) -> bool:
+    def worth_scouting(self, model: Network) -> bool:
         """Whether a search with few points saves time."""
         assert self.samples is not None
         enough = self.samples >= _WORTH * COARSE and self.max_iter >= _LEAST_ITER
         return model.layers > 1 and self.accuracy is None and enough
 
-    def origin(self, model: Attention | UntiedHead, start: str | ArrayLike, seed: int) -> Origin:
+    def origin(self, model: Network, start: str | ArrayLike, seed: int) -> Origin:
         """Model and settings of a run."""
         return Origin.of(model, start=start, seed=seed, **asdict(self))
 
 
-def _check_model(model: Attention | UntiedHead) -> None:
-    if isinstance(model, Attention) and set(model.ranks) != {1} and (model.layers > 1 or model.indices > 3):
-        raise KernelNotFoundError(
-            f"no state evolution for {model.describe()}; there is one for rank 1, any depth and number of tokens, and "
-            "for rank 2 and 3 at depth 1"
-        )
-    if isinstance(model, UntiedHead) and model.tied:
-        raise ValueError("model must be an untied fibres.LastLayer; for a tied layer give Attention(1, ..) (2)")
-
-
-def _default_accuracy(model: Attention | UntiedHead, samples: int | None, accuracy: float | None) -> float | None:
+def _default_accuracy(model: Network, samples: int | None, accuracy: float | None) -> float | None:
     """Of the quadrature, where there is one and no sampling is asked for."""
-    shallow = isinstance(model, Attention) and serves(model)
-    deep = isinstance(model, Attention) and serves_deep(model)
+    shallow, deep = TWO_LAYER_QUADRATURE.serves(model), DEEP_QUADRATURE.serves(model)
     if accuracy is None:
         if samples is not None or not (shallow or deep):
             return None
         return _ACCURACY if shallow else _DEEP_ACCURACY
     if not (shallow or deep):
         raise ValueError(
-            "accuracy is for two or more softmax layers, two tokens, rank 1 and c > 0; for "
-            f"{model.describe()} raise samples"
+            f"accuracy is for two or more softmax layers, two tokens and rank 1; for {model.describe()} raise samples"
         )
     least = 1e-10 if shallow else 1e-4
     if (

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.errors import ConvergenceError
 from ..core.results import EvolutionResult
 from ..core.validation import numbers
-from ..model.attention import Attention
-from ..posterior.fibres import LastLayer as UntiedHead
+from ..model.network import Network
 from .effort import COARSE, Effort
 from .refined import Slopes
 from .result import finish
@@ -53,7 +52,7 @@ def check_overlap(q: ArrayLike, size: int) -> Array:
 
 
 def evolve(
-    model: Attention | UntiedHead,
+    model: Network,
     alpha: float,
     *,
     start: Literal["uninformed", "informed"] | ArrayLike = "uninformed",
@@ -71,8 +70,8 @@ def evolve(
 
     Parameters
     ----------
-    model : Attention or fibres.LastLayer
-        Rank 1 at depth >= 2; at depth 1 rank 1 to 3 if tied, and 1 if untied (`fibres.LastLayer`).
+    model : Network
+        Rank 1 at depth >= 2, tied; at depth 1 rank 1 to 3 if tied, and 1 if untied.
     alpha : float
         Samples per dimension N/D, >= 0.
     start : {"uninformed", "informed"} or array_like of shape (P, P)
@@ -143,7 +142,7 @@ def evolve(
 
 
 def curve(
-    model: Attention | UntiedHead,
+    model: Network,
     alphas: Iterable[float],
     *,
     progress: Callable[[EvolutionResult], None] | None = None,

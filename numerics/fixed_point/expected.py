@@ -2,9 +2,8 @@
 
 from ..core.errors import ConvergenceError
 from ..core.results import EvolutionResult
-from ..model.attention import Attention
 from ..model.links import LinkKernel
-from ..posterior.fibres import LastLayer
+from ..model.network import Network
 from .cost import takes_seconds
 from .evolve import evolve
 from .link_limit import evolve_link
@@ -13,7 +12,7 @@ __all__ = ["expected"]
 
 
 def expected(
-    model: Attention | LastLayer | LinkKernel,
+    model: Network | LinkKernel,
     alpha: float,
     *,
     text: str = "",
@@ -25,7 +24,7 @@ def expected(
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     alpha : float
         Samples per dimension N/D.
     text : str, optional

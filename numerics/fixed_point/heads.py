@@ -4,21 +4,20 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.results import EvolutionResult
-from ..model.attention import Attention
-from ..posterior.fibres import LastLayer
+from ..model.network import Network
 from .evolve import evolve
 
 __all__ = ["evolve_heads"]
 
 
 def evolve_heads(
-    model: Attention | LastLayer, alpha: float, *, heads: int = 1, output: str = "last", **settings: Any
+    model: Network, alpha: float, *, heads: int = 1, output: str = "last", **settings: Any
 ) -> EvolutionResult:
     """Fixed point of each of H equal heads, at alpha = N/D of all of them.
 
     Parameters
     ----------
-    model : Attention or fibres.LastLayer
+    model : Network
         One head.
     alpha : float
         Samples per dimension N/D; each head sees alpha H samples per coordinate of its own.

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from ..channel.averages import SAFETY
 from ..channel.two_layers.channel import TwoLayerQuadrature
 from ..core.results import Estimate
-from ..model.attention import Attention
+from ..model.network import Network
 
 __all__ = ["first_layer_given"]
 
@@ -20,13 +20,13 @@ _CLOSEST, _LEAST = 1e-4, -9.0
 
 
 def first_layer_given(
-    model: Attention, alpha: float, q22: float, *, accuracy: float = 1e-3, workers: int | None = None
+    model: Network, alpha: float, q22: float, *, accuracy: float = 1e-3, workers: int | None = None
 ) -> Estimate:
     """Stable q_11 = F_1(alpha G(q)) at a given q_22, without q_22 = F_2.
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Two softmax layers, two tokens, rank 1.
     alpha : float
         Samples per dimension, > 0.

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from ..channel.averages import matrix_root
 from ..core.results import Estimate
 from ..core.standard_error import standard_error
-from ..model.attention import Attention
+from ..model.network import Network
 from ..quadrature.rules import normal_qmc
 
 __all__ = ["prediction_errors"]
@@ -18,7 +18,7 @@ _LOG2_N = 12
 
 
 def prediction_errors(
-    model: Attention, q: Array, q_error: Array | None = None, *, rng: np.random.Generator | int | None = 0
+    model: Network, q: Array, q_error: Array | None = None, *, rng: np.random.Generator | int | None = 0
 ) -> tuple[Estimate, Estimate]:
     """Mean squared error of the posterior mean and of the plug-in prediction.
 
@@ -27,7 +27,7 @@ def prediction_errors(
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Any depth, tokens and ranks.
     q : ndarray, shape (P, P)
         Overlap, 0 <= q <= I.
@@ -59,7 +59,7 @@ def prediction_errors(
     )
 
 
-def _errors(model: Attention, q: Array, normals: Array) -> Array:
+def _errors(model: Network, q: Array, normals: Array) -> Array:
     omega = matrix_root(q) @ normals[:, 0]
     spread = matrix_root(np.eye(len(q)) - q)
     first = model.link(omega + spread @ normals[:, 1])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..channel.averages import Averages, Channel
 from ..core.results import How
 from ..core.standard_error import SIGMAS, standard_error
-from ..model.attention import Attention
+from ..model.routes import SAMPLED_LAYERS
 from .anderson import anderson
 from .error import blocked, fixed_point_error, growth_error
 from .free_entries import FreeEntries
@@ -129,7 +129,7 @@ class Solver:
     def _known_rate(self) -> float | None:
         """Growth rate of the last layer from zero overlap: the operator (15) has it to many digits, where computed."""
         model = self.averages.model
-        if self.q.any() or not isinstance(model, Attention) or model.layers == 1:
+        if self.q.any() or not SAMPLED_LAYERS.serves(model):
             return None
         norm = last_layer_norm(model)
         return None if norm is None else self.alpha * norm

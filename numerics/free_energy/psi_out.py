@@ -13,16 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import SAFETY, Averages, Channel
-from ..channel.choice import channel
 from ..channel.linear import LinearChannel, linear_map
 from ..channel.link.channel import LinkChannel
 from ..channel.two_layers.channel import TwoLayerQuadrature
 from ..core.results import Estimate, How
 from ..core.standard_error import standard_error
 from ..fixed_point.continuation import default_channel
-from ..model.attention import Attention
 from ..model.links import LinkKernel
-from ..posterior.fibres import LastLayer
+from ..model.network import Network
+from ..model.routes import require
 from .integral import along_path
 from .solved import solved_entries
 from .two_layers import TwoLayerEntropy
@@ -221,7 +220,7 @@ def _rounded(value: float, error: float) -> Estimate:
 
 
 def output_entropy(
-    model: Attention | LastLayer | LinkKernel | Channel,
+    model: Network | LinkKernel | Channel,
     *,
     accuracy: float = 1e-3,
     samples: int = 1024,
@@ -235,7 +234,7 @@ def output_entropy(
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer, LinkKernel or Channel
+    model : Network, Network, LinkKernel or Channel
         Of those that `channel` or `LinkChannel` serve.
     accuracy : float, optional
         Relative accuracy of G by deterministic averages; Psi_out of two layers is asked for a tenth of it, absolute.
@@ -257,9 +256,8 @@ def output_entropy(
             model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), noiseless=noiseless
         )
         return OutputEntropy(of_link, route=route)
-    if isinstance(model, LastLayer):
-        averages = channel(model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), workers=workers)
-    elif isinstance(model, Attention):
+    if isinstance(model, Network):
+        require("free energy", model)
         averages = default_channel(
             model, accuracy=accuracy, samples=samples, replicas=replicas, rng=rng, workers=workers
         )

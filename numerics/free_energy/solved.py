@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Channel
-from ..model.attention import Attention
 from ..model.links import LinkKernel
-from ..posterior.fibres import LastLayer
+from ..model.network import Network
 
 __all__ = ["generic_rank", "solved_entries"]
 
@@ -32,19 +31,15 @@ def solved_entries(channel: Channel) -> float:
     if channel.solved is not None:
         return float(channel.solved)
     model = channel.model
-    if isinstance(model, LastLayer):
-        return float(_of_layer(model))
-    if isinstance(model, Attention):
-        if model.layers == 1:
-            return float(_of_layer(LastLayer(model.tokens, model.indices, model.activation, beta=model.beta)))
-        # y tells the readout row v of the last layer up to its sign (163)-(170).
-        return float(model.tokens)
+    if isinstance(model, Network):
+        # Of several layers y fixes the readout row v of the last one up to its sign (163)-(170).
+        return float(_of_layer(model) if model.layers == 1 else model.tokens)
     return generic_rank(model.kernel)
 
 
-def _of_layer(layer: LastLayer) -> int:
+def _of_layer(layer: Network) -> int:
     """P M less the dimension of the fibre: rotations or scales, and the shift that a softmax does not see."""
-    m, r = layer.tokens, layer.rank
+    m, r = layer.tokens, layer.ranks[0]
     softmax = layer.activation == "softmax"
     if not layer.tied:
         # Matrices k^T q of rank r, whose rows a softmax sees up to a constant.

@@ -26,7 +26,7 @@ class TwoLayerEntropy(quadrature.TwoLayerQuadrature):
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Two layers, two tokens, softmax, rank 1.
     accuracy : float, optional
         Absolute accuracy aimed at, 1e-10 to 1e-2.

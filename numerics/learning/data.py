@@ -11,7 +11,6 @@ from ..channel.averages import matrix_root
 from ..core.memory import refuse_memory
 from ..core.validation import not_negative, numbers, plain, whole
 from ..fixed_point.evolve import check_overlap
-from ..model.links import LinkKernel
 from .outputs.channel import Model
 
 __all__ = [
@@ -71,7 +70,7 @@ def refuse_size(model: Model, alpha: float, dimension: int, what: str, itemsize:
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     alpha : float
     dimension : int
     what : str
@@ -94,7 +93,7 @@ def refuse_rows(model: Model, rows: int) -> None:
 
 def _kept(model: Model) -> int:
     """Bytes for each sample beside X: h and the output while they are made and inverted; then scores, their memory."""
-    outputs = len(model.text) if isinstance(model, LinkKernel) else model.tokens**2
+    outputs = math.prod(model.output_shape)
     return 8 * (4 * model.indices * model.tokens + 8 * outputs)
 
 
@@ -129,7 +128,7 @@ def make_data(
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     weights : array_like, shape (P, D)
         Of the teacher.
     alpha : float
@@ -161,7 +160,7 @@ def make_data(
         # As the network would, in double precision of the samples as they are stored.
         h[part] = np.swapaxes(x[part].astype(np.float64) @ w.T, 1, 2) / math.sqrt(dimension)
     y = model.link(h)
-    if isinstance(model, LinkKernel) and model.noise:
+    if model.noise:
         y = y + math.sqrt(model.noise) * generator.standard_normal(y.shape)
     return x, y
 

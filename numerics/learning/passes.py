@@ -56,7 +56,7 @@ class Samples:
     x : ndarray of shape (N, M, D), or callable
     y : array_like or None
         None if x is callable.
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     prepare : callable
         Makes the `Output` of a block of y.
     workers : int, optional

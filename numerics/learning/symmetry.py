@@ -1,12 +1,9 @@
 """Overlaps modulo what a link does not see: signs of layers, rotations of their rows, exchanges of indices."""
 
-from itertools import accumulate, pairwise
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..model.links import LinkKernel
-from ..posterior.fibres import LastLayer
 from .outputs.channel import Model
 from .permutations import PermutationGroup, signed_permutations
 
@@ -65,7 +62,6 @@ def symmetry(model: Model) -> Symmetry:
     """
     if isinstance(model, LinkKernel):
         return Symmetry([], signed_permutations(model.link, model.indices, model.tokens))
-    if isinstance(model, LastLayer):
-        return Symmetry([(slice(0, model.indices), model.tied)])
-    edges = [0, *accumulate(model.ranks)]
-    return Symmetry([(slice(a, b), True) for a, b in pairwise(edges)])
+    if model.coupled:
+        return Symmetry([(slice(0, model.indices), False)])
+    return Symmetry([(rows, True) for _, rows in model.blocks])

@@ -150,6 +150,21 @@ class LinkKernel:
         return {(int(m) - 1) * self.indices + int(p) - 1 for p, m in _ENTRY.findall(self.text[output])}
 
     @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of one output, (K,)."""
+        return (len(self.text),)
+
+    @property
+    def blocks(self) -> list[tuple[str, slice]]:
+        """Names and rows of what is learned as one: single indices."""
+        return [(f"index {p + 1}", slice(p, p + 1)) for p in range(self.indices)]
+
+    @property
+    def coupled(self) -> bool:
+        """Whether the posterior given y alone couples the indices: it may."""
+        return True
+
+    @property
     def parameters(self) -> dict[str, object]:
         """What defines the link."""
         return {"link": list(self.text), "indices": self.indices, "tokens": self.tokens, "noise": self.noise}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..quadrature.rules import Chebyshev, Rule, gauss_legendre_panels, gaussian
-from .attention import Attention, kernel
+from .network import Network, kernel
 
 __all__ = ["MixingLaw", "mixing_law"]
 
@@ -47,12 +47,12 @@ class MixingLaw:
     log_k: float
 
 
-def mixing_law(model: Attention, layers: int, level: int) -> MixingLaw:
+def mixing_law(model: Network, layers: int, level: int) -> MixingLaw:
     """Law of B after `layers` layers.
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Softmax, two tokens, rank 1; its depth is not used.
     layers : int
         Number l >= 0 of layers behind.
@@ -69,7 +69,7 @@ def mixing_law(model: Attention, layers: int, level: int) -> MixingLaw:
     return law
 
 
-def _advance(model: Attention, law: MixingLaw, done: int, level: int) -> MixingLaw:
+def _advance(model: Network, law: MixingLaw, done: int, level: int) -> MixingLaw:
     layer = kernel(model, "numpy64").layer
     c = model.skip
     k = math.exp(law.log_k)

@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 
 def attention(X: ArrayLike, theta: ArrayLike) -> Array:
-    """Attention matrices softmax(X Theta_i X^T), row-wise.
+    """Network matrices softmax(X Theta_i X^T), row-wise.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def spreads(X: Array, weights: Array, w: Array) -> Array:
     ----------
     X : ndarray, shape (n, k, d)
     weights : ndarray, shape (n, m, k, k)
-        Attention matrices.
+        Network matrices.
     w : ndarray, shape (m, d, d)
 
     Returns

@@ -12,9 +12,10 @@ from numba import float64, njit, types, void
 from numpy.typing import ArrayLike, NDArray
 
 from ..arithmetic.doubledouble import two_product
-from ..core.errors import ConvergenceError, KernelNotFoundError
+from ..core.errors import ConvergenceError
 from ..core.results import DenoiserResult, Origin
-from ..model.attention import Attention, kernel
+from ..model.network import Network, kernel
+from ..model.routes import require
 from . import lattice
 from .ranges import RANGES, inverse_determinant_bound
 from .readout import invert_readout
@@ -91,7 +92,7 @@ def check_tolerance(tol: float) -> None:
 
 
 def denoise(
-    model: Attention,
+    model: Network,
     y: ArrayLike,
     omega: ArrayLike,
     V: ArrayLike,
@@ -103,7 +104,7 @@ def denoise(
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Rank 1, and depth 1 (any number of tokens) or depth 2 with two tokens.
     y : array_like, shape (..., M, M)
         Outputs; see `readout.invert_readout` for their range.
@@ -148,7 +149,7 @@ def denoise(
 
 
 def denoise_readout(
-    model: Attention,
+    model: Network,
     v: ArrayLike,
     omega: ArrayLike,
     V: ArrayLike,
@@ -164,15 +165,11 @@ def denoise_readout(
 
 
 def _denoise(
-    model: Attention, v: ArrayLike, inexact: Array, omega: ArrayLike, V: ArrayLike, tol: float, workers: int | None
+    model: Network, v: ArrayLike, inexact: Array, omega: ArrayLike, V: ArrayLike, tol: float, workers: int | None
 ) -> DenoiserResult:
     """Validate, broadcast and solve; `inexact`, of the leading shape of v, bounds the error of its entries."""
     p, m = model.indices, model.tokens
-    if set(model.ranks) != {1} or model.layers > 2 or (model.layers == 2 and m != 2):
-        raise KernelNotFoundError(
-            f"no denoiser for {model.describe()}; there is one for depth 1 with any number of tokens and for depth 2 "
-            "with two tokens, rank 1"
-        )
+    require("denoise", model)
     check_tolerance(tol)
     rows = np.asarray(v, dtype=np.float64)
     if rows.ndim < 1 or rows.shape[-1] != m or not np.isfinite(rows).all():
@@ -221,7 +218,7 @@ def check_resolved(made: tuple[Array, ...], v: Array, omega: Array, V: Array) ->
     )
 
 
-def two_points(model: Attention, v: Array, omega: Array, V: Array) -> tuple[Array, Array, Array]:
+def two_points(model: Network, v: Array, omega: Array, V: Array) -> tuple[Array, Array, Array]:
     """Posterior h = +-v of one layer, in closed form: log Z, g_out and d g_out.
 
     v has shape (n, M), omega (n, 1, M) and V (n, 1, 1). Element-wise operations of numpy only, see `jax_kernels`.
@@ -245,13 +242,13 @@ def two_points(model: Attention, v: Array, omega: Array, V: Array) -> tuple[Arra
 
 @cache
 def _functions(activation: str) -> tuple[int, ...]:
-    model = Attention(2, 2, activation=activation)
+    model = Network(2, 2, activation=activation)
     loops, kernels = kernel(model, "posterior64"), kernel(model, "numba64")
     return lattice.bind(loops.pair_moments, loops.branch_moments, RANGES[activation], loops.undo_rows, kernels.undo)
 
 
 def _two_layers(
-    model: Attention, v: Array, inexact: Array, omega: Array, V: Array, tol: float, workers: int | None
+    model: Network, v: Array, inexact: Array, omega: Array, V: Array, tol: float, workers: int | None
 ) -> tuple[Array, Array, Array, Array, Array]:
     functions = _functions(model.activation)
     n = len(v)
@@ -264,7 +261,7 @@ def _two_layers(
     scale, stiffness = 1 / math.sqrt(model.beta), math.sqrt(model.beta)
     if model.activation == "linear":
         scale, stiffness = scale * math.sqrt(model.skip), 0.0
-    bound = inverse_determinant_bound(model.activation, model.skip)
+    bound = inverse_determinant_bound(model.activation_name, model.skip)
 
     def work(part: slice) -> None:
         lattice.run(

@@ -8,24 +8,21 @@ closed form; rotations and scales by rules that converge exponentially, refined 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
-from ..core.identity import source_hash
+from ..core.errors import ConvergenceError, UnreachableOutputError
 from ..core.results import Estimate
 from ..core.standard_error import standard_error
-from ..core.validation import choice, flag, numbers, positive, softmax_rows, whole
-from ..model import networks
-from ..model.attention import ACTIVATIONS
+from ..core.validation import numbers, positive, softmax_rows, whole
+from ..model.network import Network
+from ..model.routes import require
 from ..quadrature.rules import normal_qmc
 
 __all__ = [
     "FibreMoments",
-    "LastLayer",
     "conditional_second_moment",
     "fibre_moments",
     "weak_recovery_operator",
@@ -42,90 +39,6 @@ Prior = tuple[Array, Array, float]
 _CONSISTENT = 1e-6
 # Most nodes of one rule: about 100 MB of moments.
 _MOST_NODES = 300_000
-
-
-@dataclass(frozen=True)
-class LastLayer:
-    """One attention layer ``y = sigma(beta k^T q)``, q = k = h if tied, (6), (23) at L = 1.
-
-    Parameters
-    ----------
-    tokens : int
-        M >= 2.
-    rank : int
-        r: up to 3 if tied, 1 if untied.
-    activation : {"softmax", "linear"}
-    tied : bool
-    beta : float
-        Inverse temperature > 0.
-
-    Raises
-    ------
-    ValueError
-        An argument is outside its range.
-    KernelNotFoundError
-        Rank above 3 (tied) or 1 (untied): the fibre is known (`derive.fibres`), but no rule is offered for it.
-    """
-
-    tokens: int
-    rank: int = 1
-    activation: str = "softmax"
-    tied: bool = True
-    beta: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Validate the fields."""
-        set_ = object.__setattr__
-        set_(self, "tokens", whole("tokens", self.tokens, 2, "(6)"))
-        set_(self, "rank", whole("rank", self.rank, 1, "(6)"))
-        set_(self, "activation", choice("activation", self.activation, ACTIVATIONS, "(3)"))
-        set_(self, "tied", flag("tied", self.tied, "keys equal queries, (2)", "(19)"))
-        set_(self, "beta", positive("beta", self.beta, "(3)"))
-        if self.rank > (3 if self.tied else 1):
-            raise KernelNotFoundError(
-                f"no rule for the fibre of rank {self.rank}, {'tied' if self.tied else 'untied'}: there are rules for "
-                "tied layers of rank 1, 2, 3 and untied layers of rank 1 (troiani2025 (163)-(170))"
-            )
-
-    @property
-    def indices(self) -> int:
-        """Number P of indices: r if tied, 2 r (keys, then queries) if not."""
-        return self.rank if self.tied else 2 * self.rank
-
-    @property
-    def layers(self) -> int:
-        """Depth 1."""
-        return 1
-
-    @property
-    def kernel_hash(self) -> str:
-        """Hash of the sources of the link and of the posterior; no generated kernel enters."""
-        return source_hash(__name__)
-
-    @property
-    def parameters(self) -> dict[str, object]:
-        """What defines the layer, by the names of the flags of the command."""
-        return {
-            "layers": 1,
-            "tokens": self.tokens,
-            "rank": self.rank,
-            "beta": self.beta,
-            "activation": self.activation,
-            "untied": not self.tied,
-        }
-
-    def describe(self) -> str:
-        """Return one line that names the layer."""
-        kind = "tied" if self.tied else "untied"
-        return f"{kind} {self.activation} attention, L=1, M={self.tokens}, rank {self.rank}, beta={self.beta:g}"
-
-    def link(self, h: ArrayLike) -> Array:
-        """Output y, shape (..., M, M), of indices h, shape (..., P, M)."""
-        return networks.link(h, self._network)
-
-    @cached_property
-    def _network(self) -> networks.Network:
-        return networks.Network(1, self.tokens, self.rank, tied=self.tied, beta=self.beta, activation=self.activation)
 
 
 @dataclass(frozen=True)
@@ -153,13 +66,14 @@ class FibreMoments:
 
 
 def fibre_moments(
-    layer: LastLayer, y: ArrayLike, omega: ArrayLike | None = None, V: ArrayLike | None = None, *, tol: float = 1e-10
+    layer: Network, y: ArrayLike, omega: ArrayLike | None = None, V: ArrayLike | None = None, *, tol: float = 1e-10
 ) -> FibreMoments:
     """Return log Z_out and the posterior moments of a layer's indices given its output.
 
     Parameters
     ----------
-    layer : LastLayer
+    layer : Network
+        One layer: tied of rank 1, 2, 3, or untied of rank 1.
     y : array_like, shape (..., M, M)
         Outputs.
     omega : array_like, shape (P, M), optional
@@ -175,6 +89,8 @@ def fibre_moments(
         Shapes that do not fit, V that is not positive definite.
     UnreachableOutputError
         An output outside the range of the link, or on its edge.
+    KernelNotFoundError
+        Another architecture, or a rank for which the fibre is known (`derive.fibres`) but has no rule.
     ConvergenceError
         The largest rule does not reach `tol`: the posterior is too concentrated on the fibre.
 
@@ -182,6 +98,7 @@ def fibre_moments(
     ----------
     troiani2025, (9), (12), (163)-(170); derived in `derive.fibres`.
     """
+    require("fibre", layer)
     array = numbers("y", y)
     m, p = layer.tokens, layer.indices
     if array.ndim < 2 or array.shape[-2:] != (m, m):
@@ -223,7 +140,7 @@ def fibre_moments(
 
 
 def conditional_second_moment(
-    layer: LastLayer, y: ArrayLike, omega: ArrayLike | None = None, V: ArrayLike | None = None, *, tol: float = 1e-10
+    layer: Network, y: ArrayLike, omega: ArrayLike | None = None, V: ArrayLike | None = None, *, tol: float = 1e-10
 ) -> Array:
     """Return E[h h^T | y], shape (..., P, M, P, M); arguments and errors are those of `fibre_moments`."""
     return fibre_moments(layer, y, omega, V, tol=tol).second
@@ -286,13 +203,13 @@ def _refined(rule: Callable[[int], Nodes | None], prior: Prior, tol: float) -> t
         previous = value
 
 
-def _in_range(layer: LastLayer, y: Array) -> Array:
+def _in_range(layer: Network, y: Array) -> Array:
     if not np.isfinite(y).all():
         raise UnreachableOutputError("y must be finite, got NaN or infinity; see troiani2025 (6)")
     return softmax_rows(y) if layer.activation == "softmax" else y
 
 
-def _check_link(layer: LastLayer, h: Array, y: Array) -> None:
+def _check_link(layer: Network, h: Array, y: Array) -> None:
     off = float(np.abs(layer.link(h) - y).max() / np.abs(y).max())
     if not off <= _CONSISTENT:
         raise UnreachableOutputError(
@@ -301,7 +218,7 @@ def _check_link(layer: LastLayer, h: Array, y: Array) -> None:
         )
 
 
-def _edge(layer: LastLayer) -> UnreachableOutputError:
+def _edge(layer: Network) -> UnreachableOutputError:
     return UnreachableOutputError(
         f"y lies on the edge of the link's range: its indices span fewer than the {layer.rank} dimension(s) of a rank-"
         f"{layer.rank} layer with {layer.tokens} tokens, or no indices give it (troiani2025 (177)); such outputs have "
@@ -309,9 +226,9 @@ def _edge(layer: LastLayer) -> UnreachableOutputError:
     )
 
 
-def _tied(layer: LastLayer, y: Array, _: Prior) -> tuple[Callable[[int], Nodes | None], float]:
+def _tied(layer: Network, y: Array, _: Prior) -> tuple[Callable[[int], Nodes | None], float]:
     """One point v of the fibre, and the rule that rotates it."""
-    r, m, softmax = layer.rank, layer.tokens, layer.activation == "softmax"
+    r, m, softmax = layer.indices, layer.tokens, layer.activation == "softmax"
     size = min(r, m - 1 if softmax else m)
     scores = (np.log(y) if softmax else y) / layer.beta
     centred = scores - scores.mean(axis=1, keepdims=True) if softmax else scores
@@ -380,7 +297,7 @@ def _frames(rank: int, columns: int, n: int) -> tuple[Array, Array] | None:
     return turns, np.log(weights)
 
 
-def _untied(layer: LastLayer, y: Array, prior: Prior) -> tuple[Callable[[int], Nodes | None], float]:
+def _untied(layer: Network, y: Array, prior: Prior) -> tuple[Callable[[int], Nodes | None], float]:
     """Keys t a and queries s b/t (plus a shift for softmax): the rule in log|t| and the sign of t."""
     m, softmax = layer.tokens, layer.activation == "softmax"
     scores = (np.log(y) if softmax else y) / layer.beta
@@ -439,7 +356,7 @@ def _exponents(nodes: Nodes, prior: Prior) -> Array:
 
 
 def weak_recovery_operator(
-    layer: LastLayer,
+    layer: Network,
     *,
     log2_samples: int = 9,
     replicates: int = 8,
@@ -453,7 +370,7 @@ def weak_recovery_operator(
 
     Parameters
     ----------
-    layer : LastLayer
+    layer : Network
     log2_samples : int
         2**log2_samples outputs per estimate.
     replicates : int
@@ -473,6 +390,7 @@ def weak_recovery_operator(
     troiani2025, (15).
     """
     whole("log2_samples", log2_samples, 0, "(15)")
+    require("fibre", layer)
     # One replicate has no error.
     whole("replicates", replicates, 2, "(15)")
     generator = np.random.default_rng(rng)
@@ -487,7 +405,7 @@ def weak_recovery_operator(
 
 
 def weak_recovery_threshold(
-    layer: LastLayer,
+    layer: Network,
     *,
     log2_samples: int = 9,
     replicates: int = 8,

@@ -5,7 +5,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.errors import UnreachableOutputError
 from ..core.validation import numbers, softmax_rows
-from ..model.attention import Attention, kernel
+from ..model.network import Network, kernel
+from ..model.routes import require
 
 __all__ = ["invert_readout"]
 
@@ -15,12 +16,12 @@ Array = NDArray[np.float64]
 _CONSISTENT = 1e-6
 
 
-def invert_readout(model: Attention, y: ArrayLike) -> tuple[Array, Array]:
+def invert_readout(model: Network, y: ArrayLike) -> tuple[Array, Array]:
     """Solve y = sigma(beta v^T v) for v, rank 1.
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Rank 1.
     y : array_like, shape (..., M, M)
         Softmax: positive rows that sum to one, with y_12 + y_21 <= 1 for two tokens (177); those of float32 numbers to
@@ -43,6 +44,7 @@ def invert_readout(model: Attention, y: ArrayLike) -> tuple[Array, Array]:
     ----------
     troiani2025, (171)-(183); for M > 2 the same algebra on the best-conditioned pair of tokens.
     """
+    require("readout", model)
     array = numbers("y", y)
     m = model.tokens
     if array.ndim < 2 or array.shape[-2:] != (m, m):
@@ -69,7 +71,7 @@ def invert_readout(model: Attention, y: ArrayLike) -> tuple[Array, Array]:
     return v, log_jacobian
 
 
-def _softmax(model: Attention, y: Array) -> Array:
+def _softmax(model: Network, y: Array) -> Array:
     # d_ab = v_a (v_a - v_b), so d_ab + d_ba = (v_a - v_b)^2.
     # log(y_aa/y_ab) to rounding also where both are nearly equal.
     own = np.diagonal(y, axis1=-2, axis2=-1)[..., :, None]
@@ -83,7 +85,7 @@ def _softmax(model: Attention, y: Array) -> Array:
     return _consistent(model, v, y)
 
 
-def _check_pairs(model: Attention, y: Array, d: Array, squares: Array) -> None:
+def _check_pairs(model: Network, y: Array, d: Array, squares: Array) -> None:
     """Raise where the squared distance of two tokens is negative by more than rounding."""
     if model.tokens == 2:
         if (squares[..., 0, 1] < 0).any():
@@ -121,7 +123,7 @@ def _best_pair(d: Array, squares: Array) -> tuple[NDArray[np.intp], Array]:
     return np.where(first, a, b), np.where(first, v_a, v_b)
 
 
-def _linear(model: Attention, y: Array) -> Array:
+def _linear(model: Network, y: Array) -> Array:
     scale = np.abs(y).max(axis=(-2, -1))
     diagonal = np.diagonal(y, axis1=-2, axis2=-1)
     row = diagonal.argmax(axis=-1)[..., None]
@@ -132,8 +134,8 @@ def _linear(model: Attention, y: Array) -> Array:
     return _consistent(model, v, y)
 
 
-def _consistent(model: Attention, v: Array, y: Array) -> Array:
-    again = Attention(1, model.tokens, 1, model.skip, model.beta, model.activation).link(v[..., None, :])
+def _consistent(model: Network, v: Array, y: Array) -> Array:
+    again = Network(1, model.tokens, 1, model.skip, model.beta, model.activation).link(v[..., None, :])
     off = np.abs(again - y).max(axis=(-2, -1)) / np.maximum(np.abs(y).max(axis=(-2, -1)), 1e-300)
     if (off > _CONSISTENT).any():
         raise UnreachableOutputError(

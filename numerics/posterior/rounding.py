@@ -12,7 +12,7 @@ import numpy as np
 from numba import boolean, float64, njit, types, void
 from numpy.typing import NDArray
 
-from ..model.attention import Attention
+from ..model.network import Network
 
 __all__ = ["UNIT", "readout_rounding", "two_layers_rounding", "two_points_rounding"]
 
@@ -25,7 +25,7 @@ _INPUT = types.Array(float64, 1, "C", readonly=True)
 UNIT = 2 * float(np.finfo(float).eps)
 
 
-def readout_rounding(model: Attention, y: Array, v: Array, log_jacobian: Array) -> tuple[Array, Array]:
+def readout_rounding(model: Network, y: Array, v: Array, log_jacobian: Array) -> tuple[Array, Array]:
     """Bound the rounding in `readout.invert_readout`.
 
     Returns

@@ -13,7 +13,7 @@ from typing import Any
 from ..cli import evolve, threshold
 from ..cli.verbs import Verbs, command_line
 from ..core.identity import route_identity
-from ..model.attention import kernel_modules
+from ..model.kernels import kernel_modules
 from ..model.link_store import Request
 
 __all__ = ["EVOLVE", "THRESHOLD", "Parameters", "Verb"]

@@ -4,7 +4,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from ..core.results import ThresholdResult
-from ..model.attention import Attention
+from ..model.network import Network
 from .digits.threshold import Progress
 from .last_layer import last_layer
 
@@ -19,7 +19,7 @@ _TRIES = 40
 
 
 def layer_threshold(
-    model: Attention,
+    model: Network,
     *,
     layer: int | None = None,
     given: "Given | None" = None,
@@ -34,7 +34,7 @@ def layer_threshold(
 
     Parameters
     ----------
-    model : Attention
+    model : Network
     layer : int, optional
         From 1 to the depth, by default the last one.
     given : {"self-consistent", "perfect"}, optional

@@ -12,13 +12,14 @@ from scipy.optimize import brentq
 
 from ..channel.averages import SAFETY, Averages
 from ..channel.choice import channel
-from ..channel.two_layers.channel import TwoLayerQuadrature, serves
+from ..channel.two_layers.channel import TwoLayerQuadrature
 from ..core.decimals import recorded, significant
-from ..core.errors import ConvergenceError, KernelNotFoundError
+from ..core.errors import ConvergenceError
 from ..core.results import How, Origin, ThresholdResult
 from ..core.standard_error import standard_error
 from ..core.validation import choice, whole
-from ..model.attention import Attention
+from ..model.network import Network
+from ..model.routes import TWO_LAYER_QUADRATURE, require
 
 __all__ = ["GIVEN", "MAX_DIGITS", "first_layer"]
 
@@ -35,7 +36,7 @@ _RANGE = (0.1, 9.0)
 
 
 def first_layer(
-    model: Attention,
+    model: Network,
     *,
     given: Given = "self-consistent",
     digits: int | None = None,
@@ -54,7 +55,7 @@ def first_layer(
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Depth 2, two tokens, rank 1.
     given : {"self-consistent", "perfect"}
         The second layer at its fixed point at the same alpha, or known exactly, q_22 = 1.
@@ -89,13 +90,10 @@ def first_layer(
     choice("given", given, GIVEN, "(186)-(187)")
     if digits is not None and whole("digits", digits, 1, "(187)") > MAX_DIGITS:
         raise ValueError(f"digits must be from 1 to {MAX_DIGITS} for a layer before the last, (187), got {digits}")
-    if model.layers != 2 or model.tokens != 2 or set(model.ranks) != {1}:
-        raise KernelNotFoundError(
-            f"the first-layer threshold needs two layers, two tokens and rank 1, got {model.describe()}"
-        )
+    require("first layer", model)
     if given == "perfect":
         found = _perfect(model, _DIGITS if digits is None else digits)
-    elif serves(model):
+    elif TWO_LAYER_QUADRATURE.serves(model):
         found = _quadrature(model, _DIGITS if digits is None else digits, workers, progress)
     else:
         found = _sampled(model, samples, replicas, rng, workers, progress)
@@ -103,7 +101,7 @@ def first_layer(
     return replace(found, origin=origin)
 
 
-def _perfect(model: Attention, digits: int) -> ThresholdResult:
+def _perfect(model: Network, digits: int) -> ThresholdResult:
     """From y and h_2 follow the two numbers of B_1, thereby h_1 up to sign: lambda_1 = E || h_1^T h_1 - I ||_F^2."""
     norm = model.tokens * (model.tokens + 1)
     value = significant(1 / norm, digits)
@@ -120,7 +118,7 @@ def _perfect(model: Attention, digits: int) -> ThresholdResult:
 
 
 def _quadrature(
-    model: Attention, digits: int, workers: int | None, progress: Callable[[float], None] | None
+    model: Network, digits: int, workers: int | None, progress: Callable[[float], None] | None
 ) -> ThresholdResult:
     """Refine the rules until the distance of two of them decides the digits."""
     evaluations = 0
@@ -172,7 +170,7 @@ def _quadrature(
     )
 
 
-def _bracket(model: Attention, excess: Callable[[float], float], root: float | None) -> tuple[float, float]:
+def _bracket(model: Network, excess: Callable[[float], float], root: float | None) -> tuple[float, float]:
     """Interval of x around the first sign change, next to an earlier root if there is one."""
     if root is not None:
         for width in (1e-3, 1e-2, 0.1):
@@ -191,7 +189,7 @@ def _bracket(model: Attention, excess: Callable[[float], float], root: float | N
 
 
 def _sampled(
-    model: Attention,
+    model: Network,
     samples: int,
     replicas: int,
     rng: int,
@@ -242,14 +240,14 @@ def _sampled(
     return _result(model, np.asarray(values), len(tried), f"at q_22 = {q22:.6f}")
 
 
-def _result(model: Attention, values: Array, evaluations: int, where: str) -> ThresholdResult:
+def _result(model: Network, values: Array, evaluations: int, where: str) -> ThresholdResult:
     mean = float(values.mean())
     error = float(standard_error(values))
     return _threshold(model, recorded(mean, error), error, "monte-carlo", 1 / mean, evaluations, where)
 
 
 def _threshold(
-    model: Attention,
+    model: Network,
     value: str,
     error: float,
     how: How,

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from ..core.errors import ConvergenceError
 from ..core.standard_error import standard_error
 from ..core.validation import choice, flag, not_negative, positive, whole
-from ..model.attention import ACTIVATIONS
+from ..model.network import ACTIVATIONS
 from ..quadrature.rules import gauss_legendre_panels, normal_qmc
 
 __all__ = ["FlowResult", "flow", "random_networks"]

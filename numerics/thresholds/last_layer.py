@@ -15,8 +15,9 @@ from ..core.errors import ConvergenceError, KernelNotFoundError
 from ..core.identity import source_hash
 from ..core.results import Estimate, How, Origin, ThresholdResult
 from ..core.standard_error import standard_error
-from ..model.attention import ACTIVATIONS, Attention
 from ..model.mixing_law import mixing_law
+from ..model.network import ACTIVATIONS, Network
+from ..model.routes import BALLS, FLOAT64, PAIRS, require
 from ..quadrature.rules import gauss_legendre_panels, gaussian, normal_qmc, refine, sinh_trapezoid, trapezoid
 from . import exact
 from .digits.threshold import MAX_DIGITS as PRECISE_DIGITS
@@ -37,9 +38,7 @@ _BLIND = 17.0
 _LARGEST = 1e70
 
 
-def last_layer(
-    model: Attention, *, digits: int = 12, rng: int = 0, progress: Progress | None = None
-) -> ThresholdResult:
+def last_layer(model: Network, *, digits: int = 12, rng: int = 0, progress: Progress | None = None) -> ThresholdResult:
     """Threshold alpha_c of the last layer's weights from the uninformed start.
 
     By parity the operator (15) is diagonal over the layers; on the last one it is
@@ -47,7 +46,7 @@ def last_layer(
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Depth 1 with any rank and number of tokens (see `one_layer`); rank 1 at depth >= 2: two tokens; three tokens at
         depth 2; any number of tokens for linear attention at depth 2.
     digits : int, optional
@@ -82,16 +81,15 @@ def last_layer(
     ----------
     troiani2025, (15)-(16), (184)-(185).
     """
+    require("last layer", model)
     if model.layers == 1:
-        found = one_layer(model.tokens, model.ranks[0], model.activation, digits=digits)
+        found = one_layer(model.tokens, model.ranks[0], model.activation_name, tied=model.tied, digits=digits)
     else:
         found = _deep(model, digits, rng, progress)
     return replace(found, origin=Origin.of(model, digits=digits, seed=rng))
 
 
-def _deep(model: Attention, digits: int, rng: int, progress: Progress | None) -> ThresholdResult:
-    if set(model.ranks) != {1}:
-        raise KernelNotFoundError(f"the last-layer threshold needs rank 1 at depth >= 2, got {model.describe()}")
+def _deep(model: Network, digits: int, rng: int, progress: Progress | None) -> ThresholdResult:
     most = _most_digits(model)
     if isinstance(digits, bool) or not isinstance(digits, int | np.integer) or not 1 <= digits <= most:
         raise ValueError(f"digits must be an integer from 1 to {most} for {model.describe()}, got {digits!r}")
@@ -100,7 +98,7 @@ def _deep(model: Attention, digits: int, rng: int, progress: Progress | None) ->
             f"skip must be in [{_LEAST_SKIP:g}, {1 / _LEAST_SKIP:g}] for thresholds at depth >= 2, got {model.skip:g}: "
             "the mixing matrix (5) spans a factor (1 + c)/c per layer, and the work grows with it"
         )
-    if not _in_float64(model) or digits > MAX_DIGITS:
+    if not FLOAT64.serves(model) or digits > MAX_DIGITS:
         return _precise(model, digits, progress)
     # Relative to the norm, so to alpha; refinement stops when its last step was below half a unit.
     tolerance = 0.4 * 10.0**-digits
@@ -117,38 +115,22 @@ def _deep(model: Attention, digits: int, rng: int, progress: Progress | None) ->
     return result
 
 
-def _in_float64(model: Attention) -> bool:
-    """Whether there is a float64 sum, which is the fastest to its 13 digits."""
-    return model.tokens == 2 and (model.activation == "softmax" or model.layers != 3)
-
-
-def _in_balls(model: Attention) -> bool:
-    return model.layers == 2 and (model.tokens == 2 or model.activation == "linear")
-
-
-def _most_digits(model: Attention) -> int:
-    if _in_balls(model):
+def _most_digits(model: Network) -> int:
+    if BALLS.serves(model):
         return PRECISE_DIGITS
-    from .pairs.thresholds import MAX_PAIR_DIGITS, serves  # its compiled loops take a while to load
-
-    if serves(model):
-        return MAX_PAIR_DIGITS
-    if _in_float64(model):
+    if not PAIRS.serves(model):
         return MAX_DIGITS
-    raise KernelNotFoundError(
-        f"no last-layer threshold for {model.describe()}: there is one for rank 1 with two tokens, for three tokens at "
-        "depth 2, and for linear attention with any number of tokens at depth 2"
-    )
+    from .pairs.thresholds import MAX_PAIR_DIGITS  # its compiled loops take a while to load
+
+    return MAX_PAIR_DIGITS
 
 
-def proved_last_layer(
-    model: Attention, *, digits: int = 12, progress: bool = False
-) -> tuple[ThresholdResult, Enclosure]:
+def proved_last_layer(model: Network, *, digits: int = 12, progress: bool = False) -> tuple[ThresholdResult, Enclosure]:
     """Threshold of the last layer with a proof that every digit is right.
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Two softmax layers, two tokens, rank 1; see `enclose_last_layer`.
     digits : int, optional
         Significant digits, 1 to 50; 30 take minutes.
@@ -265,8 +247,8 @@ def _decided(norm: Estimate, digits: int) -> bool:
     return significant(low, digits) == significant(high, digits)
 
 
-def _precise(model: Attention, digits: int, progress: Progress | None) -> ThresholdResult:
-    if _in_balls(model):
+def _precise(model: Network, digits: int, progress: Progress | None) -> ThresholdResult:
+    if BALLS.serves(model):
         found = precise_threshold(model, int(digits), progress)
     else:
         from .pairs.thresholds import pairs_threshold
@@ -275,7 +257,7 @@ def _precise(model: Attention, digits: int, progress: Progress | None) -> Thresh
     return _threshold(model, found.value, found.error, found.norm, found.levels, "estimated", None)
 
 
-def _result(model: Attention, norm: Estimate, digits: int, steps: int) -> ThresholdResult:
+def _result(model: Network, norm: Estimate, digits: int, steps: int) -> ThresholdResult:
     alpha = 1 / norm.value
     error = norm.error * alpha * alpha
     text = significant(alpha, digits)
@@ -287,7 +269,7 @@ def _result(model: Attention, norm: Estimate, digits: int, steps: int) -> Thresh
 
 
 def _threshold(
-    model: Attention, value: str, error: float, norm: float, steps: int, how: How, failure: str | None
+    model: Network, value: str, error: float, norm: float, steps: int, how: How, failure: str | None
 ) -> ThresholdResult:
     eigenvector = np.zeros((model.indices, model.indices))
     eigenvector[-1, -1] = 1.0
@@ -312,7 +294,7 @@ def _functional(z: Array, n_pp: Array, n_pm: Array, n_mm: Array) -> Array:
     return np.where(tiny, 0.0, (n_pp**2 + 2 * n_pm**2 + n_mm**2) / np.where(tiny, 1.0, z))
 
 
-def _softmax(model: Attention, level: int) -> float:
+def _softmax(model: Network, level: int) -> float:
     """Operator norm from the law of (S, T); the last layer's modes are b = v_-/T, a = v_+ - S b."""
     law = mixing_law(model, model.layers - 1, level)
     c = model.skip
@@ -337,7 +319,7 @@ def _softmax(model: Attention, level: int) -> float:
     return total
 
 
-def _linear_two_layers(model: Attention, level: int) -> float:
+def _linear_two_layers(model: Network, level: int) -> float:
     """Operator norm for linear attention, two layers: rotation leaves only R = |v|, r = |h_1| and the angle between.
 
     B = c I + beta h_1 h_1^T stretches the direction of h_1 to t = c + beta r^2, so in the frame of v
@@ -366,7 +348,7 @@ def _linear_two_layers(model: Attention, level: int) -> float:
     return _radial(size2, along**2, across2, measure.ravel(), level)
 
 
-def _linear_deep(model: Attention, rng: np.random.Generator) -> tuple[Estimate, int]:
+def _linear_deep(model: Network, rng: np.random.Generator) -> tuple[Estimate, int]:
     """Operator norm for linear attention at any depth, by randomised quasi-Monte Carlo over the hidden layers."""
     replicas = 16
     values = []
@@ -401,7 +383,7 @@ def _linear_deep(model: Attention, rng: np.random.Generator) -> tuple[Estimate, 
     return Estimate(float(sample.mean()), error, "monte-carlo"), replicas
 
 
-def _linear_mixing(model: Attention, points: Array) -> Array:
+def _linear_mixing(model: Network, points: Array) -> Array:
     """Mixing matrices (5) of the last layer, for hidden layers whose first one lies along an axis; shape (n, 2, 2)."""
     b = np.broadcast_to(np.eye(2), (len(points), 2, 2))
     with np.errstate(over="ignore", invalid="ignore"):

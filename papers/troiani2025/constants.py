@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from attnlimits.numerics.core.progress import Bar
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
 __all__ = ["CASES", "TABLE", "Case", "Constant", "compute", "main", "read", "recompute"]
@@ -87,7 +87,7 @@ def compute(case: Case) -> Constant:
     """
     from attnlimits.numerics.core.errors import ConvergenceError
 
-    model = Attention(
+    model = Network(
         layers=case.layers, tokens=case.tokens, activation=case.activation, skip=float(case.skip), beta=float(case.beta)
     )
     begin = time.perf_counter()

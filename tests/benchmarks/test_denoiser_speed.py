@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from attnlimits.generated.attention_tied_softmax_m2 import numba64, posterior64
 from attnlimits.generated.fastmath import exp_array
 from attnlimits.numerics.channel.averages import matrix_root
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior import lattice
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.posterior.ranges import RANGES
 
 Array = NDArray[np.float64]
-MODEL = Attention()
+MODEL = Network()
 OVERLAPS = [np.diag([0.0, 0.5]), np.diag([0.3, 0.99])]
 TOLERANCES = [1e-10, 1e-6]
 ROUNDS = 7

@@ -6,7 +6,7 @@ import pytest
 
 from attnlimits.numerics.fixed_point.cost import takes_seconds
 from attnlimits.numerics.fixed_point.evolve import evolve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 pytestmark = pytest.mark.slow
 
@@ -17,13 +17,13 @@ _SECONDS = 5.0
 @pytest.mark.parametrize("alpha", [0.2, 0.45, 0.66])
 @pytest.mark.parametrize(("skip", "beta"), [(0.3, 1.0), (1.0, 1.0), (1.0, 5.0), (3.0, 3.0), (20.0, 1.0)])
 def test_two_layers_before_the_first_is_learned(skip, beta, alpha):
-    model = Attention(2, 2, 1, skip, beta)
+    model = Network(2, 2, 1, skip, beta)
     assert takes_seconds(model, alpha)
     assert _seconds(model, alpha) < _SECONDS
 
 
 @pytest.mark.parametrize("alpha", [0.2, 0.6, 1.0, 2.0])
-@pytest.mark.parametrize("model", [Attention(1, 2), Attention(1, 3), Attention(1, 3, 2), Attention(1, 4, 2)])
+@pytest.mark.parametrize("model", [Network(1, 2), Network(1, 3), Network(1, 3, 2), Network(1, 4, 2)])
 def test_one_layer(model, alpha):
     assert takes_seconds(model, alpha)
     assert _seconds(model, alpha) < _SECONDS
@@ -31,7 +31,7 @@ def test_one_layer(model, alpha):
 
 def test_two_layers_where_both_are_learned():
     """The other side: were this quick, the bound would be wrong."""
-    model = Attention(2, 2, 1, 3.0)
+    model = Network(2, 2, 1, 3.0)
     assert not takes_seconds(model, 0.8)
     assert _seconds(model, 0.8) > 2.0
 

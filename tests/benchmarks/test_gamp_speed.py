@@ -16,7 +16,7 @@ from attnlimits.numerics.learning.gamp import informed_start, teacher
 from attnlimits.numerics.learning.outputs.choice import output_channel
 from attnlimits.numerics.learning.passes import Samples
 from attnlimits.numerics.learning.products import project
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 # Seconds per sample of the published denoiser with its slopes by finite differences, on a core like the one it was
 # measured on: the least of its range.
@@ -24,7 +24,7 @@ PUBLISHED = 4.4
 ALPHA = 1.2
 
 
-def problem(model: Attention, dimension: int) -> tuple[NDArray[Any], Samples, NDArray[Any], NDArray[Any]]:
+def problem(model: Network, dimension: int) -> tuple[NDArray[Any], Samples, NDArray[Any], NDArray[Any]]:
     """Data of a teacher in float32, and an estimate at overlap 0.5."""
     rng = np.random.default_rng(0)
     weights = teacher(model, dimension, 0)
@@ -52,8 +52,8 @@ def seconds(calls: list[Callable[[], Any]], rounds: int, least: float = 0.0) -> 
     return best
 
 
-@pytest.mark.parametrize("model", [Attention(1, 2), Attention(2, 2)], ids=["L=1", "L=2"])
-def test_an_iteration_beside_its_products(benchmark: Any, table: Callable[[str], None], model: Attention) -> None:
+@pytest.mark.parametrize("model", [Network(1, 2), Network(2, 2)], ids=["L=1", "L=2"])
+def test_an_iteration_beside_its_products(benchmark: Any, table: Callable[[str], None], model: Network) -> None:
     quick = benchmark.disabled
     dimension = 400 if quick else 10_000
     x, samples, estimate, covariance = problem(model, dimension)
@@ -90,7 +90,7 @@ def test_cost_grows_no_faster_than_the_data(benchmark: Any, table: Callable[[str
         pytest.skip("a matter of seconds per iteration: run `make bench`")
     dimensions = [1000, 2000, 4000, 7000, 10_000]
     size = np.log([ALPHA * d * d for d in dimensions])
-    for model in (Attention(1, 2), Attention(2, 2)):
+    for model in (Network(1, 2), Network(2, 2)):
         whole, rest = [], []
         for dimension in dimensions:
             _, samples, estimate, covariance = problem(model, dimension)

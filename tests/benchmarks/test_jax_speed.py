@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.channel.averages import matrix_root
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.jax import denoise_jax
 
@@ -22,7 +22,7 @@ def test_jax_beside_the_compiled_denoiser(benchmark: Any, table: Callable[[str],
     jax = pytest.importorskip("jax", reason="the extra attnlimits[gpu] is not installed")
     device = jax.devices()[0]
     samples = QUICK if benchmark.disabled else SAMPLES.get(device.platform, MANY)
-    model, rng = Attention(), np.random.default_rng(20250201)
+    model, rng = Network(), np.random.default_rng(20250201)
     overlap = np.diag(q)
     V = np.eye(2) - overlap
     omega = matrix_root(overlap) @ rng.standard_normal((samples, 2, 2))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
 from attnlimits.papers.troiani2025.figures.cost_per_digit import growth, measure
 
@@ -19,9 +19,9 @@ LIMITS = {15: 1.0, 30: 30.0, 50: 600.0}
 def test_seconds(benchmark: Any, table: Callable[[str], None], digits: int) -> None:
     if benchmark.disabled and digits > 15:
         pytest.skip("a smoke run needs 15 digits only")
-    precise_threshold(Attention(), 14)
+    precise_threshold(Network(), 14)
     start = time.perf_counter()
-    result = benchmark.pedantic(lambda: precise_threshold(Attention(), digits), rounds=1)
+    result = benchmark.pedantic(lambda: precise_threshold(Network(), digits), rounds=1)
     seconds = time.perf_counter() - start
     table(f"threshold of two softmax layers, {digits} digits ({result.value}): {seconds:.2f} s")
     assert seconds < LIMITS[digits]
@@ -67,9 +67,9 @@ def test_against_nested_mpmath_quadrature(benchmark: Any, table: Callable[[str],
     assert z > 0
     # Z and three second moments at every output.
     peer = 4 * inner * calls
-    precise_threshold(Attention(), 14)
+    precise_threshold(Network(), 14)
     start = time.perf_counter()
-    result = benchmark.pedantic(lambda: precise_threshold(Attention(), 10), rounds=1)
+    result = benchmark.pedantic(lambda: precise_threshold(Network(), 10), rounds=1)
     ours = time.perf_counter() - start
     table(
         f"10 digits ({result.value}): {ours:.2f} s; nested mpmath.quad, extrapolated from one inner integral of "

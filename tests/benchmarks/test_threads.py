@@ -10,14 +10,14 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from attnlimits.numerics.channel.averages import matrix_root
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 
 # Some tenths of a second on one core; of many such runs the least counts, for which a busy machine must be free once.
 SAMPLES, QUICK, ROUNDS = 6_000, 256, 40
 
 
-def draw(model: Attention, overlap: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def draw(model: Network, overlap: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(v, omega, V) of samples of the channel."""
     rng = np.random.default_rng(20250201)
     V = np.eye(2) - overlap
@@ -29,13 +29,13 @@ def draw(model: Attention, overlap: np.ndarray, samples: int) -> tuple[np.ndarra
 @pytest.mark.parametrize("q", [(0.0, 0.5), (0.3, 0.99)], ids=str)
 def test_efficiency_of_two_threads(benchmark: Any, table: Callable[[str], None], q: tuple[float, float]) -> None:
     samples, rounds = (QUICK, 1) if benchmark.disabled else (SAMPLES, ROUNDS)
-    v, omega, V = draw(Attention(), np.diag(q), samples)
+    v, omega, V = draw(Network(), np.diag(q), samples)
     wall, busy = [np.inf] * 3, [0.0] * 3
     results: dict[int, Any] = {}
     for _ in range(rounds):
         for workers in (1, 2):
             start, cpu = time.perf_counter(), time.process_time()
-            results[workers] = denoise_readout(Attention(), v, omega, V, tol=1e-10, workers=workers)
+            results[workers] = denoise_readout(Network(), v, omega, V, tol=1e-10, workers=workers)
             seconds = time.perf_counter() - start
             if seconds < wall[workers]:
                 wall[workers], busy[workers] = seconds, (time.process_time() - cpu) / seconds
@@ -49,4 +49,4 @@ def test_efficiency_of_two_threads(benchmark: Any, table: Callable[[str], None],
     )
     # One thread takes no more than one core: nothing below it, BLAS included, adds threads of its own.
     assert busy[1] < 1.1
-    benchmark.pedantic(lambda: denoise_readout(Attention(), v, omega, V, tol=1e-10, workers=2), rounds=1)
+    benchmark.pedantic(lambda: denoise_readout(Network(), v, omega, V, tol=1e-10, workers=2), rounds=1)

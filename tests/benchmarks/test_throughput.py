@@ -9,7 +9,7 @@ import pytest
 
 from attnlimits.generated.fastmath import exp_array
 from attnlimits.numerics.fixed_point.evolve import curve, evolve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
 
@@ -39,14 +39,14 @@ def test_exponentials(benchmark: Any, table: Callable[[str], None], name: str) -
 
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_threshold_to_twelve_digits(benchmark: Any, table: Callable[[str], None], activation: str) -> None:
-    result, seconds = timed(benchmark, lambda: last_layer(Attention(activation=activation), digits=12), 3)
+    result, seconds = timed(benchmark, lambda: last_layer(Network(activation=activation), digits=12), 3)
     assert result.converged
     table(f"threshold of two {activation} layers, 12 digits ({result.value}): {seconds:.2f} s")
 
 
 def test_fixed_point(benchmark: Any, table: Callable[[str], None]) -> None:
     effort = {"samples": 256, "replicas": 8, "tol": 1e-3} if benchmark.disabled else {}
-    result, seconds = timed(benchmark, lambda: evolve(Attention(), 0.5, **effort), 1)
+    result, seconds = timed(benchmark, lambda: evolve(Network(), 0.5, **effort), 1)
     assert result.converged
     table(
         f"state evolution at alpha = 0.5 (q_22 = {result.overlap[1, 1]:.4f} +- {result.overlap_error[1, 1]:.4f}, "
@@ -59,7 +59,7 @@ def test_curve(benchmark: Any, table: Callable[[str], None]) -> None:
     effort = {}
     if benchmark.disabled:
         alphas, effort = alphas[:10:3], {"samples": 64, "replicas": 4, "tol": 1e-3}
-    results, seconds = timed(benchmark, lambda: curve(Attention(), alphas, **effort), 1)
+    results, seconds = timed(benchmark, lambda: curve(Network(), alphas, **effort), 1)
     assert len(results) == len(alphas)
     done = sum(r.converged for r in results)
     table(f"curve of {len(alphas)} alphas up to {alphas[-1]:.2g}, {done} converged: {seconds:.1f} s on all cores")

@@ -6,7 +6,7 @@ import numpy as np
 from mpmath.ctx_mp import MPContext
 
 from attnlimits.numerics.core.results import DenoiserResult
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 CTX = MPContext()
 CTX.dps = 60
@@ -15,7 +15,7 @@ CTX.dps = 60
 class Case(NamedTuple):
     """One input of `denoise`."""
 
-    model: Attention
+    model: Network
     y: np.ndarray
     omega: np.ndarray
     V: np.ndarray
@@ -42,7 +42,7 @@ def cases(layers: int, activation: str, count: int, seed: int) -> list[Case]:
 def _one_layer(rng: np.random.Generator, activation: str) -> Case | None:
     tokens = int(rng.integers(2, 7))
     sd = 10.0 ** (rng.uniform(-150, 150) if rng.random() < 0.3 else rng.uniform(-8, 2))
-    model = Attention(1, tokens, 1, 1.0, 10.0 ** rng.uniform(-2, 2), activation)
+    model = Network(1, tokens, 1, 1.0, 10.0 ** rng.uniform(-2, 2), activation)
     # In units of the prior width: near zero, as the prior has it, and far out.
     omega = rng.choice([0.0, 1.0, 10.0 ** rng.uniform(-2, 8)]) * rng.standard_normal(tokens)
     v = omega + rng.choice([1.0, 1.0, rng.uniform(0, 30)]) * rng.standard_normal(tokens)
@@ -53,7 +53,7 @@ def _one_layer(rng: np.random.Generator, activation: str) -> Case | None:
 
 
 def _two_layers(rng: np.random.Generator, activation: str) -> Case | None:
-    model = Attention(2, 2, 1, 10.0 ** rng.uniform(-1.5, 1.5), 10.0 ** rng.uniform(-2, 1.5), activation)
+    model = Network(2, 2, 1, 10.0 ** rng.uniform(-1.5, 1.5), 10.0 ** rng.uniform(-2, 1.5), activation)
     sd = 10.0 ** (rng.uniform(-7, 0.3) + np.array([0.0, rng.choice([0.0, rng.uniform(-2, 2)])]))
     sd = np.minimum(sd, 2.0)
     rho = rng.choice([0.0, 0.3, 1 - 10.0 ** rng.uniform(-15, -0.3)]) * rng.choice([-1, 1])
@@ -69,9 +69,9 @@ def _two_layers(rng: np.random.Generator, activation: str) -> Case | None:
         return Case(model, _link(model, (h[1:] @ model.mixing(h).T)[0]), omega, V, 10.0 ** rng.uniform(-14, -2))
 
 
-def _link(model: Attention, v: np.ndarray) -> np.ndarray:
+def _link(model: Network, v: np.ndarray) -> np.ndarray:
     try:
-        return Attention(1, model.tokens, 1, 1.0, model.beta, model.activation).link(v[None])
+        return Network(1, model.tokens, 1, 1.0, model.beta, model.activation).link(v[None])
     except OverflowError:  # drawn anew
         return np.full((model.tokens, model.tokens), np.nan)
 

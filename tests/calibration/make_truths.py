@@ -16,8 +16,7 @@ from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
 from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.first_layer import first_layer
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
@@ -30,7 +29,7 @@ _FINE, _MANY = 1e-8, 1024
 
 def _second_alone(skip: float, beta: float, q22: float) -> tuple[float, float, float]:
     """alpha at which (0, q22) is a fixed point, its error, and the growth rate of the first layer there."""
-    rules = TwoLayerQuadrature(Attention(layers=2, tokens=2, skip=skip, beta=beta), _FINE, 1)
+    rules = TwoLayerQuadrature(Network(layers=2, tokens=2, skip=skip, beta=beta), _FINE, 1)
     fine = rules.refinements(np.diag([0.0, q22]))
     alphas = q22 / ((1 - q22) * fine[:, 1])
     return float(alphas[0]), 2 * float(abs(alphas[1] - alphas[0])), float(alphas[0] * fine[0, 2])
@@ -47,7 +46,7 @@ def second_layer() -> list[dict[str, Any]]:
         skip, beta = (float(f"{np.exp(rng.uniform(-0.7, 0.7)):.3g}") for _ in range(2))
         settings = {"skip": skip, "beta": beta}
         if len(cases) % 11 == 10:
-            critical = float(last_layer(Attention(layers=2, tokens=2, skip=skip, beta=beta), digits=10).value)
+            critical = float(last_layer(Network(layers=2, tokens=2, skip=skip, beta=beta), digits=10).value)
             settings["alpha"] = float(critical * (1 - 10 ** rng.uniform(-3, -0.5)))
             cases.append({"settings": settings, "value": 0.0, "error": 0.0})
             continue
@@ -68,11 +67,11 @@ def _second_at(skip: float, beta: float, q22: float) -> list[dict[str, Any]]:
     return [{"settings": {"skip": skip, "beta": beta, "alpha": alpha}, "value": q22, "error": off}]
 
 
-def model_of(s: Settings) -> Attention | LastLayer:
+def model_of(s: Settings) -> Network:
     """Model of stored settings."""
     if s.get("untied"):
-        return LastLayer(tokens=s["tokens"], rank=1, tied=False)
-    return Attention(layers=s["layers"], tokens=s["tokens"], rank=s["rank"])
+        return Network(layers=1, tokens=s["tokens"], rank=1, tied=False)
+    return Network(layers=s["layers"], tokens=s["tokens"], rank=s["rank"])
 
 
 def _sampled(s: Settings) -> Truth:
@@ -85,14 +84,14 @@ def _overlaps(found: EvolutionResult) -> Truth:
 
 
 def _by_rule(accuracy: float) -> Callable[[Settings], Truth]:
-    return lambda s: _overlaps(evolve(Attention(**s["model"]), s["alpha"], accuracy=accuracy, workers=1))
+    return lambda s: _overlaps(evolve(Network(**s["model"]), s["alpha"], accuracy=accuracy, workers=1))
 
 
 def _both_learned() -> list[Settings]:
     """From just above the threshold of the first layer to below recovery, of two models."""
     models = [{"layers": 2, "skip": skip, "beta": beta} for skip, beta in ((1.0, 1.0), (2.0, 0.7))]
     return [
-        {"model": model, "alpha": round(factor * float(first_layer(Attention(**model), digits=3).value), 3)}
+        {"model": model, "alpha": round(factor * float(first_layer(Network(**model), digits=3).value), 3)}
         for model in models
         for factor in (1.02, 1.06, 1.15)
     ]
@@ -115,7 +114,7 @@ def _deep_models() -> list[Settings]:
 
 
 def _to_15_digits(s: Settings) -> Truth:
-    found = last_layer(Attention(**s), digits=15)
+    found = last_layer(Network(**s), digits=15)
     assert found.converged, found.status
     return found.value, found.error
 
@@ -131,7 +130,7 @@ def _layers(alphas: Sequence[float], **shape: Any) -> list[Settings]:
 
 def _prediction(s: Settings) -> Truth:
     """Mean over many seeds, and its standard error from their scatter."""
-    model = Attention(layers=s["layers"], tokens=s["tokens"], activation=s["activation"])
+    model = Network(layers=s["layers"], tokens=s["tokens"], activation=s["activation"])
     seeds = [prediction_errors(model, np.diag(s["q"]), rng=10**6 + k) for k in range(30)]
     values = np.array([[one.value for one in pair] for pair in seeds])
     return values.mean(axis=0).tolist(), (values.std(axis=0, ddof=1) / np.sqrt(len(values))).tolist()

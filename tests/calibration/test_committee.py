@@ -13,7 +13,7 @@ from attnlimits.numerics.committee.thresholds import (
     last_layer_threshold,
     remainder_at_zero,
 )
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
 
@@ -70,7 +70,7 @@ def _expansion(s: Settings) -> Answer:
 
 
 def _exactly(s: Settings) -> tuple[Any, Any]:
-    found = last_layer(Attention(layers=2, skip=s["skip"]), digits=13)
+    found = last_layer(Network(layers=2, skip=s["skip"]), digits=13)
     return float(found.value), found.error
 
 

@@ -13,14 +13,14 @@ from attnlimits.numerics.fixed_point.continuation.curve import curve
 from attnlimits.numerics.free_energy.entropy import FreeEntropy
 from attnlimits.numerics.free_energy.psi_out import output_entropy
 from attnlimits.numerics.free_energy.thresholds import transitions
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 _MOST = 6
 
 
 def _model(tokens: int) -> Any:
     """One layer; for one token the link h**2."""
-    return Attention(layers=1, tokens=tokens) if tokens > 1 else kernel_of("h**2")
+    return Network(layers=1, tokens=tokens) if tokens > 1 else kernel_of("h**2")
 
 
 def _alphas(tokens: int) -> list[float]:

@@ -10,7 +10,7 @@ from mpmath.ctx_mp import MPContext
 
 from attnlimits.numerics.core.standard_error import standard_error
 from attnlimits.numerics.fixed_point.evolve import evolve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
 EXACT = MPContext()
@@ -23,7 +23,7 @@ def _digits(rng: np.random.Generator) -> list[Settings]:
 
 
 def _threshold(s: Settings) -> Answer:
-    found = last_layer(Attention(**{key: value for key, value in s.items() if key != "digits"}), digits=s["digits"])
+    found = last_layer(Network(**{key: value for key, value in s.items() if key != "digits"}), digits=s["digits"])
     return Answer(EXACT.mpf(found.value), found.error, found.how, not found.converged)
 
 
@@ -43,7 +43,7 @@ def _accuracies(name: str, count: int, least: float, most: float) -> Callable[[n
 
 
 def _evolve(s: Settings) -> Answer:
-    found = evolve(Attention(**s["model"]), s["alpha"], accuracy=s["accuracy"], workers=1)
+    found = evolve(Network(**s["model"]), s["alpha"], accuracy=s["accuracy"], workers=1)
     return Answer(
         found.overlap.diagonal(), found.overlap_error.diagonal(), found.estimation_error.how, not found.converged
     )
@@ -71,13 +71,13 @@ def _sampled(s: Settings) -> Answer:
     return Answer(alpha, found.error - abs(float(found.value) - alpha), found.how)
 
 
-def _of_linear(s: Settings) -> Attention:
-    return Attention(layers=s["layers"], beta=s["beta"], activation="linear")
+def _of_linear(s: Settings) -> Network:
+    return Network(layers=s["layers"], beta=s["beta"], activation="linear")
 
 
 @cache
 def _many_seeds(layers: int, beta: float) -> tuple[float, float]:
-    model = Attention(layers=layers, beta=beta, activation="linear")
+    model = Network(layers=layers, beta=beta, activation="linear")
     norms = [last_layer(model, digits=1, rng=10**6 + k).operator_norm for k in range(10)]
     return float(1 / np.mean(norms)), float(standard_error(norms) / np.mean(norms) ** 2)
 

@@ -7,7 +7,7 @@ from signs import alpha_at, fixed_point, from_above
 from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 # How far below recovery the informed start of layers and of links is.
 _BELOW = (1e-3, 1e-4)
@@ -26,7 +26,7 @@ def _single(rng: np.random.Generator) -> list[Settings]:
 
 
 def _one_layer(s: Settings) -> Answer:
-    found = evolve(Attention(layers=1, tokens=s["tokens"]), s["alpha"])
+    found = evolve(Network(layers=1, tokens=s["tokens"]), s["alpha"])
     return Answer(found.overlap[0, 0], found.overlap_error[0, 0], found.estimation_error.how, not found.converged)
 
 
@@ -50,7 +50,7 @@ def _informed(s: Settings) -> Answer:
     if s["tokens"] == 1:
         found = evolve_link(kernel_of("h**2"), s["alpha"], start="informed")
     else:
-        found = evolve(Attention(layers=1, tokens=s["tokens"]), s["alpha"], start="informed")
+        found = evolve(Network(layers=1, tokens=s["tokens"]), s["alpha"], start="informed")
     return Answer(found.overlap[0, 0], found.overlap_error[0, 0], found.estimation_error.how, not found.converged)
 
 
@@ -74,7 +74,7 @@ def _close(one: Settings) -> bool:
 
 def _two_layers(s: Settings) -> Answer:
     effort = {key: s[key] for key in ("accuracy", "samples", "replicas", "rng") if key in s}
-    model = Attention(layers=2, tokens=2, skip=s["skip"], beta=s["beta"])
+    model = Network(layers=2, tokens=2, skip=s["skip"], beta=s["beta"])
     found = evolve(model, s["alpha"], workers=1, **effort)
     flagged = not found.converged
     return Answer(found.overlap[1, 1], found.overlap_error[1, 1], found.estimation_error.how, flagged)

@@ -11,8 +11,7 @@ from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 
 Cases = Callable[[np.random.Generator], list[Settings]]
 # From just above their thresholds on: 1/6, with recovery at 0.4; 0.6169.
@@ -40,12 +39,12 @@ def _answer(found: EvolutionResult) -> Answer:
 
 
 def _tied(s: Settings) -> Answer:
-    return _answer(evolve(Attention(1, 3, 2), s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
+    return _answer(evolve(Network(1, 3, 2), s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
 
 
 @cache
 def _tied_fine(alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    found = evolve(Attention(1, 3, 2), alpha, samples=2048, replicas=32, rng=12345)
+    found = evolve(Network(1, 3, 2), alpha, samples=2048, replicas=32, rng=12345)
     return found.overlap.diagonal()[-1:], found.overlap_error.diagonal()[-1:]
 
 
@@ -90,12 +89,12 @@ def _untied_cases(rng: np.random.Generator) -> list[Settings]:
 
 
 def _untied(s: Settings) -> Answer:
-    model = LastLayer(tokens=2, rank=1, tied=False)
+    model = Network(layers=1, tokens=2, rank=1, tied=False)
     return _answer(evolve(model, s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
 
 
 def _wide(s: Settings) -> Answer:
-    return _answer(evolve(Attention(1, 4, 3), s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
+    return _answer(evolve(Network(1, 4, 3), s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
 
 
 SUM = {"link": "abs(h[1]) + h[2]", "noise": "0"}

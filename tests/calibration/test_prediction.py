@@ -8,7 +8,7 @@ from signs import alpha_at
 
 from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
 from attnlimits.numerics.learning.gamp.prediction import predicted_overlaps
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 
 def _seeds(rng: np.random.Generator) -> list[Settings]:
@@ -17,7 +17,7 @@ def _seeds(rng: np.random.Generator) -> list[Settings]:
 
 def _predict(which: int) -> Callable[[Settings], Answer]:
     def run(s: Settings) -> Answer:
-        model = Attention(layers=s["layers"], tokens=s["tokens"], activation=s["activation"])
+        model = Network(layers=s["layers"], tokens=s["tokens"], activation=s["activation"])
         found = prediction_errors(model, np.diag(s["q"]), rng=s["seed"])[which]
         return Answer(found.value, found.error, found.how)
 
@@ -48,7 +48,7 @@ def _iterations(rng: np.random.Generator) -> list[Settings]:
 
 def _predicted(s: Settings) -> Answer:
     # With an overlap of its own the start is that of a population.
-    model, start = Attention(layers=1, tokens=s["tokens"]), s["start"]
+    model, start = Network(layers=1, tokens=s["tokens"]), s["start"]
     found = predicted_overlaps(
         model, s["alpha"], n_iter=s["n_iter"], start=start, self_start=[[start]], rng=s["seed"], samples=256
     )

@@ -11,7 +11,7 @@ from flint import arb, ctx
 from harness import Answer, Route, Settings, calibration_tests
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds import exact
 from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
 from attnlimits.numerics.thresholds.first_layer import _sampled, first_layer
@@ -114,8 +114,8 @@ def _pairs(rng: np.random.Generator, count: int, most: float, digits: tuple[int,
     return cases
 
 
-def _two(s: Settings) -> Attention:
-    return Attention(layers=2, tokens=2, skip=s["skip"], beta=s["beta"], activation=s["activation"])
+def _two(s: Settings) -> Network:
+    return Network(layers=2, tokens=2, skip=s["skip"], beta=s["beta"], activation=s["activation"])
 
 
 def _last_layer(s: Settings) -> Answer:

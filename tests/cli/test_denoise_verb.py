@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.precise import denoiser as precise
 
@@ -31,7 +31,7 @@ def parsed(command: Command, line: str) -> dict[str, Any]:
 
 def test_against_float64(attnlimits: Command) -> None:
     made = parsed(attnlimits, f"denoise {MODEL} {SAMPLE} --digits 12")
-    floats = denoise(Attention(skip=5.0, beta=0.2), *(json.loads(text) for text in (Y, OMEGA, V)))
+    floats = denoise(Network(skip=5.0, beta=0.2), *(json.loads(text) for text in (Y, OMEGA, V)))
     assert float(made["value"]) == pytest.approx(float(floats.log_z), rel=1e-11)
     np.testing.assert_allclose(np.array(made["g_out"], float), floats.g_out, rtol=1e-11)
     np.testing.assert_allclose(np.array(made["dg_out"], float), floats.dg_out, rtol=1e-9)
@@ -57,7 +57,7 @@ def test_decimals_are_exact(attnlimits: Command) -> None:
 
 def test_skip_and_beta_are_decimals(attnlimits: Command) -> None:
     """A tenth is no double: its neighbour differs in the seventeenth digit."""
-    model = Attention(skip=5.1, beta=0.2)
+    model = Network(skip=5.1, beta=0.2)
     made = parsed(attnlimits, f"denoise --skip 5.1 --beta 0.2 {SAMPLE} --digits 22")
     arguments = [[[str(x) for x in row] for row in json.loads(text)] for text in (Y, OMEGA, V)]
     binary = precise.denoise_mp(model, *arguments, digits=22)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.learning.gamp import make_data, teacher
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 ONE = "descend --layers 1 --tokens 2 --alpha 2.5 --dimension 100"
 
@@ -68,7 +68,7 @@ def test_what_does_not_converge_ends_with_status_one(attnlimits):
 
 @pytest.fixture
 def files(tmp_path):
-    model = Attention(1, 2)
+    model = Network(1, 2)
     weights = teacher(model, 100, 0)
     x, y = make_data(model, weights, 2.5, 0)
     np.save(tmp_path / "x.npy", x)

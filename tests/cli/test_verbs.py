@@ -9,8 +9,9 @@ import sympy as sp
 
 from attnlimits.derive.proof import ProofError
 from attnlimits.numerics.core.results import load
-from attnlimits.numerics.model.attention import load_package
-from attnlimits.numerics.model.networks import Network, link
+from attnlimits.numerics.model.kernels import load_package
+from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.model.networks import link
 from attnlimits.papers.troiani2025.figures import figure_3
 
 VERBS = ("models", "derive", "explain", "verify", "threshold", "evolve", "figure")
@@ -101,7 +102,7 @@ def test_derive_writes_any_architecture(attnlimits, tmp_path):
     flags = "--layers 2 --tokens 3 --untied --skip 1/2"
     found = record(attnlimits(f"derive {flags} --out {tmp_path} --json"))
     made = load_package(found["folder"], "numpy64")
-    network = Network(layers=2, tokens=3, ranks=1, tied=False, skip=0.5)
+    network = Network(layers=2, tokens=3, rank=1, tied=False, skip=0.5)
     h = np.random.default_rng(0).normal(size=(4, 3))
     # A few roundings of numbers of order one.
     np.testing.assert_allclose(np.reshape(made.link(*h.ravel(), 1.0), (3, 3)), link(h, network), rtol=0, atol=1e-13)

@@ -17,7 +17,7 @@ from attnlimits.derive.kernels.packages import write_link_package
 from attnlimits.derive.nodes import SUPPORTED, Erfc
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.proof import prove_equal
-from attnlimits.numerics.model.attention import load_package
+from attnlimits.numerics.model.kernels import load_package
 
 EPS = np.finfo(float).eps
 S = sp.Symbol("s", real=True)

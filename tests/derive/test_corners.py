@@ -12,7 +12,7 @@ import sympy as sp
 
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.kernels.packages import write_link_package
-from attnlimits.numerics.model.attention import load_package
+from attnlimits.numerics.model.kernels import load_package
 
 EPS = np.finfo(float).eps
 LARGEST = np.finfo(float).max

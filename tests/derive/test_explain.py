@@ -22,7 +22,8 @@ from attnlimits.derive.linearization import single_layer_threshold
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.sequence_rank import independent_entries
 from attnlimits.derive.symbols import inverse_skip
-from attnlimits.numerics.model.networks import Network, link
+from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.model.networks import link
 
 SKIP, BETA = 0.7, 0.9
 CASES = {
@@ -261,13 +262,13 @@ def _rank_of_the_output(model, rng):
         model.layers,
         model.tokens,
         model.rank_vector,
-        model.heads,
-        model.tied,
-        model.output,
-        SKIP,
-        BETA,
-        model.activation,
-        [rng.normal(size=(model.heads, model.heads)) for _ in model.readouts],
+        heads=model.heads,
+        tied=model.tied,
+        output=model.output,
+        skip=SKIP,
+        beta=BETA,
+        activation=model.activation,
+        readouts=[rng.normal(size=(model.heads, model.heads)) for _ in model.readouts],
     )
     h = rng.normal(size=(network.indices, network.tokens))
     steps = np.eye(h.size).reshape(-1, *h.shape) * 1e-5

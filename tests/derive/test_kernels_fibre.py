@@ -9,9 +9,10 @@ from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.kernels.fibre import fibre_package
 from attnlimits.derive.kernels.packages import FIBRES
 from attnlimits.derive.proof import ProofError
-from attnlimits.numerics.model.attention import load_package
-from attnlimits.numerics.model.networks import Network, link
-from attnlimits.numerics.posterior.fibres import LastLayer, fibre_moments
+from attnlimits.numerics.model.kernels import load_package
+from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.model.networks import link
+from attnlimits.numerics.posterior.fibres import fibre_moments
 
 BETA = 1.3
 
@@ -99,7 +100,7 @@ def test_the_measure_integrates_to_the_density_tied(rank, printing, rng):
     made = np.log(weight.sum() * (2 * np.pi / 256) * (n[1] - n[0]))
     # `fibre_moments` takes the density of (y_12, y_21), this one of the log-ratios: their Jacobian, row by row.
     jacobian = np.log(y[0, 0] * y[0, 1] * y[1, 0] * y[1, 1])
-    wanted = fibre_moments(LastLayer(2, rank, "softmax", True, BETA), y, omega, covariance).log_z
+    wanted = fibre_moments(Network(1, 2, rank, activation="softmax", beta=BETA), y, omega, covariance).log_z
     assert made - jacobian == pytest.approx(float(wanted), abs=1e-9)
 
 
@@ -121,7 +122,7 @@ def test_the_measure_integrates_to_the_density_untied(printing, rng):
         total += (np.exp(log_density - 0.5 * form) * np.abs(k)[:, None]).sum()
     made = np.log(total * (s[1] - s[0]) * (u[1] - u[0]) / (4 * np.pi**2 * np.linalg.det(covariance)))
     jacobian = np.log(y[0, 0] * y[0, 1] * y[1, 0] * y[1, 1])
-    wanted = fibre_moments(LastLayer(2, 1, "softmax", False, BETA), y, omega, covariance).log_z
+    wanted = fibre_moments(Network(1, 2, 1, activation="softmax", tied=False, beta=BETA), y, omega, covariance).log_z
     assert made - jacobian == pytest.approx(float(wanted), abs=1e-8)
 
 

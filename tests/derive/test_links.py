@@ -24,7 +24,8 @@ from attnlimits.derive.proof import ProofError, prove_equal
 from attnlimits.derive.straightline import straight_jacobian, straight_link
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.model import networks
-from attnlimits.numerics.model.attention import load_package
+from attnlimits.numerics.model.kernels import load_package
+from attnlimits.numerics.model.network import Network
 
 EPS = np.finfo(float).eps
 SKIP, BETA = sp.Rational(3, 4), sp.Rational(5, 4)
@@ -97,10 +98,10 @@ def printing(derived):
 
 def _network(model, rng, skip=float(SKIP), beta=float(BETA)):
     readouts = [rng.normal(size=(model.heads, model.heads)) for _ in model.readouts]
-    return networks.Network(
+    return Network(
         layers=model.layers,
         tokens=model.tokens,
-        ranks=model.rank_vector,
+        rank=model.rank_vector,
         heads=model.heads,
         tied=model.tied,
         output=model.output,
@@ -461,7 +462,7 @@ def test_models_that_cannot_be_printed_are_named():
 
 _COMPILED = """
 import sys
-from attnlimits.numerics.model.attention import load_package
+from attnlimits.numerics.model.kernels import load_package
 print(load_package(sys.argv[1], "numba64").link(0.3, -0.7, 0.2, 0.5, 2.0))
 """
 

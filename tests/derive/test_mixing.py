@@ -17,6 +17,7 @@ from attnlimits.derive.mixing import (
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.proof import prove_equal
 from attnlimits.numerics.model import networks
+from attnlimits.numerics.model.network import Network
 
 SKIP, BETA = sp.Rational(3, 4), sp.Rational(5, 4)
 
@@ -81,8 +82,17 @@ def test_link_of_every_architecture_equals_the_forward_pass(
     model = Architecture(layers, tokens, ranks, activation, tied, SKIP, BETA, output, heads)
     readouts = [rng.normal(size=(heads, heads)) for _ in model.readouts]
     kind = np.tanh if activation is sp.tanh else activation
-    network = networks.Network(
-        layers, tokens, ranks, heads, tied, output, float(SKIP), float(BETA), kind, readouts=readouts
+    network = Network(
+        layers,
+        tokens,
+        ranks,
+        heads=heads,
+        tied=tied,
+        output=output,
+        skip=float(SKIP),
+        beta=float(BETA),
+        activation=kind,
+        readouts=readouts,
     )
     names = [entry for matrix in (*model.index_matrices(), *model.readouts) for entry in matrix]
     compiled = sp.lambdify(names, elementary(link(model)), "numpy", cse=True)

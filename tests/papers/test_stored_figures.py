@@ -9,7 +9,7 @@ from attnlimits.numerics.core.results import load
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.learning.descent import descend
 from attnlimits.numerics.learning.gamp import make_data, predicted_overlaps, teacher
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.papers.troiani2025.figures import branches, examples, figure_2, figure_3, work_precision
 
 
@@ -54,7 +54,7 @@ def test_gamp_in_time_follows_its_state_evolution() -> None:
     # The first layer leaves zero after a random time: its beginning and its end.
     for part in (slice(0, 6), slice(-6, None)):
         assert (np.abs(mean - expected)[part, 0] < allowed[part, 0]).all()
-    again = predicted_overlaps(Attention(), run["alpha"], n_iter=4, start=run["start"], samples=512, rng=1)
+    again = predicted_overlaps(Network(), run["alpha"], n_iter=4, start=run["start"], samples=512, rng=1)
     q = again.overlap.diagonal(axis1=1, axis2=2)
     error = 0.5 / np.sqrt(q) * again.overlap_error.diagonal(axis1=1, axis2=2)
     assert (
@@ -65,7 +65,7 @@ def test_gamp_in_time_follows_its_state_evolution() -> None:
 def test_descent_again_from_another_seed() -> None:
     """Gradient descent at the stored settings: the second layer ends where the stored runs do."""
     record = load(figure_2.DATA)
-    run, model, dimension = record["descent"]["runs"]["gd"], Attention(), record["descent"]["dimension"]
+    run, model, dimension = record["descent"]["runs"]["gd"], Network(), record["descent"]["dimension"]
     weights = teacher(model, dimension, 100)
     x, y = make_data(model, weights, run["alpha"], 100)
     found = descend(x, y, model, method="gd", rate=run["rate"], epochs=run["epochs"], teacher=weights, rng=100)
@@ -109,7 +109,7 @@ def test_no_branch_turns_back() -> None:
 @pytest.mark.slow  # minutes: near recovery at a small skip
 def test_alpha_passes_one_at_a_small_skip() -> None:
     """Recovery is stable from alpha = 1 on, and so is this fixed point just beyond: the starts differ."""
-    q22, alpha, error = branches.fixed_point(Attention(skip=0.05), 0.98, 0.9985, 2e-4)
+    q22, alpha, error = branches.fixed_point(Network(skip=0.05), 0.98, 0.9985, 2e-4)
     assert alpha - error > 1
     assert alpha < 1.004
     assert 0.998 < q22 < 0.999
@@ -121,7 +121,7 @@ def test_state_evolution_meets_the_branch() -> None:
     k = record["skip"].index(1.0)
     at = record["q11"][k].index(0.2)
     alpha = record["alpha"][k][at]
-    found = evolve(Attention(), alpha, start=np.diag([0.2, record["q22"][k][at]]), accuracy=1e-2)
+    found = evolve(Network(), alpha, start=np.diag([0.2, record["q22"][k][at]]), accuracy=1e-2)
     # dq_11/dalpha is about 3 there
     assert abs(found.overlap[0, 0] - 0.2) <= found.overlap_error[0, 0] + 4 * record["error"][k][at]
 

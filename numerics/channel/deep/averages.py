@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.attention import Attention
+from ...model.network import Network
 from ...quadrature.rules import normal_qmc
 from ..averages import Averages, Channel, Refinable
 from ..sampled import DeepChannel
@@ -28,7 +28,7 @@ class DeepAverages(Refinable):
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         As for `DeepQuadrature`.
     accuracy : float
         Of what a call gives.
@@ -45,7 +45,7 @@ class DeepAverages(Refinable):
     absolute = True
 
     def __init__(
-        self, model: Attention, accuracy: float, *, replicas: int, rng: np.random.Generator, workers: int | None = None
+        self, model: Network, accuracy: float, *, replicas: int, rng: np.random.Generator, workers: int | None = None
     ) -> None:
         self.model = model
         self.layers = tuple(range(model.layers))

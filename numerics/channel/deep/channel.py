@@ -14,14 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from ...core.errors import ConvergenceError
-from ...model.attention import Attention
+from ...model.network import Network
+from ...model.routes import DEEP_QUADRATURE
 from ...quadrature.rules import normal_qmc
 from ..averages import Averages, Channel
 from ..two_layers.nodes import Hidden
 from ..two_layers.sums import output_sum, outputs, silent_sum
 from .nodes import deposit, push
 
-__all__ = ["CLOSEST", "DeepQuadrature", "serves"]
+__all__ = ["CLOSEST", "DeepQuadrature"]
 
 Array = NDArray[np.float64]
 
@@ -45,23 +46,12 @@ _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
 CLOSEST = 3e-4
 
 
-def serves(model: Attention) -> bool:
-    """Whether the model is three or more layers of softmax attention of rank 1 with two tokens and c > 0."""
-    return (
-        model.layers > 2
-        and model.tokens == 2
-        and model.activation == "softmax"
-        and set(model.ranks) == {1}
-        and model.skip > 0
-    )
-
-
 class DeepQuadrature(Channel):
     """Averages at a diagonal overlap.
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Three or more layers, two tokens, softmax, rank 1, c > 0.
     effort : int
         0, 1 or 2: nodes of the hidden layers and of their omega.
@@ -82,10 +72,10 @@ class DeepQuadrature(Channel):
 
     sampled = False
 
-    def __init__(self, model: Attention, effort: int, *, rng: np.random.Generator, workers: int | None = None) -> None:
+    def __init__(self, model: Network, effort: int, *, rng: np.random.Generator, workers: int | None = None) -> None:
         """Keep the nodes: G is a smooth function of q."""
-        if not serves(model):
-            raise ValueError(f"needs three softmax layers or more, two tokens, rank 1, c > 0; got {model.describe()}")
+        if not DEEP_QUADRATURE.serves(model):
+            raise ValueError(f"needs three softmax layers or more, two tokens, rank 1; got {model.describe()}")
         self.model = model
         self.layers = tuple(range(model.layers))
         hidden = model.layers - 1

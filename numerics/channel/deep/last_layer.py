@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import KernelNotFoundError
-from ...model.attention import Attention
 from ...model.mixing_law import MixingLaw, mixing_law
+from ...model.network import Network
 from ..averages import Averages, Channel
 
 __all__ = ["LastLayer"]
@@ -23,7 +23,7 @@ class LastLayer(Channel):
 
     sampled = True
 
-    def __init__(self, model: Attention, points: list[Array]) -> None:
+    def __init__(self, model: Network, points: list[Array]) -> None:
         """Keep standard normal points, one array of shape (n, 2 L + 2) per randomisation."""
         if model.activation != "softmax":
             raise KernelNotFoundError(

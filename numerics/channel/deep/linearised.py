@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ...model.attention import Attention
+from ...model.network import Network
 from ...posterior.sampled import apply_matrix, attend, solve
 from ...quadrature.rules import normal_qmc
 
@@ -32,7 +32,7 @@ class Linearised:
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Rank 1.
     replicas : int
         Randomisations.
@@ -43,7 +43,7 @@ class Linearised:
     """
 
     def __init__(
-        self, model: Attention, replicas: int, workers: int | None = None, *, points: int = 1 << _LOG2_MANY
+        self, model: Network, replicas: int, workers: int | None = None, *, points: int = 1 << _LOG2_MANY
     ) -> None:
         self._model, self._replicas = model, replicas
         self._log2 = max(_LOG2_MANY, math.ceil(math.log2(points)))

@@ -25,7 +25,7 @@ class ThreeLayers(DeepChannel):
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Three layers, two tokens, softmax, rank 1.
     points : sequence of ndarray, shape (n, 12)
         Standard normal, one array per randomisation.

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ...core.errors import ConvergenceError
-from ...model.attention import Attention
+from ...model.network import Network
+from ...model.routes import TWO_LAYER_QUADRATURE
 from ..averages import Averages, Channel, Refinable, interval
 from .nodes import Hidden, around, centred
 from .sums import Outcome, output_sum, outputs, silent_sum
 
-__all__ = ["CLOSEST", "COARSE", "FINENESS", "TwoLayerAverages", "TwoLayerQuadrature", "serves"]
+__all__ = ["CLOSEST", "COARSE", "FINENESS", "TwoLayerAverages", "TwoLayerQuadrature"]
 
 Array = NDArray[np.float64]
 Functions = tuple[Array, Array, Array]
@@ -41,17 +42,12 @@ CLOSEST = 3e-5
 _SAMPLED = ((1e-2, 1), (2e-3, 4), (4e-4, 16))
 
 
-def serves(model: Attention) -> bool:
-    """Whether the model is two layers of softmax attention of rank 1 with two tokens."""
-    return model.layers == 2 and model.tokens == 2 and model.activation == "softmax" and set(model.ranks) == {1}
-
-
 class TwoLayerQuadrature(Channel):
     """Averages at a diagonal overlap by nested rules that converge exponentially.
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Two layers, two tokens, softmax, rank 1.
     accuracy : float, optional
         Relative accuracy aimed at, 1e-10 to 1e-2; what is reported as the error is the distance of a coarser rule.
@@ -73,9 +69,9 @@ class TwoLayerQuadrature(Channel):
     # Entries of h that y fixes: it has two.
     solved = 2.0
 
-    def __init__(self, model: Attention, accuracy: float = 1e-6, workers: int | None = None) -> None:
+    def __init__(self, model: Network, accuracy: float = 1e-6, workers: int | None = None) -> None:
         """Keep the model and the effort."""
-        if not serves(model):
+        if not TWO_LAYER_QUADRATURE.serves(model):
             raise ValueError(f"needs two softmax layers, two tokens and rank 1, got {model.describe()}")
         if not 1e-10 <= accuracy <= 1e-2:
             raise ValueError(f"accuracy must be in [1e-10, 1e-2], got {accuracy!r}")
@@ -261,7 +257,7 @@ class TwoLayerAverages(Refinable):
 
     Parameters
     ----------
-    model : Attention
+    model : Network
     accuracy : float
         Of the averages that a call gives, see `TwoLayerQuadrature`.
     sampled : callable
@@ -277,7 +273,7 @@ class TwoLayerAverages(Refinable):
     absolute = False
 
     def __init__(
-        self, model: Attention, accuracy: float, sampled: Callable[[int], Channel], workers: int | None = None
+        self, model: Network, accuracy: float, sampled: Callable[[int], Channel], workers: int | None = None
     ) -> None:
         """Keep both."""
         self.model = model

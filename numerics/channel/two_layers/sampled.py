@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ...model.attention import Attention
+from ...model.network import Network
 from ...posterior.denoiser import denoise_readout
 from ..averages import NEARLY, Averages, Channel, controlled, matrix_root
 from ..deep.linearised import Linearised
@@ -21,7 +21,7 @@ class TwoLayers(Channel):
     # Of the denoiser; far below the sampling error.
     tolerance = 1e-5
 
-    def __init__(self, model: Attention, points: list[Array], workers: int | None) -> None:
+    def __init__(self, model: Network, points: list[Array], workers: int | None) -> None:
         """Keep standard normal points, one array of shape (n, 8) per randomisation."""
         self.model = model
         self._replicas = len(points)

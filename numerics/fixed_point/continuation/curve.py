@@ -14,7 +14,8 @@ from ...channel.two_layers import channel as two_layers
 from ...channel.two_layers.channel import TwoLayerQuadrature
 from ...core.results import Origin
 from ...core.standard_error import SIGMAS
-from ...model.attention import Attention
+from ...model.network import Network
+from ...model.routes import TWO_LAYER_QUADRATURE, require
 from ..effort import check_effort
 from ..error import TOO_NEAR
 from ..evolve import seeded
@@ -30,7 +31,7 @@ _STARTS = ("uninformed", "informed")
 
 
 def default_channel(
-    model: Attention,
+    model: Network,
     *,
     accuracy: float = 1e-3,
     samples: int = 1024,
@@ -42,20 +43,20 @@ def default_channel(
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Rank 1.
     accuracy : float, optional
         Of the deterministic averages.
     samples, replicas, rng, workers : optional
         Of the random ones, see `channel`.
     """
-    if two_layers.serves(model):
+    if TWO_LAYER_QUADRATURE.serves(model):
         return TwoLayerQuadrature(model, accuracy, workers)
     return channel(model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), workers=workers)
 
 
 def curve(
-    model: Attention | Channel | Callable[[float], Channel],
+    model: Network | Channel | Callable[[float], Channel],
     values: Iterable[float],
     *,
     start: Literal["uninformed", "informed", "both"] = "uninformed",
@@ -74,7 +75,7 @@ def curve(
 
     Parameters
     ----------
-    model : Attention, Channel, or callable
+    model : Network, Channel, or callable
         A model, whose averages `default_channel` chooses; averages; or, where another parameter than alpha varies, a
         function from its value to averages.
     values : iterable of float
@@ -143,7 +144,7 @@ def curve(
         seed=seed,
         kernel_hash=first.model.kernel_hash,
         origin=Origin.of(
-            model if isinstance(model, Attention) else first.model,
+            model if isinstance(model, Network) else first.model,
             values=ordered,
             start=start,
             along=along,
@@ -172,10 +173,11 @@ def _check(values: list[float], start: str, along: str, alpha: float | None) -> 
 
 
 def _family(
-    model: Attention | Channel | Callable[[float], Channel], along: str, effort: dict[str, Any]
+    model: Network | Channel | Callable[[float], Channel], along: str, effort: dict[str, Any]
 ) -> Callable[[float | None], Channel]:
     """From the value of the parameter to averages; from None where alpha is the parameter."""
-    if isinstance(model, Attention):
+    if isinstance(model, Network):
+        require("curve", model)
         network = model
 
         def averages(value: float | None) -> Channel:

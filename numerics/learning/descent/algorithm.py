@@ -13,7 +13,6 @@ from ...core.validation import choice, not_negative, positive, whole
 from ...fixed_point.evolve import seeded
 from ..data import Source, check_weights, stream
 from ..outputs.channel import Model, check_model
-from .gradient import layer_rows
 from .objective import Objective
 from .results import DescentResult, DescentStep
 from .rules import METHODS, Adam, Method, Plain, Rule
@@ -64,7 +63,7 @@ def descend(
     ----------
     X, Y : array_like or callable
         Samples of shape (N, M, D) and outputs of shape (N, M, M), or (N, K) of a link; as in `gamp`.
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
         Any depth, tokens, ranks and activation; links without noise (their loss on noisy data is the same).
     method : {"sgd", "gd", "adam"}
         The step above on one batch after the other, or on all samples; or Adam on batches, with decoupled decay.
@@ -139,7 +138,7 @@ def descend(
         weights=weights,
         loss=loss,
         spread=run.spread,
-        layers=tuple(name for name, _ in layer_rows(model)),
+        layers=tuple(name for name, _ in model.blocks),
         cosine=None if overlap is None else cosines(model, overlap, own, track.norms),
         overlap=overlap,
         self_overlap=own,

@@ -1,7 +1,6 @@
 """Slopes of the square loss in the indices h: backwards through the mixing map, or piece by piece of a link."""
 
 from collections.abc import Callable
-from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -9,25 +8,15 @@ from numpy.typing import NDArray
 
 from ...core.errors import KernelNotFoundError
 from ...model.links import LinkKernel
-from ...posterior.fibres import LastLayer
+from ...model.network import Network
+from ...model.routes import require
 from ..outputs.channel import Model
 
-__all__ = ["Loss", "layer_rows", "square_loss"]
+__all__ = ["Loss", "square_loss"]
 
 Array = NDArray[np.float64]
 #: (h of shape (n, P, M), y) -> half of the squared distance of each g(h) from y, and its slopes in h.
 Loss: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
-
-
-def layer_rows(model: Model) -> list[tuple[str, slice]]:
-    """Names and rows of what is learned as one: layers, keys and queries, or single indices of a link."""
-    if isinstance(model, LinkKernel):
-        return [(f"index {p + 1}", slice(p, p + 1)) for p in range(model.indices)]
-    if isinstance(model, LastLayer):
-        r = model.rank
-        return [("layer 1", slice(0, r))] if model.tied else [("keys", slice(0, r)), ("queries", slice(r, 2 * r))]
-    edges = pairwise([0, *accumulate(model.ranks)])
-    return [(f"layer {number}", slice(a, b)) for number, (a, b) in enumerate(edges, start=1)]
 
 
 def square_loss(model: Model) -> Loss:
@@ -35,7 +24,7 @@ def square_loss(model: Model) -> Loss:
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
 
     Returns
     -------
@@ -46,25 +35,24 @@ def square_loss(model: Model) -> Loss:
     Raises
     ------
     KernelNotFoundError
-        A link whose outputs are all discrete: its slopes vanish wherever they exist. A kernel with noise, which holds
-        no slopes.
+        A network without such slopes. A link whose outputs are all discrete: its slopes vanish wherever they exist. A
+        kernel with noise, which holds no slopes.
 
     References
     ----------
     troiani2025, (4)-(7), (21)-(23), section 3.3.
     """
+    require("descend", model)
     if isinstance(model, LinkKernel):
         return _link_loss(model)
     return _attention_loss(model)
 
 
-def _attention_loss(model: Model) -> Loss:
-    assert not isinstance(model, LinkKernel)
-    rows = [part for _, part in layer_rows(model)]
+def _attention_loss(model: Network) -> Loss:
+    rows = [part for _, part in model.blocks]
     # Keys and queries of each layer; the same rows if tied.
-    pairs = [(rows[0], rows[1])] if isinstance(model, LastLayer) and not model.tied else [(r, r) for r in rows]
-    softmax, beta = model.activation == "softmax", model.beta
-    skip = 1.0 if isinstance(model, LastLayer) else model.skip
+    pairs = list(zip(rows[:: model.kinds], rows[model.kinds - 1 :: model.kinds], strict=True))
+    softmax, beta, skip = model.activation == "softmax", model.beta, model.skip
 
     def loss(h: Array, y: Array) -> tuple[Array, Array]:
         with np.errstate(over="ignore", invalid="ignore"):

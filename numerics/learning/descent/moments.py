@@ -10,14 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import kve
 
-from ...model.links import LinkKernel
 from ...posterior.denoiser import denoise_readout
-from ...posterior.fibres import LastLayer
 from ..outputs.channel import Model, Output, ReadoutOutput
 from ..outputs.deep import DeepOutput
 from ..outputs.fibre import TiedOutput, UntiedOutput
 from ..outputs.link import LinkOutput
-from .gradient import layer_rows
 
 __all__ = ["Group", "groups", "prior_moments"]
 
@@ -47,9 +44,9 @@ class Group:
 
 def groups(model: Model) -> list[Group]:
     """Return the groups of a model's indices."""
-    if isinstance(model, LinkKernel) or (isinstance(model, LastLayer) and not model.tied):
+    if model.coupled:
         return [Group(slice(0, model.indices), model.indices)]
-    return [Group(rows, 1) for _, rows in layer_rows(model)]
+    return [Group(rows, 1) for _, rows in model.blocks]
 
 
 def prior_moments(model: Model, output: Output) -> tuple[Array, list[Array]]:
@@ -57,7 +54,7 @@ def prior_moments(model: Model, output: Output) -> tuple[Array, list[Array]]:
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     output : Output
         `output_channel` of the outputs.
 
@@ -81,8 +78,7 @@ def prior_moments(model: Model, output: Output) -> tuple[Array, list[Array]]:
         return mean, [_tied(output)]
     if isinstance(output, UntiedOutput):
         return mean, [_untied(output)]
-    if isinstance(model, LinkKernel):
-        assert isinstance(output, LinkOutput)
+    if isinstance(output, LinkOutput):
         mean, covariance = output.prior_moments()
         return mean, [covariance.reshape(n, model.indices * m, -1)]
     assert isinstance(output, DeepOutput)
@@ -97,7 +93,7 @@ def _tied(output: TiedOutput) -> Array:
     its r - M + 1 directions.
     """
     layer, points = output.layer, output.points
-    m, r = layer.tokens, layer.rank
+    m, r = layer.tokens, layer.indices
     gram = np.swapaxes(points, 1, 2) @ points
     if output.shifted:
         gram = gram + (r - m + 1) / m

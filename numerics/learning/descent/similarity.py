@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..outputs.channel import Model
-from .gradient import layer_rows
 
 __all__ = ["cosines"]
 
@@ -16,7 +15,7 @@ def cosines(model: Model, overlap: Array, self_overlap: Array, teacher_overlap: 
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     overlap : ndarray, shape (..., P, P)
         W What^T / D at the best of the link's symmetries, as GAMP and `descend` give it.
     self_overlap, teacher_overlap : ndarray, shape (..., P, P)
@@ -28,7 +27,7 @@ def cosines(model: Model, overlap: Array, self_overlap: Array, teacher_overlap: 
         tr(W_l What_l^T) / (|W_l| |What_l|); 0 where What_l = 0.
     """
     found = []
-    for _, rows in layer_rows(model):
+    for _, rows in model.blocks:
         both, own, truth = (
             np.trace(np.asarray(value)[..., rows, rows], axis1=-2, axis2=-1)
             for value in (overlap, self_overlap, teacher_overlap)

@@ -53,8 +53,8 @@ def gamp(
         function without arguments that gives an iterable of blocks (X_block, Y_block), the same at every call.
     Y : array_like, shape (N, M, M), or (N, K) of a link; None where X is a function
         Outputs.
-    model : Attention, fibres.LastLayer or LinkKernel
-        Attention of rank 1 at any depth, tied layers of rank up to 3, untied layers of rank 1, links.
+    model : Network or LinkKernel
+        Network of rank 1 at any depth, tied layers of rank up to 3, untied layers of rank 1, links.
     damping : float in [0, 1), or "adaptive"
         Share of the old estimate in the new one, also in its covariance and in the term of Onsager; "adaptive" raises
         it where steps turn back.

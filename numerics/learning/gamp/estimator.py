@@ -28,7 +28,7 @@ class GAMP:
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     damping, max_iter, tol, variance, denoiser_tol, nodes, rng, workers
         As in `gamp`.
 

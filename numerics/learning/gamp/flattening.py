@@ -22,7 +22,7 @@ class Flattened:
 
     Attributes
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     """
 
     model: Model

@@ -47,7 +47,7 @@ class Loop:
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     damping, max_iter, tol, variance, rng
         As in `gamp`.
 

@@ -83,7 +83,7 @@ def predicted_overlaps(
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     alpha : float
         N / D.
     n_iter : int
@@ -211,7 +211,7 @@ class _Population:
         # small overlap.
         self._h: Array = np.tile(normal_qmc(p * m, log2 - 1, rng).reshape(-1, p, m), (2, 1, 1))
         y = model.link(self._h)
-        if isinstance(model, LinkKernel) and model.noise:
+        if model.noise:
             y = y + math.sqrt(model.noise) * np.tile(rng.standard_normal((len(y) // 2, *y.shape[1:])), (2, 1))
         self._output = channel(y, rng)
 

@@ -12,19 +12,19 @@ import numpy as np
 from numba import float64, njit, types
 from numpy.typing import ArrayLike, NDArray
 
-from ...core.errors import KernelNotFoundError, UnreachableOutputError
+from ...core.errors import UnreachableOutputError
 from ...core.validation import numbers
-from ...model.attention import Attention
 from ...model.links import LinkKernel
+from ...model.network import Network
+from ...model.routes import require
 from ...posterior.denoiser import check_covariance, check_tolerance, denoise_readout
-from ...posterior.fibres import LastLayer
 from ...posterior.readout import invert_readout
 
 __all__ = ["Model", "Output", "ReadoutOutput", "check_model", "check_outputs", "named_rows"]
 
 Array = NDArray[np.float64]
 #: Whatever GAMP takes for a model.
-Model: TypeAlias = Attention | LastLayer | LinkKernel
+Model: TypeAlias = Network | LinkKernel
 
 
 class Output(Protocol):
@@ -54,14 +54,8 @@ class Output(Protocol):
 
 
 def check_model(model: Model) -> None:
-    """Raise KernelNotFoundError if the model is of no kind that is served."""
-    # What a caller without type checks may pass.
-    kind: type = type(model)
-    if not issubclass(kind, Attention | LastLayer | LinkKernel):
-        raise KernelNotFoundError(
-            f"no denoiser for {kind.__name__}: GAMP takes models.Attention, fibres.LastLayer (untied) and the kernel "
-            "of a link (`attnlimits derive --link`); heads side by side are models of their own, each on its block of X"
-        )
+    """Raise KernelNotFoundError if the model is not served."""
+    require("gamp", model)
 
 
 def named_rows(check: Callable[[Array], Any], y: Array) -> Any:
@@ -89,7 +83,7 @@ class ReadoutOutput:
 
     Parameters
     ----------
-    model : Attention
+    model : Network
     y : ndarray, shape (n, M, M)
     tol : float
         Of the posterior moments.
@@ -100,7 +94,7 @@ class ReadoutOutput:
         What each output fixes, v up to its sign.
     """
 
-    def __init__(self, model: Attention, y: Array, tol: float) -> None:
+    def __init__(self, model: Network, y: Array, tol: float) -> None:
         check_tolerance(tol)
         self.rows = len(y)
         self.model, self._tol = model, tol
@@ -152,9 +146,8 @@ def _fill_two_points(v, omega, variance, g):  # type: ignore[no-untyped-def]
 def check_outputs(model: Model, y: ArrayLike) -> Array:
     """Return outputs as float64 of shape (N, M, M), or (N, K) of a link, or raise ValueError."""
     array = numbers("Y", y)
-    if isinstance(model, LinkKernel):
-        return _shaped(array[:, None] if array.ndim == 1 else array, (len(model.text),))
-    return _shaped(array, (model.tokens, model.tokens))
+    shape = model.output_shape
+    return _shaped(array[:, None] if len(shape) == array.ndim == 1 else array, shape)
 
 
 def _shaped(y: Array, shape: tuple[int, ...]) -> Array:

@@ -3,11 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...core.errors import KernelNotFoundError
-from ...model.attention import Attention
 from ...model.links import LinkKernel
-from ...posterior.fibres import LastLayer
-from .channel import Model, Output, ReadoutOutput, check_outputs
+from .channel import Model, Output, ReadoutOutput, check_model, check_outputs
 from .deep import DeepOutput
 from .fibre import TiedOutput, UntiedOutput
 from .link import LinkOutput
@@ -22,7 +19,7 @@ def output_channel(
 
     Parameters
     ----------
-    model : Attention, fibres.LastLayer or LinkKernel
+    model : Network or LinkKernel
     y : array_like
         Outputs: shape (N, M, M) of attention, (N, K) of a link with K outputs, or (N,) if K = 1.
     tol : float, optional
@@ -50,18 +47,15 @@ def output_channel(
     ----------
     troiani2025, (12), (163)-(170).
     """
+    check_model(model)
     array = check_outputs(model, y)
     generator = np.random.default_rng(rng)
     if isinstance(model, LinkKernel):
         return LinkOutput(model, array, nodes, rng)
-    if isinstance(model, LastLayer) or model.layers == 1:
-        if isinstance(model, LastLayer) and not model.tied:
-            return UntiedOutput(model, array)
-        if model.indices > 1:
-            return TiedOutput(LastLayer(model.tokens, model.indices, model.activation, True, model.beta), array)
-        return ReadoutOutput(Attention(1, model.tokens, 1, 1.0, model.beta, model.activation), array, tol)
-    if set(model.ranks) != {1}:
-        raise KernelNotFoundError(f"no denoiser for {model.describe()}: at depth >= 2 there is one for rank 1 only")
-    if model.layers == 2 and model.tokens == 2:
+    if not model.tied:
+        return UntiedOutput(model, array)
+    if model.layers == 1 and model.indices > 1:
+        return TiedOutput(model, array)
+    if model.layers == 1 or model.layers == model.tokens == 2:
         return ReadoutOutput(model, array, tol)
     return DeepOutput(model, array, nodes or 1024, generator)

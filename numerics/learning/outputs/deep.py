@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...channel.sampled import DeepChannel
-from ...model.attention import Attention
+from ...model.network import Network
 from ...posterior.readout import invert_readout
 from .channel import named_rows
 
@@ -21,14 +21,14 @@ class DeepOutput(DeepChannel):
 
     Parameters
     ----------
-    model : Attention
+    model : Network
     y : ndarray, shape (n, M, M)
     nodes : int
         Of the posterior of each output; a power of two from 64.
     rng : numpy.random.Generator
     """
 
-    def __init__(self, model: Attention, y: Array, nodes: int, rng: np.random.Generator) -> None:
+    def __init__(self, model: Network, y: Array, nodes: int, rng: np.random.Generator) -> None:
         points = [np.zeros((_SETS, 2 * model.indices * model.tokens))]
         super().__init__(model, points, nodes=nodes, rng=rng, workers=1)
         self.rows = len(y)

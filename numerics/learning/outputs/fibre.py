@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...channel.fibre import tied_mean, untied_mean
-from ...posterior.fibres import LastLayer, _check_link, _edge, _in_range
+from ...model.network import Network
+from ...posterior.fibres import _check_link, _edge, _in_range
 from .channel import named_rows
 
 __all__ = ["TiedOutput", "UntiedOutput"]
@@ -16,17 +17,17 @@ _RATIOS = np.linspace(-5.0, 5.0, 41)
 _NEGLIGIBLE = 8 * np.finfo(float).eps
 
 
-def _scores(layer: LastLayer, y: Array) -> Array:
+def _scores(layer: Network, y: Array) -> Array:
     """k^T q, and for softmax its part that does not depend on the mean of the queries' tokens."""
     y = _in_range(layer, y)
     scores = (np.log(y) if layer.activation == "softmax" else y) / layer.beta
     return scores - scores.mean(axis=2, keepdims=True) if layer.activation == "softmax" else scores
 
 
-def _tied_points(layer: LastLayer, y: Array) -> Array:
+def _tied_points(layer: Network, y: Array) -> Array:
     """Indices that give the outputs, one point of each fibre, shape (n, r, M); the rest of the rows is zero."""
     softmax = layer.activation == "softmax"
-    size = min(layer.rank, layer.tokens - 1 if softmax else layer.tokens)
+    size = min(layer.indices, layer.tokens - 1 if softmax else layer.tokens)
     centred = _scores(layer, y)
     gram = centred - centred.mean(axis=1, keepdims=True) if softmax else centred
     values, vectors = np.linalg.eigh(0.5 * (gram + np.swapaxes(gram, 1, 2)))
@@ -35,7 +36,7 @@ def _tied_points(layer: LastLayer, y: Array) -> Array:
         raise _edge(layer)
     roots = np.sqrt(values)
     rows = np.swapaxes(vectors, 1, 2)
-    points = np.zeros((len(y), layer.rank, layer.tokens))
+    points = np.zeros((len(y), layer.indices, layer.tokens))
     points[:, :size] = roots[:, :, None] * rows
     if softmax:
         # The mean token inside the span of the differences: its products with them are the means of the columns.
@@ -43,7 +44,7 @@ def _tied_points(layer: LastLayer, y: Array) -> Array:
     return _consistent(layer, points, y)
 
 
-def _consistent(layer: LastLayer, points: Array, y: Array) -> Array:
+def _consistent(layer: Network, points: Array, y: Array) -> Array:
     """Return the points, or raise where their outputs are not y."""
     off = np.abs(layer.link(points) - y).max(axis=(1, 2)) / np.abs(y).max(axis=(1, 2))
     worst = int(off.argmax())
@@ -59,7 +60,7 @@ class TiedOutput:
 
     Parameters
     ----------
-    layer : fibres.LastLayer
+    layer : Network
         Tied.
     y : ndarray, shape (n, M, M)
 
@@ -71,15 +72,15 @@ class TiedOutput:
         Whether a shift of all tokens, orthogonal to their differences, comes on top.
     """
 
-    def __init__(self, layer: LastLayer, y: Array) -> None:
+    def __init__(self, layer: Network, y: Array) -> None:
         self.rows = len(y)
         self.layer = layer
         self.points: Array = named_rows(lambda part: _tied_points(layer, part), y)
-        self.shifted = layer.activation == "softmax" and layer.rank >= layer.tokens
+        self.shifted = layer.activation == "softmax" and layer.indices >= layer.tokens
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         """Score the outputs of some rows."""
-        rank = self.layer.rank
+        rank = self.layer.indices
         variance = float(np.trace(V)) / rank
         points = self.points[part]
         if self.shifted:
@@ -90,7 +91,7 @@ class TiedOutput:
         return (tied_mean(self.layer, points, omega, variance) - omega) / variance, None
 
 
-def _untied_points(layer: LastLayer, y: Array) -> Array:
+def _untied_points(layer: Network, y: Array) -> Array:
     """Keys and queries of equal norm that give the outputs, shape (n, 2, M)."""
     centred = _scores(layer, y)
     left, values, right = np.linalg.svd(centred)
@@ -105,7 +106,7 @@ class UntiedOutput:
 
     Parameters
     ----------
-    layer : fibres.LastLayer
+    layer : Network
         Untied, rank 1.
     y : ndarray, shape (n, M, M)
 
@@ -115,7 +116,7 @@ class UntiedOutput:
         Keys and queries of equal norm that give each output.
     """
 
-    def __init__(self, layer: LastLayer, y: Array) -> None:
+    def __init__(self, layer: Network, y: Array) -> None:
         self.rows = len(y)
         self.layer = layer
         self.points: Array = named_rows(lambda part: _untied_points(layer, part), y)

@@ -14,7 +14,7 @@ __all__ = ["INTERIOR", "Certification", "Round", "certify", "differences", "dist
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-#: Attention weights above this are inside the simplex.
+#: Network weights above this are inside the simplex.
 INTERIOR = 0.02
 _ROUNDS, _FIRST, _LAST = 30, 0.30, 0.02
 # Rows that the rounds look at; the last regression sees all.

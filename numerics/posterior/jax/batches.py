@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import ConvergenceError
-from ...model.attention import Attention, kernel
+from ...model.network import Network, kernel
 from ..ranges import inverse_determinant_bound
 from .backend import on_jax
 from .boxes import BOXES
@@ -32,7 +32,7 @@ _ROUNDING = 1e-14
 @cache
 def _undo(activation: str) -> Callable[..., Any]:
     """One function for every c and beta: `program` compiles once for each function."""
-    return on_jax(kernel(Attention(activation=activation), "numpy64").undo)
+    return on_jax(kernel(Network(activation=activation), "numpy64").undo)
 
 
 def _sizes(samples: int, platform: str) -> Sizes:
@@ -41,7 +41,7 @@ def _sizes(samples: int, platform: str) -> Sizes:
     return Sizes(min(most, max(32, 1 << (samples - 1).bit_length())), cells, chunk)
 
 
-def _strip(model: Attention) -> tuple[float, float]:
+def _strip(model: Network) -> tuple[float, float]:
     """`near` and `far` of the kernel, see `Numbers`.
 
     Linear: c + beta |x|^2 = 0. Softmax: c (cosh u + cosh w) + sinh u = 0 with u = beta xm^2, w = beta xp xm, so
@@ -76,12 +76,12 @@ def _answers(
             )
 
 
-def moments_of(model: Attention, law: Array, tol: Array, platform: str) -> tuple[Array, Array, Array]:
+def moments_of(model: Network, law: Array, tol: Array, platform: str) -> tuple[Array, Array, Array]:
     """Posterior moments of two layers.
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Two layers, two tokens, rank 1.
     law : ndarray, shape (9, n)
         The fields of `Law`.
@@ -104,7 +104,9 @@ def moments_of(model: Attention, law: Array, tol: Array, platform: str) -> tuple
     """
     n = law.shape[1]
     tolerance = np.maximum(_ROUNDING, tol)
-    numbers = Numbers(model.skip, model.beta, *_strip(model), inverse_determinant_bound(model.activation, model.skip))
+    numbers = Numbers(
+        model.skip, model.beta, *_strip(model), inverse_determinant_bound(model.activation_name, model.skip)
+    )
     moments, shift, error = np.empty((n, MOMENTS)), np.empty(n), np.empty(n)
     # The narrower the second layer's prior, the less of the plane holds mass.
     cut = -2.0 * np.log(tolerance) + _CUT_MARGIN + 2.0 * np.log1p((law[8] / law[6]) ** 2)
@@ -114,7 +116,7 @@ def moments_of(model: Attention, law: Array, tol: Array, platform: str) -> tuple
         if not pending.size:
             break
         sizes = _sizes(pending.size, platform)
-        run = partial(program(_undo(model.activation), BOXES[model.activation], sizes), numbers)
+        run = partial(program(_undo(model.activation_name), BOXES[model.activation_name], sizes), numbers)
         missed = []
         for part, (sums, level, coarse, lost, _) in _answers(run, sizes, pending, law, cut, tolerance, shrink):
             moments[part], shift[part], error[part] = sums, level, coarse + lost + _ROUNDING

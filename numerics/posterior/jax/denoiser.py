@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from ...core.errors import KernelNotFoundError
 from ...core.results import DenoiserResult, Origin
 from ...core.validation import numbers
-from ...model.attention import Attention, kernel
+from ...model.network import Network, kernel
+from ...model.routes import serving
 from .. import lattice
 from ..denoiser import check_covariance, check_resolved, check_widths, fill_parameters, two_points
 from ..readout import invert_readout
@@ -28,7 +29,7 @@ _MODES = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
 
 
 def denoise_jax(
-    model: Attention,
+    model: Network,
     y: ArrayLike,
     omega: ArrayLike,
     V: ArrayLike,
@@ -40,7 +41,7 @@ def denoise_jax(
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Rank 1, and depth 1 (any number of tokens) or depth 2 with two tokens.
     y : array_like, shape (..., M, M)
         Outputs; see `readout.invert_readout` for their range.
@@ -77,7 +78,7 @@ def denoise_jax(
     """
     require_jax()
     p, m = model.indices, model.tokens
-    if set(model.ranks) != {1} or model.layers > 2 or (model.layers == 2 and m != 2):
+    if not serving("denoise", model):
         raise KernelNotFoundError(
             f"denoise_jax serves depth 1 with any number of tokens and depth 2 with two tokens, rank 1, got "
             f"{model.describe()} (troiani2025 (169)); see `attnlimits denoise --help` for others"
@@ -118,12 +119,12 @@ def denoise_jax(
 @cache
 def _closed_form(tokens: int) -> Callable[..., tuple[Any, ...]]:
     """Compiled denoiser of one layer: a function of v, omega and V, whatever the activation was."""
-    body, model = on_jax(two_points), Attention(1, tokens)
+    body, model = on_jax(two_points), Network(1, tokens)
     return jax.jit(lambda v, omega, V: body(model, v, omega, V))
 
 
 def _two_layers(
-    model: Attention, v: Array, inexact: Array, omega: Array, V: Array, tol: float, platform: str
+    model: Network, v: Array, inexact: Array, omega: Array, V: Array, tol: float, platform: str
 ) -> tuple[Array, Array, Array, Array, Array]:
     parameters = np.empty((len(v), lattice.N_PARAMETERS))
     fill_parameters(v, omega, V, model.skip, model.beta, parameters)
@@ -155,7 +156,7 @@ def _two_layers(
     return log_z, g, dg, rounded, log_z_error
 
 
-def _steepest(model: Attention, parameters: Array, away: Array) -> Array:
+def _steepest(model: Network, parameters: Array, away: Array) -> Array:
     """Largest |dz/dh_1| along an axis, at the posterior mean `away` from omega_1, by one-sided differences."""
     undo = kernel(model, "numpy64").undo
     at, (i1, slope, i2) = parameters[:, 4:6] + away, parameters[:, 8:11].T

@@ -11,7 +11,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from ...core.errors import ConvergenceError
-from ...model.attention import Attention
+from ...model.network import Network
 from .grid import Grid
 from .integrand import Integrand
 from .lattice_sums import Whitened
@@ -47,7 +47,7 @@ class Problem(NamedTuple):
 
     Attributes
     ----------
-    model : Attention
+    model : Network
         Its floats `skip` and `beta` do not count.
     skip, beta : arb
     v : ndarray of arb, shape (M,)
@@ -56,7 +56,7 @@ class Problem(NamedTuple):
     V : ndarray of arb, shape (P, P)
     """
 
-    model: Attention
+    model: Network
     skip: arb
     beta: arb
     v: Balls

@@ -14,9 +14,10 @@ from mpmath.ctx_mp import MPContext
 from numpy.typing import NDArray
 
 from ...arithmetic.ball import ball, to_mpf, working_bits
-from ...core.errors import ConvergenceError, KernelNotFoundError
+from ...core.errors import ConvergenceError
 from ...core.results import How
-from ...model.attention import Attention
+from ...model.network import Network
+from ...model.routes import require
 from .answers import Answer, Effort, Problem, more_layers, one_layer, two_layers
 from .inputs import covariance, entries, invert
 from .sum import Progress
@@ -68,7 +69,7 @@ class PreciseDenoiserResult:
 
 
 def denoise_mp(
-    model: Attention,
+    model: Network,
     y: Any,
     omega: Any,
     V: Any,
@@ -85,7 +86,7 @@ def denoise_mp(
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Rank 1, any depth and any number of tokens. The cost of depth L > 1 with M tokens grows like the digits to the
         power M (L - 1) or more: beyond depth 2 with two tokens, ask for few digits.
     y : array_like, shape (M, M)
@@ -136,11 +137,7 @@ def denoise_mp(
     if isinstance(digits, bool) or not isinstance(digits, int) or not 5 <= digits <= 200:
         raise ValueError(f"digits must be an integer in [5, 200], got {digits!r}")
     p, m = model.indices, model.tokens
-    if set(model.ranks) != {1}:
-        raise KernelNotFoundError(
-            f"no precise denoiser for {model.describe()}: it solves for the readout row, which takes rank 1; "
-            "there is one for rank 1, any depth and any number of tokens"
-        )
+    require("denoise-mp", model)
 
     def attempt(inner: int, bits: int, progress: Progress | None, spent: int) -> Answer:
         with working_bits(bits):
@@ -176,7 +173,7 @@ def _bits(digits: int) -> int:
     return math.ceil(digits * math.log2(10))
 
 
-def _route(model: Attention) -> str:
+def _route(model: Network) -> str:
     if model.layers == 1:
         return _CLOSED_FORM
     return "Gauss-Legendre rules in fixed point" if model.layers == model.tokens == 2 else "lattice in fixed point"

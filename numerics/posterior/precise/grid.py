@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...arithmetic.fixed_words import words_for
 from ...core.errors import ConvergenceError
-from ...model.attention import Attention
+from ...model.network import Network
 from .lattice_sums import GRAIN, Whitened, lattice_moments
 
 __all__ = ["Grid"]
@@ -102,7 +102,7 @@ class Grid:
     bits: int
     max_nodes: int
     progress: Progress | None = None
-    _floats: tuple[Attention, Array, Array, Array] = field(init=False, repr=False)
+    _floats: tuple[Network, Array, Array, Array] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Take the float64 copies."""

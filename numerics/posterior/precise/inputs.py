@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...arithmetic.ball import BALLS, ball
 from ...core.errors import UnreachableOutputError
-from ...model.attention import Attention, kernel
+from ...model.network import Network, kernel
 from ..readout import invert_readout
 
 __all__ = ["covariance", "entries", "invert"]
@@ -65,7 +65,7 @@ def covariance(v: Balls) -> Balls:
     return v
 
 
-def invert(model: Attention, y: Balls, beta: arb) -> tuple[Balls, arb]:
+def invert(model: Network, y: Balls, beta: arb) -> tuple[Balls, arb]:
     """Return the readout row v, tokens, and the log-Jacobian; `invert_readout` checks the range and picks the pivot."""
     if model.tokens == 2:
         return _invert_two(model, y, beta)
@@ -84,7 +84,7 @@ def invert(model: Attention, y: Balls, beta: arb) -> tuple[Balls, arb]:
     return pivot - distances[0] / pivot, arb(0)
 
 
-def _invert_two(model: Attention, y: Balls, beta: arb) -> tuple[Balls, arb]:
+def _invert_two(model: Network, y: Balls, beta: arb) -> tuple[Balls, arb]:
     """Invert by the generated kernel; outputs closer to the edge of the range than float64 resolves are served."""
     try:
         vp, vm, log_jacobian = kernel(model, "mp").invert(BALLS, *y.ravel(), beta)

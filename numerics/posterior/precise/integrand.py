@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import ConvergenceError
-from ...model.attention import Attention, kernel
+from ...model.network import Network, kernel
 from .ellipses import Ellipses, Link, Sides, best_ellipses, lobatto
 from .rectangles import chunks
 
@@ -35,7 +35,7 @@ class Integrand:
 
     Attributes
     ----------
-    model : Attention
+    model : Network
         Two layers, two tokens, rank 1.
     parameters : tuple of float
         (vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2) as in the generated `posterior64`.
@@ -47,7 +47,7 @@ class Integrand:
         Called with (0, most) now and then.
     """
 
-    model: Attention
+    model: Network
     parameters: tuple[float, ...]
     digits: int
     most: int = 200_000

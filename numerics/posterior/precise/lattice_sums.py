@@ -7,7 +7,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from ...arithmetic.fixed_words import Fixed
-from ...model.attention import Attention
+from ...model.network import Network
 from .sum import gram
 
 __all__ = ["GRAIN", "Whitened", "lattice_moments"]
@@ -24,7 +24,7 @@ class Whitened(NamedTuple):
 
     Attributes
     ----------
-    model : Attention
+    model : Network
         Rank 1, two layers or more; its floats steer.
     skip, beta : arb
         Exact values.
@@ -35,7 +35,7 @@ class Whitened(NamedTuple):
         C, lower triangular.
     """
 
-    model: Attention
+    model: Network
     skip: arb
     beta: arb
     v: Numbers
@@ -94,7 +94,7 @@ def _solve(posterior: Whitened, h: list[list[Fixed]], words: int) -> tuple[list[
         v = row
         for factor in factors:
             v = [_inner(line, v) for line in factor]
-        scores = _scores(posterior.model.activation, v, one, beta)
+        scores = _scores(posterior.model.activation_name, v, one, beta)
         for m in range(tokens):
             scores[m][m] = scores[m][m] + c
         factors.append(scores)

@@ -10,7 +10,7 @@ from flint import arb
 from ...arithmetic.ball import working_bits
 from ...arithmetic.balls import Ball, ball
 from ...core.errors import ConvergenceError
-from ...model.attention import Attention
+from ...model.network import Network
 from .linear import choose_linear, linear_norm
 from .softmax import softmax_norm
 from .steps import choose
@@ -49,7 +49,7 @@ class PreciseThreshold:
     levels: int
 
 
-def precise_threshold(model: Attention, digits: int, progress: Progress | None = None) -> PreciseThreshold:
+def precise_threshold(model: Network, digits: int, progress: Progress | None = None) -> PreciseThreshold:
     """Threshold alpha_c of the last of two layers, to as many digits as asked for.
 
     Sums of increasing fineness and precision are compared; twice the last difference and the radius of the ball are
@@ -57,7 +57,7 @@ def precise_threshold(model: Attention, digits: int, progress: Progress | None =
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Two layers of rank 1: softmax with two tokens, or linear. `skip` and `beta` count as the decimals that were
         written: 0.1 is one tenth.
     digits : int
@@ -107,7 +107,7 @@ def precise_threshold(model: Attention, digits: int, progress: Progress | None =
     )
 
 
-def _sum(model: Attention, aim: float, fineness: float, tick: Callable[[float], None]) -> tuple[Ball, int]:
+def _sum(model: Network, aim: float, fineness: float, tick: Callable[[float], None]) -> tuple[Ball, int]:
     """Operator norm by one sum, and its precision."""
     if model.activation == "linear":
         linear = choose_linear(model.skip, model.beta, model.tokens, aim, fineness)
@@ -123,8 +123,8 @@ def _sum(model: Attention, aim: float, fineness: float, tick: Callable[[float], 
         return softmax_norm(skip, beta, rules, tick), rules.bits
 
 
-def _check_size(model: Attention, nodes: int) -> None:
-    most = _MOST_NODES[model.activation]
+def _check_size(model: Network, nodes: int) -> None:
+    most = _MOST_NODES[model.activation_name]
     if nodes > most:
         raise ConvergenceError(
             f"so many digits need {nodes} nodes for {model.describe()}, (184)-(185), more than {most}: ask for "

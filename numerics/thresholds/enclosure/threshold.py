@@ -13,8 +13,9 @@ from fractions import Fraction
 from flint import arb
 
 from ...arithmetic.ball import working_bits
-from ...core.errors import ConvergenceError, KernelNotFoundError
-from ...model.attention import Attention
+from ...core.errors import ConvergenceError
+from ...model.network import Network
+from ...model.routes import require
 from .bounds import OuterBounds
 from .law import InnerRule, inner_rule
 from .sum import Lattice, lattice_sum, orders
@@ -66,12 +67,12 @@ class Enclosure:
         return float(Fraction(self.upper) - Fraction(self.lower))
 
 
-def enclose_last_layer(model: Attention, *, width: float = 1e-30, progress: bool = False) -> Enclosure:
+def enclose_last_layer(model: Network, *, width: float = 1e-30, progress: bool = False) -> Enclosure:
     """Enclose the threshold alpha_c of layer 2 from the uninformed start.
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Two softmax layers, two tokens, rank 1; 0.3 <= skip <= 10, 0.1 <= beta <= 10.
     width : float, optional
         Largest width of the interval, 1e-60 to 1e-3.
@@ -101,11 +102,7 @@ def enclose_last_layer(model: Attention, *, width: float = 1e-30, progress: bool
     ----------
     troiani2025, (15)-(16), (184)-(185); enclosure.md.
     """
-    if (model.layers, model.tokens, model.rank, model.activation) != (2, 2, 1, "softmax"):
-        raise KernelNotFoundError(
-            f"a rigorous enclosure exists for two softmax layers, two tokens and rank 1, got {model.describe()}; "
-            "thresholds.last_layer gives an estimate"
-        )
+    require("enclosure", model)
     _inside("width", width, _WIDTHS)
     _inside("skip", model.skip, _SKIPS)
     _inside("beta", model.beta, _BETAS)

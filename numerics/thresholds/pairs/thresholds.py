@@ -7,7 +7,8 @@ import numpy as np
 
 from ...arithmetic.pairs import Pairs
 from ...core.errors import ConvergenceError, KernelNotFoundError
-from ...model.attention import Attention
+from ...model.network import Network
+from ...model.routes import PAIRS
 from ..digits.threshold import PreciseThreshold
 from .linear import norm_three_linear
 from .mixing import PairLaw, Progress, pair_law
@@ -16,7 +17,7 @@ from .softmax import norm_from_law
 from .tokens3 import norm_three_tokens
 from .tokens3_nodes import node_count, three_token_steps
 
-__all__ = ["MAX_PAIR_DIGITS", "pairs_threshold", "serves"]
+__all__ = ["MAX_PAIR_DIGITS", "pairs_threshold"]
 
 # What sums of pairs can promise: 30 digits less what sums, tails and refinements take.
 MAX_PAIR_DIGITS = 22
@@ -29,16 +30,7 @@ _MOST_NODES = 1_500_000
 _ARITHMETIC = Fraction(1, 10**27)
 
 
-def serves(model: Attention) -> bool:
-    """Whether `threshold` has a sum for the model."""
-    if model.layers < 2 or set(model.ranks) != {1}:
-        return False
-    if model.activation == "softmax":
-        return model.tokens == 2 or (model.tokens == 3 and model.layers == 2)
-    return model.tokens == 2 and model.layers == 3
-
-
-def pairs_threshold(model: Attention, digits: int, progress: Progress | None = None) -> PreciseThreshold:
+def pairs_threshold(model: Network, digits: int, progress: Progress | None = None) -> PreciseThreshold:
     """Threshold alpha_c of the last layer's weights from the uninformed start.
 
     Sums of increasing fineness are compared; twice the last difference is taken for the error, and refinement goes on
@@ -46,7 +38,7 @@ def pairs_threshold(model: Attention, digits: int, progress: Progress | None = N
 
     Parameters
     ----------
-    model : Attention
+    model : Network
         Rank 1; softmax with two tokens and L >= 2, or three tokens and L = 2; linear with two tokens and L = 3. `skip`
         and `beta` count as the decimals that were written: 0.1 is one tenth.
     digits : int
@@ -77,7 +69,7 @@ def pairs_threshold(model: Attention, digits: int, progress: Progress | None = N
     """
     if isinstance(digits, bool) or not isinstance(digits, int | np.integer) or not 1 <= digits <= MAX_PAIR_DIGITS:
         raise ValueError(f"digits must be an integer from 1 to {MAX_PAIR_DIGITS} (pairs of float64), got {digits!r}")
-    if not serves(model):
+    if not PAIRS.serves(model):
         raise KernelNotFoundError(
             f"no sum in pairs for {model.describe()}, (184)-(185); there is one for rank 1: softmax at M = 2, L >= 2 "
             "and at M = 3, L = 2, linear attention at M = 2, L = 3"
@@ -116,7 +108,7 @@ def _rounded(value: Fraction, error: Fraction, digits: int) -> str | None:
     return f"{text[:-places]}.{text[-places:]}" if places else text
 
 
-def _norm(model: Attention, digits: float, progress: Progress) -> Pairs:
+def _norm(model: Network, digits: float, progress: Progress) -> Pairs:
     """Operator norm with cuts and steps for about `digits` digits."""
     skip, beta = (Pairs.exact(Fraction(repr(float(x)))) for x in (model.skip, model.beta))
     if model.activation == "linear":
@@ -133,7 +125,7 @@ def _norm(model: Attention, digits: float, progress: Progress) -> Pairs:
     return _two_token_norm(pair_law(skip, beta, model.layers - 1, digits, progress), model, digits)
 
 
-def _two_token_norm(law: PairLaw, model: Attention, digits: float) -> Pairs:
+def _two_token_norm(law: PairLaw, model: Network, digits: float) -> Pairs:
     """Outer rules: in v_+ and asinh(v_-/least T) the complex zeros of Z lie half a unit or more off the real axis."""
     top, hidden = cut(digits), model.layers - 1
     minus = sinh_half_line((model.skip / (1 + model.skip)) ** hidden, top, 1.4 / digits)

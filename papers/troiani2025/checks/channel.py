@@ -17,7 +17,7 @@ from attnlimits.derive.mixing import activate, link, mixing_matrices
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.registry import CheckOutcome
 from attnlimits.numerics.core.results import DenoiserResult
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise, denoise_readout
 
 from .forward import softmax
@@ -27,7 +27,7 @@ from .tools import matrix, numeric, symbolic, symmetric
 Array = NDArray[np.float64]
 
 _SKIP, _BETA = 0.8, 1.2
-_MODEL = Attention(layers=2, tokens=2, skip=_SKIP, beta=_BETA)
+_MODEL = Network(layers=2, tokens=2, skip=_SKIP, beta=_BETA)
 # A generic point of the channel: both layers partly known, correlated, omega away from every symmetry.
 _OMEGA = np.array([[0.4, -0.3], [0.7, 0.2]])
 _VARIANCE = np.array([[0.8, 0.15], [0.15, 0.55]])

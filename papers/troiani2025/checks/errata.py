@@ -14,7 +14,7 @@ from attnlimits.derive.registry import CheckOutcome
 from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.deep.channel import DeepQuadrature
 from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
@@ -49,7 +49,7 @@ def second_layer_threshold() -> CheckOutcome:
     """Threshold of the second layer at c = 1: plain sums over labels, the modes calculation, and 0.14358."""
     multipliers, total = _multipliers()
     by_sums = 1.0 / multipliers[1, 1]
-    by_modes = float(last_layer(Attention(layers=2, tokens=2), digits=12).value)
+    by_modes = float(last_layer(Network(layers=2, tokens=2), digits=12).value)
     residuals = [abs(by_sums / by_modes - 1.0) / 1e-8, abs(total - 1.0) / 1e-8, _over(0.04, abs(0.14358 - by_modes))]
     return numeric(residuals, 1.0, f"{by_modes:.12f} by modes and by plain sums, not 0.14358")
 
@@ -61,7 +61,7 @@ def first_layer_given_second() -> CheckOutcome:
     """
     recovered, closed = linearization.check_186(), linearization.check_187()
     limit = 1.0 / float(derived.single_layer_threshold(2))
-    averages = channel(Attention(), samples=1024, replicas=8, rng=np.random.default_rng(0), workers=1)
+    averages = channel(Network(), samples=1024, replicas=8, rng=np.random.default_rng(0), workers=1)
     values = {}
     for variance in (0.032, 1e-3):
         growth = averages(np.diag([0.0, 1.0 - variance])).growth[:, 0]
@@ -124,7 +124,7 @@ def _linear_multipliers(skip: float = 1.0) -> tuple[float, float, float]:
 def linear_layer_order() -> CheckOutcome:
     """Linear activation at c = 1: the first layer has the larger multiplier, so that it is learned first."""
     first, second, total = _linear_multipliers()
-    by_modes = float(last_layer(Attention(layers=2, tokens=2, activation="linear"), digits=10).value)
+    by_modes = float(last_layer(Network(layers=2, tokens=2, activation="linear"), digits=10).value)
     residuals = [
         abs(total - 1.0) / 1e-6,
         abs(second * by_modes - 1.0) / 1e-6,
@@ -147,7 +147,7 @@ def evolution_curve() -> CheckOutcome:
     """Apply the state-evolution map at alpha = 0.4 to the published overlap 0.499: it is no fixed point."""
     published, alpha = 0.499, 0.4
     plain = prior_map(alpha * plain_conjugate(published))
-    averages = channel(Attention(), samples=1024, replicas=8, rng=np.random.default_rng(0), workers=1)
+    averages = channel(Network(), samples=1024, replicas=8, rng=np.random.default_rng(0), workers=1)
     sampled = alpha * averages(np.diag([0.0, published])).g[:, 1, 1]
     image = prior_map(float(sampled.mean()))
     error = float(sampled.std(ddof=1)) / np.sqrt(8.0)
@@ -160,7 +160,7 @@ def first_layer_of_message_passing() -> CheckOutcome:
 
     The map is monotone in the overlaps: a fixed point with a better known second layer lies higher still.
     """
-    averages = channel(Attention(), samples=512, replicas=4, rng=np.random.default_rng(0), workers=1)
+    averages = channel(Network(), samples=512, replicas=4, rng=np.random.default_rng(0), workers=1)
     overlap = np.array([0.826, 1.0 - 1e-3])
     lowest = overlap
     for _ in range(20):
@@ -245,7 +245,7 @@ def three_layer_thresholds() -> CheckOutcome:
     The last layer is at its fixed point; that layer 1 is learned by then does not help layer 2 enough.
     """
     alpha, last, learned = 1.05, 0.9817, 0.07  # `attnlimits evolve --layers 3 --alpha 1.05`
-    model = Attention(layers=3)
+    model = Network(layers=3)
     summed = DeepQuadrature(model, 0, rng=np.random.default_rng(0))
     rng = np.random.default_rng(1)
     sampled = ThreeLayers(model, [normal_qmc(12, 9, stream) for stream in rng.spawn(8)], nodes=4096, rng=rng)

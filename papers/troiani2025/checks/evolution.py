@@ -10,7 +10,7 @@ import sympy as sp
 from attnlimits.derive import linearization
 from attnlimits.derive.registry import CheckOutcome
 from attnlimits.numerics.fixed_point.evolve import evolve as numerics_evolve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 from .message_passing import overlap_differences
 from .plain import PlainChannel, readout_grid
@@ -55,10 +55,10 @@ def check_14() -> CheckOutcome:
     residuals = []
     for tokens, alpha in ((2, 0.3), (3, 0.2)):
         own = evolve(alpha, 0.1, tokens, 200)[-1]
-        found = numerics_evolve(Attention(layers=1, tokens=tokens), alpha, workers=1)
+        found = numerics_evolve(Network(layers=1, tokens=tokens), alpha, workers=1)
         residuals.append(abs(float(found.overlap[0, 0]) - own) / max(4.0 * float(found.overlap_error[0, 0]), 1e-3))
     alpha = 0.4
-    found = numerics_evolve(Attention(layers=2, tokens=2), alpha, workers=1)
+    found = numerics_evolve(Network(layers=2, tokens=2), alpha, workers=1)
     q = float(found.overlap[1, 1])
     image = prior_map(alpha * plain_conjugate(q))
     # The map contracts towards the fixed point, so that an error of q shows in the image by less than itself.

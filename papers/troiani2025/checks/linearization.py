@@ -8,7 +8,7 @@ import sympy as sp
 from attnlimits.derive import linearization as derived
 from attnlimits.derive.registry import CheckOutcome
 from attnlimits.generated.attention_tied_softmax_m2 import numpy64 as kernel
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
@@ -91,7 +91,7 @@ def check_184() -> CheckOutcome:
         channel = PlainChannel(np.zeros((2, 2)), np.eye(2), skip=skip, beta=beta, step=0.05, reach=9.0)
         second = channel.moments(readouts).second
         labels = np.stack([softmax(beta * np.outer(v, v)) for v in readouts])
-        found = denoise(Attention(layers=2, tokens=2, skip=skip, beta=beta), labels, np.zeros((2, 2)), np.eye(2))
+        found = denoise(Network(layers=2, tokens=2, skip=skip, beta=beta), labels, np.zeros((2, 2)), np.eye(2))
         stated = second - np.einsum("ab,mk->ambk", np.eye(2), np.eye(2))
         residuals.append(np.abs(found.dg_out - stated).max() / max(1.0, np.abs(stated).max()))
         residuals += [np.abs(found.dg_out[:, 0, :, 1, :]).max(), np.abs(second[:, 0, :, 1, :]).max()]
@@ -113,7 +113,7 @@ def check_185() -> CheckOutcome:
             float(weight @ np.sum((found.second[:, layer, :, layer, :] - np.eye(2)) ** 2, axis=(1, 2)))
             for layer in (0, 1)
         )
-        model = Attention(layers=2, tokens=2, skip=skip, beta=beta)
+        model = Network(layers=2, tokens=2, skip=skip, beta=beta)
         residuals.append(abs(second * float(last_layer(model, digits=12).value) - 1.0))
         residuals.append(0.0 if first < second else 1.0)  # the maximum of (185) is the last layer's
         residuals.append(abs(float(weight.sum()) - 1.0))

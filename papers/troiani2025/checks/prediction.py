@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from attnlimits.derive.registry import CheckOutcome
 from attnlimits.numerics.core.results import Estimate
 from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 from .forward import reference_link
 from .tools import numeric
@@ -84,12 +84,12 @@ def _in_errors(estimates: tuple[Estimate, Estimate], expected: tuple[float, floa
 def check_11() -> CheckOutcome:
     """Compare the posterior-mean and the plug-in error with plain values, in units of their errors."""
     residuals = []
-    linear = Attention(layers=1, tokens=2, activation="linear")
+    linear = Network(layers=1, tokens=2, activation="linear")
     for q in (0.0, 0.35):
         residuals += _in_errors(prediction_errors(linear, np.array([[q]]), rng=11), _linear_errors(q))
-    one = Attention(layers=1, tokens=2)
+    one = Network(layers=1, tokens=2)
     residuals += _in_errors(prediction_errors(one, np.array([[0.5]]), rng=11), _one_layer_errors(0.5))
-    two = Attention(layers=2, tokens=2)
+    two = Network(layers=2, tokens=2)
     plain = two_layer_errors_at_zero()
     residuals += _in_errors(prediction_errors(two, np.zeros((2, 2)), rng=11), plain)
     # Eight comparisons; the stated error comes from eight randomisations (Student, 7 degrees of freedom).

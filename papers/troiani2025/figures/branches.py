@@ -16,7 +16,7 @@ from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.core.plots import save_figure
 from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 __all__ = ["DATA", "SKIPS", "compute", "draw", "fixed_point", "turns"]
 
@@ -38,7 +38,7 @@ def compute(skips: tuple[float, ...] = SKIPS, progress: Callable[[int, int], Non
     for done, skip in enumerate(skips):
         if progress is not None:
             progress(done, len(skips))
-        rows = _branch(Attention(skip=skip))
+        rows = _branch(Network(skip=skip))
         record["skip"].append(skip)
         for name, values in zip(("q11", "q22", "alpha", "error"), rows.T.tolist(), strict=True):
             record[name].append(values)
@@ -48,7 +48,7 @@ def compute(skips: tuple[float, ...] = SKIPS, progress: Callable[[int, int], Non
     return DATA
 
 
-def _branch(model: Attention) -> Array:
+def _branch(model: Network) -> Array:
     """Rows q_11, q_22, alpha and its error, shape (n, 4)."""
     averages = TwoLayerQuadrature(model, _ACCURACY)
     rows = []
@@ -94,7 +94,7 @@ def _agreeing(averages: TwoLayerQuadrature, q1: float, t2: float) -> tuple[float
     return at, np.exp(np.log(both).mean(axis=1))
 
 
-def fixed_point(model: Attention, q11: float, q22: float, accuracy: float) -> tuple[float, float, float]:
+def fixed_point(model: Network, q11: float, q22: float, accuracy: float) -> tuple[float, float, float]:
     """Fixed point of a given q_11: its q_22, searched from one nearby, its alpha and the error of that."""
     t2, alphas = _agreeing(TwoLayerQuadrature(model, accuracy), q11, math.log(q22 / (1 - q22)))
     return 1 / (1 + math.exp(-t2)), float(alphas[0]), 2 * abs(float(alphas[0] - alphas[1]))

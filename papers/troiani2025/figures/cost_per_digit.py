@@ -12,7 +12,7 @@ import numpy as np
 from attnlimits.numerics.core.plots import save_figure
 from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
 
 __all__ = ["DIGITS", "draw", "growth", "make", "measure"]
@@ -23,7 +23,7 @@ _REPEATS = 12
 
 def measure(digits: tuple[int, ...] = DIGITS, repeats: int = _REPEATS) -> dict[str, Any]:
     """Least processor seconds of each threshold at c = beta = 1."""
-    model = Attention()
+    model = Network()
     precise_threshold(model, 15)
     least, values = dict.fromkeys(digits, float("inf")), {}
     bar = Bar("cost per digit", show=True)

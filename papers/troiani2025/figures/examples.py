@@ -14,8 +14,7 @@ from attnlimits.numerics.core.plots import save_figure
 from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.fixed_point.evolve import curve
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.exact import single_layer
 
 __all__ = ["CASES", "DATA", "compute", "draw"]
@@ -23,11 +22,11 @@ __all__ = ["CASES", "DATA", "compute", "draw"]
 DATA = Path(__file__).with_name("examples.json")
 _POINTS, _SAMPLES = 20, 512
 # Name, model of a head, heads, largest alpha. A head of H sees D/H coordinates.
-CASES: dict[str, tuple[Attention | LastLayer, int, float]] = {
-    "three tokens": (Attention(layers=1, tokens=3), 1, 0.5),
-    "rank two, three tokens": (Attention(layers=1, tokens=3, rank=2), 1, 0.9),
-    "untied": (LastLayer(2, tied=False), 1, 1.2),
-    "two heads": (Attention(layers=1, tokens=2), 2, 0.5),
+CASES: dict[str, tuple[Network, int, float]] = {
+    "three tokens": (Network(layers=1, tokens=3), 1, 0.5),
+    "rank two, three tokens": (Network(layers=1, tokens=3, rank=2), 1, 0.9),
+    "untied": (Network(1, 2, tied=False), 1, 1.2),
+    "two heads": (Network(layers=1, tokens=2), 2, 0.5),
 }
 
 
@@ -59,10 +58,8 @@ def compute(progress: Callable[[int, int], None] | None = None) -> Path:
     return DATA
 
 
-def _threshold(model: Attention | LastLayer, heads: int) -> float:
-    untied = isinstance(model, LastLayer)
-    rank = model.rank if isinstance(model, LastLayer) else model.ranks[0]
-    found = single_layer(model.tokens, rank, tied=not untied, heads=heads)
+def _threshold(model: Network, heads: int) -> float:
+    found = single_layer(model.tokens, model.ranks[0], tied=model.tied, heads=heads)
     assert found is not None and found.value is not None
     return float(found.value)
 

@@ -13,7 +13,7 @@ import numpy as np
 from attnlimits.numerics.core.plots import phase_curve, save_figure
 from attnlimits.numerics.core.results import EvolutionResult, as_dict, save
 from attnlimits.numerics.fixed_point.evolve import curve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.first_layer import first_layer
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
@@ -49,7 +49,7 @@ def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[s
         Files, thresholds, `summary` lines, `converged`, `status`.
     """
     total = points + _THRESHOLD_STEPS
-    model = Attention(layers=2, tokens=2, skip=1.0)
+    model = Network(layers=2, tokens=2, skip=1.0)
     progress(0, total)
     last = last_layer(model)
     progress(1, total)

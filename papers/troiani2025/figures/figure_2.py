@@ -18,14 +18,14 @@ from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.learning.descent import cosines, descend
 from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 __all__ = ["DATA", "DESCENTS", "compute", "draw", "make"]
 
 Array = NDArray[np.float64]
 
 DATA = Path(__file__).with_suffix(".json")
-_MODEL = Attention()
+_MODEL = Network()
 # GAMP, without damping, from a start with this overlap.
 _ALPHA, _DIMENSION, _INSTANCES, _ITERATIONS, _START = 1.2, 4000, 12, 30, 0.02
 # Descents: D, instances, and for each panel alpha, epochs and settings.

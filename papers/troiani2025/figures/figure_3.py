@@ -15,7 +15,7 @@ from attnlimits.numerics.core.plots import save_figure
 from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import as_dict, load, save
 from attnlimits.numerics.fixed_point.evolve import curve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
 from . import figure_3_right
@@ -33,7 +33,7 @@ _COLOURS = ("#1f4e9c", "#2b7a4b", "#b3261e")
 
 def compute(points: int = _POINTS, progress: Callable[[int, int], None] | None = None) -> Path:
     """Compute the curve from the uninformed start and write it to `DATA`."""
-    model = Attention(layers=3)
+    model = Network(layers=3)
     last = last_layer(model)
     done = 0
 
@@ -73,7 +73,7 @@ def compute(points: int = _POINTS, progress: Callable[[int, int], None] | None =
     return DATA
 
 
-def _onset(model: Attention, layer: int, low: float, high: float) -> tuple[float, float]:
+def _onset(model: Network, layer: int, low: float, high: float) -> tuple[float, float]:
     """Alpha at which a small overlap of a layer starts to grow, by its growth rate below; with its error.
 
     The rate is followed from below, where the overlap is zero, and extrapolated over the last step.

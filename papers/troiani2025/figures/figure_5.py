@@ -14,7 +14,7 @@ from attnlimits.numerics.core.plots import save_figure
 from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.fixed_point.held import first_layer_given
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 __all__ = ["DATA", "compute", "draw", "make"]
 
@@ -28,7 +28,7 @@ _COLOURS = ("#1f4e9c", "#b3261e")
 
 def compute(progress: Callable[[int, int], None] | None = None) -> Path:
     """Solve for q_11 at every held q_22 and write `DATA`."""
-    model = Attention()
+    model = Network()
     total, done = len(_ALPHAS) * len(_HELD), 0
     record: dict[str, Any] = {"model": model.describe(), "alpha": _ALPHAS, "q22": _HELD.tolist(), "how": "estimated"}
     record["q11"], record["error"] = [], []

@@ -18,7 +18,7 @@ from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.stationary import stationary_points
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 __all__ = ["ALPHAS", "DATA", "SKIPS", "compute", "draw"]
 
@@ -36,7 +36,7 @@ def compute(progress: Callable[[int, int], None] | None = None) -> Path:
     cases: list[dict[str, Any]] = load(DATA)["cases"] if DATA.is_file() else []
     known = {(case["skip"], case["alpha"]) for case in cases}
     for number, skip in enumerate(SKIPS):
-        output = output_entropy(Attention(skip=skip), accuracy=_ACCURACY)
+        output = output_entropy(Network(skip=skip), accuracy=_ACCURACY)
         rest: Rest | None = None
         for alpha in ALPHAS:
             if (skip, alpha) not in known:

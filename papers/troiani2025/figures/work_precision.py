@@ -19,7 +19,7 @@ from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.core.plots import save_figure
 from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
@@ -37,7 +37,7 @@ _REPLICAS = 8
 
 def measure() -> dict[str, Any]:
     """Relative error of G, the larger of both layers', against processor seconds."""
-    model = Attention()
+    model = Network()
     bar = Bar("work and precision", show=True)
     total, done = len(OVERLAPS) * (len(ACCURACIES) + 1 + 2 * len(POINTS)), 0
     out: dict[str, Any] = {"model": model.describe(), "cases": {}}
@@ -85,7 +85,7 @@ def measure() -> dict[str, Any]:
     return out
 
 
-def _plain(model: Attention, q: Array, n: int, rng: np.random.Generator) -> Array:
+def _plain(model: Network, q: Array, n: int, rng: np.random.Generator) -> Array:
     """Values of sum_m g_m^2 of each layer at independent points, shape (n, 2)."""
     v = np.eye(2) - q
     omega = matrix_root(q) @ rng.standard_normal((n, 2, 2))

@@ -10,7 +10,7 @@ from flint import arb
 from attnlimits.numerics.arithmetic.ball import BALLS, working_bits
 from attnlimits.numerics.arithmetic.fixed_words import Fixed, words_for
 from attnlimits.numerics.core.errors import ConvergenceError
-from attnlimits.numerics.model.attention import Attention, kernel
+from attnlimits.numerics.model.network import Network, kernel
 from attnlimits.numerics.posterior.precise.sum import _Linear, _Softmax
 
 BITS = 900
@@ -102,7 +102,7 @@ def test_kernel(activation: str, rng: np.random.Generator) -> None:
         x, y = (list(map(arb, (rng.normal(size=100) * 10.0 ** rng.integers(-3, 2, 100)).tolist())) for _ in range(2))
         y[0], x[1] = arb(0), arb(0)
         a, b, share = link.node(Fixed.of(x, 5), link.row(Fixed.of(y, 5)))
-        undo = kernel(Attention(activation=activation), "mp").undo
+        undo = kernel(Network(activation=activation), "mp").undo
         plus, minus, det = zip(*(undo(BALLS, p, m, vp, vm, c, beta) for p, m in zip(x, y, strict=True)), strict=True)
         largest = c if activation == "linear" else 1 + c
         for made, wanted in (

@@ -18,12 +18,11 @@ from attnlimits.numerics.channel.link.channel import LinkChannel
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerAverages, TwoLayerQuadrature
 from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point.link import _LinkSolver
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 Array = NDArray[np.float64]
-THREE = Attention(3)
+THREE = Network(3)
 # What the protocol asks for; each is there in every channel, whatever it is worth.
 ATTRIBUTES = ("model", "layers", "groups", "sampled", "equal", "accuracy", "solved", "log_density", "operator")
 # Attributes that keep what has been computed, by its arguments.
@@ -47,15 +46,15 @@ def made(name: str, rng: np.random.Generator | None = None) -> Channel:
     if name == "hidden layers":
         return DeepQuadrature(THREE, 0, rng=rng, workers=1)
     if name == "two layers, rule":
-        return TwoLayerQuadrature(Attention(), 1e-2, 1)
+        return TwoLayerQuadrature(Network(), 1e-2, 1)
     if name in ("two layers", "deep"):
-        return channel(Attention() if name == "two layers" else THREE, **effort, accuracy=1e-2)
+        return channel(Network() if name == "two layers" else THREE, **effort, accuracy=1e-2)
     models = {
-        "one layer": Attention(1),
-        "tied": Attention(1, 3, 2),
-        "untied": LastLayer(2, 1, "softmax", False),
-        "two layers, sampled": Attention(),
-        "deep, sampled": Attention(3, activation="linear"),
+        "one layer": Network(1),
+        "tied": Network(1, 3, 2),
+        "untied": Network(1, 2, 1, activation="softmax", tied=False),
+        "two layers, sampled": Network(),
+        "deep, sampled": Network(3, activation="linear"),
     }
     return channel(models[name], **effort, nodes=64)
 

@@ -14,22 +14,22 @@ from attnlimits.numerics.channel.sampled import DeepChannel
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.fixed_point.evolve import curve, evolve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.posterior.sampled import posterior_moments
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 Array = NDArray[np.float64]
-THREE = Attention(3)
+THREE = Network(3)
 
 
-def points(model: Attention, log2_n: int, seed: int = 0) -> list[Array]:
+def points(model: Network, log2_n: int, seed: int = 0) -> list[Array]:
     dimension = 2 * model.layers * model.tokens
     return [normal_qmc(dimension, log2_n, s) for s in np.random.default_rng(seed).spawn(8)]
 
 
 @cache
-def averages(model: Attention, q: tuple[float, ...], log2_n: int = 5, nodes: int = 512) -> Averages:
+def averages(model: Network, q: tuple[float, ...], log2_n: int = 5, nodes: int = 512) -> Averages:
     """At a diagonal overlap; shared by the tests."""
     rng = np.random.default_rng(1)
     return DeepChannel(model, points(model, log2_n), nodes=nodes, rng=rng, workers=1)(np.diag(q))
@@ -46,7 +46,7 @@ def sigma(values: Array) -> float:
 @pytest.mark.parametrize("q", [(0.0, 0.3), (0.0, 0.99), (0.5, 0.5), (0.9, 0.99), (0.99, 0.999)])
 def test_posterior_mean_is_that_of_the_denoiser(q: tuple[float, float], activation: str) -> None:
     """One output at a time, from priors as wide as 1 to peaks of a thirtieth of that."""
-    model = Attention(activation=activation)
+    model = Network(activation=activation)
     overlap = np.diag(q)
     v = np.eye(2) - overlap
     normals = np.random.default_rng(2).standard_normal((2, 24, 2, 2))
@@ -73,7 +73,7 @@ def test_posterior_mean_is_that_of_the_denoiser(q: tuple[float, float], activati
 @pytest.mark.parametrize("q", [(0.0, 0.3), (0.0, 0.99), (0.3, 0.99), (0.99, 0.999)])
 def test_averages_are_those_of_two_layers(q: tuple[float, float], activation: str) -> None:
     """At the same outer points: what differs is the inner posterior, and the control variates."""
-    model = Attention(activation=activation)
+    model = Network(activation=activation)
     sampled = averages(model, q, 6)
     exact = TwoLayers(model, points(model, 6), 1)(np.diag(q))
     for a in range(2):
@@ -91,7 +91,7 @@ def test_averages_are_those_of_two_layers(q: tuple[float, float], activation: st
 
 def test_correlated_overlaps() -> None:
     q = np.array([[0.4, 0.25], [0.25, 0.5]])
-    model = Attention()
+    model = Network()
     sampled = DeepChannel(model, points(model, 7), nodes=256, rng=np.random.default_rng(1), workers=1)(q)
     exact = TwoLayers(model, points(model, 7), 1)(q)
     difference = sampled.g - exact.g
@@ -118,14 +118,14 @@ def test_last_layer_of_three_is_that_of_the_law_of_the_hidden_ones(q: float) -> 
     ("model", "q"),
     [
         (THREE, (0.3, 0.4, 0.9)),
-        (Attention(3, activation="linear"), (0.2, 0.3, 0.6)),
-        (Attention(2, 3), (0.3, 0.8)),
-        (Attention(2, 3, activation="linear"), (0.3, 0.8)),
-        (Attention(4), (0.1, 0.2, 0.3, 0.8)),
+        (Network(3, activation="linear"), (0.2, 0.3, 0.6)),
+        (Network(2, 3), (0.3, 0.8)),
+        (Network(2, 3, activation="linear"), (0.3, 0.8)),
+        (Network(4), (0.1, 0.2, 0.3, 0.8)),
     ],
-    ids=lambda value: value.describe() if isinstance(value, Attention) else "",
+    ids=lambda value: value.describe() if isinstance(value, Network) else "",
 )
-def test_nishimori_identities(model: Attention, q: tuple[float, ...]) -> None:
+def test_nishimori_identities(model: Network, q: tuple[float, ...]) -> None:
     """E g = 0, E g g^T = E g u^T with u = V^{-1}(h - omega), E g g^T = -E dg, without control variates."""
     overlap = np.diag(q)
     v = np.eye(len(q)) - overlap
@@ -151,8 +151,8 @@ def test_nishimori_identities(model: Attention, q: tuple[float, ...]) -> None:
             assert abs(replicas[:, layer].mean()) < 5 * sigma(replicas[:, layer]) + 0.01 * scale, name
 
 
-@pytest.mark.parametrize("model", [Attention(2, 3), Attention(2, 2), THREE], ids=lambda m: m.describe())
-def test_narrow_priors_count_the_equations(model: Attention) -> None:
+@pytest.mark.parametrize("model", [Network(2, 3), Network(2, 2), THREE], ids=lambda m: m.describe())
+def test_narrow_priors_count_the_equations(model: Network) -> None:
     """As V -> 0 in proportion, tr V G -> M: y gives as many equations as v has entries."""
     v = 1e-6
     found = averages(model, (1 - v,) * model.layers, 5)
@@ -165,8 +165,8 @@ def test_growth_at_zero_overlap_is_the_exact_norm() -> None:
     """The operator (15) of the last layer of three, 1/0.207177 (thresholds.last_layer), and of three tokens."""
     for model, alpha in (
         (THREE, 0.207177),
-        (Attention(2, 3), 0.0955286),
-        (Attention(2, 3, activation="linear"), 0.240243),
+        (Network(2, 3), 0.0955286),
+        (Network(2, 3, activation="linear"), 0.240243),
     ):
         growth = averages(model, (0.0,) * model.layers, 6).growth[:, -1]
         assert abs(growth.mean() - 1 / alpha) < 5 * sigma(growth) + 0.01 / alpha
@@ -186,10 +186,10 @@ def test_more_nodes_take_the_bias_away() -> None:
 
 def test_dispatch() -> None:
     rng = np.random.default_rng(0)
-    for model in (THREE, Attention(2, 3), Attention(4, activation="linear")):
+    for model in (THREE, Network(2, 3), Network(4, activation="linear")):
         found = channel(model, samples=2, replicas=2, rng=rng, workers=1, nodes=64)
         assert isinstance(found, DeepChannel) and found.layers == tuple(range(model.layers))
-    assert isinstance(channel(Attention(), samples=2, replicas=2, rng=rng, workers=1), TwoLayers)
+    assert isinstance(channel(Network(), samples=2, replicas=2, rng=rng, workers=1), TwoLayers)
 
 
 def test_last_layer_of_three_is_learned_at_its_threshold() -> None:

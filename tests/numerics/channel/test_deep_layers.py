@@ -19,15 +19,15 @@ from attnlimits.numerics.channel.sampled import DeepChannel
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.fixed_point.evolve import curve, evolve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 Array = NDArray[np.float64]
-THREE = Attention(3)
+THREE = Network(3)
 MODES = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
 
 
-def points(model: Attention, log2_n: int, seed: int = 0) -> list[Array]:
+def points(model: Network, log2_n: int, seed: int = 0) -> list[Array]:
     dimension = 2 * model.layers * model.tokens
     return [normal_qmc(dimension, log2_n, s) for s in np.random.default_rng(seed).spawn(8)]
 
@@ -36,7 +36,7 @@ def sigma(values: Array) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
-def quadrature(effort: int, model: Attention = THREE, seed: int = 0) -> DeepQuadrature:
+def quadrature(effort: int, model: Network = THREE, seed: int = 0) -> DeepQuadrature:
     return DeepQuadrature(model, effort, rng=np.random.default_rng(seed), workers=1)
 
 
@@ -45,7 +45,7 @@ def quadrature(effort: int, model: Attention = THREE, seed: int = 0) -> DeepQuad
 
 @pytest.mark.parametrize(("layers", "skip", "beta"), [(2, 1.0, 1.0), (3, 0.3, 2.0), (5, 1.5, 0.7)])
 def test_nodes_are_those_of_the_mixing_matrix(layers: int, skip: float, beta: float) -> None:
-    model = Attention(layers, skip=skip, beta=beta)
+    model = Network(layers, skip=skip, beta=beta)
     modes = np.random.default_rng(0).standard_normal((layers - 1, 2, 40))
     a, tau = push(modes, skip, beta)
     h = np.zeros((40, layers, 2))
@@ -102,7 +102,7 @@ def test_last_layer_is_that_of_the_law_of_the_hidden_ones(q: float) -> None:
 
 def test_growth_of_the_last_layer_is_the_exact_norm() -> None:
     """1/alpha_c of the operator (15): three and four layers (thresholds.last_layer)."""
-    for model, alpha in ((THREE, 0.207177), (Attention(4), 0.2208)):
+    for model, alpha in ((THREE, 0.207177), (Network(4), 0.2208)):
         found = quadrature(1, model)(np.zeros((model.layers,) * 2))
         assert found.growth[0, -1] * alpha == pytest.approx(1, abs=0.05)
 
@@ -137,7 +137,7 @@ def test_sums_refuse_what_they_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"q must be in \[0, 0\.9997\]"):
         quadrature(0)(np.diag([0.0, 0.0, 0.9999]))
     with pytest.raises(ValueError, match="needs three softmax layers or more"):
-        quadrature(0, Attention(2))
+        quadrature(0, Network(2))
     monkeypatch.setattr(summed, "_MASS", 1e-12)
     with pytest.raises(ConvergenceError, match=r"sum to [\d.]+ instead of 1 at q_LL = 0\.5"):
         quadrature(0)(np.diag([0.0, 0.0, 0.5]))
@@ -191,8 +191,8 @@ def test_fast_samples_without_nodes_are_an_error(monkeypatch: pytest.MonkeyPatch
 # --- control variates -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [Attention(), THREE, Attention(2, 3, activation="linear")], ids=Attention.describe)
-def test_linearised_controls_have_no_mean(model: Attention) -> None:
+@pytest.mark.parametrize("model", [Network(), THREE, Network(2, 3, activation="linear")], ids=Network.describe)
+def test_linearised_controls_have_no_mean(model: Network) -> None:
     q = (1 - 1e-3 * np.arange(1, model.layers + 1)) * np.eye(model.layers)
     v = np.eye(model.layers) - q
     normals = np.concatenate(points(model, 10)).reshape(-1, 2, model.layers, model.tokens)
@@ -209,7 +209,7 @@ def test_linearised_controls_have_no_mean(model: Attention) -> None:
 def test_linearised_controls_cut_the_noise_near_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two layers within 1e-4 of recovery: several times less noise, the same value."""
     q = np.diag([1 - 1e-4, 1 - 1e-6])
-    model = Attention()
+    model = Network()
     with_controls = TwoLayers(model, points(model, 9), 1)(q).g
     monkeypatch.setattr("attnlimits.numerics.channel.two_layers.sampled.NEARLY", 0.0)
     without = TwoLayers(model, points(model, 9), 1)(q).g
@@ -239,7 +239,7 @@ def test_fixed_point_is_that_of_sampled_averages() -> None:
 
 
 def test_four_layers_begin_with_the_last() -> None:
-    below, above = curve(Attention(4), [0.15, 0.4])
+    below, above = curve(Network(4), [0.15, 0.4])
     assert not below.overlap.any() and below.converged
     assert above.converged and not above.overlap[:3].any()
     assert above.overlap[3, 3] > 0.1 and above.overlap_error[3, 3] < 1e-2
@@ -250,7 +250,7 @@ def test_bad_accuracy_is_named() -> None:
         with pytest.raises(ValueError, match=r"accuracy must be a number in \[0.0001, 1e-2\]"):
             evolve(THREE, 0.3, accuracy=value)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="accuracy is for two or more softmax layers"):
-        evolve(Attention(3, 3), 0.3, accuracy=1e-2)
+        evolve(Network(3, 3), 0.3, accuracy=1e-2)
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from attnlimits.numerics.channel.fibre import TiedLayer, UntiedLayer, tied_mean,
 from attnlimits.numerics.channel.one_layer import OneLayer
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.fixed_point.evolve import evolve
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer, fibre_moments, weak_recovery_threshold
+from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.posterior.fibres import fibre_moments, weak_recovery_threshold
 from attnlimits.numerics.quadrature.rotations import mean_rotation
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.exact import single_layer
@@ -89,7 +89,7 @@ def drawn(rng: np.random.Generator, tokens: int, covariance: Array) -> tuple[Arr
     ("tokens", "rank", "variance"), [(3, 1, 0.1), (2, 2, 0.1), (3, 2, 0.3), (2, 3, 0.5), (3, 3, 0.7)]
 )
 def test_tied_mean_is_that_of_the_fibre(tokens: int, rank: int, variance: float, activation: str) -> None:
-    layer = LastLayer(tokens, rank, activation)
+    layer = Network(1, tokens, rank, activation=activation)
     omega, h = drawn(np.random.default_rng(10 * tokens + rank), tokens, variance * np.eye(rank))
     expected = fibre_moments(layer, layer.link(h[0]), omega[0], variance * np.eye(rank), tol=1e-8).mean
     np.testing.assert_allclose(tied_mean(layer, h, omega, variance)[0], expected, atol=1e-7)
@@ -101,7 +101,7 @@ def test_untied_mean_is_that_of_the_fibre(V: list[list[float]], activation: str)
     covariance = np.array(V)
     rng = np.random.default_rng(3)
     for tokens in (2, 3):
-        layer = LastLayer(tokens, 1, activation, False)
+        layer = Network(1, tokens, 1, activation=activation, tied=False)
         omega, h = drawn(rng, tokens, covariance)
         expected = fibre_moments(layer, layer.link(h[0]), omega[0], covariance, tol=1e-9).mean
         np.testing.assert_allclose(untied_mean(layer, h, omega, np.linalg.inv(covariance))[0], expected, atol=1e-6)
@@ -112,10 +112,10 @@ def test_means_where_the_prior_is_narrow_stay_at_the_truth() -> None:
     rng = np.random.default_rng(8)
     for rank, tokens in ((2, 2), (2, 3), (3, 4)):
         omega, h = drawn(rng, tokens, 1e-8 * np.eye(rank))
-        assert np.abs(tied_mean(LastLayer(tokens, rank), h, omega, 1e-8) - h).max() < 1e-3
+        assert np.abs(tied_mean(Network(1, tokens, rank), h, omega, 1e-8) - h).max() < 1e-3
     omega, h = drawn(rng, 3, 1e-8 * np.eye(2))
     for activation in ("softmax", "linear"):
-        found = untied_mean(LastLayer(3, 1, activation, False), h, omega, 1e8 * np.eye(2))
+        found = untied_mean(Network(1, 3, 1, activation=activation, tied=False), h, omega, 1e8 * np.eye(2))
         assert np.abs(found - h).max() < 1e-3
 
 
@@ -125,8 +125,8 @@ def test_means_where_the_prior_is_narrow_stay_at_the_truth() -> None:
 @pytest.mark.parametrize("q", [0.05, 0.6, 0.97])
 def test_rank_one_by_two_routes(q: float) -> None:
     """Sampled by the fibre, and by the quadrature of `OneLayer`."""
-    sampled = TiedLayer(Attention(1, 3), points(6, 9))(np.array([[q]])).g[:, 0, 0]
-    exact = OneLayer(Attention(1, 3))(np.array([[q]])).g[0, 0, 0]
+    sampled = TiedLayer(Network(1, 3), points(6, 9))(np.array([[q]])).g[:, 0, 0]
+    exact = OneLayer(Network(1, 3))(np.array([[q]])).g[0, 0, 0]
     sigma = sampled.std(ddof=1) / math.sqrt(8)
     assert abs(sampled.mean() - exact) < 5 * sigma  # Student, 7 degrees: p = 0.002
     assert sigma < 0.02 * exact
@@ -134,7 +134,7 @@ def test_rank_one_by_two_routes(q: float) -> None:
 
 @pytest.mark.parametrize(("tokens", "rank", "activation"), [(3, 2, "softmax"), (2, 2, "softmax"), (3, 3, "linear")])
 def test_slope_of_the_tied_average_at_zero_is_the_exact_operator(tokens: int, rank: int, activation: str) -> None:
-    averages = TiedLayer(Attention(1, tokens, rank, activation=activation), points(2 * rank * tokens, 10))
+    averages = TiedLayer(Network(1, tokens, rank, activation=activation), points(2 * rank * tokens, 10))
     exact = single_layer(tokens, rank, activation)
     assert exact is not None and exact.value is not None
     zero = averages(np.zeros((rank, rank)))
@@ -148,7 +148,7 @@ def test_slope_of_the_tied_average_at_zero_is_the_exact_operator(tokens: int, ra
 
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_slope_of_the_untied_average_at_zero_is_the_exact_operator(activation: str) -> None:
-    layer = LastLayer(2, 1, activation, False)
+    layer = Network(1, 2, 1, activation=activation, tied=False)
     exact = single_layer(2, 1, activation, False)
     assert exact is not None and exact.value is not None
     averages = UntiedLayer(layer, points(8, 9))
@@ -168,7 +168,7 @@ def test_slope_of_the_untied_average_at_zero_is_the_exact_operator(activation: s
 )
 def test_narrow_priors_count_the_equations(tokens: int, rank: int, activation: str, seen: int) -> None:
     """As V -> 0 every equation that y gives has its full weight: V tr G -> r M - dimension of the fibre."""
-    averages = TiedLayer(Attention(1, tokens, rank, activation=activation), points(2 * rank * tokens, 9))
+    averages = TiedLayer(Network(1, tokens, rank, activation=activation), points(2 * rank * tokens, 9))
     g = averages((1 - 1e-6) * np.eye(rank)).g
     counted = 1e-6 * np.trace(g, axis1=1, axis2=2)
     sigma = counted.std(ddof=1) / math.sqrt(8)
@@ -177,7 +177,7 @@ def test_narrow_priors_count_the_equations(tokens: int, rank: int, activation: s
 
 def test_untied_average_with_correlated_overlaps() -> None:
     """Nishimori's identities E g g^T = E g u^T, u = V^{-1}(h - omega), and E g = 0, at a full q."""
-    layer = LastLayer(3, 1, "softmax", False)
+    layer = Network(1, 3, 1, activation="softmax", tied=False)
     q = np.array([[0.5, 0.2], [0.2, 0.4]])
     precision = np.linalg.inv(np.eye(2) - q)
     normals = np.concatenate(points(12, 9)).reshape(-1, 2, 2, 3)
@@ -194,7 +194,7 @@ def test_untied_average_with_correlated_overlaps() -> None:
 
 
 def test_linear_attention_does_not_tell_keys_from_queries() -> None:
-    averages = UntiedLayer(LastLayer(2, 1, "linear", False), points(8, 9))
+    averages = UntiedLayer(Network(1, 2, 1, activation="linear", tied=False), points(8, 9))
     first, second = averages(np.diag([0.6, 0.3])).g, averages(np.diag([0.3, 0.6])).g
     assert not first[:, 0, 1].any()
     assert apart(first[:, 0, 0], second[:, 1, 1]) < 5 and apart(first[:, 1, 1], second[:, 0, 0]) < 5
@@ -204,10 +204,10 @@ def test_linear_attention_does_not_tell_keys_from_queries() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [Attention(1, 3, 2), LastLayer(2, 1, "softmax", False)], ids=["tied rank 2", "untied"]
+    "model", [Network(1, 3, 2), Network(1, 2, 1, activation="softmax", tied=False)], ids=["tied rank 2", "untied"]
 )
-def test_overlap_starts_at_the_exact_threshold(model: Attention | LastLayer) -> None:
-    tied = isinstance(model, Attention)
+def test_overlap_starts_at_the_exact_threshold(model: Network) -> None:
+    tied = isinstance(model, Network)
     exact = single_layer(model.tokens, model.indices if tied else 1, "softmax", tied)
     assert exact is not None and exact.value is not None
     critical = float(exact.value)
@@ -227,8 +227,8 @@ def test_overlap_starts_at_the_exact_threshold(model: Attention | LastLayer) -> 
 
 def test_what_is_refused() -> None:
     with pytest.raises(KernelNotFoundError, match="rank 2 and 3"):
-        evolve(Attention(1, 5, 4), 0.2)
-    with pytest.raises(ValueError, match="tied layer give Attention"):
-        evolve(LastLayer(2), 0.2)
+        evolve(Network(1, 5, 4), 0.2)
+    with pytest.raises(ValueError, match="tied layer give Network"):
+        evolve(Network(1, 2), 0.2)
     with pytest.raises(ValueError, match="multiple of the identity"):
-        evolve(Attention(1, 3, 2), 0.2, start=np.diag([0.1, 0.2]), samples=16)
+        evolve(Network(1, 3, 2), 0.2, start=np.diag([0.1, 0.2]), samples=16)

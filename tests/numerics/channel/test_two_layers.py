@@ -13,15 +13,15 @@ from attnlimits.numerics.channel.two_layers.nodes import around, centred
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.held import first_layer_given
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
 ROTATION = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
-MODELS = [Attention(), Attention(skip=0.1), Attention(skip=4.0, beta=5.0)]
+MODELS = [Network(), Network(skip=0.1), Network(skip=4.0, beta=5.0)]
 
 
-def of_the_model(model: Attention, x: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def of_the_model(model: Network, x: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A and tau from the mixing matrix of the forward pass."""
     h = np.zeros((len(x), 2, 2))
     h[:, 0] = np.column_stack([x, z]) @ ROTATION
@@ -31,7 +31,7 @@ def of_the_model(model: Attention, x: np.ndarray, z: np.ndarray) -> tuple[np.nda
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_centred_nodes(model: Attention) -> None:
+def test_centred_nodes(model: Network) -> None:
     nodes = centred(model.skip, model.beta, 20.0, 1.3)
     a, tau = of_the_model(model, nodes.x, nodes.z)
     # the line z = 0 stands for all x, where A = 0 whatever x
@@ -61,7 +61,7 @@ def test_nodes_around_a_centre(centre: tuple[float, float], variance: float) -> 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("q", [(0.0, 0.4), (0.0, 0.97), (0.3, 0.9)])
-def test_sampled_averages_agree(model: Attention, q: tuple[float, float]) -> None:
+def test_sampled_averages_agree(model: Network, q: tuple[float, float]) -> None:
     # Fewer points miss the rare outputs that carry much of the growth, and do not know it.
     points = [normal_qmc(8, 10, stream) for stream in np.random.default_rng(3).spawn(8)]
     sampled = TwoLayers(model, points, 1)(np.diag(q))
@@ -89,7 +89,7 @@ def test_sampled_averages_agree(model: Attention, q: tuple[float, float]) -> Non
         pytest.param((0.4, 0.9), marks=pytest.mark.slow),
     ],
 )
-def test_errors_are_honest(model: Attention, q: tuple[float, float]) -> None:
+def test_errors_are_honest(model: Network, q: tuple[float, float]) -> None:
     rough = TwoLayerQuadrature(model, 1e-3, 1).refinements(np.diag(q))
     fine = TwoLayerQuadrature(model, 1e-5, 1).refinements(np.diag(q))
     known = np.isfinite(fine[0]) & (fine[0] != 0)
@@ -99,7 +99,7 @@ def test_errors_are_honest(model: Attention, q: tuple[float, float]) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_no_overlap_gives_the_operator(model: Attention) -> None:
+def test_no_overlap_gives_the_operator(model: Network) -> None:
     growth = TwoLayerQuadrature(model, 1e-6).refinements(np.zeros((2, 2)))[0, 2:]
     assert growth[1] == pytest.approx(last_layer(model, digits=10).operator_norm, rel=1e-5)
     # and the sum over omega is continuous there
@@ -110,7 +110,7 @@ def test_no_overlap_gives_the_operator(model: Attention) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
-def test_growth_is_the_slope_of_the_average(model: Attention) -> None:
+def test_growth_is_the_slope_of_the_average(model: Network) -> None:
     """lambda_1 by nodes about zero, G_11/q_11 by the sum over omega_1: the rest is of the order of q_11."""
     averages = TwoLayerQuadrature(model, 1e-5)
     growth = averages.refinements(np.diag([0.0, 0.9]))[0, 2]
@@ -122,7 +122,7 @@ def test_growth_is_the_slope_of_the_average(model: Attention) -> None:
 
 @pytest.mark.parametrize("q", [(0.0, 0.6), (0.0, 0.97), (0.2, 0.9)])
 @pytest.mark.parametrize("model", MODELS[:2])
-def test_banded_and_dense_sums_agree(model: Attention, q: tuple[float, float], monkeypatch) -> None:
+def test_banded_and_dense_sums_agree(model: Network, q: tuple[float, float], monkeypatch) -> None:
     """Two codes for one sum: node by node into a few entries, and matrix products over all nodes."""
     found = []
     for sparse in (0.0, math.inf):
@@ -151,7 +151,7 @@ def test_nodes_resolve_narrow_last_indices(centre: tuple[float, float], v: float
 
 def test_first_layer_given_the_second() -> None:
     """At a fixed point the held overlap is the one that is learned; below the growth rate's onset nothing is."""
-    model, alpha = Attention(), 0.85
+    model, alpha = Network(), 0.85
     free = evolve(model, alpha, start=np.diag([0.37, 0.99]), accuracy=1e-2)
     assert free.converged
     q1, q2 = free.overlap.diagonal()
@@ -166,7 +166,7 @@ def test_first_layer_given_the_second() -> None:
 
 def test_the_asked_accuracy_is_reached() -> None:
     """Refined fixed points against much finer ones; the error is stated for what is asked."""
-    model = Attention()
+    model = Network()
     for alpha, wanted in ((0.21, 1e-3), (0.5, 1e-4), (0.66, 1e-3)):
         found = evolve(model, alpha, accuracy=wanted)
         fine = evolve(model, alpha, accuracy=1e-7)
@@ -178,7 +178,7 @@ def test_the_asked_accuracy_is_reached() -> None:
 
 @pytest.mark.slow
 def test_the_asked_accuracy_is_reached_with_both_layers() -> None:
-    model = Attention()
+    model = Network()
     found, fine = (evolve(model, 0.8, start=np.diag([0.2, 0.985]), accuracy=a) for a in (3e-3, 1e-4))
     for layer in (0, 1):
         q, error = found.overlap[layer, layer], found.overlap_error[layer, layer]
@@ -188,14 +188,14 @@ def test_the_asked_accuracy_is_reached_with_both_layers() -> None:
 
 def test_recovery_is_reached_in_a_few_steps() -> None:
     """Beyond alpha = 1, with as many equations as unknowns, overlaps go to one."""
-    found = evolve(Attention(), 1.1, start=np.diag([0.96, 0.9996]))
+    found = evolve(Network(), 1.1, start=np.diag([0.96, 0.9996]))
     assert found.converged and found.n_iter < 30
     assert found.overlap[1, 1] > 1 - 2e-6 and found.overlap[0, 0] > 0.999
     assert (found.overlap_error.diagonal() >= 1 - found.overlap.diagonal() - 1e-12).all()
 
 
 def test_what_is_refused() -> None:
-    averages = TwoLayerQuadrature(Attention())
+    averages = TwoLayerQuadrature(Network())
     with pytest.raises(ValueError, match="q must be diagonal"):
         averages(np.array([[0.3, 0.1], [0.1, 0.5]]))
     with pytest.raises(ValueError, match="q must be in"):
@@ -203,6 +203,6 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="q must be in"):
         averages(np.diag([-0.1, 0.5]))
     with pytest.raises(ValueError, match="two softmax layers"):
-        TwoLayerQuadrature(Attention(activation="linear"))
+        TwoLayerQuadrature(Network(activation="linear"))
     with pytest.raises(ValueError, match="accuracy"):
-        TwoLayerQuadrature(Attention(), 0.5)
+        TwoLayerQuadrature(Network(), 0.5)

@@ -14,15 +14,14 @@ from attnlimits.numerics.fixed_point.evolve import curve, evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
 from attnlimits.numerics.learning.descent import descend
 from attnlimits.numerics.learning.gamp import gamp, make_data, teacher
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
-from attnlimits.numerics.posterior.fibres import LastLayer
 from attnlimits.numerics.thresholds.first_layer import first_layer
 from attnlimits.numerics.thresholds.last_layer import last_layer, one_layer
 from attnlimits.numerics.thresholds.link.staircase import staircase
 from attnlimits.numerics.thresholds.link.thresholds import threshold
 
-MODEL = Attention(skip=0.7, beta=1.5)
+MODEL = Network(skip=0.7, beta=1.5)
 LINK = {"link": ["h_1_1*h_2_1"], "indices": 2, "tokens": 1, "noise": 0.25}
 
 
@@ -34,11 +33,11 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def built(origin: Origin) -> Attention:
+def built(origin: Origin) -> Network:
     """The model again."""
     parameters = dict(origin.model)
     assert parameters.pop("untied") is False
-    return Attention(**parameters)
+    return Network(**parameters)
 
 
 def is_plain(origin: Origin) -> bool:
@@ -55,7 +54,7 @@ def test_a_fixed_point_is_made_again_from_its_origin(start: object) -> None:
 
 
 def test_defaults_are_in_the_settings() -> None:
-    settings = evolve(Attention(1), 0.1).origin.settings
+    settings = evolve(Network(1), 0.1).origin.settings
     assert settings == {
         "start": "uninformed",
         "samples": 4096,
@@ -71,14 +70,14 @@ def test_defaults_are_in_the_settings() -> None:
 def test_points_of_a_curve_and_the_curve() -> None:
     point = curve(MODEL, [0.1], samples=64, replicas=4, workers=1)[0]
     assert built(point.origin) == MODEL and point.origin.settings["start"] == "continued"
-    whole = continued(Attention(1, skip=2.0), [0.5, 1.0], along="skip", alpha=0.1, samples=64, replicas=4)
-    assert is_plain(whole.origin) and built(whole.origin) == Attention(1, skip=2.0)
+    whole = continued(Network(1, skip=2.0), [0.5, 1.0], along="skip", alpha=0.1, samples=64, replicas=4)
+    assert is_plain(whole.origin) and built(whole.origin) == Network(1, skip=2.0)
     assert whole.origin.settings["values"] == [0.5, 1.0] and whole.origin.settings["alpha"] == 0.1
 
 
 def test_thresholds_of_attention() -> None:
     assert last_layer(MODEL, digits=4).origin == Origin(MODEL.parameters, {"digits": 4, "seed": 0})
-    assert built(last_layer(Attention(1, 3, skip=0.3)).origin) == Attention(1, 3, skip=0.3)
+    assert built(last_layer(Network(1, 3, skip=0.3)).origin) == Network(1, 3, skip=0.3)
     assert one_layer(3, tied=False).origin.model["untied"] is True
     first = first_layer(MODEL, given="perfect").origin
     assert built(first) == MODEL and first.settings["given"] == "perfect" and is_plain(first)
@@ -97,7 +96,7 @@ def test_links() -> None:
 
 
 def test_estimates_from_data() -> None:
-    model = LastLayer(2, 1, "softmax", False)
+    model = Network(1, 2, 1, activation="softmax", tied=False)
     weights = teacher(model, 40, 0)
     x, y = make_data(model, weights, 1.0, 0)
     found = gamp(x, y, model, max_iter=3, rng=7)

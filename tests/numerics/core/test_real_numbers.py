@@ -15,10 +15,10 @@ from attnlimits.numerics.aim.rie import denoise_matrix
 from attnlimits.numerics.core.validation import numbers
 from attnlimits.numerics.learning.descent import descend
 from attnlimits.numerics.learning.gamp import gamp, make_data, teacher
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.multihead.learn import learn_multihead
 
-ONE = Attention(1, 2)
+ONE = Network(1, 2)
 W = teacher(ONE, 20, 0)
 X, Y = make_data(ONE, W, 1.5, 0, dtype=np.float64)
 S = aim_teacher(8, 0.5, 0)

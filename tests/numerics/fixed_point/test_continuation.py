@@ -13,7 +13,7 @@ from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point import link as link_evolution
 from attnlimits.numerics.fixed_point.continuation import curve
 from attnlimits.numerics.fixed_point.evolve import evolve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
 
@@ -117,7 +117,7 @@ def test_the_error_is_the_change_that_the_averages_may_be_off_by():
 
 @pytest.mark.parametrize("tokens", [2, 3])
 def test_one_attention_layer_against_single_fixed_points(tokens):
-    model = Attention(layers=1, tokens=tokens)
+    model = Network(layers=1, tokens=tokens)
     values = [0.0, 0.1, 0.25]
     result = curve(model, values, start="both")
     assert result.converged and not result.jumps
@@ -132,7 +132,7 @@ def test_one_attention_layer_against_single_fixed_points(tokens):
 
 
 def test_the_eigenvalue_is_the_rate_at_which_the_iteration_converges():
-    model = Attention(layers=1, tokens=2)
+    model = Network(layers=1, tokens=2)
     point = curve(model, [0.3]).points["uninformed"][0]
     averages = channel(model, samples=16, replicas=2, rng=np.random.default_rng(0))
 
@@ -295,7 +295,7 @@ def test_along_another_parameter_it_jumps_where_alpha_does():
 
 
 def test_two_attention_layers_from_onset_to_evolve():
-    model = Attention()
+    model = Network()
     result = curve(model, [0.1, 0.3, 0.5])
     assert result.converged
     [onset] = result.onsets
@@ -309,21 +309,21 @@ def test_two_attention_layers_from_onset_to_evolve():
 
 
 def test_along_the_skip_strength_it_is_the_fixed_point_of_each_model():
-    points = curve(Attention(), [0.7, 1.0], along="skip", alpha=0.4).points["uninformed"]
+    points = curve(Network(), [0.7, 1.0], along="skip", alpha=0.4).points["uninformed"]
     for point in points:
-        [single] = curve(Attention(skip=point.parameter), [0.4]).points["uninformed"]
+        [single] = curve(Network(skip=point.parameter), [0.4]).points["uninformed"]
         error = point.overlap_error[1, 1] + single.overlap_error[1, 1]
         assert abs(point.overlap[1, 1] - single.overlap[1, 1]) < error
 
 
 @pytest.mark.slow
 def test_both_attention_layers():
-    result = curve(Attention(), [0.4, 0.73, 0.8])
+    result = curve(Network(), [0.4, 0.73, 0.8])
     assert result.converged and not result.jumps
     by_index = {one.indices: one for one in result.onsets}
     # two independent prototypes of other rules; the averages are good to a few times 1e-5 there
     assert abs(by_index[(0,)].value - 0.719636) <= by_index[(0,)].error
-    single = evolve(Attention(), 0.8, samples=2048)
+    single = evolve(Network(), 0.8, samples=2048)
     last = result.points["uninformed"][-1]
     error = 4 * single.overlap_error.diagonal() + last.overlap_error.diagonal()
     assert (np.abs((last.overlap - single.overlap).diagonal()) < error).all()
@@ -331,7 +331,7 @@ def test_both_attention_layers():
 
 @pytest.mark.slow
 def test_two_attention_layers_show_no_gap_between_the_starts():
-    result = curve(Attention(), [0.75, 0.85], start="both", accuracy=1e-2)
+    result = curve(Network(), [0.75, 0.85], start="both", accuracy=1e-2)
     assert result.converged and not result.jumps
     assert result.gap is not None and not result.gap.beyond_error
     assert result.gap.value < 1e-3 < 0.1 < result.points["informed"][0].overlap[1, 1]
@@ -358,4 +358,4 @@ def test_two_attention_layers_show_no_gap_between_the_starts():
 )
 def test_bad_arguments_are_named(values, others, words):
     with pytest.raises(ValueError, match=words):
-        curve(Attention(), values, **others)
+        curve(Network(), values, **others)

@@ -16,11 +16,11 @@ from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.continuation import curve as continued
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
 Array = NDArray[np.float64]
-MODEL = Attention()
+MODEL = Network()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,13 +88,13 @@ def brackets(channel: Channel, result: EvolutionResult) -> bool:
 
 @pytest.mark.parametrize("alpha", [0.16668, 0.1667, 0.3, 0.499])
 def test_one_layer_has_a_fixed_point_within_its_error(alpha: float) -> None:
-    result = evolve(Attention(1), alpha)
+    result = evolve(Network(1), alpha)
     assert result.converged and result.overlap_error[0, 0] < 1e-9
-    assert brackets(OneLayer(Attention(1)), result)
+    assert brackets(OneLayer(Network(1)), result)
 
 
 def test_one_layer_at_its_recovery() -> None:
-    result = evolve(Attention(1), 0.5)
+    result = evolve(Network(1), 0.5)
     assert result.converged and 1 - result.overlap[0, 0] <= 1.001 * result.overlap_error[0, 0] < 5e-6
 
 
@@ -107,7 +107,7 @@ def test_phase_retrieval_has_a_fixed_point_within_its_error(alpha: float) -> Non
 
 
 def test_next_to_the_threshold_of_one_layer_the_overlap_is_linear() -> None:
-    near, further = (evolve(Attention(1), (1 + excess) / 6) for excess in (1e-7, 1e-5))
+    near, further = (evolve(Network(1), (1 + excess) / 6) for excess in (1e-7, 1e-5))
     expected = 1e-2 * further.overlap[0, 0]
     assert abs(near.overlap[0, 0] - expected) <= near.overlap_error[0, 0] + 1e-4 * expected
     assert near.converged and near.overlap_error[0, 0] < 0.2 * expected
@@ -122,7 +122,7 @@ def test_an_informed_start_below_the_threshold_dies_out() -> None:
 
 
 def test_recovery_is_decided_or_in_doubt() -> None:
-    model = Attention(1, 3, 2)
+    model = Network(1, 3, 2)
     result = evolve(model, 0.6, samples=64, replicas=8)
     assert result.converged and "recovered" in result.status
     assert (1 - result.overlap.diagonal() <= 1.01 * result.overlap_error.diagonal()).all()
@@ -131,11 +131,11 @@ def test_recovery_is_decided_or_in_doubt() -> None:
 
 
 def test_a_threshold_that_is_not_reached_leaves_the_rate_of_the_averages(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(model: Attention, *, digits: int) -> None:
+    def fails(model: Network, *, digits: int) -> None:
         raise ConvergenceError(f"{digits} digits of {model.describe()} were not reached")
 
     monkeypatch.setattr("attnlimits.numerics.fixed_point.known_rates.last_layer", fails)
-    result = evolve(Attention(skip=0.77), 0.1, samples=64, replicas=4, workers=1)
+    result = evolve(Network(skip=0.77), 0.1, samples=64, replicas=4, workers=1)
     assert result.converged and 0 < result.stability[1] < 1
 
 
@@ -148,10 +148,10 @@ def test_a_tolerance_that_was_loosened_is_stated(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_tolerance_of_three_layers_by_quadrature_is_stated() -> None:
-    result = evolve(Attention(3), 0.0)
+    result = evolve(Network(3), 0.0)
     assert result.tol == 1e-3
     assert "the tolerance was 1.0e-03 instead of tol = 1e-05: a tenth of the accuracy asked for" in result.status
-    result = evolve(Attention(3), 0.0, tol=2e-3)
+    result = evolve(Network(3), 0.0, tol=2e-3)
     assert result.tol == 2e-3 and "tolerance" not in result.status
 
 

@@ -269,10 +269,10 @@ def test_triangular_outputs_are_solved_one_after_the_other() -> None:
 def test_two_tokens_of_one_index_are_attention() -> None:
     """(h_11^2, h_11 h_12) is what one tied linear layer shows of two tokens: threshold 1/6, and the same overlap."""
     from attnlimits.numerics.fixed_point.evolve import evolve as evolve_model
-    from attnlimits.numerics.model.attention import Attention
+    from attnlimits.numerics.model.network import Network
 
     result = evolve(kernel_of("h[1,1]**2; h[1,1]*h[1,2]"), 0.3, samples=1024)
-    exact = evolve_model(Attention(1, 2), 0.3, tol=1e-9).overlap[0, 0]
+    exact = evolve_model(Network(1, 2), 0.3, tol=1e-9).overlap[0, 0]
     assert abs(result.overlap[0, 0] - exact) < 5 * result.overlap_error[0, 0]
     assert result.overlap_error[0, 0] < 0.02
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 
 @pytest.mark.parametrize(("layers", "published"), [(2, 0.387), (3, 0.584)])
 def test_plugin_error_at_zero_overlap(layers: int, published: float) -> None:
-    _, plugin = prediction_errors(Attention(layers), np.zeros((layers, layers)))
+    _, plugin = prediction_errors(Network(layers), np.zeros((layers, layers)))
     assert plugin.how == "monte-carlo"
     assert plugin.value == pytest.approx(published, abs=5e-4 + 3 * plugin.error)  # published with three digits
     assert plugin.error < 1e-3
@@ -20,15 +20,13 @@ def test_plugin_error_at_zero_overlap(layers: int, published: float) -> None:
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 @pytest.mark.parametrize("q", [np.zeros((2, 2)), np.diag([0.0, 0.6]), np.array([[0.5, 0.2], [0.2, 0.7]])])
 def test_the_posterior_mean_predicts_best(activation: str, q: np.ndarray) -> None:
-    best, plugin = prediction_errors(Attention(activation=activation), q, rng=3)
+    best, plugin = prediction_errors(Network(activation=activation), q, rng=3)
     assert 0 < best.value < plugin.value
     assert plugin.value - best.value > 3 * math.hypot(best.error, plugin.error) or activation == "linear"
 
 
-@pytest.mark.parametrize(
-    "model", [Attention(1), Attention(2), Attention(3, 4, (1, 2, 1)), Attention(2, activation="linear")]
-)
-def test_no_error_at_perfect_recovery(model: Attention) -> None:
+@pytest.mark.parametrize("model", [Network(1), Network(2), Network(3, 4, (1, 2, 1)), Network(2, activation="linear")])
+def test_no_error_at_perfect_recovery(model: Network) -> None:
     for estimate in prediction_errors(model, np.eye(model.indices)):
         # sqrt(eps) is what the root of I - q keeps of rounding
         assert abs(estimate.value) < 1e-12 and estimate.error < 1e-12
@@ -43,7 +41,7 @@ def test_one_linear_layer_in_closed_form(q: float, beta: float) -> None:
     12 q V + 6 V^2. The plug-in is off by the mean V on the diagonal besides: + 2 V^2.
     """
     v = 1 - q
-    best, plugin = prediction_errors(Attention(1, beta=beta, activation="linear"), np.array([[q]]), rng=8)
+    best, plugin = prediction_errors(Network(1, beta=beta, activation="linear"), np.array([[q]]), rng=8)
     for estimate, exact in ((best, 12 * q * v + 6 * v * v), (plugin, 12 * q * v + 8 * v * v)):
         exact *= beta**2
         assert abs(estimate.value - exact) < 5 * estimate.error  # Student with 7 degrees, 16 comparisons: p = 0.02
@@ -52,7 +50,7 @@ def test_one_linear_layer_in_closed_form(q: float, beta: float) -> None:
 
 def test_bayes_error_by_nested_averages() -> None:
     """E || g - E[g | omega] ||^2 from its definition, with the inner mean over many h."""
-    model, q = Attention(skip=0.5), np.array([[0.3, 0.1], [0.1, 0.8]])
+    model, q = Network(skip=0.5), np.array([[0.3, 0.1], [0.1, 0.8]])
     rng = np.random.default_rng(17)
     root = np.linalg.cholesky(q)
     spread = np.linalg.cholesky(np.eye(2) - q)
@@ -65,7 +63,7 @@ def test_bayes_error_by_nested_averages() -> None:
 
 
 def test_the_error_of_the_overlap_is_carried_through() -> None:
-    model, q = Attention(1, activation="linear"), np.array([[0.5]])
+    model, q = Network(1, activation="linear"), np.array([[0.5]])
     plain = prediction_errors(model, q, rng=2)
     moved = prediction_errors(model, q, np.array([[0.05]]), rng=2)
     # |d/dq (12 q V + 6 V^2)| = 12 (1 - 2 q) - 12 V = -6 at q = 1/2, and -8 for the plug-in
@@ -76,6 +74,6 @@ def test_the_error_of_the_overlap_is_carried_through() -> None:
 
 def test_seeds_reproduce() -> None:
     q = np.diag([0.1, 0.6])
-    assert prediction_errors(Attention(), q, rng=4) == prediction_errors(Attention(), q, rng=4)
-    assert prediction_errors(Attention(), q, rng=4) == prediction_errors(Attention(), q, rng=np.random.default_rng(4))
-    assert prediction_errors(Attention(), q, rng=4) != prediction_errors(Attention(), q, rng=5)
+    assert prediction_errors(Network(), q, rng=4) == prediction_errors(Network(), q, rng=4)
+    assert prediction_errors(Network(), q, rng=4) == prediction_errors(Network(), q, rng=np.random.default_rng(4))
+    assert prediction_errors(Network(), q, rng=4) != prediction_errors(Network(), q, rng=5)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnlimits.numerics.channel.averages import Averages, Refinable
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.refined import RefinedSolver
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
 Array = NDArray[np.float64]
 # log alpha_l = RATIO_l (u - log 0.01) - TIRED_l (1 - q_11), u = log((1 - q_22)/(1 - q_11)): two layers near alpha = 1.
@@ -85,7 +85,7 @@ def test_the_slope_towards_recovery_is_told_by_distant_points() -> None:
 @pytest.mark.parametrize("start", ["uninformed", "informed"])
 def test_two_layers_at_recovery(start: Any) -> None:
     """Two numbers in each output, two weights per dimension: alpha = 1."""
-    found = evolve(Attention(), 1.0, start=start)
+    found = evolve(Network(), 1.0, start=start)
     q, error = found.overlap.diagonal(), found.overlap_error.diagonal()
     assert found.converged
     assert (1 - q <= np.minimum(3 * error, 1e-4)).all()

@@ -17,19 +17,19 @@ from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundErro
 from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.evolve import check_overlap, curve, evolve
 from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
 Array = NDArray[np.float64]
-MODEL = Attention()
+MODEL = Network()
 # The published curve (q_22 at q_11 = 0), with a Monte Carlo error of about 0.01 each.
 PUBLISHED = {0.2333: 0.0736, 0.3: 0.218, 0.4: 0.499, 0.5: 0.773, 0.6333: 0.945}
 
 
 @cache
-def small(alpha: float, start: str = "uninformed", rng: int = 0, model: Attention = MODEL) -> EvolutionResult:
+def small(alpha: float, start: str = "uninformed", rng: int = 0, model: Network = MODEL) -> EvolutionResult:
     """One fixed point with few points, shared by the tests."""
     return evolve(model, alpha, start=start, samples=256, replicas=8, rng=rng, workers=1)
 
@@ -196,7 +196,7 @@ def test_weights_are_recovered_above_one_sample_per_dimension_and_layer() -> Non
 
 
 def test_linear_attention_learns_the_first_layer_first_or_not_at_all() -> None:
-    model = Attention(activation="linear", skip=1.0)
+    model = Network(activation="linear", skip=1.0)
     result = evolve(model, 0.2, samples=256, replicas=4, workers=1)
     assert result.converged and not result.overlap.any()
     assert result.stability[0] > result.stability[1]
@@ -207,7 +207,7 @@ def test_linear_attention_learns_the_first_layer_first_or_not_at_all() -> None:
 
 @pytest.mark.parametrize(("tokens", "q"), [(2, 0.05), (2, 0.6), (2, 0.97), (3, 0.4), (5, 0.8)])
 def test_one_layer_average_is_that_of_its_denoiser(tokens: int, q: float) -> None:
-    model = Attention(1, tokens)
+    model = Network(1, tokens)
     averages = OneLayer(model)(np.array([[q]]))
     assert abs(averages.g[0] - averages.g[1]) < 1e-9 * averages.g[0]  # two orders of the quadrature
     means = []
@@ -224,7 +224,7 @@ def test_one_layer_average_is_that_of_its_denoiser(tokens: int, q: float) -> Non
 
 @pytest.mark.parametrize("tokens", [2, 4])
 def test_one_layer_fixed_points(tokens: int) -> None:
-    model = Attention(1, tokens)
+    model = Network(1, tokens)
     critical = 1 / (tokens * (tokens + 1))
     assert not evolve(model, 0.99 * critical).overlap.any()
     overlaps = []
@@ -246,8 +246,8 @@ def test_one_layer_fixed_points(tokens: int) -> None:
 
 
 def test_one_layer_knows_neither_skip_nor_temperature_nor_activation() -> None:
-    q = evolve(Attention(1), 0.3).overlap
-    for model in (Attention(1, skip=5.0), Attention(1, beta=3.0), Attention(1, activation="linear")):
+    q = evolve(Network(1), 0.3).overlap
+    for model in (Network(1, skip=5.0), Network(1, beta=3.0), Network(1, activation="linear")):
         np.testing.assert_array_equal(evolve(model, 0.3).overlap, q)
 
 
@@ -385,12 +385,12 @@ def test_bad_arguments_of_a_curve_are_named(arguments: dict[str, object], words:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (Attention(2, 2, 2), "rank 1"),
-        (Attention(3, 2, (1, 2, 1)), "rank 1"),
-        (Attention(1, 2, 4), "rank 2 and 3"),
+        (Network(2, 2, 2), "rank 1"),
+        (Network(3, 2, (1, 2, 1)), "rank 1"),
+        (Network(1, 2, 4), "rank 2 and 3"),
     ],
 )
-def test_missing_models_are_named(model: Attention, words: str) -> None:
+def test_missing_models_are_named(model: Network, words: str) -> None:
     with pytest.raises(KernelNotFoundError, match=words):
         evolve(model, 0.5, samples=16, replicas=2)
     with pytest.raises(KernelNotFoundError, match=words):

@@ -20,9 +20,8 @@ from attnlimits.numerics.free_energy import output_entropy
 from attnlimits.numerics.free_energy.integral import along_path
 from attnlimits.numerics.free_energy.solved import generic_rank, solved_entries
 from attnlimits.numerics.free_energy.two_layers import TwoLayerEntropy
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
-from attnlimits.numerics.posterior.fibres import LastLayer
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 LINKS = [("h[1]**2", "0"), ("sign(h[1])", "0"), ("max(h[1],0)", "0"), ("h[1]**3-h[1]", "0"), ("h[1]**2", "0.3")]
@@ -60,14 +59,14 @@ def test_the_derivative_of_direct_values_is_half_of_g(text, noise, q):
 @pytest.mark.parametrize("tokens", [2, 3, 5])
 @pytest.mark.parametrize("q", [0.1, 0.6, 0.99])
 def test_the_same_for_one_layer(tokens, q):
-    output = output_entropy(Attention(1, tokens))
+    output = output_entropy(Network(1, tokens))
     found = slope(output.channel.log_density, one(q), 1e-3 * (1 - q))
     assert found == pytest.approx(output.gradient(one(q))[0][0, 0], rel=1e-6)
 
 
 @pytest.mark.parametrize(("q1", "q2"), [(0.0, 0.3), (0.0, 0.9)])
 def test_the_same_for_two_layers(q1, q2):
-    model, q = Attention(), np.diag([q1, q2])
+    model, q = Network(), np.diag([q1, q2])
     entropy, averages = TwoLayerEntropy(model, 1e-9, 1), TwoLayerQuadrature(model, 1e-8, 1)
     found = slope(entropy.log_density, q, 0.02 * (1 - q2))
     assert found == pytest.approx(0.5 * averages.refinements(q)[0, 1], abs=1e-6 / (1 - q2))
@@ -89,7 +88,7 @@ def test_the_integral_of_the_gradient_is_the_direct_value(text, noise):
 
 @pytest.mark.parametrize("q", [(0.0, 0.5), (0.4, 0.7)])
 def test_the_same_over_two_layers(q):
-    output = output_entropy(Attention(skip=0.7), accuracy=1e-3, workers=1)
+    output = output_entropy(Network(skip=0.7), accuracy=1e-3, workers=1)
     direct, path = output.value(np.diag(q)), along_path(output.channel, np.diag(q), order=5)
     allowed = direct.error + 0.5 * np.ptp(path.values) + path.rule
     assert direct.value == pytest.approx(path.values.mean(), abs=allowed)
@@ -101,7 +100,7 @@ def test_routes_are_told_and_may_be_chosen():
     other = output_entropy(kernel, route="integral of the gradient")
     assert other.route == "integral of the gradient"
     assert other.value(one(0.5)).value == pytest.approx(output_entropy(kernel).value(one(0.5)).value, abs=1e-6)
-    untied = LastLayer(2, 1, "softmax", False)
+    untied = Network(1, 2, 1, activation="softmax", tied=False)
     assert output_entropy(untied, samples=64).route == "integral of the gradient"
     with pytest.raises(ValueError, match="no direct log Z_out"):
         output_entropy(untied, samples=64, route="direct")
@@ -174,19 +173,19 @@ def test_phase_retrieval_diverges_as_one_equation():
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        (Attention(1, 3), 3),
-        (Attention(2, 2), 2),
-        (Attention(3, 2), 2),
-        (Attention(1, 3, 2), 5),
-        (Attention(1, 2, 2), 2),
-        (LastLayer(2, 1, "softmax", False), 2),
-        (LastLayer(2, 1, "linear", False), 3),
-        (LastLayer(3, 1, "softmax", False), 4),
+        (Network(1, 3), 3),
+        (Network(2, 2), 2),
+        (Network(3, 2), 2),
+        (Network(1, 3, 2), 5),
+        (Network(1, 2, 2), 2),
+        (Network(1, 2, 1, activation="softmax", tied=False), 2),
+        (Network(1, 2, 1, activation="linear", tied=False), 3),
+        (Network(1, 3, 1, activation="softmax", tied=False), 4),
     ],
 )
 def test_solved_entries_are_the_rank_of_the_jacobian(model, expected, rng):
     """P M less the dimension of the fibre, against the rank of the link itself."""
-    averages = channel(model, samples=16, replicas=2, rng=rng) if isinstance(model, LastLayer) else None
+    averages = channel(model, samples=16, replicas=2, rng=rng) if isinstance(model, Network) else None
     if averages is None:
         averages = type("Named", (), {"model": model, "solved": None})()
     assert solved_entries(averages) == expected
@@ -224,7 +223,7 @@ def test_the_hessian_is_the_operator_at_q(text, noise):
 
 
 def test_differences_of_g_agree_with_second_differences_of_log_z():
-    output = output_entropy(Attention(1, 3))
+    output = output_entropy(Network(1, 3))
     q, step = 0.4, 2e-3
     values = [output.value(one(q + k * step)).value for k in (-1, 0, 1)]
     second = (values[0] - 2 * values[1] + values[2]) / step**2
@@ -234,7 +233,7 @@ def test_differences_of_g_agree_with_second_differences_of_log_z():
 
 def test_over_two_layers_the_hessian_is_that_of_posterior_covariances(rng):
     """E sum dg dg^T by the denoiser over random outputs, against differences of the quadrature."""
-    model, q = Attention(), np.diag([0.3, 0.6])
+    model, q = Network(), np.diag([0.3, 0.6])
     normals = normal_qmc(8, 13, rng).reshape(-1, 2, 2, 2)
     omega = matrix_root(q) @ normals[:, 0]
     h = omega + matrix_root(np.eye(2) - q) @ normals[:, 1]

@@ -8,8 +8,7 @@ import pytest
 from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.free_energy import Binary, FreeEntropy, output_entropy, stationary_points
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rotations import mean_rotation
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
@@ -55,7 +54,7 @@ def test_an_index_recovered_beside_one_that_is_not():
 
 
 def test_an_untied_layer_by_the_integral_of_its_gradient():
-    model = LastLayer(2, 1, "softmax", False)
+    model = Network(1, 2, 1, activation="softmax", tied=False)
     free = FreeEntropy(output_entropy(model, samples=64, replicas=8), 0.5)
     points = [p for p in stationary_points(free, starts=0) if p.overlap.any()]
     found = evolve(model, 0.5, samples=256)
@@ -68,7 +67,7 @@ def test_an_untied_layer_by_the_integral_of_its_gradient():
 
 def test_a_layer_of_rank_two_by_rotations_and_by_the_integral(rng):
     """log Z_out = log N(h; omega, V) + log int dR exp(Tr R h omega^T/V) up to a constant, over random outputs."""
-    model, s = Attention(1, 3, 2), 0.6
+    model, s = Network(1, 3, 2), 0.6
     v = 1 - s
     normals = normal_qmc(12, 14, rng).reshape(-1, 2, 2, 3)
     omega = math.sqrt(s) * normals[:, 0]

@@ -17,7 +17,7 @@ from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.free_energy import FreeEntropy, OutputEntropy, output_entropy, stationary_points
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.two_layers import TwoLayerEntropy
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.papers.troiani2025.figures import branches
 
 
@@ -42,12 +42,12 @@ def slope(phi, q, k, step):
 @pytest.mark.parametrize("tokens", [2, 3, 4, 5])
 def test_one_layer_at_rest_is_stationary(tokens):
     """Phi from log Z_out at the fixed points of `evolve`: nothing in common but the model."""
-    output = output_entropy(Attention(1, tokens))
+    output = output_entropy(Network(1, tokens))
     # from the threshold on, and up to recovery at 1/M
     for share in np.linspace(1.2, 0.85 * (tokens + 1), 5):
         alpha = float(share) / (tokens * (tokens + 1))
         free = FreeEntropy(output, alpha)
-        q = evolve(Attention(1, tokens), alpha, tol=1e-10).overlap
+        q = evolve(Network(1, tokens), alpha, tol=1e-10).overlap
         assert q[0, 0] > 0.02
         found = slope(lambda at, free=free: free(at).value, q, 0, 1e-3 * (1 - q[0, 0]))
         # differences of values that are good to 1e-13
@@ -80,7 +80,7 @@ def test_links_at_rest_are_stationary(text, alphas):
 
 @pytest.mark.parametrize("skip", [0.5, 1.0, 3.0])
 def test_two_layers_at_rest_are_stationary(skip):
-    model = Attention(skip=skip)
+    model = Network(skip=skip)
     averages, entropy = output_entropy(model, accuracy=1e-5, workers=1), TwoLayerEntropy(model, 1e-8, 1)
     output = OutputEntropy(averages.channel, entropy.log_density)
     for alpha in (0.35, 0.45, 0.55):
@@ -99,7 +99,7 @@ def test_both_layers_at_rest_are_stationary():
     row = record["skip"].index(1.0)
     at = record["q11"][row].index(0.2)
     q, alpha = np.diag([0.2, record["q22"][row][at]]), record["alpha"][row][at]
-    free = FreeEntropy(output_entropy(Attention(), accuracy=1e-3, workers=1), alpha)
+    free = FreeEntropy(output_entropy(Network(), accuracy=1e-3, workers=1), alpha)
     gradient, error = free.gradient(q)
     off = record["error"][row][at] / alpha
     # what alpha is off by moves the gradient by its share of G/2
@@ -245,5 +245,5 @@ def test_other_bad_arguments_are_refused():
 
 
 def test_a_channel_may_be_given(rng):
-    averages = channel(Attention(1, 2), samples=16, replicas=2, rng=rng)
-    assert output_entropy(averages).describe() == Attention(1, 2).describe()
+    averages = channel(Network(1, 2), samples=16, replicas=2, rng=rng)
+    assert output_entropy(averages).describe() == Network(1, 2).describe()

@@ -14,7 +14,7 @@ from attnlimits.numerics.core.results import load
 from attnlimits.numerics.fixed_point.continuation import curve
 from attnlimits.numerics.free_energy import Binary, GaussBernoulli, OutputEntropy, output_entropy
 from attnlimits.numerics.free_energy.thresholds import transitions
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.papers.troiani2025.figures import free_energies, phase_retrieval
 
 
@@ -111,7 +111,7 @@ def test_sparse_rows_need_as_many_equations_as_entries():
 
 @pytest.mark.parametrize("tokens", [2, 4])
 def test_one_layer_has_no_hard_phase(tokens):
-    found = transitions(output_entropy(Attention(1, tokens)))
+    found = transitions(output_entropy(Network(1, tokens)))
     assert found.first_order == ()
     assert found.weak.value == pytest.approx(1 / (tokens * (tokens + 1)), rel=1e-12)
     assert found.recovery == pytest.approx(1 / tokens)

@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from attnlimits.numerics.model.attention import Attention
 from attnlimits.numerics.model.mixing_law import mixing_law
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 ROTATION = np.array([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2)
 
 
-def sampled(model: Attention, layers: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def sampled(model: Network, layers: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """(S, T) of the product of `layers` layers, from the forward pass in token space."""
-    deep = Attention(layers + 1, 2, 1, model.skip, model.beta)
+    deep = Network(layers + 1, 2, 1, model.skip, model.beta)
     h = normal_qmc(2 * layers, 12, rng).reshape(-1, layers, 2)
     modes = ROTATION @ deep.mixing(np.concatenate([h, np.zeros((len(h), 1, 2))], axis=1)) @ ROTATION
     assert np.abs(modes[:, 1, 0]).max() < 1e-12 * modes[:, 0, 0].max()  # upper triangular
@@ -50,7 +50,7 @@ def normal_grid(step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ("skip", "beta", "step"), [(1.0, 1.0, 0.1), (0.3, 3.0, 0.05), (0.05, 5.0, 0.02), (10.0, 0.2, 0.2)]
 )
 def test_one_layer_against_the_plain_trapezoid(skip: float, beta: float, step: float) -> None:
-    law = mixing_law(Attention(skip=skip, beta=beta), 1, 0)
+    law = mixing_law(Network(skip=skip, beta=beta), 1, 0)
     p, m, weight = normal_grid(step)
     s, tau = scalars(p, m, beta)
     for f in FUNCTIONS:
@@ -69,7 +69,7 @@ def test_one_layer_against_the_plain_trapezoid(skip: float, beta: float, step: f
     ],
 )
 def test_averages_are_those_of_sampled_mixing_matrices(layers: int, skip: float, beta: float) -> None:
-    model = Attention(skip=skip, beta=beta)
+    model = Network(skip=skip, beta=beta)
     law = mixing_law(model, layers, 0)
     draws = [sampled(model, layers, stream) for stream in np.random.default_rng(layers).spawn(16)]
     for f in FUNCTIONS:
@@ -93,7 +93,7 @@ def test_averages_are_those_of_sampled_mixing_matrices(layers: int, skip: float,
     ],
 )
 def test_levels_converge_and_weights_sum_to_one(layers: int, skip: float, beta: float) -> None:
-    model = Attention(skip=skip, beta=beta)
+    model = Network(skip=skip, beta=beta)
     laws = [mixing_law(model, layers, level) for level in (0, 1)]
     for law in laws:
         assert law.weights.shape == (law.s.size, law.t.size)
@@ -110,13 +110,13 @@ def test_levels_converge_and_weights_sum_to_one(layers: int, skip: float, beta: 
 
 
 def test_no_layer_is_the_identity() -> None:
-    law = mixing_law(Attention(), 0, 0)
+    law = mixing_law(Network(), 0, 0)
     assert (law.s.tolist(), law.t.tolist(), law.weights.tolist(), law.log_k) == ([0.0], [1.0], [[1.0]], 0.0)
 
 
 def test_two_layers_are_one_layer_after_another() -> None:
     """E T_2 by conditioning by hand: T_2 = T_1 (c + tau(v_2))/(1 + c) with v_2 = h_2 B_1^T, h_2 standard normal."""
-    model = Attention(skip=0.7, beta=1.4)
+    model = Network(skip=0.7, beta=1.4)
     one, two = mixing_law(model, 1, 0), mixing_law(model, 2, 0)
     hp, hm, weight = normal_grid(0.15)
     keep = (hm >= 0) & (weight > 1e-15)

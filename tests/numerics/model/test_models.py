@@ -12,8 +12,8 @@ from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.primitives import elementary
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.core.identity import source_hash
-from attnlimits.numerics.model.attention import ACTIVATIONS, Attention, available_kernels, kernel, load_package
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.kernels import available_kernels, load_package
+from attnlimits.numerics.model.network import ACTIVATIONS, Network, kernel
 from attnlimits.numerics.thresholds.last_layer import one_layer
 
 CASES = [
@@ -26,7 +26,7 @@ CASES = [
 ]
 
 
-def direct(x: np.ndarray, weights: list[np.ndarray], model: Attention) -> np.ndarray:
+def direct(x: np.ndarray, weights: list[np.ndarray], model: Network) -> np.ndarray:
     """Forward pass (2)-(3) on tokens as rows, entry by entry, without the mixing matrices."""
     state, d = x.T.copy(), x.shape[0]
     for number, w in enumerate(weights):
@@ -46,7 +46,7 @@ def direct(x: np.ndarray, weights: list[np.ndarray], model: Attention) -> np.nda
 @pytest.mark.parametrize(("layers", "tokens", "rank", "activation"), CASES)
 @pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (0.3, 2.5)])
 def test_link_is_the_forward_pass_at_finite_dimension(layers, tokens, rank, activation, skip, beta, rng) -> None:
-    model = Attention(layers, tokens, rank, skip, beta, activation)
+    model = Network(layers, tokens, rank, skip, beta, activation)
     d = 30
     x = rng.standard_normal((d, tokens))
     weights = [rng.standard_normal((r, d)) for r in model.ranks]
@@ -58,7 +58,7 @@ def test_link_is_the_forward_pass_at_finite_dimension(layers, tokens, rank, acti
 
 @pytest.mark.parametrize(("layers", "tokens", "rank", "activation"), [c for c in CASES if c[0] < 3 or c[3] != "linear"])
 def test_link_is_the_symbolic_link(layers, tokens, rank, activation, rng) -> None:
-    model = Attention(layers, tokens, rank, 0.5, 2.0, activation)
+    model = Network(layers, tokens, rank, 0.5, 2.0, activation)
     h = rng.standard_normal((model.indices, tokens)).round(3)
     exact = Architecture(layers, tokens, rank, activation, skip=sp.Rational(1, 2), beta=sp.Integer(2))
     rows, start = [], 0
@@ -70,7 +70,7 @@ def test_link_is_the_symbolic_link(layers, tokens, rank, activation, rng) -> Non
 
 
 def test_mixing_matrix_and_link_agree_and_batches_broadcast(rng) -> None:
-    model = Attention(3, 2, (1, 2, 1), 0.7, 1.3)
+    model = Network(3, 2, (1, 2, 1), 0.7, 1.3)
     h = rng.standard_normal((5, 4, model.indices, 2))
     v = h[..., -1:, :] @ np.swapaxes(model.mixing(h), -1, -2)
     scores = model.beta * np.swapaxes(v, -1, -2) @ v
@@ -84,7 +84,7 @@ def test_mixing_matrix_and_link_agree_and_batches_broadcast(rng) -> None:
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_symmetries_of_the_link(activation, rng) -> None:
-    model = Attention(3, 3, (2, 1, 1), 0.8, 1.1, activation)
+    model = Network(3, 3, (2, 1, 1), 0.8, 1.1, activation)
     h = rng.standard_normal((model.indices, 3))
     y = model.link(h)
     scale = np.abs(y).max()
@@ -101,14 +101,14 @@ def test_symmetries_of_the_link(activation, rng) -> None:
 
 
 def test_softmax_rows_sum_to_one_without_overflow() -> None:
-    y = Attention(2).link(np.array([[300.0, -200.0], [1e3, 1e-3]]))
+    y = Network(2).link(np.array([[300.0, -200.0], [1e3, 1e-3]]))
     assert np.isfinite(y).all()
     np.testing.assert_allclose(y.sum(axis=1), 1.0, rtol=1e-15)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_first_layer_of_the_compiled_kernel_is_that_of_the_model(activation, rng) -> None:
-    model = Attention(2, 2, 1, 0.4, 1.7, activation)
+    model = Network(2, 2, 1, 0.4, 1.7, activation)
     h = rng.standard_normal((50, 2, 2))
     rotation = np.array([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2)
     modes = rotation @ model.mixing(h) @ rotation
@@ -150,25 +150,25 @@ def test_first_layer_of_the_compiled_kernel_is_that_of_the_model(activation, rng
 )
 def test_bad_arguments_are_named(arguments, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Attention(**arguments)
+        Network(**arguments)
 
 
 @pytest.mark.parametrize(
     "h", [np.zeros(2), np.zeros((1, 2)), np.zeros((2, 3)), np.full((2, 2), math.nan), np.full((2, 2), math.inf)]
 )
 def test_bad_indices_are_named(h) -> None:
-    for method in (Attention().link, Attention().mixing):
+    for method in (Network().link, Network().mixing):
         with pytest.raises(ValueError, match="h must"):
             method(h)
 
 
 def test_fields_are_normalised() -> None:
-    model = Attention(np.int64(3), 2, (1, 1, 1), 1, np.float32(2))
+    model = Network(np.int64(3), 2, (1, 1, 1), 1, np.float32(2))
     assert (model.layers, model.rank, model.ranks, model.indices) == (3, 1, (1, 1, 1), 3)
     assert isinstance(model.skip, float) and isinstance(model.beta, float) and isinstance(model.layers, int)
-    assert Attention(3, 2, (1, 2, 1)).ranks == (1, 2, 1)
+    assert Network(3, 2, (1, 2, 1)).ranks == (1, 2, 1)
     assert "L=3" in model.describe() and "beta=2" in model.describe()
-    assert model == Attention(3, beta=2.0)
+    assert model == Network(3, beta=2.0)
 
 
 def test_kernels_are_listed_and_missing_ones_say_what_exists() -> None:
@@ -176,25 +176,25 @@ def test_kernels_are_listed_and_missing_ones_say_what_exists() -> None:
     listed = {(k["activation"], k["tokens"]): k for k in families}
     assert set(listed) == {("softmax", 2), ("linear", 2)}
     for activation in ACTIVATIONS:
-        model = Attention(activation=activation)
+        model = Network(activation=activation)
         assert model.kernel_hash == listed[activation, 2]["hash"] and len(model.kernel_hash) == 64
         for printer in ("numpy64", "numba64", "mp", "posterior64"):
             assert kernel(model, printer).__name__.endswith(printer)
-    for model in (Attention(2, 3), Attention(2, 2, 2)):
+    for model in (Network(2, 3), Network(2, 2, 2)):
         with pytest.raises(KernelNotFoundError, match="generated so far: softmax, M=2"):
             kernel(model, "numpy64")
 
 
 def test_models_without_a_generated_kernel_have_an_identity() -> None:
     """Of the link and the posterior: one for each route, and not that of a kernel that does not serve them."""
-    one, several = Attention(1, 3).kernel_hash, Attention(2, 3).kernel_hash
-    served = {Attention(activation=activation).kernel_hash for activation in ACTIVATIONS}
+    one, several = Network(1, 3).kernel_hash, Network(2, 3).kernel_hash
+    served = {Network(activation=activation).kernel_hash for activation in ACTIVATIONS}
     assert len(one) == len(several) == 64
     assert one != several and not {one, several} & served
-    assert Attention(1, 3, beta=2.0, activation="linear").kernel_hash == one
+    assert Network(1, 3, beta=2.0, activation="linear").kernel_hash == one
     # The generated kernels are those of rank 1.
-    assert Attention(1, 2, 2).kernel_hash == one and Attention(2, 2, 2).kernel_hash == several
-    assert LastLayer(3).kernel_hash == source_hash("attnlimits.numerics.posterior.fibres")
+    assert Network(1, 2, 2).kernel_hash == one and Network(2, 2, 2).kernel_hash == several
+    assert Network(1, 3).kernel_hash == source_hash("attnlimits.numerics.posterior.fibres")
     assert one_layer(3).kernel_hash == source_hash("attnlimits.numerics.thresholds.exact")
 
 

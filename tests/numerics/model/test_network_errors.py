@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.core.errors import UnreachableOutputError
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.model.networks import Network, apply_mixing, link, mixing
-from attnlimits.numerics.posterior.fibres import LastLayer, fibre_moments
+from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.model.networks import apply_mixing, link, mixing
+from attnlimits.numerics.posterior.fibres import fibre_moments
 from attnlimits.numerics.posterior.readout import invert_readout
 
 
@@ -36,16 +36,16 @@ def test_an_overflow_behind_a_sound_activation_is_one():
     with pytest.raises(OverflowError, match="exceeds float64"):
         link(1e200 * np.ones((2, 2)), Network(2, 2, activation=np.abs))
     with pytest.raises(OverflowError, match="exceeds float64"):
-        Attention(3, activation="linear").link(1e80 * np.ones((3, 2)))
+        Network(3, activation="linear").link(1e80 * np.ones((3, 2)))
     with pytest.raises(OverflowError, match="exceeds float64"):
-        Attention(3, activation="linear").mixing(1e200 * np.ones((3, 2)))
+        Network(3, activation="linear").mixing(1e200 * np.ones((3, 2)))
 
 
 def test_what_is_no_array_is_named():
     for call in (
         lambda: link("h", Network(1, 2)),
-        lambda: Attention(1).link([[1.0], [2.0, 3.0]]),
-        lambda: invert_readout(Attention(1), "y"),
+        lambda: Network(1).link([[1.0], [2.0, 3.0]]),
+        lambda: invert_readout(Network(1), "y"),
     ):
         with pytest.raises(ValueError, match="must be an array of numbers"):
             call()
@@ -53,9 +53,9 @@ def test_what_is_no_array_is_named():
         apply_mixing(np.ones((3, 4, 2)), np.ones((2, 2, 2)), Network(1, 2, output="sequence"))
 
 
-@pytest.mark.parametrize("model", [Attention(3, 2, (1, 2, 1), 0.7, 1.3), Attention(2, 3, 2, 1.4, 0.5, "linear")])
+@pytest.mark.parametrize("model", [Network(3, 2, (1, 2, 1), 0.7, 1.3), Network(2, 3, 2, 1.4, 0.5, "linear")])
 def test_the_model_of_the_main_text_is_a_network(model):
-    """Link and mixing matrix of `Attention`, against the recursion (4)-(6) written out."""
+    """Link and mixing matrix of `Network`, against the recursion (4)-(6) written out."""
     h = np.random.default_rng(3).normal(size=(4, model.indices, model.tokens))
     for sample in h:
         matrix, start = np.eye(model.tokens), 0
@@ -70,7 +70,9 @@ def test_the_model_of_the_main_text_is_a_network(model):
         # Some ten roundings of the largest entries.
         np.testing.assert_allclose(model.link(sample), attention, rtol=1e-12, atol=1e-13 * np.abs(attention).max())
         np.testing.assert_allclose(model.mixing(sample), before, rtol=1e-12, atol=1e-13 * np.abs(before).max())
-    sequence = Network(model.layers, model.tokens, model.ranks, 1, True, "sequence", model.skip, model.beta)
+    sequence = Network(
+        model.layers, model.tokens, model.ranks, heads=1, tied=True, output="sequence", skip=model.skip, beta=model.beta
+    )
     if model.activation == "softmax":
         np.testing.assert_array_equal(mixing(h, sequence), link(h, sequence))
 
@@ -88,22 +90,22 @@ def test_the_model_of_the_main_text_is_a_network(model):
 )
 def test_bad_layers_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        LastLayer(**{"tokens": 2, **arguments})
+        Network(layers=1, **{"tokens": 2, **arguments})
 
 
 def test_a_layer_takes_numbers_of_numpy():
-    assert LastLayer(np.int64(3), np.int32(1), beta=np.float32(2)) == LastLayer(3, 1, beta=2.0)
+    assert Network(1, np.int64(3), np.int32(1), beta=np.float32(2)) == Network(1, 3, 1, beta=2.0)
 
 
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_no_outputs_have_no_moments(activation):
-    made = fibre_moments(LastLayer(3, activation=activation), np.zeros((0, 3, 3)))
+    made = fibre_moments(Network(1, 3, activation=activation), np.zeros((0, 3, 3)))
     assert (made.log_z.shape, made.mean.shape, made.second.shape) == ((0,), (0, 1, 3), (0, 1, 3, 1, 3))
-    assert fibre_moments(LastLayer(2), np.zeros((4, 0, 2, 2))).error.shape == (4, 0)
+    assert fibre_moments(Network(1, 2), np.zeros((4, 0, 2, 2))).error.shape == (4, 0)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_outputs_that_are_not_finite_are_named(bad):
-    for call in (fibre_moments, lambda layer, y: invert_readout(Attention(1), y)):
+    for call in (fibre_moments, lambda layer, y: invert_readout(Network(1), y)):
         with pytest.raises(UnreachableOutputError, match="y must be finite, got NaN or infinity"):
-            call(LastLayer(2), np.full((2, 2), bad))
+            call(Network(1, 2), np.full((2, 2), bad))

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from attnlimits.numerics.model.networks import Network, apply_mixing, forward, indices, link, random_weights
+from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.model.networks import apply_mixing, forward, indices, link, random_weights
 
 RANKS = {1: [1, 3], 2: [1, (2, 1)], 3: [1, (1, 3, 2)]}
 CASES = [
@@ -21,7 +22,16 @@ def _network(case, rng, **more):
     layers, tokens, ranks, heads, tied, output = case
     count = 0 if heads == 1 else layers if output == "sequence" else layers - 1
     readouts = [rng.normal(size=(heads, heads)) for _ in range(count)]
-    return Network(layers, tokens, ranks, heads, tied, output, readouts=readouts, **{"skip": 0.7, "beta": 1.2, **more})
+    return Network(
+        layers,
+        tokens,
+        ranks,
+        heads=heads,
+        tied=tied,
+        output=output,
+        readouts=readouts,
+        **{"skip": 0.7, "beta": 1.2, **more},
+    )
 
 
 def _relative(made, wanted):
@@ -135,8 +145,8 @@ def test_a_network_is_a_value():
     [
         ({"layers": 0}, "layers must be an integer >= 1"),
         ({"tokens": 1}, "tokens must be an integer >= 2"),
-        ({"ranks": (1,)}, "one integer or 2 of them"),
-        ({"ranks": (1, 0)}, "every rank must be an integer >= 1"),
+        ({"rank": (1,)}, "one integer or 2 of them"),
+        ({"rank": (1, 0)}, "rank must be an integer >= 1"),
         ({"heads": 0}, "heads must be an integer >= 1"),
         ({"tied": 1}, "tied must be True"),
         ({"output": "all"}, "output must be 'last'"),

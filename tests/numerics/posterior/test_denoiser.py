@@ -11,7 +11,7 @@ import pytest
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.core.results import DenoiserResult
 from attnlimits.numerics.core.validation import softmax_rows
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise, denoise_readout
 from attnlimits.numerics.posterior.readout import invert_readout
 
@@ -21,7 +21,7 @@ REFERENCE: list[dict[str, Any]] = json.loads(
 )
 
 
-def draw(model: Attention, V: np.ndarray, omega: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def draw(model: Network, V: np.ndarray, omega: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One output of the channel for each omega."""
     return model.link(omega + np.linalg.cholesky(V) @ rng.standard_normal(omega.shape))
 
@@ -33,7 +33,7 @@ def test_reference(category: str) -> None:
     assert len(cases) == 24  # two activations, four c, three beta
     worst = np.zeros(3)
     for case in cases:
-        model = Attention(2, 2, 1, case["skip"], case["beta"], case["activation"])
+        model = Network(2, 2, 1, case["skip"], case["beta"], case["activation"])
         made = denoise(model, case["y"], case["omega"], case["V"])
         g, dg = np.array(case["g_out"], float), np.array(case["dg_out"], float)
         # g_out = 0 exactly where omega = 0: measured against the prior's own scale.
@@ -83,7 +83,7 @@ def plane(activation: str, layers: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("layers", [1, 2])
 def test_exact_identities(activation: str, layers: int) -> None:
     """Z_out integrates to one, E g_out = 0, E[g g^T] = -E[d g_out]: no sampling, so to the accuracy of the rule."""
-    model = Attention(layers, skip=0.9, beta=0.8, activation=activation)
+    model = Network(layers, skip=0.9, beta=0.8, activation=activation)
     omega = np.array([[0.3, -0.2], [0.4, 0.1]])[-layers:]
     V = np.array([[0.45, 0.1], [0.1, 0.4]])[-layers:, -layers:]
     rows, weights = plane(activation, layers)
@@ -101,7 +101,7 @@ def test_exact_identities(activation: str, layers: int) -> None:
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_measure_of_y(activation: str, rng: np.random.Generator) -> None:
     """log_z of y and of v differ by the logarithm of |d y/d v|, here by central differences of the link."""
-    model, one = Attention(activation=activation, beta=1.4), Attention(1, activation=activation, beta=1.4)
+    model, one = Network(activation=activation, beta=1.4), Network(1, activation=activation, beta=1.4)
     V, omega = np.array([[0.6, 0.2], [0.2, 0.5]]), np.zeros((2, 2))
     entries = ((0, 1), (1, 0)) if activation == "softmax" else ((0, 0), (0, 1))
     for v in rng.standard_normal((20, 2)):
@@ -118,7 +118,7 @@ def test_measure_of_y(activation: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_derivatives(activation: str, rng: np.random.Generator) -> None:
     """d log_z = g_out and d g_out by five-point differences in omega: truncation and rounding are below 1e-9."""
-    model = Attention(skip=0.7, activation=activation)
+    model = Network(skip=0.7, activation=activation)
     V = np.array([[0.6, 0.15], [0.15, 0.4]])
     omega = rng.standard_normal((12, 2, 2))
     y = draw(model, V, omega, rng)
@@ -143,7 +143,7 @@ def test_derivatives(activation: str, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_symmetries(activation: str, rng: np.random.Generator) -> None:
     """A sign per layer, a swap of the tokens, and no field at omega = 0."""
-    model = Attention(skip=0.4, beta=2.0, activation=activation)
+    model = Network(skip=0.4, beta=2.0, activation=activation)
     V = np.array([[0.7, -0.2], [-0.2, 0.3]])
     omega = rng.standard_normal((40, 2, 2))
     y = draw(model, V, omega, rng)
@@ -161,7 +161,7 @@ def test_symmetries(activation: str, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_batches_threads_and_broadcasting(activation: str, rng: np.random.Generator) -> None:
-    model = Attention(activation=activation)
+    model = Network(activation=activation)
     V = np.stack([np.eye(2) * 0.5, np.array([[0.6, 0.3], [0.3, 0.4]])])
     omega = rng.standard_normal((70, 1, 2, 2))
     y = draw(model, V[0], omega[:, 0], rng)[:, None]
@@ -187,7 +187,7 @@ def test_batches_threads_and_broadcasting(activation: str, rng: np.random.Genera
 @pytest.mark.parametrize("size", [30.0, 1e3])
 def test_extremes(activation: str, size: float, rng: np.random.Generator) -> None:
     """Large means, large readout rows, unlikely ones: finite numbers, or an error that says why."""
-    model = Attention(activation=activation, skip=0.5)
+    model = Network(activation=activation, skip=0.5)
     V = np.array([[0.5, 0.1], [0.1, 0.5]])
     finite = 0
     for n in range(24):
@@ -206,7 +206,7 @@ def test_extremes(activation: str, size: float, rng: np.random.Generator) -> Non
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_likely_readouts_of_large_means(activation: str, rng: np.random.Generator) -> None:
     """|omega| = 1e3 and v drawn from it; the answer does not depend on the tolerance."""
-    model = Attention(activation=activation, beta=1e-3)
+    model = Network(activation=activation, beta=1e-3)
     V = np.diag([0.5, 0.4])
     for _ in range(5):
         omega = 1e3 * rng.choice([-1.0, 1.0], (2, 2)) + rng.standard_normal((2, 2))
@@ -220,7 +220,7 @@ def test_likely_readouts_of_large_means(activation: str, rng: np.random.Generato
 
 GOOD = [[0.7, 0.3], [0.2, 0.8]]
 ZERO, EYE = np.zeros((2, 2)), np.eye(2)
-SOFTMAX, LINEAR = Attention(), Attention(activation="linear")
+SOFTMAX, LINEAR = Network(), Network(activation="linear")
 
 
 @pytest.mark.parametrize(
@@ -247,8 +247,8 @@ SOFTMAX, LINEAR = Attention(), Attention(activation="linear")
         (SOFTMAX, GOOD, ZERO, EYE, 0.1, ValueError, "tol"),
         (SOFTMAX, GOOD, ZERO, EYE, 1, ValueError, "tol"),
         (SOFTMAX, GOOD, ZERO, EYE, math.nan, ValueError, "tol"),
-        (Attention(3), GOOD, np.zeros((3, 2)), np.eye(3), 1e-9, KernelNotFoundError, "depth"),
-        (Attention(rank=2), GOOD, np.zeros((4, 2)), np.eye(4), 1e-9, ValueError, "rank 1"),
+        (Network(3), GOOD, np.zeros((3, 2)), np.eye(3), 1e-9, KernelNotFoundError, "depth"),
+        (Network(rank=2), GOOD, np.zeros((4, 2)), np.eye(4), 1e-9, ValueError, "rank 1"),
     ],
 )
 def test_bad_input(model: Any, y: Any, omega: Any, V: Any, tol: Any, error: type[Exception], word: str) -> None:
@@ -265,7 +265,7 @@ def test_readout_row_is_checked() -> None:
 @pytest.mark.parametrize("tokens", [2, 3])
 def test_rows_of_single_precision(tokens, rng):
     """They sum to one within 1e-7 only, are divided by their sum, and keep the posterior to the rounding of log y."""
-    model = Attention(1, tokens, 1)
+    model = Network(1, tokens, 1)
     v = np.array([[0.9, -0.4, 0.3], [0.2, 1.1, -0.7]])[:, :tokens]
     y = model.link(v[:, None, :])
     single = y.astype(np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.core.errors import ConvergenceError
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import check_covariance, denoise, denoise_readout
 from attnlimits.numerics.posterior.precise.denoiser import denoise_mp
 from attnlimits.numerics.posterior.readout import invert_readout
@@ -29,7 +29,7 @@ def test_reference_is_within_the_stated_error(tol: float) -> None:
     for entry in REFERENCE[:: 1 if tol == 1e-12 else 3]:
         if entry["error"] > 1e-20:
             continue
-        model = Attention(2, 2, 1, entry["skip"], entry["beta"], entry["activation"])
+        model = Network(2, 2, 1, entry["skip"], entry["beta"], entry["activation"])
         case = Case(model, *(np.array(entry[name]) for name in ("y", "omega", "V")), tol)
         made = denoise(model, case.y, case.omega, case.V, tol=tol, workers=1)
         shapes = {"log_z": (), "g_out": (2, 2), "dg_out": (2, 2, 2, 2)}
@@ -46,7 +46,7 @@ def test_reference_is_within_the_stated_error(tol: float) -> None:
 
 def test_small_variances_of_one_layer() -> None:
     """V = 1e-12 costs six digits of the moments; of log Z, no more than the readout row does."""
-    model = Attention(1)
+    model = Network(1)
     h = np.array([0.61, -0.83])
     y = model.link(h[None])
     for variance in (1e-4, 1e-8, 1e-12, 1e-16):
@@ -60,9 +60,9 @@ def test_small_variances_of_one_layer() -> None:
 
 def test_two_layers_state_what_rounding_costs() -> None:
     """Below V = 1e-4 the tolerance 1e-13 is beyond float64: the error grows like 1/sqrt(V), and is stated."""
-    model = Attention()
+    model = Network()
     h = np.array([[0.7, -0.4], [0.5, 0.9]])
-    y = Attention(1).link(h[1:] @ model.mixing(h).T)
+    y = Network(1).link(h[1:] @ model.mixing(h).T)
     before = 0.0
     for variance in (1e-4, 1e-8, 1e-12):
         case = Case(model, y, h + 0.5 * math.sqrt(variance), variance * np.eye(2), 1e-13)
@@ -77,7 +77,7 @@ def test_two_layers_state_what_rounding_costs() -> None:
 @pytest.mark.parametrize("layers", [1, 2])
 def test_no_number_without_a_true_error(layers: int, activation: str) -> None:
     """V and omega from the smallest to the largest float64: finite with an error of use, or refused by name."""
-    model = Attention(layers, activation=activation)
+    model = Network(layers, activation=activation)
     y = [[0.7, 0.3], [0.2, 0.8]] if activation == "softmax" else [[1.0, 0.5], [0.5, 0.25]]
     served = 0
     for variance in (5e-324, 1e-310, 1e-300, 1e-155, 1e-20, 1.0, 1e20, 1e155, 1e300, 1.7e308):
@@ -111,15 +111,15 @@ def test_each_covariance_is_judged_by_itself() -> None:
     with pytest.raises(ValueError, match=r"matrix \[1\]"):
         check_covariance("V", np.stack([np.eye(2), deficient]), 2)
     rng = np.random.default_rng(1)
-    y = Attention(1).link(rng.standard_normal((1, 2)))
-    both = denoise(Attention(), y, np.zeros((2, 2)), np.stack([1e-3 * np.eye(2), 5 * np.eye(2)]))
-    alone = denoise(Attention(), y, np.zeros((2, 2)), 1e-3 * np.eye(2))
+    y = Network(1).link(rng.standard_normal((1, 2)))
+    both = denoise(Network(), y, np.zeros((2, 2)), np.stack([1e-3 * np.eye(2), 5 * np.eye(2)]))
+    alone = denoise(Network(), y, np.zeros((2, 2)), 1e-3 * np.eye(2))
     np.testing.assert_array_equal(both.g_out[0], alone.g_out)
 
 
 def test_readouts_near_the_edge_state_what_the_inverse_loses() -> None:
     """Tokens that differ by 1e-6: y holds their squared distance to four digits, the same row given has all."""
-    model = Attention(1, 3)
+    model = Network(1, 3)
     v = np.array([1.0, 1.0 + 1e-6, 1.0 - 2e-6])
     y = model.link(v[None])
     given = denoise_readout(model, v, np.zeros((1, 3)), [[0.01]])
@@ -133,7 +133,7 @@ def test_readouts_near_the_edge_state_what_the_inverse_loses() -> None:
 def test_logarithms_of_nearly_equal_entries(tokens: int) -> None:
     """Readout rows of size 1e-5, whose outputs are uniform to ten digits, are recovered as well as y holds them."""
     rng = np.random.default_rng(tokens)
-    model = Attention(1, tokens)
+    model = Network(1, tokens)
     v = 1e-5 * rng.standard_normal(tokens)
     y = model.link(v[None])
     exact = denoise_mp(model, y, np.zeros((1, tokens)), [[1.0]], digits=20)
@@ -145,7 +145,7 @@ def test_logarithms_of_nearly_equal_entries(tokens: int) -> None:
 
 def test_refinement_ends_where_rounding_begins() -> None:
     """Unlikely y at small V: cosets differ by their rounding however fine; nodes are not doubled for ever after it."""
-    model = Attention(2, 2, 1, 44.1, 202.0)
+    model = Network(2, 2, 1, 44.1, 202.0)
     V = np.array([[1.9e-10, 0.9 * 1.1e-9], [0.9 * 1.1e-9, 6.4e-9]])
     v, omega = np.array([-25.7, -11.3]), np.zeros((2, 2))
     fine, coarse = (denoise_readout(model, v, omega, V, tol=tol, workers=1) for tol in (1e-14, 1e-6))
@@ -157,4 +157,4 @@ def test_refinement_ends_where_rounding_begins() -> None:
 def test_no_digits_left_is_said() -> None:
     """h_2 some 10^9 prior widths away: the exponent alone loses all digits."""
     with pytest.raises(ConvergenceError, match="float64 has no digits for it: y is too unlikely"):
-        denoise_readout(Attention(), [30.0, -20.0], np.zeros((2, 2)), np.diag([1e-6, 1e-16]), tol=1e-6)
+        denoise_readout(Network(), [30.0, -20.0], np.zeros((2, 2)), np.diag([1e-6, 1e-16]), tol=1e-6)

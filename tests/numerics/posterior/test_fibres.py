@@ -10,10 +10,9 @@ from scipy.special import kv
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.fibres import entry_jacobian, fibre
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import (
-    LastLayer,
     conditional_second_moment,
     fibre_moments,
     weak_recovery_operator,
@@ -38,7 +37,7 @@ LAYERS = [
 
 
 def _layer(activation, tied, rank, tokens, beta=1.3):
-    return LastLayer(tokens, rank, activation, tied, beta)
+    return Network(1, tokens, rank, activation=activation, tied=tied, beta=beta)
 
 
 def _prior(layer, rng):
@@ -170,7 +169,7 @@ def test_rank_one_is_the_denoiser(activation, tokens, rng):
     omega, covariance = _prior(layer, rng)
     y = layer.link(_draw(rng, omega, covariance, 5))
     got = fibre_moments(layer, y, omega, covariance)
-    want = denoise(Attention(1, tokens, 1, 1.0, 1.3, activation), y, omega, covariance)
+    want = denoise(Network(1, tokens, 1, 1.0, 1.3, activation), y, omega, covariance)
     np.testing.assert_allclose((got.mean - omega) / covariance, want.g_out, rtol=1e-9, atol=1e-9)
     if tokens == 2:
         np.testing.assert_allclose(got.log_z, want.log_z, atol=1e-9)
@@ -220,7 +219,9 @@ def _tied_threshold(rank, tokens, activation):
     [(1, 2, "softmax"), (2, 2, "softmax"), (3, 2, "softmax"), (2, 3, "softmax"), (2, 2, "linear"), (2, 3, "linear")],
 )
 def test_thresholds_of_tied_layers(rank, tokens, activation):
-    got = weak_recovery_threshold(LastLayer(tokens, rank, activation), rng=20, log2_samples=6, replicates=16)
+    got = weak_recovery_threshold(
+        Network(1, tokens, rank, activation=activation), rng=20, log2_samples=6, replicates=16
+    )
     # Products of Gaussians have heavy tails: 16 replicates, 4 sigma.
     assert abs(got.value - _tied_threshold(rank, tokens, activation)) < 4 * got.error
     assert got.error < 0.15 * got.value
@@ -228,7 +229,7 @@ def test_thresholds_of_tied_layers(rank, tokens, activation):
 
 def test_threshold_of_an_untied_layer():
     """Two tokens, softmax: the operator is [[3, 2], [2, 1]] on (keys, queries), so alpha_c = sqrt(5) - 2."""
-    layer = LastLayer(2, 1, "softmax", False)
+    layer = Network(1, 2, 1, activation="softmax", tied=False)
     samples = weak_recovery_operator(layer, rng=3, log2_samples=6, replicates=16)
     diagonal = samples[:, [0, 1], [0, 1]][:, :, [0, 1], [0, 1]]
     sigma = diagonal.std(axis=0, ddof=1) / 4
@@ -241,7 +242,7 @@ def test_threshold_of_an_untied_layer():
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_readout_of_nearly_equal_tokens(tokens, activation, rng):
     """Pairs 1e-6 apart beside one that is not: the solution must come from the pair furthest apart."""
-    model = Attention(1, tokens, 1, 1.0, 1.3, activation)
+    model = Network(1, tokens, 1, 1.0, 1.3, activation)
     v = rng.normal() + 1e-6 * rng.normal(size=(20, tokens))
     v[:, -1] -= rng.choice([-1, 1], size=20) * rng.uniform(0.3, 2, size=20)
     found, _ = invert_readout(model, model.link(v[:, None, :]))
@@ -251,7 +252,7 @@ def test_readout_of_nearly_equal_tokens(tokens, activation, rng):
 
 
 def test_readout_outside_the_range_names_the_pair():
-    model = Attention(1, 3, 1)
+    model = Network(1, 3, 1)
     y = model.link(np.array([[0.3, -0.8, 1.1]]))
     bad = y.copy()
     bad[0] = [0.1, 0.8, 0.1]
@@ -264,16 +265,16 @@ def test_readout_outside_the_range_names_the_pair():
 @pytest.mark.parametrize(
     ("layer", "y", "message"),
     [
-        (LastLayer(2, 2), [[0.4, 0.6], [0.5, 0.5]], "edge"),
-        (LastLayer(2, 2), [[0.7, 0.31], [0.2, 0.8]], "sum to 1"),
-        (LastLayer(2, 2), [[np.nan, 0.3], [0.2, 0.8]], "finite"),
-        (LastLayer(2, 2), [[1.2, -0.2], [0.2, 0.8]], "entries"),
-        (LastLayer(2, 2, "linear"), [[1.0, 0.2], [0.4, 1.0]], "violated"),
-        (LastLayer(2, 2, "linear"), [[1.0, 1.0], [1.0, 1.0]], "edge"),
-        (LastLayer(2, 1, "linear", False), [[1.0, 0.0], [0.0, 1.0]], "violated"),
-        (LastLayer(2, 1, "linear", False), [[0.0, 0.0], [0.0, 0.0]], "edge"),
-        (LastLayer(3, 1), np.full((3, 3), 1 / 3), "edge"),
-        (LastLayer(3, 2), [[0.5, 0.3, 0.2], [0.2, 0.6, 0.2], [0.3, 0.3, 0.4]], "violated"),
+        (Network(1, 2, 2), [[0.4, 0.6], [0.5, 0.5]], "edge"),
+        (Network(1, 2, 2), [[0.7, 0.31], [0.2, 0.8]], "sum to 1"),
+        (Network(1, 2, 2), [[np.nan, 0.3], [0.2, 0.8]], "finite"),
+        (Network(1, 2, 2), [[1.2, -0.2], [0.2, 0.8]], "entries"),
+        (Network(1, 2, 2, activation="linear"), [[1.0, 0.2], [0.4, 1.0]], "violated"),
+        (Network(1, 2, 2, activation="linear"), [[1.0, 1.0], [1.0, 1.0]], "edge"),
+        (Network(1, 2, 1, activation="linear", tied=False), [[1.0, 0.0], [0.0, 1.0]], "violated"),
+        (Network(1, 2, 1, activation="linear", tied=False), [[0.0, 0.0], [0.0, 0.0]], "edge"),
+        (Network(1, 3, 1), np.full((3, 3), 1 / 3), "edge"),
+        (Network(1, 3, 2), [[0.5, 0.3, 0.2], [0.2, 0.6, 0.2], [0.3, 0.3, 0.4]], "violated"),
     ],
 )
 def test_unreachable_outputs(layer, y, message):
@@ -283,17 +284,17 @@ def test_unreachable_outputs(layer, y, message):
 
 def test_bad_arguments_and_narrow_posteriors():
     for arguments, message in [
-        ((1,), "tokens must be"),
-        ((2, 0), "rank must be"),
-        ((2, 1, "tanh"), "activation must be"),
-        ((2, 1, "softmax", True, 0.0), "beta must be"),
+        ({"tokens": 1}, "tokens must be"),
+        ({"rank": 0}, "rank must be"),
+        ({"activation": "tanh"}, "activation must be"),
+        ({"beta": 0.0}, "beta must be"),
     ]:
         with pytest.raises(ValueError, match=message):
-            LastLayer(*arguments)
+            Network(**({"layers": 1} | arguments))
     for rank, tied in ((4, True), (2, False)):
-        with pytest.raises(KernelNotFoundError, match="no rule"):
-            LastLayer(3, rank, "softmax", tied)
-    layer = LastLayer(2, 2)
+        with pytest.raises(KernelNotFoundError, match=f"no rule for the fibre of rank {rank}"):
+            fibre_moments(Network(1, 3, rank, tied=tied), np.full((3, 3), 1 / 3))
+    layer = Network(1, 2, 2)
     h = np.array([[1.0, -0.3], [0.2, 0.9]])
     y = layer.link(h)
     eye, zero = np.eye(2), np.zeros((2, 2))
@@ -314,7 +315,7 @@ def test_bad_arguments_and_narrow_posteriors():
     with pytest.raises(ValueError, match="replicates"):
         weak_recovery_operator(layer, replicates=1)
     # A prior this narrow pins the rotation to 1e-6 of a turn, beyond the largest rule of rank 3.
-    solid = LastLayer(2, 3, "linear")
+    solid = Network(1, 2, 3, activation="linear")
     point = np.array([[1.0, -0.3], [0.2, 0.9], [0.4, 0.1]])
     with pytest.raises(ConvergenceError, match="fibre"):
         fibre_moments(solid, solid.link(point), point, 1e-12 * np.eye(3))
@@ -324,7 +325,7 @@ def test_bad_arguments_and_narrow_posteriors():
 
 
 def test_batches_have_their_shape(rng):
-    layer = LastLayer(3, 2)
+    layer = Network(1, 3, 2)
     h = rng.normal(size=(2, 3, 2, 3))
     got = fibre_moments(layer, layer.link(h))
     assert got.log_z.shape == got.error.shape == (2, 3)

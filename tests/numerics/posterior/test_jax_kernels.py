@@ -13,7 +13,7 @@ import pytest
 
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.core.results import DenoiserResult
-from attnlimits.numerics.model.attention import Attention, kernel
+from attnlimits.numerics.model.network import Network, kernel
 from attnlimits.numerics.posterior import denoiser
 from attnlimits.numerics.posterior.jax import JaxUnavailable, backend, batches, boxes, denoise_jax
 from attnlimits.numerics.posterior.ranges import RANGES
@@ -32,7 +32,7 @@ def jax(request: pytest.FixtureRequest) -> Any:
     return pytest.importorskip("jax", reason="the extra attnlimits[gpu] is not installed")
 
 
-def draw(model: Attention, V: Array, samples: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def draw(model: Network, V: Array, samples: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Outputs and means of the channel at overlap I - V, whose entries are far above the least double."""
     values, vectors = np.linalg.eigh(np.eye(2) - V)
     root = vectors @ np.diag(np.sqrt(np.maximum(values, 0.0))) @ vectors.T
@@ -65,7 +65,7 @@ PRIORS = {
 @pytest.mark.parametrize("skip", [0.1, 1.0, 4.0])
 def test_against_the_compiled_denoiser(skip: float, beta: float, prior: str, rng: np.random.Generator) -> None:
     """Both to 1e-12 of the mass; V^{-1} magnifies that, as it does d g_out, to which the errors are compared."""
-    model, V = Attention(skip=skip, beta=beta), np.array(PRIORS[prior])
+    model, V = Network(skip=skip, beta=beta), np.array(PRIORS[prior])
     # A weak skip connection and a low temperature make sharp kernels, which take a CPU up to a second each.
     samples = 20 if prior == "small" else (20, 6, 3, 1)[(beta == 3) + 2 * (skip == 0.1)]
     y, omega = draw(model, V, samples, rng)
@@ -88,7 +88,7 @@ def test_reference(activation: str, skip: float, beta: float) -> None:
     cases = REFERENCE[activation, skip, beta]
     assert len(cases) == 10
     y, omega, V = (np.array([case[name] for case in cases]) for name in ("y", "omega", "V"))
-    made = denoise_jax(Attention(2, 2, 1, skip, beta, activation), y, omega, V)
+    made = denoise_jax(Network(2, 2, 1, skip, beta, activation), y, omega, V)
     values = (np.array([case[name] for case in cases], dtype=float) for name in NAMES)
     shapes = (made.log_z.shape, made.g_out.shape, made.dg_out.shape)
     arrays = (x.reshape(s) for x, s in zip(values, shapes, strict=True))
@@ -99,7 +99,7 @@ def test_reference(activation: str, skip: float, beta: float) -> None:
 @pytest.mark.parametrize("activation", FAMILIES)
 @pytest.mark.parametrize("tokens", [2, 5])
 def test_one_layer(activation: str, tokens: int, rng: np.random.Generator) -> None:
-    model = Attention(1, tokens, activation=activation, beta=0.7)
+    model = Network(1, tokens, activation=activation, beta=0.7)
     V = np.array([[[0.3]], [[1.0]]])
     omega = rng.standard_normal((40, 1, 1, tokens))
     y = model.link(omega + np.sqrt(0.3) * rng.standard_normal(omega.shape))
@@ -111,7 +111,7 @@ def test_one_layer(activation: str, tokens: int, rng: np.random.Generator) -> No
 
 def test_batches_and_global_settings(jax: Any, rng: np.random.Generator) -> None:
     """More samples than one batch holds, shared and own V, single samples, none; jax stays in single precision."""
-    model = Attention(skip=2.0, beta=0.4)
+    model = Network(skip=2.0, beta=0.4)
     V = np.stack([np.eye(2) * 0.5, np.array([[0.6, 0.3], [0.3, 0.4]])])
     y, omega = draw(model, V[0], 70, rng)
     before = jax.numpy.zeros(1).dtype
@@ -133,10 +133,10 @@ def test_batches_and_global_settings(jax: Any, rng: np.random.Generator) -> None
 
 def test_large_means_and_unlikely_outputs(rng: np.random.Generator) -> None:
     """Means and readout rows of size 30, drawn apart: the mass is far from the prior's centre, and little."""
-    model, V = Attention(activation="linear", skip=0.5), np.array([[0.5, 0.1], [0.1, 0.5]])
+    model, V = Network(activation="linear", skip=0.5), np.array([[0.5, 0.1], [0.1, 0.5]])
     omega = 30 * rng.uniform(-1, 1, (12, 2, 2))
     omega[::3] = 0.0
-    y = Attention(1, activation="linear").link(30 * rng.uniform(-1, 1, (12, 1, 2)))
+    y = Network(1, activation="linear").link(30 * rng.uniform(-1, 1, (12, 1, 2)))
     made, expected = denoise_jax(model, y, omega, V, tol=1e-9), denoiser.denoise(model, y, omega, V)
     assert expected.log_z.min() < -500
     # V^{-1} takes the tolerance of moments up to fivefold; the rounding of h - omega, in units of the prior, is 1e-13.
@@ -146,7 +146,7 @@ def test_large_means_and_unlikely_outputs(rng: np.random.Generator) -> None:
 
 def test_groups_are_halved_where_cells_run_out(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     """As if the list were too short for more than ten samples: the same numbers from 30, 15, 7, 7, .. at once."""
-    model, V = Attention(), np.eye(2) * 0.9
+    model, V = Network(), np.eye(2) * 0.9
     y, omega = draw(model, V, 30, rng)
     whole = denoise_jax(model, y, omega, V, tol=1e-9)
     groups = []
@@ -170,7 +170,7 @@ def test_groups_are_halved_where_cells_run_out(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("activation", FAMILIES)
 def test_ranges_enclose_and_agree(activation: str, rng: np.random.Generator) -> None:
     """The branch-free ranges are those of the compiled denoiser, and hold h_2 at points of the box."""
-    model = Attention(skip=0.3, beta=1.7, activation=activation)
+    model = Network(skip=0.3, beta=1.7, activation=activation)
     undo = kernel(model, "numba64").undo
     with backend.double_precision(backend.device_of("cpu")):
         for centre, size in product((0.0, 1.0, 30.0), (1e-3, 1.0, 40.0)):
@@ -191,7 +191,7 @@ def test_ranges_enclose_and_agree(activation: str, rng: np.random.Generator) -> 
 @pytest.mark.parametrize("activation", FAMILIES)
 def test_the_generated_kernel_runs_on_jax(activation: str, rng: np.random.Generator) -> None:
     """The same straight-line code, also where exponentials under- or overflow."""
-    module = kernel(Attention(activation=activation), "numpy64")
+    module = kernel(Network(activation=activation), "numpy64")
     x = rng.standard_normal((2, 200)) * np.repeat([1e-3, 1.0, 30.0, 1e3], 50)
     with backend.double_precision(backend.device_of("cpu")):
         made = [np.asarray(z) for z in backend.on_jax(module.undo)(*x, 0.6, -1.1, 0.5, 1.3)]
@@ -202,7 +202,7 @@ def test_the_generated_kernel_runs_on_jax(activation: str, rng: np.random.Genera
 
 
 GOOD, ZERO, EYE = [[0.7, 0.3], [0.2, 0.8]], np.zeros((2, 2)), np.eye(2)
-SOFTMAX = Attention()
+SOFTMAX = Network()
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ SOFTMAX = Attention()
         (SOFTMAX, GOOD, ZERO, EYE, {"tol": 1}, ValueError, "tol must be a float"),
         (SOFTMAX, GOOD, ZERO, EYE, {"device": "abacus"}, ValueError, "platform of jax with a device here .*cpu"),
         (SOFTMAX, GOOD, ZERO, EYE, {"device": 3}, ValueError, "device must be None or"),
-        (Attention(3), GOOD, np.zeros((3, 2)), np.eye(3), {}, KernelNotFoundError, "depth 2 with two tokens"),
-        (Attention(rank=2), GOOD, np.zeros((4, 2)), np.eye(4), {}, KernelNotFoundError, "rank 1"),
+        (Network(3), GOOD, np.zeros((3, 2)), np.eye(3), {}, KernelNotFoundError, "depth 2 with two tokens"),
+        (Network(rank=2), GOOD, np.zeros((4, 2)), np.eye(4), {}, KernelNotFoundError, "rank 1"),
     ],
 )
 def test_bad_input(model: Any, y: Any, omega: Any, V: Any, more: Any, error: type[Exception], word: str) -> None:
@@ -231,8 +231,8 @@ def test_bad_input(model: Any, y: Any, omega: Any, V: Any, more: Any, error: typ
 def test_what_misses_its_tolerance_is_refused(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     case = next(case for case in REFERENCE["softmax", 0.05, 5.0] if case["category"] == "half")
     with pytest.raises(ConvergenceError, match=r"sample number 0 is too narrow .* cells; loosen tol"):
-        denoise_jax(Attention(skip=0.05, beta=5.0), case["y"], case["omega"], case["V"])
-    model, V = Attention(skip=0.1, beta=0.5), np.eye(2)
+        denoise_jax(Network(skip=0.05, beta=5.0), case["y"], case["omega"], case["V"])
+    model, V = Network(skip=0.1, beta=0.5), np.eye(2)
     y, omega = draw(model, V, 4, rng)
     monkeypatch.setattr(batches, "_ROUNDS", 1)
     with pytest.raises(ConvergenceError, match=r"missed its tolerance on \d of 4 samples; .* loosen tol"):
@@ -243,9 +243,9 @@ WITHOUT = """
 import sys
 sys.modules["jax"] = None
 from attnlimits.numerics.posterior.jax import JaxUnavailable, denoise_jax
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 try:
-    denoise_jax(Attention(), [[0.7, 0.3], [0.2, 0.8]], [[0, 0], [0, 0]], [[1, 0], [0, 1]])
+    denoise_jax(Network(), [[0.7, 0.3], [0.2, 0.8]], [[0, 0], [0, 0]], [[1, 0], [0, 1]])
 except JaxUnavailable as error:
     print(error)
 """

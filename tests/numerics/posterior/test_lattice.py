@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior import lattice
 from attnlimits.numerics.posterior.denoiser import denoise, denoise_readout
 from attnlimits.numerics.posterior.ranges import RANGES, inverse_determinant_bound
@@ -72,7 +72,7 @@ def test_ranges_shrink_to_the_point(activation: str, rng: np.random.Generator) -
         assert widths[2] <= 1e-4 * scale
 
 
-def channel(model: Attention, V: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def channel(model: Network, V: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Outputs and means of n samples at q = I - V."""
     rng = np.random.default_rng(seed)
     values, vectors = np.linalg.eigh(np.eye(2) - V)
@@ -95,7 +95,7 @@ def test_faint_narrow_lobes(activation: str, samples: tuple[int, ...]) -> None:
     The differences of the cosets see only the wide lobe, so the rule that the error is squared when the step is halved
     does not hold. Without steps set by the slopes of z these samples have errors up to 3e-7 at tol = 1e-10.
     """
-    model = Attention(activation=activation)
+    model = Network(activation=activation)
     V = np.array([[0.5, -0.4999], [-0.4999, 0.5]])
     y, omega = channel(model, V, 12000, 1)
     chosen = list(samples)
@@ -108,7 +108,7 @@ def test_faint_narrow_lobes(activation: str, samples: tuple[int, ...]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("activation", FAMILIES)
 def test_no_faint_lobe_in_many_samples(activation: str) -> None:
-    model = Attention(activation=activation)
+    model = Network(activation=activation)
     V = np.array([[0.5, -0.4999], [-0.4999, 0.5]])
     y, omega = channel(model, V, 6000, 2)
     made, fine = (denoise(model, y, omega, V, tol=tol) for tol in (1e-10, 1e-14))
@@ -122,7 +122,7 @@ def test_no_faint_lobe_in_many_samples(activation: str) -> None:
 @pytest.mark.parametrize("V", [[[1.0, 0.0], [0.0, 0.5]], [[0.7, 0.0], [0.0, 0.01]], [[0.6, 0.3], [0.3, 0.5]]], ids=str)
 def test_certificate(activation: str, tol: float, V: list[list[float]]) -> None:
     """Every sample is as close as it says, in whitened indices: E[h] - omega = V g_out."""
-    model = Attention(activation=activation)
+    model = Network(activation=activation)
     covariance = np.array(V)
     y, omega = channel(model, covariance, 300, 3)
     made = denoise(model, y, omega, covariance, tol=tol)
@@ -138,7 +138,7 @@ def test_certificate(activation: str, tol: float, V: list[list[float]]) -> None:
 @pytest.mark.parametrize("activation", FAMILIES)
 def test_even_path(activation: str, rng: np.random.Generator) -> None:
     """With omega_1 = 0 and V_12 = 0 half the plane is summed; omega_1 = 1e-300 takes the whole one."""
-    model = Attention(skip=0.5, beta=1.5, activation=activation)
+    model = Network(skip=0.5, beta=1.5, activation=activation)
     V = np.diag([0.9, 0.3])
     omega = rng.standard_normal((100, 2, 2))
     omega[:, 0] = 0.0
@@ -154,7 +154,7 @@ def test_even_path(activation: str, rng: np.random.Generator) -> None:
 
 def test_sums_against_a_plain_rule(rng: np.random.Generator) -> None:
     """A dense trapezoidal rule on the whole disc, nothing pruned, in token space."""
-    model = Attention(skip=0.8)
+    model = Network(skip=0.8)
     V, omega = np.array([[0.5, 0.2], [0.2, 0.6]]), rng.standard_normal((2, 2))
     v = rng.standard_normal(2)
     # Step 0.05: the kernel's singularities are a unit away, so e^{-2 pi/0.05} is nothing.

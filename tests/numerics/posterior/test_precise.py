@@ -16,7 +16,7 @@ from mpmath.ctx_mp import MPContext
 
 from attnlimits.numerics.arithmetic.ball import BALLS, ball, working_bits
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
-from attnlimits.numerics.model.attention import Attention, kernel
+from attnlimits.numerics.model.network import Network, kernel
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.precise import ellipses, rectangles
 from attnlimits.numerics.posterior.precise.denoiser import PreciseDenoiserResult, denoise_mp
@@ -26,7 +26,7 @@ CTX.dps = 45
 REFERENCE: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "denoiser_reference.json").read_text(encoding="utf-8")
 )
-EASY = Attention(skip=5.0, beta=0.2)
+EASY = Network(skip=5.0, beta=0.2)
 V = np.array([[0.02, 0.01], [0.01, 0.4]])
 OMEGA = np.array([[0.3, -0.5], [0.2, 0.7]])
 Y = EASY.link(np.array([[0.35, -0.6], [-0.3, 0.9]]))
@@ -45,7 +45,7 @@ def largest(values: Any) -> Any:
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_one_layer(activation: str, tokens: int) -> None:
     """Posterior of h = +-v from its two weights, with v recovered by the exact inverse of the link."""
-    model = Attention(1, tokens, beta=1.3, activation=activation)
+    model = Network(1, tokens, beta=1.3, activation=activation)
     h = [CTX.mpf(k) / 7 for k in (3, -5, 9)][:tokens]
     scores = [[CTX.mpf(1.3) * a * b for b in h] for a in h]
     if activation == "softmax":
@@ -79,7 +79,7 @@ def test_one_layer(activation: str, tokens: int) -> None:
     assert float(floats.log_z) == pytest.approx(float(made.log_z), abs=1e-12)
 
 
-def sample(model: Attention, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+def sample(model: Network, rng: np.random.Generator) -> tuple[Any, Any, Any]:
     """(y, omega, V) of the model: V a random part of I, omega of covariance I - V, y from a forward pass."""
     axes, _ = np.linalg.qr(rng.normal(size=(2, 2)))
     spread = rng.uniform(0.05, 1.0, 2)
@@ -104,7 +104,7 @@ def gaps(one: Any, other: Any, covariance: Any) -> tuple[float, ...]:
 def test_fewer_digits_of_the_reference(activation: str, category: str) -> None:
     """A cruder cut of the plane and lower orders give the stored numbers to what they promise."""
     case = cheapest(activation, category)
-    model = Attention(2, 2, 1, case["skip"], case["beta"], case["activation"])
+    model = Network(2, 2, 1, case["skip"], case["beta"], case["activation"])
     made = denoise_mp(model, case["y"], case["omega"], case["V"], digits=9)
     assert made.how == "estimated" and made.error <= 1e-9 and made.nodes > 0
     exact = PreciseDenoiserResult(
@@ -125,7 +125,7 @@ def test_fewer_digits_of_the_reference(activation: str, category: str) -> None:
 )
 def test_more_digits_agree(activation: str, skip: float, beta: float, rng: np.random.Generator) -> None:
     """The error shown bounds log_z, g_out and dg_out."""
-    model = Attention(2, 2, 1, skip, beta, activation)
+    model = Network(2, 2, 1, skip, beta, activation)
     y, omega, covariance = sample(model, rng)
     low, high = (denoise_mp(model, y, omega, covariance, digits=digits) for digits in (8, 22))
     assert low.nodes < high.nodes
@@ -135,7 +135,7 @@ def test_more_digits_agree(activation: str, skip: float, beta: float, rng: np.ra
 
 def test_plain_quadrature() -> None:
     """(169) as it stands, in tokens, B_1 by its definition (5), by mpmath.quad."""
-    model, covariance = Attention(skip=3.0, beta=0.4), np.array([[0.04, 0.03], [0.03, 0.5]])
+    model, covariance = Network(skip=3.0, beta=0.4), np.array([[0.04, 0.03], [0.03, 0.5]])
     y = model.link(np.array([[0.35, -0.6], [-0.3, 0.9]]))
     inverse = np.linalg.inv(covariance)
     first, second = np.log(y[0, 0] / y[0, 1]) / model.beta, np.log(y[1, 1] / y[1, 0]) / model.beta
@@ -175,7 +175,7 @@ def test_plain_quadrature() -> None:
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_continuation_is_analytic(activation: str, rng: np.random.Generator) -> None:
     """At real indices it is the generated kernel; at complex ones B_1 h_2 = v with B_1 from its definition (5)."""
-    model = Attention(skip=0.7, beta=1.3, activation=activation)
+    model = Network(skip=0.7, beta=1.3, activation=activation)
     undo = {"softmax": ellipses.continued_softmax, "linear": ellipses.continued_linear}[activation]
     x = rng.normal(size=(2, 40), scale=2.0)
     made = np.array([undo(*pair.astype(complex), 0.8, -0.6, model.skip, model.beta)[:3] for pair in x.T])
@@ -254,7 +254,7 @@ def test_derivatives_at_high_precision() -> None:
 
 def test_token_exchange() -> None:
     """Exchanging the tokens exchanges the entries, to the digits asked for: other rectangles, the same numbers."""
-    model = Attention(skip=0.6, beta=1.5)
+    model = Network(skip=0.6, beta=1.5)
     y = model.link(np.array([[0.9, -0.6], [-0.3, 1.2]]))
     one = denoise_mp(model, y, OMEGA, V, digits=25)
     other = denoise_mp(model, y[::-1, ::-1], OMEGA[:, ::-1], V, digits=25)
@@ -263,9 +263,7 @@ def test_token_exchange() -> None:
 
 
 def test_even_link_has_no_gradient_at_zero() -> None:
-    made = denoise_mp(
-        Attention(), Attention().link(np.array([[0.9, -0.6], [-0.3, 1.2]])), np.zeros((2, 2)), V, digits=15
-    )
+    made = denoise_mp(Network(), Network().link(np.array([[0.9, -0.6], [-0.3, 1.2]])), np.zeros((2, 2)), V, digits=15)
     assert largest(made.g_out) < 1e-15
 
 
@@ -281,7 +279,7 @@ def test_even_link_has_no_gradient_at_zero() -> None:
     ],
 )
 def test_corners(y: Any, covariance: Any) -> None:
-    model = Attention()
+    model = Network()
     if y is None:
         y = model.link(np.array([[0.31, -0.52], [0.19, 0.73]]))
     low, high = (denoise_mp(model, y, OMEGA, covariance, digits=digits) for digits in (7, 14))
@@ -308,7 +306,7 @@ def test_hard_inputs(
     rng: np.random.Generator,
 ) -> None:
     """Narrow, correlated, saturated: 30 digits agree with 50."""
-    model = Attention(skip=skip, beta=beta)
+    model = Network(skip=skip, beta=beta)
     spread = np.outer(widths, widths) * np.array([[1.0, correlation], [correlation, 1.0]])
     omega = size * rng.uniform(-1, 1, (2, 2))
     h = omega + np.linalg.cholesky(spread) @ rng.normal(size=(2, 2))
@@ -332,7 +330,7 @@ def test_hard_inputs(
 def test_fifty_digits(activation: str, part: int) -> None:
     """Fifty random inputs in ten parts: 50 digits against float64 to 1e-12, and against 80 digits to 1e-48."""
     rng = np.random.default_rng((part, len(activation)))
-    model = Attention(activation=activation)
+    model = Network(activation=activation)
     worst = 0.0
     for _ in range(5):
         y, omega, covariance = sample(model, rng)
@@ -353,7 +351,7 @@ def test_fifty_digits(activation: str, part: int) -> None:
 def test_reference_again(category: str) -> None:
     """Narrow and unlikely posteriors in full."""
     case = cheapest("softmax", category)
-    model = Attention(2, 2, 1, case["skip"], case["beta"], case["activation"])
+    model = Network(2, 2, 1, case["skip"], case["beta"], case["activation"])
     made = denoise_mp(model, case["y"], case["omega"], case["V"], digits=18)
     exact = np.array([CTX.mpf(text) for text in case["g_out"]], dtype=object)
     assert largest(made.g_out.ravel() - exact) < 1e-18 * max(largest(exact), np.trace(case["V"]) ** -0.5)
@@ -374,7 +372,7 @@ def test_exact_input() -> None:
 def test_balls_enclose_the_kernel() -> None:
     """The emitted mp kernels run on balls and enclose what mpmath gives."""
     for activation in ("softmax", "linear"):
-        mp = kernel(Attention(activation=activation), "mp")
+        mp = kernel(Network(activation=activation), "mp")
         with working_bits(100):
             enclosed = mp.undo(BALLS, "0.7", "-1.1", "0.4", "0.9", "1", "1.5")
         for value, exact in zip(enclosed, mp.undo(CTX, "0.7", "-1.1", "0.4", "0.9", "1", "1.5"), strict=True):
@@ -383,12 +381,12 @@ def test_balls_enclose_the_kernel() -> None:
 
 
 def test_floats_are_exact_and_text_is_decimal() -> None:
-    as_floats = denoise_mp(Attention(1), [[0.7, 0.3], [0.2, 0.8]], [[0.1, 0.2]], [[0.5]])
-    as_text = denoise_mp(Attention(1), [["0.7", "0.3"], ["0.2", "0.8"]], [["0.1", "0.2"]], [["0.5"]])
+    as_floats = denoise_mp(Network(1), [[0.7, 0.3], [0.2, 0.8]], [[0.1, 0.2]], [[0.5]])
+    as_text = denoise_mp(Network(1), [["0.7", "0.3"], ["0.2", "0.8"]], [["0.1", "0.2"]], [["0.5"]])
     gap = abs(as_floats.log_z - as_text.log_z)
     assert 1e-20 < gap < 1e-14  # 0.7 is no binary number
     exact = [[CTX.mpf(0.7), CTX.mpf(0.3)], [CTX.mpf(0.2), CTX.mpf(0.8)]]
-    as_mpf = denoise_mp(Attention(1), exact, [[CTX.mpf(0.1), CTX.mpf(0.2)]], [[CTX.mpf(0.5)]])
+    as_mpf = denoise_mp(Network(1), exact, [[CTX.mpf(0.1), CTX.mpf(0.2)]], [[CTX.mpf(0.5)]])
     assert abs(as_mpf.log_z - as_floats.log_z) < 1e-30
 
 
@@ -396,14 +394,14 @@ def test_global_precision_is_left_alone() -> None:
     before, bits = mpmath.mp.dps, flint.ctx.prec
     try:
         mpmath.mp.dps = 5
-        made = denoise_mp(Attention(1), [[0.7, 0.3], [0.2, 0.8]], [[0.1, 0.2]], [[0.5]], digits=30)
+        made = denoise_mp(Network(1), [[0.7, 0.3], [0.2, 0.8]], [[0.1, 0.2]], [[0.5]], digits=30)
         assert mpmath.mp.dps == 5 and flint.ctx.prec == bits
         with pytest.raises(UnreachableOutputError):
-            denoise_mp(Attention(1), [[0.4, 0.6], [0.5, 0.5]], [[0.1, 0.2]], [[0.5]], digits=30)
+            denoise_mp(Network(1), [[0.4, 0.6], [0.5, 0.5]], [[0.1, 0.2]], [[0.5]], digits=30)
         assert flint.ctx.prec == bits
     finally:
         mpmath.mp.dps = before
-    again = denoise_mp(Attention(1), [[0.7, 0.3], [0.2, 0.8]], [[0.1, 0.2]], [[0.5]], digits=30)
+    again = denoise_mp(Network(1), [[0.7, 0.3], [0.2, 0.8]], [[0.1, 0.2]], [[0.5]], digits=30)
     assert made.log_z == again.log_z
 
 
@@ -425,8 +423,8 @@ def test_global_precision_is_left_alone() -> None:
         ((EASY, [["0.7", "0.3"], ["0.7", "0.3"]], OMEGA, V), {}, UnreachableOutputError, "177"),
         ((EASY, Y, 1e9 * OMEGA, V), {}, ConvergenceError, "prior widths"),
         ((EASY, [[0.4, 0.6], [0.5, 0.5]], OMEGA, V), {}, UnreachableOutputError, "177"),
-        ((Attention(5), Y, np.zeros((5, 2)), np.eye(5)), {}, ConvergenceError, "over 8 dimensions .* fewer digits"),
-        ((Attention(1, rank=2), Y, np.zeros((2, 2)), np.eye(2)), {}, KernelNotFoundError, "rank 1"),
+        ((Network(5), Y, np.zeros((5, 2)), np.eye(5)), {}, ConvergenceError, "over 8 dimensions .* fewer digits"),
+        ((Network(1, rank=2), Y, np.zeros((2, 2)), np.eye(2)), {}, KernelNotFoundError, "rank 1"),
     ],
 )
 def test_bad_input(arguments: Any, options: dict[str, Any], error: type[Exception], word: str) -> None:

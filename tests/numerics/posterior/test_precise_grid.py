@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.precise import denoiser as precise
 from attnlimits.numerics.posterior.precise.denoiser import denoise_mp
 from attnlimits.numerics.posterior.readout import invert_readout
@@ -14,17 +14,17 @@ from attnlimits.numerics.posterior.readout import invert_readout
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def case(layers: int, tokens: int, activation: str, seed: int) -> tuple[Attention, Array, Array, Array]:
+def case(layers: int, tokens: int, activation: str, seed: int) -> tuple[Network, Array, Array, Array]:
     """(model, y, omega, V) with gentle scores and y from a forward pass."""
     rng = np.random.default_rng(seed)
-    model = Attention(layers, tokens, skip=4.0, beta=0.3, activation=activation)
+    model = Network(layers, tokens, skip=4.0, beta=0.3, activation=activation)
     half = rng.normal(size=(layers, layers))
     covariance = 0.1 * half @ half.T + np.diag([0.3] * (layers - 1) + [0.9])
     omega = 0.5 * rng.normal(size=(layers, tokens))
     return model, model.link(omega + np.linalg.cholesky(covariance) @ rng.normal(size=omega.shape)), omega, covariance
 
 
-def plainly(model: Attention, y: Array, omega: Array, covariance: Array, points: int) -> tuple[float, Array, Array]:
+def plainly(model: Network, y: Array, omega: Array, covariance: Array, points: int) -> tuple[float, Array, Array]:
     """(169) by a Gauss-Hermite product rule over h_1 .. h_{L-1}, with the quadratic form of all indices."""
     layers, tokens = omega.shape
     nodes, weights = np.polynomial.hermite_e.hermegauss(points)

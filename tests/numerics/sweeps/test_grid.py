@@ -98,7 +98,7 @@ EDITS = {
     "numerics.thresholds.first_layer": ["first"],
     "numerics.channel.two_layers.sums": ["first", "evolve", "link evolve"],
     "numerics.fixed_point.evolve": ["evolve", "link evolve"],
-    "numerics.model.networks": ["last", "linear", "first", "heads", "evolve", "link evolve"],
+    "numerics.model.network": ["last", "linear", "first", "heads", "evolve", "link evolve"],
     "numerics.quadrature.rules": [*POINTS],
     "numerics.posterior.link.quadrature": LINKS,
     "numerics.fixed_point.link": ["link evolve"],

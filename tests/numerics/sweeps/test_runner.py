@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.fixed_point.evolve import evolve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.sweeps import Function, open_sweep, store, sweep
 from attnlimits.numerics.sweeps import grid as grid_module
 from attnlimits.numerics.sweeps.grid import Point
@@ -35,7 +35,7 @@ def test_thresholds_of_one_layer_are_the_exact_ones(grid_of, tmp_path):
 
 
 def test_records_hold_what_the_functions_return(grid_of, tmp_path):
-    model = Attention(skip=2.0)
+    model = Network(skip=2.0)
     grid = grid_of(
         'task = "evolve"\n[fixed]\nskip = 2\nsamples = 32\nreplicas = 4\ntol = 1e-3\n'
         "[axes]\nalpha = [0.1, 0.6]\nseed = [3]"

@@ -10,7 +10,7 @@ import pytest
 from flint import arb, ctx
 
 from attnlimits.numerics.core.errors import KernelNotFoundError
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.enclosure.bounds import PHASE, OuterBounds, cell_exponent, support
 from attnlimits.numerics.thresholds.enclosure.law import Node, admissible, disc, inner_rule, lens, sector
 from attnlimits.numerics.thresholds.enclosure.sum import Lattice, Orders, Table, _exponential, lattice_sum, orders
@@ -338,7 +338,7 @@ def test_a_change_of_law_moves_the_sum_by_less_than_its_bound():
 
 @pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (4.0, 0.5)])
 def test_the_interval_holds_the_estimate(skip, beta):
-    model = Attention(skip=skip, beta=beta)
+    model = Network(skip=skip, beta=beta)
     result = enclose_last_layer(model, width=1e-6)
     estimate = last_layer(model, digits=12)
     assert Fraction(result.lower) < Fraction(estimate.value) < Fraction(result.upper)
@@ -350,8 +350,8 @@ def test_the_interval_holds_the_estimate(skip, beta):
 
 
 def test_intervals_are_nested_and_the_precision_is_left_alone():
-    wide = enclose_last_layer(Attention(skip=3.0), width=1e-3)
-    narrow = enclose_last_layer(Attention(skip=3.0), width=1e-5)
+    wide = enclose_last_layer(Network(skip=3.0), width=1e-3)
+    narrow = enclose_last_layer(Network(skip=3.0), width=1e-5)
     assert ctx.prec == 100
     assert Fraction(wide.lower) <= Fraction(narrow.lower) < Fraction(narrow.upper) <= Fraction(wide.upper)
 
@@ -366,7 +366,7 @@ def test_intervals_are_nested_and_the_precision_is_left_alone():
     ],
 )
 def test_thirty_digits(skip, width, estimate):
-    model = Attention(skip=skip)
+    model = Network(skip=skip)
     result = enclose_last_layer(model, width=width)
     assert result.width <= width
     assert Fraction(result.lower) < Fraction(estimate) < Fraction(result.upper)
@@ -381,17 +381,17 @@ def test_thirty_digits(skip, width, estimate):
 )
 def test_other_architectures_are_refused(change):
     with pytest.raises(KernelNotFoundError, match="two softmax layers"):
-        enclose_last_layer(replace(Attention(), **change))
+        enclose_last_layer(replace(Network(), **change))
 
 
 @pytest.mark.parametrize(
     ("model", "width", "name"),
     [
-        (Attention(), 0.0, "width"),
-        (Attention(), float("nan"), "width"),
-        (Attention(), 1.0, "width"),
-        (Attention(skip=0.01), 1e-6, "skip"),
-        (Attention(beta=100.0), 1e-6, "beta"),
+        (Network(), 0.0, "width"),
+        (Network(), float("nan"), "width"),
+        (Network(), 1.0, "width"),
+        (Network(skip=0.01), 1e-6, "skip"),
+        (Network(beta=100.0), 1e-6, "beta"),
     ],
 )
 def test_numbers_out_of_range_are_refused(model, width, name):

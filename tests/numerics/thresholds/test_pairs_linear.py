@@ -7,7 +7,7 @@ import pytest
 
 from attnlimits.numerics.arithmetic.pairs import Pairs, Parts
 from attnlimits.numerics.core.errors import ConvergenceError
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import _linear_deep, last_layer
 from attnlimits.numerics.thresholds.pairs.linear import norm_three_linear, output_moments
 from attnlimits.numerics.thresholds.pairs.linear_table import COLUMNS, average_table, bound_index, evaluate
@@ -160,7 +160,7 @@ def test_norm_against_plain_sums() -> None:
 
 @pytest.mark.parametrize("beta", [0.05, 1.0])
 def test_norm_against_monte_carlo(beta: float) -> None:
-    sampled, _ = _linear_deep(Attention(3, beta=beta, activation="linear"), np.random.default_rng(0))
+    sampled, _ = _linear_deep(Network(3, beta=beta, activation="linear"), np.random.default_rng(0))
     value = float(norm_three_linear(ONE, Pairs(beta), 7.0).fraction())
     assert abs(value - sampled.value) < 3 * sampled.error
 
@@ -169,7 +169,7 @@ def test_norm_against_monte_carlo(beta: float) -> None:
 def test_outputs_beyond_float64_are_refused(layers: int) -> None:
     """They were a math domain error, an argument of a rule, and warnings of numpy."""
     with pytest.raises(ConvergenceError, match="beyond the range of float64"):
-        last_layer(Attention(layers, activation="linear"), digits=1)
+        last_layer(Network(layers, activation="linear"), digits=1)
 
 
 # --- steps and service ------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_norm_does_not_depend_on_the_steps(skip: float, beta: float) -> None:
 
 @pytest.mark.slow
 def test_twenty_digits() -> None:
-    result = pairs_threshold(Attention(3, activation="linear"), 20)
+    result = pairs_threshold(Network(3, activation="linear"), 20)
     # refinements at 16, 18, 20, 22 and 24 digits approach it by three digits each
     assert result.value == "1.4737599900211840006"
     assert result.error < 1e-19

@@ -8,12 +8,13 @@ from numba import njit
 
 from attnlimits.numerics.arithmetic.pairs import Pairs
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError
-from attnlimits.numerics.model.attention import Attention
 from attnlimits.numerics.model.mixing_law import mixing_law
+from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.model.routes import PAIRS
 from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
 from attnlimits.numerics.thresholds.last_layer import last_layer
 from attnlimits.numerics.thresholds.pairs.mixing import pair_law
-from attnlimits.numerics.thresholds.pairs.thresholds import MAX_PAIR_DIGITS, pairs_threshold, serves
+from attnlimits.numerics.thresholds.pairs.thresholds import MAX_PAIR_DIGITS, pairs_threshold
 from attnlimits.numerics.thresholds.pairs.tokens3 import degree, norm_three_tokens
 from attnlimits.numerics.thresholds.pairs.tokens3_nodes import Steps, hidden_nodes, three_token_steps
 
@@ -29,14 +30,14 @@ ONE = Pairs(1.0)
 )
 def test_two_layers_to_twenty_digits_against_ball_arithmetic(skip: float, beta: float) -> None:
     """The two share no code: other variables of h_1, other compression, other arithmetic."""
-    model = Attention(skip=skip, beta=beta)
+    model = Network(skip=skip, beta=beta)
     assert pairs_threshold(model, 20).value == precise_threshold(model, 20).value
 
 
 @pytest.mark.slow
 def test_law_at_depth_two_against_float64() -> None:
     """Panels, grids and arithmetic differ; both have seven digits and more."""
-    pairs, plain = pair_law(Pairs(1.5), Pairs(0.8), 2, 7.0), mixing_law(Attention(skip=1.5, beta=0.8), 2, 0)
+    pairs, plain = pair_law(Pairs(1.5), Pairs(0.8), 2, 7.0), mixing_law(Network(skip=1.5, beta=0.8), 2, 0)
     s, t = pairs.s.hi[:, None], np.exp(pairs.log_t.hi)
     for f in (
         lambda s, t: s * s + 0 * t,
@@ -49,15 +50,15 @@ def test_law_at_depth_two_against_float64() -> None:
 
 @pytest.mark.slow
 def test_three_layers_to_twenty_digits() -> None:
-    result = pairs_threshold(Attention(3), 20)
+    result = pairs_threshold(Network(3), 20)
     # refinements at 16, 20, 21 and 23 digits agree on these; ten of them by the recursion in float64, too
     assert result.value == "0.20717722470375716917"
     assert result.error < 1e-20
 
 
 def test_three_layers_against_float64() -> None:
-    precise = pairs_threshold(Attention(3, skip=2.0, beta=0.5), 5)
-    plain = last_layer(Attention(3, skip=2.0, beta=0.5), digits=5)
+    precise = pairs_threshold(Network(3, skip=2.0, beta=0.5), 5)
+    plain = last_layer(Network(3, skip=2.0, beta=0.5), digits=5)
     assert abs(float(precise.value) - float(plain.value)) <= precise.error + plain.error
 
 
@@ -183,7 +184,7 @@ def test_three_tokens_do_not_depend_on_the_rules() -> None:
 
 @pytest.mark.slow
 def test_three_tokens_to_fifteen_digits() -> None:
-    assert pairs_threshold(Attention(2, 3), 15).value == "0.0955286148756866"
+    assert pairs_threshold(Network(2, 3), 15).value == "0.0955286148756866"
 
 
 def test_large_skip_hides_nothing_of_three_tokens() -> None:
@@ -210,7 +211,7 @@ def test_degree_bounds_the_chebyshev_tail() -> None:
 
 
 def test_every_digit_is_right_and_prefixes_agree() -> None:
-    model = Attention(skip=0.7, beta=1.3)
+    model = Network(skip=0.7, beta=1.3)
     full = pairs_threshold(model, 18)
     for digits in (1, 5, 11):
         short = pairs_threshold(model, digits)
@@ -220,30 +221,30 @@ def test_every_digit_is_right_and_prefixes_agree() -> None:
 
 def test_progress_ends_at_its_total() -> None:
     seen: list[tuple[int, int]] = []
-    pairs_threshold(Attention(), 4, lambda done, total: seen.append((done, total)))
+    pairs_threshold(Network(), 4, lambda done, total: seen.append((done, total)))
     assert seen == sorted(seen) and seen[-1][0] == seen[-1][1]
 
 
 def test_decimals_count_as_written() -> None:
     """0.1 is one tenth: 18 digits would show the difference of the float64 next to it."""
-    assert pairs_threshold(Attention(skip=0.1), 18).value == precise_threshold(Attention(skip=0.1), 18).value
+    assert pairs_threshold(Network(skip=0.1), 18).value == precise_threshold(Network(skip=0.1), 18).value
 
 
 @pytest.mark.parametrize("digits", [0, MAX_PAIR_DIGITS + 1, True, 3.0, "4"])
 def test_bad_digits_are_named(digits: object) -> None:
     with pytest.raises(ValueError, match="digits must be an integer from 1 to 22"):
-        pairs_threshold(Attention(), digits)  # type: ignore[arg-type]
+        pairs_threshold(Network(), digits)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    "model", [Attention(1), Attention(2, 2, 2), Attention(3, 3), Attention(2, 4), Attention(4, 2, activation="linear")]
+    "model", [Network(1), Network(2, 2, 2), Network(3, 3), Network(2, 4), Network(4, 2, activation="linear")]
 )
-def test_models_without_a_sum_are_named(model: Attention) -> None:
-    assert not serves(model)
+def test_models_without_a_sum_are_named(model: Network) -> None:
+    assert not PAIRS.serves(model)
     with pytest.raises(KernelNotFoundError, match="no sum in pairs"):
         pairs_threshold(model, 5)
 
 
 def test_too_many_nodes_are_refused() -> None:
     with pytest.raises(ConvergenceError, match="nodes of h_1"):
-        pairs_threshold(Attention(2, 3, skip=0.01, beta=40.0), 20)
+        pairs_threshold(Network(2, 3, skip=0.01, beta=40.0), 20)

@@ -7,19 +7,19 @@ import pytest
 
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.fixed_point.evolve import evolve
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.first_layer import _sampled, first_layer
 
 
 @pytest.fixture(scope="module")
 def softmax():
     tried: list[float] = []
-    return first_layer(Attention(), digits=5, workers=1, progress=tried.append), tried
+    return first_layer(Network(), digits=5, workers=1, progress=tried.append), tried
 
 
 @pytest.fixture(scope="module")
 def sampled():
-    return _sampled(Attention(), 512, 8, 0, 1, None)
+    return _sampled(Network(), 512, 8, 0, 1, None)
 
 
 def test_what_it_says(softmax) -> None:
@@ -37,7 +37,7 @@ def test_what_it_says(softmax) -> None:
 
 def test_more_digits_agree(softmax) -> None:
     few, _ = softmax
-    more = first_layer(Attention(), digits=6)
+    more = first_layer(Network(), digits=6)
     assert more.error <= 1e-6
     assert abs(float(few.value) - float(more.value)) <= few.error + more.error
 
@@ -52,15 +52,15 @@ def test_quadrature_and_sampling_agree(softmax, sampled) -> None:
 
 @pytest.mark.parametrize("skip", [0.3, 3.0])
 def test_other_skips_by_both_routes(skip: float) -> None:
-    result = first_layer(Attention(skip=skip), digits=4)
-    by_points = _sampled(Attention(skip=skip), 512, 8, 1, None, None)
+    result = first_layer(Network(skip=skip), digits=4)
+    by_points = _sampled(Network(skip=skip), 512, 8, 1, None, None)
     assert abs(float(result.value) - float(by_points.value)) < 4 * by_points.error
 
 
 def test_seeds_agree_within_their_errors(sampled) -> None:
-    second = _sampled(Attention(), 256, 8, 5, 1, None)
+    second = _sampled(Network(), 256, 8, 5, 1, None)
     assert abs(float(sampled.value) - float(second.value)) < 4 * math.hypot(sampled.error, second.error)
-    again = _sampled(Attention(), 256, 8, 5, 1, None)
+    again = _sampled(Network(), 256, 8, 5, 1, None)
     assert again.value == second.value and again.error == second.error
 
 
@@ -69,7 +69,7 @@ def test_state_evolution_brackets_it(softmax) -> None:
     """Bisection by state evolution: q_11 dies out just below, and grows just above."""
     result, _ = softmax
     alpha = float(result.value)
-    below, above = (evolve(Attention(), alpha * (1 + shift), accuracy=1e-3) for shift in (-4e-3, 4e-3))
+    below, above = (evolve(Network(), alpha * (1 + shift), accuracy=1e-3) for shift in (-4e-3, 4e-3))
     assert below.converged and above.converged
     assert below.overlap[0, 0] == 0 and below.stability[0] < 1
     assert above.overlap[0, 0] > 0
@@ -78,22 +78,22 @@ def test_state_evolution_brackets_it(softmax) -> None:
 
 
 def test_given_the_second_layer_exactly() -> None:
-    for model in (Attention(), Attention(skip=5.0, beta=0.3), Attention(activation="linear")):
+    for model in (Network(), Network(skip=5.0, beta=0.3), Network(activation="linear")):
         result = first_layer(model, given="perfect")
         assert (result.exact, result.how, result.operator_norm) == ("1/6", "rigorous", 6)
         assert abs(float(result.value) - 1 / 6) <= result.error * (1 + 1e-9) < 1e-6
 
 
 def test_linear_attention_starts_with_the_first_layer() -> None:
-    model = Attention(activation="linear")
+    model = Network(activation="linear")
     result = first_layer(model, samples=256, replicas=8, workers=1)
     assert "before the second" in result.status and result.n_iter == 1
     stability = evolve(model, float(result.value), start=np.zeros((2, 2)), samples=256, rng=1, workers=1).stability
     assert stability[0] == pytest.approx(1.0, abs=6 * result.error / float(result.value))
 
 
-@pytest.mark.parametrize("model", [Attention(1), Attention(3), Attention(2, 3), Attention(2, 2, 2)])
-def test_missing_models_are_named(model: Attention) -> None:
+@pytest.mark.parametrize("model", [Network(1), Network(3), Network(2, 3), Network(2, 2, 2)])
+def test_missing_models_are_named(model: Network) -> None:
     with pytest.raises(KernelNotFoundError, match="two layers, two tokens and rank 1"):
         first_layer(model)
 
@@ -101,4 +101,4 @@ def test_missing_models_are_named(model: Attention) -> None:
 @pytest.mark.parametrize(("argument", "value"), [("given", "nothing"), ("digits", 0), ("digits", 9), ("digits", 2.5)])
 def test_bad_arguments_are_named(argument: str, value: object) -> None:
     with pytest.raises(ValueError, match=argument):
-        first_layer(Attention(), **{argument: value})
+        first_layer(Network(), **{argument: value})

@@ -20,7 +20,7 @@ from attnlimits.numerics.arithmetic.digit_runs import multiply_row
 from attnlimits.numerics.arithmetic.fixed_digits import MOST_TERMS, Fixed, Scale, add_product, carried, dot, from_balls
 from attnlimits.numerics.cli.main import main
 from attnlimits.numerics.core.errors import ConvergenceError
-from attnlimits.numerics.model.attention import Attention, kernel
+from attnlimits.numerics.model.network import Network, kernel
 from attnlimits.numerics.thresholds.digits import threshold as driver
 from attnlimits.numerics.thresholds.digits.law import softmax_law
 from attnlimits.numerics.thresholds.digits.linear import choose_linear, linear_norm
@@ -134,7 +134,7 @@ def second_route(skip: float, beta: float, digits: int) -> Any:
 def test_second_route(skip: float, beta: float) -> None:
     with working_bits(120):
         alpha = 1 / second_route(skip, beta, 11)
-        found = precise_threshold(Attention(skip=skip, beta=beta), 15)
+        found = precise_threshold(Network(skip=skip, beta=beta), 15)
         assert abs(float(alpha - arb(found.value))) < 1e-11
 
 
@@ -142,7 +142,7 @@ def test_second_route(skip: float, beta: float) -> None:
 def test_thirty_digits_by_two_routes() -> None:
     with working_bits(200):
         alpha = 1 / second_route(1.0, 1.0, 31)
-        text = precise_threshold(Attention(), 30).value
+        text = precise_threshold(Network(), 30).value
         # half a unit of the last digit, and the second route's own 1e-31
         assert abs(alpha - arb(text)) < arb("6e-31"), (alpha, text)
 
@@ -155,7 +155,7 @@ def test_entries_of_the_law_are_those_of_the_generated_kernel() -> None:
     rules = choose(0.7, 1.3, 12)
     with working_bits(rules.law_bits):
         law = softmax_law(ball(0.7), ball(1.3), rules.plane)
-    layer = kernel(Attention(), "mp").layer
+    layer = kernel(Network(), "mp").layer
     mp = MPContext()
     mp.prec = rules.law_bits
     place = 1  # after the node z = 0
@@ -384,10 +384,10 @@ def test_weak_linear_attention_of_any_token_number(tokens: int) -> None:
 
 
 def test_linear_against_float64_and_scaling() -> None:
-    one, other = (precise_threshold(Attention(skip=s, beta=b, activation="linear"), 11) for s, b in ((1, 2), (3, 6)))
+    one, other = (precise_threshold(Network(skip=s, beta=b, activation="linear"), 11) for s, b in ((1, 2), (3, 6)))
     assert one.value == other.value
     assert float(one.value) == pytest.approx(
-        1 / last_layer(Attention(skip=1, beta=2, activation="linear")).operator_norm, rel=1e-11
+        1 / last_layer(Network(skip=1, beta=2, activation="linear")).operator_norm, rel=1e-11
     )
 
 
@@ -401,7 +401,7 @@ def rounded(text: str, digits: int) -> str:
 
 @pytest.mark.parametrize("case", STORED, ids=lambda c: f"{c['activation']}-{c['skip']}-{c['beta']}")
 def test_fifteen_digits_are_the_rounded_prefix_of_fifty(case: dict[str, Any]) -> None:
-    model = Attention(skip=case["skip"], beta=case["beta"], activation=case["activation"])
+    model = Network(skip=case["skip"], beta=case["beta"], activation=case["activation"])
     result = last_layer(model, digits=15)
     assert result.value == rounded(case["value"], 15)
     assert result.how == "estimated" and result.converged
@@ -411,14 +411,14 @@ def test_fifteen_digits_are_the_rounded_prefix_of_fifty(case: dict[str, Any]) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("case", STORED, ids=lambda c: f"{c['activation']}-{c['skip']}-{c['beta']}")
 def test_fifty_digits(case: dict[str, Any]) -> None:
-    model = Attention(skip=case["skip"], beta=case["beta"], activation=case["activation"])
+    model = Network(skip=case["skip"], beta=case["beta"], activation=case["activation"])
     assert last_layer(model, digits=50).value == case["value"]
 
 
 @pytest.mark.parametrize("digits", [1, 5, 13, 14, 22])
 def test_every_digit_is_right(digits: int) -> None:
     for case in STORED[:2]:
-        result = last_layer(Attention(skip=case["skip"], beta=case["beta"]), digits=digits)
+        result = last_layer(Network(skip=case["skip"], beta=case["beta"]), digits=digits)
         assert result.value == rounded(case["value"], digits)
 
 
@@ -442,7 +442,7 @@ def test_half_way_cases_are_not_decided_early() -> None:
 def test_progress_goes_up_and_precision_comes_back() -> None:
     before = ctx.prec
     seen: list[tuple[int, int]] = []
-    precise_threshold(Attention(), 15, lambda done, total: seen.append((done, total)))
+    precise_threshold(Network(), 15, lambda done, total: seen.append((done, total)))
     assert ctx.prec == before
     assert seen == sorted(seen) and len(seen) > 10 and {total for _, total in seen} == {100}
     with pytest.raises(ZeroDivisionError), working_bits(77):
@@ -453,23 +453,23 @@ def test_progress_goes_up_and_precision_comes_back() -> None:
 
 def test_what_cannot_be_reached_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConvergenceError, match=r"so many digits need \d+ nodes"):
-        precise_threshold(Attention(skip=1e-4, beta=1e4), 50)
+        precise_threshold(Network(skip=1e-4, beta=1e4), 50)
     monkeypatch.setattr(driver, "_LEVELS", 1)
     with pytest.raises(ConvergenceError, match="15 digits were not reached in 1 refinements"):
-        precise_threshold(Attention(), 15)
+        precise_threshold(Network(), 15)
 
 
 def test_digits_out_of_range_are_named() -> None:
     with pytest.raises(ValueError, match=f"digits must be an integer from 1 to {MAX_DIGITS}"):
-        last_layer(Attention(), digits=MAX_DIGITS + 1)
+        last_layer(Network(), digits=MAX_DIGITS + 1)
     with pytest.raises(ValueError, match="digits must be an integer from 1 to 13"):
-        last_layer(Attention(4, activation="linear"), digits=14)
+        last_layer(Network(4, activation="linear"), digits=14)
 
 
 def test_fifteen_digits_take_less_than_a_second() -> None:
-    last_layer(Attention(), digits=14)  # loads what there is to load
+    last_layer(Network(), digits=14)  # loads what there is to load
     start = time.process_time()
-    last_layer(Attention(), digits=15)
+    last_layer(Network(), digits=15)
     assert time.process_time() - start < 1.0
 
 

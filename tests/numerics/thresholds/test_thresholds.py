@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
-from attnlimits.numerics.posterior.fibres import LastLayer, weak_recovery_threshold
+from attnlimits.numerics.posterior.fibres import weak_recovery_threshold
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.last_layer import MAX_DIGITS, last_layer, one_layer, proved_last_layer
 
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 @pytest.mark.parametrize("tokens", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_one_layer_is_exact(tokens: int, activation: str) -> None:
-    result = last_layer(Attention(1, tokens, skip=0.3, beta=4.0, activation=activation), digits=12)
+    result = last_layer(Network(1, tokens, skip=0.3, beta=4.0, activation=activation), digits=12)
     exact = Fraction(1, tokens * (tokens + 1))
     assert result.exact == str(exact)
     assert result.how == "rigorous" and result.converged
@@ -41,7 +41,7 @@ def test_one_layer_is_exact(tokens: int, activation: str) -> None:
 def test_one_layer_against_the_operator_on_its_fibres(tokens: int, rank: int, tied: bool) -> None:
     """The exact form against samples of the operator (15), whose moments are integrals over the fibre of y."""
     result = one_layer(tokens, rank, tied=tied)
-    sampled = weak_recovery_threshold(LastLayer(tokens, rank, "softmax", tied, 1.0), rng=1)
+    sampled = weak_recovery_threshold(Network(1, tokens, rank, activation="softmax", tied=tied, beta=1.0), rng=1)
     assert sampled.how == "monte-carlo"
     assert abs(sampled.value - float(result.value)) < 4 * sampled.error
     assert sampled.error < 0.05 * sampled.value
@@ -53,7 +53,7 @@ def test_one_layer_against_the_operator_on_its_fibres(tokens: int, rank: int, ti
 # --- two layers: plain nested quadrature in token space ---------------------------------------------------------
 
 
-def inner_grid(model: Attention, step: float) -> tuple[Array, Array]:
+def inner_grid(model: Network, step: float) -> tuple[Array, Array]:
     """First-layer nodes of one half plane: B_1^{-1}, shape (n, 2, 2), and (probability)/|det B_1|, shape (n,)."""
     x = step * np.arange(-math.ceil(8.6 / step), math.ceil(8.6 / step) + 1)
     h = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -74,7 +74,7 @@ def integrand(v: Array, inverse: Array, weight: Array) -> float:
     return float((n**2).sum() / z) if z > 1e-80 else 0.0
 
 
-def nested_softmax(model: Attention, step: float) -> float:
+def nested_softmax(model: Network, step: float) -> float:
     """1/threshold by panels in v_1 - v_2, where the scale c appears, and trapezoid in v_1 + v_2."""
     inverse, weight = inner_grid(model, step)
     least = model.skip / (1 + model.skip)
@@ -98,7 +98,7 @@ def nested_softmax(model: Attention, step: float) -> float:
     return total
 
 
-def nested_linear(model: Attention, step: float) -> float:
+def nested_linear(model: Network, step: float) -> float:
     """1/threshold: the integrand depends on |v| alone; trapezoid in its logarithm."""
     inverse, weight = inner_grid(model, step)
     log_step = 0.08
@@ -112,7 +112,7 @@ def nested_linear(model: Attention, step: float) -> float:
 # step of h_1: the kernel's nearest singularity is at a distance of about 1/sqrt(beta) (softmax) or sqrt(c/beta).
 @pytest.mark.parametrize(("skip", "beta", "step"), [(1.0, 1.0, 0.2), (10.0, 0.2, 0.4), (0.05, 0.2, 0.2)])
 def test_softmax_against_plain_nested_quadrature(skip: float, beta: float, step: float) -> None:
-    model = Attention(skip=skip, beta=beta)
+    model = Network(skip=skip, beta=beta)
     assert nested_softmax(model, step) == pytest.approx(last_layer(model).operator_norm, rel=1e-9)
 
 
@@ -121,7 +121,7 @@ def test_softmax_against_plain_nested_quadrature(skip: float, beta: float, step:
     ("skip", "beta", "step"), [(0.05, 1.0, 0.12), (0.05, 5.0, 0.052), (1.0, 5.0, 0.055), (10.0, 5.0, 0.08)]
 )
 def test_softmax_against_plain_nested_quadrature_at_the_corners(skip: float, beta: float, step: float) -> None:
-    model = Attention(skip=skip, beta=beta)
+    model = Network(skip=skip, beta=beta)
     assert nested_softmax(model, step) == pytest.approx(last_layer(model).operator_norm, rel=1e-9)
 
 
@@ -129,7 +129,7 @@ def test_softmax_against_plain_nested_quadrature_at_the_corners(skip: float, bet
     ("skip", "beta", "step"), [(1.0, 1.0, 0.16), (10.0, 0.2, 0.3), (2.0, 5.0, 0.1), (0.2, 0.2, 0.16)]
 )
 def test_linear_against_plain_nested_quadrature(skip: float, beta: float, step: float) -> None:
-    model = Attention(skip=skip, beta=beta, activation="linear")
+    model = Network(skip=skip, beta=beta, activation="linear")
     assert nested_linear(model, step) == pytest.approx(last_layer(model).operator_norm, rel=1e-9)
 
 
@@ -137,7 +137,7 @@ def test_linear_against_plain_nested_quadrature(skip: float, beta: float, step: 
 @pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (0.2, 3.0), (10.0, 0.2)])
 def test_against_the_denoiser_at_zero_overlap(activation: str, skip: float, beta: float) -> None:
     """The operator (15) is the mean square of d g_out at omega = 0, V = I: Monte Carlo over the outputs."""
-    model = Attention(skip=skip, beta=beta, activation=activation)
+    model = Network(skip=skip, beta=beta, activation=activation)
     means = []
     for stream in np.random.default_rng(20250201).spawn(8):
         h = normal_qmc(4, 8, stream).reshape(-1, 2, 2)
@@ -155,19 +155,19 @@ def test_against_the_denoiser_at_zero_overlap(activation: str, skip: float, beta
 
 
 def test_known_digits_of_the_two_layer_threshold() -> None:
-    result = last_layer(Attention(), digits=12)
+    result = last_layer(Network(), digits=12)
     # three independent computations agree on these (nested quadrature above, the denoiser, high precision)
     assert result.value == "0.185477840607"
     assert result.error < 1e-12 and result.converged and result.exact is None
     assert result.how == "estimated" and result.subspace == "layer 2"
     assert result.operator_norm == pytest.approx(1 / 0.185477840607, rel=1e-11)
     np.testing.assert_array_equal(result.eigenvector, np.diag([0.0, 1.0]))
-    assert result.kernel_hash == Attention().kernel_hash and "attnlimits" in result.versions
+    assert result.kernel_hash == Network().kernel_hash and "attnlimits" in result.versions
 
 
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_fewer_digits_are_the_rounded_prefix(activation: str) -> None:
-    model = Attention(skip=0.4, beta=1.5, activation=activation)
+    model = Network(skip=0.4, beta=1.5, activation=activation)
     full = last_layer(model, digits=12)
     for digits in (1, 3, 6, 9):
         result = last_layer(model, digits=digits)
@@ -194,7 +194,7 @@ def test_twelve_digits_across_the_range(activation: str, pairs: list[tuple[float
     seconds = []
     for skip, beta in pairs:
         start = time.perf_counter()
-        result = last_layer(Attention(skip=skip, beta=beta, activation=activation), digits=12)
+        result = last_layer(Network(skip=skip, beta=beta, activation=activation), digits=12)
         seconds.append(time.perf_counter() - start)
         assert result.converged, (skip, beta, result.status)
         # a threshold above one has its twelfth digit in the eleventh decimal
@@ -206,21 +206,21 @@ def test_twelve_digits_across_the_range(activation: str, pairs: list[tuple[float
 
 def test_skip_and_temperature_scale_out_of_the_linear_model() -> None:
     """B is a multiple of c at fixed beta/c, and a multiple of h does not change what is learned: alpha(beta/c)."""
-    values = [last_layer(Attention(skip=s, beta=b, activation="linear")).operator_norm for s, b in ((1, 2), (3, 6))]
+    values = [last_layer(Network(skip=s, beta=b, activation="linear")).operator_norm for s, b in ((1, 2), (3, 6))]
     assert values[0] == pytest.approx(values[1], rel=1e-11)
 
 
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_many_skips_reach_the_one_layer_threshold(activation: str) -> None:
     """For c -> infinity B_1 = c I up to 1/c: the hidden layer no longer hides anything."""
-    gaps = [float(last_layer(Attention(skip=skip, activation=activation)).value) - 1 / 6 for skip in (50.0, 200.0)]
+    gaps = [float(last_layer(Network(skip=skip, activation=activation)).value) - 1 / 6 for skip in (50.0, 200.0)]
     assert 0 < gaps[1] < 0.35 * gaps[0]  # first order in 1/c
 
 
 # --- three layers -----------------------------------------------------------------------------------------------
 
 
-def monte_carlo_norm(model: Attention, outer: int, inner: int, rng: np.random.Generator) -> float:
+def monte_carlo_norm(model: Network, outer: int, inner: int, rng: np.random.Generator) -> float:
     """E || E[h_L h_L^T | y] - I ||_F^2 with the posterior as two independent weighted means over the hidden layers."""
     h = normal_qmc(2 * model.layers, int(math.log2(outer)), rng).reshape(-1, model.layers, 2)
     v = (h[:, -1:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0]
@@ -242,7 +242,7 @@ def monte_carlo_norm(model: Attention, outer: int, inner: int, rng: np.random.Ge
 
 @pytest.mark.parametrize("layers", [2, 3])
 def test_depth_against_monte_carlo(layers: int) -> None:
-    model = Attention(layers)
+    model = Network(layers)
     values = [monte_carlo_norm(model, 1024, 2048, s) for s in np.random.default_rng(layers).spawn(8)]
     sigma = np.std(values, ddof=1) / math.sqrt(8)
     result = last_layer(model, digits=6)
@@ -253,17 +253,17 @@ def test_depth_against_monte_carlo(layers: int) -> None:
 
 @pytest.mark.slow
 def test_three_layers_to_many_digits() -> None:
-    result = last_layer(Attention(3), digits=10)
+    result = last_layer(Network(3), digits=10)
     assert result.converged and result.error < 1e-10
     assert float(result.value) == pytest.approx(0.2071772247, abs=2e-10)  # obtained by adaptive recursion at 1e-12
-    values = [monte_carlo_norm(Attention(3), 4096, 4096, s) for s in np.random.default_rng(3).spawn(16)]
+    values = [monte_carlo_norm(Network(3), 4096, 4096, s) for s in np.random.default_rng(3).spawn(16)]
     sigma = np.std(values, ddof=1) / 4
     assert sigma < 0.008 * np.mean(values)
     assert abs(np.mean(values) - 1 / float(result.value)) < 3 * sigma
 
 
 def test_linear_depth_four_states_an_honest_error() -> None:
-    model = Attention(4, skip=2.0, beta=0.1, activation="linear")
+    model = Network(4, skip=2.0, beta=0.1, activation="linear")
     first, second = last_layer(model, digits=2, rng=1), last_layer(model, digits=12, rng=2)
     assert first.how == second.how == "monte-carlo"
     # the stated errors are three standard errors and the bias each
@@ -276,7 +276,7 @@ def test_linear_depth_four_states_an_honest_error() -> None:
 @pytest.mark.slow
 def test_linear_depth_three_against_monte_carlo() -> None:
     # a weak attention tames the weights of the plain estimate; no hidden layer at all would give 6
-    model = Attention(3, beta=0.05, activation="linear")
+    model = Network(3, beta=0.05, activation="linear")
     values = [monte_carlo_norm(model, 1024, 8192, s) for s in np.random.default_rng(5).spawn(8)]
     sigma = np.std(values, ddof=1) / math.sqrt(8)
     assert sigma < 0.01 * np.mean(values)
@@ -299,10 +299,10 @@ def test_one_layer_without_a_closed_form_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("model", "most"),
-    [(Attention(4, activation="linear"), 13), (Attention(3), 22), (Attention(2, 3), 22), (Attention(2), 50)],
+    [(Network(4, activation="linear"), 13), (Network(3), 22), (Network(2, 3), 22), (Network(2), 50)],
 )
 @pytest.mark.parametrize("digits", [0, -1, 51, True, 6.0, "6", None, math.nan])
-def test_bad_digits_are_named(model: Attention, most: int, digits: object) -> None:
+def test_bad_digits_are_named(model: Network, most: int, digits: object) -> None:
     with pytest.raises(ValueError, match=f"digits must be an integer from 1 to {most} for tied"):
         last_layer(model, digits=digits)
 
@@ -310,14 +310,14 @@ def test_bad_digits_are_named(model: Attention, most: int, digits: object) -> No
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (Attention(2, 2, 2), "rank 1"),
-        (Attention(2, 2, (1, 2)), "rank 1"),
-        (Attention(2, 4), "three tokens at depth 2"),
-        (Attention(3, 3), "three tokens at depth 2"),
-        (Attention(3, 4, activation="linear"), "any number of tokens at depth 2"),
+        (Network(2, 2, 2), "rank 1"),
+        (Network(2, 2, (1, 2)), "rank 1"),
+        (Network(2, 4), "three tokens at depth 2"),
+        (Network(3, 3), "three tokens at depth 2"),
+        (Network(3, 4, activation="linear"), "any number of tokens at depth 2"),
     ],
 )
-def test_missing_models_are_named(model: Attention, words: str) -> None:
+def test_missing_models_are_named(model: Network, words: str) -> None:
     with pytest.raises(KernelNotFoundError, match=words):
         last_layer(model)
 
@@ -330,7 +330,7 @@ def test_sums_of_float64_that_miss_their_digits_are_replaced(
     monkeypatch.setattr(
         "attnlimits.numerics.thresholds.last_layer._softmax", lambda model, level: 4.8 + 0.01 * (-1) ** level
     )
-    result = last_layer(Attention(layers), digits=6)
+    result = last_layer(Network(layers), digits=6)
     assert result.converged and result.value == value
     assert result.error < 0.5e-6
 
@@ -341,14 +341,14 @@ def test_a_norm_next_to_a_rounding_boundary_is_decided_at_three_layers(monkeypat
     monkeypatch.setattr(
         "attnlimits.numerics.thresholds.last_layer._softmax", lambda model, level: norm * (1 - 2e-9 * level)
     )
-    assert last_layer(Attention(3), digits=8).value == "0.20717722"
+    assert last_layer(Network(3), digits=8).value == "0.20717722"
 
 
 def test_proved_digits_are_those_of_the_estimate() -> None:
-    proved, enclosure = proved_last_layer(Attention(), digits=7)
+    proved, enclosure = proved_last_layer(Network(), digits=7)
     assert proved.how == "rigorous"
-    assert proved.value == last_layer(Attention(), digits=7).value == "0.1854778"
-    assert float(enclosure.lower) < last_layer(Attention(), digits=12).operator_norm ** -1 < float(enclosure.upper)
+    assert proved.value == last_layer(Network(), digits=7).value == "0.1854778"
+    assert float(enclosure.lower) < last_layer(Network(), digits=12).operator_norm ** -1 < float(enclosure.upper)
     # The error holds the interval and the rounding.
     worst = max(abs(Fraction(end) - Fraction(proved.value)) for end in (enclosure.lower, enclosure.upper))
     assert float(worst) == proved.error
@@ -359,19 +359,19 @@ def test_proved_digits_are_those_of_the_estimate() -> None:
 def test_a_straddled_rounding_boundary_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[float] = []
 
-    def straddling(model: Attention, *, width: float, progress: bool) -> SimpleNamespace:
+    def straddling(model: Network, *, width: float, progress: bool) -> SimpleNamespace:
         made.append(width)
         return SimpleNamespace(lower="0.12345", upper="0.12355")
 
     monkeypatch.setattr("attnlimits.numerics.thresholds.last_layer.enclose_last_layer", straddling)
     with pytest.raises(ConvergenceError, match=r"4 digits .* not decided by \[0.12345, 0.12355\]"):
-        proved_last_layer(Attention(), digits=4)
+        proved_last_layer(Network(), digits=4)
     assert len(made) == 2 and made[1] < made[0]
 
 
 def test_what_cannot_be_proved_is_refused() -> None:
     with pytest.raises(KernelNotFoundError, match="two softmax layers"):
-        proved_last_layer(Attention(layers=3), digits=3)
+        proved_last_layer(Network(layers=3), digits=3)
     for digits in (0, 51, True, 2.0):
         with pytest.raises(ValueError, match="digits must be an integer from 1 to 50"):
-            proved_last_layer(Attention(), digits=digits)
+            proved_last_layer(Network(), digits=digits)

@@ -9,6 +9,7 @@ import pytest
 from attnlimits.numerics.learning.classifier import Embedded, Settings, label_numbers, made_corpus, similarity, train
 from attnlimits.numerics.learning.classifier.network import Network, require_torch
 from attnlimits.numerics.model import networks
+from attnlimits.numerics.model.network import Network as Attention
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def test_scores_are_those_of_the_architecture(torch, rng):
     """Against `networks.forward`, the definition (2)-(3), (25), with tokens as columns."""
     ours = network(torch, rng)
     x = rng.standard_normal((5, 4, 12))
-    shape = networks.Network(2, 4, ranks=(2, 2), skip=0.7, output="sequence")
+    shape = Attention(2, 4, rank=(2, 2), skip=0.7, output="sequence")
     state = networks.forward(np.swapaxes(x, 1, 2), np.concatenate([w.numpy() for w in ours.layers]), shape)
     expected = state.mean(axis=2) @ ours.readout.numpy().T + ours.bias.numpy()
     found = ours.logits(torch.from_numpy(x), torch.ones(5, 4, dtype=torch.bool)).numpy()

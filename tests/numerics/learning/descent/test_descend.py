@@ -8,11 +8,9 @@ from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundErro
 from attnlimits.numerics.learning.descent import cosines, descend
 from attnlimits.numerics.learning.gamp import gamp, make_data, teacher
 from attnlimits.numerics.learning.symmetry import symmetry
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.model.networks import Network
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 
-ONE, TWO = Attention(1, 2), Attention(2, 2)
+ONE, TWO = Network(1, 2), Network(2, 2)
 
 
 def instance(model, dimension, alpha, seed=0, dtype=np.float64):
@@ -87,8 +85,8 @@ def test_two_steps_of_adam_by_hand(small):
     [
         (ONE, 2.0, {}),
         (ONE, 3.0, {"method": "adam"}),
-        (LastLayer(2, 1, "softmax", False), 4.0, {"rate": 0.1}),
-        (Attention(1, 3, 2), 3.0, {"method": "gd", "rate": 1.0}),
+        (Network(1, 2, 1, activation="softmax", tied=False), 4.0, {"rate": 0.1}),
+        (Network(1, 3, 2), 3.0, {"method": "gd", "rate": 1.0}),
         (kernel_of("h[1]**2"), 6.0, {"rate": 0.02}),
     ],
     ids=["sgd", "adam", "untied", "rank 2", "link"],
@@ -108,7 +106,7 @@ def test_teachers_are_found_when_data_abound(model, alpha, settings):
 
 def test_cosines_do_not_see_what_the_link_does_not(rng):
     """Signs of layers and a rotation of two rows; an estimate of zero has none."""
-    model = Attention(2, 3, (2, 1))
+    model = Network(2, 3, (2, 1))
     weights = teacher(model, 60, 0)
     turn = np.eye(3)
     turn[:2, :2] = np.linalg.qr(rng.standard_normal((2, 2)))[0]
@@ -153,7 +151,7 @@ def test_seeds_decide_start_and_order():
     assert np.std(descend(x, y, ONE, rng=5, rate=1e-9, epochs=1).weights) == pytest.approx(0.1, rel=0.4)
 
 
-@pytest.mark.parametrize(("model", "rate"), [(Attention(1, 2, activation="linear"), 50.0), (kernel_of("h[1]**2"), 1e6)])
+@pytest.mark.parametrize(("model", "rate"), [(Network(1, 2, activation="linear"), 50.0), (kernel_of("h[1]**2"), 1e6)])
 def test_runs_that_diverge_end_with_the_best_weights(model, rate):
     weights, x, y = instance(model, 60, 2.0)
     found = descend(x, y, model, method="gd", rate=rate, start=0.5 * weights, teacher=weights)
@@ -240,7 +238,7 @@ def test_bad_data_are_refused_as_gamp_does():
     with pytest.raises(ValueError, match="infinity in sample 3"):
         descend(bad, y, ONE)
     with pytest.raises(ValueError, match="start must give finite outputs"):
-        linear = Attention(1, 2, activation="linear")
+        linear = Network(1, 2, activation="linear")
         descend(x, y, linear, start=np.full((1, 50), 1e200))
     with pytest.raises(KernelNotFoundError, match="no denoiser for Network"):
         descend(x, y, Network(1, 2))

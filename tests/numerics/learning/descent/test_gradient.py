@@ -6,20 +6,19 @@ import pytest
 
 from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.errors import KernelNotFoundError
-from attnlimits.numerics.learning.descent.gradient import layer_rows, square_loss
+from attnlimits.numerics.learning.descent.gradient import square_loss
 from attnlimits.numerics.learning.descent.objective import Objective
 from attnlimits.numerics.learning.gamp import make_data, teacher
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 
 MODELS = [
-    Attention(2, 2),
-    Attention(1, 3, 2, beta=0.8),
-    Attention(3, 3, (1, 2, 2), skip=0.7, beta=1.3),
-    Attention(2, 3, activation="linear"),
-    LastLayer(3, 1, "softmax", False, 1.2),
-    LastLayer(2, 1, "linear", False),
-    LastLayer(2, 3, "softmax"),
+    Network(2, 2),
+    Network(1, 3, 2, beta=0.8),
+    Network(3, 3, (1, 2, 2), skip=0.7, beta=1.3),
+    Network(2, 3, activation="linear"),
+    Network(1, 3, 1, activation="softmax", tied=False, beta=1.2),
+    Network(1, 2, 1, activation="linear", tied=False),
+    Network(1, 2, 3, activation="softmax"),
 ]
 
 
@@ -27,7 +26,7 @@ def attention_output(mp, model, h):
     """The network's output from indices as matrices of mpmath, written out from (4)-(7) and (21)-(23)."""
     tokens = model.tokens
     mixing = mp.eye(tokens)
-    layers = layer_rows(model)
+    layers = model.blocks
     pairs = [(layers[0][1], layers[1][1])] if layers[0][0] == "keys" else [(rows, rows) for _, rows in layers]
     for number, (key, query) in enumerate(pairs):
         k, q = (mp.matrix([h[i] for i in range(r.start, r.stop)]) * mixing.T for r in (key, query))
@@ -121,14 +120,14 @@ def test_gradients_in_the_weights(model, rng):
 
 
 def test_a_loss_has_no_slope_at_the_teacher(rng):
-    model = Attention(2, 3)
+    model = Network(2, 3)
     h = rng.standard_normal((5, 2, 3))
     value, slopes = square_loss(model)(h, model.link(h))
     assert np.abs(value).max() < 1e-28 and np.abs(slopes).max() < 1e-14
 
 
 def test_what_overflows_is_not_finite_and_says_nothing():
-    model = Attention(2, 2, activation="linear")
+    model = Network(2, 2, activation="linear")
     value, _ = square_loss(model)(np.full((1, 2, 2), 1e200), np.ones((1, 2, 2)))
     assert not np.isfinite(value).any()
 

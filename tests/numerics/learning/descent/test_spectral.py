@@ -10,11 +10,11 @@ from attnlimits.numerics.learning.gamp import gamp, make_data, teacher
 from attnlimits.numerics.learning.outputs.choice import output_channel
 from attnlimits.numerics.learning.outputs.deep import DeepOutput
 from attnlimits.numerics.learning.symmetry import symmetry
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
-from attnlimits.numerics.posterior.fibres import LastLayer, fibre_moments
+from attnlimits.numerics.posterior.fibres import fibre_moments
 
-ONE, TWO = Attention(1, 2), Attention(2, 2)
+ONE, TWO = Network(1, 2), Network(2, 2)
 
 
 def instance(model, dimension, alpha, seed=0):
@@ -31,19 +31,19 @@ def squared_cosines(model, weights, estimate):
 @pytest.mark.parametrize(
     "layer",
     [
-        LastLayer(3, 2),
-        LastLayer(2, 2),
-        LastLayer(2, 3),
-        LastLayer(3, 2, "linear"),
-        LastLayer(2, 1, "softmax", False),
-        LastLayer(3, 1, "linear", False),
+        Network(1, 3, 2),
+        Network(1, 2, 2),
+        Network(1, 2, 3),
+        Network(1, 3, 2, activation="linear"),
+        Network(1, 2, 1, activation="softmax", tied=False),
+        Network(1, 3, 1, activation="linear", tied=False),
     ],
     ids=lambda layer: layer.describe(),
 )
 def test_moments_of_one_layer_are_the_integrals_over_the_fibre(layer, rng):
     y = layer.link(rng.standard_normal((4, layer.indices, layer.tokens)))
     wanted = fibre_moments(layer, y, tol=1e-10).second
-    model = layer if not layer.tied else Attention(1, layer.tokens, layer.rank, activation=layer.activation)
+    model = layer if not layer.tied else Network(1, layer.tokens, layer.rank, activation=layer.activation)
     mean, (covariance,) = prior_moments(model, output_channel(model, y))
     assert (mean == 0).all()
     size = layer.tokens if layer.tied else 2 * layer.tokens
@@ -103,7 +103,7 @@ def test_the_matrix_written_out():
 
 @pytest.mark.parametrize(
     ("model", "alpha"),
-    [(ONE, 0.6), (TWO, 1.2), (Attention(1, 3, 2), 0.6), (kernel_of("h[1]**2"), 1.2)],
+    [(ONE, 0.6), (TWO, 1.2), (Network(1, 3, 2), 0.6), (kernel_of("h[1]**2"), 1.2)],
     ids=["one layer", "two layers", "rank 2", "link"],
 )
 def test_overlaps_are_those_of_the_law_above_the_threshold(model, alpha):
@@ -156,7 +156,7 @@ def test_nothing_is_found_below_the_threshold():
 @pytest.mark.parametrize(
     ("model", "alpha"),
     # Exact thresholds of the operator (15), 1/4.236 and pi^2/4; the second one has the same G for every sample.
-    [(LastLayer(2, 1, "softmax", False), 1.2), (kernel_of("sign(h[1]*h[2])"), 6.0)],
+    [(Network(1, 2, 1, activation="softmax", tied=False), 1.2), (kernel_of("sign(h[1]*h[2])"), 6.0)],
     ids=["untied", "two signs"],
 )
 def test_coupled_indices(model, alpha):
@@ -164,7 +164,7 @@ def test_coupled_indices(model, alpha):
     found = spectral_method(x, y, model)
     assert (squared_cosines(model, weights, found.weights) > 0.2).all()
     assert (found.overlap > 0.1).all()
-    if isinstance(model, LastLayer):
+    if isinstance(model, Network):
         assert found.growth[0] == pytest.approx(alpha / (np.sqrt(5) - 2), rel=0.25)
     else:
         assert found.growth[0] == pytest.approx(alpha * 4 / np.pi**2, rel=1e-9)
@@ -181,7 +181,7 @@ def test_an_index_that_is_seen_without_its_square(rng):
 
 
 def test_deeper_models():
-    model = Attention(3, 2)
+    model = Network(3, 2)
     weights, x, y = instance(model, 150, 2.0)
     found = spectral_method(x, y, model, nodes=512)
     assert squared_cosines(model, weights, found.weights)[2] > 0.3

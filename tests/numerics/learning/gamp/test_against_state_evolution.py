@@ -7,8 +7,7 @@ import pytest
 
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.learning.gamp import gamp, make_data, predicted_overlaps, teacher
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 
 # Means of 10 instances: 3 sigma of Student's law with 9 degrees of freedom, two-sided 0.27 %.
 _STUDENT = 4.1
@@ -49,8 +48,8 @@ def compare(model, alpha, dimension, seeds, student, **settings):
 
 @pytest.mark.parametrize(
     ("model", "alpha"),
-    [(Attention(1, 2), 0.4), (Attention(1, 3), 0.25), (Attention(2, 2), 0.6)],
-    ids=lambda value: value.describe() if isinstance(value, Attention) else f"{value}",
+    [(Network(1, 2), 0.4), (Network(1, 3), 0.25), (Network(2, 2), 0.6)],
+    ids=lambda value: value.describe() if isinstance(value, Network) else f"{value}",
 )
 def test_fixed_points(model, alpha):
     # Of 6 instances: Student's law with 5 degrees of freedom at 3 sigma.
@@ -61,11 +60,11 @@ def test_fixed_points(model, alpha):
 @pytest.mark.parametrize(
     ("model", "alpha"),
     [
-        *((Attention(2, 2), alpha) for alpha in (0.3, 0.5, 0.9, 1.2)),
-        (Attention(1, 2), 0.3),
-        (Attention(1, 3), 0.2),
-        (LastLayer(2, 1, "softmax", False), 0.5),
-        (Attention(2, 2, activation="linear"), 1.2),
+        *((Network(2, 2), alpha) for alpha in (0.3, 0.5, 0.9, 1.2)),
+        (Network(1, 2), 0.3),
+        (Network(1, 3), 0.2),
+        (Network(1, 2, 1, activation="softmax", tied=False), 0.5),
+        (Network(2, 2, activation="linear"), 1.2),
     ],
     ids=lambda value: value if isinstance(value, float) else value.describe(),
 )
@@ -75,7 +74,7 @@ def test_fixed_points_at_dimension_4000(model, alpha):
 
 def test_the_last_layer_is_learned_first():
     """alpha = 1.2: half of layer 2 is known before layer 1 has begun, in the runs and in the prediction."""
-    model, alpha = Attention(2, 2), 1.2
+    model, alpha = Network(2, 2), 1.2
     (run,) = instances(model, alpha, 700, 1, damping=0.0)
     first, last = run.history[:, 0, 0], run.history[:, 1, 1]
     onset = int(np.argmax(last > 0.5))

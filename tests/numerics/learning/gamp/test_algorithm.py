@@ -8,13 +8,11 @@ import pytest
 from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, teacher
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.model.networks import Network
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
-from attnlimits.numerics.posterior.fibres import LastLayer
 
-TWO = Attention(2, 2)
-ONE = Attention(1, 2)
+TWO = Network(2, 2)
+ONE = Network(1, 2)
 
 
 def instance(model, dimension, alpha, seed=0, dtype=np.float64):
@@ -88,7 +86,7 @@ def test_nothing_is_learned_below_the_threshold():
 
 @pytest.mark.parametrize(
     ("model", "alpha"),
-    [(LastLayer(2, 1, "softmax", False), 1.0), (Attention(1, 3, 2), 1.6), (kernel_of("h[1]**2"), 1.6)],
+    [(Network(1, 2, 1, activation="softmax", tied=False), 1.0), (Network(1, 3, 2), 1.6), (kernel_of("h[1]**2"), 1.6)],
     ids=["untied", "rank 2", "link"],
 )
 def test_other_models_are_learned(model, alpha):
@@ -168,7 +166,7 @@ def test_a_callback_sees_every_iteration_and_can_end_the_run():
 
 def test_an_index_that_wakes_late_is_waited_for():
     """Once layer 2 is known and rests, steps of a layer 1 of norm 1e-10 are far below that of the whole."""
-    model, dimension, tol, seed = Attention(2, 2), 300, 1e-3, 2
+    model, dimension, tol, seed = Network(2, 2), 300, 1e-3, 2
     weights = teacher(model, dimension, seed)
     x, y = make_data(model, weights, 0.9, seed)
     start = np.array([1e-10 * teacher(model, dimension, seed + 10)[0], 0.9 * weights[1]])
@@ -191,7 +189,7 @@ def test_an_index_that_wakes_late_is_waited_for():
 
 def test_an_index_that_has_died_out_is_not_waited_for():
     """Layer 1 between the thresholds: it shrinks by the same factor for ever."""
-    model, dimension = Attention(2, 2), 300
+    model, dimension = Network(2, 2), 300
     weights = teacher(model, dimension, 0)
     x, y = make_data(model, weights, 0.5, 0)
     run = gamp(x, y, model, teacher=weights, start=0.9 * weights * [[1e-3], [1]], max_iter=200)

@@ -6,9 +6,9 @@ import pytest
 from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
 from attnlimits.numerics.learning.gamp import GAMP, gamp, make_data, teacher
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
-MODEL = Attention(1, 2)
+MODEL = Network(1, 2)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_parameters_in_and_out():
     assert type(estimator)(**params).get_params() == params
     assert estimator.set_params(damping="adaptive", max_iter=7) is estimator
     assert estimator.damping == "adaptive" and estimator.max_iter == 7
-    assert repr(estimator).startswith("GAMP(model=Attention(")
+    assert repr(estimator).startswith("GAMP(model=Network(")
     with pytest.raises(ValueError, match="no parameter 'alpha'"):
         estimator.set_params(alpha=1)
 

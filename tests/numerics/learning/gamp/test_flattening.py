@@ -6,15 +6,14 @@ import pytest
 from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.learning.gamp import flatten, gamp, make_data, teacher
 from attnlimits.numerics.learning.gamp.flattening import flat_samples, flat_weights
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.link.thresholds import threshold
 
 MODELS = [
-    Attention(1, 4),
-    Attention(2, 2, skip=0.7, beta=1.3),
-    Attention(3, 3, (1, 2, 1)),
-    LastLayer(3, 1, "softmax", False),
+    Network(1, 4),
+    Network(2, 2, skip=0.7, beta=1.3),
+    Network(3, 3, (1, 2, 1)),
+    Network(1, 3, 1, activation="softmax", tied=False),
     kernel_of("h[1,1]*h[2,2] + h[2,1]**2; sign(h[1,2])"),
 ]
 
@@ -39,7 +38,7 @@ def test_indices_are_stacked_token_by_token(model, rng):
 
 
 def test_weights_are_blocks(rng):
-    model = Attention(2, 2)
+    model = Network(2, 2)
     w = rng.standard_normal((2, 3))
     zero = np.zeros((2, 3))
     assert (flat_weights(model, w) == np.block([[w, zero], [zero, w]])).all()
@@ -66,7 +65,7 @@ def test_who_does_not_know_the_ties_needs_more_samples():
 
 
 def test_bad_shapes_are_refused_in_a_sentence():
-    model = Attention(2, 2)
+    model = Network(2, 2)
     with pytest.raises(ValueError, match=r"h must have shape \(..., P M, 1\) = \(..., 4, 1\)"):
         flatten(model).link(np.zeros((2, 2)))
     with pytest.raises(ValueError, match="X must have shape"):

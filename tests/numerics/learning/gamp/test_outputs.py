@@ -8,9 +8,9 @@ from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.errors import KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.learning.outputs.choice import output_channel
 from attnlimits.numerics.learning.outputs.deep import DeepOutput
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
-from attnlimits.numerics.posterior.fibres import LastLayer, fibre_moments
+from attnlimits.numerics.posterior.fibres import fibre_moments
 
 
 def drawn(model, q, n, rng):
@@ -25,9 +25,9 @@ def drawn(model, q, n, rng):
 @pytest.mark.parametrize(
     ("model", "q"),
     [
-        (Attention(1, 3), np.array([[0.4]])),
-        (Attention(2, 2), np.array([[0.2, 0.05], [0.05, 0.6]])),
-        (Attention(2, 2, activation="linear"), np.diag([0.1, 0.7])),
+        (Network(1, 3), np.array([[0.4]])),
+        (Network(2, 2), np.array([[0.2, 0.05], [0.05, 0.6]])),
+        (Network(2, 2, activation="linear"), np.diag([0.1, 0.7])),
     ],
     ids=["L=1", "L=2", "L=2 linear"],
 )
@@ -40,7 +40,7 @@ def test_scores_and_slopes_are_those_of_the_denoiser(model, q, rng):
 
 
 def test_rows_are_those_asked_for(rng):
-    model = Attention(2, 2)
+    model = Network(2, 2)
     y, omega, v = drawn(model, np.diag([0.1, 0.5]), 20, rng)
     output = output_channel(model, y)
     whole, _ = output(omega, v, slice(0, 20))
@@ -51,7 +51,7 @@ def test_rows_are_those_asked_for(rng):
 @pytest.mark.parametrize("tokens", [2, 3])
 def test_sampled_posterior_agrees_with_the_rule(tokens, rng):
     """Two layers of two tokens have a rule to compare with; three tokens other nodes."""
-    model = Attention(2, tokens)
+    model = Network(2, tokens)
     y, omega, v = drawn(model, np.diag([0.3, 0.6]), 64, rng)
     g, slopes = DeepOutput(model, y, 8192, rng)(omega, v, slice(0, 64))
     assert slopes is None
@@ -66,21 +66,19 @@ def test_sampled_posterior_agrees_with_the_rule(tokens, rng):
 @pytest.mark.parametrize(
     ("layer", "v"),
     [
-        (LastLayer(3, 2), 0.6 * np.eye(2)),
-        (LastLayer(2, 2), 0.3 * np.eye(2)),
-        (LastLayer(3, 3, "linear"), 0.5 * np.eye(3)),
-        (LastLayer(2, 1, "softmax", False), np.array([[0.5, 0.1], [0.1, 0.8]])),
-        (LastLayer(3, 1, "linear", False), np.array([[0.5, -0.1], [-0.1, 0.3]])),
-        (LastLayer(2, 1, "softmax", False, 2.0), 0.05 * np.eye(2)),
+        (Network(1, 3, 2), 0.6 * np.eye(2)),
+        (Network(1, 2, 2), 0.3 * np.eye(2)),
+        (Network(1, 3, 3, activation="linear"), 0.5 * np.eye(3)),
+        (Network(1, 2, 1, activation="softmax", tied=False), np.array([[0.5, 0.1], [0.1, 0.8]])),
+        (Network(1, 3, 1, activation="linear", tied=False), np.array([[0.5, -0.1], [-0.1, 0.3]])),
+        (Network(1, 2, 1, activation="softmax", tied=False, beta=2.0), 0.05 * np.eye(2)),
     ],
-    ids=lambda value: value.describe() if isinstance(value, LastLayer) else "",
+    ids=lambda value: value.describe() if isinstance(value, Network) else "",
 )
 def test_layers_agree_with_the_integral_over_the_fibre(layer, v, rng):
     y, omega, v = drawn(layer, np.eye(len(v)) - v, 4, rng)
     model = (
-        layer
-        if not layer.tied
-        else Attention(1, layer.tokens, layer.rank, beta=layer.beta, activation=layer.activation)
+        layer if not layer.tied else Network(1, layer.tokens, layer.rank, beta=layer.beta, activation=layer.activation)
     )
     g, _ = output_channel(model, y)(omega, v, slice(0, 4))
     for k in range(4):
@@ -92,7 +90,7 @@ def test_layers_agree_with_the_integral_over_the_fibre(layer, v, rng):
 def test_a_link_that_is_a_linear_layer(rng):
     """y_11 = h_1^2 and y_12 = h_1 h_2 are all of linear attention with two tokens."""
     kernel = kernel_of("h[1,1]**2; h[1,1]*h[1,2]")
-    model = Attention(1, 2, activation="linear")
+    model = Network(1, 2, activation="linear")
     y, omega, v = drawn(model, np.array([[0.3]]), 50, rng)
     g, curvature = output_channel(kernel, np.stack([y[:, 0, 0], y[:, 0, 1]], axis=1))(omega, v, slice(0, 50))
     wanted, slopes = output_channel(model, y)(omega, v, slice(0, 50))
@@ -129,7 +127,7 @@ def test_scores_of_links_obey_nishimori(text, rng):
 
 
 def test_what_no_indices_give_is_named(rng):
-    model = Attention(1, 2)
+    model = Network(1, 2)
     y = model.link(rng.standard_normal((9, 1, 2)))
     y[5] = [[0.2, 0.8], [0.9, 0.1]]
     with pytest.raises(UnreachableOutputError, match=r"Y, sample 5: y_12 \+ y_21 must be <= 1"):
@@ -143,4 +141,4 @@ def test_what_no_indices_give_is_named(rng):
     with pytest.raises(ValueError, match=r"Y must have shape \(N, 2, 2\)"):
         output_channel(model, np.ones((3, 4)))
     with pytest.raises(KernelNotFoundError, match="rank 1 only"):
-        output_channel(Attention(2, 2, 2), np.ones((3, 2, 2)))
+        output_channel(Network(2, 2, 2), np.ones((3, 2, 2)))

@@ -7,9 +7,9 @@ from attnlimits.numerics.learning.gamp import make_data, teacher
 from attnlimits.numerics.learning.outputs.choice import output_channel
 from attnlimits.numerics.learning.passes import Samples
 from attnlimits.numerics.learning.products import project, pull
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 
-MODEL = Attention(2, 2)
+MODEL = Network(2, 2)
 D = 60
 
 

@@ -5,8 +5,7 @@ import pytest
 
 from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 
 
 def recursion(model, alpha, q, n_iter, strength, samples):
@@ -23,10 +22,10 @@ def recursion(model, alpha, q, n_iter, strength, samples):
 @pytest.mark.parametrize(
     ("model", "alpha", "q", "strength"),
     [
-        (Attention(1, 3), 0.2, np.array([[0.1]]), 0.0),
-        (Attention(2, 2), 0.9, np.diag([0.05, 0.3]), 0.0),
-        (Attention(1, 2), 0.3, np.array([[0.1]]), 0.2),
-        (LastLayer(2, 1, "softmax", False), 0.6, np.array([[0.3, 0.15], [0.15, 0.2]]), 0.0),
+        (Network(1, 3), 0.2, np.array([[0.1]]), 0.0),
+        (Network(2, 2), 0.9, np.diag([0.05, 0.3]), 0.0),
+        (Network(1, 2), 0.3, np.array([[0.1]]), 0.2),
+        (Network(1, 2, 1, activation="softmax", tied=False), 0.6, np.array([[0.3, 0.15], [0.15, 0.2]]), 0.0),
     ],
     ids=["L=1", "L=2", "side information", "untied"],
 )
@@ -36,7 +35,7 @@ def test_undamped_it_is_the_bayes_optimal_recursion(model, alpha, q, strength):
         "n_iter": n,
         "start": q,
         "side_strength": strength,
-        "samples": 256 if isinstance(model, LastLayer) else 1024,
+        "samples": 256 if isinstance(model, Network) else 1024,
     }
     found = predicted_overlaps(model, alpha, **settings, self_start=q)
     assert found.how == "population"
@@ -51,7 +50,7 @@ def test_undamped_it_is_the_bayes_optimal_recursion(model, alpha, q, strength):
 
 @pytest.mark.parametrize(
     ("model", "alpha", "q"),
-    [(Attention(1, 2), 0.5, np.array([[0.1]])), (Attention(2, 2), 0.9, np.diag([0.2, 0.2]))],
+    [(Network(1, 2), 0.5, np.array([[0.1]])), (Network(2, 2), 0.9, np.diag([0.2, 0.2]))],
     ids=["L=1", "L=2"],
 )
 def test_damped_runs_follow_it_and_not_the_recursion(model, alpha, q):
@@ -82,7 +81,7 @@ def test_damped_runs_follow_it_and_not_the_recursion(model, alpha, q):
 
 def test_a_start_that_knows_nothing():
     """Self-overlap without overlap with the teacher: none comes up, whatever alpha."""
-    found = predicted_overlaps(Attention(1, 2), 0.4, n_iter=3, start=0.0, self_start=[[1e-3]], samples=512, replicas=4)
+    found = predicted_overlaps(Network(1, 2), 0.4, n_iter=3, start=0.0, self_start=[[1e-3]], samples=512, replicas=4)
     assert np.abs(found.overlap[:, 0, 0]).max() < 1e-12
     assert found.self_overlap[3, 0, 0] > 5e-3
 
@@ -101,4 +100,4 @@ def test_a_start_that_knows_nothing():
 )
 def test_bad_arguments_are_refused(settings, words):
     with pytest.raises(ValueError, match=words):
-        predicted_overlaps(Attention(1, 2), 0.4, **({"n_iter": 2} | settings))
+        predicted_overlaps(Network(1, 2), 0.4, **({"n_iter": 2} | settings))

@@ -8,13 +8,11 @@ import pytest
 from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, predicted_overlaps, relaxed_bp, teacher
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.model.networks import Network
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
-from attnlimits.numerics.posterior.fibres import LastLayer
 
-ONE = Attention(1, 2)
-TWO = Attention(2, 2)
+ONE = Network(1, 2)
+TWO = Network(2, 2)
 
 
 def instance(model, dimension, alpha, q=0.5, seed=0):
@@ -132,11 +130,11 @@ def test_a_gaussian_link_has_the_exact_posterior_mean():
 @pytest.mark.parametrize(
     ("model", "alpha", "more"),
     [
-        (Attention(1, 3, 2), 1.0, {}),
-        (LastLayer(2, 1, "softmax", False), 1.0, {}),
+        (Network(1, 3, 2), 1.0, {}),
+        (Network(1, 2, 1, activation="softmax", tied=False), 1.0, {}),
         (kernel_of("h[1]**2", noise="0.5"), 1.5, {}),
         (kernel_of("h[1]**2"), 1.5, {"coupling": "edge"}),
-        (Attention(3, 2), 1.0, {"nodes": 64}),
+        (Network(3, 2), 1.0, {"nodes": 64}),
     ],
     ids=["rank 2", "untied", "noisy link", "edges of a link", "three layers"],
 )

@@ -8,8 +8,7 @@ import pytest
 from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.learning.permutations import signed_permutations
 from attnlimits.numerics.learning.symmetry import symmetry
-from attnlimits.numerics.model.attention import Attention
-from attnlimits.numerics.posterior.fibres import LastLayer
+from attnlimits.numerics.model.network import Network
 
 
 def rotation(size, rng):
@@ -28,10 +27,10 @@ def block(*parts):
 @pytest.mark.parametrize(
     ("model", "element"),
     [
-        (Attention(2, 2), lambda rng: np.diag([1.0, -1.0])),
-        (Attention(1, 3, 3), lambda rng: rotation(3, rng)),
-        (Attention(2, 2, (2, 1)), lambda rng: block(rotation(2, rng), [[-1.0]])),
-        (LastLayer(2, 1, "softmax", False), lambda rng: -np.eye(2)),
+        (Network(2, 2), lambda rng: np.diag([1.0, -1.0])),
+        (Network(1, 3, 3), lambda rng: rotation(3, rng)),
+        (Network(2, 2, (2, 1)), lambda rng: block(rotation(2, rng), [[-1.0]])),
+        (Network(1, 2, 1, activation="softmax", tied=False), lambda rng: -np.eye(2)),
         (kernel_of("h[1]**2 + h[2]**2 + h[1]*h[2]"), lambda rng: np.array([[0.0, -1.0], [-1.0, 0.0]])),
         (kernel_of("h[1]**2 + h[2]**3"), lambda rng: np.diag([-1.0, 1.0])),
     ],
@@ -51,7 +50,7 @@ def test_what_is_no_symmetry_stays(rng):
     overlap = np.diag([0.5, -0.4])
     assert symmetry(kernel_of("h[1]**2 + h[2]**3")).align(overlap) == pytest.approx(overlap)
     overlap = np.diag([0.5, -0.4])
-    assert symmetry(LastLayer(2, 1, "softmax", False)).align(overlap) == pytest.approx(overlap)
+    assert symmetry(Network(1, 2, 1, activation="softmax", tied=False)).align(overlap) == pytest.approx(overlap)
 
 
 def heads(h):

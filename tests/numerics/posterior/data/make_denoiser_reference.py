@@ -18,7 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 from attnlimits.numerics.arithmetic.ball import ball, working_bits
-from attnlimits.numerics.model.attention import Attention
+from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.precise import denoiser as precise
 from attnlimits.numerics.posterior.precise.cut import cut_plane
 from attnlimits.numerics.posterior.precise.integrand import Integrand
@@ -54,7 +54,7 @@ def entries():
         for skip in (0.05, 0.3, 1.0, 5.0):
             for beta in (0.2, 1.0, 5.0):
                 for category, covariance in CATEGORIES.items():
-                    model = Attention(2, 2, 1, skip, beta, activation)
+                    model = Network(2, 2, 1, skip, beta, activation)
                     V = np.array(covariance)
                     omega = rng.standard_normal((2, 2))
                     if category == "omega = 5":
@@ -101,7 +101,7 @@ def _second_indices(model, v, x1, x2):
 
 def extended(entry):
     """Log Z, g_out, d g_out, the error shown and the number of nodes, in 64-bit mantissas."""
-    model = Attention(2, 2, 1, entry["skip"], entry["beta"], entry["activation"])
+    model = Network(2, 2, 1, entry["skip"], entry["beta"], entry["activation"])
     with working_bits(120):
         return _extended(model, *(np.vectorize(ball, otypes=[object])(entry[key]) for key in ("y", "omega", "V")))
 
@@ -180,7 +180,7 @@ def _save(data):
 
 def _by_denoise_mp(entry):
     """The entry with its values by `denoise_mp`, and their difference to those it has."""
-    model = Attention(2, 2, 1, entry["skip"], entry["beta"], entry["activation"])
+    model = Network(2, 2, 1, entry["skip"], entry["beta"], entry["activation"])
     exact = precise.denoise_mp(model, entry["y"], entry["omega"], entry["V"], digits=MP_DIGITS)
     g, dg = exact.g_out.ravel(), exact.dg_out.ravel()
     convert = exact.log_z.context.mpf

@@ -1,0 +1,342 @@
+"""The one description of an attention network: its numbers, its link, and what serves as its identity."""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core.errors import KernelNotFoundError
+from ..core.identity import source_hash
+from ..core.memory import refuse_memory
+from ..core.validation import finite, flag, positive, whole
+from .activations import ACTIVATIONS, Activation, activated, finite_output
+from .kernels import kernel_package, served
+
+__all__ = ["ACTIVATIONS", "Network", "kernel"]
+
+Array = NDArray[np.float64]
+
+OUTPUTS = ("last", "sequence")
+# Where no kernel was generated: the posterior of one layer, and of several.
+_ONE_LAYER = "attnlimits.numerics.posterior.fibres"
+_SEVERAL_LAYERS = "attnlimits.numerics.posterior.sampled"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A deep attention network as a sequence multi-index model, with numbers for all its constants.
+
+    Head a of layer l attends on its own block X^(a) of D/H coordinates of the tokens (as rows),
+    ``S^(a) = sigma(beta X^(a) k_a^T q_a X^(a)T H/D)``, and the blocks go on as
+    ``X^(a) <- c X^(a) + sum_b o_ab S^(b) X^(b)``; with one head ``X <- (c I + S) X``.  The output depends on X through
+    the indices h = W x sqrt(H/D) alone: tied and with one head, y = sigma(beta v_L^T v_L) with v_l = h_l B_{l-1}^T and
+    B_l = [c I + sigma(beta v_l^T v_l)] B_{l-1}, B_0 = I.
+
+    Parameters
+    ----------
+    layers : int
+        Depth L >= 1.
+    tokens : int
+        Sequence length M >= 2.
+    rank : int or tuple of int
+        Rank of the weights of every layer, or one rank per layer; each >= 1.
+    skip : float
+        Strength c > 0 of the skip connection.
+    beta : float
+        Inverse temperature > 0.
+    activation : {"softmax", "linear"} or callable
+        Row-wise softmax, the identity, or a function of an array that acts entry by entry, on beta times the scores.
+    tied : bool
+        True if the keys are the queries, (2); False gives each head both, (19).
+    heads : int
+        Number H >= 1 of heads.
+    output : {"last", "sequence"}
+        The attention matrices of the last layer (6), or the tokens after L layers (25).
+    readouts : sequence of array_like, optional
+        Readout weights o, shape (H, H), of every layer that mixes heads: the first L - 1, and all L for a sequence
+        output.  Needed for H >= 2, where the identity stands for concatenated heads that do not mix.
+
+    Raises
+    ------
+    ValueError
+        An argument is outside its range; the message names it.
+
+    References
+    ----------
+    troiani2025, (2)-(7), (19), (25), (28)-(30).
+    """
+
+    layers: int = 2
+    tokens: int = 2
+    rank: int | tuple[int, ...] = 1
+    skip: float = 1.0
+    beta: float = 1.0
+    activation: Activation = "softmax"
+    tied: bool = True
+    heads: int = 1
+    output: str = "last"
+    readouts: tuple[tuple[tuple[float, ...], ...], ...] | Sequence[ArrayLike] | None = None
+
+    def __post_init__(self) -> None:
+        """Validate and normalise the fields."""
+        layers = whole("layers", self.layers, 1, "(2)")
+        # Before a tuple of all ranks is made.
+        refuse_memory(f"layers = {layers} (overlaps of every two layers)", 8 * layers**2, "take fewer layers")
+        ranks = tuple(self.rank) if isinstance(self.rank, tuple | list) else (self.rank,) * layers
+        if len(ranks) != layers:
+            raise ValueError(f"rank must be one integer or {layers} of them, one per layer (2), got {len(ranks)}")
+        ranks = tuple(whole("rank", rank, 1, "(2)") for rank in ranks)
+        if self.output not in OUTPUTS:
+            raise ValueError(f"output must be 'last' (6) or 'sequence' (25), got {self.output!r}")
+        if not callable(self.activation) and self.activation not in ACTIVATIONS:
+            raise ValueError(
+                f"activation must be one of {', '.join(ACTIVATIONS)} or a function of an array (troiani2025 (3)), got "
+                f"{self.activation!r}"
+            )
+        fields = {
+            "layers": layers,
+            "tokens": whole("tokens", self.tokens, 2, "(1)"),
+            "rank": ranks[0] if len(set(ranks)) == 1 else ranks,
+            "skip": positive("skip", self.skip, "(2)-(3)"),
+            "beta": positive("beta", self.beta, "(3)"),
+            "tied": flag("tied", self.tied, "keys equal queries, (2)", "(19)"),
+            "heads": whole("heads", self.heads, 1, "(27)"),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "readouts", self._checked_readouts())
+
+    def _checked_readouts(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        count = 0 if self.heads == 1 else self.layers if self.output == "sequence" else self.layers - 1
+        try:
+            given = () if self.readouts is None else tuple(np.asarray(o, dtype=np.float64) for o in self.readouts)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"readouts must be a sequence of arrays of numbers, shape (H, H) = ({self.heads}, {self.heads}), for "
+                f"every layer that mixes heads (30), here {count}; got {self.readouts!r}"
+            ) from None
+        if len(given) != count:
+            raise ValueError(
+                f"readouts must hold {count} matrices o (30) for L = {self.layers}, H = {self.heads} and output "
+                f"{self.output!r}, got {len(given)}; give the identity for heads that do not mix"
+            )
+        for number, matrix in enumerate(given, start=1):
+            if matrix.shape != (self.heads, self.heads) or not np.isfinite(matrix).all():
+                raise ValueError(
+                    f"o of layer {number} must be a finite array of shape (H, H) = ({self.heads}, {self.heads}) (30), "
+                    f"got shape {matrix.shape}"
+                )
+        return tuple(tuple(tuple(map(float, row)) for row in matrix) for matrix in given)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Rank of each layer, first layer first."""
+        return self.rank if isinstance(self.rank, tuple) else (self.rank,) * self.layers
+
+    @property
+    def kinds(self) -> int:
+        """Weight matrices per head and layer: 1 if tied, 2 (keys, then queries) if not."""
+        return 1 if self.tied else 2
+
+    @property
+    def weight_rows(self) -> int:
+        """Rows of the stacked weights: layer by layer, head by head, keys before queries."""
+        return self.heads * self.kinds * sum(self.ranks)
+
+    @property
+    def indices(self) -> int:
+        """Number P of indices: every weight row meets every block of coordinates."""
+        return self.heads * self.weight_rows
+
+    @property
+    def mixing_size(self) -> int:
+        """Rows of the mixing matrices B_l, HM."""
+        return self.heads * self.tokens
+
+    @property
+    def single(self) -> bool:
+        """Whether it has one head, the attention of the last layer as output, and an activation with a name."""
+        return self.heads == 1 and self.output == "last" and not callable(self.activation)
+
+    @property
+    def noise(self) -> float:
+        """Variance of the noise of an output: attention has none."""
+        return 0.0
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of one output of `link`."""
+        return (self.mixing_size, self.mixing_size if self.output == "sequence" else self.tokens)
+
+    @property
+    def blocks(self) -> list[tuple[str, slice]]:
+        """Names and rows of what is learned as one: the layers if tied, keys and queries of each if not."""
+        where = [f"layer {number}" for number in range(1, self.layers + 1)]
+        if not self.tied and self.layers == 1:
+            where = ["keys", "queries"]
+        elif not self.tied:
+            where = [f"{kind} of {layer}" for layer in where for kind in ("keys", "queries")]
+        edges = [0, *accumulate(rank * self.heads**2 for rank in self.ranks for _ in range(self.kinds))]
+        return [(name, slice(a, b)) for name, (a, b) in zip(where, pairwise(edges), strict=True)]
+
+    @property
+    def coupled(self) -> bool:
+        """Whether the posterior given y alone couples the blocks: keys with queries; of tied layers each has a sign."""
+        return not self.tied
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What defines the model, by the names of the flags of the command."""
+        named: dict[str, object] = {"layers": self.layers, "tokens": self.tokens, "rank": self.rank}
+        if self._skips:
+            named["skip"] = self.skip
+        named |= {"beta": self.beta, "activation": self.activation_name, "untied": not self.tied}
+        if self.heads > 1:
+            named |= {"heads": self.heads, "readouts": self.readouts}
+        if self.output != "last":
+            named["output"] = self.output
+        return named
+
+    def describe(self) -> str:
+        """Return one line that names the model."""
+        rank = self.rank if isinstance(self.rank, int) else ",".join(map(str, self.rank))
+        return (
+            f"{'tied' if self.tied else 'untied'} {self.activation_name} attention, L={self.layers}, M={self.tokens}, "
+            f"rank {rank}, {f'c={self.skip:g}, ' if self._skips else ''}beta={self.beta:g}"
+            f"{f', H={self.heads}' if self.heads > 1 else ''}"
+            f"{f', output B_{self.layers}' if self.output == 'sequence' else ''}"
+        )
+
+    @property
+    def activation_name(self) -> str:
+        """Name of the activation; of a function its own."""
+        if isinstance(self.activation, str):
+            return self.activation
+        return getattr(self.activation, "__name__", type(self.activation).__name__)
+
+    @property
+    def _skips(self) -> bool:
+        """Whether c is named: always but for a single untied layer, whose output does not depend on it."""
+        return self.tied or self.layers > 1 or self.output == "sequence"
+
+    @cached_property
+    def kernel_hash(self) -> str:
+        """Derivation hash of the generated kernel of the model; where there is none, hash of its link and posterior."""
+        if has_kernel(self):
+            return str(importlib.import_module(kernel_package(self.activation_name, self.tokens)).DERIVATION_HASH)
+        return source_hash(__name__, _ONE_LAYER if self.layers == 1 else _SEVERAL_LAYERS)
+
+    def link(self, h: ArrayLike) -> Array:
+        """Output y = g(h), from the indices alone.
+
+        Parameters
+        ----------
+        h : array_like, shape (..., P, M)
+            Indices in the order of `networks.indices`.
+
+        Returns
+        -------
+        ndarray
+            Attention matrices of the last layer, shape (..., HM, M), or the mixing matrix B_L, shape (..., HM, HM), for
+            a sequence output; see `networks.apply_mixing` for the tokens.
+
+        Raises
+        ------
+        ValueError
+            If h has another shape or an entry is not finite.
+        OverflowError
+            If the output exceeds float64, which only unbounded activations reach.
+
+        References
+        ----------
+        troiani2025, (5)-(7), (21)-(26), (31)-(32), (44)-(45).
+        """
+        last_mixing, attention = self._propagate(h)
+        return finite_output(last_mixing if self.output == "sequence" else attention, self.layers)
+
+    def mixing(self, h: ArrayLike) -> Array:
+        """Mixing matrix that the last layer sees, B_{L-1}; B_L for a sequence output.
+
+        Parameters
+        ----------
+        h : array_like, shape (..., P, M)
+            Indices in the order of `networks.indices`; for an output of the last layer its rows do not enter.
+
+        Returns
+        -------
+        ndarray, shape (..., HM, HM)
+
+        Raises
+        ------
+        ValueError
+            If h has another shape or an entry is not finite.
+        OverflowError
+            If the matrix exceeds float64, which only unbounded activations reach.
+
+        References
+        ----------
+        troiani2025, (5), (21), (31)-(32).
+        """
+        return finite_output(self._propagate(h)[0], self.layers)
+
+    def _propagate(self, indices_of_all: ArrayLike) -> tuple[Array, Array]:
+        """Return the last mixing matrix and the attention matrices of the last layer, which may exceed float64."""
+        h = finite("h", indices_of_all)
+        if h.ndim < 2 or h.shape[-2:] != (self.indices, self.tokens):
+            raise ValueError(f"h must have shape (..., P, M) = (..., {self.indices}, {self.tokens}) (7), got {h.shape}")
+        heads, tokens, size, kinds = self.heads, self.tokens, self.mixing_size, self.kinds
+        lead = h.shape[:-2]
+        mixed = np.broadcast_to(np.eye(size), (*lead, size, size))
+        attention = mixed
+        start = 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for layer, rank in enumerate(self.ranks):
+                count = heads * kinds * heads * rank
+                # a head, k kind, b block, r row, m token; a readout adds up over b and m.
+                rows = h[..., start : start + count, :].reshape(*lead, heads, kinds, heads, rank, tokens)
+                rows = np.swapaxes(rows, -3, -2).reshape(*lead, heads, kinds, rank, size)
+                start += count
+                seen = rows @ np.swapaxes(mixed.reshape(*lead, heads, 1, tokens, size), -1, -2)
+                scores = np.swapaxes(seen[..., 0, :, :], -1, -2) @ seen[..., -1, :, :]
+                attention = activated(scores, self.activation, self.beta).reshape(*lead, size, tokens)
+                if layer == self.layers - 1 and self.output == "last":
+                    break
+                if heads == 1:
+                    factor = attention
+                else:
+                    assert self.readouts is not None
+                    o = np.asarray(self.readouts[layer])
+                    blocks = attention.reshape(*lead, heads, tokens, tokens)
+                    factor = np.einsum("ab,...bmn->...ambn", o, blocks).reshape(*lead, size, size)
+                mixed = self.skip * mixed + factor @ mixed
+        return mixed, attention
+
+
+def has_kernel(model: Network) -> bool:
+    """Whether a kernel of the model was generated."""
+    return model.tied and model.single and set(model.ranks) == {1} and (model.activation_name, model.tokens) in served()
+
+
+def kernel(model: Network, printer: str) -> ModuleType:
+    """Load the generated kernel of a model.
+
+    Parameters
+    ----------
+    model : Network
+    printer : {"numpy64", "numba64", "mp", "posterior64"}
+        Which printing of it.
+
+    Raises
+    ------
+    KernelNotFoundError
+        No kernel was generated for this architecture; the message lists what exists.
+    """
+    if not has_kernel(model):
+        have = "; ".join(f"{a}, M={m}, rank 1, any depth" for a, m in served())
+        raise KernelNotFoundError(f"no kernel for {model.describe()}; generated so far: {have}")
+    return importlib.import_module(f"{kernel_package(model.activation_name, model.tokens)}.{printer}")

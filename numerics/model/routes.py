@@ -1,0 +1,250 @@
+"""Which computation serves which model: the one place that knows, for dispatch, refusals and tables.
+
+A route is a way from a model to the numbers of a verb.  `serving` lists those of a model, the preferred first;
+`require` refuses a model that has none, with what there is instead.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..core.errors import KernelNotFoundError
+from ..core.results import How
+from .links import LinkKernel
+from .network import Network
+
+__all__ = [
+    "BALLS",
+    "DEEP_QUADRATURE",
+    "FLOAT64",
+    "LINK",
+    "PAIRS",
+    "ROUTES",
+    "SAMPLED_LAYERS",
+    "TWO_LAYER_QUADRATURE",
+    "Route",
+    "require",
+    "serving",
+]
+
+
+class Route(NamedTuple):
+    """One way from a model to the numbers of a verb.
+
+    Attributes
+    ----------
+    verb : str
+        What is computed.
+    name : str
+        How.
+    serves : callable
+        Whether it takes a model; False of any other object.
+    how : {"rigorous", "estimated", "monte-carlo"}
+        Kind of its error.
+    note : str
+        What limits it.
+    """
+
+    verb: str
+    name: str
+    serves: Callable[[object], bool]
+    how: How
+    note: str = ""
+
+
+def _tied(model: object) -> bool:
+    """Attention of the main text: tied, one head, output of the last layer."""
+    return isinstance(model, Network) and model.tied and model.single
+
+
+def _rank_one(model: object) -> bool:
+    return isinstance(model, Network) and _tied(model) and set(model.ranks) == {1}
+
+
+def _one_index(model: object) -> bool:
+    return isinstance(model, Network) and _tied(model) and model.indices == 1
+
+
+def _rotated_layer(model: object) -> bool:
+    return isinstance(model, Network) and _tied(model) and model.layers == 1 and 2 <= model.indices <= 3
+
+
+def _tied_layer(model: object) -> bool:
+    return _one_index(model) or _rotated_layer(model)
+
+
+def _untied_layer(model: object) -> bool:
+    return isinstance(model, Network) and not model.tied and model.single and model.layers == 1 and model.rank == 1
+
+
+def _any_layer(model: object) -> bool:
+    return isinstance(model, Network) and model.single and model.layers == 1
+
+
+def _two_by_two(model: object) -> bool:
+    return isinstance(model, Network) and _rank_one(model) and model.layers == model.tokens == 2
+
+
+def _two_softmax(model: object) -> bool:
+    return isinstance(model, Network) and _two_by_two(model) and model.activation == "softmax"
+
+
+def _deep_softmax(model: object) -> bool:
+    if not (isinstance(model, Network) and _rank_one(model)):
+        return False
+    return model.layers > 2 and model.tokens == 2 and model.activation == "softmax"
+
+
+def _several_layers(model: object) -> bool:
+    return isinstance(model, Network) and _rank_one(model) and model.layers > 1
+
+
+def _balls(model: object) -> bool:
+    if not (isinstance(model, Network) and _rank_one(model)):
+        return False
+    return model.layers == 2 and (model.tokens == 2 or model.activation == "linear")
+
+
+def _pairs(model: object) -> bool:
+    if not (isinstance(model, Network) and _several_layers(model)):
+        return False
+    if model.activation == "softmax":
+        return model.tokens == 2 or (model.tokens == 3 and model.layers == 2)
+    return model.tokens == 2 and model.layers == 3
+
+
+def _float64(model: object) -> bool:
+    if not (isinstance(model, Network) and _several_layers(model)):
+        return False
+    return model.tokens == 2 and (model.activation == "softmax" or model.layers != 3)
+
+
+def _link(model: object) -> bool:
+    return isinstance(model, LinkKernel)
+
+
+def _verb(verb: str, *routes: Route) -> tuple[Route, ...]:
+    """The same routes of another verb."""
+    return tuple(route._replace(verb=verb) for route in routes)
+
+
+FLOAT64 = Route("last layer", "sums in float64", _float64, "estimated", "to 13 digits; linear at depth >= 4 sampled")
+BALLS = Route("last layer", "sums in ball arithmetic", _balls, "estimated", "to 50 digits")
+PAIRS = Route("last layer", "sums in pairs of float64", _pairs, "estimated", "to 22 digits")
+TWO_LAYER_QUADRATURE = Route("evolve", "quadrature over two layers", _two_softmax, "estimated")
+DEEP_QUADRATURE = Route("evolve", "quadrature over three or more layers", _deep_softmax, "estimated")
+SAMPLED_LAYERS = Route("evolve", "sampled posterior", _several_layers, "monte-carlo")
+LINK = Route("gamp", "link", _link, "estimated", "sampled where no quadrature serves the link")
+
+_ONE_INDEX = Route("evolve", "quadrature over one index", _one_index, "estimated")
+_ONE_LAYER = (
+    _ONE_INDEX,
+    Route("evolve", "fibre of one tied layer", _rotated_layer, "monte-carlo", "rank 2 and 3"),
+    Route("evolve", "fibre of one untied layer", _untied_layer, "monte-carlo", "rank 1"),
+)
+_AVERAGES = (
+    *_ONE_LAYER,
+    TWO_LAYER_QUADRATURE,
+    DEEP_QUADRATURE,
+    Route("evolve", "posterior of two layers, sampled outputs", _two_by_two, "monte-carlo"),
+    SAMPLED_LAYERS,
+)
+
+#: All routes; of each verb the preferred ones first.
+ROUTES: tuple[Route, ...] = (
+    Route("last layer", "closed form of one layer", _any_layer, "estimated", "to 40 digits"),
+    FLOAT64,
+    BALLS,
+    PAIRS,
+    Route("first layer", "quadrature over two layers", _two_softmax, "estimated", "to 8 digits"),
+    Route("first layer", "sampled averages", _two_by_two, "monte-carlo"),
+    Route("enclosure", "interval arithmetic", _two_softmax, "rigorous", "0.3 <= c <= 10, 0.1 <= beta <= 10"),
+    *_AVERAGES,
+    *_verb("curve", *(route for route in _AVERAGES if route.serves is not _untied_layer)),
+    *_verb("free energy", *_AVERAGES, LINK),
+    Route("denoise", "two points of one layer", _one_index, "estimated"),
+    Route("denoise", "integral over the first of two layers", _two_by_two, "estimated"),
+    Route("denoise-mp", "readout row to many digits", _rank_one, "estimated", "to 200 digits"),
+    Route("readout", "pairs of tokens", _rank_one, "estimated"),
+    Route("fibre", "rotations of one tied layer", _tied_layer, "estimated", "rank 1, 2, 3"),
+    Route("fibre", "scales of one untied layer", _untied_layer, "estimated", "rank 1"),
+    Route("gamp", "readout row", lambda model: _one_index(model) or _two_by_two(model), "estimated"),
+    *_verb("gamp", *_ONE_LAYER[1:]),
+    SAMPLED_LAYERS._replace(verb="gamp"),
+    LINK,
+    Route("descend", "slopes through all layers", _tied, "estimated"),
+    Route("descend", "slopes of keys and queries", lambda model: _any_layer(model) and not _tied(model), "estimated"),
+    LINK._replace(verb="descend"),
+)
+
+_REFUSALS = {
+    "last layer": (
+        "no last-layer threshold for {model}: there is one for a single layer of one head, and at depth >= 2 for "
+        "tied weights of rank 1 with two tokens, for three tokens at depth 2, and for linear attention with any "
+        "number of tokens at depth 2"
+    ),
+    "first layer": ("the first-layer threshold needs two layers, two tokens and rank 1, tied, got {model}"),
+    "enclosure": (
+        "a rigorous enclosure exists for two softmax layers, two tokens and rank 1, tied, got {model}; "
+        "thresholds.last_layer gives an estimate"
+    ),
+    "evolve": (
+        "no state evolution for {model}; there is one for tied weights of rank 1, any depth and number of tokens, "
+        "and at depth 1 for rank 2 and 3 and for untied weights of rank 1; each with one head and the attention "
+        "of the last layer as output"
+    ),
+    "curve": (
+        "no curve for {model}; there is one for tied weights of rank 1, any depth and number of tokens, and for "
+        "rank 2 and 3 at depth 1; fixed_point.evolve has one untied layer"
+    ),
+    "free energy": (
+        "no free energy for {model}; there is one for tied weights of rank 1, any depth and number of tokens, and "
+        "at depth 1 for rank 2 and 3 and for untied weights of rank 1; and for links"
+    ),
+    "denoise": (
+        "no denoiser for {model}; there is one for depth 1 with any number of tokens and for depth 2 with two "
+        "tokens, tied and rank 1"
+    ),
+    "denoise-mp": (
+        "no precise denoiser for {model}: it solves for the readout row, which takes rank 1; there is one for "
+        "tied weights of rank 1, any depth and any number of tokens"
+    ),
+    "readout": (
+        "no inversion of the output for {model}: y fixes the readout row up to its sign for tied weights of rank 1"
+    ),
+    "fibre": (
+        "no rule for the fibre of {layer}: there are rules for tied layers of rank 1, 2, 3 and untied layers of "
+        "rank 1 (troiani2025 (163)-(170))"
+    ),
+    "gamp": (
+        "no denoiser for {model}: there is one for tied weights of rank 1 at any depth, at depth 1 also for rank "
+        "2 and 3 and for untied weights of rank 1, and for the kernel of a link (`attnlimits derive --link`); "
+        "heads side by side are models of their own, each on its block of X"
+    ),
+    "descend": (
+        "no gradient for {model}: there is one for tied weights with one head at any depth, for one untied layer "
+        "and for the kernel of a link (`attnlimits derive --link`)"
+    ),
+}
+
+
+def serving(verb: str, model: object) -> tuple[Route, ...]:
+    """Routes of a verb that take a model, the preferred first."""
+    return tuple(route for route in ROUTES if route.verb == verb and route.serves(model))
+
+
+def require(verb: str, model: object) -> Route:
+    """Return the preferred route of a verb for a model.
+
+    Raises
+    ------
+    KernelNotFoundError
+        There is none; the message says what is served.
+    """
+    found = serving(verb, model)
+    if found:
+        return found[0]
+    name = model.describe() if isinstance(model, Network | LinkKernel) else type(model).__name__
+    layer = name
+    if isinstance(model, Network) and _any_layer(model):
+        layer = f"rank {model.rank}, {'tied' if model.tied else 'untied'}"
+    raise KernelNotFoundError(_REFUSALS[verb].format(model=name, layer=layer))
