@@ -178,9 +178,9 @@ ROUTES: tuple[Route, ...] = (
 
 _REFUSALS = {
     "last layer": (
-        "no last-layer threshold for {model}: there is one for a single layer of one head, and at depth >= 2 for "
-        "tied weights of rank 1 with two tokens, for three tokens at depth 2, and for linear attention with any "
-        "number of tokens at depth 2"
+        "no last-layer threshold for {model}: it needs rank 1 at depth >= 2, tied weights and one head; there is one "
+        "for two tokens, for three tokens at depth 2, for linear attention with any number of tokens at depth 2, and "
+        "for every single layer"
     ),
     "first layer": ("the first-layer threshold needs two layers, two tokens and rank 1, tied, got {model}"),
     "enclosure": (
@@ -216,9 +216,9 @@ _REFUSALS = {
         "rank 1 (troiani2025 (163)-(170))"
     ),
     "gamp": (
-        "no denoiser for {model}: there is one for tied weights of rank 1 at any depth, at depth 1 also for rank "
-        "2 and 3 and for untied weights of rank 1, and for the kernel of a link (`attnlimits derive --link`); "
-        "heads side by side are models of their own, each on its block of X"
+        "no denoiser for {model}: at depth >= 2 there is one for rank 1 only, tied and with one head, at depth 1 for "
+        "rank 1, 2, 3 if tied and 1 if not; and for the kernel of a link (`attnlimits derive --link`); heads side by "
+        "side are models of their own, each on its block of X"
     ),
     "descend": (
         "no gradient for {model}: there is one for tied weights with one head at any depth, for one untied layer "

@@ -16,7 +16,7 @@ BAD = [
     ("threshold --digits 99", "digits must be an integer from 1 to"),
     ("threshold --activation relu", "activation must be one of softmax, linear"),
     ("threshold --rank 0", "rank must be an integer >= 1"),
-    ("threshold --layers 3 --rank 1,2", "got 2 for L = 3"),
+    ("threshold --layers 3 --rank 1,2", "3 of them, one per layer (2), got 2"),
     ("threshold --rank 1,x", "one per layer"),
     ("threshold --rank 2", "needs rank 1 at depth >= 2"),
     ("threshold --tokens 4", "no last-layer threshold for"),

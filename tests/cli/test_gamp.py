@@ -132,7 +132,7 @@ def test_data_of_ones_own(attnlimits, files):
         ("--alpha 1 --dimension 10 --heads 2", "--heads is not served by `gamp`"),
         ("--alpha 1 --dimension 10 --untied", "--untied is not served by `gamp`"),
         ("--alpha 1 --dimension 10 --rank 2", "rank 1 only"),
-        ("--alpha 1 --dimension 10 --layers 1 --untied --rank 2", "no rule for the fibre of rank 2"),
+        ("--alpha 1 --dimension 10 --layers 1 --untied --rank 2", "no denoiser for untied"),
         ('--alpha 1 --dimension 10 --link "h[1]" --layers 3', "--link stands instead"),
         ("--x x.npy", "--y is missing"),
         ("--x x.npy --y y.npy --alpha 1", "--alpha describes instances"),

@@ -11,8 +11,9 @@ from ...core.errors import ConvergenceError
 from ...core.results import Origin
 from ...core.validation import choice, not_negative, positive, whole
 from ...fixed_point.evolve import seeded
+from ...model.routes import require
 from ..data import Source, check_weights, stream
-from ..outputs.channel import Model, check_model
+from ..outputs.channel import Model
 from .objective import Objective
 from .results import DescentResult, DescentStep
 from .rules import METHODS, Adam, Method, Plain, Rule
@@ -117,7 +118,7 @@ def descend(
     ----------
     troiani2025, section 3.3.
     """
-    check_model(model)
+    require("descend", model)
     settings = _Settings(method, rate, weight_decay, batch, reuse, epochs, tol).checked()
     seed, generator = seeded(rng)
     generator = generator if seed < 0 else stream(seed, 4)

@@ -207,7 +207,7 @@ def test_linear_attention_does_not_tell_keys_from_queries() -> None:
     "model", [Network(1, 3, 2), Network(1, 2, 1, activation="softmax", tied=False)], ids=["tied rank 2", "untied"]
 )
 def test_overlap_starts_at_the_exact_threshold(model: Network) -> None:
-    tied = isinstance(model, Network)
+    tied = model.tied
     exact = single_layer(model.tokens, model.indices if tied else 1, "softmax", tied)
     assert exact is not None and exact.value is not None
     critical = float(exact.value)
@@ -228,7 +228,5 @@ def test_overlap_starts_at_the_exact_threshold(model: Network) -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(KernelNotFoundError, match="rank 2 and 3"):
         evolve(Network(1, 5, 4), 0.2)
-    with pytest.raises(ValueError, match="tied layer give Network"):
-        evolve(Network(1, 2), 0.2)
     with pytest.raises(ValueError, match="multiple of the identity"):
         evolve(Network(1, 3, 2), 0.2, start=np.diag([0.1, 0.2]), samples=16)

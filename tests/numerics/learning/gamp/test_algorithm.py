@@ -244,5 +244,5 @@ def test_an_output_that_the_link_does_not_give():
 
 
 def test_a_model_that_is_not_served():
-    with pytest.raises(KernelNotFoundError, match="no denoiser for Network: GAMP takes"):
-        gamp(np.ones((3, 2, 50)), np.ones((3, 2, 2)), Network(1, 2))
+    with pytest.raises(KernelNotFoundError, match=r"no denoiser for .*H=2: .* heads side by side"):
+        gamp(np.ones((3, 2, 50)), np.ones((3, 2, 2)), Network(1, 2, heads=2))

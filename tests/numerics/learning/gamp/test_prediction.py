@@ -35,7 +35,7 @@ def test_undamped_it_is_the_bayes_optimal_recursion(model, alpha, q, strength):
         "n_iter": n,
         "start": q,
         "side_strength": strength,
-        "samples": 256 if isinstance(model, Network) else 1024,
+        "samples": 1024 if model.tied else 256,
     }
     found = predicted_overlaps(model, alpha, **settings, self_start=q)
     assert found.how == "population"
