@@ -1,7 +1,7 @@
 """Channel averages of deep attention whose posterior has no rule: any depth, tokens and activation, rank 1.
 
 The outer average over (omega, h) is randomised quasi-Monte Carlo, the inner posterior importance sampling on the fibre
-of the output (`deep_posterior`).
+of the output (`posterior.sampled`).
 """
 
 import os
@@ -15,7 +15,9 @@ from scipy.stats import chi2, qmc
 
 from ..core.errors import ConvergenceError
 from ..model.network import Network
-from ..posterior.sampled import freedom, posterior_moments
+from ..posterior.deep.mixing import Constants
+from ..posterior.deep.peaks import freedom
+from ..posterior.sampled import Draws, Outputs, posterior_moments
 from .averages import NEARLY, Averages, Channel, controlled, matrix_root, regression
 from .deep.linearised import Linearised
 
@@ -158,14 +160,13 @@ class DeepChannel(Channel):
         before = bool(self._invertible and v[-1, -1] < v[-2, -2])
         sums = np.empty((n, 2, 1 + depth * tokens * (1 + tokens)))
         model = self.model
+        network = Constants(model.skip, model.beta, model.activation == "linear")
+        draws = Draws(roots, self._counts, before, self._nodes, self._tails)
 
         def work(start: int) -> None:
             part = slice(start, start + _CHUNK)
-            posterior_moments(
-                h[part], omega[part], precision, roots, self._counts, before,
-                self._nodes, self._tails, self._pair[part],
-                model.skip, model.beta, model.activation == "linear", sums[part],
-            )  # fmt: skip
+            outputs = Outputs(h[part], omega[part], self._pair[part])
+            posterior_moments(outputs, precision, draws, network, sums[part])
 
         with ThreadPoolExecutor(self._workers) as pool:
             list(pool.map(work, range(0, n, _CHUNK)))

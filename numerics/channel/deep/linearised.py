@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ...model.network import Network
-from ...posterior.sampled import apply_matrix, attend, solve
+from ...posterior.deep.mixing import Constants, apply_matrix, readout, solve
 from ...quadrature.rules import normal_qmc
 
 __all__ = ["Linearised"]
@@ -83,12 +83,12 @@ class Linearised:
     def _linear(self, omega: Array, deviation: Array, v: Array) -> tuple[Array, Array]:
         """Scores and traces."""
         model, omega = self._model, np.ascontiguousarray(omega)
+        network = Constants(model.skip, model.beta, model.activation == "linear")
         scores, traces = np.empty_like(omega), np.empty((len(omega), *v.shape))
 
         def work(start: int) -> None:
             part = slice(start, start + _CHUNK)
-            linear = model.activation == "linear"
-            _linearised(omega[part], deviation[part], v, model.skip, model.beta, linear, scores[part], traces[part])
+            _linearised(omega[part], deviation[part], v, network, scores[part], traces[part])
 
         with ThreadPoolExecutor(self._workers) as pool:
             list(pool.map(work, range(0, len(omega), _CHUNK)))
@@ -96,42 +96,22 @@ class Linearised:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _readout(h: Array, skip: float, beta: float, linear: bool, out: Array) -> None:
-    """B_{L-1} h_L."""
-    depth, size = h.shape
-    mixed, w, attention = np.eye(size), np.empty(size), np.empty((size, size))
-    product = np.empty((size, size))
-    for layer in range(depth - 1):
-        apply_matrix(mixed, h[layer], w)
-        attend(w, beta, linear, attention)
-        for a in range(size):
-            for b in range(size):
-                total = skip * mixed[a, b]
-                for k in range(size):
-                    total += attention[a, k] * mixed[k, b]
-                product[a, b] = total
-        mixed[:] = product
-    apply_matrix(mixed, h[depth - 1], out)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _linearised(
-    omega: Array, deviation: Array, v: Array, skip: float, beta: float, linear: bool, scores: Array, traces: Array
-) -> None:
+def _linearised(omega: Array, deviation: Array, v: Array, network: Constants, scores: Array, traces: Array) -> None:
     """Fill scores, shape (n, L, M), and traces, shape (n, L, L); zero where the linearised output says nothing."""
     n, depth, size = omega.shape
     j = np.empty((depth, size, size))
     up, down = np.empty(size), np.empty(size)
     gram, work, part = np.empty((size, size)), np.empty((size, size)), np.empty(size)
+    base, sigma = np.empty((size, size)), np.empty((size, size))
     seen, inverse = np.empty(size), np.empty((size, size))
     for i in range(n):
         x = omega[i].copy()
         for layer in range(depth):
             for m in range(size):
                 x[layer, m] = omega[i, layer, m] + _STEP
-                _readout(x, skip, beta, linear, up)
+                readout(x, network, base, sigma, up)
                 x[layer, m] = omega[i, layer, m] - _STEP
-                _readout(x, skip, beta, linear, down)
+                readout(x, network, base, sigma, down)
                 x[layer, m] = omega[i, layer, m]
                 for a in range(size):
                     j[layer, a, m] = (up[a] - down[a]) / (2 * _STEP)
