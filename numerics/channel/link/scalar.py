@@ -58,6 +58,25 @@ class _Nodes:
     intervals: list[tuple[NDArray[np.bool_], list[tuple[float, float]]]]
 
 
+@dataclass(frozen=True)
+class _Inverse:
+    """One output on one region, inverted on its monotone pieces."""
+
+    region: Region
+    number: int
+    pieces: MonotonePieces
+
+
+@dataclass(frozen=True)
+class _Truth:
+    """Nodes on one region, all outputs there, and the size of the slope of the one that is inverted."""
+
+    here: NDArray[np.bool_]
+    u: Array
+    y: Sequence[Array]
+    slope: Array
+
+
 class ScalarEntry:
     """One entry of h, or one combination of entries, as outputs depend on it.
 
@@ -147,7 +166,7 @@ class ScalarLink(ScalarEntry):
             return _Nodes(u, weight, np.stack([u, -u], axis=1), np.ones((len(u), 2)), [])
         regions = [r for r in self.part.regions if self.limits(r)[0] < self.limits(r)[1]]
         moving = [(r, next(k for k, used in enumerate(r.depends) if used)) for r in regions if any(r.depends)]
-        monotone = [(r, k, self._pieces(r, k)) for r, k in moving]
+        monotone = [_Inverse(r, k, self._pieces(r, k)) for r, k in moving]
         u, weight = self.rule(self._special(regions, monotone), order, _DENSE)
         others, slopes = [u], [np.ones(len(u))]
         intervals = []
@@ -165,62 +184,50 @@ class ScalarLink(ScalarEntry):
                     intervals.append((here, same))
                     continue
                 number = next(k for k, used in enumerate(region.depends) if used)
-                own = np.abs(self._pieces(region, number).slope(u[here]))
-                for other, k, inverse in monotone:
-                    if k != number:
-                        continue
-                    for piece in range(inverse.count):
-                        self._add_branch(other, k, inverse, piece, here, u, y, own, others, slopes)
+                truth = _Truth(here, u, y, np.abs(self._pieces(region, number).slope(u[here])))
+                for inverse in (i for i in monotone if i.number == number):
+                    for piece in range(inverse.pieces.count):
+                        found, point, relative = self._branch(inverse, piece, truth)
+                        if found:
+                            others.append(point)
+                            slopes.append(relative)
         return _Nodes(u, weight, np.stack(others, axis=1), np.stack(slopes, axis=1), intervals)
 
-    def _add_branch(
-        self,
-        region: Region,
-        k: int,
-        inverse: MonotonePieces,
-        piece: int,
-        here: NDArray[np.bool_],
-        u: Array,
-        y: Sequence[Array],
-        own: Array,
-        others: list[Array],
-        slopes: list[Array],
-    ) -> None:
-        x = inverse.solve(y[k], piece)
-        slope = np.abs(inverse.slope(x))
-        low, high = (end[piece] for end in inverse.ends)
+    def _branch(self, inverse: _Inverse, piece: int, truth: _Truth) -> tuple[bool, Array, Array]:
+        """Whether a piece has points with the same outputs as nodes, these, and 1/|dy/du| over that at the nodes."""
+        here, u, y = truth.here, truth.u, truth.y
+        x = inverse.pieces.solve(y[inverse.number], piece)
+        slope = np.abs(inverse.pieces.slope(x))
+        low, high = (end[piece] for end in inverse.pieces.ends)
         # The node itself is there already.
         found = np.isfinite(x) & (slope > 0) & ~((u[here] >= low) & (u[here] <= high))
-        values = zip(self.value(region, x), y, strict=True)
+        values = zip(self.value(inverse.region, x), y, strict=True)
         found &= np.all([np.abs(v - t) <= _SAME * (1 + np.abs(t)) for v, t in values], axis=0)
-        if found.any():
-            point, relative = u.copy(), np.zeros(len(u))
-            point[here] = np.where(found, x, u[here])
-            relative[here] = np.where(found, own / slope, 0.0)
-            others.append(point)
-            slopes.append(relative)
+        point, relative = u.copy(), np.zeros(len(u))
+        point[here] = np.where(found, x, u[here])
+        relative[here] = np.where(found, truth.slope / slope, 0.0)
+        return bool(found.any()), point, relative
 
     def _agree(self, region: Region, u: Array, y: Sequence[Array]) -> bool:
         values = self.value(region, u)
         return all(bool(np.all(np.abs(v - t) <= _SAME * (1 + np.abs(t)))) for v, t in zip(values, y, strict=True))
 
-    def _special(self, regions: Sequence[Region], monotone: Sequence[tuple[Region, int, MonotonePieces]]) -> set[float]:
+    def _special(self, regions: Sequence[Region], monotone: Sequence[_Inverse]) -> set[float]:
         """Where the link is not smooth, and where the number of points with the same output changes."""
         entry = self.places[0]
         at = {b for r in regions for b in r.interval(entry)} | {c for r in regions for c in r.centres.get(entry, ())}
-        at |= {float(e) for _, _, inverse in monotone for side in inverse.ends for e in side}
+        at |= {float(e) for inverse in monotone for side in inverse.pieces.ends for e in side}
         at = {x for x in at if abs(x) < CUT}
         found = set(at)
         with np.errstate(all="ignore"):
-            for region, k, _ in monotone:
-                low, high = self.limits(region)
+            for own in monotone:
+                low, high = self.limits(own.region)
                 ends = np.array([x for x in at if low <= x <= high])
-                values = self.value(region, ends)[k] if len(ends) else np.zeros(0)
+                values = self.value(own.region, ends)[own.number] if len(ends) else np.zeros(0)
                 values = values[np.isfinite(values)]
-                for _, other, inverse in monotone:
-                    if other == k and len(values):
-                        roots = np.concatenate([inverse.solve(values, piece) for piece in range(inverse.count)])
-                        found |= {float(x) for x in roots[np.isfinite(roots)]}
+                for inverse in (i.pieces for i in monotone if i.number == own.number and len(values)):
+                    roots = np.concatenate([inverse.solve(values, piece) for piece in range(inverse.count)])
+                    found |= {float(x) for x in roots[np.isfinite(roots)]}
         return found
 
     def _log_density(self, q: float, nodes: _Nodes, step: float) -> float:

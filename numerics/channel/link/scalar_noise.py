@@ -125,7 +125,7 @@ class NoisyScalarLink(ScalarEntry):
             own = -0.5 * (truth[part] - omega[part]) ** 2 / v - 0.5 * noise[part] ** 2
             sums = np.zeros((3, len(own)))
             for panel in panels:
-                sums += panel(omega[part], y[part], own, v, sigma)
+                sums += panel(_Truth(omega[part], y[part], own), v, sigma)
             yield weights[part], sums
 
     @cached_property
@@ -187,36 +187,56 @@ def _turns(y: Array) -> NDArray[np.int64]:
     return np.flatnonzero(way[1:] * way[:-1] < 0) + 1
 
 
+class _Truth(NamedTuple):
+    """Prior means, outputs, and the exponents of prior and noise at the truth, shape (n,)."""
+
+    omega: Array
+    y: Array
+    own: Array
+
+
+class _Rule(NamedTuple):
+    """Nodes, weights, and the link at the nodes, shape (panels, order)."""
+
+    x: Array
+    w: Array
+    level: Array
+
+
 class _Panels:
     """Panels along a stretch on which the link rises or falls."""
 
     def __init__(self, edges: Array, level: Array, value: Callable[[Array], Array], order: int) -> None:
         nodes, weights = leggauss(order)
         half = 0.5 * np.diff(edges)[:, None]
-        self.x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes
-        self.w = half * weights
-        self.y = value(self.x)
+        x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes
+        self.rule = _Rule(x, half * weights, value(x))
         self.edges = edges
         self.way = 1.0 if level[-1] >= level[0] else -1.0
         self.level = np.maximum.accumulate(self.way * level)
 
-    def __call__(self, omega: Array, y: Array, own: Array, v: float, sigma: float) -> Array:
+    def __call__(self, truth: _Truth, v: float, sigma: float) -> Array:
         """Integrals of (1, u - omega, (u - omega)^2) against prior times noise, over the same at the truth."""
+        omega, y = truth.omega, truth.y
         reach, wide = _REACH * math.sqrt(v), (_REACH + _PANEL) * sigma
         low = np.maximum(np.searchsorted(self.edges, omega - reach), np.searchsorted(self.level, self.way * y - wide))
         high = np.minimum(
             np.searchsorted(self.edges, omega + reach), np.searchsorted(self.level, self.way * y + wide, "right")
         )
         out = np.zeros((3, len(y)))
-        _integrate(
-            np.maximum(low - 1, 0), np.minimum(high, len(self.x)), self.x, self.w, self.y, omega, y, own, v, sigma, out
-        )
+        spans = np.maximum(low - 1, 0), np.minimum(high, len(self.rule.x))
+        _integrate(spans, self.rule, truth, v, sigma, out)
         return out
 
 
 @njit(cache=True, error_model="numpy")
-def _integrate(low, high, x, w, level, omega, y, own, v, sigma, out):  # type: ignore[no-untyped-def]
-    """Sum of each row over its panels."""
+def _integrate(
+    spans: tuple[NDArray[np.int64], NDArray[np.int64]], rule: _Rule, truth: _Truth, v: float, sigma: float, out: Array
+) -> None:
+    """Sum of each row over its panels, from the first to the last of `spans`."""
+    low, high = spans
+    x, w, level = rule
+    omega, y, own = truth
     for row in range(len(y)):
         zero = first = second = 0.0
         for panel in range(low[row], high[row]):
