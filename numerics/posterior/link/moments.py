@@ -233,7 +233,7 @@ class Group:
         for numbers in product(*(range(piece.branch_count) for _, _, piece in choice)):
             values, ok = dict(start), np.ones(shape, dtype=bool)
             for (number, entry, piece), branch in zip(choice, numbers, strict=True):
-                z, good = piece._branch(np.broadcast_to(target[number], shape), values, branch)
+                z, good = piece.branch(np.broadcast_to(target[number], shape), values, branch)
                 values[entry] = z
                 ok &= good
             if not ok.any():

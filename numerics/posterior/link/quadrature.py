@@ -285,7 +285,7 @@ class Piece:
                 part = slice(begin, begin + step)
                 values = {entry: x[part][:, None], along: np.broadcast_to(line, (len(x[part]), len(line)))}
                 for number in range(self.branch_count):
-                    ok = self._branch(y[row[part]][:, None], values, number)[1]
+                    ok = self.branch(y[row[part]][:, None], values, number)[1]
                     code[part] = 64 * code[part] + 2 * (ok[:, 1:] != ok[:, :-1]).sum(axis=1) + ok[:, 0]
             return code
 
@@ -302,7 +302,7 @@ class Piece:
         keep = np.abs(x.ravel()) < 7.0
         return x.ravel()[keep], w.ravel()[keep]
 
-    def _branch(self, y: Array, values: dict[int, Array], number: int) -> tuple[Array, NDArray[np.bool_]]:
+    def branch(self, y: Array, values: dict[int, Array], number: int) -> tuple[Array, NDArray[np.bool_]]:
         """One candidate for the unknown entry, and whether it is a solution in the region."""
         shape = np.broadcast_shapes(y.shape, *(v.shape for v in values.values()))
         self.work.spend(math.prod(shape))
@@ -319,7 +319,7 @@ class Piece:
         n = len(self.rest)
         out = np.zeros((count, 1 + n + n * (n + 1) // 2))
         for number in range(self.branch_count):
-            z, ok = self._branch(y, values, number)
+            z, ok = self.branch(y, values, number)
             out += self._one_branch(z, ok, values, rows, weight, count)
         return out
 
@@ -360,14 +360,14 @@ class Piece:
 
             def valid(row: IntArray, x: Array, number: int = number) -> NDArray[np.bool_]:
                 values = {**{i: v[row] for i, v in fixed.items()}, along: x}
-                return self._branch(y[row], values, number)[1]
+                return self.branch(y[row], values, number)[1]
 
             def rising(row: IntArray, x: Array, number: int = number) -> Array:
                 values = {**{i: v[row] for i, v in fixed.items()}, along: x}
-                return self._slope_sign(self._branch(y[row], values, number)[0], values)
+                return self._slope_sign(self.branch(y[row], values, number)[0], values)
 
             line = {**columns, along: np.broadcast_to(grid, (len(y), len(grid)))}
-            z, ok = self._branch(y[:, None], line, number)
+            z, ok = self.branch(y[:, None], line, number)
             turns = turning_points(self._slope_sign(z, line), grid, rising)
             row, a, b = valid_intervals(ok, grid, marks, valid, turns)
             if not len(row):
@@ -389,7 +389,7 @@ class Piece:
                     r = np.repeat(row[take], x.shape[1])
                     x, w = x.ravel(), w.ravel()
                     values = {**{i: v[r] for i, v in fixed.items()}, along: x}
-                    z, good = self._branch(y[r], values, number)
+                    z, good = self.branch(y[r], values, number)
                     out += self._one_branch(z, good, values, rows[r], w * normal_density(x) * weight[r], count)
         return out
 
