@@ -17,6 +17,7 @@ from ..core.progress import Bar
 from ..core.results import as_dict
 from ..model.kernels import available_kernels
 from ..model.network import ACTIVATIONS
+from ..model.routes import ROUTES
 from .flags import SYMBOLIC_DEFAULTS, link_flags, model_flags, refuse_model_flags
 from .verbs import Outcome, Verbs, add_verb
 
@@ -28,7 +29,8 @@ ALL_PAPERS = "all"
 
 def add(verbs: Verbs) -> None:
     """Add the four verbs and their flags."""
-    add_verb(verbs, "models", models, "list the generated kernels", "attnlimits models --json")
+    listing = add_verb(verbs, "models", models, "list the generated kernels", "attnlimits models --json")
+    listing.add_argument("--routes", action="store_true", help="list instead what computes which numbers")
     derivation = add_verb(
         verbs,
         "derive",
@@ -90,8 +92,11 @@ def _architecture(args: argparse.Namespace) -> Any:
 
 
 def models(args: argparse.Namespace) -> Outcome:
-    """List the generated kernels."""
-    del args
+    """List the generated kernels, or the routes from a model to its numbers."""
+    if args.routes:
+        found = [{"verb": r.verb, "name": r.name, "how": r.how, "note": r.note} for r in ROUTES]
+        text = "\n".join(f"{r.verb}: {r.name} ({r.how}{', ' if r.note else ''}{r.note})" for r in ROUTES)
+        return {"routes": found}, text, True
     kernels = available_kernels()
     text = "\n".join(f"{k['name']}: {k['title']}, {str(k['hash'])[:12]}" for k in kernels)
     return {"models": kernels, "activations": list(ACTIVATIONS)}, text, True

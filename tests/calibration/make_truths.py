@@ -16,6 +16,7 @@ from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
 from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
+from attnlimits.numerics.free_energy.psi_out import OutputEntropy, output_entropy
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.first_layer import first_layer
 from attnlimits.numerics.thresholds.last_layer import last_layer
@@ -68,10 +69,11 @@ def _second_at(skip: float, beta: float, q22: float) -> list[dict[str, Any]]:
 
 
 def model_of(s: Settings) -> Network:
-    """Model of stored settings."""
+    """Model of stored settings, of which alpha is none."""
+    s = {key: value for key, value in s.items() if key != "alpha"}
     if s.get("untied"):
         return Network(layers=1, tokens=s["tokens"], rank=1, tied=False)
-    return Network(layers=s["layers"], tokens=s["tokens"], rank=s["rank"])
+    return Network(**s)
 
 
 def _sampled(s: Settings) -> Truth:
@@ -122,6 +124,23 @@ def _to_15_digits(s: Settings) -> Truth:
 def _of_link(s: Settings) -> Truth:
     kernel = kernel_of(s["link"], noise=s["noise"])
     return _overlaps(evolve_link(kernel, s["alpha"], samples=_MANY // 2, replicas=16, rng=10**6))
+
+
+def _two_layers(s: Settings) -> Truth:
+    model = Network(**s["model"])
+    return _overlaps(evolve(model, s["alpha"], samples=_MANY // 2, replicas=16, rng=10**6, workers=1))
+
+
+def output_of(s: Settings, **points: int) -> OutputEntropy:
+    """Psi_out of the model of stored settings, by so many random points."""
+    shape = s["model"]
+    model = kernel_of(shape["link"], noise=shape["noise"]) if "link" in shape else model_of(shape)
+    return output_entropy(model, workers=1, **points)
+
+
+def _output_entropy(s: Settings) -> Truth:
+    found = output_of(s, samples=2 * _MANY, replicas=16, rng=10**6).value(np.diag(s["q"]))
+    return found.value, found.error
 
 
 def _layers(alphas: Sequence[float], **shape: Any) -> list[Settings]:
@@ -182,6 +201,32 @@ STORES: dict[str, tuple[str, list[Settings] | Callable[[], list[Settings]], Call
             for alpha in values
         ],
         _of_link,
+    ),
+    "two_linear_layers": (
+        f"evolve with {_MANY // 2} points in each of 16 randomisations and another seed",
+        [{"model": {"layers": 2, "activation": "linear"}, "alpha": alpha} for alpha in (0.6, 0.7, 0.8, 0.85)],
+        _two_layers,
+    ),
+    "three_tokens": (
+        f"evolve with {_MANY // 2} points in each of 16 randomisations and another seed",
+        [{"model": {"layers": 2, "tokens": 3}, "alpha": alpha} for alpha in (0.2, 0.25, 0.3)],
+        _two_layers,
+    ),
+    "output_entropies": (
+        f"Psi_out with {2 * _MANY} points in each of 16 randomisations and another seed",
+        [
+            {"model": model, "q": [q] * 2}
+            for model in (
+                {"layers": 1, "tokens": 3, "rank": 2},
+                {"untied": True, "tokens": 2},
+                {"layers": 2, "activation": "linear"},
+                {"link": "h[1]*h[2]", "noise": "0"},
+                {"link": "abs(h[1]) + h[2]", "noise": "0"},
+                {"link": "abs(h[1]) + h[2]", "noise": "0.2"},
+            )
+            for q in (0.05, 0.3, 0.6, 0.9)
+        ],
+        _output_entropy,
     ),
 }
 

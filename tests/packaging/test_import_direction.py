@@ -11,6 +11,8 @@ IMPORT_ALL = """
 import importlib, json, pkgutil, sys
 package = importlib.import_module(sys.argv[1])
 names = [m.name for m in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
+# It is `attnlimits` itself, which hands out the names of all folders.
+names = [name for name in names if ".numerics.front" not in name]
 offences = []
 seen = set()
 for name in [package.__name__, *sorted(names)]:
@@ -47,7 +49,9 @@ def test_numerics_imports_derive_only_in_functions_of_its_command_line(imports):
     offences = [
         str(i)
         for i in imports("numerics")
-        if i.within("attnlimits.derive", "sympy") and (i.at_load or i.path not in bridges)
+        if i.within("attnlimits.derive", "sympy")
+        and (i.at_load or i.path not in bridges)
+        and not i.path.startswith("numerics/front/")
     ]
     assert offences == []
 
@@ -55,7 +59,12 @@ def test_numerics_imports_derive_only_in_functions_of_its_command_line(imports):
 @pytest.mark.parametrize("folder", ["derive", "generated", "numerics"])
 def test_imports_are_relative_within_a_folder_and_absolute_across(imports, folder):
     offences = [
-        str(i) for i in imports(folder) if i.within("attnlimits") and i.relative != i.within(f"attnlimits.{folder}")
+        str(i)
+        for i in imports(folder)
+        if i.within("attnlimits")
+        and i.relative != i.within(f"attnlimits.{folder}")
+        # In the place of `attnlimits`, above all folders.
+        and not i.path.startswith("numerics/front/")
     ]
     assert offences == []
 

@@ -1,11 +1,13 @@
 """What a curve of fixed points is made of."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.results import How, Origin, versions
+from ...core.decimals import pm
+from ...core.results import How, Origin, Result, versions
 
 __all__ = ["CurvePoint", "CurveResult", "Gap", "Jump", "Onset"]
 
@@ -112,8 +114,8 @@ class Gap:
     beyond_error: bool
 
 
-@dataclass(frozen=True)
-class CurveResult:
+@dataclass(frozen=True, repr=False)
+class CurveResult(Result):
     """Fixed points along a parameter.
 
     Attributes
@@ -152,3 +154,14 @@ class CurveResult:
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    def lines(self) -> Iterator[str]:
+        """What the curve is of, what was met on it, and the status."""
+        for start, points in self.points.items():
+            ends = f"from {points[0].parameter:g} to {points[-1].parameter:g}" if points else "none"
+            yield f"{start}: {len(points)} points along {self.along}, {ends}"
+        for onset in self.onsets[:2]:
+            yield f"onset of {', '.join(f'q_{i + 1}{i + 1}' for i in onset.indices)} at {pm(onset.value, onset.error)}"
+        if self.jumps:
+            yield f"{len(self.jumps)} jump(s), the first at {pm(self.jumps[0].value, self.jumps[0].error)}"
+        yield self.status

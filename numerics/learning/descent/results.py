@@ -1,11 +1,12 @@
 """What a descent returns, and what it shows on the way."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.results import Origin, versions
+from ...core.results import Origin, Result, versions
 
 __all__ = ["DescentResult", "DescentStep"]
 
@@ -38,8 +39,8 @@ class DescentStep:
     cosine: Array | None
 
 
-@dataclass(frozen=True)
-class DescentResult:
+@dataclass(frozen=True, repr=False)
+class DescentResult(Result):
     """Weights at the end of a descent.
 
     Attributes
@@ -100,3 +101,10 @@ class DescentResult:
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    def lines(self) -> Iterator[str]:
+        """Sizes, overlap with the teacher where there is one, and the status."""
+        yield f"{self.model}, alpha = {self.alpha:g}: weights {' x '.join(map(str, self.weights.shape))}"
+        if self.overlap is not None:
+            yield "overlap " + ", ".join(f"{x:.6g}" for x in self.overlap.diagonal()[:4])
+        yield self.status

@@ -1,11 +1,12 @@
 """What GAMP returns, and what it shows on the way."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.results import Origin, versions
+from ...core.results import Origin, Result, versions
 
 __all__ = ["GAMPResult", "GAMPStep"]
 
@@ -43,8 +44,8 @@ class GAMPStep:
     damping: float
 
 
-@dataclass(frozen=True)
-class GAMPResult:
+@dataclass(frozen=True, repr=False)
+class GAMPResult(Result):
     """Estimate of the weights.
 
     Attributes
@@ -91,3 +92,10 @@ class GAMPResult:
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    def lines(self) -> Iterator[str]:
+        """Sizes, overlap with the teacher where there is one, and the status."""
+        yield f"{self.model}, alpha = {self.alpha:g}: weights {' x '.join(map(str, self.weights.shape))}"
+        if self.overlap is not None:
+            yield "overlap " + ", ".join(f"{x:.6g}" for x in self.overlap.diagonal()[:4])
+        yield self.status

@@ -1,14 +1,14 @@
 """The grand staircase of a user's own link (17)-(18): thresholds with what is learned before them known."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.results import Origin, versions
+from ...core.results import Origin, Result, versions
 from ...model.links import LinkKernel
 from .thresholds import LinkThreshold, threshold
 
@@ -23,8 +23,8 @@ _RANK, _SAMPLED_RANK = 1e-6, 0.05
 _LARGEST_DENOMINATOR, _SAME_DIRECTION = 12, 1e-3
 
 
-@dataclass(frozen=True)
-class LinkStaircase:
+@dataclass(frozen=True, repr=False)
+class LinkStaircase(Result):
     """Thresholds one after the other, each with the subspaces before it perfectly known (17)-(18).
 
     Attributes
@@ -44,6 +44,12 @@ class LinkStaircase:
     directions: tuple[tuple[int, ...], ...] = ()
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    def lines(self) -> Iterator[str]:
+        """The steps, and the status."""
+        for step in self.steps:
+            yield f"alpha({step.subspace}) = {'infinite' if step.value is None else step.value} ({step.how})"
+        yield self.status
 
 
 def staircase(

@@ -1,14 +1,14 @@
 """Weak-recovery thresholds of a user's own link: (15)-(16) at zero overlap."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.decimals import significant
-from ...core.results import How, Origin, versions
+from ...core.results import How, Origin, Result, versions
 from ...core.standard_error import standard_error
 from ...model.links import LinkKernel
 from .operator import ZERO, Operator, correlation, operator
@@ -29,8 +29,8 @@ _LARGEST_POSITIONAL = 1e15
 _NOISE_POINTS = 1000
 
 
-@dataclass(frozen=True)
-class LinkThreshold:
+@dataclass(frozen=True, repr=False)
+class LinkThreshold(Result):
     """Threshold of a user's link (15)-(16).
 
     Attributes
@@ -75,6 +75,14 @@ class LinkThreshold:
     at_least: float | None = None
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    def lines(self) -> Iterator[str]:
+        """Threshold, error, status."""
+        exact = "" if self.exact is None else f" = {self.exact} exactly"
+        yield f"alpha({self.subspace}) = {'infinite' if self.value is None else self.value}{exact}"
+        if self.error is not None:
+            yield f"error {self.error:.1e} ({self.how})"
+        yield self.status
 
 
 def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[int] = ()) -> LinkThreshold:

@@ -1,0 +1,61 @@
+"""A user's own link y = g(h): what it was written as, and its kernel."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from .link_kernels import kernel_of, noiseless_of
+from .links import LinkKernel
+
+__all__ = ["Link"]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link y = g(h) + sqrt(Delta) z of one's own, in place of a network.
+
+    Parameters
+    ----------
+    text : str or sympy expression
+        In h[p, m], or h[p] for one token, such as "sign(h[1]*h[2])"; several outputs in brackets. A SymPy expression
+        has the symbols h_p or h_p_m.
+    noise : str or float, optional
+        Variance Delta >= 0 of Gaussian noise on y; a text is read exactly.
+    tokens, indices : int, optional
+        M and P; by default the largest that occur.
+
+    Raises
+    ------
+    ValueError
+        When the kernel is first needed: the link cannot be read or solved; the message names the part.
+    ConvergenceError
+        Its derivation took too long or too much memory.
+
+    Examples
+    --------
+    >>> Link("abs(h[1])").describe()
+    'y = Abs(h_1_1)'
+    """
+
+    text: str
+    noise: str = "0"
+    tokens: int | None = None
+    indices: int | None = None
+
+    def __post_init__(self) -> None:
+        """Keep the texts of expressions and of numbers."""
+        object.__setattr__(self, "text", str(self.text))
+        object.__setattr__(self, "noise", str(self.noise))
+
+    @cached_property
+    def kernel(self) -> LinkKernel:
+        """Kernel: from the user's cache, or derived and kept there."""
+        return kernel_of(self.text, tokens=self.tokens, indices=self.indices, noise=self.noise)
+
+    @cached_property
+    def noiseless(self) -> LinkKernel | None:
+        """The same outputs without noise, None where there is none or they cannot be solved."""
+        return noiseless_of(self.kernel, self.text)
+
+    def describe(self) -> str:
+        """One line about the link."""
+        return self.kernel.describe()

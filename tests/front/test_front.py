@@ -1,0 +1,99 @@
+"""`import attnlimits as al`: every name is there, nothing is loaded before it is used, and the examples run."""
+
+import doctest
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import attnlimits as al
+from attnlimits import pages, verbs
+
+NET = al.Network(layers=1, tokens=2)
+LINK = al.Link("h[1]**2")
+
+
+def test_importing_loads_nothing_else():
+    code = "import sys; import attnlimits; print([m for m in ('numpy', 'scipy', 'numba', 'sympy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", al.__all__)
+def test_every_public_name_is_there_and_says_what_it_is(name):
+    assert name in dir(al)
+    assert (getattr(al, name).__doc__ or "").strip()
+
+
+def test_another_name_is_refused_with_those_there_are():
+    with pytest.raises(AttributeError, match=r"no attribute 'thresold'; it has .*threshold"):
+        al.thresold  # noqa: B018
+
+
+@pytest.mark.parametrize("module", [pages, verbs])
+def test_examples_run(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_networks_and_links_go_through_the_same_verbs(rng):
+    assert al.threshold(NET).exact == "1/6" and al.threshold(al.Link("abs(h[1])")).value is not None
+    assert al.threshold(al.Network(1, 2, tied=False, heads=2)).converged
+    assert al.evolve(NET, 0.1).overlap[0, 0] == 0.0
+    heads = al.evolve(al.Network(1, 2, heads=2), 0.1)
+    assert heads.alpha == 0.1 and heads.overlap[0, 0] == al.evolve(NET, 0.2).overlap[0, 0]
+    assert al.evolve(LINK, 0.3).converged
+    assert [len(al.curve(one, [0.1, 0.2]).points["uninformed"]) for one in (NET, LINK)] == [2, 2]
+    assert [al.free_entropy(one, 0.5)(np.zeros((1, 1))).value for one in (NET, LINK)] == [0.0, 0.0]
+    weights = al.teacher(NET, 40, rng=1)
+    x, y = al.make_data(NET, weights, 2.0, rng=2)
+    assert al.gamp(NET, x, y, teacher=weights, max_iter=40).weights.shape == (1, 40)
+    assert al.descend(NET, x, y, method="gd", epochs=2).weights.shape == (1, 40)
+    assert len(al.staircase(al.Link("h[1]**2")).steps) == 1
+
+
+def test_denoisers_of_both_precisions_agree():
+    y, omega, v = [[0.7, 0.3], [0.2, 0.8]], [[0.1, 0.2]], [[0.5]]
+    y = NET.link(np.array([[0.4, -0.3]]))
+    one, many = al.denoise(NET, y, omega, v), al.denoise(NET, y, omega, v, digits=20)
+    assert float(many.log_z) == pytest.approx(float(one.log_z), abs=1e-10)
+
+
+def test_results_are_loaded_as_they_were_saved(tmp_path):
+    found = al.evolve(NET, 0.4)
+    found.save(tmp_path / "point.json")
+    assert al.load(tmp_path / "point.json").to_dict() == found.to_dict()
+
+
+def test_a_link_from_an_expression():
+    sp = pytest.importorskip("sympy")
+    one, two = sp.symbols("h_1 h_2")
+    assert al.Link(sp.sign(one * two)).kernel.kernel_hash == al.Link("sign(h[1]*h[2])").kernel.kernel_hash
+
+
+def test_routes_are_listed(capsys):
+    from attnlimits.numerics.cli.main import main
+    from attnlimits.numerics.model.routes import ROUTES
+
+    assert main(["models", "--routes"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(ROUTES)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        lambda: al.threshold(al.Link("abs(h[1])")),
+        lambda: al.staircase(LINK),
+        lambda: al.curve(NET, [0.1, 0.2]),
+        lambda: al.gamp(NET, *al.make_data(NET, al.teacher(NET, 20, rng=1), 2.0, rng=2), max_iter=3),
+        lambda: al.descend(NET, *al.make_data(NET, al.teacher(NET, 20, rng=1), 2.0, rng=2), epochs=2),
+        lambda: al.denoise(NET, NET.link(np.array([[0.4, -0.3]])), np.zeros((1, 2)), np.eye(1)),
+    ],
+    ids=["threshold", "staircase", "curve", "gamp", "descend", "denoise"],
+)
+def test_every_result_is_short_and_comes_back(found, tmp_path):
+    result = found()
+    assert 2 <= len(repr(result).splitlines()) <= 6
+    assert type(result).__name__ in result._repr_html_() and "@software" in result.cite()
+    result.save(tmp_path / "result.json")
+    again = al.load(tmp_path / "result.json")
+    assert type(again) is type(result) and again.to_dict() == result.to_dict()
