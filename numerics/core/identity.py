@@ -42,8 +42,9 @@ class Import(NamedTuple):
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """All that may be modules."""
-        return (self.base, *(f"{self.base}.{name}" for name in self.inner))
+        """All that may be modules; the front door hands out names of all of them, and has a part in no number."""
+        inner = (f"{self.base}.{name}" for name in self.inner)
+        return tuple(inner) if self.base == _DISTRIBUTION else (self.base, *inner)
 
 
 @cache
