@@ -11,7 +11,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numba import float64, guvectorize, njit, types
+from numba import float64, njit, types
 from numba.extending import intrinsic
 
 __all__ = [
@@ -227,39 +227,41 @@ def exp(ah, al):  # type: ignore[no-untyped-def]
 
 # Arrays -------------------------------------------------------------------------------------------------------------
 
-_UNARY = ["void(float64, float64, float64[:], float64[:])"]
-_BINARY = ["void(float64, float64, float64, float64, float64[:], float64[:])"]
-
-
 # Each is written out: the cache cannot recognise a kernel that closes over another one, and would keep one more copy of
-# it for every process; and here, since it sees no changes of other files.
+# it for every process. They are no universal functions: numba keeps the loop of one and its kernel in two files, and
+# the files of two processes that compile it at the same time do not fit each other.
 
 
-@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+@njit(cache=True)
 def add_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
-    """Sums."""
-    rh[0], rl[0] = add(ah, al, bh, bl)
+    """Sums of flat arrays."""
+    for i in range(len(rh)):
+        rh[i], rl[i] = add(ah[i], al[i], bh[i], bl[i])
 
 
-@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+@njit(cache=True)
 def multiply_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
-    """Products."""
-    rh[0], rl[0] = mul(ah, al, bh, bl)
+    """Products of flat arrays."""
+    for i in range(len(rh)):
+        rh[i], rl[i] = mul(ah[i], al[i], bh[i], bl[i])
 
 
-@guvectorize(_BINARY, "(),(),(),()->(),()", cache=True)
+@njit(cache=True)
 def divide_arrays(ah, al, bh, bl, rh, rl):  # type: ignore[no-untyped-def]
-    """Quotients."""
-    rh[0], rl[0] = div(ah, al, bh, bl)
+    """Quotients of flat arrays."""
+    for i in range(len(rh)):
+        rh[i], rl[i] = div(ah[i], al[i], bh[i], bl[i])
 
 
-@guvectorize(_UNARY, "(),()->(),()", cache=True)
+@njit(cache=True)
 def exp_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
-    """Exponentials."""
-    rh[0], rl[0] = exp(ah, al)
+    """Exponentials of flat arrays."""
+    for i in range(len(rh)):
+        rh[i], rl[i] = exp(ah[i], al[i])
 
 
-@guvectorize(_UNARY, "(),()->(),()", cache=True)
+@njit(cache=True)
 def sqrt_arrays(ah, al, rh, rl):  # type: ignore[no-untyped-def]
-    """Square roots."""
-    rh[0], rl[0] = sqrt(ah, al)
+    """Square roots of flat arrays."""
+    for i in range(len(rh)):
+        rh[i], rl[i] = sqrt(ah[i], al[i])

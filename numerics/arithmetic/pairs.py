@@ -1,5 +1,6 @@
 """Arrays of pairs of float64, see `doubledouble`, with the arithmetic of NumPy arrays."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ class Pairs:
 
     def __add__(self, other: "Pairs | ArrayLike") -> "Pairs":
         b = _pairs(other)
-        return Pairs(*add_arrays(self.hi, self.lo, b.hi, b.lo))
+        return _applied(add_arrays, self.hi, self.lo, b.hi, b.lo)
 
     def __neg__(self) -> "Pairs":
         return Pairs(-self.hi, -self.lo)
@@ -76,11 +77,11 @@ class Pairs:
 
     def __mul__(self, other: "Pairs | ArrayLike") -> "Pairs":
         b = _pairs(other)
-        return Pairs(*multiply_arrays(self.hi, self.lo, b.hi, b.lo))
+        return _applied(multiply_arrays, self.hi, self.lo, b.hi, b.lo)
 
     def __truediv__(self, other: "Pairs | ArrayLike") -> "Pairs":
         b = _pairs(other)
-        return Pairs(*divide_arrays(self.hi, self.lo, b.hi, b.lo))
+        return _applied(divide_arrays, self.hi, self.lo, b.hi, b.lo)
 
     def __rtruediv__(self, other: ArrayLike) -> "Pairs":
         return _pairs(other) / self
@@ -100,7 +101,7 @@ class Pairs:
 
     def exp(self) -> "Pairs":
         """Exponential of each entry; zero below -600."""
-        return Pairs(*exp_arrays(self.hi, self.lo))
+        return _applied(exp_arrays, self.hi, self.lo)
 
     def log(self) -> "Pairs":
         """Natural logarithm of each positive entry: Newton's step from the float64 one."""
@@ -109,7 +110,7 @@ class Pairs:
 
     def sqrt(self) -> "Pairs":
         """Square root of each entry >= 0."""
-        return Pairs(*sqrt_arrays(self.hi, self.lo))
+        return _applied(sqrt_arrays, self.hi, self.lo)
 
     def sum(self) -> "Pairs":
         """Sum of all entries."""
@@ -135,3 +136,12 @@ def concatenate(parts: "list[Pairs]") -> Pairs:
 
 def _pairs(value: "Pairs | ArrayLike") -> Pairs:
     return value if isinstance(value, Pairs) else Pairs(value)
+
+
+def _applied(loop: Callable[..., None], *parts: Array) -> Pairs:
+    """Run a loop over flat arrays on arrays that broadcast."""
+    shape = np.broadcast_shapes(*(part.shape for part in parts))
+    hi, lo = np.empty(shape), np.empty(shape)
+    flat = (np.ascontiguousarray(np.broadcast_to(part, shape)).reshape(-1) for part in parts)
+    loop(*flat, hi.reshape(-1), lo.reshape(-1))
+    return Pairs(hi, lo)
