@@ -229,9 +229,10 @@ def test_verify_one_equation(attnlimits):
 
 def test_verify_fails_if_a_check_does(attnlimits, monkeypatch):
     from attnlimits.derive import registry
+    from attnlimits.derive.registry import running
 
     bad = registry.CheckOutcome(1.0, 1e-9, "numeric", "two things that differ")
-    monkeypatch.setattr(registry, "resolve", lambda path: lambda: bad)
+    monkeypatch.setattr(running, "resolve", lambda path: lambda: bad)
     said = attnlimits("verify --id 5 --json")
     assert said.status == 1
     assert record(said)["failed"] == [5]
