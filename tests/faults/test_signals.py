@@ -61,7 +61,11 @@ def begun(code, *arguments):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert select.select([process.stderr], [], [], 60)[0]
-    assert process.stderr.readline() == "begun\n"
+    # Not by a buffer, which `communicate` does not know: what it has read ahead would be lost.
+    line = ""
+    while not line.endswith("\n") and (byte := os.read(process.stderr.fileno(), 1)):
+        line += byte.decode()
+    assert line == "begun\n"
     return process
 
 
