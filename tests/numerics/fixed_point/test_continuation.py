@@ -25,7 +25,7 @@ class Analytic(Channel):
     def __init__(self, *alphas, noise=0.0, factor=1.0):
         self.alphas, self.noise, self.factor = alphas, noise, factor
         size = len(alphas)
-        self.model = SimpleNamespace(indices=size, layers=size, kernel_hash="analytic")
+        self.model = SimpleNamespace(indices=size, layers=size, kernel_hash="analytic", parameters={"link": "analytic"})
         self.layers = tuple(range(size))
 
     def __call__(self, q):

@@ -16,7 +16,13 @@ class Polynomial(Channel):
     def __init__(self, own, mixed=0.0):
         self.own, self.mixed = np.array(own), mixed
         size = len(self.own)
-        self.model = SimpleNamespace(indices=size, layers=size, kernel_hash="polynomial", describe=lambda: "polynomial")
+        self.model = SimpleNamespace(
+            indices=size,
+            layers=size,
+            kernel_hash="polynomial",
+            parameters={"link": "polynomial"},
+            describe=lambda: "polynomial",
+        )
         self.layers = tuple(range(size))
 
     def psi(self, x):
