@@ -23,6 +23,12 @@ class Polynomial(Channel):
             parameters={"link": "polynomial"},
             describe=lambda: "polynomial",
         )
+            indices=size,
+            layers=size,
+            kernel_hash="polynomial",
+            parameters={"link": "polynomial"},
+            describe=lambda: "polynomial",
+        )
         self.layers = tuple(range(size))
 
     def psi(self, x):
