@@ -1,4 +1,4 @@
-"""State evolution of two linear layers by samples."""
+"""State evolution of two layers by sampled posteriors: linear layers, and three tokens."""
 
 from functools import cache
 from typing import Any
@@ -49,5 +49,8 @@ def _route(what: str, store: str, samples: tuple[int, ...], count: int, sample: 
     )
 
 
-ROUTES = (_route("two linear layers", "two_linear_layers", (96, 128, 192), 150, 3),)
+ROUTES = (
+    _route("two linear layers", "two_linear_layers", (96, 128, 192), 150, 3),
+    _route("two layers of three tokens", "three_tokens", (64, 96), 120, 1),
+)
 test_sample, test_whole = calibration_tests(ROUTES)

@@ -23,12 +23,6 @@ class Polynomial(Channel):
             parameters={"link": "polynomial"},
             describe=lambda: "polynomial",
         )
-            indices=size,
-            layers=size,
-            kernel_hash="polynomial",
-            parameters={"link": "polynomial"},
-            describe=lambda: "polynomial",
-        )
         self.layers = tuple(range(size))
 
     def psi(self, x):
