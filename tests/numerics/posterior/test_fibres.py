@@ -134,7 +134,7 @@ def test_density_of_two_tied_tokens_is_normalised(rank, rng):
     layer = _layer("softmax", True, rank, 2, beta=0.25)
     omega, covariance = _prior(layer, rng)
     # C = |v_1 - v_2|^2 = s^2 and X = v_2 (v_1 - v_2) = s z cover the plane of (y_12, y_21).
-    nodes, weights = np.polynomial.legendre.leggauss(24)
+    nodes, weights = np.polynomial.legendre.leggauss(36)
     s, z = np.meshgrid(5 * (nodes + 1), 8 * nodes, indexing="ij")
     area = np.outer(5 * weights, 8 * weights) * 2 * s**2
     odds_1, odds_2 = layer.beta * (s**2 + s * z), layer.beta * s * z
@@ -143,7 +143,7 @@ def test_density_of_two_tied_tokens_is_normalised(rank, rng):
     y = _softmax_pair(odds_1, odds_2)[keep]
     got = fibre_moments(layer, y.reshape(-1, 2, 2), omega, covariance, tol=1e-6)
     density = np.exp(got.log_z) * y.prod(axis=-1) * layer.beta**2
-    # A product of 24 Gauss nodes for a function with the width of the prior, a tenth of the range.
+    # A product of 36 Gauss nodes for a function with the width of the prior, a tenth of the range.
     assert (density * area[keep]).sum() == pytest.approx(1, abs=2e-4)
 
 
