@@ -14,8 +14,9 @@ import sympy as sp
 from . import symbols
 from .architecture import Architecture
 from .fibres import Fibre, Range, fibre
-from .mixing import mixing_matrices, pair_layer
+from .mixing import mixing_matrices
 from .proof import prove_equal
+from .softmax_pair import pair_layer
 
 __all__ = [
     "FibreChannel",

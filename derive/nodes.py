@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import sympy as sp
 
-from .primitives import Primitive, own
+from .primitives import CopySign, Exp, Largest, Magnitude, Primitive, Smallest
 
-__all__ = ["SUPPORTED", "Erfc", "Select", "printable"]
+__all__ = ["SUPPORTED", "Erfc", "Select", "own", "printable"]
 
 
 class Erfc(Primitive):
@@ -40,6 +40,28 @@ class Select(Primitive):
         """Return the same value in plain SymPy functions."""
         sign, value, other = self.args
         return sp.Piecewise((value, sign >= 0), (other, True))
+
+
+_OWN = {
+    sp.exp: Exp,
+    sp.Max: Largest,
+    sp.Min: Smallest,
+    sp.Abs: Magnitude,
+    sp.sign: CopySign,
+    sp.Heaviside: lambda x, *_: (1 + CopySign(x)) / 2,
+}
+
+
+def own(expr: sp.Expr) -> sp.Expr:
+    """Return ``expr`` with own nodes for exp, Max, Min, Abs, sign and Heaviside.
+
+    The last two are derivatives of the others; at the jump they take the value to the right of it.
+    """
+    if not expr.args:
+        return expr
+    arguments = [own(argument) for argument in expr.args]
+    node = _OWN.get(expr.func)
+    return expr.func(*arguments) if node is None else node(*arguments)
 
 
 # What the printers have no function for, in functions they have.

@@ -14,7 +14,7 @@ they are turned into float64.  The nodes below stay as they are written.  They c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import sympy as sp
 
@@ -33,7 +33,6 @@ __all__ = [
     "Smallest",
     "Softmax",
     "elementary",
-    "own",
     "softmax_rows",
     "stable",
 ]
@@ -49,6 +48,20 @@ class Primitive(sp.Function):
     def stable(self) -> sp.Expr:
         """Return the same value in basic nodes; a basic node returns itself."""
         return self
+
+
+class _RealAtReal(Primitive):
+    """A node that is real where all its arguments are."""
+
+    def _eval_is_real(self) -> bool | None:
+        return True if all(arg.is_real for arg in self.args) else None
+
+
+class _RealAtExtended(Primitive):
+    """A node that is real where all its arguments are real or infinite."""
+
+    def _eval_is_real(self) -> bool | None:
+        return True if all(arg.is_extended_real for arg in self.args) else None
 
 
 class Exp(Primitive):
@@ -70,7 +83,7 @@ class Exp(Primitive):
         return sp.exp(self.args[0])
 
 
-class Expm1(Primitive):
+class Expm1(_RealAtExtended):
     """exp(x) - 1 with full relative accuracy near x = 0."""
 
     nargs = 1
@@ -78,9 +91,6 @@ class Expm1(Primitive):
     @classmethod
     def eval(cls, x: sp.Expr) -> sp.Expr | None:
         return sp.S.Zero if x.is_zero else None
-
-    def _eval_is_real(self) -> bool | None:
-        return True if self.args[0].is_extended_real else None
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         return Exp(self.args[0])
@@ -149,27 +159,21 @@ class Magnitude(Primitive):
         return sp.Abs(self.args[0])
 
 
-class Largest(Primitive):
+class Largest(_RealAtReal):
     """The largest argument; not SymPy's ``Max``, which compares nested arguments symbolically."""
-
-    def _eval_is_real(self) -> bool | None:
-        return True if all(arg.is_real for arg in self.args) else None
 
     def elementary(self) -> sp.Expr:
         return sp.Max(*self.args)
 
 
-class Smallest(Primitive):
+class Smallest(_RealAtReal):
     """The smallest argument; see `Largest`."""
-
-    def _eval_is_real(self) -> bool | None:
-        return True if all(arg.is_real for arg in self.args) else None
 
     def elementary(self) -> sp.Expr:
         return sp.Min(*self.args)
 
 
-class Guard(Primitive):
+class Guard(_RealAtReal):
     """``Guard(exact, bounded)``: the exact value, and what a float printer uses in its place.
 
     Float64 exponents end at +-709, arbitrary precision has no such limit.  The two arguments may differ only
@@ -177,9 +181,6 @@ class Guard(Primitive):
     """
 
     nargs = 2
-
-    def _eval_is_real(self) -> bool | None:
-        return True if all(arg.is_real for arg in self.args) else None
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         # The exact value carries the derivative: d Guard / d exact = 1.
@@ -213,13 +214,10 @@ class Expit(Primitive):
         return Exp(Smallest(x, 0)) / (1 + Exp(-Magnitude(x)))
 
 
-class LogExpit(Primitive):
+class LogExpit(_RealAtExtended):
     """log of `Expit`: -log(1 + exp(-x))."""
 
     nargs = 1
-
-    def _eval_is_real(self) -> bool | None:
-        return True if self.args[0].is_extended_real else None
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         return Expit(-self.args[0])
@@ -232,7 +230,7 @@ class LogExpit(Primitive):
         return Smallest(x, 0) - Log1p(Exp(-Magnitude(x)))
 
 
-class LogSumExp(Primitive):
+class LogSumExp(_RealAtExtended):
     """log(sum_j exp(z_j)) for one or more arguments."""
 
     @classmethod
@@ -240,9 +238,6 @@ class LogSumExp(Primitive):
         if not z:
             raise ValueError("LogSumExp needs at least one argument")
         return z[0] if len(z) == 1 else None
-
-    def _eval_is_real(self) -> bool | None:
-        return True if all(z.is_extended_real for z in self.args) else None
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         return Softmax(argindex - 1, *self.args)
@@ -290,10 +285,11 @@ class Softmax(Primitive):
         return Exp(z[k] - largest) / sp.Add(*[Exp(value - largest) for value in z])
 
 
+_Nodes = TypeVar("_Nodes", sp.Expr, sp.Matrix)
 _COMPOSED = (Expit, LogExpit, LogSumExp, Softmax)
 
 
-def _rewrite(expr: Any, node: type | tuple[type, ...], form: str) -> Any:
+def _rewrite(expr: _Nodes, node: type | tuple[type, ...], form: str) -> _Nodes:
     # Nested layers share most of their subtrees, so each distinct one is rewritten once.
     done: dict[sp.Basic, sp.Basic] = {}
 
@@ -310,40 +306,18 @@ def _rewrite(expr: Any, node: type | tuple[type, ...], form: str) -> Any:
     return expr.applyfunc(walk) if isinstance(expr, sp.MatrixBase) else walk(sp.sympify(expr))
 
 
-def elementary(expr: Any) -> Any:
+def elementary(expr: _Nodes) -> _Nodes:
     """Return ``expr`` (an expression or a matrix) with every own node in plain SymPy functions."""
     return _rewrite(expr, Primitive, "elementary")
 
 
-def stable(expr: Any) -> Any:
+def stable(expr: _Nodes) -> _Nodes:
     """Return ``expr`` (an expression or a matrix) with every composed node in basic nodes.
 
     The result neither overflows nor loses relative accuracy in float64 for arguments of any magnitude, up to
     the rounding of the arguments themselves.
     """
     return _rewrite(expr, _COMPOSED, "stable")
-
-
-_OWN = {
-    sp.exp: Exp,
-    sp.Max: Largest,
-    sp.Min: Smallest,
-    sp.Abs: Magnitude,
-    sp.sign: CopySign,
-    sp.Heaviside: lambda x, *_: (1 + CopySign(x)) / 2,
-}
-
-
-def own(expr: sp.Expr) -> sp.Expr:
-    """Return ``expr`` with own nodes for exp, Max, Min, Abs, sign and Heaviside.
-
-    The last two are derivatives of the others; at the jump they take the value to the right of it.
-    """
-    if not expr.args:
-        return expr
-    arguments = [own(argument) for argument in expr.args]
-    node = _OWN.get(expr.func)
-    return expr.func(*arguments) if node is None else node(*arguments)
 
 
 def softmax_rows(scores: sp.Matrix) -> sp.Matrix:

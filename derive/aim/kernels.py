@@ -9,8 +9,7 @@ from __future__ import annotations
 import sympy as sp
 
 from ..kernels.kernel import Kernel, KernelPackage
-from ..nodes import Erfc
-from ..primitives import own
+from ..nodes import Erfc, own
 from ..proof import prove_equal
 from . import channels, hardmax
 from .symbols import beta, variance

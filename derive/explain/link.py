@@ -8,7 +8,8 @@ import sympy as sp
 
 from .. import symbols
 from ..architecture import Architecture
-from ..mixing import activate_score, pair_layer
+from ..mixing import activate_score
+from ..softmax_pair import pair_layer
 from .lines import Line, Section, say, to_latex, to_text
 from .notation import Activated, Definition, block_symbol, readout_weight, token_matrix
 

@@ -12,7 +12,8 @@ from ..emit.ir import lower
 from ..emit.render import run_mp
 from ..fibres import Fibre, fibre, prove_measure, with_root
 from ..mixing import activate_score, score_matrices
-from ..primitives import elementary, own, softmax_rows
+from ..nodes import own
+from ..primitives import elementary, softmax_rows
 from ..proof import ProofError
 from .kernel import Kernel, KernelPackage
 from .link import package_name

@@ -12,6 +12,7 @@ from attnlimits.derive import mixing
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.registry import CheckOutcome
+from attnlimits.derive.softmax_pair import pair_chain
 from attnlimits.generated.attention_tied_linear_m2 import numpy64 as linear_kernel
 from attnlimits.generated.attention_tied_softmax_m2 import numpy64 as softmax_kernel
 
@@ -75,7 +76,7 @@ def check_5() -> CheckOutcome:
                 lower.append(layer[1, 1] - skip)
                 residuals.append(_relative(rotation @ chain @ rotation, expected))
             if activation == "softmax":
-                k, s, t = (float(x) for x in mixing.pair_chain(skip, upper, lower))
+                k, s, t = (float(x) for x in pair_chain(skip, upper, lower))
                 residuals.append(_relative(np.array([[k, s], [0.0, t]]), chain))
     return numeric(residuals, _ROUNDING, "recursion in tokens against generated layers and the triangular chain, M = 2")
 
