@@ -9,6 +9,7 @@ exponential, division and exponential, and run out of registers.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import NamedTuple
 
 __all__ = ["render"]
 
@@ -63,54 +64,77 @@ def _totals() -> list[str]:
     return ["s", *(f"s{p}" for p in range(1, 5)), *(f"s{p}{q}" for p, q in _MOMENTS)]
 
 
-def _function(
-    name: str,
-    arguments: str,
-    signature: str,
-    summary: str,
-    branches: str,
-    sign: str,
-    undo: list[str],
-    weights: str,
-    weight: list[str],
-    terms: list[str],
-) -> str:
+class _Moments(NamedTuple):
+    """A function of the module: its signature, what it sums, and the lines of its loops.
+
+    Attributes
+    ----------
+    name, arguments, signature, summary, branches : str
+    sign : str
+        Factor of vp and vm.
+    weights : str
+        Names of the weights, a letter each.
+    weight, terms : list of str
+        Lines of the loop over exponents, and of that over sums.
+    """
+
+    name: str
+    arguments: str
+    signature: str
+    summary: str
+    branches: str
+    sign: str
+    weights: str
+    weight: list[str]
+    terms: list[str]
+
+
+def _function(made: _Moments, undo: list[str]) -> str:
+    buffers = ", ".join(["a, b, inv_det", *made.weights])
+    rows = ", ".join(f"nodes[{k}]" for k in range(4, 7 + len(made.weights)))
     lines = [
-        f'@njit(f"void({signature})", **_OPTIONS)',
-        f"def {name}({arguments}):",
-        f'    """{summary}',
-        _NOTES.format(branches=branches).rstrip(),
+        f'@njit(f"void({made.signature})", **_OPTIONS)',
+        f"def {made.name}({made.arguments}):",
+        f'    """{made.summary}',
+        _NOTES.format(branches=made.branches).rstrip(),
         '    """',
         "    w1p, w1m, w2p, w2m = parameters[4], parameters[5], parameters[6], parameters[7]",
         "    i1, slope, i2, shift = parameters[8], parameters[9], parameters[10], parameters[11]",
         "    c, beta = parameters[2], parameters[3]",
-        f"    vp, vm = {sign}parameters[0], {sign}parameters[1]",
+        f"    vp, vm = {made.sign}parameters[0], {made.sign}parameters[1]",
         "    xp, xm, row1, row2 = nodes[0], nodes[1], nodes[2], nodes[3]",
-        "    "
-        + ", ".join(["a, b, inv_det", *weights])
-        + " = "
-        + ", ".join(f"nodes[{k}]" for k in range(4, 7 + len(weights))),
+        f"    {buffers} = {rows}",
         *undo,
-        *_loop([*_WHITENED, *weight]),
-        *(line for name in weights for line in _loop([f"{name}[k] = exp_fast({name}[k])*inv_det[k]"])),
+        *_loop([*_WHITENED, *made.weight]),
+        *(line for name in made.weights for line in _loop([f"{name}[k] = exp_fast({name}[k])*inv_det[k]"])),
         *(f"    {total} = 0.0" for total in _totals()),
-        *_loop([*_WHITENED, *terms]),
+        *_loop([*_WHITENED, *made.terms]),
         *(f"    out[{k}] += {total}" for k, total in enumerate(_totals())),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _single() -> tuple[list[str], list[str]]:
+def _single() -> _Moments:
     second = ["z3 = (a[k] - w2p - slope*dp)*i2", "z4 = (b[k] - w2m - slope*dm)*i2"]
     weight = [*second, "w[k] = 0.5*(shift - z1*z1 - z2*z2 - z3*z3 - z4*z4)"]
     terms = [*second, "e = w[k]", "s += e"]
     terms += [f"e{p} = e*z{p}" for p in range(1, 5)]
     terms += [f"s{p} += e{p}" for p in range(1, 5)]
     terms += [f"s{p}{q} += e{p}*z{q}" for p, q in _MOMENTS]
-    return weight, terms
+    return _Moments(
+        name="branch_moments",
+        arguments="parameters, nodes, n, sign, out",
+        signature="{_VECTOR}, {_NODES}, int64, float64, {_VECTOR}",
+        summary="Posterior sums of one branch h_2 = sign undo(v).",
+        branches="(a', b') = (a, b) of the branch sign (vp, vm)",
+        sign="sign*",
+        weights="w",
+        weight=weight,
+        terms=terms,
+    )
 
 
-def _pair() -> tuple[list[str], list[str]]:
+def _pair() -> _Moments:
     second = [
         "hp = w2p + slope*dp",
         "hm = w2m + slope*dm",
@@ -141,7 +165,17 @@ def _pair() -> tuple[list[str], list[str]]:
     terms += [f"s{p} += e{p}" for p in range(1, 5)]
     terms += [f"s1{q} += e{q}*z1" for q in range(1, 5)] + [f"s2{q} += e{q}*z2" for q in range(2, 5)]
     terms += ["s33 += w3*z3 + x3*y3", "s34 += w3*z4 + x3*y4", "s44 += w4*z4 + x4*y4"]
-    return weight, terms
+    return _Moments(
+        name="pair_moments",
+        arguments="parameters, nodes, n, out",
+        signature="{_VECTOR}, {_NODES}, int64, {_VECTOR}",
+        summary="Posterior sums of both branches h_2 = +-undo(v).",
+        branches="summed over (a', b') = +-(a, b)",
+        sign="",
+        weights="wx",
+        weight=weight,
+        terms=terms,
+    )
 
 
 def _undo(exponential: bool) -> list[str]:
@@ -158,31 +192,5 @@ def render(names: Container[str]) -> str:
     """Return the source of the module, without its header, for a package with kernels of these names."""
     undo = _undo("undo_exponent" in names)
     imported = ("undo_exponent", "undo_node", "undo_row") if "undo_exponent" in names else ("undo_node", "undo_row")
-    return "\n\n".join(
-        [
-            _HEAD.replace("{names}", ", ".join(imported)),
-            _ROWS,
-            _function(
-                "branch_moments",
-                "parameters, nodes, n, sign, out",
-                "{_VECTOR}, {_NODES}, int64, float64, {_VECTOR}",
-                "Posterior sums of one branch h_2 = sign undo(v).",
-                "(a', b') = (a, b) of the branch sign (vp, vm)",
-                "sign*",
-                undo,
-                "w",
-                *_single(),
-            ),
-            _function(
-                "pair_moments",
-                "parameters, nodes, n, out",
-                "{_VECTOR}, {_NODES}, int64, {_VECTOR}",
-                "Posterior sums of both branches h_2 = +-undo(v).",
-                "summed over (a', b') = +-(a, b)",
-                "",
-                undo,
-                "wx",
-                *_pair(),
-            ),
-        ]
-    )
+    head = _HEAD.replace("{names}", ", ".join(imported))
+    return "\n\n".join([head, _ROWS, _function(_single(), undo), _function(_pair(), undo)])
