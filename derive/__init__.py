@@ -6,14 +6,19 @@ attnlimits.derive`` writes the kernels into ``generated/``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .links.form import Link
 
 __all__ = ["link"]
 
 
-def __getattr__(name: str) -> Any:
-    """Load `link`, a module that can be called, when it is asked for."""
+def __getattr__(name: str) -> Callable[..., Link]:
+    """Load the function `link` when it is asked for."""
     if name == "link":
-        return import_module(f"{__name__}.links.link")
+        made: Callable[..., Link] = import_module(f"{__name__}.links.link").link
+        return made
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -67,7 +67,7 @@ def test_a_process_that_ends_in_its_work_is_named(monkeypatch):
 def test_memory_has_a_limit():
     code = (
         "from attnlimits.derive.links import worker as link_worker\n"
-        "import attnlimits.derive.links.link as module\n"
+        "import attnlimits.derive.links.reading as module\n"
         "link_worker._limit(60)\n"
         "module.parse = lambda text: [0] * 10**9\n"
         "request = dict(text='h', tokens=None, indices=None, noise='0', axes=(), reduced=True)\n"
