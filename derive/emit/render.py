@@ -6,7 +6,8 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+
+from mpmath import mpf
 
 from .. import symbols
 from ..kernels.kernel import Kernel, KernelPackage
@@ -225,9 +226,9 @@ def render_mp(programs: Sequence[Program], runtime: str = "..") -> str:
     return "\n\n\n".join([f"{_MP_HEAD}\n\nfrom {runtime}checked import {shared}", *functions]) + "\n"
 
 
-def run_mp(programs: Sequence[Program]) -> dict[str, Callable[..., Any]]:
+def run_mp(programs: Sequence[Program]) -> dict[str, Callable[..., tuple[mpf, ...]]]:
     """Return the functions that `render_mp` prints, by name, made from that very text; nothing is imported for them."""
-    names: dict[str, Any] = {}
+    names: dict[str, Callable[..., tuple[mpf, ...]]] = {}
     for part in (runtime_checked.BODY, _MP_HEAD, *_mp_functions(programs)):
         exec(compile(part, "printed", "exec"), names)
     return {program.kernel.name: names[program.kernel.name] for program in programs}

@@ -16,7 +16,7 @@ from ..nodes import own
 from ..primitives import elementary, softmax_rows
 from ..proof import ProofError
 from .kernel import Kernel, KernelPackage
-from .link import package_name
+from .link_names import package_name
 
 __all__ = ["fibre_package"]
 

@@ -134,7 +134,7 @@ def derive(args: argparse.Namespace) -> Outcome:
 def _derive_architecture(args: argparse.Namespace) -> Outcome:
     if args.check:
         raise ValueError("--check compares all generated kernels; it takes no model")
-    from attnlimits.derive.kernels.link import package_name
+    from attnlimits.derive.kernels.link_names import package_name
     from attnlimits.derive.kernels.packages import write_link_package
 
     args.layers = 2 if args.layers is None else args.layers

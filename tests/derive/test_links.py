@@ -14,9 +14,11 @@ import sympy as sp
 from attnlimits.derive.activation import logistic
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.emit.ir import lower
-from attnlimits.derive.kernels import link as kernels_link
+from attnlimits.derive.kernels import link_proof
 from attnlimits.derive.kernels.kernel import Kernel
-from attnlimits.derive.kernels.link import link_package, package_name, prove
+from attnlimits.derive.kernels.link import link_package
+from attnlimits.derive.kernels.link_names import constants_of, package_name
+from attnlimits.derive.kernels.link_proof import prove
 from attnlimits.derive.kernels.packages import LINKS, write_link_package
 from attnlimits.derive.mixing import link
 from attnlimits.derive.primitives import Exp, Expit, Log1p, LogExpit, elementary
@@ -116,9 +118,7 @@ def _arguments(model, network, h):
     """Arguments of a kernel: the entries of h (last two axes in front), the constants, the readout weights."""
     flat = np.moveaxis(h.reshape(*h.shape[:-2], -1), -1, 0)
     constants = [
-        {"c": network.skip, "beta": network.beta}[s.name]
-        for s in kernels_link._constants(model)[:2]
-        if s.name in ("c", "beta")
+        {"c": network.skip, "beta": network.beta}[s.name] for s in constants_of(model)[:2] if s.name in ("c", "beta")
     ]
     return [*flat, *constants, *np.ravel(network.readouts)]
 
@@ -136,7 +136,7 @@ def test_three_routes_to_the_output(model, rng, tmp_path, imported):
     h = networks.indices(x, weights, network)
     assert h.shape[-2:] == (model.indices, model.tokens)
     value = networks.link(h, network)
-    package = write_link_package(model, tmp_path)  # with the proofs of `kernels_link.prove`
+    package = write_link_package(model, tmp_path)  # with the proofs of `link_proof.prove`
     facts = _load(package)
     assert len(facts.OUTPUTS) == value[0].size
     kernel = importlib.import_module(f"{package.name}.numpy64")
@@ -220,7 +220,7 @@ def test_a_wrong_layer_is_noticed(monkeypatch):
         ("softmax_rows", lambda z: 2 * sp.Matrix(z), "attention"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(kernels_link, name, wrong)
+            patch.setattr(link_proof, name, wrong)
             with pytest.raises(ProofError, match=message):
                 prove(model, kernels)
 
@@ -262,20 +262,20 @@ def test_exponentials_of_activations_become_logistic_nodes():
 def test_a_wrong_activation_is_noticed(monkeypatch):
     model = Architecture(1, 2, activation=silu)
     kernels = link_package(model).kernels
-    plain = kernels_link.activate_score
+    plain = link_proof.activate_score
     with monkeypatch.context() as patch:
-        patch.setattr(kernels_link, "activate_score", lambda m, score: 2 * plain(m, score))
+        patch.setattr(link_proof, "activate_score", lambda m, score: 2 * plain(m, score))
         with pytest.raises(ProofError, match="activation: entry 0"):
             prove(model, kernels)
-    form, value, rate = kernels_link.printed_activation(model)
-    monkeypatch.setattr(kernels_link, "printed_activation", lambda m: (form, 2 * value, rate))
+    form, value, rate = link_proof.printed_activation(model)
+    monkeypatch.setattr(link_proof, "printed_activation", lambda m: (form, 2 * value, rate))
     with pytest.raises(ProofError, match="another expression than its stable form"):
         prove(model, kernels)
 
 
 @pytest.mark.parametrize("model", LINKS, ids=package_name)
 def test_the_jacobian_is_the_derivative_of_the_link(model, printing, context, rng):
-    count, oracle, constants = model.indices * model.tokens, printing(model, "mp"), len(kernels_link._constants(model))
+    count, oracle, constants = model.indices * model.tokens, printing(model, "mp"), len(constants_of(model))
     assert len(inspect.signature(oracle.link).parameters) == 1 + count + constants
     ctx = context(50)
     for scale in (1.0, 2.5):
@@ -353,7 +353,7 @@ def test_corners_are_finite_and_right(model, deep, printing, context, grid):
     points = grid(30, count)
     if deep:
         points = np.sign(points) * 10.0 ** (140 // model.layers)
-    rest = [np.float64(1.3)] * len(kernels_link._constants(model))
+    rest = [np.float64(1.3)] * len(constants_of(model))
     made = np.moveaxis(np.array(kernel.link(*points.T, *rest)), 0, -1)
     slopes = np.moveaxis(np.array(kernel.jacobian(*points.T, *rest)), 0, -1)
     assert np.isfinite(made).all()
