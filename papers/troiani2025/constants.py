@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
@@ -85,8 +86,6 @@ def compute(case: Case) -> Constant:
     ConvergenceError
         Fewer digits were reached than the case asks for.
     """
-    from attnlimits.numerics.core.errors import ConvergenceError
-
     model = Network(
         layers=case.layers, tokens=case.tokens, activation=case.activation, skip=float(case.skip), beta=float(case.beta)
     )

@@ -1,7 +1,5 @@
 """The stored data of figures say what other computations say."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -127,7 +125,7 @@ def test_state_evolution_meets_the_branch() -> None:
 
 
 def test_quadrature_beats_monte_carlo() -> None:
-    record = load(Path(work_precision.__file__).with_suffix(".json"))
+    record = load(work_precision.DATA)
     for case in record["cases"].values():
         assert work_precision.ratio(case["methods"], 1e-4) >= 100
         errors = np.array(case["methods"]["quadrature"])[:, 1]

@@ -5,18 +5,18 @@
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, teacher
-from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
+
+from ...figures import Progress, Record, Steps, recompute
 
 __all__ = ["CASES", "DATA", "Case", "add", "compute", "run", "stored"]
 
@@ -63,7 +63,7 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def run(case: Case, seeds: int = _SEEDS) -> dict[str, Any]:
+def run(case: Case, seeds: int = _SEEDS) -> Record:
     """Mean error over instances and the standard error of that mean, as amp_runs.json holds it."""
     output = channel(case.activation, case.tokens)
     errors: list[float] = []
@@ -84,37 +84,35 @@ def run(case: Case, seeds: int = _SEEDS) -> dict[str, Any]:
     }
 
 
-def _runs() -> list[dict[str, Any]]:
+def _runs() -> list[Record]:
     return list(load(DATA)["runs"]) if DATA.is_file() else []
 
 
-def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(progress: Progress | None = None) -> Path:
     """Run the cases that are missing, each written to `DATA` at once."""
-    for number, case in enumerate(CASES):
+    step = Steps(progress, len(CASES))
+    for case in CASES:
         if not stored(case.__dict__ | {"method": "amp"}):
             add([run(case, _SEEDS if case.dimension < 200 else _FEW)])
-        if progress is not None:
-            progress(number + 1, len(CASES))
+        step()
     return DATA
 
 
-def add(made: list[dict[str, Any]]) -> None:
+def add(made: list[Record]) -> None:
     """Write runs to `DATA` in the place of those alike, and keep what another process has added meanwhile."""
     alike = {_place(r) for r in made}
     save(DATA, {"runs": [*(r for r in _runs() if _place(r) not in alike), *made]})
 
 
-def _place(record: dict[str, Any]) -> tuple[Any, ...]:
+def _place(record: Record) -> tuple[object, ...]:
     return tuple(record[name] for name in (*Case.__dataclass_fields__, "method"))
 
 
-def stored(place: dict[str, Any]) -> list[dict[str, Any]]:
+def stored(place: Record) -> list[Record]:
     """Return the stored runs that have the values of `place`, in increasing alpha."""
     found = [r for r in _runs() if all(r[name] == value for name, value in place.items())]
     return sorted(found, key=lambda r: float(r["alpha"]))
 
 
 if __name__ == "__main__":
-    bar = Bar("message passing", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
+    recompute("message passing", compute)

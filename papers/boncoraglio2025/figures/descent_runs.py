@@ -7,17 +7,15 @@ Four students give the expected error of the mean of 32, the number of the publi
 """
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, teacher
 from attnlimits.numerics.aim.gd import descend
-from attnlimits.numerics.core.progress import Bar
 
+from ...figures import Progress, Record, Steps, recompute
 from . import amp_runs
 from .published import DESCENT
 
@@ -28,7 +26,7 @@ ALPHAS = tuple(alpha for alpha, _ in DESCENT["gd"].points)
 _RHO, _DIMENSION, _SEEDS, _STUDENTS, _PUBLIC = 0.5, 100, 4, 4, 32
 
 
-def run(alpha: float, *, seeds: int = _SEEDS, dimension: int = _DIMENSION, steps: int = 1000) -> list[dict[str, Any]]:
+def run(alpha: float, *, seeds: int = _SEEDS, dimension: int = _DIMENSION, steps: int = 1000) -> list[Record]:
     """Two records as amp_runs.json holds them: of one student ("gd") and of the mean of 32 ("agd")."""
     output = channel("softmax")
     errors = []
@@ -45,17 +43,15 @@ def run(alpha: float, *, seeds: int = _SEEDS, dimension: int = _DIMENSION, steps
     ]
 
 
-def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(progress: Progress | None = None) -> Path:
     """Run what is missing, each alpha written at once."""
-    for number, alpha in enumerate(ALPHAS):
+    step = Steps(progress, len(ALPHAS))
+    for alpha in ALPHAS:
         if not amp_runs.stored({"method": "agd", "alpha": alpha, "dimension": _DIMENSION}):
             amp_runs.add(run(alpha))
-        if progress is not None:
-            progress(number + 1, len(ALPHAS))
+        step()
     return amp_runs.DATA
 
 
 if __name__ == "__main__":
-    bar = Bar("gradient descent", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
+    recompute("gradient descent", compute)

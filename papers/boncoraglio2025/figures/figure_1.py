@@ -4,13 +4,12 @@ Solid curves and dots are the state evolution (8)-(9) and message passing with t
 curves have the bivariate density in its place, as the public code has. See the errata in README.md.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import weak_recovery
 
+from ...figures import Progress
 from . import panels, published
 from .panels import COLOURS, Curve, Figure, Line, Panel
 
@@ -58,7 +57,7 @@ FIGURE = Figure(
 )
 
 
-def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
     """Compute, save and draw the figure; see `panels.make`."""
     return panels.make(FIGURE, out, points, progress)
 

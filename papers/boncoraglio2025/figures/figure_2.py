@@ -1,12 +1,11 @@
 """Figure 2: errors of softmax at two tokens for several widths, and against the samples scaled by the functionals."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from attnlimits.numerics.aim.channels import channel
-from attnlimits.numerics.aim.thresholds import perfect_recovery
+from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery
 
+from ...figures import Progress
 from . import panels, published
 from .panels import COLOURS, Curve, Figure, Line, Panel
 
@@ -15,7 +14,7 @@ __all__ = ["FIGURE", "make"]
 _WIDTHS = (0.1, 0.5, 1.0, 2.0)
 
 
-def _recovery(rho: float) -> Any:
+def _recovery(rho: float) -> Threshold:
     return perfect_recovery(rho, channel("softmax"))
 
 
@@ -58,7 +57,7 @@ FIGURE = Figure(
 )
 
 
-def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
     """Compute, save and draw the figure; see `panels.make`."""
     return panels.make(FIGURE, out, points, progress)
 

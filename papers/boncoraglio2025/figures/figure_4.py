@@ -1,12 +1,11 @@
 """Figure 4: errors of softmax at four and five tokens, with message passing at d = 120."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from attnlimits.numerics.aim.channels import channel
-from attnlimits.numerics.aim.thresholds import perfect_recovery
+from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery
 
+from ...figures import Progress
 from . import panels, published
 from .panels import Curve, Figure, Line, Panel
 
@@ -15,7 +14,7 @@ __all__ = ["FIGURE", "make"]
 _COLOURS = {4: "#b3261e", 5: "#1f4e9c"}
 
 
-def _recovery(tokens: int) -> Any:
+def _recovery(tokens: int) -> Threshold:
     return perfect_recovery(0.5, channel("softmax", tokens))
 
 
@@ -37,7 +36,7 @@ FIGURE = Figure(
 )
 
 
-def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
     """Compute, save and draw the figure; see `panels.make`."""
     return panels.make(FIGURE, out, points, progress)
 

@@ -3,13 +3,12 @@
 The caption does not say of which activation: both are drawn. Thresholds are sharp in the limit rho -> 0 alone.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import weak_recovery
 
+from ...figures import Progress
 from . import panels, published
 from .panels import COLOURS, Curve, Figure, Line, Panel
 
@@ -44,7 +43,7 @@ FIGURE = Figure(
 )
 
 
-def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
     """Compute, save and draw the figure; see `panels.make`."""
     return panels.make(FIGURE, out, points, progress)
 

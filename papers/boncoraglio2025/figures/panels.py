@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from matplotlib.axes import Axes
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.state_evolution import curve
-from attnlimits.numerics.aim.thresholds import perfect_recovery, weak_recovery
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
+from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery, weak_recovery
 from attnlimits.numerics.core.results import save
 
+from ... import figures
+from ...figures import Array, Progress, Record, Steps
 from . import amp_runs
 from .published import Marks
 
@@ -85,7 +86,7 @@ class Panel:
     descent : bool
         Whether to draw the stored runs of gradient descent.
     logarithmic : bool
-    place : str
+    place : {"upper right", "lower left"}
         Of the legend.
     """
 
@@ -99,7 +100,7 @@ class Panel:
     lines: tuple[Line, ...] = ()
     descent: bool = False
     logarithmic: bool = False
-    place: str = "upper right"
+    place: Literal["upper right", "lower left"] = "upper right"
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Figure:
     number: int
     panels: tuple[Panel, ...]
     quantity: str
-    value: Callable[[], Any]
+    value: Callable[[], Threshold]
 
 
 def _corners(line: Curve) -> list[float]:
@@ -132,7 +133,7 @@ def _corners(line: Curve) -> list[float]:
     return [] if output.functionals is None else [float(perfect_recovery(line.rho, output).value)]
 
 
-def _alphas(line: Curve, panel: Panel, points: int) -> NDArray[np.float64]:
+def _alphas(line: Curve, panel: Panel, points: int) -> Array:
     """As many between every two kinks, on linear axes denser next to these, where the curve bends."""
     low, high = (end / line.scale for end in panel.span)
     ends = [low, *(a for a in _corners(line) if low < a < high), high]
@@ -140,12 +141,12 @@ def _alphas(line: Curve, panel: Panel, points: int) -> NDArray[np.float64]:
     return np.unique(np.concatenate([space(*pair, points) for pair in pairwise(ends)]))
 
 
-def _between(low: float, high: float, points: int) -> NDArray[np.float64]:
+def _between(low: float, high: float, points: int) -> Array:
     share = np.sin(np.linspace(0, np.pi / 2, points)) ** 2
     return np.asarray((1 - share) * low + share * high)
 
 
-def compute(figure: Figure, points: int, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+def compute(figure: Figure, points: int, progress: Progress | None = None) -> Record:
     """Compute the curves of a figure and gather the dots that belong to it.
 
     Parameters
@@ -156,7 +157,7 @@ def compute(figure: Figure, points: int, progress: Callable[[int, int], None] | 
     progress : callable, optional
         Called with (done, total) after every curve.
     """
-    total, done, panels = sum(len(panel.curves) for panel in figure.panels), 0, []
+    step, panels = Steps(progress, sum(len(panel.curves) for panel in figure.panels)), []
     for panel in figure.panels:
         curves = []
         for line in panel.curves:
@@ -172,14 +173,12 @@ def compute(figure: Figure, points: int, progress: Callable[[int, int], None] | 
                     "converged": all(p.converged for p in found),
                 }
             )
-            done += 1
-            if progress is not None:
-                progress(done, total)
+            step()
         panels.append({"title": panel.title, "curves": curves, "runs": _runs(panel)})
     return {"figure": f"boncoraglio2025-{figure.number}", "how": "estimated", "panels": panels}
 
 
-def _runs(panel: Panel) -> list[dict[str, Any]]:
+def _runs(panel: Panel) -> list[Record]:
     """Stored runs of message passing, and of descent where wanted, that lie on the panel."""
     found = []
     for line in panel.curves:
@@ -189,28 +188,21 @@ def _runs(panel: Panel) -> list[dict[str, Any]]:
     return [r for r in found if panel.span[0] <= r["alpha"] * _curve_of(panel, r).scale <= panel.span[1]]
 
 
-def _curve_of(panel: Panel, run: dict[str, Any]) -> Curve:
+def _curve_of(panel: Panel, run: Record) -> Curve:
     names = ("activation", "tokens", "rho")
     return next(line for line in panel.curves if all(getattr(line, name) == run[name] for name in names))
 
 
-def draw(figure: Figure, record: dict[str, Any], *paths: Path) -> None:
+def draw(figure: Figure, record: Record, *paths: Path) -> None:
     """Draw a figure from its record."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     wide = len(figure.panels)
-    picture, grid = plt.subplots(1, wide, figsize=(1.4 + 5.0 * wide, 4.4), layout="constrained", squeeze=False)
-    for axes, panel, stored in zip(grid[0], figure.panels, record["panels"], strict=True):
+    picture, (row,) = figures.panels(1, wide, (1.4 + 5.0 * wide, 4.4))
+    for axes, panel, stored in zip(row, figure.panels, record["panels"], strict=True):
         _draw_panel(axes, panel, stored)
-    for path in paths:
-        save_figure(picture, path, dpi=160)
-    plt.close(picture)
+    figures.write(picture, paths)
 
 
-def _draw_panel(axes: Any, panel: Panel, stored: dict[str, Any]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, stored: Record) -> None:
     for line, found in zip(panel.curves, stored["curves"], strict=True):
         x = line.scale * np.array(found["alpha"])
         axes.plot(x, found["mmse"], line.style, color=line.colour, lw=1.5, label=line.label)
@@ -235,10 +227,10 @@ def _draw_panel(axes: Any, panel: Panel, stored: dict[str, Any]) -> None:
     axes.legend(fontsize=7, loc=panel.place, framealpha=0.9)
 
 
-def _draw_runs(axes: Any, panel: Panel, runs: Sequence[dict[str, Any]]) -> None:
+def _draw_runs(axes: Axes, panel: Panel, runs: Sequence[Record]) -> None:
     for run in runs:
         line = _curve_of(panel, run)
-        face = {"mfc": "white"} if _unsettled(run) else {}
+        face: Record = {"mfc": "white"} if _unsettled(run) else {}
         x = line.scale * run["alpha"]
         axes.errorbar(x, run["mmse"], run["error"], color=line.colour, **_style(run["method"]), **face)
     for method in dict.fromkeys(run["method"] for run in runs):
@@ -252,12 +244,12 @@ def _draw_runs(axes: Any, panel: Panel, runs: Sequence[dict[str, Any]]) -> None:
         axes.errorbar([], [], [], color="0.4", label=label, **_style(method))
 
 
-def _unsettled(run: dict[str, Any]) -> bool:
+def _unsettled(run: Record) -> bool:
     """Whether fewer than half of the instances reached the tolerance."""
-    return bool(2 * run.get("converged", run["seeds"]) < run["seeds"])
+    return "converged" in run and bool(2 * run["converged"] < run["seeds"])
 
 
-def _style(method: str) -> dict[str, Any]:
+def _style(method: str) -> Record:
     return {"fmt": _METHODS[method][0], "ms": 4, "capsize": 2, "lw": 1, "zorder": 3}
 
 
@@ -266,7 +258,7 @@ def data_path(figure: Figure) -> Path:
     return Path(__file__).with_name(f"figure_{figure.number}.json")
 
 
-def make(figure: Figure, out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+def make(figure: Figure, out: Path, points: int, progress: Progress) -> dict[str, object]:
     """Compute, save and draw a figure.
 
     Parameters
@@ -285,16 +277,14 @@ def make(figure: Figure, out: Path, points: int, progress: Callable[[int, int], 
         Files, `value` (a threshold of the figure), `summary` lines, `converged`, `status`.
     """
     record = compute(figure, points, progress)
-    files = {kind: out / f"{record['figure']}.{kind}" for kind in ("json", "png", "pdf")}
-    save(files["json"], record)
-    draw(figure, record, files["png"], files["pdf"])
+    files, written = figures.publish(record["figure"], out, record, lambda *paths: draw(figure, record, *paths))
     curves = [c for panel in record["panels"] for c in panel["curves"]]
     runs = [r for panel in record["panels"] for r in panel["runs"]]
     converged = all(c["converged"] for c in curves)
     found = figure.value()
     return {
         "figure": record["figure"],
-        "files": {kind: str(path) for kind, path in files.items()},
+        "files": files,
         "value": found.value,
         "error": found.error,
         "how": found.how,
@@ -306,17 +296,16 @@ def make(figure: Figure, out: Path, points: int, progress: Callable[[int, int], 
             f"{found.quantity}: {found.value}",
             f"{len(curves)} curves, largest error {max(max(c['error']) for c in curves):.1e}; {len(runs)} stored runs "
             "of algorithms",
-            *(f"wrote {path}" for path in files.values()),
+            *written,
         ],
     }
 
 
 def main(figure: Figure) -> None:
     """Compute the record and the picture beside the scripts again."""
-    bar = Bar(f"figure {figure.number}", show=True)
-    record = compute(figure, POINTS, bar.to)
-    bar.close()
-    path = data_path(figure)
-    save(path, record)
-    draw(figure, record, path.with_suffix(".png"))
-    print(f"wrote {path}")
+
+    def stored(progress: Progress | None = None) -> Path:
+        save(data_path(figure), compute(figure, POINTS, progress))
+        return data_path(figure)
+
+    figures.remake(f"figure {figure.number}", stored, partial(draw, figure))

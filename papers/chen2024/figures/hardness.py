@@ -4,30 +4,30 @@
 `python -m attnlimits.papers.chen2024.figures.hardness` adds the tables it lacks (some ten minutes for all).
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
+from matplotlib.axes import Axes
+
 from attnlimits.numerics.core.results import as_dict, load, save
 from attnlimits.numerics.multihead.hardness import hardness
+
+from ...figures import Progress, Record, Steps, panels, remake, write
 
 __all__ = ["DATA", "PROTOTYPE", "SMALL", "TABLES", "compute", "draw", "headline"]
 
 DATA = Path(__file__).with_suffix(".json")
 _SIZES = (1, 2, 3, 4, 5, 6, 7)
 #: Runs, by name.
-TABLES: dict[str, dict[str, Any]] = {
+TABLES: dict[str, Record] = {
     "d = 10": {"dim": 10, "methods": ("adam", "lbfgs", "lm", "sculpt"), "starts": 3},
     "d = 20": {"dim": 20, "methods": ("adam", "sculpt"), "starts": 2},
     "d = 30": {"dim": 30, "methods": ("adam", "sculpt"), "starts": 2},
     "d = 10, saturated start": {"dim": 10, "methods": ("adam", "lbfgs"), "starts": 2, "start_scale": 14.0},
 }
 _SEED = 0
-_SMALL: dict[str, Any] = {"dim": 10, "methods": ("adam", "lbfgs", "lm"), "starts": 3, "start_scale": 1.0}
+_SMALL: Record = {"dim": 10, "methods": ("adam", "lbfgs", "lm"), "starts": 3, "start_scale": 1.0}
 #: Small starts, whose range over seeds is compared with `PROTOTYPE`.
-SMALL: dict[str, dict[str, Any]] = {f"d = 10, small start, seed {seed}": _SMALL | {"rng": seed} for seed in (0, 1)}
+SMALL: dict[str, Record] = {f"d = 10, small start, seed {seed}": _SMALL | {"rng": seed} for seed in (0, 1)}
 #: What an earlier program found at d = 10 for n = 1 to 7, from one seed, best of up to 3 starts, with other shifts b_i.
 PROTOTYPE = {
     "adam": (0.000, 0.002, 0.000, 0.152, 0.389, 0.713, 1.008),
@@ -38,26 +38,20 @@ _NAMES = {"adam": "Adam", "lbfgs": "L-BFGS", "lm": "Levenberg-Marquardt", "sculp
 _COLOURS = {"adam": "#1f4e9c", "lbfgs": "#2c7a3f", "lm": "#b3261e", "sculpt": "0.5"}
 
 
-def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(progress: Progress | None = None) -> Path:
     """Run the tables that `DATA` lacks, and write it."""
-    record: dict[str, Any] = load(DATA) if DATA.exists() else {"seed": _SEED, "how": "monte-carlo", "tables": {}}
+    record: Record = load(DATA) if DATA.exists() else {"seed": _SEED, "how": "monte-carlo", "tables": {}}
     missing = {name: one for name, one in (TABLES | SMALL).items() if name not in record["tables"]}
-    total, done = sum(len(_SIZES) * len(one["methods"]) for one in missing.values()), 0
-
-    def tick(_done: int, _total: int) -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
-    for name, settings in missing.items():
-        found = hardness(_SIZES, **({"rng": _SEED} | settings), progress=tick)
+    step = Steps(progress, sum(len(_SIZES) * len(one["methods"]) for one in missing.values()))
+    for name, one in missing.items():
+        settings: Record = {"rng": _SEED} | one
+        found = hardness(_SIZES, **settings, progress=step)
         record["tables"][name] = as_dict(found)
         save(DATA, record)
     return DATA
 
 
-def headline(record: dict[str, Any]) -> dict[str, Any]:
+def headline(record: Record) -> Record:
     """The number that says most: the error of Adam on seven bits of 29."""
     (last,) = (p for p in record["tables"]["d = 30"]["points"] if (p["n"], p["method"]) == (_SIZES[-1], "adam"))
     return {
@@ -68,14 +62,9 @@ def headline(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def draw(record: dict[str, Any], *paths: Path) -> None:
+def draw(record: Record, *paths: Path) -> None:
     """Draw errors on the hidden bit: all methods at d = 10, and Adam at all dimensions."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13.0, 3.9), sharey=True, layout="constrained")
+    figure, ((left, middle, right),) = panels(1, 3, (13.0, 3.9), sharey=True)
     for method, colour in _COLOURS.items():
         for name, style in (("d = 10", "-"), ("d = 10, saturated start", ":")):
             label = _NAMES[method] if name == "d = 10" else f"{_NAMES[method]}, saturated start"
@@ -98,12 +87,10 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
         axes.set_ylim(-0.1, 3.4)
         axes.legend(fontsize=6, loc="upper left", ncols=2)
         axes.grid(alpha=0.3)
-    for path in paths:
-        save_figure(figure, path, dpi=110)
-    plt.close(figure)
+    write(figure, paths, dpi=110)
 
 
-def _range(record: dict[str, Any], method: str) -> tuple[list[float], list[float]]:
+def _range(record: Record, method: str) -> tuple[list[float], list[float]]:
     """Least and largest error over the seeds of the small starts, by size."""
     errors = [
         [
@@ -117,7 +104,7 @@ def _range(record: dict[str, Any], method: str) -> tuple[list[float], list[float
     return [min(one) for one in errors], [max(one) for one in errors]
 
 
-def _curve(axes: Any, table: dict[str, Any], method: str, style: str, colour: str, label: str) -> None:
+def _curve(axes: Axes, table: Record, method: str, style: str, colour: str, label: str) -> None:
     points = [point for point in table["points"] if point["method"] == method]
     if points:
         axes.errorbar(
@@ -133,7 +120,4 @@ def _curve(axes: Any, table: dict[str, Any], method: str, style: str, colour: st
 
 
 if __name__ == "__main__":
-    bar = Bar("hidden parities", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
-    draw(load(DATA), DATA.with_suffix(".png"))
+    remake("hidden parities", compute, draw)

@@ -8,25 +8,26 @@ of five Gaussian teachers are learned, their Theta_i and W_i to one per cent, wi
 those that succeeded there.
 """
 
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.ticker import NullFormatter, ScalarFormatter
 from threadpoolctl import threadpool_limits
 
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.multihead.errors import LearnError
 from attnlimits.numerics.multihead.holdout import hold_out
 from attnlimits.numerics.multihead.matching import parameter_error
-from attnlimits.numerics.multihead.restarts import restarts
-from attnlimits.numerics.multihead.sculpt import sculpt
+from attnlimits.numerics.multihead.restarts import RestartResult, restarts
+from attnlimits.numerics.multihead.sculpt import SculptResult, sculpt
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
+
+from ...figures import Progress, Record, Steps, panels, remake, write
 
 __all__ = ["DATA", "METHODS", "SWEEPS", "compute", "draw", "exponent", "headline"]
 
@@ -53,8 +54,8 @@ def _learned(method: str, place: tuple[int, int, int], samples: int, seed: int) 
     made = make_examples(theta, w, samples=samples, tokens=k, rng=seed + 10_000)
     held = make_examples(theta, w, samples=_VALIDATION, tokens=k, rng=seed + 20_000)
     begin = time.process_time()
+    found: SculptResult | RestartResult
     try:
-        found: Any = None
         if method == "sculpt":
             found = sculpt(made.X, made.Y, m, noise_std=0.0, X_val=held.X, Y_val=held.Y, rng=seed)
         else:
@@ -66,7 +67,7 @@ def _learned(method: str, place: tuple[int, int, int], samples: int, seed: int) 
     return seconds if parameter_error(found.theta, found.w, theta, w) < _GOOD else None
 
 
-def _need(method: str, place: tuple[int, int, int]) -> dict[str, Any]:
+def _need(method: str, place: tuple[int, int, int]) -> Record:
     """Least number of samples at a place, and the CPU time there."""
     m, k, d = place
     exact = 2 * m * d / k
@@ -99,19 +100,19 @@ def exponent(x: list[float], y: list[float]) -> tuple[float, float]:
     return slope, float(np.sqrt(rest @ rest / (len(a) - 2) / (centred @ centred)))
 
 
-def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(progress: Progress | None = None) -> Path:
     """Find the numbers of samples that `DATA` lacks, fit exponents, and write it."""
     places = sorted({place for sweep in SWEEPS.values() for place in sweep})
-    record: dict[str, Any] = {"how": "monte-carlo", "seeds": _SEEDS, "ratio": _RATIO}
+    record: Record = {"how": "monte-carlo", "seeds": _SEEDS, "ratio": _RATIO}
     record["points"] = load(DATA)["points"] if DATA.exists() else {}
+    step = Steps(progress, len(METHODS) * len(places))
     with threadpool_limits(1, "blas"):
-        for number, (method, place) in enumerate((a, b) for a in METHODS for b in places):
+        for method, place in itertools.product(METHODS, places):
             found = record["points"].setdefault(method, {})
             if _key(place) not in found:
                 found[_key(place)] = _need(method, place)
                 save(DATA, record)
-            if progress is not None:
-                progress(number + 1, len(METHODS) * len(places))
+            step()
     record["sweeps"] = {}
     for name, sweep in SWEEPS.items():
         axis = [float(place["mkd".index(name)]) for place in sweep]
@@ -123,7 +124,7 @@ def compute(progress: Callable[[int, int], None] | None = None) -> Path:
     return DATA
 
 
-def headline(record: dict[str, Any]) -> dict[str, Any]:
+def headline(record: Record) -> Record:
     """The number that says most: how the samples that restarts need grow with d."""
     slope, error = record["sweeps"]["d"]["restarts"]["exponents"]["samples"]
     return {
@@ -138,18 +139,12 @@ def _key(place: Iterable[int]) -> str:
     return " ".join(map(str, place))
 
 
-def draw(record: dict[str, Any], *paths: Path) -> None:
+def draw(record: Record, *paths: Path) -> None:
     """Draw samples and CPU time against m, k and d, with the fitted powers."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from matplotlib.ticker import NullFormatter, ScalarFormatter
-
-    figure, axes = plt.subplots(2, 3, figsize=(10.0, 5.6), sharey="row", layout="constrained")
+    figure, axes = panels(2, 3, (10.0, 5.6), sharey="row")
     for column, (name, methods) in enumerate(record["sweeps"].items()):
         for row, what in enumerate(("samples", "seconds")):
-            one = axes[row, column]
+            one = axes[row][column]
             for method, table in methods.items():
                 x = np.array([place["mkd".index(name)] for place in table["places"]], dtype=float)
                 y = np.array([record["points"][method][_key(place)][what] for place in table["places"]])
@@ -166,15 +161,10 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
             one.set_xlabel(_WORDS[name])
             one.legend(fontsize=7)
             one.grid(alpha=0.3)
-    axes[0, 0].set_ylabel("samples N")
-    axes[1, 0].set_ylabel("CPU seconds at this N")
-    for path in paths:
-        save_figure(figure, path, dpi=110)
-    plt.close(figure)
+    axes[0][0].set_ylabel("samples N")
+    axes[1][0].set_ylabel("CPU seconds at this N")
+    write(figure, paths, dpi=110)
 
 
 if __name__ == "__main__":
-    bar = Bar("scaling", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
-    draw(load(DATA), DATA.with_suffix(".png"))
+    remake("scaling", compute, draw)

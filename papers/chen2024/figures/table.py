@@ -10,14 +10,12 @@ they are below 0.05 of the noise's square and five per cent.
 
 import statistics
 import time
-from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.multihead.errors import LearnError
 from attnlimits.numerics.multihead.layer import multihead, nmse
@@ -26,6 +24,8 @@ from attnlimits.numerics.multihead.matching import parameter_error
 from attnlimits.numerics.multihead.sculpt import SculptResult, sculpt
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
 
+from ...figures import Progress, Record, Steps, recompute
+
 __all__ = ["DATA", "METHODS", "ROWS", "Cell", "Row", "compute", "markdown", "run"]
 
 DATA = Path(__file__).with_suffix(".json")
@@ -33,7 +33,8 @@ METHODS = ("sculpt", "auto")
 _FIRST_SEED, _TEST = 1000, 5000
 
 
-class Cell(NamedTuple):
+@dataclass(frozen=True)
+class Cell:
     """Successes out of runs, median error on test examples and median seconds; None where not published."""
 
     successes: int
@@ -42,7 +43,8 @@ class Cell(NamedTuple):
     seconds: float | None
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """A teacher, the number of examples, and what the prototype made of them.
 
     Attributes
@@ -100,7 +102,7 @@ ROWS = (
 )
 
 
-def run(row: Row, method: str, seed: int) -> dict[str, Any]:
+def run(row: Row, method: str, seed: int) -> Record:
     """Learn one instance of a row.
 
     Parameters
@@ -123,14 +125,14 @@ def run(row: Row, method: str, seed: int) -> dict[str, Any]:
     test = make_examples(theta, w, samples=_TEST, tokens=row.tokens, rng=generator)
     begin = time.process_time()
     try:
-        found: Any = (
+        found = (
             sculpt(made.X, made.Y, row.heads, noise_std=made.noise_std, rng=seed)
             if method == "sculpt"
             else learn_multihead(made.X, made.Y, row.heads, "auto", noise_std=made.noise_std, rng=seed)
         )
     except LearnError:
         return {"success": False, "seconds": time.process_time() - begin}
-    told: dict[str, Any] = {"seconds": time.process_time() - begin}
+    told: Record = {"seconds": time.process_time() - begin}
     told["error"] = nmse(test.Y, multihead(test.X, found.theta, found.w))
     told["parameter_error"] = parameter_error(found.theta, found.w, theta, w)
     most, off = (0.05 * row.noise**2, 5e-2) if row.noise else (1e-8, 1e-2)
@@ -144,9 +146,9 @@ def run(row: Row, method: str, seed: int) -> dict[str, Any]:
     return told
 
 
-def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary(runs: list[Record]) -> Record:
     """Successes, and medians over the runs that learned a layer; of seconds over all."""
-    told: dict[str, Any] = {"successes": sum(one["success"] for one in runs), "runs": len(runs)}
+    told: Record = {"successes": sum(one["success"] for one in runs), "runs": len(runs)}
     for name in sorted({key for one in runs for key in one} - {"success", "attempts"}):
         told[name] = float(f"{statistics.median(one[name] for one in runs if name in one):.3g}")
     if any("sum" in one for one in runs):
@@ -155,14 +157,14 @@ def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return told
 
 
-def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(progress: Progress | None = None) -> Path:
     """Run the rows that `DATA` lacks, and write it after each."""
-    record: dict[str, Any] = {"how": "monte-carlo", "first_seed": _FIRST_SEED, "test_samples": _TEST}
+    record: Record = {"how": "monte-carlo", "first_seed": _FIRST_SEED, "test_samples": _TEST}
     record["rows"] = load(DATA)["rows"] if DATA.exists() else {}
     pairs = [(row, method) for row in sorted(ROWS, key=lambda row: row.sculpt.seconds or 0.0) for method in METHODS]
     with threadpool_limits(1, "blas"):
-        warm = False
-        for number, (row, method) in enumerate(pairs):
+        warm, step = False, Steps(progress, len(pairs))
+        for row, method in pairs:
             cells = record["rows"].setdefault(row.name, {})
             if method not in cells:
                 if not warm:  # what is compiled or loaded on first use is not a row's time
@@ -170,12 +172,11 @@ def compute(progress: Callable[[int, int], None] | None = None) -> Path:
                 seeds = range(_FIRST_SEED, _FIRST_SEED + row.sculpt.runs)
                 cells[method] = _summary([run(row, method, seed) for seed in seeds])
                 save(DATA, record)
-            if progress is not None:
-                progress(number + 1, len(pairs))
+            step()
     return DATA
 
 
-def markdown(record: dict[str, Any]) -> str:
+def markdown(record: Record) -> str:
     """The rows as a Markdown table."""
     lines = [
         "| teacher m,k,d,s | S: crude, step 2 | net alone | sculpt | prototype | auto | prototype, 8 starts |",
@@ -189,21 +190,18 @@ def markdown(record: dict[str, Any]) -> str:
             f"{ours['crude']:.2f}, {ours['sum']:.1g}",
             f"{ours['net']:.0e}",
             _text(ours),
-            _text(row.sculpt._asdict()),
+            _text(asdict(row.sculpt)),
             _text(cells["auto"]),
-            _text(row.restarts._asdict()) if row.restarts is not None else "not run",
+            _text(asdict(row.restarts)) if row.restarts is not None else "not run",
         ]
         lines.append("| " + " | ".join(texts) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _text(cell: dict[str, Any]) -> str:
+def _text(cell: Record) -> str:
     error = "" if cell.get("error") is None else f" {cell['error']:.0e}"
     return f"{cell['successes']}/{cell['runs']}{error} {cell['seconds']:.2g} s"
 
 
 if __name__ == "__main__":
-    bar = Bar("table", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
-    print(markdown(load(DATA)))
+    print(markdown(load(recompute("table", compute))))

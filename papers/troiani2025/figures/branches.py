@@ -5,22 +5,18 @@ again, in some minutes.
 """
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import matplotlib
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
-from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.core.results import save
 from attnlimits.numerics.model.network import Network
 
-__all__ = ["DATA", "SKIPS", "compute", "draw", "fixed_point", "turns"]
+from ...figures import Array, Progress, Record, Steps, canvas, remake, write
 
-Array = NDArray[np.float64]
+__all__ = ["DATA", "SKIPS", "compute", "draw", "fixed_point", "turns"]
 
 DATA = Path(__file__).with_name("branches.json")
 SKIPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -32,18 +28,16 @@ _ACCURACY = 3e-3
 _AGREE, _TRIES = 1e-4, 12
 
 
-def compute(skips: tuple[float, ...] = SKIPS, progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(skips: tuple[float, ...] = SKIPS, progress: Progress | None = None) -> Path:
     """Follow the branch for every skip and write `DATA`."""
-    record: dict[str, Any] = {"skip": [], "q11": [], "q22": [], "alpha": [], "error": [], "how": "estimated"}
-    for done, skip in enumerate(skips):
-        if progress is not None:
-            progress(done, len(skips))
+    record: Record = {"skip": [], "q11": [], "q22": [], "alpha": [], "error": [], "how": "estimated"}
+    step = Steps(progress, len(skips))
+    for skip in skips:
         rows = _branch(Network(skip=skip))
         record["skip"].append(skip)
         for name, values in zip(("q11", "q22", "alpha", "error"), rows.T.tolist(), strict=True):
             record[name].append(values)
-    if progress is not None:
-        progress(len(skips), len(skips))
+        step()
     save(DATA, record)
     return DATA
 
@@ -106,15 +100,10 @@ def turns(alpha: list[float], error: list[float]) -> bool:
     return bool((steps < -(np.array(error)[1:] + np.array(error)[:-1])).any())
 
 
-def draw(record: dict[str, Any], path: Path) -> None:
+def draw(record: Record, *paths: Path) -> None:
     """Draw 1 - q_11 and 1 - q_22 against alpha for every skip."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-    colours = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(record["skip"])))
+    figure, axes = canvas(6.4, 4.2)
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(record["skip"])))
     for k, skip in enumerate(record["skip"]):
         alpha = record["alpha"][k]
         axes.plot(alpha, record["q22"][k], "-", lw=1.2, color=colours[k], label=f"c = {skip:g}")
@@ -124,15 +113,10 @@ def draw(record: dict[str, Any], path: Path) -> None:
     axes.set_title("two layers of softmax attention, two tokens, beta = 1", fontsize=8)
     axes.legend(fontsize=7)
     axes.grid(alpha=0.3)
-    save_figure(figure, path, dpi=160)
-    plt.close(figure)
+    write(figure, paths)
 
 
 if __name__ == "__main__":
-    bar = Bar("branches", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
-    found = load(DATA)
-    draw(found, DATA.with_suffix(".png"))
+    found = remake("branches", compute, draw)
     for skip, alpha, error in zip(found["skip"], found["alpha"], found["error"], strict=True):
         print(f"c = {skip:g}: alpha {'turns back' if turns(alpha, error) else 'rises all along the branch'}")

@@ -4,18 +4,17 @@
 again, in a minute or two.
 """
 
-from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
-from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.core.results import save
 from attnlimits.numerics.fixed_point.evolve import curve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.exact import single_layer
+
+from ...figures import Progress, Record, Steps, panels, remake, write
 
 __all__ = ["CASES", "DATA", "compute", "draw"]
 
@@ -30,20 +29,13 @@ CASES: dict[str, tuple[Network, int, float]] = {
 }
 
 
-def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(progress: Progress | None = None) -> Path:
     """Compute all curves from the uninformed start and write them to `DATA`."""
-    total, done = len(CASES) * _POINTS, 0
-
-    def tick(_: object) -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
-    record: dict[str, Any] = {}
+    step = Steps(progress, len(CASES) * _POINTS)
+    record: Record = {}
     for name, (model, heads, top) in CASES.items():
         alphas = np.linspace(0.02, 1, _POINTS) * top
-        results = curve(model, alphas * heads, samples=_SAMPLES, progress=tick)
+        results = curve(model, alphas * heads, samples=_SAMPLES, progress=step)
         record[name] = {
             "model": model.describe(),
             "heads": heads,
@@ -64,15 +56,10 @@ def _threshold(model: Network, heads: int) -> float:
     return float(found.value)
 
 
-def draw(record: dict[str, Any], path: Path) -> None:
+def draw(record: Record, *paths: Path) -> None:
     """Draw every case with its error bars and threshold."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(2, 2, figsize=(7.6, 5.4), layout="constrained", sharey=True)
-    for axes, (name, case) in zip(panels.flat, record.items(), strict=True):
+    figure, grid = panels(2, 2, (7.6, 5.4), sharey=True)
+    for axes, (name, case) in zip(chain(*grid), record.items(), strict=True):
         alpha, overlap = np.array(case["alpha"]), np.array(case["overlap"])
         error = np.array(case["overlap_error"])
         for index, style in zip(range(overlap.shape[1]), ("o-", "s--", "^:"), strict=False):
@@ -83,16 +70,12 @@ def draw(record: dict[str, Any], path: Path) -> None:
         axes.set_title(f"{name}\n{case['model']}{heads}", fontsize=7)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=7)
-    for axes in panels[1]:
+    for axes in grid[1]:
         axes.set_xlabel(r"$\alpha = N/D$")
-    for axes in panels[:, 0]:
+    for axes in (row[0] for row in grid):
         axes.set_ylabel("overlap")
-    save_figure(figure, path, dpi=160)
-    plt.close(figure)
+    write(figure, paths)
 
 
 if __name__ == "__main__":
-    bar = Bar("examples", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
-    draw(load(DATA), DATA.with_suffix(".png"))
+    remake("examples", compute, draw)

@@ -4,18 +4,18 @@
 draws them with the few published numbers as marks.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.core.plots import phase_curve, save_figure
-from attnlimits.numerics.core.results import EvolutionResult, as_dict, save
+from attnlimits.numerics.core.plots import phase_curve
+from attnlimits.numerics.core.results import EvolutionResult, as_dict
 from attnlimits.numerics.fixed_point.evolve import curve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.first_layer import first_layer
 from attnlimits.numerics.thresholds.last_layer import last_layer
+
+from ...figures import Progress, canvas, publish, write
 
 __all__ = ["PUBLISHED_CURVE", "PUBLISHED_GAMP", "PUBLISHED_THRESHOLDS", "make"]
 
@@ -31,7 +31,7 @@ _RANGE = (0.0, 1.6)
 _THRESHOLD_STEPS = 8
 
 
-def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
     """Compute, save and draw the figure.
 
     Parameters
@@ -68,16 +68,13 @@ def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[s
 
     curve(model, np.linspace(*_RANGE, points), progress=record)
     converged = all(r.converged for r in results)
-    files = {kind: out / f"troiani2025-1.{kind}" for kind in ("json", "png", "pdf")}
-    save(
-        files["json"],
-        {
-            "model": model.describe(),
-            "thresholds": [as_dict(last), as_dict(first)],
-            "curve": [{k: v for k, v in as_dict(r).items() if k != "history"} for r in results],
-        },
-    )
-    _draw(results, [("layer 2", float(last.value)), ("layer 1", float(first.value))], files["png"], files["pdf"])
+    stored = {
+        "model": model.describe(),
+        "thresholds": [as_dict(last), as_dict(first)],
+        "curve": [{k: v for k, v in as_dict(r).items() if k != "history"} for r in results],
+    }
+    thresholds = [("layer 2", float(last.value)), ("layer 1", float(first.value))]
+    files, written = publish("troiani2025-1", out, stored, lambda *paths: _draw(results, thresholds, *paths))
     worst = max(float(r.overlap_error.max()) for r in results)
     summary = [
         model.describe(),
@@ -86,10 +83,10 @@ def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[s
         f"published {PUBLISHED_THRESHOLDS[1]})",
         f"curve: {len(results)} alphas in [{_RANGE[0]}, {_RANGE[1]}], {sum(r.converged for r in results)} converged, "
         f"largest error of an overlap {worst:.4f}",
-        *(f"wrote {path}" for path in files.values()),
+        *written,
     ]
     return {
-        "files": {kind: str(path) for kind, path in files.items()},
+        "files": files,
         "value": last.value,
         "error": last.error,
         "how": last.how,
@@ -101,12 +98,7 @@ def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[s
 
 
 def _draw(results: list[EvolutionResult], thresholds: list[tuple[str, float]], *paths: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    figure, axes = canvas(6.4, 4.2)
     phase_curve(axes, results, thresholds)
     alpha, q = np.array(PUBLISHED_CURVE).T
     axes.plot(
@@ -132,6 +124,4 @@ def _draw(results: list[EvolutionResult], thresholds: list[tuple[str, float]], *
             label=f"GAMP at D = 1000, layer {layer}, published",
         )
     axes.legend(fontsize=7, loc="center right", framealpha=0.9)
-    for path in paths:
-        save_figure(figure, path, dpi=160)
-    plt.close(figure)
+    write(figure, paths)

@@ -8,21 +8,18 @@ decay, batches and reuse are not known; those below are ours.
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from matplotlib.axes import Axes
 
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
-from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.core.results import save
 from attnlimits.numerics.learning.descent import cosines, descend
 from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
 from attnlimits.numerics.model.network import Network
 
-__all__ = ["DATA", "DESCENTS", "compute", "draw", "make"]
+from ...figures import Array, Headline, Progress, Record, Steps, drawn, panels, remake, write
 
-Array = NDArray[np.float64]
+__all__ = ["DATA", "DESCENTS", "compute", "draw", "headline", "make"]
 
 DATA = Path(__file__).with_suffix(".json")
 _MODEL = Network()
@@ -30,7 +27,7 @@ _MODEL = Network()
 _ALPHA, _DIMENSION, _INSTANCES, _ITERATIONS, _START = 1.2, 4000, 12, 30, 0.02
 # Descents: D, instances, and for each panel alpha, epochs and settings.
 _DESCENT_DIMENSION, _DESCENT_INSTANCES = 1000, 8
-DESCENTS: dict[str, dict[str, Any]] = {
+DESCENTS: dict[str, Record] = {
     "sgd, few samples": {
         "alpha": 1.2,
         "epochs": 150,
@@ -65,24 +62,24 @@ _PUBLISHED = (0.826, 0.061)
 _COLOURS = ("#1f4e9c", "#b3261e")
 
 
-def _instances(alpha: float, dimension: int, count: int) -> Iterator[tuple[int, Array, Any, Array]]:
+def _instances(alpha: float, dimension: int, count: int) -> Iterator[tuple[int, Array, Array, Array]]:
     for seed in range(count):
         weights = teacher(_MODEL, dimension, seed)
         yield seed, weights, *make_data(_MODEL, weights, alpha, seed)
 
 
-def _summary(runs: list[Array]) -> dict[str, Any]:
+def _summary(runs: list[Array]) -> Record:
     """Mean and standard deviation of cosine similarities over instances."""
     values = np.array(runs)
     mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
     return {"mean": mean.round(5).tolist(), "deviation": deviation.round(5).tolist()}
 
 
-def _gamp(tick: Callable[[], None]) -> dict[str, Any]:
+def _gamp(tick: Callable[[], None]) -> Record:
     runs = []
     for seed, weights, x, y in _instances(_ALPHA, _DIMENSION, _INSTANCES):
         start = informed_start(weights, _START, seed)
-        settings: dict[str, Any] = {"damping": 0.0, "max_iter": _ITERATIONS, "tol": 0.0, "workers": 1}
+        settings: Record = {"damping": 0.0, "max_iter": _ITERATIONS, "tol": 0.0, "workers": 1}
         run = gamp(x, y, _MODEL, start=start, teacher=weights, rng=seed, **settings)
         assert run.history is not None
         runs.append(cosines(_MODEL, run.history, run.self_history, weights @ weights.T / _DIMENSION))
@@ -91,7 +88,7 @@ def _gamp(tick: Callable[[], None]) -> dict[str, Any]:
     return _summary([np.concatenate([run, np.repeat(run[-1:], _ITERATIONS + 1 - len(run), axis=0)]) for run in runs])
 
 
-def _descents(settings: dict[str, Any], tick: Callable[[], None]) -> dict[str, Any]:
+def _descents(settings: Record, tick: Callable[[], None]) -> Record:
     keywords = {name: value for name, value in settings.items() if name != "alpha"}
     runs = []
     for seed, weights, x, y in _instances(settings["alpha"], _DESCENT_DIMENSION, _DESCENT_INSTANCES):
@@ -102,24 +99,17 @@ def _descents(settings: dict[str, Any], tick: Callable[[], None]) -> dict[str, A
     return settings | _summary(runs)
 
 
-def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(progress: Progress | None = None) -> Path:
     """Run all instances and the state evolution, and write `DATA`."""
-    total, done = _INSTANCES + len(DESCENTS) * _DESCENT_INSTANCES, 0
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
+    step = Steps(progress, _INSTANCES + len(DESCENTS) * _DESCENT_INSTANCES)
     predicted = predicted_overlaps(_MODEL, _ALPHA, n_iter=_ITERATIONS, start=_START)
     q = predicted.overlap.diagonal(axis1=1, axis2=2)
     # Of an estimate that is a posterior mean, cos^2 = q.
     slope = 0.5 / np.sqrt(q)
-    record: dict[str, Any] = {
+    record: Record = {
         "model": _MODEL.describe(),
         "how": "monte-carlo",
-        "gamp": {"alpha": _ALPHA, "dimension": _DIMENSION, "instances": _INSTANCES, "start": _START, **_gamp(tick)},
+        "gamp": {"alpha": _ALPHA, "dimension": _DIMENSION, "instances": _INSTANCES, "start": _START, **_gamp(step)},
         "state_evolution": {
             "cosine": np.sqrt(q).tolist(),
             "error": (slope * predicted.overlap_error.diagonal(axis1=1, axis2=2)).tolist(),
@@ -127,14 +117,14 @@ def compute(progress: Callable[[int, int], None] | None = None) -> Path:
         "descent": {
             "dimension": _DESCENT_DIMENSION,
             "instances": _DESCENT_INSTANCES,
-            "runs": {name: _descents(settings, tick) for name, settings in DESCENTS.items()},
+            "runs": {name: _descents(settings, step) for name, settings in DESCENTS.items()},
         },
     }
     save(DATA, record)
     return DATA
 
 
-def _band(axes: Any, run: dict[str, Any], style: str, width: float, label: str) -> None:
+def _band(axes: Axes, run: Record, style: str, width: float, label: str) -> None:
     mean, deviation = np.array(run["mean"]), np.array(run["deviation"])
     steps = np.arange(len(mean))
     for layer, colour in enumerate(_COLOURS):
@@ -144,14 +134,9 @@ def _band(axes: Any, run: dict[str, Any], style: str, width: float, label: str) 
             axes.fill_between(steps, np.maximum(low, 0), np.minimum(high, 1), color=colour, alpha=0.2, lw=0)
 
 
-def draw(record: dict[str, Any], *paths: Path) -> None:
+def draw(record: Record, *paths: Path) -> None:
     """Draw cosine similarities against iterations and epochs."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11.0, 3.7), sharey=True, layout="constrained")
+    figure, ((left, middle, right),) = panels(1, 3, (11.0, 3.7), sharey=True)
     run = record["gamp"]
     _band(left, run, "-", 1.5, "")
     expected = np.array(record["state_evolution"]["cosine"])
@@ -179,51 +164,26 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
         axes.set_ylim(-0.02, 1.03)
         axes.legend(fontsize=7, loc="lower right" if axes is left else "center right")
         axes.grid(alpha=0.3)
-    for path in paths:
-        save_figure(figure, path, dpi=110)
-    plt.close(figure)
+    write(figure, paths, dpi=110)
 
 
-def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
-    """Draw the stored runs.
-
-    Parameters
-    ----------
-    out : Path
-        Folder for troiani2025-2.json, .png and .pdf.
-    points : int
-        Not used: the runs are those stored.
-    progress : callable
-        Called with (done, total).
-
-    Returns
-    -------
-    dict
-        Files, `value` (cosine similarity of GAMP's first layer at the end), `error` (standard error over instances),
-        `how`, `summary` lines, `converged`, `status`.
-    """
-    record: dict[str, Any] = load(DATA)
-    files = {kind: out / f"troiani2025-2.{kind}" for kind in ("json", "png", "pdf")}
-    save(files["json"], record)
-    draw(record, files["png"], files["pdf"])
-    progress(1, 1)
-    lines = [f"GAMP, alpha = {record['gamp']['alpha']:g}: {_onsets(record['gamp'], 'iteration')}"]
-    for name, run in record["descent"]["runs"].items():
-        lines.append(f"{name}, alpha = {run['alpha']:g}: {_onsets(run, 'epoch')}")
+def headline(record: Record) -> Headline:
+    """The cosine similarity of GAMP's first layer at the end, with its standard error over instances."""
     run = record["gamp"]
-    return {
-        "files": {kind: str(path) for kind, path in files.items()},
-        "value": f"{run['mean'][-1][0]:.4f}",
-        # Rounding of what is stored, where all instances agree.
-        "error": 5e-6 + run["deviation"][-1][0] / math.sqrt(run["instances"]),
-        "how": record["how"],
-        "converged": True,
-        "status": f"drawn from {DATA.name}",
-        "summary": [record["model"], *lines, *(f"wrote {path}" for path in files.values())],
-    }
+    lines = [f"GAMP, alpha = {run['alpha']:g}: {_onsets(run, 'iteration')}"]
+    for name, one in record["descent"]["runs"].items():
+        lines.append(f"{name}, alpha = {one['alpha']:g}: {_onsets(one, 'epoch')}")
+    # Rounding of what is stored, where all instances agree.
+    error = 5e-6 + run["deviation"][-1][0] / math.sqrt(run["instances"])
+    return Headline(f"{run['mean'][-1][0]:.4f}", error, [record["model"], *lines])
 
 
-def _onsets(run: dict[str, Any], unit: str) -> str:
+def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
+    """Draw the stored runs, however many `points` are asked for; see `drawn`."""
+    return drawn("troiani2025-2", out, DATA, draw, headline, progress)
+
+
+def _onsets(run: Record, unit: str) -> str:
     """When the mean cosine similarity of each layer passes one half."""
     mean = np.array(run["mean"])
     said = []
@@ -235,7 +195,4 @@ def _onsets(run: dict[str, Any], unit: str) -> str:
 
 
 if __name__ == "__main__":
-    bar = Bar("learning in time", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
-    draw(load(DATA), DATA.with_suffix(".png"))
+    remake("learning in time", compute, draw)

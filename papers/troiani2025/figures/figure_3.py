@@ -5,22 +5,19 @@ which `python -m attnlimits.papers.troiani2025.figures.figure_3` computes again 
 """
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import as_dict, load, save
 from attnlimits.numerics.fixed_point.evolve import curve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
+from ...figures import Headline, Progress, Record, Steps, drawn, panels, remake, write
 from . import figure_3_right
 
-__all__ = ["DATA", "compute", "draw", "make"]
+__all__ = ["DATA", "compute", "draw", "headline", "make"]
 
 DATA = Path(__file__).with_name("three_layers.json")
 _RANGE, _POINTS = (0.05, 1.6), 48
@@ -31,20 +28,14 @@ _SEEDS = 4
 _COLOURS = ("#1f4e9c", "#2b7a4b", "#b3261e")
 
 
-def compute(points: int = _POINTS, progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(points: int = _POINTS, progress: Progress | None = None) -> Path:
     """Compute the curve from the uninformed start and write it to `DATA`."""
     model = Network(layers=3)
     last = last_layer(model)
-    done = 0
-
-    def tick(_: object) -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, points)
-
     began = time.perf_counter(), time.process_time()
-    results = curve(model, np.linspace(*_RANGE, points), accuracy=_ACCURACY, max_iter=60, progress=tick)
+    results = curve(
+        model, np.linspace(*_RANGE, points), accuracy=_ACCURACY, max_iter=60, progress=Steps(progress, points)
+    )
     seconds = time.perf_counter() - began[0], time.process_time() - began[1]
     onsets = {}
     for layer in range(model.layers - 1):
@@ -52,7 +43,7 @@ def compute(points: int = _POINTS, progress: Callable[[int, int], None] | None =
         if first:
             value, error = _onset(model, layer, results[first - 1].alpha, results[first].alpha)
             onsets[str(layer + 1)] = {"value": value, "error": error}
-    record: dict[str, Any] = {
+    record: Record = {
         "model": model.describe(),
         "threshold": {"value": last.value, "error": last.error},
         "onsets": onsets,
@@ -92,16 +83,11 @@ def _onset(model: Network, layer: int, low: float, high: float) -> tuple[float, 
     return float(curved), scatter + 0.5 * abs(float(straight - curved))
 
 
-def draw(record: dict[str, Any], right: dict[str, Any], *paths: Path) -> None:
+def draw(record: Record, *paths: Path) -> None:
     """Draw the overlaps with their error bands, and beside them the panel of `figure_3_right`."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     alpha = np.array(record["alpha"])
     overlap, error = np.array(record["overlap"]), np.array(record["overlap_error"])
-    figure, (axes, other) = plt.subplots(1, 2, figsize=(11.2, 4.2), layout="constrained")
+    figure, ((axes, other),) = panels(1, 2, (11.2, 4.2))
     for layer, colour in enumerate(_COLOURS):
         axes.plot(alpha, overlap[:, layer], color=colour, lw=1.5, label=f"layer {layer + 1}")
         low, high = overlap[:, layer] - 2 * error[:, layer], overlap[:, layer] + 2 * error[:, layer]
@@ -120,54 +106,27 @@ def draw(record: dict[str, Any], right: dict[str, Any], *paths: Path) -> None:
     # Between the curves.
     axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0.36, 0.45))
     axes.grid(alpha=0.3)
-    figure_3_right.draw_panel(other, right)
-    for path in paths:
-        save_figure(figure, path, dpi=160)
-    plt.close(figure)
+    figure_3_right.draw_panel(other, load(figure_3_right.DATA))
+    write(figure, paths)
 
 
-def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
-    """Draw the stored curve.
-
-    Parameters
-    ----------
-    out : Path
-        Folder for troiani2025-3.json, .png and .pdf.
-    points : int
-        Not used: the points are those stored.
-    progress : callable
-        Called with (done, total).
-
-    Returns
-    -------
-    dict
-        Files, `value` (the last layer's threshold), `summary` lines, `converged`, `status`.
-    """
-    record: dict[str, Any] = load(DATA)
-    files = {kind: out / f"troiani2025-3.{kind}" for kind in ("json", "png", "pdf")}
-    save(files["json"], record)
-    draw(record, load(figure_3_right.DATA), files["png"], files["pdf"])
-    progress(1, 1)
+def headline(record: Record) -> Headline:
+    """The last layer's threshold."""
     converged = all(record["converged"])
     worst = float(np.max(record["overlap_error"]))
-    return {
-        "files": {kind: str(path) for kind, path in files.items()},
-        "value": record["threshold"]["value"],
-        "error": record["threshold"]["error"],
-        "how": record["how"],
-        "converged": converged,
-        "status": "converged" if converged else "some alphas did not converge; they are marked",
-        "summary": [
-            record["model"],
-            f"curve: {len(record['alpha'])} alphas, largest error of an overlap {worst:.4f} (stored; "
-            f"{sum(record['converged'])} converged)",
-            *(f"wrote {path}" for path in files.values()),
-        ],
-    }
+    lines = [
+        record["model"],
+        f"curve: {len(record['alpha'])} alphas, largest error of an overlap {worst:.4f} (stored; "
+        f"{sum(record['converged'])} converged)",
+    ]
+    status = "converged" if converged else "some alphas did not converge; they are marked"
+    return Headline(record["threshold"]["value"], record["threshold"]["error"], lines, converged, status)
+
+
+def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
+    """Draw the stored curve, however many `points` are asked for; see `drawn`."""
+    return drawn("troiani2025-3", out, DATA, draw, headline, progress)
 
 
 if __name__ == "__main__":
-    bar = Bar("three layers", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
-    draw(load(DATA), load(figure_3_right.DATA), DATA.with_suffix(".png"))
+    remake("three layers", compute, draw)

@@ -5,19 +5,18 @@ The data beside this file are of a corpus of our own, questions made from templa
 `python -m attnlimits.papers.troiani2025.figures.figure_3_right` computes them again (a minute, with PyTorch).
 """
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
-from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.core.results import save
 from attnlimits.numerics.learning.classifier import Settings, half_time, label_numbers, made_corpus, train
 
-__all__ = ["DATA", "compute", "draw_panel"]
+from ...figures import Progress, Record, Steps, canvas, remake, write
+
+__all__ = ["DATA", "compute", "draw", "draw_panel"]
 
 DATA = Path(__file__).with_name("figure_3_right.json")
 _SEEDS = 8
@@ -26,17 +25,16 @@ _DIGITS = 5
 _COLOURS = ("#1f4e9c", "#b3261e")
 
 
-def compute(seeds: int = _SEEDS, progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(seeds: int = _SEEDS, progress: Progress | None = None) -> Path:
     """Train on the made corpus, once per seed, and write the similarities to `DATA`."""
     corpus, settings = made_corpus(), Settings()
     first, second = corpus.embedded()
     names, labels, others = label_numbers(corpus.train, corpus.test)
-    found = []
+    found, step = [], Steps(progress, seeds)
     for seed in range(seeds):
         found.append(train((first, labels), (second, others), settings, seed=seed))
-        if progress is not None:
-            progress(seed + 1, seeds)
-    record: dict[str, Any] = {
+        step()
+    record: Record = {
         "corpus": "questions made from templates, random vectors for words",
         "questions": [len(corpus.train), len(corpus.test)],
         "labels": list(names),
@@ -55,7 +53,7 @@ def compute(seeds: int = _SEEDS, progress: Callable[[int, int], None] | None = N
     return DATA
 
 
-def draw_panel(axes: Any, record: dict[str, Any]) -> None:
+def draw_panel(axes: Axes, record: Record) -> None:
     """Draw the mean similarity of each layer with the final one against epochs, and the range over seeds.
 
     Parameters
@@ -82,20 +80,12 @@ def draw_panel(axes: Any, record: dict[str, Any]) -> None:
     axes.grid(alpha=0.3)
 
 
-def _draw(record: dict[str, Any], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+def draw(record: Record, *paths: Path) -> None:
+    """Draw the panel alone."""
+    figure, axes = canvas(6.4, 4.2)
     draw_panel(axes, record)
-    save_figure(figure, path, dpi=160)
-    plt.close(figure)
+    write(figure, paths)
 
 
 if __name__ == "__main__":
-    bar = Bar("classifier", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
-    _draw(load(DATA), DATA.with_suffix(".png"))
+    remake("classifier", compute, draw)

@@ -5,20 +5,18 @@
 sweep `papers/troiani2025/sweeps/phase_diagram.toml`.
 """
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
-from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.core.results import save
 from attnlimits.numerics.sweeps import open_sweep, sweep
 
+from ...figures import Headline, Progress, Record, canvas, drawn, remake, write
 from .figure_1 import PUBLISHED_THRESHOLDS
 
-__all__ = ["DATA", "compute", "draw", "make"]
+__all__ = ["DATA", "compute", "draw", "headline", "make"]
 
 DATA = Path(__file__).with_name("phase_diagram.json")
 _GRID = "troiani2025-phase_diagram"
@@ -27,7 +25,7 @@ _GIVEN_PERFECT = 1 / 6
 _COLOURS = {2: "#b3261e", 1: "#1f4e9c"}
 
 
-def compute(store: Path, workers: int | None = None, progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(store: Path, workers: int | None = None, progress: Progress | None = None) -> Path:
     """Run the sweep and write its thresholds to `DATA`.
 
     Raises
@@ -39,7 +37,7 @@ def compute(store: Path, workers: int | None = None, progress: Callable[[int, in
     if not report.ok:
         raise RuntimeError(f"the phase diagram is not complete: {report.status}")
     found = open_sweep(store)
-    record: dict[str, Any] = {name: found[name].values.tolist() for name in ("layer", "beta", "skip")}
+    record: Record = {name: found[name].values.tolist() for name in ("layer", "beta", "skip")}
     for name in ("value", "error"):
         record[name] = found[name].transpose("layer", "beta", "skip").values.tolist()
     record["how"] = "estimated"
@@ -48,16 +46,11 @@ def compute(store: Path, workers: int | None = None, progress: Callable[[int, in
     return DATA
 
 
-def draw(record: dict[str, Any], *paths: Path) -> None:
+def draw(record: Record, *paths: Path) -> None:
     """Draw the thresholds with their error bars and the published numbers."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     skip, betas = np.array(record["skip"]), record["beta"]
     value, error = np.array(record["value"]), np.array(record["error"])
-    figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    figure, axes = canvas(6.4, 4.4)
     styles = dict(zip(sorted(betas), ("--", "-", ":"), strict=False))
     for i, layer in enumerate(record["layer"]):
         for j, beta in enumerate(betas):
@@ -82,33 +75,11 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
     axes.set_ylabel(r"threshold $\alpha = N/D$")
     axes.set_title("two layers of softmax attention, two tokens", fontsize=9)
     axes.legend(fontsize=7, loc="center", bbox_to_anchor=(0.35, 0.59))
-    for path in paths:
-        save_figure(figure, path, dpi=160)
-    plt.close(figure)
+    write(figure, paths)
 
 
-def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
-    """Draw the figure from the stored data.
-
-    Parameters
-    ----------
-    out : Path
-        Folder for troiani2025-4.json, .png and .pdf.
-    points : int
-        Not used: the stored grid is drawn.
-    progress : callable
-        Called with (done, total).
-
-    Returns
-    -------
-    dict
-        Files, `summary` lines, `value`, `error`, `how`, `converged`, `status`.
-    """
-    record = load(DATA)
-    files = {kind: out / f"troiani2025-4.{kind}" for kind in ("json", "png", "pdf")}
-    save(files["json"], record)
-    draw(record, files["png"], files["pdf"])
-    progress(1, 1)
+def headline(record: Record) -> Headline:
+    """The threshold of the first layer at c = beta = 1."""
     value, error = (np.array(record[name]) for name in ("value", "error"))
     first = record["layer"].index(1)
     lines = []
@@ -116,19 +87,13 @@ def make(out: Path, points: int, progress: Callable[[int, int], None]) -> dict[s
         least, most = value[first, j].min(), value[first, j].max()
         lines.append(f"beta = {beta:g}: layer 1 is learned between alpha = {least:.5f} and {most:.5f} over c")
     j, k = record["beta"].index(1.0), int(np.argmin(np.abs(np.log(record["skip"]))))
-    return {
-        "files": {kind: str(path) for kind, path in files.items()},
-        "value": f"{value[first, j, k]:.5f}",
-        "error": float(error[first, j, k]),
-        "how": record["how"],
-        "converged": True,
-        "status": f"drawn from {DATA.name}",
-        "summary": [*lines, *(f"wrote {path}" for path in files.values())],
-    }
+    return Headline(f"{value[first, j, k]:.5f}", float(error[first, j, k]), lines)
+
+
+def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
+    """Draw the stored grid, however many `points` are asked for; see `drawn`."""
+    return drawn("troiani2025-4", out, DATA, draw, headline, progress)
 
 
 if __name__ == "__main__":
-    bar = Bar("phase diagram", show=True)
-    print(compute(Path("results/phase_diagram"), progress=bar.to))
-    bar.close()
-    draw(load(DATA), DATA.with_suffix(".png"))
+    remake("phase diagram", partial(compute, Path("results/phase_diagram")), draw)

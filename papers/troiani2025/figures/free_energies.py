@@ -8,17 +8,15 @@ again, in some ten minutes; an interrupted run goes on where it stopped.
 """
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.stationary import stationary_points
 from attnlimits.numerics.model.network import Network
+
+from ...figures import Progress, Record, Steps, panels, remake, write
 
 __all__ = ["ALPHAS", "DATA", "SKIPS", "compute", "draw"]
 
@@ -31,11 +29,12 @@ _CLOSEST = (1e-3, 4e-5)
 _COLOURS = {"maximum": "#b3261e", "saddle": "#1f4e9c", "minimum": "#8e24aa", "recovered": "#2e7d32"}
 
 
-def compute(progress: Callable[[int, int], None] | None = None) -> Path:
+def compute(progress: Progress | None = None) -> Path:
     """Find all stationary points at every skip and alpha, and write `DATA`."""
-    cases: list[dict[str, Any]] = load(DATA)["cases"] if DATA.is_file() else []
+    cases: list[Record] = load(DATA)["cases"] if DATA.is_file() else []
     known = {(case["skip"], case["alpha"]) for case in cases}
-    for number, skip in enumerate(SKIPS):
+    step = Steps(progress, len(SKIPS))
+    for skip in SKIPS:
         output = output_entropy(Network(skip=skip), accuracy=_ACCURACY)
         rest: Rest | None = None
         for alpha in ALPHAS:
@@ -63,21 +62,15 @@ def compute(progress: Callable[[int, int], None] | None = None) -> Path:
                     }
                 )
                 save(DATA, {"model": "tied softmax attention, L=2, M=2, rank 1, beta=1", "cases": cases})
-        if progress is not None:
-            progress(number + 1, len(SKIPS))
+        step()
     return DATA
 
 
-def draw(record: dict[str, Any], *paths: Path) -> None:
+def draw(record: Record, *paths: Path) -> None:
     """Draw the free entropies against alpha, one panel for each skip."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     skips = sorted({case["skip"] for case in record["cases"]})
-    figure, panels = plt.subplots(1, len(skips), figsize=(2.6 * len(skips) + 1, 3.4), layout="constrained", sharex=True)
-    for skip, axes in zip(skips, panels, strict=True):
+    figure, (grid,) = panels(1, len(skips), (2.6 * len(skips) + 1, 3.4), sharex=True)
+    for skip, axes in zip(skips, grid, strict=True):
         for case in (c for c in record["cases"] if c["skip"] == skip):
             # The best on top.
             for point in reversed(case["points"]):
@@ -91,19 +84,14 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
         axes.set_title(f"c = {skip:g}", fontsize=9)
         axes.set_xlabel(r"$\alpha = N/D$")
         axes.grid(alpha=0.3)
-    panels[0].set_ylabel(r"$\Phi(q) - \Phi(0)$")
+    grid[0].set_ylabel(r"$\Phi(q) - \Phi(0)$")
     marks = {"maximum": "o", "saddle": "x", "recovered": "^"}
     for kind, mark in marks.items():
         infinite = r", $\Phi = \infty$" if kind == "recovered" else ""
-        panels[0].plot([], [], mark, color=_COLOURS[kind], label=kind + infinite)
-    panels[0].legend(fontsize=7, loc="center left")
-    for path in paths:
-        save_figure(figure, path, dpi=160)
-    plt.close(figure)
+        grid[0].plot([], [], mark, color=_COLOURS[kind], label=kind + infinite)
+    grid[0].legend(fontsize=7, loc="center left")
+    write(figure, paths)
 
 
 if __name__ == "__main__":
-    bar = Bar("free energies", show=True)
-    print(f"wrote {compute(progress=bar.to)}")
-    bar.close()
-    draw(load(DATA), DATA.with_suffix(".png"))
+    remake("free energies", compute, draw)

@@ -6,16 +6,16 @@ file again, in some seconds.
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from attnlimits.numerics.cli.link import kernel_of
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.core.results import save
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy, stationary_points
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.thresholds import transitions
+
+from ...figures import Progress, Record, Steps, panels, remake, write
 
 __all__ = ["DATA", "compute", "draw"]
 
@@ -30,12 +30,12 @@ _LABELS = {
 }
 
 
-def compute() -> Path:
+def compute(progress: Progress | None = None) -> Path:
     """Find all stationary points at every alpha and the transitions, and write `DATA`."""
     output = output_entropy(kernel_of(_LINK))
     found = transitions(output)
     (only,) = found.first_order
-    record: dict[str, Any] = {
+    record: Record = {
         "model": output.describe(),
         "weak": found.weak,
         "information": only.information,
@@ -44,6 +44,7 @@ def compute() -> Path:
         "points": [],
     }
     rest: Rest | None = None
+    step = Steps(progress, len(_ALPHAS))
     for alpha in _ALPHAS:
         free = FreeEntropy(output, float(alpha))
         rest = Rest(output, free.prior) if rest is None else rest
@@ -60,18 +61,14 @@ def compute() -> Path:
                     "stable": point.stable,
                 }
             )
+        step()
     save(DATA, record)
     return DATA
 
 
-def draw(record: dict[str, Any], *paths: Path) -> None:
+def draw(record: Record, *paths: Path) -> None:
     """Draw overlaps and free entropies of all stationary points against alpha."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (above, below) = plt.subplots(2, 1, figsize=(5.8, 6.0), sharex=True, layout="constrained")
+    figure, ((above,), (below,)) = panels(2, 1, (5.8, 6.0), sharex=True)
     hard = record["information"]["value"], record["algorithmic"]["value"]
     for axes in (above, below):
         axes.axvspan(*hard, color="#f4c20d", alpha=0.25, lw=0, label="hard phase")
@@ -79,7 +76,7 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
         axes.grid(alpha=0.3)
     for kind, label in _LABELS.items():
         some = [p for p in record["points"] if p["kind"] == kind]
-        style = {"color": _COLOURS[kind], "marker": ".", "ls": "", "ms": 4}
+        style: Record = {"color": _COLOURS[kind], "marker": ".", "ls": "", "ms": 4}
         above.plot([p["alpha"] for p in some], [p["q"] for p in some], label=label, **style)
         finite = [p for p in some if p["phi"] is not None]
         below.plot([p["alpha"] for p in finite], [p["phi"] for p in finite], **style)
@@ -91,11 +88,8 @@ def draw(record: dict[str, Any], *paths: Path) -> None:
     above.set_title(
         rf"{record['model']}: $\alpha_{{\rm IT}}$ = {hard[0]:g}, $\alpha_{{\rm alg}}$ = {hard[1]:.6f}", fontsize=9
     )
-    for path in paths:
-        save_figure(figure, path, dpi=160)
-    plt.close(figure)
+    write(figure, paths)
 
 
 if __name__ == "__main__":
-    print(f"wrote {compute()}")
-    draw(load(DATA), DATA.with_suffix(".png"))
+    remake("phase retrieval", compute, draw)

@@ -8,25 +8,22 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import matrix_root
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
-from attnlimits.numerics.core.plots import save_figure
-from attnlimits.numerics.core.progress import Bar
-from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.core.results import save
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
-__all__ = ["OVERLAPS", "draw", "make", "measure", "ratio"]
+from ...figures import Array, Progress, Record, Steps, panels, remake, write
 
-Array = NDArray[np.float64]
+__all__ = ["DATA", "OVERLAPS", "compute", "draw", "measure", "ratio"]
 
+DATA = Path(__file__).with_suffix(".json")
 # Fixed points at alpha = 0.5, where one layer is learned, and at alpha = 0.885, where both are.
 OVERLAPS = {"one layer learned": (0.0, 0.770773), "both layers learned": (0.526686, 0.993579)}
 ACCURACIES = (1e-2, 2e-3, 4e-4, 8e-5, 1.6e-5)
@@ -35,20 +32,17 @@ POINTS = (10, 11, 12, 13, 14)
 _REPLICAS = 8
 
 
-def measure() -> dict[str, Any]:
+def measure(progress: Progress | None = None) -> Record:
     """Relative error of G, the larger of both layers', against processor seconds."""
     model = Network()
-    bar = Bar("work and precision", show=True)
-    total, done = len(OVERLAPS) * (len(ACCURACIES) + 1 + 2 * len(POINTS)), 0
-    out: dict[str, Any] = {"model": model.describe(), "cases": {}}
+    step = Steps(progress, len(OVERLAPS) * (len(ACCURACIES) + 1 + 2 * len(POINTS)))
+    out: Record = {"model": model.describe(), "cases": {}}
 
     def timed(work: Callable[[], Array]) -> tuple[Array, float]:
-        nonlocal done
         start = time.process_time()
         value = work()
         seconds = time.process_time() - start
-        done += 1
-        bar.to(done, total)
+        step()
         return value, seconds
 
     rng = np.random.default_rng(0)
@@ -81,7 +75,6 @@ def measure() -> dict[str, Any]:
             spread = found[:, layers].std(axis=0, ddof=1) / np.sqrt(len(found))
             methods["Monte Carlo"].append((seconds, float((spread / exact).max())))
         out["cases"][case] = {"overlap": list(overlap), "methods": methods}
-    bar.close()
     return out
 
 
@@ -103,16 +96,17 @@ def ratio(methods: dict[str, list[tuple[float, float]]], error: float) -> float:
     return plain / min(s for s, e in methods["quadrature"] if e <= error)
 
 
-def draw(record: dict[str, Any], path: Path) -> None:
+def compute(progress: Progress | None = None) -> Path:
+    """Measure and write `DATA`."""
+    save(DATA, measure(progress=progress))
+    return DATA
+
+
+def draw(record: Record, *paths: Path) -> None:
     """Draw one record."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, len(record["cases"]), figsize=(8.4, 3.6), layout="constrained", sharey=True)
+    figure, (grid,) = panels(1, len(record["cases"]), (8.4, 3.6), sharey=True)
     looks = {"quadrature": ("o-", "#1f4e9c"), "quasi-Monte Carlo": ("s-", "#2b7a4b"), "Monte Carlo": ("^-", "#b3261e")}
-    for axes, (case, found) in zip(panels, record["cases"].items(), strict=True):
+    for axes, (case, found) in zip(grid, record["cases"].items(), strict=True):
         for name, values in found["methods"].items():
             seconds, errors = np.array(values).T
             axes.loglog(seconds, errors, looks[name][0], color=looks[name][1], ms=4, lw=1.3, label=name)
@@ -123,31 +117,11 @@ def draw(record: dict[str, Any], path: Path) -> None:
         axes.set_title(f"{case}: q = ({q1:g}, {q2:g})\nx{ratio(found['methods'], 1e-4):.2g} at 1e-4", fontsize=8)
         axes.set_xlabel("processor seconds, one core")
         axes.grid(alpha=0.3)
-    panels[0].set_ylabel("relative error of G")
-    panels[0].legend(fontsize=7)
-    save_figure(figure, path, dpi=160)
-    plt.close(figure)
-
-
-def make(out: Path) -> dict[str, Any]:
-    """Measure, save and draw.
-
-    Parameters
-    ----------
-    out : Path
-        Folder for work_precision.json and .png.
-
-    Returns
-    -------
-    dict
-        The record.
-    """
-    save(out / "work_precision.json", measure())
-    record: dict[str, Any] = load(out / "work_precision.json")
-    draw(record, out / "work_precision.png")
-    return record
+    grid[0].set_ylabel("relative error of G")
+    grid[0].legend(fontsize=7)
+    write(figure, paths)
 
 
 if __name__ == "__main__":
-    for name, case in make(Path(__file__).parent)["cases"].items():
+    for name, case in remake("work and precision", compute, draw)["cases"].items():
         print(f"{name}: Monte Carlo takes x{ratio(case['methods'], 1e-4):.3g} the time for a relative error of 1e-4")
