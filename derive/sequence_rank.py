@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import sympy as sp
+from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 from sympy.printing.pycode import MpmathPrinter
 
@@ -25,8 +25,8 @@ _DIGITS = 60
 
 
 def evaluator(
-    ctx: Any, arguments: Sequence[sp.Symbol], body: Sequence[Assignment], outputs: Sequence[sp.Expr]
-) -> Callable[..., list[Any]]:
+    ctx: MPContext, arguments: Sequence[sp.Symbol], body: Sequence[Assignment], outputs: Sequence[sp.Expr]
+) -> Callable[..., list[mpf]]:
     """Return a function that runs a straight-line program with the functions of a context.
 
     Parameters
@@ -47,7 +47,7 @@ def evaluator(
     names = {name: getattr(ctx, name) for name in dir(ctx) if not name.startswith("_")}
     printer = MpmathPrinter({"fully_qualified_modules": False, "inline": True, "allow_unknown_functions": True})
     plain = [(name, elementary(value)) for name, value in body]
-    made: Callable[..., list[Any]] = sp.lambdify(
+    made: Callable[..., list[mpf]] = sp.lambdify(
         list(arguments),
         [elementary(value) for value in outputs],
         modules=[names],
@@ -109,10 +109,10 @@ def independent_entries(model: Architecture, constants: dict[sp.Symbol, sp.Expr]
     return _first_independent(ctx, entries, [values[k * size : (k + 1) * size] for k in range(len(entries))])
 
 
-def _first_independent(ctx: MPContext, entries: list[tuple[int, int]], rows: list[list[Any]]) -> list[tuple[int, int]]:
+def _first_independent(ctx: MPContext, entries: list[tuple[int, int]], rows: list[list[mpf]]) -> list[tuple[int, int]]:
     """Return the entries whose rows are no combination of earlier ones, by Gram-Schmidt, twice for each row."""
     kept: list[tuple[int, int]] = []
-    basis: list[list[Any]] = []
+    basis: list[list[mpf]] = []
     for entry, row in zip(entries, rows, strict=True):
         rest, size = list(row), ctx.norm(row)
         for vector in basis * 2:

@@ -131,7 +131,7 @@ def softmax_indices(output: sp.Matrix) -> sp.Matrix:
     return sp.Matrix(tokens, tokens, lambda a, b: logs[a, b] - logs[a, last] + logs[last, a] - logs[last, last])
 
 
-def _mean(error: sp.Matrix, tokens: int) -> sp.Expr:
+def mean_residual(error: sp.Matrix, tokens: int) -> sp.Expr:
     """Mean over all T^2 entries of a symmetric matrix given by its entries a <= b."""
     total = sum((e * (1 if a == b else 2) for e, (a, b) in zip(error, entries(tokens), strict=True)), sp.S.Zero)
     return total / tokens**2
@@ -144,7 +144,7 @@ def softmax_gradient(tokens: int, error: sp.Matrix) -> sp.Matrix:
     ----------
     boncoraglio2025, (30).
     """
-    mean = _mean(error, tokens)
+    mean = mean_residual(error, tokens)
     spread = variances(tokens)
     return sp.Matrix([(e - mean) / (variance * spread[i, i]) for i, e in enumerate(error)])
 

@@ -183,7 +183,7 @@ def _prove_entries(values: dict[str, dict[str, sp.Expr]]) -> None:
         error = channels.residual(tokens)
         spread = channels.variances(tokens)
         size = len(error)
-        mean = channels._mean(error, tokens)
+        mean = channels.mean_residual(error, tokens)
 
         plain = [values["linear_score"]["g"].subs({_h: _omega + error[i], _c: spread[i, i]}) for i in range(size)]
         prove_equal(sp.Matrix(plain), channels.functional_gradient(sp.eye(size), error), f"linear_score, T = {tokens}")

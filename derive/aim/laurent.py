@@ -7,9 +7,10 @@ minutes where this takes milliseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeAlias
 
 import sympy as sp
+from sympy.polys.fields import FracElement
 
 from .symbols import root
 
@@ -17,37 +18,39 @@ __all__ = ["FIELD", "Laurent", "add", "derivative", "element", "expression", "mu
 
 FIELD = sp.QQ.frac_field(root)
 
-Laurent = Mapping[tuple[int, int], Any]
+#: Coefficients by powers.
+Laurent: TypeAlias = Mapping[tuple[int, int], FracElement]
+Series: TypeAlias = dict[tuple[int, int], FracElement]
 
 
-def element(expr: sp.Expr | int) -> Any:
+def element(expr: sp.Expr | int) -> FracElement:
     """Element of the field of an expression in sqrt(rho)."""
     return FIELD.from_sympy(sp.sympify(expr))
 
 
-def expression(value: Any) -> sp.Expr:
+def expression(value: FracElement) -> sp.Expr:
     """Return the expression of an element, factored."""
     return sp.factor(FIELD.to_sympy(value))
 
 
-def add(*terms: Laurent) -> dict[tuple[int, int], Any]:
+def add(*terms: Laurent) -> Series:
     """Sum of series; powers whose coefficient vanishes are left out."""
-    total: dict[tuple[int, int], Any] = {}
+    total: Series = {}
     for series in terms:
         for powers, value in series.items():
             total[powers] = total.get(powers, FIELD.zero) + value
     return {powers: value for powers, value in total.items() if value}
 
 
-def scale(series: Laurent, factor: sp.Expr | int, shift: tuple[int, int] = (0, 0)) -> dict[tuple[int, int], Any]:
+def scale(series: Laurent, factor: sp.Expr | int, shift: tuple[int, int] = (0, 0)) -> Series:
     """Return the series times a constant and a monomial."""
     constant = element(factor)
     return {(i + shift[0], j + shift[1]): value * constant for (i, j), value in series.items()}
 
 
-def multiply(left: Laurent, right: Laurent, top: tuple[int, int]) -> dict[tuple[int, int], Any]:
+def multiply(left: Laurent, right: Laurent, top: tuple[int, int]) -> Series:
     """Product of two series without the powers beyond `top`."""
-    total: dict[tuple[int, int], Any] = {}
+    total: Series = {}
     for (i, j), first in left.items():
         for (k, m), second in right.items():
             if i + k <= top[0] and j + m <= top[1]:
@@ -55,6 +58,6 @@ def multiply(left: Laurent, right: Laurent, top: tuple[int, int]) -> dict[tuple[
     return {powers: value for powers, value in total.items() if value}
 
 
-def derivative(series: Laurent) -> dict[tuple[int, int], Any]:
+def derivative(series: Laurent) -> Series:
     """Derivative with respect to the second variable."""
     return {(i, j - 1): value * j for (i, j), value in series.items() if j}

@@ -65,7 +65,8 @@ class LinkPrinter(NumpyPrinter):
         sp.sign: "np.sign",
     }
 
-    def _print(self, expr: sp.Expr) -> tuple[str, int]:
+    def with_level(self, expr: sp.Expr) -> tuple[str, int]:
+        """Return the text of an expression and how tightly it binds."""
         if isinstance(expr, (sp.Max, sp.Min)):
             name = "np.maximum" if isinstance(expr, sp.Max) else "np.minimum"
             first, *rest = sorted((self.text(arg) for arg in expr.args), key=len)
@@ -83,7 +84,7 @@ class LinkPrinter(NumpyPrinter):
                     continue
                 text = f"np.where({self.condition(condition)}, {self.text(value)}, {text})"
             return text, 4
-        return super()._print(expr)
+        return super().with_level(expr)
 
     def condition(self, expr: sp.Basic) -> str:
         """Return the text of a condition, an array of truth values."""
@@ -96,10 +97,11 @@ class LinkPrinter(NumpyPrinter):
             return f"~({self.condition(expr.args[0])})"
         return f"({self.text(expr.lhs)} {expr.rel_op} {self.text(expr.rhs)})"
 
-    def _power(self, expr: sp.Pow) -> tuple[str, int]:
+    def product_or_power(self, expr: sp.Pow) -> tuple[str, int]:
+        """Return the text of a power; numpy has a function for higher ones."""
         base, exponent = expr.args
         if exponent == sp.Rational(1, 2) or exponent.is_negative or (exponent.is_Integer and int(exponent) <= 4):
-            return super()._power(expr)
+            return super().product_or_power(expr)
         return f"{self._wrap(base, 4)}**{self.number(exponent)}", 2
 
 

@@ -37,7 +37,7 @@ class Printer:
 
     def text(self, expr: sp.Expr) -> str:
         """Return the Python text of an expression."""
-        return self._print(expr)[0]
+        return self.with_level(expr)[0]
 
     def number(self, value: sp.Rational) -> str:
         """Return the literal of a rational number."""
@@ -68,10 +68,11 @@ class Printer:
         return f"{self._wrap(base, _ATOM)}**{self._wrap(exponent, _ATOM)}", _POW
 
     def _wrap(self, expr: sp.Expr, level: int) -> str:
-        text, own = self._print(expr)
+        text, own = self.with_level(expr)
         return text if own >= level else f"({text})"
 
-    def _print(self, expr: sp.Expr) -> tuple[str, int]:
+    def with_level(self, expr: sp.Expr) -> tuple[str, int]:
+        """Return the text of an expression and how tightly it binds."""
         if isinstance(expr, sp.Symbol):
             return str(expr.name), _ATOM
         if isinstance(expr, sp.Rational):
@@ -83,7 +84,7 @@ class Printer:
         if isinstance(expr, sp.Mul):
             return self._product(expr)
         if isinstance(expr, sp.Pow):
-            return self._power(expr)
+            return self.product_or_power(expr)
         if isinstance(expr, Select):
             return self.select(*(self.text(arg) for arg in expr.args)), _ATOM
         if isinstance(expr, CopySign):
@@ -136,7 +137,8 @@ class Printer:
     def _ordered(factors: list[sp.Expr]) -> list[sp.Expr]:
         return sorted(factors, key=lambda f: (bool(f.free_symbols), canonical(f)))
 
-    def _power(self, expr: sp.Pow) -> tuple[str, int]:
+    def product_or_power(self, expr: sp.Pow) -> tuple[str, int]:
+        """Return the text of a power, a short product where its exponent is a small integer."""
         base, exponent = expr.args
         if exponent.is_negative:
             return f"{self.number(sp.S.One)}/{self._wrap(base**-exponent, _UNARY)}", _MUL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
@@ -60,7 +61,7 @@ def _text(paper: str) -> str:
     return resources.files("attnlimits.papers").joinpath(paper, "equations.toml").read_text(encoding="utf-8")
 
 
-def _tables(text: str, paper: str, kind: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _tables(text: str, paper: str, kind: str) -> tuple[dict[str, object], list[dict[str, Any]]]:
     """Return the whole file and its array of tables ``[[kind]]``."""
     try:
         data = tomllib.loads(text)
@@ -131,7 +132,11 @@ def _is_positive_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _entry_problems(entry: dict[str, Any], position: int) -> list[str]:
+def _blank(value: object) -> bool:
+    return not isinstance(value, str) or not value.strip()
+
+
+def _entry_problems(entry: Mapping[str, object], position: int) -> list[str]:
     """Sentences on what is wrong with one raw entry."""
     if not _is_positive_int(entry.get("id")):
         return [f"entry number {position}: id must be a positive integer, got {entry.get('id')!r}"]
@@ -141,7 +146,7 @@ def _entry_problems(entry: dict[str, Any], position: int) -> list[str]:
         if key not in entry:
             if key in _TEXT_FIELDS:
                 problems.append(f"{who}: field {key!r} is missing")
-        elif not isinstance(entry[key], str) or not entry[key].strip():
+        elif _blank(entry[key]):
             problems.append(f"{who}: field {key!r} must be a non-empty string, got {entry[key]!r}")
     status, source = entry.get("status"), entry.get("source")
     if isinstance(status, str) and status not in STATUSES:
@@ -157,8 +162,9 @@ def _entry_problems(entry: dict[str, Any], position: int) -> list[str]:
             problems.append(f"{who}: status {status!r} needs a reason, a sentence on why there is nothing to prove")
     if status in CLAIMS and "reason" in entry:
         problems.append(f"{who}: status {status!r} contradicts its reason; say what is checked in the note")
-    if isinstance(entry.get("check"), str) and ":" not in entry["check"]:
-        problems.append(f"{who}: check must be written 'module:function', got {entry['check']!r}")
+    check = entry.get("check")
+    if isinstance(check, str) and ":" not in check:
+        problems.append(f"{who}: check must be written 'module:function', got {check!r}")
     return problems
 
 
@@ -191,7 +197,7 @@ def parse_errata(text: str, *, paper: str) -> tuple[Erratum, ...]:
         for key in _ERRATUM_FIELDS:
             if key not in entry:
                 found.append(f"{who}: field {key!r} is missing")
-            elif not isinstance(entry[key], str) or not entry[key].strip():
+            elif _blank(entry[key]):
                 found.append(f"{who}: field {key!r} must be a non-empty string, got {entry[key]!r}")
         if isinstance(entry.get("check"), str) and ":" not in entry["check"]:
             found.append(f"{who}: check must be written 'module:function', got {entry['check']!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import TypedDict
 
 from .entries import (
     ERRATUM,
@@ -35,7 +35,27 @@ def coverage(equations: Iterable[Equation]) -> dict[str, int]:
     return counts
 
 
-def summary(results: Iterable[CheckResult]) -> dict[str, Any]:
+class Counts(TypedDict):
+    """How many checks there are, and how many of them passed."""
+
+    total: int
+    passed: int
+
+
+class Summary(TypedDict):
+    """What `summary` returns."""
+
+    counts: dict[str, int]
+    total: int
+    ran: int
+    passed: int
+    errata: Counts
+    failed: list[int | str]
+    seconds: float
+    ok: bool
+
+
+def summary(results: Iterable[CheckResult]) -> Summary:
     """Reduce a run to what a report or an exit status needs.
 
     Parameters

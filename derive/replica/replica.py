@@ -16,7 +16,7 @@ matrix at which their denominators are invertible, at any P, and log det f(q) = 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import sympy as sp
 
@@ -34,8 +34,7 @@ __all__ = [
     "slope",
 ]
 
-# sympy.Expr or sympy.Matrix.
-Block: TypeAlias = Any
+Block: TypeAlias = sp.Expr | sp.Matrix
 
 #: n = N - 1: how many replicas there are beside the target. Real, so that it can go to zero.
 extra_replicas = sp.Symbol("n", nonnegative=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 from numpy.typing import NDArray
 from scipy import special
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 
-def _cubic(x: Any, rho: Any, noise: Any, root: Any) -> list[Any]:
+def _cubic(x: Array | mpf, rho: mpf, noise: mpf, root: mpf) -> list[Array | mpf]:
     """Coefficients of the Stieltjes cubic, highest first."""
     return [noise, -(x + noise * root), x * root + 1 - rho, -root]
 
@@ -68,7 +68,7 @@ def mmse(rho: float, noise: float, nodes: int = 200) -> float:
     return noise - 4.0 / 3.0 * noise**2 * mean(rho, noise, lambda x, g: g.imag**2, nodes)
 
 
-def mmse_digits(ctx: MPContext, rho: Any, noise: Any, nodes: int) -> Any:
+def mmse_digits(ctx: MPContext, rho: mpf, noise: mpf, nodes: int) -> mpf:
     """Return `mmse` in arbitrary precision; the caller sets the precision and the nodes."""
     root = ctx.sqrt(rho)
     quartic = [noise, -2 * noise * root, noise * rho + rho - 1, 2 * root, -rho]
