@@ -4,8 +4,6 @@ Everything in this folder is SymPy; it is exact until a printer writes a number.
 attnlimits.derive`` writes the kernels into ``generated/``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["link"]
 
 
-def __getattr__(name: str) -> Callable[..., Link]:
+def __getattr__(name: str) -> Callable[..., "Link"]:
     """Load the function `link` when it is asked for."""
     if name == "link":
         made: Callable[..., Link] = import_module(f"{__name__}.links.link").link

@@ -1,7 +1,5 @@
 """Generate the kernels: ``python -m attnlimits.derive [--check] [--out DIR]``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Activations of the user's own in the form that is printed: stable where they saturate, with their derivative."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

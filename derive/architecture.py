@@ -1,7 +1,5 @@
 """What a model is: the frozen description every derivation starts from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

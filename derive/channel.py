@@ -5,8 +5,6 @@ delta function solves for h_L, and what remains is an integral over the indices 
 other last layer it leaves a fibre of h_L, which is integrated over as well.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import sympy as sp
@@ -41,10 +39,6 @@ def gaussian_log_density(h: sp.Matrix, omega: sp.Matrix, covariance: sp.Matrix) 
         Shape P x M.
     covariance : sympy.Matrix
         V, shape P x P, positive definite.
-
-    Returns
-    -------
-    sympy.Expr
 
     References
     ----------
@@ -100,7 +94,7 @@ class ReducedChannel:
         """Value of log N(h; omega, V) - log|det B_{L-1}|, the exponent in (168)-(170)."""
         return self.log_gaussian - sp.log(sp.Abs(self.determinant))
 
-    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> ReducedChannel:
+    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> "ReducedChannel":
         """Return the channel with values (or other expressions) for omega (P x M) and V (P x P)."""
         return ReducedChannel(
             self.model,
@@ -207,7 +201,7 @@ class FibreChannel:
         """Value of log N(h; omega, V) - power log|det B_{L-1}| + log-density of the fibre."""
         return self.log_gaussian - self.power * sp.log(sp.Abs(self.determinant)) + self.fibre.log_density
 
-    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> FibreChannel:
+    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> "FibreChannel":
         """Return the channel with values (or other expressions) for omega (P x M) and V (P x P)."""
         return replace(self, omega=omega, covariance=covariance)
 

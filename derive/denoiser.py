@@ -1,7 +1,5 @@
 """The denoiser g_out and its derivative from the posterior moments of the indices (12)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import sympy as sp
@@ -52,10 +50,6 @@ def denoiser_from_moments(
         P x M.
     covariance : sympy.Matrix
         V, P x P.
-
-    Returns
-    -------
-    Denoiser
 
     Raises
     ------

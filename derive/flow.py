@@ -11,8 +11,6 @@ The martingale is what is left at order epsilon^{1/2}: ``B_l = B(t) + epsilon^{1
 ``dX = (S(B) B)'[X] dt + dW`` and cov(dW) = cov(sigma B) dt; the mean differs at order epsilon.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -133,10 +131,6 @@ def linear_flow(rank: sp.Expr = sp.S.One, beta: sp.Expr = symbols.beta) -> Linea
     rank : sympy.Expr
         r >= 1.
     beta : sympy.Expr
-
-    Returns
-    -------
-    LinearFlow
     """
     rate = beta * sp.sympify(rank)
     # Separated: dt/db = 1/(rate b^3), t(1) = 0.
@@ -178,14 +172,6 @@ def linear_fluctuations(
     ``dV/dt = 6 beta r b^2 V + beta^2 b^6 r (1 + delta)`` and, as E[X^2] = (M + 1) V_off I and b'' is what the
     recursion lacks to the equation, ``dm/dt = 3 beta r b^2 m + 3 beta r b (M + 1) V_off - b''/2``.
 
-    Parameters
-    ----------
-    tokens, rank, beta : sympy.Expr
-
-    Returns
-    -------
-    LinearFluctuations
-
     Raises
     ------
     ProofError
@@ -226,10 +212,6 @@ def untied_flow(tokens: int, activation: str = "softmax") -> LinearFlow:
     tokens : int
         M >= 2.
     activation : {"softmax", "linear"}
-
-    Returns
-    -------
-    LinearFlow
 
     Raises
     ------
@@ -295,14 +277,6 @@ class PairFlow:
 
 def pair_flow(beta: sp.Expr = symbols.beta) -> PairFlow:
     """Derive the integrands of the flow limit and of its fluctuations, tied softmax at M = 2, any rank.
-
-    Parameters
-    ----------
-    beta : sympy.Expr
-
-    Returns
-    -------
-    PairFlow
 
     Raises
     ------

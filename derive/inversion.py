@@ -5,8 +5,6 @@ fixes v up to a common sign.  At M = 2 both branches and the Jacobian are solved
 any M see `softmax_readout` and `readout_jacobian`, and `derive.fibres` for higher ranks and untied layers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import sympy as sp

@@ -4,8 +4,6 @@ The general channel of `derive.sequence_inversion` has two equations for the two
 solutions in closed form.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from . import symbols

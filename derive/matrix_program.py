@@ -3,8 +3,6 @@
 Written out, the inverse of a matrix of n^2 symbols has n! terms; as a program it has of the order of n^4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import sympy as sp

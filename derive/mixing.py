@@ -6,8 +6,6 @@ coordinates of block a depend on those of block b.  This module builds B_l and t
 tokens, ranks and heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import sympy as sp

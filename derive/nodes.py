@@ -1,7 +1,5 @@
 """Own nodes for activations of the user's: erfc and choices, and the plain functions that others are written in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import sympy as sp

@@ -12,8 +12,6 @@ they are turned into float64.  The nodes below stay as they are written.  They c
 `elementary` turns both into plain SymPy functions, which is what proofs use.
 """
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import sympy as sp

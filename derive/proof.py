@@ -4,8 +4,6 @@ An identity counts as proved only if its two sides, written as a rational functi
 and logarithms over the rationals (with sqrt(2)), reduce to the literal zero.  Nothing here evaluates a float.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .primitives import elementary

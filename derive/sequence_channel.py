@@ -1,7 +1,5 @@
 """The integrand of Z_out for a sequence output y = B_L, as a straight-line program."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import sympy as sp
@@ -124,6 +122,6 @@ class SequenceChannel:
         """
         return self.log_gaussian + self.log_surface_weight
 
-    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> SequenceChannel:
+    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> "SequenceChannel":
         """Return the channel with values (or other expressions) for omega (P x M) and V (P x P)."""
         return replace(self, omega=omega, covariance=covariance)

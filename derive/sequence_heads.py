@@ -3,8 +3,6 @@
 `derive.sequence_inversion` has the formulas.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import sympy as sp

@@ -17,8 +17,6 @@ integrated over as well.  By the co-area formula the delta functions leave an in
 equations, with the Hausdorff measure and the weight ``det(E E^T)^{-1/2}``, E the derivative of the equations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -89,10 +87,6 @@ def sequence_channel(
     pivots, reference, inverse
         As for `fibre`: the tokens that span the readout of the last layer, and the inverse of an activation given as a
         function.
-
-    Returns
-    -------
-    SequenceChannel
 
     Raises
     ------

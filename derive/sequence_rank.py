@@ -5,8 +5,6 @@ program of `derive.straightline`; its rank is that at one rational point, at 60 
 above the generic one, and below it on a set of measure zero only.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The triangular structure of softmax layers at two tokens, in the modes (1, 1) and (1, -1)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,10 +61,6 @@ def pair_layer(model: Architecture, plus: sp.Expr, minus: sp.Expr) -> PairLayer:
         M = 2, softmax, tied, one head.
     plus, minus : sympy.Expr
         Modes of the readout row v = h_l B_{l-1}^T (rank 1).
-
-    Returns
-    -------
-    PairLayer
 
     Raises
     ------

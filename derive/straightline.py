@@ -10,8 +10,6 @@ structural zeros left out.  The attention's derivative uses the attention itself
 in the second form, which does not cancel in a saturated row (S_ij near one).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import sympy as sp
@@ -283,10 +281,6 @@ def _record(model: Architecture, differentiate: bool) -> StraightLine:
 def straight_link(model: Architecture) -> StraightLine:
     """Return the link as a straight-line program, for any architecture.
 
-    Parameters
-    ----------
-    model : Architecture
-
     Returns
     -------
     StraightLine
@@ -306,10 +300,6 @@ def straight_link(model: Architecture) -> StraightLine:
 
 def straight_jacobian(model: Architecture) -> StraightLine:
     """Return the exact Jacobian dy/dh as a straight-line program, for any architecture.
-
-    Parameters
-    ----------
-    model : Architecture
 
     Returns
     -------

@@ -4,8 +4,6 @@ The names are the field's own; see `GLOSSARY` for the list with shapes.  Positiv
 part of a symbol's identity in SymPy, so a symbol must be taken from here and never be created anew.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import sympy as sp

@@ -11,8 +11,6 @@ its mean over all T^2 entries the integral over c leaves -(1/2V) sum_(a<=b) (e_a
 = (e_ab - <e>) / (V C_ab) for any T.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

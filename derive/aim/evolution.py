@@ -5,8 +5,6 @@ that fixes K linear functionals has F = K, so that V / Delta = a with a = 2 alph
 rho and a alone.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .channels import functional_count

@@ -1,7 +1,5 @@
 """Logarithmic potential of the spectrum, and the identities behind the free energy."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

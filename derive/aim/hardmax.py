@@ -5,8 +5,6 @@ Z_out = Phi2(k_1, k_2; r), the probability of a quadrant, with k_i = s_i mean_i 
 derivative with respect to k_1 is phi(k_1) Phi((k_2 - r k_1) / sqrt(1 - r^2)), not the bivariate density.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

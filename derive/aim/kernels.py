@@ -4,8 +4,6 @@ Sums over entries, the solves with a covariance that is no multiple of C, and th
 lines and stay with the caller.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from ..kernels.kernel import Kernel, KernelPackage

@@ -4,8 +4,6 @@ A series is a dict from a pair of powers to an element of the field Q(sqrt(rho))
 minutes where this takes milliseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Moments of the model at finite dimension, by Wick's theorem: indices at given S, and the first moments of S."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .symbols import width

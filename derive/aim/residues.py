@@ -11,8 +11,6 @@ the model with B and C exchanged is the integral of |Im w|^3 over the same suppo
 Delta, Delta -> 1/Delta, with x scaled by sqrt(Delta).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

@@ -6,8 +6,6 @@ MMSE = Delta - Delta^2 int rho_Y |g|^2 = Delta (1 - sqrt(rho) int rho_Y(x) / v(x
 are all that is left.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

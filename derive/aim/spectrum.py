@@ -5,8 +5,6 @@ Poisson law of rate rho and jump 1 / sqrt(rho), whose free cumulants are k_n = r
 add, and the semicircle of the noise has k_2 = Delta alone.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

@@ -3,8 +3,6 @@
 The width enters through its square root, so that every expression stays rational in the symbols.
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 __all__ = ["alpha", "beta", "g", "noise", "overlap", "q_hat", "root", "variance", "width", "z"]

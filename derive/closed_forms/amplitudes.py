@@ -1,7 +1,5 @@
 """Thresholds of links of sizes, sums and products of indices, at one token."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from ..linearization import gram_eigenvalue, scale_mean_square

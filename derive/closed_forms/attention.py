@@ -1,7 +1,5 @@
 """Thresholds of one layer of attention, and of entrywise and hard activations of its scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import sympy as sp

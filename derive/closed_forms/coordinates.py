@@ -1,7 +1,5 @@
 """Coordinates of level sets, their ranges, and the pairs of branches that many links share."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .level_sets import Branch, Range

@@ -1,7 +1,5 @@
 """Thresholds of links of the ratios of indices, or of which one is the largest, at one token."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .coordinates import ANGLE, CIRCLE, HALF, RADIUS, V, both_signs, column, gauss

@@ -5,8 +5,6 @@ leaves free (the fibre), and the branches h(known, free).  Integrating the Gauss
 E[h|y] and E[h h^T|y], hence the operator (15) as a matrix on S_P, and its top eigenpair (16).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -234,10 +232,6 @@ def threshold_of_link(outputs: Sequence[Output], at: dict[sp.Symbol, sp.Expr] | 
         All outputs of the link; the branches cover R^{P M} once.
     at : dict, optional
         Values of free symbols at which eigenvalues are compared.
-
-    Returns
-    -------
-    Threshold
 
     Raises
     ------

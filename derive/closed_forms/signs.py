@@ -1,7 +1,5 @@
 """Thresholds of links that depend on the signs of h_1, h_2, h_3 alone, at one token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import sympy as sp

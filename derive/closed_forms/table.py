@@ -1,7 +1,5 @@
 """The table of all exactly known thresholds: what is observed, where the formula holds, what derives it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

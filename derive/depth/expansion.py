@@ -1,7 +1,5 @@
 """The rescaled network as a power series in 1/c, layer by layer, and how its orders depend on the order of layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """One rescaled layer: its attention matrices, and the blocks that it adds to the identity."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import sympy as sp

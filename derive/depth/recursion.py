@@ -1,7 +1,5 @@
 """The rescaled network, exactly at any 1/c, and the committee of its layers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import sympy as sp

@@ -1,7 +1,5 @@
 """Print the exact thresholds as plain Python: values in an mpmath context, formulas at given integers."""
 
-from __future__ import annotations
-
 import hashlib
 import textwrap
 

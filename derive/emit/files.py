@@ -1,7 +1,5 @@
 """Printed files that appear whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

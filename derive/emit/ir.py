@@ -1,7 +1,5 @@
 """The intermediate form: ordered assignments and outputs, shared once, the same for every printer."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +63,7 @@ class Program:
         """Return the sha256 of `canonical`."""
         return hashlib.sha256(self.canonical().encode()).hexdigest()
 
-    def specialise(self, bounded: bool) -> Program:
+    def specialise(self, bounded: bool) -> "Program":
         """Return the program with every `Guard` resolved and without the assignments nothing uses.
 
         Parameters
@@ -169,14 +167,6 @@ def _check(kernel: Kernel, outputs: Sequence[sp.Expr]) -> None:
 
 def lower(kernel: Kernel) -> Program:
     """Share the subtrees of a kernel's body and outputs and return its straight-line form.
-
-    Parameters
-    ----------
-    kernel : Kernel
-
-    Returns
-    -------
-    Program
 
     Raises
     ------

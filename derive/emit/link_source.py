@@ -1,7 +1,5 @@
 """Print a derived link as a numpy module: the link, its regions, its branches."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence
@@ -205,10 +203,6 @@ def _region(
 
 def render(link: Link) -> str:
     """Return the source of the kernel module of a link.
-
-    Parameters
-    ----------
-    link : Link
 
     Returns
     -------

@@ -4,8 +4,6 @@ On |r| <= log(2)/2 the generated code uses ``exp(r) - 1 = r + r^2 q(r)`` with a 
 at Chebyshev nodes makes its error as small as a degree allows up to a factor close to one.
 """
 
-from __future__ import annotations
-
 from mpmath.ctx_mp import MPContext
 
 __all__ = ["DEGREE", "exponential_coefficients", "exponential_error"]

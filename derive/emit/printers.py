@@ -1,7 +1,5 @@
 """Printers of expressions: one recursive base, and the syntax of numpy, of compiled scalars and of mpmath."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import sympy as sp

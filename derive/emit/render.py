@@ -1,7 +1,5 @@
 """Render a package of programs as Python source, one function per kernel, for each of the three backends."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Template of ``generated/checked.py``: no kernel of numpy64 or mp returns inf or nan in silence."""
 
-from __future__ import annotations
-
 __all__ = ["BODY"]
 
 BODY = '''

@@ -1,7 +1,5 @@
 """Template of ``generated/fastmath.py``: the branch-free exponentials that compiled kernels share."""
 
-from __future__ import annotations
-
 from .polynomial import exponential_coefficients
 
 __all__ = ["BODY", "render"]

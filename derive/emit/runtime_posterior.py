@@ -6,8 +6,6 @@ with the exponentials in loops of their own: in one long loop body every iterati
 exponential, division and exponential, and run out of registers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Write the generated tree: headers, files, manifest; compare it with what is committed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import textwrap

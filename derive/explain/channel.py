@@ -1,7 +1,5 @@
 """The output channel Z_out and the integral that remains once the output is inverted."""
 
-from __future__ import annotations
-
 from ..architecture import Architecture
 from ..fibres import fibre_dimension
 from .dimensions import free_variables, sequence_counts

@@ -1,7 +1,5 @@
 """The large-depth limit: the first order in 1/c, a committee of the layers."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .. import symbols

@@ -1,7 +1,5 @@
 """How many variables enter the output channel, and how many of them the output leaves free."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from ..architecture import Architecture

@@ -1,7 +1,5 @@
 """The indices h of a network: which rows belong to which layer, head and block of coordinates."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from ..architecture import Architecture

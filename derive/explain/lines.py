@@ -1,7 +1,5 @@
 """Lines and sections of the page of an architecture, and how expressions are printed in them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The layered form of the link: attention and mixing matrices, each defined in terms of earlier ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import sympy as sp
@@ -74,10 +72,6 @@ def _mixing(model: Architecture, layer: int) -> list[Definition]:
 
 def definitions(model: Architecture) -> tuple[Definition, ...]:
     """Return the layered form of the link: attention and mixing matrices, layer by layer.
-
-    Parameters
-    ----------
-    model : Architecture
 
     Returns
     -------

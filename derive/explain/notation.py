@@ -1,7 +1,5 @@
 """Names of the index blocks and token matrices of a network, and definitions that use them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import sympy as sp
@@ -21,7 +19,7 @@ class Activated(sp.MatrixExpr):
         beta times the scores.
     """
 
-    def __new__(cls, scores: sp.MatrixExpr) -> Activated:
+    def __new__(cls, scores: sp.MatrixExpr) -> "Activated":
         """Keep the scores unevaluated."""
         return sp.Basic.__new__(cls, scores)
 

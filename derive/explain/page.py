@@ -5,8 +5,6 @@ short at any depth.  They are SymPy matrix expressions, printed by SymPy; the re
 thresholds are the derived expressions themselves.  One module of this folder writes each section.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 
@@ -173,10 +171,6 @@ def explain(model: Architecture, fmt: str = "text") -> str:
         Any architecture.
     fmt : {"text", "latex", "json"}
         Plain text, a LaTeX fragment (needs amsmath and amssymb), or the record of `explain_record` as JSON.
-
-    Returns
-    -------
-    str
 
     Raises
     ------

@@ -1,7 +1,5 @@
 """The readout of the last layer as a function of the output, where it can be solved for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import sympy as sp

@@ -1,7 +1,5 @@
 """Symmetries of the link, up to which estimates are defined."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..architecture import Architecture
@@ -37,14 +35,6 @@ def symmetries(model: Architecture) -> tuple[Symmetry, ...]:
     Tied weights are known up to a rotation of their rows (a sign at rank 1), untied ones up to an invertible matrix
     that moves from keys to queries (a scale at rank 1). Softmax rows do not feel a shift of the queries that is
     common to all tokens. The Gaussian prior breaks the scale, GL(r) and the shift, not the rotations.
-
-    Parameters
-    ----------
-    model : Architecture
-
-    Returns
-    -------
-    tuple of Symmetry
 
     References
     ----------

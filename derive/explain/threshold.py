@@ -1,7 +1,5 @@
 """The weak-recovery threshold: the eigenvalue problem, and its solution where it is known exactly."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from ..architecture import Architecture

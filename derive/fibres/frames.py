@@ -1,7 +1,5 @@
 """Orthonormal frames parametrised by angles, and the exact factors and inverses of small matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import sympy as sp

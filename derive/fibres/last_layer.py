@@ -1,7 +1,5 @@
 """The fibre of the last layer of a model, for any rank, tied or untied, and its dimension."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import sympy as sp
@@ -96,10 +94,6 @@ def fibre(
     inverse : callable, optional
         For an activation given as a function: its inverse on one expression. The coordinates are then the scores
         beta K_ab = inverse(y_ab).
-
-    Returns
-    -------
-    Fibre
 
     Raises
     ------

@@ -1,7 +1,5 @@
 """A fibre: all readouts of a last layer that give one output, with the measure on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The measure on a fibre: in terms of the entries of the output, and its proof by differentiation."""
 
-from __future__ import annotations
-
 import sympy as sp
 from sympy.polys.matrices import DomainMatrix
 

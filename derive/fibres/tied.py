@@ -1,7 +1,5 @@
 """The fibre of a tied layer: a point of m spheres and, for softmax with r >= M, what moves every token alike."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from ..architecture import Architecture

@@ -1,7 +1,5 @@
 """The fibre of an untied layer: an element of GL(r), and for softmax the common shift of the queries."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .frames import exact_inverse

@@ -1,7 +1,5 @@
 """Kernels of a fibre of the last layer: all readouts that share one output, and the measure on them."""
 
-from __future__ import annotations
-
 import time
 
 import sympy as sp

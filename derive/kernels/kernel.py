@@ -1,7 +1,5 @@
 """What the generator is given: kernels as exact expressions, and the proofs they must pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

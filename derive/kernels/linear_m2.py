@@ -1,7 +1,5 @@
 """Kernels of tied linear attention with two tokens and rank 1: stable forms, each proved."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .. import symbols as sym

@@ -1,7 +1,5 @@
 """Kernels of the link and its Jacobian, of any architecture, from straight-line derivations."""
 
-from __future__ import annotations
-
 import time
 
 from ..activation import printed_activation

@@ -1,7 +1,5 @@
 """What the package of a link is called, and what it says of its arguments and its domain."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 

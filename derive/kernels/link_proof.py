@@ -8,8 +8,6 @@ against central differences of the link.  That second check evaluates exponentia
 arithmetic holds, so it is a comparison at 60 digits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 

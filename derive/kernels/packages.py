@@ -1,7 +1,5 @@
 """All kernel packages: those that are committed, those that the tests derive, and that of any model on demand."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -9,8 +9,6 @@ Numerators and denominator have degree one in (E, F) up to terms in E F, E^2, F^
 cancels, which keeps float64 exponents in range for any magnitude.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import sympy as sp

@@ -1,7 +1,5 @@
 """The linear operator of weak recovery (15), and its diagonal form for tied layers (184)-(185)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -185,10 +183,6 @@ def layer_term(model: Architecture, layer: int) -> LayerTerm:
         Rank 1 in every layer.
     layer : int
         1 .. L.
-
-    Returns
-    -------
-    LayerTerm
 
     Raises
     ------

@@ -1,7 +1,5 @@
 """The exact weak-recovery threshold of one layer, tied or untied, and the direction that becomes unstable."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .. import symbols
@@ -35,10 +33,6 @@ def single_layer_eigenvalue(
         Whether keys equal queries.
     wide : bool, optional
         Whether r >= M, where tokens or rank is a symbol (default: no); numbers decide it themselves.
-
-    Returns
-    -------
-    sympy.Expr
 
     Raises
     ------

@@ -1,7 +1,5 @@
 """One tied layer: every direction of S_P has the same eigenvalue of the operator (15)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import sympy as sp
@@ -33,10 +31,6 @@ def gram_eigenvalue(tokens: sp.Expr, rank: sp.Expr) -> sp.Expr:
     tokens, rank : sympy.Expr
         M >= 1 and r >= 1.
 
-    Returns
-    -------
-    sympy.Expr
-
     References
     ----------
     troiani2025, (15); derived here.
@@ -65,10 +59,6 @@ def shift_loss(tokens: sp.Expr, rank: sp.Expr) -> sp.Expr:
     ----------
     tokens, rank : sympy.Expr
         M >= 2 and r >= M.
-
-    Returns
-    -------
-    sympy.Expr
 
     References
     ----------

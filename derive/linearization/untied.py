@@ -1,7 +1,5 @@
 """One untied layer of rank 1: the operator (15) from the posterior moments of the scale that the output leaves free."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,10 +20,6 @@ def fibre_moment(power: int, rho: sp.Symbol) -> sp.Expr:
         p. An even one gives an elementary function.
     rho : sympy.Symbol
         Positive.
-
-    Returns
-    -------
-    sympy.Expr
     """
     if power % 2:
         # r^2 = rho e^x turns it into the integral of exp(-rho cosh x) cosh(nu x), which defines K_nu.
@@ -135,10 +129,6 @@ def untied_operator(tokens: sp.Expr = symbols.tokens, activation: str = "softmax
     tokens : sympy.Expr
         M >= 2; a symbol gives formulas.
     activation : {"softmax", "linear"}
-
-    Returns
-    -------
-    UntiedOperator
 
     References
     ----------

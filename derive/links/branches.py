@@ -4,8 +4,6 @@ Signs, absolute values, maxima and the like are decided by the signs of finitely
 fixed signs the link is one smooth expression, or a constant.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Thresholds of a whole link in closed form, of the first step and of the later ones, and its entry in the table."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """What is derived about a link: its parts, their branches, and what is known of it in closed form."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ gives, and so does f(y) for the two bounded functions z/(1 + |z|) and 1/(1 + |z|
 counts with |f| <= 1. If the bounds of the sum exclude zero, E[h_i | y] does not vanish.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

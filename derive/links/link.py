@@ -1,7 +1,5 @@
 """The user's own link: what it is, what is provable about it, and the kernel that the numerics load."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import sympy as sp
@@ -38,10 +36,6 @@ def link(
     reduced : bool, optional
         Without noise, leave out outer strictly monotone functions and repeated outputs, which tell nothing more about
         h. False keeps every output as it is with noise.
-
-    Returns
-    -------
-    Link
 
     Raises
     ------

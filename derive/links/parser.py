@@ -1,7 +1,5 @@
 """Read a link written as text: a strict grammar, exact numbers, and errors that point at the token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """Parts of a link, outputs that share no entry of h with the others: their regions, branches and symmetries."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

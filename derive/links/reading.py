@@ -1,7 +1,5 @@
 """From what a user gives to the outputs of a link: read, checked, and without what tells nothing about h."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Signs of expressions on a region: what follows from known intervals and signs, and which factor decides it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import sympy as sp
@@ -24,7 +22,7 @@ class Facts:
     bounds: dict[sp.Symbol, tuple[sp.Expr, sp.Expr]]
     signs: dict[sp.Expr, int]
 
-    def with_sign(self, factor: sp.Expr, sign: int) -> Facts:
+    def with_sign(self, factor: sp.Expr, sign: int) -> "Facts":
         """Add the sign of a factor, which is a symbol minus a number or anything else."""
         cut = _threshold(factor)
         if cut is None:

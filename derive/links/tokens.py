@@ -1,7 +1,5 @@
 """The tokens of a link written as text, its brackets, and the names of the entries of h."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

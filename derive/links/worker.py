@@ -6,8 +6,6 @@ Exact algebra can take for ever, or all memory, and does not look at the clock: 
 time and memory the process sets them itself, and ends by them; whoever started it ends it anywhere.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

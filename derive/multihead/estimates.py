@@ -1,7 +1,5 @@
 """What the first steps of the algorithm rest on: the mean of the crude sum, and rows on which the heads agree."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import sympy as sp
@@ -47,10 +45,6 @@ def crude_sum_series(tokens: int, dim: int) -> tuple[sp.Matrix, sp.Matrix]:
 
 def crude_sum_bias(tokens: int, dim: int) -> sp.Matrix:
     """First order in Theta of the mean of the crude sum of one head, (k - 1)/k (Theta - (2/k) diag(Theta)) W.
-
-    Parameters
-    ----------
-    tokens, dim : int
 
     References
     ----------

@@ -1,7 +1,5 @@
 """What the attention map determines: Theta, from d^2 inputs, wherever there are two tokens."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .layer import attention, matrix

@@ -1,7 +1,5 @@
 """The layer in symbols, its derivatives in Theta and W, and proofs that they are those of the specification."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 __all__ = ["attention", "derivative_identities", "layer", "matrix", "scores", "symbolic_attention"]

@@ -8,8 +8,6 @@ In a = t^s and beta = t^-b the matrix is (a_j - beta_i)/(a_j + beta_i): all ones
 diagonal one, and its determinant is known, `tanh_determinant`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 
@@ -74,10 +72,6 @@ def coefficients(n: int) -> tuple[sp.Expr, ...]:
     ----------
     n : int
         Size of the hidden set, >= 1.
-
-    Returns
-    -------
-    tuple of Expr
 
     Notes
     -----

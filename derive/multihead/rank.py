@@ -5,8 +5,6 @@ Where its rank modulo a prime is the number of parameters, so is its rank. The m
 and one of them does not vanish there: it vanishes on a set of measure zero at most.
 """
 
-from __future__ import annotations
-
 import random
 
 import sympy as sp

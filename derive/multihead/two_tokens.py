@@ -4,8 +4,6 @@ With v, u = (x_1 +- x_2)/2 and z = x_r^T Theta (x_1 - x_2) the attention of row 
 gives (v + tanh(z/2) u)^T W. As tanh is odd, the second part is that of (-Theta, -W).
 """
 
-from __future__ import annotations
-
 import sympy as sp
 
 from .layer import attention, layer, matrix

@@ -1,7 +1,5 @@
 """The records of a registry: equations and errata, and the outcome of their checks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Read the registry of a paper from its ``equations.toml``, and list every rule that an entry breaks."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from importlib import resources

@@ -1,7 +1,5 @@
 """What a run found: counts, and a table as text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import TypedDict

@@ -1,7 +1,5 @@
 """Run the checks of a registry: import what an entry names, call it, and compare its residual with its tolerance."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import time

@@ -5,8 +5,6 @@ general case.  A quadratic form of all replicas needs two power sums over them, 
 stays a symbol.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import sympy as sp

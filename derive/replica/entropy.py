@@ -4,8 +4,6 @@
 slope at n = 0 is the free entropy (159)-(160). Where that is stationary in q and qhat, (100)-(103) hold: (14) at rest.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import sympy as sp

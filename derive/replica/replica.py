@@ -13,8 +13,6 @@ matrix q, they may be written with one commuting symbol for it: an identity betw
 matrix at which their denominators are invertible, at any P, and log det f(q) = Tr log f(q).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -59,7 +57,7 @@ class ReplicaSymmetric:
     replicas: sp.Expr
 
     @classmethod
-    def of_blocks(cls, diagonal: Block, off: Block, replicas: sp.Expr) -> ReplicaSymmetric:
+    def of_blocks(cls, diagonal: Block, off: Block, replicas: sp.Expr) -> "ReplicaSymmetric":
         """Return the matrix with these blocks on the diagonal and off it."""
         return cls(diagonal - off, diagonal + (replicas - 1) * off, replicas)
 
@@ -73,15 +71,15 @@ class ReplicaSymmetric:
         """Block on the diagonal."""
         return self.apart + self.off
 
-    def __add__(self, other: ReplicaSymmetric) -> ReplicaSymmetric:
+    def __add__(self, other: "ReplicaSymmetric") -> "ReplicaSymmetric":
         """Sum."""
         return ReplicaSymmetric(self.apart + other.apart, self.together + other.together, self.replicas)
 
-    def __mul__(self, other: ReplicaSymmetric) -> ReplicaSymmetric:
+    def __mul__(self, other: "ReplicaSymmetric") -> "ReplicaSymmetric":
         """Return the product: e and 1 - e are orthogonal projectors, so that A and S multiply apart."""
         return ReplicaSymmetric(self.apart * other.apart, self.together * other.together, self.replicas)
 
-    def inverse(self) -> ReplicaSymmetric:
+    def inverse(self) -> "ReplicaSymmetric":
         """Inverse, where A and S have one."""
         return ReplicaSymmetric(self.apart**-1, self.together**-1, self.replicas)
 

@@ -1,7 +1,5 @@
 """The operator (15) of outputs with finitely many values, each taken on boxes of h."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Proofs that E[h | y] does not vanish, so that the threshold is zero."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

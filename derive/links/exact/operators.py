@@ -1,7 +1,5 @@
 """The operator (15) where E[G_ab G_cd] is known in closed form."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 

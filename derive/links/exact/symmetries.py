@@ -1,7 +1,5 @@
 """What the outputs fix of the entries of h, and up to which signs, rotations and other orthogonal maps."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

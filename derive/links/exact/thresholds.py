@@ -1,7 +1,5 @@
 """The exact threshold: the largest eigenvalue of the operators of independent parts, and its eigenvector."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Checks of the output channels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Checks of the errata: each computes what holds and fails where the published value were right."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

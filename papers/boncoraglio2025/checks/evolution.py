@@ -1,7 +1,5 @@
 """Checks of the state evolution: thresholds, small width, laws near recovery, free energy, stated values."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -4,8 +4,6 @@ They share nothing with the numerics. The density vanishes like a square root at
 cos(theta) every integrand is smooth and periodic in theta, and equal weights converge exponentially.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Checks of the spectrum of Y and of the matrix denoiser."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

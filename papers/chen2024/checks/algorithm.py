@@ -1,7 +1,5 @@
 """Checks of the steps of the algorithm."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import minimize
 

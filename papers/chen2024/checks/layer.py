@@ -1,7 +1,5 @@
 """Checks of the layer: its derivatives, and what its outputs determine."""
 
-from __future__ import annotations
-
 import numpy as np
 import sympy as sp
 

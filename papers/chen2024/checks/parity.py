@@ -1,7 +1,5 @@
 """Checks of the layers that carry a hidden parity."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

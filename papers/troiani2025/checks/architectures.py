@@ -4,8 +4,6 @@ The numerical checks run the architecture on random weights at finite dimension 
 with the link on the indices alone: the paper's, written out here, and the derived one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Bayes' theorem and the algebra of replicas use sums over weights and labels and 
 symbolic probabilities on a small alphabet prove them; inputs are fixed, as everything holds for each of them.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import sympy as sp

@@ -3,8 +3,6 @@
 Three routes meet here: the derived integrand, the adaptive denoiser of the numerics, and a plain trapezoid.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

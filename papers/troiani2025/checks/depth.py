@@ -1,7 +1,5 @@
 """Large depth: (46)-(54), and the size of what (52) leaves out when depth and skip strength grow together."""
 
-from __future__ import annotations
-
 import numpy as np
 import sympy as sp
 from numpy.typing import NDArray

@@ -4,8 +4,6 @@ Residuals are ratios: agreement of the routes over what they may differ by, and 
 published value over its actual distance. All of them must be at most one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

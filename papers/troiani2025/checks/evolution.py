@@ -1,7 +1,5 @@
 """State evolution, its thresholds and its linearisation: (13), (17)-(18), (73)-(75)."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Belief propagation, its relaxation, the algorithm on data: (76)-(79), (81), (85), (90), (92), (111)-(112), (115)."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Algorithm 1 as message passing on flattened inputs with non-separable functions: (68)-(72)."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Sequence multi-index models as multi-index models of the flattened input: (56)-(58), (65)-(67)."""
 
-from __future__ import annotations
-
 import numpy as np
 import sympy as sp
 

@@ -4,8 +4,6 @@ They are slow and obvious on purpose and share no code with the derivations or t
 with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

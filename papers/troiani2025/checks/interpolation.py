@@ -1,7 +1,5 @@
 """Interpolation between the model and its scalar channels: (60)-(61), (63)."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from attnlimits.derive.registry import CheckOutcome

@@ -4,8 +4,6 @@ The formulas of the paper are written here in plain exponentials of v and compar
 and Jacobians, which come from SymPy's own solution of the link.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

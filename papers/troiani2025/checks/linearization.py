@@ -1,7 +1,5 @@
 """Weak recovery: the operator (15), the threshold (16), and the forms for two layers (184)-(187)."""
 
-from __future__ import annotations
-
 import numpy as np
 import sympy as sp
 

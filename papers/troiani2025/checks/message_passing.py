@@ -1,7 +1,5 @@
 """From belief propagation to message passing and its state evolution: (80)-(89), (107)-(118)."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from attnlimits.derive.registry import CheckOutcome

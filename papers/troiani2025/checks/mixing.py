@@ -1,7 +1,5 @@
 """Deep attention as a sequence multi-index model: (4)-(7), against the network at finite dimension."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From weights to overlaps in the replica computation: (129)-(135), (137), (140), (145), (152)-(155), (159)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product

@@ -5,8 +5,6 @@ grid of h_1, without modes, generated kernels or adapted nodes. Slow, and good t
 corners.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -81,10 +79,6 @@ class PlainChannel:
         ----------
         readouts : ndarray, shape (n, 2)
             One branch of every label.
-
-        Returns
-        -------
-        Moments
         """
         h1, layer, determinant, weight = self._grid
         v = self.variance

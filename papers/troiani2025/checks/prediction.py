@@ -1,7 +1,5 @@
 """Prediction error at a given overlap: (11), against closed forms and plain product rules."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The replica computation: (128), (136)-(151), (156)-(158)."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from attnlimits.derive.registry import CheckOutcome

@@ -1,7 +1,5 @@
 """The replica computation for a symbolic number of replicas: (155), (160)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

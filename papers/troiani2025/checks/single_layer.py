@@ -5,8 +5,6 @@ given r = |h|, everything is an integral over r and one Gaussian variable. It se
 for (14)-(18).
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 
@@ -38,10 +36,6 @@ def conjugate_overlap(q: float, tokens: int, *, nodes: int = 60) -> float:
         M >= 2.
     nodes : int
         Of the Gauss rule in r and of the trapezoid in the Gaussian variable.
-
-    Returns
-    -------
-    float
     """
     variance = 1.0 - q
     r, radial, z, gauss = _rule(tokens, nodes)

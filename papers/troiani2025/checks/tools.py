@@ -1,7 +1,5 @@
 """What the checks share: exact reduction to zero, symbolic matrices, Gaussian averages of quadratic forms."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 

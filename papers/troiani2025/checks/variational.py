@@ -1,7 +1,5 @@
 """The variational problem and its stationary points: (10), (96)-(103), (160)-(161)."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 from attnlimits.derive.registry import CheckOutcome
