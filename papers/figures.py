@@ -2,10 +2,11 @@
 
 A module of a figure has what is its own: `compute` writes the data, `draw` draws a record, `headline` returns the
 number that stands for it. ``python -m`` of the module computes and draws again (`remake`), `attnlimits figure` draws
-what is stored (`drawn`).
+what is stored (`drawing`).
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -21,13 +22,15 @@ from attnlimits.numerics.core.results import load, save
 __all__ = [
     "Array",
     "Compute",
+    "Draw",
     "Headline",
+    "Make",
     "Panels",
     "Progress",
     "Record",
     "Steps",
     "canvas",
-    "drawn",
+    "drawing",
     "panels",
     "publish",
     "recompute",
@@ -38,8 +41,12 @@ __all__ = [
 Array: TypeAlias = NDArray[np.float64]
 #: Axes of a figure, row by row.
 Panels: TypeAlias = list[list[Axes]]
+#: Draws a record, if it takes one, into files.
+Draw: TypeAlias = Callable[..., None]
 #: Called with (done, total).
 Progress: TypeAlias = Callable[[int, int], None]
+#: Called with the folder, the number of points and `Progress`.
+Make: TypeAlias = Callable[[Path, int, Progress], dict[str, object]]
 #: What a data file holds: JSON, whose shape is known to the module that wrote it.
 Record: TypeAlias = dict[str, Any]
 
@@ -113,7 +120,7 @@ def write(figure: Figure, paths: Iterable[Path], dpi: int = 160) -> None:
         save_figure(figure, path, dpi=dpi)
 
 
-def publish(name: str, out: Path, record: Record, draw: Callable[..., None]) -> tuple[dict[str, str], list[str]]:
+def publish(name: str, out: Path, record: Record, draw: Draw) -> tuple[dict[str, str], list[str]]:
     """Write a record and its picture.
 
     Parameters
@@ -139,49 +146,42 @@ def publish(name: str, out: Path, record: Record, draw: Callable[..., None]) -> 
     return {kind: str(path) for kind, path in files.items()}, [f"wrote {path}" for path in files.values()]
 
 
-def drawn(
-    name: str,
-    out: Path,
-    data: Path,
-    draw: Callable[..., None],
-    headline: Callable[[Record], Headline],
-    progress: Progress,
-) -> dict[str, object]:
-    """Draw a figure from the data stored beside its module.
+def drawing(name: str, data: Path, draw: Draw, headline: Callable[[Record], Headline]) -> Make:
+    """Return `make(out, points, progress)` of a figure that is drawn from what is stored, whatever `points` is.
 
     Parameters
     ----------
     name : str
-        Of the files.
-    out : Path
-        Folder for NAME.json, NAME.png and NAME.pdf.
+        Of the files: NAME.json, NAME.png and NAME.pdf.
     data : Path
         The stored record.
     draw : callable
         Called with the record and the paths of the pictures.
     headline : callable
         Called with the record.
-    progress : callable
-        Called with (1, 1).
 
     Returns
     -------
-    dict
-        Files, `value`, `error`, `how`, `converged`, `status` and `summary` lines.
+    callable
+        It returns files, `value`, `error`, `how`, `converged`, `status` and `summary` lines.
     """
-    record = load(data)
-    files, written = publish(name, out, record, lambda *paths: draw(record, *paths))
-    progress(1, 1)
-    made = headline(record)
-    return {
-        "files": files,
-        "value": made.value,
-        "error": made.error,
-        "how": record["how"],
-        "converged": made.converged,
-        "status": made.status or f"drawn from {data.name}",
-        "summary": [*made.lines, *written],
-    }
+
+    def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
+        record = load(data)
+        files, written = publish(name, out, record, partial(draw, record))
+        progress(1, 1)
+        made = headline(record)
+        return {
+            "files": files,
+            "value": made.value,
+            "error": made.error,
+            "how": record["how"],
+            "converged": made.converged,
+            "status": made.status or f"drawn from {data.name}",
+            "summary": [*made.lines, *written],
+        }
+
+    return make
 
 
 def recompute(title: str, compute: Compute) -> Path:
@@ -192,7 +192,7 @@ def recompute(title: str, compute: Compute) -> Path:
     return path
 
 
-def remake(title: str, compute: Compute, draw: Callable[..., None]) -> Record:
+def remake(title: str, compute: Compute, draw: Draw) -> Record:
     """Compute the data of a figure again, draw it beside them, and return the record."""
     path = recompute(title, compute)
     record = load(path)

@@ -4,12 +4,11 @@ Solid curves and dots are the state evolution (8)-(9) and message passing with t
 curves have the bivariate density in its place, as the public code has. See the errata in README.md.
 """
 
-from pathlib import Path
+from functools import partial
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import weak_recovery
 
-from ...figures import Progress
 from . import panels, published
 from .panels import COLOURS, Curve, Figure, Line, Panel
 
@@ -55,12 +54,7 @@ FIGURE = Figure(
     "hardmax, T = 2",
     lambda: _WEAK,
 )
-
-
-def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Compute, save and draw the figure; see `panels.make`."""
-    return panels.make(FIGURE, out, points, progress)
-
+make = partial(panels.make, FIGURE)
 
 if __name__ == "__main__":
     panels.main(FIGURE)

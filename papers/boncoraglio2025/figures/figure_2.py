@@ -1,11 +1,10 @@
 """Figure 2: errors of softmax at two tokens for several widths, and against the samples scaled by the functionals."""
 
-from pathlib import Path
+from functools import partial
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery
 
-from ...figures import Progress
 from . import panels, published
 from .panels import COLOURS, Curve, Figure, Line, Panel
 
@@ -55,12 +54,7 @@ FIGURE = Figure(
     "softmax, T = 2, rho = 0.5",
     lambda: _recovery(0.5),
 )
-
-
-def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Compute, save and draw the figure; see `panels.make`."""
-    return panels.make(FIGURE, out, points, progress)
-
+make = partial(panels.make, FIGURE)
 
 if __name__ == "__main__":
     panels.main(FIGURE)

@@ -1,11 +1,10 @@
 """Figure 3: errors of the linear channel at two tokens for several widths, with the thresholds of counting."""
 
-from pathlib import Path
+from functools import partial
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery
 
-from ...figures import Progress
 from . import panels
 from .panels import COLOURS, Curve, Figure, Line, Panel
 
@@ -33,12 +32,7 @@ FIGURE = Figure(
     "linear, T = 2, rho = 0.5",
     lambda: _recovery(0.5),
 )
-
-
-def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Compute, save and draw the figure; see `panels.make`."""
-    return panels.make(FIGURE, out, points, progress)
-
+make = partial(panels.make, FIGURE)
 
 if __name__ == "__main__":
     panels.main(FIGURE)

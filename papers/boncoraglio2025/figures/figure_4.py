@@ -1,11 +1,10 @@
 """Figure 4: errors of softmax at four and five tokens, with message passing at d = 120."""
 
-from pathlib import Path
+from functools import partial
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery
 
-from ...figures import Progress
 from . import panels, published
 from .panels import Curve, Figure, Line, Panel
 
@@ -34,12 +33,7 @@ FIGURE = Figure(
     "softmax, T = 4, rho = 0.5",
     lambda: _recovery(4),
 )
-
-
-def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Compute, save and draw the figure; see `panels.make`."""
-    return panels.make(FIGURE, out, points, progress)
-
+make = partial(panels.make, FIGURE)
 
 if __name__ == "__main__":
     panels.main(FIGURE)

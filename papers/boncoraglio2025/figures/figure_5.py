@@ -3,12 +3,11 @@
 The caption does not say of which activation: both are drawn. Thresholds are sharp in the limit rho -> 0 alone.
 """
 
-from pathlib import Path
+from functools import partial
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import weak_recovery
 
-from ...figures import Progress
 from . import panels, published
 from .panels import COLOURS, Curve, Figure, Line, Panel
 
@@ -41,12 +40,7 @@ FIGURE = Figure(
     "softmax, T = 2",
     lambda: weak_recovery(channel("softmax")),
 )
-
-
-def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Compute, save and draw the figure; see `panels.make`."""
-    return panels.make(FIGURE, out, points, progress)
-
+make = partial(panels.make, FIGURE)
 
 if __name__ == "__main__":
     panels.main(FIGURE)

@@ -17,7 +17,7 @@ from attnlimits.numerics.learning.descent import cosines, descend
 from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
 from attnlimits.numerics.model.network import Network
 
-from ...figures import Array, Headline, Progress, Record, Steps, drawn, panels, remake, write
+from ...figures import Array, Headline, Progress, Record, Steps, drawing, panels, remake, write
 
 __all__ = ["DATA", "DESCENTS", "compute", "draw", "headline", "make"]
 
@@ -167,6 +167,17 @@ def draw(record: Record, *paths: Path) -> None:
     write(figure, paths, dpi=110)
 
 
+def _onsets(run: Record, unit: str) -> str:
+    """When the mean cosine similarity of each layer passes one half."""
+    mean = np.array(run["mean"])
+    said = []
+    for layer in (1, 0):
+        beyond = np.flatnonzero(mean[:, layer] > 0.5)
+        when = f"passes 1/2 at {unit} {beyond[0]}" if len(beyond) else f"ends at {mean[-1, layer]:.2f}"
+        said.append(f"layer {layer + 1} {when}")
+    return ", ".join(said)
+
+
 def headline(record: Record) -> Headline:
     """The cosine similarity of GAMP's first layer at the end, with its standard error over instances."""
     run = record["gamp"]
@@ -178,21 +189,7 @@ def headline(record: Record) -> Headline:
     return Headline(f"{run['mean'][-1][0]:.4f}", error, [record["model"], *lines])
 
 
-def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Draw the stored runs, however many `points` are asked for; see `drawn`."""
-    return drawn("troiani2025-2", out, DATA, draw, headline, progress)
-
-
-def _onsets(run: Record, unit: str) -> str:
-    """When the mean cosine similarity of each layer passes one half."""
-    mean = np.array(run["mean"])
-    said = []
-    for layer in (1, 0):
-        beyond = np.flatnonzero(mean[:, layer] > 0.5)
-        when = f"passes 1/2 at {unit} {beyond[0]}" if len(beyond) else f"ends at {mean[-1, layer]:.2f}"
-        said.append(f"layer {layer + 1} {when}")
-    return ", ".join(said)
-
+make = drawing("troiani2025-2", DATA, draw, headline)
 
 if __name__ == "__main__":
     remake("learning in time", compute, draw)

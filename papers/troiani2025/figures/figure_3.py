@@ -14,7 +14,7 @@ from attnlimits.numerics.fixed_point.evolve import curve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
-from ...figures import Headline, Progress, Record, Steps, drawn, panels, remake, write
+from ...figures import Headline, Progress, Record, Steps, drawing, panels, remake, write
 from . import figure_3_right
 
 __all__ = ["DATA", "compute", "draw", "headline", "make"]
@@ -123,10 +123,7 @@ def headline(record: Record) -> Headline:
     return Headline(record["threshold"]["value"], record["threshold"]["error"], lines, converged, status)
 
 
-def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Draw the stored curve, however many `points` are asked for; see `drawn`."""
-    return drawn("troiani2025-3", out, DATA, draw, headline, progress)
-
+make = drawing("troiani2025-3", DATA, draw, headline)
 
 if __name__ == "__main__":
     remake("three layers", compute, draw)

@@ -13,7 +13,7 @@ import numpy as np
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.sweeps import open_sweep, sweep
 
-from ...figures import Headline, Progress, Record, canvas, drawn, remake, write
+from ...figures import Headline, Progress, Record, canvas, drawing, remake, write
 from .figure_1 import PUBLISHED_THRESHOLDS
 
 __all__ = ["DATA", "compute", "draw", "headline", "make"]
@@ -90,10 +90,7 @@ def headline(record: Record) -> Headline:
     return Headline(f"{value[first, j, k]:.5f}", float(error[first, j, k]), lines)
 
 
-def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Draw the stored grid, however many `points` are asked for; see `drawn`."""
-    return drawn("troiani2025-4", out, DATA, draw, headline, progress)
-
+make = drawing("troiani2025-4", DATA, draw, headline)
 
 if __name__ == "__main__":
     remake("phase diagram", partial(compute, Path("results/phase_diagram")), draw)

@@ -12,7 +12,7 @@ from attnlimits.numerics.core.results import save
 from attnlimits.numerics.fixed_point.held import first_layer_given
 from attnlimits.numerics.model.network import Network
 
-from ...figures import Headline, Progress, Record, Steps, canvas, drawn, remake, write
+from ...figures import Headline, Progress, Record, Steps, canvas, drawing, remake, write
 
 __all__ = ["DATA", "compute", "draw", "headline", "make"]
 
@@ -64,10 +64,7 @@ def headline(record: Record) -> Headline:
     return Headline(f"{record['q11'][-1][-1]:.4f}", record["error"][-1][-1], lines)
 
 
-def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Draw the stored overlaps, however many `points` are asked for; see `drawn`."""
-    return drawn("troiani2025-5", out, DATA, draw, headline, progress)
-
+make = drawing("troiani2025-5", DATA, draw, headline)
 
 if __name__ == "__main__":
     remake("held second layer", compute, draw)
