@@ -16,6 +16,7 @@ from .primitives import softmax_rows
 __all__ = [
     "activate",
     "activate_score",
+    "added_blocks",
     "attention_matrices",
     "layer_matrix",
     "layer_matrix_of_readout",
@@ -165,12 +166,18 @@ def mix(
     ----------
     troiani2025, (5), (30)-(32).
     """
+    added = added_blocks(model, attentions, readout)
+    return (model.skip * sp.eye(model.heads * model.tokens) + added) * mixing
+
+
+def added_blocks(model: Architecture, attentions: Sequence[sp.Matrix], readout: sp.Matrix | None = None) -> sp.Matrix:
+    """Return what a layer adds to c I: S for one head, the blocks o_ab S^(b), HM x HM, for more, (30)."""
     if model.heads == 1:
-        return (model.skip * sp.eye(model.tokens) + attentions[0]) * mixing
+        return attentions[0]
     if readout is None:
         raise ValueError("a layer of more than one head needs its readout weights o (30)")
     grid = [[readout[a, b] * attentions[b] for b in range(model.heads)] for a in range(model.heads)]
-    return (model.skip * sp.eye(model.heads * model.tokens) + sp.Matrix(sp.BlockMatrix(grid))) * mixing
+    return sp.Matrix(sp.BlockMatrix(grid))
 
 
 def layer_matrix_of_readout(model: Architecture, readout: sp.Matrix) -> sp.Matrix:

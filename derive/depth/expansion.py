@@ -7,11 +7,11 @@ import sympy as sp
 
 from .. import symbols
 from ..architecture import Architecture
+from ..mixing import activate
 from ..primitives import softmax_rows
 from .layer import (
     Readouts,
     Reduce,
-    activate,
     checked_inputs,
     mix_heads,
     mixing_layers,

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import sympy as sp
 
 from ..architecture import Architecture
-from ..primitives import elementary, softmax_rows
+from ..mixing import activate, added_blocks, score_matrices
+from ..primitives import elementary
 
 Reduce = Callable[[sp.Matrix], sp.Matrix]
 Readouts = Sequence[sp.Matrix]
@@ -32,14 +33,6 @@ def reducer(reduce: Reduce | None, model: Architecture, *given: sp.Matrix) -> Re
         return lambda matrix: reduce(elementary(matrix))
     numeric = model.beta.is_number and not any(matrix.free_symbols for matrix in given)
     return _evaluate if numeric and model.activation != "linear" else keep
-
-
-def activate(model: Architecture, scores: sp.Matrix) -> sp.Matrix:
-    """Return sigma(beta * scores): row-wise softmax, the identity, or a function of each entry."""
-    scaled = model.beta * scores
-    if model.activation == "softmax":
-        return softmax_rows(scaled)
-    return scaled if isinstance(model.activation, str) else scaled.applyfunc(model.activation)
 
 
 def checked_inputs(
@@ -75,24 +68,14 @@ def attention_matrices(
     model: Architecture, layer: int, indices: sp.Matrix, mixing: sp.Matrix, reduce: Reduce
 ) -> list[sp.Matrix]:
     """Return the attention matrix of every head at given mixing of the tokens."""
-    made = []
-    size = model.tokens
-    for head in range(1, model.heads + 1):
-        block = mixing[(head - 1) * size : head * size, :]
-        key, query = (part * block.T for part in projections(model, layer, head, indices))
-        made.append(reduce(activate(model, reduce(key.T * query))))
-    return made
+    return [reduce(activate(model, reduce(score))) for score in score_matrices(model, layer, mixing, indices)]
 
 
 def mix_heads(
     model: Architecture, layer: int, readouts: Sequence[sp.Matrix], attention: Sequence[sp.Matrix]
 ) -> sp.Matrix:
     """Return the HM x HM matrix of blocks o_ab S^b that the layer adds to the identity, times 1/c."""
-    if model.heads == 1:
-        return attention[0]
-    o = readouts[layer - 1]
-    rows = [[o[a, b] * attention[b] for b in range(model.heads)] for a in range(model.heads)]
-    return sp.Matrix(sp.BlockMatrix(rows).as_explicit())
+    return added_blocks(model, attention, readouts[layer - 1] if model.heads > 1 else None)
 
 
 def mixing_layers(model: Architecture) -> int:
