@@ -16,16 +16,12 @@ from attnlimits.derive.primitives import elementary
 from attnlimits.derive.registry import CheckOutcome
 
 from .forward import activate, network, random_weights, reference_mixing
-from .tools import matrix, numeric, symbolic
+from .tools import matrix, numeric, relative, symbolic
 
 Array = NDArray[np.float64]
 
 # Some thousand float64 operations on numbers of order one to a hundred, relative to the largest entry.
 _ROUNDING = 1e-12
-
-
-def _relative(value: Array, reference: Array) -> float:
-    return float(np.abs(value - reference).max() / max(1.0, np.abs(reference).max()))
 
 
 def _derived_link(
@@ -69,14 +65,14 @@ def check_untied() -> CheckOutcome:
             attention = activate(state @ key.T @ query @ state.T / dimension, beta)
             state = skip * state + attention @ state
         h = np.vstack([*keys, *queries]) @ sample / np.sqrt(dimension)
-        residuals.append(_relative(_untied_link(h, ranks, skip, beta), attention))
+        residuals.append(relative(_untied_link(h, ranks, skip, beta), attention))
         if len(ranks) > 2:
             continue  # nested expressions of three layers take ten seconds to compile
         # The architecture stacks its rows layer by layer, keys before queries.
         rows = [w for pair in zip(keys, queries, strict=True) for w in pair]
         ordered = np.vstack(rows) @ sample / np.sqrt(dimension)
         model = Architecture(layers=len(ranks), tokens=tokens, ranks=ranks, tied=False)
-        residuals.append(_relative(_derived_link(model, ordered, skip, beta), attention))
+        residuals.append(relative(_derived_link(model, ordered, skip, beta), attention))
     return numeric(residuals, _ROUNDING, "untied network against its stated and derived links, M = 2, 3, 4")
 
 
@@ -92,13 +88,13 @@ def check_sequence() -> CheckOutcome:
         states, _ = network([*weights, weights[0]], sample, skip, beta)
         indices = [weight @ sample / np.sqrt(dimension) for weight in weights]
         mixing = reference_mixing(indices, skip, beta)[-1]
-        residuals.append(_relative(mixing @ sample.T, states[-1]))
+        residuals.append(relative(mixing @ sample.T, states[-1]))
         recovered = np.asarray(np.linalg.lstsq(sample, states[-1].T, rcond=None)[0].T, dtype=np.float64)
-        residuals.append(_relative(recovered, mixing))
+        residuals.append(relative(recovered, mixing))
         if len(ranks) > 2:
             continue  # as above
         model = Architecture(layers=len(ranks), tokens=tokens, ranks=ranks, output="sequence")
-        residuals.append(_relative(_derived_link(model, np.vstack(indices), skip, beta), mixing))
+        residuals.append(relative(_derived_link(model, np.vstack(indices), skip, beta), mixing))
     return numeric(residuals, _ROUNDING, "output sequence against B_L X_0, and B_L by least squares and derived")
 
 
@@ -156,14 +152,14 @@ def check_heads() -> CheckOutcome:
         stacked = np.vstack([np.kron(np.eye(heads), w) for w in weights.reshape(-1, rank, block)])
         h = (stacked @ sample / np.sqrt(block)).reshape(2, layers, heads, heads, rank, tokens)
         link = _heads_link(h, recombination, heads, rank, skip, beta)
-        residuals += [_relative(value, expected) for value, expected in zip(link, attentions, strict=True)]
+        residuals += [relative(value, expected) for value, expected in zip(link, attentions, strict=True)]
         if layers > 2:
             continue  # as above
         model = Architecture(layers=layers, tokens=tokens, ranks=rank, tied=False, heads=heads)
         # Its rows go layer by layer, head by head, keys before queries, block by block.
         ordered = h.transpose(1, 2, 0, 3, 4, 5).reshape(-1, tokens)
         found = _derived_link(model, ordered, skip, beta, recombination[: layers - 1])
-        residuals.append(_relative(found, np.vstack(attentions)))
+        residuals.append(relative(found, np.vstack(attentions)))
     return numeric(residuals, _ROUNDING, "multi-head network against its stated and derived links, H = 2, 3")
 
 

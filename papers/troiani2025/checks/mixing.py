@@ -15,7 +15,7 @@ from attnlimits.generated.attention_tied_linear_m2 import numpy64 as linear_kern
 from attnlimits.generated.attention_tied_softmax_m2 import numpy64 as softmax_kernel
 
 from .forward import network, random_weights, reference_mixing
-from .tools import numeric
+from .tools import numeric, relative
 
 Array = NDArray[np.float64]
 
@@ -38,10 +38,6 @@ def _evaluate(
     return [np.asarray(value, dtype=float) for value in function(*values, skip, beta)]
 
 
-def _relative(value: Array, reference: Array) -> float:
-    return float(np.abs(value - reference).max() / max(1.0, np.abs(reference).max()))
-
-
 def check_4() -> CheckOutcome:
     """States of the network against derived mixing matrices times the input."""
     rng = np.random.default_rng(4)
@@ -52,7 +48,7 @@ def check_4() -> CheckOutcome:
         indices = [weight @ sample / np.sqrt(50) for weight in weights]
         states, _ = network(weights, sample, skip, beta, model.activation_name)
         derived = _evaluate(mixing.mixing_matrices(model), model, indices, skip, beta)
-        residuals += [_relative(b @ sample.T, state) for b, state in zip(derived, states, strict=True)]
+        residuals += [relative(b @ sample.T, state) for b, state in zip(derived, states, strict=True)]
     return numeric(residuals, _ROUNDING, "network states X_l against derived B_l X_0 at D = 50")
 
 
@@ -72,10 +68,10 @@ def check_5() -> CheckOutcome:
                 chain = layer @ chain
                 upper.append(layer[0, 1])
                 lower.append(layer[1, 1] - skip)
-                residuals.append(_relative(rotation @ chain @ rotation, expected))
+                residuals.append(relative(rotation @ chain @ rotation, expected))
             if activation == "softmax":
                 k, s, t = (float(x) for x in pair_chain(skip, upper, lower))
-                residuals.append(_relative(np.array([[k, s], [0.0, t]]), chain))
+                residuals.append(relative(np.array([[k, s], [0.0, t]]), chain))
     return numeric(residuals, _ROUNDING, "recursion in tokens against generated layers and the triangular chain, M = 2")
 
 
@@ -89,7 +85,7 @@ def check_6() -> CheckOutcome:
         indices = [weight @ sample / np.sqrt(60) for weight in weights]
         _, readout = network(weights, sample, skip, beta, model.activation_name)
         (derived,) = _evaluate([mixing.link(model)], model, indices, skip, beta)
-        residuals.append(_relative(derived, readout))
+        residuals.append(relative(derived, readout))
     return numeric(residuals, _ROUNDING, "network readout against the derived link at D = 60")
 
 
@@ -109,5 +105,5 @@ def check_7() -> CheckOutcome:
             chain = np.array(softmax_kernel.layer(vp, vm, skip, beta), dtype=float).reshape(2, 2) @ chain
         vp, vm = chain @ modes[-1]
         y = np.array(softmax_kernel.link(vp, vm, beta), dtype=float).reshape(2, 2)
-        residuals.append(_relative(y, network(weights, sample, skip, beta)[1]))
+        residuals.append(relative(y, network(weights, sample, skip, beta)[1]))
     return numeric(residuals, _ROUNDING, "network readout against generated kernels on W x / sqrt(D), L = 1, 2, 5")

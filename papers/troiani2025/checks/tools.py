@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import sympy as sp
+from numpy.typing import NDArray
 
 from attnlimits.derive.registry import CheckOutcome
 
@@ -38,6 +39,11 @@ def numeric(residuals: Iterable[float], tolerance: float, detail: str) -> CheckO
     if values.size == 0:
         raise ValueError("a numerical check needs at least one residual")
     return CheckOutcome(float(np.max(values)), tolerance, "numeric", detail)
+
+
+def relative(value: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
+    """Largest difference relative to the largest entry, or to one if that is larger."""
+    return float(np.abs(value - reference).max() / max(1.0, np.abs(reference).max()))
 
 
 def matrix(name: str, rows: int, columns: int) -> sp.Matrix:
