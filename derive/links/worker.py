@@ -13,21 +13,32 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, TypedDict
 
-__all__ = ["answer", "main"]
+__all__ = ["Request", "answer", "main"]
 
 #: Bytes of address space that a derivation may take.
 MEMORY = 3 * 2**29
 
 
-def answer(request: dict[str, Any]) -> dict[str, str]:
+class Request(TypedDict):
+    """What a line asks for: the arguments of `link`, the axes of `rotated` or none, and seconds of processor time."""
+
+    text: str
+    tokens: int | None
+    indices: int | None
+    noise: str
+    axes: list[list[int]]
+    reduced: bool
+    seconds: float
+
+
+def answer(request: Request) -> dict[str, str]:
     """Derive one link.
 
     Parameters
     ----------
-    request : dict
-        See above.
+    request : Request
 
     Returns
     -------
@@ -38,8 +49,8 @@ def answer(request: dict[str, Any]) -> dict[str, str]:
         from ..emit.link_source import render
         from .link import link, rotated
 
-        wanted = {name: request[name] for name in ("tokens", "indices", "noise", "reduced")}
-        made = link(request["text"], **wanted)
+        shape = request["tokens"], request["indices"]
+        made = link(request["text"], *shape, request["noise"], reduced=request["reduced"])
         if request["axes"]:
             made = rotated(made, request["axes"])
         source = render(made)
