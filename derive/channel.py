@@ -6,6 +6,8 @@ other last layer it leaves a fibre of h_L, which is integrated over as well.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
 
 import sympy as sp
 
@@ -57,8 +59,26 @@ def gaussian_log_density(h: sp.Matrix, omega: sp.Matrix, covariance: sp.Matrix) 
     return -sp.Rational(tokens, 2) * sp.log((2 * sp.pi) ** indices * determinant) - form / 2
 
 
-@dataclass(frozen=True)
-class ReducedChannel:
+@dataclass(frozen=True, kw_only=True)
+class GaussianChannel:
+    """What every channel has: its indices h, P x M, their mean omega, P x M, and their covariance V, P x P."""
+
+    h: sp.Matrix
+    omega: sp.Matrix
+    covariance: sp.Matrix
+
+    @cached_property
+    def log_gaussian(self) -> sp.Expr:
+        """Value of log N(h; omega, V); with symbols for V it grows with P!, so put numbers in first, by `at`."""
+        return gaussian_log_density(self.h, self.omega, self.covariance)
+
+    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> Self:
+        """Return the channel with values (or other expressions) for omega (P x M) and V (P x P)."""
+        return replace(self, omega=omega, covariance=covariance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReducedChannel(GaussianChannel):
     """The integrand of ``Z_out(y; omega, V) = J(y)^{-1} sum_v Int dh_1 .. dh_{L-1} exp(log_integrand)``.
 
     Attributes
@@ -74,8 +94,6 @@ class ReducedChannel:
         P x M.
     covariance : sympy.Matrix
         V, P x P.
-    log_gaussian : sympy.Expr
-        log N(h; omega, V).
     determinant : sympy.Expr
         det B_{L-1}; its absolute value divides the density.
     """
@@ -83,29 +101,12 @@ class ReducedChannel:
     model: Architecture
     variables: tuple[sp.Symbol, ...]
     readout: sp.Matrix
-    h: sp.Matrix
-    omega: sp.Matrix
-    covariance: sp.Matrix
-    log_gaussian: sp.Expr
     determinant: sp.Expr
 
     @property
     def log_integrand(self) -> sp.Expr:
         """Value of log N(h; omega, V) - log|det B_{L-1}|, the exponent in (168)-(170)."""
         return self.log_gaussian - sp.log(sp.Abs(self.determinant))
-
-    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> "ReducedChannel":
-        """Return the channel with values (or other expressions) for omega (P x M) and V (P x P)."""
-        return ReducedChannel(
-            self.model,
-            self.variables,
-            self.readout,
-            self.h,
-            omega,
-            covariance,
-            gaussian_log_density(self.h, omega, covariance),
-            self.determinant,
-        )
 
 
 def reduced_channel(model: Architecture) -> ReducedChannel:
@@ -149,12 +150,19 @@ def reduced_channel(model: Architecture) -> ReducedChannel:
     omega = symbols.omega_matrix(model.indices, model.tokens)
     covariance = symbols.weight_covariance(model.indices)
     variables = tuple(entry for matrix in earlier for entry in matrix)
-    gaussian = gaussian_log_density(h, omega, covariance)
-    return ReducedChannel(model, variables, readout, h, omega, covariance, gaussian, determinant)
+    return ReducedChannel(
+        model=model,
+        variables=variables,
+        readout=readout,
+        h=h,
+        omega=omega,
+        covariance=covariance,
+        determinant=determinant,
+    )
 
 
-@dataclass(frozen=True)
-class FibreChannel:
+@dataclass(frozen=True, kw_only=True)
+class FibreChannel(GaussianChannel):
     """The integrand of ``Z_out = sum_signs Int dh_1 .. dh_{L-1} d(fibre) exp(log_integrand)`` for any last layer.
 
     Attributes
@@ -181,15 +189,7 @@ class FibreChannel:
     variables: tuple[sp.Symbol, ...]
     ranges: tuple[Range, ...]
     signs: tuple[sp.Symbol, ...]
-    h: sp.Matrix
-    omega: sp.Matrix
-    covariance: sp.Matrix
     determinant: sp.Expr
-
-    @property
-    def log_gaussian(self) -> sp.Expr:
-        """Value of log N(h; omega, V); with symbols for V it grows with P!, so put numbers in first, by `at`."""
-        return gaussian_log_density(self.h, self.omega, self.covariance)
 
     @property
     def power(self) -> int:
@@ -200,10 +200,6 @@ class FibreChannel:
     def log_integrand(self) -> sp.Expr:
         """Value of log N(h; omega, V) - power log|det B_{L-1}| + log-density of the fibre."""
         return self.log_gaussian - self.power * sp.log(sp.Abs(self.determinant)) + self.fibre.log_density
-
-    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> "FibreChannel":
-        """Return the channel with values (or other expressions) for omega (P x M) and V (P x P)."""
-        return replace(self, omega=omega, covariance=covariance)
 
 
 def last_indices(mixing: sp.Matrix, readout: sp.Matrix) -> tuple[sp.Matrix, sp.Expr]:
@@ -246,15 +242,15 @@ def fibre_channel(model: Architecture) -> FibreChannel:
     covariance = symbols.weight_covariance(model.indices)
     earlier = tuple(entry for matrix in matrices for entry in matrix)
     return FibreChannel(
-        model,
-        found,
-        (*earlier, *found.variables),
-        (*(((-sp.oo, sp.oo),) * len(earlier)), *found.ranges),
-        found.signs,
-        h,
-        omega,
-        covariance,
-        determinant,
+        model=model,
+        fibre=found,
+        variables=(*earlier, *found.variables),
+        ranges=(*(((-sp.oo, sp.oo),) * len(earlier)), *found.ranges),
+        signs=found.signs,
+        h=h,
+        omega=omega,
+        covariance=covariance,
+        determinant=determinant,
     )
 
 

@@ -1,11 +1,11 @@
 """The integrand of Z_out for a sequence output y = B_L, as a straight-line program."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import sympy as sp
 
 from .architecture import Architecture
-from .channel import gaussian_log_density
+from .channel import GaussianChannel
 from .fibres import Range
 from .straightline import Assignment
 
@@ -14,8 +14,8 @@ __all__ = ["SequenceChannel"]
 LINE: Range = (-sp.oo, sp.oo)
 
 
-@dataclass(frozen=True)
-class SequenceChannel:
+@dataclass(frozen=True, kw_only=True)
+class SequenceChannel(GaussianChannel):
     """The integrand of Z_out for y = B_L, as a straight-line program.
 
     All expressions use the variables, the signs, y, the constants of the model and the names of `body`.
@@ -70,9 +70,6 @@ class SequenceChannel:
     fibre_variables: tuple[sp.Symbol, ...]
     fibre_ranges: tuple[Range, ...]
     signs: tuple[sp.Symbol, ...]
-    h: sp.Matrix
-    omega: sp.Matrix
-    covariance: sp.Matrix
     log_weight: sp.Expr
     log_surface_weight: sp.Expr
 
@@ -105,11 +102,6 @@ class SequenceChannel:
         return self.dimension == 0
 
     @property
-    def log_gaussian(self) -> sp.Expr:
-        """Value of log N(h; omega, V); with symbols for V it grows with P!, so put numbers in first, by `at`."""
-        return gaussian_log_density(self.h, self.omega, self.covariance)
-
-    @property
     def log_integrand(self) -> sp.Expr:
         """Exponent of the integrand beside the delta functions, where the conditions hold."""
         return self.log_gaussian + self.log_weight
@@ -121,7 +113,3 @@ class SequenceChannel:
         H is the Hausdorff measure of dimension (unknowns - equations): counting where the solutions are points.
         """
         return self.log_gaussian + self.log_surface_weight
-
-    def at(self, omega: sp.Matrix, covariance: sp.Matrix) -> "SequenceChannel":
-        """Return the channel with values (or other expressions) for omega (P x M) and V (P x P)."""
-        return replace(self, omega=omega, covariance=covariance)
