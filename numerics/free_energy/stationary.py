@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
+from ..fixed_point.newton import Limits, newton_root
 from .entropy import FreeEntropy
 from .rest import Rest
 
@@ -21,9 +22,8 @@ Array = NDArray[np.float64]
 # A line is scanned at these w, and then in steps: of one group, and of more, whose averages take longer.
 _BEGIN, _STEP, _COARSE_STEP = np.geomspace(1e-3, 0.3, 7), 0.3, 0.6
 _TINY = np.geomspace(1e-12, 1e-4, 5)
-# Newton's steps in w, the longest one, and the disagreement of log alpha that is small enough.
-_TRIES, _LONGEST, _CLOSE = 25, 1.0, 1e-9
-_ENOUGH = 1e-4
+# For Newton's method in w, where several groups have an overlap.
+_LIMITS = Limits(tries=25, close=1e-9, enough=1e-4, longest=1.0, rcond=1e-10)
 # Smallest w of a point off the faces, and the distance of points that are one.
 _OFF, _SAME = 3e-3, 1e-3
 # Eigenvalues of the Hessian below this share of alpha E G^2 have no sign.
@@ -188,34 +188,27 @@ class _Search:
             yield start
 
     def _newton(self, w: Array, free: list[int]) -> Array | None:
-        """Newton's method with Broyden's updates; None where it leaves the face or does not come to rest."""
-        best, at = math.inf, w
-        jacobian: Array | None = None
-        before: tuple[Array, Array] | None = None
-        for _ in range(_TRIES):
-            wrong = self.rest(w)[free] - self.log_alpha
-            size = float(np.abs(wrong).max())
-            if not math.isfinite(size) or (best < _ENOUGH and size >= best):
-                break
-            if size < best:
-                best, at = size, w
-            if size < _CLOSE:
-                break
-            if jacobian is None:
-                jacobian = self.rest.slopes(w, free)
-            elif before is not None:
-                step = w[free] - before[0]
-                if step.any():
-                    jacobian = jacobian + np.outer(wrong - before[1] - jacobian @ step, step) / (step @ step)
-            before = w[free].copy(), wrong
-            move = np.linalg.lstsq(jacobian, -wrong, rcond=1e-10)[0]
-            move *= min(1.0, _LONGEST / max(float(np.abs(move).max()), 1e-300))
-            w = w.copy()
-            w[free] = np.clip(w[free] + move, 0.3 * w[free], self.rest.top)
-            if (w[free] < _OFF).any():
-                return None
-        inside = bool((at[free] < self.rest.top).all())
-        return at if best < _ENOUGH and inside else None
+        """Newton's method from w; None where it leaves the face or does not come to rest."""
+
+        def full(z: Array) -> Array:
+            at = w.copy()
+            at[free] = z
+            return at
+
+        def inside(z: Array, moved: Array) -> Array | None:
+            out: Array = np.clip(moved, 0.3 * z, self.rest.top)
+            return None if (out < _OFF).any() else out
+
+        found = newton_root(
+            lambda z: self.rest(full(z))[free] - self.log_alpha,
+            w[free],
+            lambda z: self.rest.slopes(full(z), free),
+            inside,
+            _LIMITS,
+        )
+        if found is None or found.left >= _LIMITS.enough or (found.z >= self.rest.top).any():
+            return None
+        return full(found.z)
 
 
 def _point(free: FreeEntropy, rest: Rest, w: Array) -> StationaryPoint:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ...channel.averages import Averages, Channel
 from ...core.standard_error import standard_error
+from ..newton import Limits, newton_root
 
 __all__ = ["Equations", "Local"]
 
@@ -30,8 +31,8 @@ _SURELY = 1e-7
 _STEP_W, _STEP_T = 0.015, 0.01
 # Couplings beyond the diagonal that are put up with, as a share of the growth rate.
 _APART = 1e-2
-# Evaluations to locate where a group comes to rest, and a disagreement that is small enough if it does not shrink.
-_TRIES, _ENOUGH = 10, 1e-6
+# For Newton's method, where it locates the point at which a group comes to rest.
+_LIMITS = Limits(tries=10, close=1e-10, enough=1e-6, longest=0.5)
 
 
 @dataclass(frozen=True)
@@ -203,8 +204,6 @@ class Equations:
     def meet(self, w: Array, t: float, active: list[int], group: int) -> tuple[Array, float, Array, float]:
         """Point of the branch of the active groups where another, held at its overlap, is at rest, too.
 
-        Newton's method with the Jacobian at the first point, improved by Broyden's updates.
-
         Returns
         -------
         w, t
@@ -214,30 +213,24 @@ class Equations:
             Largest disagreement that is left.
         """
         rows = [*active, group]
-        w, z = w.copy(), np.append(w[active], t)
-        jacobian = np.column_stack(self.slopes(w, t, active))[rows]
-        before: tuple[Array, Array] | None = None
-        best = (math.inf, z)
-        for _ in range(_TRIES):
-            w[active] = np.clip(z[:-1], 1e-9, self.top)
-            z = np.append(w[active], z[-1])
-            wrong = self.at(w, float(z[-1])).log_alpha[rows] - self.log_alpha(float(z[-1]))
-            size = float(np.abs(wrong).max())
-            if not math.isfinite(size) or (size >= best[0] and best[0] < _ENOUGH):
-                break
-            if size < best[0]:
-                best = size, z
-            if before is not None and (z != before[0]).any():
-                step = z - before[0]
-                jacobian = jacobian + np.outer(wrong - before[1] - jacobian @ step, step) / (step @ step)
-            before = z, wrong
-            if size < 1e-10:
-                break
-            move = np.linalg.lstsq(jacobian, -wrong)[0]
-            z = z + move * min(1.0, 0.5 / max(float(np.abs(move).max()), 1e-300))
-        left, z = best
-        w[active] = z[:-1]
-        return w, float(z[-1]), np.asarray(np.linalg.pinv(jacobian), dtype=np.float64), left
+
+        def full(z: Array) -> tuple[Array, float]:
+            at = w.copy()
+            at[active] = z[:-1]
+            return at, float(z[-1])
+
+        def inside(_: Array, z: Array) -> Array:
+            return np.append(np.clip(z[:-1], 1e-9, self.top), z[-1])
+
+        def wrong(z: Array) -> Array:
+            at, parameter = full(z)
+            return self.at(at, parameter).log_alpha[rows] - self.log_alpha(parameter)
+
+        first = np.append(w[active], t)
+        slopes = np.column_stack(self.slopes(w, t, active))[rows]
+        found = newton_root(wrong, inside(first, first), lambda _: slopes, inside, _LIMITS)
+        assert found is not None  # every step ends inside
+        return *full(found.z), np.asarray(np.linalg.pinv(found.jacobian), dtype=np.float64), found.left
 
     @staticmethod
     def combined(local: Local, rows: list[int], response: Array) -> Array:

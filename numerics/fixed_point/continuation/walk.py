@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..newton import broyden
 from .equations import Equations, Local
 from .fold import turning_point
 
@@ -138,7 +139,7 @@ class Walker:
 
         Otherwise the group whose overlap goes through zero or beyond the closest, or -1.
         """
-        free, jacobian = self.free, self.jacobian().copy()
+        free, jacobian = self.free, self.jacobian()
         z = np.append(w[free], t)
         before: tuple[Array, Array] | None = None
         for tried in range(_MOST):
@@ -157,9 +158,7 @@ class Walker:
                 step = z - before[0]
                 # The derivative by log alpha is known.
                 learned = step * np.append(np.ones(len(free)), self.equations.alpha is not None)
-                length = float(learned @ learned)
-                if length > 0:
-                    jacobian += np.outer(wrong - before[1] - jacobian @ step, learned) / length
+                jacobian = broyden(jacobian, step, wrong - before[1], along=learned)
             missed = float(row @ z - value)
             near = local.residual(log_alpha, free) <= self.tol and abs(missed) <= 1e-10
             # Close to recovery the residual is small wherever one stands: the layers have to agree, too.
