@@ -1,5 +1,6 @@
 """Fixed points of the state evolution q = F(alpha G(q)): found, followed along alpha, and given an error.
 
-`evolve` is the entrance for networks and `link` for links; `solver`, `refined` and `continuation` are the ways to a
-fixed point, `error` turns the error of the averages into that of the overlaps.
+`evolve` is the entrance for networks and `link` for links. `balance` has the equations that all of them solve, `state`
+what strategies take and give; the strategies are `iteration`, `refined` (Newton's method), `faces` (links) and
+`continuation`. `growth` lets layers join and leave, `postprocess` and `error` give the error of what was found.
 """

@@ -1,5 +1,7 @@
 """Anderson's acceleration of a fixed-point iteration."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,7 +10,7 @@ __all__ = ["anderson"]
 Array = NDArray[np.float64]
 
 
-def anderson(points: list[Array], images: list[Array]) -> Array:
+def anderson(points: Sequence[Array], images: Sequence[Array]) -> Array:
     """Next iterate of Anderson's method: the affine combination of images with the least residual."""
     last = images[-1]
     if len(points) < 2:

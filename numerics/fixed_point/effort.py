@@ -1,4 +1,4 @@
-"""What a computation of state evolution may take and has to reach: checked, with the averages and solver it makes."""
+"""What a computation of state evolution may take and has to reach: checked, with the averages and strategy it needs."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -13,8 +13,9 @@ from ..channel.two_layers.channel import TwoLayerAverages
 from ..core.results import Origin
 from ..model.network import Network
 from ..model.routes import DEEP_QUADRATURE, TWO_LAYER_QUADRATURE, require
-from .refined import RefinedSolver, Slopes
-from .solver import Solver, Tolerance
+from .iteration import Iteration
+from .refined import Refinement
+from .state import Problem, Strategy, Tolerance
 
 __all__ = ["COARSE", "Effort", "check_effort"]
 
@@ -62,20 +63,17 @@ class Effort:
             accuracy=self.accuracy,
         )
 
-    def solver(self, averages: Channel, alpha: float, slopes: Slopes) -> Solver:
-        """Solver by sampled averages, or by those that are as accurate as asked."""
-        tol, max_iter, accuracy = self.tol, int(self.max_iter), self.accuracy
+    def strategy(self, averages: Channel, alpha: float) -> Strategy:
+        """Iteration of sampled averages, or refinement of those that are as accurate as asked."""
+        tolerance, accuracy = Tolerance(self.tol), self.accuracy
         if accuracy is None:
-            return Solver(averages, alpha, tol, max_iter)
+            return Iteration(Problem(averages, alpha, tolerance, int(self.max_iter)))
         assert isinstance(averages, TwoLayerAverages | DeepAverages)
         rough = _REST * accuracy
-        if not isinstance(averages, DeepAverages) or rough <= tol:
-            return RefinedSolver(averages, alpha, tol, max_iter, accuracy, slopes)
-        solver = RefinedSolver(averages, alpha, rough, max_iter, accuracy, slopes)
-        solver.tolerance = Tolerance(
-            rough, f"the tolerance was {rough:.1e} instead of tol = {tol:g}: a tenth of the accuracy asked for"
-        )
-        return solver
+        if isinstance(averages, DeepAverages) and rough > self.tol:
+            why = f"the tolerance was {rough:.1e} instead of tol = {self.tol:g}: a tenth of the accuracy asked for"
+            tolerance = Tolerance(rough, why)
+        return Refinement(Problem(averages, alpha, tolerance, int(self.max_iter)), averages, accuracy)
 
     def worth_scouting(self, model: Network) -> bool:
         """Whether a search with few points saves time."""

@@ -9,17 +9,17 @@ an end does not exist the interval does not close: a threshold, or a jump, is ne
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages
 from ..core.standard_error import SIGMAS, student
+from .balance import Balance
+from .newton import broyden
 
 __all__ = [
     "TOO_NEAR",
-    "Balance",
     "FixedPointError",
     "blocked",
     "fixed_point_error",
@@ -42,28 +42,6 @@ _MUCH, _LITTLE = 0.25, 0.1
 _POLISH, _ROUNDING = 10, 4e-15
 # Changes of r that tell more of its slopes than of its rounding.
 _TELLS = 1e-10
-
-
-class Balance(Protocol):
-    """The equations r(x; G(x)) = 0 of a fixed point."""
-
-    def averages(self, x: Array) -> Averages:
-        """Averages at x, shape (n,)."""
-
-    def rest(self, x: Array, g: Array) -> Array:
-        """R, shape (n,), for averages g, shape (P, P); positive where the iteration raises x."""
-
-    def room(self, x: Array) -> Array:
-        """Distance of each entry to the ends of its range."""
-
-    def step(self, x: Array, k: int) -> float:
-        """Change of entry k that tells slopes."""
-
-    def inside(self, x: Array, moved: Array) -> Array:
-        """Where a step from x to `moved` ends that stays well within the range."""
-
-    def pull(self, x: Array) -> Array:
-        """Matrix by which dr/dx becomes F' - 1."""
 
 
 @dataclass(frozen=True)
@@ -230,10 +208,9 @@ def _stepped(balance: Balance, point: _Point, step: Array, displaced: Array | No
     found = balance.averages(x)
     way = x - point.x
     changed = _rest(balance, x, found, displaced) - _rest(balance, point.x, point.found, displaced)
-    length = float(way @ way)
     slopes = point.slopes
-    if length > 0 and np.isfinite(changed).all() and np.abs(point.slopes @ way).max() > _TELLS:
-        slopes = slopes + np.outer(changed - slopes @ way, way) / length
+    if np.isfinite(changed).all() and np.abs(slopes @ way).max() > _TELLS:
+        slopes = broyden(slopes, way, changed)
     return _Point(x, found, slopes)
 
 

@@ -9,14 +9,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..channel.averages import Channel
 from ..core.errors import ConvergenceError
 from ..core.results import EvolutionResult
 from ..core.validation import numbers
 from ..model.network import Network
 from .effort import COARSE, Effort
-from .refined import Slopes
+from .growth import at_rest, grown, released
+from .iteration import Iteration
 from .result import finish
-from .solver import Solver
+from .state import Problem, Slopes, State, Strategy, Tolerance
 
 __all__ = ["check_overlap", "curve", "evolve", "seeded"]
 
@@ -124,18 +126,22 @@ def evolve(
     effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, alpha, 4096)
     seed, generator = seeded(rng)
     averages = effort.channel(model, generator, workers)
-    solver = effort.solver(averages, float(alpha), {})
+    strategy = effort.strategy(averages, float(alpha))
     if not isinstance(start, str):
-        _from_overlap(solver, check_overlap(start, model.indices))
+        state = _from_overlap(strategy, check_overlap(start, model.indices))
     elif start == "informed":
-        _from_above(solver)
+        state = _from_above(strategy)
     elif start == "uninformed":
-        q = np.zeros((model.indices, model.indices))
-        # A few points find the neighbourhood of the fixed point, all of them the fixed point.
-        solver.grow(_scouted(solver, effort, generator, workers) if effort.worth_scouting(model) else q)
+        state = State.start(strategy.problem)
+        if effort.worth_scouting(model):
+            # A few points find the neighbourhood of the fixed point, all of them the fixed point.
+            state = _scouted(
+                state, strategy.problem, replace(effort, samples=COARSE).channel(model, generator, workers)
+            )
+        state = grown(strategy, state, state.q)
     else:
         raise ValueError(f'start must be "uninformed", "informed" or an overlap matrix, got {start!r}')
-    result = finish(solver, averages, seed, generator, effort.origin(model, start, seed))
+    result = finish(strategy.postprocess(state), averages, seed, generator, effort.origin(model, start, seed))
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
@@ -171,49 +177,43 @@ def curve(
     slopes: Slopes = {}
     q = np.zeros((model.indices, model.indices))
     for alpha in values:
-        solver = effort.solver(averages, alpha, slopes)
-        solver.grow(q)
-        results.append(finish(solver, averages, seed, generator, origin))
-        q = results[-1].overlap
+        strategy = effort.strategy(averages, alpha)
+        state = grown(strategy, State.start(strategy.problem, slopes), q)
+        results.append(finish(strategy.postprocess(state), averages, seed, generator, origin))
+        q, slopes = results[-1].overlap, state.slopes
         if progress is not None:
             progress(results[-1])
     return results
 
 
-def _scouted(solver: Solver, effort: Effort, rng: np.random.Generator, workers: int | None) -> Array:
-    """Neighbourhood of the fixed point by a few points; the solver counts their evaluations."""
-    few = replace(effort, samples=COARSE)
-    model = solver.averages.model
-    rough = few.channel(model, rng, workers)
-    scout = Solver(rough, solver.alpha, _SCOUT_TOL, min(solver.max_iter, _SCOUT_ITER))
-    scout.grow(np.zeros((model.indices, model.indices)))
-    solver.n_iter = scout.n_iter
-    solver.history = scout.history
-    return scout.q
+def _scouted(state: State, problem: Problem, few: Channel) -> State:
+    """Neighbourhood of the fixed point by a few points, whose evaluations count."""
+    rough = Problem(few, problem.alpha, Tolerance(_SCOUT_TOL), min(problem.max_iter, _SCOUT_ITER))
+    scout = grown(Iteration(rough), State.start(rough), state.q)
+    return replace(state, q=scout.q, n_iter=scout.n_iter, history=scout.history)
 
 
-def _from_above(solver: Solver) -> None:
+def _from_above(strategy: Strategy) -> State:
     """Settle from just below I."""
-    q = np.zeros_like(solver.q)
-    active = list(solver.averages.layers)
+    problem = strategy.problem
+    active, q = list(problem.averages.layers), problem.zero
     q[active, active] = 1 - _INFORMED
-    solver.settle(q, active)
-    solver.release(active)
+    return released(problem, strategy.settle(State.start(problem), q, active), active)[0]
 
 
-def _from_overlap(solver: Solver, q: Array) -> None:
+def _from_overlap(strategy: Strategy, q: Array) -> State:
     """Settle from an overlap, with all entries of its indices free if any off the diagonal is not zero."""
-    if solver.equal and np.abs(q - q[0, 0] * np.eye(len(q))).max() > 1e-12:
+    problem, begin = strategy.problem, State.start(strategy.problem)
+    if problem.averages.equal and np.abs(q - q[0, 0] * np.eye(len(q))).max() > 1e-12:
         raise ValueError(
-            f"start must be a multiple of the identity for {solver.averages.model.describe()}: its link does not see "
+            f"start must be a multiple of the identity for {problem.averages.model.describe()}: its link does not see "
             "rotations of the indices (troiani2025 (6))"
         )
     active = [int(i) for i in np.flatnonzero(q.diagonal())]
-    if active:
-        coupled = np.abs(q - np.diag(q.diagonal())).max() > 0
-        solver.settle(q, active, pairs=combinations(sorted(active), 2) if coupled else ())
-    else:  # a fixed point, if perhaps an unstable one
-        solver.rest()
+    if not active:  # a fixed point, if perhaps an unstable one
+        return at_rest(problem, begin)
+    coupled = np.abs(q - np.diag(q.diagonal())).max() > 0
+    return strategy.settle(begin, q, active, tuple(combinations(sorted(active), 2)) if coupled else ())
 
 
 def seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Generator]:

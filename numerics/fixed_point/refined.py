@@ -1,29 +1,33 @@
-"""Fixed points found with rough averages, and refined until the overlaps are as accurate as asked.
+"""Newton's method on averages of rising accuracy, until the overlaps are as accurate as asked.
 
-With t_l = log(q_ll/(1 - q_ll)), q = F(alpha G(q)) (14) is log alpha = log alpha_l(t) = t_l - log G_ll(q) for each layer
-l. The right-hand side does not depend on alpha, and its slopes by t serve Newton steps, neighbouring alphas and the
-error. `slopes` has these, `refinement` decides when it is enough.
+The unknowns are t_l = logit q_ll of the layers that are learned, and the equations log alpha = log alpha_l(t) those of
+`balance`. Rough averages find the neighbourhood of the fixed point (`_search`), finer and finer ones the fixed point
+(`_refine`). `slopes` has d log alpha_l/dt, `refinement` decides when it is enough.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Refinable
 from ..core.standard_error import student
+from .balance import RECOVERED, Entries, log_alpha
 from .error import growth_error
+from .growth import known_rate, rates, undecided
+from .iteration import Iteration
+from .newton import broyden
+from .postprocess import Measured, postprocess, stated
 from .refinement import CUT, ROUGH, TOP, Evaluation, Stage, judge_rule, judge_sampled, next_stage
-from .slopes import NEARLY, STEP, broyden, differences, logit, newton, stable
-from .solver import DEAD, RECOVERED, Solver
+from .slopes import NEARLY, STEP, differences, logit, newton, stable
+from .state import DEAD, Problem, Solution, State
 
-__all__ = ["RefinedSolver", "Slopes"]
+__all__ = ["Refinement"]
 
 Array = NDArray[np.float64]
-# From layers that are learned to a log alpha and the slopes there.
-Slopes = dict[tuple[int, ...], tuple[float, Array]]
+Layers = tuple[int, ...]
 
 # As those of `slopes` and `refinement`, these constants were chosen by hand, and are held by the tests named there.
 #
@@ -37,6 +41,8 @@ _CLEAR = 5.0
 _JOINS = 1.2
 # Growth rates this close to 1 are judged with the error of the overlaps, too.
 _MARGINAL = 0.05
+# Square of the length of a step that is rounding.
+_SQUARE = 1e-16
 # Least step in t from which Broyden's update learns: shorter ones show rounding, or jumps of the rules.
 _TELLING = 1e-3
 # Slopes of sampled averages are measured afresh so far in t from where they were: on the way of all layers to
@@ -46,197 +52,196 @@ _AWAY, _NEAR = 3.0, 0.8
 _TOLD = 2e-3
 
 
-class RefinedSolver(Solver):
+@dataclass(frozen=True)
+class _At:
+    """A state with the evaluation at which it stands."""
+
+    state: State
+    here: Evaluation
+
+
+class _Found(NamedTuple):
+    """Where the search has ended, and the slopes there."""
+
+    t: Array
+    slopes: Array
+
+
+@dataclass(frozen=True)
+class Refinement:
     """Newton steps on the layers' own alphas.
 
-    Parameters
+    Attributes
     ----------
+    problem : Problem
     averages : Refinable
-    alpha, tol, max_iter
-        As for `Solver`.
+        Those of the problem.
     accuracy : float
         Asked for of each overlap: relative, or absolute where the averages are sampled however accurate they are.
-    slopes : dict, optional
-        From the layers that are learned to d(t - log G)/dt, shared by the solvers of neighbouring alphas.
     """
 
+    problem: Problem
     averages: Refinable
+    accuracy: float
 
-    def __init__(
-        self,
-        averages: Refinable,
-        alpha: float,
-        tol: float,
-        max_iter: int,
-        accuracy: float,
-        slopes: Slopes | None = None,
-    ) -> None:
-        super().__init__(averages, alpha, tol, max_iter)
-        self._accuracy = accuracy
-        self._slopes = {} if slopes is None else slopes
-        self._error: Array | None = None
-
-    def settle(self, q: Array, active: list[int], *, pairs: Iterable[tuple[int, int]] = ()) -> None:
+    def settle(self, state: State, q: Array, active: list[int], pairs: Entries = ()) -> State:
         """Find the fixed point with the overlaps of the active layers free."""
-        pairs = tuple(pairs)
-        self._error = None
         if pairs:
-            super().settle(q, active, pairs=pairs)
-            return
+            return Iteration(self.problem).settle(state, q, active, pairs)
         layers = tuple(sorted(active))
-        self.free = [(i, i) for i in layers]
-        self.converged, self.residual, self.q = False, math.inf, q.copy()
+        free = tuple((i, i) for i in layers)
+        state = replace(state, q=q.copy(), free=free, converged=False, residual=math.inf, path=(), error=None)
         start = logit(np.clip(q.diagonal()[list(layers)], 0.1 * DEAD, RECOVERED))
         slopes = None
-        if layers in self._slopes:  # of another alpha: the way there is known to first order
-            log_alpha, slopes = self._slopes[layers]
+        if layers in state.slopes:  # of another alpha: the way there is known to first order
+            log_there, slopes = state.slopes[layers]
             if stable(slopes):
-                step = np.linalg.solve(slopes, np.full(len(layers), math.log(self.alpha) - log_alpha))
+                step = np.linalg.solve(slopes, np.full(len(layers), math.log(self.problem.alpha) - log_there))
                 start = start + np.clip(step, -_FIRST, _FIRST)
-        found = self._search(layers, start, slopes)
+        state, found = self._search(state, layers, start, slopes)
         if found is None:
-            return
-        if self._leads_on(layers):
-            self.converged = True
-        else:
-            self._refine(layers, *found)
+            return state
+        if self._leads_on(state, layers):
+            return replace(state, converged=True)
+        return self._refine(state, layers, found)
 
-    def _leads_on(self, layers: tuple[int, ...]) -> bool:
+    def postprocess(self, state: State) -> Solution:
+        """Fixed point with the error of the averages, carried through the slopes, and of the last step."""
+        if (error := state.error) is None:
+            return postprocess(self.problem, state)
+        state, doubt = self._near_growth(state, error) if state.silent else (state, "")
+        return stated(self.problem, Measured(state, error, doubt))
+
+    def _leads_on(self, state: State, layers: Layers) -> bool:
         """Whether another layer is certain to join: what is found without it is only on the way."""
-        rates = self.stability()
-        return any(rates[i] > _JOINS for i in range(len(rates)) if i not in {*layers, *self.dead})
+        growth = rates(self.problem, state)
+        return any(growth[i] > _JOINS for i in range(len(growth)) if i not in {*layers, *state.dead})
 
-    def measure(self) -> tuple[Array, str]:
-        """Error of q, that of the averages carried through the slopes and what the last step would have moved."""
-        if self._error is None:
-            return super().measure()
-        return self._error, self._near_growth() if self.silent else ""
-
-    def _near_growth(self) -> str:
-        """What is said of layers of zero overlap that grow or not by less than the averages decide."""
-        assert self._error is not None
-        rates = self.stability()
-        silent = [i for i in self.silent if abs(rates[i] - 1) < _MARGINAL]
-        if not silent or (self._known_rate() is not None and silent == [len(rates) - 1]):
-            return ""
+    def _near_growth(self, state: State, error: Array) -> tuple[State, str]:
+        """What is stated of layers of zero overlap that grow or not by less than the averages decide."""
+        growing = rates(self.problem, state)
+        silent = [i for i in state.silent if abs(growing[i] - 1) < _MARGINAL]
+        if not silent or (known_rate(self.problem, state) is not None and silent == [len(growing) - 1]):
+            return state, ""
         # The ends of an interval, and what the error of the overlaps makes of it.
-        found = self.averages(self.q)
+        found = self.averages(state.q)
         growth = growth_error(found)
-        here = self._rough_growth(self.q)
-        for k in np.flatnonzero(self._error.diagonal()).tolist():
-            moved = self.q.copy()
-            moved[k, k] -= min(_MARGINAL * min(self.q[k, k], 1 - self.q[k, k]), 0.1)
-            slope = (self._rough_growth(moved) - here) / (moved[k, k] - self.q[k, k])
-            growth = growth + np.abs(slope) * self._error[k, k]
-        return self._undecided(growth, found.sampled)
+        here = self._rough_growth(state.q)
+        uncertain = np.flatnonzero(error.diagonal()).tolist()
+        for k in uncertain:
+            moved = state.q.copy()
+            moved[k, k] -= min(_MARGINAL * min(state.q[k, k], 1 - state.q[k, k]), 0.1)
+            slope = (self._rough_growth(moved) - here) / (moved[k, k] - state.q[k, k])
+            growth = growth + np.abs(slope) * error[k, k]
+        state = replace(state, n_iter=state.n_iter + 1 + len(uncertain))
+        return state, undecided(self.problem, state, growth, found.sampled)
 
     def _rough_growth(self, q: Array) -> Array:
-        self.n_iter += 1
         return np.asarray(self.averages.rough(q, ROUGH).growth.mean(axis=0))
 
-    def _search(self, layers: tuple[int, ...], t: Array, slopes: Array | None) -> tuple[Array, Array] | None:
+    def _search(self, state: State, layers: Layers, t: Array, slopes: Array | None) -> tuple[State, _Found | None]:
         """Fixed point of the rough averages with the slopes there; None where it ended otherwise."""
         before: tuple[Array, Array] | None = None
-        while self.n_iter < self.max_iter:
+        while state.n_iter < self.problem.max_iter:
             t = np.minimum(t, TOP)
-            here = self._evaluate(layers, t, ROUGH)
+            at = self._evaluate(state, layers, t, ROUGH)
+            state, here = at.state, at.here
             off = np.abs(here.imbalance).max()
-            if self._ended(layers, t, here):
-                return None
+            if (ended := self._ended(at, layers, t)) is not None:
+                return ended, None
             if slopes is not None and before is not None:
-                slopes = broyden(slopes, t - before[0], here.log_alpha - before[1])
-            if off <= _FOUND:
-                if slopes is None or not stable(slopes):
-                    slopes = self._differences(layers, t, ROUGH, here.averages.sampled)
-                return t, slopes
-            if slopes is None and off < 1:
-                slopes = self._differences(layers, t, ROUGH, here.averages.sampled)
+                slopes = broyden(slopes, t - before[0], here.log_alpha - before[1], least=_SQUARE)
+            missing = slopes is None or (off <= _FOUND and not stable(slopes))
+            if missing and off < 1:
+                state, slopes = self._differences(state, layers, t, ROUGH, here.averages.sampled)
+            if off <= _FOUND and slopes is not None:
+                return state, _Found(t, slopes)
             before = (t, here.log_alpha)
             step = here.imbalance if slopes is None else newton(slopes, here.imbalance)
             t = t + np.clip(step, -_LONGEST, _LONGEST)
-        return None
+        return state, None
 
-    def _ended(self, layers: tuple[int, ...], t: Array, here: Evaluation) -> bool:
-        """Whether a layer has died out, which `release` looks at, or recovery is reached."""
+    def _ended(self, at: _At, layers: Layers, t: Array) -> State | None:
+        """State where a layer has died out, which `released` looks at, or recovery is reached; None elsewhere."""
+        here = at.here
         if here.x.min() < DEAD and here.imbalance[int(here.x.argmin())] < 0:
-            self.converged = True
-            return True
+            return replace(at.state, converged=True)
         # A layer is pushed beyond the last step that is resolved, with the others on the way.
         pushed = (here.x >= RECOVERED - 1e-9) & (here.imbalance > 0)
         if pushed.any() and (1 - here.x).max() < NEARLY:
-            self._end(layers, t, here.imbalance)
-            return True
-        return False
+            return self._end(at.state, layers, t, here.imbalance)
+        return None
 
-    def _end(self, layers: tuple[int, ...], t: Array, imbalance: Array) -> None:
+    def _end(self, state: State, layers: Layers, t: Array, imbalance: Array) -> State:
         """Recovery: the last step that is resolved still leads on; by how little decides on the error."""
         chosen, level = list(layers), ROUGH
-        x = self.q.diagonal()[chosen]
+        x = state.q.diagonal()[chosen]
         error = 1 - x
-        while True:
-            assert self.latest is not None
-            if (imbalance > _CLEAR * self._noise(self.latest, chosen, np.eye(len(t)))).all():
-                break
-            here = self._evaluate(layers, t, level)
-            imbalance = here.imbalance
-            slopes = self._differences(layers, t, max(level, _TOLD), here.averages.sampled)
+        while not (imbalance > _CLEAR * self._noise(state.known, chosen, np.eye(len(t)))).all():
+            at = self._evaluate(state, layers, t, level)
+            here, imbalance = at.here, at.here.imbalance
+            state, slopes = self._differences(at.state, layers, t, max(level, _TOLD), here.averages.sampled)
             inverse = np.asarray(np.linalg.pinv(slopes), np.float64)
             noise = self._noise(here.averages, chosen, inverse)
             # In 1 - q, of which the slopes are those of a line here.
             error = np.clip(x * (1 - x) * (noise - inverse @ imbalance), 1 - x, 1.0)
-            if error.max() <= self._accuracy or level <= self.averages.finest[True]:
+            if error.max() <= self.accuracy or level <= self.averages.finest[True]:
                 break
             level = max(CUT * level, self.averages.finest[True])
-        self._state_error(chosen, error)
-        self.converged, self.residual = True, 0.0
+        return replace(state, error=self._entered(chosen, error), converged=True, residual=0.0)
 
-    def _refine(self, layers: tuple[int, ...], t: Array, slopes: Array) -> None:
+    def _refine(self, state: State, layers: Layers, found: _Found) -> State:
         """Chord steps with finer and finer rules, until two of them agree to the accuracy asked for.
 
         The error is the distance of the fixed points of the last two: about that of the coarser one, as errors fall by
         several times from one rule to the next. Of sampled averages it is their noise, and part of the last step.
         """
         chosen = list(layers)
-        stage = Stage(t, slopes, np.full(len(t), math.inf))
+        stage = Stage(found.t, found.slopes, np.full(len(layers), math.inf))
         while True:
-            here = self._evaluate(layers, stage.t, stage.level)
+            at = self._evaluate(state, layers, stage.t, stage.level)
+            here = at.here
             x, sampled = here.x, here.averages.sampled
-            stage = self._with_slopes(layers, stage, here)
-            if self._ended(layers, stage.t, here):
-                return
+            state, stage = self._with_slopes(at, layers, stage)
+            if (ended := self._ended(_At(state, here), layers, stage.t)) is not None:
+                return ended
             inverse: Array = np.asarray(np.linalg.pinv(stage.slopes), np.float64)
             step = np.clip(inverse @ here.imbalance, -_LONGEST, _LONGEST)
             finest = self.averages.finest[sampled]
-            coarse, at_rest = stage.level > finest, self.residual <= self.tol
+            coarse, at_rest = stage.level > finest, state.residual <= self.problem.tolerance.value
             # Of t, for the accuracy asked of q.
-            asked = self._accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
+            asked = self.accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
             if sampled:
                 noise = self._noise(here.averages, chosen, inverse)
                 judged = judge_sampled(stage, step, noise, asked, at_rest=at_rest, coarse=coarse)
             else:
                 judged = judge_rule(stage, step, asked, at_rest=at_rest, coarse=coarse)
-            if (judged.settled and (judged.enough or not coarse)) or self.n_iter >= self.max_iter:
+            if (judged.settled and (judged.enough or not coarse)) or state.n_iter >= self.problem.max_iter:
                 break
             stage = next_stage(stage, judged, here, asked, finest)
-        if sampled and judged.settled:
-            self.q = self._at(layers, stage.t + step)
-        self.converged = judged.settled
-        self._slopes[layers] = (float(here.log_alpha.mean()), stage.slopes)
-        self._state_error(chosen, np.minimum(x * (1 - x) * judged.error, 1.0))
+        return replace(
+            state,
+            q=self._at(layers, stage.t + step) if sampled and judged.settled else state.q,
+            converged=judged.settled,
+            slopes={**state.slopes, layers: (float(here.log_alpha.mean()), stage.slopes)},
+            error=self._entered(chosen, np.minimum(x * (1 - x) * judged.error, 1.0)),
+        )
 
-    def _with_slopes(self, layers: tuple[int, ...], stage: Stage, here: Evaluation) -> Stage:
+    def _with_slopes(self, at: _At, layers: Layers, stage: Stage) -> tuple[State, Stage]:
         """The stage with slopes that take the latest evaluation into account."""
+        state, here = at.state, at.here
         t, moved = stage.t, stage.moved
         length = 0.0 if moved is None else float(np.abs(t - moved[0]).max())
         if not (here.averages.sampled and stage.level < ROUGH):
             if moved is None or length <= _TELLING:
-                return stage
-            return replace(stage, slopes=broyden(stage.slopes, t - moved[0], here.log_alpha - moved[1]))
+                return state, stage
+            return state, replace(stage, slopes=broyden(stage.slopes, t - moved[0], here.log_alpha - moved[1]))
         # Neighbours differ by their noise: slopes are taken from distant points.
         together = len(t) == len(self.averages.layers) and bool((1 - here.x).max() < NEARLY)
         measured = stage.measured
         if measured is None or np.abs(t - measured[0]).max() > (_AWAY if together else _NEAR):
-            measured = t, self._differences(layers, t, _TOLD, sampled=True)
+            state, slopes = self._differences(state, layers, t, _TOLD, sampled=True)
+            measured = t, slopes
         elif moved is not None and not together and length > STEP:
             # The same samples as before the step: their noise is nearly the same.
             measured = measured[0], broyden(measured[1], t - moved[0], here.log_alpha - moved[1])
@@ -245,33 +250,30 @@ class RefinedSolver(Solver):
             # Where all layers come to recovery, that slope is their distance to it.
             shrunk = math.expm1(float((measured[0] - t).mean()))
             slopes = slopes + np.outer(slopes.sum(axis=1), np.full(len(t), shrunk / len(t)))
-        return replace(stage, slopes=slopes, measured=measured)
+        return state, replace(stage, slopes=slopes, measured=measured)
 
-    def _state_error(self, chosen: list[int], error: Array) -> None:
-        self._error = np.zeros_like(self.q)
-        self._error[chosen, chosen] = error
+    def _entered(self, chosen: list[int], error: Array) -> Array:
+        """Errors of these layers as a matrix."""
+        out = self.problem.zero
+        out[chosen, chosen] = error
+        return out
 
-    def _at(self, layers: tuple[int, ...], t: Array) -> Array:
-        q = np.zeros((self.averages.model.indices,) * 2)
-        q[list(layers), list(layers)] = np.minimum(1 / (1 + np.exp(-t)), RECOVERED)
-        return q
+    def _at(self, layers: Layers, t: Array) -> Array:
+        """Overlap with these t, and zero elsewhere."""
+        return self._entered(list(layers), np.minimum(1 / (1 + np.exp(-t)), RECOVERED))
 
-    def _rough(self, layers: tuple[int, ...], t: Array, level: float) -> Averages:
-        """Averages of this accuracy where q has these t, and zero elsewhere."""
-        self.q = self._at(layers, t)
-        self.latest = self.averages.rough(self.q, level)
-        self.history.append(self.q.copy())
-        self.n_iter += 1
-        return self.latest
+    def _log_alpha(self, layers: Layers, t: Array, averages: Averages) -> Array:
+        return log_alpha(t, averages.g.mean(axis=0).diagonal()[list(layers)])
 
-    def _evaluate(self, layers: tuple[int, ...], t: Array, level: float) -> Evaluation:
-        """The same, with max |F(q) - q| stated and what the layers' alphas differ by from the one asked for."""
-        averages = self._rough(layers, t, level)
-        x = self.q.diagonal()[list(layers)]
-        log_alpha = _log_alpha(layers, t, averages)
-        imbalance = math.log(self.alpha) - log_alpha
-        self.residual = float(np.abs(1 / (1 + np.exp(-(t + imbalance))) - x).max())
-        return Evaluation(x, averages, log_alpha, imbalance)
+    def _evaluate(self, state: State, layers: Layers, t: Array, level: float) -> _At:
+        """Averages of this accuracy at these t, with what the layers' alphas differ by from the one asked for."""
+        q = self._at(layers, t)
+        averages = self.averages.rough(q, level)
+        x = q.diagonal()[list(layers)]
+        own = self._log_alpha(layers, t, averages)
+        imbalance = math.log(self.problem.alpha) - own
+        residual = float(np.abs(1 / (1 + np.exp(-(t + imbalance))) - x).max())
+        return _At(replace(state.visited(q, averages), residual=residual), Evaluation(x, averages, own, imbalance))
 
     def _noise(self, averages: Averages, chosen: list[int], inverse: Array) -> Array:
         """Standard error of t where G is sampled, and what its bias makes of it."""
@@ -282,22 +284,13 @@ class RefinedSolver(Solver):
         out: Array = factor * deviations.std(axis=0, ddof=1) / math.sqrt(len(g))
         return out + np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / mean)
 
-    def _differences(self, layers: tuple[int, ...], t: Array, level: float, sampled: bool) -> Array:
-        """Slopes from differences of averages of this accuracy; the solver stays where it is."""
-        here = self.q, self.latest
-        slopes = differences(
-            lambda at: _log_alpha(layers, at, self._rough(layers, at, level)),
-            t,
-            TOP,
-            sampled=sampled,
-            whole=len(t) == len(self.averages.layers),
-        )
-        self.q, self.latest = here
-        return slopes
+    def _differences(self, state: State, layers: Layers, t: Array, level: float, sampled: bool) -> tuple[State, Array]:
+        """Slopes from differences of averages of this accuracy; the state stays where it is."""
+        tried: list[Array] = []
 
+        def there(at: Array) -> Array:
+            tried.append(self._at(layers, at))
+            return self._log_alpha(layers, at, self.averages.rough(tried[-1], level))
 
-def _log_alpha(layers: tuple[int, ...], t: Array, averages: Averages) -> Array:
-    """Log of the alpha at which each layer would be at rest."""
-    g = averages.g.mean(axis=0).diagonal()[list(layers)]
-    out: Array = t - np.log(g)
-    return out
+        slopes = differences(there, t, TOP, sampled=sampled, whole=len(t) == len(self.averages.layers))
+        return state.beside(*tried), slopes

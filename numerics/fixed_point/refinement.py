@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages
+from .balance import RECOVERED
 from .slopes import logit
-from .solver import RECOVERED
 
 __all__ = ["CUT", "ROUGH", "TOP", "Evaluation", "Judgement", "Stage", "judge_rule", "judge_sampled", "next_stage"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NEARLY", "STEP", "broyden", "differences", "logit", "newton", "stable"]
+__all__ = ["NEARLY", "STEP", "differences", "logit", "newton", "stable"]
 
 Array = NDArray[np.float64]
 
@@ -67,14 +67,6 @@ def differences(log_alpha: Callable[[Array], Array], t: Array, top: Array, *, sa
         slopes[:, k] = (above - log_alpha(end - step * direction)) / lengths[k]
     # Columns belong to directions.
     return np.asarray(slopes @ np.linalg.inv(directions.T), np.float64)
-
-
-def broyden(slopes: Array, moved: Array, changed: Array) -> Array:
-    """Slopes nearest to these that explain a step, too."""
-    length = float(moved @ moved)
-    if length < 1e-16:
-        return slopes
-    return slopes + np.outer(changed - slopes @ moved, moved) / length
 
 
 def newton(slopes: Array, imbalance: Array) -> Array:

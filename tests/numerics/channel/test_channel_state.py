@@ -17,7 +17,7 @@ from attnlimits.numerics.channel.linear import LinearChannel, linear_map
 from attnlimits.numerics.channel.link.channel import LinkChannel
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerAverages, TwoLayerQuadrature
 from attnlimits.numerics.cli.link import kernel_of
-from attnlimits.numerics.fixed_point.link import _LinkSolver
+from attnlimits.numerics.fixed_point.faces import Faces
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
@@ -128,10 +128,10 @@ def test_what_a_solver_has_to_state_is_not_written_to_the_channel() -> None:
     one = made("link, sampled")
     assert isinstance(one, LinkChannel)
     before = state(one)
-    solver = _LinkSolver(one, 0.5, 1e-5, 200)
-    solver.grow(np.zeros((2, 2)))
-    assert "directions of zero overlap" in solver.note
-    assert state(one) == before and one(solver.q).note == ""
+    faces = Faces(one, 0.5, 1e-5, 200)
+    found = faces.postprocess(faces.grow(np.zeros((2, 2))))
+    assert "directions of zero overlap" in found.note
+    assert state(one) == before and one(found.q).note == ""
 
 
 # --- points ---------------------------------------------------------------------------------------------------------

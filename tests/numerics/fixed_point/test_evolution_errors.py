@@ -140,7 +140,7 @@ def test_a_threshold_that_is_not_reached_leaves_the_rate_of_the_averages(monkeyp
 
 
 def test_a_tolerance_that_was_loosened_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlimits.numerics.fixed_point.solver._PATIENCE", 2)
+    monkeypatch.setattr("attnlimits.numerics.fixed_point.iteration._PATIENCE", 2)
     result = evolve_link(kernel_of("abs(h[1])+h[2]"), 1.5, samples=64, tol=1e-9)
     assert result.tol > 1e-9 and f"the tolerance was {result.tol:.1e} instead of" in result.status
     assert "(tol = 1e-09 times the least 1 - q): a tenth of the standard error" in result.status

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, Refinable
 from attnlimits.numerics.fixed_point.evolve import evolve
-from attnlimits.numerics.fixed_point.refined import RefinedSolver
+from attnlimits.numerics.fixed_point.refined import Refinement
+from attnlimits.numerics.fixed_point.state import Problem, Solution, State, Tolerance
 from attnlimits.numerics.model.network import Network
 
 Array = NDArray[np.float64]
@@ -39,12 +40,16 @@ class Law(Refinable):
         return self.rough(q, 0.0)
 
 
-def settled(alpha: float, noise: float) -> RefinedSolver:
+def refinement(alpha: float, noise: float) -> Refinement:
     averages = Law(noise)
-    solver = RefinedSolver(averages, alpha, tol=1e-5, max_iter=200, accuracy=1e-4)
-    solver.settle(np.diag([0.9, 0.998]), [0, 1])
-    assert solver.converged
-    return solver
+    return Refinement(Problem(averages, alpha, Tolerance(1e-5), 200), averages, 1e-4)
+
+
+def settled(alpha: float, noise: float) -> Solution:
+    strategy = refinement(alpha, noise)
+    state = strategy.settle(State.start(strategy.problem), np.diag([0.9, 0.998]), [0, 1])
+    assert state.converged
+    return strategy.postprocess(state)
 
 
 @pytest.mark.parametrize("gap", [8e-3, 2e-3, 5e-4])
@@ -53,11 +58,11 @@ def test_the_fixed_point_near_recovery(gap: float) -> None:
     u = (TIRED[0] - TIRED[1]) * gap / (RATIO[0] - RATIO[1])
     alpha = math.exp(RATIO[0] * u - TIRED[0] * gap)
     exact = 1 - gap * np.array([1, 0.01 * math.exp(u)])
-    solver = settled(alpha, 0.0)
-    assert np.abs(solver.q.diagonal() - exact).max() < 1e-5
-    assert solver.n_iter < 60
+    found = settled(alpha, 0.0)
+    assert np.abs(found.q.diagonal() - exact).max() < 1e-5
+    assert found.n_iter < 60
     noisy = settled(alpha, 3e-5)
-    error = noisy.measure()[0].diagonal()
+    error = noisy.error.diagonal()
     assert (np.abs(noisy.q.diagonal() - exact) < 4 * error).all()
     # Noise of alpha over the slope: no more than a few times what eight samples leave.
     assert error[0] < 5 * 3e-5 / 0.3
@@ -65,17 +70,16 @@ def test_the_fixed_point_near_recovery(gap: float) -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 3e-5])
 def test_the_end_of_the_line(noise: float) -> None:
-    solver = settled(1.0, noise)
-    error = solver.measure()[0].diagonal()
-    assert (1 - solver.q.diagonal() <= error).all()
+    found = settled(1.0, noise)
+    error = found.error.diagonal()
+    assert (1 - found.q.diagonal() <= error).all()
     assert error.max() < 4e-4
 
 
 def test_the_slope_towards_recovery_is_told_by_distant_points() -> None:
-    averages = Law(5e-4)
-    solver = RefinedSolver(averages, 1.0, tol=1e-5, max_iter=200, accuracy=1e-4)
+    strategy = refinement(1.0, 5e-4)
     t = -np.log([1e-3, 1e-5])
-    along = solver._differences((0, 1), t, 1e-3, True) @ np.ones(2)
+    along = strategy._differences(State.start(strategy.problem), (0, 1), t, 1e-3, True)[1] @ np.ones(2)
     # By t, 1 - q changes by -q (1 - q).
     exact = TIRED * 1e-3 - RATIO * (1e-3 - 1e-5)
     np.testing.assert_allclose(along, exact, rtol=0.2)

@@ -1,0 +1,166 @@
+"""The balance of a fixed point, which every strategy solves for.
+
+q = F(alpha G(q)), F(qhat) = qhat (I + qhat)^{-1} (14). On the diagonal this is one equation for each index l,
+
+    log alpha = log alpha_l(q),    log alpha_l = logit q_ll - log G_ll(q):
+
+alpha_l is the alpha at which index l is at rest; where alpha exceeds it, the iteration raises q_ll. These functions do
+not depend on alpha, so that their slopes serve Newton's method, neighbouring alphas and the error alike. With entries
+off the diagonal the equations are F(alpha G(q)) - q = 0.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..channel.averages import Averages, Channel
+
+__all__ = ["RECOVERED", "Balance", "Entries", "FreeEntries", "filled", "image", "log_alpha", "overlap"]
+
+Array = NDArray[np.float64]
+# Rows and columns of entries of the overlap.
+Entries = tuple[tuple[int, int], ...]
+
+#: The largest overlap that is resolved; beyond it the weights count as recovered.
+RECOVERED = 1 - 1e-6
+# Least overlap of an active layer.
+_TINY = 1e-9
+# Steps for slopes, as a share of the distance to the ends of the range; of small entries.
+_STEP, _SMALL = 0.02, 1e-3
+# Share of the distance to the ends of the range that a step leaves; how often one is halved to do so.
+_LEFT, _HALVINGS = 0.2, 30
+
+
+def image(alpha: float, g: Array) -> Array:
+    """F(alpha g), for g of shape (..., P, P)."""
+    qhat = alpha * g
+    out: Array = qhat @ np.linalg.inv(np.eye(g.shape[-1]) + qhat)
+    return 0.5 * (out + np.swapaxes(out, -1, -2))
+
+
+def log_alpha(logits: Array, g: Array) -> Array:
+    """Logarithm of the alpha at which each index is at rest, from its logit q and G of shape (n,)."""
+    out: Array = logits - np.log(g)
+    return out
+
+
+def filled(size: int, free: Entries, x: Array) -> Array:
+    """Symmetric matrix with these entries, and zero elsewhere."""
+    q = np.zeros((size, size))
+    for (i, j), value in zip(free, x, strict=True):
+        q[i, j] = q[j, i] = value
+    return q
+
+
+def overlap(channel: Channel, free: Entries, x: Array) -> Array:
+    """Overlap whose free entries are x: those of a group alike, the eigenvalues within the range that is resolved."""
+    q = filled(channel.model.indices, free, x)
+    if any(i != j for i, j in free):
+        values, vectors = np.linalg.eigh(q)
+        clipped: Array = (vectors * np.clip(values, 0.0, RECOVERED)) @ vectors.T
+        return clipped
+    for i, _ in free:
+        value = min(max(q[i, i], _TINY), RECOVERED)
+        for same in next(group for group in channel.groups if i in group) if channel.equal else [i]:
+            q[same, same] = value
+    return q
+
+
+class Balance(Protocol):
+    """The equations r(x; G(x)) = 0 of a fixed point."""
+
+    def averages(self, x: Array) -> Averages:
+        """Averages at x, shape (n,)."""
+
+    def rest(self, x: Array, g: Array) -> Array:
+        """R, shape (n,), for averages g, shape (P, P); positive where the iteration raises x."""
+
+    def room(self, x: Array) -> Array:
+        """Distance of each entry to the ends of its range."""
+
+    def step(self, x: Array, k: int) -> float:
+        """Change of entry k over which slopes are measured."""
+
+    def inside(self, x: Array, moved: Array) -> Array:
+        """Where a step from x to `moved` ends that stays well within the range."""
+
+    def pull(self, x: Array) -> Array:
+        """Matrix by which dr/dx becomes F' - 1."""
+
+
+class FreeEntries:
+    """The balance of some entries of the overlap, the others being held.
+
+    On the diagonal alone r = logit F - logit x = log alpha - log alpha_l, which is smooth down to x = 0, where F - x
+    would vanish with x. With entries off the diagonal r = F - x.
+
+    Parameters
+    ----------
+    channel : Channel
+    alpha : float
+    entries : sequence of (int, int)
+        Rows and columns of the free entries.
+    matrix : callable
+        From x to the overlap.
+    """
+
+    def __init__(
+        self, channel: Channel, alpha: float, entries: Sequence[tuple[int, int]], matrix: Callable[[Array], Array]
+    ) -> None:
+        self._channel, self._alpha, self._matrix = channel, alpha, matrix
+        self._rows, self._columns = np.array(entries).T
+        self._diagonal = bool((self._rows == self._columns).all())
+
+    def averages(self, x: Array) -> Averages:
+        """Averages at x."""
+        return self._channel(self._matrix(x))
+
+    def rest(self, x: Array, g: Array) -> Array:
+        """Positive where the iteration raises x."""
+        moved = image(self._alpha, g)[self._rows, self._columns]
+        if not self._diagonal:
+            return np.asarray(moved - x)
+        # Displaced averages of small overlaps may be negative.
+        moved = np.clip(moved, 1e-300, 1 - 1e-16)
+        return np.asarray(np.log(moved / (1 - moved)) - np.log(x / (1 - x)))
+
+    def room(self, x: Array) -> Array:
+        """Distance of each entry to the ends of its range."""
+        if self._diagonal:
+            return np.minimum(x, 1 - x)
+        return np.full(len(x), max(self._margin(x), 1e-300))
+
+    def step(self, x: Array, k: int) -> float:
+        """Change of entry k for slopes: towards the inside."""
+        size = _STEP * min(abs(x[k]), 1 - abs(x[k]))
+        if self._diagonal:
+            # Down to zero overlap r changes with x and not with its logarithm.
+            return _SMALL if x[k] < _SMALL / _STEP else -size
+        # Up or down, as it stays further from the ends of the range.
+        unit = np.eye(len(x))[k]
+        size = max(size, _SMALL)
+        return float(max((-size, size), key=lambda step: self._margin(x + step * unit)))
+
+    def inside(self, x: Array, moved: Array) -> Array:
+        """Keep a share of the distance to the ends of the range."""
+        if self._diagonal:
+            return np.minimum(np.clip(moved, _LEFT * x, 1 - _LEFT * (1 - x)), RECOVERED)
+        least = _LEFT * min(self._margin(x), 1e-6)
+        for _ in range(_HALVINGS):
+            if self._margin(moved) >= least:
+                break
+            moved = 0.5 * (x + moved)
+        return moved
+
+    def pull(self, x: Array) -> Array:
+        """Matrix by which dr/dx becomes F' - 1."""
+        return np.diag(x * (1 - x)) if self._diagonal else np.eye(len(x))
+
+    def _margin(self, x: Array) -> float:
+        """Distance of the eigenvalues, among the indices that are free, to 0 and 1."""
+        q = filled(self._channel.model.indices, tuple(zip(self._rows, self._columns, strict=True)), x)
+        active = np.unique(self._rows)
+        values = np.linalg.eigvalsh(q[np.ix_(active, active)])
+        return float(min(values[0], 1 - values[-1]))

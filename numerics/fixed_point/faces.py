@@ -1,0 +1,284 @@
+"""Fixed points of the full overlap of a link: on the faces of S_P, which grow as directions turn unstable.
+
+A face is the set of overlaps within one subspace. Along its axes the strategy is the iteration of `iteration`;
+directions of zero overlap join where the operator (15) makes them grow, and leave where they have died out.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..channel.averages import Averages, Channel
+from ..channel.link.channel import LinkChannel
+from ..core.standard_error import SIGMAS, standard_error
+from ..thresholds.link.thresholds import leading_direction, threshold
+from .iteration import Iteration
+from .postprocess import measured
+from .state import DEAD, Problem, Solution, State, Tolerance
+
+__all__ = ["Face", "Faces"]
+
+Array = NDArray[np.float64]
+
+# Where a direction that has just turned unstable starts.
+_SEED = 0.05
+# Overlaps below this are zero.
+_NOTHING = 1e-12
+# Parts of a direction below this share of the largest are not in it.
+_MINOR = 0.02
+# E ||E[h | y]||^2 along a direction of zero overlap counts from here on, and beyond so many standard errors.
+_SURELY, _SIGMAS = 1e-7, 6.0
+# Indices whose overlaps feed each other by less than this share of the largest are apart.
+_APART = 1e-2
+
+
+class _Rotated(Channel):
+    """A channel along other orthogonal axes, the columns of a matrix."""
+
+    def __init__(self, channel: LinkChannel, axes: Array) -> None:
+        self.model, self.layers, self.sampled = channel.model, channel.layers, channel.sampled
+        self._channel, self._axes = channel, axes
+
+    def __call__(self, q: Array) -> Averages:
+        """Averages at the overlap q along these axes."""
+        a = self._axes
+        found = self._channel(a @ q @ a.T)
+        return replace(found, g=a.T @ found.g @ a, bias=np.abs(a.T) @ found.bias @ np.abs(a))
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """Growth of small overlaps in the directions of zero overlap.
+
+    `rate` is the largest one and `direction` the PSD matrix that grows so, `rates` that of each index of zero overlap;
+    `doubt` is stated where the averages do not decide the growth, `note` of directions that no index has for itself.
+    """
+
+    rate: float
+    direction: Array
+    rates: Array
+    n_iter: int = 0
+    doubt: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Face:
+    """Where the strategy stands: an overlap, its axes, and the state of the iteration along them, unless q = 0."""
+
+    q: Array
+    axes: Array
+    growth: _Growth
+    stage: State | None = None
+    converged: bool = True
+    residual: float = 0.0
+    n_iter: int = 0
+    history: tuple[Array, ...] = ()
+
+
+@dataclass(frozen=True)
+class Faces:
+    """Fixed points on the faces of S_P.
+
+    Attributes
+    ----------
+    channel : LinkChannel
+    alpha, tol, max_iter
+        As in `evolve`.
+    """
+
+    channel: LinkChannel
+    alpha: float
+    tol: float
+    max_iter: int
+
+    def grow(self, q: Array) -> Face:
+        """Let unstable directions join until none is left, from zero overlap."""
+        face = self._rest(self._start(), q)
+        for _ in range(2 * len(q) + 1):
+            face = self._grown(face)
+            if face.growth.rate <= 1 or not face.converged:
+                return face
+            # What is small beside the rest joins later, if it turns unstable.
+            values, vectors = np.linalg.eigh(face.growth.direction)
+            seed = (vectors * np.where(values < _MINOR * values[-1], 0.0, values)) @ vectors.T
+            room = 1 - float(np.linalg.eigvalsh(face.q)[-1])
+            face = self._approached(face, face.q + _SEED * room * self._masked(seed))
+        return replace(face, converged=False)
+
+    def approach(self, q: Array) -> Face:
+        """Settle within the range of q."""
+        return self._grown(self._approached(self._start(), q))
+
+    def postprocess(self, face: Face) -> Solution:
+        """Fixed point with its error; it is solved for further where that matters."""
+        found = Solution(
+            alpha=self.alpha,
+            q=face.q,
+            error=np.zeros_like(face.q),
+            rates=face.growth.rates,
+            how="monte-carlo" if self.channel.sampled else "estimated",
+            converged=face.converged,
+            residual=face.residual,
+            n_iter=face.n_iter,
+            history=face.history,
+            tolerance=Tolerance(self.tol),
+            doubt=face.growth.doubt,
+            note=face.growth.note,
+        )
+        if face.stage is None:
+            return found
+        stage, inside, doubt = measured(self._problem(face.axes), face.stage)
+        size = np.abs(face.axes)
+        found = replace(
+            found,
+            error=self._masked(np.minimum(size @ inside @ size.T, 1.0)),
+            tolerance=stage.tolerance,
+            doubt=doubt or found.doubt,
+        )
+        new = stage.history[len(face.stage.history) :]
+        if not new:
+            return found
+        return replace(
+            found,
+            q=self._masked(face.axes @ stage.q @ face.axes.T),
+            history=(*face.history, *(face.axes @ one @ face.axes.T for one in new)),
+            n_iter=face.n_iter + len(new),
+            residual=stage.residual,
+        )
+
+    def _start(self) -> Face:
+        size = self.channel.kernel.indices
+        nothing = np.zeros((size, size))
+        return Face(nothing, np.eye(size), _Growth(0.0, nothing, np.full(size, np.nan)))
+
+    def _masked(self, matrix: Array) -> Array:
+        """The entries that may be other than zero."""
+        return np.where(self.channel.mask, matrix, 0.0)
+
+    def _problem(self, axes: Array) -> Problem:
+        """The iteration along these axes."""
+        channel = _Rotated(self.channel, axes)
+        return Problem(channel, self.alpha, Tolerance(self.tol), self.max_iter, relative=True)
+
+    def _approached(self, face: Face, q: Array) -> Face:
+        """Settle within the range of q, and set directions to zero that have died out and are stable."""
+        if not q.any():
+            return self._rest(face, q)
+        face = self._settled(face, q)
+        values, vectors = np.linalg.eigh(face.q)
+        if values[0] < DEAD and (values > _NOTHING).sum() > (values >= DEAD).sum():
+            without = self._masked((vectors * np.where(values < DEAD, 0.0, values)) @ vectors.T)
+            growth = self._growth(without)
+            face = replace(face, growth=growth, n_iter=face.n_iter + growth.n_iter)
+            if growth.rate <= 1:
+                if without.any() and np.linalg.norm(without) > DEAD:
+                    return self._settled(face, without)
+                return self._rest(face, np.zeros_like(q))
+        return face
+
+    def _rest(self, face: Face, q: Array) -> Face:
+        """Stand at zero overlap."""
+        return replace(face, q=q, stage=None, history=(*face.history, q), converged=True, residual=0.0)
+
+    def _settled(self, face: Face, q: Array) -> Face:
+        """Iterate along the axes of q."""
+        values, vectors = np.linalg.eigh(q)
+        rank = int((values > _NOTHING).sum())
+        support = [int(i) for i in np.flatnonzero(q.diagonal() > _NOTHING)]
+        if rank == len(support):
+            axes, active = np.eye(len(q)), support
+            pairs = [pair for pair in combinations(support, 2) if self.channel.mask[pair]]
+        else:
+            axes, active = vectors[:, ::-1], list(range(rank))
+            pairs = list(combinations(active, 2))
+        problem = self._problem(axes)
+        begin = replace(State.start(problem), n_iter=face.n_iter)
+        stage = Iteration(problem).settle(begin, axes.T @ q @ axes, active, tuple(pairs))
+        return replace(
+            face,
+            q=self._masked(axes @ stage.q @ axes.T),
+            axes=axes,
+            stage=stage,
+            history=(*face.history, *(axes @ one @ axes.T for one in stage.history)),
+            n_iter=stage.n_iter,
+            converged=stage.converged,
+            residual=stage.residual,
+        )
+
+    def _grown(self, face: Face) -> Face:
+        """The face with the growth of the directions of zero overlap."""
+        growth = self._growth(face.q)
+        return replace(face, growth=growth, n_iter=face.n_iter + growth.n_iter)
+
+    def _growth(self, q: Array) -> _Growth:
+        """Growth of small overlaps beside q by the operator (15)."""
+        values, vectors = np.linalg.eigh(q)
+        free = vectors[:, values <= _NOTHING]
+        if not free.shape[1]:
+            return _Growth(0.0, np.zeros_like(q), np.full(len(q), np.nan))
+        if not q.any() and (known := self._from_nothing(q)) is not None:
+            return known
+        averages, operators = self.channel.operator(q)
+        projected = np.einsum("ia,rij,jb->rab", free, averages.g, free)
+        linear = projected.mean(axis=0)
+        error = projected.std(axis=0, ddof=1) / np.sqrt(len(projected))
+        matrix = operators.mean(axis=0)
+        size, doubt, note = np.linalg.norm(linear), "", ""
+        if size > max(_SURELY, _SIGMAS * float(np.linalg.norm(error))):
+            rate, direction = math.inf, linear / size
+        else:
+            inside = np.einsum("ia,jb,ijkl,kc,ld->abcd", free, free, matrix, free, free)
+            norm, direction = leading_direction(inside, 0.0)
+            # Zero to within its error, it may come out below.
+            rate = self.alpha * max(norm, 0.0)
+            full = free @ direction @ free.T
+            each = self.alpha * np.einsum("ij,rijkl,kl->r", full, operators, full)
+            off = float(standard_error(each))
+            if abs(rate - 1) <= SIGMAS * off:
+                doubt = f"a small overlap grows by {rate:.4g} +- {off:.1g} per iteration"
+        # Rounding may leave the cone.
+        parts, axes = np.linalg.eigh(free @ direction @ free.T)
+        grown = self._masked((axes * np.maximum(parts, 0.0)) @ axes.T)
+        if not any(q[i, i] <= _NOTHING for i in range(len(q))):
+            note = f"the fastest of the directions of zero overlap grows by {rate:.3g} per iteration"
+        return _Growth(float(rate), grown, self._each(q, matrix), 1, doubt, note)
+
+    def _from_nothing(self, zero: Array) -> _Growth | None:
+        """The same at zero overlap by the threshold, closed or by quadrature; None where it is not known."""
+        try:
+            found = threshold(self.channel.kernel)
+        except ValueError:
+            return None
+        if not found.converged and found.value is None:
+            return None
+        if self.alpha == 0 or found.value is None:
+            rate = 0.0
+        else:
+            rate = self.alpha / float(found.value) if float(found.value) > 0 else math.inf
+        inside = found.eigenvector.diagonal() > 1e-6
+        rates, n_iter = np.full(len(zero), np.nan), 0
+        if rate <= 1:
+            if inside.all() or found.value is None:
+                rates[:] = rate
+            else:
+                rates, n_iter = self._each(zero, self.channel.operator(zero)[1].mean(axis=0)), 1
+        rates[inside] = rate
+        return _Growth(rate, found.eigenvector, rates, n_iter)
+
+    def _each(self, q: Array, matrix: Array) -> Array:
+        """Growth rate of each index of zero overlap, among those that its overlap feeds and is fed by."""
+        rates = np.full(len(q), np.nan)
+        rest = [i for i in range(len(q)) if q[i, i] <= _NOTHING]
+        flow = np.array([[abs(matrix[i, i, j, j]) for j in rest] for i in rest])
+        near = (flow > _APART * max(float(flow.max(initial=0.0)), 1e-300)) | self.channel.mask[np.ix_(rest, rest)]
+        near = near | near.T
+        for _ in rest:
+            near = (near.astype(int) @ near) > 0
+        for row, i in enumerate(rest):
+            some = [rest[k] for k in np.flatnonzero(near[row])]
+            rates[i] = self.alpha * max(leading_direction(matrix[np.ix_(some, some, some, some)], 0.0)[0], 0.0)
+        return rates

@@ -1,0 +1,91 @@
+"""Which layers are learned: those of zero overlap join as they turn unstable, others die out."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.standard_error import SIGMAS
+from ..model.routes import SAMPLED_LAYERS
+from .known_rates import last_layer_norm
+from .state import DEAD, Problem, State, Strategy
+
+__all__ = ["at_rest", "grown", "known_rate", "rates", "released", "undecided"]
+
+Array = NDArray[np.float64]
+
+# Where a layer that has just turned unstable starts.
+_SEED = 0.05
+
+
+def grown(strategy: Strategy, state: State, q: Array) -> State:
+    """Settle on the layers of q, then let unstable layers join until none is left."""
+    problem = strategy.problem
+    active = [int(i) for i in np.flatnonzero(q.diagonal())]
+    # Averages of several accuracies need not agree on what is marginal: what has died out does not join again.
+    state = replace(state, silent=frozenset(problem.averages.layers), dead=frozenset())
+    while True:
+        if active:
+            before = set(active)
+            state, active = released(problem, strategy.settle(state, q, active), active)
+            state = replace(state, dead=state.dead | (before - set(active)))
+        if not active:
+            state = at_rest(problem, state)
+        growth = rates(problem, state)
+        unstable = [i for i, rate in enumerate(growth) if rate > 1 and i not in {*active, *state.dead}]
+        if not unstable or not state.converged:
+            return state
+        # The fastest direction first: it may change the stability of the others.
+        joining = problem.group(max(unstable, key=lambda i: float(growth[i])))
+        active = [*active, *joining]
+        q = state.q.copy()
+        q[joining, joining] = _SEED
+
+
+def at_rest(problem: Problem, state: State) -> State:
+    """State at zero overlap."""
+    q = problem.zero
+    return replace(state.visited(q, problem.averages(q)), converged=True, residual=0.0, free=())
+
+
+def released(problem: Problem, state: State, active: list[int], below: float = DEAD) -> tuple[State, list[int]]:
+    """Set overlaps that have died out to zero, if they are stable there; the state, and the layers that are left."""
+    for group in [g for g in problem.averages.groups if g[0] in active and all(state.q[i, i] < below for i in g)]:
+        q = state.q.copy()
+        for i in group:
+            q[i, :] = q[:, i] = 0.0
+        averages = problem.averages(q)
+        state = replace(state, n_iter=state.n_iter + 1)
+        if not problem.alpha * averages.growth[:, group[0]].mean() > 1:
+            free = tuple(pair for pair in state.free if not set(pair) & set(group))
+            state = replace(state, q=q, averages=averages, free=free, silent=state.silent | set(group))
+            active = [i for i in active if i not in group]
+    return state, active
+
+
+def rates(problem: Problem, state: State) -> Array:
+    """Growth rate of a small overlap in each direction of zero overlap; NaN elsewhere and where not computed."""
+    growth: Array = problem.alpha * state.known.growth.mean(axis=0)
+    if (known := known_rate(problem, state)) is not None:
+        growth[-1] = known
+    return growth
+
+
+def known_rate(problem: Problem, state: State) -> float | None:
+    """Growth rate of the last layer from zero overlap: the operator (15) has it to many digits, where computed."""
+    model = problem.averages.model
+    if state.q.any() or not SAMPLED_LAYERS.serves(model):
+        return None
+    norm = last_layer_norm(model)
+    return None if norm is None else problem.alpha * norm
+
+
+def undecided(problem: Problem, state: State, growth: Array, sampled: bool) -> str:
+    """What is stated of layers of zero overlap whose growth rates have these errors, in units of alpha."""
+    rate, error = rates(problem, state), (SIGMAS if sampled else 1.0) * problem.alpha * growth
+    if known_rate(problem, state) is not None:
+        error[-1] = 0.0
+    for i in sorted(state.silent & set(np.flatnonzero(state.q.diagonal() == 0).tolist())):
+        if rate[i] + error[i] > 1 and (rate[i] - error[i] <= 1 or i in state.dead):
+            return f"a small overlap q_{i + 1}{i + 1} grows by {rate[i]:.4g} +- {error[i] / SIGMAS:.1g} per iteration"
+    return ""

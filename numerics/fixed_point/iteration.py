@@ -1,0 +1,120 @@
+"""Iteration of q -> F(alpha G(q)) with Anderson's acceleration: the strategy that needs no slopes."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .anderson import anderson
+from .balance import RECOVERED, Entries, filled
+from .postprocess import postprocess
+from .state import DEAD, Problem, Solution, State, Tolerance
+
+__all__ = ["Iteration"]
+
+Array = NDArray[np.float64]
+
+_MEMORY = 4
+# Evaluations after which a share of the statistical error is enough, for averages that need it.
+_PATIENCE, _ROUGH = 24, 0.1
+
+
+@dataclass(frozen=True)
+class _Iterates:
+    """A state, the free entries of the next evaluation, and the latest points with their images."""
+
+    state: State
+    x: Array
+    points: tuple[Array, ...] = ()
+    images: tuple[Array, ...] = ()
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """Anderson-accelerated iteration over the entries that are free.
+
+    Attributes
+    ----------
+    problem : Problem
+    """
+
+    problem: Problem
+
+    def settle(self, state: State, q: Array, active: list[int], pairs: Entries = ()) -> State:
+        """Iterate from q with the diagonal over the active layers free, and these entries off it."""
+        problem = self.problem
+        equal = problem.averages.equal
+        diagonal = [(i, i) for i in sorted(active) if not equal or i == problem.group(i)[0]]
+        state = replace(
+            state, q=q.copy(), free=(*diagonal, *pairs), converged=False, residual=math.inf, path=(), error=None
+        )
+        at = _Iterates(state, q[state.entries].copy())
+        while not self.terminate(at.state):
+            at = self.step(at)
+        return at.state
+
+    def terminate(self, state: State) -> bool:
+        """Whether the fixed point is found, or the evaluations are used up."""
+        return state.converged or (state.averages is not None and state.n_iter >= self.problem.max_iter)
+
+    def step(self, at: _Iterates) -> _Iterates:
+        """Take the averages at the next point, and choose the one after it."""
+        state, problem = at.state, self.problem
+        q = problem.overlap(state.free, at.x)
+        x = q[state.entries]
+        averages = problem.averages(q)
+        fx = problem.image(averages.g.mean(axis=0))[state.entries]
+        # The diagonal comes first.
+        size = sum(i == j for i, j in state.free)
+        # What dies out may stay at the noise of its averages.
+        dying = (x < DEAD) & (fx < DEAD) if len(state.free) == size else np.zeros(len(x), bool)
+        residual = float(np.abs(np.where(dying, 0.0, fx - x)).max())
+        state = replace(state.visited(q, averages), residual=residual, path=(*state.path, (x, averages)))
+        state = replace(state, tolerance=self._tolerance(state))
+        least, reached = (float(v[:size].min()) for v in (x, fx))
+        if residual <= state.tolerance.value or (reached > RECOVERED and least >= RECOVERED - 1e-9):
+            return replace(at, state=replace(state, converged=True))
+        points, images = (*at.points, x)[-_MEMORY:], (*at.images, fx)[-_MEMORY:]
+        return _Iterates(state, self._trusted(state.free, anderson(points, images), x, fx), points, images)
+
+    def postprocess(self, state: State) -> Solution:
+        """Fixed point with its error; it is solved for further where that matters."""
+        return postprocess(self.problem, state)
+
+    def _tolerance(self, state: State) -> Tolerance:
+        """Residual that is small enough."""
+        asked = self.problem.tolerance
+        if not self.problem.relative:
+            return asked
+        allowed = asked.value * (1 - float(np.linalg.eigvalsh(state.q)[-1]))
+        if len(state.history) > _PATIENCE and state.known.sampled:
+            # Sums over finitely many nodes jump where a link does: far below the statistical error is enough.
+            rows, columns = state.entries
+            g = state.known.g
+            spread = self.problem.image(g)[:, rows, columns].std(axis=0, ddof=1)
+            rough = _ROUGH * float(spread.max()) / math.sqrt(len(g))
+            if rough > allowed and state.residual > allowed:
+                why = (
+                    f"the tolerance was {rough:.1e} instead of {allowed:.1e} (tol = {asked.value:g} times the least "
+                    "1 - q): a tenth of the standard error of F(q), as averages over finitely many nodes jump"
+                )
+                return Tolerance(rough, why)
+        return Tolerance(allowed)
+
+    def _trusted(self, free: Entries, trial: Array, x: Array, fx: Array) -> Array:
+        """Let an extrapolation from x go the way of the plain step to fx, and not much further.
+
+        Extrapolation is drawn to unstable fixed points (q = 0, and q = I before recovery) as to stable ones; the plain
+        step leads away from them. Beyond fx, q may shrink by 0.3 and 1 - q by 0.1, no more.
+        """
+        if all(i == j for i, j in free):
+            bounded = np.clip(trial, 0.3 * fx, 1 - 0.1 * (1 - fx))
+            return np.where((bounded - x) * (fx - x) >= 0, bounded, fx)
+        active = sorted({i for i, _ in free})
+        far, near = (
+            np.linalg.eigvalsh(filled(len(self.problem.zero), free, point)[np.ix_(active, active)])
+            for point in (trial, fx)
+        )
+        inside = far[0] >= 0.3 * near[0] and 1 - far[-1] >= 0.1 * (1 - near[-1])
+        return trial if inside and (trial - x) @ (fx - x) >= 0 else fx

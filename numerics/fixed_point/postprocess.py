@@ -1,0 +1,150 @@
+"""What all strategies do at the end: solve for the fixed point further where that matters, and give its error."""
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.standard_error import SIGMAS, standard_error
+from .balance import RECOVERED, Entries, FreeEntries
+from .error import blocked, fixed_point_error, growth_error
+from .growth import rates, released, undecided
+from .state import DEAD, Problem, Solution, State
+
+__all__ = ["Measured", "measured", "postprocess", "stated"]
+
+Array = NDArray[np.float64]
+
+# An overlap this close to 1 may be on the way to recovery.
+_NEARLY = 1e-2
+# Overlaps that may be left by steps below `tol` on the way to zero, in units of it.
+_WAY = 20.0
+
+
+class Measured(NamedTuple):
+    """A state, the error of its overlap, shape (P, P), and what the averages leave in doubt."""
+
+    state: State
+    error: Array
+    doubt: str = ""
+
+
+def postprocess(problem: Problem, state: State) -> Solution:
+    """Fixed point with its error."""
+    return stated(problem, measured(problem, state))
+
+
+def stated(problem: Problem, found: Measured) -> Solution:
+    """Solution of a state whose error is known."""
+    state = found.state
+    return Solution(
+        alpha=problem.alpha,
+        q=state.q,
+        error=found.error,
+        rates=rates(problem, state),
+        how="monte-carlo" if state.known.sampled else "estimated",
+        converged=state.converged,
+        residual=state.residual,
+        n_iter=state.n_iter,
+        history=state.history,
+        tolerance=state.tolerance,
+        doubt=found.doubt,
+        note=state.known.note,
+    )
+
+
+def measured(problem: Problem, state: State) -> Measured:
+    """Error of q; q is solved for further where that matters."""
+    error = np.zeros_like(state.q)
+    if state.averages is None:
+        return Measured(state, error)
+    if not state.free:
+        return Measured(state, error, _growth_undecided(problem, state))
+    rows, columns = state.entries
+    if not math.isfinite(state.residual):  # the evaluations ran out before the first one here
+        error[rows, columns] = error[columns, rows] = 1.0
+        return Measured(state, error)
+    if state.converged:
+        state = _pushed(problem, state)
+    x = state.q[rows, columns]
+    held = _held(problem, state)
+    error[rows[held], columns[held]] = 1 - x[held]
+    free = tuple(pair for k, pair in enumerate(state.free) if k not in held)
+    if not free:
+        found = Measured(state, error, _growth_undecided(problem, state))
+    else:
+        found = _measured_free(problem, state, free, error)
+    if problem.averages.equal:
+        for i, _ in found.state.free:
+            same = problem.group(i)
+            found.error[same, same] = found.error[i, i]
+    # An overlap cannot be off by more than its range.
+    return Measured(found.state, np.minimum(found.error, 1.0), found.doubt)
+
+
+def _growth_undecided(problem: Problem, state: State) -> str:
+    """What is stated of layers of zero overlap, by the error of the growth rates themselves."""
+    return undecided(problem, state, growth_error(state.known), state.known.sampled) if state.silent else ""
+
+
+def _decided(problem: Problem, state: State) -> NDArray[np.bool_]:
+    """Free entries that the iteration raises whatever the averages are off by."""
+    rows, columns = state.entries
+    image = problem.image(state.known.g)[:, rows, columns]
+    low: Array = image.mean(axis=0) - (SIGMAS * standard_error(image) if state.known.sampled else 0.0)
+    return np.asarray(low > state.q[rows, columns])
+
+
+def _held(problem: Problem, state: State) -> list[int]:
+    """Free entries that are pushed beyond the last overlap that is resolved."""
+    at = [k for k, (i, j) in enumerate(state.free) if i == j and state.q[i, i] >= RECOVERED - 1e-9]
+    return np.array(at, int)[_decided(problem, state)[at]].tolist() if at else []
+
+
+def _pushed(problem: Problem, state: State) -> State:
+    """On the way to recovery, where |F - q| is small long before: the rest of it at once."""
+    if any(i != j for i, j in state.free):
+        return state
+    x = state.q[state.entries]
+    near = (x < RECOVERED - 1e-9) & (1 - x < _NEARLY) & _decided(problem, state)
+    if not near.any():
+        return state
+    q = problem.overlap(state.free, np.where(near, RECOVERED, x))
+    further = state.visited(q, problem.averages(q))
+    return further if _decided(problem, further)[near].all() else replace(state, n_iter=further.n_iter)
+
+
+def _measured_free(problem: Problem, state: State, free: Entries, error: Array) -> Measured:
+    """Enter the errors of these entries, the others being held."""
+    rows, columns = np.array(free).T
+    begin = state
+
+    def matrix(x: Array) -> Array:
+        q = begin.q.copy()
+        q[rows, columns] = q[columns, rows] = x
+        return problem.overlap(begin.free, q[begin.entries])
+
+    balance = FreeEntries(problem.averages, problem.alpha, free, matrix)
+    found = fixed_point_error(balance, state.q[rows, columns], state.known)
+    if state.converged and found.visited:
+        state = state.beside(*(matrix(x) for x in found.visited))
+        state = replace(state, q=state.history[-1], averages=found.found)
+        wrong = problem.image(found.found.g.mean(axis=0)) - state.q
+        state = replace(state, residual=float(np.abs(wrong)[rows, columns].max()))
+        if len(state.free) - len(free) < len(_held(problem, state)):
+            return measured(problem, state)
+    error[rows, columns] = error[columns, rows] = found.error
+    # Where it is no fixed point, steps below `tol` came to rest on the way to zero. Links have rates of their own.
+    dying = bool(found.doubt) and not problem.relative
+    below = max(DEAD, _WAY * problem.tolerance.value) if dying else DEAD
+    if state.converged and (found.visited or dying) and float(state.q.diagonal()[rows].min()) < below:
+        before = {i for i, _ in state.free}
+        state, active = released(problem, state, sorted(before), below)
+        if len(active) < len(before):
+            return measured(problem, replace(state, dead=state.dead | (before - set(active))))
+    doubt = found.doubt
+    if not doubt and len(free) == len(state.free):
+        doubt = blocked(balance, state.path, found)
+    return Measured(state, error, doubt or undecided(problem, state, found.growth, found.found.sampled))

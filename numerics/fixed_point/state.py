@@ -1,0 +1,195 @@
+"""What strategies for a fixed point share: the problem, the state that a step takes and gives, and the solution."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..channel.averages import Averages, Channel
+from ..core.results import How
+from .balance import RECOVERED, Entries, image, overlap
+
+__all__ = ["DEAD", "Problem", "Slopes", "Solution", "State", "Strategy", "Tolerance"]
+
+Array = NDArray[np.float64]
+# From layers that are learned to a log alpha and the slopes d log alpha_l/dt there.
+Slopes = Mapping[tuple[int, ...], tuple[float, Array]]
+
+#: Overlap below which a layer may be dropped again.
+DEAD = 1e-5
+
+
+class Tolerance(NamedTuple):
+    """Largest max |F(q) - q| at which an iteration ends, and why it is not the one asked for, where it is larger."""
+
+    value: float
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """q = F(alpha G(q)) on the symmetric matrices, and when it counts as solved.
+
+    Attributes
+    ----------
+    averages : Channel
+        G.
+    alpha : float
+        Samples per dimension.
+    tolerance : Tolerance
+        On max |F(q) - q|.
+    max_iter : int
+        Evaluations of the averages.
+    relative : bool
+        Whether the tolerance is in units of 1 - q (plain steps from near recovery are short wherever they lead), and a
+        tenth of the statistical error is enough for averages that are not smooth.
+    """
+
+    averages: Channel
+    alpha: float
+    tolerance: Tolerance
+    max_iter: int
+    relative: bool = False
+
+    @property
+    def zero(self) -> Array:
+        """Zero overlap."""
+        return np.zeros((self.averages.model.indices,) * 2)
+
+    def group(self, index: int) -> tuple[int, ...]:
+        """Indices that are learned together with this one."""
+        return next(group for group in self.averages.groups if index in group)
+
+    def image(self, g: Array) -> Array:
+        """F(alpha g), for g of shape (..., P, P)."""
+        return image(self.alpha, g)
+
+    def overlap(self, free: Entries, x: Array) -> Array:
+        """Overlap whose free entries are x, within the range that is resolved."""
+        return overlap(self.averages, free, x)
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a strategy stands.
+
+    Attributes
+    ----------
+    q : ndarray, shape (P, P)
+    tolerance : Tolerance
+        What was asked for in the end.
+    averages : Averages, optional
+        At q; None before the first evaluation.
+    residual : float
+        Max |F(q) - q| over the free entries.
+    converged : bool
+    free : tuple of (int, int)
+        Entries that are solved for, the diagonal first.
+    n_iter : int
+        Evaluations of the averages.
+    history : tuple of ndarray
+        Overlaps at which they were taken.
+    path : tuple of (ndarray, Averages)
+        Free entries and averages of the iteration over the present free entries.
+    dead, silent : frozenset of int
+        Layers that were learned and have died out, and those that were found to stay at zero overlap.
+    slopes : mapping
+        Slopes of the latest fixed points, from which those of neighbouring alphas are found.
+    error : ndarray, optional
+        Error of q, where the strategy has measured it.
+    """
+
+    q: Array
+    tolerance: Tolerance
+    averages: Averages | None = None
+    residual: float = 0.0
+    converged: bool = False
+    free: Entries = ()
+    n_iter: int = 0
+    history: tuple[Array, ...] = ()
+    path: tuple[tuple[Array, Averages], ...] = ()
+    dead: frozenset[int] = frozenset()
+    silent: frozenset[int] = frozenset()
+    slopes: Slopes = field(default_factory=dict)
+    error: Array | None = None
+
+    @classmethod
+    def start(cls, problem: Problem, slopes: Slopes | None = None) -> "State":
+        """State before the first evaluation."""
+        return cls(problem.zero, problem.tolerance, slopes={} if slopes is None else slopes)
+
+    @property
+    def known(self) -> Averages:
+        """Averages at q, once there are some."""
+        assert self.averages is not None
+        return self.averages
+
+    @property
+    def entries(self) -> tuple[Array, Array]:
+        """Rows and columns of the free entries."""
+        rows, columns = np.array(self.free).T
+        return rows, columns
+
+    def visited(self, q: Array, averages: Averages) -> "State":
+        """State after an evaluation at q."""
+        return replace(self, q=q, averages=averages, n_iter=self.n_iter + 1, history=(*self.history, q.copy()))
+
+    def beside(self, *tried: Array) -> "State":
+        """State that stays where it is after evaluations elsewhere."""
+        return replace(self, n_iter=self.n_iter + len(tried), history=(*self.history, *tried))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A fixed point with its error, as every strategy gives it.
+
+    Attributes
+    ----------
+    alpha : float
+    q, error : ndarray, shape (P, P)
+        The error is one standard error of q where the averages scatter, and a bound elsewhere.
+    rates : ndarray, shape (P,)
+        Growth rate of a small overlap of each index of zero overlap; NaN elsewhere and where not computed.
+    how : {"estimated", "monte-carlo"}
+        Kind of the error of the averages.
+    converged, residual, n_iter, history, tolerance
+        As of `State`.
+    doubt : str
+        What the averages do not decide; empty otherwise.
+    note : str
+        What a result has to state beside whether it converged.
+    """
+
+    alpha: float
+    q: Array
+    error: Array
+    rates: Array
+    how: How
+    converged: bool
+    residual: float
+    n_iter: int
+    history: tuple[Array, ...]
+    tolerance: Tolerance
+    doubt: str = ""
+    note: str = ""
+
+    @property
+    def recovered(self) -> bool:
+        """Whether an overlap is the largest one that is resolved."""
+        return bool((self.q.diagonal() >= RECOVERED - 1e-9).any())
+
+
+class Strategy(Protocol):
+    """A way to the fixed point with some layers learned; state in, state out."""
+
+    @property
+    def problem(self) -> Problem:
+        """What is solved."""
+
+    def settle(self, state: State, q: Array, active: list[int], pairs: Entries = ()) -> State:
+        """Solve from q with the diagonal over the active layers free, and these entries off it."""
+
+    def postprocess(self, state: State) -> Solution:
+        """Fixed point with its error; it is solved for further where that matters."""
