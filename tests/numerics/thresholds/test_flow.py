@@ -11,6 +11,7 @@ from scipy.stats import chi
 from attnlimits.derive.flow import linear_flow, linear_fluctuations, pair_flow, time
 from attnlimits.numerics.thresholds import flow as module
 from attnlimits.numerics.thresholds.flow import flow, random_networks
+from attnlimits.numerics.thresholds.flow_means import pair_means
 
 ROTATION = np.array([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2)
 
@@ -112,7 +113,7 @@ def test_means_of_a_layer_are_those_of_the_derivation():
     count = 300_000
     values = (a, b, 0.0, np.sqrt(rng.chisquare(rank, count)), rng.normal(size=count))
     names = (made.plus, made.minus, made.cross, made.radius, made.angle)
-    means = module._pair_means(a, b, rank, beta, 0)
+    means = pair_means(a, b, rank, beta, 0)
     drawn = {
         name: sp.lambdify(names, getattr(made, name), "numpy")(*values)
         for name in ("tau", "tau_t", "tau_tt", "tau_a", "tau_ss", "s_s", "s")
@@ -124,7 +125,7 @@ def test_means_of_a_layer_are_those_of_the_derivation():
 
 
 def test_quadrature_levels_agree():
-    coarse, fine = (module._pair_means(2.5, 1.3, 1, 1.0, level) for level in (0, 4))
+    coarse, fine = (pair_means(2.5, 1.3, 1, 1.0, level) for level in (0, 4))
     for name in ("tau", "tau_variance", "s_square", "tau_t", "tau_tt", "tau_a", "tau_ss", "s_s"):
         assert getattr(coarse, name) == pytest.approx(getattr(fine, name), abs=1e-11)
 
@@ -236,7 +237,7 @@ def _direct_means(a, b, rank, beta):
 
 
 def test_steep_softmax_against_adaptive_quadrature():
-    made = module._pair_means(1.6, 1.2, 1, 300.0, 0)
+    made = pair_means(1.6, 1.2, 1, 300.0, 0)
     tau, square = _direct_means(1.6, 1.2, 1, 300.0)
     # What the adaptive rule promises, summed over its panels.
     assert made.tau == pytest.approx(tau, abs=1e-9)
@@ -245,7 +246,7 @@ def test_steep_softmax_against_adaptive_quadrature():
 
 @pytest.mark.parametrize(("a", "b", "rank", "beta"), [(7.0, 7.0, 1, 1e3), (2.5, 1.5, 2, 1e2), (3.0, 2.9, 500, 1.0)])
 def test_quadrature_levels_agree_where_the_softmax_is_a_step(a, b, rank, beta):
-    coarse, fine = (module._pair_means(a, b, rank, beta, level) for level in (0, 3))
+    coarse, fine = (pair_means(a, b, rank, beta, level) for level in (0, 3))
     for name in ("tau", "tau_variance", "s_square", "tau_t", "tau_tt", "tau_a", "tau_ss", "s_s"):
         # Second derivatives are sums of terms beta times larger.
         assert getattr(coarse, name) == pytest.approx(getattr(fine, name), rel=1e-11, abs=1e-12 * beta)
@@ -254,7 +255,7 @@ def test_quadrature_levels_agree_where_the_softmax_is_a_step(a, b, rank, beta):
 def test_steep_softmax_approaches_hard_attention():
     """At beta -> oo, tau is 1 where |z| < b rho/a and 0 elsewhere: E[tau] = (2/pi) atan(b/a) at rank 1."""
     a, b = 2.0, 1.3
-    steep = [abs(module._pair_means(a, b, 1, beta, 0).tau - 2 / math.pi * math.atan(b / a)) for beta in (10, 100, 1000)]
+    steep = [abs(pair_means(a, b, 1, beta, 0).tau - 2 / math.pi * math.atan(b / a)) for beta in (10, 100, 1000)]
     assert steep[2] < 1e-4
     assert steep[1] < steep[0] / 5 and steep[2] < steep[1] / 5
 
