@@ -205,7 +205,7 @@ class ThresholdResult(Result):
 
     def lines(self) -> Iterator[str]:
         """Threshold, error, status."""
-        exact = "" if self.exact is None else f" = {self.exact} exactly"
+        exact = "" if self.exact is None else f" = {self.exact}{' exactly' if self.how == 'rigorous' else ''}"
         yield f"alpha({self.subspace}) = {self.value}{exact}"
         yield f"error {self.error:.1e} ({self.how})"
         yield self.status

@@ -112,7 +112,7 @@ def _perfect(model: Network, digits: int) -> ThresholdResult:
         "rigorous",
         norm,
         1,
-        "y and h_2 fix h_1 up to its sign, lambda_1 = M (M + 1)",
+        where="y and h_2 fix h_1 up to its sign, lambda_1 = M (M + 1)",
         exact=f"1/{norm}",
     )
 
@@ -161,7 +161,7 @@ def _quadrature(
                 "estimated",
                 1 / float(alphas[0]),
                 evaluations,
-                f"at q_22 = {-math.expm1(-root):.8f}",
+                where=f"at q_22 = {-math.expm1(-root):.8f}",
             )
         accuracy *= 0.1
     raise ConvergenceError(
@@ -243,7 +243,7 @@ def _sampled(
 def _result(model: Network, values: Array, evaluations: int, where: str) -> ThresholdResult:
     mean = float(values.mean())
     error = float(standard_error(values))
-    return _threshold(model, recorded(mean, error), error, "monte-carlo", 1 / mean, evaluations, where)
+    return _threshold(model, recorded(mean, error), error, "monte-carlo", 1 / mean, evaluations, where=where)
 
 
 def _threshold(
@@ -253,6 +253,7 @@ def _threshold(
     how: How,
     norm: float,
     evaluations: int,
+    *,
     where: str,
     exact: str | None = None,
 ) -> ThresholdResult:

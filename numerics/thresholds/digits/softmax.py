@@ -2,13 +2,19 @@
 
 from collections.abc import Callable
 
+import numpy as np
+from flint import arb
 from threadpoolctl import threadpool_limits
 
 from ...arithmetic.ball import working_bits
-from ...arithmetic.balls import Ball
+from ...arithmetic.balls import Ball, Balls
+from ...arithmetic.fixed_digits import Fixed, dot, from_balls
 from .law import softmax_law
-from .output import norm_sum, output_nodes
+from .moments import compress, compression
+from .output import output_nodes
+from .quotient import squares_over
 from .steps import Rules
+from .table import Tables, tables
 
 __all__ = ["softmax_norm"]
 
@@ -32,10 +38,6 @@ def softmax_norm(skip: Ball, beta: Ball, rules: Rules, tick: Callable[[float], N
     ----------
     troiani2025, (15)-(16), (184)-(185).
     """
-    # Compiled loops take a while to load.
-    from .moments import compress, compression
-    from .table import tables
-
     with working_bits(rules.law_bits):
         law = softmax_law(skip, beta, rules.plane)
     size = compression(law, rules.log_accuracy, rules.log_range)
@@ -45,4 +47,19 @@ def softmax_norm(skip: Ball, beta: Ball, rules: Rules, tick: Callable[[float], N
         moments = compress(law, size, lambda share: tick(0.7 * share))
         table = tables(moments, u, v)
         tick(0.95)
-        return norm_sum(table, u_weight, v_weight, rules.output.floor)
+        return _norm_sum(table, u_weight, v_weight, rules.output.floor)
+
+
+def _norm_sum(table: Tables, u_weight: Balls, v_weight: Balls, floor: float) -> Ball:
+    """Sum of (N_++^2 + 2 N_+-^2 + N_--^2)/Z over the plane, N = M - Z I.
+
+    Z = E[1 ..] is the density of (u, v), M_ab = E[h_a h_b ..] its second moments; points below `floor` are left out.
+    """
+    kept = table.z.value > np.maximum(floor, 2 * table.z.error)
+    found = squares_over(*(part[kept] for part in (table.z, table.pp, table.pm, table.mm)))
+    scale = found.scale
+    ratio = Fixed(np.zeros(table.z.digits.shape), np.zeros(kept.shape))
+    ratio.digits[:, kept], ratio.error[kept] = found.digits, found.error
+    line = dot(from_balls(v_weight, scale)[None], ratio)
+    (total,) = dot(line, from_balls(u_weight, scale)[None])[0].balls()
+    return total * 2 / arb.pi()

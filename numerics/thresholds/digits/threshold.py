@@ -12,7 +12,6 @@ from ...arithmetic.balls import Ball, ball
 from ...core.errors import ConvergenceError
 from ...model.network import Network
 from .linear import choose_linear, linear_norm
-from .softmax import softmax_norm
 from .steps import choose
 
 __all__ = ["MAX_DIGITS", "PreciseThreshold", "precise_threshold"]
@@ -114,6 +113,8 @@ def _sum(model: Network, aim: float, fineness: float, tick: Callable[[float], No
         _check_size(model, linear.hidden.count * linear.output.count)
         with working_bits(linear.bits):
             return linear_norm(ball(model.skip), ball(model.beta), model.tokens, linear, tick), linear.bits
+    from .softmax import softmax_norm  # its compiled loops take a while to load
+
     rules = choose(model.skip, model.beta, aim, fineness)
     _check_size(model, sum(line.count for line in rules.plane.w))
     # Decimals: the law is sensitive to them.

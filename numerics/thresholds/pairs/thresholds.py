@@ -10,6 +10,7 @@ from ...core.errors import ConvergenceError, KernelNotFoundError
 from ...model.network import Network
 from ...model.routes import PAIRS
 from ..digits.threshold import PreciseThreshold
+from . import MAX_PAIR_DIGITS
 from .linear import norm_three_linear
 from .mixing import PairLaw, Progress, pair_law
 from .rules import PairRule, cut, sinh_half_line, uniform
@@ -17,10 +18,8 @@ from .softmax import norm_from_law
 from .tokens3 import norm_three_tokens
 from .tokens3_nodes import node_count, three_token_steps
 
-__all__ = ["MAX_PAIR_DIGITS", "pairs_threshold"]
+__all__ = ["pairs_threshold"]
 
-# What sums of pairs can promise: 30 digits less what sums, tails and refinements take.
-MAX_PAIR_DIGITS = 22
 # Digits aimed at beyond those asked for, by the first sum and by each one after it.
 _GUARD, _MORE = 1.0, 2.0
 _LEVELS = 3

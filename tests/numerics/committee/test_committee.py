@@ -24,7 +24,7 @@ from attnlimits.numerics.core.results import as_dict
 from attnlimits.numerics.model import mixing_law
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import gauss_legendre_panels, normal_qmc
-from attnlimits.numerics.thresholds import last_layer as thresholds
+from attnlimits.numerics.thresholds import last_layer_sums as thresholds
 
 ROTATION = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
 
@@ -221,7 +221,7 @@ def test_spread_of_the_last_layer():
 
 @pytest.mark.parametrize("c", [10.0, 40.0])
 def test_last_layer_of_two_layers(c):
-    full = 1 / thresholds._softmax(Network(skip=c), 1)
+    full = 1 / thresholds.softmax(Network(skip=c), 1)
     stated = last_layer_threshold(2, c)
     assert abs(full - stated.value) < stated.error < 0.2 * (full - 1 / 6)
 
@@ -240,7 +240,7 @@ def test_last_layer_of_three_layers(monkeypatch):
     monkeypatch.setattr(thresholds, "mixing_law", rescaled)
     gaps = []
     for c in (10.0, 20.0):
-        full = 1 / thresholds._softmax(Network(layers=3, skip=c), 0)
+        full = 1 / thresholds.softmax(Network(layers=3, skip=c), 0)
         stated = last_layer_threshold(3, c)
         assert abs(full - stated.value) < stated.error
         gaps.append(full - stated.value)

@@ -8,7 +8,8 @@ import pytest
 from attnlimits.numerics.arithmetic.pairs import Pairs, Parts
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.model.network import Network
-from attnlimits.numerics.thresholds.last_layer import _linear_deep, last_layer
+from attnlimits.numerics.thresholds.last_layer import last_layer
+from attnlimits.numerics.thresholds.last_layer_sums import linear_deep
 from attnlimits.numerics.thresholds.pairs.linear import norm_three_linear, output_moments
 from attnlimits.numerics.thresholds.pairs.linear_table import COLUMNS, average_table, bound_index, evaluate
 from attnlimits.numerics.thresholds.pairs.rules import double_exponential
@@ -160,7 +161,7 @@ def test_norm_against_plain_sums() -> None:
 
 @pytest.mark.parametrize("beta", [0.05, 1.0])
 def test_norm_against_monte_carlo(beta: float) -> None:
-    sampled, _ = _linear_deep(Network(3, beta=beta, activation="linear"), np.random.default_rng(0))
+    sampled, _ = linear_deep(Network(3, beta=beta, activation="linear"), np.random.default_rng(0))
     value = float(norm_three_linear(ONE, Pairs(beta), 7.0).fraction())
     assert abs(value - sampled.value) < 3 * sampled.error
 

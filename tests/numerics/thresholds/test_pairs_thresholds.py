@@ -13,8 +13,9 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.model.routes import PAIRS
 from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
 from attnlimits.numerics.thresholds.last_layer import last_layer
+from attnlimits.numerics.thresholds.pairs import MAX_PAIR_DIGITS
 from attnlimits.numerics.thresholds.pairs.mixing import pair_law
-from attnlimits.numerics.thresholds.pairs.thresholds import MAX_PAIR_DIGITS, pairs_threshold
+from attnlimits.numerics.thresholds.pairs.thresholds import pairs_threshold
 from attnlimits.numerics.thresholds.pairs.tokens3 import degree, norm_three_tokens
 from attnlimits.numerics.thresholds.pairs.tokens3_nodes import Steps, hidden_nodes, three_token_steps
 

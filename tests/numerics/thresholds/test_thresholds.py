@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -20,6 +21,12 @@ Array = NDArray[np.float64]
 
 
 # --- closed forms -----------------------------------------------------------------------------------------------
+
+
+def test_a_form_is_called_exact_only_where_it_is() -> None:
+    closed = one_layer(2)
+    assert next(closed.lines()).endswith(" = 1/6 exactly")
+    assert next(replace(closed, how="estimated").lines()).endswith(" = 1/6")
 
 
 @pytest.mark.parametrize("tokens", [2, 3, 4, 5, 6])
@@ -328,7 +335,7 @@ def test_sums_of_float64_that_miss_their_digits_are_replaced(
 ) -> None:
     """At every depth that has more precise sums."""
     monkeypatch.setattr(
-        "attnlimits.numerics.thresholds.last_layer._softmax", lambda model, level: 4.8 + 0.01 * (-1) ** level
+        "attnlimits.numerics.thresholds.last_layer.softmax", lambda model, level: 4.8 + 0.01 * (-1) ** level
     )
     result = last_layer(Network(layers), digits=6)
     assert result.converged and result.value == value
@@ -339,7 +346,7 @@ def test_a_norm_next_to_a_rounding_boundary_is_decided_at_three_layers(monkeypat
     """alpha = 0.20717722470..: sums with an error of 2e-9 of it may round to 0.20717723."""
     norm = 4.826785383528
     monkeypatch.setattr(
-        "attnlimits.numerics.thresholds.last_layer._softmax", lambda model, level: norm * (1 - 2e-9 * level)
+        "attnlimits.numerics.thresholds.last_layer.softmax", lambda model, level: norm * (1 - 2e-9 * level)
     )
     assert last_layer(Network(3), digits=8).value == "0.20717722"
 
