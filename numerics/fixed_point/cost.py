@@ -1,11 +1,10 @@
 """Which state evolutions take seconds: what a verb may show beside its result without being asked."""
 
-from typing import Any
-
 import numpy as np
 
 from ..channel.link.channel import LinkChannel
 from ..model.links import LinkKernel
+from ..model.network import Network
 from ..model.routes import TWO_LAYER_QUADRATURE, serving
 
 __all__ = ["takes_seconds"]
@@ -16,7 +15,7 @@ __all__ = ["takes_seconds"]
 _LEARNED = 2 / 3
 
 
-def takes_seconds(model: Any, alpha: float) -> bool:
+def takes_seconds(model: Network | LinkKernel, alpha: float) -> bool:
     """Whether the fixed point from the uninformed start is there within seconds on one core.
 
     These are deterministic averages: one tied layer of more tokens than its rank or of one index; two softmax layers

@@ -2,19 +2,21 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from ..core.plots import save_figure
+from ..core.results import How
 from .entropy import FreeEntropy
 from .stationary import StationaryPoint
 
-__all__ = ["draw", "landscape"]
+__all__ = ["Landscape", "draw", "landscape"]
 
 Array = NDArray[np.float64]
+Groups = tuple[tuple[int, ...], ...]
 
 _COLOURS = {"maximum": "#b3261e", "saddle": "#8e24aa", "minimum": "#1f4e9c", "recovered": "#2e7d32"}
 _MARKS = {"maximum": "o", "saddle": "X", "minimum": "v", "recovered": "s"}
@@ -22,9 +24,18 @@ _MARKS = {"maximum": "o", "saddle": "X", "minimum": "v", "recovered": "s"}
 _FINE = 101
 
 
+class Landscape(TypedDict):
+    """Phi(q) - Phi(0) on a grid, see `landscape`."""
+
+    overlaps: list[Array]
+    phi: Array
+    error: float
+    how: How
+
+
 def landscape(
     free: FreeEntropy, *, points: int = 9, top: float = 0.99, progress: Callable[[int, int], None] | None = None
-) -> dict[str, Any]:
+) -> Landscape:
     """Phi(q) - Phi(0) on a grid.
 
     Parameters
@@ -86,7 +97,7 @@ def landscape(
     }
 
 
-def draw(record: dict[str, Any], stationary: tuple[StationaryPoint, ...], groups: Any, title: str, path: Path) -> None:
+def draw(record: Landscape, stationary: tuple[StationaryPoint, ...], groups: Groups, title: str, path: Path) -> None:
     """Draw Phi with its stationary points; those beyond the grid stand at its edge.
 
     Parameters
@@ -125,8 +136,8 @@ def draw(record: dict[str, Any], stationary: tuple[StationaryPoint, ...], groups
         # One entry of the legend for each kind.
         label = "_" if point.kind in shown else point.kind
         shown.add(point.kind)
-        style: dict[str, Any] = {"color": _COLOURS[point.kind], "marker": _MARKS[point.kind], "label": label}
-        axes.plot(x[0], y, ls="", ms=8, mec="white", clip_on=False, zorder=5, **style)
+        colour, mark = _COLOURS[point.kind], _MARKS[point.kind]
+        axes.plot(x[0], y, ls="", marker=mark, color=colour, ms=8, mec="white", clip_on=False, zorder=5, label=label)
     axes.set_xlabel(labels[0])
     axes.set_title(title, fontsize=8)
     axes.legend(fontsize=8)

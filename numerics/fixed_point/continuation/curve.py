@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -28,6 +28,14 @@ __all__ = ["curve", "default_channel"]
 # Closest to one that overlaps of other channels come.
 _CLOSEST = 1e-6
 _STARTS = ("uninformed", "informed")
+
+
+class _Effort(TypedDict):
+    """Of the averages, see `default_channel`."""
+
+    accuracy: float
+    samples: int
+    replicas: int
 
 
 def default_channel(
@@ -119,8 +127,8 @@ def curve(
     check_effort(ordered[0] if alpha is None else alpha, samples, replicas, tol, 1)
     seed, generator = seeded(rng)
     points_seed = int(generator.integers(2**31)) if seed < 0 else seed
-    effort: dict[str, Any] = {"accuracy": accuracy, "samples": samples, "replicas": replicas}
-    at = _family(model, along, {**effort, "rng": points_seed, "workers": workers})
+    effort: _Effort = {"accuracy": accuracy, "samples": samples, "replicas": replicas}
+    at = _family(model, along, effort, points_seed, workers)
     first = at(None if alpha is None else ordered[0])
     if closest is None:
         closest = two_layers.CLOSEST if isinstance(first, TwoLayerQuadrature) else _CLOSEST
@@ -173,7 +181,7 @@ def _check(values: list[float], start: str, along: str, alpha: float | None) -> 
 
 
 def _family(
-    model: Network | Channel | Callable[[float], Channel], along: str, effort: dict[str, Any]
+    model: Network | Channel | Callable[[float], Channel], along: str, effort: _Effort, rng: int, workers: int | None
 ) -> Callable[[float | None], Channel]:
     """From the value of the parameter to averages; from None where alpha is the parameter."""
     if isinstance(model, Network):
@@ -181,8 +189,10 @@ def _family(
         network = model
 
         def averages(value: float | None) -> Channel:
-            changed: dict[str, Any] = {} if value is None else {along: value}
-            return default_channel(replace(network, **changed), **effort)
+            at = network
+            if value is not None:
+                at = replace(at, skip=value) if along == "skip" else replace(at, beta=value)
+            return default_channel(at, **effort, rng=rng, workers=workers)
 
         return averages
     made: Any = model

@@ -12,7 +12,6 @@ and do not depend on alpha, so that an evaluation serves all alphas.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +96,7 @@ class Equations:
         self.n_iter = 0
         self._channels: dict[float | None, Channel] = {}
         self._known: dict[tuple[float | None, bytes], Local] = {}
-        self._slopes: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+        self._slopes: dict[tuple[float | None, bytes, tuple[int, ...]], tuple[Array, Array]] = {}
 
     # --- the channel --------------------------------------------------------------------------------------------------
 
