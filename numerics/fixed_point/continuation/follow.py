@@ -155,10 +155,10 @@ class Follower:
         if w <= 0:
             self.trace.nothing(t, value)
             return
-        walker = Walker(self.equations, explicit.full(w), t, [explicit.group], self.tol)
-        if w >= explicit.end and explicit.complete and explicit.alpha(w) <= value:
-            walker.capped = [explicit.group]
-        else:
+        ends = w >= explicit.end and explicit.complete and explicit.alpha(w) <= value
+        group = [explicit.group]
+        walker = Walker(self.equations, explicit.full(w), t, group, self.tol, capped=group if ends else ())
+        if not ends:
             walker.set_jacobian(np.array([[explicit.slope(w), -1.0]]))
             if walker.residual() > self.tol and not walker.solve_at(walker.w, t):
                 walker.w = explicit.full(w)

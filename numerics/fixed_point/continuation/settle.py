@@ -39,8 +39,7 @@ def _rested(equations: Equations, tol: float, w: Array, t: float) -> Walker:
     for _ in range(_ATTEMPTS):
         w = _relaxed(equations, w, t, within)
         active = [k for k in range(len(w)) if w[k] > 0]
-        walker = Walker(equations, w, t, active, tol)
-        walker.capped = [k for k in active if w[k] >= equations.top]
+        walker = Walker(equations, w, t, active, tol, capped=[k for k in active if w[k] >= equations.top])
         near = walker.solve_at(w, t) and float(np.abs(walker.w - w).max()) <= _NEAR * within
         if near and (not walker.free or eigenvalues(walker)[0] < 1):
             return walker

@@ -6,6 +6,7 @@ Steps follow the arc of the curve, which may turn back in t.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,14 +79,24 @@ class Walker:
         Groups of positive overlap.
     tol : float
         On max |F(q) - q|.
+    capped : iterable of int, optional
+        Groups at the closest overlap to one that is asked for.
     """
 
-    def __init__(self, equations: Equations, w: Array, t: float, active: list[int], tol: float) -> None:
+    def __init__(
+        self,
+        equations: Equations,
+        w: Array,
+        t: float,
+        active: list[int],
+        tol: float,
+        *,
+        capped: Iterable[int] = (),
+    ) -> None:
         self.equations, self.tol = equations, tol
         self.w, self.t = w.copy(), t
         self.active = sorted(active)
-        # Those at the closest overlap that is asked for.
-        self.capped: list[int] = []
+        self.capped = list(capped)
         self._jacobian: Array | None = None
         self._age = 0
         self._length = _FIRST
