@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, matrix_root
 from attnlimits.numerics.channel.choice import channel
-from attnlimits.numerics.channel.deep.last_layer import LastLayer
 from attnlimits.numerics.channel.sampled import DeepChannel
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.core.errors import ConvergenceError
@@ -18,6 +17,8 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.posterior.sampled import posterior_moments
 from attnlimits.numerics.quadrature.rules import normal_qmc
+
+from .last_layer import LastLayer
 
 Array = NDArray[np.float64]
 THREE = Network(3)

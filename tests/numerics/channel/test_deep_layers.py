@@ -11,7 +11,6 @@ from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.deep import channel as summed
 from attnlimits.numerics.channel.deep.averages import DeepAverages
 from attnlimits.numerics.channel.deep.channel import DeepQuadrature
-from attnlimits.numerics.channel.deep.last_layer import LastLayer
 from attnlimits.numerics.channel.deep.linearised import Linearised
 from attnlimits.numerics.channel.deep.nodes import deposit, push
 from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
@@ -21,6 +20,8 @@ from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.fixed_point.evolve import curve, evolve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
+
+from .last_layer import LastLayer
 
 Array = NDArray[np.float64]
 THREE = Network(3)

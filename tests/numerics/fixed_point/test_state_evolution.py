@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import matrix_root
 from attnlimits.numerics.channel.choice import channel
-from attnlimits.numerics.channel.deep.last_layer import LastLayer
 from attnlimits.numerics.channel.one_layer import OneLayer
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError
@@ -21,6 +20,8 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.last_layer import last_layer
+
+from ..channel.last_layer import LastLayer
 
 Array = NDArray[np.float64]
 MODEL = Network()

@@ -1,14 +1,13 @@
-"""Channel averages of the last layer alone, the layers before it unknown: a second route to the others."""
+"""Channel averages of the last softmax layer alone, the layers before it unknown: a second route to the others."""
 
 import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.errors import KernelNotFoundError
-from ...model.mixing_law import MixingLaw, mixing_law
-from ...model.network import Network
-from ..averages import Averages, Channel
+from attnlimits.numerics.channel.averages import Averages, Channel
+from attnlimits.numerics.model.mixing_law import mixing_law
+from attnlimits.numerics.model.network import Network
 
 __all__ = ["LastLayer"]
 
@@ -25,13 +24,9 @@ class LastLayer(Channel):
 
     def __init__(self, model: Network, points: list[Array]) -> None:
         """Keep standard normal points, one array of shape (n, 2 L + 2) per randomisation."""
-        if model.activation != "softmax":
-            raise KernelNotFoundError(
-                f"state evolution at depth >= 3 needs the softmax activation, got {model.describe()}"
-            )
         self.model = model
         self.layers: tuple[int, ...] = (model.layers - 1,)
-        self._law: MixingLaw = mixing_law(model, model.layers - 1, 0)
+        self._law = mixing_law(model, model.layers - 1, 0)
         self._replicas = len(points)
         normals = np.concatenate(points)
         n, depth = len(normals), model.layers
@@ -72,5 +67,4 @@ class LastLayer(Channel):
         values = g2.reshape(self._replicas, -1).mean(axis=1) / v**2
         out = np.zeros((self._replicas, self.model.indices, self.model.indices))
         out[:, -1, -1] = values if scalar > 0 else 0.0
-        note = "restricted to the last layer: the overlaps of the layers before it are held at 0"
-        return Averages.unbiased(out, np.full((self._replicas, self.model.layers), np.nan), "monte-carlo", note)
+        return Averages.unbiased(out, np.full((self._replicas, self.model.layers), np.nan), "monte-carlo")
