@@ -10,35 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.errors import ConvergenceError, UnreachableOutputError
-from ..core.results import Estimate
-from ..core.standard_error import standard_error
-from ..core.validation import numbers, positive, softmax_rows, whole
+from ..core.errors import ConvergenceError
+from ..core.validation import numbers, positive
 from ..model.network import Network
 from ..model.routes import require
-from ..quadrature.rules import normal_qmc
+from .fibre_nodes import Nodes, Prior, completed, in_range, tied_rule, untied_rule
 
-__all__ = [
-    "FibreMoments",
-    "conditional_second_moment",
-    "fibre_moments",
-    "weak_recovery_operator",
-    "weak_recovery_threshold",
-]
+__all__ = ["FibreMoments", "fibre_moments"]
 
 Array = NDArray[np.float64]
-# Nodes of an integral: indices (nodes, P, M), direction of the shift (nodes, P, f), log-weights (nodes).
-Nodes = tuple[Array, Array, Array]
-# omega, the inverse of V, log det V.
-Prior = tuple[Array, Array, float]
-
-# y is accepted if the link at the recovered indices reproduces it to this (relative to its scale).
-_CONSISTENT = 1e-6
-# Most nodes of one rule: about 100 MB of moments.
-_MOST_NODES = 300_000
 
 
 @dataclass(frozen=True)
@@ -119,9 +101,9 @@ def fibre_moments(
     if not 1e-13 <= tol <= 1e-2:
         raise ValueError(f"tol must be in [1e-13, 1e-2], got {tol!r}")
     shape = array.shape[:-2]
-    flat = _in_range(layer, array.reshape(math.prod(shape), m, m))
-    prepare = _tied if layer.tied else _untied
-    prior: Prior = (
+    flat = in_range(layer, array.reshape(math.prod(shape), m, m))
+    prepare = tied_rule if layer.tied else untied_rule
+    prior = Prior(
         mean,
         np.asarray(np.linalg.inv(covariance), dtype=np.float64),
         float(np.linalg.slogdet(covariance)[1]),
@@ -139,40 +121,17 @@ def fibre_moments(
     )
 
 
-def conditional_second_moment(
-    layer: Network, y: ArrayLike, omega: ArrayLike | None = None, V: ArrayLike | None = None, *, tol: float = 1e-10
-) -> Array:
-    """Return E[h h^T | y], shape (..., P, M, P, M); arguments and errors are those of `fibre_moments`."""
-    return fibre_moments(layer, y, omega, V, tol=tol).second
-
-
 def _gaussian_sum(nodes: Nodes, prior: Prior) -> tuple[float, Array, Array]:
     """Sum N(h; omega, V) over nodes, the shift n in h = base + shift n 1^T integrated exactly; its two moments."""
-    base, shift, log_weight = nodes
-    omega, precision, log_det = prior
-    p, m = omega.shape
-    deviation = base - omega
-    pulled = precision @ deviation
-    exponent = log_weight - 0.5 * (deviation * pulled).sum(axis=(1, 2)) - 0.5 * m * (log_det + p * np.log(2 * np.pi))
-    free = shift.shape[-1]
-    centre, spread = base, np.zeros((1, p, p))
-    if free:
-        # Exponent -n^T A n/2 - g^T n, A = M S^T V^{-1} S.
-        curvature = m * (np.swapaxes(shift, 1, 2) @ precision @ shift)
-        slope = (np.swapaxes(shift, 1, 2) @ pulled.sum(axis=2)[:, :, None])[:, :, 0]
-        inverse = np.linalg.inv(curvature)
-        best = -(inverse @ slope[:, :, None])[:, :, 0]
-        exponent = exponent - 0.5 * (slope * best).sum(axis=1) - 0.5 * np.linalg.slogdet(curvature)[1]
-        exponent = exponent + 0.5 * free * np.log(2 * np.pi)
-        centre = base + (shift @ best[:, :, None])
-        spread = shift @ inverse @ np.swapaxes(shift, 1, 2)
+    p, m = prior.omega.shape
+    exponent, centre, spread = completed(nodes, prior)
     top = exponent.max()
     weight = np.exp(exponent - top)
     total = weight.sum()
     weight /= total
     stacked = centre.reshape(len(weight), p * m)
     second = ((stacked * weight[:, None]).T @ stacked).reshape(p, m, p, m)
-    if free:
+    if nodes.shift.shape[-1]:
         second = second + np.einsum("k,kpq->pq", weight, spread)[:, None, :, None]
     return float(top + np.log(total)), np.tensordot(weight, centre, axes=1), second
 
@@ -201,241 +160,3 @@ def _refined(rule: Callable[[int], Nodes | None], prior: Prior, tol: float) -> t
         if error <= tol:
             return *value, error
         previous = value
-
-
-def _in_range(layer: Network, y: Array) -> Array:
-    if not np.isfinite(y).all():
-        raise UnreachableOutputError("y must be finite, got NaN or infinity; see troiani2025 (6)")
-    return softmax_rows(y) if layer.activation == "softmax" else y
-
-
-def _check_link(layer: Network, h: Array, y: Array) -> None:
-    off = float(np.abs(layer.link(h) - y).max() / np.abs(y).max())
-    if not off <= _CONSISTENT:
-        raise UnreachableOutputError(
-            f"no indices of rank {layer.rank} give this y: y = sigma(beta k^T q) is violated by {off:.3g} "
-            "(troiani2025 (6), (177)); check the activation, beta, the rank and whether the layer is tied"
-        )
-
-
-def _edge(layer: Network) -> UnreachableOutputError:
-    return UnreachableOutputError(
-        f"y lies on the edge of the link's range: its indices span fewer than the {layer.rank} dimension(s) of a rank-"
-        f"{layer.rank} layer with {layer.tokens} tokens, or no indices give it (troiani2025 (177)); such outputs have "
-        "probability zero"
-    )
-
-
-def _tied(layer: Network, y: Array, _: Prior) -> tuple[Callable[[int], Nodes | None], float]:
-    """One point v of the fibre, and the rule that rotates it."""
-    r, m, softmax = layer.indices, layer.tokens, layer.activation == "softmax"
-    size = min(r, m - 1 if softmax else m)
-    scores = (np.log(y) if softmax else y) / layer.beta
-    centred = scores - scores.mean(axis=1, keepdims=True) if softmax else scores
-    gram = centred - centred.mean(axis=0) if softmax else centred
-    values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
-    values, vectors = values[::-1][:size], vectors[:, ::-1][:, :size]
-    # Rounding of the logarithms: below this an eigenvalue is noise.
-    if values[-1] <= 8 * np.finfo(float).eps * np.abs(scores).max():
-        raise _edge(layer)
-    point = np.zeros((r, m))
-    point[:size] = np.sqrt(values)[:, None] * vectors.T
-    free = r - size if softmax else 0
-    if softmax:
-        # The mean token inside the span of the differences: its products with them are the means of the columns.
-        point[:size] += (vectors.T @ centred.mean(axis=0) / np.sqrt(values))[:, None]
-    _check_link(layer, point, y)
-    pivots = point[:size, :size] - (point[:size, -1:] if softmax else 0.0)
-    count = size * (size + 1) // 2 + size * (m - size)
-    log_factor = -size * np.log(2) + (r - m - 1) * np.linalg.slogdet(pivots)[1] - count * np.log(layer.beta)
-    if softmax and m == 2:
-        log_factor -= np.log(y).sum()
-
-    def rule(level: int) -> Nodes | None:
-        frames = _frames(r, size, 8 << level)
-        if frames is None:
-            return None
-        turns, log_weight = frames
-        return turns @ point, turns[:, :, size : size + free], log_weight
-
-    return rule, float(log_factor)
-
-
-def _sphere(dimension: int, n: int) -> tuple[Array, Array]:
-    """Rotations whose first column runs over the sphere, and weights that sum to its area."""
-    if dimension == 1:
-        return np.array([[[1.0]], [[-1.0]]]), np.ones(2)
-    angle = 2 * np.pi * np.arange(n) / n
-    circle = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], axis=-1).reshape(n, 2, 2)
-    if dimension == 2:
-        return circle, np.full(n, 2 * np.pi / n)
-    height, weight = leggauss(n // 2)
-    side = np.sqrt(1 - height**2)
-    tilt = np.zeros((n // 2, 3, 3))
-    tilt[:, 0, 0], tilt[:, 0, 1], tilt[:, 1, 0], tilt[:, 1, 1], tilt[:, 2, 2] = height, -side, side, height, 1.0
-    around = np.zeros((n, 3, 3))
-    around[:, 0, 0] = 1.0
-    around[:, 1:, 1:] = circle
-    both = around[:, None] @ tilt[None]
-    return both.reshape(-1, 3, 3), np.tile(weight * 2 * np.pi / n, n)
-
-
-def _frames(rank: int, columns: int, n: int) -> tuple[Array, Array] | None:
-    """Rule on `columns` orthonormal vectors of R^rank, n nodes around each circle; None where it is too large."""
-    count = 1
-    for column in range(columns):
-        count *= {1: 2, 2: n, 3: n * n // 2}[rank - column]
-    if count > _MOST_NODES:
-        return None
-    turns, weights = np.eye(rank)[None], np.ones(1)
-    for column in range(columns):
-        inner, more = _sphere(rank - column, n)
-        block = np.tile(np.eye(rank), (len(inner), 1, 1))
-        block[:, column:, column:] = inner
-        turns = (turns[:, None] @ block[None]).reshape(-1, rank, rank)
-        weights = (weights[:, None] * more).ravel()
-    return turns, np.log(weights)
-
-
-def _untied(layer: Network, y: Array, prior: Prior) -> tuple[Callable[[int], Nodes | None], float]:
-    """Keys t a and queries s b/t (plus a shift for softmax): the rule in log|t| and the sign of t."""
-    m, softmax = layer.tokens, layer.activation == "softmax"
-    scores = (np.log(y) if softmax else y) / layer.beta
-    centred = scores - scores.mean(axis=1, keepdims=True) if softmax else scores
-    left, values, right = np.linalg.svd(centred)
-    strength, a, b = float(values[0]), left[:, 0], right[0]
-    if strength <= 8 * np.finfo(float).eps * np.abs(scores).max():
-        raise _edge(layer)
-    _check_link(layer, np.stack([a, strength * b]), y)
-    corner = strength * a[0] * (b[0] - b[-1] if softmax else b[0])
-    if corner == 0.0:
-        raise _edge(layer)
-    # dk_1 = |a_1| dt for softmax and dk_1/|k_1| = dt/|t| for linear outputs.
-    log_factor = (np.log(abs(a[0])) if softmax else 0.0) - (m - 1) * np.log(abs(corner))
-    log_factor -= (2 * m - 2 if softmax else 2 * m - 1) * np.log(layer.beta)
-    if softmax and m == 2:
-        log_factor -= np.log(y).sum()
-
-    def nodes(x: Array, step: float) -> Nodes:
-        scale = np.exp(x)
-        t = np.concatenate([scale, -scale])[:, None]
-        base = np.stack([t * a, strength * b / t], axis=1)
-        shift = np.zeros((len(t), 2, 1 if softmax else 0))
-        shift[:, 1] = 1.0
-        return base, shift, np.tile((x if softmax else 0.0 * x) + np.log(step), 2)
-
-    # Outside, exp(-t^2/2) or exp(-(strength/t)^2/2), doubly exponential in x, or for small strengths the measure
-    # itself, leaves less than 1e-17.
-    wide = np.arange(-60.0, 20.0 + np.log1p(strength), 0.1)
-    exponent = _exponents(nodes(wide, 1.0), prior).reshape(2, -1).max(axis=0)
-    inside = wide[exponent > exponent.max() - 45]
-    lower, upper = inside[0] - 0.2, inside[-1] + 0.2
-
-    def rule(level: int) -> Nodes | None:
-        count = 40 << level
-        if 2 * count > _MOST_NODES:
-            return None
-        step = (upper - lower) / count
-        return nodes(lower + step * (np.arange(count) + 0.5), step)
-
-    return rule, float(log_factor)
-
-
-def _exponents(nodes: Nodes, prior: Prior) -> Array:
-    """Log of the integrand at every node, up to a constant."""
-    base, shift, log_weight = nodes
-    omega, precision, _ = prior
-    deviation = base - omega
-    pulled = precision @ deviation
-    exponent = log_weight - 0.5 * (deviation * pulled).sum(axis=(1, 2))
-    if shift.shape[-1]:
-        slope = (shift[:, :, 0] * pulled.sum(axis=2)).sum(axis=1)
-        curvature = omega.shape[1] * np.einsum("kp,pq,kq->k", shift[:, :, 0], precision, shift[:, :, 0])
-        exponent = exponent + 0.5 * slope**2 / curvature
-    return np.asarray(exponent)
-
-
-def weak_recovery_operator(
-    layer: Network,
-    *,
-    log2_samples: int = 9,
-    replicates: int = 8,
-    rng: np.random.Generator | int | None = None,
-    tol: float = 1e-8,
-) -> Array:
-    """Return independent estimates of the operator (15) of one layer, as matrices on P x P matrices.
-
-    ``F(X) = E_y sum_{mm'} G_{mm'} X G_{mm'}^T``, G = E[h h^T | y] - I: the inner moment by the fibre integral, the mean
-    over y = g(h), h ~ N(0, I), by randomised quasi-Monte Carlo.
-
-    Parameters
-    ----------
-    layer : Network
-    log2_samples : int
-        2**log2_samples outputs per estimate.
-    replicates : int
-        Number of independent estimates, >= 2.
-    rng : numpy.random.Generator, int or None
-        Randomises them.
-    tol : float
-        Accuracy of the inner moments.
-
-    Returns
-    -------
-    ndarray, shape (replicates, P, P, P, P)
-        [k, p, q, p', q']: F(X)_pq = sum F_pqp'q' X_p'q'. Their mean estimates the operator, their scatter its error.
-
-    References
-    ----------
-    troiani2025, (15).
-    """
-    whole("log2_samples", log2_samples, 0, "(15)")
-    require("fibre", layer)
-    # One replicate has no error.
-    whole("replicates", replicates, 2, "(15)")
-    generator = np.random.default_rng(rng)
-    p, m = layer.indices, layer.tokens
-    identity = np.einsum("pq,mn->pmqn", np.eye(p), np.eye(m))
-    out = []
-    for _ in range(replicates):
-        h = normal_qmc(p * m, log2_samples, generator).reshape(-1, p, m)
-        g = conditional_second_moment(layer, layer.link(h), tol=tol) - identity
-        out.append(np.einsum("ypmrn,yqmsn->pqrs", g, g, optimize=True) / len(h))
-    return np.array(out)
-
-
-def weak_recovery_threshold(
-    layer: Network,
-    *,
-    log2_samples: int = 9,
-    replicates: int = 8,
-    rng: np.random.Generator | int | None = None,
-    tol: float = 1e-8,
-) -> Estimate:
-    """Return alpha_c = 1/(largest eigenvalue of the operator (15)), (16); the error is one standard error.
-
-    Parameters are those of `weak_recovery_operator`.
-
-    Raises
-    ------
-    ConvergenceError
-        The operator is zero within its error.
-
-    References
-    ----------
-    troiani2025, (15)-(16).
-    """
-    samples = weak_recovery_operator(layer, log2_samples=log2_samples, replicates=replicates, rng=rng, tol=tol)
-    size = layer.indices**2
-    norms = np.array([_top_eigenvalue(sample, size) for sample in samples])
-    norm = _top_eigenvalue(samples.mean(axis=0), size)
-    error = float(standard_error(norms))
-    if norm <= 3 * error:
-        raise ConvergenceError(f"the operator (15) is {norm:.2g} +- {error:.2g}: no threshold; raise log2_samples")
-    return Estimate(1 / norm, error / norm**2, "monte-carlo")
-
-
-def _top_eigenvalue(operator: Array, size: int) -> float:
-    matrix = operator.reshape(size, size)
-    # G_{mm'} summed over both tokens makes it symmetric, up to rounding.
-    return float(np.linalg.eigvalsh(0.5 * (matrix + matrix.T))[-1])

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from ...channel.fibre import tied_mean, untied_mean
 from ...model.network import Network
-from ...posterior.fibres import _check_link, _edge, _in_range
+from ...posterior.fibre_nodes import check_link, edge, in_range
 from .channel import named_rows
 
 __all__ = ["TiedOutput", "UntiedOutput"]
@@ -19,7 +19,7 @@ _NEGLIGIBLE = 8 * np.finfo(float).eps
 
 def _scores(layer: Network, y: Array) -> Array:
     """k^T q, and for softmax its part that does not depend on the mean of the queries' tokens."""
-    y = _in_range(layer, y)
+    y = in_range(layer, y)
     scores = (np.log(y) if layer.activation == "softmax" else y) / layer.beta
     return scores - scores.mean(axis=2, keepdims=True) if layer.activation == "softmax" else scores
 
@@ -33,7 +33,7 @@ def _tied_points(layer: Network, y: Array) -> Array:
     values, vectors = np.linalg.eigh(0.5 * (gram + np.swapaxes(gram, 1, 2)))
     values, vectors = values[:, ::-1][:, :size], vectors[:, :, ::-1][:, :, :size]
     if (values[:, -1] <= _NEGLIGIBLE * np.abs(centred).max(axis=(1, 2))).any():
-        raise _edge(layer)
+        raise edge(layer)
     roots = np.sqrt(values)
     rows = np.swapaxes(vectors, 1, 2)
     points = np.zeros((len(y), layer.indices, layer.tokens))
@@ -48,7 +48,7 @@ def _consistent(layer: Network, points: Array, y: Array) -> Array:
     """Return the points, or raise where their outputs are not y."""
     off = np.abs(layer.link(points) - y).max(axis=(1, 2)) / np.abs(y).max(axis=(1, 2))
     worst = int(off.argmax())
-    _check_link(layer, points[worst], y[worst])
+    check_link(layer, points[worst], y[worst])
     return points
 
 
@@ -96,7 +96,7 @@ def _untied_points(layer: Network, y: Array) -> Array:
     centred = _scores(layer, y)
     left, values, right = np.linalg.svd(centred)
     if (values[:, 0] <= _NEGLIGIBLE * np.abs(centred).max(axis=(1, 2))).any():
-        raise _edge(layer)
+        raise edge(layer)
     points = np.stack([left[:, :, 0], right[:, 0]], axis=1) * np.sqrt(values[:, 0])[:, None, None]
     return _consistent(layer, points, y)
 

@@ -12,10 +12,12 @@ from attnlimits.numerics.channel.one_layer import OneLayer
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.model.network import Network
-from attnlimits.numerics.posterior.fibres import fibre_moments, weak_recovery_threshold
+from attnlimits.numerics.posterior.fibres import fibre_moments
 from attnlimits.numerics.quadrature.rotations import mean_rotation
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.exact import single_layer
+
+from ..posterior.weak_recovery import weak_recovery_threshold
 
 Array = NDArray[np.float64]
 

@@ -12,13 +12,10 @@ from attnlimits.derive.fibres import entry_jacobian, fibre
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
-from attnlimits.numerics.posterior.fibres import (
-    conditional_second_moment,
-    fibre_moments,
-    weak_recovery_operator,
-    weak_recovery_threshold,
-)
+from attnlimits.numerics.posterior.fibres import fibre_moments
 from attnlimits.numerics.posterior.readout import invert_readout
+
+from .weak_recovery import weak_recovery_operator, weak_recovery_threshold
 
 # (activation, tied, rank, tokens)
 LAYERS = [
@@ -188,7 +185,7 @@ def test_closed_form_of_tied_moments_without_a_mean(rank, tokens, activation, rn
         inside = differences @ np.linalg.pinv(differences) @ h
         gram = inside.T @ inside + (rank - tokens + 1) / tokens
     wanted = np.einsum("mn,pq->pmqn", gram, np.eye(rank)) / rank
-    np.testing.assert_allclose(conditional_second_moment(layer, layer.link(h)), wanted, atol=1e-9)
+    np.testing.assert_allclose(fibre_moments(layer, layer.link(h)).second, wanted, atol=1e-9)
 
 
 @pytest.mark.parametrize("tokens", [2, 3])
@@ -200,7 +197,7 @@ def test_closed_form_of_untied_moments_without_a_mean(tokens, rng):
         seen = q - q.mean() if activation == "softmax" else q
         s = np.linalg.norm(k) * np.linalg.norm(seen)
         scale = 1 + s if activation == "softmax" else s * kv(1, s) / kv(0, s)
-        second = conditional_second_moment(layer, layer.link(np.stack([k, q])))
+        second = fibre_moments(layer, layer.link(np.stack([k, q]))).second
         np.testing.assert_allclose(second[0, :, 0, :], scale * np.outer(k, k) / (k @ k), rtol=1e-9)
         # Keys times queries: y fixes the product but for the shift, which has mean zero.
         np.testing.assert_allclose(second[0, :, 1, :], np.outer(k, seen), rtol=1e-9)
@@ -312,8 +309,6 @@ def test_bad_arguments_and_narrow_posteriors():
             fibre_moments(layer, *arguments)
     with pytest.raises(ValueError, match="tol must be"):
         fibre_moments(layer, y, tol=1.0)
-    with pytest.raises(ValueError, match="replicates"):
-        weak_recovery_operator(layer, replicates=1)
     # A prior this narrow pins the rotation to 1e-6 of a turn, beyond the largest rule of rank 3.
     solid = Network(1, 2, 3, activation="linear")
     point = np.array([[1.0, -0.3], [0.2, 0.9], [0.4, 0.1]])

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
-from attnlimits.numerics.posterior.fibres import weak_recovery_threshold
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.last_layer import MAX_DIGITS, last_layer, one_layer, proved_last_layer
+
+from ..posterior.weak_recovery import weak_recovery_threshold
 
 Array = NDArray[np.float64]
 
