@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..model.network import Network
 
-__all__ = ["UNIT", "readout_rounding", "two_layers_rounding", "two_points_rounding"]
+__all__ = ["UNIT", "WORST", "readout_rounding", "two_layers_rounding", "two_points_rounding"]
 
 Array = NDArray[np.float64]
 
@@ -23,6 +23,8 @@ _INPUT = types.Array(float64, 1, "C", readonly=True)
 
 # Four roundings, each of 2^-53, all in one direction.
 UNIT = 2 * float(np.finfo(float).eps)
+# Largest error of a result: the loosest tolerance that can be asked for.
+WORST = 1e-2
 
 
 def readout_rounding(model: Network, y: Array, v: Array, log_jacobian: Array) -> tuple[Array, Array]:

@@ -14,9 +14,12 @@ from ...core.validation import numbers
 from ...model.network import Network, kernel
 from ...model.routes import serving
 from .. import lattice
-from ..denoiser import check_covariance, check_resolved, check_widths, fill_parameters, two_points
+from ..denoiser import check_covariance, check_tolerance, of_output, of_readout
+from ..one_layer import Batch, two_points
+from ..protocol import Moments
 from ..readout import invert_readout
-from ..rounding import UNIT, readout_rounding, two_layers_rounding, two_points_rounding
+from ..rounding import readout_rounding, two_layers_rounding, two_points_rounding
+from ..two_layers import check_widths, fill_parameters
 from .backend import device_of, double_precision, jax, on_jax, require_jax
 from .batches import moments_of
 
@@ -83,8 +86,7 @@ def denoise_jax(
             f"denoise_jax serves depth 1 with any number of tokens and depth 2 with two tokens, rank 1, got "
             f"{model.describe()} (troiani2025 (169)); see `attnlimits denoise --help` for others"
         )
-    if not (isinstance(tol, float) and 1e-14 <= tol <= 1e-2):
-        raise ValueError(f"tol must be a float in [1e-14, 1e-2], got {tol!r}")
+    check_tolerance(tol)
     place = device_of(device)
     v, log_jacobian = invert_readout(model, y)
     inexact, jacobian_error = readout_rounding(model, numbers("y", y), v, log_jacobian)
@@ -93,27 +95,18 @@ def denoise_jax(
         raise ValueError(
             f"omega must be finite with shape (..., P, M) = (..., {p}, {m}) (troiani2025 (9)), got shape {mean.shape}"
         )
-    covariance = check_covariance("V", V, p)
-    lead = np.broadcast_shapes(v.shape[:-1], mean.shape[:-2], covariance.shape[:-2])
-    parts = (v, (m,)), (mean, (p, m)), (covariance, (p, p))
-    v, mean, covariance = (np.broadcast_to(array, (*lead, *end)).reshape(-1, *end) for array, end in parts)
-    inexact = np.ascontiguousarray(np.broadcast_to(inexact, lead)).reshape(-1)
-    with double_precision(place):
-        if model.layers == 1:
-            log_z, g, dg = (np.asarray(x) for x in _closed_form(m)(v, mean, covariance))
-            error, log_z_error = two_points_rounding(v, mean, covariance, inexact)
-        else:
-            log_z, g, dg, error, log_z_error = _two_layers(model, v, inexact, mean, covariance, tol, place.platform)
-    check_resolved((log_z, g, dg, error, log_z_error), v, mean, covariance)
-    log_z, log_z_error = log_z.reshape(lead), log_z_error.reshape(lead)
-    return DenoiserResult(
-        log_z - log_jacobian,
-        g.reshape(*lead, p, m),
-        dg.reshape(*lead, p, m, p, m),
-        error.reshape(lead),
-        log_z_error + jacobian_error + UNIT * (np.abs(log_z) + np.abs(log_jacobian)),
-        Origin.of(model, tol=tol, device=place.platform),
-    )
+
+    def rule(batch: Batch) -> Moments:
+        with double_precision(place):
+            if model.layers > 1:
+                return _two_layers(model, batch, tol, place.platform)
+            rows, _, omega, V = batch
+            log_z, g, dg = (np.asarray(x) for x in _closed_form(m)(rows, omega, V))
+            return Moments(log_z, g, dg, *two_points_rounding(rows, omega, V, batch.inexact))
+
+    batch = Batch(v, inexact, mean, check_covariance("V", V, p))
+    result = of_readout(batch, rule, Origin.of(model, tol=tol, device=place.platform))
+    return of_output(result, log_jacobian, jacobian_error)
 
 
 @cache
@@ -123,9 +116,8 @@ def _closed_form(tokens: int) -> Callable[..., tuple[Any, ...]]:
     return jax.jit(lambda v, omega, V: body(model, v, omega, V))
 
 
-def _two_layers(
-    model: Network, v: Array, inexact: Array, omega: Array, V: Array, tol: float, platform: str
-) -> tuple[Array, Array, Array, Array, Array]:
+def _two_layers(model: Network, batch: Batch, tol: float, platform: str) -> Moments:
+    v, inexact, omega, V = batch
     parameters = np.empty((len(v), lattice.N_PARAMETERS))
     fill_parameters(v, omega, V, model.skip, model.beta, parameters)
     check_widths(parameters, omega, V)
@@ -153,7 +145,7 @@ def _two_layers(
     rounded, log_z_error = np.empty(len(v)), np.empty(len(v))
     linear = model.activation == "linear"
     two_layers_rounding(linear, parameters, np.ascontiguousarray(moments), info, inexact, log_z, rounded, log_z_error)
-    return log_z, g, dg, rounded, log_z_error
+    return Moments(log_z, g, dg, rounded, log_z_error)
 
 
 def _steepest(model: Network, parameters: Array, away: Array) -> Array:

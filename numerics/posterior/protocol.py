@@ -1,0 +1,84 @@
+"""What a posterior is, for everything that asks for one: moments of the indices given outputs, h ~ N(omega, V) before.
+
+`denoise`, GAMP and the averages over the output channel take the same objects.  What an output alone fixes, such as its
+readout row or a point of its fibre, is computed when the posterior is made; what depends on (omega, V), at every call.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.results import How
+
+__all__ = ["EVERY", "Moments", "Posterior", "Resolved"]
+
+Array = NDArray[np.float64]
+
+#: All outputs of a posterior.
+EVERY = slice(None)
+
+
+class Moments(NamedTuple):
+    """Moments of n posteriors, with their errors.
+
+    Attributes
+    ----------
+    log_z : ndarray, shape (n,)
+        log Z_out.
+    g : ndarray, shape (n, P, M)
+        g_out = V^{-1} (E[h | y] - omega), troiani2025 (12).
+    dg : ndarray, shape (n, P, M, P, M)
+        V^{-1} Cov[h | y] V^{-1} - V^{-1}.
+    error : ndarray, shape (n,)
+        Largest error of the moments of V^{-1/2} (h - omega).
+    log_z_error : ndarray, shape (n,)
+    """
+
+    log_z: Array
+    g: Array
+    dg: Array
+    error: Array
+    log_z_error: Array
+
+
+class Posterior(Protocol):
+    """Posteriors of the indices of a batch of outputs.
+
+    Attributes
+    ----------
+    rows : int
+        Number of outputs.
+    how : {"rigorous", "estimated", "monte-carlo"}
+        Kind of the error of the moments.
+    """
+
+    rows: int
+    how: How
+
+    def __call__(self, omega: Array, V: Array, part: slice = EVERY) -> tuple[Array, Array | None]:
+        """Scores of some of the outputs.
+
+        Parameters
+        ----------
+        omega : ndarray, shape (n, P, M)
+            Prior means of their indices.
+        V : ndarray, shape (P, P)
+            Prior covariance.
+        part : slice
+            Which of the outputs these n are.
+
+        Returns
+        -------
+        g : ndarray, shape (n, P, M)
+            g_out, (12).
+        curvature : ndarray, shape (P, P), or None
+            - sum over outputs and tokens of d g_m / d omega_m; None where only g is known.
+        """
+
+
+class Resolved(Posterior, Protocol):
+    """Posteriors of which all moments are known, with their errors."""
+
+    def moments(self, omega: Array, V: Array, part: slice = EVERY) -> Moments:
+        """Moments of some of the outputs; V may differ between them, shape (n, P, P)."""
