@@ -1,34 +1,23 @@
 """Channel averages of deep attention whose posterior has no rule: any depth, tokens and activation, rank 1.
 
 The outer average over (omega, h) is randomised quasi-Monte Carlo, the inner posterior importance sampling on the fibre
-of the output (`posterior.sampled`).
+of the output (`posterior.deep`).
 """
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
-from scipy.stats import chi2, qmc
 
-from ..core.errors import ConvergenceError
 from ..model.network import Network
-from ..posterior.deep.mixing import Constants
-from ..posterior.deep.peaks import freedom
-from ..posterior.sampled import Draws, Outputs, posterior_moments
+from ..posterior.deep.sampled import SampledPosterior
 from .averages import NEARLY, Averages, Channel, controlled, matrix_root, regression
 from .deep.linearised import Linearised
 
-__all__ = ["PAIRS", "DeepChannel"]
+__all__ = ["DeepChannel"]
 
 Array = NDArray[np.float64]
-
-#: Pairs of sets of inner nodes of each randomisation; outputs that share one share its error, too.
-PAIRS = 16
-# Outputs per task of a thread.
-_CHUNK = 32
 
 
 class DeepChannel(Channel):
@@ -54,6 +43,8 @@ class DeepChannel(Channel):
     """
 
     sampled = True
+    #: How the posteriors are sampled.
+    posterior: type[SampledPosterior] = SampledPosterior
 
     def __init__(
         self,
@@ -71,26 +62,9 @@ class DeepChannel(Channel):
         self._replicas = len(points)
         normals = np.concatenate(points).reshape(-1, 2, depth, tokens)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
-        self._workers = workers or os.cpu_count() or 1
-        self._invertible = model.activation == "linear" or tokens == 2
-        self._linearised = Linearised(model, len(points), self._workers)
-        self._draw(nodes, len(points[0]), rng)
-
-    def _draw(self, nodes: int, per: int, rng: np.random.Generator) -> None:
-        """Draw the nodes of the posteriors, and say which of them each of the `per` outputs takes."""
-        half = nodes // 2
-        # The prior finds everything unless it is narrow, where the others are for.
-        rest = 3 * half // 16
-        self._counts = np.array([half - 2 * rest, rest, rest] if self._invertible else [half - rest, 0, rest])
-        dimension = (self.model.layers - 1) * self.model.tokens
-        pairs = min(PAIRS, per)
-        streams = rng.spawn(2 * pairs * self._replicas)
-        uniform = np.array([qmc.Sobol(dimension + 1, rng=stream).random(half) for stream in streams])
-        uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, half, dimension + 1)
-        self._pair = (np.arange(per) % pairs + pairs * np.arange(self._replicas)[:, None]).ravel()
-        self._nodes = np.ascontiguousarray(ndtri(uniform[..., :dimension]))
-        nu = freedom(dimension)
-        self._tails = np.ascontiguousarray(np.sqrt(nu / chi2.ppf(uniform[..., dimension], nu)))
+        workers = workers or os.cpu_count() or 1
+        self._linearised = Linearised(model, len(points), workers)
+        self._posterior = self.posterior(model, nodes, len(points[0]), len(points), rng, workers)
 
     def __call__(self, q: Array) -> Averages:
         """Averages with control variates, which Nishimori's identities say vanish in the mean."""
@@ -99,7 +73,7 @@ class DeepChannel(Channel):
         precision = np.asarray(np.linalg.inv(v), np.float64)
         omega = matrix_root(q) @ self._xi
         h = omega + np.linalg.cholesky(v) @ self._zeta
-        means, seconds = self._posterior(h, omega, v, precision)
+        means, seconds = self._posterior(h, omega, v)
         learned = np.abs(q).max(axis=1) > 0
         # Of a layer without overlap the sign is free: its mean vanishes.
         g = [(precision @ (mean - omega)) * learned[:, None] for mean in means]
@@ -150,37 +124,6 @@ class DeepChannel(Channel):
             ]
             growth[:, a] = controlled(values, variates, self._replicas)
         return Averages(out, growth, bias, "monte-carlo")
-
-    def _posterior(self, h: Array, omega: Array, v: Array, precision: Array) -> tuple[list[Array], list[Array]]:
-        """E[h | y] and E[h_l h_l^T | y] by the first set of nodes, by the second, and by both."""
-        n, depth, tokens = h.shape
-        others = [[i for i in range(depth) if i != left_out] for left_out in (depth - 1, depth - 2)]
-        roots = np.array([np.linalg.cholesky(v[np.ix_(keep, keep)]) for keep in others])
-        # The peaks are solved for the wider of the last two layers.
-        before = bool(self._invertible and v[-1, -1] < v[-2, -2])
-        sums = np.empty((n, 2, 1 + depth * tokens * (1 + tokens)))
-        model = self.model
-        network = Constants(model.skip, model.beta, model.activation == "linear")
-        draws = Draws(roots, self._counts, before, self._nodes, self._tails)
-
-        def work(start: int) -> None:
-            part = slice(start, start + _CHUNK)
-            outputs = Outputs(h[part], omega[part], self._pair[part])
-            posterior_moments(outputs, precision, draws, network, sums[part])
-
-        with ThreadPoolExecutor(self._workers) as pool:
-            list(pool.map(work, range(0, n, _CHUNK)))
-        lost = int((~(np.isfinite(sums).all(axis=2) & (sums[..., 0] > 0))).any(axis=1).sum())
-        if lost:
-            raise ConvergenceError(
-                f"the sampled posterior (12) of {model.describe()} met {lost} of {n} outputs with no node at all; "
-                "raise nodes, or take another seed"
-            )
-        sums = np.concatenate([sums, sums.sum(axis=1, keepdims=True)], axis=1)
-        sums = sums[:, :, 1:] / sums[:, :, :1]
-        means = [sums[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
-        seconds = [sums[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
-        return means, seconds
 
 
 def _off(x: Sequence[Array]) -> Array:

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ...channel.sampled import DeepChannel
 from ...model.network import Network
+from ...posterior.deep.sampled import SampledPosterior
 from ...posterior.readout import invert_readout
 from .channel import named_rows
 
@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 _SETS = 16
 
 
-class DeepOutput(DeepChannel):
+class DeepOutput:
     """Depth >= 2, rank 1, beyond two layers of two tokens.
 
     Parameters
@@ -29,25 +29,21 @@ class DeepOutput(DeepChannel):
     """
 
     def __init__(self, model: Network, y: Array, nodes: int, rng: np.random.Generator) -> None:
-        points = [np.zeros((_SETS, 2 * model.indices * model.tokens))]
-        super().__init__(model, points, nodes=nodes, rng=rng, workers=1)
-        self.rows = len(y)
-        self._pair = np.arange(max(self.rows, 1)) % _SETS
+        self.rows, self.model = len(y), model
+        self._posterior = SampledPosterior(model, nodes, _SETS, 1, rng, 1)
         self._v: Array = named_rows(lambda part: invert_readout(model, part)[0], y)
 
-    # The averages of `DeepChannel` are called by an overlap, these by data.
-    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:  # type: ignore[override]
+    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         """Score the outputs of some rows."""
         precision = np.asarray(np.linalg.inv(V), np.float64)
-        means, _ = self._posterior(self._points(omega, part), omega, V, precision)
+        means = self._posterior(self._points(omega, part), omega, V).means
         return precision @ (means[2] - omega), None
 
     def prior_moments(self) -> Array:
         """E[h_l h_l^T | y] of every layer and output at omega = 0, V = I, shape (n, L, M, M)."""
         depth, tokens = self.model.layers, self.model.tokens
         omega, identity = np.zeros((self.rows, depth, tokens)), np.eye(depth)
-        _, seconds = self._posterior(self._points(omega, slice(0, self.rows)), omega, identity, identity)
-        return seconds[2]
+        return self._posterior(self._points(omega, slice(0, self.rows)), omega, identity).seconds[2]
 
     def _points(self, omega: Array, part: slice) -> Array:
         # Any point of the fibre carries the output; one near the prior mean is where peaks are looked for.

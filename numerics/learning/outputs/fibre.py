@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ...channel.fibre import tied_mean, untied_mean
 from ...model.network import Network
+from ...posterior.fibre_means import tied_mean, untied_mean
 from ...posterior.fibre_nodes import check_link, edge, in_range
 from .channel import named_rows
 

@@ -14,6 +14,7 @@ from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.fixed_point.evolve import curve, evolve
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.posterior.deep.sampled import SampledPosterior
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.posterior.sampled import posterior_moments
 from attnlimits.numerics.quadrature.rules import normal_qmc
@@ -53,9 +54,7 @@ def test_posterior_mean_is_that_of_the_denoiser(q: tuple[float, float], activati
     normals = np.random.default_rng(2).standard_normal((2, 24, 2, 2))
     omega = matrix_root(overlap) @ normals[0]
     h = omega + np.sqrt(v) @ normals[1]
-    sampler = DeepChannel(model, [np.zeros((1, 8))] * 8, nodes=4096, rng=np.random.default_rng(0), workers=1)
-    sampler._pair = np.arange(24) % len(sampler._nodes)
-    means, seconds = sampler._posterior(h, omega, v, np.asarray(np.linalg.inv(v), np.float64))
+    means, seconds = SampledPosterior(model, 4096, 1, 8, np.random.default_rng(0), 1)(h, omega, v)
     readout = (h[:, 1:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0]
     exact = denoise_readout(model, readout, omega, v, tol=1e-8, workers=1)
     deviation = np.einsum("ab,nbm->nam", v, exact.g_out)
@@ -135,7 +134,7 @@ def test_nishimori_identities(model: Network, q: tuple[float, ...]) -> None:
     sampler = DeepChannel(model, outer, nodes=512, rng=np.random.default_rng(1), workers=1)
     omega = matrix_root(overlap) @ sampler._xi
     h = omega + np.sqrt(v) @ sampler._zeta
-    means, seconds = sampler._posterior(h, omega, v, precision)
+    means, seconds = sampler._posterior(h, omega, v)
     g = [precision @ (mean - omega) for mean in means]
     u = precision @ (h - omega)
     trace = np.einsum("nlmm->nl", seconds[2]) - (means[0] * means[1]).sum(axis=2)
@@ -222,7 +221,7 @@ def test_an_output_without_nodes_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
         posterior_moments(*arguments)
         arguments[-1][0] = 0.0
 
-    monkeypatch.setattr("attnlimits.numerics.channel.sampled.posterior_moments", nothing)
+    monkeypatch.setattr("attnlimits.numerics.posterior.deep.sampled.posterior_moments", nothing)
     with pytest.raises(ConvergenceError, match=r"met 1 of 16 outputs with no node at all; raise nodes"):
         averages.__wrapped__(THREE, (0.0, 0.0, 0.5), 1, 64)
 

@@ -183,7 +183,7 @@ def test_fast_samples_without_nodes_are_an_error(monkeypatch: pytest.MonkeyPatch
     def nothing(*arguments: Array) -> None:
         arguments[-1][:] = 0.0
 
-    monkeypatch.setattr("attnlimits.numerics.channel.deep.three_layers.mixture_sums", nothing)
+    monkeypatch.setattr("attnlimits.numerics.posterior.deep.three_layers.mixture_sums", nothing)
     sampler = ThreeLayers(THREE, points(THREE, 1), nodes=64, rng=np.random.default_rng(0), workers=1)
     with pytest.raises(ConvergenceError, match=r"met 16 of 16 outputs with no node at all; raise nodes"):
         sampler(np.diag([0.1, 0.1, 0.5]))

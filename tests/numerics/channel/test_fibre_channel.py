@@ -7,11 +7,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
-from attnlimits.numerics.channel.fibre import TiedLayer, UntiedLayer, tied_mean, untied_mean
+from attnlimits.numerics.channel.fibre import TiedLayer, UntiedLayer
 from attnlimits.numerics.channel.one_layer import OneLayer
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.posterior.fibre_means import tied_mean, untied_mean
 from attnlimits.numerics.posterior.fibres import fibre_moments
 from attnlimits.numerics.quadrature.rotations import mean_rotation
 from attnlimits.numerics.quadrature.rules import normal_qmc

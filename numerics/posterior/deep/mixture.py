@@ -3,10 +3,11 @@
 The output fixes v = B_2 h_3 up to its sign, a surface in the indices. Draws are from the prior of h_1 and h_2, solved
 for h_3, and of h_1 and h_3, solved for h_2; each gives two points, one for either sign of what is solved for. A point
 weighs 1/(n_3 J_3/N_3 + n_2 J_2/N_2), N_l the prior's density of h_l there, J_l = |dv/dh_l|, n_l the number of draws
-that are solved for h_l: the mixture of `deep_posterior` without its peaks.
+that are solved for h_l: the mixture of `posterior.sampled` without its peaks.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnlimits.generated.fastmath import exp_fast
 
-__all__ = ["mixture_sums"]
+__all__ = ["Nodes", "mixture_sums"]
 
 Array = NDArray[np.float64]
 
@@ -25,11 +26,28 @@ _BLOCK = 128
 _X, _Z, _S, _T, _DRAWN, _SOLVED, _LAST, _BEFORE, _KNOWN, _EVEN, _ODD, _ROWS = 0, 1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 13
 
 
+class Nodes(NamedTuple):
+    """Nodes that outputs share.
+
+    Attributes
+    ----------
+    draws : ndarray, shape (sets, 2, 5, k)
+        Standard normal, of h_1 and of the other layer drawn, and the latter's inverse density exp(|.|^2/2).
+    sets : ndarray, shape (n,)
+        Which of them each output takes.
+    for_last : int
+        So many of the k nodes are solved for h_3, the others for h_2.
+    """
+
+    draws: Array
+    sets: NDArray[np.int64]
+    for_last: int
+
+
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
 def mixture_sums(
-    v: Array, omega: Array, variance: Array, skip: float, beta: float,
-    nodes: Array, sets: NDArray[np.int64], for_last: int, out: Array,
-) -> None:  # fmt: skip
+    v: Array, omega: Array, variance: Array, constants: tuple[float, float], nodes: Nodes, out: Array
+) -> None:
     """Sums over the posterior by two independent halves; everything in token modes (+, -).
 
     Parameters
@@ -39,45 +57,41 @@ def mixture_sums(
     omega : ndarray, shape (n, 3, 2)
     variance : ndarray, shape (3,)
         Diagonal of V.
-    skip, beta : float
+    constants : tuple of float
         c and beta.
-    nodes : ndarray, shape (sets, 2, 5, k)
-        Standard normal, of h_1 and of the other layer drawn, and the latter's inverse density exp(|.|^2/2).
-    sets : ndarray, shape (n,)
-        Which nodes each output takes.
-    for_last : int
-        So many of the k nodes are solved for h_3, the others for h_2.
+    nodes : Nodes
     out : ndarray, shape (n, 2, 16)
         Mass, and of each layer h_+, h_-, h_+^2, h_+ h_-, h_-^2, times the mass.
     """
-    count = nodes.shape[3]
+    draws, sets, for_last = nodes
+    count = draws.shape[3]
     # n_l over the density's norm 1/(2 pi V_l).
-    share_last, share_before = for_last * variance[2], (count - for_last) * variance[1]
+    shares = for_last * variance[2], (count - for_last) * variance[1]
     sd = np.sqrt(variance)
     block = np.empty((_ROWS, _BLOCK))
     for i in range(len(v)):
         for half in range(2):
             sums = out[i, half]
             sums[:] = 0.0
-            mine = nodes[sets[i], half]
+            mine = draws[sets[i], half]
             for end, solved in ((for_last, 2), (count, 1)):
                 start = 0 if solved == 2 else for_last
                 while start < end:
-                    size = min(_BLOCK, end - start)
-                    _first(mine, start, size, omega[i, 0], sd[0], skip, beta, block)
+                    span = (start, min(_BLOCK, end - start))
+                    _first(mine, span, (omega[i, 0], sd[0]), constants, block)
                     if solved == 2:
-                        _last(mine, start, size, omega[i, 1], sd[1], v[i], skip, beta, block)
-                        kept = size
+                        kept = _last(mine, span, (omega[i, 1], sd[1]), v[i], constants, block)
                     else:
-                        kept = _before(mine, start, size, omega[i, 2], sd[2], v[i], skip, beta, block)
-                    _weigh(block, kept, omega[i, solved], variance[solved], solved == 2, share_last, share_before)
+                        kept = _before(mine, span, (omega[i, 2], sd[2]), v[i], constants, block)
+                    _weigh(block, kept, (omega[i, solved], variance[solved]), solved == 2, shares)
                     _add(block, kept, solved, sums)
-                    start += size
+                    start += span[1]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def _first(nodes, start, size, omega, sd, skip, beta, block):  # type: ignore[no-untyped-def]
-    """h_1 and B_1 = [[1 + c, s], [0, t]] of so many nodes."""
+def _first(nodes, span, prior, constants, block):  # type: ignore[no-untyped-def]
+    """h_1 and B_1 = [[1 + c, s], [0, t]] of some nodes."""
+    (start, size), (omega, sd), (skip, beta) = span, prior, constants
     for j in range(size):
         x, z = omega[0] + sd * nodes[0, start + j], omega[1] + sd * nodes[1, start + j]
         p, r = 1 / (1 + exp_fast(-beta * (z + x) * z)), 1 / (1 + exp_fast(-beta * (z - x) * z))
@@ -86,8 +100,9 @@ def _first(nodes, start, size, omega, sd, skip, beta, block):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def _last(nodes, start, size, omega, sd, v, skip, beta, block):  # type: ignore[no-untyped-def]
+def _last(nodes, span, prior, v, constants, block):  # type: ignore[no-untyped-def]
     """h_2 drawn and h_3 solved for, and the Jacobians over (1 + c) t, which both have."""
+    (start, size), (omega, sd), (skip, beta) = span, prior, constants
     gain = 1 + skip
     for j in range(size):
         s, t = block[_S, j], block[_T, j]
@@ -103,11 +118,13 @@ def _last(nodes, start, size, omega, sd, v, skip, beta, block):  # type: ignore[
         block[_SOLVED, j], block[_SOLVED + 1, j] = (u_plus - s * solved) / gain, solved
         block[_LAST, j] = gain * mixed
         block[_BEFORE, j] = 8 * beta * beta * p * (1 - p) * r * (1 - r) * w_minus * w_minus * u_minus * u_minus
+    return size
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def _before(nodes, start, size, omega, sd, v, skip, beta, block):  # type: ignore[no-untyped-def]
+def _before(nodes, span, prior, v, constants, block):  # type: ignore[no-untyped-def]
     """h_3 drawn and h_2 solved for, where there is one; those move to the front of the block."""
+    (start, size), (omega, sd), (skip, beta) = span, prior, constants
     gain = 1 + skip
     for j in range(size):
         minus = omega[1] + sd * nodes[3, start + j]
@@ -143,8 +160,9 @@ def _before(nodes, start, size, omega, sd, v, skip, beta, block):  # type: ignor
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def _weigh(block, size, omega, variance, last, share_last, share_before):  # type: ignore[no-untyped-def]
+def _weigh(block, size, prior, last, shares):  # type: ignore[no-untyped-def]
     """Sum and difference of the weights of both signs of what is solved for."""
+    (omega, variance), (share_last, share_before) = prior, shares
     scale = 0.5 / variance
     for j in range(size):
         a, b = block[_SOLVED, j], block[_SOLVED + 1, j]

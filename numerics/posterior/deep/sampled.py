@@ -1,0 +1,124 @@
+"""Posteriors of deep attention by two independent sets of nodes each, drawn once: importance sampling on the fibre."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import chi2, qmc
+
+from ...core.errors import ConvergenceError
+from ...model.network import Network
+from ..sampled import Draws, Outputs, posterior_moments
+from .mixing import Constants
+from .peaks import freedom
+
+__all__ = ["PAIRS", "Halves", "SampledPosterior"]
+
+Array = NDArray[np.float64]
+
+#: Pairs of sets of nodes of each randomisation; outputs that share one share its error, too.
+PAIRS = 16
+
+
+class Halves(NamedTuple):
+    """Posterior moments by the first set of nodes, by the second, and by both.
+
+    Attributes
+    ----------
+    means : list of ndarray, shape (n, L, M)
+        E[h | y].
+    seconds : list of ndarray, shape (n, L, M, M)
+        E[h_l h_l^T | y] of each layer.
+    """
+
+    means: list[Array]
+    seconds: list[Array]
+
+
+class SampledPosterior:
+    """Posteriors of rank 1 at depth >= 2, whatever the number of tokens and the activation.
+
+    Parameters
+    ----------
+    model : Network
+    nodes : int
+        Of each output, in both sets; a power of two from 64.
+    per, replicas : int
+        Outputs of each randomisation, which share its pairs of sets, and number of these.
+    rng : numpy.random.Generator
+    workers : int
+        Threads.
+    """
+
+    # Outputs per task of a thread.
+    chunk = 32
+
+    def __init__(
+        self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: int
+    ) -> None:
+        self.model = model
+        self._workers = workers
+        self._invertible = model.activation == "linear" or model.tokens == 2
+        self._draw(nodes, per, replicas, rng)
+
+    def _draw(self, nodes: int, per: int, replicas: int, rng: np.random.Generator) -> None:
+        """Draw the nodes, and choose which of them each of the `per` outputs takes."""
+        half = nodes // 2
+        # The prior finds everything unless it is narrow, where the others are for.
+        rest = 3 * half // 16
+        self._counts = np.array([half - 2 * rest, rest, rest] if self._invertible else [half - rest, 0, rest])
+        dimension = (self.model.layers - 1) * self.model.tokens
+        pairs = min(PAIRS, per)
+        streams = rng.spawn(2 * pairs * replicas)
+        uniform = np.array([qmc.Sobol(dimension + 1, rng=stream).random(half) for stream in streams])
+        uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, half, dimension + 1)
+        self._pair = (np.arange(per) % pairs + pairs * np.arange(replicas)[:, None]).ravel()
+        self._nodes = np.ascontiguousarray(ndtri(uniform[..., :dimension]))
+        nu = freedom(dimension)
+        self._tails = np.ascontiguousarray(np.sqrt(nu / chi2.ppf(uniform[..., dimension], nu)))
+
+    def __call__(self, h: Array, omega: Array, v: Array) -> Halves:
+        """Posteriors given the outputs of indices h, under N(omega, v); shapes (n, L, M) and (L, L).
+
+        Outputs take the pairs of sets in turn.
+
+        Raises
+        ------
+        ConvergenceError
+            An output that no node gives.
+        """
+        n, depth, tokens = h.shape
+        others = [[i for i in range(depth) if i != left_out] for left_out in (depth - 1, depth - 2)]
+        roots = np.array([np.linalg.cholesky(v[np.ix_(keep, keep)]) for keep in others])
+        # The peaks are solved for the wider of the last two layers.
+        before = bool(self._invertible and v[-1, -1] < v[-2, -2])
+        precision = np.asarray(np.linalg.inv(v), np.float64)
+        sums = np.empty((n, 2, 1 + depth * tokens * (1 + tokens)))
+        model, pair = self.model, np.resize(self._pair, n)
+        network = Constants(model.skip, model.beta, model.activation == "linear")
+        draws = Draws(roots, self._counts, before, self._nodes, self._tails)
+
+        def work(part: slice) -> None:
+            posterior_moments(Outputs(h[part], omega[part], pair[part]), precision, draws, network, sums[part])
+
+        moments = self._moments(work, sums)
+        means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
+        seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
+        return Halves(means, seconds)
+
+    def _moments(self, work: Callable[[slice], None], sums: Array) -> Array:
+        """Fill sums (n, 2, 1 + k) in parts, and return the k moments by each set and by both, shape (n, 3, k)."""
+        n = len(sums)
+        with ThreadPoolExecutor(self._workers) as pool:
+            list(pool.map(work, (slice(start, start + self.chunk) for start in range(0, n, self.chunk))))
+        lost = int((~(np.isfinite(sums).all(axis=2) & (sums[..., 0] > 0))).any(axis=1).sum())
+        if lost:
+            raise ConvergenceError(
+                f"the sampled posterior (12) of {self.model.describe()} met {lost} of {n} outputs with no node at all; "
+                "raise nodes, or take another seed"
+            )
+        sums = np.concatenate([sums, sums.sum(axis=1, keepdims=True)], axis=1)
+        return np.asarray(sums[:, :, 1:] / sums[:, :, :1])
