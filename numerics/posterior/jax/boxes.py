@@ -4,30 +4,29 @@ Functions of (vp, vm, c, beta, xp_low, xp_high, xm_low, xm_high), arrays of one 
 (a_low, a_high, b_low, b_high), an enclosure of both modes of h_2 up to rounding.
 """
 
-from typing import Any
-
 from .backend import jnp
+from .tensor import Tensor
 
 __all__ = ["BOXES", "gap"]
 
 
-def gap(low: Any, high: Any) -> Any:
+def gap(low: Tensor, high: Tensor) -> Tensor:
     """Distance of zero from intervals."""
     return jnp.maximum(jnp.maximum(low, -high), 0.0)
 
 
-def _signed(low: Any, high: Any, x0: Any, x1: Any, y0: Any, y1: Any) -> tuple[Any, Any]:
+def _signed(low: Tensor, high: Tensor, x0: Tensor, x1: Tensor, y0: Tensor, y1: Tensor) -> tuple[Tensor, Tensor]:
     """Range of sign(x y) t, for t in [low, high] and x, y in their intervals."""
     positive = ((x0 >= 0) & (y0 >= 0)) | ((x1 <= 0) & (y1 <= 0))
     negative = ((x0 >= 0) & (y1 <= 0)) | ((x1 <= 0) & (y0 >= 0))
     return jnp.where(positive, low, -high), jnp.where(negative & ~positive, -low, high)
 
 
-def _between(first: Any, second: Any) -> tuple[Any, Any]:
+def _between(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     return jnp.minimum(first, second), jnp.maximum(first, second)
 
 
-def _softmax_scalars(u: Any, w: Any, c: Any) -> tuple[Any, Any]:
+def _softmax_scalars(u: Tensor, w: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """Return tau and s/(c + tau) for u, w >= 0, scaled so that nothing overflows."""
     ratio = jnp.exp(-jnp.abs(u - w))
     denominator = (1.0 + ratio) * (1.0 + jnp.exp(-(u + w)))
@@ -36,7 +35,9 @@ def _softmax_scalars(u: Any, w: Any, c: Any) -> tuple[Any, Any]:
     return tau / denominator, s / (c * denominator + tau)
 
 
-def _softmax(vp: Any, vm: Any, c: Any, beta: Any, x0: Any, x1: Any, y0: Any, y1: Any) -> tuple[Any, ...]:
+def _softmax(
+    vp: Tensor, vm: Tensor, c: Tensor, beta: Tensor, x0: Tensor, x1: Tensor, y0: Tensor, y1: Tensor
+) -> tuple[Tensor, ...]:
     """Use monotonicity: tau grows with u = beta xm^2 and falls with |w|, w = beta xp xm; |s|/(c + tau) the reverse."""
     near_x, near_y = gap(x0, x1), gap(y0, y1)
     far_x, far_y = jnp.maximum(jnp.abs(x0), jnp.abs(x1)), jnp.maximum(jnp.abs(y0), jnp.abs(y1))
@@ -47,7 +48,9 @@ def _softmax(vp: Any, vm: Any, c: Any, beta: Any, x0: Any, x1: Any, y0: Any, y1:
     return *a, *_between(vm / (c + tau_low), vm / (c + tau_high))
 
 
-def _linear(vp: Any, vm: Any, c: Any, beta: Any, x0: Any, x1: Any, y0: Any, y1: Any) -> tuple[Any, ...]:
+def _linear(
+    vp: Tensor, vm: Tensor, c: Tensor, beta: Tensor, x0: Tensor, x1: Tensor, y0: Tensor, y1: Tensor
+) -> tuple[Tensor, ...]:
     """Bound the three fractions of h_2 = (v - x (x.v)/(c/beta + |x|^2))/c by their monotonicity in |xp| and |xm|."""
     d = c / beta
     near_x, near_y = gap(x0, x1) ** 2, gap(y0, y1) ** 2
@@ -58,7 +61,7 @@ def _linear(vp: Any, vm: Any, c: Any, beta: Any, x0: Any, x1: Any, y0: Any, y1: 
     )
     low, high = _signed(jnp.sqrt(near_x * near_y) / (d + far_x + far_y), mixed, x0, x1, y0, y1)
 
-    def bounds(own: Any, other: Any, keep_low: Any, keep_high: Any) -> tuple[Any, Any]:
+    def bounds(own: Tensor, other: Tensor, keep_low: Tensor, keep_high: Tensor) -> tuple[Tensor, Tensor]:
         kept, taken = _between(own * keep_low, own * keep_high), _between(other * low, other * high)
         return (kept[0] - taken[1]) / c, (kept[1] - taken[0]) / c
 

@@ -3,11 +3,12 @@
 All arrays have fixed sizes, the number of cells in use is data: so one compiled program serves every batch.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from .backend import jax, jnp
 from .boxes import gap
 from .channel import Law, Link, distances
+from .tensor import Tensor
 
 __all__ = ["Cells", "Goal", "Grid", "centred", "corner", "refine"]
 
@@ -32,12 +33,12 @@ class Goal(NamedTuple):
     cosets at which a lattice passes; shrink: factor on all steps.
     """
 
-    cut: Any
-    digits: Any
-    eta: Any
-    shrink: Any
+    cut: Tensor
+    digits: Tensor
+    eta: Tensor
+    shrink: Tensor
 
-    def take(self, index: Any) -> "Goal":
+    def take(self, index: object) -> "Goal":
         """Fields of the samples listed."""
         return Goal(*(field[index] for field in self))
 
@@ -45,10 +46,10 @@ class Goal(NamedTuple):
 class Cells(NamedTuple):
     """A list of cells: sample, integer coordinates, and how many of the entries are in use."""
 
-    sample: Any
-    ip: Any
-    im: Any
-    count: Any
+    sample: Tensor
+    ip: Tensor
+    im: Tensor
+    filled: Tensor
 
 
 class Grid(NamedTuple):
@@ -57,21 +58,27 @@ class Grid(NamedTuple):
     `lost` is in units of exp(-best/2) and of the bound of 1/|det B_1|, weighted by 1 + Q for the second moments.
     """
 
-    left: Any
-    bottom: Any
-    size: Any
-    best: Any
-    lost: Any
-    done: Any
+    left: Tensor
+    bottom: Tensor
+    size: Tensor
+    best: Tensor
+    lost: Tensor
+    done: Tensor
 
 
-def corner(grid: Grid, sample: Any, ip: Any, im: Any) -> tuple[Any, Any]:
+# Cells that are done, and that are kept; best, steps needed and lost of each sample.
+_Carry: TypeAlias = tuple[Cells, Cells, Tensor, Tensor, Tensor]
+# Level, cells that are done, the others, and their grid.
+_State: TypeAlias = tuple[Tensor, Cells, Cells, Grid]
+
+
+def corner(grid: Grid, sample: Tensor, ip: Tensor, im: Tensor) -> tuple[Tensor, Tensor]:
     """Left lower corners of cells."""
     size = grid.size[sample]
     return grid.left[sample] + ip * size, grid.bottom[sample] + im * size
 
 
-def centred(law: Law, best: Any, goal: Goal, strip: Any, steps: int, capacity: int) -> tuple[Cells, Grid]:
+def centred(law: Law, best: Tensor, goal: Goal, strip: Tensor, steps: int, capacity: int) -> tuple[Cells, Grid]:
     """First cells: a square about the circle outside of which Q > best + cut, for all samples with a cut > 0."""
     batch, side = len(best), 1 << _FIRST
     radius = jnp.sqrt(best + goal.cut) / law.i1
@@ -89,7 +96,7 @@ def centred(law: Law, best: Any, goal: Goal, strip: Any, steps: int, capacity: i
     return cells, grid
 
 
-def _bounds(link: Link, law: Law, left: Any, bottom: Any, size: Any) -> tuple[Any, Any, Any, Any]:
+def _bounds(link: Link, law: Law, left: Tensor, bottom: Tensor, size: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Lower bounds of Q over cells, without h_2 and for each branch of it; how much h_2 alone, and z, vary in them."""
     a0, a1, b0, b1 = link.boxes(
         law.vp, law.vm, link.numbers.skip, link.numbers.beta, left, left + size, bottom, bottom + size
@@ -107,7 +114,7 @@ def _bounds(link: Link, law: Law, left: Any, bottom: Any, size: Any) -> tuple[An
     return outer, least, bend, jnp.maximum(bend + jnp.abs(rise) * law.i2, size * law.i1)
 
 
-def _coarse_steps(least: Any, centre: Any, bend: Any, width: Any, scaled: Any, goal: Goal) -> Any:
+def _coarse_steps(least: Tensor, centre: Tensor, bend: Tensor, width: Tensor, scaled: Tensor, goal: Goal) -> Tensor:
     """Coarse steps that a cell needs along each axis.
 
     `least` and `centre` are Q above its minimum: a lower bound, and at the centre. `bend` and `width` are those of
@@ -122,13 +129,13 @@ def _coarse_steps(least: Any, centre: Any, bend: Any, width: Any, scaled: Any, g
     return jnp.hypot(width * jnp.sqrt(lobe), scaled * kernel) / jnp.pi / goal.shrink
 
 
-def _append(cells: Cells, more: tuple[Any, Any, Any], wanted: Any) -> Cells:
+def _append(cells: Cells, more: tuple[Tensor, Tensor, Tensor], wanted: Tensor) -> Cells:
     """List with those of `more` that are wanted at its end; the count goes on where the list is full."""
     flat = wanted.ravel()
-    place = jnp.where(flat, cells.count + jnp.cumsum(flat) - 1, len(cells.sample))
+    place = jnp.where(flat, cells.filled + jnp.cumsum(flat) - 1, len(cells.sample))
     values = (jnp.broadcast_to(x, wanted.shape).ravel() for x in more)
     sample, ip, im = (x.at[place].set(y, mode="drop") for x, y in zip(cells[:3], values, strict=True))
-    return Cells(sample, ip, im, cells.count + flat.sum())
+    return Cells(sample, ip, im, cells.filled + flat.sum())
 
 
 def refine(link: Link, law: Law, goal: Goal, cells: Cells, grid: Grid, steps: int, chunk: int) -> tuple[Cells, Grid]:
@@ -144,10 +151,10 @@ def refine(link: Link, law: Law, goal: Goal, cells: Cells, grid: Grid, steps: in
         """Move the cells of samples that are done to `ready`, and quarter the others."""
         finer = grid._replace(size=jnp.where(grid.done, grid.size, 0.5 * grid.size))
 
-        def part(k: Any, carry: Any) -> Any:
+        def part(k: Tensor, carry: _Carry) -> _Carry:
             ready, kept, best, need, lost = carry
             sample, ip, im = (jax.lax.dynamic_slice(x, (k * chunk,), (chunk,)) for x in cells[:3])
-            live = k * chunk + jnp.arange(chunk) < cells.count
+            live = k * chunk + jnp.arange(chunk) < cells.filled
             ready = _append(ready, (sample, ip, im), live & grid.done[sample])
             live = (live & ~grid.done[sample])[:, None]
             sample, ip, im = sample[:, None], 2 * ip[:, None] + halves_p, 2 * im[:, None] + halves_m
@@ -170,21 +177,21 @@ def refine(link: Link, law: Law, goal: Goal, cells: Cells, grid: Grid, steps: in
             need = need.at[target].max(wanted, mode="drop")
             return ready, _append(kept, (sample, ip, im), keep), best, need, lost
 
-        parts = (cells.count + chunk - 1) // chunk
+        parts = (cells.filled + chunk - 1) // chunk
         start = (ready, empty, grid.best, jnp.zeros(batch), jnp.zeros(batch))
         ready, kept, best, need, lost = jax.lax.fori_loop(0, parts, part, start)
         lost = (grid.lost + lost) * jnp.exp(0.5 * (best - grid.best))
         return ready, kept, finer._replace(best=best, lost=lost, done=grid.done | (need <= steps))
 
-    def unfinished(state: Any) -> Any:
+    def unfinished(state: _State) -> Tensor:
         level, ready, cells, grid = state
-        return (level < _DEEPEST) & ~grid.done.all() & (cells.count <= capacity) & (ready.count <= capacity)
+        return (level < _DEEPEST) & ~grid.done.all() & (cells.filled <= capacity) & (ready.filled <= capacity)
 
-    def again(state: Any) -> Any:
-        level, *rest = state
-        return level + 1, *halve(*rest)
+    def again(state: _State) -> _State:
+        level, ready, cells, grid = state
+        return level + 1, *halve(ready, cells, grid)
 
     _, ready, cells, grid = jax.lax.while_loop(unfinished, again, (0, empty, cells, grid))
-    full = cells.count > capacity
-    ready = _append(ready, cells[:3], jnp.arange(capacity) < cells.count)
-    return ready, grid._replace(done=grid.done & ~full & (ready.count <= capacity))
+    full = cells.filled > capacity
+    ready = _append(ready, cells[:3], jnp.arange(capacity) < cells.filled)
+    return ready, grid._replace(done=grid.done & ~full & (ready.filled <= capacity))

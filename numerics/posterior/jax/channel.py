@@ -1,9 +1,10 @@
 """The integrand of two layers for arrays of outputs: indices whitened by their prior, for both branches of h_2."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from .backend import jax, jnp
+from .tensor import Tensor
 
 __all__ = ["Law", "Link", "Numbers", "distances", "nearest", "whitened"]
 
@@ -17,17 +18,17 @@ class Law(NamedTuple):
     at h_1 = (xp, xm), h_2 = (a, b).
     """
 
-    vp: Any
-    vm: Any
-    w1p: Any
-    w1m: Any
-    w2p: Any
-    w2m: Any
-    i1: Any
-    slope: Any
-    i2: Any
+    vp: Tensor
+    vm: Tensor
+    w1p: Tensor
+    w1m: Tensor
+    w2p: Tensor
+    w2m: Tensor
+    i1: Tensor
+    slope: Tensor
+    i2: Tensor
 
-    def take(self, index: Any) -> "Law":
+    def take(self, index: object) -> "Law":
         """Fields of the samples listed."""
         return Law(*(field[index] for field in self))
 
@@ -39,26 +40,33 @@ class Numbers(NamedTuple):
     `det_bound`.
     """
 
-    skip: Any
-    beta: Any
-    near: Any
-    far: Any
-    det_bound: Any
+    skip: float
+    beta: float
+    near: float
+    far: float
+    det_bound: float
 
-    def strip(self, size: Any) -> Any:
+    def strip(self, size: Tensor) -> Tensor:
         """Distance of the singularities from points at most `size` from the origin."""
         return jnp.minimum(self.near, self.far / (size + 1e-300))
+
+
+#: Functions of (xp, xm, vp, vm, c, beta), and of these in intervals.
+Undo: TypeAlias = Callable[..., tuple[Tensor, Tensor, Tensor]]
+Boxes: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
 
 class Link(NamedTuple):
     """The model: h_2 and 1/|det B_1| by `undo(xp, xm, vp, vm, c, beta)`, ranges of h_2 by `boxes`, and its numbers."""
 
-    undo: Callable[..., tuple[Any, Any, Any]]
-    boxes: Callable[..., tuple[Any, Any, Any, Any]]
+    undo: Undo
+    boxes: Boxes
     numbers: Numbers
 
 
-def whitened(link: Link, law: Law, xp: Any, xm: Any) -> tuple[Any, Any, tuple[tuple[Any, Any], tuple[Any, Any]], Any]:
+def whitened(
+    link: Link, law: Law, xp: Tensor, xm: Tensor
+) -> tuple[Tensor, Tensor, tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]], Tensor]:
     """z_1, z_2, (z_3, z_4) of the branches plus and minus, 1/|det B_1| at h_1 = (xp, xm)."""
     a, b, inv_det = link.undo(xp, xm, law.vp, law.vm, link.numbers.skip, link.numbers.beta)
     dp, dm = xp - law.w1p, xm - law.w1m
@@ -67,7 +75,7 @@ def whitened(link: Link, law: Law, xp: Any, xm: Any) -> tuple[Any, Any, tuple[tu
     return dp * law.i1, dm * law.i1, branches, inv_det
 
 
-def distances(link: Link, law: Law, xp: Any, xm: Any) -> Any:
+def distances(link: Link, law: Law, xp: Tensor, xm: Tensor) -> Tensor:
     """Least Q = |z|^2 of both branches."""
     first, second, (plus, minus), _ = whitened(link, law, xp, xm)
     rest = jnp.minimum(plus[0] ** 2 + plus[1] ** 2, minus[0] ** 2 + minus[1] ** 2)
@@ -78,13 +86,13 @@ def distances(link: Link, law: Law, xp: Any, xm: Any) -> Any:
 _SIDE, _SHRINK, _SQUARES = 9, 0.35, 8
 
 
-def nearest(link: Link, law: Law, radius: Any) -> tuple[Any, Any, Any]:
+def nearest(link: Link, law: Law, radius: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """A point of small Q, by points in shrinking squares about the best so far; returns (xp, xm, Q), an upper bound."""
     side = jnp.linspace(-1.0, 1.0, _SIDE)
     grid_p, grid_m = (g.ravel() for g in jnp.meshgrid(side, side))
     every = law.take((slice(None), None))
 
-    def look(k: Any, point: tuple[Any, Any]) -> tuple[Any, Any]:
+    def look(k: Tensor, point: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         half = (radius * _SHRINK**k)[:, None]
         xp, xm = point[0][:, None] + half * grid_p, point[1][:, None] + half * grid_m
         best = distances(link, every, xp, xm).argmin(axis=1)[:, None]

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .backend import jax, jnp
 from .cells import Cells, Goal, Grid, centred, corner, refine
-from .channel import Law, Link, Numbers, nearest, whitened
+from .channel import Boxes, Law, Link, Numbers, Undo, nearest, whitened
+from .tensor import Tensor
 
 __all__ = ["MOMENTS", "STEPS", "Answer", "Sizes", "program"]
 
@@ -33,14 +34,14 @@ class Sizes(NamedTuple):
 class Answer(NamedTuple):
     """Of each sample: moments times exp(shift/2), shift, errors relative to the mass, and whether cells sufficed."""
 
-    moments: Any
-    shift: Any
-    error: Any
-    lost: Any
-    complete: Any
+    moments: Tensor
+    shift: Tensor
+    error: Tensor
+    lost: Tensor
+    complete: Tensor
 
 
-def _coset_sums(link: Link, law: Law, cells: Cells, grid: Grid, chunk: int) -> Any:
+def _coset_sums(link: Link, law: Law, cells: Cells, grid: Grid, chunk: int) -> Tensor:
     """Sums of the moments over the four cosets, shape (batch, 4, 15), times the area of a node."""
     batch = len(grid.best)
     # Nodes of a cell, cosets first: those of coset (a, b) at (i + a/2, j + b/2) steps. Cells come last: along them the
@@ -48,7 +49,7 @@ def _coset_sums(link: Link, law: Law, cells: Cells, grid: Grid, chunk: int) -> A
     shift, place = np.divmod(np.arange(4), 2), np.divmod(np.arange(STEPS * STEPS), STEPS)
     along_p, along_m = ((0.5 * s[:, None, None] + t[:, None]) / STEPS for s, t in zip(shift, place, strict=True))
 
-    def part(k: Any, sums: Any) -> Any:
+    def part(k: Tensor, sums: Tensor) -> Tensor:
         sample, ip, im = (jax.lax.dynamic_slice(x, (k * chunk,), (chunk,)) for x in cells[:3])
         left, bottom = corner(grid, sample, ip, im)
         size = grid.size[sample]
@@ -56,7 +57,7 @@ def _coset_sums(link: Link, law: Law, cells: Cells, grid: Grid, chunk: int) -> A
         common = grid.best[sample] - z1 * z1 - z2 * z2
         weights = [jnp.exp(0.5 * (common - z3 * z3 - z4 * z4)) * inv_det for z3, z4 in branches]
 
-        def both(value: Callable[[Any, Any], Any]) -> Any:
+        def both(value: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
             return weights[0] * value(*branches[0]) + weights[1] * value(*branches[1])
 
         mass, third, fourth = weights[0] + weights[1], both(lambda z3, z4: z3), both(lambda z3, z4: z4)
@@ -67,18 +68,18 @@ def _coset_sums(link: Link, law: Law, cells: Cells, grid: Grid, chunk: int) -> A
             *(both(lambda z3, z4: z3 * z3), both(lambda z3, z4: z3 * z4), both(lambda z3, z4: z4 * z4)),
         )
         moments = jnp.stack([term.sum(axis=1) for term in terms], axis=-1)
-        live = k * chunk + jnp.arange(chunk) < cells.count
+        live = k * chunk + jnp.arange(chunk) < cells.filled
         return sums.at[jnp.where(live, sample, batch)].add(jnp.swapaxes(moments, 0, 1), mode="drop")
 
-    parts = (cells.count + chunk - 1) // chunk
+    parts = (cells.filled + chunk - 1) // chunk
     sums = jax.lax.fori_loop(0, parts, part, jnp.zeros((batch, 4, MOMENTS)))
     return sums * ((grid.size / (2 * STEPS)) ** 2)[:, None, None]
 
 
-def _coset_error(sums: Any) -> Any:
+def _coset_error(sums: Tensor) -> Tensor:
     """Error of the union of the cosets, along both axes: the differences of half of them, squared less a margin."""
 
-    def difference(one: tuple[int, int], other: tuple[int, int]) -> Any:
+    def difference(one: tuple[int, int], other: tuple[int, int]) -> Tensor:
         x, y = sums[:, one[0]] + sums[:, one[1]], sums[:, other[0]] + sums[:, other[1]]
         mass = x[:, :1] + y[:, :1]
         return (jnp.abs(x - y) / (mass + jnp.abs(x + y))).max(axis=1) ** _SQUARING
@@ -88,13 +89,13 @@ def _coset_error(sums: Any) -> Any:
 
 
 @cache
-def program(undo: Callable[..., Any], boxes: Callable[..., Any], sizes: Sizes) -> Callable[..., Answer]:
+def program(undo: Undo, boxes: Boxes, sizes: Sizes) -> Callable[..., Answer]:
     """Compiled moments of a batch: (numbers, law, cut, tolerance, shrink) -> Answer.
 
     `cut` is zero for samples that only fill the batch; see `Goal` for it and `shrink`.
     """
 
-    def moments(numbers: Numbers, law: Law, cut: Any, tolerance: Any, shrink: Any) -> Answer:
+    def moments(numbers: Numbers, law: Law, cut: Tensor, tolerance: Tensor, shrink: Tensor) -> Answer:
         link = Link(undo, boxes, numbers)
         goal = Goal(cut, -jnp.log(tolerance), -jnp.log(tolerance) / _SQUARING, shrink)
         xp, xm, best = nearest(link, law, jnp.sqrt(2.0 * goal.digits + _SEARCH_MARGIN) / law.i1)
@@ -102,7 +103,7 @@ def program(undo: Callable[..., Any], boxes: Callable[..., Any], sizes: Sizes) -
         cells, grid = centred(law, best, goal, strip, STEPS, sizes.capacity)
         cells, grid = refine(link, law, goal, cells, grid, STEPS, sizes.chunk)
         # An incomplete list is not summed.
-        used = cells._replace(count=jnp.where(grid.done.all(), cells.count, 0))
+        used = cells._replace(filled=jnp.where(grid.done.all(), cells.filled, 0))
         sums = _coset_sums(link, law, used, grid, sizes.chunk)
         total = sums.sum(axis=1)
         # Both branches outside the circle: their mass, weighted by 1 + Q, beside what was dropped inside.
