@@ -1,8 +1,9 @@
 """Arrays of pairs of float64, see `doubledouble`, with the arithmetic of NumPy arrays."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from .doubledouble import add_arrays, divide_arrays, exp_arrays, leading_floats,
 __all__ = ["Pairs", "Parts", "concatenate"]
 
 Array = NDArray[np.float64]
+Places: TypeAlias = int | slice | NDArray[np.int64] | NDArray[np.bool_] | None
 
 
 class Parts(NamedTuple):
@@ -42,7 +44,7 @@ class Pairs:
         self.lo: Array = np.broadcast_to(np.asarray(lo, dtype=np.float64), self.hi.shape)
 
     @classmethod
-    def exact(cls, value: Any) -> "Pairs":
+    def exact(cls, value: int | float | Fraction | Decimal) -> "Pairs":
         """Round an exact number: int, float, Fraction or Decimal."""
         hi, lo = leading_floats(Fraction(value), 2)
         return cls(hi, lo)
@@ -88,7 +90,7 @@ class Pairs:
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __getitem__(self, key: Any) -> "Pairs":
+    def __getitem__(self, key: Places | tuple[Places, ...]) -> "Pairs":
         return Pairs(self.hi[key], self.lo[key])
 
     def reshape(self, *shape: int) -> "Pairs":

@@ -70,13 +70,13 @@ class PreciseDenoiserResult:
 
 def denoise_mp(
     model: Network,
-    y: Any,
-    omega: Any,
-    V: Any,
+    y: object,
+    omega: object,
+    V: object,
     *,
     digits: int = 30,
-    skip: Any = None,
-    beta: Any = None,
+    skip: object = None,
+    beta: object = None,
     max_nodes: int = 10_000_000,
     progress: Progress | None = None,
 ) -> PreciseDenoiserResult:

@@ -1,7 +1,6 @@
 """What the precise denoiser is given, in balls: entries of y, omega and V, and the readout row that y determines."""
 
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from flint import arb
@@ -20,7 +19,7 @@ Balls = NDArray[np.object_]
 _SMALLEST, _LARGEST = 1e-307, 1e307
 
 
-def entries(name: str, value: Any, shape: tuple[int, ...]) -> Balls:
+def entries(name: str, value: object, shape: tuple[int, ...]) -> Balls:
     """Balls of an array of that shape."""
     array = np.asarray(value, dtype=object)
     if array.shape != shape:
@@ -41,7 +40,7 @@ def entries(name: str, value: Any, shape: tuple[int, ...]) -> Balls:
     return out
 
 
-def _shown(entry: Any) -> str:
+def _shown(entry: object) -> str:
     text = str(entry)
     return text if len(text) <= 40 else f"{text[:20]}..{text[-15:]}"
 

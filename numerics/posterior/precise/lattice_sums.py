@@ -1,6 +1,6 @@
 """Moments of whitened indices at some nodes of a lattice, in fixed point, at any depth and number of tokens."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from flint import arb, arb_mat
@@ -46,7 +46,7 @@ class Whitened(NamedTuple):
 def lattice_moments(posterior: Whitened, z: Array, wanted: NDArray[np.bool_], top: float, words: int) -> arb_mat:
     """Moments of (1, z) from some nodes."""
 
-    def constant(value: Any) -> Fixed:
+    def constant(value: arb | float) -> Fixed:
         return Fixed.of([arb(value)], words)
 
     last, tokens = posterior.model.layers - 1, posterior.model.tokens

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import flint
 import numpy as np
@@ -188,10 +187,10 @@ class Moments:
         linear = self._integrand.model.activation == "linear"
         base = arb(2).log() * shift - arb(self.top) - (c if linear else 1 + c).log()
 
-        def constant(value: Any) -> Fixed:
+        def constant(value: arb | float) -> Fixed:
             return Fixed.of([arb(value)], words)
 
-        def rule(order: int, rows: Any = slice(None)) -> tuple[Fixed, Fixed]:
+        def rule(order: int, rows: int | slice | NDArray[np.int64] = slice(None)) -> tuple[Fixed, Fixed]:
             nodes, weights, _ = _rule(order, self._words)
             return nodes.shortened(words)[rows], weights.shortened(words)[rows]
 
