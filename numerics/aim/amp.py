@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.errors import ConvergenceError
+from ..learning.blocks import Source
 from .channels import Channel
 from .checks import CITE, above_zero, count
-from .data import Source, check_matrix, refuse_size
+from .data import check_matrix, refuse_size
 from .passes import Passes
 from .results import AMPResult, AMPStep, SelfError
 from .rie import denoise_matrix

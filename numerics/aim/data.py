@@ -4,23 +4,22 @@ h_ab = (x_a^T S x_b - delta_ab Tr S)/sqrt(d) = Tr(S Z_ab), in independent entrie
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.memory import refuse_memory
 from ..core.validation import numbers, plain
+from ..learning.blocks import Floats
+from ..learning.blocks import stream as seeded_stream
 from .channels import Channel, pairs
 from .checks import CITE, above_zero, count
 
 __all__ = [
-    "Source",
     "Stream",
     "check_matrix",
     "check_samples",
-    "generator",
     "gram",
     "indices",
     "instance",
@@ -32,8 +31,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-#: Gives all blocks (x, y) once more at every call.
-Source: TypeAlias = Callable[[], Iterable[tuple[ArrayLike, ArrayLike]]]
 # Arrays of d x d that an iteration has at a time: S, the step and its parts, the eigenvectors and their workspace.
 _MATRICES = 12
 # Entries of x read or made at a time.
@@ -49,13 +46,6 @@ def rows_at_a_time(tokens: int, dimension: int) -> int:
     return max(1, _ENTRIES // (tokens * dimension))
 
 
-def generator(rng: np.random.Generator | int | None, purpose: int) -> np.random.Generator:
-    """Return a generator; one seed gives unrelated ones to teachers (0), samples (1) and students (2)."""
-    if isinstance(rng, np.random.Generator):
-        return rng
-    return np.random.default_rng(None if rng is None else [rng, purpose])
-
-
 def teacher(dimension: int, rho: float, rng: np.random.Generator | int | None = None) -> Array:
     """Draw S = W W^T/sqrt(r d) with r = round(rho d), at least 1, and W standard Gaussian.
 
@@ -66,11 +56,11 @@ def teacher(dimension: int, rho: float, rng: np.random.Generator | int | None = 
     dimension = count("dimension", dimension, 2, "d")
     refuse_memory(f"dimension = {dimension}", 8 * _MATRICES * float(dimension) ** 2, "take a smaller one")
     width = max(1, round(above_zero("rho", rho, "rho = r/d") * dimension))
-    w = generator(rng, 0).standard_normal((dimension, width))
+    w = seeded_stream(rng, 0).standard_normal((dimension, width))
     return np.asarray(w @ w.T / math.sqrt(width * dimension))
 
 
-def indices(x: NDArray[Any], S: Array) -> Array:
+def indices(x: Floats, S: Array) -> Array:
     """H of samples, shape (n, T, T).
 
     Parameters
@@ -87,7 +77,7 @@ def indices(x: NDArray[Any], S: Array) -> Array:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused where h is
-def gram(x: NDArray[Any]) -> Array:
+def gram(x: Floats) -> Array:
     """Covariance (2/d) Tr(Z_ab Z_cd) of h given the tokens, in units of Q: shape (n, P, P), 1 + delta_ab on average.
 
     Notes
@@ -119,18 +109,18 @@ class Stream:
         self._S, self._output, self._root, self._dtype = S, output, root, dtype
         self._sizes = [min(rows, samples - start) for start in range(0, samples, rows)]
 
-    def _block(self, number: int) -> tuple[NDArray[Any], np.random.Generator]:
+    def _block(self, number: int) -> tuple[Floats, np.random.Generator]:
         rng = np.random.default_rng([self._root, number])
         shape = (self._sizes[number], self._output.tokens, len(self._S))
         return rng.standard_normal(shape, dtype=self._dtype), rng
 
-    def __call__(self) -> Iterator[tuple[NDArray[Any], Array]]:
+    def __call__(self) -> Iterator[tuple[Floats, Array]]:
         """Blocks (x, y)."""
         for number in range(len(self._sizes)):
             x, rng = self._block(number)
             yield x, self._output.draw(indices(x.astype(np.float64, copy=False), self._S), rng)
 
-    def tokens(self) -> Iterator[NDArray[Any]]:
+    def tokens(self) -> Iterator[Floats]:
         """Blocks of x."""
         for number in range(len(self._sizes)):
             yield self._block(number)[0]
@@ -143,7 +133,7 @@ def make_data(
     rng: np.random.Generator | int | None = None,
     *,
     dtype: type[np.float32] | type[np.float64] = np.float64,
-) -> tuple[NDArray[Any], Array]:
+) -> tuple[Floats, Array]:
     """Draw n = round(alpha d^2) samples, at least 1, and label them by S.
 
     Parameters
@@ -190,12 +180,12 @@ def stream(
     d = len(matrix)
     n = max(1, round(above_zero("alpha", alpha, "alpha = n/d^2") * d * d))
     step = rows_at_a_time(output.tokens, d) if rows is None else count("rows", rows, 1, "samples per block")
-    return Stream(matrix, n, output, int(generator(rng, 1).integers(2**63)), dtype, step)
+    return Stream(matrix, n, output, int(seeded_stream(rng, 1).integers(2**63)), dtype, step)
 
 
 def instance(
     S: ArrayLike, alpha: float, output: Channel, rng: np.random.Generator | int | None = None
-) -> tuple[NDArray[Any], Array] | tuple[Stream, None]:
+) -> tuple[Floats, Array] | tuple[Stream, None]:
     """Draw samples as `make_data` does where x fits into 256 MiB, or else as `stream` does, in single precision."""
     matrix = check_matrix("S", S)
     if round(alpha * matrix.size) * output.tokens * len(matrix) <= _HELD:
@@ -225,7 +215,7 @@ def refuse_size(alpha: float, dimension: int, tokens: int, what: str, *, scalar:
     refuse_memory(what, _MATRICES * 8 * d**2 + held + 24 * n * entries + block, remedy)
 
 
-def check_samples(x: ArrayLike, tokens: int) -> NDArray[Any]:
+def check_samples(x: ArrayLike, tokens: int) -> Floats:
     """Return samples of shape (n, T, d), float32 or float64, or raise ValueError."""
     array = plain("x", x)
     if array.dtype not in (np.float32, np.float64):

@@ -1,20 +1,19 @@
 """Gradient descent on the weights of a student, and the mean of several: what AMP is compared with."""
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..learning.blocks import Floats, stream
 from .channels import Channel, Linear, Softmax
 from .checks import CITE, above_zero, count
-from .data import check_matrix, check_samples, generator, indices
+from .data import check_matrix, check_samples, indices
 from .results import DescentResult
 
 __all__ = ["descend", "loss_and_gradient"]
 
 Array = NDArray[np.float64]
-Tokens = NDArray[Any]
 # Of Adam: memory of the mean and of the square, and what keeps the quotient finite.
 _MEAN, _SQUARE, _EPSILON = 0.9, 0.999, 1e-8
 # A run is over where its last tenth lowers the loss by less, or where less of the loss is left.
@@ -83,7 +82,7 @@ def descend(
     rate = above_zero("rate", rate, "Adam")
     truth = None if teacher is None else check_matrix("teacher", teacher, d)
     seed = -1 if rng is None or isinstance(rng, np.random.Generator) else int(rng)
-    draw = generator(rng, 2)
+    draw = stream(rng, 2)
     found, losses, slow, taken = [], [], [], 0
     for _ in range(students):
         W = draw.standard_normal((d, width))
@@ -112,7 +111,7 @@ def _matrix(W: Array) -> Array:
     return np.asarray(W @ W.T / math.sqrt(W.size))
 
 
-def loss_and_gradient(x: Tokens, y: Array, output: Softmax | Linear, W: Array) -> tuple[float, Array]:
+def loss_and_gradient(x: Floats, y: Array, output: Softmax | Linear, W: Array) -> tuple[float, Array]:
     """Return sum ||y - yhat||^2/d and its gradient in W.
 
     dL/dS = (sum_mu x^T G x - I sum_mu Tr G)/sqrt(d) with G = dL/dh, symmetric.
@@ -132,9 +131,7 @@ def loss_and_gradient(x: Tokens, y: Array, output: Softmax | Linear, W: Array) -
     return float((rest**2).sum()) / d, np.asarray((pull + pull.T) @ W / math.sqrt(W.size))
 
 
-def _adam(
-    x: NDArray[np.floating], y: Array, output: Softmax | Linear, W: Array, rate: float, steps: int
-) -> list[float]:
+def _adam(x: Floats, y: Array, output: Softmax | Linear, W: Array, rate: float, steps: int) -> list[float]:
     """Descend in place, until the data are fitted; the losses before every step, and the last one."""
     mean, square = np.zeros_like(W), np.zeros_like(W)
     losses = []

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..learning.blocks import Floats, Source
 from .channels import Channel, pairs, variances
 from .checks import CITE
-from .data import Source, Stream, check_samples, gram, indices, refuse_size, rows_at_a_time
+from .data import Stream, check_samples, gram, indices, refuse_size, rows_at_a_time
 
 __all__ = ["Passes"]
 
@@ -32,7 +32,7 @@ class Passes:
 
     def __init__(self, x: ArrayLike | Source, y: ArrayLike | None, output: Channel) -> None:
         self.output = output
-        self._x: NDArray[Any] | None = None
+        self._x: Floats | None = None
         if callable(x):
             if y is not None:
                 raise ValueError("y must be None where x is a function, whose blocks hold both; leave y out")
@@ -66,13 +66,13 @@ class Passes:
         if not self.samples:
             raise ValueError(f"x must hold at least one sample ({CITE}, model); the function gave no blocks")
 
-    def _tokens(self) -> Iterator[Any]:
+    def _tokens(self) -> Iterator[ArrayLike]:
         """Blocks of x; the outputs have been seen."""
         if self._x is None and isinstance(self._source, Stream):
             return self._source.tokens()
         return (part for part, _ in self._parts())
 
-    def _parts(self) -> Iterator[tuple[Any, Any]]:
+    def _parts(self) -> Iterator[tuple[ArrayLike, ArrayLike]]:
         if self._x is None:
             yield from self._source()
             return
@@ -123,7 +123,7 @@ class Passes:
             return self.output.functionals
         return len(variances(self.output.tokens)) if self.output.noise else 0
 
-    def _blocks(self, covariance: str) -> Iterator[tuple[NDArray[Any], _Block, Array | None]]:
+    def _blocks(self, covariance: str) -> Iterator[tuple[Floats, _Block, Array | None]]:
         # Parts after the last block have not been seen before: the source is not the same at every call.
         for part, block in zip(self._tokens(), self.blocks, strict=True):
             x = np.asarray(part)
@@ -138,7 +138,7 @@ class Passes:
                 "parallel, and the covariance of h given them is singular; leave such samples out, of y too"
             ) from None
 
-    def _entries(self, x: NDArray[Any], S: Array) -> Array:
+    def _entries(self, x: Floats, S: Array) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
             h = indices(x, S)[:, *pairs(self.output.tokens)]
         if not np.isfinite(h).all():
@@ -146,7 +146,7 @@ class Passes:
         return np.asarray(h)
 
 
-def _pull(x: NDArray[Any], g: Array, tokens: int) -> Array:
+def _pull(x: Floats, g: Array, tokens: int) -> Array:
     """Sum of g_ab Z_ab, not yet symmetric."""
     d = x.shape[2]
     rows, columns = pairs(tokens)

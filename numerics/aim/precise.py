@@ -1,10 +1,11 @@
 """The matrix denoiser to any number of digits, in mpmath: the formulas of `spectrum` in another arithmetic."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
+from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
 from ..core.decimals import check_size
@@ -61,7 +62,7 @@ def exact_number(name: str, value: object, where: str) -> Fraction:
     return number
 
 
-def rounded(ctx: MPContext, value: Any, error: Any, digits: int) -> PreciseValue:
+def rounded(ctx: MPContext, value: mpf, error: mpf, digits: int) -> PreciseValue:
     """Round a value to so many significant digits; its error includes what that took, and rounding of the value."""
     text = ctx.nstr(value, digits, strip_zeros=False, min_fixed=-6, max_fixed=12)
     off = abs(error) + abs(ctx.mpf(text) - value)
@@ -113,15 +114,15 @@ def mmse_digits(rho: object, delta: object, *, digits: int = 30) -> PreciseValue
     return rounded(ctx, value, delta_ * error, digits)
 
 
-def _loss(ctx: MPContext, rho: Any, delta: Any, digits: int) -> tuple[Any, Any]:
+def _loss(ctx: MPContext, rho: mpf, delta: mpf, digits: int) -> tuple[mpf, mpf]:
     s = ctx.sqrt(rho)
     m = ctx.sqrt(delta * s)
 
-    def sides(log_e: Any) -> tuple[Any, Any, Any]:
+    def sides(log_e: mpf) -> tuple[mpf, mpf, mpf]:
         e = ctx.exp(log_e)
         return e, 1 / ctx.sqrt(s + e), s / ctx.sqrt(e)
 
-    def integrand(log_e: Any) -> Any:
+    def integrand(log_e: mpf) -> mpf:
         e, a, b = sides(log_e)
         heron = (a + b + m) * (b + m - a) * (a + m - b) * (a + b - m)
         if heron <= 0:
@@ -138,11 +139,11 @@ def _loss(ctx: MPContext, rho: Any, delta: Any, digits: int) -> tuple[Any, Any]:
     return scale * total, scale * error
 
 
-def _panels(ctx: MPContext, s: Any, m: Any, sides: Any) -> list[tuple[Any, Any]]:
+def _panels(ctx: MPContext, s: mpf, m: mpf, sides: Callable[[mpf], tuple[mpf, mpf, mpf]]) -> list[tuple[mpf, mpf]]:
     """Intervals of log e, cut where two branch points may come close."""
 
-    def root(signs: tuple[int, int], left: Any, right: Any) -> Any:
-        def f(log_e: Any) -> Any:
+    def root(signs: tuple[int, int], left: mpf, right: mpf) -> mpf:
+        def f(log_e: mpf) -> mpf:
             _, a, b = sides(log_e)
             return signs[0] * a + signs[1] * b - m
 
@@ -163,7 +164,7 @@ def _panels(ctx: MPContext, s: Any, m: Any, sides: Any) -> list[tuple[Any, Any]]
     return [(first, second), (third, last)]
 
 
-def _bracketed(ctx: MPContext, f: Any, left: Any, right: Any) -> Any:
+def _bracketed(ctx: MPContext, f: Callable[[mpf], mpf], left: mpf, right: mpf) -> mpf:
     """Root between two points of different sign: secants inside the bracket (Illinois), halved where they stall."""
     low, high = f(left), f(right)
     eps = ctx.mpf(2) ** (4 - ctx.prec)
@@ -183,13 +184,13 @@ def _bracketed(ctx: MPContext, f: Any, left: Any, right: Any) -> Any:
     return (left + right) / 2
 
 
-def _double_exponential(ctx: MPContext, f: Any, left: Any, right: Any, digits: int) -> tuple[Any, Any]:
+def _double_exponential(ctx: MPContext, f: Callable[[mpf], mpf], left: mpf, right: mpf, digits: int) -> tuple[mpf, mpf]:
     """Integral over (left, right) by the tanh-sinh rule, its step halved until two sums agree; and their difference."""
     half, middle = (right - left) / 2, (right + left) / 2
     # The weights fall below the precision there.
     reach = ctx.asinh(2 * (ctx.prec * ctx.log(2) + 2) / ctx.pi)
 
-    def added(step: Any, every: int) -> Any:
+    def added(step: mpf, every: int) -> mpf:
         terms = []
         last = int(reach / step)
         for k in range(-last, last + 1):

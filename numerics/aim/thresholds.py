@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
+from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
 from ..core.results import How
@@ -58,7 +58,7 @@ def _context(digits: int) -> MPContext:
     return ctx
 
 
-def _closed(ctx: MPContext, value: Any, exact: str, digits: int, quantity: str) -> Threshold:
+def _closed(ctx: MPContext, value: mpf, exact: str, digits: int, quantity: str) -> Threshold:
     found = rounded(ctx, value, 0, digits)
     return Threshold(found.value, exact, found.error, "rigorous", quantity)
 
@@ -158,7 +158,7 @@ def hardmax_information_at_zero(*, digits: int = 15) -> str:
     return rounded(ctx, 1 / (2 * ctx.mpf(small.value)), 0, digits).value
 
 
-def _below(ctx: MPContext, common: Fraction, own: list[int]) -> Any:
+def _below(ctx: MPContext, common: Fraction, own: list[int]) -> mpf:
     """P[independent Gaussians of variances `own` are below one of variance `common`], by the arcsine laws."""
     pairs = [
         ctx.asin(_mp(ctx, common) / ctx.sqrt(_mp(ctx, a + common) * _mp(ctx, b + common)))
@@ -168,7 +168,7 @@ def _below(ctx: MPContext, common: Fraction, own: list[int]) -> Any:
     return ctx.mpf(1) / 2 ** len(own) + ctx.fsum(pairs) / (2 ** (len(own) - 1) * ctx.pi)
 
 
-def _ties(ctx: MPContext, tokens: int) -> Any:
+def _ties(ctx: MPContext, tokens: int) -> mpf:
     """Sum over rows and pairs of their entries of the probability that the others are below, given the two are equal.
 
     Equal entries of variances v and w are N(0, v w/(v + w)).
@@ -180,7 +180,7 @@ def _ties(ctx: MPContext, tokens: int) -> Any:
     return tokens * total
 
 
-def _mp(ctx: MPContext, value: Fraction) -> Any:
+def _mp(ctx: MPContext, value: Fraction) -> mpf:
     return ctx.mpf(value.numerator) / value.denominator
 
 
@@ -214,7 +214,7 @@ def hardmax_tail(rho: float, *, tokens: int = 2, digits: int = 15) -> str:
     step = ctx.mpf(4 * math.pi / (math.log(10) * ctx.dps))
     nodes = [step * k for k in range(1, int(reach / step) + 1)]
 
-    def integrand(x: Any) -> Any:
+    def integrand(x: mpf) -> mpf:
         tail = ctx.erfc(x / ctx.sqrt(2)) / 2
         return ctx.exp(-x * x) / (2 * ctx.pi) / (tail * (1 - tail))
 

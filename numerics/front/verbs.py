@@ -15,7 +15,7 @@ from attnlimits.numerics.fixed_point.heads import evolve_heads
 from attnlimits.numerics.fixed_point.link_limit import evolve_link
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy
 from attnlimits.numerics.free_energy.prior import Prior
-from attnlimits.numerics.learning.data import Source
+from attnlimits.numerics.learning.blocks import Source
 from attnlimits.numerics.learning.data import make_data as make_samples
 from attnlimits.numerics.learning.descent import descend as descend_on
 from attnlimits.numerics.learning.descent.results import DescentResult

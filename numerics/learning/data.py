@@ -1,8 +1,6 @@
 """Data for GAMP: what it accepts, and data sets made from a teacher."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,30 +9,26 @@ from ..channel.averages import matrix_root
 from ..core.memory import refuse_memory
 from ..core.validation import not_negative, numbers, plain, whole
 from ..fixed_point.evolve import check_overlap
+from .blocks import Floats, rows_of, stream
 from .outputs.channel import Model
 
 __all__ = [
-    "Source",
     "check_samples",
     "check_weights",
     "informed_start",
     "make_data",
     "refuse_rows",
     "refuse_size",
-    "rows_of",
-    "stream",
     "teacher",
 ]
 
 Array = NDArray[np.float64]
-#: Gives all blocks (X_block, Y_block) once more at every call.
-Source: TypeAlias = Callable[[], Iterable[tuple[ArrayLike, ArrayLike]]]
 
 # Entries of X made or read at a time.
 _ENTRIES = 1 << 24
 
 
-def check_samples(x: Any, model: Model, name: str = "X") -> NDArray[Any]:
+def check_samples(x: ArrayLike, model: Model, name: str = "X") -> Floats:
     """Return the samples as they are: an array of shape (N, M, D) of float32 or float64, memory-mapped or not.
 
     Raises
@@ -97,18 +91,6 @@ def _kept(model: Model) -> int:
     return 8 * (4 * model.indices * model.tokens + 8 * outputs)
 
 
-def rows_of(array: NDArray[Any], rows: int) -> Iterator[slice]:
-    """Slices of so many rows each."""
-    return (slice(start, min(start + rows, len(array))) for start in range(0, len(array), rows))
-
-
-def stream(rng: np.random.Generator | int | None, purpose: int) -> np.random.Generator:
-    """Return a generator; the same seed gives unrelated ones for teachers (0), samples (1) and starts (2, 3)."""
-    return (
-        rng if isinstance(rng, np.random.Generator) else np.random.default_rng(None if rng is None else [rng, purpose])
-    )
-
-
 def teacher(model: Model, dimension: int, rng: np.random.Generator | int | None = None) -> Array:
     """Draw weights from the prior: standard Gaussian, shape (P, D), in the order of the model's indices."""
     dimension = whole("dimension", dimension, model.indices, "(1)")
@@ -123,7 +105,7 @@ def make_data(
     rng: np.random.Generator | int | None = None,
     *,
     dtype: type[np.float32] | type[np.float64] = np.float32,
-) -> tuple[NDArray[Any], Array]:
+) -> tuple[Floats, Array]:
     """Draw samples, and label them by a teacher.
 
     Parameters

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.standard_error import standard_error
+from .blocks import Floats
 from .data import make_data, teacher
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def on_instances(
     model: "Model",
     alpha: float,
     dimension: int,
-    learn: Callable[[int, Array, Any, Any], Result],
+    learn: Callable[[int, Array, Floats, Array], Result],
     *,
     count: int,
     seed: int = 0,

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-from .data import Source, check_samples, refuse_rows, rows_of
+from .blocks import Floats, Source, rows_of
+from .data import check_samples, refuse_rows
 from .outputs.channel import Model, Output
 from .products import project, pull
 
@@ -102,14 +102,14 @@ class Samples:
         """Number of samples passed over so far."""
         return sum(block.output.rows for block in self.blocks)
 
-    def _pair(self, block: Any) -> tuple[NDArray[Any], ArrayLike]:
+    def _pair(self, block: tuple[ArrayLike, ArrayLike]) -> tuple[Floats, ArrayLike]:
         try:
             x, y = block
         except (TypeError, ValueError):
             raise ValueError(f"X() must give pairs (X_block, Y_block), got {type(block).__name__}") from None
         return check_samples(x, self.model, "X_block"), y
 
-    def _add(self, x: NDArray[Any], y: ArrayLike) -> Block:
+    def _add(self, x: Floats, y: ArrayLike) -> Block:
         refuse_rows(self.model, len(x))
         output = self._prepare(y)
         if output.rows != len(x):
@@ -118,7 +118,7 @@ class Samples:
         self.blocks.append(block)
         return block
 
-    def each(self) -> Iterator[tuple[NDArray[Any], Block]]:
+    def each(self) -> Iterator[tuple[Floats, Block]]:
         """Read the data once more, block by block."""
         first = not self.blocks
         number = 0
@@ -169,7 +169,7 @@ class Samples:
         return total / scale, 0.5 * (curvature + curvature.T) / self.dimension
 
 
-def _lane(x: NDArray[Any], block: Block, weights: NDArray[Any], V: Array, lane: slice) -> tuple[Array, Array, float]:
+def _lane(x: Floats, block: Block, weights: Floats, V: Array, lane: slice) -> tuple[Array, Array, float]:
     began = time.thread_time()
     total, curvature = np.zeros(weights.shape), np.zeros(V.shape)
     for inner in rows_of(x[lane], max(_LEAST, _CALL // x[0].nbytes)):
@@ -184,7 +184,7 @@ def _lane(x: NDArray[Any], block: Block, weights: NDArray[Any], V: Array, lane: 
     return total, curvature, time.thread_time() - began
 
 
-def _check_finite(omega: Array, x: NDArray[Any], part: slice) -> None:
+def _check_finite(omega: Array, x: Floats, part: slice) -> None:
     """NaN and infinity of X show in its projections."""
     # Of a finite sum all terms are finite, and it takes no array of flags.
     if math.isfinite(float(omega.sum())) or np.isfinite(omega).all():

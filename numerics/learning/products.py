@@ -4,11 +4,11 @@ BLAS is made for matrices that are large both ways: with the two weight vectors 
 long. And threads leave the interpreter alone: to wait for it costs more than a hundred samples.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import float32, float64, njit, types
 from numpy.typing import NDArray
+
+from .blocks import Floats
 
 __all__ = ["project", "pull"]
 
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 _PIECE = 1024
 
 # Sums may be taken in any order; NaN and infinity stay.
-_OPTIONS: dict[str, Any] = {
+_OPTIONS: dict[str, object] = {
     "error_model": "numpy",
     "fastmath": {"contract", "nsz", "arcp", "reassoc"},
     "cache": True,
@@ -26,7 +26,7 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def _read_only(kind: Any, axes: int) -> types.Array:
+def _read_only(kind: types.Float, axes: int) -> types.Array:
     return types.Array(kind, axes, "C", readonly=True)
 
 
@@ -108,7 +108,7 @@ def _pull(scores, x, part, total):  # type: ignore[no-untyped-def]
             total[a, k] += part[a, k]
 
 
-def project(weights: NDArray[Any], x: NDArray[Any], offset: Array) -> Array:
+def project(weights: Floats, x: Floats, offset: Array) -> Array:
     """Weights times tokens, over sqrt(D), less an offset.
 
     Parameters
@@ -128,7 +128,7 @@ def project(weights: NDArray[Any], x: NDArray[Any], offset: Array) -> Array:
     return out
 
 
-def pull(scores: Array, x: NDArray[Any], total: Array) -> None:
+def pull(scores: Array, x: Floats, total: Array) -> None:
     """Add the sum over samples and tokens of scores times tokens to `total`.
 
     Parameters

@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -74,7 +74,7 @@ class MultiheadFit:
     heads: int
     method: str
     certificates: Certificates
-    diagnostics: dict[str, Any]
+    diagnostics: dict[str, object]
     converged: bool
     status: str
     remedy: str
@@ -94,7 +94,7 @@ class _Found:
     status: str
     slack: Array | None
     doubt: str
-    diagnostics: dict[str, Any]
+    diagnostics: dict[str, object]
     method: str
 
 
@@ -247,7 +247,7 @@ def _restarts(
 
 
 def _from_restarts(told: RestartResult, fit: Fit) -> _Found:
-    diagnostics: dict[str, Any] = {
+    diagnostics: dict[str, object] = {
         "optimiser": told.optimiser,
         "starts": len(told.errors),
         "start_errors": list(told.errors),
@@ -295,7 +295,7 @@ def _sculpt(split: Split, heads: int, noise_std: float | None, strict: bool, gen
         strict=strict,
         rng=generator,
     )
-    diagnostics: dict[str, Any] = {
+    diagnostics: dict[str, object] = {
         "certified_rows": told.certified,
         "spectral_gap": told.hull.gap,
         "least_level": told.least_level,

@@ -4,13 +4,13 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.array_files import read_array
 from ...core.memory import refuse_memory
+from ..blocks import Floats
 from .questions import Question
 
 __all__ = ["Embedded", "Vocabulary", "embed_folder", "embed_texts"]
@@ -109,7 +109,7 @@ def _is_punctuation(character: str) -> bool:
     )
 
 
-def embed_texts(questions: Sequence[Question], vocabulary: Vocabulary, table: NDArray[Any], length: int) -> Embedded:
+def embed_texts(questions: Sequence[Question], vocabulary: Vocabulary, table: Floats, length: int) -> Embedded:
     """Look up the tokens of questions, cut or padded to a length.
 
     Parameters
@@ -217,7 +217,7 @@ def _in_context(path: Path, questions: Sequence[Question], length: int | None) -
     return Embedded(tokens, mask)
 
 
-def _numbers(path: Path, axes: int) -> NDArray[Any]:
+def _numbers(path: Path, axes: int) -> Floats:
     """A finite real array with so many axes."""
     array = np.asarray(read_array("", path)) if path.suffix == ".npy" else _safetensors(path, axes)
     if array.ndim != axes or array.dtype.kind != "f" or not array.size:
@@ -230,7 +230,7 @@ def _numbers(path: Path, axes: int) -> NDArray[Any]:
     return array
 
 
-def _safetensors(path: Path, axes: int) -> NDArray[Any]:
+def _safetensors(path: Path, axes: int) -> Floats:
     """The tensor of the file, or the table among those of a whole model.
 
     The package reads it, and not a few lines of ours: offsets in the header are an input from outside to be validated.

@@ -2,16 +2,19 @@
 
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
 from .settings import Settings
 
-__all__ = ["LAYERS", "Network", "require_torch"]
+__all__ = ["LAYERS", "Network", "Tensor", "require_torch"]
 
 LAYERS = 2
+#: A tensor of PyTorch, which is the same to a type checker whether the package is installed or not.
+Tensor: TypeAlias = Any
 
 
-def require_torch() -> Any:
+def require_torch() -> ModuleType:
     """Return the package torch.
 
     Raises
@@ -20,7 +23,6 @@ def require_torch() -> Any:
         It is not installed; the message says how to.
     """
     try:
-        # Any: the package is the same to a type checker whether torch is there or not.
         return importlib.import_module("torch")
     except ImportError as error:
         raise ValueError(
@@ -41,9 +43,9 @@ class Network:
     skip : float
     """
 
-    layers: tuple[Any, ...]
-    readout: Any
-    bias: Any
+    layers: tuple[Tensor, ...]
+    readout: Tensor
+    bias: Tensor
     skip: float
 
     @classmethod
@@ -52,18 +54,18 @@ class Network:
         torch = require_torch()
         generator = torch.Generator().manual_seed(seed)
 
-        def draw(rows: int) -> Any:
+        def draw(rows: int) -> Tensor:
             return (settings.spread * torch.randn(rows, dimension, generator=generator)).requires_grad_()
 
         layers = tuple(draw(settings.rank) for _ in range(LAYERS))
         return cls(layers, draw(classes), torch.zeros(classes, requires_grad=True), settings.skip)
 
     @property
-    def parameters(self) -> list[Any]:
+    def parameters(self) -> list[Tensor]:
         """All that is trained."""
         return [*self.layers, self.readout, self.bias]
 
-    def logits(self, tokens: Any, mask: Any) -> Any:
+    def logits(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Scores of the classes.
 
         X_l = [c I + softmax(X_{l-1} w_l^T w_l X_{l-1}^T / d)] X_{l-1}, the mean over tokens, and a linear map. No token

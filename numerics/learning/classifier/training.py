@@ -3,21 +3,24 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from types import ModuleType
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.results import versions
-from ..data import rows_of
+from ..blocks import rows_of
 from .embeddings import Embedded
-from .network import Network, require_torch
+from .network import Network, Tensor, require_torch
 from .settings import Settings
 from .similarity import similarity
 
 __all__ = ["Training", "train"]
 
 Array = NDArray[np.float64]
+#: Tokens of some questions, their mask and the numbers of their labels.
+Tensors: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 # Questions whose scores are computed at a time.
 _ROWS = 1024
@@ -106,7 +109,7 @@ def train(
     (questions, labels), (others, other_labels) = train_set, test_set
     standards = _standards(questions) if chosen.standardise else (np.zeros(1), 1.0)
 
-    def tensors(part: Embedded, numbers: NDArray[np.int64]) -> tuple[Any, Any, Any]:
+    def tensors(part: Embedded, numbers: NDArray[np.int64]) -> Tensors:
         tokens = torch.from_numpy(_standardised(part, *standards))
         return tokens, torch.from_numpy(part.mask.copy()), torch.from_numpy(numbers.astype(np.int64))
 
@@ -150,7 +153,7 @@ def train(
 
 
 def _epochs(
-    torch: Any, network: Network, data: tuple[Any, Any, Any], settings: Settings, order: np.random.Generator
+    torch: ModuleType, network: Network, data: Tensors, settings: Settings, order: np.random.Generator
 ) -> Iterator[int]:
     """Train, epoch by epoch; its number after each."""
     tokens, mask, labels = data
@@ -166,7 +169,9 @@ def _epochs(
         yield epoch
 
 
-def _check(train_set: tuple[Embedded, Any], test_set: tuple[Embedded, Any], seed: int) -> None:
+def _check(
+    train_set: tuple[Embedded, NDArray[np.int64]], test_set: tuple[Embedded, NDArray[np.int64]], seed: int
+) -> None:
     if seed < 0:
         raise ValueError(f"seed must be >= 0, got {seed}")
     for name, (part, labels) in (("train_set", train_set), ("test_set", test_set)):
@@ -207,7 +212,7 @@ def _standardised(part: Embedded, mean: Array, scale: float) -> NDArray[np.float
     return out
 
 
-def _measure(torch: Any, network: Network, data: tuple[Any, ...], held: tuple[Any, ...]) -> list[float]:
+def _measure(torch: ModuleType, network: Network, data: Tensors, held: Tensors) -> list[float]:
     """Loss and accuracy on the training questions, and on the others."""
     found: list[float] = []
     with torch.no_grad():

@@ -12,7 +12,8 @@ from ...core.results import Origin
 from ...core.validation import choice, not_negative, positive, whole
 from ...fixed_point.evolve import seeded
 from ...model.routes import require
-from ..data import Source, check_weights, stream
+from ..blocks import Source, stream
+from ..data import check_weights
 from ..outputs.channel import Model
 from .objective import Objective
 from .results import DescentResult, DescentStep

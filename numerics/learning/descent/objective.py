@@ -1,12 +1,11 @@
 """The square loss of a data set and its gradient in the weights, by passes over all samples or over one batch."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..data import Source
+from ..blocks import Floats, Source
 from ..outputs.channel import Model, check_outputs
 from ..passes import Samples
 from .gradient import Loss, square_loss
@@ -73,7 +72,7 @@ class Objective:
         y = np.concatenate([output.y.reshape(output.rows, -1) for output in self._outputs])
         return 0.5 * float(y.var(axis=0).sum())
 
-    def batches(self, size: int | None, rng: np.random.Generator) -> Iterator[tuple[NDArray[Any], Array]]:
+    def batches(self, size: int | None, rng: np.random.Generator) -> Iterator[tuple[Floats, Array]]:
         """Yield all samples once, as (x, y) of so many each, in random order within each block of the data."""
         for (x, _), output in zip(self._samples.each(), self._outputs, strict=True):
             order = rng.permutation(len(x))
@@ -82,7 +81,7 @@ class Objective:
                 rows = np.sort(order[start : start + (size or len(x))])
                 yield np.asarray(x[rows]), output.y[rows]
 
-    def gradient(self, x: NDArray[Any], y: Array, weights: Array) -> Array:
+    def gradient(self, x: Floats, y: Array, weights: Array) -> Array:
         """Gradient of the loss of one batch."""
         n, m, dimension = x.shape
         tokens = x.reshape(n * m, dimension)

@@ -12,7 +12,6 @@ alpha. An output that fixes a direction of h makes it infinite: lambda stays a l
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +21,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from ...core.errors import ConvergenceError
 from ...core.validation import positive
 from ...fixed_point.evolve import seeded
-from ..data import Source, stream
+from ..blocks import Source, stream
 from ..outputs.channel import Model, check_model
 from ..outputs.choice import output_channel
 from ..passes import Samples
@@ -249,7 +248,7 @@ class _Matrix:
                 raise OverflowError("products of X exceed the range of float64; X must have entries of variance 1 (1)")
             values, vectors = np.linalg.eigh(0.5 * (dense + dense.T))
         else:
-            operator: Any = LinearOperator((size, size), matvec=product, dtype=np.float64)
+            operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
             try:
                 values, vectors = eigsh(operator, count, which="LA", tol=tol, v0=rng.standard_normal(size))
             except ArpackNoConvergence as error:

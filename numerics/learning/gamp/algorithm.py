@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...core.errors import ConvergenceError
-from ..data import Source
+from ..blocks import Source
 from ..outputs.channel import Model, Output, check_model
 from ..outputs.choice import output_channel
 from ..passes import Samples

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...channel.averages import matrix_root
 from ...quadrature.rules import normal_qmc
-from ..data import Source, check_samples, check_weights, rows_of
+from ..blocks import Source, rows_of
+from ..data import check_samples, check_weights
 from ..outputs.channel import Model
 from .algorithm import gamp
 from .results import GAMPResult, GAMPStep
@@ -76,7 +77,7 @@ class GAMP:
         """Return the parameters by name; `deep` changes nothing, for none is an estimator."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Change parameters.
 
         Raises

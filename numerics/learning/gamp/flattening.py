@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...core.validation import numbers
+from ..blocks import Floats
 from ..data import check_samples, check_weights
 from ..outputs.channel import Model
 
@@ -91,7 +91,7 @@ def flatten(model: Model) -> Flattened:
     return Flattened(model)
 
 
-def flat_samples(X: ArrayLike, model: Model) -> NDArray[Any]:
+def flat_samples(X: ArrayLike, model: Model) -> Floats:
     """Flatten samples, x~ = (x_1; ..; x_M): from shape (N, M, D) to (N, 1, M D), one token.
 
     Raises

@@ -11,7 +11,8 @@ from ...core.errors import ConvergenceError
 from ...core.results import Origin
 from ...core.validation import choice, not_negative, whole
 from ...fixed_point.evolve import seeded
-from ..data import check_weights, stream
+from ..blocks import stream
+from ..data import check_weights
 from ..outputs.channel import Model
 from ..symmetry import symmetry
 from .damping import Damping

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...core.errors import ConvergenceError
 from ...core.validation import choice
-from ..data import check_samples, rows_of
+from ..blocks import Floats, rows_of
+from ..data import check_samples
 from ..outputs.channel import Model, Output, ReadoutOutput, check_model
 from ..outputs.choice import output_channel
 from .iteration import DivergedError, Loop, guarded, resolved, side_field
@@ -189,7 +190,7 @@ class _Scores:
 class _Messages:
     """Means and covariances on every edge, (N, D, P) and (N, D, P, P), and an iteration of them."""
 
-    def __init__(self, x: NDArray[np.floating], scores: _Scores, p: int, slopes: bool, averaged: bool) -> None:
+    def __init__(self, x: Floats, scores: _Scores, p: int, slopes: bool, averaged: bool) -> None:
         n, _, dimension = x.shape
         # Entries of weight i in sample mu over sqrt(D): (N, D, M).
         self._x = np.ascontiguousarray(np.swapaxes(x, 1, 2), np.float64) / math.sqrt(dimension)

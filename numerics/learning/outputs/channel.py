@@ -6,7 +6,7 @@ What an output alone fixes (readout rows, a point of the fibre, the branch) is c
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numba import float64, njit, types
@@ -58,7 +58,7 @@ def check_model(model: Model) -> None:
     require("gamp", model)
 
 
-def named_rows(check: Callable[[Array], Any], y: Array) -> Any:
+def named_rows(check: Callable[[Array], Array], y: Array) -> Array:
     """Return check(y), and where it refuses an output raise the same with the number of the first such sample."""
     try:
         return check(y)

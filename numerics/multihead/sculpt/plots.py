@@ -1,6 +1,6 @@
 """Pictures of the steps of sculpting."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,12 +8,15 @@ from numpy.typing import ArrayLike, NDArray
 from .certification import interior
 from .results import SculptResult
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["hull_net", "hull_singular_values", "residual_histogram"]
 
 _INSIDE, _BORDER, _TRUE = "#1f4e9c", "#b3261e", "#2e7d32"
 
 
-def residual_histogram(axes: Any, result: SculptResult) -> None:
+def residual_histogram(axes: "Axes", result: SculptResult) -> None:
     """Draw how many rows have which residual rho, inside the simplex and on its boundary.
 
     Parameters
@@ -24,7 +27,7 @@ def residual_histogram(axes: Any, result: SculptResult) -> None:
     patterns = result.certification.patterns
     inside = interior(patterns)
     size = np.log10(np.maximum(patterns.rho, 1e-16))
-    edges = np.linspace(size.min() - 1e-9, size.max() + 1e-9, 61)
+    edges = np.linspace(size.min() - 1e-9, size.max() + 1e-9, 61).tolist()
     for rows, label, colour in ((inside, "inside the simplex", _INSIDE), (~inside, "on its boundary", _BORDER)):
         axes.hist(size[rows], edges, histtype="step", color=colour, label=f"{label} ({int(rows.sum())} rows)")
     axes.set_yscale("log")
@@ -33,7 +36,7 @@ def residual_histogram(axes: Any, result: SculptResult) -> None:
     axes.legend()
 
 
-def hull_singular_values(axes: Any, result: SculptResult) -> None:
+def hull_singular_values(axes: "Axes", result: SculptResult) -> None:
     """Draw the singular values of the weighted constraints, those of the hull directions marked.
 
     Parameters
@@ -54,7 +57,7 @@ def hull_singular_values(axes: Any, result: SculptResult) -> None:
     axes.legend()
 
 
-def hull_net(axes: Any, result: SculptResult, theta: ArrayLike | None = None) -> None:
+def hull_net(axes: "Axes", result: SculptResult, theta: ArrayLike | None = None) -> None:
     """Draw the last net in the first two hull coordinates, its best tuple, and the heads that were learned.
 
     Parameters
