@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import ModuleType
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.results import versions
+from ...core.results import Origin, Result, versions
 from ..blocks import rows_of
 from .embeddings import Embedded
 from .network import Network, Tensor, require_torch
@@ -26,8 +26,8 @@ Tensors: TypeAlias = tuple[Tensor, Tensor, Tensor]
 _ROWS = 1024
 
 
-@dataclass(frozen=True)
-class Training:
+@dataclass(frozen=True, repr=False)
+class Training(Result):
     """A training, epoch by epoch; the first entry of each history is before it.
 
     Attributes
@@ -67,6 +67,17 @@ class Training:
     settings: Settings
     seed: int
     versions: dict[str, str] = field(default_factory=versions)
+
+    def __post_init__(self) -> None:
+        """Set the origin: sizes of the classifier and its data, and the settings."""
+        model = {name: getattr(self, name) for name in ("dimension", "tokens", "classes", "train", "test")}
+        object.__setattr__(self, "origin", Origin(model, asdict(self.settings) | {"seed": self.seed}))
+
+    def lines(self) -> Iterator[str]:
+        """Losses and accuracies after the last epoch, and the status."""
+        yield f"training: loss {self.loss[-1]:.3g}, accuracy {self.accuracy[-1]:.3g}"
+        yield f"test: loss {self.test_loss[-1]:.3g}, accuracy {self.test_accuracy[-1]:.3g}"
+        yield self.status
 
 
 def train(

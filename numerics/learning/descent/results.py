@@ -1,12 +1,12 @@
 """What a descent returns, and what it shows on the way."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.results import Origin, Result, versions
+from ...core.results import Origin, versions
+from ..results import LearnedWeights
 
 __all__ = ["DescentResult", "DescentStep"]
 
@@ -40,7 +40,7 @@ class DescentStep:
 
 
 @dataclass(frozen=True, repr=False)
-class DescentResult(Result):
+class DescentResult(LearnedWeights):
     """Weights at the end of a descent.
 
     Attributes
@@ -101,10 +101,3 @@ class DescentResult(Result):
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
-
-    def lines(self) -> Iterator[str]:
-        """Sizes, overlap with the teacher where there is one, and the status."""
-        yield f"{self.model}, alpha = {self.alpha:g}: weights {' x '.join(map(str, self.weights.shape))}"
-        if self.overlap is not None:
-            yield "overlap " + ", ".join(f"{x:.6g}" for x in self.overlap.diagonal()[:4])
-        yield self.status

@@ -11,7 +11,8 @@ alpha. An output that fixes a direction of h makes it infinite: lambda stays a l
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +20,7 @@ from scipy.optimize import brentq
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ...core.errors import ConvergenceError
+from ...core.results import Origin, Result
 from ...core.validation import positive
 from ...fixed_point.evolve import seeded
 from ..blocks import Source, stream
@@ -41,8 +43,8 @@ _SEEN = 1e-6
 _NOTHING, _MOST = 1.0, 0.99
 
 
-@dataclass(frozen=True)
-class SpectralResult:
+@dataclass(frozen=True, repr=False)
+class SpectralResult(Result):
     """Weights that the leading eigenvectors give.
 
     Attributes
@@ -59,6 +61,8 @@ class SpectralResult:
         is learned from nothing.
     passes : int
         Products with the matrix.
+    origin : Origin
+        Model and settings.
     """
 
     weights: Array
@@ -66,6 +70,13 @@ class SpectralResult:
     eigenvalues: tuple[Array, ...]
     growth: Array
     passes: int
+    origin: Origin = field(default_factory=Origin)
+
+    def lines(self) -> Iterator[str]:
+        """Sizes, expected overlaps and growth."""
+        yield f"weights {' x '.join(map(str, self.weights.shape))}, {self.passes} products with the matrix"
+        yield "expected overlap " + ", ".join(f"{q:.6g}" for q in self.overlap[:4])
+        yield "growth " + ", ".join(f"{g:.6g}" for g in self.growth[:4])
 
 
 def spectral_start(
@@ -159,7 +170,8 @@ def spectral_method(
         precision = np.eye(p) - sum(block.own for block in blocks) / dimension
         first = np.linalg.solve(precision[np.ix_(seen, seen)], pull[seen])
         weights[seen], overlap[seen] = first, np.minimum((first**2).sum(axis=1) / dimension, _MOST)
-    return SpectralResult(weights, overlap, tuple(eigenvalues), np.array(growth), matrix.passes)
+    origin = Origin.of(model, tol=tol, nodes=nodes, seed=seed)
+    return SpectralResult(weights, overlap, tuple(eigenvalues), np.array(growth), matrix.passes, origin)
 
 
 class _Linear:

@@ -8,8 +8,8 @@ denoisers that GAMP uses itself.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...channel.averages import Averages
 from ...channel.choice import channel, is_costly
 from ...core.errors import KernelNotFoundError
+from ...core.results import Origin, Result, overlaps
 from ...core.standard_error import standard_error
 from ...core.validation import not_negative, numbers, whole
 from ...fixed_point.effort import check_effort
@@ -38,8 +39,8 @@ _EXACT = 1e-6
 _RIDGE = 1e-10
 
 
-@dataclass(frozen=True)
-class PredictedOverlaps:
+@dataclass(frozen=True, repr=False)
+class PredictedOverlaps(Result):
     """What GAMP does at D = infinity.
 
     Attributes
@@ -52,6 +53,8 @@ class PredictedOverlaps:
         What the expectations were taken by.
     alpha, damping : float
     seed : int
+    origin : Origin
+        Model and settings.
     """
 
     overlap: Array
@@ -62,6 +65,13 @@ class PredictedOverlaps:
     alpha: float
     damping: float
     seed: int
+    origin: Origin = field(default_factory=Origin)
+
+    def lines(self) -> Iterator[str]:
+        """Overlaps after the last iteration, and how they were obtained."""
+        last = overlaps(self.overlap[-1], self.overlap_error[-1])
+        yield f"alpha = {self.alpha:g}, iteration {len(self.overlap) - 1}: {last}"
+        yield f"expectations by {self.how}"
 
 
 def predicted_overlaps(
@@ -150,7 +160,9 @@ def predicted_overlaps(
             runs.append(population.run(first, own, share, n_iter))
     values = np.array(runs)
     mean, error = values.mean(axis=0), standard_error(values)
-    return PredictedOverlaps(mean[0], error[0], mean[1], error[1], how, float(alpha), share, seed)
+    settings = {"side_strength": strength, "samples": samples, "replicas": replicas, "nodes": nodes}
+    origin = Origin.of(model, n_iter=n_iter, damping=share, **settings, denoiser_tol=denoiser_tol, seed=seed)
+    return PredictedOverlaps(mean[0], error[0], mean[1], error[1], how, float(alpha), share, seed, origin)
 
 
 def _overlap(name: str, value: ArrayLike | float, size: int) -> Array:
