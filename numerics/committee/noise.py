@@ -7,6 +7,7 @@ costs more as n grows.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -39,9 +40,18 @@ _TAIL = 6.5
 _TINY = 1e-11
 
 
+class _Grid(NamedTuple):
+    """A square grid: its first point, its step, and the width of the Gaussians on it."""
+
+    corner: Array
+    step: float
+    width: float
+
+
 @njit(cache=True, nogil=True)
-def _deposit(s, t, weights, width, step, corner, out):  # type: ignore[no-untyped-def]
-    """Add up weights times a Gaussian of that width at each (s, t), on a grid, for every row of weights."""
+def _deposit(s: Array, t: Array, weights: Array, grid: _Grid, out: Array) -> None:
+    """Add up weights times a Gaussian at each (s, t), on a grid, for every row of weights."""
+    corner, step, width = grid
     spread = math.ceil(_TAIL * width / step)
     first, second = np.empty(2 * spread + 1), np.empty(2 * spread + 1)
     for j in range(len(s)):
@@ -76,7 +86,7 @@ class _Waves:
         corner = np.array([-margin, -margin])
         shape = (math.ceil((1 + 2 * margin) / step) + 2,) * 2
         self._grid = np.zeros((4, *shape))
-        _deposit(s, t, rows, self._width, step, corner, self._grid)
+        _deposit(s, t, rows, _Grid(corner, step, self._width), self._grid)
         self._grid *= step**2 / (2 * math.pi * self._width**2)
         self._s, self._t = (
             start + step * np.arange(shape[0]) for start in (corner[0], corner[1] - stability(beta).mean)
