@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -125,17 +124,19 @@ def gamp(
     def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
         return _advanced(samples, weights, covariance, old, side, strength)
 
-    found = loop.run(
+    return loop.run(
         advance,
-        loop.first(start, samples.dimension),
+        samples.dimension,
         lambda: samples.rows,
-        given=start is not None or strength > 0,
+        start=start,
         teacher=teacher,
         callback=callback,
         throw=throw,
+        algorithm="gamp",
+        side_strength=strength,
+        denoiser_tol=denoiser_tol,
+        nodes=nodes,
     )
-    more = {"side_strength": strength, "denoiser_tol": denoiser_tol, "nodes": nodes}
-    return replace(found, origin=loop.origin(start, algorithm="gamp", **more))
 
 
 def _advanced(

@@ -76,20 +76,7 @@ class Loop:
         self._generator = generator if self._seed < 0 else stream(self._seed, 3)
         self.node_seed = int(self._generator.integers(2**31))
 
-    def origin(self, start: ArrayLike | None, **more: object) -> Origin:
-        """Model and settings of a run from that start."""
-        return Origin.of(
-            self._model,
-            damping=self._asked,
-            max_iter=self._max_iter,
-            tol=self._tol,
-            variance="slope" if self.slopes else "nishimori",
-            start="random" if start is None else "given",
-            seed=self._seed,
-            **more,
-        )
-
-    def first(self, start: ArrayLike | None, dimension: int) -> Array:
+    def _first(self, start: ArrayLike | None, dimension: int) -> Array:
         """Return the first estimate: the one given, or one that knows nothing."""
         if start is None:
             return self._generator.standard_normal((self._model.indices, dimension)) * math.sqrt(_SEED / dimension)
@@ -98,29 +85,33 @@ class Loop:
     def run(
         self,
         advance: Advance,
-        weights: Array,
+        dimension: int,
         rows: Callable[[], int],
         *,
-        given: bool,
+        start: ArrayLike | None,
+        side_strength: float,
         teacher: ArrayLike | None,
         callback: Callable[[GAMPStep], object] | None,
         throw: bool,
+        algorithm: str,
+        **settings: object,
     ) -> GAMPResult:
-        """Iterate from `weights` with C = I - What What^T / D.
+        """Iterate from the start with C = I - What What^T / D.
 
         Parameters
         ----------
         advance : callable
             One iteration; raises DivergedError.
-        weights : ndarray, shape (P, D)
+        dimension : int
         rows : callable
             Number of samples, asked for at the end.
-        given : bool
-            Whether start or side information tell something; otherwise an estimate that vanishes ends the run.
-        teacher, callback, throw
-            As in `gamp`.
+        start, side_strength, teacher, callback, throw
+            As in `gamp`. Without start and side information an estimate that vanishes ends the run.
+        algorithm, settings
+            For the origin of the result.
         """
-        model, dimension = self._model, weights.shape[1]
+        model, weights = self._model, self._first(start, dimension)
+        given = start is not None or side_strength > 0
         truth = None if teacher is None else check_weights("teacher", teacher, model, dimension)
         course = _Course(weights, truth, model)
         converged, status = self._iterate(advance, course, -1.0 if given else _DEAD / dimension, callback)
@@ -152,6 +143,18 @@ class Loop:
             seed=self._seed,
             model=model.describe(),
             kernel_hash=model.kernel_hash,
+            origin=Origin.of(
+                model,
+                damping=self._asked,
+                max_iter=self._max_iter,
+                tol=self._tol,
+                variance="slope" if self.slopes else "nishimori",
+                start="random" if start is None else "given",
+                seed=self._seed,
+                algorithm=algorithm,
+                side_strength=side_strength,
+                **settings,
+            ),
         )
         if throw and not converged:
             raise ConvergenceError(status)

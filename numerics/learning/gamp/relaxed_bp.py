@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -119,17 +118,20 @@ def relaxed_bp(
     def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
         return messages.advance(weights, covariance, old, side, strength)
 
-    found = loop.run(
+    return loop.run(
         advance,
-        loop.first(start, dimension),
+        dimension,
         lambda: n,
-        given=start is not None or strength > 0,
+        start=start,
         teacher=teacher,
         callback=callback,
         throw=throw,
+        algorithm="relaxed_bp",
+        side_strength=strength,
+        denoiser_tol=denoiser_tol,
+        nodes=nodes,
+        coupling=coupling,
     )
-    more = {"side_strength": strength, "denoiser_tol": denoiser_tol, "nodes": nodes, "coupling": coupling}
-    return replace(found, origin=loop.origin(start, algorithm="relaxed_bp", **more))
 
 
 def _check_size(n: int, dimension: int, p: int, m: int) -> None:
