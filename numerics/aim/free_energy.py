@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from ..core.results import Estimate
 from .channels import Channel, Linear
 from .checks import CITE, above_zero
-from .hardmax_entropy import label_entropy
+from .hardmax import label_entropy
 from .spectrum import Points, Spectrum, mmse
 
 __all__ = ["free_entropy", "mutual_information", "psi_out", "psi_out_slope"]

@@ -1,4 +1,4 @@
-r"""The hardmax channel of two tokens: its scores in closed form, and F(c) by a rule in two dimensions.
+r"""The hardmax channel of two tokens: scores in closed form, F(c) and the entropy of labels by rules in two dimensions.
 
 With signs s1 = sgn(h11 - h12), s2 = sgn(h22 - h12) and r = s1 s2/3,
 
@@ -10,6 +10,7 @@ The published curves follow from the density phi2(k1, k2; r) in the place of P1 
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -21,8 +22,9 @@ from attnlimits.generated.aim_channels.numpy64 import hardmax_slopes
 from ..core.results import Estimate
 from ..quadrature.rules import sinh_trapezoid, trapezoid
 from .bivariate import log_phi2
+from .checks import from_zero
 
-__all__ = ["information", "information_between"]
+__all__ = ["information", "information_between", "label_entropy"]
 
 Array = NDArray[np.float64]
 _EPS = float(np.finfo(float).eps)
@@ -44,6 +46,18 @@ def _terms(k1: Array, k2: Array, r: float, published: bool) -> Array:
     return np.asarray(first * (first + r * second) / z)
 
 
+def _mirrored(unit: float, reach: float, step: float) -> tuple[Array, Array]:
+    """Nodes and weights of a rule on the line that has its unit near zero, out to the reach."""
+    half = sinh_trapezoid(unit, reach, step)
+    return np.concatenate([-half.nodes[::-1], half.nodes]), np.concatenate([half.weights[::-1], half.weights])
+
+
+def _two_steps(average: Callable[[float], float]) -> Estimate:
+    """A rule at its finer step; the difference from the coarser one is its error."""
+    coarse, fine = average(0.2), average(0.15)
+    return Estimate(fine, abs(fine - coarse) + 1e-13 * fine, "estimated")
+
+
 def _average(c: float, step: float, published: bool) -> float:
     """F(c) by trapezoids: k1 where its term lives, k2 in a variable that has its unit near 0 and c^{1/2} far out."""
     total = 0.0
@@ -51,10 +65,7 @@ def _average(c: float, step: float, published: bool) -> float:
     narrow = 1 / math.sqrt(1 + 1 / c)
     one = trapezoid(-_REACH, _REACH, 2.5 * step)
     k1 = narrow * one.nodes[:, None]
-    half = sinh_trapezoid(narrow, _REACH * (math.sqrt(c) + 1), step)
-    nodes, weights = half.nodes, half.weights
-    k2 = np.concatenate([-nodes[::-1], nodes])
-    w2 = np.concatenate([weights[::-1], weights])
+    k2, w2 = _mirrored(narrow, _REACH * (math.sqrt(c) + 1), step)
     # Below, Z and with it the term is less than 1e-16 of what it is at 0.
     kept = k2 > -_REACH
     k2, w2 = k2[kept], w2[kept]
@@ -94,8 +105,7 @@ def information(c: float, *, published: bool = False) -> Estimate:
         zero = np.zeros(1)
         value = 4 * sum(float(_terms(zero, zero, r, published)[0]) for r in (_CORRELATION, -_CORRELATION))
         return Estimate(value, 2 * c + 8 * _EPS, "estimated")
-    coarse, fine = _average(c, 0.2, published), _average(c, 0.15, published)
-    return Estimate(fine, abs(fine - coarse) + 1e-13 * fine, "estimated")
+    return _two_steps(lambda step: _average(c, step, published))
 
 
 @lru_cache
@@ -120,3 +130,39 @@ def information_between(c: float, *, published: bool = False) -> Estimate:
     coefficients, error = _interpolation(published)
     root = math.sqrt(1 + c)
     return Estimate(float(chebval(2 / root - 1, coefficients)) / root, error / root, "estimated")
+
+
+def label_entropy(c: float) -> Estimate:
+    """-2 sum_{r = +-1/3} E_k Phi2(k1, k2; r) log Phi2(k1, k2; r), k ~ N(0, c [[1, r], [r, 1]]).
+
+    Parameters
+    ----------
+    c : float
+        q/V, >= 0.
+
+    References
+    ----------
+    boncoraglio2025, free entropy.
+    """
+    c = from_zero("c", c, "q/V")
+    if c < 1e-12:
+        zero = np.zeros(1)
+        values = [float(log_phi2(zero, zero, np.asarray(r))[0]) for r in (1 / 3, -1 / 3)]
+        return Estimate(-2 * sum(math.exp(v) * v for v in values), 2 * c + 1e-15, "estimated")
+    return _two_steps(lambda step: _average_entropy(c, step))
+
+
+def _average_entropy(c: float, step: float) -> float:
+    narrow = 1 / math.sqrt(1 + 1 / c)
+    nodes, weights = _mirrored(narrow, _REACH * math.sqrt(c), step)
+    k1, k2 = np.meshgrid(nodes, nodes, indexing="ij")
+    total = 0.0
+    for r in (1 / 3, -1 / 3):
+        law = np.exp(-0.5 * (k1 * k1 - 2 * r * k1 * k2 + k2 * k2) / (1 - r * r) / c)
+        # By symmetry; what is far below zero has no probability, what is far above no entropy.
+        live = (law > 1e-20) & (k1 >= k2) & (k2 > -_REACH) & (k2 < _REACH)
+        log_z = log_phi2(k1[live], k2[live], np.asarray(r))
+        terms = np.zeros(law.shape)
+        terms[live] = law[live] * np.exp(log_z) * log_z * np.where(k1[live] > k2[live], 2.0, 1.0)
+        total += float(weights @ terms @ weights) / (2 * math.pi * c * math.sqrt(1 - r * r))
+    return -2 * total
