@@ -11,7 +11,16 @@ from .batch import Batch
 from .holdout import Split, acceptable
 from .refine import Descent, lbfgs, levenberg_marquardt
 
-__all__ = ["LM_UNKNOWNS", "RestartResult", "restarts", "sample_count", "unknowns"]
+__all__ = [
+    "LM_STEPS",
+    "LM_UNKNOWNS",
+    "RestartResult",
+    "best_optimiser",
+    "descended",
+    "restarts",
+    "sample_count",
+    "unknowns",
+]
 
 Array = NDArray[np.float64]
 Optimiser = Literal["auto", "lm", "lbfgs"]
@@ -20,10 +29,11 @@ Optimiser = Literal["auto", "lm", "lbfgs"]
 _SPREADS = (0.3, 1.0, 3.0)
 # Unknowns (Theta and W) up to which Levenberg-Marquardt takes seconds.
 LM_UNKNOWNS = 3200
-# Output entries per unknown of a descent, least samples, and how many times more with noise.
-_PER_UNKNOWN, _LEAST, _NOISY = 8, 400, 4
-_LBFGS_SAMPLES = 2000
-_STEPS = {"lm": 80, "lbfgs": 2000}
+# Output entries per unknown of a descent, and how many times more with noise; least samples of each optimiser.
+_PER_UNKNOWN, _NOISY = 8, 4
+_LEAST = {"lm": 400, "lbfgs": 2000}
+# Steps of Levenberg-Marquardt and of L-BFGS.
+LM_STEPS, _LBFGS_STEPS = 80, 2000
 # Two starts end at one layer if outputs differ by this share of what the noise makes of a fit; layers fit equally well
 # if their chi^2 differs by less than that.
 _SAME, _EQUAL = 0.1, 20.0
@@ -113,18 +123,18 @@ def restarts(
     """
     dim = split.X.shape[2]
     size = unknowns(heads, dim)
-    chosen = ("lm" if size <= LM_UNKNOWNS else "lbfgs") if optimiser == "auto" else optimiser
+    chosen = best_optimiser(size) if optimiser == "auto" else optimiser
     accept = acceptable(split.Y_val, noise_std)
     held = Batch(split.X_val, split.Y_val)
     noisy = noise_std > 0 or patient
-    count = sample_count(split, size, noisy=noisy, least=_LEAST if chosen == "lm" else _LBFGS_SAMPLES)
+    count = sample_count(split, size, noisy=noisy, optimiser=chosen)
     best: tuple[float, Descent] | None = None
     errors: list[float] = []
     ends: list[Descent] = []
     crowd = _Crowd(split, count, size, noise_std)
     for number in range(starts):
         start = rng.standard_normal((heads, dim, dim)) * _SPREADS[number % len(_SPREADS)] / (math.sqrt(2) * dim)
-        found = _descend(split.X[:count], split.Y[:count], start, chosen)
+        found = descended(split.X[:count], split.Y[:count], start, chosen)
         error = held.error(found.theta, found.w)
         errors.append(error)
         ends.append(found)
@@ -139,8 +149,8 @@ def restarts(
         best = _with_signs_changed((split.X[:count], split.Y[:count]), best, held, crowd, chosen)
         doubt = crowd.doubt(best[1], flipped=heads)
     if count < len(split.X) and best[0] > accept * 1e-3:
-        tol = _NOISY_TOL if noisy else 0.0
-        polished = _descend(split.X, split.Y, best[1].theta, chosen, w=best[1].w, tol=tol)
+        tol = _NOISY_TOL if noisy else 1e-10
+        polished = descended(split.X, split.Y, best[1].theta, chosen, w=best[1].w, tol=tol)
         best = _better(best, (held.error(polished.theta, polished.w), polished))
     error, found = best
     said = "accepted" if error <= accept else f"not below {accept:.2g}"
@@ -169,7 +179,7 @@ def _with_signs_changed(
 ) -> tuple[float, Descent]:
     """The best of this end and those of descents from it with the sign of each head changed in turn."""
     for flip in np.where(np.eye(len(best[1].theta)), -1.0, 1.0):
-        end = _descend(*seen, flip[:, None, None] * best[1].theta, optimiser)
+        end = descended(*seen, flip[:, None, None] * best[1].theta, optimiser)
         crowd.add(end)
         best = _better(best, (held.error(end.theta, end.w), end))
     return best
@@ -213,14 +223,29 @@ class _Crowd:
         return "" if same > 1 else f"one of {starts} starts found this layer; more of them may find a better one"
 
 
-def sample_count(split: Split, size: int, *, noisy: bool, least: int = _LEAST) -> int:
+def best_optimiser(size: int) -> Literal["lm", "lbfgs"]:
+    """Levenberg-Marquardt up to 3200 unknowns, L-BFGS beyond."""
+    return "lm" if size <= LM_UNKNOWNS else "lbfgs"
+
+
+def sample_count(split: Split, size: int, *, noisy: bool, optimiser: Literal["lm", "lbfgs"] = "lm") -> int:
     """Samples that a descent over `size` unknowns is given."""
     _, k, d = split.X.shape
-    wanted = max(least, math.ceil(_PER_UNKNOWN * size / (k * d))) * (_NOISY if noisy else 1)
+    wanted = max(_LEAST[optimiser], math.ceil(_PER_UNKNOWN * size / (k * d))) * (_NOISY if noisy else 1)
     return min(len(split.X), wanted)
 
 
-def _descend(X: Array, Y: Array, theta: Array, optimiser: str, w: Array | None = None, tol: float = 0.0) -> Descent:
+def descended(
+    X: Array,
+    Y: Array,
+    theta: Array,
+    optimiser: str,
+    *,
+    w: Array | None = None,
+    tol: float = 1e-10,
+    steps: int = LM_STEPS,
+) -> Descent:
+    """Descend from a start; `w` is of L-BFGS alone, `tol` and `steps` of Levenberg-Marquardt."""
     if optimiser == "lm":
-        return levenberg_marquardt(X, Y, theta, max_iter=_STEPS["lm"], tol=tol or 1e-10)
-    return lbfgs(X, Y, theta, w, max_iter=_STEPS["lbfgs"])
+        return levenberg_marquardt(X, Y, theta, max_iter=steps, tol=tol)
+    return lbfgs(X, Y, theta, w, max_iter=_LBFGS_STEPS)

@@ -8,19 +8,16 @@ from numpy.typing import NDArray
 
 from ..batch import Batch
 from ..holdout import Split
-from ..refine import Descent, lbfgs, levenberg_marquardt
+from ..refine import Descent
 from ..regression import best_w
-from ..restarts import sample_count, unknowns
+from ..restarts import LM_STEPS, best_optimiser, descended, sample_count, unknowns
 from .results import Attempt
 
 __all__ = ["Refined", "proxies", "refine"]
 
 Array = NDArray[np.float64]
-# Unknowns up to which Levenberg-Marquardt takes seconds.
-_LM_UNKNOWNS = 3200
-# Samples of a descent, at least.
-_LM_SAMPLES, _LBFGS_SAMPLES = 400, 2000
-_STEPS, _LBFGS_STEPS, _POLISH = 80, 2000, 10
+# Steps of the last descent from what is accepted.
+_POLISH = 10
 # Relative decrease of the loss at which the last descent ends: rounding, or far below the scatter of noise.
 _TOL, _POLISHED = 1e-10, 1e-6
 # Two descents that end at errors within this of each other found one minimum.
@@ -74,13 +71,11 @@ def refine(
     count = len(split.X)
     for name, theta in candidates:
         size = unknowns(len(theta), held.dim)
-        exact = size <= _LM_UNKNOWNS
-        count = sample_count(split, size, noisy=noisy, least=_LM_SAMPLES if exact else _LBFGS_SAMPLES)
+        optimiser = best_optimiser(size)
+        count = sample_count(split, size, noisy=noisy, optimiser=optimiser)
         X, Y = split.X[:count], split.Y[:count]
         before = held.error(theta, best_w(X, Y, theta))
-        found = (
-            levenberg_marquardt(X, Y, theta, max_iter=_STEPS) if exact else lbfgs(X, Y, theta, max_iter=_LBFGS_STEPS)
-        )
+        found = descended(X, Y, theta, optimiser)
         error = held.error(found.theta, found.w)
         agreed = best is not None and abs(error - best[0]) <= _AGREE * best[0]
         attempts.append(Attempt(name, before, error, found.n_iter))
@@ -92,12 +87,8 @@ def refine(
     error, found = best
     if count < len(split.X) and error > _EXACT and (noisy or error > accept):
         # Accepted: a few steps, to where the noise is least. Not accepted: saturated heads show in few rows, of all.
-        steps, tol = (_POLISH, _POLISHED) if error <= accept else (_STEPS, _TOL)
-        last = (
-            levenberg_marquardt(split.X, split.Y, found.theta, max_iter=steps, tol=tol)
-            if exact
-            else lbfgs(split.X, split.Y, found.theta, found.w, max_iter=_LBFGS_STEPS)
-        )
+        steps, tol = (_POLISH, _POLISHED) if error <= accept else (LM_STEPS, _TOL)
+        last = descended(split.X, split.Y, found.theta, optimiser, w=found.w, tol=tol, steps=steps)
         last_error = held.error(last.theta, last.w)
         if last_error < error:
             error, found = last_error, last

@@ -1,6 +1,7 @@
 """Learning a layer end to end: all inputs, unknown noise and heads, and every way to fail."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -198,11 +199,11 @@ def test_not_strict_warns_and_returns_the_best():
 
 
 def test_sculpting_is_tried_where_restarts_fail(monkeypatch):
-    from attnlimits.numerics.multihead import learn
+    from attnlimits.numerics.multihead import learn, restarts
 
     theta, w = make_teacher("gauss", 2, 6, rng=3)
     # one step from each start is no descent
-    monkeypatch.setattr("attnlimits.numerics.multihead.restarts._STEPS", {"lm": 1, "lbfgs": 1})
+    monkeypatch.setattr(restarts, "descended", partial(restarts.descended, steps=1))
     fit = learned(theta, w, 2)
     assert fit.method == "sculpt" and fit.converged and parameter_error(fit.theta, fit.w, theta, w) < 1e-8
     with pytest.raises(NoConsistentModel, match="sculpting refuses: DegenerateSum"):
