@@ -8,14 +8,13 @@ from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
 from ..core.results import How
-from .channels import Channel, Linear, channel
+from .channels import Channel, Linear
 from .checks import CITE, count
 from .hardmax_many import MOST_TOKENS
 from .precise import MAX_DIGITS, exact_number, rounded
 
 __all__ = [
     "Threshold",
-    "hardmax_information_at_zero",
     "hardmax_tail",
     "perfect_recovery",
     "weak_recovery",
@@ -149,13 +148,6 @@ def _summed(output: Channel, digits: int, quantity: str) -> Threshold:
     text = f"{value:.{digits}g}"
     error = value * F.error / F.value + abs(float(text) - value)
     return Threshold(text, None, error, "estimated", quantity)
-
-
-def hardmax_information_at_zero(*, digits: int = 15) -> str:
-    """F(0) of hardmax, (2/Z_+ + 1/Z_-)/(3 pi)."""
-    ctx = _context(digits)
-    small = weak_recovery(channel("hardmax"), digits=digits + 5)
-    return rounded(ctx, 1 / (2 * ctx.mpf(small.value)), 0, digits).value
 
 
 def _below(ctx: MPContext, common: Fraction, own: list[int]) -> mpf:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.validation import numbers
 from .checks import at_least_zero, count
 
-__all__ = ["Comparison", "Degeneracies", "compare", "find_degeneracies", "flip_heads", "flip_subsets", "reduce_layer"]
+__all__ = ["Comparison", "Degeneracies", "compare", "find_degeneracies", "flip_subsets", "reduce_layer"]
 
 Array = NDArray[np.float64]
 Pairs = tuple[tuple[int, int], ...]
@@ -187,25 +187,6 @@ def flip_subsets(w: ArrayLike, *, tol: float = TOLERANCE) -> tuple[tuple[int, ..
     sums = members @ values.reshape(m, -1)
     found = members[np.linalg.norm(sums, axis=1) <= tol * _largest(values)]
     return tuple(sorted((tuple(np.flatnonzero(row).tolist()) for row in found), key=lambda one: (len(one), one)))
-
-
-def flip_heads(theta: ArrayLike, w: ArrayLike, subset: tuple[int, ...]) -> tuple[Array, Array]:
-    """Change the signs of Theta_i and W_i of the heads of a set; the layer at k = 2 is the same iff their W_i sum to 0.
-
-    Parameters
-    ----------
-    theta, w : array_like, shape (m, d, d)
-    subset : tuple of int
-        Heads from 0 on.
-
-    Returns
-    -------
-    theta, w : ndarray, shape (m, d, d)
-    """
-    parts, values = _heads(theta, w)
-    sign = np.ones((len(parts), 1, 1))
-    sign[list(subset)] = -1.0
-    return sign * parts, sign * values
 
 
 def reduce_layer(

@@ -1,11 +1,11 @@
-"""The layer F(X) = sum_i softmax(X Theta_i X^T) X W_i, its Jacobian and the gradient of its square loss."""
+"""The layer F(X) = sum_i softmax(X Theta_i X^T) X W_i, and its Jacobian."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .batch import Batch
 
-__all__ = ["attention", "jacobian", "loss_gradient", "multihead", "nmse", "residual", "spreads"]
+__all__ = ["attention", "jacobian", "multihead", "nmse"]
 
 Array = NDArray[np.float64]
 
@@ -50,54 +50,11 @@ def multihead(X: ArrayLike, theta: ArrayLike, w: ArrayLike) -> Array:
     return batch.unpack(batch.predict(_heads(theta), _heads(w)))
 
 
-def residual(X: ArrayLike, Y: ArrayLike, theta: ArrayLike, w: ArrayLike) -> Array:
-    """F(X) - Y, shape (n, k, d); arguments as in `multihead`."""
-    return multihead(X, theta, w) - np.asarray(Y, dtype=np.float64)
-
-
 def nmse(Y: ArrayLike, predicted: ArrayLike) -> float:
     """Normalised mean squared error |predicted - Y|^2 / |Y|^2."""
     wanted = np.asarray(Y, dtype=np.float64)
     off = np.asarray(predicted, dtype=np.float64) - wanted
     return float(np.vdot(off, off) / np.vdot(wanted, wanted))
-
-
-def loss_gradient(X: ArrayLike, Y: ArrayLike, theta: ArrayLike, w: ArrayLike) -> tuple[float, Array, Array]:
-    """Half of the normalised squared error, |F(X) - Y|^2 / (2 |Y|^2), and its gradients.
-
-    Parameters
-    ----------
-    X, Y : array_like, shape (n, k, d)
-    theta, w : array_like, shape (m, d, d)
-
-    Returns
-    -------
-    loss : float
-    d_theta, d_w : ndarray, shape (m, d, d)
-    """
-    return Batch(X, Y).loss(_heads(theta), _heads(w))
-
-
-def spreads(X: Array, weights: Array, w: Array) -> Array:
-    """Cov_{A_r}(x) W_i of every row r and head i, the covariance of tokens under the attention of the row.
-
-    Parameters
-    ----------
-    X : ndarray, shape (n, k, d)
-    weights : ndarray, shape (n, m, k, k)
-        Network matrices.
-    w : ndarray, shape (m, d, d)
-
-    Returns
-    -------
-    ndarray, shape (n, k, m, d, d)
-    """
-    values = np.einsum("njd,mdc->nmjc", X, w, optimize=True)
-    mean = weights @ values
-    tokens = weights[..., None] * X[:, None, None, :, :]
-    # Cov = E[x v^T] - E[x] E[v]^T = E[x (v - E v)^T]: the second form does not cancel.
-    found = np.swapaxes(tokens, -1, -2) @ (values[:, :, None] - mean[:, :, :, None])
-    return np.ascontiguousarray(found.transpose(0, 2, 1, 3, 4))
 
 
 def jacobian(X: ArrayLike, theta: ArrayLike, w: ArrayLike) -> Array:
@@ -117,7 +74,7 @@ def jacobian(X: ArrayLike, theta: ArrayLike, w: ArrayLike) -> Array:
 
     Notes
     -----
-    Its size grows as n k m d^3: for the normal equations see `refine.normal_equations`, which never form it.
+    Its size grows as n k m d^3: for the normal equations see `refine.gram_blocks`, which never forms it.
 
     References
     ----------
@@ -128,7 +85,7 @@ def jacobian(X: ArrayLike, theta: ArrayLike, w: ArrayLike) -> Array:
     weights = attention(tokens, parts)
     m = len(parts)
     found = np.zeros((n, k, d, 2, m, d, d))
-    found[:, :, :, 0] = np.einsum("nrp,nrmqc->nrcmpq", tokens, spreads(tokens, weights, values))
+    found[:, :, :, 0] = np.einsum("nrp,nrmqc->nrcmpq", tokens, _spreads(tokens, weights, values))
     mixed = weights @ tokens[:, None]
     for c in range(d):
         found[:, :, c, 1, :, :, c] = mixed.transpose(0, 2, 1, 3)
@@ -137,3 +94,13 @@ def jacobian(X: ArrayLike, theta: ArrayLike, w: ArrayLike) -> Array:
 
 def _heads(matrices: ArrayLike) -> Array:
     return np.asarray(matrices, dtype=np.float64)
+
+
+def _spreads(X: Array, weights: Array, w: Array) -> Array:
+    """Cov_{A_r}(x) W_i, the covariance of tokens under the attention of every row r and head i: (n, k, m, d, d)."""
+    values = np.einsum("njd,mdc->nmjc", X, w, optimize=True)
+    mean = weights @ values
+    tokens = weights[..., None] * X[:, None, None, :, :]
+    # Cov = E[x v^T] - E[x] E[v]^T = E[x (v - E v)^T]: the second form does not cancel.
+    found = np.swapaxes(tokens, -1, -2) @ (values[:, :, None] - mean[:, :, :, None])
+    return np.ascontiguousarray(found.transpose(0, 2, 1, 3, 4))

@@ -11,7 +11,6 @@ from attnlimits.numerics.aim.free_energy import free_entropy, mutual_information
 from attnlimits.numerics.aim.spectrum import mmse
 from attnlimits.numerics.aim.state_evolution import alpha_at, curve, evolve, iterate, recovery
 from attnlimits.numerics.aim.thresholds import (
-    hardmax_information_at_zero,
     hardmax_tail,
     perfect_recovery,
     weak_recovery,
@@ -198,7 +197,7 @@ def test_weak_recovery():
     assert 1 / (2 * channel("hardmax_published").information(0.0).value) == pytest.approx(published, rel=1e-10)
     assert weak_recovery(channel("softmax", 3)).exact == "1/10"
     assert weak_recovery(channel("linear", 2)).exact == "1/6"
-    assert float(hardmax_information_at_zero()) == pytest.approx(1.2394319, abs=5e-8)
+    assert 1 / (2 * float(hard.value)) == pytest.approx(1.2394319, abs=5e-8)
 
 
 @pytest.mark.parametrize(("rho", "value"), [("0.5", 0.101543), (1, 0.240694), (2, 0.361040)])

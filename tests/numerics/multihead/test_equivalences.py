@@ -8,7 +8,6 @@ import pytest
 from attnlimits.numerics.multihead.equivalences import (
     compare,
     find_degeneracies,
-    flip_heads,
     flip_subsets,
     reduce_layer,
 )
@@ -18,6 +17,13 @@ from attnlimits.numerics.multihead.layer import multihead
 ROUNDING = 1e-13
 # Rank, dimension: k d = 12, 12, 14.
 SHAPES = [(2, 6), (3, 4), (2, 7)]
+
+
+def flipped_heads(theta, w, subset):
+    """The signs of Theta_i and W_i of some heads changed: at k = 2 the same layer iff their W_i sum to zero."""
+    sign = np.ones((len(theta), 1, 1))
+    sign[list(subset)] = -1.0
+    return sign * theta, sign * w
 
 
 def all_inputs(tokens, dim):
@@ -71,7 +77,7 @@ def sign_cases(dim):
     zero = 0 * theta[0]
     whole = closed(w)
     return {
-        "flip": ((theta, whole), flip_heads(theta, whole, (0, 1)), "flip"),
+        "flip": ((theta, whole), flipped_heads(theta, whole, (0, 1)), "flip"),
         "invisible pair": (
             stack((theta[0], w[0]), (-theta[0], w[0]), (theta[2], w[2])),
             stack((theta[1], w[0]), (-theta[1], w[0]), (theta[2], w[2])),
@@ -124,7 +130,7 @@ def test_every_degeneracy_is_named():
 def test_a_flip_is_the_same_layer_iff_its_values_add_to_zero(flipped):
     theta, w = layer(3, 6)
     for values in (w, closed(w)):
-        other = flip_heads(theta, values, flipped)
+        other = flipped_heads(theta, values, flipped)
         same = largest_difference((theta, values), other, 2) < ROUNDING
         assert same == (flipped in flip_subsets(values)) == compare((theta, values), other, 2).equivalent
 

@@ -10,9 +10,10 @@ import sympy as sp
 from attnlimits.derive.multihead import parity as exact
 from attnlimits.numerics.core.results import load
 from attnlimits.numerics.multihead.adam import adam
+from attnlimits.numerics.multihead.batch import Batch
 from attnlimits.numerics.multihead.certificates import exact_risk
 from attnlimits.numerics.multihead.hardness import METHODS, hardness
-from attnlimits.numerics.multihead.layer import loss_gradient, multihead, nmse
+from attnlimits.numerics.multihead.layer import multihead, nmse
 from attnlimits.numerics.multihead.parity import (
     hidden_bit,
     parity_coefficients,
@@ -109,7 +110,7 @@ def test_adam_takes_the_steps_it_says():
     first = second = 0.0
     at, rates = np.stack([theta, w]), (0.1, 0.05)
     for step, rate in enumerate(rates, 1):
-        gradient = np.stack(loss_gradient(X, Y, at[0], at[1])[1:])
+        gradient = np.stack(Batch(X, Y).loss(at[0], at[1])[1:])
         first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
         at = at - rate * first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
     found = adam(X, Y, theta, w, steps=2, batch=1, rate=0.1, rng=0)

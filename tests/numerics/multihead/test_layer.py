@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from attnlimits.numerics.multihead.batch import Batch
-from attnlimits.numerics.multihead.layer import attention, jacobian, loss_gradient, multihead, nmse, residual
+from attnlimits.numerics.multihead.layer import attention, jacobian, multihead, nmse
 from attnlimits.numerics.multihead.refine import gram_blocks, lbfgs, levenberg_marquardt
 from attnlimits.numerics.multihead.regression import best_w
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
@@ -31,11 +31,10 @@ def by_definition(X, theta, w):
 
 
 def test_layer_is_its_definition(instance):
-    X, Y, theta, w = instance
+    X, _, theta, w = instance
     wanted = by_definition(X, theta, w)
     # rounding of sums of some ten terms of size ten
     assert np.abs(multihead(X, theta, w) - wanted).max() < 1e-12
-    assert np.abs(residual(X, Y, theta, w) - (wanted - Y)).max() < 1e-12
     assert nmse(wanted, wanted + 0.1 * wanted) == pytest.approx(0.01)
     weights = attention(X, theta)
     assert weights.shape == (len(X), len(theta), X.shape[1], X.shape[1])
@@ -69,9 +68,9 @@ def test_jacobian_against_finite_differences(instance):
 
 def test_gradient_and_normal_equations_are_those_of_the_jacobian(instance):
     X, Y, theta, w = instance
-    J, off = jacobian(X, theta, w), residual(X, Y, theta, w).ravel()
+    J, off = jacobian(X, theta, w), (multihead(X, theta, w) - Y).ravel()
     size, half = float((Y**2).sum()), theta.size
-    loss, d_theta, d_w = loss_gradient(X, Y, theta, w)
+    loss, d_theta, d_w = Batch(X, Y).loss(theta, w)
     assert loss == pytest.approx(off @ off / (2 * size), rel=1e-13)
     gradient = np.concatenate([d_theta.ravel(), d_w.ravel()])
     assert np.abs(gradient - J.T @ off / size).max() < 1e-12
@@ -133,7 +132,7 @@ def test_levenberg_marquardt_ends_where_scipy_does(rng):
     found = levenberg_marquardt(made.X, made.Y, theta, tol=1e-14, stall=0.0)
 
     def off(z):
-        return residual(made.X, made.Y, *z.reshape(2, *theta.shape)).ravel()
+        return (multihead(made.X, *z.reshape(2, *theta.shape)) - made.Y).ravel()
 
     def slopes(z):
         return jacobian(made.X, *z.reshape(2, *theta.shape))
