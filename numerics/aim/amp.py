@@ -76,7 +76,7 @@ class _State:
 
 @dataclass(frozen=True)
 class _Iteration:
-    """Data and prior, and what is asked for."""
+    """Data, prior, treatment of the covariance and tolerance."""
 
     data: Passes
     rho: float
@@ -93,7 +93,7 @@ class _Iteration:
         # Beyond the floor of V the denoiser is the identity.
         delta = max(1 / q_hat, _FLOOR**2)
         new = denoise_matrix(here.S + pull / q_hat, self.rho, delta, divergence=False).estimate
-        # The step before damping, so that a small one says that the fixed point is near.
+        # The step before damping, so that a small one means that the fixed point is near.
         change = float(((new - here.S) ** 2).sum()) / len(new)
         damp.see(change)
         S = (1 - damp.share) * new + damp.share * here.S
@@ -102,7 +102,7 @@ class _Iteration:
         return _State(S, V, newest, self._to_scale(S), change)
 
     def _to_scale(self, S: Array) -> Array:
-        """The estimate with the trace that it has exactly where outputs say nothing of it: see the notes of `amp`."""
+        """The estimate with the trace that it has exactly where outputs do not depend on it: see the notes of `amp`."""
         trace = float(np.trace(S))
         # In the smallest dimensions a first estimate may have none.
         return math.sqrt(self.rho) * len(S) / trace * S if self.data.output.scale_free and trace > 0 else S
@@ -194,7 +194,7 @@ def amp(
     at small d it can run into one. Tr Shat is then off its mean by several standard deviations 2^{1/2} of Tr S, or the
     outputs that Shat gives are off by far more than V, and the result is not taken for converged.
 
-    What is stated of ||S - Shat||^2/d without the teacher, `predicted` with its error, is not V: above recovery the
+    The estimate of ||S - Shat||^2/d without the teacher, `predicted` with its error, is not V: above recovery the
     iteration ends with any V. `self_error` has it.
 
     Hardmax labels of S are those of any multiple of it, and S/Tr S is independent of Tr S, as W W^T of Gaussian W is.

@@ -1,4 +1,4 @@
-"""Output channels y | h of the attention-indexed model: what an output tells, F(c), and its score g_out.
+"""Output channels y | h of the attention-indexed model: the information F(c) of an output, and its score g_out.
 
 Everything on h is in its independent entries a <= b, in the order of ``numpy.triu_indices(T)``, whose prior covariance
 is Q (1 + delta_ab). F(c) = V sum_{a<=b} (1 + delta_ab) E g_ab^2 at c = q/V, so that qhat = (2 alpha/V) F(c).

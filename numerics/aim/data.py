@@ -1,4 +1,4 @@
-"""Data of the attention-indexed model: teachers, samples, and what a sample says of S.
+"""Data of the attention-indexed model: teachers, samples, and the indices of a sample.
 
 h_ab = (x_a^T S x_b - delta_ab Tr S)/sqrt(d) = Tr(S Z_ab), in independent entries a <= b.
 """
@@ -37,7 +37,7 @@ _MATRICES = 12
 _ENTRIES = 1 << 22
 # Largest entry of a matrix, whose squares are added up.
 _LARGEST = 1e100
-# Of x in float64 that are held as a whole: 256 MiB.
+# Largest number of entries of x that are kept in memory in float64: 256 MiB.
 _HELD = 1 << 25
 
 
@@ -201,7 +201,7 @@ def refuse_size(alpha: float, dimension: int, tokens: int, what: str, *, scalar:
     alpha : float
     dimension, tokens : int
     what : str
-        The arguments that ask for it, for the message.
+        The arguments that determine the size, for the message.
     scalar : bool, keyword-only
         The covariance of entries is taken in its limit, not for each sample.
     """

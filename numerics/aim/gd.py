@@ -1,4 +1,4 @@
-"""Gradient descent on the weights of a student, and the mean of several: what AMP is compared with."""
+"""Gradient descent on the weights of a student, and the mean of several students, for comparison with AMP."""
 
 import math
 
@@ -56,7 +56,7 @@ def descend(
     Returns
     -------
     DescentResult
-        `converged` says whether every student has fitted the data (a millionth of its first loss is left), or its
+        `converged` is True if every student has fitted the data (a millionth of its first loss is left), or its
         last tenth of steps lowered the loss by less than a thousandth.
 
     Raises

@@ -84,7 +84,7 @@ class Hardmax:
             # Covariance of h11 - h12 and h22 - h12.
             covariance = _CONTRAST @ sigma @ _CONTRAST.T
             c1, c2 = covariance[:, 0, 0], covariance[:, 1, 1]
-            # Of the order of 1/3; held where `log_phi2` is accurate in the smallest dimensions.
+            # Of the order of 1/3; in the smallest dimensions it is clipped to the range where `log_phi2` is accurate.
             r = np.clip(covariance[:, 0, 1] / np.sqrt(c1 * c2), -0.9, 0.9)
         k1, k2 = scores.hardmax_arguments(*omega.T, s1, s2, c1, c2, V)
         found = slopes(np.asarray(k1), np.asarray(k2), s1 * s2 * r)

@@ -96,7 +96,7 @@ def ties(tokens: int) -> float:
 def _kinds(tokens: int) -> tuple[dict[bool, tuple[int, int]], list[tuple[int, int, int]]]:
     """Entries of h, and pairs of them, that permutations of tokens map on each other: one of each kind, and how many.
 
-    Single entries are told apart by whether they are on the diagonal.
+    Single entries are classified by whether they are on the diagonal.
     """
     rows, columns = pairs(tokens)
     single: dict[bool, tuple[int, int]] = {}

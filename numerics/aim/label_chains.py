@@ -177,7 +177,7 @@ def _flows(density: Array, above: Array, below: Index, half: Array, rule: Rule) 
     under = np.zeros((full + 1, n))
     under[full] = 1.0
     for R in range(full, 0, -1):
-        # All sets that hold R have been dealt with: `under` of R is an integrand yet, but for the full one.
+        # All sets that contain R are done: `under` of R is still an integrand, except for the full set.
         if R != full:
             _integrate_below(under[R], half, rule)
         for u in range(k):

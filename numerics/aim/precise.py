@@ -26,7 +26,7 @@ class PreciseValue:
     Attributes
     ----------
     value : str
-        Decimal, rounded to the digits asked for.
+        Decimal, rounded to the requested digits.
     error : float
         Absolute error, estimated.
     how : {"rigorous", "estimated", "monte-carlo"}

@@ -54,7 +54,7 @@ class EvolutionPoint:
 
 @dataclass(frozen=True)
 class AMPStep:
-    """What an iteration of AMP reports.
+    """Record of an iteration of AMP, passed to callbacks.
 
     Attributes
     ----------
@@ -75,15 +75,15 @@ class AMPStep:
 
 @dataclass(frozen=True)
 class SelfError:
-    """What an algorithm states of ||S - Shat||^2/d without the teacher.
+    """Estimate of ||S - Shat||^2/d by the algorithm, without the teacher.
 
     Attributes
     ----------
     value : float
     error : float or None
-        Within which the true one is (estimated); None where it is not known.
+        Estimated bound on the distance of the true error from `value`; None where it is not known.
     status : str
-        Where it comes from, or why it is not known.
+        How it was obtained, or why it is not known.
     """
 
     value: float
@@ -100,10 +100,10 @@ class AMPResult:
     estimate : ndarray, shape (d, d)
         Shat.
     predicted : float
-        The algorithm's own estimate of ||S - Shat||^2/d, without the teacher: see `self_error`.
+        Estimate of ||S - Shat||^2/d by the algorithm, without the teacher: see `self_error`.
     predicted_error : float or None
-        Within which of it the true one is (estimated); None where that is not known: not converged, or the status says
-        why.
+        Estimated bound on the distance of the true error from `predicted`; None where it is not known: not converged,
+        or for the reason in the status.
     V : float
         Variance that the iteration ends with, its parameter. It is near ||S - Shat||^2/d below recovery, and 10 to 10^4
         times that above.

@@ -24,8 +24,8 @@ class Denoised:
     eigenvalues, shrunk : ndarray, shape (d,)
         lambda of Y, ascending, and f(lambda).
     divergence : float
-        (2 Delta/d^2) [sum f' + sum_{i<j} (f_i - f_j)/(lambda_i - lambda_j)], the error the estimate expects of itself;
-        MMSE_rho(Delta) as d grows. NaN where it was not asked for.
+        (2 Delta/d^2) [sum f' + sum_{i<j} (f_i - f_j)/(lambda_i - lambda_j)], the estimator's own estimate of its error;
+        MMSE_rho(Delta) as d grows. NaN where it was not requested.
     """
 
     estimate: Array

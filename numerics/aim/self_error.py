@@ -1,17 +1,17 @@
-r"""What message passing can state of its own error ||S - Shat||^2/d, without the teacher.
+r"""Estimate of the error ||S - Shat||^2/d of message passing, without the teacher.
 
 Two routes. Above recovery, where outputs fix K functionals each and n K is more than the degrees of freedom of S, the
 equations have one solution near Shat; it is found by Gauss-Newton steps over matrices of rank r, each by conjugate
-gradients in the tangent space, and the error is the distance from it. V says nothing there: with h(Shat) = h the update
-g <- Sigma^{-1} (h - h(Shat) + V Sigma g)/V leaves any g as it is, so what is left of g when Shat arrives stays, and V
-with it, 10 to 10^4 times the error.
+gradients in the tangent space, and the error is the distance from it. V carries no information there: with h(Shat) = h
+the update g <- Sigma^{-1} (h - h(Shat) + V Sigma g)/V leaves any g as it is, so what is left of g when Shat arrives
+stays, and V with it, 10 to 10^4 times the error.
 
 Elsewhere two numbers are compared that would agree as d grows: V, and the MMSE of the state evolution at the alpha that
 has the same number of samples per degree of freedom, d r - r (r - 1)/2 of them in place of d^2 (rho - rho^2/2), and at
 this alpha times and over 1 + s. With F the information of an output, s^2 = 2/(degrees of freedom) + 2/(n F): relative
 variances of a sum of so many squares. The statement is the interval that holds all of these, wider by 2 s of its middle
-at both ends. Where outputs do not tell the scale of S, that of the teacher, a factor 1 + t of variance 2/(r d), is not
-known either: it is off by V (1 + 2 t) + t^2 (1 + rho), which adds 4 t^2 to s^2 and the last term, at two standard
+at both ends. Where outputs do not depend on the scale of S, that of the teacher, a factor 1 + t of variance 2/(r d), is
+not known either: it is off by V (1 + 2 t) + t^2 (1 + rho), which adds 4 t^2 to s^2 and the last term, at two standard
 deviations, to the upper end.
 """
 
@@ -48,7 +48,7 @@ def self_error(data: Passes, estimate: Array, V: float, rho: float, covariance: 
     Returns
     -------
     SelfError
-        `error` is None where neither route has an answer, and `status` says why.
+        `error` is None where neither route applies; `status` gives the reason.
     """
     d, output = data.dimension, data.output
     rank = min(max(1, round(rho * d)), d)
@@ -78,8 +78,8 @@ def _interval(data: Passes, V: float, rho: float, rank: int, freedom: float) -> 
         return SelfError(V, None, f"its error is not known: {error}")
     margin = s * (min(ends) + max(ends))
     low, high = max(min(ends) - margin, 0.0), max(ends) + margin + 4 * scale * (1 + rho)
-    told = "may be zero: too near recovery at this d" if low == 0 else "is from V and the state evolution at this d"
-    return SelfError(0.5 * (low + high), 0.5 * (high - low), f"its error {told}")
+    origin = "may be zero: too near recovery at this d" if low == 0 else "is from V and the state evolution at this d"
+    return SelfError(0.5 * (low + high), 0.5 * (high - low), f"its error {origin}")
 
 
 def _solution(data: Passes, estimate: Array, rank: int, freedom: float, covariance: str) -> SelfError | None:

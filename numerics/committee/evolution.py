@@ -1,4 +1,4 @@
-"""State evolution of a deep network with strong skips, with what it costs to take sums over its layers as Gaussian."""
+"""State evolution of a deep network with strong skips, with the error of taking sums over its layers as Gaussian."""
 
 import math
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ def committee_evolution(layers: int, alpha: float, *, beta: float = 1.0) -> Comm
     CommitteeState
         Below the threshold of the hidden layers rho is exact. Above it the sum over the hidden layers is taken as
         Gaussian, at an alpha that is moved so that their threshold is the exact one, and recovery stays at L/2; errors
-        are what this moves, to which rho adds the share by which it is off at the threshold.
+        are the change due to this, to which rho adds the share by which it is off at the threshold.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def committee_evolution(layers: int, alpha: float, *, beta: float = 1.0) -> Comm
 
     recovered = point.kind == "recovered"
 
-    def told(name: str, share: float = 0.0) -> Estimate:
+    def of(name: str, share: float = 0.0) -> Estimate:
         here, there = (getattr(p, name) for p in (point, plain))
         error = 0.0 if recovered and here == there else abs(here - there) + share * here
         return Estimate(here, error, "estimated")
@@ -91,7 +91,7 @@ def committee_evolution(layers: int, alpha: float, *, beta: float = 1.0) -> Comm
     if recovered:
         status += "; no fixed point below recovery"
     return CommitteeState(
-        float(alpha), told("overlap"), told("remainder", off), told("free_entropy"), recovered, exact, status
+        float(alpha), of("overlap"), of("remainder", off), of("free_entropy"), recovered, exact, status
     )
 
 

@@ -1,4 +1,4 @@
-"""What one hidden layer of the committee (51)-(54) adds to the output: two numbers, and how their means correlate.
+"""Contribution of a hidden layer of the committee (51)-(54) to the output: two numbers and their correlations.
 
 In the modes a = (h_1 + h_2)/sqrt(2), b = (h_1 - h_2)/sqrt(2) of two tokens sigma(beta h^T h) = [[1, s], [0, t]] with
 
@@ -43,7 +43,7 @@ def quadrant(nodes: int, cut: float = _CUT) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Stability:
-    """N_i(q) = E[E[x_i | omega]^2] of x = (s, t), omega of covariance q: what is known of a layer's features.
+    """N_i(q) = E[E[x_i | omega]^2] of x = (s, t), omega of covariance q: mean square of the features given omega.
 
     With the Hermite coefficients of x, N_i(q) = sum_n c_in q^n; only even n occur. The variance that is left given
     omega is S_i(q) = N_i(1) - N_i(q), and the mean square of the gradient of E[x_i | omega] is N_i'(q).
@@ -77,7 +77,7 @@ class Stability:
 
     @property
     def furthest(self) -> float:
-        """Overlap up to which what was left out is below a hundredth of the variance S_i that is left."""
+        """Overlap up to which the omitted terms are below a hundredth of the variance S_i that is left."""
         return 1 - max(_NEAREST, 100 * self.left_out * float((self.total / self.slope(1.0)).max()))
 
     @property

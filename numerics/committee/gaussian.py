@@ -103,7 +103,7 @@ class GaussianCommittee:
         self._weights = self._b.weights * np.exp(-0.5 * self._b.nodes**2) * math.sqrt(2 / math.pi)
 
     def remainder(self, alpha: float, q: float = 0.0) -> float:
-        """Return rho where the last layer is at rest.
+        """Return rho at the fixed point of the last layer.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class GaussianCommittee:
         return self.hidden * math.exp(brentq(wrong, low, high, xtol=_CLOSE, rtol=_CLOSE))
 
     def conjugate(self, alpha: float, q: float) -> float:
-        """Return qhat of a hidden layer, the last one being at rest."""
+        """Return qhat of a hidden layer, the last layer being at its fixed point."""
         rest = self.features.rest(q)
         u = self.remainder(alpha, q) / self.hidden / rest
         return float(alpha / self.hidden * (self.features.slope(q) / rest) @ _seen(u))
@@ -201,7 +201,7 @@ def limit_threshold(beta: float = 1.0) -> Estimate:
         With the difference of two quadratures as its error.
     """
     values = [
-        1 / float((told.curvature / told.rest(0.0)).sum()) for told in (stability(beta, _COARSE), stability(beta))
+        1 / float((found.curvature / found.rest(0.0)).sum()) for found in (stability(beta, _COARSE), stability(beta))
     ]
     # Rounding of sums of a hundred thousand terms.
     return Estimate(values[1], abs(values[1] - values[0]) + 1e-13, "estimated")

@@ -1,6 +1,6 @@
 """The committee behind its last layer, to leading order in 1/c: a sum of features, seen with noise.
 
-With q_L = 1 - rho/c^2 the output (52) says, given h_L to leading order, Y = X + eta z, where X = sum_l (s_l, t_l) over
+With q_L = 1 - rho/c^2 the output (52) gives, given h_L to leading order, Y = X + eta z, where X = sum_l (s_l, t_l) over
 the hidden layers, z is standard normal, and eta = sqrt(rho)/|b_L| with the mode b_L of the last layer. Where nothing of
 the hidden layers is known, X is a sum of n iid features: its characteristic function is a power, so that nothing here
 costs more as n grows.
@@ -32,7 +32,7 @@ _REACH, _NOISE = 9.0, 7.0
 _SQUARE = 50.0
 # Largest noise over the standard deviation of X that is computed.
 _WIDEST = 30.0
-# Where the characteristic function of one layer is looked at to see how far its power matters.
+# Where the characteristic function of one layer is evaluated to find the range of its power.
 _PROBE = 120.0
 # Widths of a Gaussian on either side.
 _TAIL = 6.5
@@ -121,15 +121,15 @@ class NoisySum:
     beta : float
         Inverse temperature.
     least : float
-        Smallest rho that will be asked for.
+        Smallest rho at which averages are taken.
     level : int
         Resolution 0, 1, ...; each adds digits.
     """
 
     def __init__(self, count: int, beta: float, least: float, level: int = 0) -> None:
-        told = stability(beta)
+        layer = stability(beta)
         self._count, self._least = count, least
-        self._width = np.sqrt(count * told.rest(0.0))
+        self._width = np.sqrt(count * layer.rest(0.0))
         # One layer may be far out, where its features grow like squares.
         self._tail = math.tanh(0.5 * beta * _SQUARE)
         narrow, self._widest = math.sqrt(least) / _LARGEST, _WIDEST * float(self._width.max())
@@ -192,7 +192,7 @@ class NoisySum:
         return float(weights @ share), float(weights @ growth)
 
     def share(self, rho: float) -> float:
-        """Return E[eta^2 J], J the Fisher information of Y: 1/alpha where the last layer is at rest, (14)."""
+        """Return E[eta^2 J], J the Fisher information of Y: 1/alpha at the fixed point of the last layer, (14)."""
         return self._average(rho)[0]
 
     def growth(self, rho: float) -> float:

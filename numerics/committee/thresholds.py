@@ -73,7 +73,7 @@ def committee_threshold(layers: int, *, beta: float = 1.0) -> CommitteeThreshold
     ValueError
         An argument is outside its range.
     ConvergenceError
-        No rho was found at which both are at rest.
+        No rho was found at which both equations hold.
 
     Notes
     -----
@@ -171,7 +171,7 @@ def last_layer_threshold(layers: int, skip: float, *, beta: float = 1.0) -> Esti
     Raises
     ------
     ValueError
-        An argument is outside its range, or c <= L - 1, where (52) says nothing.
+        An argument is outside its range, or c <= L - 1, where (52) does not apply.
 
     Notes
     -----
@@ -183,8 +183,8 @@ def last_layer_threshold(layers: int, skip: float, *, beta: float = 1.0) -> Esti
     skip = positive("skip", skip, "(46)")
     if skip <= hidden:
         raise ValueError(f"skip must be > L - 1 = {hidden} for the expansion in 1/c (48), got {skip:g}: use threshold")
-    told = stability(beta)
+    features = stability(beta)
     # Fluctuations in units of the means, 1 + n/c and 1 + n E t/c.
-    scale = skip + hidden, skip + hidden * told.mean
-    shift = sum(k * hidden * s / (36 * m * m) for k, s, m in zip((10, 14), told.rest(0.0), scale, strict=True))
+    scale = skip + hidden, skip + hidden * features.mean
+    shift = sum(k * hidden * s / (36 * m * m) for k, s, m in zip((10, 14), features.rest(0.0), scale, strict=True))
     return Estimate(1 / 6 + float(shift), float(shift) * hidden / skip, "estimated")

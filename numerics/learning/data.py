@@ -1,4 +1,4 @@
-"""Data for GAMP: what it accepts, and data sets made from a teacher."""
+"""Data for GAMP: checks of samples and weights, and data sets made from a teacher."""
 
 import math
 
@@ -68,7 +68,7 @@ def refuse_size(model: Model, alpha: float, dimension: int, what: str, itemsize:
     alpha : float
     dimension : int
     what : str
-        The arguments that ask for it, for the message.
+        The arguments that determine the size, for the message.
     itemsize : int, optional
         Bytes of an entry of X.
     """

@@ -1,4 +1,4 @@
-"""Signed permutations of indices that a link does not see: found one coset at a time, searched by bounds."""
+"""Signed permutations of indices that leave a link unchanged: found one coset at a time, searched by bounds."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property, reduce

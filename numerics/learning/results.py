@@ -1,4 +1,4 @@
-"""What results of learning from data share."""
+"""Base class of the results of learning from data."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Overlaps modulo what a link does not see: signs of layers, rotations of their rows, exchanges of indices."""
+"""Overlaps modulo the symmetries of a link: signs of layers, rotations of their rows, exchanges of indices."""
 
 import numpy as np
 from numpy.typing import NDArray

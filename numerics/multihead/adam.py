@@ -1,4 +1,4 @@
-"""Adam on batches of examples: what is usually tried first on a layer of attention."""
+"""Adam on batches of examples, the usual first choice for a layer of attention."""
 
 import math
 

@@ -29,7 +29,7 @@ _DOMAIN_BITS, _BLOCK_BITS = 20, 14
 
 @dataclass(frozen=True)
 class Certificates:
-    """What speaks for or against the parameters of a learned layer being the only ones.
+    """Tests of whether the parameters of a learned layer are the only ones.
 
     Attributes
     ----------
@@ -38,11 +38,11 @@ class Certificates:
         the layer unchanged. None above 2400 unknowns.
     expected_error : float or None
         Largest relative standard deviation of any Theta_i or W_i under the noise, to first order, over norms without
-        their share of noise; infinite where a head may be zero. None where it is not known: see `error_status`.
+        their share of noise; infinite where a head may be zero. None where it is not known (`error_status`).
     heads : tuple of HeadError, or None
         The same of each head, in absolute units and with intervals. None without noise, and where it is not known.
     error_status : str
-        What the errors are, or why they are not known.
+        Description of the errors, or why they are not known.
     degeneracies : Degeneracies
         Equal heads, heads without values, sign flips at k = 2.
     slack : ndarray, shape (m,), or None
@@ -126,7 +126,7 @@ def certify(
         gram = _gram(kept, theta, w)
         sensitive = _ratio(gram)
         if sensitive <= SENSITIVE and len(kept) < len(X):
-            # Saturated attention moves on few samples only: all of them have a say.
+            # Saturated attention depends on Theta at few samples only: all of them are taken.
             kept = X
             gram = _gram(kept, theta, w)
             sensitive = _ratio(gram)

@@ -1,4 +1,4 @@
-"""Which other parameters give the same layer.
+"""Equivalences: other parameters that give the same layer.
 
 For k >= 3: heads with equal Theta merge, and a head with W = 0 has any Theta. For k = 2 the outputs are y_r = v^T sum_i
 W_i + u^T sum_i tanh(z_i / 2) W_i with v, u = (x_1 +- x_2)/2 and z_i = x_r^T Theta_i (x_1 - x_2), odd in Theta_i: a head
@@ -22,13 +22,13 @@ Pairs = tuple[tuple[int, int], ...]
 
 #: Of the largest |Theta_i| or |W_i| of a layer: smaller distances are zero.
 TOLERANCE = 1e-4
-# All subsets of heads are looked at.
+# All subsets of heads are tested.
 _MAX_HEADS = 16
 
 
 @dataclass(frozen=True)
 class Degeneracies:
-    """What lets other parameters give the same layer; heads are numbered from 0.
+    """Reasons why other parameters give the same layer; heads are numbered from 0.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ def find_degeneracies(theta: ArrayLike, w: ArrayLike, tokens: int, *, tol: float
     Parameters
     ----------
     theta, w : array_like, shape (m, d, d)
-        m <= 16 at k = 2, where all sets of heads are looked at.
+        m <= 16 at k = 2, where all sets of heads are tested.
     tokens : int
         k >= 2; at k = 1 every Theta is free.
     tol : float
@@ -132,7 +132,7 @@ def find_degeneracies(theta: ArrayLike, w: ArrayLike, tokens: int, *, tol: float
         flips = tuple(
             tuple(heard[i] for i in subset)
             for subset in flip_subsets(values[heard], tol=at_most)
-            # The flip of a linear head alone changes nothing that `linear` does not say.
+            # The flip of a linear head alone is already in `linear`.
             if not set(subset) <= {n for n, i in enumerate(heard) if i in linear}
         )
     said = [

@@ -2,7 +2,7 @@
 
 The parity layers of `parity` carry the parity of n hidden coordinates in one entry of each row. All C(d - 1, n) of them
 are orthogonal to each other and to all polynomials of lower degree, so that a method which sees examples only through
-averages must ask for a number of them, or a precision, that grows as d^(c n), and n or n + 1 is the number of heads.
+averages needs a number of averages, or a precision, that grows as d^(c n), and n or n + 1 is the number of heads.
 """
 
 import math
@@ -55,9 +55,9 @@ _TEST, _CHOOSE = 5000, 2000
 _LBFGS_ROWS, _LBFGS_STEPS, _LM_ROWS, _LM_STEPS = 4000, 500, 800, 100
 # Enumerated at this dimension where d is larger: the zeros are the same.
 _ENUMERATED = 12
-# A start this good, against 1 of the trivial predictor, is the last.
+# No further start is made after one with this error; that of the trivial predictor is 1.
 _LEARNED = 1e-3
-# Nothing is gained by descending further.
+# Error at which a descent ends.
 _EXACT = 1e-8
 
 
@@ -71,11 +71,11 @@ class HardnessPoint:
         Size of the hidden set, and m, which the student has too.
     method : str
     error : float
-        Mean squared error on the hidden bit over fresh examples: 1 of the predictor that says 0.
+        Mean squared error on the hidden bit over fresh examples: 1 for the predictor 0.
     deviation : float
         One standard error of it.
     starts : int
-        Random starts made; the one with the least error on held-out examples is judged.
+        Random starts made; the one with the least error on held-out examples is tested.
     seconds : float
         CPU time of all starts.
     status : str
@@ -131,7 +131,7 @@ def hardness(
     rng: np.random.Generator | int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> HardnessResult:
-    """Learn layers that carry a hidden parity, and say how much of the parity was learned.
+    """Learn layers that carry a hidden parity, and measure how much of the parity was learned.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How far the noise leaves each Theta_i and W_i from the truth, from the covariance to first order."""
+"""Distance of each Theta_i and W_i from the true one due to noise, from the covariance to first order."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class HeadError:
-    """What the noise leaves open of a head.
+    """Uncertainty of a head due to noise.
 
     Attributes
     ----------
@@ -23,9 +23,9 @@ class HeadError:
     theta_deviation, w_deviation : float
         Root mean square of the distance from the true ones, to first order.
     theta_error, w_error : float
-        Within which the distance is (98 per cent, to first order in the noise); the true norm is within norm +- error.
+        Bound on the distance (98 per cent, to first order in the noise); the true norm is within norm +- error.
     maybe_zero : bool
-        Whether the interval of either norm includes zero: the head may be none, and its directions say nothing.
+        Whether the interval of either norm includes zero: the head may be absent, and its directions be noise.
     """
 
     theta_norm: float
@@ -60,7 +60,7 @@ def head_errors(gram: Array, theta: Array, w: Array, noise_std: float) -> tuple[
     -----
     The squared distance of a block of covariance P is a sum of squares of mean tr P and variance 2 tr P^2; its bound is
     three standard deviations above the mean, which is 2.29 deviations, 97.8 per cent, where one direction has it all.
-    Two of them, 95 per cent to first order, held 94.6 per cent of 186 fits: papers/calibration.md.
+    A bound of two of them, 95 per cent to first order, covered 94.6 per cent of 186 fits: papers/calibration.md.
     """
     scale = 1 / np.sqrt(np.diag(gram))
     inverse = cho_solve(cho_factor(gram * scale[:, None] * scale, lower=True), np.eye(len(gram)))

@@ -1,4 +1,4 @@
-"""Examples kept for validation, the error on them, and the one that noise alone explains."""
+"""Examples for validation, the error on them, and the largest error that noise alone explains."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The layer behind examples: by random restarts, by sculpting, or whichever succeeds; always certified."""
+"""Learning a layer from examples by random restarts, by sculpting, or by whichever succeeds, with certificates."""
 
 import warnings
 from dataclasses import dataclass, field, replace
@@ -49,7 +49,7 @@ class MultiheadFit:
     heads : int
         m, given or selected.
     method : str
-        "restarts" or "sculpt": what found the layer.
+        "restarts" or "sculpt": the method that found the layer.
     certificates : Certificates
     diagnostics : dict
         Of the steps of the method.
@@ -246,33 +246,33 @@ def _restarts(
     return _from_restarts(fit.found, fit)
 
 
-def _from_restarts(told: RestartResult, fit: Fit) -> _Found:
+def _from_restarts(result: RestartResult, fit: Fit) -> _Found:
     diagnostics: dict[str, object] = {
-        "optimiser": told.optimiser,
-        "starts": len(told.errors),
-        "start_errors": list(told.errors),
-        "start_losses": list(told.losses),
-        "samples_per_start": told.samples,
+        "optimiser": result.optimiser,
+        "starts": len(result.errors),
+        "start_errors": list(result.errors),
+        "start_losses": list(result.losses),
+        "samples_per_start": result.samples,
     }
     if fit.gain is not None:
         diagnostics["gain_of_one_more_head"] = fit.gain
     return _Found(
-        told.theta,
-        told.w,
-        told.validation_error,
-        told.accept,
+        result.theta,
+        result.w,
+        result.validation_error,
+        result.accept,
         fit.noise_std,
-        told.converged,
-        told.status,
+        result.converged,
+        result.status,
         None,
-        told.doubt,
+        result.doubt,
         diagnostics,
         "restarts",
     )
 
 
 def _second_opinion(split: Split, found: _Found, noise_std: float | None, generator: np.random.Generator) -> _Found:
-    """Sculpt where the restarts failed; theirs stands, with the reason, where sculpting does no better."""
+    """Sculpt where the restarts failed; keep their result, with the reason, where sculpting does no better."""
     try:
         boolean(split.X, "")
         other = _sculpt(split, len(found.theta), noise_std, False, generator)
@@ -285,7 +285,7 @@ def _second_opinion(split: Split, found: _Found, noise_std: float | None, genera
 
 
 def _sculpt(split: Split, heads: int, noise_std: float | None, strict: bool, generator: np.random.Generator) -> _Found:
-    told = sculpt(
+    result = sculpt(
         split.X,
         split.Y,
         heads,
@@ -296,32 +296,32 @@ def _sculpt(split: Split, heads: int, noise_std: float | None, strict: bool, gen
         rng=generator,
     )
     diagnostics: dict[str, object] = {
-        "certified_rows": told.certified,
-        "spectral_gap": told.hull.gap,
-        "least_level": told.least_level,
-        "constraints": len(told.body),
-        "one_sided_constraints": len(told.one_sided),
-        "boxes": [net.box for net in told.nets],
-        "attempts": list(told.attempts),
-        "seconds": told.seconds,
+        "certified_rows": result.certified,
+        "spectral_gap": result.hull.gap,
+        "least_level": result.least_level,
+        "constraints": len(result.body),
+        "one_sided_constraints": len(result.one_sided),
+        "boxes": [net.box for net in result.nets],
+        "attempts": list(result.attempts),
+        "seconds": result.seconds,
     }
-    converged, status = told.converged, told.status
-    if noise_std is None and converged and told.validation_error > _EXACT:
+    converged, status = result.converged, result.status
+    if noise_std is None and converged and result.validation_error > _EXACT:
         # What is left over was taken for noise: one more head must leave it.
         gain = diagnostics["gain_of_one_more_head"] = gain_of_one_more(
-            split, told.theta, told.validation_error, generator
+            split, result.theta, result.validation_error, generator
         )
-        converged = only_noise(told.validation_error, gain)
+        converged = only_noise(result.validation_error, gain)
         status = f"{status}, times {gain:.3g} with one head more" + ("" if converged else ": this is not noise alone")
     return _Found(
-        told.theta,
-        told.w,
-        told.validation_error,
-        told.accept,
-        told.noise_std,
+        result.theta,
+        result.w,
+        result.validation_error,
+        result.accept,
+        result.noise_std,
         converged,
         status,
-        np.asarray(violation(told.body, told.theta)),
+        np.asarray(violation(result.body, result.theta)),
         "",
         diagnostics,
         "sculpt",

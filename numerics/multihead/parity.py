@@ -142,7 +142,7 @@ def hidden_bit(X: Array, subset: tuple[int, ...]) -> Array:
     -------
     ndarray, shape (n, 2)
         The parity of the row's token on the subset, times its last coordinate where the subset is even; 0 where
-        the last coordinates agree, so that the output says nothing of the subset.
+        the last coordinates agree, so that the output does not depend on the subset.
     """
     bit = X[:, :, list(subset)].prod(axis=2)
     if len(subset) % 2 == 0:

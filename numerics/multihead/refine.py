@@ -19,7 +19,7 @@ Stop = Callable[[Array, Array], bool]
 
 # A loss this small is rounding of the outputs: (1e-15)^2 of their square.
 _ROUNDING = 1e-30
-# Entries of the products of rows that are held at a time.
+# Entries of the products of rows that are in memory at a time.
 _BLOCK = 1 << 22
 # Attempts at a step with more and more damping, and the steps that `stall` looks back.
 _TRIALS, _WINDOW = 12, 10

@@ -40,7 +40,7 @@ def best_w(X: ArrayLike, Y: ArrayLike, theta: ArrayLike) -> Array:
 
 
 def factor(gram: Array) -> tuple[Array, bool]:
-    """Cholesky factor of a Gram matrix, with the least ridge that rounding asks for."""
+    """Cholesky factor of a Gram matrix, with the least ridge that makes it positive definite."""
     ridge = _RIDGE * max(float(np.trace(gram)), np.finfo(float).tiny)
     while True:
         try:

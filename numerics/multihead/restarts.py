@@ -34,8 +34,8 @@ _PER_UNKNOWN, _NOISY = 8, 4
 _LEAST = {"lm": 400, "lbfgs": 2000}
 # Steps of Levenberg-Marquardt and of L-BFGS.
 LM_STEPS, _LBFGS_STEPS = 80, 2000
-# Two starts end at one layer if outputs differ by this share of what the noise makes of a fit; layers fit equally well
-# if their chi^2 differs by less than that.
+# Two starts end at one layer if outputs differ by less than this share of the variance of a fit due to noise; layers
+# fit equally well if their chi^2 differs by less than the second number.
 _SAME, _EQUAL = 0.1, 20.0
 # Relative decrease of the loss at which the descent on all examples ends: 1e-6 of noise is far below its scatter.
 _NOISY_TOL = 1e-6

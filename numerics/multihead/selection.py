@@ -1,4 +1,4 @@
-"""What is not known beforehand: the noise level, and the number of heads."""
+"""Estimation of the noise level and of the number of heads."""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 # A further head that takes this much off the validation error has found something that is no noise.
 _GAIN = 0.95
-# A fit that leaves more than this unexplained says nothing of the noise.
+# A fit that leaves more than this unexplained carries no information on the noise.
 _UNEXPLAINED = 0.5
 _MORE_STARTS, _MORE_STEPS = 3, 40
 _MOST_HEADS = 8
@@ -52,7 +52,7 @@ def fit_noise(split: Split, heads: int, rng: np.random.Generator, starts: int = 
     Returns
     -------
     Fit
-        `found.converged` says whether what is left over is noise as far as one more head can tell.
+        `found.converged` is True if one more head does not reduce the residual, which is then taken for noise.
     """
     exact = restarts(split, heads, starts=min(starts, 3), rng=rng)
     if exact.converged:
@@ -68,7 +68,7 @@ def fit_noise(split: Split, heads: int, rng: np.random.Generator, starts: int = 
 
 
 def only_noise(validation_error: float, gain: float) -> bool:
-    """Whether what a fit leaves over is noise as far as one more head can tell, and most of Y is explained."""
+    """Whether one more head leaves the residual as it is, and most of Y is explained: the residual is then noise."""
     return gain > _GAIN and validation_error < _UNEXPLAINED
 
 

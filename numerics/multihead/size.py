@@ -1,4 +1,4 @@
-"""Memory that learning a multi-head layer takes, asked before anything is drawn."""
+"""Memory that learning a multi-head layer takes, estimated before anything is allocated."""
 
 from ..core.memory import refuse_memory
 
@@ -18,7 +18,7 @@ def refuse_size(what: str, samples: int, tokens: int, dim: int, heads: int, *, n
     Parameters
     ----------
     what : str
-        The arguments that ask for it, for the message.
+        The arguments that determine the size, for the message.
     samples, tokens, dim, heads : int
         n, k, d and m.
     normal : bool, keyword-only

@@ -1,7 +1,7 @@
-"""A small corpus of our own: questions made from templates, with a table of random vectors for their words.
+"""A small synthetic corpus: questions made from templates, with a table of random vectors for their words.
 
 It stands in for the TREC questions and BERT's embeddings, which are not shipped, where something has to run: it has
-their six coarse labels and their form, and first words that alone do not tell the label.
+their six coarse labels and their form, and first words that alone do not determine the label.
 """
 
 import re

@@ -39,7 +39,7 @@ class Embedded:
 
 
 class Vocabulary:
-    """Words, or pieces of words of which those with ``##`` in front go on a word.
+    """Words, or pieces of words, of which those that begin with ``##`` continue a word.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def embed_folder(
     Raises
     ------
     ValueError
-        The folder holds neither, or arrays that do not fit the questions; the message says which and how.
+        The folder holds neither, or arrays that do not fit the questions; the message names them.
     """
     if length is not None and length < 1:
         raise ValueError(f"length must be >= 1 token per question, got {length}")
@@ -233,7 +233,7 @@ def _numbers(path: Path, axes: int) -> Floats:
 def _safetensors(path: Path, axes: int) -> Floats:
     """The tensor of the file, or the table among those of a whole model.
 
-    The package reads it, and not a few lines of ours: offsets in the header are an input from outside to be validated.
+    The package safetensors reads it, because the offsets in the header have to be validated.
     """
     try:
         from safetensors import SafetensorError, safe_open

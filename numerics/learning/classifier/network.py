@@ -20,7 +20,7 @@ def require_torch() -> ModuleType:
     Raises
     ------
     ValueError
-        It is not installed; the message says how to.
+        It is not installed; the message names the command that installs it.
     """
     try:
         return importlib.import_module("torch")

@@ -1,4 +1,4 @@
-"""What a training is made with."""
+"""Settings of a training."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ _WHERE = "Appendix F"
 
 @dataclass(frozen=True)
 class Settings:
-    """Architecture and optimiser; the numbers are ours where the text of the paper has lost its own.
+    """Architecture and optimiser; the defaults are our choice where the paper does not state them.
 
     Attributes
     ----------

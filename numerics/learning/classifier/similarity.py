@@ -1,4 +1,4 @@
-"""How near a layer's weights are to what they become, whatever basis their rows are written in."""
+"""Similarity of a layer's weights to their final values, invariant under rotations of the rows."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray

@@ -1,4 +1,4 @@
-"""Training of the classifier by AdamW, and what its layers are on the way compared with what they become."""
+"""Training of the classifier by AdamW, and the similarity of its layers to their final values, epoch by epoch."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -83,7 +83,7 @@ def descend(
     tol : float
         On the norm of D dl/dW + weight_decay W, over that of W.
     start : array_like of shape (P, D), optional
-        By default Gaussian of standard deviation 0.1, which knows nothing.
+        By default Gaussian of standard deviation 0.1, without information on the teacher.
     teacher : array_like of shape (P, D), optional
         W, for overlaps and cosine similarities.
     callback : callable, optional
@@ -288,6 +288,6 @@ class _Run:
 
 
 def _lost(weights: Array) -> str:
-    """Why weights are none any more; empty if they are."""
+    """Reason why weights have diverged; empty if they have not."""
     largest = float(np.abs(weights).max())
     return "" if largest < _LARGEST else f"a weight has grown to {largest:.3g}"

@@ -1,4 +1,4 @@
-"""What an output alone says of its indices: E[h | y] and Cov[h | y] before anything is known of the weights.
+"""Moments of the indices given their output alone, E[h | y] and Cov[h | y], for unknown weights.
 
 The indices fall into groups that the posterior does not couple: by parity the layers of tied attention, and by rotation
 the rows of one layer, which are alike.

@@ -1,4 +1,4 @@
-"""What a descent returns, and what it shows on the way."""
+"""Result of a descent, and the record of an epoch for callbacks."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DescentStep:
-    """What a callback sees after an epoch.
+    """Record of an epoch, passed to callbacks.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a descent keeps of each epoch."""
+"""Losses, residuals and overlaps of the epochs of a descent."""
 
 from dataclasses import dataclass, field
 

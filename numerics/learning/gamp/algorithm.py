@@ -63,7 +63,7 @@ def gamp(
         that indices which are learned later than others are waited for.
     start : array_like of shape (P, D), optional
         First estimate, with C = I - What What^T / D if that is positive and C = I if not; by default Gaussian of
-        variance 1/D, which knows nothing.
+        variance 1/D, without information on the teacher.
     side_information : array_like of shape (P, D), optional
         S = sqrt(lambda) W + Z, Z standard normal.
     side_strength : float, optional

@@ -1,4 +1,4 @@
-"""How much of the old estimate stays in the new one."""
+"""Damping: the share of the old estimate in the new one."""
 
 from typing import Literal
 
@@ -9,14 +9,14 @@ __all__ = ["Damping"]
 
 Array = NDArray[np.float64]
 
-# Cosine of successive steps below which they turn back, and above which they go on.
+# Cosine of successive steps below which they oscillate, and above which they continue.
 _BACK, _ON = -0.1, 0.3
 # What is taken of the undamped share then, and of the damping.
 _RAISE, _LOWER, _MOST = 0.3, 0.8, 0.9
 
 
 class Damping:
-    """Constant, or raised where successive steps turn back and lowered where they go on.
+    """Constant, or raised where successive steps have opposite directions and lowered where they agree.
 
     Parameters
     ----------

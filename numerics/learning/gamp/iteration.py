@@ -1,4 +1,4 @@
-"""The loop that message passing on data shares: when it stops, what it keeps, what it returns."""
+"""The loop of message passing on data: stopping rule, history and result."""
 
 import math
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _OFF, _SIGMAS = 0.25, 5.0
 
 
 class DivergedError(Exception):
-    """An iteration has left what posterior means can be; the message says how."""
+    """An iterate cannot be a posterior mean; the message gives the reason."""
 
 
 class Loop:
@@ -77,7 +77,7 @@ class Loop:
         self.node_seed = int(self._generator.integers(2**31))
 
     def _first(self, start: ArrayLike | None, dimension: int) -> Array:
-        """Return the first estimate: the one given, or one that knows nothing."""
+        """Return the first estimate: the one given, or a random one without information on the teacher."""
         if start is None:
             return self._generator.standard_normal((self._model.indices, dimension)) * math.sqrt(_SEED / dimension)
         return check_weights("start", start, self._model, dimension).copy()
@@ -104,7 +104,7 @@ class Loop:
             One iteration; raises DivergedError.
         dimension : int
         rows : callable
-            Number of samples, asked for at the end.
+            Gives the number of samples; called at the end.
         start, side_strength, teacher, callback, throw
             As in `gamp`. Without start and side information an estimate that vanishes ends the run.
         algorithm, settings

@@ -33,7 +33,7 @@ __all__ = ["PredictedOverlaps", "predicted_overlaps"]
 
 Array = NDArray[np.float64]
 
-# What is missing to 1 of the largest overlap that is resolved.
+# Difference from 1 of the largest overlap that is resolved.
 _EXACT = 1e-6
 # Added to covariances of noises, which become degenerate as the iteration settles; relative.
 _RIDGE = 1e-10
@@ -41,7 +41,7 @@ _RIDGE = 1e-10
 
 @dataclass(frozen=True, repr=False)
 class PredictedOverlaps(Result):
-    """What GAMP does at D = infinity.
+    """Overlaps of the iterations of GAMP in the limit D -> infinity.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class PredictedOverlaps(Result):
     self_overlap, self_overlap_error : ndarray, shape (n_iter + 1, P, P)
         What What^T / D; the same as `overlap` without damping from a start where they are the same.
     how : {"channel averages", "population"}
-        What the expectations were taken by.
+        Method by which the expectations were computed.
     alpha, damping : float
     seed : int
     origin : Origin

@@ -1,4 +1,4 @@
-"""Relaxed belief propagation on the factor graph (76)-(85): what GAMP approximates, for small sizes."""
+"""Relaxed belief propagation on the factor graph (76)-(85): the algorithm that GAMP approximates, for small sizes."""
 
 import math
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def relaxed_bp(
 ) -> GAMPResult:
     """Estimate the weights with one message per weight and sample: for small N D, as the check of `gamp`.
 
-    For each sample mu and weight i (a column of W), with what and C the mean and covariance of what i tells mu:
+    For each sample mu and weight i (a column of W), what and C being mean and covariance of the message of i to mu:
     omega^{mu->i} = sum_{j != i} what_{j->mu} x_j / sqrt(D), V^{mu->i} = sum_{j != i} C_{j->mu} / D,
     g^{mu->i} = g_out(y, omega^{mu->i}, V^{mu->i}), b^{mu->i} = sum_m x_im g_m / sqrt(D),
     A^{mu->i} = -sum_{m,m'} x_im x_im' dg_m / d omega_m' / D, C_{i->mu} = (I + sum_{nu != mu} A^{nu->i})^{-1},

@@ -1,4 +1,4 @@
-"""What GAMP returns, and what it shows on the way."""
+"""Result of GAMP, and the record of an iteration for callbacks."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class GAMPStep:
-    """What a callback sees after an iteration.
+    """Record of an iteration, passed to callbacks.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
-"""Output channels of data: posterior scores of each sample's indices, given its output, as GAMP asks for them.
+"""Output channels of data: posterior scores of each sample's indices, given its output, in the form that GAMP takes.
 
-What an output alone fixes (readout rows, a point of the fibre, the branch) is computed once; what depends on
-(omega, V) at every call.
+Quantities that depend on the output alone (readout rows, a point of the fibre, the branch) are computed once, those
+that depend on (omega, V) at every call.
 """
 
 import math
@@ -23,7 +23,7 @@ from ...posterior.readout import invert_readout
 __all__ = ["Model", "Output", "ReadoutOutput", "check_model", "check_outputs", "named_rows"]
 
 Array = NDArray[np.float64]
-#: Whatever GAMP takes for a model.
+#: A model that GAMP accepts.
 Model: TypeAlias = Network | LinkKernel
 
 
@@ -91,7 +91,7 @@ class ReadoutOutput:
     Attributes
     ----------
     readout : ndarray, shape (n, M)
-        What each output fixes, v up to its sign.
+        Readout row of each output, v up to its sign.
     """
 
     def __init__(self, model: Network, y: Array, tol: float) -> None:

@@ -1,4 +1,4 @@
-"""Which posterior serves the outputs of data: the only module that knows all of them."""
+"""Choice of the posterior for the outputs of data; the only module that imports all of them."""
 
 import numpy as np
 from numpy.typing import ArrayLike

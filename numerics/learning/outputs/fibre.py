@@ -84,7 +84,7 @@ class TiedOutput:
         variance = float(np.trace(V)) / rank
         points = self.points[part]
         if self.shifted:
-            # A shift that the output does not see, of a likely length, tells where to integrate over it.
+            # A shift that the output does not see, of a typical length, centres the integral over it.
             points = points.copy()
             token = (omega.mean(axis=2) ** 2).sum(axis=1)
             points[:, -1] = np.sqrt(token + variance / self.layer.tokens)[:, None]

@@ -68,7 +68,7 @@ def slabs(x: Array, patterns: Patterns, s: Array, noise_std: float, most: int | 
     """Two-sided constraints from weights inside the simplex: log(alpha_a/alpha_c) = x_r^T Theta (x_a - x_c) (paper).
 
     A row need not lie inside with all its weights: two above 0.02 fix the difference of their logits, whatever the
-    others are (ours; with four tokens and more few rows are inside with all).
+    others are (not in the paper; with four tokens and more, few rows have all weights inside).
 
     slack = (rho + sigma sqrt(d) + 1e-7) / |(x_a - x_c)^T S| (1/alpha_a + 1/alpha_c): the deviation of a head's pattern
     from the common one is at most rho over the least singular value of the matrix with rows (x_j - x_l)^T W_i. The

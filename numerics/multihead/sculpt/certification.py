@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 #: Network weights above this are inside the simplex.
 INTERIOR = 0.02
 _ROUNDS, _FIRST, _LAST = 30, 0.30, 0.02
-# Rows that the rounds look at; the last regression sees all.
+# Rows used in the rounds; the last regression takes all.
 _ROWS = 60_000
 # Of the least eigenvalue of the kept patterns' second moment. Below, they have moved to rows of one kind.
 _SPREAD = 0.12

@@ -56,7 +56,7 @@ def grid(box: Box, heads: int) -> Array:
 
 
 def search(x: Array, y: Array, hull: Hull, box: Box, heads: int) -> Net:
-    """Least squares of the outputs on every m-tuple of the net (paper; the affine hull instead of the span is ours).
+    """Least squares of the outputs on every m-tuple of the net (paper; the affine hull replaces the span of the paper).
 
     All regressors A_c X enter one Gram matrix. The patterns of the first heads of a tuple are eliminated from it once
     for all tuples that begin with them. For four heads and more there are too many tuples: a search among those that
@@ -142,7 +142,7 @@ class _Search:
             self._with(i, rest, branch)
 
     def _with(self, i: int, rest: NDArray[np.int64], branch: _Branch) -> None:
-        """Go on with a point, and then with the rest."""
+        """Add a point to the tuple, and search the rest."""
         gram, cross, names, left, head, sure = branch
         head = [*head, int(names[i])]
         d, count = self.dim, len(rest)

@@ -93,5 +93,5 @@ def _coordinates(result: SculptResult, theta: NDArray[np.float64]) -> NDArray[np
 
 
 def _plane(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """First two coordinates; nought for the second where there is one."""
+    """First two coordinates; zero for the second where there is only one."""
     return points[:, 0], points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))

@@ -84,8 +84,8 @@ def sculpt(
     Notes
     -----
     Steps: (1) `crude_sum`, (3) `slabs` and `inequalities`, (4) `affine_hull`, (5) `large_margin_sum`, (6) `Polytope`
-    and (7) `search` follow the paper's plan with constants of ours; the trimming of (2) `certify` and the descents of
-    (8) `refine` are heuristics. Nothing is proved of the whole.
+    and (7) `search` follow the paper's plan with constants chosen here; the trimming of (2) `certify` and the descents
+    of (8) `refine` are heuristics. Nothing is proved of the whole.
 
     References
     ----------
