@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..core.errors import ConvergenceError
-from ..learning.blocks import Source
+from ..learning.blocks import Array, Source
 from .channels import Channel
 from .checks import CITE, above_zero, count
 from .data import check_matrix, refuse_size
@@ -21,7 +21,6 @@ from .spectrum import mmse
 
 __all__ = ["amp"]
 
-Array = NDArray[np.float64]
 # Least V: below, S counts as recovered.
 _FLOOR = 1e-6
 # Of adaptive damping.

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
+
+from ..learning.blocks import Array
 
 __all__ = ["Slopes", "log_phi2", "slopes"]
 
-Array = NDArray[np.float64]
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 # Where both arguments are above it Phi2 is one, to 1e-20.
 _CERTAIN = 9.5

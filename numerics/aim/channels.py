@@ -7,20 +7,20 @@ is Q (1 + delta_ab). F(c) = V sum_{a<=b} (1 + delta_ab) E g_ab^2 at c = q/V, so 
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attnlimits.generated.aim_channels import numpy64 as scores
 
 from ..core.errors import UnreachableOutputError
 from ..core.results import Estimate
 from ..core.validation import precision, softmax_rows
+from ..learning.blocks import Array
 from .checks import ACTIVATIONS, CITE, above_zero, check_outputs, count, from_zero
 from .entries import pairs, variances
 from .hardmax_channels import Hardmax, HardmaxMany
 
 __all__ = ["Channel", "Hardmax", "HardmaxMany", "Linear", "Softmax", "channel", "pairs", "variances"]
 
-Array = NDArray[np.float64]
 # Logarithms of rows of a softmax computed in float64 are below this, and the rows sum to one within it.
 _ROW_SUM = 1e-9
 

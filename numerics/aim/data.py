@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..core.memory import refuse_memory
 from ..core.validation import numbers, plain
-from ..learning.blocks import Floats
+from ..learning.blocks import Array, Floats
 from ..learning.blocks import stream as seeded_stream
 from .channels import Channel, pairs
 from .checks import CITE, above_zero, count
@@ -30,7 +30,6 @@ __all__ = [
     "teacher",
 ]
 
-Array = NDArray[np.float64]
 # Arrays of d x d that an iteration has at a time: S, the step and its parts, the eigenvectors and their workspace.
 _MATRICES = 12
 # Entries of x read or made at a time.

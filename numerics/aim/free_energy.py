@@ -8,10 +8,10 @@ parameter e of `spectrum` leaves real functions.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from ..core.results import Estimate
+from ..learning.blocks import Array
 from .channels import Channel, Linear
 from .checks import CITE, above_zero
 from .hardmax import label_entropy
@@ -19,7 +19,6 @@ from .spectrum import Points, Spectrum, mmse
 
 __all__ = ["free_entropy", "mutual_information", "psi_out", "psi_out_slope"]
 
-Array = NDArray[np.float64]
 _EPS = float(np.finfo(float).eps)
 
 

@@ -3,9 +3,9 @@
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ..learning.blocks import Floats, stream
+from ..learning.blocks import Array, Floats, stream
 from .channels import Channel, Linear, Softmax
 from .checks import CITE, above_zero, count
 from .data import check_matrix, check_samples, indices
@@ -13,7 +13,6 @@ from .results import DescentResult
 
 __all__ = ["descend", "loss_and_gradient"]
 
-Array = NDArray[np.float64]
 # Of Adam: memory of the mean and of the square, and what keeps the quotient finite.
 _MEAN, _SQUARE, _EPSILON = 0.9, 0.999, 1e-8
 # A run is over where its last tenth lowers the loss by less, or where less of the loss is left.

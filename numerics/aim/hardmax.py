@@ -15,18 +15,17 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebval
-from numpy.typing import NDArray
 
 from attnlimits.generated.aim_channels.numpy64 import hardmax_slopes
 
 from ..core.results import Estimate
+from ..learning.blocks import Array
 from ..quadrature.rules import sinh_trapezoid, trapezoid
 from .bivariate import log_phi2
 from .checks import from_zero
 
 __all__ = ["information", "information_between", "label_entropy"]
 
-Array = NDArray[np.float64]
 _EPS = float(np.finfo(float).eps)
 _CORRELATION = 1 / 3
 # Standard deviations out to which the rules go: what is beyond is 1e-16 of the whole.

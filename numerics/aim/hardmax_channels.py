@@ -1,12 +1,13 @@
 """Channels of hardmax labels: of two tokens in closed form, of three to five by chains of integrals."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attnlimits.generated.aim_channels import numpy64 as scores
 
 from ..core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from ..core.results import Estimate
+from ..learning.blocks import Array
 from . import hardmax, hardmax_many
 from .bivariate import slopes
 from .checks import CITE, check_outputs, count
@@ -15,7 +16,6 @@ from .label_chains import label_chains
 
 __all__ = ["Hardmax", "HardmaxMany"]
 
-Array = NDArray[np.float64]
 _CONTRAST = np.array([[1.0, -1.0, 0.0], [0.0, -1.0, 1.0]])
 # Of the score of a sample: an output that is as far off is no data of the model.
 _KNOWN = 0.02

@@ -18,6 +18,7 @@ from scipy.special import ndtr
 
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
+from ..learning.blocks import Array
 from ..quadrature.rules import gauss_hermite
 from . import hardmax
 from .checks import CITE
@@ -26,7 +27,6 @@ from .label_chains import label_chains
 
 __all__ = ["MOST_TOKENS", "information", "labels", "summed", "ties"]
 
-Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 #: Beyond, there are more labels than can be summed.
 MOST_TOKENS = 5

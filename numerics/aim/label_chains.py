@@ -22,6 +22,7 @@ from numba import njit
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
+from ..learning.blocks import Array
 from .label_panels import (
     MOST,
     REACH,
@@ -37,7 +38,6 @@ from .label_panels import (
 
 __all__ = ["label_chains"]
 
-Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 _NODES, _WEIGHTS = leggauss(8)
 

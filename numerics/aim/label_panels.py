@@ -6,6 +6,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..learning.blocks import Array
+
 __all__ = [
     "MOST",
     "REACH",
@@ -19,7 +21,6 @@ __all__ = [
     "nodes_between",
 ]
 
-Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 # Standard deviations about the largest density: a marginal is more concave than the law of the entry alone.

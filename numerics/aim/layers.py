@@ -17,16 +17,15 @@ any check of a multi-layer state evolution against an algorithm. `deep_outputs` 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..core.validation import numbers
+from ..learning.blocks import Array
 from .channels import Softmax
 from .checks import CITE, above_zero, from_zero
 from .spectrum import mmse
 
 __all__ = ["deep_outputs", "joint_covariance", "prior_overlap"]
-
-Array = NDArray[np.float64]
 
 
 def joint_covariance(rho: Sequence[float]) -> Array:

@@ -5,16 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ..learning.blocks import Floats, Source
+from ..learning.blocks import Array, Floats, Source
 from .channels import Channel, pairs, variances
 from .checks import CITE
 from .data import Stream, check_samples, gram, indices, refuse_size, rows_at_a_time
 
 __all__ = ["Passes"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass

@@ -19,16 +19,15 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.errors import ConvergenceError
+from ..learning.blocks import Array
 from .passes import Passes
 from .results import SelfError
 from .state_evolution import evolve
 
 __all__ = ["self_error"]
 
-Array = NDArray[np.float64]
 # Passes over the samples in all, of each Gauss-Newton step, and the share of the first gradient where a step ends.
 _PASSES, _STEP, _SOLVED = 90, 40, 1e-3
 

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
+from ..learning.blocks import Array
 from ..quadrature.rules import Rule, refine, tanh_sinh
 from .checks import above_zero
 from .precise import mmse_digits
@@ -34,7 +35,6 @@ from .support import support
 
 __all__ = ["Spectrum", "mmse", "overlap_gain"]
 
-Array = NDArray[np.float64]
 _EPS = float(np.finfo(float).eps)
 # Steps of the double-exponential rule, each half of the one before.
 _FIRST_STEP = 0.25

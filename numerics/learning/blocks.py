@@ -6,8 +6,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Floats", "Source", "rows_of", "stream"]
+__all__ = ["Array", "Floats", "Source", "rows_of", "stream"]
 
+#: Numbers in double precision.
+Array: TypeAlias = NDArray[np.float64]
 #: Samples in single or double precision.
 Floats: TypeAlias = NDArray[np.floating]
 #: Gives all blocks (X_block, Y_block) once more at every call.

@@ -3,13 +3,13 @@
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..channel.averages import matrix_root
 from ..core.memory import refuse_memory
 from ..core.validation import not_negative, numbers, plain, whole
 from ..fixed_point.evolve import check_overlap
-from .blocks import Floats, rows_of, stream
+from .blocks import Array, Floats, rows_of, stream
 from .outputs.channel import Model
 
 __all__ = [
@@ -21,8 +21,6 @@ __all__ = [
     "refuse_size",
     "teacher",
 ]
-
-Array = NDArray[np.float64]
 
 # Entries of X made or read at a time.
 _ENTRIES = 1 << 24

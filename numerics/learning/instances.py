@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.standard_error import standard_error
-from .blocks import Floats
+from .blocks import Array, Floats
 from .data import make_data, teacher
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Instances", "mean_of", "on_instances"]
 
-Array = NDArray[np.float64]
 Result = TypeVar("Result", "GAMPResult", "DescentResult")
 
 

@@ -9,17 +9,15 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
-from .blocks import Floats, Source, rows_of
+from .blocks import Array, Floats, Source, rows_of
 from .data import check_samples, refuse_rows
 from .outputs.channel import Model, Output
 from .products import project, pull
 
 __all__ = ["Block", "Samples"]
-
-Array = NDArray[np.float64]
 
 # Parts of a block that threads take, each with sums of its own: what is added up in which order does not depend on the
 # number of threads. At most so many, a power of two, of so many samples each; two as soon as there are that many.

@@ -5,12 +5,12 @@ from functools import cached_property, reduce
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+
+from .blocks import Array
 
 __all__ = ["Element", "PermutationGroup", "signed_permutations"]
 
-Array = NDArray[np.float64]
 #: Order and signs: (g h)_p = sign_p h_{order_p}.
 Element = tuple[tuple[int, ...], tuple[int, ...]]
 

@@ -6,13 +6,10 @@ long. And threads leave the interpreter alone: to wait for it costs more than a 
 
 import numpy as np
 from numba import float32, float64, njit, types
-from numpy.typing import NDArray
 
-from .blocks import Floats
+from .blocks import Array, Floats
 
 __all__ = ["project", "pull"]
-
-Array = NDArray[np.float64]
 
 # Entries of a token that stay in the first cache while all weights use them.
 _PIECE = 1024

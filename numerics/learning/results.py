@@ -2,14 +2,10 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..core.results import Result
+from .blocks import Array
 
 __all__ = ["LearnedWeights"]
-
-Array = NDArray[np.float64]
 
 
 class LearnedWeights(Result):

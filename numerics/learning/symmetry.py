@@ -1,15 +1,13 @@
 """Overlaps modulo the symmetries of a link: signs of layers, rotations of their rows, exchanges of indices."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..model.links import LinkKernel
+from .blocks import Array
 from .outputs.channel import Model
 from .permutations import PermutationGroup, signed_permutations
 
 __all__ = ["Symmetry", "symmetry"]
-
-Array = NDArray[np.float64]
 
 
 class Symmetry:

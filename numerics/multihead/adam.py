@@ -3,15 +3,13 @@
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..learning.descent.rules import Adam
 from .batch import Batch
 from .refine import Descent
 
 __all__ = ["adam"]
-
-Array = NDArray[np.float64]
 
 
 def adam(

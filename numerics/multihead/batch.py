@@ -3,11 +3,11 @@
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from ..learning.blocks import Array
 
 __all__ = ["Batch"]
-
-Array = NDArray[np.float64]
 
 
 class Batch:

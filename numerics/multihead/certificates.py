@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import eigvalsh
 
+from ..learning.blocks import Array
 from .batch import Batch
 from .equivalences import Degeneracies, find_degeneracies
 from .errors import NotIdentifiable
@@ -13,8 +14,6 @@ from .head_errors import HeadError, expected_error, head_errors
 from .refine import gram_blocks
 
 __all__ = ["Certificates", "ExactRisk", "certify", "exact_risk", "refusal", "sensitivity"]
-
-Array = NDArray[np.float64]
 
 #: Below it some direction of parameters leaves the layer as it is: sigma_min / sigma_max of the scaled Jacobian.
 SENSITIVE = 1e-6

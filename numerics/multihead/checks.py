@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..core.validation import numbers
+from ..learning.blocks import Array
 
 __all__ = ["at_least_zero", "boolean", "count", "examples", "one_of"]
 
-Array = NDArray[np.float64]
 # Of the largest entry: squares, and sums of them, stay in the range of float64.
 _SMALLEST = 1e-140
 

@@ -4,17 +4,15 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.results import Estimate
+from ..learning.blocks import Array
 from .certificates import exact_risk
 from .holdout import sampled_error
 from .layer import multihead
 from .matching import parameter_error
 
 __all__ = ["Comparison", "compared"]
-
-Array = NDArray[np.float64]
 
 # Inputs of a test sample, where there are too many to take all; k d up to which all are taken.
 _TEST, _ALL = 5000, 20

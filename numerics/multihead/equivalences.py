@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.validation import numbers
+from ..learning.blocks import Array
 from .checks import at_least_zero, count
 
 __all__ = ["Comparison", "Degeneracies", "compare", "find_degeneracies", "flip_subsets", "reduce_layer"]
 
-Array = NDArray[np.float64]
 Pairs = tuple[tuple[int, int], ...]
 
 #: Of the largest |Theta_i| or |W_i| of a layer: smaller distances are zero.

@@ -4,12 +4,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-__all__ = ["HeadError", "expected_error", "head_errors"]
+from ..learning.blocks import Array
 
-Array = NDArray[np.float64]
+__all__ = ["HeadError", "expected_error", "head_errors"]
 
 
 @dataclass(frozen=True)

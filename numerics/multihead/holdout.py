@@ -4,14 +4,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..learning.blocks import Array
 from .batch import Batch
 from .checks import examples
 
 __all__ = ["Split", "acceptable", "hold_out", "sampled_error"]
-
-Array = NDArray[np.float64]
 
 # Share and most samples held out where no validation examples are given.
 _SHARE, _MOST = 0.2, 2000

@@ -1,13 +1,12 @@
 """The layer F(X) = sum_i softmax(X Theta_i X^T) X W_i, and its Jacobian."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ..learning.blocks import Array
 from .batch import Batch
 
 __all__ = ["attention", "jacobian", "multihead", "nmse"]
-
-Array = NDArray[np.float64]
 
 
 def attention(X: ArrayLike, theta: ArrayLike) -> Array:

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-__all__ = ["distances", "match_heads", "parameter_error"]
+from ..learning.blocks import Array
 
-Array = NDArray[np.float64]
+__all__ = ["distances", "match_heads", "parameter_error"]
 
 
 def distances(first: ArrayLike, second: ArrayLike) -> Array:

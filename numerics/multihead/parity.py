@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..learning.blocks import Array
 from .checks import count
 
 __all__ = [
@@ -23,8 +24,6 @@ __all__ = [
     "parity_teacher",
     "sq_correlations",
 ]
-
-Array = NDArray[np.float64]
 
 # All 2^d inputs of one token are enumerated once per set.
 _MAX_DIM = 14

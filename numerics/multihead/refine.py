@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 
+from ..learning.blocks import Array
 from .batch import Batch
 from .regression import factor, solve_values
 
 __all__ = ["Descent", "gram_blocks", "lbfgs", "levenberg_marquardt"]
 
-Array = NDArray[np.float64]
 #: Called with Theta and W after a step; a true value ends the descent.
 Stop = Callable[[Array, Array], bool]
 

@@ -3,14 +3,13 @@
 import warnings
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgWarning, cho_factor, cho_solve
 
+from ..learning.blocks import Array
 from .batch import Batch
 
 __all__ = ["best_w", "factor", "solve_values"]
-
-Array = NDArray[np.float64]
 
 # Of the largest eigenvalue of the Gram matrix, at least; steps of refinement take its effect back where X decides.
 _RIDGE = 1e-14

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..learning.blocks import Array
 from .batch import Batch
 from .holdout import Split, acceptable
 from .refine import Descent, lbfgs, levenberg_marquardt
@@ -22,7 +22,6 @@ __all__ = [
     "unknowns",
 ]
 
-Array = NDArray[np.float64]
 Optimiser = Literal["auto", "lm", "lbfgs"]
 
 # Standard deviations of the logits of successive starts: none is the best for all teachers.

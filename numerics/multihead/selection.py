@@ -3,16 +3,14 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..learning.blocks import Array
 from .batch import Batch
 from .holdout import Split, acceptable
 from .refine import levenberg_marquardt
 from .restarts import RestartResult, restarts, sample_count, unknowns
 
 __all__ = ["Fit", "fit_noise", "gain_of_one_more", "only_noise", "select_heads"]
-
-Array = NDArray[np.float64]
 
 # A further head that takes this much off the validation error has found something that is no noise.
 _GAIN = 0.95

@@ -4,16 +4,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..fixed_point.evolve import seeded
+from ..learning.blocks import Array
 from .batch import Batch
 from .checks import at_least_zero, count, one_of
 from .parity import parity_teacher
 
 __all__ = ["FAMILIES", "TeacherData", "make_examples", "make_teacher"]
-
-Array = NDArray[np.float64]
 
 #: Families of teachers, with the usual scale of their logits.
 FAMILIES = {"gauss": 4.0, "corr": 1.0, "sameW": 1.0, "saturated": 30.0, "lowrank": 4.0, "parity": 0.0}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.results import Origin, Result, versions
-from ..blocks import rows_of
+from ..blocks import Array, rows_of
 from .embeddings import Embedded
 from .network import Network, Tensor, require_torch
 from .settings import Settings
@@ -18,7 +18,6 @@ from .similarity import similarity
 
 __all__ = ["Training", "train"]
 
-Array = NDArray[np.float64]
 #: Tokens of some questions, their mask and the numbers of their labels.
 Tensors: TypeAlias = tuple[Tensor, Tensor, Tensor]
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...core.errors import ConvergenceError
 from ...core.results import Origin
 from ...core.validation import choice, not_negative, positive, whole
 from ...fixed_point.evolve import seeded
 from ...model.routes import require
-from ..blocks import Source, stream
+from ..blocks import Array, Source, stream
 from ..data import check_weights
 from ..outputs.channel import Model
 from .objective import Objective
@@ -22,8 +22,6 @@ from .similarity import cosines
 from .track import Track
 
 __all__ = ["descend"]
-
-Array = NDArray[np.float64]
 
 # Rates where nobody gives them.
 _RATES = {"sgd": 0.2, "gd": 0.5, "adam": 0.03}

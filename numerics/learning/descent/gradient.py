@@ -4,17 +4,16 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.errors import KernelNotFoundError
 from ...model.links import LinkKernel
 from ...model.network import Network
 from ...model.routes import require
+from ..blocks import Array
 from ..outputs.channel import Model
 
 __all__ = ["Loss", "square_loss"]
 
-Array = NDArray[np.float64]
 #: (h of shape (n, P, M), y) -> half of the squared distance of each g(h) from y, and its slopes in h.
 Loss: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 

@@ -7,18 +7,16 @@ the rows of one layer, which are alike.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import kve
 
 from ...posterior.denoiser import denoise_readout
+from ..blocks import Array
 from ..outputs.channel import Model, Output, ReadoutOutput
 from ..outputs.deep import DeepOutput
 from ..outputs.fibre import TiedOutput, UntiedOutput
 from ..outputs.link import LinkOutput
 
 __all__ = ["Group", "groups", "prior_moments"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

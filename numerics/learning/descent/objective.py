@@ -3,16 +3,14 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ..blocks import Floats, Source
+from ..blocks import Array, Floats, Source
 from ..outputs.channel import Model, check_outputs
 from ..passes import Samples
 from .gradient import Loss, square_loss
 
 __all__ = ["Objective"]
-
-Array = NDArray[np.float64]
 
 
 class _Residuals:

@@ -2,15 +2,11 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...core.results import Origin, versions
+from ..blocks import Array
 from ..results import LearnedWeights
 
 __all__ = ["DescentResult", "DescentStep"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

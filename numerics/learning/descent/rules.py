@@ -3,11 +3,11 @@
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..blocks import Array
 
 __all__ = ["METHODS", "Adam", "Method", "Plain", "Rule"]
 
-Array = NDArray[np.float64]
 Method: TypeAlias = Literal["sgd", "gd", "adam"]
 METHODS = ("sgd", "gd", "adam")
 

@@ -1,13 +1,11 @@
 """Cosine similarity of estimated weights with those of a teacher, layer by layer."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..blocks import Array
 from ..outputs.channel import Model
 
 __all__ = ["cosines"]
-
-Array = NDArray[np.float64]
 
 
 def cosines(model: Model, overlap: Array, self_overlap: Array, teacher_overlap: Array) -> Array:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
@@ -23,15 +23,13 @@ from ...core.errors import ConvergenceError
 from ...core.results import Origin, Result
 from ...core.validation import positive
 from ...fixed_point.evolve import seeded
-from ..blocks import Source, stream
+from ..blocks import Array, Source, stream
 from ..outputs.channel import Model, check_model
 from ..outputs.choice import output_channel
 from ..passes import Samples
 from .moments import Group, groups, prior_moments
 
 __all__ = ["SpectralResult", "spectral_method", "spectral_start"]
-
-Array = NDArray[np.float64]
 
 # lambda of the preprocessing. Closer to 1 the overlap rises by less than 0.02, and Lanczos takes ten times longer.
 _GROWTH = 1.1

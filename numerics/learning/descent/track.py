@@ -3,16 +3,14 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..blocks import Array
 from ..outputs.channel import Model
 from ..symmetry import symmetry
 from .results import DescentStep
 from .similarity import cosines
 
 __all__ = ["Track"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass

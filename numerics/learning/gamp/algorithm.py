@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...core.errors import ConvergenceError
-from ..blocks import Source
+from ..blocks import Array, Source
 from ..outputs.channel import Model, Output, check_model
 from ..outputs.choice import output_channel
 from ..passes import Samples
@@ -16,8 +16,6 @@ from .iteration import DivergedError, Loop, guarded, resolved, side_field
 from .results import GAMPResult, GAMPStep
 
 __all__ = ["gamp"]
-
-Array = NDArray[np.float64]
 
 
 def gamp(

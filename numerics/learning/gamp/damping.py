@@ -3,11 +3,10 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..blocks import Array
 
 __all__ = ["Damping"]
-
-Array = NDArray[np.float64]
 
 # Cosine of successive steps below which they oscillate, and above which they continue.
 _BACK, _ON = -0.1, 0.3

@@ -6,19 +6,17 @@ from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...channel.averages import matrix_root
 from ...quadrature.rules import normal_qmc
-from ..blocks import Source, rows_of
+from ..blocks import Array, Source, rows_of
 from ..data import check_samples, check_weights
 from ..outputs.channel import Model
 from .algorithm import gamp
 from .results import GAMPResult, GAMPStep
 
 __all__ = ["GAMP"]
-
-Array = NDArray[np.float64]
 
 # Draws of the posterior of each new sample's indices, as a power of two, and samples at a time.
 _LOG2_DRAWS, _ROWS = 6, 4096

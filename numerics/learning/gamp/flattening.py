@@ -4,16 +4,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...core.validation import numbers
-from ..blocks import Floats
+from ..blocks import Array, Floats
 from ..data import check_samples, check_weights
 from ..outputs.channel import Model
 
 __all__ = ["Flattened", "flat_samples", "flat_weights", "flatten"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...core.errors import ConvergenceError
 from ...core.results import Origin
 from ...core.validation import choice, not_negative, whole
 from ...fixed_point.evolve import seeded
-from ..blocks import stream
+from ..blocks import Array, stream
 from ..data import check_weights
 from ..outputs.channel import Model
 from ..symmetry import symmetry
@@ -20,7 +20,6 @@ from .results import GAMPResult, GAMPStep
 
 __all__ = ["DivergedError", "Loop", "first_covariance", "guarded", "resolved", "side_field"]
 
-Array = NDArray[np.float64]
 #: (What, C, share of the old estimate in the new one) -> What, its C, and C without that share.
 Advance = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 

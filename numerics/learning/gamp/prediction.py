@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...channel.averages import Averages
 from ...channel.choice import channel, is_costly
@@ -24,14 +24,13 @@ from ...fixed_point.effort import check_effort
 from ...fixed_point.evolve import check_overlap, seeded
 from ...model.links import LinkKernel
 from ...quadrature.rules import normal_qmc
+from ..blocks import Array
 from ..outputs.channel import Model, Output, check_model
 from ..outputs.choice import output_channel
 from .damping import Damping
 from .iteration import first_covariance, resolved
 
 __all__ = ["PredictedOverlaps", "predicted_overlaps"]
-
-Array = NDArray[np.float64]
 
 # Difference from 1 of the largest overlap that is resolved.
 _EXACT = 1e-6

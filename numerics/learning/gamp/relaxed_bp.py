@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...core.errors import ConvergenceError
 from ...core.validation import choice
-from ..blocks import Floats, rows_of
+from ..blocks import Array, Floats, rows_of
 from ..data import check_samples
 from ..outputs.channel import Model, Output, ReadoutOutput, check_model
 from ..outputs.choice import output_channel
@@ -17,8 +17,6 @@ from .iteration import DivergedError, Loop, guarded, resolved, side_field
 from .results import GAMPResult, GAMPStep
 
 __all__ = ["relaxed_bp"]
-
-Array = NDArray[np.float64]
 
 # Bytes that the messages may take, and edges whose scores are computed at a time.
 _BYTES, _EDGES = 1 << 30, 1 << 14

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 from numba import float64, njit, types
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...core.errors import UnreachableOutputError
 from ...core.validation import numbers
@@ -19,10 +19,10 @@ from ...model.network import Network
 from ...model.routes import require
 from ...posterior.denoiser import check_covariance, check_tolerance, denoise_readout
 from ...posterior.readout import invert_readout
+from ..blocks import Array
 
 __all__ = ["Model", "Output", "ReadoutOutput", "check_model", "check_outputs", "named_rows"]
 
-Array = NDArray[np.float64]
 #: A model that GAMP accepts.
 Model: TypeAlias = Network | LinkKernel
 

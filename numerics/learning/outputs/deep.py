@@ -1,16 +1,14 @@
 """Deep attention whose posterior has no rule: importance sampling on the fibre of each output."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...model.network import Network
 from ...posterior.deep.sampled import SampledPosterior
 from ...posterior.readout import invert_readout
+from ..blocks import Array
 from .channel import named_rows
 
 __all__ = ["DeepOutput"]
-
-Array = NDArray[np.float64]
 
 # Sets of nodes; outputs that share one share its error.
 _SETS = 16

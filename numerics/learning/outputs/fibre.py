@@ -1,16 +1,14 @@
 """One attention layer, tied of rank 2 and 3 or untied of rank 1: the posterior mean on the fibre of each output."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...model.network import Network
 from ...posterior.fibre_means import tied_mean, untied_mean
 from ...posterior.fibre_nodes import check_link, edge, in_range
+from ..blocks import Array
 from .channel import named_rows
 
 __all__ = ["TiedOutput", "UntiedOutput"]
-
-Array = NDArray[np.float64]
 
 # Log-ratios of keys to queries among which the peak of the posterior is looked for.
 _RATIOS = np.linspace(-5.0, 5.0, 41)

@@ -9,10 +9,10 @@ from ...core.errors import ConvergenceError, UnreachableOutputError
 from ...model.links import LinkKernel, Part
 from ...posterior.link.cells import Nodes
 from ...posterior.link.moments import Group
+from ..blocks import Array
 
 __all__ = ["LinkOutput"]
 
-Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 

@@ -1,13 +1,12 @@
 """What sculpting assumes of a layer and its examples, checked before and between its steps."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...learning.blocks import Array
 from ..errors import Degenerate, DegenerateSum, InsufficientCertifiedRows, NotIdentifiable
 
 __all__ = ["check_certified", "check_distinct", "check_shape", "check_sum"]
 
-Array = NDArray[np.float64]
 # Of singular values that count for the rank of the sum, and of its size beside that of the outputs.
 _RANK, _NOTHING = 1e-3, 1e-6
 # Independent constraints per unknown of Theta.

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...learning.blocks import Array
 from .certification import INTERIOR
 from .simplex import Patterns
 
 __all__ = ["Body", "inequalities", "slabs", "violation"]
 
-Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 # Added to the residual: rounding of the outputs, and of log ratios of small weights.
 _FLOOR = 1e-7

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from ...learning.blocks import Array
 from .simplex import Patterns, simplex_regression
 
 __all__ = ["INTERIOR", "Certification", "Round", "certify", "differences", "distinct", "interior", "noise_level"]
 
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 #: Network weights above this are inside the simplex.

@@ -1,11 +1,10 @@
 """Step 1, paper: a first estimate of the sum of the W_i."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ...learning.blocks import Array
 
 __all__ = ["crude_sum"]
-
-Array = NDArray[np.float64]
 
 
 def crude_sum(x: Array, y: Array) -> Array:

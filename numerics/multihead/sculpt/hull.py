@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...learning.blocks import Array
 from .body import Body
 
 __all__ = ["Hull", "affine_hull", "span_residual"]
 
-Array = NDArray[np.float64]
 # Of singular values beside the largest, below which the Gram matrix does not show them.
 _RANK = 1e-8
 

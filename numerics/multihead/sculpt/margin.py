@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ...learning.blocks import Array
 
 __all__ = ["MarginFit", "large_margin_sum"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from ...learning.blocks import Array
 from ..batch import Batch
 from .hull import Hull
 from .programs import Box
 
 __all__ = ["Net", "best_tuples", "grid", "search"]
 
-Array = NDArray[np.float64]
 # Points per axis, two for more heads. All tuples would number (g^(m-1) choose m).
 _GRID = {1: 1, 2: 31, 3: 7, 4: 5, 5: 3}
 # Heads up to which all tuples are tried; above, the best branches at every point of a tuple. In the tests of both, five

@@ -5,16 +5,15 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from ...learning.blocks import Array
 from ..errors import LinearProgramFailure
 from .body import Body
 from .hull import Hull
 
 __all__ = ["Box", "Polytope"]
 
-Array = NDArray[np.float64]
 _STATUS = {
     1: "stopped at its limit of time or iterations",
     2: "without a solution",

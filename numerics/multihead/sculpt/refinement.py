@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...learning.blocks import Array
 from ..batch import Batch
 from ..holdout import Split
 from ..refine import Descent
@@ -15,7 +15,6 @@ from .results import Attempt
 
 __all__ = ["Refined", "proxies", "refine"]
 
-Array = NDArray[np.float64]
 # Steps of the last descent from what is accepted.
 _POLISH = 10
 # Relative decrease of the loss at which the last descent ends: rounding, or far below the scatter of noise.

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from ...fixed_point.evolve import seeded
+from ...learning.blocks import Array
 from ..checks import at_least_zero, boolean, count
 from ..errors import NoConsistentModel
 from ..holdout import Split, acceptable, hold_out
@@ -28,7 +29,6 @@ from .simplex import simplex_regression
 
 __all__ = ["sculpt"]
 
-Array = NDArray[np.float64]
 # Levels of the body over the least one, and the least of all. At 4 the boxes of the tests hold all heads, at 1.5 few.
 _LADDER, _LEAST_LEVEL = (4.0, 12.0, 40.0), 3.0
 # Candidates from the net of every level, and around the proxy after them.

@@ -7,9 +7,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...learning.blocks import Array
+
 __all__ = ["Patterns", "faces", "simplex_regression"]
 
-Array = NDArray[np.float64]
 # Of a pivot beside the largest square norm of the tokens' images: below, a face is flat and a smaller one is as good.
 _FLAT = 1e-12
 # Of a multiplier, relative to the largest entry of the gradient: rounding of sums of at most a few dozen products.
