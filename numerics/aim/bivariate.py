@@ -7,7 +7,7 @@ P1 = dPhi2/dk1  = phi(k1) Phi((k2 - r k1)/(1 - r^2)^{1/2}).
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -25,14 +25,8 @@ _NODES, _WEIGHTS = leggauss(44)
 _ROWS = 2048
 
 
-@dataclass(frozen=True)
-class Slopes:
-    """log Phi2 and the ratios P1/Phi2, P2/Phi2.
-
-    Attributes
-    ----------
-    log_z, first, second : ndarray, shape (...)
-    """
+class Slopes(NamedTuple):
+    """log Phi2 and the ratios P1/Phi2, P2/Phi2."""
 
     log_z: Array
     first: Array

@@ -92,12 +92,7 @@ class Hardmax:
 
 
 class HardmaxMany(Hardmax):
-    """One-hot argmax of each row of h, three to five tokens (`label_chains`).
-
-    Parameters
-    ----------
-    tokens : int
-    """
+    """One-hot argmax of each row of h, three to five tokens (`label_chains`)."""
 
     def __init__(self, tokens: int) -> None:
         if not 2 < count("tokens", tokens, 2, "T") <= hardmax_many.MOST_TOKENS:

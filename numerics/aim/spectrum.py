@@ -18,9 +18,9 @@ into the one at (rho Delta, 1/Delta).
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,17 +47,8 @@ def _rule(level: int) -> Rule:
     return tanh_sinh(_FIRST_STEP / 2**level)
 
 
-@dataclass(frozen=True)
-class Points:
-    """What the law of Y is at given e; see the module.
-
-    Attributes
-    ----------
-    x, u, w : ndarray
-        Eigenvalue, real part of g and pi times the density.
-    slope : ndarray
-        dx/de.
-    """
+class Points(NamedTuple):
+    """Eigenvalue x, real part u of g, w = pi times the density, and slope dx/de at given e; see the module."""
 
     x: Array
     u: Array

@@ -109,10 +109,6 @@ def certify(
     doubt : str
         Why it may not be the layer of the largest likelihood, near which alone the errors hold; empty where it is.
 
-    Returns
-    -------
-    Certificates
-
     References
     ----------
     chen2024, identifiability.
@@ -218,10 +214,6 @@ def exact_risk(theta: ArrayLike, w: ArrayLike, theta_true: ArrayLike, w_true: Ar
     theta_true, w_true : array_like, shape (m', d, d)
     tokens : int
         k, with k d <= 20.
-
-    Returns
-    -------
-    ExactRisk
 
     Raises
     ------

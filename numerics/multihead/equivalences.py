@@ -98,10 +98,6 @@ def find_degeneracies(theta: ArrayLike, w: ArrayLike, tokens: int, *, tol: float
     tol : float
         Distances below this times the largest |Theta_i|, or |W_i|, count as zero.
 
-    Returns
-    -------
-    Degeneracies
-
     Raises
     ------
     ValueError
@@ -246,10 +242,6 @@ def compare(
         k.
     tol : float
         As in `find_degeneracies`, of the larger of both layers.
-
-    Returns
-    -------
-    Comparison
 
     Notes
     -----

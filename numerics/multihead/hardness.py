@@ -21,30 +21,12 @@ from .adam import adam
 from .checks import at_least_zero, count, one_of
 from .errors import LearnError
 from .layer import multihead
-from .parity import (
-    ParityTeacher,
-    SqCorrelations,
-    hidden_bit,
-    parity_coefficients,
-    parity_shifts,
-    parity_teacher,
-    sq_correlations,
-)
+from .parity import ParityTeacher, SqCorrelations, hidden_bit, parity_teacher, sq_correlations
 from .refine import Descent, Stop, lbfgs, levenberg_marquardt
 from .sculpt.sculpt import sculpt
 from .size import refuse_size
 
-__all__ = [
-    "METHODS",
-    "HardnessPoint",
-    "HardnessResult",
-    "hardness",
-    "hidden_bit",
-    "parity_coefficients",
-    "parity_shifts",
-    "parity_teacher",
-    "sq_correlations",
-]
+__all__ = ["METHODS", "HardnessPoint", "HardnessResult", "hardness"]
 
 Array = NDArray[np.float64]
 

@@ -4,15 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from ..learning.blocks import Array
+__all__ = ["match_heads", "parameter_error"]
 
-__all__ = ["distances", "match_heads", "parameter_error"]
-
-
-def distances(first: ArrayLike, second: ArrayLike) -> Array:
-    """Frobenius distances of every matrix of one stack from every one of another, shape (m, m')."""
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    return np.linalg.norm(a[:, None] - b[None], axis=(2, 3))
+# Least norm that is divided by.
+_TINY = float(np.finfo(float).tiny)
 
 
 def match_heads(theta: ArrayLike, w: ArrayLike, theta_true: ArrayLike, w_true: ArrayLike) -> NDArray[np.intp]:
@@ -45,7 +40,7 @@ def match_heads(theta: ArrayLike, w: ArrayLike, theta_true: ArrayLike, w_true: A
             + ", ".join(str(part.shape) for part in stacks)
         )
     cost = sum(
-        (distances(true, learned) / max(float(np.linalg.norm(true)), np.finfo(float).tiny)) ** 2
+        (np.linalg.norm(true[:, None] - learned, axis=(2, 3)) / max(float(np.linalg.norm(true)), _TINY)) ** 2
         for learned, true in zip(stacks[:2], stacks[2:], strict=True)
     )
     return np.asarray(linear_sum_assignment(cost)[1])
@@ -58,5 +53,5 @@ def parameter_error(theta: ArrayLike, w: ArrayLike, theta_true: ArrayLike, w_tru
     for learned, true in ((theta, theta_true), (w, w_true)):
         off = np.asarray(learned, dtype=np.float64)[order] - np.asarray(true, dtype=np.float64)
         size = np.linalg.norm(np.asarray(true, dtype=np.float64), axis=(1, 2))
-        worst = max(worst, float((np.linalg.norm(off, axis=(1, 2)) / np.maximum(size, np.finfo(float).tiny)).max()))
+        worst = max(worst, float((np.linalg.norm(off, axis=(1, 2)) / np.maximum(size, _TINY)).max()))
     return worst

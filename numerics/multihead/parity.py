@@ -109,10 +109,6 @@ def parity_teacher(n: int, dim: int, rng: np.random.Generator | int | None = Non
     rng : Generator, int or None
         Draws the set.
 
-    Returns
-    -------
-    ParityTeacher
-
     Raises
     ------
     ValueError
@@ -180,10 +176,6 @@ def sq_correlations(n: int, dim: int) -> SqCorrelations:
         Size of the hidden sets, 1 <= n <= dim - 1.
     dim : int
         d <= 14.
-
-    Returns
-    -------
-    SqCorrelations
 
     Raises
     ------

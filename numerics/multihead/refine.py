@@ -72,10 +72,6 @@ def levenberg_marquardt(
     stop : callable, optional
         Called with Theta and W after every step; a true value ends it.
 
-    Returns
-    -------
-    Descent
-
     Notes
     -----
     Variable projection with Kaufman's Jacobian. Not scipy's `least_squares`: its steps factor the Jacobian (n k d rows,

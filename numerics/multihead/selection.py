@@ -40,13 +40,6 @@ class Fit:
 def fit_noise(split: Split, heads: int, rng: np.random.Generator, starts: int = 8) -> Fit:
     """Fit a layer to outputs of unknown noise: none, or what the best fit leaves over, if one more head keeps it.
 
-    Parameters
-    ----------
-    split : Split
-    heads : int
-    rng : Generator
-    starts : int
-
     Returns
     -------
     Fit

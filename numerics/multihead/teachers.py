@@ -48,7 +48,7 @@ def make_teacher(
     family : str
         "gauss": Theta_i and W_i Gaussian, W_i of variance 1/d. "corr": Theta_i = C + 0.3 G_i. "sameW": W_i = C + 0.3
         G_i. "saturated": as "gauss", of scale 30. "lowrank": W_i = a_i b^T, with the same b. "parity": carries a
-        parity of n bits, where heads is n for odd n and n + 1 for even n; `hardness.parity_teacher`.
+        parity of n bits, where heads is n for odd n and n + 1 for even n; `parity.parity_teacher`.
     heads, dim : int
         m and d, both >= 1.
     scale : float, optional

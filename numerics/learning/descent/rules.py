@@ -23,12 +23,7 @@ class Rule(Protocol):
 
 
 class Plain:
-    """W - rate (gradient + decay W).
-
-    Parameters
-    ----------
-    rate, decay : float
-    """
+    """W - rate (gradient + decay W)."""
 
     def __init__(self, rate: float, decay: float) -> None:
         self._rate, self._decay = rate, decay
@@ -39,12 +34,7 @@ class Plain:
 
 
 class Adam:
-    """W - rate (m / (sqrt(v) + 1e-8) + decay W), m and v the means of past gradients and their squares (AdamW).
-
-    Parameters
-    ----------
-    rate, decay : float
-    """
+    """W - rate (m / (sqrt(v) + 1e-8) + decay W), m and v the means of past gradients and their squares (AdamW)."""
 
     def __init__(self, rate: float, decay: float) -> None:
         self._rate, self._decay = rate, decay

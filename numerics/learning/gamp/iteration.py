@@ -75,6 +75,19 @@ class Loop:
         self._generator = generator if self._seed < 0 else stream(self._seed, 3)
         self.node_seed = int(self._generator.integers(2**31))
 
+    def _origin(self, start: ArrayLike | None, **more: object) -> Origin:
+        """Model and settings of a run from that start."""
+        return Origin.of(
+            self._model,
+            damping=self._asked,
+            max_iter=self._max_iter,
+            tol=self._tol,
+            variance="slope" if self.slopes else "nishimori",
+            start="random" if start is None else "given",
+            seed=self._seed,
+            **more,
+        )
+
     def _first(self, start: ArrayLike | None, dimension: int) -> Array:
         """Return the first estimate: the one given, or a random one without information on the teacher."""
         if start is None:
@@ -142,18 +155,7 @@ class Loop:
             seed=self._seed,
             model=model.describe(),
             kernel_hash=model.kernel_hash,
-            origin=Origin.of(
-                model,
-                damping=self._asked,
-                max_iter=self._max_iter,
-                tol=self._tol,
-                variance="slope" if self.slopes else "nishimori",
-                start="random" if start is None else "given",
-                seed=self._seed,
-                algorithm=algorithm,
-                side_strength=side_strength,
-                **settings,
-            ),
+            origin=self._origin(start, algorithm=algorithm, side_strength=side_strength, **settings),
         )
         if throw and not converged:
             raise ConvergenceError(status)

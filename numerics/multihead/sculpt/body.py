@@ -82,10 +82,6 @@ def slabs(x: Array, patterns: Patterns, s: Array, noise_std: float, most: int | 
     noise_std : float
     most : int, optional
         Constraints kept, those of smallest slack; 20 d^2 by default, and 12000 at most.
-
-    Returns
-    -------
-    Body
     """
     inside = patterns.alpha > INTERIOR
     seen = _Seen(x, patterns, s, noise_std)

@@ -96,10 +96,6 @@ def certify(x: Array, y: Array, s: Array, heads: int) -> Certification:
     heads : int
         One head attends like itself everywhere: no trimming then.
 
-    Returns
-    -------
-    Certification
-
     References
     ----------
     chen2024, certification.

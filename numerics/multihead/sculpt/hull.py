@@ -43,15 +43,6 @@ def affine_hull(body: Body, heads: int) -> Hull:
 
     A soft version of the paper's point of least norm in the body: weighted least squares.
 
-    Parameters
-    ----------
-    body : Body
-    heads : int
-
-    Returns
-    -------
-    Hull
-
     Notes
     -----
     Weights are 1/slack^2 (heuristic), and equal for the d^2/2 constraints of least slack. What misses the hull are not

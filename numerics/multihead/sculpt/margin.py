@@ -38,10 +38,6 @@ def large_margin_sum(x: Array, y: Array, proxy: Array, rows: int) -> MarginFit:
     proxy : ndarray, shape (d, d)
     rows : int
         How many to use, at least d.
-
-    Returns
-    -------
-    MarginFit
     """
     d = x.shape[2]
     logits = (x @ proxy) @ x.swapaxes(1, 2)

@@ -68,10 +68,6 @@ def search(x: Array, y: Array, hull: Hull, box: Box, heads: int) -> Net:
     hull : Hull
     box : Box
     heads : int
-
-    Returns
-    -------
-    Net
     """
     points = grid(box, heads)
     batch = Batch(x, y)

@@ -59,10 +59,6 @@ def refine(
         Take more samples per descent, and all for a last one, which the best also goes on to where none is accepted.
     noise_known : bool
         If not, an error below `accept` may still be a wrong minimum: descents go on until two agree on the least.
-
-    Returns
-    -------
-    Refined
     """
     held = Batch(split.X_val, split.Y_val)
     attempts: list[Attempt] = []

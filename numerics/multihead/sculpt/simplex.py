@@ -65,10 +65,6 @@ def simplex_regression(x: Array, y: Array, s: Array, start: NDArray[np.int64] | 
     start : ndarray of shape (n, k), optional
         Faces to try first.
 
-    Returns
-    -------
-    Patterns
-
     References
     ----------
     chen2024, certification of rows on which the heads agree.

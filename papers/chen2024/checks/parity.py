@@ -7,7 +7,7 @@ import sympy as sp
 
 from attnlimits.derive.multihead import parity
 from attnlimits.derive.registry import CheckOutcome
-from attnlimits.numerics.multihead import hardness
+from attnlimits.numerics.multihead import parity as teachers
 from attnlimits.numerics.multihead.layer import multihead
 from attnlimits.papers.troiani2025.checks.tools import numeric, symbolic
 
@@ -19,8 +19,8 @@ def check_37() -> CheckOutcome:
     x = np.array([[1 - 2 * (code >> p & 1) for p in range(10)] for code in range(1 << 10)]).reshape(-1, 2, 5)
     residuals = []
     for n in range(1, 5):
-        made = hardness.parity_teacher(n, 5, n)
-        bit = hardness.hidden_bit(x, made.subset)
+        made = teachers.parity_teacher(n, 5, n)
+        bit = teachers.hidden_bit(x, made.subset)
         outputs = multihead(x, made.theta, made.w)[:, :, 0]
         residuals.append(float(np.abs(outputs - bit)[bit != 0].max()))
     # Sums of at most five terms of order one.
@@ -61,7 +61,7 @@ def check_41() -> CheckOutcome:
     residuals, largest = [], 0.0
     for n in _SIZES:
         values = [float(c.subs(parity.token_exponent, sp.exp(2)).evalf(30)) for c in parity.coefficients(n)]
-        residuals.append(float(np.abs(hardness.parity_coefficients(n) / values - 1).max()) / 1e-13)
+        residuals.append(float(np.abs(teachers.parity_coefficients(n) / values - 1).max()) / 1e-13)
         largest = max(largest, *np.abs(values))
     residuals.append(abs(largest - 1.87509312) / 1e-8)
     return numeric(residuals, 1.0, f"n = 1 to 7; largest |c_i| = {largest:.8f}, at n = 6 and 7")
@@ -71,7 +71,7 @@ def check_42() -> CheckOutcome:
     """All correlations by enumeration in integers, d = 10."""
     found = {}
     for n in _SIZES:
-        one = hardness.sq_correlations(n, 10)
+        one = teachers.sq_correlations(n, 10)
         found[f"n = {n}, pairs"] = sp.Integer(one.pairwise)
         found[f"n = {n}, lower degrees"] = sp.Integer(one.low_degree)
         found[f"n = {n}, number"] = sp.Integer(one.concepts - math.comb(9, n))
