@@ -11,12 +11,12 @@ import numpy as np
 from harness import Settings, store_truths
 
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
 from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
 from attnlimits.numerics.free_energy.psi_out import OutputEntropy, output_entropy
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.first_layer import first_layer
 from attnlimits.numerics.thresholds.last_layer import last_layer

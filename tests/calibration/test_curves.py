@@ -8,11 +8,11 @@ from harness import Answer, Route, Settings, calibration_tests
 from signs import alpha_at, fixed_point, fold
 
 from attnlimits.numerics.channel.link.channel import LinkChannel
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point.continuation.curve import curve
 from attnlimits.numerics.free_energy.entropy import FreeEntropy
 from attnlimits.numerics.free_energy.psi_out import output_entropy
 from attnlimits.numerics.free_energy.thresholds import transitions
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 
 _MOST = 6

@@ -4,9 +4,9 @@ import numpy as np
 from harness import Answer, Route, Settings, calibration_tests, load_truths
 from signs import alpha_at, fixed_point, from_above
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 
 # How far below recovery the informed start of layers and of links is.

@@ -7,10 +7,10 @@ from itertools import product
 import numpy as np
 from harness import Answer, Route, Settings, calibration_tests, load_truths
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 
 Cases = Callable[[np.random.Generator], list[Settings]]

@@ -6,7 +6,7 @@ import numpy as np
 from harness import Answer, Route, Settings, calibration_tests
 from products import ellipse, of_product, power_link
 
-from attnlimits.numerics.cli.link import kernel_of
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.thresholds.link.staircase import staircase
 
 

@@ -12,8 +12,8 @@ from signs import fixed_point
 from sums import EVEN as SMOOTH
 from sums import rising
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point.link import evolve
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.thresholds.link import thresholds as link_thresholds
 
 EXACT = MPContext()

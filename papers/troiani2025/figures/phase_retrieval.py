@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy, stationary_points
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.thresholds import transitions
+from attnlimits.numerics.model.link_kernels import kernel_of
 
 from ...figures import Progress, Record, Steps, panels, remake, write
 

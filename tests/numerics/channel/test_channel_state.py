@@ -16,8 +16,8 @@ from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
 from attnlimits.numerics.channel.linear import LinearChannel, linear_map
 from attnlimits.numerics.channel.link.channel import LinkChannel
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerAverages, TwoLayerQuadrature
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point.faces import Faces
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
 

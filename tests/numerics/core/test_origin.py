@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.cli import main as cli
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.results import Origin, as_dict
 from attnlimits.numerics.fixed_point.continuation import curve as continued
 from attnlimits.numerics.fixed_point.evolve import curve, evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
 from attnlimits.numerics.learning.descent import descend
 from attnlimits.numerics.learning.gamp import gamp, make_data, teacher
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.thresholds.first_layer import first_layer

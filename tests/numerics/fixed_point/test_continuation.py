@@ -9,10 +9,10 @@ from scipy.optimize import brentq, minimize_scalar
 from attnlimits.numerics.channel.averages import Averages, Channel
 from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.link.channel import LinkChannel
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point import link as link_evolution
 from attnlimits.numerics.fixed_point.continuation import curve
 from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 

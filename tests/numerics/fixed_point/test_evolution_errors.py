@@ -10,12 +10,12 @@ from attnlimits.numerics.channel.link.channel import LinkChannel
 from attnlimits.numerics.channel.one_layer import OneLayer
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.cli import main as cli
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.continuation import curve as continued
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 

@@ -13,9 +13,9 @@ from scipy.special import i0e, i1e, ndtr
 from attnlimits.numerics.channel.link.channel import LinkChannel
 from attnlimits.numerics.channel.link.scalar_noise import scalar_link
 from attnlimits.numerics.cli import main as cli
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.fixed_point.link import evolve
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.link_symmetry import couplings, exchanges
 from attnlimits.numerics.posterior.link.cells import Nodes
 from attnlimits.numerics.posterior.link.moments import Group

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.free_energy import FreeEntropy, OutputEntropy, output_entropy, stationary_points
 from attnlimits.numerics.free_energy.landscape import draw, landscape
+from attnlimits.numerics.model.link_kernels import kernel_of
 
 
 def test_a_line_is_what_single_values_say(tmp_path):

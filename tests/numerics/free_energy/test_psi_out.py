@@ -15,11 +15,11 @@ from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.linear import LinearChannel, linear_map
 from attnlimits.numerics.channel.link.channel import LinkChannel
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.free_energy import output_entropy
 from attnlimits.numerics.free_energy.integral import along_path
 from attnlimits.numerics.free_energy.solved import generic_rank, solved_entries
 from attnlimits.numerics.free_energy.two_layers import TwoLayerEntropy
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.quadrature.rules import normal_qmc

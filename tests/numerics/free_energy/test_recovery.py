@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.free_energy import Binary, FreeEntropy, output_entropy, stationary_points
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rotations import mean_rotation
 from attnlimits.numerics.quadrature.rules import normal_qmc

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.linear import LinearChannel
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.results import load
 from attnlimits.numerics.fixed_point import link as link_evolution
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.free_energy import FreeEntropy, OutputEntropy, output_entropy, stationary_points
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.two_layers import TwoLayerEntropy
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.papers.troiani2025.figures import branches
 

@@ -9,11 +9,11 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from attnlimits.numerics.channel.link.channel import LinkChannel
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.results import load
 from attnlimits.numerics.fixed_point.continuation import curve
 from attnlimits.numerics.free_energy import Binary, GaussBernoulli, OutputEntropy, output_entropy
 from attnlimits.numerics.free_energy.thresholds import transitions
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.papers.troiani2025.figures import free_energies, phase_retrieval
 

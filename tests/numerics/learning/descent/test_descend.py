@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError
 from attnlimits.numerics.learning.descent import cosines, descend
 from attnlimits.numerics.learning.gamp import gamp, make_data, teacher
 from attnlimits.numerics.learning.symmetry import symmetry
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 
 ONE, TWO = Network(1, 2), Network(2, 2)

@@ -4,11 +4,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.learning.descent.gradient import square_loss
 from attnlimits.numerics.learning.descent.objective import Objective
 from attnlimits.numerics.learning.gamp import make_data, teacher
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 
 MODELS = [

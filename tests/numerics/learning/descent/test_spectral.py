@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.learning.descent import cosines, descend, spectral_method, spectral_start
 from attnlimits.numerics.learning.descent.moments import prior_moments
 from attnlimits.numerics.learning.gamp import gamp, make_data, teacher
 from attnlimits.numerics.learning.outputs.choice import output_channel
 from attnlimits.numerics.learning.outputs.deep import DeepOutput
 from attnlimits.numerics.learning.symmetry import symmetry
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import fibre_moments

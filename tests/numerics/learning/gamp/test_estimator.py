@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.fixed_point.prediction_error import prediction_errors
 from attnlimits.numerics.learning.gamp import GAMP, gamp, make_data, teacher
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 
 MODEL = Network(1, 2)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.learning.gamp import flatten, gamp, make_data, teacher
 from attnlimits.numerics.learning.gamp.flattening import flat_samples, flat_weights
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.link.thresholds import threshold
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.channel.averages import matrix_root
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.errors import KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.learning.outputs.choice import output_channel
 from attnlimits.numerics.learning.outputs.deep import DeepOutput
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import fibre_moments

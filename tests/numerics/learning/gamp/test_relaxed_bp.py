@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, predicted_overlaps, relaxed_bp, teacher
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
 

@@ -5,9 +5,9 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from attnlimits.numerics.cli.link import kernel_of
 from attnlimits.numerics.learning.permutations import signed_permutations
 from attnlimits.numerics.learning.symmetry import symmetry
+from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
 
 
