@@ -115,17 +115,16 @@ def _model(args: argparse.Namespace) -> "tuple[Network | LinkChannel, str]":
     import numpy as np
 
     from ..channel.link.channel import LinkChannel
-    from ..model.link_kernels import noiseless_of
 
-    kernel = link_of(args)
+    link = link_of(args)
     channel = LinkChannel(
-        kernel,
+        link.kernel,
         samples=args.samples,
         replicas=args.replicas,
         rng=np.random.default_rng(args.seed),
-        noiseless=noiseless_of(kernel, args.link),
+        noiseless=link.noiseless,
     )
-    return channel, kernel.describe()
+    return channel, link.describe()
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
+from ..model.link import kernel_or_network
 from .data import (
     STARTS,
     check_data,
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> Outcome:
     """Descend on instances, or on files."""
     own = check_data(args)
     _check(args, own)
-    model = model_of(args, "descend")
+    model = kernel_or_network(model_of(args, "descend"))
     return _from_files(args, model) if own else _instances(args, model)
 
 

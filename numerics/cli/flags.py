@@ -1,14 +1,11 @@
 """Flags that the verbs of the command share, and the models they describe."""
 
 import argparse
-from typing import TYPE_CHECKING
 
 from ..core.decimals import check_size
 from ..core.memory import refuse_memory
+from ..model.link import Link, Model
 from ..model.network import ACTIVATIONS, Network
-
-if TYPE_CHECKING:
-    from ..model.links import LinkKernel
 
 __all__ = [
     "MODEL_DEFAULTS",
@@ -186,20 +183,18 @@ def attention(args: argparse.Namespace, verb: str) -> Network:
     return Network(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)
 
 
-def model_of(args: argparse.Namespace, verb: str) -> "Network | LinkKernel":
+def model_of(args: argparse.Namespace, verb: str) -> Model:
     """Return the link or the network of the flags, as far as `verb` serves it."""
     check_link(args)
     return network_of(args, verb) if args.link is None else link_of(args)
 
 
-def link_of(args: argparse.Namespace) -> "LinkKernel":
+def link_of(args: argparse.Namespace) -> Link:
     """Return the link of the flags."""
-    from ..model.link_kernels import kernel_of  # loaded late: bad arguments are refused before
-
-    return kernel_of(args.link, noise=args.noise)
+    return Link(args.link, args.noise)
 
 
-def network_of(args: argparse.Namespace, verb: str) -> "Network":
+def network_of(args: argparse.Namespace, verb: str) -> Network:
     """Return the network of the flags, as far as `verb` serves it: of heads side by side, one of them."""
     if args.layers == 1 and _is_one_head(args, verb):
         if args.untied:

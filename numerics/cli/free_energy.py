@@ -129,10 +129,8 @@ def output_of(args: argparse.Namespace) -> tuple["OutputEntropy", str]:
     if args.link is None:
         model = network_of(args, "free-energy")
     else:
-        from ..model.link_kernels import noiseless_of
-
-        model = link_of(args)
-        noiseless = noiseless_of(model, args.link)
+        link = link_of(args)
+        model, noiseless = link.kernel, link.noiseless
     from ..free_energy import output_entropy
 
     effort = {"accuracy": args.accuracy, "samples": args.samples, "replicas": args.replicas}

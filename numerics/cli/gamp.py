@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
+from ..model.link import Model, kernel_or_network
 from .data import (
     STARTS,
     check_data,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..learning.gamp import GAMPResult, GAMPStep
-    from ..learning.outputs.channel import Model
+    from ..learning.outputs.channel import Model as Source
 
 __all__ = ["add", "run"]
 
@@ -65,14 +66,14 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f'--damping must be in [0, 1) or "adaptive", got {args.damping:g}')
     check_iteration(args, "max-iter")
     model = model_of(args, "gamp")
-    return _from_files(args, model) if own else _instances(args, model)
+    return _from_files(args, kernel_or_network(model)) if own else _instances(args, model)
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(args, name) for name in ("damping", "max_iter", "tol", "workers")}
 
 
-def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
+def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
     from ..fixed_point.expected import expected
     from ..learning.gamp import gamp
     from ..learning.instances import mean_of
@@ -80,11 +81,10 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
     def one(seed: int, weights: "NDArray[Any]", x: "NDArray[Any]", y: "NDArray[Any]") -> "GAMPResult":
         return gamp(x, y, model, teacher=weights, start=start_of(args, x, y, model, seed), rng=seed, **_settings(args))
 
+    model = kernel_or_network(asked)
     check_size(args, model)
     # First, for it may be refused where it is asked for.
-    theory = expected(
-        model, args.alpha, text=args.link or "", wanted=args.state_evolution, rng=args.seed, workers=args.workers
-    )
+    theory = expected(asked, args.alpha, wanted=args.state_evolution, rng=args.seed, workers=args.workers)
     found = instances_of(args, model, one)
     average = mean_of(found, [r.n_iter for r in found])
     error = average.overlap_error
@@ -113,7 +113,7 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
     return record, "\n".join([*lines, average.status]), average.converged
 
 
-def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
+def _from_files(args: argparse.Namespace, model: "Source") -> Outcome:
     import numpy as np
 
     from ..learning.gamp import gamp

@@ -4,15 +4,16 @@ import argparse
 from typing import Any
 
 from ..core.results import EvolutionResult, as_dict
+from ..model.link import MAX_DIGITS
 from ..model.link_kernels import kernel_of, source_of
 from ..model.link_store import Request, write_kernel
 from ..model.links import LinkKernel, load_link
 from ..thresholds.link.choice import link_staircase, link_threshold
-from ..thresholds.link.thresholds import MAX_DIGITS, LinkThreshold
+from ..thresholds.link.thresholds import LinkThreshold
 from .flags import NODES, link_of
 from .verbs import Outcome
 
-__all__ = ["derive", "evolve", "kernel_of", "threshold"]
+__all__ = ["derive", "evolve", "threshold"]
 
 
 def derive(args: argparse.Namespace) -> Outcome:
@@ -47,11 +48,12 @@ def threshold(args: argparse.Namespace) -> Outcome:
     digits = args.digits
     if digits is not None and not 1 <= digits <= MAX_DIGITS:
         raise ValueError(f"--digits must be from 1 to {MAX_DIGITS}, got {digits}")
-    kernel = link_of(args)
+    link = link_of(args)
+    kernel = link.kernel
     if not args.staircase:
-        result = link_threshold(kernel, args.link, digits=digits)
+        result = link_threshold(link, digits=digits)
         return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
-    stairs = link_staircase(kernel, args.link, noise=args.noise, digits=digits)
+    stairs = link_staircase(link, digits=digits)
     first = stairs.steps[0]
     record = as_dict(stairs) | _about(kernel) | {"value": first.value, "error": first.error, "how": first.how}
     lines = [kernel.describe(), *(_line(step) for step in stairs.steps), stairs.status]
@@ -65,13 +67,12 @@ def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, dict[str, Any]]:
     """
     if args.nodes < NODES or args.nodes % NODES:
         raise ValueError(f"--nodes must be a multiple of {NODES} with --link, got {args.nodes}")
-    kernel = link_of(args)
+    link = link_of(args)
     # Loaded late: bad arguments are refused before.
     from ..fixed_point.link_limit import evolve_link
 
     result = evolve_link(
-        kernel,
-        args.link,
+        link,
         args.alpha,
         start=args.start,
         samples=args.samples or 4096,
@@ -81,7 +82,7 @@ def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, dict[str, Any]]:
         max_iter=args.max_iter,
         rng=args.seed,
     )
-    return result, _about(kernel)
+    return result, _about(link.kernel)
 
 
 def _about(kernel: LinkKernel) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from ..core.errors import ConvergenceError
 from ..core.results import EvolutionResult
-from ..model.links import LinkKernel
-from ..model.network import Network
+from ..model.link import Link, Model, kernel_or_network
 from .cost import takes_seconds
 from .evolve import evolve
 from .link_limit import evolve_link
@@ -12,10 +11,9 @@ __all__ = ["expected"]
 
 
 def expected(
-    model: Network | LinkKernel,
+    model: Model,
     alpha: float,
     *,
-    text: str = "",
     wanted: bool = False,
     rng: int = 0,
     workers: int | None = None,
@@ -24,11 +22,9 @@ def expected(
 
     Parameters
     ----------
-    model : Network or LinkKernel
+    model : Network or Link
     alpha : float
         Samples per dimension N/D.
-    text : str, optional
-        What a link was derived from; needed for one.
     wanted : bool, optional
         Compute it also where it takes longer than seconds, and raise where there is none.
     rng, workers : optional
@@ -44,11 +40,11 @@ def expected(
     ValueError, ConvergenceError
         `wanted`, and there is none.
     """
-    if not (wanted or takes_seconds(model, alpha)):
+    if not (wanted or takes_seconds(kernel_or_network(model), alpha)):
         return None
     try:
-        if text is not None and isinstance(model, LinkKernel):
-            return evolve_link(model, text, alpha, rng=rng)
+        if isinstance(model, Link):
+            return evolve_link(model, alpha, rng=rng)
         return evolve(model, alpha, rng=rng, workers=workers)
     except (ValueError, ConvergenceError):
         if wanted:

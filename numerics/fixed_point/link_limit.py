@@ -4,22 +4,19 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.results import EvolutionResult
-from ..model.link_kernels import kernel_of, noiseless_of
-from ..model.links import LinkKernel
+from ..model.link import Link
 from ..thresholds.link.thresholds import unresolved_noise
 from .link import evolve
 
 __all__ = ["evolve_link"]
 
 
-def evolve_link(asked: LinkKernel, text: str, alpha: float, **settings: Any) -> EvolutionResult:
+def evolve_link(link: Link, alpha: float, **settings: Any) -> EvolutionResult:
     """Fixed point of the state evolution of a link, the same for every verb that gives one.
 
     Parameters
     ----------
-    asked : LinkKernel
-    text : str
-        What it was derived from.
+    link : Link
     alpha : float
         Samples per dimension N/D.
     settings : optional
@@ -29,9 +26,8 @@ def evolve_link(asked: LinkKernel, text: str, alpha: float, **settings: Any) -> 
     -------
     EvolutionResult
     """
-    if not (limit := unresolved_noise(asked)):
-        return evolve(asked, alpha, noiseless=noiseless_of(asked, text), **settings)
-    kernel = kernel_of(text, tokens=asked.tokens, indices=asked.indices)
-    result = evolve(kernel, alpha, **settings)
+    if not (limit := unresolved_noise(link.kernel)):
+        return evolve(link.kernel, alpha, noiseless=link.noiseless, **settings)
+    result = evolve(link.limit, alpha, **settings)
     status = f"{result.status}; {limit}: this is the fixed point without noise, its limit"
-    return replace(result, status=status, origin=result.origin.with_model(noise=asked.noise))
+    return replace(result, status=status, origin=result.origin.with_model(noise=link.kernel.noise))

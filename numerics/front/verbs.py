@@ -78,7 +78,7 @@ def threshold(model: Model, *, digits: int | None = None, **settings: Any) -> Th
     '1/6'
     """
     if isinstance(model, Link):
-        return link_threshold(model.kernel, model.text, digits=digits, **settings)
+        return link_threshold(model, digits=digits, **settings)
     if model.layers == 1 and (model.heads > 1 or not model.tied or model.output == "sequence"):
         return heads_threshold(
             model.tokens,
@@ -94,7 +94,7 @@ def threshold(model: Model, *, digits: int | None = None, **settings: Any) -> Th
 
 def staircase(model: Link, *, digits: int | None = None) -> LinkStaircase:
     """Thresholds of a link one after the other, each with what was learned before it known (17)-(18)."""
-    return link_staircase(model.kernel, model.text, noise=model.noise, digits=digits)
+    return link_staircase(model, digits=digits)
 
 
 def evolve(model: Model, alpha: float, **settings: Any) -> EvolutionResult:
@@ -114,7 +114,7 @@ def evolve(model: Model, alpha: float, **settings: Any) -> EvolutionResult:
     0.592012
     """
     if isinstance(model, Link):
-        return evolve_link(model.kernel, model.text, alpha, **settings)
+        return evolve_link(model, alpha, **settings)
     if model.layers == 1 and (model.heads > 1 or model.output == "sequence"):
         one = Network(1, model.tokens, model.rank, model.skip, model.beta, model.activation, model.tied)
         return evolve_heads(one, alpha, heads=model.heads, output=model.output, **settings)

@@ -1,12 +1,17 @@
 """A user's own link y = g(h): what it was written as, and its kernel."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from .link_kernels import kernel_of, noiseless_of
 from .links import LinkKernel
+from .network import Network
 
-__all__ = ["Link"]
+__all__ = ["MAX_DIGITS", "Link", "Model", "kernel_or_network"]
+
+#: Significant digits of the threshold of a link at most: its sums are in float64.
+MAX_DIGITS = 13
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,23 @@ class Link:
         """The same outputs without noise, None where there is none or they cannot be solved."""
         return noiseless_of(self.kernel, self.text)
 
+    @property
+    def limit(self) -> LinkKernel:
+        """Kernel of the limit without noise, in which outputs that hold the same are reduced."""
+        return replace(self, noise="0").kernel
+
+    def along(self, axes: tuple[tuple[int, ...], ...], *, noise: str) -> LinkKernel:
+        """Kernel with this noise and with the indices counted along orthogonal vectors."""
+        return kernel_of(self.text, tokens=self.tokens, indices=self.indices, noise=noise, axes=axes)
+
     def describe(self) -> str:
         """One line about the link."""
         return self.kernel.describe()
+
+
+Model: TypeAlias = Network | Link
+
+
+def kernel_or_network(model: Model) -> Network | LinkKernel:
+    """What the numerics compute with: a network itself, and the kernel of a link."""
+    return model.kernel if isinstance(model, Link) else model

@@ -6,7 +6,7 @@ They carry the exact form of the table of derived thresholds where it has the li
 import math
 from dataclasses import replace
 
-from ...model.link_kernels import kernel_of
+from ...model.link import Link
 from ...model.links import LinkKernel
 from .. import exact
 from .staircase import LinkStaircase, staircase
@@ -18,14 +18,12 @@ __all__ = ["link_staircase", "link_threshold"]
 _TABLE_DIGITS = 15
 
 
-def link_threshold(asked: LinkKernel, text: str, *, digits: int | None = None) -> LinkThreshold:
+def link_threshold(link: Link, *, digits: int | None = None) -> LinkThreshold:
     """Threshold of a link, whatever its noise.
 
     Parameters
     ----------
-    asked : LinkKernel
-    text : str
-        What it was derived from.
+    link : Link
     digits : int, optional
         As in `threshold`.
 
@@ -33,20 +31,19 @@ def link_threshold(asked: LinkKernel, text: str, *, digits: int | None = None) -
     -------
     LinkThreshold
     """
+    asked = link.kernel
     limit = unresolved_noise(asked)
-    kernel = kernel_of(text) if limit else asked
+    kernel = link.limit if limit else asked
     result = _with_exact(threshold(kernel, digits=digits), kernel, digits)
     return _as_limit(result, limit, asked) if limit else result
 
 
-def link_staircase(asked: LinkKernel, text: str, *, noise: str = "0", digits: int | None = None) -> LinkStaircase:
-    """Thresholds of a link one after the other, whatever its noise.
+def link_staircase(link: Link, *, digits: int | None = None) -> LinkStaircase:
+    """Thresholds of a link one after the other, each with what was learned before it known (17)-(18).
 
     Parameters
     ----------
-    asked : LinkKernel
-    text, noise : str
-        What it was derived from.
+    link : Link
     digits : int, optional
         As in `threshold`.
 
@@ -54,10 +51,10 @@ def link_staircase(asked: LinkKernel, text: str, *, noise: str = "0", digits: in
     -------
     LinkStaircase
     """
+    asked = link.kernel
     limit = unresolved_noise(asked)
-    resolved = "0" if limit else noise
-    kernel = kernel_of(text) if limit else asked
-    stairs = staircase(kernel, digits=digits, rotate=lambda axes: kernel_of(text, noise=resolved, axes=axes))
+    kernel, noise = (link.limit, "0") if limit else (asked, link.noise)
+    stairs = staircase(kernel, digits=digits, rotate=lambda axes: link.along(axes, noise=noise))
     if not limit:
         return stairs
     return replace(

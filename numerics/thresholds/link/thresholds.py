@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from ...core.decimals import significant
 from ...core.results import How, Origin, Result, versions
 from ...core.standard_error import standard_error
+from ...model.link import MAX_DIGITS
 from ...model.links import LinkKernel
 from .operator import ZERO, Operator, correlation, operator
 
-__all__ = ["MAX_DIGITS", "LinkThreshold", "leading_direction", "threshold", "unresolved_noise"]
+__all__ = ["LinkThreshold", "leading_direction", "threshold", "unresolved_noise"]
 
 Array = NDArray[np.float64]
 
-MAX_DIGITS = 13
 # E || E[h|y] ||^2 above this is not zero for sums in float64.
 _SURELY = 1e-7
 # An operator known no better than this says neither that it vanishes nor what it is.
