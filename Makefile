@@ -60,7 +60,7 @@ lint: setup ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@rm -rf $(TYPING) && mkdir -p $(TYPING)/attnlimits
-	@ln -s $(patsubst %,../../../%,$(wildcard numerics/front/*.py)) $(TYPING)/attnlimits/
+	@ln -s $(patsubst %,../../../%,$(wildcard numerics/front/*.py numerics/front/verbs)) $(TYPING)/attnlimits/
 	@for folder in $(FOLDERS); do ln -s "../../../$$folder" "$(TYPING)/attnlimits/$$folder" || exit 1; done
 	MYPYPATH=$(TYPING) $(BIN)/mypy -p attnlimits
 

@@ -6,5 +6,5 @@ FOLDERS = ("derive", "generated", "numerics", "papers")
 # It is `attnlimits` itself.
 FRONT = "numerics.front"
 
-found = find_packages(include=[name for folder in FOLDERS for name in (folder, f"{folder}.*")], exclude=[FRONT])
-setup(packages=["attnlimits", *(f"attnlimits.{name}" for name in found)])
+found = find_packages(include=[name for folder in FOLDERS for name in (folder, f"{folder}.*")])
+setup(packages=[f"attnlimits.{name}".replace(f".{FRONT}", "") for name in found])

@@ -1,11 +1,12 @@
 """What `attnlimits committee` does."""
 
 import argparse
-from typing import Any
+
+import attnlimits as al
 
 from ..core.decimals import pm, recorded
 from ..core.results import Estimate, versions
-from .verbs import Outcome, Verbs, add_verb
+from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "run"]
 
@@ -35,8 +36,6 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Thresholds of both parts of the network, and the fixed point at one alpha."""
-    from ..committee import committee_evolution, committee_threshold, last_layer_threshold, limit_threshold
-
     if args.layers > _MOST:
         raise ValueError(
             f"--layers must be from 2 to {_MOST}, got {args.layers}: beyond, alpha/(L - 1) is its limit of many layers"
@@ -45,9 +44,9 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(
             f"--beta must be from {_BETA[0]:g} to {_BETA[1]:g}, got {args.beta:g}: beyond, it takes minutes"
         )
-    found = committee_threshold(args.layers, beta=args.beta)
-    limit = limit_threshold(args.beta)
-    record: dict[str, Any] = {"verb": "committee", "layers": args.layers, "beta": args.beta, "skip": args.skip}
+    found = al.committee.committee_threshold(args.layers, beta=args.beta)
+    limit = al.committee.limit_threshold(args.beta)
+    record: Record = {"verb": "committee", "layers": args.layers, "beta": args.beta, "skip": args.skip}
     record |= {
         "value": recorded(found.alpha.value, found.alpha.error),
         "error": found.alpha.error,
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> Outcome:
         f"many layers: alpha/(L - 1) = {_text(limit)}",
     ]
     if args.skip is not None:
-        last = last_layer_threshold(args.layers, args.skip, beta=args.beta)
+        last = al.committee.last_layer_threshold(args.layers, args.skip, beta=args.beta)
         rho = found.remainder
         at_skip = Estimate(1 - rho.value / args.skip**2, rho.error / args.skip**2, rho.how)
         record |= {"last_layer": last, "last_overlap_at_threshold": at_skip}
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> Outcome:
             f"1 - q_L = {rho.value / args.skip**2:.3g} where they start"
         )
     if args.alpha is not None:
-        state = committee_evolution(args.layers, args.alpha, beta=args.beta)
+        state = al.committee.committee_evolution(args.layers, args.alpha, beta=args.beta)
         record["state"] = state
         lines.append(
             f"alpha = {args.alpha:g}: hidden overlaps {_text(state.hidden_overlap)}, rho = {_text(state.remainder)}, "

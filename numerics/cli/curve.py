@@ -3,29 +3,31 @@
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import attnlimits as al
 
 from ..core.decimals import pm
 from ..core.destinations import output_file
 from ..core.progress import Bar
 from ..core.results import as_dict, save
 from .flags import (
-    attention,
     check_link,
     check_output,
     check_points,
     check_sampling,
     link_flags,
-    link_of,
     model_flags,
+    model_of,
     sampling_flags,
 )
 from .verbs import Outcome, Verbs, add_verb
 
 if TYPE_CHECKING:
-    from ..channel.link.channel import LinkChannel
     from ..fixed_point.continuation import CurvePoint, CurveResult
-    from ..model.network import Network
 
 __all__ = ["add", "run"]
 
@@ -72,15 +74,13 @@ def run(args: argparse.Namespace) -> Outcome:
     check_link(args)
     if args.link is not None and args.along != "alpha":
         raise ValueError(f"--along {args.along} varies a model, and --link stands instead of one")
-    model, name = _model(args)
-    # Loaded late: it takes a second, and bad arguments are refused before.
-    from ..fixed_point.continuation import curve
-
+    model = model_of(args, "curve")
+    name = model.describe()
     step = (args.last - args.first) / max(args.points - 1, 1)
     values = [args.first + k * step for k in range(args.points - 1)] + [args.last]
     bar = Bar("curve", show=True)
     try:
-        result = curve(
+        result = al.curve(
             model,
             values,
             start=args.start,
@@ -105,26 +105,6 @@ def run(args: argparse.Namespace) -> Outcome:
         save(args.out, record)
         text += f"\nwrote {args.out}"
     return record, text, result.converged
-
-
-def _model(args: argparse.Namespace) -> "tuple[Network | LinkChannel, str]":
-    """Return what the curve is of, and its name."""
-    if args.link is None:
-        model = attention(args, "curve")
-        return model, model.describe()
-    import numpy as np
-
-    from ..channel.link.channel import LinkChannel
-
-    link = link_of(args)
-    channel = LinkChannel(
-        link.kernel,
-        samples=args.samples,
-        replicas=args.replicas,
-        rng=np.random.default_rng(args.seed),
-        noiseless=link.noiseless,
-    )
-    return channel, link.describe()
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -176,5 +156,5 @@ def _named(indices: tuple[int, ...]) -> str:
     return ", ".join(f"q_{i + 1}{i + 1}" for i in indices)
 
 
-def _diagonal(q: Any) -> str:
+def _diagonal(q: NDArray[np.float64]) -> str:
     return "(" + ", ".join(f"{x:.4f}" for x in q.diagonal()) + ")"

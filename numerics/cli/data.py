@@ -4,22 +4,22 @@ import argparse
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import attnlimits as al
 
 from ..core.array_files import read_array, write_array
 from ..core.destinations import output_file
 from ..core.progress import Bar
 from .flags import link_flags, model_flags
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..learning.descent import DescentResult
-    from ..learning.gamp import GAMPResult
-    from ..learning.outputs.channel import Model
+from .verbs import Record
 
 __all__ = [
     "STARTS",
+    "Array",
     "check_data",
     "check_iteration",
     "check_size",
@@ -31,7 +31,8 @@ __all__ = [
     "start_of",
 ]
 
-Result = TypeVar("Result", "GAMPResult", "DescentResult")
+Array = NDArray[np.floating]
+Result = TypeVar("Result", "al.learning.GAMPResult", "al.learning.DescentResult")
 
 #: Starts of both verbs.
 STARTS = ("random", "spectral")
@@ -54,7 +55,7 @@ def data_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--out", type=Path, metavar="FILE", help="write the estimate there, .npy of shape (P, D)")
 
 
-def iteration_flags(group: Any, starts: Sequence[str], tol: str) -> None:
+def iteration_flags(group: argparse._ArgumentGroup, starts: Sequence[str], tol: str) -> None:
     """Add the flags of an iteration that both verbs have."""
     group.add_argument("--start", choices=starts, default="random", help="first weights (default: %(default)s)")
     group.add_argument("--tol", type=float, default=1e-3, help=f"on {tol} (default: %(default)s)")
@@ -99,43 +100,41 @@ def check_iteration(args: argparse.Namespace, count: str) -> None:
         raise ValueError(f"--workers must be >= 1, got {args.workers}")
 
 
-def check_size(args: argparse.Namespace, model: "Model") -> None:
+def check_size(args: argparse.Namespace, model: "al.learning.Source") -> None:
     """Refuse instances that do not fit into memory."""
-    from ..learning.data import refuse_size
-
-    refuse_size(model, args.alpha, args.dimension, f"--dimension {args.dimension} at --alpha {args.alpha:g}")
+    al.learning.refuse_size(
+        model, args.alpha, args.dimension, f"--dimension {args.dimension} at --alpha {args.alpha:g}"
+    )
 
 
 def instances_of(
     args: argparse.Namespace,
-    model: "Model",
-    learn: "Callable[[int, NDArray[Any], NDArray[Any], NDArray[Any]], Result]",
-) -> "list[Result]":
+    model: "al.learning.Source",
+    learn: Callable[[int, Array, Array, Array], Result],
+) -> list[Result]:
     """Learn from each instance of the flags, with a bar."""
-    from ..learning.instances import on_instances
-
     bar = Bar(args.verb, show=True)
     count = _SEEDS if args.seeds is None else args.seeds
-    found = on_instances(model, args.alpha, args.dimension, learn, count=count, seed=args.seed, progress=bar.to)
+    found = al.learning.on_instances(
+        model, args.alpha, args.dimension, learn, count=count, seed=args.seed, progress=bar.to
+    )
     bar.close()
     return found
 
 
-def start_of(args: argparse.Namespace, x: Any, y: Any, model: "Model", seed: int) -> "NDArray[Any] | None":
+def start_of(args: argparse.Namespace, x: Array, y: Array, model: "al.learning.Source", seed: int) -> Array | None:
     """Return the first weights if they are to be spectral; None otherwise."""
     if args.start != "spectral":
         return None
-    from ..learning.descent import spectral_start
-
-    return spectral_start(x, y, model, rng=seed, workers=args.workers)
+    return al.learning.spectral_start(x, y, model, rng=seed, workers=args.workers)
 
 
-def read_data(args: argparse.Namespace) -> "list[NDArray[Any]]":
+def read_data(args: argparse.Namespace) -> list[Array]:
     """Map the files of the flags into memory."""
     return [read_array(flag, path) for flag, path in (("--x", args.x), ("--y", args.y))]
 
 
-def keep(args: argparse.Namespace, record: dict[str, Any], text: list[str], weights: "NDArray[Any]") -> dict[str, Any]:
+def keep(args: argparse.Namespace, record: Record, text: list[str], weights: Array) -> Record:
     """Write the weights where --out says, and leave them out of the record then."""
     if args.out is None:
         return record

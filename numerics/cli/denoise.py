@@ -4,7 +4,12 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import attnlimits as al
 
 from ..core.array_files import read_arrays, regular
 from ..core.destinations import output_file
@@ -12,11 +17,14 @@ from ..core.files import naming
 from ..core.memory import refuse_memory
 from ..core.progress import Bar
 from .flags import attention, model_flags
-from .verbs import Outcome, Verbs, add_verb
+from .verbs import Outcome, Record, Verbs, add_verb
+
+if TYPE_CHECKING:
+    from ..posterior.precise.denoiser import PreciseDenoiserResult
 
 __all__ = ["add", "run"]
 
-Sample = dict[str, Any]
+Sample: TypeAlias = dict[str, ArrayLike]
 
 _NAMES = ("y", "omega", "V")
 # Bytes in memory of a byte of JSON, at most: an empty list of two bytes is an object of 56, and 8 to point to it.
@@ -62,9 +70,7 @@ def run(args: argparse.Namespace) -> Outcome:
     model = attention(args, "denoise")
     output_file(args.out, stream=True)
     samples, single = _samples(args)
-    from ..posterior.precise.denoiser import denoise_mp
-
-    made: list[dict[str, Any]] = []
+    made: list[Record] = []
     about = {"model": model.describe(), "digits": args.digits}
     status, interrupted = "", False
     bar = Bar("denoise", show=True)
@@ -73,7 +79,7 @@ def run(args: argparse.Namespace) -> Outcome:
         for k, sample in enumerate(samples):
             progress = bar.to if single else None
             try:
-                result = denoise_mp(
+                result = al.denoise(
                     model,
                     *(sample[name] for name in _NAMES),
                     digits=args.digits,
@@ -96,7 +102,7 @@ def run(args: argparse.Namespace) -> Outcome:
                     out.write(json.dumps(about | {"sample": k + 1} | made[-1]) + "\n")
                     out.flush()
             elif not (single or args.json):
-                print(f"sample {k + 1}\n{_text(made[-1])}", flush=True)
+                print(f"sample {k + 1}\n{_text(result)}", flush=True)
             if not single:
                 bar.to(k + 1, len(samples))
     except KeyboardInterrupt:
@@ -111,7 +117,7 @@ def run(args: argparse.Namespace) -> Outcome:
     status = status or ("converged" if single else f"all {len(samples)} samples converged")
     ok = len(made) == len(samples)
     if single:
-        return about | made[0] | {"status": status}, f"{model.describe()}\n{_text(made[0])}", ok
+        return about | made[0] | {"status": status}, f"{model.describe()}\n{_text(result)}", ok
     record = about | {"samples": made, "converged": ok, "status": status}
     return record | ({"interrupted": True} if interrupted else {}), status, ok
 
@@ -148,7 +154,7 @@ def _decimals(name: str, text: str) -> Any:
         raise ValueError(f"{name} is no JSON, such as [[0.7, 0.3], [0.2, 0.8]]: {text[:60]!r}") from None
 
 
-def _rows(name: str, text: str) -> Any:
+def _rows(name: str, text: str) -> ArrayLike:
     rows = _decimals(name, text)
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         raise ValueError(f"{name} must be a list of rows, such as [[0.7, 0.3], [0.2, 0.8]], got {text[:60]!r}")
@@ -157,8 +163,6 @@ def _rows(name: str, text: str) -> Any:
 
 def _arrays(path: Path) -> Sequence[Sample]:
     """Samples along the first axis; omega and V may be the same for all."""
-    import numpy as np
-
     arrays = read_arrays("--input", path, _NAMES)
     if arrays["y"].ndim != 3 or not len(arrays["y"]):
         raise ValueError(f"{path}: y must have shape (samples, M, M), got {arrays['y'].shape}")
@@ -175,42 +179,26 @@ def _arrays(path: Path) -> Sequence[Sample]:
 class _Samples(Sequence[Sample]):
     """Samples along the first axis of arrays, made when they are asked for: there may be millions."""
 
-    def __init__(self, arrays: dict[str, Any]) -> None:
+    def __init__(self, arrays: dict[str, NDArray[np.float64]]) -> None:
         self._arrays = arrays
 
     def __len__(self) -> int:
         return len(self._arrays["y"])
 
-    def __getitem__(self, k: Any) -> Any:
+    def __getitem__(self, k: int) -> Sample:  # type: ignore[override]
         return {name: array[k] for name, array in self._arrays.items()}
 
 
-def _record(result: Any) -> dict[str, Any]:
-    from mpmath.ctx_mp import MPContext
-
-    ctx = MPContext()
-    ctx.dps = result.digits + 10
-
-    def text(entries: Any) -> Any:
-        if isinstance(entries, list):
-            return [text(entry) for entry in entries]
-        return ctx.nstr(entries, result.digits, strip_zeros=False)
-
-    return {
-        "value": text(result.log_z),
-        "error": result.error,
-        "how": result.how,
-        "route": result.route,
-        "g_out": text(result.g_out.tolist()),
-        "dg_out": text(result.dg_out.tolist()),
-        "nodes": result.nodes,
-    }
+def _record(result: "PreciseDenoiserResult") -> Record:
+    value, g_out, dg_out = result.texts()
+    about = {"value": value, "error": result.error, "how": result.how, "route": result.route}
+    return about | {"g_out": g_out, "dg_out": dg_out, "nodes": result.nodes}
 
 
-def _text(record: dict[str, Any]) -> str:
-    lines = [f"log Z = {record['value']}", "g_out:"]
-    lines += ["  " + "  ".join(row) for row in record["g_out"]]
+def _text(result: "PreciseDenoiserResult") -> str:
+    value, g_out, dg_out = result.texts()
+    lines = [f"log Z = {value}", "g_out:", *("  " + "  ".join(row) for row in g_out)]
     lines.append("d g_out / d omega, indices times tokens:")
-    for block in record["dg_out"]:
+    for block in dg_out:
         lines += ["  " + "  ".join(entry for row in line for entry in row) for line in block]
-    return "\n".join([*lines, f"error {record['error']:.1e} ({record['how']}; {record['route']})"])
+    return "\n".join([*lines, f"error {result.error:.1e} ({result.how}; {result.route})"])

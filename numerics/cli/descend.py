@@ -3,14 +3,18 @@
 import argparse
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import attnlimits as al
 
 from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
-from ..model.link import kernel_or_network
+from ..model.link import Model, kernel_or_network
 from .data import (
     STARTS,
+    Array,
     check_data,
     check_iteration,
     check_size,
@@ -22,13 +26,7 @@ from .data import (
     start_of,
 )
 from .flags import model_of
-from .verbs import Outcome, Verbs, add_verb
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..learning.descent import DescentResult, DescentStep
-    from ..learning.outputs.channel import Model
+from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "run"]
 
@@ -62,7 +60,7 @@ def run(args: argparse.Namespace) -> Outcome:
     """Descend on instances, or on files."""
     own = check_data(args)
     _check(args, own)
-    model = kernel_or_network(model_of(args, "descend"))
+    model = model_of(args, "descend")
     return _from_files(args, model) if own else _instances(args, model)
 
 
@@ -82,39 +80,25 @@ def _check(args: argparse.Namespace, own: bool) -> None:
         raise ValueError("--start teacher is for instances of a teacher at random; data of your own have none")
 
 
-def _slopes(args: argparse.Namespace, model: "Model") -> "Model":
-    """The model whose loss is descended: of a link, the kernel without noise holds the slopes."""
-    if not model.noise:
-        return model
-    from ..model.link_kernels import kernel_of
-
-    return kernel_of(args.link, reduced=False)
-
-
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
+def _settings(args: argparse.Namespace) -> Record:
     names = ("method", "rate", "weight_decay", "batch", "reuse", "epochs", "tol", "workers")
     return {name: getattr(args, name) for name in names}
 
 
-def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
-    import numpy as np
-
-    from ..core.standard_error import standard_error
-    from ..learning.descent import descend
-    from ..learning.instances import mean_of
-
+def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
+    model = kernel_or_network(asked)
     check_size(args, model)
-    smooth = _slopes(args, model)
 
-    def one(seed: int, weights: "NDArray[Any]", x: "NDArray[Any]", y: "NDArray[Any]") -> "DescentResult":
+    def one(seed: int, weights: Array, x: Array, y: Array) -> "al.learning.DescentResult":
         start = weights if args.start == "teacher" else start_of(args, x, y, model, seed)
-        return descend(x, y, smooth, start=start, teacher=weights, rng=seed, **_settings(args))
+        return al.descend(asked, x, y, start=start, teacher=weights, rng=seed, **_settings(args))
 
     found = instances_of(args, model, one)
-    average = mean_of(found, [r.n_epochs for r in found])
+    average = al.learning.mean_of(found, [r.n_epochs for r in found])
     cosines = np.array([r.cosine for r in found])
-    cosine, error = cosines.mean(axis=0), standard_error(cosines)
+    cosine, error = cosines.mean(axis=0), al.learning.standard_error(cosines)
     losses = np.array([[r.loss] for r in found])
+    loss_error = float(al.learning.standard_error(losses)[0])
     first = found[0]
     record = as_dict(average) | {
         "value": recorded(cosine[-1], error[-1]),
@@ -125,7 +109,7 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
         "cosine": as_dict(cosine),
         "cosine_error": as_dict(error),
         "loss": float(losses.mean()),
-        "loss_error": as_dict(float(standard_error(losses)[0])),
+        "loss_error": as_dict(loss_error),
         "model": model.describe(),
         "alpha": args.alpha,
         "dimension": args.dimension,
@@ -140,23 +124,22 @@ def _instances(args: argparse.Namespace, model: "Model") -> Outcome:
     lines = [model.describe(), f"alpha = {args.alpha:g}, D = {args.dimension}, {len(found)} instances"]
     lines += [f"cosine similarity of {name}: {pm(cosine[k], error[k])}" for k, name in enumerate(first.layers)]
     best = float(np.mean([r.spread for r in found]))
-    lines.append(f"loss: {pm(float(losses.mean()), float(standard_error(losses)[0]))} (best constant: {best:.3g})")
+    lines.append(
+        f"loss: {pm(float(losses.mean()), float(al.learning.standard_error(losses)[0]))} (best constant: {best:.3g})"
+    )
     return record, "\n".join([*lines, average.status]), average.converged
 
 
-def _from_files(args: argparse.Namespace, model: "Model") -> Outcome:
-    import numpy as np
-
-    from ..learning.descent import descend
-
+def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
+    model = kernel_or_network(asked)
     x, y = read_data(args)
     start = start_of(args, x, y, model, args.seed)
     bar = Bar("descend", show=True)
 
-    def tick(step: "DescentStep") -> None:
+    def tick(step: "al.learning.DescentStep") -> None:
         bar.to(step.epoch, args.epochs)
 
-    result = descend(x, y, _slopes(args, model), start=start, rng=args.seed, callback=tick, **_settings(args))
+    result = al.descend(asked, x, y, start=start, rng=args.seed, callback=tick, **_settings(args))
     bar.close()
     record = as_dict(replace(result, origin=result.origin.with_settings(start=args.start))) | {
         "value": recorded(result.loss, 0.0),

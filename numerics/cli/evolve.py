@@ -3,12 +3,14 @@
 import argparse
 import itertools
 import math
-from typing import Any
+
+import attnlimits as al
 
 from ..core.decimals import pm, recorded
 from ..core.results import Estimate, EvolutionResult, as_dict
 from .flags import NODES, check_link, check_output, check_sampling, link_flags, model_flags, network_of, sampling_flags
-from .verbs import Outcome, Verbs, add_verb
+from .link import evolve as link_evolve
+from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "run"]
 
@@ -54,13 +56,9 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f"--max-iter must be >= 1, got {args.max_iter}")
     check_link(args)
     if args.link is not None:
-        from .link import evolve as link_evolve
-
         return _outcome(*link_evolve(args))
     model = network_of(args, "evolve")
-    from ..fixed_point.heads import evolve_heads
-
-    result = evolve_heads(
+    result = al.evolve(
         model,
         args.alpha,
         heads=args.heads,
@@ -83,13 +81,13 @@ def run(args: argparse.Namespace) -> Outcome:
     return _outcome(result, {"model": name})
 
 
-def _outcome(result: EvolutionResult, about: dict[str, Any]) -> Outcome:
+def _outcome(result: EvolutionResult, about: Record) -> Outcome:
     record = as_dict(result) | {
         "value": recorded(float(result.overlap[-1, -1]), float(result.overlap_error[-1, -1])),
         "error": float(result.overlap_error[-1, -1]),
         "how": result.estimation_error.how,
     }
-    lines = [about["model"], f"alpha = {result.alpha:g}"]
+    lines = [str(about["model"]), f"alpha = {result.alpha:g}"]
     size = len(result.overlap)
     for i, j in [*((k, k) for k in range(size)), *itertools.combinations(range(size), 2)]:
         q, error = result.overlap[i, j], result.overlap_error[i, j]

@@ -2,7 +2,8 @@
 
 import argparse
 import math
-from typing import TYPE_CHECKING, Any
+
+import attnlimits as al
 
 from ..core.decimals import pm, recorded
 from ..core.results import Origin, as_dict
@@ -11,19 +12,13 @@ from .flags import (
     check_output,
     check_sampling,
     link_flags,
-    link_of,
     model_flags,
-    network_of,
+    model_of,
     sampling_flags,
 )
-from .verbs import Outcome, Verbs, add_verb
+from .verbs import Outcome, Record, Verbs, add_verb
 
-if TYPE_CHECKING:
-    from ..free_energy import OutputEntropy, Prior, StationaryPoint
-    from ..model.links import LinkKernel
-    from ..model.network import Network
-
-__all__ = ["add", "check", "inference_flags", "line_of", "origin_of", "output_of", "prior_of", "run"]
+__all__ = ["add", "check", "inference_flags", "line_of", "origin_of", "output_of", "run"]
 
 
 def add(verbs: Verbs) -> None:
@@ -69,18 +64,14 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.transitions and args.alpha is not None:
         raise ValueError("--transitions finds all alphas; leave out --alpha")
     output, name = output_of(args)
-    prior = prior_of(args)
+    prior = al.free_energy.prior_named(args.prior, args.density)
     about = {"model": name, "prior": prior.describe(), "route": output.route, "origin": origin_of(output, args)}
     if args.transitions:
         return _transitions(output, prior, about)
-    from ..free_energy import FreeEntropy
-    from ..free_energy.located import located
-    from ..free_energy.theorem import bayes_optimal
-
-    free = FreeEntropy(output, args.alpha, prior)
-    points, status, converged = located(free, starts=args.starts, rng=args.seed)
+    free = al.free_energy.FreeEntropy(output, args.alpha, prior)
+    points, status, converged = al.free_energy.located(free, starts=args.starts, rng=args.seed)
     best = points[0]
-    optimal = bayes_optimal(free, best, rng=args.seed)
+    optimal = al.free_energy.bayes_optimal(free, best, rng=args.seed)
     finite = math.isfinite(best.free_entropy.value)
     record = about | {
         "alpha": args.alpha,
@@ -122,41 +113,21 @@ def check(args: argparse.Namespace) -> None:
     check_link(args)
 
 
-def output_of(args: argparse.Namespace) -> tuple["OutputEntropy", str]:
+def output_of(args: argparse.Namespace) -> tuple["al.free_energy.OutputEntropy", str]:
     """Psi_out of the flags, and the name of its model."""
-    model: Network | LinkKernel
-    noiseless = None
-    if args.link is None:
-        model = network_of(args, "free-energy")
-    else:
-        link = link_of(args)
-        model, noiseless = link.kernel, link.noiseless
-    from ..free_energy import output_entropy
-
+    model = model_of(args, "free-energy")
     effort = {"accuracy": args.accuracy, "samples": args.samples, "replicas": args.replicas}
-    found = output_entropy(model, **effort, rng=args.seed, workers=args.workers, noiseless=noiseless)
-    return found, model.describe()
+    return al.free_energy.entropy_of(model, **effort, rng=args.seed, workers=args.workers), model.describe()
 
 
-def origin_of(output: "OutputEntropy", args: argparse.Namespace) -> Origin:
+def origin_of(output: "al.free_energy.OutputEntropy", args: argparse.Namespace) -> Origin:
     """Model and settings of the flags."""
     names = ("prior", "density", "accuracy", "starts", "samples", "replicas", "seed")
     return Origin.of(output.model, **{name: getattr(args, name) for name in names})
 
 
-def prior_of(args: argparse.Namespace) -> "Prior":
-    """Prior of the weights that the flags describe."""
-    from ..free_energy import Binary, GaussBernoulli, Gaussian
-
-    if args.prior == "sparse":
-        return GaussBernoulli(args.density)
-    return Binary() if args.prior == "binary" else Gaussian()
-
-
-def _transitions(output: "OutputEntropy", prior: "Prior", about: dict[str, Any]) -> Outcome:
-    from ..free_energy.thresholds import transitions
-
-    found = transitions(output, prior)
+def _transitions(output: "al.free_energy.OutputEntropy", prior: "al.free_energy.Prior", about: Record) -> Outcome:
+    found = al.free_energy.transitions(output, prior)
     lines = [f"{about['model']}; {prior.describe()}"]
     if found.weak is not None:
         lines.append(f"weak recovery: alpha = {pm(found.weak.value, found.weak.error)}")
@@ -180,7 +151,7 @@ def _transitions(output: "OutputEntropy", prior: "Prior", about: dict[str, Any])
     return record, "\n".join([*lines, record["status"]]), True
 
 
-def line_of(point: "StationaryPoint") -> str:
+def line_of(point: "al.free_energy.StationaryPoint") -> str:
     """One line about a stationary point."""
     overlaps = ", ".join(
         pm(q, e) for q, e in zip(point.overlap.diagonal(), point.overlap_error.diagonal(), strict=True)

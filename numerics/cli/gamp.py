@@ -2,7 +2,10 @@
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import attnlimits as al
 
 from ..core.decimals import pm, recorded
 from ..core.progress import Bar
@@ -10,6 +13,7 @@ from ..core.results import as_dict
 from ..model.link import Model, kernel_or_network
 from .data import (
     STARTS,
+    Array,
     check_data,
     check_iteration,
     check_size,
@@ -21,13 +25,7 @@ from .data import (
     start_of,
 )
 from .flags import damping, model_of
-from .verbs import Outcome, Verbs, add_verb
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..learning.gamp import GAMPResult, GAMPStep
-    from ..learning.outputs.channel import Model as Source
+from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "run"]
 
@@ -66,27 +64,25 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f'--damping must be in [0, 1) or "adaptive", got {args.damping:g}')
     check_iteration(args, "max-iter")
     model = model_of(args, "gamp")
-    return _from_files(args, kernel_or_network(model)) if own else _instances(args, model)
+    return _from_files(args, model) if own else _instances(args, model)
 
 
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
+def _settings(args: argparse.Namespace) -> Record:
     return {name: getattr(args, name) for name in ("damping", "max_iter", "tol", "workers")}
 
 
 def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
-    from ..fixed_point.expected import expected
-    from ..learning.gamp import gamp
-    from ..learning.instances import mean_of
-
-    def one(seed: int, weights: "NDArray[Any]", x: "NDArray[Any]", y: "NDArray[Any]") -> "GAMPResult":
-        return gamp(x, y, model, teacher=weights, start=start_of(args, x, y, model, seed), rng=seed, **_settings(args))
+    def one(seed: int, weights: Array, x: Array, y: Array) -> "al.learning.GAMPResult":
+        return al.gamp(
+            asked, x, y, teacher=weights, start=start_of(args, x, y, model, seed), rng=seed, **_settings(args)
+        )
 
     model = kernel_or_network(asked)
     check_size(args, model)
     # First, for it may be refused where it is asked for.
-    theory = expected(asked, args.alpha, wanted=args.state_evolution, rng=args.seed, workers=args.workers)
+    theory = al.learning.expected(asked, args.alpha, wanted=args.state_evolution, rng=args.seed, workers=args.workers)
     found = instances_of(args, model, one)
-    average = mean_of(found, [r.n_iter for r in found])
+    average = al.learning.mean_of(found, [r.n_iter for r in found])
     error = average.overlap_error
     record = as_dict(average) | {
         "value": recorded(average.overlap[-1, -1], error[-1, -1]),
@@ -113,19 +109,16 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
     return record, "\n".join([*lines, average.status]), average.converged
 
 
-def _from_files(args: argparse.Namespace, model: "Source") -> Outcome:
-    import numpy as np
-
-    from ..learning.gamp import gamp
-
+def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
+    model = kernel_or_network(asked)
     x, y = read_data(args)
     start = start_of(args, x, y, model, args.seed)
     bar = Bar("gamp", show=True)
 
-    def tick(step: "GAMPStep") -> None:
+    def tick(step: "al.learning.GAMPStep") -> None:
         bar.to(step.iteration, args.max_iter)
 
-    result = gamp(x, y, model, start=start, rng=args.seed, callback=tick, **_settings(args))
+    result = al.gamp(asked, x, y, start=start, rng=args.seed, callback=tick, **_settings(args))
     bar.close()
     record = as_dict(replace(result, origin=result.origin.with_settings(start=args.start))) | {
         "value": recorded(result.self_overlap[-1, -1], 0.0),

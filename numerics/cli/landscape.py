@@ -4,12 +4,14 @@ import argparse
 import math
 from pathlib import Path
 
+import attnlimits as al
+
 from ..core.decimals import recorded
 from ..core.destinations import output_file
 from ..core.progress import Bar
 from ..core.results import as_dict, save
 from .flags import check_points, sampling_flags
-from .free_energy import check, inference_flags, line_of, origin_of, output_of, prior_of
+from .free_energy import check, inference_flags, line_of, origin_of, output_of
 from .verbs import Outcome, Verbs, add_verb
 
 __all__ = ["add", "run"]
@@ -41,24 +43,19 @@ def run(args: argparse.Namespace) -> Outcome:
     for suffix in (None, ".json"):
         output_file(args.out, suffix, make=True)
     output, name = output_of(args)
-    prior = prior_of(args)
-    from ..free_energy import FreeEntropy
-    from ..free_energy.landscape import draw
-    from ..free_energy.landscape import landscape as grid
-    from ..free_energy.located import located
-
-    free = FreeEntropy(output, args.alpha, prior)
+    prior = al.free_energy.prior_named(args.prior, args.density)
+    free = al.free_energy.FreeEntropy(output, args.alpha, prior)
     bar = Bar("landscape", show=True)
     try:
-        record = grid(free, points=args.points, top=args.top, progress=bar.to)
+        record = al.free_energy.landscape(free, points=args.points, top=args.top, progress=bar.to)
     finally:
         bar.close()
-    points, status, converged = located(free, starts=args.starts, rng=args.seed)
+    points, status, converged = al.free_energy.located(free, starts=args.starts, rng=args.seed)
     about = {"model": name, "prior": prior.describe(), "route": output.route, "alpha": args.alpha}
     about["origin"] = origin_of(output, args)
     path = args.out.with_suffix(".json")
     save(path, about | record | {"stationary": points, "converged": converged, "status": status})
-    draw(record, points, output.groups, f"{name}; {prior.describe()}; alpha = {args.alpha:g}", args.out)
+    al.free_energy.draw(record, points, output.groups, f"{name}; {prior.describe()}; alpha = {args.alpha:g}", args.out)
     best = points[0].free_entropy
     summary = about | {
         "value": recorded(best.value, best.error) if math.isfinite(best.value) else None,

@@ -1,17 +1,20 @@
 """What `derive`, `threshold` and `evolve` do with `--link`."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
+
+import attnlimits as al
 
 from ..core.results import EvolutionResult, as_dict
 from ..model.link import MAX_DIGITS
 from ..model.link_kernels import kernel_of, source_of
 from ..model.link_store import Request, write_kernel
 from ..model.links import LinkKernel, load_link
-from ..thresholds.link.choice import link_staircase, link_threshold
-from ..thresholds.link.thresholds import LinkThreshold
 from .flags import NODES, link_of
-from .verbs import Outcome
+from .verbs import Outcome, Record
+
+if TYPE_CHECKING:
+    from ..thresholds.link.thresholds import LinkThreshold
 
 __all__ = ["derive", "evolve", "threshold"]
 
@@ -51,16 +54,16 @@ def threshold(args: argparse.Namespace) -> Outcome:
     link = link_of(args)
     kernel = link.kernel
     if not args.staircase:
-        result = link_threshold(link, digits=digits)
+        result = al.threshold(link, digits=digits)
         return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
-    stairs = link_staircase(link, digits=digits)
+    stairs = al.staircase(link, digits=digits)
     first = stairs.steps[0]
     record = as_dict(stairs) | _about(kernel) | {"value": first.value, "error": first.error, "how": first.how}
     lines = [kernel.describe(), *(_line(step) for step in stairs.steps), stairs.status]
     return record, "\n".join(lines), stairs.converged
 
 
-def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, dict[str, Any]]:
+def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, Record]:
     """Fixed point of the state evolution of the link `args.link`, and what names it.
 
     `args.nodes`, twice as many as usual, doubles those of the posterior.
@@ -68,10 +71,7 @@ def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, dict[str, Any]]:
     if args.nodes < NODES or args.nodes % NODES:
         raise ValueError(f"--nodes must be a multiple of {NODES} with --link, got {args.nodes}")
     link = link_of(args)
-    # Loaded late: bad arguments are refused before.
-    from ..fixed_point.link_limit import evolve_link
-
-    result = evolve_link(
+    result = al.evolve(
         link,
         args.alpha,
         start=args.start,
@@ -85,11 +85,11 @@ def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, dict[str, Any]]:
     return result, _about(link.kernel)
 
 
-def _about(kernel: LinkKernel) -> dict[str, Any]:
+def _about(kernel: LinkKernel) -> Record:
     return {"model": kernel.describe(), "link": list(kernel.text), "noise": kernel.noise, "hash": kernel.kernel_hash}
 
 
-def _line(result: LinkThreshold) -> str:
+def _line(result: "LinkThreshold") -> str:
     if result.at_least is not None:
         return f"alpha > {result.at_least:.1e} ({result.how}); {result.status}"
     if result.value is None:

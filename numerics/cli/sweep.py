@@ -5,6 +5,8 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+import attnlimits as al
+
 from ..core.destinations import output_folder
 from ..core.progress import Bar
 from .verbs import Outcome, Verbs, add_verb
@@ -43,11 +45,9 @@ def run(args: argparse.Namespace) -> Outcome:
         if value is not None and value < 1:
             raise ValueError(f"--{name} must be >= 1, got {value}")
     output_folder(args.out)
-    from ..sweeps.runner import sweep
-
     bar = Bar("sweep", show=True)
     try:
-        report = sweep(
+        report = al.sweep(
             args.grid,
             args.out,
             workers=args.workers,

@@ -8,7 +8,8 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+import attnlimits as al
 
 from ..core.cache import private_folder
 from ..core.decimals import check_size
@@ -19,6 +20,7 @@ from ..model.kernels import available_kernels
 from ..model.network import ACTIVATIONS
 from ..model.routes import ROUTES
 from .flags import SYMBOLIC_DEFAULTS, link_flags, model_flags, refuse_model_flags
+from .link import derive as derive_link
 from .verbs import Outcome, Verbs, add_verb
 
 __all__ = ["add", "derive", "explain", "models", "verify"]
@@ -64,22 +66,15 @@ def add(verbs: Verbs) -> None:
     checks.add_argument("--id", type=int, nargs="+", dest="ids", metavar="N", help="only these equations")
 
 
-def _architecture(args: argparse.Namespace) -> Any:
+def _architecture(args: argparse.Namespace) -> "al.derivations.Architecture":
     """Return the symbolic model of the flags; decimals of --skip and --beta become exact rationals."""
-    import sympy as sp
-
-    from attnlimits.derive.architecture import Architecture
-
-    numbers: dict[str, sp.Expr] = {}
+    numbers = {}
     for name in ("skip", "beta"):
         text = getattr(args, name)
         if text is not None:
             check_size(f"--{name}", str(text))
-            try:
-                numbers[name] = sp.Rational(str(text))
-            except (TypeError, ValueError, ZeroDivisionError):
-                raise ValueError(f"--{name} must be a positive number such as 0.5 or 1/3, got {text!r}") from None
-    return Architecture(
+            numbers[name] = al.derivations.exact(f"--{name}", text)
+    return al.derivations.Architecture(
         layers=args.layers,
         tokens=args.tokens,
         ranks=args.rank,
@@ -110,20 +105,15 @@ def derive(args: argparse.Namespace) -> Outcome:
         refuse_model_flags(args, SYMBOLIC_DEFAULTS)
         if args.check:
             raise ValueError("--check compares all generated kernels; it takes no link")
-        from .link import derive as derive_link
-
         return derive_link(args)
     if any(getattr(args, name) != usual for name, usual in SYMBOLIC_DEFAULTS.items()):
         return _derive_architecture(args)
-    from attnlimits.derive.__main__ import main
-    from attnlimits.derive.proof import ProofError
-
     options = (["--check"] if args.check else []) + (["--out", str(args.out)] if args.out else [])
     try:
         # The generator reports on stdout; with --json only the object may stand there.
         with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
-            status = main(options)
-    except ProofError as error:
+            status = al.derivations.derive_all(options)
+    except al.derivations.ProofError as error:
         message = f"a derivation is not proved, nothing was written: {error}"
         return {"check": args.check, "ok": False, "status": message}, message, False
     word = "fresh" if args.check else "written"
@@ -134,9 +124,6 @@ def derive(args: argparse.Namespace) -> Outcome:
 def _derive_architecture(args: argparse.Namespace) -> Outcome:
     if args.check:
         raise ValueError("--check compares all generated kernels; it takes no model")
-    from attnlimits.derive.kernels.link_names import package_name
-    from attnlimits.derive.kernels.packages import write_link_package
-
     args.layers = 2 if args.layers is None else args.layers
     args.tokens = 2 if args.tokens is None else args.tokens
     _check_cost(args)
@@ -144,9 +131,10 @@ def _derive_architecture(args: argparse.Namespace) -> Outcome:
     folder = args.out if args.out is not None else private_folder("links")
     if folder is None:
         raise ValueError("there is no folder to write the package to; give one by --out")
-    path = write_link_package(model, folder, lambda line: print(line, file=sys.stderr))
-    record = {"name": package_name(model), "folder": str(path), "ok": True, "status": "written"}
-    return record, f"{package_name(model)}: link and Jacobian written to {path}", True
+    path = al.derivations.write_link_package(model, folder, lambda line: print(line, file=sys.stderr))
+    name = al.derivations.package_name(model)
+    record = {"name": name, "folder": str(path), "ok": True, "status": "written"}
+    return record, f"{name}: link and Jacobian written to {path}", True
 
 
 # Entries of the Jacobian times layers: from here on they take a minute, and so many take hours. On one core a hundred
@@ -178,23 +166,20 @@ def _indices(args: argparse.Namespace) -> int:
 
 def verify(args: argparse.Namespace) -> Outcome:
     """Run the check of every equation of a paper, or of all papers."""
-    from attnlimits.derive import registry
-
     if args.paper != ALL_PAPERS:
         return _verify_paper(args.paper, args.ids)
     if args.ids is not None:
         raise ValueError(f"--id numbers the equations of one paper: give its citekey, not --paper {ALL_PAPERS}")
-    outcomes = [_verify_paper(paper, None) for paper in registry.papers()]
+    outcomes = [_verify_paper(paper, None) for paper in al.derivations.registry.papers()]
     records = [record for record, _, _ in outcomes]
-    failed = [record["paper"] for record in records if not record["ok"]]
+    failed = [str(record["paper"]) for record in records if not record["ok"]]
     status = f"checks failed: {', '.join(failed)}; see the tables" if failed else "all checks passed"
     text = "\n\n".join(f"{record['paper']}\n{table}" for record, table, _ in outcomes)
     return {"paper": ALL_PAPERS, "papers": records, "ok": not failed, "status": status}, text, not failed
 
 
 def _verify_paper(paper: str, ids: Sequence[int] | None) -> Outcome:
-    from attnlimits.derive import registry
-
+    registry = al.derivations.registry
     bar = Bar("equations", show=sys.stderr.isatty())
     results = registry.run(paper, ids, progress=lambda done, total, _: bar.to(done, total))
     bar.close()
@@ -208,9 +193,7 @@ def _verify_paper(paper: str, ids: Sequence[int] | None) -> Outcome:
 def explain(args: argparse.Namespace) -> Outcome:
     """Print what the theory says about one architecture."""
     _check_page(args)
-    from attnlimits.derive.explain.page import explain_record
-
-    record = explain_record(_architecture(args))
+    record = al.derivations.explain_record(_architecture(args))
     return record, str(record["latex"] if args.latex else record["text"]), True
 
 

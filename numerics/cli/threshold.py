@@ -2,8 +2,11 @@
 
 import argparse
 
+import attnlimits as al
+
 from ..core.progress import Bar
 from ..core.results import ThresholdResult, as_dict
+from ..model.network import Network
 from .flags import (
     MODEL_DEFAULTS,
     attention,
@@ -14,6 +17,7 @@ from .flags import (
     refuse_model_flags,
     sampling_flags,
 )
+from .link import threshold as link_threshold
 from .verbs import Outcome, Verbs, add_verb
 
 __all__ = ["add", "run"]
@@ -52,15 +56,10 @@ def add(verbs: Verbs) -> None:
     sampling_flags(parser)
 
 
-# The numerics are loaded late: bad arguments are refused before.
-
-
 def run(args: argparse.Namespace) -> Outcome:
     """Threshold of what the flags describe."""
     if args.link is not None:
         refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "given": None, "rigorous": False})
-        from .link import threshold as link_threshold
-
         return link_threshold(args)
     check_sampling(args)
     if args.staircase or args.noise != "0":
@@ -76,10 +75,8 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f"--layer must be from 1 to --layers {model.layers}, got {layer}")
     if layer == model.layers and args.given is not None:
         raise ValueError("--given is for a layer before the last one; the last layer is learned from nothing")
-    from ..thresholds.choice import layer_threshold
-
     bar = Bar("threshold", show=True)
-    result = layer_threshold(
+    result = al.threshold(
         model,
         layer=layer,
         given=args.given,
@@ -95,40 +92,25 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def _proved(args: argparse.Namespace) -> Outcome:
-    from ..thresholds.last_layer import proved_last_layer
-
     model = attention(args, "threshold")
     if args.layer not in (None, model.layers):
         raise ValueError(f"--rigorous is for the last layer, got --layer {args.layer} of {model.layers}")
-    result, enclosure = proved_last_layer(model, digits=_digits(args), progress=True)
+    result, enclosure = al.prove(model, digits=12 if args.digits is None else args.digits, progress=True)
     record, text, converged = _outcome(result, model.layers, model.describe())
     return record | {"enclosure": as_dict(enclosure)}, text, converged
 
 
 def _one_layer(args: argparse.Namespace) -> Outcome:
     """One layer, untied, of several heads, or with its tokens as output, which tell as much as its attention."""
-    from ..thresholds.heads import heads_threshold
-
     if args.layer not in (None, 1):
         raise ValueError(f"--layer must be 1 for one layer, got {args.layer}")
-    result = heads_threshold(
-        args.tokens,
-        args.rank,
-        args.activation,
-        heads=args.heads,
-        tied=not args.untied,
-        output=args.output,
-        digits=_digits(args),
-    )
+    model = Network(1, args.tokens, args.rank, activation=args.activation, tied=not args.untied)
+    result = al.threshold(model, heads=args.heads, output=args.output, digits=args.digits)
     kind = "untied" if args.untied else "tied"
     output = ", output B_1" if args.output == "sequence" else ""
     heads = "" if args.heads == 1 else f", H={args.heads}"
     name = f"{kind} {args.activation} attention, L=1, M={args.tokens}{heads}, rank {args.rank}{output}"
     return _outcome(result, 1, name)
-
-
-def _digits(args: argparse.Namespace) -> int:
-    return 12 if args.digits is None else int(args.digits)
 
 
 def _outcome(result: ThresholdResult, layer: int, name: str) -> Outcome:

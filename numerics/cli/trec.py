@@ -3,16 +3,18 @@
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+import attnlimits as al
 
 from ..core.decimals import pm, recorded
 from ..core.destinations import output_file, output_folder
 from ..core.progress import Bar
 from ..core.results import as_dict, save
-from .verbs import Outcome, Verbs, add_verb
-
-if TYPE_CHECKING:
-    from ..learning.classifier import Embedded, Settings, Training
+from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "run"]
 
@@ -63,9 +65,7 @@ def run(args: argparse.Namespace) -> Outcome:
     _check(args)
     if args.write_corpus is not None:
         return _write(args)
-    from ..learning.classifier import Settings
-
-    settings = Settings(
+    settings = al.classifier.Settings(
         rank=args.rank,
         skip=args.skip,
         epochs=args.epochs,
@@ -107,40 +107,46 @@ def _check(args: argparse.Namespace) -> None:
         output_folder(args.write_corpus, "--write-corpus")
 
 
-def _write(args: argparse.Namespace) -> Outcome:
-    from ..learning.classifier import made_corpus, write_corpus
+def _made(args: argparse.Namespace) -> "al.classifier.Corpus":
+    sizes = _MADE if args.questions is None else _MADE | {"train": args.questions}
+    return al.classifier.made_corpus(**sizes, rng=args.seed)
 
-    corpus = made_corpus(**_MADE | ({} if args.questions is None else {"train": args.questions}), rng=args.seed)
-    files = [str(path) for path in write_corpus(args.write_corpus, corpus)]
+
+def _write(args: argparse.Namespace) -> Outcome:
+    corpus = al.classifier.made_corpus(
+        **_MADE | ({} if args.questions is None else {"train": args.questions}), rng=args.seed
+    )
+    files = [str(path) for path in al.classifier.write_corpus(args.write_corpus, corpus)]
     status = f"wrote {len(corpus.train)} + {len(corpus.test)} questions to {args.write_corpus}"
     return {"files": files, "status": status, "converged": True}, status, True
 
 
-Data = tuple[tuple["Embedded", Any], tuple["Embedded", Any], tuple[str, ...], str]
+Part: TypeAlias = "tuple[al.classifier.Embedded, NDArray[np.int64]]"
 
 
-def _data(args: argparse.Namespace) -> Data:
-    from ..learning.classifier import embed_folder, label_numbers, made_corpus, read_questions
-
+def _data(args: argparse.Namespace) -> tuple[Part, Part, tuple[str, ...], str]:
     if args.made:
-        corpus = made_corpus(**_MADE | ({} if args.questions is None else {"train": args.questions}), rng=args.seed)
+        corpus = al.classifier.made_corpus(
+            **_MADE | ({} if args.questions is None else {"train": args.questions}), rng=args.seed
+        )
         questions, others, name = list(corpus.train), list(corpus.test), "made corpus"
         embedded = corpus.embedded()
     else:
-        questions, others, name = read_questions(args.train), read_questions(args.test), str(args.train)
-        embedded = embed_folder(args.embeddings, questions, others, args.length)
-    labels, first, second = label_numbers(questions, others)
+        questions, others, name = (
+            al.classifier.read_questions(args.train),
+            al.classifier.read_questions(args.test),
+            str(args.train),
+        )
+        embedded = al.classifier.embed_folder(args.embeddings, questions, others, args.length)
+    labels, first, second = al.classifier.label_numbers(questions, others)
     return (embedded[0], first), (embedded[1], second), labels, name
 
 
-def _train(args: argparse.Namespace, settings: "Settings") -> Outcome:
-    from ..learning.classifier.network import require_torch
-    from ..learning.classifier.repeated import repeated
-
+def _train(args: argparse.Namespace, settings: "al.classifier.Settings") -> Outcome:
     first, second, labels, name = _data(args)
-    require_torch()
+    al.classifier.require_torch()
     bar = Bar("trec", show=True)
-    found = repeated(first, second, settings, count=args.seeds, seed=args.seed, progress=bar.to)
+    found = al.classifier.repeated(first, second, settings, count=args.seeds, seed=args.seed, progress=bar.to)
     bar.close()
     one = found.trainings[0]
     record = {
@@ -177,6 +183,6 @@ def _train(args: argparse.Namespace, settings: "Settings") -> Outcome:
     return record, "\n".join(lines), found.converged
 
 
-def _history(result: "Training") -> dict[str, Any]:
+def _history(result: "al.classifier.Training") -> Record:
     """A training without its weights."""
     return {key: value for key, value in as_dict(result).items() if key != "weights"}

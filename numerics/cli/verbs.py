@@ -2,14 +2,16 @@
 
 import argparse
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from .guard import STATUSES, Parser
 
-__all__ = ["Outcome", "Verbs", "add_nested", "add_verb", "command_line"]
+__all__ = ["Outcome", "Record", "Verbs", "add_nested", "add_verb", "command_line"]
 
+#: One JSON object, before arrays and results in it become plain.
+Record: TypeAlias = dict[str, object]
 #: What a verb returns: the record of `--json`, the text without it, and whether it succeeded.
-Outcome = tuple[dict[str, Any], str, bool]
+Outcome: TypeAlias = tuple[Record, str, bool]
 
 
 class Verbs(Protocol):

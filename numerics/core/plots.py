@@ -1,6 +1,7 @@
 """Plots of state-evolution curves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from .files import replace_whole
 from .results import EvolutionResult
 
-__all__ = ["phase_curve", "save_figure"]
+__all__ = ["drawn", "phase_curve", "save_figure"]
 
 _COLOURS = ("#b3261e", "#1f4e9c", "#2e7d32", "#8e24aa")
 
@@ -26,6 +27,22 @@ def save_figure(figure: Any, path: Path, dpi: int = 160) -> None:
     """
     with replace_whole(path) as part:
         figure.savefig(part, dpi=dpi, format=path.suffix.removeprefix("."))
+
+
+@contextmanager
+def drawn(path: Path, rows: int, columns: int, *, figsize: tuple[float, float], dpi: int = 160) -> Iterator[Any]:
+    """Give the axes of a new figure, which is written to `path` and closed at the end."""
+    import matplotlib  # takes a second, which only pictures need
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(rows, columns, figsize=figsize, layout="constrained")
+    try:
+        yield axes
+        save_figure(figure, path, dpi=dpi)
+    finally:
+        plt.close(figure)
 
 
 def phase_curve(axes: Any, results: Sequence[EvolutionResult], thresholds: Sequence[tuple[str, float]]) -> None:

@@ -18,7 +18,7 @@ from scipy.optimize import brentq, root
 from ..core.errors import ConvergenceError
 from .rows import Mixture
 
-__all__ = ["Binary", "GaussBernoulli", "Gaussian", "Prior"]
+__all__ = ["Binary", "GaussBernoulli", "Gaussian", "Prior", "prior_named"]
 
 Array = NDArray[np.float64]
 
@@ -198,6 +198,13 @@ class GaussBernoulli(_Separable):
     def describe(self) -> str:
         """One line."""
         return f"Gauss-Bernoulli prior of density {self.density:g}"
+
+
+def prior_named(name: str, density: float | None = None) -> Prior:
+    """Prior of a name: "gaussian", "binary" or "sparse", of which the density is needed."""
+    if name == "sparse" and density is not None:
+        return GaussBernoulli(density)
+    return Binary() if name == "binary" else Gaussian()
 
 
 def _diagonal(matrix: Array) -> bool:

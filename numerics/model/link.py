@@ -66,6 +66,13 @@ class Link:
         """Kernel of the limit without noise, in which outputs that hold the same are reduced."""
         return replace(self, noise="0").kernel
 
+    @property
+    def slopes(self) -> LinkKernel:
+        """Kernel with the slopes of every output, which are those without noise."""
+        if not self.kernel.noise:
+            return self.kernel
+        return kernel_of(self.text, tokens=self.tokens, indices=self.indices, reduced=False)
+
     def along(self, axes: tuple[tuple[int, ...], ...], *, noise: str) -> LinkKernel:
         """Kernel with this noise and with the indices counted along orthogonal vectors."""
         return kernel_of(self.text, tokens=self.tokens, indices=self.indices, noise=noise, axes=axes)

@@ -116,7 +116,7 @@ def stopped_by(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
             raise error
         return solve(*arguments, **options)
 
-    monkeypatch.setattr(precise, "denoise_mp", second_fails)
+    monkeypatch.setattr("attnlimits.verbs.denoise.denoise_mp", second_fails)
 
 
 @pytest.mark.parametrize(

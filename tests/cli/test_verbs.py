@@ -263,7 +263,7 @@ def test_a_failed_proof_is_a_failure_in_one_line(attnlimits, monkeypatch):
     def fail(options):
         raise ProofError("layer: entry 0 leaves 1")
 
-    monkeypatch.setattr("attnlimits.derive.__main__.main", fail)
+    monkeypatch.setattr("attnlimits.derivations.derive_all", fail)
     said = attnlimits("derive --check")
     assert said.status == 1
     assert len(said.lines_of_error) == 1

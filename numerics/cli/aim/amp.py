@@ -3,7 +3,9 @@
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import attnlimits as al
 
 from ...core.array_files import read_array, write_array
 from ...core.decimals import pm, recorded
@@ -13,10 +15,6 @@ from ...core.results import as_dict
 from ..flags import damping
 from ..verbs import Outcome, Verbs, add_verb
 from .flags import channel_flags, channel_of, name_of
-
-if TYPE_CHECKING:
-    from ...aim.channels import Channel
-    from ...aim.results import AMPStep
 
 __all__ = ["add", "run"]
 
@@ -84,10 +82,8 @@ def run(args: argparse.Namespace) -> Outcome:
     own = _check(args)
     output = channel_of(args)
     if args.activation == "softmax" and (args.log_outputs or not own):
-        from ...aim.channels import Softmax
-
         # Instances come with log y, which does not underflow at any beta.
-        output = Softmax(args.tokens, args.beta, logarithms=True)
+        output = al.aim.Softmax(args.tokens, args.beta, logarithms=True)
     settings = {
         "damping": args.damping,
         "covariance": args.covariance,
@@ -98,16 +94,14 @@ def run(args: argparse.Namespace) -> Outcome:
     return _own(args, output, name, settings) if own else _instances(args, output, name, settings)
 
 
-def _own(args: argparse.Namespace, output: "Channel", name: str, settings: dict[str, Any]) -> Outcome:
-    from ...aim.amp import amp
-
+def _own(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings: dict[str, Any]) -> Outcome:
     x, y = read_array("--x", args.x), read_array("--y", args.y)
     bar = Bar("aim amp", show=True)
 
-    def tick(step: "AMPStep") -> None:
+    def tick(step: "al.aim.AMPStep") -> None:
         bar.to(step.iteration, args.max_iter)
 
-    found = amp(x, y, output, args.rho, callback=tick, **settings)
+    found = al.aim.amp(x, y, output, args.rho, callback=tick, **settings)
     bar.close()
     record = as_dict(found) | {
         "value": recorded(found.predicted, found.predicted_error),
@@ -131,16 +125,12 @@ def _own(args: argparse.Namespace, output: "Channel", name: str, settings: dict[
     return record, "\n".join(lines), found.converged
 
 
-def _instances(args: argparse.Namespace, output: "Channel", name: str, settings: dict[str, Any]) -> Outcome:
-    from ...aim.data import refuse_size
-    from ...aim.instances import amp_instances
-    from ...aim.state_evolution import evolve
-
+def _instances(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings: dict[str, Any]) -> Outcome:
     asked = f"--dimension {args.dimension} at --alpha {args.alpha:g} with --tokens {args.tokens}"
-    refuse_size(args.alpha, args.dimension, args.tokens, asked, scalar=args.covariance == "scalar")
-    expected = evolve(args.alpha, args.rho, output)
+    al.aim.refuse_size(args.alpha, args.dimension, args.tokens, asked, scalar=args.covariance == "scalar")
+    expected = al.aim.evolve(args.alpha, args.rho, output)
     bar = Bar("aim amp", show=True)
-    found = amp_instances(
+    found = al.aim.amp_instances(
         args.alpha, args.rho, args.dimension, output, count=args.seeds, seed=args.seed, progress=bar.to, **settings
     )
     bar.close()

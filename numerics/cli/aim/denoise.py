@@ -2,11 +2,12 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+
+import attnlimits as al
 
 from ...core.array_files import read_array, write_array
 from ...core.destinations import output_file
-from ..verbs import Outcome, Verbs, add_verb
+from ..verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "run"]
 
@@ -30,22 +31,19 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Error of the denoiser, and the estimate of a matrix."""
-    from ...aim.precise import exact_number, mmse_digits
-    from ...aim.spectrum import mmse
-
-    rho = exact_number("rho", args.rho, "rho = r/d")
-    delta = exact_number("Delta", args.delta, "noise of the matrix denoiser")
+    rho = al.aim.exact_number("rho", args.rho, "rho = r/d")
+    delta = al.aim.exact_number("Delta", args.delta, "noise of the matrix denoiser")
     if args.out is not None and args.y is None:
         raise ValueError("--out is for the estimate of a matrix; give the matrix with --y")
     args.out = output_file(args.out, ".npy")
     name = f"S + sqrt(Delta) GOE, rho={args.rho}, Delta={args.delta}"
     if args.digits is None:
-        plain = mmse(float(rho), float(delta))
+        plain = al.aim.mmse(float(rho), float(delta))
         text, error = repr(float(plain.value)), float(plain.error)
     else:
-        precise = mmse_digits(rho, delta, digits=args.digits)
+        precise = al.aim.mmse_digits(rho, delta, digits=args.digits)
         text, error = precise.value, precise.error
-    record: dict[str, Any] = {
+    record: Record = {
         "value": text,
         "error": error,
         "how": "estimated",
@@ -60,10 +58,8 @@ def run(args: argparse.Namespace) -> Outcome:
     return record, "\n".join(lines), True
 
 
-def _estimate(args: argparse.Namespace, rho: float, delta: float, record: dict[str, Any], lines: list[str]) -> None:
-    from ...aim.rie import denoise_matrix
-
-    found = denoise_matrix(read_array("--y", args.y), rho, delta)
+def _estimate(args: argparse.Namespace, rho: float, delta: float, record: Record, lines: list[str]) -> None:
+    found = al.aim.denoise_matrix(read_array("--y", args.y), rho, delta)
     record["divergence"] = found.divergence
     lines.append(f"error that the estimate of {args.y.name} expects of itself: {found.divergence:.6f}")
     if args.out is None:

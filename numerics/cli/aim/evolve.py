@@ -3,6 +3,8 @@
 import argparse
 import itertools
 
+import attnlimits as al
+
 from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import as_dict
@@ -31,13 +33,11 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Estimation error along alpha."""
-    from ...aim.state_evolution import curve
-
     output = channel_of(args)
     name = name_of(args, f"{args.rho:g}" if args.rho else 0)
     bar = Bar("aim evolve", show=True)
     done = itertools.count(1)
-    points = curve(args.alpha, args.rho, output, progress=lambda _: bar.to(next(done), len(args.alpha)))
+    points = al.aim.curve(args.alpha, args.rho, output, progress=lambda _: bar.to(next(done), len(args.alpha)))
     bar.close()
     last = points[-1]
     record = as_dict(last) | {

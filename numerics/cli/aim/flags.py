@@ -1,12 +1,10 @@
 """Flags of the attention-indexed model that its verbs share, and the output channel they describe."""
 
 import argparse
-from typing import TYPE_CHECKING
+
+import attnlimits as al
 
 from ...aim.checks import ACTIVATIONS
-
-if TYPE_CHECKING:
-    from ...aim.channels import Channel
 
 __all__ = ["channel_flags", "channel_of", "name_of"]
 
@@ -24,14 +22,11 @@ def channel_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def channel_of(args: argparse.Namespace) -> "Channel":
+def channel_of(args: argparse.Namespace) -> "al.aim.Channel":
     """Return the output channel of the flags."""
-    from ...aim.channels import channel
-    from ...aim.checks import above_zero
-
     # Also where the channel would not use it.
-    above_zero("beta", args.beta, "softmax")
-    return channel(args.activation, args.tokens, args.beta, args.noise)
+    al.aim.above_zero("beta", args.beta, "softmax")
+    return al.aim.channel(args.activation, args.tokens, args.beta, args.noise)
 
 
 def name_of(args: argparse.Namespace, rho: object) -> str:

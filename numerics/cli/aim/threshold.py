@@ -2,6 +2,8 @@
 
 import argparse
 
+import attnlimits as al
+
 from ...core.results import as_dict
 from ..verbs import Outcome, Verbs, add_verb
 from .flags import channel_flags, channel_of, name_of
@@ -30,13 +32,15 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Threshold of what the flags describe."""
-    from ...aim.thresholds import hardmax_tail, perfect_recovery, weak_recovery
-
     output = channel_of(args)
     name = name_of(args, args.rho)
     weak = args.rho is None
     digits = 15 if args.digits is None else args.digits
-    found = weak_recovery(output, digits=args.digits) if weak else perfect_recovery(args.rho, output, digits=digits)
+    found = (
+        al.aim.weak_recovery(output, digits=args.digits)
+        if weak
+        else al.aim.perfect_recovery(args.rho, output, digits=digits)
+    )
     status = "sum over all labels" if found.exact is None else "closed form"
     record = as_dict(found) | {"model": name, "mmse": 1.0 if weak else 0.0, "converged": True, "status": status}
     lines = [name, f"{found.quantity}: {found.value}"]
@@ -44,7 +48,7 @@ def run(args: argparse.Namespace) -> Outcome:
         # As of links: no number, and the symbol of infinity where that is proved.
         record |= {"value": None, "exact": "oo"}
         if output.name == "hardmax":
-            tail = hardmax_tail(args.rho, tokens=args.tokens, digits=min(digits, 15))
+            tail = al.aim.hardmax_tail(args.rho, tokens=args.tokens, digits=min(digits, 15))
             lines.append(f"at large alpha MMSE = {tail}/alpha^2")
             record["tail"] = tail
     elif found.exact is None:

@@ -1,10 +1,13 @@
 """The verb `multihead figure`: the steps of sculpting on one instance, or a stored study."""
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 
+import attnlimits as al
+
 from ...core.destinations import output_folder
-from ...core.plots import save_figure
+from ...core.plots import drawn
 from ...core.results import as_dict, load, save, versions
 from ..verbs import Outcome, Verbs, add_verb
 from .teacher import instance_of, judged, teacher_flags
@@ -42,8 +45,6 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def _stored(name: str, picture: Path) -> Outcome:
-    from importlib import import_module
-
     module = import_module(f"attnlimits.papers.chen2024.figures.{name}")
     record = load(module.DATA)
     module.draw(record, picture)
@@ -51,24 +52,14 @@ def _stored(name: str, picture: Path) -> Outcome:
 
 
 def _steps(args: argparse.Namespace, picture: Path) -> Outcome:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from ...multihead.sculpt.plots import hull_net, hull_singular_values, residual_histogram
-    from ...multihead.sculpt.sculpt import sculpt
-
     if args.heads < 2:
         raise ValueError(f"--heads must be >= 2, for one head has no hull to draw, got {args.heads}")
     theta, w, made = instance_of(args)
-    found = sculpt(made.X, made.Y, args.heads, noise_std=made.noise_std, strict=False, rng=args.seed)
-    figure, axes = plt.subplots(1, 3, figsize=(11.0, 3.4), layout="constrained")
-    residual_histogram(axes[0], found)
-    hull_singular_values(axes[1], found)
-    hull_net(axes[2], found, theta)
-    save_figure(figure, picture, dpi=110)
-    plt.close(figure)
+    found = al.multihead.sculpt(made.X, made.Y, args.heads, noise_std=made.noise_std, strict=False, rng=args.seed)
+    with drawn(picture, 1, 3, figsize=(11.0, 3.4), dpi=110) as axes:
+        al.multihead.residual_histogram(axes[0], found)
+        al.multihead.hull_singular_values(axes[1], found)
+        al.multihead.hull_net(axes[2], found, theta)
     record = judged(args, found, theta, w) | {
         "method": "sculpt",
         "validation_error": found.validation_error,

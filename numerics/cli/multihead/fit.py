@@ -3,17 +3,13 @@
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from ...core.array_files import read_named, write_arrays
 from ...core.destinations import output_file
 from ...core.results import as_dict
 from ..verbs import Outcome, Verbs, add_verb
 from .report import counted, learned, lines_of, record_of
-from .teacher import method_flags
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from .teacher import Array, method_flags
 
 __all__ = ["add", "run"]
 
@@ -72,7 +68,7 @@ def run(args: argparse.Namespace) -> Outcome:
     return record, "\n".join(lines), found.converged
 
 
-def _arrays(x: Path, y: Path | None) -> "tuple[NDArray[Any], NDArray[Any]]":
+def _arrays(x: Path, y: Path | None) -> tuple[Array, Array]:
     """X and Y from one file or two."""
     if y is None:
         if x.suffix != ".npz":

@@ -2,6 +2,8 @@
 
 import argparse
 
+import attnlimits as al
+
 from ...core.progress import Bar
 from ...core.results import as_dict
 from ..verbs import Outcome, Verbs, add_verb
@@ -32,16 +34,14 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Run every method on every parity."""
-    from ...multihead.hardness import METHODS, hardness
-
     if args.seed < 0:
         raise ValueError(f"--seed must be >= 0, got {args.seed}")
     bar = Bar("hardness", show=True)
-    found = hardness(
+    found = al.multihead.hardness(
         args.bits,
         dim=args.dim,
         samples=args.samples,
-        methods=args.methods or METHODS,
+        methods=args.methods or al.multihead.METHODS,
         starts=args.starts,
         rng=args.seed,
         progress=bar.to,

@@ -3,30 +3,26 @@
 import argparse
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Literal
+
+import attnlimits as al
 
 from ...core.decimals import pm
 from ...core.results import as_dict
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...multihead.learn import MultiheadFit
+from ..verbs import Record
+from .teacher import Array
 
 __all__ = ["counted", "learned", "lines_of", "record_of"]
 
 
 def learned(
-    args: argparse.Namespace, X: "NDArray[Any]", Y: "NDArray[Any]", heads: Any, noise_std: float | None
-) -> "MultiheadFit":
+    args: argparse.Namespace, X: Array, Y: Array, heads: int | Literal["auto"], noise_std: float | None
+) -> "al.multihead.MultiheadFit":
     """Learn a layer by the method of the flags."""
-    from ...multihead.errors import LearnWarning
-    from ...multihead.learn import learn_multihead
-
     with warnings.catch_warnings():
         # The status says the same.
-        warnings.simplefilter("ignore", LearnWarning)
-        return learn_multihead(
+        warnings.simplefilter("ignore", al.multihead.LearnWarning)
+        return al.multihead.learn_multihead(
             X,
             Y,
             heads,
@@ -38,14 +34,14 @@ def learned(
         )
 
 
-def record_of(verb: str, found: "MultiheadFit") -> dict[str, Any]:
+def record_of(verb: str, found: "al.multihead.MultiheadFit") -> Record:
     """Record of a learned layer without its weights."""
     told = as_dict(found)
     kept = {name: told[name] for name in told if name not in ("theta", "w")}
     return {"verb": f"multihead {verb}", **kept, "status": _status(found)}
 
 
-def lines_of(found: "MultiheadFit") -> list[str]:
+def lines_of(found: "al.multihead.MultiheadFit") -> list[str]:
     """Lines about the certificates and the status of a learned layer."""
     certificates = found.certificates
     sensitive = "unknown" if certificates.sensitivity is None else f"{certificates.sensitivity:.2g}"
@@ -61,7 +57,7 @@ def lines_of(found: "MultiheadFit") -> list[str]:
     return [*lines, ("converged: " if found.converged else "not converged: ") + _status(found)]
 
 
-def _status(found: "MultiheadFit") -> str:
+def _status(found: "al.multihead.MultiheadFit") -> str:
     """The status with what to try, as the errors of Python have it."""
     return f"{found.status}; {found.remedy}" if found.remedy else found.status
 

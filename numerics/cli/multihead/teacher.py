@@ -2,16 +2,17 @@
 
 import argparse
 import math
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    from ...multihead.learn import MultiheadFit
-    from ...multihead.sculpt.results import SculptResult
-    from ...multihead.teachers import TeacherData
+import attnlimits as al
 
-__all__ = ["instance_of", "judged", "method_flags", "teacher_flags"]
+from ..verbs import Record
+
+__all__ = ["Array", "instance_of", "judged", "method_flags", "teacher_flags"]
+
+Array = NDArray[np.float64]
 
 _METHODS = ("auto", "sculpt", "restarts")
 _FAMILIES = ("gauss", "corr", "sameW", "saturated", "lowrank", "parity")
@@ -36,37 +37,29 @@ def method_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--starts", type=int, default=8, help="random starts at most (default: %(default)s)")
 
 
-def instance_of(args: argparse.Namespace) -> "tuple[NDArray[Any], NDArray[Any], TeacherData]":
+def instance_of(args: argparse.Namespace) -> "tuple[Array, Array, al.multihead.TeacherData]":
     """Teacher and examples that the flags describe, from one generator per use of the seed."""
-    import numpy as np
-
-    from ...multihead.checks import count
-    from ...multihead.size import refuse_size
-    from ...multihead.teachers import make_examples, make_teacher
-
     for flag in ("heads", "seq", "dim", "samples"):
-        count(f"--{flag}", getattr(args, flag))
+        al.multihead.count(f"--{flag}", getattr(args, flag))
     if args.seed < 0:
         raise ValueError(f"--seed must be >= 0, got {args.seed}")
     if not (math.isfinite(args.noise) and args.noise >= 0):
         raise ValueError(f"--noise must be finite and >= 0, got {args.noise:g}")
     asked = f"--samples {args.samples} --seq {args.seq} --dim {args.dim} --heads {args.heads}"
-    refuse_size(asked, args.samples, args.seq, args.dim, args.heads)
-    theta, w = make_teacher(
+    al.multihead.refuse_size(asked, args.samples, args.seq, args.dim, args.heads)
+    theta, w = al.multihead.make_teacher(
         args.family, args.heads, args.dim, scale=args.scale, rng=np.random.default_rng([args.seed, 0])
     )
     generator = np.random.default_rng([args.seed, 1])
-    made = make_examples(theta, w, samples=args.samples, tokens=args.seq, noise=args.noise, rng=generator)
+    made = al.multihead.make_examples(theta, w, samples=args.samples, tokens=args.seq, noise=args.noise, rng=generator)
     return theta, w, made
 
 
 def judged(
-    args: argparse.Namespace, found: "MultiheadFit | SculptResult", theta: "NDArray[Any]", w: "NDArray[Any]"
-) -> dict[str, Any]:
+    args: argparse.Namespace, found: "al.multihead.MultiheadFit | al.multihead.SculptResult", theta: Array, w: Array
+) -> Record:
     """The learned layer beside the true one, as part of a record."""
-    from ...multihead.comparison import compared
-
-    comparison = compared(found.theta, found.w, theta, w, tokens=args.seq, seed=args.seed)
+    comparison = al.multihead.compared(found.theta, found.w, theta, w, tokens=args.seq, seed=args.seed)
     return {
         "value": f"{comparison.error.value:.6g}",
         "quantity": "E |F' - F|^2 / E |F|^2 of the learned layer F'",

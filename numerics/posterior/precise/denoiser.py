@@ -67,6 +67,18 @@ class PreciseDenoiserResult:
     nodes: int
     route: str
 
+    def texts(self) -> tuple[str, list[list[str]], list[list[list[list[str]]]]]:
+        """log_z, g_out and dg_out in decimal, with the digits asked for."""
+        ctx = MPContext()
+        ctx.dps = self.digits + 10
+
+        def text(entries: Any) -> Any:
+            if isinstance(entries, list):
+                return [text(entry) for entry in entries]
+            return ctx.nstr(entries, self.digits, strip_zeros=False)
+
+        return text(self.log_z), text(self.g_out.tolist()), text(self.dg_out.tolist())
+
 
 def denoise_mp(
     model: Network,

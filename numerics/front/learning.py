@@ -1,0 +1,25 @@
+"""`al.learning`: instances of a teacher at random, starts of iterations, and the state evolution beside them."""
+
+from attnlimits.numerics.core.standard_error import standard_error
+from attnlimits.numerics.fixed_point.expected import expected
+from attnlimits.numerics.learning.data import informed_start, refuse_size
+from attnlimits.numerics.learning.descent import DescentResult, DescentStep, spectral_start
+from attnlimits.numerics.learning.gamp import GAMPResult, GAMPStep
+from attnlimits.numerics.learning.instances import Instances, mean_of, on_instances
+from attnlimits.numerics.learning.outputs.channel import Model as Source
+
+__all__ = [
+    "DescentResult",
+    "DescentStep",
+    "GAMPResult",
+    "GAMPStep",
+    "Instances",
+    "Source",
+    "expected",
+    "informed_start",
+    "mean_of",
+    "on_instances",
+    "refuse_size",
+    "spectral_start",
+    "standard_error",
+]

@@ -1,0 +1,42 @@
+"""State evolution of a network or a link."""
+
+from dataclasses import replace
+from typing import Any
+
+from attnlimits.numerics.core.results import EvolutionResult
+from attnlimits.numerics.fixed_point.heads import evolve_heads
+from attnlimits.numerics.fixed_point.link_limit import evolve_link
+from attnlimits.numerics.model.link import Link, Model
+
+__all__ = ["evolve"]
+
+
+def evolve(
+    model: Model, alpha: float, *, heads: int | None = None, output: str | None = None, **settings: Any
+) -> EvolutionResult:
+    """Fixed point of the state evolution (14) at alpha = N/D samples per dimension.
+
+    Parameters
+    ----------
+    model : Network or Link
+    alpha : float
+    heads, output : optional
+        Of one layer in place of those of the network: H equal heads side by side, and "last" or "sequence".
+    settings : optional
+        `start` ("uninformed", "informed" or an overlap), `accuracy` where a quadrature serves, `samples`, `replicas`,
+        `rng`, `tol`, `max_iter`, `workers`.
+
+    Examples
+    --------
+    >>> import attnlimits as al
+    >>> round(float(evolve(al.Network(layers=1), 0.4).overlap[0, 0]), 6)
+    0.592012
+    """
+    if isinstance(model, Link):
+        return evolve_link(model, alpha, **settings)
+    heads, output = model.heads if heads is None else heads, model.output if output is None else output
+    if model.layers == 1:
+        model = replace(model, heads=1, output="last", readouts=None)
+    elif not model.single:
+        heads, output = 1, "last"  # `evolve` refuses the network itself
+    return evolve_heads(model, alpha, heads=heads, output=output, **settings)

@@ -1,0 +1,94 @@
+"""Weak-recovery threshold of a network or a link."""
+
+from collections.abc import Callable
+from typing import Literal, TypedDict, Unpack, overload
+
+from attnlimits.numerics.core.results import ThresholdResult
+from attnlimits.numerics.model.link import Link, Model
+from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.thresholds.choice import layer_threshold
+from attnlimits.numerics.thresholds.heads import heads_threshold
+from attnlimits.numerics.thresholds.link.choice import link_threshold
+from attnlimits.numerics.thresholds.link.thresholds import LinkThreshold
+
+__all__ = ["threshold"]
+
+
+class _Settings(TypedDict, total=False):
+    layer: int | None
+    given: Literal["self-consistent", "perfect"] | None
+    samples: int
+    replicas: int
+    rng: int
+    workers: int | None
+    progress: Callable[[int, int], None] | None
+
+
+@overload
+def threshold(
+    model: Network,
+    *,
+    digits: int | None = None,
+    heads: int | None = None,
+    output: str | None = None,
+    **settings: Unpack[_Settings],
+) -> ThresholdResult: ...
+@overload
+def threshold(model: Link, *, digits: int | None = None) -> LinkThreshold: ...
+
+
+def threshold(
+    model: Model,
+    *,
+    digits: int | None = None,
+    heads: int | None = None,
+    output: str | None = None,
+    **settings: Unpack[_Settings],
+) -> ThresholdResult | LinkThreshold:
+    """Weak-recovery threshold: the least alpha = N/D at which a layer, or an index of a link, is learned from nothing.
+
+    Parameters
+    ----------
+    model : Network or Link
+    digits : int, optional
+        Significant digits: by default 12 for the last layer, what is cheap for others.
+    heads, output : optional
+        Of one layer in place of those of the network: H equal heads side by side, and "last" or "sequence".
+    settings : optional
+        Of a network: `layer` (by default the last one), `given` ("self-consistent" or "perfect", for one before it),
+        `samples`, `replicas`, `rng`, `workers`, `progress`.
+
+    Returns
+    -------
+    ThresholdResult or LinkThreshold
+        With `value` in decimal, `error`, `how`.
+
+    Raises
+    ------
+    ValueError, KernelNotFoundError
+        An argument is out of range, or nothing serves the model; the message lists what is served.
+
+    References
+    ----------
+    troiani2025, (15)-(18).
+
+    Examples
+    --------
+    >>> import attnlimits as al
+    >>> threshold(al.Network(layers=1, tokens=2)).exact
+    '1/6'
+    """
+    if isinstance(model, Link):
+        return link_threshold(model, digits=digits)
+    heads, output = model.heads if heads is None else heads, model.output if output is None else output
+    if model.layers == 1 and (heads > 1 or not model.tied or output == "sequence"):
+        return heads_threshold(
+            model.tokens,
+            model.ranks[0],
+            model.activation_name,
+            heads=heads,
+            tied=model.tied,
+            output=output,
+            digits=12 if digits is None else digits,
+        )
+    return layer_threshold(model, digits=digits, **settings)
