@@ -4,12 +4,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
 from ..core.decimals import check_size
-from ..core.results import How
+from ..core.results import How, Result
 from .checks import CITE, count
 
 __all__ = ["MAX_DIGITS", "PreciseValue", "exact_number", "mmse_digits", "rounded"]
@@ -19,8 +20,8 @@ _GUARD = 12
 _LARGEST = 10**60
 
 
-@dataclass(frozen=True)
-class PreciseValue:
+@dataclass(frozen=True, repr=False)
+class PreciseValue(Result):
     """A number to many digits.
 
     Attributes
@@ -32,6 +33,8 @@ class PreciseValue:
     how : {"rigorous", "estimated", "monte-carlo"}
     digits : int
     """
+
+    papers: ClassVar[tuple[str, ...]] = ("boncoraglio2025",)
 
     value: str
     error: float

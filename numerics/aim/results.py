@@ -1,19 +1,20 @@
 """Frozen results of the attention-indexed model."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.results import Estimate, How, versions
+from ..core.results import Estimate, How, Result, versions
 
 __all__ = ["AMPResult", "AMPStep", "DescentResult", "EvolutionPoint", "SelfError"]
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class EvolutionPoint:
+@dataclass(frozen=True, repr=False)
+class EvolutionPoint(Result):
     """A fixed point of the state evolution.
 
     Attributes
@@ -35,6 +36,8 @@ class EvolutionPoint:
         Provenance: `residual` is the difference of alpha(Delta) from alpha, or of q from its update; `history` holds
         the errors of an iteration, and is empty for the parametric route.
     """
+
+    papers: ClassVar[tuple[str, ...]] = ("boncoraglio2025",)
 
     alpha: float
     rho: float
@@ -91,8 +94,8 @@ class SelfError:
     status: str
 
 
-@dataclass(frozen=True)
-class AMPResult:
+@dataclass(frozen=True, repr=False)
+class AMPResult(Result):
     """An estimate by approximate message passing.
 
     Attributes
@@ -116,6 +119,8 @@ class AMPResult:
         Provenance; `history` holds a row (change, V, q_hat, error) of each iteration, with NaN for an unknown error.
     """
 
+    papers: ClassVar[tuple[str, ...]] = ("boncoraglio2025",)
+
     estimate: Array
     predicted: float
     predicted_error: float | None
@@ -132,8 +137,8 @@ class AMPResult:
     versions: dict[str, str] = field(default_factory=versions)
 
 
-@dataclass(frozen=True)
-class DescentResult:
+@dataclass(frozen=True, repr=False)
+class DescentResult(Result):
     """An estimate by gradient descent on the weights of a student.
 
     Attributes
@@ -150,6 +155,8 @@ class DescentResult:
     n_iter, converged, status, seed, versions
         Provenance.
     """
+
+    papers: ClassVar[tuple[str, ...]] = ("boncoraglio2025",)
 
     estimate: Array
     loss: Array

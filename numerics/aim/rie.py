@@ -1,10 +1,12 @@
 """Rotationally invariant estimator: the optimal denoiser of a symmetric matrix keeps its eigenvectors."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core.results import Result
 from .data import check_matrix
 from .spectrum import Spectrum
 
@@ -13,8 +15,8 @@ __all__ = ["Denoised", "denoise_matrix"]
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Denoised:
+@dataclass(frozen=True, repr=False)
+class Denoised(Result):
     """A denoised matrix.
 
     Attributes
@@ -27,6 +29,8 @@ class Denoised:
         (2 Delta/d^2) [sum f' + sum_{i<j} (f_i - f_j)/(lambda_i - lambda_j)], the estimator's own estimate of its error;
         MMSE_rho(Delta) as d grows. NaN where it was not requested.
     """
+
+    papers: ClassVar[tuple[str, ...]] = ("boncoraglio2025",)
 
     estimate: Array
     eigenvalues: Array

@@ -3,11 +3,12 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
-from ..core.results import How
+from ..core.results import How, Result
 from .channels import Channel, Linear
 from .checks import CITE, count
 from .hardmax_many import MOST_TOKENS
@@ -25,8 +26,8 @@ _GUARD = 10
 _SUM_DIGITS = 10
 
 
-@dataclass(frozen=True)
-class Threshold:
+@dataclass(frozen=True, repr=False)
+class Threshold(Result):
     """A threshold of the attention-indexed model.
 
     Attributes
@@ -41,6 +42,8 @@ class Threshold:
     quantity : str
         Which alpha it is.
     """
+
+    papers: ClassVar[tuple[str, ...]] = ("boncoraglio2025",)
 
     value: str
     exact: str | None

@@ -4,7 +4,8 @@ import argparse
 
 from ..core.decimals import check_size
 from ..core.memory import refuse_memory
-from ..model.link import Link, Model
+from ..model.described import Model
+from ..model.link import Link
 from ..model.network import ACTIVATIONS, Network
 
 __all__ = [

@@ -10,7 +10,7 @@ import attnlimits as al
 from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
-from ..model.link import Model, kernel_or_network
+from ..model.described import Model, kernel_or_network
 from .data import (
     STARTS,
     Array,

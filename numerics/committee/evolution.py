@@ -3,15 +3,15 @@
 import math
 from dataclasses import dataclass, field
 
-from ..core.results import Estimate, versions
+from ..core.results import Estimate, Result, versions
 from .gaussian import GaussianCommittee, GaussianPoint
 from .thresholds import CommitteeThreshold, committee_threshold, remainder_at_zero
 
 __all__ = ["CommitteeState", "committee_evolution"]
 
 
-@dataclass(frozen=True)
-class CommitteeState:
+@dataclass(frozen=True, repr=False)
+class CommitteeState(Result):
     """Fixed point of the uninformed state evolution at c -> infinity, in the ansatz q = diag(q_c, .., q_c, q_L).
 
     Attributes

@@ -8,7 +8,7 @@ from functools import lru_cache
 from scipy.optimize import brentq
 
 from ..core.errors import ConvergenceError
-from ..core.results import Estimate, versions
+from ..core.results import Estimate, Result, versions
 from ..core.validation import positive, whole
 from .features import stability
 from .gaussian import GaussianCommittee
@@ -25,8 +25,8 @@ _CUT_OFF = 1e-6
 _CLOSE = 1e-12
 
 
-@dataclass(frozen=True)
-class CommitteeThreshold:
+@dataclass(frozen=True, repr=False)
+class CommitteeThreshold(Result):
     """Where the hidden layers of strongly skipped attention become learnable.
 
     Attributes

@@ -2,13 +2,14 @@
 
 import contextlib
 import errno
+import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["PART", "naming", "replace_whole", "write_whole"]
+__all__ = ["PART", "naming", "replace_whole", "write_json", "write_whole"]
 
 #: How the names of half-written files end.
 PART = ".part"
@@ -73,3 +74,9 @@ def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file whole or not at all, see `replace_whole`."""
     with replace_whole(path, mode) as part:
         part.write_bytes(content)
+
+
+def write_json(path: Path, record: object, *, allow_nan: bool = True) -> None:
+    """Write a JSON file whole or not at all, in a folder that is made if it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (json.dumps(record, indent=1, allow_nan=allow_nan) + "\n").encode())

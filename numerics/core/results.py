@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,10 @@ from numpy.typing import NDArray
 from . import saved
 from .citation import cite
 from .decimals import pm
-from .files import write_whole
+from .files import write_json
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "DenoiserResult",
@@ -27,6 +31,7 @@ __all__ = [
     "ThresholdResult",
     "as_dict",
     "load",
+    "new_axes",
     "save",
     "versions",
 ]
@@ -35,6 +40,7 @@ How = Literal["rigorous", "estimated", "monte-carlo"]
 Array = NDArray[np.float64]
 # Lines of a result's text, and overlaps in one of them.
 _MOST_LINES, _MOST_SHOWN = 6, 4
+_PROVENANCE = ("converged", "status", "n_iter", "seed", "kernel_hash", "remedy", "how")
 
 
 def versions() -> dict[str, str]:
@@ -52,18 +58,27 @@ class Estimate:
 
 
 class Result:
-    """What every result can do beside its fields: show itself in a few lines, be saved, be cited."""
+    """What every result can do beside its fields: show itself in a few lines, be saved, be cited.
 
-    origin: "Origin"
+    Attributes
+    ----------
+    papers : tuple of str
+        Citekeys of the theory it is of.
+    """
+
+    papers: ClassVar[tuple[str, ...]] = ("troiani2025",)
 
     def lines(self) -> Iterator[str]:
         """What one wants to see first, a sentence each, the status last."""
+        values = (f"{name} = {_short(value)}" for name, value in _numbers(self))
+        yield from islice(values, _MOST_LINES - 2)
         yield str(getattr(self, "status", ""))
 
     def __repr__(self) -> str:
         """At most six lines."""
-        model = ", ".join(f"{name}={value}" for name, value in self.origin.model.items())
-        shown = [f"{type(self).__name__}({model})", *self.lines()]
+        origin = getattr(self, "origin", None) or Origin()
+        model = ", ".join(f"{name}={value}" for name, value in origin.model.items())
+        shown = [f"{type(self).__name__}({model})", *filter(None, self.lines())]
         return "\n  ".join(shown if len(shown) <= _MOST_LINES else [*shown[: _MOST_LINES - 2], "..", shown[-1]])
 
     def _repr_html_(self) -> str:
@@ -80,7 +95,28 @@ class Result:
 
     def cite(self) -> str:
         """BibTeX of this software and of the paper whose theory the result is of."""
-        return cite()
+        return cite(*self.papers)
+
+
+def _numbers(result: object) -> Iterator[tuple[str, "Estimate | float | str"]]:
+    """Fields of a result that are numbers or short texts, without its provenance."""
+    for f in fields(result) if is_dataclass(result) else ():
+        value = getattr(result, f.name)
+        if isinstance(value, Estimate | int | float | str) and f.name not in _PROVENANCE:
+            yield f.name, value
+
+
+def _short(value: "Estimate | float | str") -> str:
+    if isinstance(value, Estimate):
+        return f"{pm(value.value, value.error)} ({value.how})"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def new_axes() -> "Axes":
+    """Axes of a figure of its own."""
+    from matplotlib.figure import Figure  # takes a second, which only pictures need
+
+    return Figure(layout="constrained").subplots()
 
 
 def overlaps(overlap: Array, error: Array) -> str:
@@ -261,6 +297,16 @@ class EvolutionResult(Result):
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
 
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draw the diagonal overlaps over the iteration; returns the matplotlib axes."""
+        axes = new_axes() if axes is None else axes
+        for i in range(len(self.overlap)):
+            axes.plot(self.history[:, i, i], label=f"$q_{{{i + 1}{i + 1}}}$")
+        axes.set_xlabel("iteration")
+        axes.set_ylabel("overlap")
+        axes.legend()
+        return axes
+
     def lines(self) -> Iterator[str]:
         """Overlaps, errors of a prediction, status."""
         yield f"alpha = {self.alpha:g}: {overlaps(self.overlap, self.overlap_error)}"
@@ -288,8 +334,7 @@ def as_dict(result: Any) -> Any:
 
 def save(path: Path, record: dict[str, Any]) -> None:
     """Write a JSON record whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (json.dumps(as_dict(record), indent=1) + "\n").encode())
+    write_json(path, as_dict(record))
 
 
 def load(path: Path) -> dict[str, Any]:

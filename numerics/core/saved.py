@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
-from .files import write_whole
+from .files import write_json
 
 __all__ = ["load", "save"]
 
@@ -21,8 +21,16 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 SCHEMA = 1
 _FORMAT = "attnlimits result"
 _PACKAGE = f"{__name__.partition('.numerics.')[0]}.numerics."
-#: Where the classes of results are; a file names the class alone, so that a module may move.
+#: Where the classes of results are; a file names the class alone, or with its field, so that a module may move.
 _PLACES = {
+    "aim.AMPResult": "aim.results",
+    "aim.Denoised": "aim.rie",
+    "aim.DescentResult": "aim.results",
+    "aim.EvolutionPoint": "aim.results",
+    "aim.PreciseValue": "aim.precise",
+    "aim.Threshold": "aim.thresholds",
+    "committee.CommitteeState": "committee.evolution",
+    "committee.CommitteeThreshold": "committee.thresholds",
     "CurvePoint": "fixed_point.continuation.records",
     "CurveResult": "fixed_point.continuation.records",
     "DenoiserResult": "core.results",
@@ -31,17 +39,40 @@ _PLACES = {
     "Estimate": "core.results",
     "EvolutionResult": "core.results",
     "FlowResult": "thresholds.flow",
+    "free_energy.BayesOptimal": "free_energy.theorem",
+    "free_energy.StationaryPoint": "free_energy.stationary",
+    "free_energy.Transition": "free_energy.thresholds",
+    "free_energy.Transitions": "free_energy.thresholds",
     "GAMPResult": "learning.gamp.results",
     "Gap": "fixed_point.continuation.records",
     "Jump": "fixed_point.continuation.records",
     "LinkStaircase": "thresholds.link.staircase",
     "LinkThreshold": "thresholds.link.thresholds",
+    "multihead.Attempt": "multihead.sculpt.results",
+    "multihead.Body": "multihead.sculpt.body",
+    "multihead.Box": "multihead.sculpt.programs",
+    "multihead.Certificates": "multihead.certificates",
+    "multihead.Certification": "multihead.sculpt.certification",
+    "multihead.Degeneracies": "multihead.equivalences",
+    "multihead.ExactRisk": "multihead.certificates",
+    "multihead.HardnessPoint": "multihead.hardness",
+    "multihead.HardnessResult": "multihead.hardness",
+    "multihead.HeadError": "multihead.head_errors",
+    "multihead.Hull": "multihead.sculpt.hull",
+    "multihead.MarginFit": "multihead.sculpt.margin",
+    "multihead.MultiheadFit": "multihead.learn",
+    "multihead.Net": "multihead.sculpt.net",
+    "multihead.Round": "multihead.sculpt.certification",
+    "multihead.SculptResult": "multihead.sculpt.results",
+    "multihead.SqCorrelations": "multihead.parity",
     "Onset": "fixed_point.continuation.records",
     "Origin": "core.results",
+    "PreciseDenoiserResult": "posterior.precise.denoiser",
     "ThresholdResult": "core.results",
 }
+_NAMES = {f"{_PACKAGE}{module}.{name.rpartition('.')[2]}": name for name, module in _PLACES.items()}
 # In the place of what JSON has no type for.
-_CLASS, _ARRAY, _TUPLE, _NUMBER, _MAPPING = "class", "array", "tuple", "number", "mapping"
+_CLASS, _ARRAY, _TUPLE, _NUMBER, _MAPPING, _BINARY = "class", "array", "tuple", "number", "mapping", "binary"
 _KINDS = "biuf"
 
 
@@ -62,9 +93,7 @@ def save(result: object, path: str | Path) -> None:
         The file cannot be written.
     """
     record = {"format": _FORMAT, "schema": SCHEMA, "result": _encoded(result, type(result).__name__)}
-    place = Path(path)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(place, (json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+    write_json(Path(path), record, allow_nan=False)
 
 
 def load(path: str | Path) -> object:
@@ -94,13 +123,16 @@ def load(path: str | Path) -> object:
 
 def _encoded(value: object, where: str) -> Json:
     if is_dataclass(value) and not isinstance(value, type):
-        name = type(value).__name__
-        if f"{_PACKAGE}{_PLACES.get(name)}" != type(value).__module__:
-            raise TypeError(f"{where} is a {name}, which is no result that has a place in a file")
+        name = _NAMES.get(f"{type(value).__module__}.{type(value).__name__}")
+        if name is None:
+            raise TypeError(f"{where} is a {type(value).__name__}, which is no result that has a place in a file")
         inner = {f.name: _encoded(getattr(value, f.name), f"{where}.{f.name}") for f in fields(value)}
         return {_CLASS: name, "fields": inner}
+    binary = getattr(value, "man_exp", None)  # of a number of mpmath, which is not imported for its name
+    if binary is not None:
+        return {_BINARY: [int(binary[0]) * (-1 if str(value).startswith("-") else 1), int(binary[1])]}
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in _KINDS:
+        if value.dtype.kind not in _KINDS and not all(hasattr(x, "man_exp") for x in value.flat):
             raise TypeError(f"{where} is an array of {value.dtype}, and only numbers have a place in a file")
         flat = [_encoded(x, where) for x in value.ravel().tolist()]
         return {_ARRAY: flat, "shape": list(value.shape), "dtype": str(value.dtype)}
@@ -128,11 +160,16 @@ def _decoded(value: Json) -> object:
         kept = cast("dict[str, Json]", value["fields"])
         return _class_of(str(value[_CLASS]))(**{name: _decoded(x) for name, x in kept.items()})
     if _ARRAY in value:
-        dtype = np.dtype(str(value["dtype"]))
-        if dtype.kind not in _KINDS:
+        dtype, entries = np.dtype(str(value["dtype"])), cast("list[Json]", value[_ARRAY])
+        if dtype.kind not in _KINDS and not all(isinstance(x, dict) and _BINARY in x for x in entries):
             raise ValueError(f"an array of {dtype} is none of numbers")
-        flat = [_decoded(x) for x in cast("list[Json]", value[_ARRAY])]
+        flat = [_decoded(x) for x in entries]
         return np.array(flat, dtype=dtype).reshape(cast("list[int]", value["shape"]))
+    if _BINARY in value:
+        mantissa, exponent = cast("list[int]", value[_BINARY])
+        context = import_module("mpmath.ctx_mp").MPContext()
+        context.prec = max(53, mantissa.bit_length())
+        return context.ldexp(mantissa, exponent)
     if _TUPLE in value:
         return tuple(_decoded(x) for x in cast("list[Json]", value[_TUPLE]))
     if _NUMBER in value:
@@ -144,4 +181,4 @@ def _class_of(name: str) -> type:
     """Return the class of results of this name."""
     if name not in _PLACES:
         raise ValueError(f"{name!r} is no class of results")
-    return cast("type", getattr(import_module(f"{_PACKAGE}{_PLACES[name]}"), name))
+    return cast("type", getattr(import_module(f"{_PACKAGE}{_PLACES[name]}"), name.rpartition(".")[2]))

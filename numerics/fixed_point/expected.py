@@ -2,7 +2,8 @@
 
 from ..core.errors import ConvergenceError
 from ..core.results import EvolutionResult
-from ..model.link import Link, Model, kernel_or_network
+from ..model.described import Model, kernel_or_network
+from ..model.link import Link
 from .cost import takes_seconds
 from .evolve import evolve
 from .link_limit import evolve_link

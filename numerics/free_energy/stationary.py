@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from ..core.errors import ConvergenceError
-from ..core.results import Estimate
+from ..core.results import Estimate, Result
 from ..fixed_point.newton import Limits, newton_root
 from .entropy import FreeEntropy
 from .rest import Rest
@@ -30,8 +30,8 @@ _OFF, _SAME = 3e-3, 1e-3
 _FLAT = 1e-9
 
 
-@dataclass(frozen=True)
-class StationaryPoint:
+@dataclass(frozen=True, repr=False)
+class StationaryPoint(Result):
     """A stationary point of Phi, which is a fixed point of the state evolution.
 
     Attributes

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.results import Estimate
+from ..core.results import Estimate, Result
 from ..fixed_point.prediction_error import prediction_errors
 from .entropy import FreeEntropy
 from .stationary import StationaryPoint
@@ -17,8 +17,8 @@ __all__ = ["BayesOptimal", "bayes_optimal", "information"]
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class BayesOptimal:
+@dataclass(frozen=True, repr=False)
+class BayesOptimal(Result):
     """What is best in the Bayesian sense, at one alpha.
 
     Attributes

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
-from ..core.results import Estimate, versions
+from ..core.results import Estimate, Result, versions
 from .entropy import FreeEntropy
 from .prior import Gaussian, Prior
 from .psi_out import OutputEntropy
@@ -56,8 +56,8 @@ class Transition:
     free_entropies: tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Transitions:
+@dataclass(frozen=True, repr=False)
+class Transitions(Result):
     """Thresholds of one group of indices.
 
     Attributes

@@ -18,7 +18,8 @@ from attnlimits.numerics.free_energy.located import located
 from attnlimits.numerics.free_energy.prior import prior_named
 from attnlimits.numerics.free_energy.theorem import bayes_optimal
 from attnlimits.numerics.free_energy.thresholds import transitions
-from attnlimits.numerics.model.link import Link, Model
+from attnlimits.numerics.model.described import Model
+from attnlimits.numerics.model.link import Link
 
 __all__ = [
     "Binary",

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
 
 from .link_kernels import kernel_of, noiseless_of
 from .links import LinkKernel
-from .network import Network
 
-__all__ = ["MAX_DIGITS", "Link", "Model", "kernel_or_network"]
+__all__ = ["MAX_DIGITS", "Link"]
 
 #: Significant digits of the threshold of a link at most: its sums are in float64.
 MAX_DIGITS = 13
@@ -80,11 +78,3 @@ class Link:
     def describe(self) -> str:
         """One line about the link."""
         return self.kernel.describe()
-
-
-Model: TypeAlias = Network | Link
-
-
-def kernel_or_network(model: Model) -> Network | LinkKernel:
-    """What the numerics compute with: a network itself, and the kernel of a link."""
-    return model.kernel if isinstance(model, Link) else model

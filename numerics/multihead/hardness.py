@@ -9,13 +9,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ..core.results import versions
+from ..core.results import Result, versions
 from ..fixed_point.evolve import seeded
 from .adam import adam
 from .checks import at_least_zero, count, one_of
@@ -75,8 +75,8 @@ class HardnessPoint:
     status: str
 
 
-@dataclass(frozen=True)
-class HardnessResult:
+@dataclass(frozen=True, repr=False)
+class HardnessResult(Result):
     """Table of `hardness`.
 
     Attributes
@@ -91,6 +91,8 @@ class HardnessResult:
     status : str
     versions : dict
     """
+
+    papers: ClassVar[tuple[str, ...]] = ("chen2024",)
 
     dim: int
     samples: int

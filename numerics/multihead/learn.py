@@ -2,13 +2,13 @@
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from ..core.results import How, versions
+from ..core.results import How, Result, versions
 from ..fixed_point.evolve import seeded
 from .certificates import Certificates, certify, refusal
 from .checks import at_least_zero, boolean, count, one_of
@@ -30,8 +30,8 @@ METHODS = ("auto", "sculpt", "restarts")
 _EXACT = 1e-10
 
 
-@dataclass(frozen=True)
-class MultiheadFit:
+@dataclass(frozen=True, repr=False)
+class MultiheadFit(Result):
     """A layer learned from examples.
 
     Attributes
@@ -64,6 +64,8 @@ class MultiheadFit:
         -1 for a generator of the caller's.
     versions : dict of str to str
     """
+
+    papers: ClassVar[tuple[str, ...]] = ("chen2024",)
 
     theta: Array
     w: Array

@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 from threadpoolctl import threadpool_limits
 
 from ..core.errors import ConvergenceError
+from ..core.results import Result
 from ..core.standard_error import standard_error
 from ..core.validation import choice, flag, not_negative, positive, whole
 from ..model.network import ACTIVATIONS
@@ -32,8 +33,8 @@ _MAX_TOKENS = 128
 _MAX_DIMENSIONS = 21_201
 
 
-@dataclass(frozen=True)
-class FlowResult:
+@dataclass(frozen=True, repr=False)
+class FlowResult(Result):
     """The limit B(kappa) = plus J + minus (I - J), with J = 1 1^T/M, and how finite networks differ from it.
 
     Attributes

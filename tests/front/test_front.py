@@ -12,6 +12,9 @@ import attnlimits as al
 
 NET = al.Network(layers=1, tokens=2)
 LINK = al.Link("h[1]**2")
+LAYER = (lambda made: (made.X, made.Y))(
+    al.multihead.make_examples(*al.multihead.make_teacher("gauss", 2, 6, rng=1), samples=1500, tokens=2, rng=2)
+)
 
 
 def test_importing_loads_nothing_else():
@@ -88,8 +91,20 @@ def test_routes_are_listed(capsys):
         lambda: al.gamp(NET, *al.make_data(NET, al.teacher(NET, 20, rng=1), 2.0, rng=2), max_iter=3),
         lambda: al.descend(NET, *al.make_data(NET, al.teacher(NET, 20, rng=1), 2.0, rng=2), epochs=2),
         lambda: al.denoise(NET, NET.link(np.array([[0.4, -0.3]])), np.zeros((1, 2)), np.eye(1)),
+        lambda: al.denoise(NET, NET.link(np.array([[0.4, -0.3]])), np.zeros((1, 2)), np.eye(1), digits=20),
+        lambda: al.aim.evolve(0.1, 0.5, al.aim.channel("softmax", 2)),
+        lambda: al.aim.perfect_recovery("0.5", al.aim.channel("softmax", 2)),
+        lambda: al.aim.denoise_matrix(np.eye(6), 0.5, 0.1),
+        lambda: al.committee.committee_threshold(3),
+        lambda: al.free_energy.located(al.free_entropy(LINK, 1.05)).points[0],
+        lambda: al.free_energy.transitions(al.free_energy.entropy_of(LINK)),
+        lambda: al.multihead.learn_multihead(*LAYER, 2, strict=False, rng=0),
+        lambda: al.multihead.sculpt(*LAYER, 2, strict=False, rng=0),
     ],
-    ids=["threshold", "staircase", "curve", "gamp", "descend", "denoise"],
+    ids=[
+        *("threshold", "staircase", "curve", "gamp", "descend", "denoise", "denoise to 20 digits", "aim evolve"),
+        *("aim threshold", "aim denoise", "committee", "stationary", "transitions", "multihead", "sculpt"),
+    ],
 )
 def test_every_result_is_short_and_comes_back(found, tmp_path):
     result = found()
@@ -98,3 +113,13 @@ def test_every_result_is_short_and_comes_back(found, tmp_path):
     result.save(tmp_path / "result.json")
     again = al.load(tmp_path / "result.json")
     assert type(again) is type(result) and again.to_dict() == result.to_dict()
+
+
+def test_curves_are_arrays_and_pictures():
+    found = al.curve(NET, [0.1, 0.2], start="both")
+    data = found.to_xarray()
+    assert dict(data.sizes) == {"start": 2, "alpha": 2, "i": 1, "j": 1}
+    assert float(data.overlap.sel(start="informed", alpha=0.2)[0, 0]) == found.points["informed"][1].overlap[0, 0]
+    assert len(found.plot().containers) == 2
+    steps = al.evolve(NET, 0.4)
+    assert len(steps.plot().lines[0].get_xdata()) == len(steps.history)

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.decimals import pm
-from ...core.results import How, Origin, Result, versions
+from ...core.results import How, Origin, Result, new_axes, versions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from xarray import Dataset
 
 __all__ = ["CurvePoint", "CurveResult", "Gap", "Jump", "Onset"]
 
@@ -154,6 +159,37 @@ class CurveResult(Result):
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    def to_xarray(self) -> "Dataset":
+        """Overlaps and their errors over the start and the parameter, as an `xarray.Dataset`; needs xarray."""
+        import xarray  # optional: takes half a second
+
+        axis = [point.parameter for point in next(iter(self.points.values()))]
+        names = {"overlap": ("i", "j"), "overlap_error": ("i", "j"), "growth": ("i",)}
+        names |= {name: () for name in ("alpha", "converged", "residual", "n_iter", "status")}
+        data = {
+            name: (
+                ("start", self.along, *inner),
+                np.array([[getattr(point, name) for point in points] for points in self.points.values()]),
+            )
+            for name, inner in names.items()
+            if name != self.along
+        }
+        about = {"status": self.status, "kernel_hash": self.kernel_hash, "seed": self.seed}
+        return xarray.Dataset(data, {"start": list(self.points), self.along: axis}, about)
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draw the diagonal overlaps against the parameter, with their errors; returns the matplotlib axes."""
+        axes = new_axes() if axes is None else axes
+        for start, points in self.points.items():
+            x = [point.parameter for point in points]
+            for i in range(len(points[0].overlap)):
+                q, error = (np.array([getattr(p, name)[i, i] for p in points]) for name in ("overlap", "overlap_error"))
+                axes.errorbar(x, q, error, label=f"$q_{{{i + 1}{i + 1}}}$, {start}")
+        axes.set_xlabel(self.along)
+        axes.set_ylabel("overlap")
+        axes.legend()
+        return axes
 
     def lines(self) -> Iterator[str]:
         """What the curve is of, what was met on it, and the status."""

@@ -5,8 +5,9 @@ from typing import Any
 
 from attnlimits.numerics.fixed_point.continuation import CurveResult
 from attnlimits.numerics.fixed_point.continuation.curve import curve as network_curve
-from attnlimits.numerics.fixed_point.link_limit import curve_link
-from attnlimits.numerics.model.link import Link, Model
+from attnlimits.numerics.fixed_point.continuation.link_curve import curve_link
+from attnlimits.numerics.model.described import Model
+from attnlimits.numerics.model.link import Link
 
 __all__ = ["curve"]
 

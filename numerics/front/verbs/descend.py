@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike
 from attnlimits.numerics.learning.blocks import Source
 from attnlimits.numerics.learning.descent import descend as descend_on
 from attnlimits.numerics.learning.descent.results import DescentResult
-from attnlimits.numerics.model.link import Link, Model
+from attnlimits.numerics.model.described import Model
+from attnlimits.numerics.model.link import Link
 
 __all__ = ["descend"]
 

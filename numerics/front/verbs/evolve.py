@@ -6,7 +6,8 @@ from typing import Any
 from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.heads import evolve_heads
 from attnlimits.numerics.fixed_point.link_limit import evolve_link
-from attnlimits.numerics.model.link import Link, Model
+from attnlimits.numerics.model.described import Model
+from attnlimits.numerics.model.link import Link
 
 __all__ = ["evolve"]
 

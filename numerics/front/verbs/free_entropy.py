@@ -3,7 +3,7 @@
 from typing import Any
 
 from attnlimits.free_energy import FreeEntropy, Prior, entropy_of
-from attnlimits.numerics.model.link import Model
+from attnlimits.numerics.model.described import Model
 
 __all__ = ["free_entropy"]
 

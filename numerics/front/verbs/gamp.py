@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from attnlimits.numerics.learning.blocks import Source
 from attnlimits.numerics.learning.gamp import gamp as gamp_on
 from attnlimits.numerics.learning.gamp.results import GAMPResult
-from attnlimits.numerics.model.link import Model, kernel_or_network
+from attnlimits.numerics.model.described import Model, kernel_or_network
 
 __all__ = ["gamp"]
 

@@ -5,7 +5,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from attnlimits.numerics.learning.data import make_data as make_samples
-from attnlimits.numerics.model.link import Model, kernel_or_network
+from attnlimits.numerics.model.described import Model, kernel_or_network
 
 __all__ = ["make_data"]
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Literal, TypedDict, Unpack, overload
 
 from attnlimits.numerics.core.results import ThresholdResult
-from attnlimits.numerics.model.link import Link, Model
+from attnlimits.numerics.model.described import Model
+from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.choice import layer_threshold
 from attnlimits.numerics.thresholds.heads import heads_threshold

@@ -1,11 +1,12 @@
 """Frozen result of sculpting: what was learned, and what every step found."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.results import versions
+from ...core.results import Result, versions
 from .body import Body
 from .certification import Certification
 from .hull import Hull
@@ -38,8 +39,8 @@ class Attempt:
     n_iter: int
 
 
-@dataclass(frozen=True)
-class SculptResult:
+@dataclass(frozen=True, repr=False)
+class SculptResult(Result):
     """A multi-head layer learned by sculpting.
 
     Attributes
@@ -77,6 +78,8 @@ class SculptResult:
         -1 for a generator of the caller's.
     versions : dict of str to str
     """
+
+    papers: ClassVar[tuple[str, ...]] = ("chen2024",)
 
     theta: Array
     w: Array

@@ -6,7 +6,8 @@
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...arithmetic.ball import ball, to_mpf, working_bits
 from ...core.errors import ConvergenceError
-from ...core.results import How
+from ...core.results import How, Origin, Result, as_dict
 from ...model.network import Network
 from ...model.routes import require
 from .answers import Answer, Effort, Problem, more_layers, one_layer, two_layers
@@ -33,8 +34,8 @@ _PILOT, _WIDE = 8, 40
 _CLOSED_FORM = "closed form"
 
 
-@dataclass(frozen=True)
-class PreciseDenoiserResult:
+@dataclass(frozen=True, repr=False)
+class PreciseDenoiserResult(Result):
     """Posterior summary of one output (12), in numbers of an mpmath context of its own.
 
     Attributes
@@ -56,6 +57,8 @@ class PreciseDenoiserResult:
         Evaluations of the integrand.
     route : str
         How the integral was done.
+    origin : Origin
+        Model and settings.
     """
 
     log_z: Any
@@ -66,6 +69,17 @@ class PreciseDenoiserResult:
     digits: int
     nodes: int
     route: str
+    origin: Origin = field(default_factory=Origin)
+
+    def lines(self) -> Iterator[str]:
+        """Log Z, its error, and how it was computed."""
+        yield f"log Z = {self.texts()[0]}"
+        yield f"error {self.error:.1e} ({self.how}); {self.route}, {self.nodes} nodes"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain JSON types, numbers in decimal with the digits asked for."""
+        texts = dict(zip(("log_z", "g_out", "dg_out"), self.texts(), strict=True))
+        return {f.name: texts.get(f.name, as_dict(getattr(self, f.name))) for f in fields(self)}
 
     def texts(self) -> tuple[str, list[list[str]], list[list[list[list[str]]]]]:
         """log_z, g_out and dg_out in decimal, with the digits asked for."""
@@ -169,7 +183,8 @@ def denoise_mp(
     for _ in range(5):
         reached = answer.error + answer.rounding
         if reached <= 10.0**-digits:
-            return _result(answer, digits, nodes, _route(model))
+            found = _result(answer, digits, nodes, _route(model))
+            return replace(found, origin=Origin.of(model, digits=digits, max_nodes=max_nodes))
         lost = math.ceil(math.log10(answer.rounding) + bits * math.log10(2)) if answer.rounding < math.inf else bits
         bits = _bits(digits + _GUARD + max(0, lost))
         inner = digits + more + max(0, math.ceil(math.log10(3 * answer.magnified)))

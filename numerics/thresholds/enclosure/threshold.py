@@ -14,6 +14,7 @@ from flint import arb
 
 from ...arithmetic.ball import working_bits
 from ...core.errors import ConvergenceError
+from ...core.results import Result
 from ...model.network import Network
 from ...model.routes import require
 from .bounds import OuterBounds
@@ -29,8 +30,8 @@ _SKIPS = (0.3, 10.0)
 _BETAS = (0.1, 10.0)
 
 
-@dataclass(frozen=True)
-class Enclosure:
+@dataclass(frozen=True, repr=False)
+class Enclosure(Result):
     """An interval that holds alpha_c, and what it was proved with.
 
     Attributes

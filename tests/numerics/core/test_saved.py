@@ -59,7 +59,7 @@ def test_a_result_is_read_as_it_was_written(tmp_path):
 
 @pytest.mark.parametrize("name", saved._PLACES)
 def test_every_class_of_the_table_is_there(name):
-    found = getattr(importlib.import_module(f"attnlimits.numerics.{saved._PLACES[name]}"), name)
+    found = getattr(importlib.import_module(f"attnlimits.numerics.{saved._PLACES[name]}"), name.rpartition(".")[2])
     assert found.__dataclass_params__.frozen
 
 
