@@ -19,6 +19,7 @@ from ..core.results import as_dict
 from ..model.kernels import available_kernels
 from ..model.network import ACTIVATIONS
 from ..model.routes import ROUTES
+from ..model.served import served_table
 from .flags import SYMBOLIC_DEFAULTS, link_flags, model_flags, refuse_model_flags
 from .link import derive as derive_link
 from .verbs import Outcome, Verbs, add_verb
@@ -33,6 +34,7 @@ def add(verbs: Verbs) -> None:
     """Add the four verbs and their flags."""
     listing = add_verb(verbs, "models", models, "list the generated kernels", "attnlimits models --json")
     listing.add_argument("--routes", action="store_true", help="list instead what computes which numbers")
+    listing.add_argument("--table", action="store_true", help="with --routes: which models they serve, in Markdown")
     derivation = add_verb(
         verbs,
         "derive",
@@ -88,6 +90,10 @@ def _architecture(args: argparse.Namespace) -> "al.derivations.Architecture":
 
 def models(args: argparse.Namespace) -> Outcome:
     """List the generated kernels, or the routes from a model to its numbers."""
+    if args.table and not args.routes:
+        raise ValueError("--table is for --routes")
+    if args.table:
+        return {"table": served_table()}, served_table(), True
     if args.routes:
         found = [{"verb": r.verb, "name": r.name, "how": r.how, "note": r.note} for r in ROUTES]
         text = "\n".join(f"{r.verb}: {r.name} ({r.how}{', ' if r.note else ''}{r.note})" for r in ROUTES)

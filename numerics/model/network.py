@@ -17,7 +17,7 @@ from ..core.validation import finite, flag, positive, whole
 from .activations import ACTIVATIONS, Activation, activated, finite_output
 from .kernels import kernel_package, served
 
-__all__ = ["ACTIVATIONS", "Network", "kernel"]
+__all__ = ["ACTIVATIONS", "Network", "has_kernel", "kernel"]
 
 Array = NDArray[np.float64]
 

@@ -5,6 +5,8 @@ A route is a way from a model to the numbers of a verb.  `serving` lists those o
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
 from typing import NamedTuple
 
 from ..core.errors import KernelNotFoundError
@@ -127,9 +129,15 @@ def _verb(verb: str, *routes: Route) -> tuple[Route, ...]:
     return tuple(route._replace(verb=verb) for route in routes)
 
 
-FLOAT64 = Route("last layer", "sums in float64", _float64, "estimated", "to 13 digits; linear at depth >= 4 sampled")
+FLOAT64 = Route(
+    "last layer",
+    "sums in float64",
+    _float64,
+    "estimated",
+    "to 13 digits (1 or 2 if linear at L >= 4)",
+)
 BALLS = Route("last layer", "sums in ball arithmetic", _balls, "estimated", "to 50 digits")
-PAIRS = Route("last layer", "sums in pairs of float64", _pairs, "estimated", "to 22 digits")
+PAIRS = Route("last layer", "sums in pairs of float64", _pairs, "estimated", "to 22 digits, in minutes")
 TWO_LAYER_QUADRATURE = Route("evolve", "quadrature over two layers", _two_softmax, "estimated")
 DEEP_QUADRATURE = Route("evolve", "quadrature over three or more layers", _deep_softmax, "estimated")
 SAMPLED_LAYERS = Route("evolve", "sampled posterior", _several_layers, "monte-carlo")
@@ -138,8 +146,8 @@ LINK = Route("gamp", "link", _link, "estimated", "sampled where no quadrature se
 _ONE_INDEX = Route("evolve", "quadrature over one index", _one_index, "estimated")
 _ONE_LAYER = (
     _ONE_INDEX,
-    Route("evolve", "fibre of one tied layer", _rotated_layer, "monte-carlo", "rank 2 and 3"),
-    Route("evolve", "fibre of one untied layer", _untied_layer, "monte-carlo", "rank 1"),
+    Route("evolve", "fibre of one tied layer", _rotated_layer, "monte-carlo", "sampled fibre, rank 2 and 3"),
+    Route("evolve", "fibre of one untied layer", _untied_layer, "monte-carlo", "sampled fibre, rank 1"),
 )
 _AVERAGES = (
     *_ONE_LAYER,
@@ -163,7 +171,7 @@ ROUTES: tuple[Route, ...] = (
     *_verb("free energy", *_AVERAGES, LINK),
     Route("denoise", "two points of one layer", _one_index, "estimated"),
     Route("denoise", "integral over the first of two layers", _two_by_two, "estimated"),
-    Route("denoise-mp", "readout row to many digits", _rank_one, "estimated", "to 200 digits"),
+    Route("denoise-mp", "readout row to many digits", _rank_one, "estimated", "to 200 digits, few of many layers"),
     Route("readout", "pairs of tokens", _rank_one, "estimated"),
     Route("fibre", "rotations of one tied layer", _tied_layer, "estimated", "rank 1, 2, 3"),
     Route("fibre", "scales of one untied layer", _untied_layer, "estimated", "rank 1"),
@@ -247,4 +255,46 @@ def require(verb: str, model: object) -> Route:
     layer = name
     if isinstance(model, Network) and _any_layer(model):
         layer = f"rank {model.rank}, {'tied' if model.tied else 'untied'}"
-    raise KernelNotFoundError(_REFUSALS[verb].format(model=name, layer=layer))
+    instead = _nearest(verb, model) if isinstance(model, Network) and verb in _COMMANDS else ""
+    raise KernelNotFoundError(_REFUSALS[verb].format(model=name, layer=layer) + instead)
+
+
+#: Commands of the verbs that have one.
+_COMMANDS = {
+    "last layer": "threshold",
+    "first layer": "threshold --layer 1",
+    "enclosure": "threshold --rigorous",
+    "evolve": "evolve --alpha 1",
+    "curve": "curve --from 0 --to 1",
+    "free energy": "free-energy --alpha 1",
+    "gamp": "gamp --alpha 2 --dimension 500",
+    "descend": "descend --alpha 2 --dimension 500",
+}
+_USUAL = Network().parameters
+# What a model that is served may differ in, the least change first.
+_CHANGES: tuple[dict[str, int | str | bool | None], ...] = (
+    {"output": "last"},
+    {"heads": 1, "readouts": None},
+    {"tied": True},
+    {"rank": 1},
+    {"activation": "softmax"},
+    {"tokens": 2},
+    {"layers": 2, "rank": 1},
+    {"layers": 1, "rank": 1},
+)
+
+
+def _nearest(verb: str, model: Network) -> str:
+    """The model with the fewest changes that a verb serves, and its command; empty if there is none."""
+    for size in range(1, len(_CHANGES)):
+        for chosen in combinations(_CHANGES, size):
+            changed = {"readouts": None} | {name: value for change in chosen for name, value in change.items()}
+            try:
+                near = replace(model, **changed)
+            except ValueError:
+                continue
+            if serving(verb, near):
+                given = [(k, v) for k, v in near.parameters.items() if k in ("layers", "tokens") or v != _USUAL.get(k)]
+                flags = "".join(f" --{name}" + ("" if value is True else f" {value}") for name, value in given)
+                return f"; the nearest that is served: `attnlimits {_COMMANDS[verb]}{flags}`"
+    return ""

@@ -11,6 +11,7 @@ from attnlimits.numerics.learning.descent.gradient import square_loss
 from attnlimits.numerics.learning.outputs.choice import output_channel
 from attnlimits.numerics.model.network import Network, kernel
 from attnlimits.numerics.model.routes import ROUTES, require, serving
+from attnlimits.numerics.model.served import served_table
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import fibre_moments
 from attnlimits.numerics.posterior.precise.denoiser import denoise_mp
@@ -102,3 +103,21 @@ def test_parameters_and_blocks():
     wide = Network(2, 3, (2, 1), tied=False, heads=2, readouts=[np.eye(2)])
     assert wide.blocks[-1][1].stop == wide.indices
     assert wide.output_shape == wide.link(np.zeros((wide.indices, 3))).shape
+
+
+def test_the_table_of_the_readme_is_that_of_the_routes(repository):
+    assert served_table() in (repository / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("verb", "model", "command"),
+    [
+        ("evolve", Network(2, 3, 2), "evolve --alpha 1 --layers 2 --tokens 3"),
+        ("evolve", Network(2, 2, heads=2, readouts=[np.eye(2)]), "evolve --alpha 1 --layers 2 --tokens 2"),
+        ("last layer", Network(3, 3, skip=2.0), "threshold --layers 3 --tokens 2 --skip 2.0"),
+        ("enclosure", Network(3, 3, activation="linear"), "threshold --rigorous --layers 2 --tokens 2"),
+    ],
+)
+def test_a_refusal_names_the_nearest_command(verb, model, command):
+    with pytest.raises(KernelNotFoundError, match=f"; the nearest that is served: `attnlimits {command}`$"):
+        require(verb, model)

@@ -1,0 +1,53 @@
+"""Which models have which numbers, as a table: the routes asked for an example of each kind of model."""
+
+from .link import MAX_DIGITS
+from .network import Network, has_kernel
+from .routes import serving
+
+__all__ = ["served_table"]
+
+#: Columns: their heading and the verb of the routes.
+_COLUMNS = {
+    "`threshold`, last layer": "last layer",
+    "`threshold --layer 1`": "first layer",
+    "`evolve`, `free-energy`": "evolve",
+    "`curve`": "curve",
+    "`denoise`": "denoise-mp",
+    "`gamp`": "gamp",
+}
+_LINK = f"| a link of your own | its own | to {MAX_DIGITS} digits | `--staircase` | yes | yes | no | yes |"
+#: Rows: what they are called, and an example.
+_ROWS = {
+    "L = 1, rank 1": Network(1, 2),
+    "L = 1, rank 2 or 3": Network(1, 3, 2),
+    "L = 1, rank >= 4": Network(1, 3, 4),
+    "L = 1, rank 1, untied": Network(1, 2, tied=False),
+    "L = 2, M = 2, rank 1, softmax": Network(2, 2),
+    "L = 2, M = 2, rank 1, linear": Network(2, 2, activation="linear"),
+    "L = 2, M = 3, rank 1, softmax": Network(2, 3),
+    "L = 2, M >= 4, rank 1, softmax": Network(2, 4),
+    "L = 2, M >= 3, rank 1, linear": Network(2, 3, activation="linear"),
+    "L >= 3, M = 2, rank 1, softmax": Network(3, 2),
+    "L = 3, M = 2, rank 1, linear": Network(3, 2, activation="linear"),
+    "L >= 4, M = 2, rank 1, linear": Network(4, 2, activation="linear"),
+    "L >= 3, M >= 3, rank 1": Network(3, 3),
+    "L >= 2, another rank, untied, several heads or a sequence output": Network(2, 2, 2, tied=False),
+}
+
+
+def served_table() -> str:
+    """Rows of models and columns of verbs, in Markdown.
+
+    A cell has the limit of every route, or its name where nothing limits it; the preferred route comes first.
+    """
+    rows = [["model", "kernel", *_COLUMNS], ["---"] * (2 + len(_COLUMNS))]
+    for name, model in _ROWS.items():
+        rows.append([name, "yes" if has_kernel(model) else "link"])
+        rows[-1] += [_cell(verb, model) for verb in _COLUMNS.values()]
+    return "\n".join([*(f"| {' | '.join(row)} |" for row in rows), _LINK])
+
+
+def _cell(verb: str, model: Network) -> str:
+    routes = serving(verb, model)
+    shown = routes if verb == "last layer" else routes[:1]
+    return "; ".join(route.note or route.name for route in shown) or "no"
