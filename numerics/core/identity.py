@@ -66,7 +66,7 @@ def source_hash(*modules: str) -> str:
     KernelNotFoundError
         A module has no source.
     """
-    return _hash(sorted(hashlib.sha256(content).hexdigest() for content in sources(*modules).values()))
+    return _hash(sorted(sources(*modules).values()))
 
 
 def route_identity(modules: tuple[str, ...], formulas: str = "", *, choosers: tuple[str, ...] = ()) -> str:
@@ -86,7 +86,7 @@ def route_identity(modules: tuple[str, ...], formulas: str = "", *, choosers: tu
     KernelNotFoundError
         A module has no source.
     """
-    chosen = [hashlib.sha256(_source(module).read_bytes()).hexdigest() for module in choosers]
+    chosen = [_read(module, _source(module)).digest for module in choosers]
     return _hash([source_hash(*modules), formulas, chosen])
 
 
@@ -105,36 +105,39 @@ def kernel_hash(module: str) -> str:
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name in found or _file(name) is None:
+        path = _file(name)
+        if name in found or path is None:
             continue
-        part = _part(name)
-        found[name] = part.digest
-        if part.compiled or name == module:
-            waiting += part.imports
+        read = _read(name, path)
+        found[name] = read.digest
+        if read.compiled or name == module:
+            waiting += [inner for statement in read.ours for inner in statement.modules]
     return _hash(sorted(found.values()))
 
 
-class _Part(NamedTuple):
-    """A module in the machine code of another one."""
+class _Module(NamedTuple):
+    """What the text of a module has in it: `ours` imports from this distribution."""
 
     digest: str
-    imports: tuple[str, ...]
+    ours: tuple[Import, ...]
+    reads_command_line: bool
     compiled: bool
 
 
 @cache
-def _part(module: str) -> _Part:
-    path = _file(module)
-    assert path is not None
+def _read(module: str, path: Path) -> _Module:
     content, package = path.read_bytes(), path.name == "__init__.py"
-    statements = imports(module, content.decode(), package=package)
-    ours = [statement for statement in statements if statement.base.partition(".")[0] == _DISTRIBUTION]
-    inner = tuple(name for statement in ours for name in statement.modules)
-    return _Part(hashlib.sha256(content).hexdigest(), inner, package or _COMPILED.search(content) is not None)
+    statements = list(imports(module, content.decode(), package=package))
+    return _Module(
+        hashlib.sha256(content).hexdigest(),
+        tuple(statement for statement in statements if statement.base.partition(".")[0] == _DISTRIBUTION),
+        any(statement.base == _COMMAND_LINE for statement in statements),
+        package or _COMPILED.search(content) is not None,
+    )
 
 
-def sources(*modules: str) -> dict[str, bytes]:
-    """Sources of some modules and of all modules of this distribution that they import, by name.
+def sources(*modules: str) -> dict[str, str]:
+    """Hashes of the sources of some modules and of all modules of this distribution that they import, by name.
 
     Modules of the command line are left out, and what they alone import, unless they are named here; then they are
     taken without what they import.
@@ -144,25 +147,19 @@ def sources(*modules: str) -> dict[str, bytes]:
     KernelNotFoundError
         A module, or all that an import statement names, has no source: an identity would say nothing about it.
     """
-    found: dict[str, bytes] = {}
+    found: dict[str, str] = {}
     waiting = list(modules)
     while waiting:
         module = waiting.pop()
         if module in found:
             continue
-        path = _source(module)
-        content = path.read_bytes()
-        package = path.name == "__init__.py"
-        statements = list(imports(module, content.decode(), package=package))
-        reads_command_line = any(statement.base == _COMMAND_LINE for statement in statements)
-        if reads_command_line and module not in modules:
+        read = _read(module, _source(module))
+        if read.reads_command_line and module not in modules:
             continue
-        found[module] = content
-        if reads_command_line:
-            continue
-        waiting += _packages(module)
-        for statement in statements:
-            if statement.base.partition(".")[0] == _DISTRIBUTION:
+        found[module] = read.digest
+        if not read.reads_command_line:
+            waiting += _packages(module)
+            for statement in read.ours:
                 waiting += _modules_of(statement, module)
     if not found:
         raise KernelNotFoundError(f"no sources in this installation for {', '.join(modules) or 'no module'}")

@@ -103,11 +103,11 @@ def test_an_edit_of_what_a_kernel_holds_changes_its_identity(edited, tmp_path, m
     monkeypatch.setattr(identity, "_file", known.get)
     hashes = set()
     for text in ("", "# edited", "# again"):
-        identity._part.cache_clear()
+        identity._read.cache_clear()
         files_of[edited].write_text(files_of[edited].read_text() + text)
         hashes.add(identity.kernel_hash("attnlimits.source"))
     assert len(hashes) == 3
-    identity._part.cache_clear()
+    identity._read.cache_clear()
 
 
 def test_a_kernel_is_compiled_again_where_what_it_holds_was_edited(kernel, monkeypatch):

@@ -258,6 +258,7 @@ def test_sources_that_are_not_found_are_named(monkeypatch, tmp_path):
 
     def forget():
         identity._files.cache_clear()
+        identity._read.cache_clear()
         identity.source_hash.cache_clear()
         link_store.derivation.cache_clear()
 

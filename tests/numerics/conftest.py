@@ -21,8 +21,10 @@ def edited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], A
         copy.write_bytes(place.read_bytes() + b"# edited\n")
         with monkeypatch.context() as patch:
             patch.setattr(identity, "_files", lambda package: files(package) | {module: copy})
+            identity._read.cache_clear()
             identity.source_hash.cache_clear()
             yield
+        identity._read.cache_clear()
         identity.source_hash.cache_clear()
 
     return edit

@@ -44,6 +44,7 @@ def package(monkeypatch, tmp_path):
 
 def _forget():
     identity._files.cache_clear()
+    identity._read.cache_clear()
     source_hash.cache_clear()
 
 
