@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 import attnlimits as al
 
 from ..core.array_files import read_array, write_array
 from ..core.destinations import output_file
 from ..core.progress import Bar
+from ..core.typing import Numbers as Array
 from .flags import link_flags, model_flags
 from .verbs import Record
 
@@ -31,7 +29,6 @@ __all__ = [
     "start_of",
 ]
 
-Array = NDArray[np.floating]
 Result = TypeVar("Result", "al.learning.GAMPResult", "al.learning.DescentResult")
 
 #: Starts of both verbs.

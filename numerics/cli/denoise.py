@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 import attnlimits as al
 
@@ -16,6 +16,7 @@ from ..core.destinations import output_file
 from ..core.files import naming
 from ..core.memory import refuse_memory
 from ..core.progress import Bar
+from ..core.typing import Numbers
 from .flags import attention, model_flags
 from .verbs import Outcome, Record, Verbs, add_verb
 
@@ -179,7 +180,7 @@ def _arrays(path: Path) -> Sequence[Sample]:
 class _Samples(Sequence[Sample]):
     """Samples along the first axis of arrays, made when they are asked for: there may be millions."""
 
-    def __init__(self, arrays: dict[str, NDArray[np.float64]]) -> None:
+    def __init__(self, arrays: dict[str, Numbers]) -> None:
         self._arrays = arrays
 
     def __len__(self) -> int:

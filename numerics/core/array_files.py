@@ -11,19 +11,18 @@ import stat
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.lib import format as npy
 
 from .files import replace_whole
 from .memory import refuse_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
+from .typing import Numbers
 
 __all__ = ["read_array", "read_arrays", "read_named", "regular", "write_array", "write_arrays"]
 
@@ -53,7 +52,7 @@ class _Header:
 
     shape: tuple[int, ...]
     column_major: bool
-    dtype: Any
+    dtype: np.dtype[np.floating]
     length: int
 
     @property
@@ -85,7 +84,7 @@ def regular(name: str, path: Path) -> int:
     return found.st_size
 
 
-def read_array(flag: str, path: Path, *, mapped: bool = True) -> "NDArray[Any]":
+def read_array(flag: str, path: Path, *, mapped: bool = True) -> Numbers:
     """Read one array of real numbers from a .npy file.
 
     Parameters
@@ -125,7 +124,7 @@ def read_array(flag: str, path: Path, *, mapped: bool = True) -> "NDArray[Any]":
     return array if mapped else array.copy(order="K")
 
 
-def read_arrays(flag: str, path: Path, names: Sequence[str]) -> "dict[str, NDArray[Any]]":
+def read_arrays(flag: str, path: Path, names: Sequence[str]) -> dict[str, Numbers]:
     """Read arrays of real numbers from a .npz file by their names.
 
     Parameters
@@ -163,7 +162,7 @@ def read_arrays(flag: str, path: Path, names: Sequence[str]) -> "dict[str, NDArr
         return {key: _inflated(archive, member, key) for key, member in found.items()}
 
 
-def read_named(flag: str, path: Path, key: str) -> "NDArray[Any]":
+def read_named(flag: str, path: Path, key: str) -> Numbers:
     """Read the one array of a .npy file, or the one of a name from a .npz file; its first bytes decide which it is.
 
     Raises
@@ -200,8 +199,6 @@ def _no_file(name: str, kind: str, writer: str) -> "Iterator[None]":
 
 
 def _header(stream: IO[bytes]) -> _Header:
-    from numpy.lib import format as npy
-
     prefix = stream.read(8)
     if len(prefix) < 8 or not prefix.startswith(_NPY):
         raise _RefusedError("it does not begin as one")
@@ -238,10 +235,8 @@ def _check_entries(header: _Header) -> None:
         raise _RefusedError(f"its shape {header.shape} has more entries than memory has addresses")
 
 
-def _mapped(path: Path, header: _Header) -> "NDArray[Any]":
-    import numpy as np
-
-    order: Any = "F" if header.column_major else "C"
+def _mapped(path: Path, header: _Header) -> Numbers:
+    order: Literal["F", "C"] = "F" if header.column_major else "C"
     if not header.nbytes:
         return np.empty(header.shape, header.dtype, order)
     return np.memmap(path, header.dtype, "r", header.length, header.shape, order)
@@ -260,9 +255,7 @@ def _check_member(member: zipfile.ZipInfo, key: str) -> None:
         raise _RefusedError(f"{key} cannot inflate from {member.compress_size} bytes to {member.file_size}")
 
 
-def _inflated(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> "NDArray[Any]":
-    import numpy as np
-
+def _inflated(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> Numbers:
     with archive.open(member) as stream:
         header = _header(stream)
         _check_entries(header)
@@ -276,23 +269,19 @@ def _inflated(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> "N
     return array
 
 
-def write_array(path: Path, array: "NDArray[Any]") -> None:
+def write_array(path: Path, array: Numbers) -> None:
     """Write a .npy file, whole or not at all."""
-    import numpy as np
-
     with replace_whole(path) as part, part.open("wb") as stream:
         np.save(stream, array, allow_pickle=False)
 
 
 def write_arrays(path: Path, **arrays: Any) -> None:
     """Write a .npz file, whole or not at all."""
-    import numpy as np
-
     with replace_whole(path) as part, part.open("wb") as stream:
         np.savez(stream, **arrays)
 
 
-def _fill(there: "NDArray[Any]", read: Callable[[int], bytes]) -> None:
+def _fill(there: Numbers, read: Callable[[int], bytes]) -> None:
     done = 0
     while done < len(there):
         part = read(min(_CHUNK, len(there) - done))

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 __all__ = ["install", "settle"]
 
@@ -59,7 +58,7 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-def _attach(caching: Any) -> None:
+def _attach(caching: ModuleType) -> None:
     from .kernel_files import attach
 
     attach(caching)

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from numba.core import config
@@ -30,7 +31,7 @@ _LAYOUT = "-checked1"
 _DIGEST = hashlib.sha256().digest_size
 
 
-def _is_ours(function: Callable[..., Any]) -> bool:
+def _is_ours(function: Callable[..., object]) -> bool:
     return function.__module__.startswith(_PACKAGE)
 
 
@@ -41,16 +42,16 @@ class CheckedFile(IndexDataCacheFile):
     processes that compile two signatures at the same time give both the same file name.
     """
 
-    def save(self, key: Any, data: Any) -> None:
+    def save(self, key: object, data: object) -> None:
         """Save the data of a signature."""
         super().save(key, (key, data))
 
-    def load(self, key: Any) -> Any:
+    def load(self, key: object) -> Any:
         """Data of a signature, None if there are none."""
         found = super().load(key)
         return found[1] if found is not None and found[0] == key else None
 
-    def _load_index(self) -> dict[Any, str]:
+    def _load_index(self) -> dict[object, str]:
         return super()._load_index() if _is_whole(self._index_path) else {}
 
     def _load_data(self, name: str) -> Any:
@@ -81,7 +82,7 @@ class Locator:
     usual: tuple[Any, ...] = ()
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any], file: str) -> Any:
+    def from_function(cls, function: Callable[..., object], file: str) -> Any:
         """Return the locator of a function of this package, None for others."""
         if not _is_ours(function):
             return None
@@ -102,7 +103,7 @@ class Locator:
 class _PrivateLocator(UserProvidedCacheLocator):
     """A folder of this process and those it starts, removed at its end."""
 
-    def __init__(self, function: Callable[..., Any], file: str) -> None:
+    def __init__(self, function: Callable[..., object], file: str) -> None:
         super().__init__(function, file)
         self._cache_path = os.path.join(_private_folder(), self.get_suitable_cache_subpath(file))
 
@@ -147,7 +148,7 @@ def settle() -> None:
     Locator.from_function(settle, __file__)
 
 
-def attach(caching: Any) -> None:
+def attach(caching: ModuleType) -> None:
     """Put locator, checked files and the guard in the place of numba's own, for kernels of this package."""
     if CacheImpl._locator_classes[0] is Locator:
         return
@@ -155,7 +156,7 @@ def attach(caching: Any) -> None:
     CacheImpl._locator_classes.insert(0, Locator)
     begin, usual_guard = caching.Cache.__init__, caching.Cache._guard_against_spurious_io_errors
 
-    def begin_checked(self: Any, py_func: Callable[..., Any]) -> None:
+    def begin_checked(self: Any, py_func: Callable[..., object]) -> None:
         begin(self, py_func)
         if _is_ours(py_func):
             # Of its own file; and of those whose functions and constants it may hold.

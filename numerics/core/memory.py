@@ -5,6 +5,9 @@ import os
 import sys
 from pathlib import Path
 
+if sys.platform != "win32":
+    import resource
+
 __all__ = ["memory_limit", "refuse_memory"]
 
 # Of the memory that is there, the rest is for the system and for what a computation takes beside its arrays.
@@ -18,8 +21,6 @@ def memory_limit() -> int:
     """Return the bytes that a computation may take: of the machine, its control group and the limit of the process."""
     limits = [_physical(), *_control_group()]
     if sys.platform != "win32":
-        import resource
-
         for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
             soft = resource.getrlimit(kind)[0]
             if soft != resource.RLIM_INFINITY:

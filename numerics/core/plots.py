@@ -3,19 +3,23 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .files import replace_whole
-from .results import EvolutionResult
+from .results import EvolutionResult, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["drawn", "phase_curve", "save_figure"]
 
 _COLOURS = ("#b3261e", "#1f4e9c", "#2e7d32", "#8e24aa")
 
 
-def save_figure(figure: Any, path: Path, dpi: int = 160) -> None:
+def save_figure(figure: "Figure", path: Path, dpi: int = 160) -> None:
     """Write a picture whole or not at all.
 
     Parameters
@@ -31,21 +35,13 @@ def save_figure(figure: Any, path: Path, dpi: int = 160) -> None:
 
 @contextmanager
 def drawn(path: Path, rows: int, columns: int, *, figsize: tuple[float, float], dpi: int = 160) -> Iterator[Any]:
-    """Give the axes of a new figure, which is written to `path` and closed at the end."""
-    import matplotlib  # takes a second, which only pictures need
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(rows, columns, figsize=figsize, layout="constrained")
-    try:
-        yield axes
-        save_figure(figure, path, dpi=dpi)
-    finally:
-        plt.close(figure)
+    """Give the axes of a new figure, which is written to `path` at the end."""
+    figure = new_figure(figsize=figsize)
+    yield figure.subplots(rows, columns)
+    save_figure(figure, path, dpi=dpi)
 
 
-def phase_curve(axes: Any, results: Sequence[EvolutionResult], thresholds: Sequence[tuple[str, float]]) -> None:
+def phase_curve(axes: "Axes", results: Sequence[EvolutionResult], thresholds: Sequence[tuple[str, float]]) -> None:
     """Draw the diagonal overlaps and both prediction errors against alpha, with one-sigma bands.
 
     Parameters

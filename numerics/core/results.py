@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
 from importlib.metadata import version
@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import saved
 from .citation import cite
 from .decimals import pm
 from .files import write_json
+from .typing import JSON, Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "DenoiserResult",
@@ -31,13 +32,12 @@ __all__ = [
     "ThresholdResult",
     "as_dict",
     "load",
-    "new_axes",
+    "new_figure",
     "save",
     "versions",
 ]
 
 How = Literal["rigorous", "estimated", "monte-carlo"]
-Array = NDArray[np.float64]
 # Lines of a result's text, and overlaps in one of them.
 _MOST_LINES, _MOST_SHOWN = 6, 4
 _PROVENANCE = ("converged", "status", "n_iter", "seed", "kernel_hash", "remedy", "how")
@@ -84,9 +84,9 @@ class Result:
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JSON]:
         """All fields as plain JSON types: arrays as lists, what is no number as None."""
-        found: dict[str, Any] = as_dict(self)
+        found: dict[str, JSON] = as_dict(self)
         return found
 
     def save(self, path: str | Path) -> None:
@@ -112,11 +112,11 @@ def _short(value: "Estimate | float | str") -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def new_axes() -> "Axes":
-    """Axes of a figure of its own."""
+def new_figure(figsize: tuple[float, float] | None = None) -> "Figure":
+    """A figure that no window shows."""
     from matplotlib.figure import Figure  # takes a second, which only pictures need
 
-    return Figure(layout="constrained").subplots()
+    return Figure(figsize=figsize, layout="constrained")
 
 
 def overlaps(overlap: Array, error: Array) -> str:
@@ -145,8 +145,8 @@ class Origin:
         the result.
     """
 
-    model: dict[str, Any] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, JSON] = field(default_factory=dict)
+    settings: dict[str, JSON] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: _Described, **settings: object) -> Self:
@@ -299,7 +299,7 @@ class EvolutionResult(Result):
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Draw the diagonal overlaps over the iteration; returns the matplotlib axes."""
-        axes = new_axes() if axes is None else axes
+        axes = new_figure().subplots() if axes is None else axes
         for i in range(len(self.overlap)):
             axes.plot(self.history[:, i, i], label=f"$q_{{{i + 1}{i + 1}}}$")
         axes.set_xlabel("iteration")
@@ -315,7 +315,7 @@ class EvolutionResult(Result):
         yield self.status
 
 
-def as_dict(result: Any) -> Any:
+def as_dict(result: object) -> Any:
     """Turn a result object into plain JSON types: arrays to lists, NaN to null."""
     if is_dataclass(result) and not isinstance(result, type):
         return {f.name: as_dict(getattr(result, f.name)) for f in fields(result)}
@@ -332,7 +332,7 @@ def as_dict(result: Any) -> Any:
     return result
 
 
-def save(path: Path, record: dict[str, Any]) -> None:
+def save(path: Path, record: Mapping[str, object]) -> None:
     """Write a JSON record whole or not at all."""
     write_json(path, as_dict(record))
 

@@ -8,15 +8,14 @@ import math
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import cast
 
 import numpy as np
 
 from .files import write_json
+from .typing import JSON
 
 __all__ = ["load", "save"]
-
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 SCHEMA = 1
 _FORMAT = "attnlimits result"
@@ -121,7 +120,7 @@ def load(path: str | Path) -> object:
         raise ValueError(f"{path} is not a result that can be read: {error}") from None
 
 
-def _encoded(value: object, where: str) -> Json:
+def _encoded(value: object, where: str) -> JSON:
     if is_dataclass(value) and not isinstance(value, type):
         name = _NAMES.get(f"{type(value).__module__}.{type(value).__name__}")
         if name is None:
@@ -151,16 +150,16 @@ def _encoded(value: object, where: str) -> Json:
     raise TypeError(f"{where} is a {type(value).__name__}, which has no place in a file")
 
 
-def _decoded(value: Json) -> object:
+def _decoded(value: JSON) -> object:
     if isinstance(value, list):
         return [_decoded(x) for x in value]
     if not isinstance(value, dict):
         return value
     if _CLASS in value:
-        kept = cast("dict[str, Json]", value["fields"])
+        kept = cast("dict[str, JSON]", value["fields"])
         return _class_of(str(value[_CLASS]))(**{name: _decoded(x) for name, x in kept.items()})
     if _ARRAY in value:
-        dtype, entries = np.dtype(str(value["dtype"])), cast("list[Json]", value[_ARRAY])
+        dtype, entries = np.dtype(str(value["dtype"])), cast("list[JSON]", value[_ARRAY])
         if dtype.kind not in _KINDS and not all(isinstance(x, dict) and _BINARY in x for x in entries):
             raise ValueError(f"an array of {dtype} is none of numbers")
         flat = [_decoded(x) for x in entries]
@@ -171,10 +170,10 @@ def _decoded(value: Json) -> object:
         context.prec = max(53, mantissa.bit_length())
         return context.ldexp(mantissa, exponent)
     if _TUPLE in value:
-        return tuple(_decoded(x) for x in cast("list[Json]", value[_TUPLE]))
+        return tuple(_decoded(x) for x in cast("list[JSON]", value[_TUPLE]))
     if _NUMBER in value:
         return float(str(value[_NUMBER]))
-    return {key: _decoded(x) for key, x in cast("dict[str, Json]", value[_MAPPING]).items()}
+    return {key: _decoded(x) for key, x in cast("dict[str, JSON]", value[_MAPPING]).items()}
 
 
 def _class_of(name: str) -> type:

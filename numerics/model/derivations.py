@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
-from typing import Any
 
 from ..core.errors import ConvergenceError
 
@@ -31,7 +30,7 @@ _USUAL = 20.0
 _PATIENCE = 2.25
 
 
-def derive_link(request: dict[str, Any]) -> bytes:
+def derive_link(request: dict[str, object]) -> bytes:
     """Source of the kernel of a link.
 
     Parameters
@@ -81,7 +80,7 @@ def _seconds() -> float:
     return seconds
 
 
-def _ask(request: dict[str, Any], seconds: float) -> dict[str, str]:
+def _ask(request: dict[str, object], seconds: float) -> dict[str, str]:
     process = _running()
     assert process.stdin is not None and process.stdout is not None
     late = threading.Event()

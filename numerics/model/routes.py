@@ -6,6 +6,7 @@ A route is a way from a model to the numbers of a verb.  `serving` lists those o
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from itertools import combinations
 from typing import NamedTuple
 
@@ -272,27 +273,22 @@ _COMMANDS = {
 }
 _USUAL = Network().parameters
 # What a model that is served may differ in, the least change first.
-_CHANGES: tuple[dict[str, int | str | bool | None], ...] = (
-    {"output": "last"},
-    {"heads": 1, "readouts": None},
-    {"tied": True},
-    {"rank": 1},
-    {"activation": "softmax"},
-    {"tokens": 2},
-    {"layers": 2, "rank": 1},
-    {"layers": 1, "rank": 1},
+_CHANGES: tuple[Callable[[Network], Network], ...] = (
+    lambda model: replace(model, tied=True),
+    lambda model: replace(model, rank=1),
+    lambda model: replace(model, activation="softmax"),
+    lambda model: replace(model, tokens=2),
+    lambda model: replace(model, layers=2, rank=1),
+    lambda model: replace(model, layers=1, rank=1),
 )
 
 
 def _nearest(verb: str, model: Network) -> str:
     """The model with the fewest changes that a verb serves, and its command; empty if there is none."""
-    for size in range(1, len(_CHANGES)):
+    single = replace(model, heads=1, output="last", readouts=None)
+    for size in range(len(_CHANGES)):
         for chosen in combinations(_CHANGES, size):
-            changed = {"readouts": None} | {name: value for change in chosen for name, value in change.items()}
-            try:
-                near = replace(model, **changed)
-            except ValueError:
-                continue
+            near = reduce(lambda network, change: change(network), chosen, single)
             if serving(verb, near):
                 given = [(k, v) for k, v in near.parameters.items() if k in ("layers", "tokens") or v != _USUAL.get(k)]
                 flags = "".join(f" --{name}" + ("" if value is True else f" {value}") for name, value in given)

@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from joblib import cpu_count
+
 from ..core.errors import ConvergenceError
 from ..core.interrupts import without_interrupts
 from ..core.kernel_cache import settle
@@ -113,7 +115,6 @@ def _threads(client: Any, where: str) -> int:
 @contextmanager
 def _client(where: str, workers: int | None) -> Iterator[Any]:
     from distributed import Client, LocalCluster
-    from joblib import cpu_count
 
     with ExitStack() as stack:
         stack.enter_context(_quiet())

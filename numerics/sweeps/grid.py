@@ -10,10 +10,10 @@ from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from ..core.typing import Array
 from .store import key_of
 from .tasks import Task, task_named
 
@@ -22,7 +22,7 @@ __all__ = ["Grid", "Point", "read_grid", "shipped"]
 MAX_POINTS = 1_000_000
 # Spaced values are rounded to this many digits: the same on every machine, and short to write down.
 _SPACED_DIGITS = 12
-_SPACINGS: dict[str, Callable[..., Any]] = {"linspace": np.linspace, "geomspace": np.geomspace}
+_SPACINGS: dict[str, Callable[..., Array]] = {"linspace": np.linspace, "geomspace": np.geomspace}
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Point:
     """A point of a grid: its parameters, what computes it (see `Task.identity`), and the key of both."""
 
     key: str
-    parameters: dict[str, Any]
+    parameters: dict[str, object]
     identity: str
 
 
@@ -48,11 +48,11 @@ class Grid:
     """
 
     task: Task
-    fixed: dict[str, Any]
-    axes: dict[str, tuple[Any, ...]]
+    fixed: dict[str, object]
+    axes: dict[str, tuple[object, ...]]
 
     @staticmethod
-    def of(record: Mapping[str, Any], where: str = "the grid") -> "Grid":
+    def of(record: Mapping[str, object], where: str = "the grid") -> "Grid":
         """Read a grid from what TOML gives: `task`, tables `fixed` and `axes`.
 
         Raises
@@ -106,7 +106,7 @@ class Grid:
             found[key] = Point(key, parameters, identity)
         return tuple(found.values())
 
-    def _combinations(self) -> Iterator[dict[str, Any]]:
+    def _combinations(self) -> Iterator[dict[str, object]]:
         for values in itertools.product(*self.axes.values()):
             yield dict(zip(self.axes, values, strict=True))
 
@@ -114,7 +114,7 @@ class Grid:
         """Return one line: the task and the axes with their lengths."""
         return f"{self.task.name} over " + " x ".join(f"{name} ({len(values)})" for name, values in self.axes.items())
 
-    def as_record(self) -> dict[str, Any]:
+    def as_record(self) -> dict[str, object]:
         """Plain types, from which `of` makes the same grid."""
         axes = {name: list(values) for name, values in self.axes.items()}
         return {"task": self.task.name, "fixed": self.fixed, "axes": axes}
@@ -127,7 +127,7 @@ def _check_size(lengths: Iterable[int]) -> None:
         raise ValueError(f"a grid has at most {MAX_POINTS} points, got {got}")
 
 
-def _length(given: Any) -> int:
+def _length(given: object) -> int:
     """Number of values of an axis as it is written; 1 for what is no axis, which `_axis` refuses."""
     if isinstance(given, list):
         return len(given)
@@ -137,7 +137,7 @@ def _length(given: Any) -> int:
     return number if isinstance(number, int) and 1 <= number <= MAX_POINTS else 1
 
 
-def _table(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _table(record: Mapping[str, object], name: str) -> dict[str, object]:
     table = record.get(name, {})
     if not isinstance(table, Mapping):
         raise ValueError(f"{name} must be a table, [{name}], got {table!r}")
@@ -151,7 +151,7 @@ def _table(record: Mapping[str, Any], name: str) -> dict[str, Any]:
     return named
 
 
-def _check_value(what: str, value: Any) -> None:
+def _check_value(what: str, value: object) -> None:
     """Refuse what is neither a finite number, nor a word, nor a list of such (as ranks are)."""
     parts = value if isinstance(value, list) else [value]
     if not all(isinstance(part, bool | int | float | str) for part in parts):
@@ -165,7 +165,7 @@ def _finite(number: float) -> bool:
     return abs(number) <= sys.float_info.max
 
 
-def _axis(name: str, given: Any) -> tuple[Any, ...]:
+def _axis(name: str, given: object) -> tuple[object, ...]:
     if isinstance(given, Mapping):
         return _spaced(name, given)
     if not isinstance(given, list):
@@ -180,12 +180,13 @@ def _axis(name: str, given: Any) -> tuple[Any, ...]:
     return tuple(given)
 
 
-def _spaced(name: str, given: Mapping[str, Any]) -> tuple[float, ...]:
+def _spaced(name: str, given: Mapping[str, object]) -> tuple[float, ...]:
     if len(given) != 1 or not set(given) <= set(_SPACINGS):
         raise ValueError(f"axis {name} must have one of {', '.join(_SPACINGS)}, got {', '.join(given) or 'nothing'}")
     ((kind, ends),) = given.items()
-    is_triple = isinstance(ends, list) and len(ends) == 3
-    if not is_triple or not all(isinstance(x, int | float) and not isinstance(x, bool) for x in ends):
+    if not (isinstance(ends, list) and len(ends) == 3) or not all(
+        isinstance(x, int | float) and not isinstance(x, bool) for x in ends
+    ):
         raise ValueError(f"axis {name}: {kind} must be [start, stop, number], got {ends!r}")
     start, stop, number = ends
     if not isinstance(number, int) or number < 1:

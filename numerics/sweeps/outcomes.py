@@ -3,7 +3,8 @@
 import json
 import time
 from collections.abc import Generator
-from typing import Any
+
+from threadpoolctl import threadpool_limits
 
 from ..core.results import as_dict, versions
 from .grid import Point
@@ -32,8 +33,6 @@ def compute(task: Task, point: Point) -> Record:
     dict
         The record: task, parameters, identity, command, seed, state, reason, result, seconds, versions.
     """
-    from threadpoolctl import threadpool_limits
-
     begin = time.perf_counter()
     try:
         if task.identity(point.parameters) != point.identity:
@@ -66,7 +65,7 @@ def failure(task: Task, point: Point, error: BaseException, begin: float) -> Rec
     return _record(task, point, begin, state=FAILED, reason=reason, result={})
 
 
-def _record(task: Task, point: Point, begin: float, **outcome: Any) -> Record:
+def _record(task: Task, point: Point, begin: float, **outcome: object) -> Record:
     return {
         "task": task.name,
         "parameters": point.parameters,

@@ -7,6 +7,9 @@ import time
 import warnings
 from collections.abc import Iterable
 
+from joblib import Parallel, cpu_count, delayed, parallel_config
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
 from ..core.interrupts import without_interrupts
 from ..core.kernel_cache import settle
 from .grid import Point
@@ -37,9 +40,6 @@ def in_processes(task: Task, points: Iterable[Point], store: Store, workers: int
     Point
         As soon as its record is stored.
     """
-    from joblib import cpu_count
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
     workers = cpu_count() if workers is None else workers
     if workers == 1:
         for point in points:
@@ -68,8 +68,6 @@ def in_processes(task: Task, points: Iterable[Point], store: Store, workers: int
 
 
 def _pool(task: Task, points: list[Point], store: Store, workers: int) -> Stored:
-    from joblib import Parallel, delayed, parallel_config
-
     # The variables that set the threads of BLAS, OpenMP and numba reach the processes before these load.
     with parallel_config(backend="loky", inner_max_num_threads=1):
         # With one worker joblib would compute in this process.

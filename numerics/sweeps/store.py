@@ -28,6 +28,11 @@ from typing import IO, Any
 
 from ..core.files import PART, write_whole
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
 __all__ = ["DONE", "FAILED", "MAX_BYTES", "SCHEMA", "CorruptRecordError", "OldRecordError", "Store", "key_of"]
 
 # Version of the record, part of every key: another layout or meaning makes old points stale. In the first one the key
@@ -75,7 +80,7 @@ def key_of(task: str, parameters: Record, identity: str) -> str:
     return _hash([SCHEMA, task, parameters, identity])[:32]
 
 
-def _hash(content: Any) -> str:
+def _hash(content: object) -> str:
     # Floats are written so that they read back as the same float: the hash sees all their digits.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -266,12 +271,8 @@ def _check_types(path: Path, record: Record, types: dict[str, type | tuple[type,
 def _acquire(lock: IO[str], folder: Path) -> None:
     try:
         if sys.platform == "win32":
-            import msvcrt
-
             msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
         else:
-            import fcntl
-
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         raise ValueError(f"another sweep is writing to {folder}; wait for it, or give another folder") from None

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from .verb import EVOLVE, THRESHOLD, Parameters
 
@@ -21,7 +21,7 @@ class Task(Protocol):
         """Name by which a grid asks for it."""
         ...
 
-    def canonical(self, parameters: Parameters) -> dict[str, Any]:
+    def canonical(self, parameters: Parameters) -> dict[str, object]:
         """All parameters, defaults included, each value in its one spelling; ValueError for what it does not take."""
         ...
 
@@ -37,7 +37,7 @@ class Task(Protocol):
         """How to compute the point again by hand."""
         ...
 
-    def run(self, parameters: Parameters) -> dict[str, Any]:
+    def run(self, parameters: Parameters) -> dict[str, object]:
         """Compute; scalars, strings and arrays, with `value`, `error`, `how`, `converged` among them."""
         ...
 
@@ -58,10 +58,10 @@ class Function:
     """
 
     name: str
-    call: Callable[..., Mapping[str, Any]]
+    call: Callable[..., Mapping[str, object]]
     version: str = "1"
 
-    def canonical(self, parameters: Parameters) -> dict[str, Any]:
+    def canonical(self, parameters: Parameters) -> dict[str, object]:
         """Return the keywords with their defaults.
 
         Raises
@@ -90,7 +90,7 @@ class Function:
         """Return the call."""
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in parameters.items())})"
 
-    def run(self, parameters: Parameters) -> dict[str, Any]:
+    def run(self, parameters: Parameters) -> dict[str, object]:
         """Call the function."""
         return dict(self.call(**parameters))
 

@@ -87,7 +87,7 @@ class Verb:
     modules_of: Callable[[Parameters], tuple[str, ...]]
     choosers_of: Callable[[Parameters], tuple[str, ...]] = _no_choosers
 
-    def canonical(self, parameters: Parameters) -> dict[str, Any]:
+    def canonical(self, parameters: Parameters) -> dict[str, object]:
         """Return every flag of the verb with its value as the command reads it.
 
         Raises
@@ -100,8 +100,8 @@ class Verb:
         for name, value in parameters.items():
             flag = _flag(name, value)
             if flag is not None:
-                found[name] = _read(self.name, self.required, name, flag)
-                if isinstance(found[name], float) and not math.isfinite(found[name]):
+                found[name] = read = _read(self.name, self.required, name, flag)
+                if isinstance(read, float) and not math.isfinite(read):
                     raise ValueError(f"task {self.name}: {name} must be finite, got {value!r}")
         return found
 
@@ -134,7 +134,7 @@ class Verb:
         told = {k: v for k, v in parameters.items() if k in self.required or v != defaults[k]}
         return " ".join(["attnlimits", self.name, *(shlex.quote(flag) for flag in _flags(told)), "--json"])
 
-    def run(self, parameters: Parameters) -> dict[str, Any]:
+    def run(self, parameters: Parameters) -> dict[str, object]:
         """Run the verb on one thread, silently.
 
         Raises
@@ -149,7 +149,7 @@ class Verb:
         left_out = ("versions", "history", "origin")
         return {k: v for k, v in record.items() if k not in left_out} | {"converged": record.get("converged", ok)}
 
-    def _defaults(self) -> dict[str, Any]:
+    def _defaults(self) -> dict[str, object]:
         return _defaults(self.name, self.required)
 
     def _parsed(self, parameters: Parameters, *more: str) -> argparse.Namespace:
@@ -176,7 +176,7 @@ def _flags(parameters: Parameters) -> list[str]:
     return [flag for name, value in parameters.items() if (flag := _flag(name, value)) is not None]
 
 
-def _flag(name: str, value: Any) -> str | None:
+def _flag(name: str, value: object) -> str | None:
     """One flag of a command line, None for one that is left out; floats keep all digits."""
     flag = "--" + name.replace("_", "-")
     if value is True:
@@ -186,7 +186,7 @@ def _flag(name: str, value: Any) -> str | None:
     return f"{flag}={','.join(map(str, value)) if isinstance(value, list | tuple) else value}"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -206,7 +206,7 @@ def _command_line() -> tuple[argparse.ArgumentParser, Verbs]:
 
 
 @lru_cache
-def _defaults(verb: str, required: tuple[str, ...]) -> dict[str, Any]:
+def _defaults(verb: str, required: tuple[str, ...]) -> dict[str, object]:
     """Parameters of a verb in the order of their names."""
     found = vars(_parse([verb, *(f"--{name}=0" for name in required)]))
     return {k: _plain(found[k]) for k in sorted(found) if k not in ("verb", "run", "json", "workers")}

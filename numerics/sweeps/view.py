@@ -66,10 +66,10 @@ def open_sweep(out: str | Path) -> "xarray.Dataset":
 
     store = Store(out)
     there = store.manifest()
-    axes: dict[str, list[Any]] = there["axes"]
+    axes: dict[str, list[object]] = there["axes"]
     shape = tuple(map(len, axes.values()))
     size = len(there["keys"])
-    states, rows, messages = ["missing"] * size, [dict[str, Any]() for _ in range(size)], [""] * size
+    states, rows, messages = ["missing"] * size, [dict[str, object]() for _ in range(size)], [""] * size
     seconds = np.full(size, np.nan)
     seen: set[str] = set()
     for k, key in enumerate(there["keys"]):
@@ -87,9 +87,9 @@ def open_sweep(out: str | Path) -> "xarray.Dataset":
         seen.add(json.dumps(record["versions"], sort_keys=True))
         messages[k] = str(record["result"].get("status", "")) if record["state"] == DONE else record["reason"]
         rows[k] = _flat(record["result"])
-    variables: dict[str, tuple[tuple[str, ...], NDArray[Any], dict[str, str]]] = {}
+    variables: dict[str, tuple[tuple[str, ...], NDArray[np.generic], dict[str, str]]] = {}
 
-    def add(name: str, values: NDArray[Any]) -> None:
+    def add(name: str, values: NDArray[np.generic]) -> None:
         inner = tuple(f"{name}_{k + 1}" for k in range(values.ndim - 1))
         about = {"description": _ABOUT[name]} if name in _ABOUT else {}
         variables[name] = ((*axes, *inner), values.reshape(*shape, *values.shape[1:]), about)
@@ -137,9 +137,9 @@ def write_netcdf(dataset: "xarray.Dataset", path: Path) -> None:
         raise OSError(errno.ENOSPC if free < _ROOM else errno.EIO, message, str(path)) from None
 
 
-def _flat(result: Record) -> dict[str, Any]:
+def _flat(result: Record) -> dict[str, object]:
     """Give estimates as name, name_error and name_how, and a value in decimals also as a number."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for name, value in result.items():
         if isinstance(value, dict) and set(value) == {"value", "error", "how"}:
             flat |= {name: value["value"], f"{name}_error": value["error"], f"{name}_how": value["how"]}
@@ -157,14 +157,14 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _coordinate(values: list[Any]) -> NDArray[Any]:
+def _coordinate(values: list[object]) -> NDArray[np.generic]:
     """Numbers as they are, all else as text."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return np.array(values)
     return np.array([",".join(map(str, value)) if isinstance(value, list) else str(value) for value in values])
 
 
-def _column(values: list[Any]) -> NDArray[Any] | None:
+def _column(values: list[Any]) -> NDArray[np.generic] | None:
     """One array of a result's entry over all points, None where it is none; None if it fits no array."""
     known = [value for value in values if value is not None]
     if known and all(isinstance(value, bool) for value in known):
@@ -187,6 +187,6 @@ def _column(values: list[Any]) -> NDArray[Any] | None:
     for k, value in enumerate(values):
         if value is not None:
             array = next(at)
-            corner: tuple[Any, ...] = (k, *map(slice, array.shape))
+            corner: tuple[int | slice, ...] = (k, *map(slice, array.shape))
             out[corner] = array
     return out

@@ -7,9 +7,10 @@ from pathlib import Path
 from ...core.array_files import read_named, write_arrays
 from ...core.destinations import output_file
 from ...core.results import as_dict
+from ...core.typing import Numbers
 from ..verbs import Outcome, Verbs, add_verb
 from .report import counted, learned, lines_of, record_of
-from .teacher import Array, method_flags
+from .teacher import method_flags
 
 __all__ = ["add", "run"]
 
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> Outcome:
     return record, "\n".join(lines), found.converged
 
 
-def _arrays(x: Path, y: Path | None) -> tuple[Array, Array]:
+def _arrays(x: Path, y: Path | None) -> tuple[Numbers, Numbers]:
     """X and Y from one file or two."""
     if y is None:
         if x.suffix != ".npz":

@@ -9,14 +9,14 @@ import attnlimits as al
 
 from ...core.decimals import pm
 from ...core.results import as_dict
+from ...core.typing import Numbers
 from ..verbs import Record
-from .teacher import Array
 
 __all__ = ["counted", "learned", "lines_of", "record_of"]
 
 
 def learned(
-    args: argparse.Namespace, X: Array, Y: Array, heads: int | Literal["auto"], noise_std: float | None
+    args: argparse.Namespace, X: Numbers, Y: Numbers, heads: int | Literal["auto"], noise_std: float | None
 ) -> "al.multihead.MultiheadFit":
     """Learn a layer by the method of the flags."""
     with warnings.catch_warnings():

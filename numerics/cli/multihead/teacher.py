@@ -4,15 +4,13 @@ import argparse
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 import attnlimits as al
 
+from ...core.typing import Array
 from ..verbs import Record
 
-__all__ = ["Array", "instance_of", "judged", "method_flags", "teacher_flags"]
-
-Array = NDArray[np.float64]
+__all__ = ["instance_of", "judged", "method_flags", "teacher_flags"]
 
 _METHODS = ("auto", "sculpt", "restarts")
 _FAMILIES = ("gauss", "corr", "sameW", "saturated", "lowrank", "parity")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.decimals import pm
-from ...core.results import How, Origin, Result, new_axes, versions
+from ...core.results import How, Origin, Result, new_figure, versions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -180,7 +180,7 @@ class CurveResult(Result):
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Draw the diagonal overlaps against the parameter, with their errors; returns the matplotlib axes."""
-        axes = new_axes() if axes is None else axes
+        axes = new_figure().subplots() if axes is None else axes
         for start, points in self.points.items():
             x = [point.parameter for point in points]
             for i in range(len(points[0].overlap)):

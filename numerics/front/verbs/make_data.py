@@ -4,12 +4,13 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from attnlimits.numerics.core.typing import Array, Numbers
 from attnlimits.numerics.learning.data import make_data as make_samples
 from attnlimits.numerics.model.described import Model, kernel_or_network
 
 __all__ = ["make_data"]
 
 
-def make_data(model: Model, weights: ArrayLike, alpha: float, **settings: Any) -> tuple[Any, Any]:
+def make_data(model: Model, weights: ArrayLike, alpha: float, **settings: Any) -> tuple[Numbers, Array]:
     """Gaussian samples X of shape (N, M, D), N = round(alpha D), and their outputs Y by a teacher of these weights."""
     return make_samples(kernel_or_network(model), weights, alpha, **settings)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...arithmetic.ball import ball, to_mpf, working_bits
 from ...core.errors import ConvergenceError
 from ...core.results import How, Origin, Result, as_dict
+from ...core.typing import JSON
 from ...model.network import Network
 from ...model.routes import require
 from .answers import Answer, Effort, Problem, more_layers, one_layer, two_layers
@@ -76,10 +77,11 @@ class PreciseDenoiserResult(Result):
         yield f"log Z = {self.texts()[0]}"
         yield f"error {self.error:.1e} ({self.how}); {self.route}, {self.nodes} nodes"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JSON]:
         """All fields as plain JSON types, numbers in decimal with the digits asked for."""
-        texts = dict(zip(("log_z", "g_out", "dg_out"), self.texts(), strict=True))
-        return {f.name: texts.get(f.name, as_dict(getattr(self, f.name))) for f in fields(self)}
+        log_z, g_out, dg_out = self.texts()
+        found: dict[str, JSON] = {f.name: as_dict(getattr(self, f.name)) for f in fields(self)}
+        return found | {"log_z": log_z, "g_out": as_dict(g_out), "dg_out": as_dict(dg_out)}
 
     def texts(self) -> tuple[str, list[list[str]], list[list[list[list[str]]]]]:
         """log_z, g_out and dg_out in decimal, with the digits asked for."""
