@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from attnlimits.numerics.core.results import save
+from attnlimits.numerics.learning.blocks import Floats
 from attnlimits.numerics.learning.descent import cosines, descend
 from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
 from attnlimits.numerics.model.network import Network
@@ -62,7 +63,7 @@ _PUBLISHED = (0.826, 0.061)
 _COLOURS = ("#1f4e9c", "#b3261e")
 
 
-def _instances(alpha: float, dimension: int, count: int) -> Iterator[tuple[int, Array, Array, Array]]:
+def _instances(alpha: float, dimension: int, count: int) -> Iterator[tuple[int, Array, Floats, Array]]:
     for seed in range(count):
         weights = teacher(_MODEL, dimension, seed)
         yield seed, weights, *make_data(_MODEL, weights, alpha, seed)
