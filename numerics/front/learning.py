@@ -6,7 +6,7 @@ from attnlimits.numerics.learning.data import informed_start, refuse_size
 from attnlimits.numerics.learning.descent import DescentResult, DescentStep, spectral_start
 from attnlimits.numerics.learning.gamp import GAMPResult, GAMPStep
 from attnlimits.numerics.learning.instances import Instances, mean_of, on_instances
-from attnlimits.numerics.learning.outputs.channel import Model as Source
+from attnlimits.numerics.posterior.protocol import Model as Source
 
 __all__ = [
     "DescentResult",

@@ -9,8 +9,8 @@ from ..channel.averages import matrix_root
 from ..core.memory import refuse_memory
 from ..core.validation import not_negative, numbers, plain, whole
 from ..fixed_point.evolve import check_overlap
+from ..posterior.protocol import Model
 from .blocks import Array, Floats, rows_of, stream
-from .outputs.channel import Model
 
 __all__ = [
     "check_samples",

@@ -11,9 +11,9 @@ from .blocks import Array, Floats
 from .data import make_data, teacher
 
 if TYPE_CHECKING:
+    from ..posterior.protocol import Model
     from .descent.results import DescentResult
     from .gamp.results import GAMPResult
-    from .outputs.channel import Model
 
 __all__ = ["Instances", "mean_of", "on_instances"]
 

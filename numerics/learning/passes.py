@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
+from ..posterior.protocol import Model, Scores
 from .blocks import Array, Floats, Source, rows_of
 from .data import check_samples, refuse_rows
-from .outputs.channel import Model, Output
 from .products import project, pull
 
 __all__ = ["Block", "Samples"]
@@ -34,12 +34,12 @@ class Block:
 
     Parameters
     ----------
-    output : Output
+    output : Scores
     shape : tuple of int
         (n, P, M).
     """
 
-    def __init__(self, output: Output, shape: tuple[int, int, int]) -> None:
+    def __init__(self, output: Scores, shape: tuple[int, int, int]) -> None:
         self.output = output
         # g_out of the last pass, and the term of Onsager of the next one.
         self.g = np.zeros(shape)
@@ -56,7 +56,7 @@ class Samples:
         None if x is callable.
     model : Network or LinkKernel
     prepare : callable
-        Makes the `Output` of a block of y.
+        Makes the `Scores` of a block of y.
     workers : int, optional
         Threads; all cores by default.
     """
@@ -66,7 +66,7 @@ class Samples:
         x: ArrayLike | Source,
         y: ArrayLike | None,
         model: Model,
-        prepare: Callable[[ArrayLike], Output],
+        prepare: Callable[[ArrayLike], Scores],
         workers: int | None = None,
     ) -> None:
         self.model = model

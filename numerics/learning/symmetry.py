@@ -3,8 +3,8 @@
 import numpy as np
 
 from ..model.links import LinkKernel
+from ..posterior.protocol import Model
 from .blocks import Array
-from .outputs.channel import Model
 from .permutations import PermutationGroup, signed_permutations
 
 __all__ = ["Symmetry", "symmetry"]

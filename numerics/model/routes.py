@@ -45,6 +45,8 @@ class Route(NamedTuple):
         Kind of its error.
     note : str
         What limits it.
+    posterior : str
+        Class of the posteriors given data, in `numerics.posterior`; empty where the verb asks for none.
     """
 
     verb: str
@@ -52,6 +54,7 @@ class Route(NamedTuple):
     serves: Callable[[object], bool]
     how: How
     note: str = ""
+    posterior: str = ""
 
 
 def _tied(model: object) -> bool:
@@ -141,14 +144,32 @@ BALLS = Route("last layer", "sums in ball arithmetic", _balls, "estimated", "to 
 PAIRS = Route("last layer", "sums in pairs of float64", _pairs, "estimated", "to 22 digits, in minutes")
 TWO_LAYER_QUADRATURE = Route("evolve", "quadrature over two layers", _two_softmax, "estimated")
 DEEP_QUADRATURE = Route("evolve", "quadrature over three or more layers", _deep_softmax, "estimated")
-SAMPLED_LAYERS = Route("evolve", "sampled posterior", _several_layers, "monte-carlo")
-LINK = Route("gamp", "link", _link, "estimated", "sampled where no quadrature serves the link")
+SAMPLED_LAYERS = Route(
+    "evolve", "sampled posterior", _several_layers, "monte-carlo", posterior="data.deep.DeepPosterior"
+)
+LINK = Route(
+    "gamp", "link", _link, "estimated", "sampled where no quadrature serves the link", "data.link.LinkPosterior"
+)
 
 _ONE_INDEX = Route("evolve", "quadrature over one index", _one_index, "estimated")
 _ONE_LAYER = (
     _ONE_INDEX,
-    Route("evolve", "fibre of one tied layer", _rotated_layer, "monte-carlo", "sampled fibre, rank 2 and 3"),
-    Route("evolve", "fibre of one untied layer", _untied_layer, "monte-carlo", "sampled fibre, rank 1"),
+    Route(
+        "evolve",
+        "fibre of one tied layer",
+        _rotated_layer,
+        "monte-carlo",
+        "sampled fibre, rank 2 and 3",
+        "data.fibre.TiedPosterior",
+    ),
+    Route(
+        "evolve",
+        "fibre of one untied layer",
+        _untied_layer,
+        "monte-carlo",
+        "sampled fibre, rank 1",
+        "data.fibre.UntiedPosterior",
+    ),
 )
 _AVERAGES = (
     *_ONE_LAYER,
@@ -176,7 +197,13 @@ ROUTES: tuple[Route, ...] = (
     Route("readout", "pairs of tokens", _rank_one, "estimated"),
     Route("fibre", "rotations of one tied layer", _tied_layer, "estimated", "rank 1, 2, 3"),
     Route("fibre", "scales of one untied layer", _untied_layer, "estimated", "rank 1"),
-    Route("gamp", "readout row", lambda model: _one_index(model) or _two_by_two(model), "estimated"),
+    Route(
+        "gamp",
+        "readout row",
+        lambda model: _one_index(model) or _two_by_two(model),
+        "estimated",
+        posterior="data.readout.ReadoutPosterior",
+    ),
     *_verb("gamp", *_ONE_LAYER[1:]),
     SAMPLED_LAYERS._replace(verb="gamp"),
     LINK,

@@ -4,19 +4,19 @@
 readout row or a point of its fibre, is computed when the posterior is made; what depends on (omega, V), at every call.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.results import How
+from ..core.typing import Array
+from ..model.links import LinkKernel
+from ..model.network import Network
 
-__all__ = ["EVERY", "Moments", "Posterior", "Resolved"]
+__all__ = ["Model", "Moments", "Posterior", "Resolved", "Scores", "Settings"]
 
-Array = NDArray[np.float64]
-
-#: All outputs of a posterior.
-EVERY = slice(None)
+#: Models of which there is a posterior.
+Model: TypeAlias = Network | LinkKernel
 
 
 class Moments(NamedTuple):
@@ -42,21 +42,36 @@ class Moments(NamedTuple):
     log_z_error: Array
 
 
-class Posterior(Protocol):
-    """Posteriors of the indices of a batch of outputs.
+class Settings(NamedTuple):
+    """How accurate posteriors are made.
+
+    Attributes
+    ----------
+    tol : float
+        Of the moments, where a rule has one.
+    nodes : int or None
+        Nodes of each posterior that is sampled; None for the usual number.
+    rng : numpy.random.Generator
+        Of these nodes.
+    """
+
+    tol: float
+    nodes: int | None
+    rng: np.random.Generator
+
+
+class Scores(Protocol):
+    """Scores of a batch of outputs, which a pass over data asks for.
 
     Attributes
     ----------
     rows : int
         Number of outputs.
-    how : {"rigorous", "estimated", "monte-carlo"}
-        Kind of the error of the moments.
     """
 
     rows: int
-    how: How
 
-    def __call__(self, omega: Array, V: Array, part: slice = EVERY) -> tuple[Array, Array | None]:
+    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         """Scores of some of the outputs.
 
         Parameters
@@ -77,8 +92,20 @@ class Posterior(Protocol):
         """
 
 
+class Posterior(Scores, Protocol):
+    """Posteriors of the indices of a batch of outputs.
+
+    Attributes
+    ----------
+    how : {"rigorous", "estimated", "monte-carlo"}
+        Kind of the error of the moments.
+    """
+
+    how: How
+
+
 class Resolved(Posterior, Protocol):
     """Posteriors of which all moments are known, with their errors."""
 
-    def moments(self, omega: Array, V: Array, part: slice = EVERY) -> Moments:
+    def moments(self, omega: Array, V: Array, part: slice) -> Moments:
         """Moments of some of the outputs; V may differ between them, shape (n, P, P)."""

@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics.learning.gamp import informed_start, teacher
-from attnlimits.numerics.learning.outputs.choice import output_channel
 from attnlimits.numerics.learning.passes import Samples
 from attnlimits.numerics.learning.products import project
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.posterior.choice import posterior
 
 # Seconds per sample of the published denoiser with its slopes by finite differences, on a core like the one it was
 # measured on: the least of its range.
@@ -32,7 +32,7 @@ def problem(model: Network, dimension: int) -> tuple[NDArray[Any], Samples, NDAr
     for row in x:
         row[:] = rng.standard_normal(row.shape, dtype=np.float32)
     h = np.swapaxes(x @ weights.T.astype(np.float32), 1, 2).astype(np.float64) / np.sqrt(dimension)
-    samples = Samples(x, model.link(h), model, lambda y: output_channel(model, y, tol=1e-4))
+    samples = Samples(x, model.link(h), model, lambda y: posterior(model, y, tol=1e-4))
     return x, samples, informed_start(weights, 0.5, 0), np.eye(model.indices) * 0.5
 
 

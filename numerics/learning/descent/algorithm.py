@@ -12,9 +12,9 @@ from ...core.results import Origin
 from ...core.validation import choice, not_negative, positive, whole
 from ...fixed_point.evolve import seeded
 from ...model.routes import require
+from ...posterior.protocol import Model
 from ..blocks import Array, Source, stream
 from ..data import check_weights
-from ..outputs.channel import Model
 from .objective import Objective
 from .results import DescentResult, DescentStep
 from .rules import METHODS, Adam, Method, Plain, Rule

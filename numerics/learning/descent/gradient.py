@@ -9,8 +9,8 @@ from ...core.errors import KernelNotFoundError
 from ...model.links import LinkKernel
 from ...model.network import Network
 from ...model.routes import require
+from ...posterior.protocol import Model
 from ..blocks import Array
-from ..outputs.channel import Model
 
 __all__ = ["Loss", "square_loss"]
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import kve
 
+from ...posterior.data.deep import DeepPosterior
+from ...posterior.data.fibre import TiedPosterior, UntiedPosterior
+from ...posterior.data.link import LinkPosterior
+from ...posterior.data.readout import ReadoutPosterior
 from ...posterior.denoiser import denoise_readout
+from ...posterior.protocol import Model, Posterior
 from ..blocks import Array
-from ..outputs.channel import Model, Output, ReadoutOutput
-from ..outputs.deep import DeepOutput
-from ..outputs.fibre import TiedOutput, UntiedOutput
-from ..outputs.link import LinkOutput
 
 __all__ = ["Group", "groups", "prior_moments"]
 
@@ -47,14 +48,14 @@ def groups(model: Model) -> list[Group]:
     return [Group(rows, 1) for _, rows in model.blocks]
 
 
-def prior_moments(model: Model, output: Output) -> tuple[Array, list[Array]]:
+def prior_moments(model: Model, output: Posterior) -> tuple[Array, list[Array]]:
     """Return E[h | y] of all indices and Cov[h | y] of each group at omega = 0, V = I.
 
     Parameters
     ----------
     model : Network or LinkKernel
-    output : Output
-        `output_channel` of the outputs.
+    output : Posterior
+        `posterior` of the outputs.
 
     Returns
     -------
@@ -68,23 +69,23 @@ def prior_moments(model: Model, output: Output) -> tuple[Array, list[Array]]:
     """
     n, m = output.rows, model.tokens
     mean = np.zeros((n, model.indices, m))
-    if isinstance(output, ReadoutOutput):
+    if isinstance(output, ReadoutPosterior):
         p = model.indices
         slopes = denoise_readout(output.model, output.readout, np.zeros((p, m)), np.eye(p), tol=1e-6).dg_out
         return mean, [slopes[:, a, :, a] + np.eye(m) for a in range(p)]
-    if isinstance(output, TiedOutput):
+    if isinstance(output, TiedPosterior):
         return mean, [_tied(output)]
-    if isinstance(output, UntiedOutput):
+    if isinstance(output, UntiedPosterior):
         return mean, [_untied(output)]
-    if isinstance(output, LinkOutput):
+    if isinstance(output, LinkPosterior):
         mean, covariance = output.prior_moments()
         return mean, [covariance.reshape(n, model.indices * m, -1)]
-    assert isinstance(output, DeepOutput)
+    assert isinstance(output, DeepPosterior)
     seconds = output.prior_moments()
     return mean, [seconds[:, layer] for layer in range(model.indices)]
 
 
-def _tied(output: TiedOutput) -> Array:
+def _tied(output: TiedPosterior) -> Array:
     """E[h_1^T h_1 | y] of one of r rows that rotations exchange: the Gram matrix of a point of the fibre, over r.
 
     Where softmax leaves a shift of all tokens free, orthogonal to their differences, it has the variance 1/M in each of
@@ -98,7 +99,7 @@ def _tied(output: TiedOutput) -> Array:
     return np.asarray(gram / r)
 
 
-def _untied(output: UntiedOutput) -> Array:
+def _untied(output: UntiedPosterior) -> Array:
     """Keys t a and queries b/t (plus a shift of variance 1/M that a softmax does not see).
 
     u = t^2 has the density u^{nu - 1} exp(-(|a|^2 u + |b|^2/u)/2), nu = 1/2 for softmax and 0 for linear outputs, whose

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...posterior.data.outputs import check_outputs
+from ...posterior.protocol import Model
 from ..blocks import Array, Floats, Source
-from ..outputs.channel import Model, check_outputs
 from ..passes import Samples
 from .gradient import Loss, square_loss
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ...posterior.protocol import Model
 from ..blocks import Array
-from ..outputs.channel import Model
 
 __all__ = ["cosines"]
 

@@ -23,9 +23,10 @@ from ...core.errors import ConvergenceError
 from ...core.results import Origin, Result
 from ...core.validation import positive
 from ...fixed_point.evolve import seeded
+from ...model.routes import require
+from ...posterior.choice import posterior
+from ...posterior.protocol import Model
 from ..blocks import Array, Source, stream
-from ..outputs.channel import Model, check_model
-from ..outputs.choice import output_channel
 from ..passes import Samples
 from .moments import Group, groups, prior_moments
 
@@ -138,7 +139,7 @@ def spectral_method(
     ----------
     troiani2025, (15)-(16), (104)-(112).
     """
-    check_model(model)
+    require("gamp", model)
     tol = positive("tol", tol, "(15)")
     seed, generator = seeded(rng)
     generator = generator if seed < 0 else stream(seed, 5)
@@ -225,7 +226,7 @@ class _Matrix:
         self.blocks: list[_Linear] = []
 
         def prepare(outputs: ArrayLike) -> _Linear:
-            channel = output_channel(model, outputs, nodes=nodes, rng=node_seed)
+            channel = posterior(model, outputs, nodes=nodes, rng=node_seed)
             self.blocks.append(_Linear(model, self.groups, *prior_moments(model, channel)))
             return self.blocks[-1]
 

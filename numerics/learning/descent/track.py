@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...posterior.protocol import Model
 from ..blocks import Array
-from ..outputs.channel import Model
 from ..symmetry import symmetry
 from .results import DescentStep
 from .similarity import cosines

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...core.errors import ConvergenceError
+from ...model.routes import require
+from ...posterior.choice import posterior
+from ...posterior.protocol import Model, Scores
 from ..blocks import Array, Source
-from ..outputs.channel import Model, Output, check_model
-from ..outputs.choice import output_channel
 from ..passes import Samples
 from .iteration import DivergedError, Loop, guarded, resolved, side_field
 from .results import GAMPResult, GAMPStep
@@ -109,11 +110,11 @@ def gamp(
     ----------
     troiani2025, Algorithm 1, (104)-(117).
     """
-    check_model(model)
+    require("gamp", model)
     loop = Loop(model, damping, max_iter, tol, variance, rng)
 
-    def prepare(y: ArrayLike) -> Output:
-        found = output_channel(model, y, tol=denoiser_tol, nodes=nodes, rng=loop.node_seed)
+    def prepare(y: ArrayLike) -> Scores:
+        found = posterior(model, y, tol=denoiser_tol, nodes=nodes, rng=loop.node_seed)
         return found if loop.slopes else _Slopeless(found)
 
     samples = Samples(X, Y, model, prepare, workers)
@@ -161,7 +162,7 @@ def _advanced(
 class _Slopeless:
     """An output channel whose slopes are not used."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Scores) -> None:
         self.rows, self._output = output.rows, output
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:

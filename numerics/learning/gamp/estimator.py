@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...channel.averages import matrix_root
+from ...posterior.protocol import Model
 from ...quadrature.rules import normal_qmc
 from ..blocks import Array, Source, rows_of
 from ..data import check_samples, check_weights
-from ..outputs.channel import Model
 from .algorithm import gamp
 from .results import GAMPResult, GAMPStep
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...core.validation import numbers
+from ...posterior.protocol import Model
 from ..blocks import Array, Floats
 from ..data import check_samples, check_weights
-from ..outputs.channel import Model
 
 __all__ = ["Flattened", "flat_samples", "flat_weights", "flatten"]
 

@@ -11,9 +11,9 @@ from ...core.errors import ConvergenceError
 from ...core.results import Origin
 from ...core.validation import choice, not_negative, whole
 from ...fixed_point.evolve import seeded
+from ...posterior.protocol import Model
 from ..blocks import Array, stream
 from ..data import check_weights
-from ..outputs.channel import Model
 from ..symmetry import symmetry
 from .damping import Damping
 from .results import GAMPResult, GAMPStep

@@ -23,10 +23,11 @@ from ...core.validation import not_negative, numbers, whole
 from ...fixed_point.effort import check_effort
 from ...fixed_point.evolve import check_overlap, seeded
 from ...model.links import LinkKernel
+from ...model.routes import require
+from ...posterior.choice import posterior
+from ...posterior.protocol import Model, Posterior
 from ...quadrature.rules import normal_qmc
 from ..blocks import Array
-from ..outputs.channel import Model, Output, check_model
-from ..outputs.choice import output_channel
 from .damping import Damping
 from .iteration import first_covariance, resolved
 
@@ -127,7 +128,7 @@ def predicted_overlaps(
     ----------
     troiani2025, (86)-(95), (113)-(117).
     """
-    check_model(model)
+    require("gamp", model)
     if samples is None:
         samples = 256 if not isinstance(model, LinkKernel) and is_costly(model) else 4096
     n_iter = whole("n_iter", n_iter, 1, "(95)")
@@ -144,8 +145,8 @@ def predicted_overlaps(
         raise ValueError("self_start must be at least start^2: no estimate has more overlap with the teacher than that")
     seed, generator = seeded(rng)
 
-    def scores(y: ArrayLike, rng: np.random.Generator) -> Output:
-        return output_channel(model, y, tol=denoiser_tol, nodes=nodes, rng=rng)
+    def scores(y: ArrayLike, rng: np.random.Generator) -> Posterior:
+        return posterior(model, y, tol=denoiser_tol, nodes=nodes, rng=rng)
 
     how, runs = "population", []
     for stream in generator.spawn(replicas):
@@ -212,7 +213,7 @@ class _Population:
         alpha: float,
         strength: float,
         samples: int,
-        channel: Callable[[ArrayLike, np.random.Generator], Output],
+        channel: Callable[[ArrayLike, np.random.Generator], Posterior],
         rng: np.random.Generator,
     ) -> None:
         p, m = model.indices, model.tokens

@@ -9,10 +9,12 @@ from numpy.typing import ArrayLike
 
 from ...core.errors import ConvergenceError
 from ...core.validation import choice
+from ...model.routes import require
+from ...posterior.choice import posterior
+from ...posterior.data.readout import ReadoutPosterior
+from ...posterior.protocol import Model, Posterior
 from ..blocks import Array, Floats, rows_of
 from ..data import check_samples
-from ..outputs.channel import Model, Output, ReadoutOutput, check_model
-from ..outputs.choice import output_channel
 from .iteration import DivergedError, Loop, guarded, resolved, side_field
 from .results import GAMPResult, GAMPStep
 
@@ -99,15 +101,15 @@ def relaxed_bp(
     ----------
     troiani2025, (76)-(85), (116).
     """
-    check_model(model)
+    require("gamp", model)
     loop = Loop(model, damping, max_iter, tol, variance, rng)
     choice("coupling", coupling, ("mean", "edge"), "(83), (90)")
     x = check_samples(X, model)
     n, _, dimension = x.shape
     _check_size(n, dimension, model.indices, model.tokens)
 
-    def channel(y: ArrayLike) -> Output:
-        return output_channel(model, y, tol=denoiser_tol, nodes=nodes, rng=loop.node_seed)
+    def channel(y: ArrayLike) -> Posterior:
+        return posterior(model, y, tol=denoiser_tol, nodes=nodes, rng=loop.node_seed)
 
     scores = _Scores(channel, Y, n, dimension)
     messages = _Messages(x, scores, model.indices, loop.slopes, coupling == "mean")
@@ -145,7 +147,7 @@ def _check_size(n: int, dimension: int, p: int, m: int) -> None:
 class _Scores:
     """Scores of edges: each sample's output at D cavities."""
 
-    def __init__(self, channel: Callable[[ArrayLike], Output], y: ArrayLike, rows: int, copies: int) -> None:
+    def __init__(self, channel: Callable[[ArrayLike], Posterior], y: ArrayLike, rows: int, copies: int) -> None:
         one = channel(y)
         if one.rows != rows:
             raise ValueError(f"Y must have one output per sample of X (troiani2025 (1)): {one.rows} for {rows}")
@@ -170,11 +172,11 @@ class _Scores:
             - sum over tokens of d g_m / d omega_m, of each edge or their mean.
         """
         n, copies, p, m = omega.shape
-        if isinstance(self._output, ReadoutOutput):
+        if isinstance(self._output, ReadoutPosterior):
             part = slice(first * copies, (first + n) * copies)
-            g, slopes = self._output.each(omega.reshape(-1, p, m), resolved(V).reshape(-1, p, p), part)
-            slopes = slopes.reshape(*omega.shape, p, m)
-            return g.reshape(omega.shape), slopes, -np.einsum("nipmqm->nipq", slopes)
+            made = self._output.moments(omega.reshape(-1, p, m), resolved(V).reshape(-1, p, p), part)
+            slopes = made.dg.reshape(*omega.shape, p, m)
+            return made.g.reshape(omega.shape), slopes, -np.einsum("nipmqm->nipq", slopes)
         g, curvature = np.empty(omega.shape), np.empty((n, 1, p, p))
         known = True
         for k in range(n):

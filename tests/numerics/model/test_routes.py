@@ -8,10 +8,10 @@ from attnlimits.numerics.fixed_point.continuation.curve import curve
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.free_energy.psi_out import output_entropy
 from attnlimits.numerics.learning.descent.gradient import square_loss
-from attnlimits.numerics.learning.outputs.choice import output_channel
 from attnlimits.numerics.model.network import Network, kernel
 from attnlimits.numerics.model.routes import ROUTES, require, serving
 from attnlimits.numerics.model.served import served_table
+from attnlimits.numerics.posterior.choice import posterior
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import fibre_moments
 from attnlimits.numerics.posterior.precise.denoiser import denoise_mp
@@ -31,7 +31,7 @@ ENTRANCES = {
     "denoise": lambda model: denoise(model, *EYE),
     "denoise-mp": lambda model: denoise_mp(model, *EYE),
     "fibre": lambda model: fibre_moments(model, EYE[0]),
-    "gamp": lambda model: output_channel(model, np.eye(2)[None]),
+    "gamp": lambda model: posterior(model, np.eye(2)[None]),
     "descend": square_loss,
     "kernel": lambda model: kernel(model, "numpy64"),
 }

@@ -6,13 +6,14 @@ import pytest
 from attnlimits.numerics.learning.descent import cosines, descend, spectral_method, spectral_start
 from attnlimits.numerics.learning.descent.moments import prior_moments
 from attnlimits.numerics.learning.gamp import gamp, make_data, teacher
-from attnlimits.numerics.learning.outputs.choice import output_channel
-from attnlimits.numerics.learning.outputs.deep import DeepOutput
 from attnlimits.numerics.learning.symmetry import symmetry
 from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.posterior.choice import posterior
+from attnlimits.numerics.posterior.data.deep import DeepPosterior
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import fibre_moments
+from attnlimits.numerics.posterior.protocol import Settings
 
 ONE, TWO = Network(1, 2), Network(2, 2)
 
@@ -44,7 +45,7 @@ def test_moments_of_one_layer_are_the_integrals_over_the_fibre(layer, rng):
     y = layer.link(rng.standard_normal((4, layer.indices, layer.tokens)))
     wanted = fibre_moments(layer, y, tol=1e-10).second
     model = layer if not layer.tied else Network(1, layer.tokens, layer.rank, activation=layer.activation)
-    mean, (covariance,) = prior_moments(model, output_channel(model, y))
+    mean, (covariance,) = prior_moments(model, posterior(model, y))
     assert (mean == 0).all()
     size = layer.tokens if layer.tied else 2 * layer.tokens
     # Rows of a tied layer are alike and uncoupled.
@@ -57,12 +58,12 @@ def test_moments_of_one_layer_are_the_integrals_over_the_fibre(layer, rng):
 
 def test_moments_of_two_layers_are_those_of_the_denoiser(rng):
     y = TWO.link(rng.standard_normal((6, 2, 2)))
-    _, covariances = prior_moments(TWO, output_channel(TWO, y))
+    _, covariances = prior_moments(TWO, posterior(TWO, y))
     slopes = denoise(TWO, y, np.zeros((2, 2)), np.eye(2)).dg_out
     for layer, covariance in enumerate(covariances):
         assert covariance - np.eye(2) == pytest.approx(slopes[:, layer, :, layer], abs=1e-5)
     # Sampled posteriors: 8192 nodes, entries of order one.
-    _, sampled = prior_moments(TWO, DeepOutput(TWO, y, 8192, rng))
+    _, sampled = prior_moments(TWO, DeepPosterior(TWO, y, Settings(1e-5, 8192, rng)))
     for ours, exact in zip(sampled, covariances, strict=True):
         assert np.sqrt(((ours - exact) ** 2).mean()) < 0.15
 
@@ -70,15 +71,15 @@ def test_moments_of_two_layers_are_those_of_the_denoiser(rng):
 def test_moments_of_links():
     """E[h | y] = y sqrt(2/pi) of sign(h), E[h_1 h_2 | y] = 2 y/pi of sign(h_1 h_2); the last link fixes h_1 h."""
     kernel = kernel_of("sign(h[1])")
-    mean, (covariance,) = prior_moments(kernel, output_channel(kernel, [1.0, -1.0]))
+    mean, (covariance,) = prior_moments(kernel, posterior(kernel, [1.0, -1.0]))
     assert mean.ravel() == pytest.approx([np.sqrt(2 / np.pi), -np.sqrt(2 / np.pi)], abs=1e-9)
     assert covariance.ravel() == pytest.approx([1 - 2 / np.pi] * 2, abs=1e-9)
     kernel = kernel_of("sign(h[1]*h[2])")
-    mean, (covariance,) = prior_moments(kernel, output_channel(kernel, [1.0, -1.0]))
+    mean, (covariance,) = prior_moments(kernel, posterior(kernel, [1.0, -1.0]))
     assert np.abs(mean).max() < 1e-9
     assert covariance[:, 0, 1] == pytest.approx([2 / np.pi, -2 / np.pi], abs=1e-9)
     kernel = kernel_of("h[1,1]**2; h[1,1]*h[1,2]")
-    _, (covariance,) = prior_moments(kernel, output_channel(kernel, [[4.0, 3.0]]))
+    _, (covariance,) = prior_moments(kernel, posterior(kernel, [[4.0, 3.0]]))
     assert covariance[0] == pytest.approx(np.array([[4.0, 3.0], [3.0, 2.25]]), abs=1e-9)
 
 

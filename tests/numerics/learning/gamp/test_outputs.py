@@ -5,12 +5,13 @@ import pytest
 
 from attnlimits.numerics.channel.averages import matrix_root
 from attnlimits.numerics.core.errors import KernelNotFoundError, UnreachableOutputError
-from attnlimits.numerics.learning.outputs.choice import output_channel
-from attnlimits.numerics.learning.outputs.deep import DeepOutput
 from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.posterior.choice import posterior
+from attnlimits.numerics.posterior.data.deep import DeepPosterior
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import fibre_moments
+from attnlimits.numerics.posterior.protocol import Settings
 
 
 def drawn(model, q, n, rng):
@@ -34,7 +35,7 @@ def drawn(model, q, n, rng):
 def test_scores_and_slopes_are_those_of_the_denoiser(model, q, rng):
     y, omega, v = drawn(model, q, 12, rng)
     wanted = denoise(model, y, omega, v)
-    g, curvature = output_channel(model, y, tol=1e-10)(omega, v, slice(0, 12))
+    g, curvature = posterior(model, y, tol=1e-10)(omega, v, slice(0, 12))
     assert g == pytest.approx(wanted.g_out, abs=1e-8)
     assert curvature == pytest.approx(-np.einsum("nambm->ab", wanted.dg_out), abs=1e-7)
 
@@ -42,7 +43,7 @@ def test_scores_and_slopes_are_those_of_the_denoiser(model, q, rng):
 def test_rows_are_those_asked_for(rng):
     model = Network(2, 2)
     y, omega, v = drawn(model, np.diag([0.1, 0.5]), 20, rng)
-    output = output_channel(model, y)
+    output = posterior(model, y)
     whole, _ = output(omega, v, slice(0, 20))
     part, _ = output(omega[5:9], v, slice(5, 9))
     assert part == pytest.approx(whole[5:9], abs=1e-13)
@@ -53,12 +54,12 @@ def test_sampled_posterior_agrees_with_the_rule(tokens, rng):
     """Two layers of two tokens have a rule to compare with; three tokens other nodes."""
     model = Network(2, tokens)
     y, omega, v = drawn(model, np.diag([0.3, 0.6]), 64, rng)
-    g, slopes = DeepOutput(model, y, 8192, rng)(omega, v, slice(0, 64))
+    g, slopes = DeepPosterior(model, y, Settings(1e-5, 8192, rng))(omega, v, slice(0, 64))
     assert slopes is None
     if tokens == 2:
-        wanted, _ = output_channel(model, y)(omega, v, slice(0, 64))
+        wanted, _ = posterior(model, y)(omega, v, slice(0, 64))
     else:
-        wanted, _ = DeepOutput(model, y, 8192, np.random.default_rng(1))(omega, v, slice(0, 64))
+        wanted, _ = DeepPosterior(model, y, Settings(1e-5, 8192, np.random.default_rng(1)))(omega, v, slice(0, 64))
     # Random nodes: a typical error of 1/sqrt(8192) standard deviations of h, some times that where weights vary.
     assert np.sqrt(((g - wanted) ** 2).mean()) < 0.1
 
@@ -80,7 +81,7 @@ def test_layers_agree_with_the_integral_over_the_fibre(layer, v, rng):
     model = (
         layer if not layer.tied else Network(1, layer.tokens, layer.rank, beta=layer.beta, activation=layer.activation)
     )
-    g, _ = output_channel(model, y)(omega, v, slice(0, 4))
+    g, _ = posterior(model, y)(omega, v, slice(0, 4))
     for k in range(4):
         wanted = np.linalg.solve(v, fibre_moments(layer, y[k], omega[k], v, tol=1e-9).mean - omega[k])
         # The rules of `fibre_channel` are made for averages: 1e-6 of the scale of the indices.
@@ -92,8 +93,8 @@ def test_a_link_that_is_a_linear_layer(rng):
     kernel = kernel_of("h[1,1]**2; h[1,1]*h[1,2]")
     model = Network(1, 2, activation="linear")
     y, omega, v = drawn(model, np.array([[0.3]]), 50, rng)
-    g, curvature = output_channel(kernel, np.stack([y[:, 0, 0], y[:, 0, 1]], axis=1))(omega, v, slice(0, 50))
-    wanted, slopes = output_channel(model, y)(omega, v, slice(0, 50))
+    g, curvature = posterior(kernel, np.stack([y[:, 0, 0], y[:, 0, 1]], axis=1))(omega, v, slice(0, 50))
+    wanted, slopes = posterior(model, y)(omega, v, slice(0, 50))
     assert g == pytest.approx(wanted, abs=1e-9)
     assert curvature == pytest.approx(slopes, abs=1e-7)
 
@@ -104,7 +105,7 @@ def test_a_discrete_link(rng):
 
     kernel = kernel_of("sign(h[1])")
     y, omega, v = drawn(kernel, np.array([[0.6]]), 100, rng)
-    g, _ = output_channel(kernel, y[:, 0].astype(int))(omega, v, slice(0, 100))
+    g, _ = posterior(kernel, y[:, 0].astype(int))(omega, v, slice(0, 100))
     s = np.sqrt(v[0, 0])
     ratio = omega[:, 0, 0] / s
     wanted = y[:, 0] * norm.pdf(ratio) / norm.cdf(y[:, 0] * ratio) / s
@@ -119,7 +120,7 @@ def test_scores_of_links_obey_nishimori(text, rng):
     v, n = np.eye(2) - q, 4000
     omega = matrix_root(q) @ rng.standard_normal((n, 2, 1))
     h = omega + np.linalg.cholesky(v) @ rng.standard_normal((n, 2, 1))
-    g, _ = output_channel(kernel, kernel.link(h))(omega, v, slice(0, n))
+    g, _ = posterior(kernel, kernel.link(h))(omega, v, slice(0, n))
     u = np.linalg.solve(v, h - omega)
     products = g[:, :, None, 0] * (g - u)[:, None, :, 0]
     assert (np.abs(g.mean(axis=0)) < 4 * g.std(axis=0) / np.sqrt(n)).all()
@@ -131,14 +132,14 @@ def test_what_no_indices_give_is_named(rng):
     y = model.link(rng.standard_normal((9, 1, 2)))
     y[5] = [[0.2, 0.8], [0.9, 0.1]]
     with pytest.raises(UnreachableOutputError, match=r"Y, sample 5: y_12 \+ y_21 must be <= 1"):
-        output_channel(model, y)
+        posterior(model, y)
     y = model.link(rng.standard_normal((9, 1, 2)))
     y[7, 0, 0] = np.nan
     with pytest.raises(ValueError, match="first is number 7"):
-        output_channel(model, y)
+        posterior(model, y)
     with pytest.raises(UnreachableOutputError, match=r"sample 2: .* is no output of this link"):
-        output_channel(kernel_of("sign(h[1])"), [1.0, -1.0, 0.5])
+        posterior(kernel_of("sign(h[1])"), [1.0, -1.0, 0.5])
     with pytest.raises(ValueError, match=r"Y must have shape \(N, 2, 2\)"):
-        output_channel(model, np.ones((3, 4)))
+        posterior(model, np.ones((3, 4)))
     with pytest.raises(KernelNotFoundError, match="rank 1 only"):
-        output_channel(Network(2, 2, 2), np.ones((3, 2, 2)))
+        posterior(Network(2, 2, 2), np.ones((3, 2, 2)))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.learning.gamp import make_data, teacher
-from attnlimits.numerics.learning.outputs.choice import output_channel
 from attnlimits.numerics.learning.passes import Samples
 from attnlimits.numerics.learning.products import project, pull
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.posterior.choice import posterior
 
 MODEL = Network(2, 2)
 D = 60
@@ -24,7 +24,7 @@ def estimate():
 
 
 def swept(x, y, estimate, workers=None):
-    samples = Samples(x, y, MODEL, lambda one: output_channel(MODEL, one), workers)
+    samples = Samples(x, y, MODEL, lambda one: posterior(MODEL, one), workers)
     first = samples.sweep(*estimate)
     for block in samples.blocks:
         block.onsager[:] = 0.1 * block.g
@@ -35,7 +35,7 @@ def test_sums_of_a_pass(data, estimate):
     x, y = data
     weights, v = estimate
     samples, first, second = swept(x, y, estimate)
-    output = output_channel(MODEL, y)
+    output = posterior(MODEL, y)
     old = np.zeros((len(x), 2, 2))
     for total, curvature in (first, second):
         omega = np.einsum("pd,nmd->npm", weights, x) / np.sqrt(D) - 0.1 * old
@@ -95,7 +95,7 @@ def test_each_block_is_asked_for_once_per_pass(data, estimate):
             asked.append(k)
             yield x[k : k + 120], y[k : k + 120]
 
-    samples = Samples(source, None, MODEL, lambda one: output_channel(MODEL, one))
+    samples = Samples(source, None, MODEL, lambda one: posterior(MODEL, one))
     asked.clear()
     samples.sweep(*estimate)
     samples.sweep(*estimate)
@@ -120,7 +120,7 @@ def test_each_block_is_asked_for_once_per_pass(data, estimate):
 def test_bad_data_are_refused_in_a_sentence(data, change, words):
     x, y = change(*data)
     with pytest.raises(ValueError, match=words):
-        Samples(x, y, MODEL, lambda one: output_channel(MODEL, one))
+        Samples(x, y, MODEL, lambda one: posterior(MODEL, one))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -140,7 +140,7 @@ def test_blocks_must_stay_the_same(data, estimate):
         size = next(sizes)
         return [(x[:size], y[:size])]
 
-    samples = Samples(source, None, MODEL, lambda one: output_channel(MODEL, one))
+    samples = Samples(source, None, MODEL, lambda one: posterior(MODEL, one))
     samples.sweep(*estimate)
     with pytest.raises(ValueError, match="same blocks at every call"):
         samples.sweep(*estimate)

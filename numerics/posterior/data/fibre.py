@@ -2,13 +2,15 @@
 
 import numpy as np
 
+from ...core.results import How
+from ...core.typing import Array
 from ...model.network import Network
-from ...posterior.fibre_means import tied_mean, untied_mean
-from ...posterior.fibre_nodes import check_link, edge, in_range
-from ..blocks import Array
-from .channel import named_rows
+from ..fibre_means import tied_mean, untied_mean
+from ..fibre_nodes import check_link, edge, in_range
+from ..protocol import Settings
+from .outputs import named_rows
 
-__all__ = ["TiedOutput", "UntiedOutput"]
+__all__ = ["TiedPosterior", "UntiedPosterior"]
 
 # Log-ratios of keys to queries among which the peak of the posterior is looked for.
 _RATIOS = np.linspace(-5.0, 5.0, 41)
@@ -50,7 +52,7 @@ def _consistent(layer: Network, points: Array, y: Array) -> Array:
     return points
 
 
-class TiedOutput:
+class TiedPosterior:
     """A tied layer of rank 2 or 3.
 
     Its output does not see rotations of the indices, so that V is a multiple of the identity at every fixed point: the
@@ -70,7 +72,9 @@ class TiedOutput:
         Whether a shift of all tokens, orthogonal to their differences, comes on top.
     """
 
-    def __init__(self, layer: Network, y: Array) -> None:
+    how: How = "estimated"
+
+    def __init__(self, layer: Network, y: Array, _: Settings) -> None:
         self.rows = len(y)
         self.layer = layer
         self.points: Array = named_rows(lambda part: _tied_points(layer, part), y)
@@ -99,7 +103,7 @@ def _untied_points(layer: Network, y: Array) -> Array:
     return _consistent(layer, points, y)
 
 
-class UntiedOutput:
+class UntiedPosterior:
     """An untied layer of rank 1.
 
     Parameters
@@ -114,7 +118,9 @@ class UntiedOutput:
         Keys and queries of equal norm that give each output.
     """
 
-    def __init__(self, layer: Network, y: Array) -> None:
+    how: How = "estimated"
+
+    def __init__(self, layer: Network, y: Array, _: Settings) -> None:
         self.rows = len(y)
         self.layer = layer
         self.points: Array = named_rows(lambda part: _untied_points(layer, part), y)

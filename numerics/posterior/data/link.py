@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import ConvergenceError, UnreachableOutputError
+from ...core.results import How
+from ...core.typing import Array
 from ...model.links import LinkKernel, Part
-from ...posterior.link.cells import Nodes
-from ...posterior.link.moments import Group
-from ..blocks import Array
+from ..link.cells import Nodes
+from ..link.moments import Group
+from ..protocol import Settings
 
-__all__ = ["LinkOutput"]
+__all__ = ["LinkPosterior"]
 
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -44,27 +46,26 @@ def _coupled(kernel: LinkKernel) -> list[list[Part]]:
     return groups
 
 
-class LinkOutput:
+class LinkPosterior:
     """Outputs y = g(h) of a link, with or without noise.
 
     Parameters
     ----------
     kernel : LinkKernel
     y : ndarray, shape (n, K)
-    nodes : int, optional
-        Over several entries of h; default 256.
-    rng : Generator or int
-        Of these nodes.
+    settings : Settings
+        Nodes are those over several entries of h.
     """
 
-    def __init__(self, kernel: LinkKernel, y: Array, nodes: int | None, rng: np.random.Generator | int) -> None:
+    how: How = "monte-carlo"
+
+    def __init__(self, kernel: LinkKernel, y: Array, settings: Settings) -> None:
         self.rows = len(y)
         self._kernel = kernel
         self._parts: list[_Coupled] = []
-        generator = np.random.default_rng(rng)
         for parts in _coupled(kernel):
             numbers = [k for part in parts for k in part.outputs]
-            self._parts.append(_Coupled(Group(kernel, parts), numbers, y, nodes or _SPACE, generator))
+            self._parts.append(_Coupled(Group(kernel, parts), numbers, y, settings.nodes or _SPACE, settings.rng))
         # Rules along one entry are exact enough; the error of random nodes is common to all samples and adds up.
         self._slopes = all(nodes.x.shape[1] <= 1 for coupled in self._parts for nodes in coupled.nodes)
 

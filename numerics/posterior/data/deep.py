@@ -2,33 +2,37 @@
 
 import numpy as np
 
+from ...core.results import How
+from ...core.typing import Array
 from ...model.network import Network
-from ...posterior.deep.sampled import SampledPosterior
-from ...posterior.readout import invert_readout
-from ..blocks import Array
-from .channel import named_rows
+from ..deep.sampled import SampledPosterior
+from ..protocol import Settings
+from ..readout import invert_readout
+from .outputs import named_rows
 
-__all__ = ["DeepOutput"]
+__all__ = ["DeepPosterior"]
 
+# Nodes of each output.
+_NODES = 1024
 # Sets of nodes; outputs that share one share its error.
 _SETS = 16
 
 
-class DeepOutput:
+class DeepPosterior:
     """Depth >= 2, rank 1, beyond two layers of two tokens.
 
     Parameters
     ----------
     model : Network
     y : ndarray, shape (n, M, M)
-    nodes : int
-        Of the posterior of each output; a power of two from 64.
-    rng : numpy.random.Generator
+    settings : Settings
     """
 
-    def __init__(self, model: Network, y: Array, nodes: int, rng: np.random.Generator) -> None:
+    how: How = "monte-carlo"
+
+    def __init__(self, model: Network, y: Array, settings: Settings) -> None:
         self.rows, self.model = len(y), model
-        self._posterior = SampledPosterior(model, nodes, _SETS, 1, rng, 1)
+        self._posterior = SampledPosterior(model, settings.nodes or _NODES, _SETS, 1, settings.rng, 1)
         self._v: Array = named_rows(lambda part: invert_readout(model, part)[0], y)
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:

@@ -1,20 +1,20 @@
-"""Choice of the posterior for the outputs of data; the only module that imports all of them."""
+"""The posterior of a model given its outputs, by the route of the model."""
+
+from importlib import import_module
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...model.links import LinkKernel
-from .channel import Model, Output, ReadoutOutput, check_model, check_outputs
-from .deep import DeepOutput
-from .fibre import TiedOutput, UntiedOutput
-from .link import LinkOutput
+from ..model.routes import require
+from .data.outputs import check_outputs
+from .protocol import Model, Posterior, Settings
 
-__all__ = ["output_channel"]
+__all__ = ["posterior"]
 
 
-def output_channel(
+def posterior(
     model: Model, y: ArrayLike, *, tol: float = 1e-5, nodes: int | None = None, rng: np.random.Generator | int = 0
-) -> Output:
+) -> Posterior:
     """Prepare the outputs of a data set.
 
     Parameters
@@ -31,7 +31,7 @@ def output_channel(
 
     Returns
     -------
-    Output
+    Posterior
         Called with (omega, V, rows) it gives the scores g_out and their slopes.
 
     Raises
@@ -47,15 +47,8 @@ def output_channel(
     ----------
     troiani2025, (12), (163)-(170).
     """
-    check_model(model)
-    array = check_outputs(model, y)
-    generator = np.random.default_rng(rng)
-    if isinstance(model, LinkKernel):
-        return LinkOutput(model, array, nodes, rng)
-    if not model.tied:
-        return UntiedOutput(model, array)
-    if model.layers == 1 and model.indices > 1:
-        return TiedOutput(model, array)
-    if model.layers == 1 or model.layers == model.tokens == 2:
-        return ReadoutOutput(model, array, tol)
-    return DeepOutput(model, array, nodes or 1024, generator)
+    module, name = require("gamp", model).posterior.rsplit(".", 1)
+    made: Posterior = getattr(import_module(f"..{module}", __name__), name)(
+        model, check_outputs(model, y), Settings(tol, nodes, np.random.default_rng(rng))
+    )
+    return made
