@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel.averages import Channel
 from ..core.errors import ConvergenceError
+from ..core.random import seeded
 from ..core.results import EvolutionResult
 from ..core.validation import numbers
 from ..model.network import Network
@@ -20,7 +21,7 @@ from .iteration import Iteration
 from .result import finish
 from .state import Problem, Slopes, State, Strategy, Tolerance
 
-__all__ = ["check_overlap", "curve", "evolve", "seeded"]
+__all__ = ["check_overlap", "curve", "evolve"]
 
 Array = NDArray[np.float64]
 
@@ -214,11 +215,3 @@ def _from_overlap(strategy: Strategy, q: Array) -> State:
         return at_rest(problem, begin)
     coupled = np.abs(q - np.diag(q.diagonal())).max() > 0
     return strategy.settle(begin, q, active, tuple(combinations(sorted(active), 2)) if coupled else ())
-
-
-def seeded(rng: np.random.Generator | int | None) -> tuple[int, np.random.Generator]:
-    """Seed that a result states (-1 for a generator of the caller's), and the generator."""
-    if isinstance(rng, np.random.Generator):
-        return -1, rng
-    seed = int(np.random.SeedSequence().generate_state(1)[0]) if rng is None else int(rng)
-    return seed, np.random.default_rng(seed)

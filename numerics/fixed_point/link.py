@@ -7,12 +7,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel.link.channel import LinkChannel
 from ..core.errors import ConvergenceError
+from ..core.random import seeded
 from ..core.results import EvolutionResult, Origin
 from ..model.link_symmetry import couplings, exchanges
 from ..model.links import LinkKernel
 from ..thresholds.link.thresholds import unresolved_noise
 from .effort import check_effort
-from .evolve import check_overlap, seeded
+from .evolve import check_overlap
 from .faces import Faces
 from .result import finish
 

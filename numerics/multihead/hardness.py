@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from ..core.random import seeded
 from ..core.results import Result, versions
-from ..fixed_point.evolve import seeded
 from .adam import adam
 from .checks import at_least_zero, count, one_of
 from .errors import LearnError

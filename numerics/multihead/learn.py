@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
+from ..core.random import seeded
 from ..core.results import How, Result, versions
-from ..fixed_point.evolve import seeded
 from .certificates import Certificates, certify, refusal
 from .checks import at_least_zero, boolean, count, one_of
 from .errors import LearnError, LearnWarning, NoConsistentModel, NotIdentifiable

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..fixed_point.evolve import seeded
+from ..core.random import seeded
 from ..learning.blocks import Array
 from .batch import Batch
 from .checks import at_least_zero, count, one_of

@@ -12,13 +12,13 @@ from ...channel.averages import Channel
 from ...channel.choice import channel
 from ...channel.two_layers import channel as two_layers
 from ...channel.two_layers.channel import TwoLayerQuadrature
+from ...core.random import seeded
 from ...core.results import Origin
 from ...core.standard_error import SIGMAS
 from ...model.network import Network
 from ...model.routes import TWO_LAYER_QUADRATURE, require
 from ..effort import check_effort
 from ..error import TOO_NEAR
-from ..evolve import seeded
 from .equations import Equations
 from .follow import Follower
 from .records import CurvePoint, CurveResult, Gap, Onset

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...core.errors import ConvergenceError
+from ...core.random import seeded
 from ...core.results import Origin
 from ...core.validation import choice, not_negative, positive, whole
-from ...fixed_point.evolve import seeded
 from ...model.routes import require
 from ...posterior.protocol import Model
 from ..blocks import Array, Source, stream

@@ -20,9 +20,9 @@ from scipy.optimize import brentq
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ...core.errors import ConvergenceError
+from ...core.random import seeded
 from ...core.results import Origin, Result
 from ...core.validation import positive
-from ...fixed_point.evolve import seeded
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Model

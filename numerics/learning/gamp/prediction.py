@@ -17,11 +17,12 @@ from numpy.typing import ArrayLike
 from ...channel.averages import Averages
 from ...channel.choice import channel, is_costly
 from ...core.errors import KernelNotFoundError
+from ...core.random import seeded
 from ...core.results import Origin, Result, overlaps
 from ...core.standard_error import standard_error
 from ...core.validation import not_negative, numbers, whole
 from ...fixed_point.effort import check_effort
-from ...fixed_point.evolve import check_overlap, seeded
+from ...fixed_point.evolve import check_overlap
 from ...model.links import LinkKernel
 from ...model.routes import require
 from ...posterior.choice import posterior

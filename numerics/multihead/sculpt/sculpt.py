@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from ...fixed_point.evolve import seeded
+from ...core.random import seeded
 from ...learning.blocks import Array
 from ..checks import at_least_zero, boolean, count
 from ..errors import NoConsistentModel
