@@ -6,8 +6,8 @@ lambda_l(q) = E || E[h_l^T h_l | y, omega] - I ||_F^2 of the layers l of zero ov
 independent randomisation, so that means and standard errors follow. Points are fixed once: G is a smooth
 function of q.
 
-This module holds the value (`Averages`), the protocol (`Channel`) and what channels have in common; the channels are
-in modules of their own, and `channel_choice` chooses one for a model.
+This module holds the value (`Averages`), the protocol (`Channel`) and what channels have in common (`ChannelBase`);
+the channels are in modules of their own, and `channel_choice` chooses one for a model.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ __all__ = [
     "SAFETY",
     "Averages",
     "Channel",
+    "ChannelBase",
     "Refinable",
     "controlled",
     "interval",
@@ -85,8 +86,7 @@ class Averages:
 class Channel(Protocol):
     """Averages over the output channel of one model: a function of the overlap, without a memory of its calls.
 
-    The attributes are fixed when the channel is made. A class that derives from this one inherits what is usual: every
-    index is learned by itself, the accuracy is not asked for, and there is neither log Z_out nor the operator (15).
+    The attributes are fixed when the channel is made.
 
     Attributes
     ----------
@@ -105,8 +105,8 @@ class Channel(Protocol):
     model: Any
     layers: tuple[int, ...]
     sampled: bool
-    equal: bool = False
-    accuracy: float | None = None
+    equal: bool
+    accuracy: float | None
 
     def __call__(self, q: Array) -> Averages:
         """Averages at the overlap q, shape (P, P)."""
@@ -114,22 +114,43 @@ class Channel(Protocol):
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Indices that are learned together."""
-        return tuple((i,) for i in self.layers)
 
     @property
     def solved(self) -> float | None:
         """How many entries of h the output fixes up to finitely many choices; None where only the model has it."""
-        return None
 
     def log_density(self, q: Array) -> Array | None:
         """E log Z_out of each randomisation, or by each resolution, up to a constant; None where it is not known."""
-        return None
 
     def operator(self, q: Array) -> tuple[Averages, Array] | None:
         """Averages, and the operator (15) at q, shape (replicas, P, P, P, P): image[i, j] = [i, j, k, l] M[k, l].
 
         None where the operator is not known.
         """
+
+
+class ChannelBase(Channel):
+    """The usual channel: indices are learned one by one, no accuracy is asked for, log Z_out and (15) are not known."""
+
+    equal: bool = False
+    accuracy: float | None = None
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Every index by itself."""
+        return tuple((i,) for i in self.layers)
+
+    @property
+    def solved(self) -> float | None:
+        """None: as of the model."""
+        return None
+
+    def log_density(self, q: Array) -> Array | None:
+        """None: not known."""
+        return None
+
+    def operator(self, q: Array) -> tuple[Averages, Array] | None:
+        """None: not known."""
         return None
 
 

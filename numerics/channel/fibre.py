@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from ..model.network import Network
 from ..posterior.fibre_means import tied_mean, untied_mean
 from ..thresholds.exact import single_layer
-from .averages import Averages, Channel, controlled, matrix_root
+from .averages import Averages, ChannelBase, controlled, matrix_root
 
 __all__ = ["TiedLayer", "UntiedLayer"]
 
 Array = NDArray[np.float64]
 
 
-class TiedLayer(Channel):
+class TiedLayer(ChannelBase):
     """Averages of one tied layer of rank r <= 3, at overlaps q = s I.
 
     Rotations of the indices leave the output as it is, so that q = s I stays of this form, and G = g I.
@@ -70,7 +70,7 @@ class TiedLayer(Channel):
         return Averages.unbiased(values[:, None, None] * np.eye(rank), growth, "monte-carlo")
 
 
-class UntiedLayer(Channel):
+class UntiedLayer(ChannelBase):
     """Averages of one untied layer of rank 1: overlaps of keys and of queries, and between them.
 
     Parameters

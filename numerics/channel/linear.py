@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.links import LinkKernel
-from .averages import Averages, Channel
+from .averages import Averages, ChannelBase
 from .link.channel import LinkModel
 
 __all__ = ["LinearChannel", "linear_map"]
@@ -34,7 +34,7 @@ def linear_map(kernel: LinkKernel) -> Array | None:
     return b if np.abs(y - expected).max() <= _ROUNDING * (1 + np.abs(y).max()) * h[0].size else None
 
 
-class LinearChannel(Channel):
+class LinearChannel(ChannelBase):
     """Averages at any overlap of y = B h + sqrt(Delta) z.
 
     With S = B (V x I_M) B^T + Delta, E log Z_out = -log det(2 pi e S)/2 and G = sum_m B_m^T S^{-1} B_m.

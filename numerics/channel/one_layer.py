@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from ..model.network import Network
 from ..quadrature.rules import gauss_legendre_panels
-from .averages import ROUNDING, Averages, Channel, interval
+from .averages import ROUNDING, Averages, ChannelBase, interval
 
 __all__ = ["OneLayer"]
 
 Array = NDArray[np.float64]
 
 
-class OneLayer(Channel):
+class OneLayer(ChannelBase):
     """Depth 1: the posterior is h = +-v, and two variables remain, r = |omega| and the component of h along omega.
 
     With Nishimori's identity G = (E[|h|^2 tanh^2(omega.h/V)] - M q)/V^2; deterministic quadrature.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..model.network import Network
 from ..posterior.deep.sampled import SampledPosterior
-from .averages import NEARLY, Averages, Channel, controlled, matrix_root, regression
+from .averages import NEARLY, Averages, ChannelBase, controlled, matrix_root, regression
 from .deep.linearised import Linearised
 
 __all__ = ["DeepChannel"]
@@ -20,7 +20,7 @@ __all__ = ["DeepChannel"]
 Array = NDArray[np.float64]
 
 
-class DeepChannel(Channel):
+class DeepChannel(ChannelBase):
     """Averages over the output channel of `Network` at depth >= 2, rank 1.
 
     Every output's posterior is sampled by two independent sets of nodes, so that no square of a sampling error enters

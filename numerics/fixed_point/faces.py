@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel.averages import Averages, Channel
+from ..channel.averages import Averages, ChannelBase
 from ..channel.link.channel import LinkChannel
 from ..core.standard_error import SIGMAS, standard_error
 from ..thresholds.link.thresholds import leading_direction, threshold
@@ -35,7 +35,7 @@ _SURELY, _SIGMAS = 1e-7, 6.0
 _APART = 1e-2
 
 
-class _Rotated(Channel):
+class _Rotated(ChannelBase):
     """A channel along other orthogonal axes, the columns of a matrix."""
 
     def __init__(self, channel: LinkChannel, axes: Array) -> None:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ...model.network import Network
 from ...quadrature.rules import normal_qmc
-from ..averages import Averages, Channel, Refinable
+from ..averages import Averages, Channel, ChannelBase, Refinable
 from ..sampled import DeepChannel
 from .channel import CLOSEST, DeepQuadrature
 from .three_layers import ThreeLayers
@@ -23,7 +23,7 @@ _SUMMED = (5e-3, 1e-3, 0.0)
 _SAMPLED = ((5e-3, 1024, 1024), (1e-3, 8192, 4096), (3e-4, 32768, 8192), (0.0, 65536, 16384))
 
 
-class DeepAverages(Refinable):
+class DeepAverages(Refinable, ChannelBase):
     """Averages at a diagonal overlap: sums over all outputs where hidden layers are hardly known, else sampled ones.
 
     Parameters

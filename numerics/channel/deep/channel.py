@@ -17,7 +17,7 @@ from ...core.errors import ConvergenceError
 from ...model.network import Network
 from ...model.routes import DEEP_QUADRATURE
 from ...quadrature.rules import normal_qmc
-from ..averages import Averages, Channel
+from ..averages import Averages, ChannelBase
 from ..two_layers.nodes import Hidden
 from ..two_layers.sums import output_sum, outputs, silent_sum
 from .nodes import deposit, push
@@ -46,7 +46,7 @@ _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
 CLOSEST = 3e-4
 
 
-class DeepQuadrature(Channel):
+class DeepQuadrature(ChannelBase):
     """Averages at a diagonal overlap.
 
     Parameters

@@ -15,7 +15,7 @@ from ...core.errors import NotServedError
 from ...core.results import How
 from ...model.link_symmetry import couplings
 from ...model.links import LinkKernel, Part
-from ..averages import ROUNDING, SAFETY, Averages, Channel, interval
+from ..averages import ROUNDING, SAFETY, Averages, ChannelBase, interval
 from .scalar import ScalarLink
 from .scalar_noise import NoisyScalarLink, scalar_link
 from .scores import SampledGroup
@@ -65,7 +65,7 @@ class LinkModel:
         return self.kernel.link(h)[..., None]
 
 
-class LinkChannel(Channel):
+class LinkChannel(ChannelBase):
     """Averages of a link: G = E sum_m g_m g_m^T, (14), and the operator (15) at any overlap.
 
     Parameters

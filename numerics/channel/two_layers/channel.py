@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from ...core.errors import ConvergenceError
 from ...model.network import Network
 from ...model.routes import TWO_LAYER_QUADRATURE
-from ..averages import Averages, Channel, Refinable, interval
+from ..averages import Averages, Channel, ChannelBase, Refinable, interval
 from .nodes import Hidden, around, centred
 from .sums import Outcome, output_sum, outputs, silent_sum
 
@@ -42,7 +42,7 @@ CLOSEST = 3e-5
 _SAMPLED = ((1e-2, 1), (2e-3, 4), (4e-4, 16))
 
 
-class TwoLayerQuadrature(Channel):
+class TwoLayerQuadrature(ChannelBase):
     """Averages at a diagonal overlap by nested rules that converge exponentially.
 
     Parameters
@@ -250,7 +250,7 @@ class TwoLayerQuadrature(Channel):
             )
 
 
-class TwoLayerAverages(Refinable):
+class TwoLayerAverages(Refinable, ChannelBase):
     """Averages by quadrature and, where an overlap is closer to one than it goes or q is not diagonal, by sampling.
 
     Near recovery 1 - q is small, and so is what the sampling error makes of it.

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from ...model.network import Network
 from ...posterior.denoiser import denoise_readout
-from ..averages import NEARLY, Averages, Channel, controlled, matrix_root
+from ..averages import NEARLY, Averages, ChannelBase, controlled, matrix_root
 from ..deep.linearised import Linearised
 
 __all__ = ["TwoLayers"]
@@ -13,7 +13,7 @@ __all__ = ["TwoLayers"]
 Array = NDArray[np.float64]
 
 
-class TwoLayers(Channel):
+class TwoLayers(ChannelBase):
     """Depth 2, two tokens: randomised quasi-Monte Carlo over (omega, h) with the exact denoiser."""
 
     layers = (0, 1)

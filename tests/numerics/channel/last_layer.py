@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlimits.numerics.channel.averages import Averages, Channel
+from attnlimits.numerics.channel.averages import Averages, ChannelBase
 from attnlimits.numerics.model.mixing_law import mixing_law
 from attnlimits.numerics.model.network import Network
 
@@ -14,7 +14,7 @@ __all__ = ["LastLayer"]
 Array = NDArray[np.float64]
 
 
-class LastLayer(Channel):
+class LastLayer(ChannelBase):
     """Any depth, two tokens, overlap on the last layer only: hidden layers through the law of (S, T).
 
     q = diag(0, .., 0, q_LL) is invariant under the state evolution by parity.

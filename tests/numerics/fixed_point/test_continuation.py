@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize_scalar
 
-from attnlimits.numerics.channel.averages import Averages, Channel
+from attnlimits.numerics.channel.averages import Averages, ChannelBase
 from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.link.channel import LinkChannel
 from attnlimits.numerics.fixed_point import link as link_evolution
@@ -17,7 +17,7 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
 
-class Analytic(Channel):
+class Analytic(ChannelBase):
     """A channel made so that layer l is at rest at alpha_l(x): G_l = x_l / ((1 - x_l) alpha_l(x))."""
 
     sampled = False

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlimits.numerics.channel.averages import Averages, Refinable
+from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinable
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.refined import Refinement
 from attnlimits.numerics.fixed_point.state import Problem, Solution, State, Tolerance
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 RATIO, TIRED = np.array([0.2, -0.18]), np.array([0.32, 0.25])
 
 
-class Law(Refinable):
+class Law(Refinable, ChannelBase):
     """Averages of that law with sampling noise of its alphas."""
 
     finest, absolute, layers, sampled = (1e-9, 4e-4), False, (0, 1), True

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from attnlimits.numerics.channel.averages import Averages, Channel
+from attnlimits.numerics.channel.averages import Averages, ChannelBase
 
 
-class Polynomial(Channel):
+class Polynomial(ChannelBase):
     """Psi_out = (sum_l a_l x_l^2/2 + sum_{l<m} b_lm x_l^2 x_m^2)/2 over the diagonal of q."""
 
     sampled, solved = False, 0.0
