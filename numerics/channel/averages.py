@@ -11,12 +11,13 @@ the channels are in modules of their own, and `channel_choice` chooses one for a
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.results import How
+from ..posterior.protocol import Model
 
 __all__ = [
     "NEARLY",
@@ -90,8 +91,7 @@ class Channel(Protocol):
 
     Attributes
     ----------
-    model : object
-        The model, as `prediction_errors` takes it.
+    model : Network or LinkKernel
     layers : tuple of int
         Layers whose overlap may be non-zero.
     sampled : bool
@@ -102,7 +102,7 @@ class Channel(Protocol):
         Accuracy that is asked for; None where it follows from the effort.
     """
 
-    model: Any
+    model: Model
     layers: tuple[int, ...]
     sampled: bool
     equal: bool

@@ -33,6 +33,7 @@ class TiedLayer(ChannelBase):
         Standard normal, one array per randomisation.
     """
 
+    model: Network
     sampled = True
     equal = True
 
@@ -81,6 +82,7 @@ class UntiedLayer(ChannelBase):
         Standard normal, one array per randomisation.
     """
 
+    model: Network
     layers = (0, 1)
     sampled = True
 

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from ..model.links import LinkKernel
 from .averages import Averages, ChannelBase
-from .link.channel import LinkModel
 
 __all__ = ["LinearChannel", "linear_map"]
 
@@ -51,20 +50,20 @@ class LinearChannel(ChannelBase):
     troiani2025, (9), (14), (15).
     """
 
+    model: LinkKernel
     sampled = False
     solved = 0.0
 
     def __init__(self, kernel: LinkKernel, matrix: Array) -> None:
         if not kernel.noise > 0:
             raise ValueError(f"a linear channel needs noise > 0 (9), got {kernel.noise:g}: without it use LinkChannel")
-        self.kernel, self.matrix = kernel, matrix
-        self.model = LinkModel(kernel)
+        self.model, self.matrix = kernel, matrix
         self.layers = tuple(range(kernel.indices))
 
     def _inverse(self, q: Array) -> tuple[Array, float]:
         """S^{-1} and log det S."""
         v = np.eye(len(q)) - q
-        s = np.einsum("kmp,pr,lmr->kl", self.matrix, v, self.matrix) + self.kernel.noise * np.eye(len(self.matrix))
+        s = np.einsum("kmp,pr,lmr->kl", self.matrix, v, self.matrix) + self.model.noise * np.eye(len(self.matrix))
         return np.linalg.inv(s), float(np.linalg.slogdet(s)[1])
 
     def __call__(self, q: Array) -> Averages:

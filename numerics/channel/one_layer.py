@@ -20,6 +20,7 @@ class OneLayer(ChannelBase):
     With Nishimori's identity G = (E[|h|^2 tanh^2(omega.h/V)] - M q)/V^2; deterministic quadrature.
     """
 
+    model: Network
     layers = (0,)
     sampled = False
 

@@ -42,6 +42,7 @@ class DeepChannel(ChannelBase):
         Threads; all cores by default.
     """
 
+    model: Network
     sampled = True
     #: How the posteriors are sampled.
     posterior: type[SampledPosterior] = SampledPosterior

@@ -151,7 +151,7 @@ class Faces:
         )
 
     def _start(self) -> Face:
-        size = self.channel.kernel.indices
+        size = self.channel.model.indices
         nothing = np.zeros((size, size))
         return Face(nothing, np.eye(size), _Growth(0.0, nothing, np.full(size, np.nan)))
 
@@ -250,7 +250,7 @@ class Faces:
     def _from_nothing(self, zero: Array) -> _Growth | None:
         """The same at zero overlap by the threshold, closed or by quadrature; None where it is not known."""
         try:
-            found = threshold(self.channel.kernel)
+            found = threshold(self.channel.model)
         except ValueError:
             return None
         if not found.converged and found.value is None:

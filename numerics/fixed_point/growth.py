@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.standard_error import SIGMAS
+from ..model.network import Network
 from ..model.routes import SAMPLED_LAYERS
 from .known_rates import last_layer_norm
 from .state import DEAD, Problem, State, Strategy
@@ -74,7 +75,7 @@ def rates(problem: Problem, state: State) -> Array:
 def known_rate(problem: Problem, state: State) -> float | None:
     """Growth rate of the last layer from zero overlap: the operator (15) has it to many digits, where computed."""
     model = problem.averages.model
-    if state.q.any() or not SAMPLED_LAYERS.serves(model):
+    if state.q.any() or not isinstance(model, Network) or not SAMPLED_LAYERS.serves(model):
         return None
     norm = last_layer_norm(model)
     return None if norm is None else problem.alpha * norm

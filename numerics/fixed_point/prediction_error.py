@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from ..channel.averages import matrix_root
 from ..core.results import Estimate
 from ..core.standard_error import standard_error
-from ..model.network import Network
+from ..posterior.protocol import Model
 from ..quadrature.rules import normal_qmc
 
 __all__ = ["prediction_errors"]
@@ -18,7 +18,7 @@ _LOG2_N = 12
 
 
 def prediction_errors(
-    model: Network, q: Array, q_error: Array | None = None, *, rng: np.random.Generator | int | None = 0
+    model: Model, q: Array, q_error: Array | None = None, *, rng: np.random.Generator | int | None = 0
 ) -> tuple[Estimate, Estimate]:
     """Mean squared error of the posterior mean and of the plug-in prediction.
 
@@ -27,8 +27,7 @@ def prediction_errors(
 
     Parameters
     ----------
-    model : Network
-        Any depth, tokens and ranks.
+    model : Network or LinkKernel
     q : ndarray, shape (P, P)
         Overlap, 0 <= q <= I.
     q_error : ndarray, shape (P, P), optional
@@ -59,14 +58,15 @@ def prediction_errors(
     )
 
 
-def _errors(model: Network, q: Array, normals: Array) -> Array:
+def _errors(model: Model, q: Array, normals: Array) -> Array:
     omega = matrix_root(q) @ normals[:, 0]
     spread = matrix_root(np.eye(len(q)) - q)
     first = model.link(omega + spread @ normals[:, 1])
     second = model.link(omega + spread @ normals[:, 2])
     plug = model.link(omega)
+    entries = tuple(range(1, plug.ndim))
     squares = [
-        0.5 * ((first - second) ** 2).sum(axis=(1, 2)),
-        0.5 * (((first - plug) ** 2).sum(axis=(1, 2)) + ((second - plug) ** 2).sum(axis=(1, 2))),
+        0.5 * ((first - second) ** 2).sum(axis=entries),
+        0.5 * (((first - plug) ** 2).sum(axis=entries) + ((second - plug) ** 2).sum(axis=entries)),
     ]
     return np.array([s.mean() for s in squares])

@@ -71,7 +71,7 @@ class OutputEntropy:
     ) -> None:
         self.channel = channel
         self.model = channel.model
-        self.size = int(self.model.indices)
+        self.size = self.model.indices
         self._direct = direct if direct is not None else channel.log_density
         self._zero = self._direct(np.zeros((self.size, self.size)))
         if route == "direct" and self._zero is None:
@@ -101,7 +101,7 @@ class OutputEntropy:
 
     def describe(self) -> str:
         """One line about the model."""
-        return str(self.model.describe())
+        return self.model.describe()
 
     def matrix(self, x: Array) -> Array:
         """Diagonal overlap with one value per group."""

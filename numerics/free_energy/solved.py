@@ -34,7 +34,7 @@ def solved_entries(channel: Channel) -> float:
     if isinstance(model, Network):
         # Of several layers y fixes the readout row v of the last one up to its sign (163)-(170).
         return float(_of_layer(model) if model.layers == 1 else model.tokens)
-    return generic_rank(model.kernel)
+    return generic_rank(model)
 
 
 def _of_layer(layer: Network) -> int:

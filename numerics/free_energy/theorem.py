@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +59,8 @@ def bayes_optimal(free: FreeEntropy, point: StationaryPoint, *, rng: np.random.G
     """
     size = free.output.size
     q = np.minimum(point.overlap, 1.0)
-    model: Any = free.output.model
     error = point.overlap_error if point.kind != "recovered" else np.zeros_like(q)
-    mean, plugin = prediction_errors(model, q, error, rng=rng)
+    mean, plugin = prediction_errors(free.output.model, q, error, rng=rng)
     off = float(np.linalg.norm(point.overlap_error.diagonal())) / size
     estimation = Estimate(float(1 - np.trace(q) / size), off, point.free_entropy.how)
     return BayesOptimal(point.overlap, point.overlap_error, estimation, mean, plugin, information(free, point))

@@ -39,6 +39,7 @@ class DeepAverages(Refinable, ChannelBase):
         Threads.
     """
 
+    model: Network
     #: Where hidden layers are known.
     sampled = True
     finest = (4e-4, 8e-5)

@@ -70,6 +70,7 @@ class DeepQuadrature(ChannelBase):
     troiani2025, (14), (95), (184)-(187).
     """
 
+    model: Network
     sampled = False
 
     def __init__(self, model: Network, effort: int, *, rng: np.random.Generator, workers: int | None = None) -> None:

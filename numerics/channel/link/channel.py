@@ -6,7 +6,6 @@ over (omega, h), with posterior sums over two halves of inner nodes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,49 +19,9 @@ from .scalar import ScalarLink
 from .scalar_noise import NoisyScalarLink, scalar_link
 from .scores import SampledGroup
 
-__all__ = ["LinkChannel", "LinkModel"]
+__all__ = ["LinkChannel"]
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class LinkModel:
-    """What results and predictions need to know of a link.
-
-    Attributes
-    ----------
-    kernel : LinkKernel
-    """
-
-    kernel: LinkKernel
-
-    @property
-    def indices(self) -> int:
-        """P."""
-        return self.kernel.indices
-
-    @property
-    def tokens(self) -> int:
-        """M."""
-        return self.kernel.tokens
-
-    @property
-    def kernel_hash(self) -> str:
-        """Hash of the derivation."""
-        return self.kernel.kernel_hash
-
-    @property
-    def parameters(self) -> dict[str, object]:
-        """What defines the link."""
-        return self.kernel.parameters
-
-    def describe(self) -> str:
-        """One line about the link."""
-        return self.kernel.describe()
-
-    def link(self, h: Array) -> Array:
-        """Outputs as a column, shape (n, K, 1)."""
-        return self.kernel.link(h)[..., None]
 
 
 class LinkChannel(ChannelBase):
@@ -89,6 +48,8 @@ class LinkChannel(ChannelBase):
         A group of outputs that is not served.
     """
 
+    model: LinkKernel
+
     def __init__(
         self,
         kernel: LinkKernel,
@@ -101,8 +62,7 @@ class LinkChannel(ChannelBase):
         exchanges: Sequence[tuple[int, ...]] = (),
         noiseless: LinkKernel | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.model = LinkModel(kernel)
+        self.model = kernel
         self._exchanges = [list(order) for order in exchanges] or [list(range(kernel.indices))]
         self.mask = couplings(kernel, np.zeros((kernel.indices,) * 2)) if mask is None else mask
         self.layers = tuple(range(kernel.indices))
@@ -124,7 +84,7 @@ class LinkChannel(ChannelBase):
 
     def _groups(self, parts: Sequence[Part]) -> list[list[Part]]:
         """Parts whose entries an overlap may couple belong together."""
-        p = self.kernel.indices
+        p = self.model.indices
         groups: list[list[Part]] = []
         for part in parts:
             near = [
@@ -165,12 +125,12 @@ class LinkChannel(ChannelBase):
 
     def _overlap(self, scalar: ScalarLink | NoisyScalarLink, q: Array) -> tuple[float, Array]:
         """Overlap of the combination that an output depends on, and its direction, shape (M, P)."""
-        along = np.zeros((self.kernel.tokens, self.kernel.indices))
+        along = np.zeros((self.model.tokens, self.model.indices))
         along.ravel()[list(scalar.places)] = scalar.direction
         return float(np.clip((along @ q * along).sum(), 0.0, None)), along
 
     def _averages(self, q: Array, second: bool) -> tuple[Averages, Array | None]:
-        p = self.kernel.indices
+        p = self.model.indices
         q = np.where(self.mask, q, 0.0)
         g, bias = np.zeros((self.replicas, p, p)), np.zeros((p, p))
         matrix = np.zeros((self.replicas, p, p, p, p)) if second else None
@@ -201,7 +161,7 @@ class LinkChannel(ChannelBase):
             matrix += changes[1] * np.multiply.outer(square, square)
 
     def _add_sampled(self, group: SampledGroup, q: Array, g: Array, bias: Array, matrix: Array | None) -> None:
-        p = self.kernel.indices
+        p = self.model.indices
         found = group(q, matrix is not None)
         token, place = [e // p for e in group.entries], [e % p for e in group.entries]
         pairs = [(a, b) for a in range(len(place)) for b in range(len(place)) if token[a] == token[b]]

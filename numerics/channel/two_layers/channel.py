@@ -63,6 +63,7 @@ class TwoLayerQuadrature(ChannelBase):
     troiani2025, (14), (95), (184)-(187).
     """
 
+    model: Network
     layers = (0, 1)
     sampled = False
     accuracy: float
@@ -266,6 +267,7 @@ class TwoLayerAverages(Refinable, ChannelBase):
         Threads.
     """
 
+    model: Network
     layers = (0, 1)
     #: Near recovery.
     sampled = True

@@ -16,6 +16,7 @@ Array = NDArray[np.float64]
 class TwoLayers(ChannelBase):
     """Depth 2, two tokens: randomised quasi-Monte Carlo over (omega, h) with the exact denoiser."""
 
+    model: Network
     layers = (0, 1)
     sampled = True
     # Of the denoiser; far below the sampling error.
