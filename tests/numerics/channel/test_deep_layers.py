@@ -152,13 +152,12 @@ def test_fast_samples_are_those_of_the_general_sampler(q: tuple[float, float, fl
     """The same outputs: posterior means differ by the noise of either, which its halves tell."""
     outer, overlap = points(THREE, 3), np.diag(q)
     v = np.eye(3) - overlap
-    precision = np.asarray(np.linalg.inv(v), np.float64)
     general = DeepChannel(THREE, outer, nodes=8192, rng=np.random.default_rng(0))
     fast = ThreeLayers(THREE, outer, nodes=16384, rng=np.random.default_rng(1))
     omega = matrix_root(overlap) @ general._xi
     h = omega + np.sqrt(v) @ general._zeta
     width = np.sqrt(np.diag(v))[:, None]
-    (means, seconds), (others, other_seconds) = (s._posterior(h, omega, v, precision) for s in (fast, general))
+    (means, seconds), (others, other_seconds) = (s._posterior(h, omega, v) for s in (fast, general))
     noise = sum(((x[0] - x[1]) / width / 2) ** 2 for x in (means, others))
     off = ((means[2] - others[2]) / width) ** 2
     assert off.mean() < 3 * noise.mean() and off.mean() < 0.02
