@@ -1,0 +1,296 @@
+"""Charts of the surface {h : g(h) = y}: coordinates on the indices that share an output, for every architecture.
+
+A posterior given y lives on that surface. A chart is the change of variables
+
+    h  <->  (data, x, signs, free means),
+
+data what y fixes, x the coordinates that it leaves open: the indices of the layers before the last, whatever blocks of
+the last layer's indices its readout does not fix, and the variables of the readout's fibre (`derive.fibres`). For
+softmax layers with keys and queries the means of the queries over the tokens do not matter to y at all: they are the
+"free means", of which the chart has none; their Gaussian is integrated exactly. With the log-weight of the chart,
+
+    Z_out(y; omega, V) = const * sum_signs Int dx exp(log_weight) p(h without the free means).
+
+The last attention matrix as output (6): v = h_L B_{L-1}^T is read from y up to its fibre and solved for h_L, the weight
+|det B_{L-1}|^{-rows} that of the fibre apart. Several heads: head a reads v^(a) = sum_b h^(a,b) B^{(ab)T}, which is
+solved for the block b = a. Sequence outputs (25): the channel of `derive.sequence_inversion`, where y puts no equation
+on the layers before the last.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import sympy as sp
+
+from .architecture import Architecture
+from .fibres import Fibre, Range, fibre
+from .fibres.coordinates import data_of_readout, variables_of_readout
+from .matrix_program import Names, invert
+from .sequence_inversion import missing_dimensions, sequence_channel
+from .straightline import Assignment, straight_link
+
+__all__ = ["Chart", "chart", "free_means"]
+
+Inverse = Callable[[sp.Expr], sp.Expr]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Coordinates on the indices that share an output, both ways, as straight-line programs.
+
+    Attributes
+    ----------
+    model : Architecture
+    data : tuple of sympy.Symbol
+        What y fixes.
+    hidden : tuple of sympy.Symbol
+        The coordinates that are entries of h themselves, in the order of the rows of h.
+    variables : tuple of sympy.Symbol
+        The coordinates of the readout's fibre.
+    ranges : tuple of (sympy.Expr, sympy.Expr)
+        Ranges of `variables`; (0, 2 pi) is a full circle.
+    signs : tuple of sympy.Symbol
+        Each summed over +1 and -1.
+    h : sympy.Matrix
+        All indices, P x M, in the names of `body`, the coordinates and the data.
+    log_weight : sympy.Expr
+    conditions : tuple of sympy.Expr
+        The weight counts only where all of them are > 0.
+    body : tuple of (sympy.Symbol, sympy.Expr)
+    shown : tuple of sympy.Expr
+        The data as functions of the entries of h, in the names of `reading`.
+    coordinates : tuple of sympy.Expr
+        `variables` and then `signs`, likewise.
+    reading : tuple of (sympy.Symbol, sympy.Expr)
+    entries : sympy.Matrix
+        The symbols of h, P x M, that `shown` and `coordinates` are functions of.
+    free : tuple of int
+        Rows of h, counted from 0, whose mean over the tokens y does not depend on.
+    """
+
+    model: Architecture
+    data: tuple[sp.Symbol, ...]
+    hidden: tuple[sp.Symbol, ...]
+    variables: tuple[sp.Symbol, ...]
+    ranges: tuple[Range, ...]
+    signs: tuple[sp.Symbol, ...]
+    h: sp.Matrix
+    log_weight: sp.Expr
+    conditions: tuple[sp.Expr, ...]
+    body: tuple[Assignment, ...]
+    shown: tuple[sp.Expr, ...]
+    coordinates: tuple[sp.Expr, ...]
+    reading: tuple[Assignment, ...]
+    entries: sp.Matrix
+    free: tuple[int, ...]
+
+
+def free_means(model: Architecture) -> tuple[int, ...]:
+    """Return the rows of h whose mean over the tokens the output does not depend on, counted from 0.
+
+    Queries of softmax layers: B_{l-1} 1 is a multiple of 1 in every block, so that a shift of a row of queries moves
+    every score of a row of scores alike.
+    """
+    if model.tied or model.activation != "softmax":
+        return ()
+    blocks = [block for block in model.index_blocks if block.role == "q"]
+    return tuple(row for block in blocks for row in range(block.start, block.start + block.rank))
+
+
+def chart(
+    model: Architecture,
+    pivots: Sequence[int] | None = None,
+    reference: int | None = None,
+    inverse: Inverse | None = None,
+) -> Chart:
+    """Derive the chart of a model that solves for the indices of its last layer.
+
+    Parameters
+    ----------
+    model : Architecture
+    pivots, reference, inverse
+        As for `derive.fibres.fibre`.
+
+    Returns
+    -------
+    Chart
+
+    Raises
+    ------
+    ValueError
+        An activation without a known inverse; a sequence output that puts equations on the layers before the last, so
+        that they are no coordinates.
+
+    References
+    ----------
+    troiani2025, (163)-(170), Corollary E.1, for tied layers of rank 1; the rest is derived.
+    """
+    if model.output == "sequence":
+        return _of_sequence(model, pivots, reference, inverse)
+    found = fibre(_alone(model), pivots, reference, inverse)
+    copies = [_copy(found, head, model.heads) for head in range(1, model.heads + 1)]
+    mixing, mixed = _mixing(model)
+    reading, complete = Names(mixed), Names(mixed)
+    shown, coordinates = _read(model, copies, mixing, reading)
+    blocks: dict[int, sp.Matrix] = {}
+    weight = sp.S.Zero
+    for head, copy in enumerate(copies, start=1):
+        own = _own(mixing, head, head, model.tokens)
+        inverse_block, determinant = _inverted(complete, own, head)
+        blocks |= _solved(model, head, copy, mixing, inverse_block, complete)
+        weight += copy.log_density - copy.readout.rows * sp.log(sp.Abs(determinant))
+    rows = [blocks.get(b.start, b.symbols(model.tokens, model.heads)) for b in model.index_blocks]
+    kept = [b for b in model.index_blocks if b.start not in blocks]
+    return Chart(
+        model=model,
+        data=tuple(symbol for copy in copies for symbol, _ in copy.data),
+        hidden=tuple(entry for b in kept for entry in b.symbols(model.tokens, model.heads)),
+        variables=tuple(symbol for copy in copies for symbol in copy.variables),
+        ranges=tuple(pair for copy in copies for pair in copy.ranges),
+        signs=tuple(sign for copy in copies for sign in copy.signs),
+        h=sp.Matrix.vstack(*rows),
+        log_weight=weight,
+        conditions=(),
+        body=tuple(complete.body),
+        shown=tuple(shown),
+        coordinates=tuple(coordinates),
+        reading=tuple(reading.body),
+        entries=sp.Matrix.vstack(*model.index_matrices()),
+        free=free_means(model),
+    )
+
+
+def _of_sequence(
+    model: Architecture, pivots: Sequence[int] | None, reference: int | None, inverse: Inverse | None
+) -> Chart:
+    """Return the chart of a sequence output."""
+    if model.layers > 1 and (missing := missing_dimensions(model, inverse)) > 0:
+        raise ValueError(
+            f"the output of {model.name} with {model.layers} layers puts {missing} equations on the layers before the "
+            "last: they are no coordinates of the indices that share it (derive.sequence_inversion)"
+        )
+    found = sequence_channel(model, pivots=pivots, reference=reference, inverse=inverse)
+    if found.equations:
+        raise ValueError(f"the output of {model.name} shows its attention matrices more than once (30)")
+    line = straight_link(model)
+    reading = Names(line.body)
+    dropped = {s: sp.S.Zero for s in found.fibre_variables if _is_shift(s)}
+    mixing, _ = _mixing(model)
+    single = fibre(_alone(model), pivots, reference, inverse)
+    copies = [_copy(single, head, model.heads) for head in range(1, model.heads + 1)]
+    _, coordinates = _read(model, copies, mixing, reading)
+    kept = [(s, pair) for s, pair in zip(found.fibre_variables, found.fibre_ranges, strict=True) if s not in dropped]
+    return Chart(
+        model=model,
+        data=tuple(found.output),
+        hidden=found.earlier,
+        variables=tuple(symbol for symbol, _ in kept),
+        ranges=tuple(pair for _, pair in kept),
+        signs=found.signs,
+        h=found.h.xreplace(dropped),
+        log_weight=found.log_weight,
+        conditions=found.conditions,
+        body=found.body,
+        shown=tuple(line.outputs),
+        coordinates=tuple(coordinates),
+        reading=tuple(reading.body),
+        entries=sp.Matrix.vstack(*model.index_matrices()),
+        free=free_means(model),
+    )
+
+
+def _alone(model: Architecture) -> Architecture:
+    """Return one head of the last layer, whose attention matrix is observed."""
+    return replace(model, layers=1, ranks=model.rank_vector[-1], output="last", heads=1)
+
+
+def _is_shift(symbol: sp.Symbol) -> bool:
+    """Whether a variable of a fibre is the common shift of the queries."""
+    return str(symbol.name).startswith("u_")
+
+
+def _copy(found: Fibre, head: int, heads: int) -> Fibre:
+    """Return the fibre of one head without the shift of its queries, its symbols named after the head."""
+    place: dict[sp.Expr, sp.Expr] = {s: sp.S.Zero for s in found.variables if _is_shift(s)}
+    if heads > 1:
+        named = [*(s for s, _ in found.data), *(s for s in found.variables if s not in place), *found.signs]
+        place |= {s: sp.Symbol(f"{s.name}_head{head}", **s.assumptions0) for s in named}
+    kept = [(s, pair) for s, pair in zip(found.variables, found.ranges, strict=True) if not _is_shift(s)]
+    return replace(
+        found,
+        data=tuple((s.xreplace(place), value) for s, value in found.data),
+        variables=tuple(s.xreplace(place) for s, _ in kept),
+        ranges=tuple(pair for _, pair in kept),
+        signs=tuple(s.xreplace(place) for s in found.signs),
+        readout=found.readout.xreplace(place),
+        log_density=found.log_density.xreplace(place),
+    )
+
+
+def _mixing(model: Architecture) -> tuple[sp.Matrix, tuple[Assignment, ...]]:
+    """Return B_{L-1} in the names of a program, and the program."""
+    if model.layers == 1:
+        return sp.eye(model.heads * model.tokens), ()
+    before = replace(model, layers=model.layers - 1, ranks=model.rank_vector[:-1], output="sequence")
+    line = straight_link(before)
+    return line.outputs, line.body
+
+
+def _own(mixing: sp.Matrix, row: int, column: int, tokens: int) -> sp.Matrix:
+    """Return one block of B, heads counted from 1."""
+    return mixing[(row - 1) * tokens : row * tokens, (column - 1) * tokens : column * tokens]
+
+
+def _inverted(names: Names, block: sp.Matrix, head: int) -> tuple[sp.Matrix, sp.Expr]:
+    """Return the inverse of one block and its determinant, in names of its own."""
+    if block == sp.eye(block.rows):
+        return block, sp.S.One
+    inner = Names()
+    inverse, determinant = invert(inner, block)
+    place = {symbol: sp.Symbol(f"head{head}_{symbol.name}", **symbol.assumptions0) for symbol, _ in inner.body}
+    names.body += [(place[symbol], value.xreplace(place)) for symbol, value in inner.body]
+    return inverse.xreplace(place), determinant.xreplace(place)
+
+
+def _read(
+    model: Architecture, copies: Sequence[Fibre], mixing: sp.Matrix, names: Names
+) -> tuple[list[sp.Expr], list[sp.Expr]]:
+    """Return the data of all heads, and then the variables and signs of their fibres, as functions of h."""
+    shown: list[sp.Expr] = []
+    variables: list[sp.Expr] = []
+    signs: list[sp.Expr] = []
+    for head, copy in enumerate(copies, start=1):
+        rows = []
+        for role in ("h",) if model.tied else ("k", "q"):
+            total = sp.zeros(model.rank_vector[-1], model.tokens)
+            for b in model.index_blocks:
+                if (b.layer, b.head, b.role) == (model.layers, head, role):
+                    total += b.symbols(model.tokens, model.heads) * _own(mixing, head, b.block, model.tokens).T
+            rows.append(names.matrix(f"v{head}{role}", total))
+        readout = sp.Matrix.vstack(*rows)
+        shown += data_of_readout(copy, readout)
+        found, sides = variables_of_readout(copy, readout, names, f"_{head}")
+        variables += found
+        signs += sides
+    return shown, [*variables, *signs]
+
+
+def _solved(
+    model: Architecture, head: int, copy: Fibre, mixing: sp.Matrix, inverse: sp.Matrix, names: Names
+) -> dict[int, sp.Matrix]:
+    """Return the blocks of h_L that a head's readout is solved for, by their first row."""
+    tokens, rank = model.tokens, model.rank_vector[-1]
+    found = {}
+    for number, role in enumerate(("h",) if model.tied else ("k", "q")):
+        left = copy.readout[number * rank : (number + 1) * rank, :]
+        left = names.matrix(f"r{head}{role}", left)
+        own = -1
+        for b in model.index_blocks:
+            if (b.layer, b.head, b.role) != (model.layers, head, role):
+                continue
+            if b.block == head:
+                own = b.start
+            else:
+                left = left - b.symbols(tokens, model.heads) * _own(mixing, head, b.block, tokens).T
+        found[own] = left * inverse.T
+    return found

@@ -1,0 +1,161 @@
+"""Print a chart as a module of compiled functions on arrays, for the posterior that numerics samples on it."""
+
+import hashlib
+from collections.abc import Sequence
+
+import sympy as sp
+
+from ..architecture import Architecture
+from ..charts import Chart, chart
+from ..kernels.chart import chart_constants, chart_kernels, prove_chart
+from ..kernels.kernel import Kernel
+from .ir import Program, lower
+from .printers import NumbaPrinter
+
+__all__ = ["FORMAT", "render_chart", "source_of_chart"]
+
+#: Layout of the modules printed here.
+FORMAT = 1
+
+_HEAD = '''"""Chart of the indices that share an output: {title}."""
+# derived by attnlimits.derive.charts; do not edit
+# derivation: sha256 {hash}
+
+import math
+
+from attnlimits.generated.fastmath import at_least, at_most
+from numba import njit
+
+FORMAT = {format}
+DERIVATION_HASH = "{hash}"
+# Indices P, tokens M, numbers that the output fixes.
+INDICES, TOKENS, DATA = {indices}, {tokens}, {data}
+# Rows of h that are coordinates as they are, and those whose mean over the tokens the output does not depend on.
+HIDDEN, FREE = {hidden}, {free}
+# Kinds of the other coordinates, and how many signs follow them.
+VARIABLES, SIGNS = {variables}, {signs}
+# Constants: skip strength and inverse temperature, then this many readout weights.
+READOUTS = {readouts}
+'''
+
+_READ = '''
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def read(h, constants, data, coordinates):
+    """Set what the output of indices h, shape (P, M), fixes, and the variables and signs of their readout."""
+{body}
+'''
+
+_COMPLETE = '''
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def complete(data, coordinates, constants, h):
+    """Set all indices h, shape (P, M); return the log-weight, -inf where there are none."""
+{body}
+'''
+
+
+def source_of_chart(model: Architecture) -> str:
+    """Derive, prove and print the chart of a model.
+
+    Parameters
+    ----------
+    model : Architecture
+        With symbols for skip and beta.
+
+    Returns
+    -------
+    str
+        Source of a module with the functions `read` and `complete`.
+
+    Raises
+    ------
+    ValueError
+        As `derive.charts.chart`.
+    ProofError
+        The printed functions do not undo each other.
+    """
+    found = chart(model)
+    kernels = chart_kernels(found)
+    prove_chart(found, kernels)
+    return render_chart(found, kernels)
+
+
+def render_chart(found: Chart, kernels: tuple[Kernel, Kernel]) -> str:
+    """Return the source of a chart's module.
+
+    Parameters
+    ----------
+    found : Chart
+    kernels : tuple of Kernel
+        Of `chart_kernels`.
+    """
+    model = found.model
+    read, complete = (lower(kernel) for kernel in kernels)
+    digest = hashlib.sha256(f"{FORMAT} {read.digest()} {complete.digest()}".encode()).hexdigest()
+    tokens = model.tokens
+    rows = [number for number in range(found.h.rows) if found.entries[number, 0] in found.hidden]
+    head = _HEAD.format(
+        title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
+        hash=digest,
+        format=FORMAT,
+        indices=found.h.rows,
+        tokens=tokens,
+        data=len(found.data),
+        hidden=_tuple(rows),
+        free=_tuple(found.free),
+        variables=_tuple([repr(_kind(pair)) for pair in found.ranges]),
+        signs=len(found.signs),
+        readouts=sum(len(matrix) for matrix in model.readouts),
+    )
+    return head + _READ.format(body=_read(found, read)) + _COMPLETE.format(body=_complete(found, complete))
+
+
+def _tuple(values: Sequence[object]) -> str:
+    return "(" + "".join(f"{value}, " for value in values).rstrip() + ")"
+
+
+def _kind(pair: tuple[sp.Expr, sp.Expr]) -> str:
+    """Return the kind of a variable by its range."""
+    if pair == (-sp.oo, sp.oo):
+        return "line"
+    return "circle" if pair[1] == 2 * sp.pi else "arc"
+
+
+def _constants(found: Chart) -> list[str]:
+    return [f"{symbol.name} = constants[{n}]" for n, symbol in enumerate(chart_constants(found.model))]
+
+
+def _lines(program: Program) -> tuple[list[str], list[str]]:
+    """Return the assignments of a program, and its outputs, as Python."""
+    printer = NumbaPrinter(hot=False)
+    plain = program.specialise(bounded=True)
+    return [f"{name.name} = {printer.text(value)}" for name, value in plain.assignments], [
+        printer.text(value) for value in plain.outputs
+    ]
+
+
+def _read(found: Chart, program: Program) -> str:
+    lines, values = _lines(program)
+    rows, columns = found.entries.shape
+    unpacked = [f"{found.entries[p, m].name} = h[{p}, {m}]" for p in range(rows) for m in range(columns)]
+    count = len(found.data)
+    told = [f"data[{n}] = {value}" for n, value in enumerate(values[:count])]
+    told += [f"coordinates[{n}] = {value}" for n, value in enumerate(values[count:])]
+    return _indented([*unpacked, *_constants(found), *lines, *told])
+
+
+def _complete(found: Chart, program: Program) -> str:
+    lines, values = _lines(program)
+    rows, columns = found.h.shape
+    unpacked = [f"{symbol.name} = data[{n}]" for n, symbol in enumerate(found.data)]
+    free = (*found.hidden, *found.variables, *found.signs)
+    unpacked += [f"{symbol.name} = coordinates[{n}]" for n, symbol in enumerate(free)]
+    told = [f"h[{n // columns}, {n % columns}] = {value}" for n, value in enumerate(values[: rows * columns])]
+    log_weight, conditions = values[rows * columns], values[rows * columns + 1 :]
+    held = [f"if not ({value} > 0.0):\n        return -math.inf" for value in conditions]
+    return _indented([*unpacked, *_constants(found), *lines, *held, *told, f"return {log_weight}"])
+
+
+def _indented(lines: Sequence[str]) -> str:
+    return "\n".join(f"    {line}" for line in lines)

@@ -1,0 +1,29 @@
+"""A process that derives one chart: ``python -P -m attnlimits.derive.emit.chart_worker``.
+
+It reads one JSON object, ``{"layers", "tokens", "ranks", "activation", "tied", "heads", "output"}``, and prints the
+source of the chart. Where there is no chart it ends with status 1, the reason in the last line of stderr.
+"""
+
+import json
+import sys
+
+from ..architecture import Architecture
+from .chart_source import source_of_chart
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Answer one request."""
+    asked = json.loads(sys.stdin.read())
+    try:
+        model = Architecture(**(asked | {"ranks": tuple(asked["ranks"])}))
+        sys.stdout.write(source_of_chart(model))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+"""Kernels of a chart: what an output fixes of the indices that made it, and the indices from that and the coordinates.
+
+`read` takes indices to (data, variables, signs); `complete` takes (data, hidden entries, variables, signs) to all
+indices and the log-weight. Before anything is printed, the printed functions are run against each other at 40 digits:
+`complete` must undo `read`, and the log-weight must be minus the logarithm of the Jacobian of `read`, by differences.
+"""
+
+import random
+import time
+
+import sympy as sp
+from mpmath import mpf
+from mpmath.ctx_mp import MPContext
+
+from ..architecture import Architecture, IndexBlock
+from ..charts import Chart, chart
+from ..emit.ir import lower
+from ..emit.render import run_mp
+from ..nodes import own
+from ..proof import ProofError
+from .kernel import Kernel, KernelPackage
+
+__all__ = ["chart_constants", "chart_kernels", "chart_package", "prove_chart"]
+
+_DIGITS = 40
+_DOMAIN = "c > 0, beta > 0, indices in general position"
+
+
+def chart_constants(model: Architecture) -> tuple[sp.Symbol, ...]:
+    """Return the symbols of skip and beta, then the readout weights."""
+    found = [s for value in (model.skip, model.beta) for s in sorted(value.free_symbols, key=lambda s: s.name)]
+    return (*found, *(entry for matrix in model.readouts for entry in matrix))
+
+
+def chart_kernels(found: Chart) -> tuple[Kernel, Kernel]:
+    """Return the kernels `read` and `complete` of a chart.
+
+    Parameters
+    ----------
+    found : Chart
+    """
+    model, constants = found.model, chart_constants(found.model)
+    meanings = (
+        *((s.name, "real", "entry of h") for s in found.entries),
+        *((s.name, "as `read` gives it", "what y fixes") for s in found.data),
+        *((s.name, "real", "coordinate of the fibre of the readout") for s in found.variables),
+        *((s.name, "+1 or -1", "sign that y leaves free") for s in found.signs),
+        *((s.name, "real", "readout weight o") for matrix in model.readouts for s in matrix),
+    )
+    equations = (6, 163, 164, 165) if model.output == "last" else (25, 163, 164, 165)
+    names = [*found.data, *found.variables, *found.signs]
+    read = Kernel(
+        name="read",
+        arguments=(*found.entries, *constants),
+        outputs=tuple(
+            (f"at_{s.name}", own(value)) for s, value in zip(names, (*found.shown, *found.coordinates), strict=True)
+        ),
+        summary="What the output of indices fixes, and the coordinates of their readout.",
+        notes=("Data, variables, signs, in the order of `complete`.",),
+        equations=equations,
+        domain=_DOMAIN,
+        meanings=meanings,
+        total=False,
+        body=tuple((name, own(value)) for name, value in found.reading),
+    )
+    complete = Kernel(
+        name="complete",
+        arguments=(*found.data, *found.hidden, *found.variables, *found.signs, *constants),
+        outputs=(
+            *((f"at_{s.name}", own(value)) for s, value in zip(found.entries, found.h, strict=True)),
+            ("log_weight", own(found.log_weight)),
+            *((f"condition_{n}", own(value)) for n, value in enumerate(found.conditions, start=1)),
+        ),
+        summary="All indices from what the output fixes and the coordinates, and the logarithm of their weight.",
+        notes=("The weight counts where all conditions are > 0; means that y does not depend on are arbitrary.",),
+        equations=equations,
+        domain=_DOMAIN,
+        meanings=meanings,
+        total=False,
+        body=tuple((name, own(value)) for name, value in found.body),
+    )
+    return read, complete
+
+
+def chart_package(model: Architecture) -> KernelPackage:
+    """Derive the chart of a model as a package of kernels.
+
+    Parameters
+    ----------
+    model : Architecture
+
+    Returns
+    -------
+    KernelPackage
+        Kernels ``read`` and ``complete``.
+
+    Raises
+    ------
+    ValueError
+        As `derive.charts.chart`.
+
+    References
+    ----------
+    troiani2025, (163)-(170).
+    """
+    start = time.perf_counter()
+    found = chart(model)
+    kernels = chart_kernels(found)
+    ranks = "x".join(map(str, model.rank_vector))
+    return KernelPackage(
+        name=f"{model.name.replace('attention_', 'chart_', 1)}_l{model.layers}_r{ranks}",
+        title=f"Chart of {model.name}, L = {model.layers}, ranks {model.rank_vector}",
+        activation=model.activation_name,
+        tokens=model.tokens,
+        source="attnlimits.derive.kernels.chart",
+        kernels=kernels,
+        prove=lambda: prove_chart(found, kernels),
+        domain=_DOMAIN,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel], seed: int = 0) -> None:
+    """Compare the printed kernels with each other at one point of general position.
+
+    Raises
+    ------
+    ProofError
+        `complete` does not undo `read`, or the weight is not the inverse Jacobian up to the constant of the free means.
+    """
+    ctx = MPContext()
+    ctx.dps = _DIGITS
+    printed = run_mp([lower(kernel) for kernel in kernels])
+    draw = random.Random(seed)
+    entries, tokens = list(found.entries), found.model.tokens
+    constants = [ctx.mpf(str(0.5 + draw.random())) for _ in chart_constants(found.model)]
+    data, count = len(found.data), len(found.variables)
+    place = {symbol: number for number, symbol in enumerate(entries)}
+
+    def read(h: list[mpf]) -> tuple[list[mpf], list[mpf]]:
+        values = list(printed["read"](ctx, *h, *constants))
+        return values[:data], [*(h[place[s]] for s in found.hidden), *values[data:]]
+
+    def centred(h: list[mpf]) -> list[mpf]:
+        out = list(h)
+        for row in found.free:
+            mean = sum(h[row * tokens : (row + 1) * tokens]) / tokens
+            for m in range(tokens):
+                out[row * tokens + m] -= mean
+        return out
+
+    h = [ctx.mpf(str(draw.gauss(0, 1))) for _ in entries]
+    known, coordinates = read(h)
+    made = list(printed["complete"](ctx, *known, *coordinates, *constants))
+    # Where attention is nearly saturated a sequence output loses digits.
+    small = ctx.mpf(10) ** (-_DIGITS // 2)
+    off = max(abs(a - b) for a, b in zip(centred(made[: len(h)]), centred(h), strict=True))
+    if not off < small:
+        raise ProofError(f"chart of {found.model.name}: the indices come back off by {ctx.nstr(off, 3)}")
+    if any(not condition > 0 for condition in made[len(h) + 1 :]):
+        raise ProofError(f"chart of {found.model.name}: a condition fails at indices that make the output")
+    if found.model.output == "sequence":
+        return  # the Jacobian of y has as many rows as its degrees of freedom; `derive.sequence_inversion` proves it
+
+    def changed(number: int, step: mpf) -> list[mpf]:
+        moved = list(h)
+        moved[number] += step
+        values, others = read(moved)
+        means = [sum(moved[row * tokens : (row + 1) * tokens]) / tokens for row in solved]
+        return [*values, *others[: len(found.hidden) + count], *means]
+
+    # The others are among the hidden entries.
+    solved = [row for b in _solved_queries(found) for row in range(b.start, b.start + b.rank)]
+    step = ctx.mpf(10) ** (-_DIGITS // 3)
+    columns = [
+        [(a - b) / (2 * step) for a, b in zip(changed(n, step), changed(n, -step), strict=True)] for n in range(len(h))
+    ]
+    volume = ctx.log(abs(ctx.det(ctx.matrix(columns))))
+    constant = _constant(found, constants, ctx)
+    if abs(made[len(h)] + volume - constant) > ctx.mpf(10) ** (-_DIGITS // 3):
+        raise ProofError(
+            f"chart of {found.model.name}: the weight is {ctx.nstr(made[len(h)], 12)}, the inverse Jacobian "
+            f"{ctx.nstr(constant - volume, 12)}"
+        )
+
+
+def _constant(found: Chart, constants: list[mpf], ctx: MPContext) -> mpf:
+    """Return what does not depend on the indices: beta of the data, and the unit of the last layer's free means."""
+    model = found.model
+    names = chart_constants(model)
+    skip, beta = (ctx.mpf(1), ctx.mpf(1))
+    for symbol, value in zip(names, constants, strict=True):
+        skip = value if symbol in model.skip.free_symbols else skip
+        beta = value if symbol in model.beta.free_symbols else beta
+    total = -len(found.data) * ctx.log(beta)
+    weights = {s: v for s, v in zip(names, constants, strict=True) if s not in model.beta.free_symbols}
+    for block in _solved_queries(found):
+        total -= block.rank * ctx.log(abs(_row_sum(model, block.head, skip, weights, ctx)))
+    return total
+
+
+def _solved_queries(found: Chart) -> list[IndexBlock]:
+    """Return the blocks of the last layer that are solved for, and whose means are free."""
+    last = [b for b in found.model.index_blocks if b.layer == found.model.layers and b.block == b.head]
+    return [b for b in last if b.start in found.free]
+
+
+def _row_sum(model: Architecture, head: int, skip: mpf, weights: dict[sp.Symbol, mpf], ctx: MPContext) -> mpf:
+    """Return kappa of one block on the diagonal: B^(aa) 1 = kappa 1."""
+    size = model.heads
+    product = ctx.eye(size)
+    for layer in range(1, model.layers):
+        factor = skip * ctx.eye(size)
+        for a in range(size):
+            for b in range(size):
+                factor[a, b] += ctx.one if size == 1 else weights[model.readouts[layer - 1][a, b]]
+        product = factor * product
+    return product[head - 1, head - 1]
