@@ -1,0 +1,163 @@
+"""The log-density of the posterior on a chart: the Gaussian of the indices and the weight of the chart."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .layout import CIRCLE, Layout, complete_at, read_at
+
+__all__ = ["Prior", "Scratch", "energy", "log_posterior", "new_scratch", "place", "prior_of", "read", "wrapped"]
+
+Array = NDArray[np.float64]
+
+
+class Prior(NamedTuple):
+    """N(omega, V) of the indices, without the means that the output does not depend on, in modes over the tokens.
+
+    Attributes
+    ----------
+    precision : ndarray, shape (M, P, P)
+        Inverse covariance of each mode, zero in rows that are left out of it.
+    roots : ndarray, shape (M, hidden, hidden)
+        Lower factors of the covariance of the hidden rows, zero in rows left out.
+    inner : ndarray, shape (M, hidden, hidden)
+        Inverse covariance of the hidden rows alone.
+    log_norm, log_inner : float
+        Logarithms of the norms of both Gaussians.
+    follow : ndarray, shape (P, P)
+        The mean of what is left out, in units of the deviations of the rest: V_fr V_rr^{-1}.
+    spread : ndarray, shape (P, P)
+        Covariance of what is left out, given the rest.
+    """
+
+    precision: Array
+    roots: Array
+    inner: Array
+    log_norm: float
+    log_inner: float
+    follow: Array
+    spread: Array
+
+
+class Scratch(NamedTuple):
+    """Arrays that every node uses anew: the entries of a chart, h, its modes, a product."""
+
+    entries: Array
+    h: Array
+    modes: Array
+    moved: Array
+
+
+def prior_of(layout: Layout, covariance: Array) -> Prior:
+    """Prior of a covariance V, shape (P, P), positive definite."""
+    indices, tokens, hidden = len(layout.free), len(layout.modes), layout.hidden
+    precision = np.zeros((tokens, indices, indices))
+    roots = np.zeros((tokens, len(hidden), len(hidden)))
+    inner = np.zeros_like(roots)
+    log_norm = log_inner = 0.0
+    for mode in range(tokens):
+        rows = np.flatnonzero(~layout.free) if mode == 0 else np.arange(indices)
+        part = covariance[np.ix_(rows, rows)]
+        precision[mode][np.ix_(rows, rows)] = np.linalg.inv(part)
+        log_norm -= 0.5 * (np.linalg.slogdet(part)[1] + len(rows) * math.log(2 * math.pi))
+        kept = np.array([n for n, row in enumerate(hidden) if row in rows], dtype=np.int64)
+        if len(kept):
+            block = covariance[np.ix_(hidden[kept], hidden[kept])]
+            roots[mode][np.ix_(kept, kept)] = np.linalg.cholesky(block)
+            inner[mode][np.ix_(kept, kept)] = np.linalg.inv(block)
+            log_inner -= 0.5 * (np.linalg.slogdet(block)[1] + len(kept) * math.log(2 * math.pi))
+    follow, spread = np.zeros((indices, indices)), np.zeros((indices, indices))
+    if layout.free.any():
+        out, rest = np.flatnonzero(layout.free), np.flatnonzero(~layout.free)
+        slope = covariance[np.ix_(out, rest)] @ np.linalg.inv(covariance[np.ix_(rest, rest)])
+        follow[np.ix_(out, rest)] = slope
+        spread[np.ix_(out, out)] = covariance[np.ix_(out, out)] - slope @ covariance[np.ix_(rest, out)]
+    return Prior(precision, roots, inner, float(log_norm), float(log_inner), follow, spread)
+
+
+@njit(cache=True, nogil=True)
+def new_scratch(layout: Layout) -> Scratch:
+    """Arrays for one chart."""
+    indices, tokens = len(layout.free), len(layout.modes)
+    entries = len(layout.hidden) * tokens + len(layout.kinds) + layout.signs
+    return Scratch(
+        np.empty(entries), np.empty((indices, tokens)), np.empty((indices, tokens)), np.empty((indices, tokens))
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _set_modes(h: Array, modes: Array, out: Array) -> None:
+    """Modes of h over the tokens."""
+    for p in range(h.shape[0]):
+        for k in range(h.shape[1]):
+            total = 0.0
+            for m in range(h.shape[1]):
+                total += modes[k, m] * h[p, m]
+            out[p, k] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def read(h: Array, layout: Layout, data: Array, z: Array, signs: Array, scratch: Scratch) -> None:
+    """Set what the output of h fixes, and the coordinates and signs of h."""
+    variables, count = len(layout.kinds), len(layout.row)
+    told = np.empty(variables + layout.signs)
+    read_at(layout.read)(h, layout.constants, data, told)
+    _set_modes(h, layout.modes, scratch.modes)
+    for j in range(count):
+        z[j] = scratch.modes[layout.hidden[layout.row[j]], layout.mode[j]]
+    z[count:] = told[:variables]
+    signs[:] = told[variables:]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def place(z: Array, signs: Array, data: Array, layout: Layout, scratch: Scratch) -> float:
+    """Set the modes of the indices at coordinates z; return the log-weight of the chart."""
+    tokens, count = len(layout.modes), len(layout.row)
+    entries = scratch.entries
+    entries[:] = 0.0
+    for j in range(count):
+        for m in range(tokens):
+            entries[layout.row[j] * tokens + m] += z[j] * layout.modes[layout.mode[j], m]
+    first = len(layout.hidden) * tokens
+    for j in range(len(layout.kinds)):
+        entries[first + j] = z[count + j]
+    for j in range(layout.signs):
+        entries[first + len(layout.kinds) + j] = signs[j]
+    log_weight = complete_at(layout.complete)(data, entries, layout.constants, scratch.h)
+    _set_modes(scratch.h, layout.modes, scratch.modes)
+    return log_weight
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def energy(modes: Array, omega: Array, precision: Array, moved: Array) -> float:
+    """Half the squared distance of modes from omega; sets moved = precision times the deviation."""
+    total = 0.0
+    for k in range(modes.shape[1]):
+        for p in range(modes.shape[0]):
+            value = 0.0
+            for i in range(modes.shape[0]):
+                value += precision[k, p, i] * (modes[i, k] - omega[i, k])
+            moved[p, k] = value
+            total += 0.5 * value * (modes[p, k] - omega[p, k])
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_posterior(
+    z: Array, signs: Array, data: Array, omega: Array, prior: Prior, layout: Layout, scratch: Scratch
+) -> float:
+    """Logarithm of the posterior's density in the coordinates, up to log Z; -inf where there is none."""
+    log_weight = place(z, signs, data, layout, scratch)
+    value = log_weight + prior.log_norm - energy(scratch.modes, omega, prior.precision, scratch.moved)
+    return value if value < np.inf else -np.inf
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def wrapped(difference: float, kind: int) -> float:
+    """The difference of two values of a variable; on a circle the short way round."""
+    if kind == CIRCLE:
+        return difference - 2 * math.pi * np.round(difference / (2 * math.pi))
+    return difference

@@ -1,0 +1,237 @@
+"""The mixture that nodes on a chart are drawn from: the prior of the hidden indices, and Student peaks.
+
+Drawn from the prior, the variables of the readout's fibre have a broad density of their own. The peaks stand where the
+posterior is large near the images of the indices that made the output, as wide as the Gaussian of the indices is along
+the chart there.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .density import Prior, Scratch, log_posterior, read, wrapped
+from .layout import ARC, CIRCLE, LINE, Layout
+from .peaks import Peaks, find_peak, log_student
+
+__all__ = [
+    "BROAD_FREEDOM",
+    "Broad",
+    "Mixture",
+    "Target",
+    "draw_peak",
+    "draw_prior",
+    "fit_broad",
+    "log_mixture",
+    "node_heights",
+    "place_peaks",
+    "set_signs",
+]
+
+Array = NDArray[np.float64]
+
+# Width of the broad density in units of the scatter under the prior.
+_BROAD = 1.5
+BROAD_FREEDOM = 3
+# Least share of a peak.
+_LEAST_SHARE = 0.05
+
+
+class Broad(NamedTuple):
+    """Centres and widths of the broad density of the variables."""
+
+    centre: Array
+    width: Array
+
+
+class Mixture(NamedTuple):
+    """Nodes from the prior, nodes from the peaks, and how many peaks there are; the parts."""
+
+    from_prior: int
+    from_peaks: int
+    images: int
+    broad: Broad
+    peaks: Peaks
+
+
+class Target(NamedTuple):
+    """One output: what it fixes, omega in modes over the tokens, the prior and the chart."""
+
+    data: Array
+    omega: Array
+    prior: Prior
+    layout: Layout
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fit_broad(target: Target, root: Array, pilot: Array, scratch: Scratch, broad: Broad) -> None:
+    """Fit the broad density to variables of indices drawn from the prior; `root` is the lower factor of V."""
+    omega, layout = target.omega, target.layout
+    count, variables = len(pilot), len(layout.kinds)
+    if variables == 0:
+        return
+    indices, tokens = omega.shape
+    values = np.empty((count, variables))
+    z, signs, told = np.empty(len(layout.row) + variables), np.empty(layout.signs), np.empty(layout.data)
+    h = np.empty((indices, tokens))
+    for n in range(count):
+        h[:] = 0.0
+        for k in range(tokens):
+            for p in range(indices):
+                value = omega[p, k]
+                for i in range(p + 1):
+                    value += root[p, i] * pilot[n, i, k]
+                for m in range(tokens):
+                    h[p, m] += value * layout.modes[k, m]
+        read(h, layout, told, z, signs, scratch)
+        values[n] = z[len(layout.row) :]
+    for j in range(variables):
+        broad.centre[j] = np.mean(values[:, j])
+        broad.width[j] = _BROAD * np.std(values[:, j])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_broad(z: Array, layout: Layout, broad: Broad) -> float:
+    """Log-density of the variables where they are drawn from the broad density."""
+    total, first = 0.0, len(layout.row)
+    norm = (
+        math.lgamma(0.5 * (BROAD_FREEDOM + 1))
+        - math.lgamma(0.5 * BROAD_FREEDOM)
+        - 0.5 * math.log(math.pi * BROAD_FREEDOM)
+    )
+    for j in range(len(layout.kinds)):
+        if layout.kinds[j] == LINE:
+            x = (z[first + j] - broad.centre[j]) / broad.width[j]
+            total += norm - math.log(broad.width[j]) - 0.5 * (BROAD_FREEDOM + 1) * math.log1p(x * x / BROAD_FREEDOM)
+        else:
+            total -= math.log(math.pi if layout.kinds[j] == ARC else 2 * math.pi)
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draw_prior(z: Array, normal: Array, loose: Array, target: Target, broad: Broad) -> None:
+    """Coordinates of a node from the prior, from standard normal numbers and those of the broad density."""
+    _, omega, prior, layout = target
+    count = len(layout.row)
+    for j in range(count):
+        k = layout.mode[j]
+        value = omega[layout.hidden[layout.row[j]], k]
+        for i in range(j + 1):
+            if layout.mode[i] == k:
+                value += prior.roots[k, layout.row[j], layout.row[i]] * normal[i]
+        z[j] = value
+    for j in range(len(layout.kinds)):
+        if layout.kinds[j] == LINE:
+            z[count + j] = broad.centre[j] + broad.width[j] * loose[j]
+        else:
+            z[count + j] = loose[j] * (math.pi if layout.kinds[j] == ARC else 2 * math.pi)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_prior(z: Array, target: Target, broad: Broad) -> float:
+    """Log-density of a node where it is drawn from the prior."""
+    _, omega, prior, layout = target
+    total, count = 0.0, len(layout.row)
+    for j in range(count):
+        k = layout.mode[j]
+        first = z[j] - omega[layout.hidden[layout.row[j]], k]
+        for i in range(count):
+            if layout.mode[i] == k:
+                second = z[i] - omega[layout.hidden[layout.row[i]], k]
+                total += first * prior.inner[k, layout.row[j], layout.row[i]] * second
+    return prior.log_inner - 0.5 * total + _log_broad(z, layout, broad)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _square(z: Array, image: int, peaks: Peaks, layout: Layout, work: Array) -> float:
+    """Squared distance of a node from a peak in units of its scale."""
+    first, square = len(layout.row), 0.0
+    for j in range(len(z)):
+        value = z[j] - peaks.centre[image, j]
+        if j >= first:
+            value = wrapped(value, layout.kinds[j - first])
+        for k in range(j):
+            value -= peaks.factor[image, j, k] * work[k]
+        work[j] = value / peaks.factor[image, j, j]
+        square += work[j] * work[j]
+    return square
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draw_peak(z: Array, normal: Array, tail: float, image: int, peaks: Peaks, layout: Layout) -> bool:
+    """Coordinates of a node from a peak; False where a variable leaves its range, which no node does."""
+    first = len(layout.row)
+    for j in range(len(z)):
+        value = 0.0
+        for k in range(j + 1):
+            value += peaks.factor[image, j, k] * normal[k]
+        value *= tail
+        z[j] = peaks.centre[image, j] + value
+        if j >= first:
+            kind = layout.kinds[j - first]
+            if kind == CIRCLE and abs(value) > math.pi:
+                return False
+            if kind == ARC and not 0.0 < z[j] < math.pi:
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_mixture(z: Array, mixture: Mixture, target: Target, work: Array) -> float:
+    """Logarithm of the intensity of nodes at z."""
+    density = -np.inf
+    if mixture.from_prior > 0:
+        density = math.log(mixture.from_prior) + _log_prior(z, target, mixture.broad)
+    for image in range(mixture.images):
+        square = _square(z, image, mixture.peaks, target.layout, work)
+        part = math.log(mixture.from_peaks * mixture.peaks.share[image])
+        part += log_student(square, len(z), mixture.peaks.log_det[image])
+        top, low = max(density, part), min(density, part)
+        density = top + math.log1p(math.exp(low - top))
+    return density
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def set_signs(number: int, signs: Array) -> None:
+    """One of the choices of all signs."""
+    for j in range(len(signs)):
+        signs[j] = -1.0 if (number >> j) & 1 else 1.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def node_heights(z: Array, signs: Array, target: Target, scratch: Scratch) -> float:
+    """Logarithm of the posterior's density at z, summed over the signs."""
+    total = -np.inf
+    for number in range(1 << len(signs)):
+        set_signs(number, signs)
+        height = log_posterior(z, signs, target.data, target.omega, target.prior, target.layout, scratch)
+        top, low = max(total, height), min(total, height)
+        if top > -np.inf:
+            total = top + math.log1p(math.exp(low - top))
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, peaks: Peaks) -> int:
+    """Find peaks near the images of the truth under changes of sign; return how many there are."""
+    _, omega, prior, layout = target
+    z, signs, told = np.empty(peaks.centre.shape[1]), np.empty(layout.signs), np.empty(layout.data)
+    found = 0
+    for image in range(len(flips)):
+        read(truth * flips[image].reshape(-1, 1), layout, told, z, signs, scratch)
+        fine, height, factor = find_peak(z, signs, target.data, omega, prior, layout, scratch)
+        if not fine:
+            continue
+        peaks.centre[found] = z
+        peaks.factor[found] = factor
+        peaks.height[found] = height
+        peaks.log_det[found] = np.sum(np.log(np.diag(factor)))
+        found += 1
+    if found == 0:
+        return 0
+    volume = peaks.height[:found] + peaks.log_det[:found]
+    mass = np.exp(volume - np.max(volume))
+    peaks.share[:found] = (mass / np.sum(mass) + _LEAST_SHARE) / (1.0 + found * _LEAST_SHARE)
+    return found

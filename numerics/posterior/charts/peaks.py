@@ -1,0 +1,176 @@
+"""Peaks of the posterior on a chart: where it is large near given points, and how wide it is there."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .density import Prior, Scratch, log_posterior
+from .layout import Layout
+
+__all__ = ["Peaks", "find_peak", "freedom", "log_student", "new_peaks"]
+
+Array = NDArray[np.float64]
+
+# Steps towards a peak, and halvings of one.
+_STEPS, _HALVINGS = 8, 6
+# Relative step of the differences that slopes are taken by: they only place nodes.
+_DIFFERENCE = 1e-6
+
+
+class Peaks(NamedTuple):
+    """Student densities in the coordinates of a chart.
+
+    Attributes
+    ----------
+    centre : ndarray, shape (peaks, F)
+    factor : ndarray, shape (peaks, F, F)
+        Lower factors of the scale matrices.
+    height : ndarray, shape (peaks,)
+        Log-density at the centre.
+    share : ndarray, shape (peaks,)
+        Part of the nodes of the peaks.
+    log_det : ndarray, shape (peaks,)
+        Of the factors.
+    """
+
+    centre: Array
+    factor: Array
+    height: Array
+    share: Array
+    log_det: Array
+
+
+@njit(cache=True, nogil=True)
+def new_peaks(count: int, dimension: int) -> Peaks:
+    """Arrays for so many peaks."""
+    return Peaks(
+        np.empty((count, dimension)),
+        np.empty((count, dimension, dimension)),
+        np.empty(count),
+        np.empty(count),
+        np.empty(count),
+    )
+
+
+@njit(cache=True, nogil=True)
+def freedom(dimension: int) -> int:
+    """Degrees of freedom of the peaks: few, for tails that cover what is no Gaussian."""
+    return 4 + dimension % 2
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_student(square: float, dimension: int, log_det: float) -> float:
+    """Log-density of a Student variable at a squared distance, log_det that of its factor."""
+    nu = freedom(dimension)
+    norm = math.lgamma(0.5 * (nu + dimension)) - math.lgamma(0.5 * nu) - 0.5 * dimension * math.log(math.pi * nu)
+    return norm - log_det - 0.5 * (nu + dimension) * math.log1p(square / nu)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _slopes(
+    z: Array, signs: Array, data: Array, omega: Array, prior: Prior, layout: Layout, scratch: Scratch, tangent: Array
+) -> tuple[Array, float]:
+    """Set the derivatives of the modes of h by z; return the gradient of minus the log-density, and its value."""
+    value = -log_posterior(z, signs, data, omega, prior, layout, scratch)
+    middle = scratch.modes.copy()
+    gradient = np.empty(len(z))
+    for j in range(len(z)):
+        kept = z[j]
+        step = _DIFFERENCE * (1.0 + abs(kept))
+        z[j] = kept + step
+        gradient[j] = (-log_posterior(z, signs, data, omega, prior, layout, scratch) - value) / step
+        for p in range(middle.shape[0]):
+            for k in range(middle.shape[1]):
+                tangent[p, k, j] = (scratch.modes[p, k] - middle[p, k]) / step
+        z[j] = kept
+    return gradient, value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _curvature(tangent: Array, precision: Array) -> Array:
+    """Hessian of the Gaussian's exponent along the tangent."""
+    indices, tokens, free = tangent.shape
+    out = np.zeros((free, free))
+    row = np.empty(free)
+    for k in range(tokens):
+        for p in range(indices):
+            row[:] = 0.0
+            for i in range(indices):
+                for j in range(free):
+                    row[j] += precision[k, p, i] * tangent[i, k, j]
+            for i in range(free):
+                for j in range(free):
+                    out[i, j] += tangent[p, k, i] * row[j]
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _factor(matrix: Array) -> Array:
+    """Lower factor of a PSD matrix; directions that rounding has made flat get a tiny width."""
+    size = len(matrix)
+    out = np.zeros((size, size))
+    for i in range(size):
+        for j in range(i + 1):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= out[i, k] * out[j, k]
+            if i == j:
+                out[i, i] = math.sqrt(max(total, 1e-12 * max(matrix[i, i], 1e-300)))
+            else:
+                out[i, j] = total / out[j, j]
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def find_peak(
+    z: Array, signs: Array, data: Array, omega: Array, prior: Prior, layout: Layout, scratch: Scratch
+) -> tuple[bool, float, Array]:
+    """Climb from z to a peak; z becomes the peak.
+
+    Returns
+    -------
+    found : bool
+        False where the density is not finite at the start.
+    height : float
+        Log-density there.
+    factor : ndarray, shape (F, F)
+        Lower factor of the covariance of the Gaussian along the tangent.
+    """
+    free = len(z)
+    tangent = np.zeros((scratch.h.shape[0], scratch.h.shape[1], free))
+    damping = 0.0
+    inverse = np.eye(free)
+    trial = np.empty(free)
+    value = np.inf
+    for step in range(_STEPS + 1):
+        gradient, value = _slopes(z, signs, data, omega, prior, layout, scratch, tangent)
+        if not (np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(tangent).all()):
+            return False, -np.inf, inverse
+        hessian = _curvature(tangent, prior.precision)
+        for j in range(free):
+            hessian[j, j] += 1e-10 * (1.0 + hessian[j, j]) + damping
+        inverse = np.linalg.inv(hessian)
+        if step == _STEPS:
+            break
+        move = -(inverse @ gradient)
+        accepted = False
+        for _ in range(_HALVINGS):
+            trial[:] = z + move
+            lower = -log_posterior(trial, signs, data, omega, prior, layout, scratch)
+            if lower < value:
+                accepted = True
+                z[:] = trial
+                break
+            move *= 0.5
+        if not accepted or value - lower < 0.01:
+            if accepted:
+                gradient, value = _slopes(z, signs, data, omega, prior, layout, scratch, tangent)
+                hessian = _curvature(tangent, prior.precision)
+                for j in range(free):
+                    hessian[j, j] += 1e-10 * (1.0 + hessian[j, j])
+                inverse = np.linalg.inv(hessian)
+            break
+    return bool(np.isfinite(inverse).all()), -value, _factor(inverse)

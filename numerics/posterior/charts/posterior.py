@@ -1,0 +1,190 @@
+"""Moments of sampled posteriors of any network with a chart, for averages over outputs whose indices are known."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+from scipy.stats import chi2, qmc
+
+from ...core.errors import ConvergenceError
+from ...model.charts import chart_of
+from ...model.network import Network
+from .density import prior_of
+from .layout import LINE, Layout, layout_of
+from .mixture import BROAD_FREEDOM
+from .peaks import freedom
+from .sampler import Nodes, Outputs, Points, Sums, posterior_sums
+
+__all__ = ["ChartMoments", "ChartPosterior"]
+
+Array = NDArray[np.float64]
+
+# Pairs of sets of nodes that outputs take turns with; outputs at a time; draws that broad densities are fitted to.
+_PAIRS, _CHUNK, _DRAWS = 32, 16, 32
+# Changes of sign at which peaks are looked for, at most: each is looked for at every output.
+_MOST_FLIPS = 16
+
+
+class ChartMoments(NamedTuple):
+    """Moments of n posteriors, each by the first set of nodes, the second, and both.
+
+    Attributes
+    ----------
+    mean : list of ndarray, shape (n, P, M)
+        E[h | y], in modes over the tokens.
+    second : list of ndarray, shape (n, P, M, P, M)
+        E[h h^T | y], in modes over the tokens.
+    log_z : list of ndarray, shape (n,)
+        log Z_out up to a constant of the model.
+    effective : ndarray, shape (n,)
+        Number of independent nodes that the first set is worth.
+    """
+
+    mean: list[Array]
+    second: list[Array]
+    log_z: list[Array]
+    effective: Array
+
+
+class ChartPosterior:
+    """Sampled posteriors of a network, by nodes that are drawn once: moments are smooth functions of (omega, V).
+
+    Parameters
+    ----------
+    model : Network
+        With a chart (`derive.charts`).
+    nodes : int
+        Of each output; half of them in each of two independent sets.
+    per, replicas : int
+        Outputs of one randomisation, and randomisations: those of different ones share no nodes.
+    rng : numpy.random.Generator
+    workers : int, optional
+        Threads.
+    """
+
+    def __init__(
+        self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: int | None = None
+    ) -> None:
+        self.model = model
+        self._chart = chart_of(model)  # kept: the layout holds addresses in it
+        weights = [np.asarray(matrix, dtype=np.float64).ravel() for matrix in model.readouts or ()]
+        self.layout = layout_of(self._chart, np.concatenate([[model.skip, model.beta], *weights]))
+        self._workers = workers or os.cpu_count() or 1
+        self._flips = _flips(model)
+        pairs = min(_PAIRS, per)
+        self._pair = (np.arange(per) % pairs + pairs * np.arange(replicas)[:, None]).ravel()
+        half = nodes // 2
+        size = max(1, self.layout.dimension)
+        streams = rng.spawn(2 * pairs * replicas)
+        uniform = np.array([qmc.Sobol(size + 1, rng=stream).random(half) for stream in streams])
+        uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, half, size + 1)
+        self._nodes = Nodes(
+            np.array([half - half // 2, half // 2]),
+            _points(uniform, self.layout),
+            rng.standard_normal((_DRAWS, model.indices, model.tokens)),
+        )
+
+    def __call__(self, h: Array, omega: Array, v: Array, *, second: bool = True) -> ChartMoments:
+        """Moments given the outputs of indices h.
+
+        Parameters
+        ----------
+        h, omega : ndarray, shape (n, P, M)
+            Indices, and the means of their prior.
+        v : ndarray, shape (P, P)
+            Covariance of the prior, positive definite.
+        second : bool
+            Whether second moments are wanted; otherwise they are empty.
+
+        Raises
+        ------
+        ConvergenceError
+            An output has no node at all.
+        """
+        n, indices, tokens = h.shape
+        size = indices * tokens
+        prior, root = prior_of(self.layout, v), np.linalg.cholesky(v)
+        turned = np.ascontiguousarray(omega @ self.layout.modes.T)
+        sums = Sums(
+            np.empty(n),
+            np.empty((n, 2, 1 + size)),
+            np.empty((n, 2, size, size) if second else (n, 2, 0, 0)),
+            np.empty((n, 2)),
+        )
+        outputs = Outputs(np.ascontiguousarray(h), turned, self._flips, self._pair[:n])
+
+        def work(start: int) -> None:
+            part = slice(start, start + _CHUNK)
+            some = Outputs(outputs.truth[part], outputs.omega[part], outputs.flips, outputs.pair[part])
+            posterior_sums(some, root, prior, self._nodes, self.layout, Sums(*(array[part] for array in sums)))
+
+        with ThreadPoolExecutor(self._workers) as pool:
+            list(pool.map(work, range(0, n, _CHUNK)))
+        mass = sums.first[..., 0]
+        lost = int((~(np.isfinite(mass) & (mass > 0))).any(axis=1).sum())
+        if lost:
+            raise ConvergenceError(
+                f"the sampled posterior (12) of {self.model.describe()} met {lost} of {n} outputs with no node at all; "
+                "raise nodes, or take another seed"
+            )
+        return _moments(sums, prior.spread, (indices, tokens))
+
+
+def _moments(sums: Sums, spread: Array, shape: tuple[int, int]) -> ChartMoments:
+    """Moments from sums; `spread` is the covariance of the means that the output does not depend on."""
+    indices, tokens = shape
+    n = len(sums.log_scale)
+    both = [sums.first[:, 0], sums.first[:, 1], sums.first.sum(axis=1)]
+    mean = [part[:, 1:].reshape(n, indices, tokens) / part[:, :1, None] for part in both]
+    second: list[Array] = []
+    if sums.second.shape[2]:
+        products = [sums.second[:, 0], sums.second[:, 1], sums.second.sum(axis=1)]
+        for part, first in zip(products, both, strict=True):
+            value = (part / first[:, :1, None]).reshape(n, indices, tokens, indices, tokens)
+            value[:, :, 0, :, 0] += spread
+            second.append(value)
+    counts = [1.0, 1.0, 2.0]
+    log_z = [sums.log_scale + np.log(part[:, 0] / count) for part, count in zip(both, counts, strict=True)]
+    return ChartMoments(mean, second, log_z, sums.first[:, 0, 0] ** 2 / sums.squares[:, 0])
+
+
+def _points(uniform: Array, layout: Layout) -> Points:
+    """Points of nodes from uniform ones, shape (.., nodes, F + 1)."""
+    size, nu = uniform.shape[-1] - 1, freedom(layout.dimension)
+    broad = uniform[..., size - len(layout.kinds) : size].copy()
+    for j, kind in enumerate(layout.kinds):
+        if kind == LINE:
+            broad[..., j] = stdtrit(BROAD_FREEDOM, broad[..., j])
+    return Points(
+        np.ascontiguousarray(ndtri(uniform[..., :size])),
+        np.ascontiguousarray(broad),
+        np.ascontiguousarray(np.sqrt(nu / chi2.ppf(uniform[..., size], nu))),
+    )
+
+
+def _flips(model: Network) -> Array:
+    """Signs of the rows of h under which the output stays as it is: those of each head of each layer.
+
+    The last layer's sign is summed over where it is tied, so that it is left out.
+    """
+    rows: list[list[int]] = []
+    start = 0
+    for layer, rank in enumerate(model.ranks, start=1):
+        width = rank * model.kinds * model.heads
+        for _ in range(model.heads):
+            if layer < model.layers or not model.tied or rank > 1:
+                rows.append(list(range(start, start + width)))
+            start += width
+    # Later layers first: they are learned first.
+    rows = rows[::-1][: _MOST_FLIPS.bit_length() - 1]
+    out = []
+    for choice in product((1.0, -1.0), repeat=len(rows)):
+        signs = np.ones(model.indices)
+        for sign, block in zip(choice, rows, strict=True):
+            signs[block] = sign
+        out.append(signs)
+    return np.array(out)

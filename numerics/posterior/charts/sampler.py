@@ -1,0 +1,211 @@
+"""Moments of the posterior on a chart, by importance sampling with two independent sets of nodes for every output.
+
+A node weighs the posterior over the intensity of the whole mixture (`mixture`), whichever part of it drew the node.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .density import Prior, Scratch, log_posterior, new_scratch, read
+from .layout import Layout
+from .mixture import (
+    Broad,
+    Mixture,
+    Target,
+    draw_peak,
+    draw_prior,
+    fit_broad,
+    log_mixture,
+    node_heights,
+    place_peaks,
+    set_signs,
+)
+from .peaks import new_peaks
+
+__all__ = ["Nodes", "Outputs", "Points", "Sums", "posterior_sums"]
+
+Array = NDArray[np.float64]
+
+
+class Outputs(NamedTuple):
+    """A batch of outputs.
+
+    Attributes
+    ----------
+    truth : ndarray, shape (n, P, M)
+        Indices that made them.
+    omega : ndarray, shape (n, P, M)
+        Means of the prior, in modes over the tokens.
+    flips : ndarray, shape (images, P)
+        Signs of the rows at which peaks are looked for.
+    pair : ndarray of int, shape (n,)
+        Which pair of sets of nodes an output takes.
+    """
+
+    truth: Array
+    omega: Array
+    flips: Array
+    pair: NDArray[np.int64]
+
+
+class Points(NamedTuple):
+    """Points that nodes are made of.
+
+    Attributes
+    ----------
+    normal : ndarray, shape (.., nodes, F)
+        Standard normal.
+    broad : ndarray, shape (.., nodes, variables)
+        Student with three degrees of freedom for variables on the line, uniform on (0, 1) for others.
+    tails : ndarray, shape (.., nodes)
+        sqrt(nu/chi^2_nu) of the peaks.
+    """
+
+    normal: Array
+    broad: Array
+    tails: Array
+
+
+class Nodes(NamedTuple):
+    """How many nodes of each draw, and the points they are made of.
+
+    Attributes
+    ----------
+    counts : ndarray of int, shape (2,)
+        In each set, from the prior and from the peaks.
+    points : Points
+        Leading shape (pairs, 2).
+    prior : ndarray, shape (draws, P, M)
+        Standard normal, for the broad density.
+    """
+
+    counts: NDArray[np.int64]
+    points: Points
+    prior: Array
+
+
+class Sums(NamedTuple):
+    """Sums over the nodes of every output, for both sets.
+
+    Attributes
+    ----------
+    log_scale : ndarray, shape (n,)
+        Logarithm of the unit of the weights.
+    first : ndarray, shape (n, 2, 1 + P M)
+        Mass, and sum of the modes of h.
+    second : ndarray, shape (n, 2, P M, P M)
+        Sum of their products; shape (n, 2, 0, 0) where they are not asked for.
+    squares : ndarray, shape (n, 2)
+        Sum of the squared weights.
+    """
+
+    log_scale: Array
+    first: Array
+    second: Array
+    squares: Array
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _follow(target: Target, modes: Array) -> None:
+    """Set the means that the output does not depend on to what they are given the rest."""
+    _, omega, prior, layout = target
+    for p in range(len(modes)):
+        if layout.free[p]:
+            value = omega[p, 0]
+            for i in range(len(modes)):
+                if not layout.free[i]:
+                    value += prior.follow[p, i] * (modes[i, 0] - omega[i, 0])
+            modes[p, 0] = value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add(first: Array, second: Array, weight: float, modes: Array) -> None:
+    """Add indices to the sums."""
+    flat = modes.ravel()
+    first[0] += weight
+    for p in range(len(flat)):
+        one = weight * flat[p]
+        first[1 + p] += one
+        if second.shape[0] > 0:
+            for q in range(len(flat)):
+                second[p, q] += one * flat[q]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw(z: Array, node: int, points: Points, mixture: Mixture, target: Target) -> bool:
+    """Coordinates of one node; False for one that is not counted."""
+    if node < mixture.from_prior:
+        draw_prior(z, points.normal[node], points.broad[node], target, mixture.broad)
+        return True
+    peaks = mixture.peaks
+    level = (node - mixture.from_prior + 0.5) / mixture.from_peaks
+    image, passed = 0, peaks.share[0]
+    while level > passed and image < mixture.images - 1:
+        image += 1
+        passed += peaks.share[image]
+    return draw_peak(z, points.normal[node], points.tails[node], image, peaks, target.layout)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sum_nodes(
+    sums: Sums, where: tuple[int, int], points: Points, mixture: Mixture, target: Target, scratch: Scratch
+) -> None:
+    """Add one set of nodes to the sums of one output, each with every choice of the signs."""
+    i, half = where
+    layout, free = target.layout, mixture.peaks.centre.shape[1]
+    z, work, signs = np.empty(free), np.empty(free), np.empty(layout.signs)
+    for node in range(mixture.from_prior + mixture.from_peaks):
+        if not _draw(z, node, points, mixture, target):
+            continue
+        density = log_mixture(z, mixture, target, work) + sums.log_scale[i]
+        for number in range(1 << layout.signs):
+            set_signs(number, signs)
+            height = log_posterior(z, signs, target.data, target.omega, target.prior, layout, scratch)
+            weight = math.exp(height - density)
+            if 0.0 < weight < np.inf:
+                _follow(target, scratch.modes)
+                sums.squares[i, half] += weight * weight
+                _add(sums.first[i, half], sums.second[i, half], weight, scratch.modes)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def posterior_sums(outputs: Outputs, root: Array, prior: Prior, nodes: Nodes, layout: Layout, sums: Sums) -> None:
+    """Sums over the posterior of a batch of outputs, each by two independent sets of nodes.
+
+    Parameters
+    ----------
+    outputs : Outputs
+    root : ndarray, shape (P, P)
+        Lower factor of V.
+    prior : Prior
+    nodes : Nodes
+    layout : Layout
+        With at least one continuous coordinate.
+    sums : Sums
+        Filled.
+    """
+    free = len(layout.row) + len(layout.kinds)
+    scratch = new_scratch(layout)
+    z, signs = np.empty(free), np.empty(layout.signs)
+    peaks = new_peaks(len(outputs.flips), free)
+    broad = Broad(np.zeros(len(layout.kinds)), np.ones(len(layout.kinds)))
+    for i in range(len(outputs.truth)):
+        target = Target(np.empty(layout.data), outputs.omega[i], prior, layout)
+        fit_broad(target, root, nodes.prior, scratch, broad)
+        read(outputs.truth[i], layout, target.data, z, signs, scratch)
+        images = place_peaks(outputs.truth[i], outputs.flips, target, scratch, peaks)
+        sums.log_scale[i] = node_heights(z, signs, target, scratch)
+        for image in range(images):
+            sums.log_scale[i] = max(sums.log_scale[i], peaks.height[image])
+        mixture = Mixture(nodes.counts[0], nodes.counts[1] if images > 0 else 0, images, broad, peaks)
+        for half in range(2):
+            sums.first[i, half] = 0.0
+            sums.second[i, half] = 0.0
+            sums.squares[i, half] = 0.0
+            normal, loose, tails = nodes.points
+            place = (outputs.pair[i], half)
+            _sum_nodes(sums, (i, half), Points(normal[place], loose[place], tails[place]), mixture, target, scratch)
