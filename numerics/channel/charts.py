@@ -1,0 +1,207 @@
+"""Averages over the output channel of any network that has a chart: both averages are sampled.
+
+The outer average over (omega, h) is randomised quasi-Monte Carlo, the inner posterior importance sampling on the chart
+that derive prints (`posterior.charts`). Overlaps have the structure that the symmetries of the weights leave: q I_r for
+the keys and the queries of every head of a layer, and p I_r between the two where the layer has both; none between
+layers or heads.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.network import Network
+from ..posterior.charts.posterior import ChartPosterior
+from .averages import Averages, Channel, matrix_root, regression
+
+__all__ = ["ChartChannel", "Structure", "structure"]
+
+Array = NDArray[np.float64]
+Moments = Sequence[Array]
+Entries = tuple[tuple[int, int], ...]
+
+
+class Structure(NamedTuple):
+    """Entries of the overlap that symmetries leave free.
+
+    Attributes
+    ----------
+    groups : tuple of tuple of int
+        Rows that are learned together: those of one head of one layer.
+    shared : tuple of tuple of (int, int)
+        Entries, i <= j, that have one value.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    shared: tuple[Entries, ...]
+
+
+def structure(model: Network) -> Structure:
+    """Structure of the overlap of a network.
+
+    Every block of coordinates meets the same weights, so that the blocks of a head share its overlaps. Keys and queries
+    may be rotated together: their overlap with each other is a multiple of the identity, too. In the last layer it
+    stays zero (the sign of the queries only renames the scores), elsewhere it does not.
+    """
+    groups, shared = [], []
+    start = 0
+    for layer, rank in enumerate(model.ranks, start=1):
+        for _ in range(model.heads):
+            blocks = [[start + k * rank + i for i in range(rank)] for k in range(model.kinds * model.heads)]
+            groups.append(tuple(row for block in blocks for row in block))
+            roles = [blocks[k * model.heads : (k + 1) * model.heads] for k in range(model.kinds)]
+            shared += [tuple((row, row) for block in role for row in block) for role in roles]
+            if model.kinds == 2 and layer < model.layers:
+                pairs = zip(*roles, strict=True)
+                shared.append(tuple(pair for keys, queries in pairs for pair in zip(keys, queries, strict=True)))
+            start += len(groups[-1])
+    return Structure(tuple(groups), tuple(shared))
+
+
+class ChartChannel(Channel):
+    """Averages of a network by its chart.
+
+    Every output's posterior is sampled by two independent sets of nodes, so that no square of a sampling error enters
+    an average. What is left is the bias of a ratio of two sums, inverse to the number of nodes: the comparison of both
+    halves with the whole estimates it, half of it is taken off, and half is what may be left (`Averages.bias`).
+
+    Parameters
+    ----------
+    model : Network
+    points : sequence of ndarray, shape (n, 2 P M)
+        Standard normal, one array per randomisation.
+    nodes : int
+        Inner nodes of each output.
+    rng : numpy.random.Generator
+        Randomises the inner nodes.
+    workers : int, optional
+        Threads; all cores by default.
+    """
+
+    sampled = True
+
+    def __init__(
+        self,
+        model: Network,
+        points: Sequence[Array],
+        *,
+        nodes: int = 1024,
+        rng: np.random.Generator,
+        workers: int | None = None,
+    ) -> None:
+        """Keep the points of both averages: G is a smooth function of q."""
+        self.model = model
+        self.layers = tuple(range(model.indices))
+        self.structure = structure(model)
+        self._replicas = len(points)
+        normals = np.concatenate(points).reshape(-1, 2, model.indices, model.tokens)
+        self._xi, self._zeta = normals[:, 0], normals[:, 1]
+        self._posterior = ChartPosterior(model, nodes, len(points[0]), len(points), rng, workers)
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Rows of one head of one layer."""
+        return self.structure.groups
+
+    def __call__(self, q: Array) -> Averages:
+        """Averages with control variates, which Nishimori's identities say vanish in the mean."""
+        learned = np.abs(q).max(axis=1) > 0
+        growing = [group for group in self.groups if not learned[list(group)].any()]
+        v = np.eye(len(q)) - q
+        precision = np.asarray(np.linalg.inv(v), np.float64)
+        omega = matrix_root(q) @ self._xi
+        h = omega + np.linalg.cholesky(v) @ self._zeta
+        moments = self._posterior(h, omega, v, second=bool(growing))
+        modes = self._posterior.layout.modes
+        turned, centre = h @ modes.T, omega @ modes.T
+        g = [precision @ (mean - centre) for mean in moments.mean]
+        u = precision @ (turned - centre)
+        shape = (self._replicas, len(q), len(q))
+        out, bias = np.zeros(shape), np.zeros(shape[1:])
+        for entries in self.structure.shared:
+            if not learned[entries[0][0]]:
+                continue
+            of_each, left = self._score(entries, g, u, precision)
+            for i, j in entries:
+                out[:, i, j] = out[:, j, i] = of_each
+                bias[i, j] = bias[j, i] = left
+        growth = np.full(shape[:2], np.nan)
+        for group in growing:
+            rows = list(group)
+            seconds = [second[:, rows][:, :, :, rows] for second in moments.second]
+            growth[:, rows] = self._growth(group, seconds, turned[:, rows])[:, None]
+        return Averages(out, growth, bias, "monte-carlo")
+
+    def _score(self, entries: Entries, g: Moments, u: Array, precision: Array) -> tuple[Array, float]:
+        """E sum_m g_m g_m^T at entries that have one value: of each randomisation, and what its mean may be off by."""
+        tokens = self.model.tokens
+        values, offs, crosses, cross_offs, squares = [], [], [], [], []
+        for i, j in entries:
+            value, off = _product([x[:, i] for x in g], [x[:, j] for x in g])
+            crossed = [0.5 * (x[:, i] * u[:, j] + x[:, j] * u[:, i]).sum(axis=1) for x in g]
+            values.append(value)
+            offs.append(off)
+            crosses.append(value - crossed[2])
+            cross_offs.append(off - _off(crossed))
+            squares.append((u[:, i] * u[:, j]).sum(axis=1) - tokens * precision[i, j])
+        value, off, cross, cross_off, square = (
+            np.mean(part, axis=0) for part in (values, offs, crosses, cross_offs, squares)
+        )
+        weights = regression(value, np.stack([cross, square], axis=1))
+        left = 0.5 * (off - weights[0] * cross_off)
+        controlled = value - weights[0] * cross - weights[1] * square - left
+        return controlled.reshape(self._replicas, -1).mean(axis=1), float(abs(left.mean()))
+
+    def _growth(self, group: tuple[int, ...], seconds: Moments, h: Array) -> Array:
+        """Largest eigenvalue of the operator (15) on the overlaps of a group of zero overlap, of each randomisation."""
+        size, tokens = len(group), self.model.tokens
+        identity = np.eye(size * tokens).reshape(size, tokens, size, tokens)
+        moments = [second - identity for second in seconds]
+        true = np.einsum("nim,njk->nimjk", h, h) - identity
+        place = {row: number for number, row in enumerate(group)}
+        basis = []
+        for entries in self.structure.shared:
+            if entries[0][0] in place:
+                matrix = np.zeros((size, size))
+                for i, j in entries:
+                    matrix[place[i], place[j]] = matrix[place[j], place[i]] = 1.0
+                basis.append(matrix / np.linalg.norm(matrix))
+        table = np.empty((self._replicas, len(basis), len(basis)))
+        for s, t in itertools.combinations_with_replacement(range(len(basis)), 2):
+            value = 0.5 * (_operator(moments[0], moments[1], basis[s], basis[t]))
+            value += 0.5 * _operator(moments[1], moments[0], basis[s], basis[t])
+            crossed = 0.5 * (_operator(moments[2], true, basis[s], basis[t]))
+            crossed += 0.5 * _operator(true, moments[2], basis[s], basis[t])
+            known = _operator(true, true, basis[s], basis[t]) - _operator_of_normals(basis[s], basis[t], tokens)
+            weights = regression(value, np.stack([value - crossed, known], axis=1))
+            controlled = value - weights[0] * (value - crossed) - weights[1] * known
+            table[:, s, t] = table[:, t, s] = controlled.reshape(self._replicas, -1).mean(axis=1)
+        # To first order in what scatters: the eigenvectors of the mean.
+        vector = np.linalg.eigh(table.mean(axis=0))[1][:, -1]
+        return np.asarray(vector @ table @ vector)
+
+
+def _operator(a: Array, b: Array, left: Array, right: Array) -> Array:
+    """Contract sum_{mm'} tr(L a_{mm'} R b_{mm'}^T), a and b of shape (n, P, M, P, M)."""
+    return np.asarray(np.einsum("ij,njmkl,kp,nimpl->n", left, a, right, b, optimize=True))
+
+
+def _operator_of_normals(left: Array, right: Array, tokens: int) -> float:
+    """The mean of `_operator` of h h^T - I with itself, h standard normal."""
+    # E tr(L x_m x_m'^T R x_m' x_m^T) - 2 .. + ..: m = m' and m != m'.
+    trace = float(np.trace(left) * np.trace(right))
+    return tokens * (tokens * trace + float(np.sum(left * right)))
+
+
+def _off(x: Sequence[Array]) -> Array:
+    """What a moment by all nodes is off by: half the nodes are off by twice that."""
+    return 0.5 * (x[0] + x[1]) - x[2]
+
+
+def _product(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array]:
+    """a.b of two posterior moments by both halves of the nodes, without their variances; and what it is off by."""
+    plain = 0.5 * (a[0] * b[1] + a[1] * b[0]).sum(axis=1)
+    return plain, 2 * (_off(a) * b[2] + _off(b) * a[2]).sum(axis=1)
