@@ -96,8 +96,6 @@ class Channel(Protocol):
         Layers whose overlap may be non-zero.
     sampled : bool
         Whether averages are sampled at some overlap; `Averages.how` has it for each.
-    equal : bool
-        Whether a group shares one overlap.
     accuracy : float or None
         Accuracy that is asked for; None where it follows from the effort.
     """
@@ -105,7 +103,6 @@ class Channel(Protocol):
     model: Model
     layers: tuple[int, ...]
     sampled: bool
-    equal: bool
     accuracy: float | None
 
     def __call__(self, q: Array) -> Averages:
@@ -114,6 +111,10 @@ class Channel(Protocol):
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Indices that are learned together."""
+
+    @property
+    def shared(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Entries (i, j), i <= j, of the overlap that have one value, by symmetry; those in none of them stay zero."""
 
     @property
     def solved(self) -> float | None:
@@ -132,13 +133,17 @@ class Channel(Protocol):
 class ChannelBase(Channel):
     """The usual channel: indices are learned one by one, no accuracy is asked for, log Z_out and (15) are not known."""
 
-    equal: bool = False
     accuracy: float | None = None
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Every index by itself."""
         return tuple((i,) for i in self.layers)
+
+    @property
+    def shared(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Every index has an overlap of its own."""
+        return tuple(((i, i),) for i in self.layers)
 
     @property
     def solved(self) -> float | None:

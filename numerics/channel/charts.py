@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..model.network import Network
 from ..posterior.charts.posterior import ChartPosterior
-from .averages import Averages, Channel, matrix_root, regression
+from .averages import Averages, ChannelBase, matrix_root, regression
 
 __all__ = ["ChartChannel", "Structure", "structure"]
 
@@ -61,7 +61,7 @@ def structure(model: Network) -> Structure:
     return Structure(tuple(groups), tuple(shared))
 
 
-class ChartChannel(Channel):
+class ChartChannel(ChannelBase):
     """Averages of a network by its chart.
 
     Every output's posterior is sampled by two independent sets of nodes, so that no square of a sampling error enters
@@ -105,6 +105,11 @@ class ChartChannel(Channel):
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Rows of one head of one layer."""
         return self.structure.groups
+
+    @property
+    def shared(self) -> tuple[Entries, ...]:
+        """Those of the structure."""
+        return self.structure.shared
 
     def __call__(self, q: Array) -> Averages:
         """Averages with control variates, which Nishimori's identities say vanish in the mean."""
@@ -155,8 +160,35 @@ class ChartChannel(Channel):
         controlled = value - weights[0] * cross - weights[1] * square - left
         return controlled.reshape(self._replicas, -1).mean(axis=1), float(abs(left.mean()))
 
+    def operator_at_rest(self, group: tuple[int, ...]) -> tuple[Array, Array]:
+        """Operator (15) from zero overlap on the overlaps of a group that symmetries leave.
+
+        Parameters
+        ----------
+        group : tuple of int
+            One of `groups`.
+
+        Returns
+        -------
+        table : ndarray, shape (replicas, k, k)
+            Symmetric, of each randomisation.
+        basis : ndarray, shape (k, n, n)
+            Orthonormal symmetric matrices over the n rows of the group, to which it refers.
+        """
+        rows, modes = list(group), self._posterior.layout.modes
+        moments = self._posterior(self._zeta, np.zeros_like(self._zeta), np.eye(self.model.indices))
+        seconds = [second[:, rows][:, :, :, rows] for second in moments.second]
+        return self._table(group, seconds, (self._zeta @ modes.T)[:, rows])
+
     def _growth(self, group: tuple[int, ...], seconds: Moments, h: Array) -> Array:
         """Largest eigenvalue of the operator (15) on the overlaps of a group of zero overlap, of each randomisation."""
+        table, _ = self._table(group, seconds, h)
+        # To first order in what scatters: the eigenvectors of the mean.
+        vector = np.linalg.eigh(table.mean(axis=0))[1][:, -1]
+        return np.asarray(vector @ table @ vector)
+
+    def _table(self, group: tuple[int, ...], seconds: Moments, h: Array) -> tuple[Array, Array]:
+        """Operator (15) on the overlaps of a group of zero overlap from second moments, and the basis it refers to."""
         size, tokens = len(group), self.model.tokens
         identity = np.eye(size * tokens).reshape(size, tokens, size, tokens)
         moments = [second - identity for second in seconds]
@@ -179,9 +211,7 @@ class ChartChannel(Channel):
             weights = regression(value, np.stack([value - crossed, known], axis=1))
             controlled = value - weights[0] * (value - crossed) - weights[1] * known
             table[:, s, t] = table[:, t, s] = controlled.reshape(self._replicas, -1).mean(axis=1)
-        # To first order in what scatters: the eigenvectors of the mean.
-        vector = np.linalg.eigh(table.mean(axis=0))[1][:, -1]
-        return np.asarray(vector @ table @ vector)
+        return table, np.array(basis)
 
 
 def _operator(a: Array, b: Array, left: Array, right: Array) -> Array:

@@ -35,7 +35,6 @@ class TiedLayer(ChannelBase):
 
     model: Network
     sampled = True
-    equal = True
 
     def __init__(self, model: Network, points: Sequence[Array]) -> None:
         """Keep the points."""
@@ -51,6 +50,11 @@ class TiedLayer(ChannelBase):
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """All indices are learned together."""
         return (self.layers,)
+
+    @property
+    def shared(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """All have one overlap."""
+        return (tuple((i, i) for i in self.layers),)
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q = s I; control variates have mean zero by Nishimori's identities."""

@@ -17,7 +17,19 @@ from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Channel
 
-__all__ = ["RECOVERED", "Balance", "Entries", "FreeEntries", "filled", "image", "log_alpha", "overlap"]
+__all__ = [
+    "RECOVERED",
+    "Balance",
+    "Entries",
+    "FreeEntries",
+    "filled",
+    "free_entries",
+    "image",
+    "least_and_largest",
+    "log_alpha",
+    "overlap",
+    "sharing",
+]
 
 Array = NDArray[np.float64]
 # Rows and columns of entries of the overlap.
@@ -46,26 +58,41 @@ def log_alpha(logits: Array, g: Array) -> Array:
     return out
 
 
-def filled(size: int, free: Entries, x: Array) -> Array:
-    """Symmetric matrix with these entries, and zero elsewhere."""
-    q = np.zeros((size, size))
-    for (i, j), value in zip(free, x, strict=True):
-        q[i, j] = q[j, i] = value
+def sharing(channel: Channel, entry: tuple[int, int]) -> Entries:
+    """Entries of the overlap that have the value of this one."""
+    return next((entries for entries in channel.shared if entries[0] == entry), (entry,))
+
+
+def free_entries(channel: Channel, active: Sequence[int], pairs: Entries = ()) -> Entries:
+    """Entries to solve for where these indices are learned: the diagonal, what symmetry leaves off it, and `pairs`."""
+    learned = [entries[0] for entries in channel.shared if all(i in active for pair in entries for i in pair)]
+    diagonal = sorted((i, j) for i, j in learned if i == j)
+    return (*diagonal, *sorted({*(pair for pair in learned if pair[0] != pair[1]), *pairs}))
+
+
+def filled(channel: Channel, free: Entries, x: Array) -> Array:
+    """Symmetric matrix with these entries and those that have their values, and zero elsewhere."""
+    q = np.zeros((channel.model.indices,) * 2)
+    for entry, value in zip(free, x, strict=True):
+        for i, j in sharing(channel, entry):
+            q[i, j] = q[j, i] = value
     return q
+
+
+def least_and_largest(channel: Channel, free: Entries, x: Array) -> tuple[float, float]:
+    """Least and largest eigenvalue among the indices that have free entries."""
+    active = sorted({i for entry in free for pair in sharing(channel, entry) for i in pair})
+    values = np.linalg.eigvalsh(filled(channel, free, x)[np.ix_(active, active)])
+    return float(values[0]), float(values[-1])
 
 
 def overlap(channel: Channel, free: Entries, x: Array) -> Array:
-    """Overlap whose free entries are x: those of a group alike, the eigenvalues within the range that is resolved."""
-    q = filled(channel.model.indices, free, x)
+    """Overlap whose free entries are x, with those that symmetry sets to them, within the range that is resolved."""
     if any(i != j for i, j in free):
-        values, vectors = np.linalg.eigh(q)
+        values, vectors = np.linalg.eigh(filled(channel, free, x))
         clipped: Array = (vectors * np.clip(values, 0.0, RECOVERED)) @ vectors.T
         return clipped
-    for i, _ in free:
-        value = min(max(q[i, i], _TINY), RECOVERED)
-        for same in next(group for group in channel.groups if i in group) if channel.equal else [i]:
-            q[same, same] = value
-    return q
+    return filled(channel, free, np.minimum(np.maximum(x, _TINY), RECOVERED))
 
 
 class Balance(Protocol):
@@ -160,7 +187,5 @@ class FreeEntries:
 
     def _margin(self, x: Array) -> float:
         """Distance of the eigenvalues, among the indices that are free, to 0 and 1."""
-        q = filled(self._channel.model.indices, tuple(zip(self._rows, self._columns, strict=True)), x)
-        active = np.unique(self._rows)
-        values = np.linalg.eigvalsh(q[np.ix_(active, active)])
-        return float(min(values[0], 1 - values[-1]))
+        least, largest = least_and_largest(self._channel, tuple(zip(self._rows, self._columns, strict=True)), x)
+        return min(least, 1 - largest)

@@ -205,13 +205,17 @@ def _from_above(strategy: Strategy) -> State:
 def _from_overlap(strategy: Strategy, q: Array) -> State:
     """Settle from an overlap, with all entries of its indices free if any off the diagonal is not zero."""
     problem, begin = strategy.problem, State.start(strategy.problem)
-    if problem.averages.equal and np.abs(q - q[0, 0] * np.eye(len(q))).max() > 1e-12:
+    shared = problem.averages.shared
+    if any(np.ptp([q[entry] for entry in entries]) > 1e-12 for entries in shared):
         raise ValueError(
             f"start must be a multiple of the identity for {problem.averages.model.describe()}: its link does not see "
-            "rotations of the indices (troiani2025 (6))"
+            "rotations of the indices (troiani2025 (6)); entries that must be equal: "
+            + "; ".join(", ".join(f"q_{i + 1}{j + 1}" for i, j in entries) for entries in shared if len(entries) > 1)
         )
     active = [int(i) for i in np.flatnonzero(q.diagonal())]
     if not active:  # a fixed point, if perhaps an unstable one
         return at_rest(problem, begin)
     coupled = np.abs(q - np.diag(q.diagonal())).max() > 0
-    return strategy.settle(begin, q, active, tuple(combinations(sorted(active), 2)) if coupled else ())
+    # Where symmetry ties entries together, only those that it leaves are free.
+    alone = all(entries == ((i, i),) for i, entries in zip(problem.averages.layers, shared, strict=False))
+    return strategy.settle(begin, q, active, tuple(combinations(sorted(active), 2)) if coupled and alone else ())

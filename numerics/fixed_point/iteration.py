@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .anderson import anderson
-from .balance import RECOVERED, Entries, filled
+from .balance import RECOVERED, Entries, free_entries, least_and_largest
 from .postprocess import postprocess
 from .state import DEAD, Problem, Solution, State, Tolerance
 
@@ -43,12 +43,8 @@ class Iteration:
 
     def settle(self, state: State, q: Array, active: list[int], pairs: Entries = ()) -> State:
         """Iterate from q with the diagonal over the active layers free, and these entries off it."""
-        problem = self.problem
-        equal = problem.averages.equal
-        diagonal = [(i, i) for i in sorted(active) if not equal or i == problem.group(i)[0]]
-        state = replace(
-            state, q=q.copy(), free=(*diagonal, *pairs), converged=False, residual=math.inf, path=(), error=None
-        )
+        free = free_entries(self.problem.averages, active, pairs)
+        state = replace(state, q=q.copy(), free=free, converged=False, residual=math.inf, path=(), error=None)
         at = _Iterates(state, q[state.entries].copy())
         while not self.terminate(at.state):
             at = self.step(at)
@@ -111,10 +107,6 @@ class Iteration:
         if all(i == j for i, j in free):
             bounded = np.clip(trial, 0.3 * fx, 1 - 0.1 * (1 - fx))
             return np.where((bounded - x) * (fx - x) >= 0, bounded, fx)
-        active = sorted({i for i, _ in free})
-        far, near = (
-            np.linalg.eigvalsh(filled(len(self.problem.zero), free, point)[np.ix_(active, active)])
-            for point in (trial, fx)
-        )
-        inside = far[0] >= 0.3 * near[0] and 1 - far[-1] >= 0.1 * (1 - near[-1])
+        far, near = (least_and_largest(self.problem.averages, free, point) for point in (trial, fx))
+        inside = far[0] >= 0.3 * near[0] and 1 - far[1] >= 0.1 * (1 - near[1])
         return trial if inside and (trial - x) @ (fx - x) >= 0 else fx

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.standard_error import SIGMAS, standard_error
-from .balance import RECOVERED, Entries, FreeEntries
+from .balance import RECOVERED, Entries, FreeEntries, sharing
 from .error import blocked, fixed_point_error, growth_error
 from .growth import rates, released, undecided
 from .state import DEAD, Problem, Solution, State
@@ -76,10 +76,9 @@ def measured(problem: Problem, state: State) -> Measured:
         found = Measured(state, error, _growth_undecided(problem, state))
     else:
         found = _measured_free(problem, state, free, error)
-    if problem.averages.equal:
-        for i, _ in found.state.free:
-            same = problem.group(i)
-            found.error[same, same] = found.error[i, i]
+    for entry in found.state.free:
+        for i, j in sharing(problem.averages, entry):
+            found.error[i, j] = found.error[j, i] = found.error[entry]
     # An overlap cannot be off by more than its range.
     return Measured(found.state, np.minimum(found.error, 1.0), found.doubt)
 

@@ -81,11 +81,11 @@ class OutputEntropy:
         self.route: Route = "integral of the gradient" if self._zero is None else "direct"
         self.route = route or self.route
         #: Indices that share one overlap.
-        self.groups = channel.groups
+        self.groups = tuple(
+            tuple(i for i, _ in entries) for entries in channel.shared if entries[0][0] == entries[0][1]
+        )
         # Learned together, and yet with overlaps of their own.
-        self._joined = not channel.equal and any(len(group) > 1 for group in self.groups)
-        if self._joined:
-            self.groups = tuple((i,) for group in self.groups for i in group)
+        self._joined = len(self.groups) > len(channel.groups)
         self._known: dict[bytes, Averages] = {}
         self._values: dict[bytes, Estimate] = {}
 

@@ -182,7 +182,7 @@ def _averages(
     except KernelNotFoundError:
         return None
     # Rows that rotate into each other are averaged at multiples of the identity only.
-    if averages.equal and np.abs(q - q[0, 0] * np.eye(len(q))).max() > 0:
+    if any(len(entries) > 1 for entries in averages.shared) and np.abs(q - q[0, 0] * np.eye(len(q))).max() > 0:
         return None
     return averages
 

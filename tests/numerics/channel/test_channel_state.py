@@ -24,7 +24,7 @@ from attnlimits.numerics.quadrature.rules import normal_qmc
 Array = NDArray[np.float64]
 THREE = Network(3)
 # What the protocol asks for; each is there in every channel, whatever it is worth.
-ATTRIBUTES = ("model", "layers", "groups", "sampled", "equal", "accuracy", "solved", "log_density", "operator")
+ATTRIBUTES = ("model", "layers", "groups", "sampled", "shared", "accuracy", "solved", "log_density", "operator")
 # Attributes that keep what has been computed, by its arguments.
 CACHES = {"_known", "_quadratures", "_sampled", "_made", "_sets", "_many"}
 
