@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.network import Network
-from ..model.routes import require
+from ..model.routes import CHART, require
 from ..quadrature.rules import normal_qmc
 from .averages import Channel
+from .charts import ChartChannel
 from .deep.averages import DeepAverages
 from .fibre import TiedLayer, UntiedLayer
 from .one_layer import OneLayer
@@ -24,8 +25,8 @@ Array = NDArray[np.float64]
 
 
 def is_sampled(model: Network) -> bool:
-    """Whether the posterior has no rule but is sampled: beyond two layers, or two layers of more than two tokens."""
-    return bool(model.layers > 2 or (model.layers == 2 and model.tokens > 2))
+    """Whether the posterior is sampled: beyond two layers, two layers of more than two tokens, or on a chart."""
+    return bool(model.layers > 2 or (model.layers == 2 and model.tokens > 2)) or require("evolve", model) is CHART
 
 
 def is_costly(model: Network) -> bool:
@@ -62,13 +63,15 @@ def channel(
     accuracy : float, optional
         Of two or more softmax layers and two tokens, by quadrature as far as it goes; None samples them.
     """
-    require("evolve", model)
+    route = require("evolve", model)
     if model.indices == 1:
         return OneLayer(model)
     size = 2 * model.indices * model.tokens
     log2_n = max(4, math.ceil(math.log2(samples)))
     # Every route takes these from the generator, used or not: what is drawn from it later stays the same.
     streams = rng.spawn(replicas)
+    if route is CHART:
+        return ChartChannel(model, _points(size, log2_n, streams), nodes=nodes, rng=rng, workers=workers)
     if not model.tied:
         return UntiedLayer(model, _points(size, log2_n, streams))
     if model.layers == 1:

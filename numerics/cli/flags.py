@@ -171,6 +171,9 @@ def is_attention(args: argparse.Namespace) -> bool:
 def attention(args: argparse.Namespace, verb: str) -> Network:
     """Return the model of the flags, for a verb that serves the main text's model only."""
     if not is_attention(args):
+        # Others are served by charts at any depth.
+        if verb in ("threshold", "evolve") and args.heads == 1 and args.output == "last":
+            return Network(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation, not args.untied)
         used = "--heads" if args.heads != 1 else "--untied" if args.untied else "--output sequence"
         why = "it needs tied weights, one head and the last layer's attention as output"
         if verb == "threshold" and args.heads != 1:

@@ -53,7 +53,7 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--staircase", action="store_true", help="with --link: what is learned after that, step by step"
     )
-    sampling_flags(parser)
+    sampling_flags(parser, samples=None)
 
 
 def run(args: argparse.Namespace) -> Outcome:

@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 OUTPUTS = ("last", "sequence")
 # Where no kernel was generated: the posterior of one layer, and of several.
 _ONE_LAYER = "attnlimits.numerics.posterior.fibres"
+_CHARTS = "attnlimits.numerics.posterior.charts.posterior"
 _SEVERAL_LAYERS = "attnlimits.numerics.posterior.sampled"
 
 
@@ -229,6 +230,8 @@ class Network:
         """Derivation hash of the generated kernel of the model; where there is none, hash of its link and posterior."""
         if has_kernel(self):
             return str(importlib.import_module(kernel_package(self.activation_name, self.tokens)).DERIVATION_HASH)
+        if self.layers > 1 and not (self.tied and self.single and set(self.ranks) == {1}):
+            return source_hash(__name__, _CHARTS)
         return source_hash(__name__, _ONE_LAYER if self.layers == 1 else _SEVERAL_LAYERS)
 
     def link(self, h: ArrayLike) -> Array:

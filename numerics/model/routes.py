@@ -104,6 +104,17 @@ def _several_layers(model: object) -> bool:
     return isinstance(model, Network) and _rank_one(model) and model.layers > 1
 
 
+def _on_chart(model: object) -> bool:
+    """Output of the last layer, from which what is left open of the indices has coordinates (`derive.charts`)."""
+    if not (isinstance(model, Network) and model.output == "last" and model.activation in ("softmax", "linear")):
+        return False
+    return model.layers > 1 or (model.heads == 1 and not _one_index(model))
+
+
+def _deep_on_chart(model: object) -> bool:
+    return isinstance(model, Network) and _on_chart(model) and model.layers > 1
+
+
 def _balls(model: object) -> bool:
     if not (isinstance(model, Network) and _rank_one(model)):
         return False
@@ -147,6 +158,10 @@ DEEP_QUADRATURE = Route("evolve", "quadrature over three or more layers", _deep_
 SAMPLED_LAYERS = Route(
     "evolve", "sampled posterior", _several_layers, "monte-carlo", posterior="data.deep.DeepPosterior"
 )
+CHART = Route("evolve", "posterior sampled on a chart", _on_chart, "monte-carlo")
+CHART_OPERATOR = Route(
+    "last layer", "operator by a posterior sampled on a chart", _deep_on_chart, "monte-carlo", "sampled, about 2 digits"
+)
 LINK = Route(
     "gamp", "link", _link, "estimated", "sampled where no quadrature serves the link", "data.link.LinkPosterior"
 )
@@ -185,10 +200,12 @@ ROUTES: tuple[Route, ...] = (
     FLOAT64,
     BALLS,
     PAIRS,
+    CHART_OPERATOR,
     Route("first layer", "quadrature over two layers", _two_softmax, "estimated", "to 8 digits"),
     Route("first layer", "sampled averages", _two_by_two, "monte-carlo"),
     Route("enclosure", "interval arithmetic", _two_softmax, "rigorous", "0.3 <= c <= 10, 0.1 <= beta <= 10"),
     *_AVERAGES,
+    CHART,
     *_verb("curve", *(route for route in _AVERAGES if route.serves is not _untied_layer)),
     *_verb("free energy", *_AVERAGES, LINK),
     Route("denoise", "two points of one layer", _one_index, "estimated"),
@@ -214,9 +231,8 @@ ROUTES: tuple[Route, ...] = (
 
 _REFUSALS = {
     "last layer": (
-        "no last-layer threshold for {model}: it needs rank 1 at depth >= 2, tied weights and one head; there is one "
-        "for two tokens, for three tokens at depth 2, for linear attention with any number of tokens at depth 2, and "
-        "for every single layer"
+        "no last-layer threshold for {model}; there is one for softmax and linear attention of any depth, rank and "
+        "number of tokens, tied or untied, with the attention of the last layer as output; at depth 1 of one head"
     ),
     "first layer": ("the first-layer threshold needs two layers, two tokens and rank 1, tied, got {model}"),
     "enclosure": (
@@ -224,9 +240,8 @@ _REFUSALS = {
         "thresholds.last_layer gives an estimate"
     ),
     "evolve": (
-        "no state evolution for {model}; there is one for tied weights of rank 1, any depth and number of tokens, "
-        "and at depth 1 for rank 2 and 3 and for untied weights of rank 1; each with one head and the attention "
-        "of the last layer as output"
+        "no state evolution for {model}; there is one for softmax and linear attention of any depth, rank and number "
+        "of tokens, tied or untied, with the attention of the last layer as output"
     ),
     "curve": (
         "no curve for {model}; there is one for tied weights of rank 1, any depth and number of tokens, and for "

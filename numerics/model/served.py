@@ -2,7 +2,7 @@
 
 from .link import MAX_DIGITS
 from .network import Network, has_kernel
-from .routes import serving
+from .routes import CHART_OPERATOR, serving
 
 __all__ = ["served_table"]
 
@@ -10,12 +10,13 @@ __all__ = ["served_table"]
 _COLUMNS = {
     "`threshold`, last layer": "last layer",
     "`threshold --layer 1`": "first layer",
-    "`evolve`, `free-energy`": "evolve",
+    "`evolve`": "evolve",
+    "`free-energy`": "free energy",
     "`curve`": "curve",
     "`denoise`": "denoise-mp",
     "`gamp`": "gamp",
 }
-_LINK = f"| a link of your own | its own | to {MAX_DIGITS} digits | `--staircase` | yes | yes | no | yes |"
+_LINK = f"| a link of your own | its own | to {MAX_DIGITS} digits | `--staircase` | yes | yes | yes | no | yes |"
 #: Rows: what they are called, and an example.
 _ROWS = {
     "L = 1, rank 1": Network(1, 2),
@@ -31,7 +32,9 @@ _ROWS = {
     "L = 3, M = 2, rank 1, linear": Network(3, 2, activation="linear"),
     "L >= 4, M = 2, rank 1, linear": Network(4, 2, activation="linear"),
     "L >= 3, M >= 3, rank 1": Network(3, 3),
-    "L >= 2, another rank, untied, several heads or a sequence output": Network(2, 2, 2, tied=False),
+    "L >= 2, another rank, or untied": Network(2, 2, 2, tied=False),
+    "L >= 2, several heads": Network(2, 2, heads=2, readouts=[((1.0, 0.0), (0.0, 1.0))]),
+    "L >= 2, sequence output": Network(2, 2, output="sequence"),
 }
 
 
@@ -49,5 +52,8 @@ def served_table() -> str:
 
 def _cell(verb: str, model: Network) -> str:
     routes = serving(verb, model)
-    shown = routes if verb == "last layer" else routes[:1]
+    shown = routes[:1]
+    if verb == "last layer":
+        # Samples where there is nothing better.
+        shown = tuple(route for route in routes if route is not CHART_OPERATOR) or routes
     return "; ".join(route.note or route.name for route in shown) or "no"

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from ..core.results import ThresholdResult
 from ..model.network import Network
+from ..model.routes import CHART_OPERATOR, require
+from .charts import chart_threshold
 from .digits.threshold import Progress
 from .last_layer import last_layer
 
@@ -13,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["layer_threshold"]
 
-_LAST_DIGITS = 12
+# Points per randomisation: of averages by rules, and where each one's posterior is sampled.
+_SAMPLES, _ON_CHART = 4096, 512
 # Evaluations that a threshold of an earlier layer takes, roughly: for `progress`.
 _TRIES = 40
 
@@ -24,7 +27,7 @@ def layer_threshold(
     layer: int | None = None,
     given: "Given | None" = None,
     digits: int | None = None,
-    samples: int = 4096,
+    samples: int | None = None,
     replicas: int = 8,
     rng: int = 0,
     workers: int | None = None,
@@ -61,7 +64,10 @@ def layer_threshold(
     if layer == model.layers:
         if given is not None:
             raise ValueError("given is for a layer before the last one; the last layer is learned from nothing")
-        return last_layer(model, digits=_LAST_DIGITS if digits is None else digits, rng=rng, progress=progress)
+        if require("last layer", model) is CHART_OPERATOR:
+            points = _ON_CHART if samples is None else samples
+            return chart_threshold(model, digits=digits, samples=points, replicas=replicas, rng=rng, workers=workers)
+        return last_layer(model, digits=digits, rng=rng, progress=progress)
     from .first_layer import first_layer  # its compiled loops take a while to load
 
     tried = itertools.count(1)
@@ -69,7 +75,7 @@ def layer_threshold(
         model,
         given=given or "self-consistent",
         digits=digits,
-        samples=samples,
+        samples=_SAMPLES if samples is None else samples,
         replicas=replicas,
         rng=rng,
         workers=workers,

@@ -13,9 +13,10 @@ from ..core.errors import ConvergenceError, KernelNotFoundError
 from ..core.identity import source_hash
 from ..core.results import Estimate, How, Origin, ThresholdResult
 from ..model.network import ACTIVATIONS, Network
-from ..model.routes import BALLS, FLOAT64, PAIRS, require
+from ..model.routes import BALLS, CHART_OPERATOR, FLOAT64, PAIRS, require
 from ..quadrature.rules import refine
 from . import exact
+from .charts import chart_threshold
 from .digits.threshold import MAX_DIGITS as PRECISE_DIGITS
 from .digits.threshold import Progress, precise_threshold
 from .enclosure.threshold import Enclosure, enclose_last_layer
@@ -27,9 +28,12 @@ __all__ = ["MAX_DIGITS", "PRECISE_DIGITS", "last_layer", "one_layer", "proved_la
 # What float64 sums can promise.
 MAX_DIGITS = 13
 _LEAST_SKIP = 1e-6
+_DIGITS = 12
 
 
-def last_layer(model: Network, *, digits: int = 12, rng: int = 0, progress: Progress | None = None) -> ThresholdResult:
+def last_layer(
+    model: Network, *, digits: int | None = None, rng: int = 0, progress: Progress | None = None
+) -> ThresholdResult:
     """Threshold alpha_c of the last layer's weights from the uninformed start.
 
     By parity the operator (15) is diagonal over the layers; on the last one it is
@@ -39,10 +43,11 @@ def last_layer(model: Network, *, digits: int = 12, rng: int = 0, progress: Prog
     ----------
     model : Network
         Depth 1 with any rank and number of tokens (see `one_layer`); rank 1 at depth >= 2: two tokens; three tokens at
-        depth 2; any number of tokens for linear attention at depth 2.
+        depth 2; any number of tokens for linear attention at depth 2; all others are sampled (`chart_threshold`).
     digits : int, optional
-        Significant digits: to 40 at depth 1; to 50 at depth 2 with two tokens or linear; to 22 for deeper softmax, for
-        three tokens, and for three linear layers; about 2 for deeper linear ones.
+        Significant digits, by default 12, or those that samples give: at depth 1 up to 40; up to 50 at depth 2 with
+        two tokens or linear; up to 22 for deeper softmax, for three tokens, and for three linear layers; about 2 for
+        deeper linear ones.
     rng : int, optional
         Seed; used only where the integral needs Monte Carlo (linear activation, depth >= 4).
     progress : callable, optional
@@ -72,7 +77,9 @@ def last_layer(model: Network, *, digits: int = 12, rng: int = 0, progress: Prog
     ----------
     troiani2025, (15)-(16), (184)-(185).
     """
-    require("last layer", model)
+    if require("last layer", model) is CHART_OPERATOR:
+        return chart_threshold(model, digits=digits, rng=rng)
+    digits = _DIGITS if digits is None else digits
     if model.layers == 1:
         found = one_layer(model.tokens, model.ranks[0], model.activation_name, tied=model.tied, digits=digits)
     else:

@@ -193,7 +193,9 @@ def test_models_without_a_generated_kernel_have_an_identity() -> None:
     assert one != several and not {one, several} & served
     assert Network(1, 3, beta=2.0, activation="linear").kernel_hash == one
     # The generated kernels are those of rank 1.
-    assert Network(1, 2, 2).kernel_hash == one and Network(2, 2, 2).kernel_hash == several
+    assert Network(1, 2, 2).kernel_hash == one
+    charts = source_hash("attnlimits.numerics.model.network", "attnlimits.numerics.posterior.charts.posterior")
+    assert Network(2, 2, 2).kernel_hash == Network(2, 2, tied=False).kernel_hash == charts != several
     assert Network(1, 3).kernel_hash == source_hash("attnlimits.numerics.posterior.fibres")
     assert one_layer(3).kernel_hash == source_hash("attnlimits.numerics.thresholds.exact")
 

@@ -1,5 +1,7 @@
 """Every entrance refuses what no route serves, in a sentence of its own."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -45,8 +47,20 @@ UNSERVED = [
 ]
 
 
-@pytest.mark.parametrize("model", UNSERVED, ids=Network.describe)
-@pytest.mark.parametrize("verb", ENTRANCES)
+#: What charts serve of these.
+ON_CHARTS = [(verb, model) for verb in ("last layer", "evolve") for model in UNSERVED[:2]]
+
+
+@pytest.mark.parametrize(("verb", "model"), ON_CHARTS, ids=str)
+def test_charts_serve_other_architectures(verb, model):
+    assert [route.name for route in serving(verb, model)][-1].endswith("sampled on a chart")
+
+
+@pytest.mark.parametrize(
+    ("verb", "model"),
+    [pair for pair in product(ENTRANCES, UNSERVED) if pair not in ON_CHARTS],
+    ids=lambda value: value.describe() if isinstance(value, Network) else value,
+)
 def test_what_is_not_served_is_refused(verb, model):
     with pytest.raises(KernelNotFoundError, match=r"no |needs|exists for"):
         ENTRANCES[verb](model)

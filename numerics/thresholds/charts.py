@@ -1,0 +1,99 @@
+"""Weak-recovery threshold of the last layer of any network that has a chart, by the operator (15) sampled on it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ..channel.charts import ChartChannel
+from ..core.decimals import significant
+from ..core.results import Origin, ThresholdResult
+from ..core.standard_error import standard_error
+from ..model.network import Network
+from ..quadrature.rules import normal_qmc
+
+__all__ = ["chart_threshold"]
+
+_SAMPLES, _NODES = 512, 1024
+# Digits that are shown where none are asked for: down to a tenth of the error, at most.
+_MOST_DIGITS = 6
+
+
+def chart_threshold(
+    model: Network,
+    *,
+    digits: int | None = None,
+    samples: int = _SAMPLES,
+    replicas: int = 8,
+    nodes: int = _NODES,
+    rng: int = 0,
+    workers: int | None = None,
+) -> ThresholdResult:
+    """Threshold of the last layer from nothing, of any rank, tied or untied, of one or several heads.
+
+    The operator (15) acts on the overlaps that symmetries leave: one multiple of the identity for the keys of a head,
+    one for its queries. alpha_c is the inverse of its largest eigenvalue, over the heads.
+
+    Parameters
+    ----------
+    model : Network
+    digits : int, optional
+        Significant digits to reach; by default those that the samples give.
+    samples, replicas : int, optional
+        Points per randomisation (a power of two is taken), and independent randomisations, which give the error.
+    nodes : int, optional
+        Nodes of the posterior of each point.
+    rng : int, optional
+        Seed.
+    workers : int, optional
+        Threads; all cores by default.
+
+    Returns
+    -------
+    ThresholdResult
+        `error` is one standard error. `converged` is False where the digits asked for were not reached.
+
+    References
+    ----------
+    troiani2025, (15)-(16), (19)-(45).
+    """
+    generator = np.random.default_rng(rng)
+    log2_n = max(4, math.ceil(math.log2(samples)))
+    size = 2 * model.indices * model.tokens
+    points = [normal_qmc(size, log2_n, stream) for stream in generator.spawn(replicas)]
+    channel = ChartChannel(model, points, nodes=nodes, rng=generator, workers=workers)
+    last = channel.groups[-model.heads :]
+    best, eigenvector = np.zeros(replicas), np.zeros((model.indices,) * 2)
+    for group in last:
+        table, basis = channel.operator_at_rest(group)
+        vector = np.linalg.eigh(table.mean(axis=0))[1][:, -1]
+        rates = vector @ table @ vector
+        if rates.mean() > best.mean():
+            best = rates
+            eigenvector[:] = 0.0
+            eigenvector[np.ix_(group, group)] = np.tensordot(np.abs(vector), basis, axes=1)
+    norm, sigma = float(best.mean()), float(standard_error(best))
+    alpha = 1 / norm
+    error = sigma * alpha * alpha
+    reached = max(2, min(_MOST_DIGITS, math.ceil(math.log10(alpha / error)) + 1))
+    wanted = reached if digits is None else digits
+    text = significant(alpha, wanted)
+    unit = 10.0 ** (math.floor(math.log10(alpha)) - wanted + 1)
+    failure = ""
+    if digits is not None and not error <= 0.5 * unit:
+        failure = f"{digits} digits were not reached: the error is {error:.1e}; raise samples, or ask for fewer digits"
+    result = ThresholdResult(
+        value=text,
+        error=error + abs(float(text) - alpha),
+        how="monte-carlo",
+        exact=None,
+        subspace=f"layer {model.layers}",
+        eigenvector=eigenvector,
+        operator_norm=norm,
+        converged=not failure,
+        status=failure or f"converged: {replicas} randomisations of {1 << log2_n} points",
+        n_iter=1,
+        kernel_hash=model.kernel_hash,
+    )
+    origin = Origin.of(model, digits=digits, samples=samples, replicas=replicas, nodes=nodes, seed=rng)
+    return replace(result, origin=origin)

@@ -1,0 +1,58 @@
+"""Thresholds of networks that only charts serve: limits that are known exactly, and a second route."""
+
+import math
+
+import numpy as np
+import pytest
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.thresholds.charts import chart_threshold
+from attnlimits.numerics.thresholds.choice import layer_threshold
+
+
+@pytest.mark.parametrize(
+    ("model", "limit"),
+    [
+        (Network(2, 2, tied=False, skip=1e3), math.sqrt(5) - 2),
+        (Network(2, 3, 2, skip=1e3), 2 / 12),
+        (Network(3, 3, (1, 2, 1), skip=1e3), 1 / 12),
+    ],
+    ids=["untied", "rank two", "three ranks"],
+)
+def test_strong_skip_connections_leave_one_layer(model, limit):
+    found = chart_threshold(model, samples=256, nodes=512)
+    assert found.how == "monte-carlo" and found.converged
+    assert abs(float(found.value) - limit) < 4 * found.error + 2e-3
+
+
+def test_the_eigenvector_shares_queries_and_keys_alike():
+    found = chart_threshold(Network(2, 2, tied=False), samples=64, nodes=256)
+    vector = found.eigenvector
+    np.testing.assert_allclose(np.linalg.norm(vector), 1.0)
+    assert not vector[:2].any() and vector[2, 2] > 0 and vector[3, 3] > 0
+
+
+def test_digits_beyond_the_samples_are_refused_with_the_value():
+    found = layer_threshold(Network(2, 2, 2), digits=6, samples=64)
+    assert not found.converged and "6 digits were not reached" in found.status
+    assert 0.4 < float(found.value) < 0.55
+
+
+def test_overlaps_grow_above_the_threshold_and_not_below():
+    model = Network(2, 2, tied=False)
+    threshold = chart_threshold(model, samples=256, nodes=512)
+    value = float(threshold.value)
+    below, above = (evolve(model, factor * value, samples=64, nodes=256) for factor in (0.7, 1.5))
+    assert not below.overlap.any()
+    assert above.overlap[2, 2] > 0.1 and above.overlap[3, 3] > 0.05 and not above.overlap[:2].any()
+
+
+def test_rows_of_one_layer_have_one_overlap():
+    found = evolve(Network(2, 2, 2), 1.0, samples=64, nodes=256)
+    assert found.overlap[2, 2] == found.overlap[3, 3] > 0
+    assert found.overlap_error[2, 2] == found.overlap_error[3, 3] > 0
+
+
+def test_a_start_without_the_symmetries_is_refused():
+    with pytest.raises(ValueError, match="entries that must be equal: q_11, q_22"):
+        evolve(Network(2, 2, 2), 1.0, start=np.diag([0.1, 0.2, 0.3, 0.3]), samples=64)
