@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias
 
+import attnlimits as al
+
 from .guard import STATUSES, Parser
 
 __all__ = ["Outcome", "Record", "Verbs", "add_nested", "add_verb", "command_line"]
@@ -27,6 +29,15 @@ class Verbs(Protocol):
         ...
 
 
+class _Version(argparse.Action):
+    """Print the version and end; the metadata are read only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it."""
+        print(f"attnlimits {al.__version__}")
+        parser.exit()
+
+
 def command_line(add: Iterable[Callable[[Verbs], None]]) -> tuple[argparse.ArgumentParser, Verbs]:
     """Return the parser of the command with the verbs that these functions add, and its verbs."""
     parser = Parser(
@@ -35,6 +46,7 @@ def command_line(add: Iterable[Callable[[Verbs], None]]) -> tuple[argparse.Argum
         f"{STATUSES}.",
         epilog="example: attnlimits threshold --layers 2 --tokens 2 --skip 1 --digits 12 --json",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
     for each in add:
         each(verbs)

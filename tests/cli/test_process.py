@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -44,6 +45,11 @@ def test_statuses_reach_the_shell():
     assert short.returncode == 1
     assert json.loads(short.stdout)["converged"] is False
     assert short.stderr.count("\n") == 1
+
+
+def test_the_version_without_a_verb():
+    done = attnlimits("--version")
+    assert done.returncode == 0 and done.stdout == f"attnlimits {version('attnlimits')}\n" and not done.stderr
 
 
 def test_help_without_the_rest():

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.charts import chart_threshold
