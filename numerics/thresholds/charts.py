@@ -5,12 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..channel.charts import ChartChannel
 from ..core.decimals import significant
 from ..core.results import Origin, ThresholdResult
 from ..core.standard_error import standard_error
 from ..model.network import Network
-from ..quadrature.rules import normal_qmc
 
 __all__ = ["chart_threshold"]
 
@@ -57,6 +55,10 @@ def chart_threshold(
     ----------
     troiani2025, (15)-(16), (19)-(45).
     """
+    # Compiled loops, which take a while to load and other thresholds do without.
+    from ..channel.charts import ChartChannel
+    from ..quadrature.rules import normal_qmc
+
     generator = np.random.default_rng(rng)
     log2_n = max(4, math.ceil(math.log2(samples)))
     size = 2 * model.indices * model.tokens
