@@ -5,10 +5,9 @@ A route is a way from a model to the numbers of a verb.  `serving` lists those o
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations
-from typing import NamedTuple
 
 from ..core.errors import KernelNotFoundError
 from ..core.results import How
@@ -30,7 +29,8 @@ __all__ = [
 ]
 
 
-class Route(NamedTuple):
+@dataclass(frozen=True)
+class Route:
     """One way from a model to the numbers of a verb.
 
     Attributes
@@ -141,7 +141,7 @@ def _link(model: object) -> bool:
 
 def _verb(verb: str, *routes: Route) -> tuple[Route, ...]:
     """The same routes of another verb."""
-    return tuple(route._replace(verb=verb) for route in routes)
+    return tuple(replace(route, verb=verb) for route in routes)
 
 
 FLOAT64 = Route(
@@ -222,11 +222,11 @@ ROUTES: tuple[Route, ...] = (
         posterior="data.readout.ReadoutPosterior",
     ),
     *_verb("gamp", *_ONE_LAYER[1:]),
-    SAMPLED_LAYERS._replace(verb="gamp"),
+    replace(SAMPLED_LAYERS, verb="gamp"),
     LINK,
     Route("descend", "slopes through all layers", _tied, "estimated"),
     Route("descend", "slopes of keys and queries", lambda model: _any_layer(model) and not _tied(model), "estimated"),
-    LINK._replace(verb="descend"),
+    replace(LINK, verb="descend"),
 )
 
 _REFUSALS = {

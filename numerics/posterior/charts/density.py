@@ -9,7 +9,18 @@ from numpy.typing import NDArray
 
 from .layout import CIRCLE, Layout, complete_at, read_at
 
-__all__ = ["Prior", "Scratch", "energy", "log_posterior", "new_scratch", "place", "prior_of", "read", "wrapped"]
+__all__ = [
+    "Prior",
+    "Scratch",
+    "Target",
+    "energy",
+    "log_posterior",
+    "new_scratch",
+    "place",
+    "prior_of",
+    "read",
+    "wrapped",
+]
 
 Array = NDArray[np.float64]
 
@@ -40,6 +51,15 @@ class Prior(NamedTuple):
     log_inner: float
     follow: Array
     spread: Array
+
+
+class Target(NamedTuple):
+    """One output: what it fixes, omega in modes over the tokens, shape (P, M), the prior and the chart."""
+
+    data: Array
+    omega: Array
+    prior: Prior
+    layout: Layout
 
 
 class Scratch(NamedTuple):
@@ -146,10 +166,9 @@ def energy(modes: Array, omega: Array, precision: Array, moved: Array) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def log_posterior(
-    z: Array, signs: Array, data: Array, omega: Array, prior: Prior, layout: Layout, scratch: Scratch
-) -> float:
+def log_posterior(z: Array, signs: Array, target: Target, scratch: Scratch) -> float:
     """Logarithm of the posterior's density in the coordinates, up to log Z; -inf where there is none."""
+    data, omega, prior, layout = target
     log_weight = place(z, signs, data, layout, scratch)
     value = log_weight + prior.log_norm - energy(scratch.modes, omega, prior.precision, scratch.moved)
     return value if value < np.inf else -np.inf

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .density import Prior, Scratch, log_posterior, read, wrapped
+from .density import Scratch, Target, log_posterior, read, wrapped
 from .layout import ARC, CIRCLE, LINE, Layout
 from .peaks import Peaks, find_peak, log_student
 
@@ -20,7 +20,6 @@ __all__ = [
     "BROAD_FREEDOM",
     "Broad",
     "Mixture",
-    "Target",
     "draw_peak",
     "draw_prior",
     "fit_broad",
@@ -54,15 +53,6 @@ class Mixture(NamedTuple):
     images: int
     broad: Broad
     peaks: Peaks
-
-
-class Target(NamedTuple):
-    """One output: what it fixes, omega in modes over the tokens, the prior and the chart."""
-
-    data: Array
-    omega: Array
-    prior: Prior
-    layout: Layout
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -206,7 +196,7 @@ def node_heights(z: Array, signs: Array, target: Target, scratch: Scratch) -> fl
     total = -np.inf
     for number in range(1 << len(signs)):
         set_signs(number, signs)
-        height = log_posterior(z, signs, target.data, target.omega, target.prior, target.layout, scratch)
+        height = log_posterior(z, signs, target, scratch)
         top, low = max(total, height), min(total, height)
         if top > -np.inf:
             total = top + math.log1p(math.exp(low - top))
@@ -216,12 +206,12 @@ def node_heights(z: Array, signs: Array, target: Target, scratch: Scratch) -> fl
 @njit(cache=True, nogil=True, error_model="numpy")
 def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, peaks: Peaks) -> int:
     """Find peaks near the images of the truth under changes of sign; return how many there are."""
-    _, omega, prior, layout = target
+    layout = target.layout
     z, signs, told = np.empty(peaks.centre.shape[1]), np.empty(layout.signs), np.empty(layout.data)
     found = 0
     for image in range(len(flips)):
         read(truth * flips[image].reshape(-1, 1), layout, told, z, signs, scratch)
-        fine, height, factor = find_peak(z, signs, target.data, omega, prior, layout, scratch)
+        fine, height, factor = find_peak(z, signs, target, scratch)
         if not fine:
             continue
         peaks.centre[found] = z

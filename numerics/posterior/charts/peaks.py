@@ -7,8 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .density import Prior, Scratch, log_posterior
-from .layout import Layout
+from .density import Scratch, Target, log_posterior
 
 __all__ = ["Peaks", "find_peak", "freedom", "log_student", "new_peaks"]
 
@@ -70,18 +69,16 @@ def log_student(square: float, dimension: int, log_det: float) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _slopes(
-    z: Array, signs: Array, data: Array, omega: Array, prior: Prior, layout: Layout, scratch: Scratch, tangent: Array
-) -> tuple[Array, float]:
+def _slopes(z: Array, signs: Array, target: Target, scratch: Scratch, tangent: Array) -> tuple[Array, float]:
     """Set the derivatives of the modes of h by z; return the gradient of minus the log-density, and its value."""
-    value = -log_posterior(z, signs, data, omega, prior, layout, scratch)
+    value = -log_posterior(z, signs, target, scratch)
     middle = scratch.modes.copy()
     gradient = np.empty(len(z))
     for j in range(len(z)):
         kept = z[j]
         step = _DIFFERENCE * (1.0 + abs(kept))
         z[j] = kept + step
-        gradient[j] = (-log_posterior(z, signs, data, omega, prior, layout, scratch) - value) / step
+        gradient[j] = (-log_posterior(z, signs, target, scratch) - value) / step
         for p in range(middle.shape[0]):
             for k in range(middle.shape[1]):
                 tangent[p, k, j] = (scratch.modes[p, k] - middle[p, k]) / step
@@ -125,9 +122,7 @@ def _factor(matrix: Array) -> Array:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def find_peak(
-    z: Array, signs: Array, data: Array, omega: Array, prior: Prior, layout: Layout, scratch: Scratch
-) -> tuple[bool, float, Array]:
+def find_peak(z: Array, signs: Array, target: Target, scratch: Scratch) -> tuple[bool, float, Array]:
     """Climb from z to a peak; z becomes the peak.
 
     Returns
@@ -146,10 +141,10 @@ def find_peak(
     trial = np.empty(free)
     value = np.inf
     for step in range(_STEPS + 1):
-        gradient, value = _slopes(z, signs, data, omega, prior, layout, scratch, tangent)
+        gradient, value = _slopes(z, signs, target, scratch, tangent)
         if not (np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(tangent).all()):
             return False, -np.inf, inverse
-        hessian = _curvature(tangent, prior.precision)
+        hessian = _curvature(tangent, target.prior.precision)
         for j in range(free):
             hessian[j, j] += 1e-10 * (1.0 + hessian[j, j]) + damping
         inverse = np.linalg.inv(hessian)
@@ -159,7 +154,7 @@ def find_peak(
         accepted = False
         for _ in range(_HALVINGS):
             trial[:] = z + move
-            lower = -log_posterior(trial, signs, data, omega, prior, layout, scratch)
+            lower = -log_posterior(trial, signs, target, scratch)
             if lower < value:
                 accepted = True
                 z[:] = trial
@@ -167,8 +162,8 @@ def find_peak(
             move *= 0.5
         if not accepted or value - lower < 0.01:
             if accepted:
-                gradient, value = _slopes(z, signs, data, omega, prior, layout, scratch, tangent)
-                hessian = _curvature(tangent, prior.precision)
+                gradient, value = _slopes(z, signs, target, scratch, tangent)
+                hessian = _curvature(tangent, target.prior.precision)
                 for j in range(free):
                     hessian[j, j] += 1e-10 * (1.0 + hessian[j, j])
                 inverse = np.linalg.inv(hessian)

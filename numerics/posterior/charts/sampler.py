@@ -10,12 +10,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .density import Prior, Scratch, log_posterior, new_scratch, read
+from .density import Prior, Scratch, Target, log_posterior, new_scratch, read
 from .layout import Layout
 from .mixture import (
     Broad,
     Mixture,
-    Target,
     draw_peak,
     draw_prior,
     fit_broad,
@@ -164,7 +163,7 @@ def _sum_nodes(
         density = log_mixture(z, mixture, target, work) + sums.log_scale[i]
         for number in range(1 << layout.signs):
             set_signs(number, signs)
-            height = log_posterior(z, signs, target.data, target.omega, target.prior, layout, scratch)
+            height = log_posterior(z, signs, target, scratch)
             weight = math.exp(height - density)
             if 0.0 < weight < np.inf:
                 _follow(target, scratch.modes)

@@ -80,6 +80,7 @@ def test_the_preferred_route_is_the_first():
         "quadrature over two layers",
         "posterior of two layers, sampled outputs",
         "sampled posterior",
+        "posterior sampled on a chart",
     ]
     assert require("evolve", Network(1, 3, 2)).how == "monte-carlo"
     assert require("gamp", Network(1, 2, tied=False)).name == "fibre of one untied layer"
@@ -126,9 +127,9 @@ def test_the_table_of_the_readme_is_that_of_the_routes(repository):
 @pytest.mark.parametrize(
     ("verb", "model", "command"),
     [
-        ("evolve", Network(2, 3, 2), "evolve --alpha 1 --layers 2 --tokens 3"),
-        ("evolve", Network(2, 2, heads=2, readouts=[np.eye(2)]), "evolve --alpha 1 --layers 2 --tokens 2"),
-        ("last layer", Network(3, 3, skip=2.0), "threshold --layers 3 --tokens 2 --skip 2.0"),
+        ("curve", Network(2, 3, 2), "curve --from 0 --to 1 --layers 2 --tokens 3"),
+        ("evolve", Network(2, 2, output="sequence"), "evolve --alpha 1 --layers 2 --tokens 2"),
+        ("last layer", Network(3, 3, activation=np.tanh, skip=2.0), "threshold --layers 3 --tokens 3 --skip 2.0"),
         ("enclosure", Network(3, 3, activation="linear"), "threshold --rigorous --layers 2 --tokens 2"),
     ],
 )
