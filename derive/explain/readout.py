@@ -7,7 +7,7 @@ import sympy as sp
 from .. import symbols
 from ..architecture import Architecture
 from ..fibres import fibre, fibre_dimension
-from ..inversion import invert, readout_jacobian, softmax_readout
+from ..readout import invert, readout_jacobian, softmax_readout
 from .dimensions import one_head, sequence_counts
 from .lines import Line, Section, counted, equality, say, to_latex, to_text
 

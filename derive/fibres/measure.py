@@ -33,7 +33,7 @@ def entry_jacobian(found: Fibre) -> tuple[tuple[sp.Symbol, ...], sp.Expr]:
     ------
     ValueError
         For softmax of rank r < M - 1, where y lies on a curved surface that entries do not label row by row (rank 1:
-        see `derive.inversion.readout_jacobian`), for other pivots, and for an activation given as a function.
+        see `derive.readout.readout_jacobian`), for other pivots, and for an activation given as a function.
 
     References
     ----------

@@ -4,10 +4,10 @@ import sympy as sp
 
 from .. import symbols as sym
 from ..architecture import Architecture
-from ..inversion import invert
 from ..mixing import activate, layer_matrix_of_readout
 from ..primitives import CopySign, Largest
 from ..proof import prove_equal
+from ..readout import invert
 from ..softmax_pair import to_modes
 from .kernel import Kernel, KernelPackage
 from .softmax_m2 import prove_row_form, quadratic_kernel

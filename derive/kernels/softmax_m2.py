@@ -15,10 +15,10 @@ import sympy as sp
 
 from .. import symbols as sym
 from ..architecture import Architecture
-from ..inversion import invert, log_odds
 from ..mixing import activate
 from ..primitives import CopySign, Exp, Expit, Expm1, Guard, Largest, Log1p, Magnitude, Smallest, elementary, stable
 from ..proof import ProofError, prove_equal
+from ..readout import invert, log_odds
 from ..softmax_pair import pair_layer
 from .kernel import Kernel, KernelPackage
 

@@ -14,7 +14,7 @@ from ..core.results import Origin
 from ..model.network import Network
 from ..model.routes import DEEP_QUADRATURE, TWO_LAYER_QUADRATURE, require
 from .iteration import Iteration
-from .refined import Refinement
+from .refinement import Refinement
 from .state import Problem, Strategy, Tolerance
 
 __all__ = ["COARSE", "Effort", "check_effort"]

@@ -1,154 +1,296 @@
-"""When a fixed point is accurate enough: steps, errors and the next accuracy of the averages, for `refined`.
+"""Newton's method on averages of rising accuracy, until the overlaps are as accurate as asked.
 
-A stage is a rule, or an effort of sampling, by which the fixed point is solved for. Two deterministic rules differ by
-about the error of the coarser one, as errors fall by several times from one to the next; sampled averages have a
-standard error. All of t = log(q/(1 - q)). The constants were chosen by hand when these rules were written; no script
-fits them again. `tests/calibration/test_evolve.py` and `test_deep.py` hold the stated errors against finer
-computations over the ranges served, and `tests/benchmarks/test_evolution_cost.py` holds the cost.
+The unknowns are t_l = logit q_ll of the layers that are learned, and the equations log alpha = log alpha_l(t) those of
+`balance`. Rough averages find the neighbourhood of the fixed point (`_search`), finer and finer ones the fixed point
+(`_refine`). `slopes` has d log alpha_l/dt, `stopping` decides when it is enough.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel.averages import Averages
-from .balance import RECOVERED
-from .slopes import logit
+from ..channel.averages import Averages, Refinable
+from ..core.standard_error import student
+from .balance import RECOVERED, Entries, log_alpha
+from .error import growth_error
+from .growth import known_rate, rates, undecided
+from .iteration import Iteration
+from .newton import broyden
+from .postprocess import Measured, postprocess, stated
+from .slopes import NEARLY, STEP, differences, logit, newton, stable
+from .state import DEAD, Problem, Solution, State
+from .stopping import CUT, ROUGH, TOP, Evaluation, Stage, judge_rule, judge_sampled, next_stage
 
-__all__ = ["CUT", "ROUGH", "TOP", "Evaluation", "Judgement", "Stage", "judge_rule", "judge_sampled", "next_stage"]
+__all__ = ["Refinement"]
 
 Array = NDArray[np.float64]
+Layers = tuple[int, ...]
 
-#: Largest t: beyond it weights count as recovered.
-TOP = logit(RECOVERED)
-#: Relative accuracy of the averages of the first stage, and of the search before it.
-ROUGH = 1e-2
-# Evaluations of a stage that does not settle, before the next finer one is taken: coarse rules may jump where their
-# numbers of nodes change, by less than what they are off.
-_TRIES = 4
-#: Factor between the accuracies of neighbouring stages, at most: as errors fall at least so much, too, it also bounds
-# from below what three agreeing rules leave of the error of two.
-CUT = 0.2
-# The last step is at most this share of the accuracy asked for, and at most so long: slopes are trusted no further.
-_SHARE, _SHORT = 0.1, 0.1
-# Share of a step that slopes from sampled averages of accuracy 2e-3 may miss.
-_UNTOLD = 0.5
-
-
-class Evaluation(NamedTuple):
-    """Averages at one point.
-
-    Attributes
-    ----------
-    x : ndarray, shape (n,)
-        Overlaps of the layers.
-    averages : Averages
-    log_alpha : ndarray, shape (n,)
-        Logarithm of the alpha at which each layer would be at rest.
-    imbalance : ndarray, shape (n,)
-        log alpha - log alpha_l; positive where the iteration raises the overlap.
-    """
-
-    x: Array
-    averages: Averages
-    log_alpha: Array
-    imbalance: Array
+# As those of `slopes` and `stopping`, these constants were chosen by hand, and are held by the tests named there.
+#
+# Longest step, in t, and the largest imbalance in log alpha at which the search ends: a third of its averages' error.
+_LONGEST, _FOUND = 1.5, 3e-3
+# Longest first step from the slopes of a neighbouring alpha.
+_FIRST = 0.5
+# Imbalance beyond so many standard errors leaves no doubt of its sign: a recovered layer is pushed on.
+_CLEAR = 5.0
+# A growth rate of a layer of zero overlap that averages of accuracy 1e-2 do not mistake for one below 1.
+_JOINS = 1.2
+# Growth rates this close to 1 are judged with the error of the overlaps, too.
+_MARGINAL = 0.05
+# Square of the length of a step that is rounding.
+_SQUARE = 1e-16
+# Least step in t from which Broyden's update learns: shorter ones show rounding, or jumps of the rules.
+_TELLING = 1e-3
+# Slopes of sampled averages are measured afresh so far in t from where they were: on the way of all layers to
+# recovery, where a law is known for them, and elsewhere.
+_AWAY, _NEAR = 3.0, 0.8
+# Accuracy of the sampled averages of which slopes are taken.
+_TOLD = 2e-3
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Where a refinement is, with what it has learned.
+class _At:
+    """A state with the evaluation at which it stands."""
 
-    Attributes
-    ----------
-    t, slopes : ndarray
-        Where the next averages are taken, and d log alpha_l/dt.
-    gap : ndarray
-        Error of t by the latest comparison of rules; infinite before.
-    level : float
-        Accuracy of the averages.
-    tries : int
-        Evaluations with them.
-    coarser : ndarray, optional
-        Fixed point of the stage before.
-    moved : (ndarray, ndarray), optional
-        Latest t of this stage, and log alpha_l there.
-    measured : (ndarray, ndarray), optional
-        Of sampled averages: t at which slopes were taken from differences, and they, improved by steps.
-    """
+    state: State
+    here: Evaluation
+
+
+class _Found(NamedTuple):
+    """Where the search has ended, and the slopes there."""
 
     t: Array
     slopes: Array
-    gap: Array
-    level: float = ROUGH
-    tries: int = 0
-    coarser: Array | None = None
-    moved: tuple[Array, Array] | None = None
-    measured: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What an evaluation comes to: errors of t, whether they are small enough, and whether the step is.
+class Refinement:
+    """Newton steps on the layers' own alphas.
 
-    `through`: the next evaluation is one of a finer stage.
+    Attributes
+    ----------
+    problem : Problem
+    averages : Refinable
+        Those of the problem.
+    accuracy : float
+        Asked for of each overlap: relative, or absolute where the averages are sampled however accurate they are.
     """
 
-    step: Array
-    gap: Array
-    error: Array
-    enough: bool
-    settled: bool
-    through: bool
-    coarser: Array | None
+    problem: Problem
+    averages: Refinable
+    accuracy: float
 
+    def settle(self, state: State, q: Array, active: list[int], pairs: Entries = ()) -> State:
+        """Find the fixed point with the overlaps of the active layers free."""
+        if pairs:
+            return Iteration(self.problem).settle(state, q, active, pairs)
+        layers = tuple(sorted(active))
+        free = tuple((i, i) for i in layers)
+        state = replace(state, q=q.copy(), free=free, converged=False, residual=math.inf, path=(), error=None)
+        start = logit(np.clip(q.diagonal()[list(layers)], 0.1 * DEAD, RECOVERED))
+        slopes = None
+        if layers in state.slopes:  # of another alpha: the way there is known to first order
+            log_there, slopes = state.slopes[layers]
+            if stable(slopes):
+                step = np.linalg.solve(slopes, np.full(len(layers), math.log(self.problem.alpha) - log_there))
+                start = start + np.clip(step, -_FIRST, _FIRST)
+        state, found = self._search(state, layers, start, slopes)
+        if found is None:
+            return state
+        if self._leads_on(state, layers):
+            return replace(state, converged=True)
+        return self._refine(state, layers, found)
 
-def _is_short(step: Array, small: Array) -> bool:
-    return bool((np.abs(step) <= np.minimum(small, _SHORT)).all())
+    def postprocess(self, state: State) -> Solution:
+        """Fixed point with the error of the averages, carried through the slopes, and of the last step."""
+        if (error := state.error) is None:
+            return postprocess(self.problem, state)
+        state, doubt = self._near_growth(state, error) if state.silent else (state, "")
+        return stated(self.problem, Measured(state, error, doubt))
 
+    def _leads_on(self, state: State, layers: Layers) -> bool:
+        """Whether another layer is certain to join: what is found without it is only on the way."""
+        growth = rates(self.problem, state)
+        return any(growth[i] > _JOINS for i in range(len(growth)) if i not in {*layers, *state.dead})
 
-def judge_rule(stage: Stage, step: Array, asked: Array, *, at_rest: bool, coarse: bool) -> Judgement:
-    """Judge a step by deterministic averages; `asked` is the accuracy of t, `coarse`: there are finer rules.
+    def _near_growth(self, state: State, error: Array) -> tuple[State, str]:
+        """What is stated of layers of zero overlap that grow or not by less than the averages decide."""
+        growing = rates(self.problem, state)
+        silent = [i for i in state.silent if abs(growing[i] - 1) < _MARGINAL]
+        if not silent or (known_rate(self.problem, state) is not None and silent == [len(growing) - 1]):
+            return state, ""
+        # The ends of an interval, and what the error of the overlaps makes of it.
+        found = self.averages(state.q)
+        growth = growth_error(found)
+        here = self._rough_growth(state.q)
+        uncertain = np.flatnonzero(error.diagonal()).tolist()
+        for k in uncertain:
+            moved = state.q.copy()
+            moved[k, k] -= min(_MARGINAL * min(state.q[k, k], 1 - state.q[k, k]), 0.1)
+            slope = (self._rough_growth(moved) - here) / (moved[k, k] - state.q[k, k])
+            growth = growth + np.abs(slope) * error[k, k]
+        state = replace(state, n_iter=state.n_iter + 1 + len(uncertain))
+        return state, undecided(self.problem, state, growth, found.sampled)
 
-    `at_rest`: max |F(q) - q| is at most the tolerance.
-    """
-    gap, coarser = stage.gap, stage.coarser
-    error, enough = gap + np.abs(step), bool((gap <= asked).all())
-    settled = _is_short(step, _SHARE * asked) and at_rest
-    through = settled or (stage.tries + 1 >= _TRIES and coarse)
-    if through:
-        if coarser is not None:
-            # Two rules may agree by chance, three hardly.
-            third = bool(np.isfinite(gap).all())
-            gap = np.maximum(np.abs(stage.t + step - coarser), CUT * gap if third else 0.0)
-            error, enough = gap + np.abs(step), bool((gap <= asked).all()) and third
-        coarser = stage.t + step
-    return Judgement(step, gap, error, enough, settled, through, coarser)
+    def _rough_growth(self, q: Array) -> Array:
+        return np.asarray(self.averages.rough(q, ROUGH).growth.mean(axis=0))
 
+    def _search(self, state: State, layers: Layers, t: Array, slopes: Array | None) -> tuple[State, _Found | None]:
+        """Fixed point of the rough averages with the slopes there; None where it ended otherwise."""
+        before: tuple[Array, Array] | None = None
+        while state.n_iter < self.problem.max_iter:
+            t = np.minimum(t, TOP)
+            at = self._evaluate(state, layers, t, ROUGH)
+            state, here = at.state, at.here
+            off = np.abs(here.imbalance).max()
+            if (ended := self._ended(at, layers, t)) is not None:
+                return ended, None
+            if slopes is not None and before is not None:
+                slopes = broyden(slopes, t - before[0], here.log_alpha - before[1], least=_SQUARE)
+            missing = slopes is None or (off <= _FOUND and not stable(slopes))
+            if missing and off < 1:
+                state, slopes = self._differences(state, layers, t, ROUGH, here.averages.sampled)
+            if off <= _FOUND and slopes is not None:
+                return state, _Found(t, slopes)
+            before = (t, here.log_alpha)
+            step = here.imbalance if slopes is None else newton(slopes, here.imbalance)
+            t = t + np.clip(step, -_LONGEST, _LONGEST)
+        return state, None
 
-def judge_sampled(stage: Stage, step: Array, noise: Array, asked: Array, *, at_rest: bool, coarse: bool) -> Judgement:
-    """Judge a step by sampled averages, whose standard error makes `noise` of t."""
-    error = noise + _UNTOLD * np.abs(step)
-    enough = bool((error <= asked).all())
-    # At last, steps are to leave less than the noise, or as little as is asked for where they can.
-    left = np.where(noise < asked, (asked - noise) / _UNTOLD, _UNTOLD * noise)
-    settled = _is_short(step, np.maximum(_SHARE * asked, noise if coarse or enough else left)) and at_rest
-    through = coarse and (settled or stage.tries + 1 >= _TRIES)
-    return Judgement(step, noise, error, enough, settled, through, stage.coarser)
+    def _ended(self, at: _At, layers: Layers, t: Array) -> State | None:
+        """State where a layer has died out, which `released` looks at, or recovery is reached; None elsewhere."""
+        here = at.here
+        if here.x.min() < DEAD and here.imbalance[int(here.x.argmin())] < 0:
+            return replace(at.state, converged=True)
+        # A layer is pushed beyond the last step that is resolved, with the others on the way.
+        pushed = (here.x >= RECOVERED - 1e-9) & (here.imbalance > 0)
+        if pushed.any() and (1 - here.x).max() < NEARLY:
+            return self._end(at.state, layers, t, here.imbalance)
+        return None
 
+    def _end(self, state: State, layers: Layers, t: Array, imbalance: Array) -> State:
+        """Recovery: the last step that is resolved still leads on; by how little decides on the error."""
+        chosen, level = list(layers), ROUGH
+        x = state.q.diagonal()[chosen]
+        error = 1 - x
+        while not (imbalance > _CLEAR * self._noise(state.known, chosen, np.eye(len(t)))).all():
+            at = self._evaluate(state, layers, t, level)
+            here, imbalance = at.here, at.here.imbalance
+            state, slopes = self._differences(at.state, layers, t, max(level, _TOLD), here.averages.sampled)
+            inverse = np.asarray(np.linalg.pinv(slopes), np.float64)
+            noise = self._noise(here.averages, chosen, inverse)
+            # In 1 - q, of which the slopes are those of a line here.
+            error = np.clip(x * (1 - x) * (noise - inverse @ imbalance), 1 - x, 1.0)
+            if error.max() <= self.accuracy or level <= self.averages.finest[True]:
+                break
+            level = max(CUT * level, self.averages.finest[True])
+        return replace(state, error=self._entered(chosen, error), converged=True, residual=0.0)
 
-def next_stage(stage: Stage, judged: Judgement, here: Evaluation, asked: Array, finest: float) -> Stage:
-    """Stage of the next evaluation, after the one `here`; nothing is finer than `finest`."""
-    t = stage.t if judged.settled else np.minimum(stage.t + judged.step, TOP)
-    if not judged.through:
+    def _refine(self, state: State, layers: Layers, found: _Found) -> State:
+        """Chord steps with finer and finer rules, until two of them agree to the accuracy asked for.
+
+        The error is the distance of the fixed points of the last two: about that of the coarser one, as errors fall by
+        several times from one rule to the next. Of sampled averages it is their noise, and part of the last step.
+        """
+        chosen = list(layers)
+        stage = Stage(found.t, found.slopes, np.full(len(layers), math.inf))
+        while True:
+            at = self._evaluate(state, layers, stage.t, stage.level)
+            here = at.here
+            x, sampled = here.x, here.averages.sampled
+            state, stage = self._with_slopes(at, layers, stage)
+            if (ended := self._ended(_At(state, here), layers, stage.t)) is not None:
+                return ended
+            inverse: Array = np.asarray(np.linalg.pinv(stage.slopes), np.float64)
+            step = np.clip(inverse @ here.imbalance, -_LONGEST, _LONGEST)
+            finest = self.averages.finest[sampled]
+            coarse, at_rest = stage.level > finest, state.residual <= self.problem.tolerance.value
+            # Of t, for the accuracy asked of q.
+            asked = self.accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
+            if sampled:
+                noise = self._noise(here.averages, chosen, inverse)
+                judged = judge_sampled(stage, step, noise, asked, at_rest=at_rest, coarse=coarse)
+            else:
+                judged = judge_rule(stage, step, asked, at_rest=at_rest, coarse=coarse)
+            if (judged.settled and (judged.enough or not coarse)) or state.n_iter >= self.problem.max_iter:
+                break
+            stage = next_stage(stage, judged, here, asked, finest)
         return replace(
-            stage, t=t, gap=judged.gap, coarser=judged.coarser, tries=stage.tries + 1, moved=(stage.t, here.log_alpha)
+            state,
+            q=self._at(layers, stage.t + step) if sampled and judged.settled else state.q,
+            converged=judged.settled,
+            slopes={**state.slopes, layers: (float(here.log_alpha.mean()), stage.slopes)},
+            error=self._entered(chosen, np.minimum(x * (1 - x) * judged.error, 1.0)),
         )
-    # Noise falls as the root of what it costs: no stops on the way that would not be enough. That of the roughest
-    # averages is mostly bias, which falls faster.
-    resolved = here.averages.sampled and stage.level < ROUGH
-    needed = float((asked / np.maximum(judged.gap, asked)).min()) ** 2 if resolved else 1.0
-    level = max(min(CUT, needed) * stage.level, finest)
-    return replace(stage, t=t, gap=judged.gap, coarser=judged.coarser, level=level, tries=0, moved=None)
+
+    def _with_slopes(self, at: _At, layers: Layers, stage: Stage) -> tuple[State, Stage]:
+        """The stage with slopes that take the latest evaluation into account."""
+        state, here = at.state, at.here
+        t, moved = stage.t, stage.moved
+        length = 0.0 if moved is None else float(np.abs(t - moved[0]).max())
+        if not (here.averages.sampled and stage.level < ROUGH):
+            if moved is None or length <= _TELLING:
+                return state, stage
+            return state, replace(stage, slopes=broyden(stage.slopes, t - moved[0], here.log_alpha - moved[1]))
+        # Neighbours differ by their noise: slopes are taken from distant points.
+        together = len(t) == len(self.averages.layers) and bool((1 - here.x).max() < NEARLY)
+        measured = stage.measured
+        if measured is None or np.abs(t - measured[0]).max() > (_AWAY if together else _NEAR):
+            state, slopes = self._differences(state, layers, t, _TOLD, sampled=True)
+            measured = t, slopes
+        elif moved is not None and not together and length > STEP:
+            # The same samples as before the step: their noise is nearly the same.
+            measured = measured[0], broyden(measured[1], t - moved[0], here.log_alpha - moved[1])
+        slopes = measured[1]
+        if together:
+            # Where all layers come to recovery, that slope is their distance to it.
+            shrunk = math.expm1(float((measured[0] - t).mean()))
+            slopes = slopes + np.outer(slopes.sum(axis=1), np.full(len(t), shrunk / len(t)))
+        return state, replace(stage, slopes=slopes, measured=measured)
+
+    def _entered(self, chosen: list[int], error: Array) -> Array:
+        """Errors of these layers as a matrix."""
+        out = self.problem.zero
+        out[chosen, chosen] = error
+        return out
+
+    def _at(self, layers: Layers, t: Array) -> Array:
+        """Overlap with these t, and zero elsewhere."""
+        return self._entered(list(layers), np.minimum(1 / (1 + np.exp(-t)), RECOVERED))
+
+    def _log_alpha(self, layers: Layers, t: Array, averages: Averages) -> Array:
+        return log_alpha(t, averages.g.mean(axis=0).diagonal()[list(layers)])
+
+    def _evaluate(self, state: State, layers: Layers, t: Array, level: float) -> _At:
+        """Averages of this accuracy at these t, with what the layers' alphas differ by from the one asked for."""
+        q = self._at(layers, t)
+        averages = self.averages.rough(q, level)
+        x = q.diagonal()[list(layers)]
+        own = self._log_alpha(layers, t, averages)
+        imbalance = math.log(self.problem.alpha) - own
+        residual = float(np.abs(1 / (1 + np.exp(-(t + imbalance))) - x).max())
+        return _At(replace(state.visited(q, averages), residual=residual), Evaluation(x, averages, own, imbalance))
+
+    def _noise(self, averages: Averages, chosen: list[int], inverse: Array) -> Array:
+        """Standard error of t where G is sampled, and what its bias makes of it."""
+        g = averages.g[:, chosen, chosen]
+        mean = g.mean(axis=0)
+        deviations = (g / mean) @ inverse.T
+        factor = student(len(g)) if averages.sampled else 1.0
+        out: Array = factor * deviations.std(axis=0, ddof=1) / math.sqrt(len(g))
+        return out + np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / mean)
+
+    def _differences(self, state: State, layers: Layers, t: Array, level: float, sampled: bool) -> tuple[State, Array]:
+        """Slopes from differences of averages of this accuracy; the state stays where it is."""
+        tried: list[Array] = []
+
+        def there(at: Array) -> Array:
+            tried.append(self._at(layers, at))
+            return self._log_alpha(layers, at, self.averages.rough(tried[-1], level))
+
+        slopes = differences(there, t, TOP, sampled=sampled, whole=len(t) == len(self.averages.layers))
+        return state.beside(*tried), slopes

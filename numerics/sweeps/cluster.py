@@ -15,7 +15,7 @@ from ..core.errors import ConvergenceError
 from ..core.interrupts import without_interrupts
 from ..core.kernel_cache import settle
 from .grid import Point
-from .outcomes import Stored, compute, failure
+from .records import Stored, compute, failure
 from .store import Store
 from .tasks import Task
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from .cluster import on_cluster
 from .grid import Grid, Point, read_grid
-from .outcomes import Stored
 from .pool import in_processes
+from .records import Stored
 from .store import FAILED, CorruptRecordError, Record, Store
 from .tasks import Task
 from .view import open_sweep, write_netcdf

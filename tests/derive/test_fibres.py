@@ -10,8 +10,8 @@ import sympy as sp
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.channel import fibre_channel
 from attnlimits.derive.fibres import entry_jacobian, fibre, fibre_dimension, orthogonal_frame, prove_measure
-from attnlimits.derive.inversion import prove_readout_jacobian, readout_jacobian
 from attnlimits.derive.primitives import elementary
+from attnlimits.derive.readout import prove_readout_jacobian, readout_jacobian
 
 SHAPES = [(1, 2), (2, 2), (3, 2), (1, 3), (2, 3), (3, 3), (2, 4)]
 KINDS = list(itertools.product(["softmax", "linear"], [True, False]))

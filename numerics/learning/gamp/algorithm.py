@@ -13,7 +13,7 @@ from ...posterior.choice import posterior
 from ...posterior.protocol import Model, Scores
 from ..blocks import Array, Source
 from ..passes import Samples
-from .iteration import DivergedError, Loop, guarded, resolved, side_field
+from .loop import DivergedError, Loop, guarded, resolved, side_field
 from .results import GAMPResult, GAMPStep
 
 __all__ = ["gamp"]

@@ -30,7 +30,7 @@ from ...posterior.protocol import Model, Posterior
 from ...quadrature.rules import normal_qmc
 from ..blocks import Array
 from .damping import Damping
-from .iteration import first_covariance, resolved
+from .loop import first_covariance, resolved
 
 __all__ = ["PredictedOverlaps", "predicted_overlaps"]
 

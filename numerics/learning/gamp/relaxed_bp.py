@@ -15,7 +15,7 @@ from ...posterior.data.readout import ReadoutPosterior
 from ...posterior.protocol import Model, Posterior
 from ..blocks import Array, Floats, rows_of
 from ..data import check_samples
-from .iteration import DivergedError, Loop, guarded, resolved, side_field
+from .loop import DivergedError, Loop, guarded, resolved, side_field
 from .results import GAMPResult, GAMPStep
 
 __all__ = ["relaxed_bp"]

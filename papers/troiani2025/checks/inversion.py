@@ -10,8 +10,8 @@ import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
-from attnlimits.derive import inversion as derived
 from attnlimits.derive import mixing, symbols
+from attnlimits.derive import readout as derived
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.registry import CheckOutcome

@@ -116,7 +116,7 @@ EDITS = {
     "numerics.cli.threshold": [],
     "numerics.core.plots": [],
     "numerics.sweeps.view": [],
-    "numerics.learning.gamp.iteration": [],
+    "numerics.learning.gamp.loop": [],
 }
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlimits.numerics.sweeps import open_sweep, outcomes, store, sweep
+from attnlimits.numerics.sweeps import open_sweep, store, sweep
+from attnlimits.numerics.sweeps import records as making
 from attnlimits.numerics.sweeps.store import CorruptRecordError, Store, _hash
 
 TOY = 'task = "toy"\n[axes]\na = [1, 2, 3]'
@@ -170,7 +171,7 @@ def test_a_lock_that_is_a_link_leaves_its_target_alone(swept, tmp_path):
 
 
 def test_a_result_too_large_for_a_record_fails_alone(grid_of, toy, tmp_path, monkeypatch):
-    monkeypatch.setattr(outcomes, "MAX_RESULT", 50)
+    monkeypatch.setattr(making, "MAX_RESULT", 50)
     report = sweep(grid_of(TOY), tmp_path / "out", workers=1)
     assert (report.done, report.failed) == (0, 3)
     assert "and a record holds at most 50" in report.failures[0]["reason"]

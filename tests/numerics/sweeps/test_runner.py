@@ -12,7 +12,7 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.sweeps import Function, open_sweep, store, sweep
 from attnlimits.numerics.sweeps import grid as grid_module
 from attnlimits.numerics.sweeps.grid import Point
-from attnlimits.numerics.sweeps.outcomes import compute
+from attnlimits.numerics.sweeps.records import compute
 from attnlimits.numerics.sweeps.store import FAILED, Store
 from attnlimits.numerics.sweeps.tasks import TASKS
 from attnlimits.numerics.thresholds.first_layer import first_layer

@@ -4,10 +4,10 @@ import sympy as sp
 
 from attnlimits.derive import symbols
 from attnlimits.derive.architecture import Architecture
-from attnlimits.derive.inversion import domain_slack, invert, log_odds, readout_jacobian, softmax_readout
 from attnlimits.derive.mixing import activate
 from attnlimits.derive.primitives import elementary
 from attnlimits.derive.proof import prove_equal
+from attnlimits.derive.readout import domain_slack, invert, log_odds, readout_jacobian, softmax_readout
 
 BETA = symbols.beta
 

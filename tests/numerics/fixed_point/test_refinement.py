@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinable
 from attnlimits.numerics.fixed_point.evolve import evolve
-from attnlimits.numerics.fixed_point.refined import Refinement
+from attnlimits.numerics.fixed_point.refinement import Refinement
 from attnlimits.numerics.fixed_point.state import Problem, Solution, State, Tolerance
 from attnlimits.numerics.model.network import Network
 

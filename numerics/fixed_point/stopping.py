@@ -1,0 +1,154 @@
+"""When a fixed point is accurate enough: steps, errors and the next accuracy of the averages, for `refinement`.
+
+A stage is a rule, or an effort of sampling, by which the fixed point is solved for. Two deterministic rules differ by
+about the error of the coarser one, as errors fall by several times from one to the next; sampled averages have a
+standard error. All of t = log(q/(1 - q)). The constants were chosen by hand when these rules were written; no script
+fits them again. `tests/calibration/test_evolve.py` and `test_deep.py` hold the stated errors against finer
+computations over the ranges served, and `tests/benchmarks/test_evolution_cost.py` holds the cost.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..channel.averages import Averages
+from .balance import RECOVERED
+from .slopes import logit
+
+__all__ = ["CUT", "ROUGH", "TOP", "Evaluation", "Judgement", "Stage", "judge_rule", "judge_sampled", "next_stage"]
+
+Array = NDArray[np.float64]
+
+#: Largest t: beyond it weights count as recovered.
+TOP = logit(RECOVERED)
+#: Relative accuracy of the averages of the first stage, and of the search before it.
+ROUGH = 1e-2
+# Evaluations of a stage that does not settle, before the next finer one is taken: coarse rules may jump where their
+# numbers of nodes change, by less than what they are off.
+_TRIES = 4
+#: Factor between the accuracies of neighbouring stages, at most: as errors fall at least so much, too, it also bounds
+# from below what three agreeing rules leave of the error of two.
+CUT = 0.2
+# The last step is at most this share of the accuracy asked for, and at most so long: slopes are trusted no further.
+_SHARE, _SHORT = 0.1, 0.1
+# Share of a step that slopes from sampled averages of accuracy 2e-3 may miss.
+_UNTOLD = 0.5
+
+
+class Evaluation(NamedTuple):
+    """Averages at one point.
+
+    Attributes
+    ----------
+    x : ndarray, shape (n,)
+        Overlaps of the layers.
+    averages : Averages
+    log_alpha : ndarray, shape (n,)
+        Logarithm of the alpha at which each layer would be at rest.
+    imbalance : ndarray, shape (n,)
+        log alpha - log alpha_l; positive where the iteration raises the overlap.
+    """
+
+    x: Array
+    averages: Averages
+    log_alpha: Array
+    imbalance: Array
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a refinement is, with what it has learned.
+
+    Attributes
+    ----------
+    t, slopes : ndarray
+        Where the next averages are taken, and d log alpha_l/dt.
+    gap : ndarray
+        Error of t by the latest comparison of rules; infinite before.
+    level : float
+        Accuracy of the averages.
+    tries : int
+        Evaluations with them.
+    coarser : ndarray, optional
+        Fixed point of the stage before.
+    moved : (ndarray, ndarray), optional
+        Latest t of this stage, and log alpha_l there.
+    measured : (ndarray, ndarray), optional
+        Of sampled averages: t at which slopes were taken from differences, and they, improved by steps.
+    """
+
+    t: Array
+    slopes: Array
+    gap: Array
+    level: float = ROUGH
+    tries: int = 0
+    coarser: Array | None = None
+    moved: tuple[Array, Array] | None = None
+    measured: tuple[Array, Array] | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What an evaluation comes to: errors of t, whether they are small enough, and whether the step is.
+
+    `through`: the next evaluation is one of a finer stage.
+    """
+
+    step: Array
+    gap: Array
+    error: Array
+    enough: bool
+    settled: bool
+    through: bool
+    coarser: Array | None
+
+
+def _is_short(step: Array, small: Array) -> bool:
+    return bool((np.abs(step) <= np.minimum(small, _SHORT)).all())
+
+
+def judge_rule(stage: Stage, step: Array, asked: Array, *, at_rest: bool, coarse: bool) -> Judgement:
+    """Judge a step by deterministic averages; `asked` is the accuracy of t, `coarse`: there are finer rules.
+
+    `at_rest`: max |F(q) - q| is at most the tolerance.
+    """
+    gap, coarser = stage.gap, stage.coarser
+    error, enough = gap + np.abs(step), bool((gap <= asked).all())
+    settled = _is_short(step, _SHARE * asked) and at_rest
+    through = settled or (stage.tries + 1 >= _TRIES and coarse)
+    if through:
+        if coarser is not None:
+            # Two rules may agree by chance, three hardly.
+            third = bool(np.isfinite(gap).all())
+            gap = np.maximum(np.abs(stage.t + step - coarser), CUT * gap if third else 0.0)
+            error, enough = gap + np.abs(step), bool((gap <= asked).all()) and third
+        coarser = stage.t + step
+    return Judgement(step, gap, error, enough, settled, through, coarser)
+
+
+def judge_sampled(stage: Stage, step: Array, noise: Array, asked: Array, *, at_rest: bool, coarse: bool) -> Judgement:
+    """Judge a step by sampled averages, whose standard error makes `noise` of t."""
+    error = noise + _UNTOLD * np.abs(step)
+    enough = bool((error <= asked).all())
+    # At last, steps are to leave less than the noise, or as little as is asked for where they can.
+    left = np.where(noise < asked, (asked - noise) / _UNTOLD, _UNTOLD * noise)
+    settled = _is_short(step, np.maximum(_SHARE * asked, noise if coarse or enough else left)) and at_rest
+    through = coarse and (settled or stage.tries + 1 >= _TRIES)
+    return Judgement(step, noise, error, enough, settled, through, stage.coarser)
+
+
+def next_stage(stage: Stage, judged: Judgement, here: Evaluation, asked: Array, finest: float) -> Stage:
+    """Stage of the next evaluation, after the one `here`; nothing is finer than `finest`."""
+    t = stage.t if judged.settled else np.minimum(stage.t + judged.step, TOP)
+    if not judged.through:
+        return replace(
+            stage, t=t, gap=judged.gap, coarser=judged.coarser, tries=stage.tries + 1, moved=(stage.t, here.log_alpha)
+        )
+    # Noise falls as the root of what it costs: no stops on the way that would not be enough. That of the roughest
+    # averages is mostly bias, which falls faster.
+    resolved = here.averages.sampled and stage.level < ROUGH
+    needed = float((asked / np.maximum(judged.gap, asked)).min()) ** 2 if resolved else 1.0
+    level = max(min(CUT, needed) * stage.level, finest)
+    return replace(stage, t=t, gap=judged.gap, coarser=judged.coarser, level=level, tries=0, moved=None)
