@@ -23,8 +23,7 @@ _HEAD = '''"""Chart of the indices that share an output: {title}."""
 
 import math
 
-from attnlimits.generated.fastmath import at_least, at_most
-from numba import njit
+{imports}
 
 FORMAT = {format}
 DERIVATION_HASH = "{hash}"
@@ -37,6 +36,8 @@ VARIABLES, SIGNS = {variables}, {signs}
 # Constants: skip strength and inverse temperature, then this many readout weights.
 READOUTS = {readouts}
 '''
+
+_IMPORTS = "from numba import njit\n\nfrom attnlimits.generated.fastmath import at_least, at_most"
 
 _READ = '''
 
@@ -96,6 +97,7 @@ def render_chart(found: Chart, kernels: tuple[Kernel, Kernel]) -> str:
     tokens = model.tokens
     rows = [number for number in range(found.h.rows) if found.entries[number, 0] in found.hidden]
     head = _HEAD.format(
+        imports=_IMPORTS,
         title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
         hash=digest,
         format=FORMAT,

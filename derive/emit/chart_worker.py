@@ -1,7 +1,7 @@
 """A process that derives one chart: ``python -P -m attnlimits.derive.emit.chart_worker``.
 
 It reads one JSON object, ``{"layers", "tokens", "ranks", "activation", "tied", "heads", "output"}``, and prints the
-source of the chart. Where there is no chart it ends with status 1, the reason in the last line of stderr.
+source of the chart. Where there is no chart it ends with status 3, the reason in the last line of stderr.
 """
 
 import json
@@ -21,7 +21,7 @@ def main() -> int:
         sys.stdout.write(source_of_chart(model))
     except ValueError as error:
         print(error, file=sys.stderr)
-        return 1
+        return 3
     return 0
 
 

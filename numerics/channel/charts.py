@@ -17,7 +17,7 @@ from ..model.network import Network
 from ..posterior.charts.posterior import ChartPosterior
 from .averages import Averages, ChannelBase, matrix_root, regression
 
-__all__ = ["ChartChannel", "Structure", "structure"]
+__all__ = ["ChartChannel", "Operator", "Structure", "structure"]
 
 Array = NDArray[np.float64]
 Moments = Sequence[Array]
@@ -37,6 +37,29 @@ class Structure(NamedTuple):
 
     groups: tuple[tuple[int, ...], ...]
     shared: tuple[Entries, ...]
+
+
+class Operator(NamedTuple):
+    """Operator (15) on the overlaps of a group that symmetries leave.
+
+    Attributes
+    ----------
+    table : ndarray, shape (replicas, k, k)
+        Symmetric, of each randomisation.
+    basis : ndarray, shape (k, n, n)
+        Orthonormal symmetric matrices over the n rows of the group, to which it refers.
+    bias : ndarray, shape (k, k)
+        What the mean of the table may be off by beside its scatter.
+    """
+
+    table: Array
+    basis: Array
+    bias: Array
+
+    def largest(self) -> tuple[Array, Array, float]:
+        """Largest eigenvalue of each randomisation, to first order in what scatters; its vector, and the bias."""
+        vector = np.linalg.eigh(self.table.mean(axis=0))[1][:, -1]
+        return vector @ self.table @ vector, vector, float(np.abs(vector) @ self.bias @ np.abs(vector))
 
 
 def structure(model: Network) -> Structure:
@@ -141,8 +164,11 @@ class ChartChannel(ChannelBase):
         return Averages(out, growth, bias, "monte-carlo")
 
     def _score(self, entries: Entries, g: Moments, u: Array, precision: Array) -> tuple[Array, float]:
-        """E sum_m g_m g_m^T at entries that have one value: of each randomisation, and what its mean may be off by."""
-        tokens = self.model.tokens
+        """E sum_m g_m g_m^T at entries that have one value: of each randomisation, and what its mean may be off by.
+
+        The weights of a head meet all H blocks of D/H coordinates: in units of N/D they add up to H^2 times the mean.
+        """
+        tokens, times = self.model.tokens, self.model.heads**2
         values, offs, crosses, cross_offs, squares = [], [], [], [], []
         for i, j in entries:
             value, off = _product([x[:, i] for x in g], [x[:, j] for x in g])
@@ -158,9 +184,9 @@ class ChartChannel(ChannelBase):
         weights = regression(value, np.stack([cross, square], axis=1))
         left = 0.5 * (off - weights[0] * cross_off)
         controlled = value - weights[0] * cross - weights[1] * square - left
-        return controlled.reshape(self._replicas, -1).mean(axis=1), float(abs(left.mean()))
+        return times * controlled.reshape(self._replicas, -1).mean(axis=1), times * float(abs(left.mean()))
 
-    def operator_at_rest(self, group: tuple[int, ...]) -> tuple[Array, Array]:
+    def operator_at_rest(self, group: tuple[int, ...]) -> Operator:
         """Operator (15) from zero overlap on the overlaps of a group that symmetries leave.
 
         Parameters
@@ -170,10 +196,7 @@ class ChartChannel(ChannelBase):
 
         Returns
         -------
-        table : ndarray, shape (replicas, k, k)
-            Symmetric, of each randomisation.
-        basis : ndarray, shape (k, n, n)
-            Orthonormal symmetric matrices over the n rows of the group, to which it refers.
+        Operator
         """
         rows, modes = list(group), self._posterior.layout.modes
         moments = self._posterior(self._zeta, np.zeros_like(self._zeta), np.eye(self.model.indices))
@@ -182,12 +205,9 @@ class ChartChannel(ChannelBase):
 
     def _growth(self, group: tuple[int, ...], seconds: Moments, h: Array) -> Array:
         """Largest eigenvalue of the operator (15) on the overlaps of a group of zero overlap, of each randomisation."""
-        table, _ = self._table(group, seconds, h)
-        # To first order in what scatters: the eigenvectors of the mean.
-        vector = np.linalg.eigh(table.mean(axis=0))[1][:, -1]
-        return np.asarray(vector @ table @ vector)
+        return self._table(group, seconds, h).largest()[0]
 
-    def _table(self, group: tuple[int, ...], seconds: Moments, h: Array) -> tuple[Array, Array]:
+    def _table(self, group: tuple[int, ...], seconds: Moments, h: Array) -> Operator:
         """Operator (15) on the overlaps of a group of zero overlap from second moments, and the basis it refers to."""
         size, tokens = len(group), self.model.tokens
         identity = np.eye(size * tokens).reshape(size, tokens, size, tokens)
@@ -202,16 +222,24 @@ class ChartChannel(ChannelBase):
                     matrix[place[i], place[j]] = matrix[place[j], place[i]] = 1.0
                 basis.append(matrix / np.linalg.norm(matrix))
         table = np.empty((self._replicas, len(basis), len(basis)))
+        bias = np.empty(table.shape[1:])
+        lost = _off(moments)
         for s, t in itertools.combinations_with_replacement(range(len(basis)), 2):
             value = 0.5 * (_operator(moments[0], moments[1], basis[s], basis[t]))
             value += 0.5 * _operator(moments[1], moments[0], basis[s], basis[t])
             crossed = 0.5 * (_operator(moments[2], true, basis[s], basis[t]))
             crossed += 0.5 * _operator(true, moments[2], basis[s], basis[t])
             known = _operator(true, true, basis[s], basis[t]) - _operator_of_normals(basis[s], basis[t], tokens)
+            # What a ratio of two sums is off by, from the halves and the whole; half of it is taken off (`_score`).
+            off = _operator(lost, moments[2], basis[s], basis[t]) + _operator(moments[2], lost, basis[s], basis[t])
+            cross_off = 0.5 * (_operator(lost, true, basis[s], basis[t]) + _operator(true, lost, basis[s], basis[t]))
             weights = regression(value, np.stack([value - crossed, known], axis=1))
-            controlled = value - weights[0] * (value - crossed) - weights[1] * known
+            left = 0.5 * (off - weights[0] * (off - cross_off))
+            controlled = value - weights[0] * (value - crossed) - weights[1] * known - left
             table[:, s, t] = table[:, t, s] = controlled.reshape(self._replicas, -1).mean(axis=1)
-        return table, np.array(basis)
+            bias[s, t] = bias[t, s] = abs(left.mean())
+        times = self.model.heads**2
+        return Operator(times * table, np.array(basis), times * bias)
 
 
 def _operator(a: Array, b: Array, left: Array, right: Array) -> Array:

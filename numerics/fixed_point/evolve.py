@@ -15,6 +15,7 @@ from ..core.random import seeded
 from ..core.results import EvolutionResult
 from ..core.validation import numbers
 from ..model.network import Network
+from .balance import filled
 from .effort import COARSE, Effort
 from .growth import at_rest, grown, released
 from .iteration import Iteration
@@ -206,16 +207,18 @@ def _from_overlap(strategy: Strategy, q: Array) -> State:
     """Settle from an overlap, with all entries of its indices free if any off the diagonal is not zero."""
     problem, begin = strategy.problem, State.start(strategy.problem)
     shared = problem.averages.shared
-    if any(np.ptp([q[entry] for entry in entries]) > 1e-12 for entries in shared):
+    # Where symmetry ties entries together, only those that it leaves are free.
+    alone = all(entries == ((i, i),) for i, entries in zip(problem.averages.layers, shared, strict=False))
+    kept = filled(problem.averages, tuple(entries[0] for entries in shared), np.array([q[e[0]] for e in shared]))
+    if not alone and np.abs(q - kept).max() > 1e-12:
         raise ValueError(
             f"start must be a multiple of the identity for {problem.averages.model.describe()}: its link does not see "
             "rotations of the indices (troiani2025 (6)); entries that must be equal: "
             + "; ".join(", ".join(f"q_{i + 1}{j + 1}" for i, j in entries) for entries in shared if len(entries) > 1)
+            + "; those in none of these and off the diagonal must be zero"
         )
     active = [int(i) for i in np.flatnonzero(q.diagonal())]
     if not active:  # a fixed point, if perhaps an unstable one
         return at_rest(problem, begin)
     coupled = np.abs(q - np.diag(q.diagonal())).max() > 0
-    # Where symmetry ties entries together, only those that it leaves are free.
-    alone = all(entries == ((i, i),) for i, entries in zip(problem.averages.layers, shared, strict=False))
     return strategy.settle(begin, q, active, tuple(combinations(sorted(active), 2)) if coupled and alone else ())

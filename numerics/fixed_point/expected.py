@@ -4,6 +4,7 @@ from ..core.errors import ConvergenceError
 from ..core.results import EvolutionResult
 from ..model.described import Model, kernel_or_network
 from ..model.link import Link
+from ..model.routes import require
 from .cost import takes_seconds
 from .evolve import evolve
 from .link_limit import evolve_link
@@ -38,9 +39,12 @@ def expected(
 
     Raises
     ------
+    KernelNotFoundError
+        There is no estimate by GAMP.
     ValueError, ConvergenceError
         `wanted`, and there is none.
     """
+    require("gamp", kernel_or_network(model))  # before state evolution, which serves more
     if not (wanted or takes_seconds(kernel_or_network(model), alpha)):
         return None
     try:

@@ -5,10 +5,11 @@ functions; its file is named by the hash of what it holds, as the kernels of lin
 """
 
 import hashlib
-import importlib.util
 import json
+import re
 import subprocess
 import sys
+import threading
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Protocol, cast
 
 from numba import float64
 
-from ..core.cache import private_folder, read_private
+from ..core.cache import private_folder, read_private, temporary_folder
 from ..core.errors import ConvergenceError, KernelNotFoundError
 from ..core.files import write_whole
 from ..core.identity import source_hash
@@ -27,7 +28,14 @@ __all__ = ["Chart", "chart_of"]
 
 #: Module of the process that derives; all that it imports makes the charts.
 DERIVATION = "attnlimits.derive.emit.chart_worker"
+#: What charts import.
+_RUNTIME = "attnlimits.generated.fastmath"
 _SECONDS = 120.0
+# Status of the process where there is no chart.
+REFUSED = 3
+_NAME = re.compile(r"chart_[0-9a-f]{64}")
+_lock = threading.Lock()
+_charts: dict[str, "Chart"] = {}
 _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
 
 
@@ -78,40 +86,59 @@ def chart_of(model: Network) -> Chart:
     return _loaded(asked)
 
 
-@cache
 def _loaded(asked: str) -> Chart:
-    """Load a chart from the cache, or derive it and keep it there."""
+    """Load a chart from this process, from the cache, or derive it and keep it there."""
+    with _lock:
+        if asked not in _charts:
+            _charts[asked] = _module(*_found(asked))
+        return _charts[asked]
+
+
+def _found(asked: str) -> tuple[bytes, Path]:
+    """Source of a chart, and where it lies."""
     request = hashlib.sha256(f"{derivation()} {asked}".encode()).hexdigest()
     folder = private_folder("charts")
-    path = None if folder is None else _stored(folder, request)
-    if path is None:
-        source = _derive(asked)
-        if folder is None:
-            raise KernelNotFoundError(
-                "there is no folder to keep derived charts in; set ATTNLIMITS_CACHE to a folder of your own"
-            )
-        path = folder / f"chart_{hashlib.sha256(source).hexdigest()}.py"
-        write_whole(path, source, 0o600)
-        write_whole(folder / "requests" / request, f"{path.stem}\n".encode(), 0o600)
-    return _module(path)
+    if folder is not None and (known := _stored(folder, request)) is not None:
+        return known
+    # The file is another one where what derives it is, and with it the machine code that is kept beside it.
+    source = _derive(asked) + f"# derived by {derivation()}\n".encode()
+    if folder is not None:
+        try:
+            return source, _kept(folder, request, source)
+        except OSError as error:
+            folder = temporary_folder("charts", f"cannot be written ({error.strerror})")
+    if folder is None:
+        raise KernelNotFoundError(
+            "there is no folder to keep derived charts in; set ATTNLIMITS_CACHE to a folder of your own"
+        )
+    return source, _kept(folder, request, source)
 
 
-def _stored(folder: Path, request: str) -> Path | None:
-    """Return the file that answered this request before, if it may be trusted."""
+def _kept(folder: Path, request: str, source: bytes) -> Path:
+    """Write a chart and which request it answers; return its file."""
+    path = folder / f"chart_{hashlib.sha256(source).hexdigest()}.py"
+    write_whole(path, source, 0o600)
+    # The chart first: a note never names one that is not there.
+    write_whole(folder / "requests" / request, f"{request} {path.stem}\n".encode(), 0o600)
+    return path
+
+
+def _stored(folder: Path, request: str) -> tuple[bytes, Path] | None:
+    """Return what answered this request before, if it may be trusted."""
     note = read_private(folder / "requests" / request)
-    if note is None:
+    asked, _, name = (note or b"").decode("ascii", "replace").strip().partition(" ")
+    if asked != request or not _NAME.fullmatch(name):
         return None
-    name = note.decode("ascii", "replace").strip()
     source = read_private(folder / f"{name}.py")
     if source is None or name != f"chart_{hashlib.sha256(source).hexdigest()}":
         return None
-    return folder / f"{name}.py"
+    return source, folder / f"{name}.py"
 
 
 @cache
 def derivation() -> str:
     """Digest of the sources that derive charts, and of the version of SymPy; neither is imported for it."""
-    return hashlib.sha256(f"{metadata.version('sympy')} {source_hash(DERIVATION)}".encode()).hexdigest()
+    return hashlib.sha256(f"{metadata.version('sympy')} {source_hash(DERIVATION, _RUNTIME)}".encode()).hexdigest()
 
 
 def _derive(asked: str) -> bytes:
@@ -131,23 +158,23 @@ def _derive(asked: str) -> bytes:
         ) from None
     if done.returncode == 0:
         return done.stdout
-    if done.returncode == 1:
+    if done.returncode == REFUSED:
         raise KernelNotFoundError(done.stderr.decode("utf-8", "replace").strip().splitlines()[-1])
     raise ConvergenceError(f"the process that derives charts ended by itself (status {done.returncode}); try again")
 
 
-def _module(path: Path) -> Chart:
-    """Import a chart and compile its functions."""
-    name = f"attnlimits_{path.stem}"
-    module: ModuleType | None = sys.modules.get(name)
-    if module is None:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        # Compiled code that is kept on disk is found by the name of its module.
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    chart = cast(Chart, module)
-    chart.read.compile((_MATRIX, _VECTOR, _VECTOR, _VECTOR))
-    chart.complete.compile((_VECTOR, _VECTOR, _VECTOR, _MATRIX))
+def _module(source: bytes, path: Path) -> Chart:
+    """Execute the source of a chart, and not what lies at its path by now; compile its functions."""
+    module = ModuleType(f"attnlimits_{path.stem}")
+    module.__file__ = str(path)
+    # Compiled code that is kept on disk is found by the name of its module.
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(source, str(path), "exec"), module.__dict__)
+        chart = cast(Chart, module)
+        chart.read.compile((_MATRIX, _VECTOR, _VECTOR, _VECTOR))
+        chart.complete.compile((_VECTOR, _VECTOR, _VECTOR, _MATRIX))
+    except BaseException:
+        del sys.modules[module.__name__]
+        raise
     return chart

@@ -108,7 +108,9 @@ def _on_chart(model: object) -> bool:
     """Output of the last layer, from which what is left open of the indices has coordinates (`derive.charts`)."""
     if not (isinstance(model, Network) and model.output == "last" and model.activation in ("softmax", "linear")):
         return False
-    return model.layers > 1 or (model.heads == 1 and not _one_index(model))
+    # Deeper linear layers leave nodes that are worth too little.
+    known = model.activation == "softmax" or model.layers <= 2
+    return known and (model.layers > 1 or (model.heads == 1 and not _one_index(model)))
 
 
 def _deep_on_chart(model: object) -> bool:
@@ -231,8 +233,9 @@ ROUTES: tuple[Route, ...] = (
 
 _REFUSALS = {
     "last layer": (
-        "no last-layer threshold for {model}; there is one for softmax and linear attention of any depth, rank and "
-        "number of tokens, tied or untied, with the attention of the last layer as output; at depth 1 of one head"
+        "no last-layer threshold for {model}; there is one for softmax attention of any depth and linear of two "
+        "layers, of any rank and number of tokens, tied or untied, with the attention of the last layer as output; for "
+        "deeper linear attention of two tokens tied and of rank 1"
     ),
     "first layer": ("the first-layer threshold needs two layers, two tokens and rank 1, tied, got {model}"),
     "enclosure": (
@@ -240,8 +243,9 @@ _REFUSALS = {
         "thresholds.last_layer gives an estimate"
     ),
     "evolve": (
-        "no state evolution for {model}; there is one for softmax and linear attention of any depth, rank and number "
-        "of tokens, tied or untied, with the attention of the last layer as output"
+        "no state evolution for {model}; there is one for softmax attention of any depth and linear of two layers, of "
+        "any rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear "
+        "attention of any depth tied and of rank 1"
     ),
     "curve": (
         "no curve for {model}; there is one for tied weights of rank 1, any depth and number of tokens, and for "

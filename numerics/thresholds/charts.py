@@ -8,6 +8,7 @@ import numpy as np
 from ..core.decimals import significant
 from ..core.results import Origin, ThresholdResult
 from ..core.standard_error import standard_error
+from ..core.validation import whole
 from ..model.network import Network
 
 __all__ = ["chart_threshold"]
@@ -49,7 +50,8 @@ def chart_threshold(
     Returns
     -------
     ThresholdResult
-        `error` is one standard error. `converged` is False where the digits asked for were not reached.
+        `error` is one standard error and what the bias of finitely many nodes may leave. `converged` is False where the
+        digits asked for were not reached.
 
     References
     ----------
@@ -59,24 +61,29 @@ def chart_threshold(
     from ..channel.charts import ChartChannel
     from ..quadrature.rules import normal_qmc
 
+    samples, replicas = whole("samples", samples, 1, "(15)"), whole("replicas", replicas, 2, "(15)")
+    if nodes < 64 or nodes & (nodes - 1):
+        raise ValueError(f"nodes must be a power of two >= 64, got {nodes!r}")
+    if digits is not None and not 1 <= digits <= _MOST_DIGITS:
+        raise ValueError(f"digits must be an integer from 1 to {_MOST_DIGITS} for {model.describe()}, got {digits!r}")
     generator = np.random.default_rng(rng)
     log2_n = max(4, math.ceil(math.log2(samples)))
     size = 2 * model.indices * model.tokens
     points = [normal_qmc(size, log2_n, stream) for stream in generator.spawn(replicas)]
     channel = ChartChannel(model, points, nodes=nodes, rng=generator, workers=workers)
     last = channel.groups[-model.heads :]
+    bias = 0.0
     best, eigenvector = np.zeros(replicas), np.zeros((model.indices,) * 2)
     for group in last:
-        table, basis = channel.operator_at_rest(group)
-        vector = np.linalg.eigh(table.mean(axis=0))[1][:, -1]
-        rates = vector @ table @ vector
+        operator = channel.operator_at_rest(group)
+        rates, vector, left = operator.largest()
         if rates.mean() > best.mean():
-            best = rates
+            best, bias = rates, left
             eigenvector[:] = 0.0
-            eigenvector[np.ix_(group, group)] = np.tensordot(np.abs(vector), basis, axes=1)
-    norm, sigma = float(best.mean()), float(standard_error(best))
+            eigenvector[np.ix_(group, group)] = np.tensordot(np.abs(vector), operator.basis, axes=1)
+    norm = float(best.mean())
     alpha = 1 / norm
-    error = sigma * alpha * alpha
+    error = (float(standard_error(best)) + bias) * alpha * alpha
     reached = max(2, min(_MOST_DIGITS, math.ceil(math.log10(alpha / error)) + 1))
     wanted = reached if digits is None else digits
     text = significant(alpha, wanted)

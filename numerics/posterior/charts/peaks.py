@@ -147,6 +147,8 @@ def find_peak(z: Array, signs: Array, target: Target, scratch: Scratch) -> tuple
         hessian = _curvature(tangent, target.prior.precision)
         for j in range(free):
             hessian[j, j] += 1e-10 * (1.0 + hessian[j, j]) + damping
+        if not np.isfinite(hessian).all():
+            return False, -np.inf, inverse
         inverse = np.linalg.inv(hessian)
         if step == _STEPS:
             break
@@ -166,6 +168,8 @@ def find_peak(z: Array, signs: Array, target: Target, scratch: Scratch) -> tuple
                 hessian = _curvature(tangent, target.prior.precision)
                 for j in range(free):
                     hessian[j, j] += 1e-10 * (1.0 + hessian[j, j])
+                if not np.isfinite(hessian).all():
+                    return False, -np.inf, inverse
                 inverse = np.linalg.inv(hessian)
             break
     return bool(np.isfinite(inverse).all()), -value, _factor(inverse)

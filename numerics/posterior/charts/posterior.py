@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 
 # Pairs of sets of nodes that outputs take turns with; outputs at a time; draws that broad densities are fitted to.
 _PAIRS, _CHUNK, _DRAWS = 32, 16, 32
+# Independent nodes that half of the posteriors are worth at least: below, the bias of ratios has no estimate.
+_LEAST_WORTH = 8.0
 # Changes of sign at which peaks are looked for, at most: each is looked for at every output.
 _MOST_FLIPS = 16
 
@@ -131,7 +133,13 @@ class ChartPosterior:
                 f"the sampled posterior (12) of {self.model.describe()} met {lost} of {n} outputs with no node at all; "
                 "raise nodes, or take another seed"
             )
-        return _moments(sums, prior.spread, (indices, tokens))
+        found = _moments(sums, prior.spread, (indices, tokens))
+        if n > 1 and (worth := float(np.median(found.effective))) < _LEAST_WORTH:
+            raise ConvergenceError(
+                f"half of the sampled posteriors (12) of {self.model.describe()} are worth less than {worth:.1f} of "
+                f"{self._nodes.counts.sum()} nodes, too few for an error; raise nodes"
+            )
+        return found
 
 
 def _moments(sums: Sums, spread: Array, shape: tuple[int, int]) -> ChartMoments:

@@ -34,7 +34,7 @@ def test_structure_of_the_overlap():
     [
         (Network(1, 2, tied=False), math.sqrt(5) - 2),
         (Network(1, 3, 2), 1 / 6),
-        (Network(2, 2), 0.185531),
+        (Network(2, 2), 0.1854778),
     ],
     ids=["untied", "rank two", "two layers"],
 )
@@ -66,11 +66,11 @@ def test_scores_against_other_routes(model, q):
 
 
 def test_heads_side_by_side_are_models_of_their_own():
-    # Without mixing each head is the two-layer network on half of the coordinates.
+    # Without mixing each head is the two-layer network on half of the coordinates: alpha counts N over all of them.
     model = Network(2, 2, heads=2, readouts=[np.eye(2)])
     found = averages(model, np.zeros((8, 8)), nodes=256).growth[:, [4, 6]]
     for head in range(2):
-        assert abs(found[:, head].mean() - 0.5 / 0.185531) < 4 * standard_error(found[:, head])
+        assert abs(found[:, head].mean() - 2 / 0.1854778) < 4 * standard_error(found[:, head])
 
 
 def test_keys_and_queries_before_the_last_layer_are_correlated():

@@ -386,9 +386,9 @@ def test_bad_arguments_of_a_curve_are_named(arguments: dict[str, object], words:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (Network(2, 2, 2), "rank 1"),
-        (Network(3, 2, (1, 2, 1)), "rank 1"),
-        (Network(1, 2, 4), "rank 2 and 3"),
+        (Network(2, 2, output="sequence"), "attention of the last layer as output"),
+        (Network(3, 2, 2, activation="linear"), "linear of two layers"),
+        (Network(2, activation=np.tanh), "no state evolution for tied tanh"),
     ],
 )
 def test_missing_models_are_named(model: Network, words: str) -> None:

@@ -309,7 +309,7 @@ def test_one_layer_without_a_closed_form_is_named() -> None:
     ("model", "most"),
     [(Network(4, activation="linear"), 13), (Network(3), 22), (Network(2, 3), 22), (Network(2), 50)],
 )
-@pytest.mark.parametrize("digits", [0, -1, 51, True, 6.0, "6", None, math.nan])
+@pytest.mark.parametrize("digits", [0, -1, 51, True, 6.0, "6", math.nan])
 def test_bad_digits_are_named(model: Network, most: int, digits: object) -> None:
     with pytest.raises(ValueError, match=f"digits must be an integer from 1 to {most} for tied"):
         last_layer(model, digits=digits)
@@ -318,11 +318,9 @@ def test_bad_digits_are_named(model: Network, most: int, digits: object) -> None
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (Network(2, 2, 2), "rank 1"),
-        (Network(2, 2, (1, 2)), "rank 1"),
-        (Network(2, 4), "three tokens at depth 2"),
-        (Network(3, 3), "three tokens at depth 2"),
-        (Network(3, 4, activation="linear"), "any number of tokens at depth 2"),
+        (Network(2, 2, output="sequence"), "attention of the last layer as output"),
+        (Network(2, activation=np.tanh), "no last-layer threshold for tied tanh"),
+        (Network(3, 4, activation="linear"), "linear of two"),
     ],
 )
 def test_missing_models_are_named(model: Network, words: str) -> None:

@@ -92,14 +92,13 @@ def test_a_chart_is_derived_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ATTNLIMITS_CACHE", str(tmp_path))
     from attnlimits.numerics.model import charts
 
-    charts._loaded.cache_clear()
+    monkeypatch.setattr(charts, "_charts", {})
     first = chart_of(Network(1, 2, 2))
     assert "deriving the chart" in capsys.readouterr().err
-    charts._loaded.cache_clear()
+    charts._charts.clear()
     again = chart_of(Network(1, 2, 2, beta=2.0))
     assert capsys.readouterr().err == ""
     assert first.DERIVATION_HASH == again.DERIVATION_HASH
-    charts._loaded.cache_clear()
 
 
 def test_what_has_no_chart_says_why():
