@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import attnlimits as al
 
+from ..core.derived import write_source
 from ..core.results import EvolutionResult, as_dict
 from ..model.link import MAX_DIGITS
 from ..model.link_kernels import kernel_of, source_of
-from ..model.link_store import Request, write_kernel
+from ..model.link_store import Request
 from ..model.links import LinkKernel, load_link
 from .flags import NODES, link_of
 from .verbs import Outcome, Record
@@ -25,7 +26,7 @@ def derive(args: argparse.Namespace) -> Outcome:
         kernel = kernel_of(args.link, noise=args.noise, fresh=True)
     else:
         args.out.mkdir(parents=True, exist_ok=True)
-        kernel = load_link(write_kernel(args.out, source_of(Request(args.link, noise=args.noise))))
+        kernel = load_link(write_source(args.out, source_of(Request(args.link, noise=args.noise))))
     record = _about(kernel) | {
         "folder": str(kernel.path.parent),
         "path": str(kernel.path),

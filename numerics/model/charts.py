@@ -1,27 +1,23 @@
 """Charts of networks: derived when one is first asked for, kept in the user's cache and checked before they are run.
 
 The derivation runs in a process of its own, so that SymPy is not imported here. A chart is a module of compiled
-functions; its file is named by the hash of what it holds, as the kernels of links are (`link_store`).
+functions; its file is checked as those of links are (`core.derived`).
 """
 
 import hashlib
 import json
-import re
 import subprocess
 import sys
 import threading
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol, cast
 
 from numba import float64
 
-from ..core.cache import private_folder, read_private, temporary_folder
+from ..core.derived import Derived, derivation_of, keep, stored
 from ..core.errors import ConvergenceError, KernelNotFoundError
-from ..core.files import write_whole
-from ..core.identity import source_hash
 from .network import Network
 
 __all__ = ["Chart", "chart_of"]
@@ -33,7 +29,7 @@ _RUNTIME = "attnlimits.generated.fastmath"
 _SECONDS = 120.0
 # Status of the process where there is no chart.
 REFUSED = 3
-_NAME = re.compile(r"chart_[0-9a-f]{64}")
+_KIND = "charts"
 _lock = threading.Lock()
 _charts: dict[str, "Chart"] = {}
 _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
@@ -94,51 +90,24 @@ def _loaded(asked: str) -> Chart:
         return _charts[asked]
 
 
-def _found(asked: str) -> tuple[bytes, Path]:
-    """Source of a chart, and where it lies."""
+def _found(asked: str) -> Derived:
+    """Source of a chart, from the cache or derived."""
     request = hashlib.sha256(f"{derivation()} {asked}".encode()).hexdigest()
-    folder = private_folder("charts")
-    if folder is not None and (known := _stored(folder, request)) is not None:
+    if (known := stored(_KIND, request)) is not None:
         return known
     # The file is another one where what derives it is, and with it the machine code that is kept beside it.
-    source = _derive(asked) + f"# derived by {derivation()}\n".encode()
-    if folder is not None:
-        try:
-            return source, _kept(folder, request, source)
-        except OSError as error:
-            folder = temporary_folder("charts", f"cannot be written ({error.strerror})")
-    if folder is None:
+    made = keep(_KIND, request, _derive(asked) + f"# derived by {derivation()}\n".encode())
+    if not made.path.is_file():
         raise KernelNotFoundError(
             "there is no folder to keep derived charts in; set ATTNLIMITS_CACHE to a folder of your own"
         )
-    return source, _kept(folder, request, source)
-
-
-def _kept(folder: Path, request: str, source: bytes) -> Path:
-    """Write a chart and which request it answers; return its file."""
-    path = folder / f"chart_{hashlib.sha256(source).hexdigest()}.py"
-    write_whole(path, source, 0o600)
-    # The chart first: a note never names one that is not there.
-    write_whole(folder / "requests" / request, f"{request} {path.stem}\n".encode(), 0o600)
-    return path
-
-
-def _stored(folder: Path, request: str) -> tuple[bytes, Path] | None:
-    """Return what answered this request before, if it may be trusted."""
-    note = read_private(folder / "requests" / request)
-    asked, _, name = (note or b"").decode("ascii", "replace").strip().partition(" ")
-    if asked != request or not _NAME.fullmatch(name):
-        return None
-    source = read_private(folder / f"{name}.py")
-    if source is None or name != f"chart_{hashlib.sha256(source).hexdigest()}":
-        return None
-    return source, folder / f"{name}.py"
+    return made
 
 
 @cache
 def derivation() -> str:
-    """Digest of the sources that derive charts, and of the version of SymPy; neither is imported for it."""
-    return hashlib.sha256(f"{metadata.version('sympy')} {source_hash(DERIVATION, _RUNTIME)}".encode()).hexdigest()
+    """Digest of what derives charts and of what they import (`derived.derivation_of`)."""
+    return derivation_of(DERIVATION, _RUNTIME)
 
 
 def _derive(asked: str) -> bytes:
@@ -165,7 +134,7 @@ def _derive(asked: str) -> bytes:
 
 def _module(source: bytes, path: Path) -> Chart:
     """Execute the source of a chart, and not what lies at its path by now; compile its functions."""
-    module = ModuleType(f"attnlimits_{path.stem}")
+    module = ModuleType(f"attnlimits_chart_{path.stem}")
     module.__file__ = str(path)
     # Compiled code that is kept on disk is found by the name of its module.
     sys.modules[module.__name__] = module
