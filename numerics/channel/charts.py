@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..model.network import Network
 from ..posterior.charts.posterior import ChartPosterior
 from .averages import Averages, ChannelBase, matrix_root, regression
+from .halves import excess, product
 
 __all__ = ["ChartChannel", "Operator", "Structure", "structure"]
 
@@ -171,12 +172,12 @@ class ChartChannel(ChannelBase):
         tokens, times = self.model.tokens, self.model.heads**2
         values, offs, crosses, cross_offs, squares = [], [], [], [], []
         for i, j in entries:
-            value, off = _product([x[:, i] for x in g], [x[:, j] for x in g])
+            value, off = product([x[:, i] for x in g], [x[:, j] for x in g])
             crossed = [0.5 * (x[:, i] * u[:, j] + x[:, j] * u[:, i]).sum(axis=1) for x in g]
             values.append(value)
             offs.append(off)
             crosses.append(value - crossed[2])
-            cross_offs.append(off - _off(crossed))
+            cross_offs.append(off - excess(crossed))
             squares.append((u[:, i] * u[:, j]).sum(axis=1) - tokens * precision[i, j])
         value, off, cross, cross_off, square = (
             np.mean(part, axis=0) for part in (values, offs, crosses, cross_offs, squares)
@@ -223,7 +224,7 @@ class ChartChannel(ChannelBase):
                 basis.append(matrix / np.linalg.norm(matrix))
         table = np.empty((self._replicas, len(basis), len(basis)))
         bias = np.empty(table.shape[1:])
-        lost = _off(moments)
+        lost = excess(moments)
         for s, t in itertools.combinations_with_replacement(range(len(basis)), 2):
             value = 0.5 * (_operator(moments[0], moments[1], basis[s], basis[t]))
             value += 0.5 * _operator(moments[1], moments[0], basis[s], basis[t])
@@ -252,14 +253,3 @@ def _operator_of_normals(left: Array, right: Array, tokens: int) -> float:
     # E tr(L x_m x_m'^T R x_m' x_m^T) - 2 .. + ..: m = m' and m != m'.
     trace = float(np.trace(left) * np.trace(right))
     return tokens * (tokens * trace + float(np.sum(left * right)))
-
-
-def _off(x: Sequence[Array]) -> Array:
-    """What a moment by all nodes is off by: half the nodes are off by twice that."""
-    return 0.5 * (x[0] + x[1]) - x[2]
-
-
-def _product(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array]:
-    """a.b of two posterior moments by both halves of the nodes, without their variances; and what it is off by."""
-    plain = 0.5 * (a[0] * b[1] + a[1] * b[0]).sum(axis=1)
-    return plain, 2 * (_off(a) * b[2] + _off(b) * a[2]).sum(axis=1)

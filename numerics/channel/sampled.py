@@ -14,6 +14,7 @@ from ..model.network import Network
 from ..posterior.deep.sampled import SampledPosterior
 from .averages import NEARLY, Averages, ChannelBase, controlled, matrix_root, regression
 from .deep.linearised import Linearised
+from .halves import excess, product
 
 __all__ = ["DeepChannel"]
 
@@ -88,19 +89,19 @@ class DeepChannel(ChannelBase):
             for b in range(a, depth):
                 if not (learned[a] and learned[b]) or (diagonal and a != b):
                     continue
-                gg, off = _product([x[:, a] for x in g], [x[:, b] for x in g])
+                gg, off = product([x[:, a] for x in g], [x[:, b] for x in g])
                 crossed = [0.5 * (x[:, a] * u[:, b] + x[:, b] * u[:, a]).sum(axis=1) for x in g]
                 none = np.zeros_like(gg)
                 # Controls, and what they may be off by.
                 controls = [
-                    (gg - crossed[2], off - _off(crossed)),
+                    (gg - crossed[2], off - excess(crossed)),
                     ((u[:, a] * u[:, b]).sum(axis=1) - tokens * precision[a, b], none),
                     *((control, none) for control in linear.get((a, b), [])),
                 ]
                 if diagonal:
-                    squares, off_squares = _product([x[:, a] for x in means], [x[:, a] for x in means])
+                    squares, off_squares = product([x[:, a] for x in means], [x[:, a] for x in means])
                     traces = [np.einsum("nmm->n", second[:, a]) for second in seconds]
-                    spread, off_spread = traces[2] - squares, _off(traces) - off_squares
+                    spread, off_spread = traces[2] - squares, excess(traces) - off_squares
                     controls.append(
                         (
                             gg + precision[a, a] ** 2 * spread - tokens * precision[a, a],
@@ -118,24 +119,10 @@ class DeepChannel(ChannelBase):
             identity = np.eye(tokens)
             moments = [(second[:, a] - identity).reshape(len(h), -1) for second in seconds]
             true = (h[:, a, :, None] * h[:, a, None, :] - identity).reshape(len(h), -1)
-            values, _ = _product(moments, moments)
+            values, _ = product(moments, moments)
             variates = [
                 values - (moments[2] * true).sum(axis=1),
                 (true**2).sum(axis=1) - tokens * (tokens + 1),
             ]
             growth[:, a] = controlled(values, variates, self._replicas)
         return Averages(out, growth, bias, "monte-carlo")
-
-
-def _off(x: Sequence[Array]) -> Array:
-    """What a moment by all nodes is off by: half the nodes are off by twice that."""
-    return 0.5 * (x[0] + x[1]) - x[2]
-
-
-def _product(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array]:
-    """a.b of two posterior moments, each by half of the nodes, by the other half, and by all; and what it is off by.
-
-    The halves are independent: the product has no variance in it, and is off by twice what each of them is.
-    """
-    plain = 0.5 * (a[0] * b[1] + a[1] * b[0]).sum(axis=1)
-    return plain, 2 * (_off(a) * b[2] + _off(b) * a[2]).sum(axis=1)

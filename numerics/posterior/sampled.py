@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from .deep.fibre import Fibre, Nodes, complete, new_nodes, new_scratch
 from .deep.mixing import Constants, readout
-from .deep.peaks import Peaks, Prior, drawn_layer, energy, freedom, new_peaks, place_peaks
+from .deep.peaks import Peaks, Prior, drawn_layer, energy, new_peaks, place_peaks
+from .student import freedom
 
 __all__ = ["Draws", "Outputs", "posterior_moments"]
 

@@ -7,9 +7,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..student import freedom, lower_factor
 from .density import Scratch, Target, log_posterior
 
-__all__ = ["Peaks", "find_peak", "freedom", "log_student", "new_peaks"]
+__all__ = ["Peaks", "find_peak", "log_student", "new_peaks"]
 
 Array = NDArray[np.float64]
 
@@ -17,6 +18,8 @@ Array = NDArray[np.float64]
 _STEPS, _HALVINGS = 8, 6
 # Relative step of the differences that slopes are taken by: they only place nodes.
 _DIFFERENCE = 1e-6
+# Gain of a step below which it was the last one; least share of a variance that is left by rounding.
+_SMALL, _LEAST = 0.01, 1e-12
 
 
 class Peaks(NamedTuple):
@@ -52,12 +55,6 @@ def new_peaks(count: int, dimension: int) -> Peaks:
         np.empty(count),
         np.empty(count),
     )
-
-
-@njit(cache=True, nogil=True)
-def freedom(dimension: int) -> int:
-    """Degrees of freedom of the peaks: few, for tails that cover what is no Gaussian."""
-    return 4 + dimension % 2
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -105,20 +102,29 @@ def _curvature(tangent: Array, precision: Array) -> Array:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _factor(matrix: Array) -> Array:
-    """Lower factor of a PSD matrix; directions that rounding has made flat get a tiny width."""
-    size = len(matrix)
-    out = np.zeros((size, size))
-    for i in range(size):
-        for j in range(i + 1):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= out[i, k] * out[j, k]
-            if i == j:
-                out[i, i] = math.sqrt(max(total, 1e-12 * max(matrix[i, i], 1e-300)))
-            else:
-                out[i, j] = total / out[j, j]
-    return out
+def _local(
+    z: Array, signs: Array, target: Target, scratch: Scratch, tangent: Array
+) -> tuple[bool, float, Array, Array]:
+    """Whether all is finite at z; minus the log-density there, its gradient, and the covariance along the tangent."""
+    gradient, value = _slopes(z, signs, target, scratch, tangent)
+    hessian = _curvature(tangent, target.prior.precision)
+    for j in range(len(z)):
+        hessian[j, j] += 1e-10 * (1.0 + hessian[j, j])
+    if not (np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()):
+        return False, value, gradient, hessian
+    return True, value, gradient, np.linalg.inv(hessian)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _stepped(z: Array, move: Array, value: float, signs: Array, target: Target, scratch: Scratch) -> float:
+    """Move z by the longest of some steps along a direction that lowers the value; return how much lower it is."""
+    for halving in range(_HALVINGS):
+        trial = z + move * 0.5**halving
+        lower = -log_posterior(trial, signs, target, scratch)
+        if lower < value:
+            z[:] = trial
+            return value - lower
+    return 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -128,48 +134,21 @@ def find_peak(z: Array, signs: Array, target: Target, scratch: Scratch) -> tuple
     Returns
     -------
     found : bool
-        False where the density is not finite at the start.
+        False where the density is not finite on the way.
     height : float
         Log-density there.
     factor : ndarray, shape (F, F)
         Lower factor of the covariance of the Gaussian along the tangent.
     """
-    free = len(z)
-    tangent = np.zeros((scratch.h.shape[0], scratch.h.shape[1], free))
-    damping = 0.0
-    inverse = np.eye(free)
-    trial = np.empty(free)
-    value = np.inf
-    for step in range(_STEPS + 1):
-        gradient, value = _slopes(z, signs, target, scratch, tangent)
-        if not (np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(tangent).all()):
-            return False, -np.inf, inverse
-        hessian = _curvature(tangent, target.prior.precision)
-        for j in range(free):
-            hessian[j, j] += 1e-10 * (1.0 + hessian[j, j]) + damping
-        if not np.isfinite(hessian).all():
-            return False, -np.inf, inverse
-        inverse = np.linalg.inv(hessian)
-        if step == _STEPS:
+    tangent = np.zeros((scratch.h.shape[0], scratch.h.shape[1], len(z)))
+    fine, value, gradient, covariance = _local(z, signs, target, scratch, tangent)
+    gain = np.inf
+    for _ in range(_STEPS):
+        if not fine or gain < _SMALL:
             break
-        move = -(inverse @ gradient)
-        accepted = False
-        for _ in range(_HALVINGS):
-            trial[:] = z + move
-            lower = -log_posterior(trial, signs, target, scratch)
-            if lower < value:
-                accepted = True
-                z[:] = trial
-                break
-            move *= 0.5
-        if not accepted or value - lower < 0.01:
-            if accepted:
-                gradient, value = _slopes(z, signs, target, scratch, tangent)
-                hessian = _curvature(tangent, target.prior.precision)
-                for j in range(free):
-                    hessian[j, j] += 1e-10 * (1.0 + hessian[j, j])
-                if not np.isfinite(hessian).all():
-                    return False, -np.inf, inverse
-                inverse = np.linalg.inv(hessian)
-            break
-    return bool(np.isfinite(inverse).all()), -value, _factor(inverse)
+        gain = _stepped(z, -(covariance @ gradient), value, signs, target, scratch)
+        if gain > 0.0:
+            fine, value, gradient, covariance = _local(z, signs, target, scratch, tangent)
+    if not (fine and np.isfinite(covariance).all()):
+        return False, -np.inf, covariance
+    return True, -value, lower_factor(covariance, _LEAST)

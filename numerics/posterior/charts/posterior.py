@@ -13,10 +13,10 @@ from scipy.stats import chi2, qmc
 from ...core.errors import ConvergenceError
 from ...model.charts import chart_of
 from ...model.network import Network
+from ..student import freedom
 from .density import prior_of
 from .layout import LINE, Layout, layout_of
 from .mixture import BROAD_FREEDOM
-from .peaks import freedom
 from .sampler import Nodes, Outputs, Points, Sums, posterior_sums
 
 __all__ = ["ChartMoments", "ChartPosterior"]

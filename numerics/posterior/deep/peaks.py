@@ -7,9 +7,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..student import freedom, lower_factor
 from .fibre import Fibre, Nodes, complete, new_nodes
 
-__all__ = ["Peaks", "Prior", "drawn_layer", "energy", "freedom", "new_peaks", "place_peaks"]
+__all__ = ["Peaks", "Prior", "drawn_layer", "energy", "new_peaks", "place_peaks"]
 
 Array = NDArray[np.float64]
 
@@ -51,12 +52,6 @@ class Peaks(NamedTuple):
     before: bool
 
 
-@njit(cache=True, nogil=True)
-def freedom(dimension: int) -> int:
-    """Degrees of freedom of the peaks: few, for fat tails, and such that the density is a whole power."""
-    return 4 + dimension % 2
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def new_peaks(depth: int, size: int, before: bool) -> Peaks:
     """Arrays for the peaks of a network."""
@@ -89,23 +84,6 @@ def energy(h: Array, omega: Array, precision: Array, moved: Array) -> float:
                 moved[k, m] += precision[k, i] * (h[i, m] - omega[i, m])
             total += 0.5 * moved[k, m] * (h[k, m] - omega[k, m])
     return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _cholesky(matrix: Array) -> Array:
-    """Lower factor; directions that rounding has made flat get a tiny width."""
-    size = len(matrix)
-    out = np.zeros((size, size))
-    for i in range(size):
-        for j in range(i + 1):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= out[i, k] * out[j, k]
-            if i == j:
-                out[i, i] = math.sqrt(max(total, 1e-14 * matrix[i, i]))
-            else:
-                out[i, j] = total / out[j, j]
-    return out
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -184,7 +162,7 @@ def _peak(h: Array, prior: Prior, before: bool, fibre: Fibre) -> tuple[float, Ar
         # Where the tangent is degenerate (h_l = 0) the curvature of the fibre spreads h_L.
         for m in range(free - size, free):
             covariance[m, m] += _FLOOR * _FLOOR / precision[depth - 1, depth - 1]
-    return least, _cholesky(covariance)
+    return least, lower_factor(covariance, 1e-14)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -12,8 +12,8 @@ from scipy.stats import chi2, qmc
 from ...core.errors import ConvergenceError
 from ...model.network import Network
 from ..sampled import Draws, Outputs, posterior_moments
+from ..student import freedom
 from .mixing import Constants
-from .peaks import freedom
 
 __all__ = ["PAIRS", "Halves", "SampledPosterior"]
 
