@@ -66,6 +66,8 @@ class Chart:
         The symbols of h, P x M, that `shown` and `coordinates` are functions of.
     free : tuple of int
         Rows of h, counted from 0, whose mean over the tokens y does not depend on.
+    deviation : sympy.Symbol, optional
+        Of the noise, whose rows then follow those of the indices (`derive.noisy_chart`).
     """
 
     model: Architecture
@@ -83,6 +85,7 @@ class Chart:
     reading: tuple[Assignment, ...]
     entries: sp.Matrix
     free: tuple[int, ...]
+    deviation: sp.Symbol | None = None
 
 
 def free_means(model: Architecture) -> tuple[int, ...]:

@@ -9,13 +9,11 @@ from ..architecture import Architecture
 from ..charts import Chart, chart
 from ..kernels.chart import chart_constants, chart_kernels, prove_chart
 from ..kernels.kernel import Kernel
+from ..noisy_chart import noisy_chart
 from .ir import Program, lower
 from .printers import NumbaPrinter
 
-__all__ = ["FORMAT", "render_chart", "source_of_chart"]
-
-#: Layout of the modules printed here.
-FORMAT = 1
+__all__ = ["render_chart", "source_of_chart"]
 
 _HEAD = '''"""Chart of the indices that share an output: {title}."""
 # derived by attnlimits.derive.charts; do not edit
@@ -25,16 +23,15 @@ import math
 
 {imports}
 
-FORMAT = {format}
 DERIVATION_HASH = "{hash}"
-# Indices P, tokens M, numbers that the output fixes.
-INDICES, TOKENS, DATA = {indices}, {tokens}, {data}
+# Rows of h (indices, and those of the noise), tokens M, numbers that the output fixes.
+ROWS, TOKENS, DATA = {rows}, {tokens}, {data}
 # Rows of h that are coordinates as they are, and those whose mean over the tokens the output does not depend on.
 HIDDEN, FREE = {hidden}, {free}
 # Kinds of the other coordinates, and how many signs follow them.
 VARIABLES, SIGNS = {variables}, {signs}
-# Constants: skip strength and inverse temperature, then this many readout weights.
-READOUTS = {readouts}
+# Constants: skip and beta, this many readout weights, and the deviation of the noise if it has rows.
+READOUTS, NOISE = {readouts}, {noise}
 '''
 
 _IMPORTS = "from numba import njit\n\nfrom attnlimits.generated.fastmath import at_least, at_most"
@@ -56,13 +53,15 @@ def complete(data, coordinates, constants, h):
 '''
 
 
-def source_of_chart(model: Architecture) -> str:
+def source_of_chart(model: Architecture, noisy: bool = False) -> str:
     """Derive, prove and print the chart of a model.
 
     Parameters
     ----------
     model : Architecture
         With symbols for skip and beta.
+    noisy : bool, optional
+        Whether its outputs have Gaussian noise.
 
     Returns
     -------
@@ -76,7 +75,7 @@ def source_of_chart(model: Architecture) -> str:
     ProofError
         The printed functions do not undo each other.
     """
-    found = chart(model)
+    found = noisy_chart(model) if noisy else chart(model)
     kernels = chart_kernels(found)
     prove_chart(found, kernels)
     return render_chart(found, kernels)
@@ -93,22 +92,22 @@ def render_chart(found: Chart, kernels: tuple[Kernel, Kernel]) -> str:
     """
     model = found.model
     read, complete = (lower(kernel) for kernel in kernels)
-    digest = hashlib.sha256(f"{FORMAT} {read.digest()} {complete.digest()}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{read.digest()} {complete.digest()}".encode()).hexdigest()
     tokens = model.tokens
-    rows = [number for number in range(found.h.rows) if found.entries[number, 0] in found.hidden]
+    hidden = [number for number in range(found.h.rows) if found.entries[number, 0] in found.hidden]
     head = _HEAD.format(
         imports=_IMPORTS,
         title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
         hash=digest,
-        format=FORMAT,
-        indices=found.h.rows,
+        rows=found.h.rows,
         tokens=tokens,
         data=len(found.data),
-        hidden=_tuple(rows),
+        hidden=_tuple(hidden),
         free=_tuple(found.free),
         variables=_tuple([repr(_kind(pair)) for pair in found.ranges]),
         signs=len(found.signs),
         readouts=sum(len(matrix) for matrix in model.readouts),
+        noise=found.h.rows - model.indices,
     )
     return head + _READ.format(body=_read(found, read)) + _COMPLETE.format(body=_complete(found, complete))
 
@@ -125,7 +124,7 @@ def _kind(pair: tuple[sp.Expr, sp.Expr]) -> str:
 
 
 def _constants(found: Chart) -> list[str]:
-    return [f"{symbol.name} = constants[{n}]" for n, symbol in enumerate(chart_constants(found.model))]
+    return [f"{symbol.name} = constants[{n}]" for n, symbol in enumerate(chart_constants(found))]
 
 
 def _lines(program: Program) -> tuple[list[str], list[str]]:

@@ -1,7 +1,7 @@
 """A process that derives one chart: ``python -P -m attnlimits.derive.emit.chart_worker``.
 
-It reads one JSON object, ``{"layers", "tokens", "ranks", "activation", "tied", "heads", "output"}``, and prints the
-source of the chart. Where there is no chart it ends with status 3, the reason in the last line of stderr.
+It reads one JSON object, ``{"layers", "tokens", "ranks", "activation", "tied", "heads", "output", "noisy"}``, and
+prints the source of the chart. Where there is no chart it ends with status 3, the reason in the last line of stderr.
 """
 
 import json
@@ -17,8 +17,9 @@ def main() -> int:
     """Answer one request."""
     asked = json.loads(sys.stdin.read())
     try:
+        noisy = asked.pop("noisy")
         model = Architecture(**(asked | {"ranks": tuple(asked["ranks"])}))
-        sys.stdout.write(source_of_chart(model))
+        sys.stdout.write(source_of_chart(model, noisy))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 3

@@ -6,30 +6,31 @@ indices and the log-weight. Before anything is printed, the printed functions ar
 """
 
 import random
-import time
 
 import sympy as sp
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
 from ..architecture import Architecture, IndexBlock
-from ..charts import Chart, chart
+from ..charts import Chart
 from ..emit.ir import lower
 from ..emit.render import run_mp
 from ..nodes import own
 from ..proof import ProofError
-from .kernel import Kernel, KernelPackage
+from .kernel import Kernel
 
-__all__ = ["chart_constants", "chart_kernels", "chart_package", "prove_chart"]
+__all__ = ["chart_constants", "chart_kernels", "prove_chart"]
 
 _DIGITS = 40
 _DOMAIN = "c > 0, beta > 0, indices in general position"
 
 
-def chart_constants(model: Architecture) -> tuple[sp.Symbol, ...]:
-    """Return the symbols of skip and beta, then the readout weights."""
-    found = [s for value in (model.skip, model.beta) for s in sorted(value.free_symbols, key=lambda s: s.name)]
-    return (*found, *(entry for matrix in model.readouts for entry in matrix))
+def chart_constants(found: Chart) -> tuple[sp.Symbol, ...]:
+    """Return the symbols of skip, beta, the readout weights, and the deviation of the noise if there is any."""
+    model = found.model
+    usual = [s for value in (model.skip, model.beta) for s in sorted(value.free_symbols, key=lambda s: s.name)]
+    noise = () if found.deviation is None else (found.deviation,)
+    return (*usual, *(entry for matrix in model.readouts for entry in matrix), *noise)
 
 
 def chart_kernels(found: Chart) -> tuple[Kernel, Kernel]:
@@ -39,7 +40,7 @@ def chart_kernels(found: Chart) -> tuple[Kernel, Kernel]:
     ----------
     found : Chart
     """
-    model, constants = found.model, chart_constants(found.model)
+    model, constants = found.model, chart_constants(found)
     meanings = (
         *((s.name, "real", "entry of h") for s in found.entries),
         *((s.name, "as `read` gives it", "what y fixes") for s in found.data),
@@ -47,6 +48,8 @@ def chart_kernels(found: Chart) -> tuple[Kernel, Kernel]:
         *((s.name, "+1 or -1", "sign that y leaves free") for s in found.signs),
         *((s.name, "real", "readout weight o") for matrix in model.readouts for s in matrix),
     )
+    if found.deviation is not None:
+        meanings += ((found.deviation.name, "> 0", "standard deviation of the noise"),)
     equations = (6, 163, 164, 165) if model.output == "last" else (25, 163, 164, 165)
     names = [*found.data, *found.variables, *found.signs]
     read = Kernel(
@@ -82,44 +85,6 @@ def chart_kernels(found: Chart) -> tuple[Kernel, Kernel]:
     return read, complete
 
 
-def chart_package(model: Architecture) -> KernelPackage:
-    """Derive the chart of a model as a package of kernels.
-
-    Parameters
-    ----------
-    model : Architecture
-
-    Returns
-    -------
-    KernelPackage
-        Kernels ``read`` and ``complete``.
-
-    Raises
-    ------
-    ValueError
-        As `derive.charts.chart`.
-
-    References
-    ----------
-    troiani2025, (163)-(170).
-    """
-    start = time.perf_counter()
-    found = chart(model)
-    kernels = chart_kernels(found)
-    ranks = "x".join(map(str, model.rank_vector))
-    return KernelPackage(
-        name=f"{model.name.replace('attention_', 'chart_', 1)}_l{model.layers}_r{ranks}",
-        title=f"Chart of {model.name}, L = {model.layers}, ranks {model.rank_vector}",
-        activation=model.activation_name,
-        tokens=model.tokens,
-        source="attnlimits.derive.kernels.chart",
-        kernels=kernels,
-        prove=lambda: prove_chart(found, kernels),
-        domain=_DOMAIN,
-        seconds=time.perf_counter() - start,
-    )
-
-
 def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel], seed: int = 0) -> None:
     """Compare the printed kernels with each other at one point of general position.
 
@@ -133,7 +98,7 @@ def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel], seed: int = 0) -> 
     printed = run_mp([lower(kernel) for kernel in kernels])
     draw = random.Random(seed)
     entries, tokens = list(found.entries), found.model.tokens
-    constants = [ctx.mpf(str(0.5 + draw.random())) for _ in chart_constants(found.model)]
+    constants = [ctx.mpf(str(0.5 + draw.random())) for _ in chart_constants(found)]
     data, count = len(found.data), len(found.variables)
     place = {symbol: number for number, symbol in enumerate(entries)}
 
@@ -159,7 +124,7 @@ def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel], seed: int = 0) -> 
         raise ProofError(f"chart of {found.model.name}: the indices come back off by {ctx.nstr(off, 3)}")
     if any(not condition > 0 for condition in made[len(h) + 1 :]):
         raise ProofError(f"chart of {found.model.name}: a condition fails at indices that make the output")
-    if found.model.output == "sequence":
+    if found.model.output == "sequence" and found.deviation is None:
         return  # the Jacobian of y has as many rows as its degrees of freedom; `derive.sequence_inversion` proves it
 
     def changed(number: int, step: mpf) -> list[mpf]:
@@ -186,8 +151,9 @@ def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel], seed: int = 0) -> 
 
 def _constant(found: Chart, constants: list[mpf], ctx: MPContext) -> mpf:
     """Return what does not depend on the indices: beta of the data, and the unit of the last layer's free means."""
-    model = found.model
-    names = chart_constants(model)
+    model, names = found.model, chart_constants(found)
+    if found.deviation is not None:
+        return ctx.zero
     skip, beta = (ctx.mpf(1), ctx.mpf(1))
     for symbol, value in zip(names, constants, strict=True):
         skip = value if symbol in model.skip.free_symbols else skip
@@ -201,6 +167,8 @@ def _constant(found: Chart, constants: list[mpf], ctx: MPContext) -> mpf:
 
 def _solved_queries(found: Chart) -> list[IndexBlock]:
     """Return the blocks of the last layer that are solved for, and whose means are free."""
+    if found.deviation is not None:
+        return []
     last = [b for b in found.model.index_blocks if b.layer == found.model.layers and b.block == b.head]
     return [b for b in last if b.start in found.free]
 

@@ -18,7 +18,7 @@ from ..posterior.charts.posterior import ChartPosterior
 from .averages import Averages, ChannelBase, matrix_root, regression
 from .halves import excess, product
 
-__all__ = ["ChartChannel", "Operator", "Structure", "structure"]
+__all__ = ["ChartChannel", "Operator", "Structure", "normals_of", "structure"]
 
 Array = NDArray[np.float64]
 Moments = Sequence[Array]
@@ -63,6 +63,11 @@ class Operator(NamedTuple):
         return vector @ self.table @ vector, vector, float(np.abs(vector) @ self.bias @ np.abs(vector))
 
 
+def normals_of(model: Network) -> int:
+    """Normal numbers that one output is made of: the means of its indices, their deviations, and the noise."""
+    return (2 * model.indices + model.noise_rows) * model.tokens
+
+
 def structure(model: Network) -> Structure:
     """Structure of the overlap of a network.
 
@@ -95,7 +100,7 @@ class ChartChannel(ChannelBase):
     Parameters
     ----------
     model : Network
-    points : sequence of ndarray, shape (n, 2 P M)
+    points : sequence of ndarray, shape (n, normals_of(model))
         Standard normal, one array per randomisation.
     nodes : int
         Inner nodes of each output.
@@ -121,8 +126,8 @@ class ChartChannel(ChannelBase):
         self.layers = tuple(range(model.indices))
         self.structure = structure(model)
         self._replicas = len(points)
-        normals = np.concatenate(points).reshape(-1, 2, model.indices, model.tokens)
-        self._xi, self._zeta = normals[:, 0], normals[:, 1]
+        normals = np.concatenate(points).reshape(sum(map(len, points)), -1, model.tokens)
+        self._xi, self._zeta, self._noise = np.split(normals, [model.indices, 2 * model.indices], axis=1)
         self._posterior = ChartPosterior(model, nodes, len(points[0]), len(points), rng, workers)
 
     @property
@@ -143,7 +148,7 @@ class ChartChannel(ChannelBase):
         precision = np.asarray(np.linalg.inv(v), np.float64)
         omega = matrix_root(q) @ self._xi
         h = omega + np.linalg.cholesky(v) @ self._zeta
-        moments = self._posterior(h, omega, v, second=bool(growing))
+        moments = self._posterior(np.append(h, self._noise, axis=1), omega, v, second=bool(growing))
         modes = self._posterior.layout.modes
         turned, centre = h @ modes.T, omega @ modes.T
         g = [precision @ (mean - centre) for mean in moments.mean]
@@ -200,7 +205,8 @@ class ChartChannel(ChannelBase):
         Operator
         """
         rows, modes = list(group), self._posterior.layout.modes
-        moments = self._posterior(self._zeta, np.zeros_like(self._zeta), np.eye(self.model.indices))
+        h = np.append(self._zeta, self._noise, axis=1)
+        moments = self._posterior(h, np.zeros_like(self._zeta), np.eye(self.model.indices))
         seconds = [second[:, rows][:, :, :, rows] for second in moments.second]
         return self._table(group, seconds, (self._zeta @ modes.T)[:, rows])
 

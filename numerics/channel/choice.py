@@ -11,7 +11,7 @@ from ..model.network import Network
 from ..model.routes import CHART, require
 from ..quadrature.rules import normal_qmc
 from .averages import Channel
-from .charts import ChartChannel
+from .charts import ChartChannel, normals_of
 from .deep.averages import DeepAverages
 from .fibre import TiedLayer, UntiedLayer
 from .one_layer import OneLayer
@@ -66,7 +66,7 @@ def channel(
     route = require("evolve", model)
     if model.indices == 1:
         return OneLayer(model)
-    size = 2 * model.indices * model.tokens
+    size = normals_of(model)
     log2_n = max(4, math.ceil(math.log2(samples)))
     # Every route takes these from the generator, used or not: what is drawn from it later stays the same.
     streams = rng.spawn(replicas)

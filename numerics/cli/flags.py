@@ -1,6 +1,7 @@
 """Flags that the verbs of the command share, and the models they describe."""
 
 import argparse
+from fractions import Fraction
 
 from ..core.decimals import check_size
 from ..core.memory import refuse_memory
@@ -24,6 +25,7 @@ __all__ = [
     "model_flags",
     "model_of",
     "network_of",
+    "noise_of",
     "refuse_model_flags",
     "sampling_flags",
 ]
@@ -101,7 +103,11 @@ def link_flags(parser: argparse.ArgumentParser) -> None:
         "time (ATTNLIMITS_DERIVE_SECONDS)",
     )
     group.add_argument(
-        "--noise", type=_exact, default="0", metavar="DELTA", help="variance of Gaussian noise on y (default: 0)"
+        "--noise",
+        type=_exact,
+        default="0",
+        metavar="DELTA",
+        help="variance of Gaussian noise on y; on the scores of a softmax that is observed (default: 0)",
     )
 
 
@@ -113,11 +119,18 @@ def refuse_model_flags(args: argparse.Namespace, parser_defaults: dict[str, obje
 
 
 def check_link(args: argparse.Namespace) -> None:
-    """Refuse flags of a model beside --link, and --noise without it."""
+    """Refuse flags of a model beside --link."""
     if args.link is not None:
         refuse_model_flags(args, MODEL_DEFAULTS)
-    elif args.noise != "0":
-        raise ValueError("--noise belongs to --link EXPR; attention models have no noise")
+
+
+def noise_of(args: argparse.Namespace) -> float:
+    """Variance of the noise of the flags, 0 for a verb that has none."""
+    text = getattr(args, "noise", "0")
+    try:
+        return float(Fraction(text))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ValueError(f"--noise must be a number >= 0 in decimal or as a fraction, got {text!r}") from None
 
 
 def sampling_flags(parser: argparse.ArgumentParser, *, samples: int | None = 4096) -> None:
@@ -170,10 +183,21 @@ def is_attention(args: argparse.Namespace) -> bool:
 
 def attention(args: argparse.Namespace, verb: str) -> Network:
     """Return the model of the flags, for a verb that serves the main text's model only."""
+    network = Network(
+        args.layers,
+        args.tokens,
+        args.rank,
+        args.skip,
+        args.beta,
+        args.activation,
+        tied=not args.untied,
+        output=args.output,
+        noise=noise_of(args),
+    )
     if not is_attention(args):
         # Others are served by charts at any depth.
-        if verb in ("threshold", "evolve") and args.heads == 1 and args.output == "last":
-            return Network(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation, not args.untied)
+        if verb in ("threshold", "evolve") and args.heads == 1 and (args.output == "last" or network.noise):
+            return network
         used = "--heads" if args.heads != 1 else "--untied" if args.untied else "--output sequence"
         why = "it needs tied weights, one head and the last layer's attention as output"
         if verb == "threshold" and args.heads != 1:
@@ -184,7 +208,7 @@ def attention(args: argparse.Namespace, verb: str) -> Network:
         elif verb in ("threshold", "evolve"):
             why += f"; for --layers 1 there are {'thresholds' if verb == 'threshold' else 'fixed points'} of all"
         raise ValueError(f"{used} is not served by `{verb}` at L = {args.layers}: {why}")
-    return Network(args.layers, args.tokens, args.rank, args.skip, args.beta, args.activation)
+    return network
 
 
 def model_of(args: argparse.Namespace, verb: str) -> Model:
@@ -200,7 +224,7 @@ def link_of(args: argparse.Namespace) -> Link:
 
 def network_of(args: argparse.Namespace, verb: str) -> Network:
     """Return the network of the flags, as far as `verb` serves it: of heads side by side, one of them."""
-    if args.layers == 1 and _is_one_head(args, verb):
+    if args.layers == 1 and not noise_of(args) and _is_one_head(args, verb):
         if args.untied:
             return Network(1, args.tokens, args.rank, activation=args.activation, tied=False, beta=args.beta)
         return Network(1, args.tokens, args.rank, args.skip, args.beta, args.activation)

@@ -14,6 +14,7 @@ from .flags import (
     is_attention,
     link_flags,
     model_flags,
+    noise_of,
     refuse_model_flags,
     sampling_flags,
 )
@@ -62,12 +63,11 @@ def run(args: argparse.Namespace) -> Outcome:
         refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "given": None, "rigorous": False})
         return link_threshold(args)
     check_sampling(args)
-    if args.staircase or args.noise != "0":
-        flag = "--staircase" if args.staircase else "--noise"
-        raise ValueError(f"{flag} belongs to --link EXPR; attention models have neither")
+    if args.staircase:
+        raise ValueError("--staircase belongs to --link EXPR; attention models have none")
     if args.rigorous:
         return _proved(args)
-    if args.layers == 1 and not is_attention(args):
+    if args.layers == 1 and not noise_of(args) and not is_attention(args):
         return _one_layer(args)
     model = attention(args, "threshold")
     layer = model.layers if args.layer is None else args.layer

@@ -141,7 +141,7 @@ def make_data(
         h[part] = np.swapaxes(x[part].astype(np.float64) @ w.T, 1, 2) / math.sqrt(dimension)
     y = model.link(h)
     if model.noise:
-        y = y + math.sqrt(model.noise) * generator.standard_normal(y.shape)
+        y = model.observed(y, generator.standard_normal(y.shape))
     return x, y
 
 

@@ -45,7 +45,7 @@ class Compiled(Protocol):
 class Chart(Protocol):
     """What `derive.emit.chart_source` prints."""
 
-    INDICES: int
+    ROWS: int
     TOKENS: int
     DATA: int
     HIDDEN: tuple[int, ...]
@@ -53,6 +53,7 @@ class Chart(Protocol):
     VARIABLES: tuple[str, ...]
     SIGNS: int
     READOUTS: int
+    NOISE: int
     DERIVATION_HASH: str
     read: Compiled
     complete: Compiled
@@ -77,6 +78,7 @@ def chart_of(model: Network) -> Chart:
             "tied": model.tied,
             "heads": model.heads,
             "output": model.output,
+            "noisy": model.noise > 0,
         }
     )
     return _loaded(asked)

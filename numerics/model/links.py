@@ -199,6 +199,10 @@ class LinkKernel:
             raise ValueError(f"the link {'; '.join(self.text)} is not defined at some of the h given (1)")
         return y
 
+    def observed(self, y: Array, normals: Array) -> Array:
+        """Outputs with their noise, from standard normal numbers of the same shape."""
+        return y + math.sqrt(self.noise) * normals
+
 
 def load_link(path: Path) -> LinkKernel:
     """Load a kernel that `attnlimits derive --link` wrote.

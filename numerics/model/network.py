@@ -1,6 +1,7 @@
 """The one description of an attention network: its numbers, its link, and what serves as its identity."""
 
 import importlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.errors import KernelNotFoundError
 from ..core.identity import source_hash
 from ..core.memory import refuse_memory
-from ..core.validation import finite, flag, positive, whole
+from ..core.validation import finite, flag, not_negative, positive, whole
 from .activations import ACTIVATIONS, Activation, activated, finite_output
 from .kernels import kernel_package, served
 
@@ -61,6 +62,9 @@ class Network:
     readouts : sequence of array_like, optional
         Readout weights o, shape (H, H), of every layer that mixes heads: the first L - 1, and all L for a sequence
         output.  Needed for H >= 2, where the identity stands for concatenated heads that do not mix.
+    noise : float, optional
+        Variance Delta >= 0 of Gaussian noise: on the scores beta K^T Q of the softmax that is observed, so that an
+        output stays a stochastic matrix; on every entry of any other output.
 
     Raises
     ------
@@ -82,6 +86,7 @@ class Network:
     heads: int = 1
     output: str = "last"
     readouts: tuple[tuple[tuple[float, ...], ...], ...] | Sequence[ArrayLike] | None = None
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         """Validate and normalise the fields."""
@@ -107,6 +112,7 @@ class Network:
             "beta": positive("beta", self.beta, "(3)"),
             "tied": flag("tied", self.tied, "keys equal queries, (2)", "(19)"),
             "heads": whole("heads", self.heads, 1, "(27)"),
+            "noise": not_negative("noise", self.noise, "(1)"),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -161,13 +167,19 @@ class Network:
 
     @property
     def single(self) -> bool:
-        """Whether it has one head, the attention of the last layer as output, and an activation with a name."""
-        return self.heads == 1 and self.output == "last" and not callable(self.activation)
+        """Whether it has one head, an activation with a name, and its last layer is seen without noise."""
+        plain = self.heads == 1 and self.output == "last" and not callable(self.activation)
+        return plain and not self.noise
 
     @property
-    def noise(self) -> float:
-        """Variance of the noise of an output: attention has none."""
-        return 0.0
+    def noise_rows(self) -> int:
+        """Rows of M independent numbers that the noise of one output is made of."""
+        if not self.noise:
+            return 0
+        if self.output == "sequence":
+            return self.heads**2 * self.tokens
+        # An output of softmax shows the differences of the scores of a row.
+        return self.heads * (self.tokens - (self.activation == "softmax"))
 
     @property
     def output_shape(self) -> tuple[int, ...]:
@@ -201,6 +213,8 @@ class Network:
             named |= {"heads": self.heads, "readouts": self.readouts}
         if self.output != "last":
             named["output"] = self.output
+        if self.noise:
+            named["noise"] = self.noise
         return named
 
     def describe(self) -> str:
@@ -211,6 +225,7 @@ class Network:
             f"rank {rank}, {f'c={self.skip:g}, ' if self._skips else ''}beta={self.beta:g}"
             f"{f', H={self.heads}' if self.heads > 1 else ''}"
             f"{f', output B_{self.layers}' if self.output == 'sequence' else ''}"
+            f"{f', noise {self.noise:g}' if self.noise else ''}"
         )
 
     @property
@@ -230,7 +245,7 @@ class Network:
         """Derivation hash of the generated kernel of the model; where there is none, hash of its link and posterior."""
         if has_kernel(self):
             return str(importlib.import_module(kernel_package(self.activation_name, self.tokens)).DERIVATION_HASH)
-        if self.layers > 1 and not (self.tied and self.single and set(self.ranks) == {1}):
+        if self.noise or (self.layers > 1 and not (self.tied and self.single and set(self.ranks) == {1})):
             return source_hash(__name__, _CHARTS)
         return source_hash(__name__, _ONE_LAYER if self.layers == 1 else _SEVERAL_LAYERS)
 
@@ -261,6 +276,22 @@ class Network:
         """
         last_mixing, attention = self._propagate(h)
         return finite_output(last_mixing if self.output == "sequence" else attention, self.layers)
+
+    def observed(self, y: ArrayLike, normals: ArrayLike) -> Array:
+        """Outputs with their noise.
+
+        Parameters
+        ----------
+        y : array_like
+            Outputs of `link`.
+        normals : array_like, of the same shape
+            Standard normal.
+        """
+        exact, moved = np.asarray(y, np.float64), math.sqrt(self.noise) * np.asarray(normals, np.float64)
+        if self.activation != "softmax" or self.output == "sequence":
+            return exact + moved
+        with np.errstate(divide="ignore"):
+            return activated(np.log(exact) + moved, self.activation, 1.0)
 
     def mixing(self, h: ArrayLike) -> Array:
         """Mixing matrix that the last layer sees, B_{L-1}; B_L for a sequence output.

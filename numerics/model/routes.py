@@ -105,16 +105,19 @@ def _several_layers(model: object) -> bool:
 
 
 def _on_chart(model: object) -> bool:
-    """Output of the last layer, from which what is left open of the indices has coordinates (`derive.charts`)."""
-    if not (isinstance(model, Network) and model.output == "last" and model.activation in ("softmax", "linear")):
+    """Output from which what is left open of the indices has coordinates (`derive.charts`), or that has noise."""
+    if not (isinstance(model, Network) and model.activation in ("softmax", "linear")):
         return False
     # Deeper linear layers leave nodes that are worth too little.
-    known = model.activation == "softmax" or model.layers <= 2
-    return known and (model.layers > 1 or (model.heads == 1 and not _one_index(model)))
+    if model.activation == "linear" and model.layers > 2:
+        return False
+    if model.noise:
+        return True
+    return model.output == "last" and (model.layers > 1 or (model.heads == 1 and not _one_index(model)))
 
 
 def _deep_on_chart(model: object) -> bool:
-    return isinstance(model, Network) and _on_chart(model) and model.layers > 1
+    return isinstance(model, Network) and _on_chart(model) and (model.layers > 1 or model.noise > 0)
 
 
 def _balls(model: object) -> bool:

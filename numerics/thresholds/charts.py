@@ -58,7 +58,7 @@ def chart_threshold(
     troiani2025, (15)-(16), (19)-(45).
     """
     # Compiled loops, which take a while to load and other thresholds do without.
-    from ..channel.charts import ChartChannel
+    from ..channel.charts import ChartChannel, normals_of
     from ..quadrature.rules import normal_qmc
 
     samples, replicas = whole("samples", samples, 1, "(15)"), whole("replicas", replicas, 2, "(15)")
@@ -68,8 +68,7 @@ def chart_threshold(
         raise ValueError(f"digits must be an integer from 1 to {_MOST_DIGITS} for {model.describe()}, got {digits!r}")
     generator = np.random.default_rng(rng)
     log2_n = max(4, math.ceil(math.log2(samples)))
-    size = 2 * model.indices * model.tokens
-    points = [normal_qmc(size, log2_n, stream) for stream in generator.spawn(replicas)]
+    points = [normal_qmc(normals_of(model), log2_n, stream) for stream in generator.spawn(replicas)]
     channel = ChartChannel(model, points, nodes=nodes, rng=generator, workers=workers)
     last = channel.groups[-model.heads :]
     bias = 0.0

@@ -71,7 +71,7 @@ BAD = [
     ("derive --link h[1]**2 --check", "it takes no link"),
     ("threshold --link h[1]**2 --untied", "--untied describes a model"),
     ("threshold --link h[1]**2 --layer 1", "--layer describes a model"),
-    ("threshold --noise 1", "--noise belongs to --link"),
+    ("threshold --noise x", "--noise must be a number >= 0"),
     ("threshold --rigorous --layer 1", "--rigorous is for the last layer"),
     ("threshold --rigorous --layers 3", "two softmax layers"),
     ("threshold --rigorous --link abs(h[1])", "--rigorous describes a model"),

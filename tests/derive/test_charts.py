@@ -7,6 +7,7 @@ from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.charts import chart, free_means
 from attnlimits.derive.emit.chart_source import source_of_chart
 from attnlimits.derive.kernels.chart import chart_kernels, prove_chart
+from attnlimits.derive.noisy_chart import noisy_chart
 from attnlimits.derive.proof import ProofError
 
 MODELS = [
@@ -35,6 +36,13 @@ MODELS = [
 def test_the_chart_undoes_itself_and_its_weight_is_the_jacobian(model):
     found = chart(model)
     prove_chart(found, chart_kernels(found), seed=3)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.name}-{model.layers}-{model.rank_vector}")
+def test_noise_leaves_all_indices_free(model):
+    found = noisy_chart(model)
+    prove_chart(found, chart_kernels(found), seed=3)
+    assert len(found.data) + len(found.hidden) == found.h.rows * found.h.cols
 
 
 def test_a_wrong_weight_is_found():

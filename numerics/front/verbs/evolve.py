@@ -36,7 +36,7 @@ def evolve(
     if isinstance(model, Link):
         return evolve_link(model, alpha, **settings)
     heads, output = model.heads if heads is None else heads, model.output if output is None else output
-    if model.layers == 1:
+    if model.layers == 1 and not model.noise:
         model = replace(model, heads=1, output="last", readouts=None)
     elif not model.single:
         heads, output = 1, "last"  # `evolve` refuses the network itself

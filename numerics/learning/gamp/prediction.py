@@ -225,7 +225,8 @@ class _Population:
         self._h: Array = np.tile(normal_qmc(p * m, log2 - 1, rng).reshape(-1, p, m), (2, 1, 1))
         y = model.link(self._h)
         if model.noise:
-            y = y + math.sqrt(model.noise) * np.tile(rng.standard_normal((len(y) // 2, *y.shape[1:])), (2, 1))
+            half = rng.standard_normal((len(y) // 2, *y.shape[1:]))
+            y = model.observed(y, np.concatenate([half, half]))
         self._output = channel(y, rng)
 
     def _noise(self) -> Array:

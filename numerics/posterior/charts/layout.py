@@ -37,7 +37,7 @@ class Layout(NamedTuple):
     read, complete : int
         Addresses of the chart's functions.
     constants : ndarray
-        Skip strength, inverse temperature, readout weights.
+        Skip strength, inverse temperature, readout weights, deviation of the noise if there is any.
     modes : ndarray, shape (M, M)
         Orthogonal; its first row is constant.
     hidden : ndarray of int
@@ -87,9 +87,9 @@ def layout_of(module: Chart, constants: Array) -> Layout:
     ----------
     module : Chart
         Is to be kept as long as the layout is used.
-    constants : ndarray, shape (2 + readout weights,)
+    constants : ndarray, shape (2 + readout weights + (noise or not),)
     """
-    free = np.zeros(module.INDICES, dtype=np.bool_)
+    free = np.zeros(module.ROWS, dtype=np.bool_)
     free[list(module.FREE)] = True
     places = [
         (number, mode)

@@ -112,7 +112,7 @@ def _local(
         hessian[j, j] += 1e-10 * (1.0 + hessian[j, j])
     if not (np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()):
         return False, value, gradient, hessian
-    return True, value, gradient, np.linalg.inv(hessian)
+    return True, value, gradient, np.ascontiguousarray(np.linalg.inv(hessian))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,5 +1,6 @@
 """Moments of sampled posteriors of any network with a chart, for averages over outputs whose indices are known."""
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -74,7 +75,8 @@ class ChartPosterior:
         self.model = model
         self._chart = chart_of(model)  # kept: the layout holds addresses in it
         weights = [np.asarray(matrix, dtype=np.float64).ravel() for matrix in model.readouts or ()]
-        self.layout = layout_of(self._chart, np.concatenate([[model.skip, model.beta], *weights]))
+        noise = [math.sqrt(model.noise)] if model.noise else []
+        self.layout = layout_of(self._chart, np.concatenate([[model.skip, model.beta], *weights, noise]))
         self._workers = workers or os.cpu_count() or 1
         self._flips = _flips(model)
         pairs = min(_PAIRS, per)
@@ -87,7 +89,7 @@ class ChartPosterior:
         self._nodes = Nodes(
             np.array([half - half // 2, half // 2]),
             _points(uniform, self.layout),
-            rng.standard_normal((_DRAWS, model.indices, model.tokens)),
+            rng.standard_normal((_DRAWS, model.indices + model.noise_rows, model.tokens)),
         )
 
     def __call__(self, h: Array, omega: Array, v: Array, *, second: bool = True) -> ChartMoments:
@@ -95,8 +97,10 @@ class ChartPosterior:
 
         Parameters
         ----------
-        h, omega : ndarray, shape (n, P, M)
-            Indices, and the means of their prior.
+        h : ndarray, shape (n, P + K, M)
+            Indices, and the K rows of the noise of the output if it has any.
+        omega : ndarray, shape (n, P, M)
+            Means of the prior of the indices.
         v : ndarray, shape (P, P)
             Covariance of the prior, positive definite.
         second : bool
@@ -107,10 +111,12 @@ class ChartPosterior:
         ConvergenceError
             An output has no node at all.
         """
-        n, indices, tokens = h.shape
-        size = indices * tokens
-        prior, root = prior_of(self.layout, v), np.linalg.cholesky(v)
-        turned = np.ascontiguousarray(omega @ self.layout.modes.T)
+        n, rows, tokens = h.shape
+        size, indices = rows * tokens, len(v)
+        covariance, turned = np.eye(rows), np.zeros(h.shape)
+        covariance[:indices, :indices] = v
+        turned[:, :indices] = omega @ self.layout.modes.T
+        prior, root = prior_of(self.layout, covariance), np.linalg.cholesky(covariance)
         sums = Sums(
             np.empty(n),
             np.empty((n, 2, 1 + size)),
@@ -133,7 +139,7 @@ class ChartPosterior:
                 f"the sampled posterior (12) of {self.model.describe()} met {lost} of {n} outputs with no node at all; "
                 "raise nodes, or take another seed"
             )
-        found = _moments(sums, prior.spread, (indices, tokens))
+        found = _moments(sums, prior.spread, (rows, tokens), indices)
         if n > 1 and (worth := float(np.median(found.effective))) < _LEAST_WORTH:
             raise ConvergenceError(
                 f"half of the sampled posteriors (12) of {self.model.describe()} are worth less than {worth:.1f} of "
@@ -142,19 +148,18 @@ class ChartPosterior:
         return found
 
 
-def _moments(sums: Sums, spread: Array, shape: tuple[int, int]) -> ChartMoments:
-    """Moments from sums; `spread` is the covariance of the means that the output does not depend on."""
-    indices, tokens = shape
+def _moments(sums: Sums, spread: Array, shape: tuple[int, int], indices: int) -> ChartMoments:
+    """Moments of the first rows; `spread` is the covariance of the means that the output does not depend on."""
     n = len(sums.log_scale)
     both = [sums.first[:, 0], sums.first[:, 1], sums.first.sum(axis=1)]
-    mean = [part[:, 1:].reshape(n, indices, tokens) / part[:, :1, None] for part in both]
+    mean = [part[:, 1:].reshape(n, *shape)[:, :indices] / part[:, :1, None] for part in both]
     second: list[Array] = []
     if sums.second.shape[2]:
         products = [sums.second[:, 0], sums.second[:, 1], sums.second.sum(axis=1)]
         for part, first in zip(products, both, strict=True):
-            value = (part / first[:, :1, None]).reshape(n, indices, tokens, indices, tokens)
+            value = (part / first[:, :1, None]).reshape(n, *shape, *shape)
             value[:, :, 0, :, 0] += spread
-            second.append(value)
+            second.append(value[:, :indices, :, :indices])
     counts = [1.0, 1.0, 2.0]
     log_z = [sums.log_scale + np.log(part[:, 0] / count) for part, count in zip(both, counts, strict=True)]
     return ChartMoments(mean, second, log_z, sums.first[:, 0, 0] ** 2 / sums.squares[:, 0])
@@ -177,21 +182,21 @@ def _points(uniform: Array, layout: Layout) -> Points:
 def _flips(model: Network) -> Array:
     """Signs of the rows of h under which the output stays as it is: those of each head of each layer.
 
-    The last layer's sign is summed over where it is tied, so that it is left out.
+    The last layer's sign is summed over where it is tied and seen without noise, so that it is left out.
     """
     rows: list[list[int]] = []
     start = 0
     for layer, rank in enumerate(model.ranks, start=1):
         width = rank * model.kinds * model.heads
         for _ in range(model.heads):
-            if layer < model.layers or not model.tied or rank > 1:
+            if layer < model.layers or not model.tied or rank > 1 or model.noise:
                 rows.append(list(range(start, start + width)))
             start += width
     # Later layers first: they are learned first.
     rows = rows[::-1][: _MOST_FLIPS.bit_length() - 1]
     out = []
     for choice in product((1.0, -1.0), repeat=len(rows)):
-        signs = np.ones(model.indices)
+        signs = np.ones(model.indices + model.noise_rows)
         for sign, block in zip(choice, rows, strict=True):
             signs[block] = sign
         out.append(signs)
