@@ -192,23 +192,23 @@ class ChartChannel(ChannelBase):
         controlled = value - weights[0] * cross - weights[1] * square - left
         return times * controlled.reshape(self._replicas, -1).mean(axis=1), times * float(abs(left.mean()))
 
-    def operator_at_rest(self, group: tuple[int, ...]) -> Operator:
-        """Operator (15) from zero overlap on the overlaps of a group that symmetries leave.
+    def operators_at_rest(self, groups: Sequence[tuple[int, ...]]) -> list[Operator]:
+        """Operator (15) from zero overlap on the overlaps that symmetries leave of each of some groups.
 
         Parameters
         ----------
-        group : tuple of int
-            One of `groups`.
-
-        Returns
-        -------
-        Operator
+        groups : sequence of tuple of int
+            Out of `groups`.
         """
-        rows, modes = list(group), self._posterior.layout.modes
         h = np.append(self._zeta, self._noise, axis=1)
         moments = self._posterior(h, np.zeros_like(self._zeta), np.eye(self.model.indices))
-        seconds = [second[:, rows][:, :, :, rows] for second in moments.second]
-        return self._table(group, seconds, (self._zeta @ modes.T)[:, rows])
+        modes = self._zeta @ self._posterior.layout.modes.T
+        found = []
+        for group in groups:
+            rows = list(group)
+            seconds = [second[:, rows][:, :, :, rows] for second in moments.second]
+            found.append(self._table(group, seconds, modes[:, rows]))
+        return found
 
     def _growth(self, group: tuple[int, ...], seconds: Moments, h: Array) -> Array:
         """Largest eigenvalue of the operator (15) on the overlaps of a group of zero overlap, of each randomisation."""

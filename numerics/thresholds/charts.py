@@ -13,7 +13,8 @@ from ..model.network import Network
 
 __all__ = ["chart_threshold"]
 
-_SAMPLES, _NODES = 512, 1024
+# Points per randomisation where nobody gives them.
+_SAMPLES = 512
 # Digits that are shown where none are asked for: down to a tenth of the error, at most.
 _MOST_DIGITS = 6
 
@@ -22,9 +23,9 @@ def chart_threshold(
     model: Network,
     *,
     digits: int | None = None,
-    samples: int = _SAMPLES,
+    samples: int | None = None,
     replicas: int = 8,
-    nodes: int = _NODES,
+    nodes: int = 1024,
     rng: int = 0,
     workers: int | None = None,
 ) -> ThresholdResult:
@@ -61,7 +62,8 @@ def chart_threshold(
     from ..channel.charts import ChartChannel, normals_of
     from ..quadrature.rules import normal_qmc
 
-    samples, replicas = whole("samples", samples, 1, "(15)"), whole("replicas", replicas, 2, "(15)")
+    samples = whole("samples", _SAMPLES if samples is None else samples, 1, "(15)")
+    replicas = whole("replicas", replicas, 2, "(15)")
     if nodes < 64 or nodes & (nodes - 1):
         raise ValueError(f"nodes must be a power of two >= 64, got {nodes!r}")
     if digits is not None and not 1 <= digits <= _MOST_DIGITS:
@@ -73,8 +75,7 @@ def chart_threshold(
     last = channel.groups[-model.heads :]
     bias = 0.0
     best, eigenvector = np.zeros(replicas), np.zeros((model.indices,) * 2)
-    for group in last:
-        operator = channel.operator_at_rest(group)
+    for group, operator in zip(last, channel.operators_at_rest(last), strict=True):
         rates, vector, left = operator.largest()
         if rates.mean() > best.mean():
             best, bias = rates, left

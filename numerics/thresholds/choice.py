@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["layer_threshold"]
 
-# Points per randomisation: of averages by rules, and where each one's posterior is sampled.
-_SAMPLES, _ON_CHART = 4096, 512
+# Points per randomisation of averages by rules.
+_SAMPLES = 4096
 # Evaluations that a threshold of an earlier layer takes, roughly: for `progress`.
 _TRIES = 40
 
@@ -65,8 +65,7 @@ def layer_threshold(
         if given is not None:
             raise ValueError("given is for a layer before the last one; the last layer is learned from nothing")
         if require("last layer", model) is CHART_OPERATOR:
-            points = _ON_CHART if samples is None else samples
-            return chart_threshold(model, digits=digits, samples=points, replicas=replicas, rng=rng, workers=workers)
+            return chart_threshold(model, digits=digits, samples=samples, replicas=replicas, rng=rng, workers=workers)
         return last_layer(model, digits=digits, rng=rng, progress=progress)
     from .first_layer import first_layer  # its compiled loops take a while to load
 

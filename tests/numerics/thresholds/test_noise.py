@@ -10,7 +10,7 @@ from attnlimits.numerics.thresholds.last_layer import last_layer
 
 
 def _strong(model, draws=200_000):
-    """alpha/Delta at strong noise, where E[h h^T | y] - 1 is linear in y: 1/sum of squared covariances with the data."""
+    """alpha/Delta at strong noise, where E[h h^T | y] is linear in y: 1/sum of squared covariances with the data."""
     h = np.random.default_rng(5).standard_normal((draws, 1, model.tokens))
     if model.activation == "linear":
         seen = model.link(h).reshape(draws, -1)
