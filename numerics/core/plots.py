@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .colours import BLUE, GREEN, PURPLE, RED
 from .files import replace_whole
 from .results import EvolutionResult, new_figure
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["drawn", "phase_curve", "save_figure"]
 
-_COLOURS = ("#b3261e", "#1f4e9c", "#2e7d32", "#8e24aa")
+_COLOURS = (RED, BLUE, GREEN, PURPLE)
 
 
 def save_figure(figure: "Figure", path: Path, dpi: int = 160) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
+from ..core.colours import BLUE, GREEN, PURPLE, RED
 from ..core.plots import save_figure
 from ..core.results import How
 from .entropy import FreeEntropy
@@ -18,7 +19,7 @@ __all__ = ["Landscape", "draw", "landscape"]
 Array = NDArray[np.float64]
 Groups = tuple[tuple[int, ...], ...]
 
-_COLOURS = {"maximum": "#b3261e", "saddle": "#8e24aa", "minimum": "#1f4e9c", "recovered": "#2e7d32"}
+_COLOURS = {"maximum": RED, "saddle": PURPLE, "minimum": BLUE, "recovered": GREEN}
 _MARKS = {"maximum": "o", "saddle": "X", "minimum": "v", "recovered": "s"}
 # Points of the picture along each axis.
 _FINE = 101

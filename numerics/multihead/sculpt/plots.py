@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...core.colours import BLUE, GREEN, RED
 from .certification import interior
 from .results import SculptResult
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["hull_net", "hull_singular_values", "residual_histogram"]
 
-_INSIDE, _BORDER, _TRUE = "#1f4e9c", "#b3261e", "#2e7d32"
+_INSIDE, _BORDER, _TRUE = BLUE, RED, GREEN
 
 
 def residual_histogram(axes: "Axes", result: SculptResult) -> None:

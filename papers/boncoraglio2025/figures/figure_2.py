@@ -4,6 +4,7 @@ from functools import partial
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery
+from attnlimits.numerics.core.colours import BLUE, RED
 
 from . import panels, published
 from .panels import COLOURS, Curve, Figure, Line, Panel
@@ -36,15 +37,15 @@ FIGURE = Figure(
             r"softmax, $\rho$ = 0.5: one curve for all T",
             r"$\alpha\,(T^2 + T - 2)$",
             (
-                Curve("softmax", 2, 0.5, "state evolution, T = 2", "#b3261e", "-", 4.0),
-                Curve("softmax", 3, 0.5, "state evolution, T = 3", "#1f4e9c", "--", 10.0),
+                Curve("softmax", 2, 0.5, "state evolution, T = 2", RED, "-", 4.0),
+                Curve("softmax", 3, 0.5, "state evolution, T = 3", BLUE, "--", 10.0),
             ),
             (0.0, 0.9),
             (-0.02, 2.05),
             dimension=100,
             marks=(
-                (published.SOFTMAX_AMP[2], 4.0, "#b3261e"),
-                (published.SOFTMAX_AMP[3], 10.0, "#1f4e9c"),
+                (published.SOFTMAX_AMP[2], 4.0, RED),
+                (published.SOFTMAX_AMP[3], 10.0, BLUE),
                 (published.DESCENT["gd"], 4.0, "0.4"),
                 (published.DESCENT["agd"], 4.0, "0.4"),
             ),

@@ -4,13 +4,14 @@ from functools import partial
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery
+from attnlimits.numerics.core.colours import BLUE, RED
 
 from . import panels, published
 from .panels import Curve, Figure, Line, Panel
 
 __all__ = ["FIGURE", "make"]
 
-_COLOURS = {4: "#b3261e", 5: "#1f4e9c"}
+_COLOURS = {4: RED, 5: BLUE}
 
 
 def _recovery(tokens: int) -> Threshold:

@@ -7,13 +7,14 @@ from functools import partial
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import weak_recovery
+from attnlimits.numerics.core.colours import ORANGE
 
 from . import panels, published
 from .panels import COLOURS, Curve, Figure, Line, Panel
 
 __all__ = ["FIGURE", "make"]
 
-_WIDTHS = {0.5: COLOURS[0.5], 0.1: COLOURS[0.1], 0.02: "#ef6c00"}
+_WIDTHS = {0.5: COLOURS[0.5], 0.1: COLOURS[0.1], 0.02: ORANGE}
 
 
 def _panel(activation: str, end: float, published_line: tuple[Line, ...] = ()) -> Panel:

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.state_evolution import curve
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery, weak_recovery
+from attnlimits.numerics.core.colours import BLUE, GREEN, PURPLE, RED
 from attnlimits.numerics.core.results import save
 
 from ... import figures
@@ -23,7 +24,7 @@ from .published import Marks
 __all__ = ["COLOURS", "Curve", "Figure", "Line", "Panel", "compute", "data_path", "draw", "main", "make"]
 
 #: One colour per width.
-COLOURS = {0.0: "black", 0.1: "#8e24aa", 0.5: "#b3261e", 1.0: "#1f4e9c", 2.0: "#2e7d32"}
+COLOURS = {0.0: "black", 0.1: PURPLE, 0.5: RED, 1.0: BLUE, 2.0: GREEN}
 POINTS = 48
 # Marker and name of what the stored runs are by.
 _METHODS = {"amp": ("o", "AMP"), "gd": ("^", "GD"), "agd": ("v", "averaged GD")}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
+from attnlimits.numerics.core.colours import BLUE, GREEN, RED
 from attnlimits.numerics.core.results import as_dict, load, save
 from attnlimits.numerics.multihead.hardness import hardness
 
@@ -35,7 +36,7 @@ PROTOTYPE = {
     "lm": (0.000, 0.001, 0.567, 1.543, 1.964, 2.621, 2.286),
 }
 _NAMES = {"adam": "Adam", "lbfgs": "L-BFGS", "lm": "Levenberg-Marquardt", "sculpt": "sculpting (refuses)"}
-_COLOURS = {"adam": "#1f4e9c", "lbfgs": "#2c7a3f", "lm": "#b3261e", "sculpt": "0.5"}
+_COLOURS = {"adam": BLUE, "lbfgs": GREEN, "lm": RED, "sculpt": "0.5"}
 
 
 def compute(progress: Progress | None = None) -> Path:

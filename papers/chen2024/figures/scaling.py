@@ -19,6 +19,7 @@ import numpy as np
 from matplotlib.ticker import NullFormatter, ScalarFormatter
 from threadpoolctl import threadpool_limits
 
+from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.multihead.errors import LearnError
 from attnlimits.numerics.multihead.holdout import hold_out
@@ -43,7 +44,7 @@ _SEEDS, _WANTED = (3000, 3001, 3002, 3003, 3004), 3
 # Held-out examples, beside the N.
 _VALIDATION = 1000
 _GOOD, _RATIO, _MOST = 1e-2, math.sqrt(2), 60_000
-_COLOURS = {"restarts": "#1f4e9c", "sculpt": "#b3261e"}
+_COLOURS = {"restarts": BLUE, "sculpt": RED}
 _WORDS = {"m": "heads m (k = 2, d = 8)", "k": "tokens k (m = 2, d = 8)", "d": "dimension d (m = 2, k = 2)"}
 
 

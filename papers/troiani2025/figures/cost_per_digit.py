@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlimits.numerics.core.colours import BLUE
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
@@ -59,7 +60,7 @@ def compute(progress: Progress | None = None) -> Path:
 def draw(record: Record, *paths: Path) -> None:
     """Draw one record."""
     figure, axes = canvas(5.2, 3.6)
-    axes.loglog(record["digits"], record["seconds"], "o-", color="#1f4e9c", lw=1.4, ms=4)
+    axes.loglog(record["digits"], record["seconds"], "o-", color=BLUE, lw=1.4, ms=4)
     ticks = record["digits"]
     axes.set_xticks(ticks, [str(d) for d in ticks])
     axes.minorticks_off()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.plots import phase_curve
 from attnlimits.numerics.core.results import EvolutionResult, as_dict
 from attnlimits.numerics.fixed_point.evolve import curve
@@ -107,10 +108,10 @@ def _draw(results: list[EvolutionResult], thresholds: list[tuple[str, float]], *
         "s",
         ms=5,
         mfc="none",
-        color="#b3261e",
+        color=RED,
         label="state evolution, published (troiani2025, fig. 1)",
     )
-    for layer, colour in ((2, "#b3261e"), (1, "#1f4e9c")):
+    for layer, colour in ((2, RED), (1, BLUE)):
         alpha, q, spread = np.array(PUBLISHED_GAMP[layer]).T
         axes.errorbar(
             alpha,

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
+from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.learning.blocks import Floats
 from attnlimits.numerics.learning.descent import cosines, descend
@@ -60,7 +61,7 @@ DESCENTS: dict[str, Record] = {
 }
 # GAMP at D = 1000 as published: q_11 where it ends, and its scatter.
 _PUBLISHED = (0.826, 0.061)
-_COLOURS = ("#1f4e9c", "#b3261e")
+_COLOURS = (BLUE, RED)
 
 
 def _instances(alpha: float, dimension: int, count: int) -> Iterator[tuple[int, Array, Floats, Array]]:

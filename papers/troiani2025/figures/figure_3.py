@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlimits.numerics.core.colours import BLUE, GREEN, RED
 from attnlimits.numerics.core.results import as_dict, load, save
 from attnlimits.numerics.fixed_point.evolve import curve
 from attnlimits.numerics.model.network import Network
@@ -25,7 +26,7 @@ _RANGE, _POINTS = (0.05, 1.6), 48
 _ACCURACY = 1e-2
 # Randomisations of the onsets.
 _SEEDS = 4
-_COLOURS = ("#1f4e9c", "#2b7a4b", "#b3261e")
+_COLOURS = (BLUE, GREEN, RED)
 
 
 def compute(points: int = _POINTS, progress: Progress | None = None) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
+from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.learning.classifier import Settings, half_time, label_numbers, made_corpus, train
 
@@ -22,7 +23,7 @@ DATA = Path(__file__).with_name("figure_3_right.json")
 _SEEDS = 8
 # Digits stored: a similarity differs by more between two builds of PyTorch.
 _DIGITS = 5
-_COLOURS = ("#1f4e9c", "#b3261e")
+_COLOURS = (BLUE, RED)
 
 
 def compute(seeds: int = _SEEDS, progress: Progress | None = None) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.sweeps import open_sweep, sweep
 
@@ -22,7 +23,7 @@ DATA = Path(__file__).with_name("phase_diagram.json")
 _GRID = "troiani2025-phase_diagram"
 # Given layer 2 exactly, layer 1 is learned at 1/(M (M + 1)), whatever c and beta, (187).
 _GIVEN_PERFECT = 1 / 6
-_COLOURS = {2: "#b3261e", 1: "#1f4e9c"}
+_COLOURS = {2: RED, 1: BLUE}
 
 
 def compute(store: Path, workers: int | None = None, progress: Progress | None = None) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.fixed_point.held import first_layer_given
 from attnlimits.numerics.model.network import Network
@@ -21,7 +22,7 @@ _ALPHAS = (0.8, 1.2)
 # 1 - q_22, from coarse to close.
 _HELD = 1 - np.concatenate([np.linspace(1.0, 0.1, 10), np.geomspace(0.08, 0.005, 14)])
 _ACCURACY = 1e-2
-_COLOURS = ("#1f4e9c", "#b3261e")
+_COLOURS = (BLUE, RED)
 
 
 def compute(progress: Progress | None = None) -> Path:

@@ -10,6 +10,7 @@ again, in some ten minutes; an interrupted run goes on where it stopped.
 import math
 from pathlib import Path
 
+from attnlimits.numerics.core.colours import BLUE, GREEN, PURPLE, RED
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy
 from attnlimits.numerics.free_energy.rest import Rest
@@ -26,7 +27,7 @@ ALPHAS = (0.5, 0.8, 0.95, 1.02)
 _ACCURACY, _STARTS = 5e-3, 1
 # Distance to one of the largest overlap: closer averages take long at small skips, and at large ones q_22 is there.
 _CLOSEST = (1e-3, 4e-5)
-_COLOURS = {"maximum": "#b3261e", "saddle": "#1f4e9c", "minimum": "#8e24aa", "recovered": "#2e7d32"}
+_COLOURS = {"maximum": RED, "saddle": BLUE, "minimum": PURPLE, "recovered": GREEN}
 
 
 def compute(progress: Progress | None = None) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attnlimits.numerics.core.colours import BLUE, GREEN, RED, YELLOW
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy, stationary_points
 from attnlimits.numerics.free_energy.rest import Rest
@@ -22,7 +23,7 @@ __all__ = ["DATA", "compute", "draw"]
 DATA = Path(__file__).with_name("phase_retrieval.json")
 _ALPHAS = np.concatenate([np.linspace(0.3, 0.98, 35), np.linspace(1.0, 1.128, 33), np.linspace(1.13, 1.4, 10)])
 _LINK = "h[1]**2"
-_COLOURS = {"maximum": "#b3261e", "minimum": "#1f4e9c", "recovered": "#2e7d32"}
+_COLOURS = {"maximum": RED, "minimum": BLUE, "recovered": GREEN}
 _LABELS = {
     "maximum": "maximum of $\\Phi$: stable",
     "minimum": "minimum of $\\Phi$: unstable",
@@ -71,7 +72,7 @@ def draw(record: Record, *paths: Path) -> None:
     figure, ((above,), (below,)) = panels(2, 1, (5.8, 6.0), sharex=True)
     hard = record["information"]["value"], record["algorithmic"]["value"]
     for axes in (above, below):
-        axes.axvspan(*hard, color="#f4c20d", alpha=0.25, lw=0, label="hard phase")
+        axes.axvspan(*hard, color=YELLOW, alpha=0.25, lw=0, label="hard phase")
         axes.axvline(record["weak"]["value"], color="grey", lw=1, ls=":")
         axes.grid(alpha=0.3)
     for kind, label in _LABELS.items():

@@ -14,6 +14,7 @@ import numpy as np
 from attnlimits.numerics.channel.averages import matrix_root
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
+from attnlimits.numerics.core.colours import BLUE, GREEN, RED
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
@@ -105,14 +106,14 @@ def compute(progress: Progress | None = None) -> Path:
 def draw(record: Record, *paths: Path) -> None:
     """Draw one record."""
     figure, (grid,) = panels(1, len(record["cases"]), (8.4, 3.6), sharey=True)
-    looks = {"quadrature": ("o-", "#1f4e9c"), "quasi-Monte Carlo": ("s-", "#2b7a4b"), "Monte Carlo": ("^-", "#b3261e")}
+    looks = {"quadrature": ("o-", BLUE), "quasi-Monte Carlo": ("s-", GREEN), "Monte Carlo": ("^-", RED)}
     for axes, (case, found) in zip(grid, record["cases"].items(), strict=True):
         for name, values in found["methods"].items():
             seconds, errors = np.array(values).T
             axes.loglog(seconds, errors, looks[name][0], color=looks[name][1], ms=4, lw=1.3, label=name)
         seconds, errors = np.array(found["methods"]["Monte Carlo"]).T
         least = np.array([errors.min(), 1e-5])
-        axes.loglog(np.median(seconds * errors**2) / least**2, least, ":", color="#b3261e", lw=1)
+        axes.loglog(np.median(seconds * errors**2) / least**2, least, ":", color=RED, lw=1)
         q1, q2 = found["overlap"]
         axes.set_title(f"{case}: q = ({q1:g}, {q2:g})\nx{ratio(found['methods'], 1e-4):.2g} at 1e-4", fontsize=8)
         axes.set_xlabel("processor seconds, one core")
