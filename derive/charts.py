@@ -43,6 +43,10 @@ class Chart:
     model : Architecture
     data : tuple of sympy.Symbol
         What y fixes.
+    output : sympy.Matrix
+        The symbols of y, in the shape of the link.
+    given : tuple of sympy.Expr
+        The data as functions of y.
     hidden : tuple of sympy.Symbol
         The coordinates that are entries of h themselves, in the order of the rows of h.
     variables : tuple of sympy.Symbol
@@ -72,6 +76,8 @@ class Chart:
 
     model: Architecture
     data: tuple[sp.Symbol, ...]
+    output: sp.Matrix
+    given: tuple[sp.Expr, ...]
     hidden: tuple[sp.Symbol, ...]
     variables: tuple[sp.Symbol, ...]
     ranges: tuple[Range, ...]
@@ -147,6 +153,8 @@ def chart(
     return Chart(
         model=model,
         data=tuple(symbol for copy in copies for symbol, _ in copy.data),
+        output=sp.Matrix.vstack(*(copy.output for copy in copies)),
+        given=tuple(value for copy in copies for _, value in copy.data),
         hidden=tuple(entry for b in kept for entry in b.symbols(model.tokens, model.heads)),
         variables=tuple(symbol for copy in copies for symbol in copy.variables),
         ranges=tuple(pair for copy in copies for pair in copy.ranges),
@@ -186,6 +194,8 @@ def _of_sequence(
     return Chart(
         model=model,
         data=tuple(found.output),
+        output=found.output,
+        given=tuple(found.output),
         hidden=found.earlier,
         variables=tuple(symbol for symbol, _ in kept),
         ranges=tuple(pair for _, pair in kept),
@@ -216,12 +226,18 @@ def _copy(found: Fibre, head: int, heads: int) -> Fibre:
     """Return the fibre of one head without the shift of its queries, its symbols named after the head."""
     place: dict[sp.Expr, sp.Expr] = {s: sp.S.Zero for s in found.variables if _is_shift(s)}
     if heads > 1:
-        named = [*(s for s, _ in found.data), *(s for s in found.variables if s not in place), *found.signs]
+        named = [
+            *found.output,
+            *(s for s, _ in found.data),
+            *(s for s in found.variables if s not in place),
+            *found.signs,
+        ]
         place |= {s: sp.Symbol(f"{s.name}_head{head}", **s.assumptions0) for s in named}
     kept = [(s, pair) for s, pair in zip(found.variables, found.ranges, strict=True) if not _is_shift(s)]
     return replace(
         found,
-        data=tuple((s.xreplace(place), value) for s, value in found.data),
+        output=found.output.xreplace(place),
+        data=tuple((s.xreplace(place), value.xreplace(place)) for s, value in found.data),
         variables=tuple(s.xreplace(place) for s, _ in kept),
         ranges=tuple(pair for _, pair in kept),
         signs=tuple(s.xreplace(place) for s in found.signs),

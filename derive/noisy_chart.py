@@ -10,6 +10,8 @@ noisy scores of a row and nothing else, d = the M - 1 orthonormal contrasts of e
 for a sequence output, d = y.
 """
 
+from collections.abc import Sequence
+
 import sympy as sp
 
 from .architecture import Architecture
@@ -36,6 +38,7 @@ def noisy_chart(model: Architecture) -> Chart:
     """
     line = straight_link(model)
     names = Names(line.body)
+    output = sp.Matrix(*line.outputs.shape, lambda i, j: sp.Symbol(f"y_{i + 1}_{j + 1}", real=True))
     seen = _seen(line)
     rows = len(seen) // model.tokens
     noise = sp.Matrix(rows, model.tokens, lambda k, m: sp.Symbol(f"e_{k + 1}_{m + 1}", real=True))
@@ -46,6 +49,8 @@ def noisy_chart(model: Architecture) -> Chart:
     return Chart(
         model=model,
         data=tuple(data),
+        output=output,
+        given=tuple(_shown(line, output)),
         hidden=tuple(entries),
         variables=(),
         ranges=(),
@@ -65,16 +70,25 @@ def noisy_chart(model: Architecture) -> Chart:
 
 def _seen(line: StraightLine) -> list[sp.Expr]:
     """Return what the noise is added to."""
+    if line.model.activation != "softmax" or line.model.output == "sequence":
+        return list(line.outputs)
+    return _contrasts(line.stages[-1].scores)
+
+
+def _shown(line: StraightLine, output: sp.Matrix) -> list[sp.Expr]:
+    """Return what an output shows of that."""
     model = line.model
     if model.activation != "softmax" or model.output == "sequence":
-        return list(line.outputs)
-    # Row k of the noise holds contrast k of the rows of scores, one after the other.
-    return [
-        contrast
-        for scores in line.stages[-1].scores
-        for k in range(1, model.tokens)
-        for contrast in scores * _contrast(k, model.tokens)
-    ]
+        return list(output)
+    size = model.tokens
+    heads = [output[head * size : (head + 1) * size, :] for head in range(model.heads)]
+    return _contrasts([matrix.applyfunc(sp.log) for matrix in heads])
+
+
+def _contrasts(tables: Sequence[sp.Matrix]) -> list[sp.Expr]:
+    """Return the contrasts of the rows of scores of every head: row k of the noise holds contrast k of all rows."""
+    size = tables[0].cols
+    return [value for table in tables for k in range(1, size) for value in table * _contrast(k, size)]
 
 
 def _contrast(k: int, tokens: int) -> sp.Matrix:

@@ -52,6 +52,14 @@ def complete(data, coordinates, constants, h):
 {body}
 '''
 
+_FROM_OUTPUT = '''
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def from_output(y, constants, data):
+    """Set what an output, in the shape of the link, fixes of the indices that made it."""
+{body}
+'''
+
 
 def source_of_chart(model: Architecture, noisy: bool = False) -> str:
     """Derive, prove and print the chart of a model.
@@ -66,7 +74,7 @@ def source_of_chart(model: Architecture, noisy: bool = False) -> str:
     Returns
     -------
     str
-        Source of a module with the functions `read` and `complete`.
+        Source of a module with the functions `read`, `complete` and `from_output`.
 
     Raises
     ------
@@ -81,7 +89,7 @@ def source_of_chart(model: Architecture, noisy: bool = False) -> str:
     return render_chart(found, kernels)
 
 
-def render_chart(found: Chart, kernels: tuple[Kernel, Kernel]) -> str:
+def render_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel]) -> str:
     """Return the source of a chart's module.
 
     Parameters
@@ -91,8 +99,9 @@ def render_chart(found: Chart, kernels: tuple[Kernel, Kernel]) -> str:
         Of `chart_kernels`.
     """
     model = found.model
-    read, complete = (lower(kernel) for kernel in kernels)
-    digest = hashlib.sha256(f"{read.digest()} {complete.digest()}".encode()).hexdigest()
+    programs = [lower(kernel) for kernel in kernels]
+    read, complete, from_output = programs
+    digest = hashlib.sha256(" ".join(part.digest() for part in programs).encode()).hexdigest()
     tokens = model.tokens
     hidden = [number for number in range(found.h.rows) if found.entries[number, 0] in found.hidden]
     head = _HEAD.format(
@@ -109,7 +118,12 @@ def render_chart(found: Chart, kernels: tuple[Kernel, Kernel]) -> str:
         readouts=sum(len(matrix) for matrix in model.readouts),
         noise=found.h.rows - model.indices,
     )
-    return head + _READ.format(body=_read(found, read)) + _COMPLETE.format(body=_complete(found, complete))
+    parts = [
+        _READ.format(body=_read(found, read)),
+        _COMPLETE.format(body=_complete(found, complete)),
+        _FROM_OUTPUT.format(body=_from_output(found, from_output)),
+    ]
+    return head + "".join(parts)
 
 
 def _tuple(values: Sequence[object]) -> str:
@@ -156,6 +170,14 @@ def _complete(found: Chart, program: Program) -> str:
     log_weight, conditions = values[rows * columns], values[rows * columns + 1 :]
     held = [f"if not ({value} > 0.0):\n        return -math.inf" for value in conditions]
     return _indented([*unpacked, *_constants(found), *lines, *held, *told, f"return {log_weight}"])
+
+
+def _from_output(found: Chart, program: Program) -> str:
+    lines, values = _lines(program)
+    rows, columns = found.output.shape
+    unpacked = [f"{found.output[a, b].name} = y[{a}, {b}]" for a in range(rows) for b in range(columns)]
+    told = [f"data[{n}] = {value}" for n, value in enumerate(values)]
+    return _indented([*unpacked, *_constants(found), *lines, *told])
 
 
 def _indented(lines: Sequence[str]) -> str:

@@ -1,11 +1,12 @@
 """Kernels of a chart: what an output fixes of the indices that made it, and the indices from that and the coordinates.
 
-`read` takes indices to (data, variables, signs); `complete` takes (data, hidden entries, variables, signs) to all
-indices and the log-weight. Before anything is printed, the printed functions are run against each other at 40 digits:
-`complete` must undo `read`, and the log-weight must be minus the logarithm of the Jacobian of `read`, by differences.
+`read` takes indices to (data, variables, signs), `from_output` an output to its data; `complete` takes (data, hidden
+entries, variables, signs) to all indices and the log-weight. Before anything is printed, the printed functions are run against each other at 40 digits:
+`complete` must undo `read`, `from_output` must find in the output what `read` finds in the indices, and the log-weight must be minus the logarithm of the Jacobian of `read`, by differences.
 """
 
 import random
+from dataclasses import replace
 
 import sympy as sp
 from mpmath import mpf
@@ -17,6 +18,7 @@ from ..emit.ir import lower
 from ..emit.render import run_mp
 from ..nodes import own
 from ..proof import ProofError
+from ..straightline import straight_link
 from .kernel import Kernel
 
 __all__ = ["chart_constants", "chart_kernels", "prove_chart"]
@@ -33,8 +35,8 @@ def chart_constants(found: Chart) -> tuple[sp.Symbol, ...]:
     return (*usual, *(entry for matrix in model.readouts for entry in matrix), *noise)
 
 
-def chart_kernels(found: Chart) -> tuple[Kernel, Kernel]:
-    """Return the kernels `read` and `complete` of a chart.
+def chart_kernels(found: Chart) -> tuple[Kernel, Kernel, Kernel]:
+    """Return the kernels `read`, `complete` and `from_output` of a chart.
 
     Parameters
     ----------
@@ -82,20 +84,31 @@ def chart_kernels(found: Chart) -> tuple[Kernel, Kernel]:
         total=False,
         body=tuple((name, own(value)) for name, value in found.body),
     )
-    return read, complete
+    from_output = Kernel(
+        name="from_output",
+        arguments=(*found.output, *constants),
+        outputs=tuple((f"at_{s.name}", own(value)) for s, value in zip(found.data, found.given, strict=True)),
+        summary="What an output fixes of the indices that made it.",
+        notes=("The data, in the order of `complete`.",),
+        equations=equations,
+        domain=_DOMAIN,
+        meanings=(*((s.name, "an output of the link", "entry of y") for s in found.output), *meanings),
+        total=False,
+    )
+    return read, complete, from_output
 
 
-def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel], seed: int = 0) -> None:
+def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel], seed: int = 0) -> None:
     """Compare the printed kernels with each other at one point of general position.
 
     Raises
     ------
     ProofError
-        `complete` does not undo `read`, or the weight is not the inverse Jacobian up to the constant of the free means.
+        `complete` does not undo `read`, `from_output` finds other data than `read`, or the weight is not the inverse Jacobian up to the constant of the free means.
     """
     ctx = MPContext()
     ctx.dps = _DIGITS
-    printed = run_mp([lower(kernel) for kernel in kernels])
+    printed = run_mp([lower(kernel) for kernel in (*kernels, _link_kernel(found, kernels[0]))])
     draw = random.Random(seed)
     entries, tokens = list(found.entries), found.model.tokens
     constants = [ctx.mpf(str(0.5 + draw.random())) for _ in chart_constants(found)]
@@ -122,6 +135,11 @@ def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel], seed: int = 0) -> 
     off = max(abs(a - b) for a, b in zip(centred(made[: len(h)]), centred(h), strict=True))
     if not off < small:
         raise ProofError(f"chart of {found.model.name}: the indices come back off by {ctx.nstr(off, 3)}")
+    exact = [*h[: found.model.indices * tokens], *[ctx.zero] * (len(h) - found.model.indices * tokens)]
+    told = printed["from_output"](ctx, *printed["link"](ctx, *exact, *constants), *constants)
+    off = max(abs(a - b) for a, b in zip(told, read(exact)[0], strict=True))
+    if not off < small:
+        raise ProofError(f"chart of {found.model.name}: the data of the output are off by {ctx.nstr(off, 3)}")
     if any(not condition > 0 for condition in made[len(h) + 1 :]):
         raise ProofError(f"chart of {found.model.name}: a condition fails at indices that make the output")
     if found.model.output == "sequence" and found.deviation is None:
@@ -147,6 +165,17 @@ def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel], seed: int = 0) -> 
             f"chart of {found.model.name}: the weight is {ctx.nstr(made[len(h)], 12)}, the inverse Jacobian "
             f"{ctx.nstr(constant - volume, 12)}"
         )
+
+
+def _link_kernel(found: Chart, read: Kernel) -> Kernel:
+    """Return the link as a kernel, for the proof."""
+    line = straight_link(found.model)
+    return replace(
+        read,
+        name="link",
+        outputs=tuple((f"y_{n}", own(value)) for n, value in enumerate(line.outputs)),
+        body=tuple((name, own(value)) for name, value in line.body),
+    )
 
 
 def _constant(found: Chart, constants: list[mpf], ctx: MPContext) -> mpf:

@@ -57,6 +57,7 @@ class Chart(Protocol):
     DERIVATION_HASH: str
     read: Compiled
     complete: Compiled
+    from_output: Compiled
 
 
 def chart_of(model: Network) -> Chart:
@@ -145,6 +146,7 @@ def _module(source: bytes, path: Path) -> Chart:
         chart = cast(Chart, module)
         chart.read.compile((_MATRIX, _VECTOR, _VECTOR, _VECTOR))
         chart.complete.compile((_VECTOR, _VECTOR, _VECTOR, _MATRIX))
+        chart.from_output.compile((_MATRIX, _VECTOR, _VECTOR))
     except BaseException:
         del sys.modules[module.__name__]
         raise

@@ -1,5 +1,7 @@
 """Charts of the indices that share an output: both ways, and their weight, for every kind of architecture."""
 
+from dataclasses import replace
+
 import pytest
 import sympy as sp
 
@@ -47,12 +49,21 @@ def test_noise_leaves_all_indices_free(model):
 
 def test_a_wrong_weight_is_found():
     found = chart(Architecture(2, 2, tied=False))
-    read, complete = chart_kernels(found)
+    read, complete, from_output = chart_kernels(found)
     outputs = dict(complete.outputs)
     outputs["log_weight"] = outputs["log_weight"] + found.hidden[0] / 100
-    wrong = type(complete)(**(vars(complete) | {"outputs": tuple(outputs.items())}))
+    wrong = replace(complete, outputs=tuple(outputs.items()))
     with pytest.raises(ProofError, match="the weight is"):
-        prove_chart(found, (read, wrong))
+        prove_chart(found, (read, wrong, from_output))
+
+
+def test_wrong_data_of_an_output_are_found():
+    found = chart(Architecture(2, 2, heads=2))
+    read, complete, from_output = chart_kernels(found)
+    (name, value), *rest = from_output.outputs
+    wrong = replace(from_output, outputs=((name, 2 * value), *rest))
+    with pytest.raises(ProofError, match="the data of the output"):
+        prove_chart(found, (read, complete, wrong))
 
 
 def test_dimensions_add_up():
