@@ -1,8 +1,9 @@
 """Kernels of a chart: what an output fixes of the indices that made it, and the indices from that and the coordinates.
 
 `read` takes indices to (data, variables, signs), `from_output` an output to its data; `complete` takes (data, hidden
-entries, variables, signs) to all indices and the log-weight. Before anything is printed, the printed functions are run against each other at 40 digits:
-`complete` must undo `read`, `from_output` must find in the output what `read` finds in the indices, and the log-weight must be minus the logarithm of the Jacobian of `read`, by differences.
+entries, variables, signs) to all indices and the log-weight. Before anything is printed, the printed functions are run
+against each other at 40 digits: `complete` must undo `read`, `from_output` must find in the output what `read` finds in
+the indices, and the log-weight must be minus the logarithm of the Jacobian of `read`, by differences.
 """
 
 import random
@@ -104,7 +105,8 @@ def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel], seed: int 
     Raises
     ------
     ProofError
-        `complete` does not undo `read`, `from_output` finds other data than `read`, or the weight is not the inverse Jacobian up to the constant of the free means.
+        `complete` does not undo `read`, `from_output` finds other data than `read`, or the weight is not the inverse
+        Jacobian up to the constant of the free means.
     """
     ctx = MPContext()
     ctx.dps = _DIGITS

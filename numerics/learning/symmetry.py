@@ -15,13 +15,13 @@ class Symmetry:
 
     Parameters
     ----------
-    blocks : sequence of (slice, bool)
-        Rows that turn together: any rotation O(r) if True, a common sign otherwise.
+    blocks : sequence of sequence of slice
+        Rows that turn together: each of the slices by the same rotation of O(r), a sign where r is 1.
     group : PermutationGroup, optional
         Instead: changes of sign and exchanges of indices.
     """
 
-    def __init__(self, blocks: list[tuple[slice, bool]], group: PermutationGroup | None = None) -> None:
+    def __init__(self, blocks: list[list[slice]], group: PermutationGroup | None = None) -> None:
         self._blocks, self._group = blocks, group
 
     def rotation(self, overlap: Array) -> Array:
@@ -35,13 +35,10 @@ class Symmetry:
         if self._group is not None:
             return self._group.best(overlap)
         out = np.zeros_like(overlap)
-        for rows, turns in self._blocks:
-            block = overlap[rows, rows]
-            if turns:
-                left, _, right = np.linalg.svd(block)
+        for together in self._blocks:
+            left, _, right = np.linalg.svd(np.sum([overlap[rows, rows] for rows in together], axis=0))
+            for rows in together:
                 out[rows, rows] = left @ right
-            else:
-                out[rows, rows] = np.eye(len(block)) * (-1.0 if np.trace(block) < 0 else 1.0)
         return out
 
     def align(self, overlap: Array) -> Array:
@@ -54,12 +51,16 @@ def symmetry(model: Model) -> Symmetry:
 
     Notes
     -----
-    Tied layers: O(r) each (a sign at rank 1). Untied: a common sign of keys and queries (of all (t k, q/t) only these
-    keep the prior). Links: changes of sign and exchanges of indices, such as those of equivalent heads, found by
-    trying; no rotations.
+    Tied layers: O(r) each (a sign at rank 1). Untied: a common rotation of the keys and queries of a layer (of all
+    (t k, q/t) only these keep the prior). Links: changes of sign and exchanges of indices, such as those of equivalent
+    heads, found by trying; no rotations.
     """
     if isinstance(model, LinkKernel):
         return Symmetry([], signed_permutations(model.link, model.indices, model.tokens))
-    if model.coupled:
-        return Symmetry([(slice(0, model.indices), False)])
-    return Symmetry([(rows, True) for _, rows in model.blocks])
+    blocks, start = [], 0
+    for rank in model.ranks:
+        for _ in range(model.heads):
+            edges = [start + kind * rank for kind in range(model.kinds)]
+            blocks.append([slice(edge, edge + rank) for edge in edges])
+            start += rank * model.kinds
+    return Symmetry(blocks)

@@ -227,6 +227,7 @@ ROUTES: tuple[Route, ...] = (
         posterior="data.readout.ReadoutPosterior",
     ),
     *_verb("gamp", *_ONE_LAYER[1:]),
+    replace(CHART, verb="gamp", posterior="data.chart.ChartedPosterior"),
     replace(SAMPLED_LAYERS, verb="gamp"),
     LINK,
     Route("descend", "slopes through all layers", _tied, "estimated"),
@@ -274,9 +275,9 @@ _REFUSALS = {
         "rank 1 (troiani2025 (163)-(170))"
     ),
     "gamp": (
-        "no denoiser for {model}: at depth >= 2 there is one for rank 1 only, tied and with one head, at depth 1 for "
-        "rank 1, 2, 3 if tied and 1 if not; and for the kernel of a link (`attnlimits derive --link`); heads side by "
-        "side are models of their own, each on its block of X"
+        "no denoiser for {model}: there is one for softmax attention of any depth and linear of two layers, of any "
+        "rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear attention of "
+        "any depth tied and of rank 1; and for the kernel of a link (`attnlimits derive --link`)"
     ),
     "descend": (
         "no gradient for {model}: there is one for tied weights with one head at any depth, for one untied layer "

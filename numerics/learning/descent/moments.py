@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import kve
 
+from ...posterior.data.chart import ChartedPosterior
 from ...posterior.data.deep import DeepPosterior
 from ...posterior.data.fibre import TiedPosterior, UntiedPosterior
 from ...posterior.data.link import LinkPosterior
@@ -80,9 +81,19 @@ def prior_moments(model: Model, output: Posterior) -> tuple[Array, list[Array]]:
     if isinstance(output, LinkPosterior):
         mean, covariance = output.prior_moments()
         return mean, [covariance.reshape(n, model.indices * m, -1)]
+    if isinstance(output, ChartedPosterior):
+        return mean, [_of_group(output.prior_moments(), group) for group in groups(model)]
     assert isinstance(output, DeepPosterior)
     seconds = output.prior_moments()
     return mean, [seconds[:, layer] for layer in range(model.indices)]
+
+
+def _of_group(second: Array, group: Group) -> Array:
+    """E[h h^T | y] of a group from that of all indices, shape (n, P, M, P, M): the mean of rows that are alike."""
+    n, _, m = second.shape[:3]
+    if group.width > 1:
+        return second[:, group.rows, :, group.rows].reshape(n, group.width * m, -1)
+    return np.asarray(np.einsum("npapb->nab", second[:, group.rows, :, group.rows]) / group.count)
 
 
 def _tied(output: TiedPosterior) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .layout import CIRCLE, Layout, complete_at, read_at
+from .layout import CIRCLE, Layout, complete_at, from_output_at, read_at
 
 __all__ = [
     "Prior",
@@ -19,6 +19,7 @@ __all__ = [
     "place",
     "prior_of",
     "read",
+    "read_outputs",
     "wrapped",
 ]
 
@@ -149,6 +150,18 @@ def place(z: Array, signs: Array, data: Array, layout: Layout, scratch: Scratch)
     log_weight = complete_at(layout.complete)(data, entries, layout.constants, scratch.h)
     _set_modes(scratch.h, layout.modes, scratch.modes)
     return log_weight
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def read_outputs(y: Array, anywhere: Array, layout: Layout, data: Array, h: Array) -> None:
+    """Set what outputs fix, and indices that give them: those that have the coordinates of any given ones."""
+    scratch, signs = new_scratch(layout), np.empty(layout.signs)
+    z, told = np.empty(len(layout.row) + len(layout.kinds)), np.empty(layout.data)
+    read(anywhere, layout, told, z, signs, scratch)
+    for n in range(len(y)):
+        from_output_at(layout.from_output)(y[n], layout.constants, data[n])
+        place(z, signs, data[n], layout, scratch)
+        h[n] = scratch.h
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -9,8 +9,20 @@ from numpy.typing import NDArray
 
 from ...arithmetic.addresses import address, function_at
 from ...model.charts import Chart
+from ...model.network import Network
 
-__all__ = ["ARC", "CIRCLE", "LINE", "Layout", "complete_at", "layout_of", "read_at", "token_modes"]
+__all__ = [
+    "ARC",
+    "CIRCLE",
+    "LINE",
+    "Layout",
+    "complete_at",
+    "constants_of",
+    "from_output_at",
+    "layout_of",
+    "read_at",
+    "token_modes",
+]
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -22,8 +34,9 @@ _KINDS = {"line": LINE, "circle": CIRCLE, "arc": ARC}
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 _READ = types.FunctionType(types.void(_MATRIX, _VECTOR, _VECTOR, _VECTOR))
 _COMPLETE = types.FunctionType(types.float64(_VECTOR, _VECTOR, _VECTOR, _MATRIX))
+_FROM_OUTPUT = types.FunctionType(types.void(_MATRIX, _VECTOR, _VECTOR))
 #: The functions of a chart from their addresses.
-read_at, complete_at = function_at(_READ), function_at(_COMPLETE)
+read_at, complete_at, from_output_at = function_at(_READ), function_at(_COMPLETE), function_at(_FROM_OUTPUT)
 
 
 class Layout(NamedTuple):
@@ -34,7 +47,7 @@ class Layout(NamedTuple):
 
     Attributes
     ----------
-    read, complete : int
+    read, complete, from_output : int
         Addresses of the chart's functions.
     constants : ndarray
         Skip strength, inverse temperature, readout weights, deviation of the noise if there is any.
@@ -54,6 +67,7 @@ class Layout(NamedTuple):
 
     read: int
     complete: int
+    from_output: int
     constants: Array
     modes: Array
     hidden: Whole
@@ -80,6 +94,13 @@ def token_modes(tokens: int) -> Array:
     return out
 
 
+def constants_of(model: Network) -> Array:
+    """Constants of a model as its chart takes them: skip, beta, readout weights, deviation of the noise if any."""
+    weights = [np.asarray(matrix, dtype=np.float64).ravel() for matrix in model.readouts or ()]
+    noise = [math.sqrt(model.noise)] if model.noise else []
+    return np.concatenate([[model.skip, model.beta], *weights, noise])
+
+
 def layout_of(module: Chart, constants: Array) -> Layout:
     """Layout of a chart with the constants of a model.
 
@@ -100,6 +121,7 @@ def layout_of(module: Chart, constants: Array) -> Layout:
     return Layout(
         read=address(module.read, _READ),
         complete=address(module.complete, _COMPLETE),
+        from_output=address(module.from_output, _FROM_OUTPUT),
         constants=np.ascontiguousarray(constants, dtype=np.float64),
         modes=token_modes(module.TOKENS),
         hidden=np.array(module.HIDDEN, dtype=np.int64),

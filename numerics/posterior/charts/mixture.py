@@ -26,7 +26,9 @@ __all__ = [
     "log_mixture",
     "node_heights",
     "place_peaks",
+    "set_shares",
     "set_signs",
+    "squared_distance",
 ]
 
 Array = NDArray[np.float64]
@@ -135,7 +137,7 @@ def _log_prior(z: Array, target: Target, broad: Broad) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _square(z: Array, image: int, peaks: Peaks, layout: Layout, work: Array) -> float:
+def squared_distance(z: Array, image: int, peaks: Peaks, layout: Layout, work: Array) -> float:
     """Squared distance of a node from a peak in units of its scale."""
     first, square = len(layout.row), 0.0
     for j in range(len(z)):
@@ -175,7 +177,7 @@ def log_mixture(z: Array, mixture: Mixture, target: Target, work: Array) -> floa
     if mixture.from_prior > 0:
         density = math.log(mixture.from_prior) + _log_prior(z, target, mixture.broad)
     for image in range(mixture.images):
-        square = _square(z, image, mixture.peaks, target.layout, work)
+        square = squared_distance(z, image, mixture.peaks, target.layout, work)
         part = math.log(mixture.from_peaks * mixture.peaks.share[image])
         part += log_student(square, len(z), mixture.peaks.log_det[image])
         top, low = max(density, part), min(density, part)
@@ -219,9 +221,15 @@ def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, pe
         peaks.height[found] = height
         peaks.log_det[found] = np.sum(np.log(np.diag(factor)))
         found += 1
+    set_shares(peaks, found)
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def set_shares(peaks: Peaks, found: int) -> None:
+    """Divide the nodes among so many peaks by their volumes."""
     if found == 0:
-        return 0
+        return
     volume = peaks.height[:found] + peaks.log_det[:found]
     mass = np.exp(volume - np.max(volume))
     peaks.share[:found] = (mass / np.sum(mass) + _LEAST_SHARE) / (1.0 + found * _LEAST_SHARE)
-    return found

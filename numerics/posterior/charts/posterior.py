@@ -1,6 +1,5 @@
 """Moments of sampled posteriors of any network with a chart, for averages over outputs whose indices are known."""
 
-import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -8,19 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
-from scipy.stats import chi2, qmc
 
 from ...core.errors import ConvergenceError
 from ...model.charts import chart_of
 from ...model.network import Network
-from ..student import freedom
 from .density import prior_of
-from .layout import LINE, Layout, layout_of
-from .mixture import BROAD_FREEDOM
-from .sampler import Nodes, Outputs, Points, Sums, posterior_sums
+from .layout import constants_of, layout_of
+from .points import drawn_points
+from .sampler import Nodes, Outputs, Sums, posterior_sums
 
-__all__ = ["ChartMoments", "ChartPosterior"]
+__all__ = ["ChartMoments", "ChartPosterior", "sign_flips"]
 
 Array = NDArray[np.float64]
 
@@ -74,21 +70,15 @@ class ChartPosterior:
     ) -> None:
         self.model = model
         self._chart = chart_of(model)  # kept: the layout holds addresses in it
-        weights = [np.asarray(matrix, dtype=np.float64).ravel() for matrix in model.readouts or ()]
-        noise = [math.sqrt(model.noise)] if model.noise else []
-        self.layout = layout_of(self._chart, np.concatenate([[model.skip, model.beta], *weights, noise]))
+        self.layout = layout_of(self._chart, constants_of(model))
         self._workers = workers or os.cpu_count() or 1
-        self._flips = _flips(model)
+        self._flips = sign_flips(model)
         pairs = min(_PAIRS, per)
         self._pair = (np.arange(per) % pairs + pairs * np.arange(replicas)[:, None]).ravel()
         half = nodes // 2
-        size = max(1, self.layout.dimension)
-        streams = rng.spawn(2 * pairs * replicas)
-        uniform = np.array([qmc.Sobol(size + 1, rng=stream).random(half) for stream in streams])
-        uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, half, size + 1)
         self._nodes = Nodes(
             np.array([half - half // 2, half // 2]),
-            _points(uniform, self.layout),
+            drawn_points(self.layout, half, pairs * replicas, rng),
             rng.standard_normal((_DRAWS, model.indices + model.noise_rows, model.tokens)),
         )
 
@@ -165,21 +155,7 @@ def _moments(sums: Sums, spread: Array, shape: tuple[int, int], indices: int) ->
     return ChartMoments(mean, second, log_z, sums.first[:, 0, 0] ** 2 / sums.squares[:, 0])
 
 
-def _points(uniform: Array, layout: Layout) -> Points:
-    """Points of nodes from uniform ones, shape (.., nodes, F + 1)."""
-    size, nu = uniform.shape[-1] - 1, freedom(layout.dimension)
-    broad = uniform[..., size - len(layout.kinds) : size].copy()
-    for j, kind in enumerate(layout.kinds):
-        if kind == LINE:
-            broad[..., j] = stdtrit(BROAD_FREEDOM, broad[..., j])
-    return Points(
-        np.ascontiguousarray(ndtri(uniform[..., :size])),
-        np.ascontiguousarray(broad),
-        np.ascontiguousarray(np.sqrt(nu / chi2.ppf(uniform[..., size], nu))),
-    )
-
-
-def _flips(model: Network) -> Array:
+def sign_flips(model: Network) -> Array:
     """Signs of the rows of h under which the output stays as it is: those of each head of each layer.
 
     The last layer's sign is summed over where it is tied and seen without noise, so that it is left out.

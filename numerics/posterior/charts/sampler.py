@@ -24,8 +24,9 @@ from .mixture import (
     set_signs,
 )
 from .peaks import new_peaks
+from .points import Points
 
-__all__ = ["Nodes", "Outputs", "Points", "Sums", "posterior_sums"]
+__all__ = ["Nodes", "Outputs", "Sums", "draw_node", "posterior_sums"]
 
 Array = NDArray[np.float64]
 
@@ -49,24 +50,6 @@ class Outputs(NamedTuple):
     omega: Array
     flips: Array
     pair: NDArray[np.int64]
-
-
-class Points(NamedTuple):
-    """Points that nodes are made of.
-
-    Attributes
-    ----------
-    normal : ndarray, shape (.., nodes, F)
-        Standard normal.
-    broad : ndarray, shape (.., nodes, variables)
-        Student with three degrees of freedom for variables on the line, uniform on (0, 1) for others.
-    tails : ndarray, shape (.., nodes)
-        sqrt(nu/chi^2_nu) of the peaks.
-    """
-
-    normal: Array
-    broad: Array
-    tails: Array
 
 
 class Nodes(NamedTuple):
@@ -135,7 +118,7 @@ def _add(first: Array, second: Array, weight: float, modes: Array) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _draw(z: Array, node: int, points: Points, mixture: Mixture, target: Target) -> bool:
+def draw_node(z: Array, node: int, points: Points, mixture: Mixture, target: Target) -> bool:
     """Coordinates of one node; False for one that is not counted."""
     if node < mixture.from_prior:
         draw_prior(z, points.normal[node], points.broad[node], target, mixture.broad)
@@ -158,7 +141,7 @@ def _sum_nodes(
     layout, free = target.layout, mixture.peaks.centre.shape[1]
     z, work, signs = np.empty(free), np.empty(free), np.empty(layout.signs)
     for node in range(mixture.from_prior + mixture.from_peaks):
-        if not _draw(z, node, points, mixture, target):
+        if not draw_node(z, node, points, mixture, target):
             continue
         density = log_mixture(z, mixture, target, work) + sums.log_scale[i]
         for number in range(1 << layout.signs):

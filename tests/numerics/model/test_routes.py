@@ -48,7 +48,7 @@ UNSERVED = [
 
 
 #: What charts serve of these.
-ON_CHARTS = [(verb, model) for verb in ("last layer", "evolve") for model in UNSERVED[:2]]
+ON_CHARTS = [(verb, model) for verb in ("last layer", "evolve", "gamp") for model in UNSERVED[:2]]
 
 
 @pytest.mark.parametrize(("verb", "model"), ON_CHARTS, ids=str)

@@ -141,5 +141,5 @@ def test_what_no_indices_give_is_named(rng):
         posterior(kernel_of("sign(h[1])"), [1.0, -1.0, 0.5])
     with pytest.raises(ValueError, match=r"Y must have shape \(N, 2, 2\)"):
         posterior(model, np.ones((3, 4)))
-    with pytest.raises(KernelNotFoundError, match="rank 1 only"):
-        posterior(Network(2, 2, 2), np.ones((3, 2, 2)))
+    with pytest.raises(KernelNotFoundError, match="linear of two layers"):
+        posterior(Network(3, 2, 2, activation="linear"), np.ones((3, 2, 2)))

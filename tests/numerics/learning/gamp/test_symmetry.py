@@ -31,10 +31,12 @@ def block(*parts):
         (Network(1, 3, 3), lambda rng: rotation(3, rng)),
         (Network(2, 2, (2, 1)), lambda rng: block(rotation(2, rng), [[-1.0]])),
         (Network(1, 2, 1, activation="softmax", tied=False), lambda rng: -np.eye(2)),
+        (Network(2, 2, tied=False), lambda rng: np.diag([-1.0, -1.0, 1.0, 1.0])),
+        (Network(2, 3, (2, 1), tied=False), lambda rng: block(*[rotation(2, rng)] * 2, -np.eye(2))),
         (kernel_of("h[1]**2 + h[2]**2 + h[1]*h[2]"), lambda rng: np.array([[0.0, -1.0], [-1.0, 0.0]])),
         (kernel_of("h[1]**2 + h[2]**3"), lambda rng: np.diag([-1.0, 1.0])),
     ],
-    ids=["signs", "O(3)", "O(2) and sign", "untied", "exchange", "one sign"],
+    ids=["signs", "O(3)", "O(2) and sign", "untied", "untied layers", "untied O(2) and sign", "exchange", "one sign"],
 )
 def test_an_image_of_the_teacher_is_the_teacher(model, element, rng):
     r = np.asarray(element(rng))

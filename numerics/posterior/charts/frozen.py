@@ -1,0 +1,202 @@
+"""Nodes of a posterior that stay where they are while the prior moves a little: moments are smooth functions of it.
+
+Each node keeps its indices and the logarithm of the chart's weight over the intensity of the nodes; the Gaussian of the
+indices is what changes.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .density import Prior, Target, new_scratch, place
+from .mixture import Broad, Mixture, fit_broad, log_mixture, set_signs
+from .peaks import new_peaks
+from .points import Points
+from .sampler import draw_node
+from .seeking import Search, seek_peaks
+
+__all__ = ["Frozen", "Weighed", "freeze", "weigh"]
+
+Array = NDArray[np.float64]
+
+# Peaks that are kept; part of the weight that nodes are left out with.
+_PEAKS, _LIGHT = 8, 1e-4
+
+
+class Frozen(NamedTuple):
+    """Nodes of one posterior.
+
+    Attributes
+    ----------
+    modes : ndarray, shape (nodes, P, M)
+        Indices, in modes over the tokens.
+    log_base : ndarray, shape (nodes,)
+        Logarithm of the weight of the chart over the intensity of the nodes.
+    first : int
+        How many are of the first of two independent sets; they come first.
+    peaks : ndarray, shape (peaks, F)
+        Where the peaks of the mixture are.
+    """
+
+    modes: Array
+    log_base: Array
+    first: int
+    peaks: Array
+
+
+class Weighed(NamedTuple):
+    """Moments of one posterior in modes over the tokens, of deviations from the prior's mean.
+
+    Attributes
+    ----------
+    mean : ndarray, shape (3, P, M)
+        By the first set of nodes, by the second, and by both.
+    second : ndarray, shape (P, P)
+        E sum_m (h_m - omega_m)(h_m - omega_m)^T, by both.
+    log_z : float
+    worth : float
+        Number of independent nodes that all are worth; zero where there is none.
+    """
+
+    mean: Array
+    second: Array
+    log_z: float
+    worth: float
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Target) -> Frozen:
+    """Look for peaks, draw both sets of nodes, and keep those that have a weight.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape (2,)
+        Nodes of each set from the prior and from the peaks.
+    points : Points
+        Leading shape (2, nodes), at least as many nodes.
+    search : Search
+    target : Target
+
+    Returns
+    -------
+    Frozen
+    """
+    layout = target.layout
+    free = len(layout.row) + len(layout.kinds)
+    scratch, peaks = new_scratch(layout), new_peaks(_PEAKS, free)
+    broad = Broad(np.zeros(len(layout.kinds)), np.ones(len(layout.kinds)))
+    fit_broad(target, search.root, search.draws, scratch, broad)
+    images = seek_peaks(search, target, scratch, peaks)
+    mixture = Mixture(counts[0], counts[1] if images > 0 else 0, images, broad, peaks)
+    most = 2 * (counts[0] + counts[1]) << layout.signs
+    modes, log_base, log_weight = np.empty((most, *target.omega.shape)), np.empty(most), np.empty(most)
+    moved = np.empty(target.omega.shape)
+    z, work, signs = np.empty(free), np.empty(free), np.empty(layout.signs)
+    kept, first = 0, 0
+    normal, loose, tails = points
+    for half in range(2):
+        own = Points(normal[half], loose[half], tails[half])
+        for node in range(mixture.from_prior + mixture.from_peaks):
+            if not draw_node(z, node, own, mixture, target):
+                continue
+            density = log_mixture(z, mixture, target, work)
+            for number in range(1 << layout.signs):
+                set_signs(number, signs)
+                base = place(z, signs, target.data, layout, scratch) - density
+                height = base - _energy(scratch.modes, target.omega, target.prior, moved)
+                if -np.inf < height < np.inf:
+                    modes[kept] = scratch.modes
+                    log_base[kept], log_weight[kept] = base, height
+                    kept += 1
+        if half == 0:
+            first = kept
+    heavy = _heavy(log_weight[:kept])
+    return Frozen(modes[heavy], log_base[heavy], int(np.sum(heavy < first)), peaks.centre[:images].copy())
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _heavy(log_weight: Array) -> NDArray[np.int64]:
+    """Numbers of the nodes that hold all weight but a small part, in order."""
+    if len(log_weight) == 0:
+        return np.empty(0, np.int64)
+    order = np.argsort(log_weight)
+    weight = np.exp(log_weight[order] - log_weight[order[-1]])
+    return np.sort(order[np.cumsum(weight) > _LIGHT * np.sum(weight)])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _energy(modes: Array, omega: Array, prior: Prior, deviation: Array) -> float:
+    """Half the squared distance of modes from omega; sets the deviations, those of free means to their mean."""
+    indices, tokens = omega.shape
+    total = 0.0
+    for p in range(indices):
+        for k in range(tokens):
+            deviation[p, k] = modes[p, k] - omega[p, k]
+    for k in range(tokens):
+        for p in range(indices):
+            value = 0.0
+            for i in range(p):
+                value += prior.precision[k, p, i] * deviation[i, k]
+            total += deviation[p, k] * (value + 0.5 * prior.precision[k, p, p] * deviation[p, k])
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def weigh(nodes: Frozen, omega: Array, prior: Prior, free: NDArray[np.bool_]) -> Weighed:
+    """Moments of a posterior under N(omega, V).
+
+    Parameters
+    ----------
+    nodes : Frozen
+    omega : ndarray, shape (P, M)
+        In modes over the tokens.
+    prior : Prior
+    free : ndarray of bool, shape (P,)
+        Rows whose mean the output does not depend on.
+
+    Returns
+    -------
+    Weighed
+    """
+    indices, tokens = omega.shape
+    count = len(nodes.log_base)
+    height, deviation = np.empty(count), np.empty((count, indices, tokens))
+    for node in range(count):
+        height[node] = nodes.log_base[node] - _energy(nodes.modes[node], omega, prior, deviation[node])
+    mass, mean, second = np.zeros(3), np.zeros((3, indices, tokens)), np.zeros((indices, indices))
+    top = np.max(height) if count else -np.inf
+    squares = 0.0
+    for node in range(count):
+        weight = math.exp(height[node] - top)
+        squares += weight * weight
+        half = 0 if node < nodes.first else 1
+        mass[half] += weight
+        moved = deviation[node]
+        for p in range(indices):
+            if free[p]:
+                moved[p, 0] = 0.0
+                for i in range(indices):
+                    if not free[i]:
+                        moved[p, 0] += prior.follow[p, i] * moved[i, 0]
+        for p in range(indices):
+            for k in range(tokens):
+                one = weight * moved[p, k]
+                mean[half, p, k] += one
+                for i in range(p + 1):
+                    second[p, i] += one * moved[i, k]
+    mass[2] = mass[0] + mass[1]
+    if not (0.0 < mass[2] < np.inf):
+        return Weighed(mean, second, -np.inf, 0.0)
+    mean[2] = mean[0] + mean[1]
+    for part in range(3):
+        # A set without nodes has the mean of the other.
+        mean[part] = mean[part] / mass[part] if mass[part] > 0.0 else mean[2] / mass[2]
+    for p in range(indices):
+        for i in range(p + 1):
+            second[p, i] = second[p, i] / mass[2] + prior.spread[p, i]
+            second[i, p] = second[p, i]
+    log_z = top + math.log(0.5 * mass[2]) + prior.log_norm
+    return Weighed(mean, second, log_z, mass[2] * mass[2] / squares)

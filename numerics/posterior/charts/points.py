@@ -1,0 +1,62 @@
+"""Points that nodes on a chart are made of: randomised quasi-Monte Carlo, drawn once for several independent sets."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+from scipy.stats import chi2, qmc
+
+from ..student import freedom
+from .layout import LINE, Layout
+from .mixture import BROAD_FREEDOM
+
+__all__ = ["Points", "drawn_points"]
+
+Array = NDArray[np.float64]
+
+
+class Points(NamedTuple):
+    """Points that nodes are made of.
+
+    Attributes
+    ----------
+    normal : ndarray, shape (.., nodes, F)
+        Standard normal.
+    broad : ndarray, shape (.., nodes, variables)
+        Student with three degrees of freedom for variables on the line, uniform on (0, 1) for others.
+    tails : ndarray, shape (.., nodes)
+        sqrt(nu/chi^2_nu) of the peaks.
+    """
+
+    normal: Array
+    broad: Array
+    tails: Array
+
+
+def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generator) -> Points:
+    """Points of so many nodes in each of two independent sets, for each of some pairs of sets.
+
+    Parameters
+    ----------
+    layout : Layout
+    nodes, pairs : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Points
+        Leading shape (pairs, 2, nodes).
+    """
+    size, nu = max(1, layout.dimension), freedom(layout.dimension)
+    uniform = np.array([qmc.Sobol(size + 1, rng=stream).random(nodes) for stream in rng.spawn(2 * pairs)])
+    uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(pairs, 2, nodes, size + 1)
+    broad = uniform[..., size - len(layout.kinds) : size].copy()
+    for j, kind in enumerate(layout.kinds):
+        if kind == LINE:
+            broad[..., j] = stdtrit(BROAD_FREEDOM, broad[..., j])
+    return Points(
+        np.ascontiguousarray(ndtri(uniform[..., :size])),
+        np.ascontiguousarray(broad),
+        np.ascontiguousarray(np.sqrt(nu / chi2.ppf(uniform[..., size], nu))),
+    )

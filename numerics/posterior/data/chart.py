@@ -1,0 +1,185 @@
+"""Any network with a chart: posteriors sampled on it by nodes that stay where they are while the prior moves little."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...core.errors import ConvergenceError, UnreachableOutputError
+from ...core.results import How
+from ...core.typing import Array
+from ...core.validation import softmax_rows
+from ...model.charts import chart_of
+from ...model.network import Network
+from ..charts.density import Target, energy, prior_of, read_outputs
+from ..charts.frozen import Frozen, Weighed, freeze, weigh
+from ..charts.layout import Layout, constants_of, layout_of
+from ..charts.points import Points, drawn_points
+from ..charts.posterior import sign_flips
+from ..charts.seeking import Search
+from ..protocol import Settings
+from .outputs import named_rows
+
+__all__ = ["ChartedPosterior"]
+
+# Nodes of each output, of both sets: at first, and at most.
+_FIRST, _MOST = 256, 2048
+# Pairs of sets of nodes that outputs take turns with; draws from the prior among which peaks are looked for.
+_PAIRS, _DRAWS = 32, 64
+# Nodes are drawn anew where the prior's mean has moved by this part of its width, or where they are worth less than
+# this part of what they were; outputs whose nodes are worth less than the last get more nodes.
+_MOVED, _WORN, _WORTH = 0.5, 0.6, 16.0
+# y is accepted if the link at indices with its data reproduces it to this (relative to its scale).
+_CONSISTENT = 1e-6
+
+
+class ChartedPosterior:
+    """Posteriors of the outputs of a network that has a chart.
+
+    Every output has nodes of its own, which stay where they are from call to call, so that its scores are smooth
+    functions of (omega, V) and an iteration with them converges. They are drawn anew, around peaks that are looked for
+    from the last ones and from draws of the prior, where (omega, V) has moved away from them; and more of them where it
+    moves by less than their error.
+
+    Parameters
+    ----------
+    model : Network
+        With a chart (`derive.charts`).
+    y : ndarray, shape (n, HM, M)
+    settings : Settings
+
+    Attributes
+    ----------
+    noise : ndarray, shape (P, P)
+        Sum over outputs and tokens of the products of the errors of the latest scores, from the two sets of nodes.
+    """
+
+    how: How = "monte-carlo"
+
+    def __init__(self, model: Network, y: Array, settings: Settings) -> None:
+        self.rows, self.model = len(y), model
+        self._chart = chart_of(model)  # kept: the layout holds addresses in it
+        self.layout = layout_of(self._chart, constants_of(model))
+        self._data: Array = named_rows(lambda part: _data(model, self.layout, part), y)
+        self._most = settings.nodes or _MOST
+        self._flips = sign_flips(model)
+        pairs = min(_PAIRS, self.rows)
+        self._points = drawn_points(self.layout, self._most // 2, pairs, settings.rng)
+        self._draws = settings.rng.standard_normal((_DRAWS, model.indices, model.tokens))
+        self._kept: list[_Kept | None] = [None] * self.rows
+        self._errors = np.zeros((self.rows, model.indices, model.indices))
+
+    @property
+    def noise(self) -> Array:
+        """Products of the errors of the latest scores."""
+        return np.asarray(self._errors.sum(axis=0))
+
+    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
+        """Score the outputs of some rows."""
+        prior, precision = prior_of(self.layout, V), np.asarray(np.linalg.inv(V), np.float64)
+        search = self._search(V)
+        turned = np.ascontiguousarray(omega @ self.layout.modes.T)
+        mean, second, lost = np.empty(omega.shape), np.zeros(V.shape), 0
+        for number, row in enumerate(range(*part.indices(self.rows))):
+            target = Target(self._data[row], turned[number], prior, self.layout)
+            found = self._weighed(row, target, search)
+            lost += not found.worth > 0
+            mean[number] = found.mean[2]
+            second += found.second
+            off = precision @ (found.mean[0] - found.mean[1]) / 2
+            self._errors[row] = off @ off.T
+        if lost:
+            raise ConvergenceError(
+                f"the posterior (12) of {self.model.describe()} is nowhere finite that was looked at, for {lost} of "
+                f"{len(omega)} outputs; raise nodes, take another seed, or check that model and data match"
+            )
+        g = precision @ mean
+        curvature = omega.size / len(V) * precision - precision @ second @ precision
+        return g @ self.layout.modes, curvature + np.einsum("nam,nbm->ab", g, g)
+
+    def prior_moments(self) -> Array:
+        """E[h h^T | y] of every output at omega = 0, V = I, shape (n, P, M, P, M)."""
+        indices, tokens = self.model.indices, self.model.tokens
+        prior, modes = prior_of(self.layout, np.eye(indices)), self.layout.modes
+        search = self._search(np.eye(indices))
+        out = np.empty((self.rows, indices, tokens, indices, tokens))
+        for row in range(self.rows):
+            target = Target(self._data[row], np.zeros((indices, tokens)), prior, self.layout)
+            nodes = self._drawn(row, self._most, target, search)
+            nodes.modes[:, self.layout.free, 0] = 0.0
+            height = nodes.log_base - 0.5 * (nodes.modes**2).sum(axis=(1, 2))
+            weight = np.exp(height - height.max())
+            second = np.einsum("n,npk,nql->pkql", weight / weight.sum(), nodes.modes, nodes.modes, optimize=True)
+            second[:, 0, :, 0] += prior.spread
+            out[row] = np.einsum("ka,pkql,lb->paqb", modes, second, modes, optimize=True)
+        return out
+
+    def _search(self, V: Array) -> Search:
+        """Where peaks are looked for that nothing is known of."""
+        root = np.asarray(np.linalg.cholesky(V), np.float64)
+        return Search(root, self._draws, self._flips, np.empty((0, self.layout.dimension)))
+
+    def _drawn(self, row: int, nodes: int, target: Target, search: Search) -> Frozen:
+        """New nodes of one output."""
+        counts = np.array([nodes // 2 - nodes // 4, nodes // 4])
+        points = Points(*(array[row % len(array)] for array in self._points))
+        found: Frozen = freeze(counts, points, search, target)
+        return found
+
+    def _weighed(self, row: int, target: Target, search: Search) -> Weighed:
+        """Moments of one output, by the nodes that it has or by new ones."""
+        kept = self._kept[row]
+        nodes = _FIRST
+        if kept is not None:
+            found: Weighed = weigh(kept.frozen, target.omega, target.prior, self.layout.free)
+            step, nodes = _squared_step(target, kept.latest), kept.nodes
+            kept.latest = target.omega
+            if step * found.worth < 1 and nodes < self._most:
+                nodes *= 2
+            elif found.worth > _WORN * kept.worth and _squared_step(target, kept.omega) < _MOVED**2:
+                return found
+            search = search._replace(known=kept.frozen.peaks)
+        while True:
+            nodes = min(nodes, self._most)
+            frozen = self._drawn(row, nodes, target, search)
+            found = weigh(frozen, target.omega, target.prior, self.layout.free)
+            self._kept[row] = _Kept(frozen, nodes, found.worth, target.omega, target.omega)
+            if found.worth > _WORTH or nodes == self._most:
+                return found
+            nodes, search = 2 * nodes, search._replace(known=frozen.peaks)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Nodes of an output, how many were drawn and what they were worth; the prior's mean then, and at the last call."""
+
+    frozen: Frozen
+    nodes: int
+    worth: float
+    omega: Array
+    latest: Array
+
+
+def _squared_step(target: Target, omega: Array) -> float:
+    """Squared distance of the prior's mean from another one, in its widths, of each index and token."""
+    step = target.omega - omega
+    return 2 * float(energy(step, np.zeros_like(step), target.prior.precision, np.empty_like(step))) / step.size
+
+
+def _data(model: Network, layout: Layout, y: Array) -> Array:
+    """What outputs fix; raises where no indices give one of them."""
+    array = softmax_rows(y) if model.activation == "softmax" else y
+    data = np.empty((len(array), layout.data))
+    h = np.empty((len(array), model.indices, model.tokens))
+    # Any indices have coordinates; with the data of y their output is y.
+    anywhere = np.random.default_rng(0).standard_normal((model.indices, model.tokens))
+    read_outputs(np.ascontiguousarray(array), anywhere, layout, data, h)
+    off = np.inf
+    if np.isfinite(h).all():
+        scale = np.abs(array).max(axis=(1, 2))
+        off = float((np.abs(model.link(h) - array).max(axis=(1, 2)) / scale).max())
+    if not off <= _CONSISTENT:
+        raise UnreachableOutputError(
+            f"no indices of {model.describe()} give this y: the link is violated by {off:.3g} (troiani2025 (6)); check "
+            "the activation, beta, the ranks and whether the layers are tied"
+        )
+    return data
