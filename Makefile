@@ -14,7 +14,7 @@ STAMP := $(VENV)/.setup-done
 TYPING := build/typing
 FOLDERS := derive generated numerics papers
 
-.PHONY: help setup run test test-all derive derive-check lint format bench verify constants clean distclean
+.PHONY: help setup run test test-all derive derive-check lint format bench verify constants docs docs-serve clean distclean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -76,6 +76,13 @@ verify: setup ## run the check of every equation of every paper and print the co
 
 constants: setup ## compute papers/troiani2025/constants.toml again; an interrupted run goes on where it stopped
 	$(BIN)/python -m attnlimits.papers.troiani2025.constants
+
+docs: setup ## the site, into build/docs, with warnings as errors
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[docs]'
+	$(BIN)/python -m sphinx -W --keep-going -q -c docs -d build/doctrees . build/docs
+
+docs-serve: docs ## show the site at http://localhost:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs 8000
 
 clean: ## remove caches, builds and results
 	rm -rf build dist *.egg-info $(OUT) .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks

@@ -101,9 +101,9 @@ def test_bad_files_are_refused_with_their_line(corpus, attnlimits):
     assert said.status == 1 and "No such file" in said.err
 
 
-def test_the_commands_of_the_readme(repository, tmp_path, monkeypatch, attnlimits):
+def test_the_commands_of_the_page(repository, tmp_path, monkeypatch, attnlimits):
     """One after the other in one folder, the second with PyTorch."""
-    text = (repository / "README.md").read_text(encoding="utf-8")
+    text = (repository / "docs/how/questions.md").read_text(encoding="utf-8")
     commands = re.findall(r"^attnlimits (trec .*)$", text, re.MULTILINE)
     assert len(commands) == 2
     monkeypatch.chdir(tmp_path)

@@ -32,10 +32,10 @@ def test_it_is_of_the_made_corpus(record):
     assert record["settings"] == Settings().__dict__
 
 
-def test_the_readme_says_when_they_are_half_way(record, repository):
+def test_the_page_says_when_they_are_half_way(record, repository):
     values = np.array(record["similarity"])
     first, second = (np.mean([half_time(one) for one in values[:, :, layer]]) for layer in (0, 1))
-    text = " ".join((repository / "README.md").read_text(encoding="utf-8").split())
+    text = " ".join((repository / "docs/how/questions.md").read_text(encoding="utf-8").split())
     assert f"half-way after {first:.1f} and {second:.1f} of {record['settings']['epochs']} epochs" in text
 
 

@@ -120,8 +120,8 @@ def test_parameters_and_blocks():
     assert wide.output_shape == wide.link(np.zeros((wide.indices, 3))).shape
 
 
-def test_the_table_of_the_readme_is_that_of_the_routes(repository):
-    assert served_table() in (repository / "README.md").read_text(encoding="utf-8")
+def test_the_table_of_the_site_is_that_of_the_routes(repository):
+    assert served_table() in (repository / "docs/reference/served.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every command and every example of the READMEs runs, and prints what the text says."""
+"""Every command and every example of the README and of the site runs, and prints what the text shows."""
 
 import contextlib
 import io
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-READMES = ("README.md", "papers/troiani2025/README.md")
+PAPER = "papers/troiani2025/README.md"
 
 
 def test_make_commands_exist(repository, command, output):
@@ -25,7 +25,8 @@ def test_commands_print_what_is_shown(command, output, run, printed, tmp_path, m
     printed(output, run(command))
 
 
-def test_python_examples_print_what_is_shown(example, printed):
+def test_python_examples_print_what_is_shown(example, printed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert example.output, "the example shows nothing"
     if "jax" in example.code:
         pytest.importorskip("jax", reason="needs jax: pip install 'attnlimits[gpu]'")
@@ -81,24 +82,25 @@ def test_inline_commands_run(inline, run, tmp_path, monkeypatch):
     assert run(inline + part.get(inline, "")).strip()
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_links_and_images_lead_somewhere(repository, name):
-    text = (repository / name).read_text(encoding="utf-8")
-    targets = re.findall(r"\]\(([^)#]+)\)", text)
-    assert targets
+def test_links_and_images_lead_somewhere(repository, page):
+    text = (repository / page).read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
     missing = [
         target
         for target in targets
-        if not target.startswith("https://") and not ((repository / name).parent / target).exists()
+        if not target.startswith("https://") and not ((repository / page).parent / target).exists()
     ]
     assert missing == []
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_paths_named_in_the_text_exist(repository, name):
-    text = (repository / name).read_text(encoding="utf-8")
+def test_paths_named_in_the_text_exist(repository, page):
+    text = (repository / page).read_text(encoding="utf-8")
     paths = re.findall(r"`((?:derive|generated|numerics|papers|tests)/[\w./]*)`", text)
     assert [path for path in paths if not (repository / path).exists()] == []
+
+
+def test_the_front_page_is_short(repository):
+    assert len((repository / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 def test_the_picture_is_light(repository):
@@ -111,7 +113,7 @@ def test_the_coverage_in_the_paper_readme_is_that_of_the_registry(repository):
     from attnlimits.derive import registry
 
     counts = registry.coverage(registry.load("troiani2025"))
-    text = " ".join((repository / READMES[1]).read_text(encoding="utf-8").split())
+    text = " ".join((repository / PAPER).read_text(encoding="utf-8").split())
     said = f"{counts['proved']} are proved symbolically, {counts['checked']} checked numerically, "
     assert said + f"{counts['definition']} are definitions" in text
     assert counts["prose"] == 0
@@ -137,6 +139,6 @@ def test_the_comparison_itself(shown, said, same, same_line):
 def test_the_exact_thresholds_in_the_paper_readme_are_the_derived_ones(repository):
     from attnlimits.derive.closed_forms import TABLE
 
-    text = (repository / READMES[1]).read_text(encoding="utf-8")
+    text = (repository / PAPER).read_text(encoding="utf-8")
     shown = [line.rsplit("|", 2)[1].strip(" `") for line in text.splitlines() if line.startswith("| ") and "`" in line]
     assert [str(entry.formula) for entry in TABLE.values() if str(entry.formula) not in shown] == []

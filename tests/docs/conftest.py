@@ -12,7 +12,10 @@ import pytest
 
 from attnlimits.numerics.cli import main as cli
 
-READMES = ("README.md", "papers/troiani2025/README.md")
+ROOT = Path(__file__).resolve().parents[2]
+PAPER = "papers/troiani2025/README.md"
+#: Pages whose commands, examples, links and paths are tested.
+PAGES = ("README.md", PAPER, *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
 
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]|/\d)")
 HASH = re.compile(r"\b[0-9a-f]{12}\b")
@@ -34,7 +37,7 @@ def blocks(path: Path) -> list[Block]:
     fences = list(re.finditer(r"^```(\w+)\n(.*?)^```\n", path.read_text(encoding="utf-8"), re.M | re.S))
     text = path.read_text(encoding="utf-8")
     found = []
-    for fence, after in zip(fences, [*fences[1:], None], strict=True):
+    for fence, after in zip(fences, [*fences, None][1:], strict=True):
         follows = after is not None and after[1] == "text" and not text[fence.end() : after.start()].strip()
         found.append(Block(fence[1], fence[2], after[2] if follows and after is not None else ""))
     return [block for block in found if block.language != "text"]
@@ -42,7 +45,7 @@ def blocks(path: Path) -> list[Block]:
 
 def run_command(command: str) -> str:
     """Run `attnlimits ...` in this process; return what it printed."""
-    words = shlex.split(command)
+    words = shlex.split(command, comments=True)
     assert words[0] == "attnlimits"
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
@@ -104,21 +107,36 @@ def same_line() -> Callable[[str, str], bool]:
     return agree
 
 
+@pytest.fixture
+def pages() -> tuple[str, ...]:
+    """Return `PAGES`."""
+    return PAGES
+
+
+def commands(blocks_of: dict[str, list[Block]]) -> dict[tuple[str, str], str]:
+    """Commands of the sh blocks with the output that is shown, each once, and the page that has it."""
+    found = {}
+    for page, parts in blocks_of.items():
+        for block in (b for b in parts if b.language == "sh"):
+            for command in block.code.splitlines():
+                found.setdefault((command, "" if "--json" in command else block.output), page)
+    return found
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give every sh block, python block, table row and inline command of the READMEs a test of its own."""
-    root = Path(__file__).resolve().parents[2]
-    found = {name: blocks(root / name) for name in READMES}
+    """Give every sh block, python block, table row and inline command of the pages a test of its own."""
+    found = {name: blocks(ROOT / name) for name in PAGES}
     of = metafunc.function.__name__
+    if "page" in metafunc.fixturenames:
+        metafunc.parametrize("page", PAGES)
     if "command" in metafunc.fixturenames and "output" in metafunc.fixturenames:
-        cases = []
-        for block in (b for parts in found.values() for b in parts if b.language == "sh"):
-            commands = block.code.splitlines()
-            for command in commands:
-                make = command.startswith("make ")
-                if make == ("make" in of):
-                    slow = [pytest.mark.slow] if command.startswith("attnlimits figure") else []
-                    output = block.output if "--json" not in command else ""
-                    cases.append(pytest.param(command, output, id=command, marks=slow))
+        cases = [
+            pytest.param(
+                command, output, id=command, marks=[pytest.mark.slow] if command.startswith("attnlimits figure") else []
+            )
+            for command, output in commands(found)
+            if command.startswith("make ") == ("make" in of)
+        ]
         metafunc.parametrize(("command", "output"), cases)
     if "example" in metafunc.fixturenames:
         cases = [
@@ -128,7 +146,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ]
         metafunc.parametrize("example", cases)
     if "row" in metafunc.fixturenames:
-        text = (root / READMES[1]).read_text(encoding="utf-8")
+        text = (ROOT / PAPER).read_text(encoding="utf-8")
         rows = [
             [cell.strip() for cell in line.strip("|").split("|")]
             for line in text.splitlines()
@@ -142,10 +160,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             cases.append(pytest.param(row, command[1], id=command[1], marks=[] if fast else [pytest.mark.slow]))
         metafunc.parametrize(("row", "called"), cases)
     if "inline" in metafunc.fixturenames:
-        text = (root / READMES[1]).read_text(encoding="utf-8")
+        text = (ROOT / PAPER).read_text(encoding="utf-8")
         prose = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
         tabled = set(re.findall(r"^\|.*`(attnlimits [^`]+)`", text, re.M))
-        commands = sorted({" ".join(m.split()) for m in re.findall(r"`(attnlimits [^`]+)`", prose)} - tabled)
+        commands_of = sorted({" ".join(m.split()) for m in re.findall(r"`(attnlimits [^`]+)`", prose)} - tabled)
         slow = ("attnlimits figure", "attnlimits evolve", "attnlimits verify", "attnlimits threshold --layer 1")
-        cases = [pytest.param(c, id=c, marks=[pytest.mark.slow] if c.startswith(slow) else []) for c in commands]
+        cases = [pytest.param(c, id=c, marks=[pytest.mark.slow] if c.startswith(slow) else []) for c in commands_of]
         metafunc.parametrize("inline", cases)
