@@ -105,7 +105,16 @@ def _one_layer(args: argparse.Namespace) -> Outcome:
     if args.layer not in (None, 1):
         raise ValueError(f"--layer must be 1 for one layer, got {args.layer}")
     model = Network(1, args.tokens, args.rank, activation=args.activation, tied=not args.untied)
-    result = al.threshold(model, heads=args.heads, output=args.output, digits=args.digits)
+    result = al.threshold(
+        model,
+        heads=args.heads,
+        output=args.output,
+        digits=args.digits,
+        samples=args.samples,
+        replicas=args.replicas,
+        rng=args.seed,
+        workers=args.workers,
+    )
     kind = "untied" if args.untied else "tied"
     output = ", output B_1" if args.output == "sequence" else ""
     heads = "" if args.heads == 1 else f", H={args.heads}"

@@ -116,8 +116,13 @@ def _on_chart(model: object) -> bool:
     return model.output == "last" and (model.layers > 1 or (model.heads == 1 and not _one_index(model)))
 
 
-def _deep_on_chart(model: object) -> bool:
-    return isinstance(model, Network) and _on_chart(model) and (model.layers > 1 or model.noise > 0)
+def _closed_layer(model: object) -> bool:
+    """One layer whose threshold has a closed form; an output of untied layers of higher rank leaves GL(r) free."""
+    return isinstance(model, Network) and _any_layer(model) and (model.tied or model.rank == 1)
+
+
+def _operator_on_chart(model: object) -> bool:
+    return isinstance(model, Network) and _on_chart(model) and not _closed_layer(model)
 
 
 def _balls(model: object) -> bool:
@@ -165,7 +170,11 @@ SAMPLED_LAYERS = Route(
 )
 CHART = Route("evolve", "posterior sampled on a chart", _on_chart, "monte-carlo")
 CHART_OPERATOR = Route(
-    "last layer", "operator by a posterior sampled on a chart", _deep_on_chart, "monte-carlo", "sampled, about 2 digits"
+    "last layer",
+    "operator by a posterior sampled on a chart",
+    _operator_on_chart,
+    "monte-carlo",
+    "sampled, about 2 digits",
 )
 LINK = Route(
     "gamp", "link", _link, "estimated", "sampled where no quadrature serves the link", "data.link.LinkPosterior"
@@ -201,7 +210,7 @@ _AVERAGES = (
 
 #: All routes; of each verb the preferred ones first.
 ROUTES: tuple[Route, ...] = (
-    Route("last layer", "closed form of one layer", _any_layer, "estimated", "to 40 digits"),
+    Route("last layer", "closed form of one layer", _closed_layer, "estimated", "to 40 digits"),
     FLOAT64,
     BALLS,
     PAIRS,

@@ -40,7 +40,8 @@ _NUMERICS = "attnlimits.numerics."
 def _threshold_modules(p: Parameters) -> tuple[str, ...]:
     if p["link"] is not None:
         return ("thresholds.link.choice",)
-    if p["layers"] == 1:
+    closed = not p["untied"] or p["rank"] == 1
+    if p["layers"] == 1 and closed and p["noise"] == "0":
         return ("thresholds.heads",)
     return ("thresholds.last_layer" if p["layer"] in (None, p["layers"]) else "thresholds.first_layer",)
 

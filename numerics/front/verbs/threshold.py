@@ -82,7 +82,8 @@ def threshold(
     if isinstance(model, Link):
         return link_threshold(model, digits=digits)
     heads, output = model.heads if heads is None else heads, model.output if output is None else output
-    if model.layers == 1 and not model.noise and (heads > 1 or not model.tied or output == "sequence"):
+    closed = model.layers == 1 and not model.noise and (model.tied or model.rank == 1 or heads > 1)
+    if closed and (heads > 1 or not model.tied or output == "sequence"):
         return heads_threshold(
             model.tokens,
             model.ranks[0],

@@ -57,3 +57,11 @@ def test_rows_of_one_layer_have_one_overlap():
 def test_a_start_without_the_symmetries_is_refused():
     with pytest.raises(ValueError, match="entries that must be equal: q_11, q_22"):
         evolve(Network(2, 2, 2), 1.0, start=np.diag([0.1, 0.2, 0.3, 0.3]), samples=64)
+
+
+def test_one_untied_layer_of_rank_two_is_served_by_its_chart():
+    model = Network(1, 3, 2, tied=False)
+    found = layer_threshold(model, samples=64)
+    assert found.how == "monte-carlo" and found.error < 0.2 * float(found.value)
+    below, above = (evolve(model, factor * float(found.value), samples=64, nodes=256) for factor in (0.7, 1.5))
+    assert not below.overlap.any() and (above.overlap.diagonal() > 0.1).all()

@@ -1,0 +1,131 @@
+"""Twenty-four architectures and five verbs: what each cell computes, with its error, or why mathematics has no number."""
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+import attnlimits as al
+from attnlimits.numerics.core.errors import ConvergenceError
+
+__all__ = ["MODELS", "REASONS", "VERBS", "Cell", "cell"]
+
+_IDENTITY = ((1.0, 0.0), (0.0, 1.0))
+_MIXED = ((1.0, 0.3), (-0.2, 0.8))
+
+#: Architectures by name.
+MODELS: dict[str, al.Network] = {
+    "L=1, M=2": al.Network(1, 2),
+    "L=1, M=3, rank 2": al.Network(1, 3, 2),
+    "L=1, M=2, untied": al.Network(1, 2, tied=False),
+    "L=1, M=3, untied, rank 2": al.Network(1, 3, 2, tied=False),
+    "L=1, M=3, linear, rank 2": al.Network(1, 3, 2, activation="linear"),
+    "L=1, M=2, linear, untied": al.Network(1, 2, activation="linear", tied=False),
+    "L=2, M=2": al.Network(2, 2),
+    "L=2, M=2, untied": al.Network(2, 2, tied=False),
+    "L=2, M=2, rank 2": al.Network(2, 2, 2),
+    "L=2, M=3, ranks 1,2": al.Network(2, 3, (1, 2)),
+    "L=2, M=3": al.Network(2, 3),
+    "L=2, M=3, untied": al.Network(2, 3, tied=False),
+    "L=2, M=2, two heads": al.Network(2, 2, heads=2, readouts=[_MIXED]),
+    "L=2, M=2, two heads, untied": al.Network(2, 2, heads=2, tied=False, readouts=[_MIXED]),
+    "L=2, M=2, linear": al.Network(2, 2, activation="linear"),
+    "L=2, M=3, linear, rank 2": al.Network(2, 3, 2, activation="linear"),
+    "L=2, M=2, sequence output": al.Network(2, 2, output="sequence"),
+    "L=2, M=3, sequence output": al.Network(2, 3, output="sequence"),
+    "L=2, M=2, untied, noise 0.3": al.Network(2, 2, tied=False, noise=0.3),
+    "L=3, M=2": al.Network(3, 2),
+    "L=3, M=2, untied": al.Network(3, 2, tied=False),
+    "L=3, M=3, ranks 1,2,1": al.Network(3, 3, (1, 2, 1)),
+    "L=4, M=2": al.Network(4, 2),
+    "L=4, M=2, untied": al.Network(4, 2, tied=False),
+}
+
+#: Why there is no number, where mathematics has none.
+REASONS: dict[str, str] = {}
+
+
+class Cell(NamedTuple):
+    """One number: its value, its error, and the seconds it took."""
+
+    value: float
+    error: float
+    seconds: float
+
+
+def _threshold(model: al.Network) -> tuple[float, float]:
+    found = al.threshold(model)
+    return float(found.value), found.error
+
+
+def _evolve(model: al.Network) -> tuple[float, float]:
+    found = al.evolve(model, _alpha(model), samples=64, nodes=512, start="informed")
+    return float(found.overlap[-1, -1]), float(found.overlap_error[-1, -1])
+
+
+def _curve(model: al.Network) -> tuple[float, float]:
+    found = al.curve(model, [0.5 * _alpha(model), _alpha(model)], samples=64, nodes=512)
+    return float(found.points[-1].overlap[-1, -1]), float(found.points[-1].overlap_error[-1, -1])
+
+
+def _gamp(model: al.Network) -> tuple[float, float]:
+    weights = al.teacher(model, 200, rng=1)
+    x, y = al.make_data(model, weights, 2 * _alpha(model), rng=2)
+    found = al.gamp(model, x, y, teacher=weights, rng=3, max_iter=30)
+    return float(np.abs(found.overlap).max()), 1 / math.sqrt(200)
+
+
+def _free_energy(model: al.Network) -> tuple[float, float]:
+    found = al.free_entropy(model, _alpha(model), samples=64)
+    return float(found.value), float(found.error)
+
+
+#: What is computed, by name.
+VERBS: dict[str, Callable[[al.Network], tuple[float, float]]] = {
+    "threshold": _threshold,
+    "evolve": _evolve,
+    "curve": _curve,
+    "gamp": _gamp,
+    "free-energy": _free_energy,
+}
+
+
+def _alpha(model: al.Network) -> float:
+    """A value of alpha at which the last layer is learned."""
+    return 1.2 if model.noise else 0.6
+
+
+def cell(model: str, verb: str) -> Cell | str:
+    """The number of a cell, or the sentence of its refusal."""
+    began = time.perf_counter()
+    try:
+        value, error = VERBS[verb](MODELS[model])
+    except (ConvergenceError, ValueError) as refusal:
+        return str(refusal)
+    return Cell(value, error, time.perf_counter() - began)
+
+
+def main() -> None:
+    """Print the matrix as a table of Markdown."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--model", help="those whose name contains this")
+    parser.add_argument("--verb", choices=list(VERBS))
+    args = parser.parse_args()
+    verbs = [args.verb] if args.verb else list(VERBS)
+    print("| architecture | " + " | ".join(verbs) + " |")
+    print("| --- |" + " --- |" * len(verbs))
+    for name in MODELS:
+        if args.model is None or args.model in name:
+            cells = [cell(name, verb) for verb in verbs]
+            texts = [
+                found if isinstance(found, str) else f"{found.value:.4g} +- {found.error:.1g} ({found.seconds:.0f} s)"
+                for found in cells
+            ]
+            print("| " + " | ".join([name, *texts]) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
