@@ -285,8 +285,8 @@ _REFUSALS = {
     ),
     "gamp": (
         "no denoiser for {model}: there is one for softmax attention of any depth and linear of two layers, of any "
-        "rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear attention "
-        "of any depth tied and of rank 1; and for the kernel of a link (`attnlimits derive --link`)"
+        "rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear "
+        "attention of any depth tied and of rank 1; and for the kernel of a link (`attnlimits derive --link`)"
     ),
     "descend": (
         "no gradient for {model}: there is one for tied weights with one head at any depth, for one untied layer "

@@ -1,4 +1,4 @@
-"""Twenty-four architectures and five verbs: what each cell computes, with its error, or why mathematics has no number."""
+"""Twenty-four architectures and five verbs: what each cell computes, with its error, or why there is no number."""
 
 import argparse
 import math
