@@ -11,6 +11,7 @@ from ..core.validation import not_negative, numbers, plain, whole
 from ..fixed_point.evolve import check_overlap
 from ..posterior.protocol import Model
 from .blocks import Array, Floats, rows_of, stream
+from .heads import blocks_of, of_blocks, to_indices, weight_rows
 
 __all__ = [
     "check_samples",
@@ -49,7 +50,10 @@ def check_samples(x: ArrayLike, model: Model, name: str = "X") -> Floats:
         raise ValueError(f"{name} must have shape (N, M, D) with M = {model.tokens} tokens, got {array.shape}{hint}")
     if not n or not dimension:
         raise ValueError(f"{name} must hold at least one sample of at least one dimension, got shape {array.shape}")
-    if dimension < model.indices:
+    heads, rows = blocks_of(model), weight_rows(model)
+    if dimension % heads:
+        raise ValueError(f"{name} must have D a multiple of the {heads} heads (troiani2025 (27)), got D = {dimension}")
+    if dimension < heads * rows:
         raise ValueError(
             f"{name} must have D >= P: {model.indices} indices are projections on as many directions (troiani2025 "
             f"(1)), got D = {dimension}"
@@ -73,7 +77,7 @@ def refuse_size(model: Model, alpha: float, dimension: int, what: str, itemsize:
     rows = max(1.0, alpha * dimension)
     drawn = min(rows * model.tokens * dimension, max(float(_ENTRIES), model.tokens * dimension))
     # Teacher, estimate, start, and what an iteration moves them by.
-    weights = 80 * model.indices * dimension
+    weights = 80 * weight_rows(model) * dimension
     size = rows * (itemsize * model.tokens * dimension + _kept(model)) + 12 * drawn + weights
     refuse_memory(what, size, "take fewer dimensions, samples (alpha) or tokens")
 
@@ -90,10 +94,16 @@ def _kept(model: Model) -> int:
 
 
 def teacher(model: Model, dimension: int, rng: np.random.Generator | int | None = None) -> Array:
-    """Draw weights from the prior: standard Gaussian, shape (P, D), in the order of the model's indices."""
-    dimension = whole("dimension", dimension, model.indices, "(1)")
-    refuse_memory(f"dimension = {dimension}", 8 * model.indices * dimension, "take a smaller one")
-    return stream(rng, 0).standard_normal((model.indices, dimension))
+    """Draw weights from the prior: standard Gaussian, shape (P, D), in the order of the model's indices.
+
+    Of several heads those of `networks.random_weights`, shape (rows, D/H).
+    """
+    heads, rows = blocks_of(model), weight_rows(model)
+    dimension = whole("dimension", dimension, heads * rows, "(1)")
+    if dimension % heads:
+        raise ValueError(f"dimension must be a multiple of the {heads} heads (troiani2025 (27)), got {dimension}")
+    refuse_memory(f"dimension = {dimension}", 8 * rows * dimension, "take a smaller one")
+    return stream(rng, 0).standard_normal((rows, dimension // heads))
 
 
 def make_data(
@@ -110,7 +120,7 @@ def make_data(
     ----------
     model : Network or LinkKernel
     weights : array_like, shape (P, D)
-        Of the teacher.
+        Of the teacher; of several heads (rows, D/H), as `teacher` draws them.
     alpha : float
         Samples per dimension; N = round(alpha D), at least 1.
     rng : Generator, int or None, optional
@@ -130,7 +140,7 @@ def make_data(
     w = check_weights("weights", weights, model)
     alpha = not_negative("alpha", alpha, "(1)")
     generator = stream(rng, 1)
-    dimension, tokens = w.shape[1], model.tokens
+    dimension, tokens = blocks_of(model) * w.shape[1], model.tokens
     asked = f"alpha = {alpha:g} at D = {dimension} with {tokens} tokens"
     refuse_size(model, alpha, dimension, asked, np.dtype(dtype).itemsize)
     x = np.empty((max(1, round(alpha * dimension)), tokens, dimension), dtype)
@@ -138,7 +148,8 @@ def make_data(
     for part in rows_of(x, max(1, _ENTRIES // (tokens * dimension))):
         x[part] = generator.standard_normal(x[part].shape, dtype=dtype)
         # As the network would, in double precision of the samples as they are stored.
-        h[part] = np.swapaxes(x[part].astype(np.float64) @ w.T, 1, 2) / math.sqrt(dimension)
+        projected = of_blocks(x[part], model).astype(np.float64) @ w.T
+        h[part] = to_indices(np.swapaxes(projected, 1, 2), model) / math.sqrt(w.shape[1])
     y = model.link(h)
     if model.noise:
         y = model.observed(y, generator.standard_normal(y.shape))
@@ -169,7 +180,7 @@ def informed_start(weights: ArrayLike, q: ArrayLike | float, rng: np.random.Gene
 def check_weights(name: str, value: ArrayLike, model: Model, dimension: int | None = None) -> Array:
     """Return weights as float64 of shape (P, D), or raise ValueError."""
     array = numbers(name, value)
-    p = model.indices
+    p = weight_rows(model)
     if array.ndim != 2 or array.shape[0] != p or (dimension is not None and array.shape[1] != dimension):
         raise ValueError(
             f"{name} must have shape (P, D) = ({p}, {'D' if dimension is None else dimension}) (troiani2025 (1)), got "

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
+from ..model.network import Network
 from ..posterior.protocol import Model, Scores
 from .blocks import Array, Floats, Source, rows_of
 from .data import check_samples, refuse_rows
+from .heads import HeadScores, blocks_of, of_blocks, weight_rows
 from .products import project, pull
 
 __all__ = ["Block", "Samples"]
@@ -48,6 +50,8 @@ class Block:
 
 class Samples:
     """A data set that is passed over: an array, or blocks that a function gives again for every pass.
+
+    Weights, scores and `dimension` are those of the blocks of D/H coordinates where there are H heads (`heads`).
 
     Parameters
     ----------
@@ -92,7 +96,7 @@ class Samples:
                 raise ValueError("Y must be given with X: one output per sample; or let X be a function of blocks")
             array = check_samples(x, model)
             self._source = lambda: [(array, y)]
-            self.dimension = array.shape[2]
+            self.dimension = array.shape[2] // blocks_of(model)
             self._add(array, y)
 
     @property
@@ -105,14 +109,17 @@ class Samples:
             x, y = block
         except (TypeError, ValueError):
             raise ValueError(f"X() must give pairs (X_block, Y_block), got {type(block).__name__}") from None
-        return check_samples(x, self.model, "X_block"), y
+        return of_blocks(check_samples(x, self.model, "X_block"), self.model), y
 
     def _add(self, x: Floats, y: ArrayLike) -> Block:
         refuse_rows(self.model, len(x))
         output = self._prepare(y)
         if output.rows != len(x):
             raise ValueError(f"Y must have one output per sample of X (troiani2025 (1)): {output.rows} for {len(x)}")
-        block = Block(output, (len(x), self.model.indices, self.model.tokens))
+        heads = blocks_of(self.model)
+        if isinstance(self.model, Network) and heads > 1:
+            output = HeadScores(self.model, output)
+        block = Block(output, (len(x), weight_rows(self.model), self.model.tokens * heads))
         self.blocks.append(block)
         return block
 

@@ -14,6 +14,7 @@ from ...core.validation import choice, not_negative, whole
 from ...posterior.protocol import Model
 from ..blocks import Array, stream
 from ..data import check_weights
+from ..heads import blocks_of, weight_rows
 from ..symmetry import symmetry
 from .damping import Damping
 from .results import GAMPResult, GAMPStep
@@ -91,7 +92,7 @@ class Loop:
     def _first(self, start: ArrayLike | None, dimension: int) -> Array:
         """Return the first estimate: the one given, or a random one without information on the teacher."""
         if start is None:
-            return self._generator.standard_normal((self._model.indices, dimension)) * math.sqrt(_SEED / dimension)
+            return self._generator.standard_normal((weight_rows(self._model), dimension)) * math.sqrt(_SEED / dimension)
         return check_weights("start", start, self._model, dimension).copy()
 
     def run(
@@ -151,7 +152,7 @@ class Loop:
             n_iter=len(course.changes),
             residual=course.changes[-1] if course.changes else math.inf,
             nishimori=off,
-            alpha=rows() / dimension,
+            alpha=rows() / (dimension * blocks_of(model)),
             seed=self._seed,
             model=model.describe(),
             kernel_hash=model.kernel_hash,

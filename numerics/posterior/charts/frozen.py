@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .density import Prior, Target, new_scratch, place
-from .mixture import Broad, Mixture, fit_broad, log_mixture, set_signs
+from .mixture import Broad, fit_broad, log_mixture, new_mixture, set_signs
 from .peaks import new_peaks
 from .points import Points
 from .sampler import draw_node
@@ -90,7 +90,7 @@ def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Ta
     broad = Broad(np.zeros(len(layout.kinds)), np.ones(len(layout.kinds)))
     fit_broad(target, search.root, search.draws, scratch, broad)
     images = seek_peaks(search, target, scratch, peaks)
-    mixture = Mixture(counts[0], counts[1] if images > 0 else 0, images, broad, peaks)
+    mixture = new_mixture(counts, images, broad, peaks)
     most = 2 * (counts[0] + counts[1]) << layout.signs
     modes, log_base, log_weight = np.empty((most, *target.omega.shape)), np.empty(most), np.empty(most)
     moved = np.empty(target.omega.shape)

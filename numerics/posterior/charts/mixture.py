@@ -12,9 +12,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..student import freedom
 from .density import Scratch, Target, log_posterior, read, wrapped
 from .layout import ARC, CIRCLE, LINE, Layout
-from .peaks import Peaks, find_peak, log_student
+from .peaks import Peaks, find_peak, log_student, log_student_norm
 
 __all__ = [
     "BROAD_FREEDOM",
@@ -24,6 +25,7 @@ __all__ = [
     "draw_prior",
     "fit_broad",
     "log_mixture",
+    "new_mixture",
     "node_heights",
     "place_peaks",
     "set_shares",
@@ -48,13 +50,42 @@ class Broad(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    """Nodes from the prior, nodes from the peaks, and how many peaks there are; the parts."""
+    """Nodes from the prior, nodes from the peaks, and how many peaks there are; the parts, and their logarithms.
+
+    Attributes
+    ----------
+    from_prior, from_peaks, images : int
+    broad : Broad
+    peaks : Peaks
+    log_prior : float
+        Of the number of nodes from the prior.
+    log_counts : ndarray, shape (images,)
+        Of the number of nodes of each peak.
+    norms : tuple of float
+        Of Student densities: of the peaks, and of a variable of the broad density.
+    """
 
     from_prior: int
     from_peaks: int
     images: int
     broad: Broad
     peaks: Peaks
+    log_prior: float
+    log_counts: Array
+    norms: tuple[float, float]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def new_mixture(counts: NDArray[np.int64], images: int, broad: Broad, peaks: Peaks) -> Mixture:
+    """Mixture of so many nodes from the prior and from peaks."""
+    from_peaks = counts[1] if images > 0 else 0
+    log_prior = math.log(counts[0]) if counts[0] > 0 else -np.inf
+    log_counts = np.log(from_peaks * peaks.share[:images])
+    norms = (
+        log_student_norm(freedom(peaks.centre.shape[1]), peaks.centre.shape[1]),
+        log_student_norm(BROAD_FREEDOM, 1),
+    )
+    return Mixture(counts[0], from_peaks, images, broad, peaks, log_prior, log_counts, norms)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -85,14 +116,9 @@ def fit_broad(target: Target, root: Array, pilot: Array, scratch: Scratch, broad
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _log_broad(z: Array, layout: Layout, broad: Broad) -> float:
+def _log_broad(z: Array, layout: Layout, broad: Broad, norm: float) -> float:
     """Log-density of the variables where they are drawn from the broad density."""
     total, first = 0.0, len(layout.row)
-    norm = (
-        math.lgamma(0.5 * (BROAD_FREEDOM + 1))
-        - math.lgamma(0.5 * BROAD_FREEDOM)
-        - 0.5 * math.log(math.pi * BROAD_FREEDOM)
-    )
     for j in range(len(layout.kinds)):
         if layout.kinds[j] == LINE:
             x = (z[first + j] - broad.centre[j]) / broad.width[j]
@@ -122,7 +148,7 @@ def draw_prior(z: Array, normal: Array, loose: Array, target: Target, broad: Bro
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _log_prior(z: Array, target: Target, broad: Broad) -> float:
+def _log_prior(z: Array, target: Target, broad: Broad, norm: float) -> float:
     """Log-density of a node where it is drawn from the prior."""
     _, omega, prior, layout = target
     total, count = 0.0, len(layout.row)
@@ -133,7 +159,7 @@ def _log_prior(z: Array, target: Target, broad: Broad) -> float:
             if layout.mode[i] == k:
                 second = z[i] - omega[layout.hidden[layout.row[i]], k]
                 total += first * prior.inner[k, layout.row[j], layout.row[i]] * second
-    return prior.log_inner - 0.5 * total + _log_broad(z, layout, broad)
+    return prior.log_inner - 0.5 * total + _log_broad(z, layout, broad, norm)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -175,11 +201,11 @@ def log_mixture(z: Array, mixture: Mixture, target: Target, work: Array) -> floa
     """Logarithm of the intensity of nodes at z."""
     density = -np.inf
     if mixture.from_prior > 0:
-        density = math.log(mixture.from_prior) + _log_prior(z, target, mixture.broad)
+        density = mixture.log_prior + _log_prior(z, target, mixture.broad, mixture.norms[1])
     for image in range(mixture.images):
         square = squared_distance(z, image, mixture.peaks, target.layout, work)
-        part = math.log(mixture.from_peaks * mixture.peaks.share[image])
-        part += log_student(square, len(z), mixture.peaks.log_det[image])
+        part = mixture.log_counts[image]
+        part += log_student(square, len(z), mixture.norms[0] - mixture.peaks.log_det[image])
         top, low = max(density, part), min(density, part)
         density = top + math.log1p(math.exp(low - top))
     return density

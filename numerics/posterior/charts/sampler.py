@@ -19,6 +19,7 @@ from .mixture import (
     draw_prior,
     fit_broad,
     log_mixture,
+    new_mixture,
     node_heights,
     place_peaks,
     set_signs,
@@ -183,7 +184,7 @@ def posterior_sums(outputs: Outputs, root: Array, prior: Prior, nodes: Nodes, la
         sums.log_scale[i] = node_heights(z, signs, target, scratch)
         for image in range(images):
             sums.log_scale[i] = max(sums.log_scale[i], peaks.height[image])
-        mixture = Mixture(nodes.counts[0], nodes.counts[1] if images > 0 else 0, images, broad, peaks)
+        mixture = new_mixture(nodes.counts, images, broad, peaks)
         for half in range(2):
             sums.first[i, half] = 0.0
             sums.second[i, half] = 0.0

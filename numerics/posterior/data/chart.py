@@ -27,7 +27,7 @@ _FIRST, _MOST = 256, 2048
 _PAIRS, _DRAWS = 32, 64
 # Nodes are drawn anew where the prior's mean has moved by this part of its width, or where they are worth less than
 # this part of what they were; outputs whose nodes are worth less than the last get more nodes.
-_MOVED, _WORN, _WORTH = 0.5, 0.6, 16.0
+_MOVED, _WORN, _WORTH = 0.5, 0.6, 100.0
 # y is accepted if the link at indices with its data reproduces it to this (relative to its scale).
 _CONSISTENT = 1e-6
 

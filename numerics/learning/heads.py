@@ -1,0 +1,85 @@
+"""Networks of several heads on data: the weights of a head meet every block of D/H coordinates of the tokens.
+
+To the weights, shape (rows, D/H), a sample of M tokens of dimension D is one of M H tokens of dimension D/H: the blocks
+of each token one after the other. Of one head nothing changes.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.network import Network
+from ..posterior.protocol import Model, Scores
+from .blocks import Array, Floats
+
+Whole = NDArray[np.int64]
+
+__all__ = ["HeadScores", "blocks_of", "of_blocks", "to_indices", "weight_rows"]
+
+
+def weight_rows(model: Model) -> int:
+    """Rows of the weights: one for each index, or for several heads one for all the blocks that it meets."""
+    return model.weight_rows if isinstance(model, Network) else model.indices
+
+
+def blocks_of(model: Model) -> int:
+    """Blocks of coordinates of a token, as many as heads."""
+    return model.heads if isinstance(model, Network) else 1
+
+
+def of_blocks(x: Floats, model: Model) -> Floats:
+    """Samples of shape (N, M, D) as (N, M H, D/H)."""
+    heads = blocks_of(model)
+    return x if heads == 1 else x.reshape(len(x), x.shape[1] * heads, x.shape[2] // heads)
+
+
+def _places(model: Network) -> tuple[Whole, Whole]:
+    """Of each index the row of the weights, and the block that it meets."""
+    rows: list[int] = []
+    blocks: list[int] = []
+    first = 0
+    for rank in model.ranks:
+        for _ in range(model.heads * model.kinds):
+            for block in range(model.heads):
+                rows += range(first, first + rank)
+                blocks += [block] * rank
+            first += rank
+    return np.array(rows), np.array(blocks)
+
+
+def to_indices(h: Array, model: Model) -> Array:
+    """Indices, shape (n, P, M), from projections of the blocks, shape (n, rows, M H)."""
+    if not isinstance(model, Network) or model.heads == 1:
+        return h
+    rows, blocks = _places(model)
+    apart = h.reshape(len(h), h.shape[1], model.tokens, model.heads)
+    return np.ascontiguousarray(np.moveaxis(apart, 3, 2)[:, rows, blocks])
+
+
+class HeadScores:
+    """Scores of the projections of the blocks, from those of the indices.
+
+    Parameters
+    ----------
+    model : Network
+    output : Scores
+        Of the outputs of its indices.
+    """
+
+    def __init__(self, model: Network, output: Scores) -> None:
+        self.rows = output.rows
+        self._model, self._output = model, output
+        self._row, self._block = _places(model)
+
+    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
+        """Score some of the outputs; omega has shape (n, rows, M H)."""
+        row, block = self._row, self._block
+        together = block[:, None] == block
+        g, curvature = self._output(to_indices(omega, self._model), V[np.ix_(row, row)] * together, part)
+        apart = np.empty((len(g), len(V), self._model.heads, self._model.tokens))
+        apart[:, row, block] = g
+        scores = np.ascontiguousarray(np.moveaxis(apart, 2, 3).reshape(omega.shape))
+        if curvature is None:
+            return scores, None
+        total = np.zeros_like(V)
+        np.add.at(total, (row[:, None], row[None, :]), curvature * together)
+        return scores, total
