@@ -224,6 +224,7 @@ ROUTES: tuple[Route, ...] = (
     *_verb("free energy", *_AVERAGES, LINK),
     Route("denoise", "two points of one layer", _one_index, "estimated"),
     Route("denoise", "integral over the first of two layers", _two_by_two, "estimated"),
+    replace(CHART, verb="denoise-sampled", note="about 2 digits"),
     Route("denoise-mp", "readout row to many digits", _rank_one, "estimated", "to 200 digits, few of many layers"),
     Route("readout", "pairs of tokens", _rank_one, "estimated"),
     Route("fibre", "rotations of one tied layer", _tied_layer, "estimated", "rank 1, 2, 3"),
@@ -271,6 +272,11 @@ _REFUSALS = {
     "denoise": (
         "no denoiser for {model}; there is one for depth 1 with any number of tokens and for depth 2 with two "
         "tokens, tied and rank 1"
+    ),
+    "denoise-sampled": (
+        "no denoiser for {model}; there is one for softmax attention of any depth and linear of two layers, of any "
+        "rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear "
+        "attention of any depth tied and of rank 1"
     ),
     "denoise-mp": (
         "no precise denoiser for {model}: it solves for the readout row, which takes rank 1; there is one for "

@@ -22,8 +22,8 @@ __all__ = ["Frozen", "Weighed", "freeze", "weigh"]
 
 Array = NDArray[np.float64]
 
-# Peaks that are kept; part of the weight that nodes are left out with.
-_PEAKS, _LIGHT = 8, 1e-4
+# Peaks that are kept.
+_PEAKS = 8
 
 
 class Frozen(NamedTuple):
@@ -68,8 +68,8 @@ class Weighed(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Target) -> Frozen:
-    """Look for peaks, draw both sets of nodes, and keep those that have a weight.
+def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Target, light: float) -> Frozen:
+    """Look for peaks, draw both sets of nodes, and keep those that hold all weight but a small part.
 
     Parameters
     ----------
@@ -79,6 +79,8 @@ def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Ta
         Leading shape (2, nodes), at least as many nodes.
     search : Search
     target : Target
+    light : float
+        The part of the weight that is left out.
 
     Returns
     -------
@@ -113,18 +115,18 @@ def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Ta
                     kept += 1
         if half == 0:
             first = kept
-    heavy = _heavy(log_weight[:kept])
+    heavy = _heavy(log_weight[:kept], light)
     return Frozen(modes[heavy], log_base[heavy], int(np.sum(heavy < first)), peaks.centre[:images].copy())
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _heavy(log_weight: Array) -> NDArray[np.int64]:
+def _heavy(log_weight: Array, light: float) -> NDArray[np.int64]:
     """Numbers of the nodes that hold all weight but a small part, in order."""
     if len(log_weight) == 0:
         return np.empty(0, np.int64)
     order = np.argsort(log_weight)
     weight = np.exp(log_weight[order] - log_weight[order[-1]])
-    return np.sort(order[np.cumsum(weight) > _LIGHT * np.sum(weight)])
+    return np.sort(order[np.cumsum(weight) > light * np.sum(weight)])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

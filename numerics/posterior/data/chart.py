@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.errors import ConvergenceError, UnreachableOutputError
+from ...core.errors import ConvergenceError
 from ...core.results import How
 from ...core.typing import Array
-from ...core.validation import softmax_rows
 from ...model.charts import chart_of
 from ...model.network import Network
-from ..charts.density import Target, energy, prior_of, read_outputs
+from ..charts.density import Target, energy, prior_of
 from ..charts.frozen import Frozen, Weighed, freeze, weigh
-from ..charts.layout import Layout, constants_of, layout_of
+from ..charts.layout import constants_of, layout_of
+from ..charts.outputs import output_data
 from ..charts.points import Points, drawn_points
 from ..charts.posterior import sign_flips
 from ..charts.seeking import Search
@@ -28,8 +28,8 @@ _PAIRS, _DRAWS = 32, 64
 # Nodes are drawn anew where the prior's mean has moved by this part of its width, or where they are worth less than
 # this part of what they were; outputs whose nodes are worth less than the last get more nodes.
 _MOVED, _WORN, _WORTH = 0.5, 0.6, 100.0
-# y is accepted if the link at indices with its data reproduces it to this (relative to its scale).
-_CONSISTENT = 1e-6
+# Part of the weight of an output that nodes are left out with.
+_LIGHT = 1e-4
 
 
 class ChartedPosterior:
@@ -59,7 +59,7 @@ class ChartedPosterior:
         self.rows, self.model = len(y), model
         self._chart = chart_of(model)  # kept: the layout holds addresses in it
         self.layout = layout_of(self._chart, constants_of(model))
-        self._data: Array = named_rows(lambda part: _data(model, self.layout, part), y)
+        self._data: Array = named_rows(lambda part: output_data(model, self.layout, part), y)
         self._most = settings.nodes or _MOST
         self._flips = sign_flips(model)
         pairs = min(_PAIRS, self.rows)
@@ -122,7 +122,7 @@ class ChartedPosterior:
         """New nodes of one output."""
         counts = np.array([nodes // 2 - nodes // 4, nodes // 4])
         points = Points(*(array[row % len(array)] for array in self._points))
-        found: Frozen = freeze(counts, points, search, target)
+        found: Frozen = freeze(counts, points, search, target, _LIGHT)
         return found
 
     def _weighed(self, row: int, target: Target, search: Search) -> Weighed:
@@ -163,23 +163,3 @@ def _squared_step(target: Target, omega: Array) -> float:
     """Squared distance of the prior's mean from another one, in its widths, of each index and token."""
     step = target.omega - omega
     return 2 * float(energy(step, np.zeros_like(step), target.prior.precision, np.empty_like(step))) / step.size
-
-
-def _data(model: Network, layout: Layout, y: Array) -> Array:
-    """What outputs fix; raises where no indices give one of them."""
-    array = softmax_rows(y) if model.activation == "softmax" else y
-    data = np.empty((len(array), layout.data))
-    h = np.empty((len(array), model.indices, model.tokens))
-    # Any indices have coordinates; with the data of y their output is y.
-    anywhere = np.random.default_rng(0).standard_normal((model.indices, model.tokens))
-    read_outputs(np.ascontiguousarray(array), anywhere, layout, data, h)
-    off = np.inf
-    if np.isfinite(h).all():
-        scale = np.abs(array).max(axis=(1, 2))
-        off = float((np.abs(model.link(h) - array).max(axis=(1, 2)) / scale).max())
-    if not off <= _CONSISTENT:
-        raise UnreachableOutputError(
-            f"no indices of {model.describe()} give this y: the link is violated by {off:.3g} (troiani2025 (6)); check "
-            "the activation, beta, the ranks and whether the layers are tied"
-        )
-    return data

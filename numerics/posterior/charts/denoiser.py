@@ -1,0 +1,286 @@
+"""Posterior of the indices of any network with a chart given single outputs, sampled until its error is small."""
+
+import math
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...core.errors import ConvergenceError
+from ...core.results import How, Origin, Result
+from ...core.standard_error import standard_error
+from ...core.validation import numbers, positive, whole
+from ...model.charts import chart_of
+from ...model.network import Network
+from ...model.routes import require
+from ..denoiser import check_covariance
+from .density import Target, prior_of
+from .frozen import Frozen, freeze
+from .layout import Layout, constants_of, layout_of
+from .outputs import output_data
+from .points import Points, drawn_points
+from .posterior import sign_flips
+from .seeking import Search
+
+__all__ = ["SampledDenoiserResult", "denoise_sampled"]
+
+Array = NDArray[np.float64]
+
+# Independent randomisations that the error is from; nodes of each at first.
+_REPLICAS, _FIRST = 8, 2048
+# Draws from the prior among which peaks are looked for.
+_DRAWS = 256
+
+
+@dataclass(frozen=True, repr=False)
+class SampledDenoiserResult(Result):
+    """Posterior summary of a batch of outputs (12), sampled.
+
+    Attributes
+    ----------
+    log_z : ndarray, shape (...)
+        log Z_out(y; omega, V): of the density of (y_12, y_21) for softmax over two tokens; of the log-ratios
+        log(y_ab/y_aM) of a row that the other entries follow from for softmax over more, and of such entries y_ab for
+        linear outputs (`derive.fibres`).
+    g_out : ndarray, shape (..., P, M)
+        V^{-1} (E[h | y] - omega).
+    dg_out : ndarray, shape (..., P, M, P, M)
+        V^{-1} Cov[h | y] V^{-1} - V^{-1} delta_{mm'}; [p, m, p', m'].
+    log_z_error, g_error, dg_error : ndarray
+        Standard errors, of the same shapes.
+    error : ndarray, shape (...)
+        Largest standard error of log_z, of g_out relative to its largest entry or to tr(V)^{-1/2}, and of dg_out
+        relative to its largest entry or to 1/tr(V), whichever is larger.
+    nodes : ndarray of int, shape (...)
+        Evaluations of the integrand.
+    how : str
+        "monte-carlo".
+    origin : Origin
+    """
+
+    log_z: Array
+    g_out: Array
+    dg_out: Array
+    log_z_error: Array
+    g_error: Array
+    dg_error: Array
+    error: Array
+    nodes: NDArray[np.int64]
+    how: How = "monte-carlo"
+    origin: Origin = field(default_factory=Origin)
+
+    def lines(self) -> Iterator[str]:
+        """Number of outputs, and the largest error."""
+        yield f"{self.log_z.size} outputs of {' x '.join(map(str, self.g_out.shape[-2:]))} indices"
+        if self.log_z.size:
+            yield f"largest error {self.error.max():.1e} ({self.how})"
+
+
+def denoise_sampled(
+    model: Network,
+    y: ArrayLike,
+    omega: ArrayLike,
+    V: ArrayLike,
+    *,
+    tol: float = 1e-2,
+    max_nodes: int = 4_000_000,
+    rng: np.random.Generator | int = 0,
+    workers: int | None = None,
+) -> SampledDenoiserResult:
+    """Posterior of the indices given one output, for any network with a chart (`derive.charts`).
+
+    Parameters
+    ----------
+    model : Network
+    y : array_like, shape (..., HM, M)
+    omega : array_like, shape (..., P, M)
+    V : array_like, shape (..., P, P)
+        Positive definite.
+    tol : float, optional
+        Of `SampledDenoiserResult.error`: nodes are doubled until it is reached.
+    max_nodes : int, optional
+        Bound of the nodes of one output.
+    rng : Generator or int, optional
+    workers : int, optional
+        Threads; all cores by default.
+
+    Returns
+    -------
+    SampledDenoiserResult
+        Leading axes are broadcast.
+
+    Raises
+    ------
+    ValueError
+        Shapes, NaN, V not positive definite.
+    UnreachableOutputError
+        No indices give an output.
+    KernelNotFoundError
+        No chart for this architecture.
+    ConvergenceError
+        An output missed `tol`.
+
+    References
+    ----------
+    troiani2025, (9), (12), (163)-(170).
+    """
+    require("denoise-sampled", model)
+    tol, most = positive("tol", tol, "(12)"), whole("max_nodes", max_nodes, _REPLICAS * _FIRST, "(12)")
+    outputs, means = numbers("y", y), numbers("omega", omega)
+    p, m, shape = model.indices, model.tokens, model.output_shape
+    for name, array, wanted in (("y", outputs, shape), ("omega", means, (p, m))):
+        if array.shape[-2:] != wanted or not np.isfinite(array).all():
+            raise ValueError(f"{name} must be finite with shape (..., {wanted[0]}, {wanted[1]}), got {array.shape}")
+    covariance = check_covariance("V", V, p)
+    lead = np.broadcast_shapes(outputs.shape[:-2], means.shape[:-2], covariance.shape[:-2])
+    outputs = np.broadcast_to(outputs, (*lead, *shape)).reshape(-1, *shape)
+    means = np.broadcast_to(means, (*lead, p, m)).reshape(-1, p, m)
+    covariance = np.broadcast_to(covariance, (*lead, p, p)).reshape(-1, p, p)
+    chart = chart_of(model)  # kept: the layout holds addresses in it
+    layout = layout_of(chart, constants_of(model))
+    # From the log-ratios of two entries of a row to one of them.
+    ratios = model.activation == "softmax" and m == 2
+    unit = _log_unit(model) - np.log(np.where(ratios, outputs, 1.0)).sum(axis=(1, 2))
+    samples = [
+        _Sample(layout, sign_flips(model), *parts)
+        for parts in zip(
+            output_data(model, layout, outputs),
+            means,
+            covariance,
+            np.random.default_rng(rng).spawn(len(outputs)),
+            strict=True,
+        )
+    ]
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        found = list(pool.map(lambda sample: _solved(sample, tol, most), samples))
+    missed = [number for number, one in enumerate(found) if not one.error <= tol]
+    if missed:
+        raise ConvergenceError(
+            f"the sampled denoiser (12) has an error of {found[missed[0]].error:.1e} > tol = {tol:g} with "
+            f"{found[missed[0]].nodes} nodes on {len(missed)} of {len(found)} samples, the first is number "
+            f"{missed[0]}; raise max_nodes or tol"
+        )
+
+    def column(name: str) -> Any:
+        values = np.array([getattr(one, name) for one in found])
+        return values.reshape((*lead, *values.shape[1:]))
+
+    entries = {name: column(name) for name in _Solved._fields}
+    entries["log_z"] = entries["log_z"] + unit.reshape(lead)
+    return SampledDenoiserResult(**entries, origin=Origin.of(model, tol=tol, max_nodes=most))
+
+
+class _Sample(NamedTuple):
+    """One output, its prior N(omega, V), and a generator."""
+
+    layout: Layout
+    flips: Array
+    data: Array
+    omega: Array
+    V: Array
+    rng: np.random.Generator
+
+
+class _Solved(NamedTuple):
+    """Entries of a result for one sample, in their order."""
+
+    log_z: float
+    g_out: Array
+    dg_out: Array
+    log_z_error: float
+    g_error: Array
+    dg_error: Array
+    error: float
+    nodes: int
+
+
+def _log_unit(model: Network) -> float:
+    """Logarithm of what the chart leaves out: the unit of the means that the output does not depend on.
+
+    The last layer's queries are solved for up to the mean of their readout, kappa times their own: B_{L-1} 1 = kappa 1.
+    """
+    if model.tied or model.activation != "softmax":
+        return 0.0
+    rank, m, total = model.ranks[-1], model.tokens, 0.0
+    mixing = model.mixing(np.zeros((model.indices, m)))
+    for head in range(model.heads):
+        own = mixing[head * m, head * m : (head + 1) * m]
+        total += rank * (math.log(abs(own.sum())) - 0.5 * math.log(m))
+    return total
+
+
+def _solved(sample: _Sample, tol: float, most: int) -> _Solved:
+    """Posterior of one output, with so many nodes that the error is as asked for, or with all."""
+    layout, modes = sample.layout, sample.layout.modes
+    prior, root = prior_of(layout, sample.V), np.asarray(np.linalg.cholesky(sample.V), np.float64)
+    target = Target(sample.data, np.ascontiguousarray(sample.omega @ modes.T), prior, layout)
+    shape, nodes = sample.omega.shape, _FIRST
+    while True:
+        found = []
+        for _ in range(_REPLICAS):
+            draws = sample.rng.standard_normal((_DRAWS, *shape))
+            search = Search(root, draws, sample.flips, np.empty((0, layout.dimension)))
+            points = drawn_points(layout, nodes // 2, 1, sample.rng)
+            counts = np.array([nodes // 2 - nodes // 4, nodes // 4])
+            own = Points(*(part[0] for part in points))
+            found.append(_moments(freeze(counts, own, search, target, 0.0), target))
+        made = _combined([np.array(part) for part in zip(*found, strict=True)], sample.V, modes, _REPLICAS * nodes)
+        if made.error <= tol or 2 * _REPLICAS * nodes > most:
+            return made
+        nodes *= 2
+
+
+def _moments(nodes: Frozen, target: Target) -> tuple[float, Array, Array]:
+    """Log Z, and first and second moments of h - omega in modes over the tokens."""
+    prior, free = target.prior, target.layout.free
+    deviation = nodes.modes - target.omega
+    rest = np.flatnonzero(~free)
+    deviation[:, free, 0] = deviation[:, rest, 0] @ prior.follow[np.ix_(free, rest)].T
+    # Rows of free means have no precision.
+    square = np.einsum("npk,kpq,nqk->n", deviation, prior.precision, deviation, optimize=True)
+    height = nodes.log_base - 0.5 * square
+    top = float(height.max(initial=-np.inf))
+    weight = np.exp(height - top)
+    mass = float(weight.sum())
+    mean = np.tensordot(weight, deviation, 1) / mass
+    second = np.tensordot(weight[:, None, None] * deviation, deviation, (0, 0)) / mass
+    second[:, 0, :, 0] += prior.spread
+    # Both sets of nodes count.
+    return top + math.log(0.5 * mass) + prior.log_norm, mean, second
+
+
+def _combined(parts: list[Array], V: Array, modes: Array, nodes: int) -> _Solved:
+    """Mean of independent estimates, weighted by their Z, with errors to first order in what scatters."""
+    log_z, means, seconds = parts
+    z = np.exp(log_z - log_z.max())
+    share = z / z.mean()
+    mean = np.tensordot(share, means, 1) / len(z)
+    off = share[:, None, None] * (means - mean)
+    second = np.tensordot(share, seconds, 1) / len(z)
+    crossed = np.multiply.outer(off, mean)
+    moved = share[:, None, None, None, None] * (seconds - second) - crossed - np.einsum("rpkql->rqlpk", crossed)
+    inverse = np.asarray(np.linalg.inv(V), np.float64)
+
+    def turned(first: Array) -> Array:
+        return np.asarray(np.einsum("qp,...pk,km->...qm", inverse, first, modes))
+
+    def both(part: Array) -> Array:
+        return np.asarray(
+            np.einsum("ap,...pkql,qb,km,ln->...ambn", inverse, part, inverse, modes, modes, optimize=True)
+        )
+
+    g, dg = turned(mean), both(second - np.multiply.outer(mean, mean))
+    dg -= np.einsum("pq,mn->pmqn", inverse, np.eye(len(modes)))
+    log_error, g_error, dg_error = standard_error(share), standard_error(turned(off)), standard_error(both(moved))
+    width = float(np.trace(V))
+    worst = max(
+        float(log_error),
+        float(g_error.max()) / max(float(np.abs(g).max()), width**-0.5),
+        float(dg_error.max()) / max(float(np.abs(dg).max()), 1 / width),
+    )
+    value = float(log_z.max() + math.log(z.mean()))
+    return _Solved(value, g, dg, float(log_error), g_error, dg_error, worst, nodes)
