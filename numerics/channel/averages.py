@@ -10,7 +10,7 @@ This module holds the value (`Averages`), the protocol (`Channel`) and what chan
 the channels are in modules of their own, and `channel_choice` chooses one for a model.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -61,6 +61,8 @@ class Averages:
         an interval.
     note : str
         What a result made of these averages has to state, such as a restriction; empty otherwise.
+    growth_bias : ndarray, shape (P,)
+        What the mean of the growth rates may be off by beside its scatter; shape (1,), zero, where nothing is known.
     """
 
     g: Array
@@ -68,9 +70,10 @@ class Averages:
     bias: Array
     how: How
     note: str = ""
+    growth_bias: Array = field(default_factory=lambda: np.zeros(1))
 
     def __post_init__(self) -> None:
-        for array in (self.g, self.growth, self.bias):
+        for array in (self.g, self.growth, self.bias, self.growth_bias):
             array.setflags(write=False)
 
     @classmethod
@@ -98,12 +101,15 @@ class Channel(Protocol):
         Whether averages are sampled at some overlap; `Averages.how` has it for each.
     accuracy : float or None
         Accuracy that is asked for; None where it follows from the effort.
+    smooth : bool
+        Whether G follows q without jumps. Where nodes are placed by a search, it jumps within its standard error.
     """
 
     model: Model
     layers: tuple[int, ...]
     sampled: bool
     accuracy: float | None
+    smooth: bool
 
     def __call__(self, q: Array) -> Averages:
         """Averages at the overlap q, shape (P, P)."""
@@ -123,17 +129,24 @@ class Channel(Protocol):
     def log_density(self, q: Array) -> Array | None:
         """E log Z_out of each randomisation, or by each resolution, up to a constant; None where it is not known."""
 
+    def log_density_bias(self, q: Array) -> float:
+        """What the mean of `log_density` may be off by beside what it shows."""
+
     def operator(self, q: Array) -> tuple[Averages, Array] | None:
         """Averages, and the operator (15) at q, shape (replicas, P, P, P, P): image[i, j] = [i, j, k, l] M[k, l].
 
         None where the operator is not known.
         """
 
+    def derivative(self, q: Array) -> Array | None:
+        """Mean of dG[i, j]/dq[k, l] by posterior moments, shape (P, P, P, P); None where G is smooth."""
+
 
 class ChannelBase(Channel):
     """The usual channel: indices are learned one by one, no accuracy is asked for, log Z_out and (15) are not known."""
 
     accuracy: float | None = None
+    smooth: bool = True
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -154,8 +167,16 @@ class ChannelBase(Channel):
         """None: not known."""
         return None
 
+    def log_density_bias(self, q: Array) -> float:
+        """0: nothing."""
+        return 0.0
+
     def operator(self, q: Array) -> tuple[Averages, Array] | None:
         """None: not known."""
+        return None
+
+    def derivative(self, q: Array) -> Array | None:
+        """None: differences serve."""
         return None
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.network import Network
-from ..posterior.charts.posterior import ChartPosterior
+from ..posterior.charts.posterior import ChartMoments, ChartPosterior
 from .averages import Averages, ChannelBase, matrix_root, regression
 from .halves import excess, product
 
@@ -111,6 +111,7 @@ class ChartChannel(ChannelBase):
     """
 
     sampled = True
+    smooth = False
 
     def __init__(
         self,
@@ -129,6 +130,7 @@ class ChartChannel(ChannelBase):
         normals = np.concatenate(points).reshape(sum(map(len, points)), -1, model.tokens)
         self._xi, self._zeta, self._noise = np.split(normals, [model.indices, 2 * model.indices], axis=1)
         self._posterior = ChartPosterior(model, nodes, len(points[0]), len(points), rng, workers)
+        self._known: dict[bytes, tuple[Array, float]] = {}
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -142,13 +144,10 @@ class ChartChannel(ChannelBase):
 
     def __call__(self, q: Array) -> Averages:
         """Averages with control variates, which Nishimori's identities say vanish in the mean."""
-        learned = np.abs(q).max(axis=1) > 0
-        growing = [group for group in self.groups if not learned[list(group)].any()]
-        v = np.eye(len(q)) - q
-        precision = np.asarray(np.linalg.inv(v), np.float64)
-        omega = matrix_root(q) @ self._xi
-        h = omega + np.linalg.cholesky(v) @ self._zeta
-        moments = self._posterior(np.append(h, self._noise, axis=1), omega, v, second=bool(growing))
+        # Keys of a layer that are known inform of its queries, and they of them.
+        growing = [group for group in self.groups if not q[list(group)].any()]
+        silent = {row for group in growing for row in group}
+        h, omega, precision, moments = self._moments(q, second=bool(growing))
         modes = self._posterior.layout.modes
         turned, centre = h @ modes.T, omega @ modes.T
         g = [precision @ (mean - centre) for mean in moments.mean]
@@ -156,18 +155,91 @@ class ChartChannel(ChannelBase):
         shape = (self._replicas, len(q), len(q))
         out, bias = np.zeros(shape), np.zeros(shape[1:])
         for entries in self.structure.shared:
-            if not learned[entries[0][0]]:
+            if entries[0][0] in silent:
                 continue
             of_each, left = self._score(entries, g, u, precision)
             for i, j in entries:
                 out[:, i, j] = out[:, j, i] = of_each
                 bias[i, j] = bias[j, i] = left
-        growth = np.full(shape[:2], np.nan)
+        growth, off = np.full(shape[:2], np.nan), np.zeros(shape[1])
         for group in growing:
             rows = list(group)
             seconds = [second[:, rows][:, :, :, rows] for second in moments.second]
-            growth[:, rows] = self._growth(group, seconds, turned[:, rows])[:, None]
-        return Averages(out, growth, bias, "monte-carlo")
+            rates, _, off[rows] = self._table(group, seconds, turned[:, rows]).largest()
+            growth[:, rows] = rates[:, None]
+        return Averages(out, growth, bias, "monte-carlo", growth_bias=off)
+
+    def derivative(self, q: Array) -> Array:
+        """Mean of dG[i, j]/dq[k, l]: E sum_mm' dg_mm' dq dg_mm'^T, as g is a martingale in q; dg = dg/domega.
+
+        Parameters
+        ----------
+        q : ndarray, shape (P, P)
+
+        Returns
+        -------
+        ndarray, shape (P, P, P, P)
+            Entries [i, j] that symmetry ties together have their mean.
+        """
+        _, _, precision, moments = self._moments(q, second=True)
+        prior = np.einsum("ik,mn->imkn", np.linalg.inv(precision), np.eye(self.model.tokens))
+        first, other = (
+            second - np.einsum("nim,nkp->nimkp", mean, mean) - prior
+            for mean, second in zip(moments.mean[:2], moments.second[:2], strict=True)
+        )
+        first, other = (np.einsum("ai,nimkp,kb->nambp", precision, x, precision, optimize=True) for x in (first, other))
+        both = np.einsum("nimkp,njmlp->ijkl", first, other, optimize=True) / len(first)
+        out = 0.5 * self.model.heads**2 * (both + both.transpose(1, 0, 3, 2))
+        for entries in self.structure.shared:
+            rows, columns = np.array(entries).T
+            mean = 0.5 * (out[rows, columns] + out[columns, rows]).mean(axis=0)
+            out[rows, columns] = out[columns, rows] = mean
+        return np.asarray(out)
+
+    @property
+    def solved(self) -> float:
+        """All entries of h but those that the chart has as coordinates, or leaves out."""
+        layout = self._posterior.layout
+        return float(self.model.indices * self.model.tokens - layout.dimension - layout.free.sum())
+
+    def log_density(self, q: Array) -> Array:
+        """E log Z_out(q) - E log Z_out(0) of each randomisation, both at the same outputs."""
+        return self._densities(q)[0]
+
+    def log_density_bias(self, q: Array) -> float:
+        """Half of what the logarithm of a mean over the nodes is off by; the other half is taken off the mean."""
+        return self._densities(q)[1]
+
+    def _densities(self, q: Array) -> tuple[Array, float]:
+        """`log_density` and its bias; kept."""
+        key = q.tobytes()
+        if key not in self._known:
+            self._known[key] = self._log_densities(q) if q.any() else (np.zeros(self._replicas), 0.0)
+        return self._known[key]
+
+    def _log_densities(self, q: Array) -> tuple[Array, float]:
+        """Outputs have one law at all overlaps: differences at one output are free of what depends on it alone."""
+        h, omega, precision, moments = self._moments(q, second=False)
+        nothing = self._posterior(h, np.zeros_like(h), np.eye(len(q)), second=False)
+        values = [here - there for here, there in zip(moments.log_z, nothing.log_z, strict=True)]
+        u, size = precision @ (h - omega), h[0].size
+        controls = [
+            (u * (h - omega)).sum(axis=(1, 2)) - size,
+            (h**2).sum(axis=(1, 2)) - size,
+            (omega**2).sum(axis=(1, 2)) - self.model.tokens * np.trace(q),
+        ]
+        left = 0.5 * excess(values)
+        columns = np.stack(controls, axis=1)
+        controlled = values[2] - left - columns @ regression(values[2], columns)
+        return controlled.reshape(self._replicas, -1).mean(axis=1), float(abs(left.mean()))
+
+    def _moments(self, q: Array, *, second: bool) -> tuple[Array, Array, Array, ChartMoments]:
+        """Indices of the outputs, the means of their prior, its precision at q, and the moments of their posterior."""
+        v = np.eye(len(q)) - q
+        omega = matrix_root(q) @ self._xi
+        h = omega + np.linalg.cholesky(v) @ self._zeta
+        moments = self._posterior(np.append(h, self._noise, axis=1), omega, v, second=second)
+        return h, omega, np.asarray(np.linalg.inv(v), np.float64), moments
 
     def _score(self, entries: Entries, g: Moments, u: Array, precision: Array) -> tuple[Array, float]:
         """E sum_m g_m g_m^T at entries that have one value: of each randomisation, and what its mean may be off by.
@@ -209,10 +281,6 @@ class ChartChannel(ChannelBase):
             seconds = [second[:, rows][:, :, :, rows] for second in moments.second]
             found.append(self._table(group, seconds, modes[:, rows]))
         return found
-
-    def _growth(self, group: tuple[int, ...], seconds: Moments, h: Array) -> Array:
-        """Largest eigenvalue of the operator (15) on the overlaps of a group of zero overlap, of each randomisation."""
-        return self._table(group, seconds, h).largest()[0]
 
     def _table(self, group: tuple[int, ...], seconds: Moments, h: Array) -> Operator:
         """Operator (15) on the overlaps of a group of zero overlap from second moments, and the basis it refers to."""

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add", "run"]
 
+# Points per randomisation where the posterior of each one is exact.
+_EXACT = 4096
+
 
 def add(verbs: Verbs) -> None:
     """Add the verb and its flags."""
@@ -62,7 +65,10 @@ def add(verbs: Verbs) -> None:
         help="distance to one at which an overlap counts as recovered (default: what is resolved)",
     )
     group.add_argument("--out", type=Path, metavar="FILE", help="write the JSON object there, too")
-    sampling_flags(parser)
+    group.add_argument(
+        "--nodes", type=int, default=2048, help="of each sampled posterior, a power of two (default: %(default)s)"
+    )
+    sampling_flags(parser, samples=None)
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -89,11 +95,11 @@ def run(args: argparse.Namespace) -> Outcome:
             tol=args.tol,
             accuracy=args.accuracy,
             closest=args.closest,
-            samples=args.samples,
             replicas=args.replicas,
             rng=args.seed,
             workers=args.workers,
             progress=bar.to,
+            **_points(args),
         )
     finally:
         bar.close()
@@ -105,6 +111,13 @@ def run(args: argparse.Namespace) -> Outcome:
         save(args.out, record)
         text += f"\nwrote {args.out}"
     return record, text, result.converged
+
+
+def _points(args: argparse.Namespace) -> dict[str, int | None]:
+    """Effort of averages over random samples."""
+    if args.link is not None:
+        return {"samples": _EXACT if args.samples is None else args.samples}
+    return {"samples": args.samples, "exact": _EXACT, "nodes": args.nodes}
 
 
 def _check(args: argparse.Namespace) -> None:

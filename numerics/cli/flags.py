@@ -133,10 +133,10 @@ def noise_of(args: argparse.Namespace) -> float:
         raise ValueError(f"--noise must be a number >= 0 in decimal or as a fraction, got {text!r}") from None
 
 
-def sampling_flags(parser: argparse.ArgumentParser, *, samples: int | None = 4096) -> None:
-    """Add the flags of averages over random samples; None leaves their number to the model."""
+def sampling_flags(parser: argparse.ArgumentParser, *, samples: int | None = 4096, exact: int = 4096) -> None:
+    """Add the flags of averages over random samples; None leaves their number to the model, usually `exact`."""
     group = parser.add_argument_group("sampling")
-    usual = "%(default)s" if samples else "4096, fewer where each takes long"
+    usual = "%(default)s" if samples else f"{exact}, fewer where each takes long"
     group.add_argument("--samples", type=int, default=samples, help=f"points per randomisation (default: {usual})")
     group.add_argument("--replicas", type=int, default=8, help="independent randomisations (default: %(default)s)")
     group.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")

@@ -28,7 +28,9 @@ __all__ = [
     "least_and_largest",
     "log_alpha",
     "overlap",
+    "restricted",
     "sharing",
+    "symmetric",
 ]
 
 Array = NDArray[np.float64]
@@ -41,6 +43,8 @@ RECOVERED = 1 - 1e-6
 _TINY = 1e-9
 # Steps for slopes, as a share of the distance to the ends of the range; of small entries.
 _STEP, _SMALL = 0.02, 1e-3
+# The same of averages that jump.
+_WIDE = 0.2
 # Share of the distance to the ends of the range that a step leaves; how often one is halved to do so.
 _LEFT, _HALVINGS = 0.2, 30
 
@@ -79,6 +83,19 @@ def filled(channel: Channel, free: Entries, x: Array) -> Array:
     return q
 
 
+def restricted(channel: Channel) -> bool:
+    """Whether symmetry ties entries of the overlap together, so that those in no tie stay zero."""
+    return channel.shared != tuple(((i, i),) for i in channel.layers)
+
+
+def symmetric(channel: Channel, q: Array) -> bool:
+    """Whether q has equal entries where symmetry ties them together, and zeros where it leaves none."""
+    if not restricted(channel):
+        return True
+    first = tuple(entries[0] for entries in channel.shared)
+    return bool(np.abs(q - filled(channel, first, np.array([q[entry] for entry in first]))).max() <= 1e-12)
+
+
 def least_and_largest(channel: Channel, free: Entries, x: Array) -> tuple[float, float]:
     """Least and largest eigenvalue among the indices that have free entries."""
     active = sorted({i for entry in free for pair in sharing(channel, entry) for i in pair})
@@ -98,11 +115,17 @@ def overlap(channel: Channel, free: Entries, x: Array) -> Array:
 class Balance(Protocol):
     """The equations r(x; G(x)) = 0 of a fixed point."""
 
+    #: Whether G follows x without jumps, so that differences give slopes.
+    smooth: bool
+
     def averages(self, x: Array) -> Averages:
         """Averages at x, shape (n,)."""
 
     def rest(self, x: Array, g: Array) -> Array:
         """R, shape (n,), for averages g, shape (P, P); positive where the iteration raises x."""
+
+    def slopes(self, x: Array, g: Array) -> Array | None:
+        """Derivatives dr/dx where averages have them; None where differences are as good."""
 
     def room(self, x: Array) -> Array:
         """Distance of each entry to the ends of its range."""
@@ -139,6 +162,7 @@ class FreeEntries:
         self._channel, self._alpha, self._matrix = channel, alpha, matrix
         self._rows, self._columns = np.array(entries).T
         self._diagonal = bool((self._rows == self._columns).all())
+        self.smooth = channel.smooth
 
     def averages(self, x: Array) -> Averages:
         """Averages at x."""
@@ -153,6 +177,20 @@ class FreeEntries:
         moved = np.clip(moved, 1e-300, 1 - 1e-16)
         return np.asarray(np.log(moved / (1 - moved)) - np.log(x / (1 - x)))
 
+    def slopes(self, x: Array, g: Array) -> Array | None:
+        """Derivatives dr/dx: dF = V alpha dG V, V = (I + alpha G)^{-1}."""
+        derivative = self._channel.derivative(self._matrix(x))
+        if derivative is None:
+            return None
+        entries = tuple(zip(self._rows.tolist(), self._columns.tolist(), strict=True))
+        left = np.linalg.inv(np.eye(len(g)) + self._alpha * g)
+        columns = []
+        for one in np.eye(len(x)):
+            moved = np.tensordot(derivative, filled(self._channel, entries, one), 2)
+            columns.append((self._alpha * left @ moved @ left)[self._rows, self._columns])
+        out = np.array(columns).T - np.eye(len(x))
+        return np.asarray(out / (x * (1 - x))[:, None] if self._diagonal else out)
+
     def room(self, x: Array) -> Array:
         """Distance of each entry to the ends of its range."""
         if self._diagonal:
@@ -162,6 +200,9 @@ class FreeEntries:
     def step(self, x: Array, k: int) -> float:
         """Change of entry k for slopes: towards the inside."""
         size = _STEP * min(abs(x[k]), 1 - abs(x[k]))
+        if not self.smooth:
+            # What jumps is compared over a long way.
+            return float(_WIDE * max(-x[k], 1 - x[k], key=abs)) if self._diagonal else 0.5 * self._margin(x)
         if self._diagonal:
             # Down to zero overlap r changes with x and not with its logarithm.
             return _SMALL if x[k] < _SMALL / _STEP else -size

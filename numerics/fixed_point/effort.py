@@ -17,7 +17,7 @@ from .iteration import Iteration
 from .refinement import Refinement
 from .state import Problem, Strategy, Tolerance
 
-__all__ = ["COARSE", "Effort", "check_effort"]
+__all__ = ["COARSE", "Effort", "check_effort", "check_nodes"]
 
 # Of the quadrature, where there is one: relative at two layers, absolute beyond.
 _ACCURACY, _DEEP_ACCURACY = 1e-3, 1e-2
@@ -47,7 +47,7 @@ class Effort:
         # Fewer where every one of them costs a sampled posterior.
         samples = self.samples if self.samples is not None else 256 if is_costly(model) else exact
         check_effort(alpha, samples, self.replicas, self.tol, self.max_iter)
-        _check_nodes(self.nodes)
+        check_nodes(self.nodes)
         return replace(self, samples=samples, accuracy=accuracy)
 
     def channel(self, model: Network, rng: np.random.Generator, workers: int | None) -> Channel:
@@ -107,7 +107,14 @@ def _default_accuracy(model: Network, samples: int | None, accuracy: float | Non
     return float(accuracy)
 
 
-def _check_nodes(nodes: int) -> None:
+def check_nodes(nodes: int) -> None:
+    """Refuse numbers of nodes that are not a power of two, or less than 64.
+
+    Raises
+    ------
+    ValueError
+        The message has the number.
+    """
     if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or nodes < 64 or nodes & (nodes - 1):
         raise ValueError(f"nodes must be a power of two >= 64, got {nodes!r}")
 

@@ -60,6 +60,8 @@ class FixedPointError:
         Why the interval does not close; empty where it does.
     growth : ndarray, shape (P,)
         Standard error of the growth rates at the fixed point, NaN where there is none.
+    eigenvalues : ndarray, shape (n,)
+        Of F', largest first.
     """
 
     x: Array
@@ -68,6 +70,7 @@ class FixedPointError:
     visited: tuple[Array, ...]
     doubt: str
     growth: Array
+    eigenvalues: Array
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,8 @@ def fixed_point_error(balance: Balance, x: Array, found: Averages) -> FixedPoint
     elif (reach > _LINEAR * held * balance.room(point.x)).any():
         error, doubt = _by_ends(balance, point, moves, error)
     growth = _of_growth(point.found, moves, of_growth, factor) + np.abs(of_growth.T) @ (off + left)
-    return FixedPointError(point.x, error, point.found, visited, doubt, growth)
+    growth += point.found.growth_bias
+    return FixedPointError(point.x, error, point.found, visited, doubt, growth, 1 + _eigenvalues(balance, point))
 
 
 def blocked(balance: Balance, path: Sequence[tuple[Array, Averages]], reached: FixedPointError) -> str:
@@ -144,12 +148,17 @@ def growth_error(found: Averages) -> Array:
     if not found.sampled:
         return np.abs(found.growth - mean).max(axis=0)
     deviations = (found.growth - mean) / math.sqrt(len(none) * (len(none) - 1))
-    return student(len(none)) * np.asarray(np.sqrt((deviations**2).sum(axis=0)))
+    return student(len(none)) * np.asarray(np.sqrt((deviations**2).sum(axis=0))) + found.growth_bias
 
 
 def _held(balance: Balance, point: _Point) -> float:
     """Least eigenvalue of 1 - F': positive where the iteration comes back."""
-    return -float(np.linalg.eigvals(balance.pull(point.x) @ point.slopes).real.max())
+    return -float(_eigenvalues(balance, point)[0])
+
+
+def _eigenvalues(balance: Balance, point: _Point) -> Array:
+    """Of F' - 1, largest first."""
+    return np.sort(np.linalg.eigvals(balance.pull(point.x) @ point.slopes).real)[::-1]
 
 
 def _rest(balance: Balance, x: Array, found: Averages, displaced: Array | None = None) -> Array:
@@ -192,6 +201,9 @@ def _slopes(balance: Balance, x: Array, found: Averages) -> tuple[Array, Array]:
     """Slopes dr/dx, and those of the growth rates, shape (n, P)."""
     here, growth = _rest(balance, x, found), found.growth.mean(axis=0)
     slopes, of_growth = np.empty((len(x), len(x))), np.zeros((len(x), len(growth)))
+    known = balance.slopes(x, found.g.mean(axis=0))
+    if known is not None and np.isnan(growth).all():
+        return known, of_growth
     for k in range(len(x)):
         step = balance.step(x, k)
         moved = x.copy()
@@ -199,7 +211,7 @@ def _slopes(balance: Balance, x: Array, found: Averages) -> tuple[Array, Array]:
         other = balance.averages(moved)
         slopes[:, k] = (_rest(balance, moved, other) - here) / step
         of_growth[k] = (other.growth.mean(axis=0) - growth) / step
-    return slopes, of_growth
+    return slopes if known is None else known, of_growth
 
 
 def _stepped(balance: Balance, point: _Point, step: Array, displaced: Array | None) -> _Point:
@@ -208,6 +220,9 @@ def _stepped(balance: Balance, point: _Point, step: Array, displaced: Array | No
     found = balance.averages(x)
     way = x - point.x
     changed = _rest(balance, x, found, displaced) - _rest(balance, point.x, point.found, displaced)
+    slopes = balance.slopes(x, found.g.mean(axis=0))
+    if slopes is not None:
+        return _Point(x, found, slopes)
     slopes = point.slopes
     if np.isfinite(changed).all() and np.abs(slopes @ way).max() > _TELLS:
         slopes = broyden(slopes, way, changed)
@@ -218,7 +233,8 @@ def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...
     """Newton steps with Broyden's updates, where what is left matters beside the error of the averages."""
     visited: list[Array] = []
     share, before = _MUCH, math.inf
-    while len(visited) < _POLISH:
+    # What jumps is solved for no further: what is left is part of the error.
+    while balance.smooth and len(visited) < _POLISH:
         step = point.response @ _rest(balance, point.x, point.found)
         sigma = np.sqrt(((_noise(balance, point.x, point.found) @ point.response.T) ** 2).sum(axis=0))
         rounding = _ROUNDING * np.abs(point.response).sum(axis=1)

@@ -15,14 +15,14 @@ from ..core.random import seeded
 from ..core.results import EvolutionResult
 from ..core.validation import numbers
 from ..model.network import Network
-from .balance import filled
+from .balance import restricted, symmetric
 from .effort import COARSE, Effort
 from .growth import at_rest, grown, released
 from .iteration import Iteration
 from .result import finish
 from .state import Problem, Slopes, State, Strategy, Tolerance
 
-__all__ = ["check_overlap", "curve", "evolve"]
+__all__ = ["check_overlap", "curve", "evolve", "from_above"]
 
 Array = NDArray[np.float64]
 
@@ -132,7 +132,7 @@ def evolve(
     if not isinstance(start, str):
         state = _from_overlap(strategy, check_overlap(start, model.indices))
     elif start == "informed":
-        state = _from_above(strategy)
+        state = from_above(strategy)
     elif start == "uninformed":
         state = State.start(strategy.problem)
         if effort.worth_scouting(model):
@@ -195,7 +195,7 @@ def _scouted(state: State, problem: Problem, few: Channel) -> State:
     return replace(state, q=scout.q, n_iter=scout.n_iter, history=scout.history)
 
 
-def _from_above(strategy: Strategy) -> State:
+def from_above(strategy: Strategy) -> State:
     """Settle from just below I."""
     problem = strategy.problem
     active, q = list(problem.averages.layers), problem.zero
@@ -207,18 +207,17 @@ def _from_overlap(strategy: Strategy, q: Array) -> State:
     """Settle from an overlap, with all entries of its indices free if any off the diagonal is not zero."""
     problem, begin = strategy.problem, State.start(strategy.problem)
     shared = problem.averages.shared
-    # Where symmetry ties entries together, only those that it leaves are free.
-    alone = all(entries == ((i, i),) for i, entries in zip(problem.averages.layers, shared, strict=False))
-    kept = filled(problem.averages, tuple(entries[0] for entries in shared), np.array([q[e[0]] for e in shared]))
-    if not alone and np.abs(q - kept).max() > 1e-12:
+    if not symmetric(problem.averages, q):
         raise ValueError(
             f"start must be a multiple of the identity for {problem.averages.model.describe()}: its link does not see "
             "rotations of the indices (troiani2025 (6)); entries that must be equal: "
             + "; ".join(", ".join(f"q_{i + 1}{j + 1}" for i, j in entries) for entries in shared if len(entries) > 1)
             + "; those in none of these and off the diagonal must be zero"
         )
-    active = [int(i) for i in np.flatnonzero(q.diagonal())]
+    # Keys of a layer that are known inform of its queries, and they of them.
+    active = sorted(i for group in problem.averages.groups if q[list(group)].any() for i in group)
     if not active:  # a fixed point, if perhaps an unstable one
         return at_rest(problem, begin)
-    coupled = np.abs(q - np.diag(q.diagonal())).max() > 0
-    return strategy.settle(begin, q, active, tuple(combinations(sorted(active), 2)) if coupled and alone else ())
+    # Where symmetry ties entries together, only those that it leaves are free.
+    coupled = np.abs(q - np.diag(q.diagonal())).max() > 0 and not restricted(problem.averages)
+    return strategy.settle(begin, q, active, tuple(combinations(active, 2)) if coupled else ())

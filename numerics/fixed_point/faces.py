@@ -131,7 +131,7 @@ class Faces:
         )
         if face.stage is None:
             return found
-        stage, inside, doubt = measured(self._problem(face.axes), face.stage)
+        stage, inside, doubt, *_ = measured(self._problem(face.axes), face.stage)
         size = np.abs(face.axes)
         found = replace(
             found,

@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 from .anderson import anderson
 from .balance import RECOVERED, Entries, free_entries, least_and_largest
 from .postprocess import postprocess
-from .state import DEAD, Problem, Solution, State, Tolerance
+from .state import DEAD, FAINT, Problem, Solution, State, Tolerance
 
 __all__ = ["Iteration"]
 
 Array = NDArray[np.float64]
 
 _MEMORY = 4
-# Evaluations after which a share of the statistical error is enough, for averages that need it.
+# Evaluations after which a share of the statistical error is enough, for averages that need it. Where those of a
+# network jump, the share grows with the evaluations: the error has all that is left.
 _PATIENCE, _ROUGH = 24, 0.1
 
 
@@ -64,7 +65,10 @@ class Iteration:
         # The diagonal comes first.
         size = sum(i == j for i, j in state.free)
         # What dies out may stay at the noise of its averages.
-        dying = (x < DEAD) & (fx < DEAD) if len(state.free) == size else np.zeros(len(x), bool)
+        faint = (x < DEAD) & (fx < DEAD) if problem.averages.smooth else (x < FAINT) & (fx < FAINT)
+        fading = {i for k, (i, j) in enumerate(state.free) if i == j and faint[k]}
+        alone = problem.averages.smooth and len(state.free) > size
+        dying = np.array([not alone and set(pair) <= fading for pair in state.free])
         residual = float(np.abs(np.where(dying, 0.0, fx - x)).max())
         state = replace(state.visited(q, averages), residual=residual, path=(*state.path, (x, averages)))
         state = replace(state, tolerance=self._tolerance(state))
@@ -72,6 +76,9 @@ class Iteration:
         if residual <= state.tolerance.value or (reached > RECOVERED and least >= RECOVERED - 1e-9):
             return replace(at, state=replace(state, converged=True))
         points, images = (*at.points, x)[-_MEMORY:], (*at.images, fx)[-_MEMORY:]
+        if not problem.averages.smooth and len(state.path) > _PATIENCE:
+            # Extrapolation would follow the jumps of the averages, the mean of the latest images does not.
+            return _Iterates(state, np.mean(images, axis=0), points, images)
         return _Iterates(state, self._trusted(state.free, anderson(points, images), x, fx), points, images)
 
     def postprocess(self, state: State) -> Solution:
@@ -81,19 +88,24 @@ class Iteration:
     def _tolerance(self, state: State) -> Tolerance:
         """Residual that is small enough."""
         asked = self.problem.tolerance
-        if not self.problem.relative:
+        relative, smooth = self.problem.relative, self.problem.averages.smooth
+        if not relative and smooth:
             return asked
-        allowed = asked.value * (1 - float(np.linalg.eigvalsh(state.q)[-1]))
-        if len(state.history) > _PATIENCE and state.known.sampled:
+        allowed = asked.value * (1 - float(np.linalg.eigvalsh(state.q)[-1])) if relative else asked.value
+        taken = len(state.history if smooth else state.path)
+        if taken > _PATIENCE and state.known.sampled:
             # Sums over finitely many nodes jump where a link does: far below the statistical error is enough.
             rows, columns = state.entries
             g = state.known.g
             spread = self.problem.image(g)[:, rows, columns].std(axis=0, ddof=1)
-            rough = _ROUGH * float(spread.max()) / math.sqrt(len(g))
+            share = _ROUGH if smooth else min(_ROUGH * taken / _PATIENCE, 1.0)
+            rough = share * float(spread.max()) / math.sqrt(len(g))
             if rough > allowed and state.residual > allowed:
+                times = f" (tol = {asked.value:g} times the least 1 - q)" if relative else ""
+                part = "a tenth" if smooth else f"{share:.2g}"
                 why = (
-                    f"the tolerance was {rough:.1e} instead of {allowed:.1e} (tol = {asked.value:g} times the least "
-                    "1 - q): a tenth of the standard error of F(q), as averages over finitely many nodes jump"
+                    f"the tolerance was {rough:.1e} instead of {allowed:.1e}{times}: {part} of the standard error of "
+                    "F(q), as averages over finitely many nodes jump"
                 )
                 return Tolerance(rough, why)
         return Tolerance(allowed)

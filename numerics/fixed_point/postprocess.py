@@ -11,7 +11,7 @@ from ..core.standard_error import SIGMAS, standard_error
 from .balance import RECOVERED, Entries, FreeEntries, sharing
 from .error import blocked, fixed_point_error, growth_error
 from .growth import rates, released, undecided
-from .state import DEAD, Problem, Solution, State
+from .state import DEAD, FAINT, Problem, Solution, State
 
 __all__ = ["Measured", "measured", "postprocess", "stated"]
 
@@ -24,11 +24,24 @@ _WAY = 20.0
 
 
 class Measured(NamedTuple):
-    """A state, the error of its overlap, shape (P, P), and what the averages leave in doubt."""
+    """A state, the error of its overlap, and what the averages leave in doubt.
+
+    Attributes
+    ----------
+    state : State
+    error : ndarray, shape (P, P)
+    doubt : str
+    growth : ndarray, shape (P,)
+        Error of the growth rates over alpha; empty where it was not wanted.
+    eigenvalues : ndarray
+        Of F' over the free entries, largest first.
+    """
 
     state: State
     error: Array
     doubt: str = ""
+    growth: Array = np.zeros(0)
+    eigenvalues: Array = np.zeros(0)
 
 
 def postprocess(problem: Problem, state: State) -> Solution:
@@ -52,6 +65,8 @@ def stated(problem: Problem, found: Measured) -> Solution:
         tolerance=state.tolerance,
         doubt=found.doubt,
         note=state.known.note,
+        rates_error=problem.alpha * found.growth,
+        eigenvalues=found.eigenvalues,
     )
 
 
@@ -61,31 +76,34 @@ def measured(problem: Problem, state: State) -> Measured:
     if state.averages is None:
         return Measured(state, error)
     if not state.free:
-        return Measured(state, error, _growth_undecided(problem, state))
+        return _silent(problem, state, error)
     rows, columns = state.entries
     if not math.isfinite(state.residual):  # the evaluations ran out before the first one here
         error[rows, columns] = error[columns, rows] = 1.0
         return Measured(state, error)
     if state.converged:
         state = _pushed(problem, state)
-    x = state.q[rows, columns]
     held = _held(problem, state)
-    error[rows[held], columns[held]] = 1 - x[held]
+    left = 1 - state.q.diagonal()
+    # Entries off the diagonal vanish with what is left of the overlaps beside them.
+    error[rows[held], columns[held]] = np.sqrt(left[rows[held]] * left[columns[held]])
     free = tuple(pair for k, pair in enumerate(state.free) if k not in held)
     if not free:
-        found = Measured(state, error, _growth_undecided(problem, state))
+        found = _silent(problem, state, error)
     else:
         found = _measured_free(problem, state, free, error)
     for entry in found.state.free:
         for i, j in sharing(problem.averages, entry):
             found.error[i, j] = found.error[j, i] = found.error[entry]
     # An overlap cannot be off by more than its range.
-    return Measured(found.state, np.minimum(found.error, 1.0), found.doubt)
+    return found._replace(error=np.minimum(found.error, 1.0))
 
 
-def _growth_undecided(problem: Problem, state: State) -> str:
+def _silent(problem: Problem, state: State, error: Array) -> Measured:
     """What is stated of layers of zero overlap, by the error of the growth rates themselves."""
-    return undecided(problem, state, growth_error(state.known), state.known.sampled) if state.silent else ""
+    growth = growth_error(state.known)
+    doubt = undecided(problem, state, growth, state.known.sampled) if state.silent else ""
+    return Measured(state, error, doubt, growth)
 
 
 def _decided(problem: Problem, state: State) -> NDArray[np.bool_]:
@@ -97,20 +115,22 @@ def _decided(problem: Problem, state: State) -> NDArray[np.bool_]:
 
 
 def _held(problem: Problem, state: State) -> list[int]:
-    """Free entries that are pushed beyond the last overlap that is resolved."""
+    """Free entries that are pushed beyond the last overlap that is resolved, and those that vanish with them."""
     at = [k for k, (i, j) in enumerate(state.free) if i == j and state.q[i, i] >= RECOVERED - 1e-9]
-    return np.array(at, int)[_decided(problem, state)[at]].tolist() if at else []
+    decided = _decided(problem, state)
+    known = {state.free[k][0] for k in at if decided[k]}
+    return [k for k, pair in enumerate(state.free) if known & set(pair)]
 
 
 def _pushed(problem: Problem, state: State) -> State:
     """On the way to recovery, where |F - q| is small long before: the rest of it at once."""
-    if any(i != j for i, j in state.free):
-        return state
     x = state.q[state.entries]
-    near = (x < RECOVERED - 1e-9) & (1 - x < _NEARLY) & _decided(problem, state)
+    rows, columns = state.entries
+    near = (rows == columns) & (x < RECOVERED - 1e-9) & (1 - x < _NEARLY) & _decided(problem, state)
     if not near.any():
         return state
-    q = problem.overlap(state.free, np.where(near, RECOVERED, x))
+    vanish = (rows != columns) & (np.isin(rows, rows[near]) | np.isin(columns, rows[near]))
+    q = problem.overlap(state.free, np.where(near, RECOVERED, np.where(vanish, 0.0, x)))
     further = state.visited(q, problem.averages(q))
     return further if _decided(problem, further)[near].all() else replace(state, n_iter=further.n_iter)
 
@@ -136,8 +156,9 @@ def _measured_free(problem: Problem, state: State, free: Entries, error: Array) 
             return measured(problem, state)
     error[rows, columns] = error[columns, rows] = found.error
     # Where it is no fixed point, steps below `tol` came to rest on the way to zero. Links have rates of their own.
-    dying = bool(found.doubt) and not problem.relative
-    below = max(DEAD, _WAY * problem.tolerance.value) if dying else DEAD
+    dying = (bool(found.doubt) or not balance.smooth) and not problem.relative
+    way = _WAY * (problem if balance.smooth else state).tolerance.value
+    below = max(DEAD if balance.smooth else FAINT, way) if dying else DEAD
     if state.converged and (found.visited or dying) and float(state.q.diagonal()[rows].min()) < below:
         before = {i for i, _ in state.free}
         state, active = released(problem, state, sorted(before), below)
@@ -146,4 +167,5 @@ def _measured_free(problem: Problem, state: State, free: Entries, error: Array) 
     doubt = found.doubt
     if not doubt and len(free) == len(state.free):
         doubt = blocked(balance, state.path, found)
-    return Measured(state, error, doubt or undecided(problem, state, found.growth, found.found.sampled))
+    doubt = doubt or undecided(problem, state, found.growth, found.found.sampled)
+    return Measured(state, error, doubt, found.growth, found.eigenvalues)

@@ -9,7 +9,7 @@ from .error import TOO_NEAR
 from .prediction_error import prediction_errors
 from .state import Solution
 
-__all__ = ["finish"]
+__all__ = ["finish", "status_of"]
 
 Array = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ def finish(
         plugin_error=plugin,
         stability=solution.rates,
         converged=solution.converged and not solution.doubt,
-        status=_status(solution, averages),
+        status=status_of(solution, averages),
         n_iter=solution.n_iter,
         residual=solution.residual,
         tol=solution.tolerance.value,
@@ -42,7 +42,7 @@ def finish(
     )
 
 
-def _status(solution: Solution, averages: Channel) -> str:
+def status_of(solution: Solution, averages: Channel) -> str:
     """How the solution was found, with what limits it."""
     if solution.converged and solution.doubt:
         status = f"{TOO_NEAR}: {solution.doubt}; {_finer(averages, solution.how)}, or move alpha"

@@ -11,7 +11,7 @@ from ..channel.averages import Averages, Channel
 from ..core.results import How
 from .balance import RECOVERED, Entries, image, overlap
 
-__all__ = ["DEAD", "Problem", "Slopes", "Solution", "State", "Strategy", "Tolerance"]
+__all__ = ["DEAD", "FAINT", "Problem", "Slopes", "Solution", "State", "Strategy", "Tolerance"]
 
 Array = NDArray[np.float64]
 # From layers that are learned to a log alpha and the slopes d log alpha_l/dt there.
@@ -19,6 +19,8 @@ Slopes = Mapping[tuple[int, ...], tuple[float, Array]]
 
 #: Overlap below which a layer may be dropped again.
 DEAD = 1e-5
+#: The same of averages that jump.
+FAINT = 1e-3
 
 
 class Tolerance(NamedTuple):
@@ -160,6 +162,10 @@ class Solution:
         What the averages do not decide; empty otherwise.
     note : str
         What a result has to state beside whether it converged.
+    rates_error : ndarray
+        Error of `rates`; empty where it was not wanted.
+    eigenvalues : ndarray
+        Of F' over the free entries, largest first; empty where they were not wanted.
     """
 
     alpha: float
@@ -174,6 +180,8 @@ class Solution:
     tolerance: Tolerance
     doubt: str = ""
     note: str = ""
+    rates_error: Array = field(default_factory=lambda: np.zeros(0))
+    eigenvalues: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def recovered(self) -> bool:

@@ -220,8 +220,8 @@ ROUTES: tuple[Route, ...] = (
     Route("enclosure", "interval arithmetic", _two_softmax, "rigorous", "0.3 <= c <= 10, 0.1 <= beta <= 10"),
     *_AVERAGES,
     CHART,
-    *_verb("curve", *(route for route in _AVERAGES if route.serves is not _untied_layer)),
-    *_verb("free energy", *_AVERAGES, LINK),
+    *_verb("curve", *_AVERAGES, CHART),
+    *_verb("free energy", *_AVERAGES, CHART, LINK),
     Route("denoise", "two points of one layer", _one_index, "estimated"),
     Route("denoise", "integral over the first of two layers", _two_by_two, "estimated"),
     replace(CHART, verb="denoise-sampled", note="about 2 digits"),
@@ -262,12 +262,14 @@ _REFUSALS = {
         "attention of any depth tied and of rank 1"
     ),
     "curve": (
-        "no curve for {model}; there is one for tied weights of rank 1, any depth and number of tokens, and for "
-        "rank 2 and 3 at depth 1; fixed_point.evolve has one untied layer"
+        "no curve for {model}; there is one for softmax attention of any depth and linear of two layers, of any rank "
+        "and number of tokens, tied or untied, with the attention of the last layer as output; for linear attention of "
+        "any depth tied and of rank 1"
     ),
     "free energy": (
-        "no free energy for {model}; there is one for tied weights of rank 1, any depth and number of tokens, and "
-        "at depth 1 for rank 2 and 3 and for untied weights of rank 1; and for links"
+        "no free energy for {model}; there is one for softmax attention of any depth and linear of two layers, of any "
+        "rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear "
+        "attention of any depth tied and of rank 1; and for links"
     ),
     "denoise": (
         "no denoiser for {model}; there is one for depth 1 with any number of tokens and for depth 2 with two "

@@ -1,7 +1,7 @@
 """Curves of fixed points along alpha, skip strength or inverse temperature, from both starts."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Literal, TypedDict
@@ -16,17 +16,20 @@ from ...core.random import seeded
 from ...core.results import Origin
 from ...core.standard_error import SIGMAS
 from ...model.network import Network
-from ...model.routes import TWO_LAYER_QUADRATURE, require
-from ..effort import check_effort
+from ...model.routes import CHART, TWO_LAYER_QUADRATURE, require, serving
+from ..effort import check_effort, check_nodes
 from ..error import TOO_NEAR
 from .equations import Equations
 from .follow import Follower
+from .iterated import Iterated
 from .records import CurvePoint, CurveResult, Gap, Onset
 
-__all__ = ["curve", "default_channel"]
+__all__ = ["curve", "default_channel", "usual_samples"]
 
 # Closest to one that overlaps of other channels come.
 _CLOSEST = 1e-6
+# Points per randomisation, and on charts, where each takes a millisecond.
+_SAMPLES, _FEW = 1024, 256
 _STARTS = ("uninformed", "informed")
 
 
@@ -36,14 +39,16 @@ class _Effort(TypedDict):
     accuracy: float
     samples: int
     replicas: int
+    nodes: int
 
 
 def default_channel(
     model: Network,
     *,
     accuracy: float = 1e-3,
-    samples: int = 1024,
+    samples: int | None = None,
     replicas: int = 8,
+    nodes: int = 2048,
     rng: int = 0,
     workers: int | None = None,
 ) -> Channel:
@@ -52,15 +57,27 @@ def default_channel(
     Parameters
     ----------
     model : Network
-        Rank 1.
     accuracy : float, optional
         Of the deterministic averages.
-    samples, replicas, rng, workers : optional
-        Of the random ones, see `channel`.
+    samples, replicas, nodes, rng, workers : optional
+        Of the random ones, see `channel`; 1024 points by default, 256 on charts.
     """
+    samples = usual_samples(model) if samples is None else samples
     if TWO_LAYER_QUADRATURE.serves(model):
         return TwoLayerQuadrature(model, accuracy, workers)
-    return channel(model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), workers=workers)
+    effort = {"samples": samples, "replicas": replicas, "nodes": nodes}
+    return channel(model, **effort, rng=np.random.default_rng(rng), workers=workers)
+
+
+def usual_samples(model: object, exact: int = _SAMPLES) -> int:
+    """Points per randomisation where none are asked for: `exact`, or fewer on charts, where each is sampled.
+
+    Parameters
+    ----------
+    model : Network, LinkKernel, Channel or callable
+    exact : int, optional
+    """
+    return _FEW if serving("evolve", model)[:1] == (CHART,) else exact
 
 
 def curve(
@@ -73,8 +90,10 @@ def curve(
     tol: float = 1e-5,
     closest: float | None = None,
     accuracy: float = 1e-3,
-    samples: int = 1024,
+    samples: int | None = None,
+    exact: int = 1024,
     replicas: int = 8,
+    nodes: int = 2048,
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -98,8 +117,10 @@ def curve(
         On max |F(q) - q|.
     closest : float, optional
         Distance to one at which an overlap counts as recovered; by default what the averages resolve.
-    accuracy, samples, replicas, rng, workers : optional
+    accuracy, samples, replicas, nodes, rng, workers : optional
         Of the averages, see `default_channel`.
+    exact : int, optional
+        Points per randomisation where none are asked for and the posterior of each one is exact.
     progress : callable, optional
         Called with the number of points done, and in all.
 
@@ -116,7 +137,9 @@ def curve(
     -----
     Every layer tells the alpha at which it would be at rest; a fixed point is where these agree. One layer: alpha is
     an explicit function of its overlap, and the folds of its interpolant are the jumps. More: predictor and corrector
-    along the arc. Only diagonal overlaps are followed, which symmetric links keep.
+    along the arc. Only diagonal overlaps are followed, which symmetric links keep. Keys and queries have overlaps of
+    their own, and posteriors on charts are found by a search: there every point is iterated from the one before
+    (`iterated`), and hysteresis narrower than the distance of the points is not seen.
 
     References
     ----------
@@ -124,18 +147,20 @@ def curve(
     """
     ordered = sorted(float(v) for v in values)
     _check(ordered, start, along, alpha)
+    samples = usual_samples(model, exact) if samples is None else samples
     check_effort(ordered[0] if alpha is None else alpha, samples, replicas, tol, 1)
+    check_nodes(nodes)
     seed, generator = seeded(rng)
     points_seed = int(generator.integers(2**31)) if seed < 0 else seed
-    effort: _Effort = {"accuracy": accuracy, "samples": samples, "replicas": replicas}
+    effort: _Effort = {"accuracy": accuracy, "samples": samples, "replicas": replicas, "nodes": nodes}
     at = _family(model, along, effort, points_seed, workers)
     first = at(None if alpha is None else ordered[0])
     if closest is None:
         closest = two_layers.CLOSEST if isinstance(first, TwoLayerQuadrature) else _CLOSEST
     if not 0 < closest < 0.1:
         raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
-    equations = Equations(at, closest, alpha)
-    followers = _followed(equations, ordered, _STARTS if start == "both" else (start,), tol, progress)
+    starts = _STARTS if start == "both" else (start,)
+    followers, n_iter = _followed(at, ordered, starts, (alpha, tol, closest), progress)
     # Of deterministic averages the points' own errors cover what is left of these.
     points = {one.start: _points(one, judged=first.sampled) for one in followers}
     gap = _gap(points["uninformed"], points["informed"]) if start == "both" else None
@@ -148,7 +173,7 @@ def curve(
         how="monte-carlo" if first.sampled else "estimated",
         converged=all(p.converged for found in points.values() for p in found),
         status=_status(points, gap, along),
-        n_iter=equations.n_iter,
+        n_iter=n_iter,
         seed=seed,
         kernel_hash=first.model.kernel_hash,
         origin=Origin.of(
@@ -200,28 +225,34 @@ def _family(
 
 
 def _followed(
-    equations: Equations,
+    at: Callable[[float | None], Channel],
     values: list[float],
     starts: tuple[str, ...],
-    tol: float,
+    settings: tuple[float | None, float, float],
     progress: Callable[[int, int], None] | None,
-) -> list[Follower]:
-    """Followers from each start, at the end of their ways."""
+) -> tuple[Sequence[Follower | Iterated], int]:
+    """Followers from each start, at the end of their ways, and how often they took averages."""
     steps = count(1)
+    alpha, tol, closest = settings
 
     def done() -> None:
         if progress is not None:
             progress(next(steps), len(values) * len(starts))
 
-    followers = []
-    for start in starts:
-        follower = Follower(equations, start, tol, done)
-        follower.follow(values)
-        followers.append(follower)
-    return followers
+    first = at(None if alpha is None else values[0])
+    if first.smooth and len(first.shared) == len(first.groups):
+        equations = Equations(at, closest, alpha)
+        followers = [Follower(equations, start, tol, done) for start in starts]
+        for follower in followers:
+            follower.follow(values)
+        return followers, equations.n_iter
+    iterated = [Iterated(at, start, alpha, (tol, closest), done) for start in starts]
+    for one in iterated:
+        one.follow(values)
+    return iterated, sum(one.n_iter for one in iterated)
 
 
-def _points(follower: Follower, *, judged: bool) -> tuple[CurvePoint, ...]:
+def _points(follower: Follower | Iterated, *, judged: bool) -> tuple[CurvePoint, ...]:
     """Points in the order of the parameter; where averages are sampled, those near an onset or a jump are marked."""
     events = [(onset.value, onset.error) for onset in follower.trace.onsets]
     events += [(jump.value, jump.error) for jump in follower.trace.jumps]

@@ -21,6 +21,7 @@ from ...core.random import seeded
 from ...core.results import Origin, Result, overlaps
 from ...core.standard_error import standard_error
 from ...core.validation import not_negative, numbers, whole
+from ...fixed_point.balance import symmetric
 from ...fixed_point.effort import check_effort
 from ...fixed_point.evolve import check_overlap
 from ...model.links import LinkKernel
@@ -182,9 +183,7 @@ def _averages(
     except KernelNotFoundError:
         return None
     # Rows that rotate into each other are averaged at multiples of the identity only.
-    if any(len(entries) > 1 for entries in averages.shared) and np.abs(q - q[0, 0] * np.eye(len(q))).max() > 0:
-        return None
-    return averages
+    return averages if symmetric(averages, q) else None
 
 
 def _recursion(

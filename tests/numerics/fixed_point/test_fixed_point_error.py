@@ -24,6 +24,7 @@ class Law:
     noise: Array
     sampled: bool = True
     evaluations: int = 0
+    smooth: bool = True
 
     def averages(self, x: Array) -> Averages:
         self.evaluations += 1
@@ -34,6 +35,9 @@ class Law:
     def rest(self, x: Array, g: Array) -> Array:
         with np.errstate(invalid="ignore"):
             return self.log_alpha + np.log(g.diagonal()) - np.log(x / (1 - x))
+
+    def slopes(self, x: Array, g: Array) -> Array | None:
+        return None
 
     def room(self, x: Array) -> Array:
         return np.minimum(x, 1 - x)

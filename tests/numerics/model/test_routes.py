@@ -48,7 +48,9 @@ UNSERVED = [
 
 
 #: What charts serve of these.
-ON_CHARTS = [(verb, model) for verb in ("last layer", "evolve", "gamp") for model in UNSERVED[:2]]
+ON_CHARTS = [
+    (verb, model) for verb in ("last layer", "evolve", "curve", "free energy", "gamp") for model in UNSERVED[:2]
+]
 
 
 @pytest.mark.parametrize(("verb", "model"), ON_CHARTS, ids=str)
@@ -84,7 +86,7 @@ def test_the_preferred_route_is_the_first():
     ]
     assert require("evolve", Network(1, 3, 2)).how == "monte-carlo"
     assert require("gamp", Network(1, 2, tied=False)).name == "fibre of one untied layer"
-    assert not serving("curve", Network(1, 2, tied=False))
+    assert require("curve", Network(1, 2, tied=False)).name == "fibre of one untied layer"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_the_table_of_the_site_is_that_of_the_routes(repository):
 @pytest.mark.parametrize(
     ("verb", "model", "command"),
     [
-        ("curve", Network(2, 3, 2), "curve --from 0 --to 1 --layers 2 --tokens 3"),
+        ("curve", Network(2, 3, output="sequence"), "curve --from 0 --to 1 --layers 2 --tokens 3"),
         ("evolve", Network(2, 2, output="sequence"), "evolve --alpha 1 --layers 2 --tokens 2"),
         ("last layer", Network(3, 3, activation=np.tanh, skip=2.0), "threshold --layers 3 --tokens 3 --skip 2.0"),
         ("enclosure", Network(3, 3, activation="linear"), "threshold --rigorous --layers 2 --tokens 2"),
