@@ -37,7 +37,7 @@ def add(verbs: Verbs) -> None:
         action="store_true",
         help="instead of one alpha: where branches begin and end, and where the global maximum changes (one overlap)",
     )
-    sampling_flags(parser, samples=1024)
+    sampling_flags(parser, samples=None, exact=1024)
 
 
 def inference_flags(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +116,8 @@ def check(args: argparse.Namespace) -> None:
 def output_of(args: argparse.Namespace) -> tuple["al.free_energy.OutputEntropy", str]:
     """Psi_out of the flags, and the name of its model."""
     model = model_of(args, "free-energy")
+    if args.samples is None:
+        args.samples = al.free_energy.usual_samples(model)
     effort = {"accuracy": args.accuracy, "samples": args.samples, "replicas": args.replicas}
     return al.free_energy.entropy_of(model, **effort, rng=args.seed, workers=args.workers), model.describe()
 

@@ -31,7 +31,7 @@ def add(verbs: Verbs) -> None:
     group.add_argument("--out", type=Path, required=True, metavar="F.png", help="picture; the values go to F.json")
     group.add_argument("--points", type=int, default=9, help="evaluations along each axis (default: %(default)s)")
     group.add_argument("--top", type=float, default=0.99, help="largest overlap (default: %(default)s)")
-    sampling_flags(parser, samples=1024)
+    sampling_flags(parser, samples=None, exact=1024)
 
 
 def run(args: argparse.Namespace) -> Outcome:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from .entropy import FreeEntropy
+from .reached import reached
 from .rest import Rest
 from .stationary import StationaryPoint, stationary_points
 
@@ -26,6 +27,8 @@ def located(free: FreeEntropy, *, starts: int = 2, rng: int = 0) -> Located:
     starts, rng : int, optional
         As in `stationary_points`.
     """
+    if not free.output.channel.smooth:
+        return _reached(free)
     rest = Rest(free.output, free.prior)
     points = stationary_points(free, starts=starts, rng=rng, rest=rest)
     largest = max(p.residual for p in points)
@@ -40,4 +43,17 @@ def located(free: FreeEntropy, *, starts: int = 2, rng: int = 0) -> Located:
         status += f"; the averages are not resolved at overlaps ({where}): points near there would be missed"
     if len(free.output.groups) > 1:
         status += "; with both overlaps free, those that the starts lead to"
+    return Located(points, status, converged)
+
+
+def _reached(free: FreeEntropy) -> Located:
+    """Those that the state evolution reaches from both starts."""
+    points, doubt = reached(free)
+    converged = not doubt and any(p.stable for p in points)
+    number = f"{len(points)} stationary point{'s' if len(points) > 1 else ''}"
+    status = f"{'' if converged else 'not '}converged: {number} that the iteration reaches from zero and full overlap"
+    if doubt:
+        status += f"; {doubt}: raise --samples, or move --alpha"
+    elif not converged:
+        status += "; none of them is stable: raise --samples"
     return Located(points, status, converged)

@@ -139,7 +139,7 @@ class OutputEntropy:
                 apart = float(np.ptp(found - self._zero))
                 spread = SAFETY * max(apart, _CHANCE * float(np.ptp(found) + np.ptp(self._zero)))
                 return _rounded(float(found[-1] - self._zero[-1]), spread)
-            return self._estimate(found - self._zero, 0.0)
+            return self._estimate(found - self._zero, self.channel.log_density_bias(q))
         path = along_path(self.channel, q)
         return self._estimate(path.values, path.bias + path.rule)
 
@@ -223,7 +223,7 @@ def output_entropy(
     model: Network | LinkKernel | Channel,
     *,
     accuracy: float = 1e-3,
-    samples: int = 1024,
+    samples: int | None = None,
     replicas: int = 8,
     rng: int = 0,
     workers: int | None = None,
@@ -253,7 +253,7 @@ def output_entropy(
         if matrix is not None:
             return OutputEntropy(LinearChannel(model, matrix), route=route)
         of_link = LinkChannel(
-            model, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), noiseless=noiseless
+            model, samples=samples or 1024, replicas=replicas, rng=np.random.default_rng(rng), noiseless=noiseless
         )
         return OutputEntropy(of_link, route=route)
     if isinstance(model, Network):

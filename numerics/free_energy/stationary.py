@@ -15,7 +15,7 @@ from ..fixed_point.newton import Limits, newton_root
 from .entropy import FreeEntropy
 from .rest import Rest
 
-__all__ = ["StationaryPoint", "stationary_points"]
+__all__ = ["FLAT", "StationaryPoint", "stationary_points"]
 
 Array = NDArray[np.float64]
 
@@ -26,8 +26,8 @@ _TINY = np.geomspace(1e-12, 1e-4, 5)
 _LIMITS = Limits(tries=25, close=1e-9, enough=1e-4, longest=1.0, rcond=1e-10)
 # Smallest w of a point off the faces, and the distance of points that are one.
 _OFF, _SAME = 3e-3, 1e-3
-# Eigenvalues of the Hessian below this share of alpha E G^2 have no sign.
-_FLAT = 1e-9
+#: Eigenvalues of the Hessian below this share of alpha E G^2 have no sign.
+FLAT = 1e-9
 
 
 @dataclass(frozen=True, repr=False)
@@ -221,7 +221,7 @@ def _point(free: FreeEntropy, rest: Rest, w: Array) -> StationaryPoint:
     gradient, error = free.gradient(q)
     hessian = free.hessian(x)
     values = np.sort(np.linalg.eigvalsh(hessian))[::-1]
-    flat = _FLAT * max(float(np.abs(hessian).max()), 1.0)
+    flat = FLAT * max(float(np.abs(hessian).max()), 1.0)
     kind = "maximum" if (values < flat).all() else "minimum" if (values > -flat).all() else "saddle"
     each = np.array([sum(error[i, i] for i in group) for group in output.groups])
     wrong = np.array([sum(abs(gradient[i, i]) for i in group) for group in output.groups])

@@ -119,6 +119,11 @@ def transitions(output: OutputEntropy, prior: Prior | None = None, *, closest: f
             f"transitions are found for one group of indices (14), got {len(output.groups)}: take stationary_points at "
             "each alpha"
         )
+    if not output.channel.smooth:
+        raise ValueError(
+            f"alpha(q) of {output.describe()} is sampled with jumps, whose folds mean nothing (14): "
+            "take `curve` with both starts"
+        )
     curve = _Curve(output, Gaussian() if prior is None else prior, closest)
     return curve.transitions()
 

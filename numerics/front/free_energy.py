@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from attnlimits.numerics.fixed_point.continuation import usual_samples
 from attnlimits.numerics.free_energy import (
     Binary,
     FreeEntropy,
@@ -37,6 +38,7 @@ __all__ = [
     "prior_named",
     "stationary_points",
     "transitions",
+    "usual_samples",
 ]
 
 
