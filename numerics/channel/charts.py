@@ -24,6 +24,9 @@ Array = NDArray[np.float64]
 Moments = Sequence[Array]
 Entries = tuple[tuple[int, int], ...]
 
+# Where log Z_out(q)/Z_out(0) scatters by less than this, the mean of Z_out(0)/Z_out(q) is seen in samples.
+_NARROW = 0.7
+
 
 class Structure(NamedTuple):
     """Entries of the overlap that symmetries leave free.
@@ -228,9 +231,16 @@ class ChartChannel(ChannelBase):
             (h**2).sum(axis=(1, 2)) - size,
             (omega**2).sum(axis=(1, 2)) - self.model.tokens * np.trace(q),
         ]
-        left = 0.5 * excess(values)
+        offs = [np.zeros(len(h))] * len(controls)
+        if values[2].std() < _NARROW:
+            # E Z_out(0)/Z_out(q) = 1, which next to zero overlap leaves the square of the logarithm.
+            inverse = [np.exp(-value) - 1 for value in values]
+            controls.append(inverse[2])
+            offs.append(excess(inverse))
         columns = np.stack(controls, axis=1)
-        controlled = values[2] - left - columns @ regression(values[2], columns)
+        weights = regression(values[2], columns)
+        left = 0.5 * (excess(values) - np.stack(offs, axis=1) @ weights)
+        controlled = values[2] - left - columns @ weights
         return controlled.reshape(self._replicas, -1).mean(axis=1), float(abs(left.mean()))
 
     def _moments(self, q: Array, *, second: bool) -> tuple[Array, Array, Array, ChartMoments]:

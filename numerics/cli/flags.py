@@ -181,6 +181,10 @@ def is_attention(args: argparse.Namespace) -> bool:
     return args.heads == 1 and not args.untied and args.output == "last"
 
 
+#: Verbs that charts serve at any depth.
+_ON_CHARTS = ("threshold", "evolve", "curve", "free-energy")
+
+
 def attention(args: argparse.Namespace, verb: str) -> Network:
     """Return the model of the flags, for a verb that serves the main text's model only."""
     network = Network(
@@ -195,8 +199,7 @@ def attention(args: argparse.Namespace, verb: str) -> Network:
         noise=noise_of(args),
     )
     if not is_attention(args):
-        # Others are served by charts at any depth.
-        if verb in ("threshold", "evolve") and args.heads == 1 and (args.output == "last" or network.noise):
+        if verb in _ON_CHARTS and args.heads == 1 and (args.output == "last" or network.noise):
             return network
         used = "--heads" if args.heads != 1 else "--untied" if args.untied else "--output sequence"
         why = "it needs tied weights, one head and the last layer's attention as output"

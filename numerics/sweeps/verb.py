@@ -11,10 +11,13 @@ from functools import cache, lru_cache
 from typing import Any
 
 from ..cli import evolve, threshold
+from ..cli.flags import network_of
 from ..cli.verbs import Verbs, command_line
 from ..core.identity import route_identity
+from ..model.charts import derivation
 from ..model.kernels import kernel_modules
 from ..model.link_store import Request
+from ..model.routes import CHART, CHART_OPERATOR, serving
 
 __all__ = ["EVOLVE", "THRESHOLD", "Parameters", "Verb"]
 
@@ -35,6 +38,10 @@ def _evolve_cost(p: Parameters) -> float:
 
 
 _NUMERICS = "attnlimits.numerics."
+# Verbs of the command, as the routes of a model name them.
+_ROUTED = {"threshold": "last layer", "evolve": "evolve"}
+# Flags that a chart depends on.
+_SHAPE = ("layers", "tokens", "rank", "activation", "untied", "heads", "output")
 
 
 def _threshold_modules(p: Parameters) -> tuple[str, ...]:
@@ -120,7 +127,9 @@ class Verb:
         if parameters["link"] is not None:
             return route_identity(modules, _link(parameters).digest, choosers=choosers)
         kernels = kernel_modules(str(parameters["activation"]), int(parameters["tokens"]))
-        return route_identity(modules + kernels, choosers=choosers)
+        shape = tuple((name, _hashable(parameters[name])) for name in _SHAPE)
+        formulas = derivation() if _on_chart(self.name, shape) else ""
+        return route_identity(modules + kernels, formulas, choosers=choosers)
 
     def cost(self, parameters: Parameters) -> float:
         """Rough relative cost."""
@@ -170,6 +179,20 @@ class Verb:
         for name in self.required:
             if name not in parameters:
                 raise ValueError(f"task {self.name} needs the parameter {name!r}, fixed or as an axis")
+
+
+@cache
+def _on_chart(verb: str, shape: tuple[tuple[str, object], ...]) -> bool:
+    """Whether the posterior of a network of this shape is sampled on a chart, which is derived."""
+    try:
+        model = network_of(argparse.Namespace(**dict(shape), skip=1.0, beta=1.0), verb)
+    except ValueError:  # the point fails at once, and says why
+        return False
+    return serving(_ROUTED[verb], model)[:1] in ((CHART,), (CHART_OPERATOR,))
+
+
+def _hashable(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _flags(parameters: Parameters) -> list[str]:

@@ -141,6 +141,15 @@ def test_a_link_has_an_identity_of_its_own():
     assert len(found) == len(links)
 
 
+def test_points_on_charts_depend_on_what_derives_the_charts(monkeypatch):
+    task = tasks.TASKS["evolve"]
+    points = [{"alpha": 0.1}, {"alpha": 0.1, "untied": True}, {"alpha": 0.1, "rank": [1, 2]}]
+    before = [task.identity(task.canonical(point)) for point in points]
+    monkeypatch.setattr(verb, "derivation", lambda: "another")
+    after = [task.identity(task.canonical(point)) for point in points]
+    assert [old != new for old, new in zip(before, after, strict=True)] == [False, True, True]
+
+
 def test_a_route_without_sources_is_refused(monkeypatch):
     monkeypatch.setattr(verb, "_NUMERICS", "attnlimits.nowhere.")
     with pytest.raises(ValueError, match=r"no source of the module attnlimits\.nowhere\.thresholds"):
