@@ -64,12 +64,15 @@ class Iteration:
         fx = problem.image(averages.g.mean(axis=0))[state.entries]
         # The diagonal comes first.
         size = sum(i == j for i, j in state.free)
-        # What dies out may stay at the noise of its averages.
+        # What dies out may stay at the noise of its averages, and what is recovered at the largest overlap resolved.
         faint = (x < DEAD) & (fx < DEAD) if problem.averages.smooth else (x < FAINT) & (fx < FAINT)
         fading = {i for k, (i, j) in enumerate(state.free) if i == j and faint[k]}
         alone = problem.averages.smooth and len(state.free) > size
-        dying = np.array([not alone and set(pair) <= fading for pair in state.free])
-        residual = float(np.abs(np.where(dying, 0.0, fx - x)).max())
+        ended = np.array([not alone and set(pair) <= fading for pair in state.free])
+        recovered = (x >= RECOVERED - 1e-9) & (fx > RECOVERED)
+        if problem.relative and len(state.free) == size and not recovered.all():
+            ended |= recovered
+        residual = float(np.abs(np.where(ended, 0.0, fx - x)).max())
         state = replace(state.visited(q, averages), residual=residual, path=(*state.path, (x, averages)))
         state = replace(state, tolerance=self._tolerance(state))
         least, reached = (float(v[:size].min()) for v in (x, fx))
@@ -91,7 +94,14 @@ class Iteration:
         relative, smooth = self.problem.relative, self.problem.averages.smooth
         if not relative and smooth:
             return asked
-        allowed = asked.value * (1 - float(np.linalg.eigvalsh(state.q)[-1])) if relative else asked.value
+        allowed = asked.value
+        if relative:
+            values = np.linalg.eigvalsh(state.q)
+            if all(i == j for i, j in state.free):
+                # Beside others, what is recovered does not come closer to one.
+                known = state.q[state.entries]
+                values = known[known < RECOVERED - 1e-9] if known.min() < RECOVERED - 1e-9 else known
+            allowed *= 1 - float(values.max())
         taken = len(state.history if smooth else state.path)
         if taken > _PATIENCE and state.known.sampled:
             # Sums over finitely many nodes jump where a link does: far below the statistical error is enough.
