@@ -10,7 +10,7 @@ from ..closed_forms import TABLE
 from .exact import discrete_operator, linear_information, operator_threshold, pair_operator
 from .form import Matrix, Part, entries_of
 from .parser import index_symbol, parse
-from .reading import without_outer
+from .separate import separated
 
 __all__ = ["steps", "table_entry", "threshold"]
 
@@ -84,9 +84,9 @@ def _embedded(matrix: Matrix, indices: int, learned: Sequence[int]) -> Matrix:
 
 @cache
 def _table() -> dict[tuple[sp.Expr, ...], str]:
-    """Links of the table of closed forms, without outer functions."""
+    """Links of the table of closed forms, as `separated` writes them."""
     texts = [text for entry in TABLE.values() for text in entry.expressions]
-    return {tuple(without_outer(output) for output in parse(text)): text for text in texts}
+    return {tuple(part for output in parse(text) for part in separated(output)): text for text in texts}
 
 
 def table_entry(outputs: tuple[sp.Expr, ...], coordinates: Sequence[sp.Symbol], indices: int) -> str:

@@ -9,7 +9,8 @@ from .exact import flips
 from .form import Branches, Link, Part, coordinates_of
 from .parser import ArgMax, LinkError, index_symbol
 from .parts import components, part_of
-from .reading import check_real, noise_of, outputs_of, shape_of, varies, without_outer
+from .reading import check_real, noise_of, outputs_of, shape_of, varies
+from .separate import separated
 
 __all__ = ["Branches", "Link", "LinkError", "Part", "link", "rotated"]
 
@@ -35,7 +36,7 @@ def link(
         Variance Delta >= 0 of Gaussian noise on every output.
     reduced : bool, optional
         Without noise, leave out outer strictly monotone functions and repeated outputs, which tell nothing more about
-        h. False keeps every output as it is with noise.
+        h, and write an output that gives several as these (`separated`). False keeps every output as it is with noise.
 
     Raises
     ------
@@ -75,7 +76,7 @@ def link(
     check_real(outputs, coordinates)
     reduced = reduced and delta == 0
     if reduced:
-        outputs = tuple(without_outer(output) for output in outputs)
+        outputs = tuple(part for output in outputs for part in separated(output))
     # Constants say nothing, and neither does an output said twice, unless each has noise of its own.
     telling = tuple(o for o in outputs if varies(o))
     if not telling:
