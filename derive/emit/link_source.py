@@ -9,7 +9,8 @@ import sympy as sp
 
 from ..links.branches import Region
 from ..links.form import FORMAT, Branches, Link
-from ..links.parser import ArgMax, LinkError
+from ..links.functions import ArgMax
+from ..links.parser import LinkError
 from .files import write_whole
 from .printers import NumpyPrinter
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import sympy as sp
 
 from ..primitives import CopySign
-from .parser import ArgMax, LinkError
+from .functions import ArgMax
+from .parser import LinkError
 from .signs import Facts, Undecided
 
 __all__ = ["Region", "expand_small", "invert", "most_terms", "split"]

@@ -7,10 +7,11 @@ import sympy as sp
 from . import closed
 from .exact import flips
 from .form import Branches, Link, Part, coordinates_of
-from .parser import ArgMax, LinkError, index_symbol
+from .functions import ArgMax, SoftmaxEntry
+from .parser import LinkError, index_symbol
 from .parts import components, part_of
 from .reading import check_real, noise_of, outputs_of, shape_of, varies
-from .separate import separated
+from .separate import differences, separated
 
 __all__ = ["Branches", "Link", "LinkError", "Part", "link", "rotated"]
 
@@ -73,8 +74,10 @@ def link(
     indices, tokens = shape_of(outputs, indices, tokens)
     delta = noise_of(noise)
     coordinates = coordinates_of(indices, tokens)
-    check_real(outputs, coordinates)
     reduced = reduced and delta == 0
+    outputs = differences(outputs) if reduced else outputs
+    outputs = tuple(output.replace(SoftmaxEntry, lambda *args: SoftmaxEntry(*args).elementary) for output in outputs)
+    check_real(outputs, coordinates)
     if reduced:
         outputs = tuple(part for output in outputs for part in separated(output))
     # Constants say nothing, and neither does an output said twice, unless each has noise of its own.

@@ -6,10 +6,12 @@ from typing import NoReturn
 
 import sympy as sp
 
+from .functions import FUNCTIONS, LISTS, PRINTED, SoftmaxEntry
 from .tokens import MOST_INDEX_DIGITS, LinkError, Token, closing_brackets, index_symbol, read_index, tokenize
 
-__all__ = ["ArgMax", "LinkError", "index_symbol", "parse", "read_index"]
+__all__ = ["LinkError", "index_symbol", "parse", "read_index"]
 
+_KNOWN = ", ".join([*FUNCTIONS, *LISTS, "softmax", "Piecewise"])
 _AFTER_CONDITION = (")", ",", "&", "|", "and", "or")
 _RELATIONS: dict[str, Callable[[sp.Expr, sp.Expr], sp.Basic]] = {
     "<": sp.StrictLessThan,
@@ -29,30 +31,6 @@ _LARGEST_NUMBER = 4096
 # Of a text: characters, and brackets and signs within one another.
 _LONGEST = 10_000
 _DEEPEST = 60
-
-
-class ArgMax(sp.Function):
-    """``ArgMax(z_1, .., z_n)``: the number, counted from 1, of the largest argument."""
-
-    def _eval_is_real(self) -> bool | None:
-        return True if all(arg.is_real for arg in self.args) else None
-
-
-_FUNCTIONS: dict[str, Callable[..., sp.Expr]] = {
-    "sign": sp.sign,
-    "abs": sp.Abs,
-    "exp": sp.exp,
-    "log": sp.log,
-    "sqrt": sp.sqrt,
-    "tanh": sp.tanh,
-    "sinh": sp.sinh,
-    "cosh": sp.cosh,
-    "sin": sp.sin,
-    "cos": sp.cos,
-    "erf": sp.erf,
-}
-_LISTS: dict[str, Callable[..., sp.Expr]] = {"max": sp.Max, "min": sp.Min, "argmax": ArgMax}
-_KNOWN = ", ".join([*_FUNCTIONS, *_LISTS, "Piecewise"])
 
 
 def _bits(number: sp.Rational) -> int:
@@ -108,18 +86,25 @@ class _Parser:
         return made
 
     def outputs(self) -> tuple[sp.Expr, ...]:
-        if self.take("["):
-            values = [self.value()]
-            while self.take(","):
-                values.append(self.value())
+        listed = self.take("[")
+        values = self.output()
+        while self.take("," if listed else ";"):
+            values += self.output()
+        if listed:
             self.need("]")
-        else:
-            values = [self.value()]
-            while self.take(";"):
-                values.append(self.value())
         if self.now.kind != "end":
             self.fail("an operator or the end")
         return tuple(values)
+
+    def output(self) -> list[sp.Expr]:
+        """One output, or all entries of a softmax."""
+        start = self.place
+        if self.take("softmax"):
+            values = self.several()
+            if self.now.kind == "end" or self.now.text in (",", ";", "]"):
+                return [SoftmaxEntry(k, *values) for k in range(1, len(values) + 1)]
+            self.place = start
+        return [self.value()]
 
     def value(self) -> sp.Expr:
         """A real expression."""
@@ -196,7 +181,7 @@ class _Parser:
         return sp.Rational(token.text)
 
     def named(self, token: Token) -> sp.Expr:
-        name = token.text
+        name = PRINTED.get(token.text, token.text)
         if name == "pi":
             return sp.pi
         if name == "h" and self.take("["):
@@ -210,13 +195,15 @@ class _Parser:
             if min(entry) < 1:
                 self.fail("indices and tokens counted from 1", token)
             return index_symbol(*entry)
-        if name in _FUNCTIONS:
+        if name in FUNCTIONS:
             self.need("(")
             argument = self.sum()
             self.need(")")
-            return _FUNCTIONS[name](argument)
-        if name in _LISTS:
-            return _LISTS[name](*self.several())
+            return FUNCTIONS[name](argument)
+        if name in LISTS:
+            return LISTS[name](*self.several())
+        if name == "softmax":
+            return self.softmax()
         if name == "Piecewise":
             return self.piecewise()
         self.fail(f"h[p, m], pi or one of the functions {_KNOWN}", token)
@@ -245,6 +232,17 @@ class _Parser:
                 f"link: {name.text} at position {name.at + 1} of {self.text!r} needs at least two values to choose from"
             )
         return values
+
+    def softmax(self) -> sp.Expr:
+        """One entry of a softmax."""
+        values = self.several()
+        if not self.take("["):
+            self.fail("'[k]' after softmax(..): one entry, counted from 1; alone, an output is all of them")
+        token, number = self.now, self.integer()
+        self.need("]")
+        if number > len(values):
+            self.fail(f"an entry from 1 to {len(values)}", token)
+        return SoftmaxEntry(number, *values)
 
     def piecewise(self) -> sp.Expr:
         self.need("(")
@@ -310,13 +308,15 @@ def parse(text: str) -> tuple[sp.Expr, ...]:
         One output, several separated by ``;``, or a list in brackets. Entries of h are ``h[p, m]`` with index p
         and token m counted from 1; ``h[p]`` and ``h_p`` stand for token 1, ``h`` for the only entry of all.
         Numbers are exact: decimals become fractions. Functions: sign, abs, exp, log, sqrt, tanh, sinh, cosh, sin,
-        cos, erf, max, min, argmax (of two or more values, counted from 1) and
-        ``Piecewise((value, condition), .., (value, True))``. At most 10 000 characters, nested at most 60 deep.
+        cos, erf, relu (the positive part), step (1 where its argument is positive, else 0), max, min, argmax (of two
+        or more values, counted from 1), ``softmax(z_1, .., z_n)[k]`` (entry k, counted from 1; without ``[k]`` an
+        output stands for all n entries) and ``Piecewise((value, condition), .., (value, True))``. At most 10 000
+        characters, nested at most 60 deep.
 
     Returns
     -------
     tuple of sympy.Expr
-        One expression per output, in the symbols of `index_symbol`.
+        One expression per output, in the symbols of `index_symbol`, entries of a softmax as `SoftmaxEntry`.
 
     Raises
     ------

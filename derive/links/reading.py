@@ -6,13 +6,29 @@ from collections.abc import Sequence
 import sympy as sp
 
 from .branches import split
-from .parser import ArgMax, LinkError, index_symbol, parse, read_index
+from .functions import ArgMax, SoftmaxEntry
+from .parser import LinkError, index_symbol, parse, read_index
 
 __all__ = ["check_real", "noise_of", "outputs_of", "shape_of", "varies", "without_outer"]
 
 _MOST_ENTRIES = 8
 _ALLOWED = (
-    *(sp.sign, sp.Abs, sp.exp, sp.log, sp.tanh, sp.sinh, sp.cosh, sp.sin, sp.cos, sp.erf, sp.Max, sp.Min, ArgMax),
+    *(
+        sp.sign,
+        sp.Abs,
+        sp.exp,
+        sp.log,
+        sp.tanh,
+        sp.sinh,
+        sp.cosh,
+        sp.sin,
+        sp.cos,
+        sp.erf,
+        sp.Max,
+        sp.Min,
+        ArgMax,
+        SoftmaxEntry,
+    ),
     *(sp.Piecewise, sp.functions.elementary.piecewise.ExprCondPair, sp.Add, sp.Mul, sp.Pow, sp.Symbol, sp.Number),
     *(sp.NumberSymbol, sp.core.relational.Relational, sp.logic.boolalg.Boolean),
 )
@@ -30,7 +46,8 @@ def outputs_of(expr: object) -> tuple[sp.Expr, ...]:
     values = tuple(expr) if isinstance(expr, (list, tuple, sp.Tuple, sp.MatrixBase)) else (expr,)
     if not values:
         raise LinkError("link: no output was given")
-    return tuple(_canonical_symbols(parse(v)[0] if isinstance(v, str) else sp.sympify(v)) for v in values)
+    read = [parse(value) if isinstance(value, str) else (sp.sympify(value),) for value in values]
+    return tuple(_canonical_symbols(output) for outputs in read for output in outputs)
 
 
 def _canonical_symbols(expr: object) -> sp.Expr:
@@ -48,7 +65,7 @@ def _canonical_symbols(expr: object) -> sp.Expr:
         names[symbol] = index_symbol(*entry)
     for number in expr.atoms(sp.Float):
         names[number] = sp.Rational(str(number))
-    made = expr.xreplace(names)
+    made = expr.xreplace(names).replace(sp.Heaviside, lambda argument, *_: (1 + sp.sign(argument)) / 2)
     for part in sp.preorder_traversal(made):
         if not isinstance(part, _ALLOWED):
             raise LinkError(f"link: {type(part).__name__} in {expr} is not supported; see link_parser.parse")

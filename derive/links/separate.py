@@ -1,4 +1,8 @@
-"""Outputs of which one number says several things at once: a sign times a size, or a sum with gaps."""
+"""Outputs that are observed without noise, written as what they say.
+
+One number may say several things at once, as a sign times a size does, or a sum with gaps; and the n entries of a
+softmax say n - 1.
+"""
 
 import itertools
 import math
@@ -7,9 +11,10 @@ from collections.abc import Sequence
 import sympy as sp
 
 from .branches import split
+from .functions import SoftmaxEntry
 from .reading import without_outer
 
-__all__ = ["separated"]
+__all__ = ["differences", "separated"]
 
 Interval = tuple[sp.Expr, sp.Expr]
 
@@ -50,6 +55,16 @@ def separated(output: sp.Expr) -> tuple[sp.Expr, ...]:
     output = without_outer(output)
     parts = _product(output) if isinstance(output, sp.Mul) else _sum(output) if isinstance(output, sp.Add) else ()
     return tuple(part for one in parts for part in separated(one)) or (output,)
+
+
+def differences(outputs: Sequence[sp.Expr]) -> tuple[sp.Expr, ...]:
+    """Return outputs with a softmax of which at most one entry is missing as differences of its arguments."""
+    found: list[sp.Expr] = []
+    for output in outputs:
+        z = output.args[1:] if isinstance(output, SoftmaxEntry) else ()
+        shown = {other for other in outputs if z and isinstance(other, SoftmaxEntry) and other.args[1:] == z}
+        found += [other - z[0] for other in z[1:]] if z and len(shown) >= len(z) - 1 else [output]
+    return tuple(found)
 
 
 def _product(output: sp.Mul) -> tuple[sp.Expr, ...]:

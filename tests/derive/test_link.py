@@ -17,9 +17,10 @@ import attnlimits.derive
 from attnlimits.derive.emit.link_source import render, write
 from attnlimits.derive.links.branches import invert, split
 from attnlimits.derive.links.exact import monotone, symmetry_maps
+from attnlimits.derive.links.functions import ArgMax, SoftmaxEntry
 from attnlimits.derive.links.intervals import correlation_proved, enclose
 from attnlimits.derive.links.link import Link, LinkError, link, rotated
-from attnlimits.derive.links.parser import ArgMax, index_symbol, parse
+from attnlimits.derive.links.parser import index_symbol, parse
 from attnlimits.derive.primitives import elementary
 
 h1, h2, h3 = (index_symbol(p, 1) for p in (1, 2, 3))
@@ -52,6 +53,12 @@ def module_of(made: Link) -> dict[str, Any]:
         ("[h_1, h_2]", (h1, h2)),
         ("max(h_1, 0)", (sp.Max(h1, 0),)),
         ("argmax([h_1, h_2, h_3])", (ArgMax(h1, h2, h3),)),
+        ("relu(h_1)", (sp.Max(0, h1),)),
+        ("step(h_1*h_2)", (sp.sign(h1 * h2) / 2 + sp.Rational(1, 2),)),
+        ("softmax(h_1, h_2)[2]*h_3", (h3 * SoftmaxEntry(2, h1, h2),)),
+        ("softmax(h_1, h_2, 0); h_3", (*(SoftmaxEntry(k, h1, h2, 0) for k in (1, 2, 3)), h3)),
+        ("[h_3, softmax([h_1, h_2])]", (h3, SoftmaxEntry(1, h1, h2), SoftmaxEntry(2, h1, h2))),
+        ("Max(0, Abs(h_1)) - Heaviside(h_2)", (sp.Max(0, sp.Abs(h1)) - sp.sign(h2) / 2 - sp.Rational(1, 2),)),
         (
             "Piecewise((1, (h_1 > 0) & (h_2*(h_1 + 1) < 1)), (2, not h_2 > 1), (3, True))",
             (sp.Piecewise((1, (h1 > 0) & (h2 * (h1 + 1) < 1)), (2, h2 <= 1), (3, True)),),
@@ -84,6 +91,9 @@ def test_grammar(text: str, expected: tuple[sp.Expr, ...]) -> None:
         ("sqrt(-1)*h", "not a finite real number"),
         ("Piecewise((1, h))", "one of < > <= >= == !="),
         ("max(h)", "at least two"),
+        ("softmax(h)", "at least two"),
+        ("softmax(h_1, h_2)*h_3", "expected '[k]' after softmax"),
+        ("softmax(h_1, h_2)[3]", "an entry from 1 to 2"),
         ("h h", "an operator or the end"),
         ("(" * 100 + "h" + ")" * 100, "nested deeper"),
         ("h*1e999", "out of range"),
@@ -212,6 +222,10 @@ LINKS = [
     "sign(sin(h_1))",
     "h_1**3 + h_2",
     "h_1*h_2 + h_1**2",
+    "relu(h_1) - relu(h_2)",
+    "step(h_1)*h_2",
+    "softmax(h_1, h_2**2)[1]",
+    "softmax(h_1, h_2, 2*h_3)[2]",
 ]
 
 
@@ -329,6 +343,11 @@ def test_parity() -> None:
         ("h**2", sp.Rational(1, 2)),
         ("cosh(3*h) - 1", sp.Rational(1, 2)),
         ("sign(h_1*h_2)", sp.pi**2 / 4),
+        ("step(h_1*h_2)", sp.pi**2 / 4),
+        ("relu(h)", 0),
+        ("softmax(h_1, h_2, h_3)", 0),
+        ("softmax(h_1**2, 1)", sp.Rational(1, 2)),
+        ("softmax(h_1**2, 0, h_2**2)", sp.Rational(1, 2)),
         ("3*sign(h_1*h_2) - 1", sp.pi**2 / 4),
         ("sign(h_1*h_2*h_3)", sp.oo),
         ("sign(h_1*h_2*h_3*h_4)", sp.oo),
@@ -501,6 +520,17 @@ def test_closed_forms_of_the_steps() -> None:
 )
 def test_monotone(text: str, direction: int | None) -> None:
     assert monotone(parse(text)[0], h1) == direction
+
+
+def test_the_entries_of_a_softmax_say_differences() -> None:
+    assert link("softmax(h_1, h_2**2, h_3)").outputs == (h2**2 - h1, h3 - h1)
+    # All entries but one are as good, and with noise all count.
+    assert link("softmax(h_1, h_2, h_3)[1]; softmax(h_1, h_2, h_3)[3]").outputs == (h2 - h1, h3 - h1)
+    assert len(link("softmax(h_1, h_2, h_3)", noise=1).outputs) == 3
+    at = {h1: 0.3, h2: -1.2, h3: 0.8}
+    values = [float(output.subs(at)) for output in link("softmax(h_1, h_2, h_3)", noise=1).outputs]
+    powers = np.exp([0.3, -1.2, 0.8])
+    assert np.allclose(values, powers / powers.sum())
 
 
 def test_outer_monotone_functions_say_nothing() -> None:

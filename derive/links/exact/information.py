@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import sympy as sp
 
 from ..branches import most_terms, split
+from ..functions import ArgMax
 from ..intervals import correlation_proved
-from ..parser import ArgMax
 from .symmetries import flips
 
 # A power of a polynomial with more terms is not expanded further.
@@ -79,6 +79,9 @@ def monotone(expr: sp.Expr, h: sp.Symbol) -> int | None:
         way = monotone(part, h) if part != expr else None
         if way is not None and (rest.is_positive or rest.is_negative):
             return way if rest.is_positive else -way
+    if isinstance(expr, sp.Pow) and expr.exp.is_negative and expr.base.is_positive:
+        way = monotone(expr.base, h)
+        return None if way is None else -way
     odd = isinstance(expr, sp.Pow) and expr.exp.is_Integer and expr.exp > 0 and expr.exp % 2
     if odd or isinstance(expr, _INCREASING):
         return monotone(expr.args[0], h)
