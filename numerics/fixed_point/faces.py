@@ -11,8 +11,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel.averages import Averages, ChannelBase
 from ..channel.link.channel import LinkChannel
+from ..channel.link.rotated import RotatedLink
 from ..core.standard_error import SIGMAS, standard_error
 from ..thresholds.link.thresholds import leading_direction, threshold
 from .iteration import Iteration
@@ -33,20 +33,6 @@ _MINOR = 0.02
 _SURELY, _SIGMAS = 1e-7, 6.0
 # Indices whose overlaps feed each other by less than this share of the largest are apart.
 _APART = 1e-2
-
-
-class _Rotated(ChannelBase):
-    """A channel along other orthogonal axes, the columns of a matrix."""
-
-    def __init__(self, channel: LinkChannel, axes: Array) -> None:
-        self.model, self.layers, self.sampled = channel.model, channel.layers, channel.sampled
-        self._channel, self._axes = channel, axes
-
-    def __call__(self, q: Array) -> Averages:
-        """Averages at the overlap q along these axes."""
-        a = self._axes
-        found = self._channel(a @ q @ a.T)
-        return replace(found, g=a.T @ found.g @ a, bias=np.abs(a.T) @ found.bias @ np.abs(a))
 
 
 @dataclass(frozen=True)
@@ -161,7 +147,7 @@ class Faces:
 
     def _problem(self, axes: Array) -> Problem:
         """The iteration along these axes."""
-        channel = _Rotated(self.channel, axes)
+        channel = RotatedLink(self.channel, axes)
         return Problem(channel, self.alpha, Tolerance(self.tol), self.max_iter, relative=True)
 
     def _approached(self, face: Face, q: Array) -> Face:

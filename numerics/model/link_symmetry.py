@@ -7,10 +7,12 @@ from numpy.typing import NDArray
 
 from .links import LinkKernel
 
-__all__ = ["couplings", "exchanges"]
+__all__ = ["couplings", "exchanges", "symmetric_axes"]
 
 Array = NDArray[np.float64]
 
+# Differences of eigenvalues of random symmetric matrices that are rounding.
+_EIGENVALUES = 1e-9
 # Entries whose signs, and indices whose orders, are all tried; random h for it; relative differences that are none.
 _MOST_SIGNS, _MOST_EXCHANGED, _PROBES, _EQUAL = 10, 4, 2048, 1e-12
 
@@ -50,6 +52,44 @@ def exchanges(kernel: LinkKernel, q: Array) -> list[tuple[int, ...]]:
         for order in orders
         if np.abs(q[np.ix_(order, order)] - q).max() == 0 and _tells_as_much(kernel.link(h[:, order]), y)
     ]
+
+
+def symmetric_axes(kernel: LinkKernel) -> tuple[Array, tuple[tuple[int, ...], ...]] | None:
+    """Axes in which every overlap is diagonal that state evolution reaches from zero or from I.
+
+    Returns
+    -------
+    axes : ndarray, shape (P, P)
+        Columns, orthonormal.
+    groups : tuple of tuple of int
+        Axes that have the same overlap.
+
+    None where the symmetries of the link do not fix such axes.
+    """
+    p = kernel.indices
+    zero, rng = np.zeros((p, p)), np.random.default_rng(0)
+    mask, orders = couplings(kernel, zero), exchanges(kernel, zero) or [tuple(range(p))]
+
+    def allowed() -> Array:
+        """A random symmetric matrix with the symmetries of the overlap."""
+        drawn = rng.standard_normal((p, p))
+        drawn = np.where(mask, drawn + drawn.T, 0.0)
+        return np.asarray(np.mean([drawn[np.ix_(order, order)] for order in orders], axis=0))
+
+    values, axes = np.linalg.eigh(allowed())
+    other = axes.T @ allowed() @ axes
+    groups: list[list[int]] = []
+    for k, value in enumerate(values):
+        if groups and value - values[groups[-1][0]] < _EIGENVALUES:
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    same = all(np.ptp(other.diagonal()[group]) < _EIGENVALUES for group in groups)
+    if not same or np.abs(other - np.diag(other.diagonal())).max() > _EIGENVALUES:
+        return None
+    # Directions that treat indices alike come first.
+    groups.sort(key=lambda group: (len(group), -abs(float(axes[:, group[0]].sum()))))
+    return axes, tuple(tuple(group) for group in groups)
 
 
 def _probes(kernel: LinkKernel) -> tuple[Array, Array]:

@@ -1,20 +1,40 @@
 """Fixed points of a link along alpha."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...channel.link.channel import LinkChannel
+from ...channel.link.rotated import SymmetricLink
 from ...model.link import Link
+from ...model.link_symmetry import couplings, exchanges, symmetric_axes
+from ...model.links import LinkKernel
 from .curve import curve
-from .records import CurveResult
+from .records import CurvePoint, CurveResult, Jump, Onset
 
 __all__ = ["curve_link"]
 
+Array = NDArray[np.float64]
+
+# Parts of an axis that are zero.
+_NOTHING = 1e-9
+# Distance to one at which an overlap along an axis counts as recovered: nearer than that, with nothing known along the
+# other axes, the posterior of a committee on its inner nodes is not resolved.
+_CLOSEST = 1e-3
+
 
 def curve_link(
-    link: Link, values: Iterable[float], *, samples: int = 1024, replicas: int = 8, rng: int = 0, **settings: Any
+    link: Link,
+    values: Iterable[float],
+    *,
+    samples: int = 1024,
+    replicas: int = 8,
+    rng: int = 0,
+    closest: float | None = None,
+    **settings: Any,
 ) -> CurveResult:
     """Fixed points of a link along alpha, with onsets and jumps.
 
@@ -25,10 +45,94 @@ def curve_link(
         Samples per dimension N/D.
     samples, replicas, rng : int, optional
         Points per randomisation, randomisations and seed, where the averages are sampled.
+    closest : float, optional
+        Distance to one at which an overlap counts as recovered; by default what the averages resolve, and 1e-3 where
+        indices are learned together.
     settings : optional
         As in `continuation.curve`.
+
+    Returns
+    -------
+    CurveResult
+
+    Raises
+    ------
+    ValueError
+        Indices are learned together, and no symmetry fixes axes in which their overlap is diagonal; or as
+        `continuation.curve`.
+
+    Notes
+    -----
+    Indices that are learned one by one have overlaps of their own. Where they are not, the exchanges and changes of
+    sign that leave the link as it is fix the axes in which the overlap is diagonal, and those are followed, as `evolve`
+    does: of a committee of P equal units, q = b I + (a - b) 11^T/P with a the overlap along (1, .., 1)/sqrt(P) and b
+    that beside it. The onset of b is where the units specialise. `growth` is then that along axes without overlap.
     """
+    made = {"samples": samples, "replicas": replicas}
+    averages = LinkChannel(link.kernel, **made, rng=np.random.default_rng(rng), noiseless=link.noiseless)
+    found = _axes(link.kernel)
+    if found is None:
+        return curve(averages, values, **made, rng=rng, closest=closest, **settings)
+    zero = np.zeros((link.kernel.indices,) * 2)
     averages = LinkChannel(
-        link.kernel, samples=samples, replicas=replicas, rng=np.random.default_rng(rng), noiseless=link.noiseless
+        link.kernel,
+        **made,
+        rng=np.random.default_rng(rng),
+        noiseless=link.noiseless,
+        mask=couplings(link.kernel, zero),
+        exchanges=exchanges(link.kernel, zero),
     )
-    return curve(averages, values, samples=samples, replicas=replicas, rng=rng, **settings)
+    followed = SymmetricLink(averages, *found)
+    closest = _CLOSEST if closest is None else closest
+    return _back(curve(followed, values, **made, rng=rng, closest=closest, **settings), followed, closest)
+
+
+def _axes(kernel: LinkKernel) -> tuple[Array, tuple[tuple[int, ...], ...]] | None:
+    """The axes of `symmetric_axes` where indices in one output are learned together; None where each has its own."""
+    if all(len({entry % kernel.indices for entry in part.entries}) == 1 for part in kernel.parts):
+        return None
+    found = symmetric_axes(kernel)
+    # Without such axes `equations` refuses indices that feed one another.
+    own = found is None or (len(found[1]) == len(found[0]) and np.abs(found[0]).max(axis=0).min() > 1 - _NOTHING)
+    return None if own else found
+
+
+def _back(result: CurveResult, channel: SymmetricLink, closest: float) -> CurveResult:
+    """The same curve with overlaps of the indices in place of those along the axes."""
+    axes = channel.axes
+    size = np.abs(axes)
+    inside = size > _NOTHING
+
+    def turned(q: Array) -> Array:
+        return np.asarray(axes @ q @ axes.T)
+
+    def point(one: CurvePoint) -> CurvePoint:
+        known = np.where(inside & np.isfinite(one.growth), one.growth, -np.inf).max(axis=1)
+        overlap = turned(one.overlap)
+        return replace(
+            one,
+            overlap=overlap,
+            overlap_error=size @ one.overlap_error @ size.T,
+            growth=np.where(np.isfinite(known), known, np.nan),
+            recovered=tuple(int(i) for i in np.flatnonzero(overlap.diagonal() >= 1 - 1.001 * closest)),
+        )
+
+    def onset(one: Onset) -> Onset:
+        members = tuple(int(i) for i in np.flatnonzero(inside[:, list(one.indices)].any(axis=1)))
+        return replace(one, indices=members, overlap=turned(one.overlap))
+
+    def jump(one: Jump) -> Jump:
+        return replace(one, before=turned(one.before), after=turned(one.after))
+
+    onsets = tuple(onset(one) for one in result.onsets)
+    apart = [one for one in onsets if all(one.overlap[i, i] > 0 for i in one.indices)]
+    told = [
+        f"indices {', '.join(str(i + 1) for i in one.indices)} specialise at alpha = {one.value:.6g}" for one in apart
+    ]
+    return replace(
+        result,
+        points={start: tuple(point(one) for one in points) for start, points in result.points.items()},
+        onsets=onsets,
+        jumps=tuple(jump(one) for one in result.jumps),
+        status="; ".join([result.status, *told]),
+    )
