@@ -45,6 +45,8 @@ autosummary_generate = False  # the tables of the reference lead to entries of t
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
+smartquotes = False  # flags keep their two hyphens
+
 html_theme = "furo"
 html_title = "attnlimits"
 html_static_path = ["static"]

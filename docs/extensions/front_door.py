@@ -28,7 +28,8 @@ class Public(SphinxDirective):
         module = import_module(self.arguments[0])
         found = {name: getattr(module, name) for name in module.__all__ if not name.startswith("__")}
         found = {name: value for name, value in found.items() if not inspect.ismodule(value)}
-        lines = ["```{eval-rst}", f".. currentmodule:: {module.__name__}", ""]
+        about = "" if module.__name__ == "attnlimits" else inspect.getdoc(module) or ""
+        lines = [about, "", "```{eval-rst}", f".. currentmodule:: {module.__name__}", ""]
         lines += [".. autosummary::", "   :nosignatures:", ""]
         lines += [f"   {name}" for name in found] + [""]
         for name, value in found.items():

@@ -1,6 +1,7 @@
 """What the registries know: directives `routes`, `equations`, `coverage`, `errata`, `constants` and `figures`."""
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -127,11 +128,13 @@ class Figures(_FromPapers):
         found: list[nodes.Node] = []
         for picture in sorted(folder.glob("*.png")):
             source = self._source(picture)
-            about = (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or picture.stem).split("\n\n")[0]
-            about = " ".join(about.split())
+            described = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or picture.stem
+            about = " ".join(described.split("\n\n")[0].split())
             figure = nodes.figure("", nodes.image(uri=f"/{picture.relative_to(self.env.srcdir)}", alt=about))
-            command = f"python -m attnlimits.papers.{self.arguments[0]}.figures.{source.stem}"
-            figure += nodes.caption("", "", nodes.Text(f"{about} "), nodes.literal("", command))
+            figure += nodes.caption("", "", nodes.Text(about))
+            by_default = [f"python -m attnlimits.papers.{self.arguments[0]}.figures.{source.stem}"]
+            commands = re.findall(r"`((?:attnlimits|python -m) [^`]+)`", described) or by_default
+            figure += nodes.legend("", *(nodes.paragraph("", "", nodes.literal("", command)) for command in commands))
             found.append(figure)
         return found
 
