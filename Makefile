@@ -81,7 +81,7 @@ docs: setup ## the site, into build/docs, with warnings as errors
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[docs]'
 	$(BIN)/python -m sphinx -a -W --keep-going -q -c docs -d build/doctrees . build/docs
 
-docs-serve: docs ## show the site at http://localhost:8000
+docs-serve: docs ## show the site at port 8000 of this machine
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs 8000
 
 clean: ## remove caches, builds and results

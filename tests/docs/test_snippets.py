@@ -99,6 +99,18 @@ def test_paths_named_in_the_text_exist(repository, page):
     assert [path for path in paths if not (repository / path).exists()] == []
 
 
+def test_every_page_of_the_site_stands_in_a_table_of_contents(repository, pages):
+    named = set()
+    for page in pages:
+        text = (repository / page).read_text(encoding="utf-8")
+        for block in re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.M | re.S):
+            entries = [line for line in block.splitlines() if line and not line.startswith(":")]
+            named |= {((repository / page).parent / f"{entry}.md").resolve() for entry in entries}
+    assert [str(path) for path in named if not path.exists()] == []
+    site = {*(repository / "docs").rglob("*.md"), *(repository / "papers").rglob("*.md"), repository / "CHANGELOG.md"}
+    assert site - named == {repository / "docs/index.md"}
+
+
 def test_the_front_page_is_short(repository):
     assert len((repository / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
