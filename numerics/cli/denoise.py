@@ -1,10 +1,10 @@
-"""The verb `denoise`: log Z, g_out and d g_out of single outputs, to any number of digits."""
+"""The verb `denoise`: log Z, g_out and d g_out of single outputs, to any number of digits or sampled."""
 
 import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,22 +12,27 @@ from numpy.typing import ArrayLike
 import attnlimits as al
 
 from ..core.array_files import read_arrays, regular
+from ..core.decimals import pm, recorded
 from ..core.destinations import output_file
 from ..core.files import naming
 from ..core.memory import refuse_memory
 from ..core.progress import Bar
+from ..core.results import as_dict
 from ..core.typing import Numbers
+from ..model.network import Network
+from ..model.routes import require, serving
+from ..posterior.charts.denoiser import SampledDenoiserResult
+from ..posterior.precise.sum import Progress
 from .flags import attention, model_flags
 from .verbs import Outcome, Record, Verbs, add_verb
-
-if TYPE_CHECKING:
-    from ..posterior.precise.denoiser import PreciseDenoiserResult
 
 __all__ = ["add", "run"]
 
 Sample: TypeAlias = dict[str, ArrayLike]
 
 _NAMES = ("y", "omega", "V")
+# Digits where nobody gives them.
+_DIGITS = 15
 # Bytes in memory of a byte of JSON, at most: an empty list of two bytes is an object of 56, and 8 to point to it.
 _JSON = 32
 
@@ -38,7 +43,7 @@ def add(verbs: Verbs) -> None:
         verbs,
         "denoise",
         run,
-        "log Z, g_out and its derivative for single outputs, to any number of digits",
+        "log Z, g_out and its derivative for single outputs: tied and rank 1 to any number of digits, others sampled",
         "attnlimits denoise --y '[[0.7, 0.3], [0.2, 0.8]]' --omega '[[0.1, 0.2], [0, 0.3]]' "
         "--V '[[1, 0.1], [0.1, 0.5]]' --digits 50",
     )
@@ -54,7 +59,12 @@ def add(verbs: Verbs) -> None:
         help="instead: .json with an object of y, omega and V or a list of such, or .npz with arrays of these names, "
         "samples along the first axis of y",
     )
-    parser.add_argument("--digits", type=int, default=15, help="digits, 5 to 200 (default: %(default)s)")
+    parser.add_argument("--digits", type=int, help=f"digits, 5 to 200, of tied weights of rank 1 (default: {_DIGITS})")
+    group = parser.add_argument_group("sampling")
+    group.add_argument(
+        "--tol", type=float, default=0.01, help="largest relative error of a sampled entry (default: %(default)s)"
+    )
+    group.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
     parser.add_argument("--max-nodes", type=int, default=10_000_000, help="bound of the work (default: %(default)s)")
     parser.add_argument(
         "--out",
@@ -70,9 +80,12 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f"--max-nodes must be >= 1, got {args.max_nodes}")
     model = attention(args, "denoise")
     output_file(args.out, stream=True)
+    sampled = not serving("denoise-mp", model)
+    if sampled and (args.digits is not None or not serving("denoise-sampled", model)):
+        require("denoise-mp", model)
     samples, single = _samples(args)
     made: list[Record] = []
-    about = {"model": model.describe(), "digits": args.digits}
+    about: Record = {"model": model.describe()} | ({} if sampled else {"digits": _digits(args)})
     status, interrupted = "", False
     bar = Bar("denoise", show=True)
     out: IO[str] | None = None
@@ -80,22 +93,15 @@ def run(args: argparse.Namespace) -> Outcome:
         for k, sample in enumerate(samples):
             progress = bar.to if single else None
             try:
-                result = al.denoise(
-                    model,
-                    *(sample[name] for name in _NAMES),
-                    digits=args.digits,
-                    skip=repr(model.skip),  # the shortest decimal: what was typed
-                    beta=repr(model.beta),
-                    max_nodes=args.max_nodes,
-                    progress=progress,
-                )
+                given = [sample[name] for name in _NAMES]
+                record, text = _sampled(args, model, given) if sampled else _precise(args, model, given, progress)
             except (ValueError, ArithmeticError, RuntimeError) as error:
                 # What is finished is kept; a first failure is an error like any other.
                 if not made:
                     raise
                 status = f"sample {k + 1} of {len(samples)}: {error}"
                 break
-            made.append(_record(result))
+            made.append(record)
             if args.out is not None:
                 # What was there before stays until there is a result.
                 with naming(args.out):
@@ -103,7 +109,7 @@ def run(args: argparse.Namespace) -> Outcome:
                     out.write(json.dumps(about | {"sample": k + 1} | made[-1]) + "\n")
                     out.flush()
             elif not (single or args.json):
-                print(f"sample {k + 1}\n{_text(result)}", flush=True)
+                print(f"sample {k + 1}\n{text}", flush=True)
             if not single:
                 bar.to(k + 1, len(samples))
     except KeyboardInterrupt:
@@ -118,7 +124,7 @@ def run(args: argparse.Namespace) -> Outcome:
     status = status or ("converged" if single else f"all {len(samples)} samples converged")
     ok = len(made) == len(samples)
     if single:
-        return about | made[0] | {"status": status}, f"{model.describe()}\n{_text(result)}", ok
+        return about | made[0] | {"status": status}, f"{model.describe()}\n{text}", ok
     record = about | {"samples": made, "converged": ok, "status": status}
     return record | ({"interrupted": True} if interrupted else {}), status, ok
 
@@ -190,16 +196,60 @@ class _Samples(Sequence[Sample]):
         return {name: array[k] for name, array in self._arrays.items()}
 
 
-def _record(result: "PreciseDenoiserResult") -> Record:
-    value, g_out, dg_out = result.texts()
-    about = {"value": value, "error": result.error, "how": result.how, "route": result.route}
-    return about | {"g_out": g_out, "dg_out": dg_out, "nodes": result.nodes}
+def _digits(args: argparse.Namespace) -> int:
+    return _DIGITS if args.digits is None else int(args.digits)
 
 
-def _text(result: "PreciseDenoiserResult") -> str:
+def _precise(
+    args: argparse.Namespace, model: Network, given: list[ArrayLike], progress: Progress | None
+) -> tuple[Record, str]:
+    """Record and text of one sample, to many digits."""
+    result = al.denoise(
+        model,
+        *given,
+        digits=_digits(args),
+        skip=repr(model.skip),  # the shortest decimal: what was typed
+        beta=repr(model.beta),
+        max_nodes=args.max_nodes,
+        progress=progress,
+    )
     value, g_out, dg_out = result.texts()
+    record: Record = {"value": value, "error": result.error, "how": result.how, "route": result.route}
+    text = _text(value, g_out, dg_out, f"error {result.error:.1e} ({result.how}; {result.route})")
+    return record | {"g_out": g_out, "dg_out": dg_out, "nodes": result.nodes}, text
+
+
+def _sampled(args: argparse.Namespace, model: Network, given: list[ArrayLike]) -> tuple[Record, str]:
+    """Record and text of one sample by a posterior sampled on a chart, with the error of every entry."""
+    arrays = [np.asarray(entries, dtype=np.float64) for entries in given]
+    result = al.denoise(model, *arrays, tol=args.tol, max_nodes=args.max_nodes, rng=args.seed)
+    assert isinstance(result, SampledDenoiserResult)
+    texts = np.vectorize(pm, otypes=[str])
+    log_z = pm(float(result.log_z), float(result.log_z_error))
+    shown = _text(
+        log_z,
+        texts(result.g_out, result.g_error).tolist(),
+        texts(result.dg_out, result.dg_error).tolist(),
+        f"largest relative error {float(result.error):.1e} ({result.how}; {int(result.nodes)} nodes)",
+    )
+    record: Record = {
+        "value": recorded(float(result.log_z), float(result.log_z_error)),
+        "error": float(result.log_z_error),
+        "how": result.how,
+        "route": "posterior sampled on a chart",
+        "g_out": as_dict(result.g_out),
+        "g_error": as_dict(result.g_error),
+        "dg_out": as_dict(result.dg_out),
+        "dg_error": as_dict(result.dg_error),
+        "nodes": int(result.nodes),
+        "seed": args.seed,
+    }
+    return record, shown
+
+
+def _text(value: str, g_out: list[list[str]], dg_out: list[list[list[list[str]]]], error: str) -> str:
     lines = [f"log Z = {value}", "g_out:", *("  " + "  ".join(row) for row in g_out)]
     lines.append("d g_out / d omega, indices times tokens:")
     for block in dg_out:
         lines += ["  " + "  ".join(entry for row in line for entry in row) for line in block]
-    return "\n".join([*lines, f"error {result.error:.1e} ({result.how}; {result.route})"])
+    return "\n".join([*lines, error])

@@ -182,7 +182,7 @@ def is_attention(args: argparse.Namespace) -> bool:
 
 
 #: Verbs that charts serve at any depth.
-_ON_CHARTS = ("threshold", "evolve", "curve", "free-energy")
+_ON_CHARTS = ("threshold", "evolve", "curve", "free-energy", "gamp", "denoise", "descend")
 
 
 def attention(args: argparse.Namespace, verb: str) -> Network:

@@ -99,7 +99,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "origin": as_dict(found[0].origin.with_settings(start=args.start)),
     }
     lines = [model.describe(), f"alpha = {args.alpha:g}, D = {args.dimension}, {len(found)} instances"]
-    for i in range(model.indices):
+    for i in range(len(average.overlap)):
         line = f"q_{i + 1}{i + 1} = {pm(average.overlap[i, i], error[i, i])}"
         if theory is not None:
             line += f" (state evolution: {pm(theory.overlap[i, i], theory.overlap_error[i, i])})"
@@ -122,14 +122,14 @@ def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
     bar.close()
     record = as_dict(replace(result, origin=result.origin.with_settings(start=args.start))) | {
         "value": recorded(result.self_overlap[-1, -1], 0.0),
-        "error": float(np.abs(result.self_overlap + result.covariance - np.eye(model.indices)).max()),
+        "error": float(np.abs(result.self_overlap + result.covariance - np.eye(len(result.covariance))).max()),
         "how": "estimated",
         "state_evolution": None,
     }
     text = [model.describe(), f"alpha = {result.alpha:g}, D = {result.weights.shape[1]}"]
     text += [
         f"Q_{i + 1}{i + 1} = {result.self_overlap[i, i]:.5g}, C_{i + 1}{i + 1} = {result.covariance[i, i]:.5g}"
-        for i in range(model.indices)
+        for i in range(len(result.covariance))
     ]
     text.append(result.status)
     record = keep(args, record, text, result.weights)

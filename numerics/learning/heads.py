@@ -7,13 +7,14 @@ of each token one after the other. Of one head nothing changes.
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.errors import KernelNotFoundError
 from ..model.network import Network
-from ..posterior.protocol import Model, Scores
+from ..posterior.protocol import Model, Sampled, Scores
 from .blocks import Array, Floats
 
 Whole = NDArray[np.int64]
 
-__all__ = ["HeadScores", "blocks_of", "of_blocks", "to_indices", "weight_rows"]
+__all__ = ["HeadScores", "blocks_of", "of_blocks", "require_one_head", "to_indices", "weight_rows"]
 
 
 def weight_rows(model: Model) -> int:
@@ -24,6 +25,20 @@ def weight_rows(model: Model) -> int:
 def blocks_of(model: Model) -> int:
     """Blocks of coordinates of a token, as many as heads."""
     return model.heads if isinstance(model, Network) else 1
+
+
+def require_one_head(what: str, model: Model) -> None:
+    """Refuse several heads where weights are taken for those of the indices.
+
+    Raises
+    ------
+    KernelNotFoundError
+        The model has several heads.
+    """
+    if blocks_of(model) > 1:
+        raise KernelNotFoundError(
+            f"{what} takes one head, got {model.describe()}; `gamp` from a random start takes more"
+        )
 
 
 def of_blocks(x: Floats, model: Model) -> Floats:
@@ -67,14 +82,23 @@ class HeadScores:
 
     def __init__(self, model: Network, output: Scores) -> None:
         self.rows = output.rows
-        self._model, self._output = model, output
+        self._model, self.output = model, output
         self._row, self._block = _places(model)
+
+    @property
+    def noise(self) -> Array:
+        """Products of the errors of the latest scores, of `Sampled` outputs; zero of others."""
+        total = np.zeros((self._model.weight_rows,) * 2)
+        if isinstance(self.output, Sampled):
+            together = self._block[:, None] == self._block
+            np.add.at(total, (self._row[:, None], self._row[None, :]), self.output.noise * together)
+        return total
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         """Score some of the outputs; omega has shape (n, rows, M H)."""
         row, block = self._row, self._block
         together = block[:, None] == block
-        g, curvature = self._output(to_indices(omega, self._model), V[np.ix_(row, row)] * together, part)
+        g, curvature = self.output(to_indices(omega, self._model), V[np.ix_(row, row)] * together, part)
         apart = np.empty((len(g), len(V), self._model.heads, self._model.tokens))
         apart[:, row, block] = g
         scores = np.ascontiguousarray(np.moveaxis(apart, 2, 3).reshape(omega.shape))

@@ -4,7 +4,7 @@
 readout row or a point of its fibre, is computed when the posterior is made; what depends on (omega, V), at every call.
 """
 
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ..core.typing import Array
 from ..model.links import LinkKernel
 from ..model.network import Network
 
-__all__ = ["Model", "Moments", "Posterior", "Resolved", "Scores", "Settings"]
+__all__ = ["Model", "Moments", "Posterior", "Resolved", "Sampled", "Scores", "Settings"]
 
 #: Models of which there is a posterior.
 Model: TypeAlias = Network | LinkKernel
@@ -90,6 +90,15 @@ class Scores(Protocol):
         curvature : ndarray, shape (P, P), or None
             - sum over outputs and tokens of d g_m / d omega_m; None where only g is known.
         """
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """Scores that are sampled, with an estimate of their errors."""
+
+    @property
+    def noise(self) -> Array:
+        """Sum over outputs and tokens of the products of the errors of the latest scores, shape (P, P)."""
 
 
 class Posterior(Scores, Protocol):

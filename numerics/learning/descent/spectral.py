@@ -27,6 +27,7 @@ from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Model
 from ..blocks import Array, Source, stream
+from ..heads import require_one_head
 from ..passes import Samples
 from .moments import Group, groups, prior_moments
 
@@ -140,6 +141,7 @@ def spectral_method(
     troiani2025, (15)-(16), (104)-(112).
     """
     require("gamp", model)
+    require_one_head("the spectral start", model)
     tol = positive("tol", tol, "(15)")
     seed, generator = seeded(rng)
     generator = generator if seed < 0 else stream(seed, 5)

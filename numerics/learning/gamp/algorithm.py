@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike
 from ...core.errors import ConvergenceError
 from ...model.routes import require
 from ...posterior.choice import posterior
-from ...posterior.protocol import Model, Scores
+from ...posterior.protocol import Model, Sampled, Scores
 from ..blocks import Array, Source
 from ..passes import Samples
 from .loop import DivergedError, Loop, guarded, resolved, side_field
@@ -123,7 +124,7 @@ def gamp(
     def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
         return _advanced(samples, weights, covariance, old, side, strength)
 
-    return loop.run(
+    result = loop.run(
         advance,
         samples.dimension,
         lambda: samples.rows,
@@ -136,6 +137,22 @@ def gamp(
         denoiser_tol=denoiser_tol,
         nodes=nodes,
     )
+    noise = _sampling_noise(samples, result.covariance)
+    if noise is None:
+        return result
+    added = f"; the sampling of the posteriors adds {noise:.1e} to What What^T / D in some direction"
+    return replace(result, status=result.status + added)
+
+
+def _sampling_noise(samples: Samples, covariance: Array) -> float | None:
+    """What errors of sampled scores add to What What^T / D, in the direction of the most; None where none is sampled.
+
+    The errors of different samples are independent, and so are the entries of x: C sum e x^T / sqrt(D).
+    """
+    sampled = [block.output.noise for block in samples.blocks if isinstance(block.output, Sampled)]
+    if not sampled:
+        return None
+    return float(np.linalg.eigvalsh(covariance @ sum(sampled) @ covariance)[-1]) / samples.dimension
 
 
 def _advanced(
@@ -160,7 +177,7 @@ def _advanced(
 
 
 class _Slopeless:
-    """An output channel whose slopes are not used."""
+    """Scores whose slopes are not used."""
 
     def __init__(self, output: Scores) -> None:
         self.rows, self._output = output.rows, output

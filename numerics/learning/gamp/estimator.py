@@ -13,6 +13,7 @@ from ...posterior.protocol import Model
 from ...quadrature.rules import normal_qmc
 from ..blocks import Array, Source, rows_of
 from ..data import check_samples, check_weights
+from ..heads import require_one_head
 from .algorithm import gamp
 from .results import GAMPResult, GAMPStep
 
@@ -145,6 +146,7 @@ class GAMP:
             raise ValueError("GAMP is not fitted yet: call fit(X, Y) before predict(X)")
         if method not in ("mean", "plugin"):
             raise ValueError(f'method must be "mean" or "plugin" (troiani2025 (11)), got {method!r}')
+        require_one_head("predict", self.model)
         x = check_samples(X, self.model)
         if x.shape[2] != self.n_features_in_:
             raise ValueError(f"X must have D = {self.n_features_in_} as in fit, got {x.shape[2]}")

@@ -30,6 +30,7 @@ from ...posterior.choice import posterior
 from ...posterior.protocol import Model, Posterior
 from ...quadrature.rules import normal_qmc
 from ..blocks import Array
+from ..heads import require_one_head
 from .damping import Damping
 from .loop import first_covariance, resolved
 
@@ -131,6 +132,7 @@ def predicted_overlaps(
     troiani2025, (86)-(95), (113)-(117).
     """
     require("gamp", model)
+    require_one_head("the prediction of overlaps", model)
     if samples is None:
         samples = 256 if not isinstance(model, LinkKernel) and is_costly(model) else 4096
     n_iter = whole("n_iter", n_iter, 1, "(95)")

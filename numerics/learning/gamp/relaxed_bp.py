@@ -15,6 +15,7 @@ from ...posterior.data.readout import ReadoutPosterior
 from ...posterior.protocol import Model, Posterior
 from ..blocks import Array, Floats, rows_of
 from ..data import check_samples
+from ..heads import require_one_head
 from .loop import DivergedError, Loop, guarded, resolved, side_field
 from .results import GAMPResult, GAMPStep
 
@@ -102,6 +103,7 @@ def relaxed_bp(
     troiani2025, (76)-(85), (116).
     """
     require("gamp", model)
+    require_one_head("relaxed belief propagation", model)
     loop = Loop(model, damping, max_iter, tol, variance, rng)
     choice("coupling", coupling, ("mean", "edge"), "(83), (90)")
     x = check_samples(X, model)

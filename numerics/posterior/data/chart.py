@@ -78,12 +78,12 @@ class ChartedPosterior:
         prior, precision = prior_of(self.layout, V), np.asarray(np.linalg.inv(V), np.float64)
         search = self._search(V)
         turned = np.ascontiguousarray(omega @ self.layout.modes.T)
-        mean, second, lost = np.empty(omega.shape), np.zeros(V.shape), 0
+        means, second, lost = np.empty((3, *omega.shape)), np.zeros(V.shape), 0
         for number, row in enumerate(range(*part.indices(self.rows))):
             target = Target(self._data[row], turned[number], prior, self.layout)
             found = self._weighed(row, target, search)
             lost += not found.worth > 0
-            mean[number] = found.mean[2]
+            means[:, number] = found.mean
             second += found.second
             off = precision @ (found.mean[0] - found.mean[1]) / 2
             self._errors[row] = off @ off.T
@@ -92,9 +92,11 @@ class ChartedPosterior:
                 f"the posterior (12) of {self.model.describe()} is nowhere finite that was looked at, for {lost} of "
                 f"{len(omega)} outputs; raise nodes, take another seed, or check that model and data match"
             )
-        g = precision @ mean
-        curvature = omega.size / len(V) * precision - precision @ second @ precision
-        return g @ self.layout.modes, curvature + np.einsum("nam,nbm->ab", g, g)
+        one, two, g = precision @ means
+        # The square of a sampled mean would have its variance on top.
+        crossed = np.einsum("nam,nbm->ab", one, two)
+        curvature = omega.size / len(V) * precision - precision @ second @ precision + 0.5 * (crossed + crossed.T)
+        return g @ self.layout.modes, curvature
 
     def prior_moments(self) -> Array:
         """E[h h^T | y] of every output at omega = 0, V = I, shape (n, P, M, P, M)."""
