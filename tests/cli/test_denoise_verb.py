@@ -11,6 +11,7 @@ from mpmath.ctx_mp import MPContext
 
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise
+from attnlimits.numerics.posterior.fibres import fibre_moments
 from attnlimits.numerics.posterior.precise import denoiser as precise
 
 Command = Callable[[str], Any]
@@ -74,6 +75,21 @@ def test_text_shows_the_same(attnlimits: Command) -> None:
     for entry in made["g_out"][0]:
         assert entry in said.out
     assert "rigorous" in said.out
+
+
+def test_another_architecture_is_sampled(attnlimits: Command) -> None:
+    """Untied weights of one layer, beside the integral over the fibre, in words and as JSON."""
+    line = "denoise --layers 1 --untied --y '[[0.7, 0.3], [0.2, 0.8]]' --omega '[[0.1, 0.2], [0, 0.3]]' "
+    line += "--V '[[1, 0.1], [0.1, 0.5]]'"
+    made = parsed(attnlimits, line)
+    layer = Network(1, 2, tied=False)
+    exact = fibre_moments(layer, [[0.7, 0.3], [0.2, 0.8]], [[0.1, 0.2], [0, 0.3]], [[1, 0.1], [0.1, 0.5]], tol=1e-9)
+    assert abs(float(made["value"]) - exact.log_z) < 3 * made["error"] and made["how"] == "monte-carlo"
+    g = np.linalg.solve([[1, 0.1], [0.1, 0.5]], exact.mean - [[0.1, 0.2], [0, 0.3]])
+    assert (np.abs(np.array(made["g_out"]) - g) < 3 * np.array(made["g_error"])).all()
+    assert np.shape(made["dg_out"]) == np.shape(made["dg_error"]) == (2, 2, 2, 2)
+    said = attnlimits(line)
+    assert " +- " in said.out and "largest relative error" in said.out
 
 
 @pytest.fixture
@@ -156,7 +172,9 @@ BAD = [
     (f"denoise {SAMPLE} --digits 3", "digits must be an integer in [5, 200]"),
     (f"denoise {SAMPLE} --max-nodes 0", "--max-nodes must be >= 1"),
     (f"denoise {SAMPLE} --layers 3", "omega must be a single one, of shape (3, 2)"),
-    (f"denoise {SAMPLE} --untied", "--untied is not served by `denoise`"),
+    (f"denoise {SAMPLE} --untied", "omega must be finite with shape (..., 4, 2)"),
+    (f"denoise {SAMPLE} --untied --digits 12", "no precise denoiser for untied"),
+    (f"denoise {SAMPLE} --output sequence", "--output sequence is not served by `denoise`"),
     (f"denoise --y '[[0.7' --omega '{OMEGA}' --V '{V}'", "--y is no JSON"),
     (f"denoise --y 0.7 --omega '{OMEGA}' --V '{V}'", "--y must be a list of rows"),
     (f"denoise --y '[[0.7, 0.3]]' --omega '{OMEGA}' --V '{V}'", "y must be a single one, of shape (2, 2)"),

@@ -47,6 +47,15 @@ def test_a_link_of_ones_own(attnlimits):
     assert float(found["value"]) > 0.8
 
 
+@pytest.mark.parametrize("flags", ["--untied", "--rank 1,2", "--layers 1 --untied --rank 2 --tokens 3"])
+def test_architectures_on_charts(attnlimits, flags):
+    """A start that has hardly been learned from: every index has an overlap, and the sampling its share."""
+    said = attnlimits(f"gamp {flags} --alpha 0.5 --dimension 60 --seeds 2 --max-iter 2 --json")
+    found = json.loads(said.out)
+    assert said.status == 1 and np.isfinite(found["overlap"]).all() and found["n_iter"] == [2, 2]
+    assert "the sampling of the posteriors adds" in found["status"]
+
+
 def test_a_deep_model_comes_without_theory(attnlimits):
     """Its state evolution takes minutes."""
     said = attnlimits("gamp --layers 3 --alpha 1 --dimension 50 --seeds 1 --max-iter 3 --json")
@@ -130,9 +139,8 @@ def test_data_of_ones_own(attnlimits, files):
         ("--alpha 1 --dimension 10 --out w.npy", "--out is for"),
         ("--alpha 1 --dimension 10 --noise 1", "--noise belongs to"),
         ("--alpha 1 --dimension 10 --heads 2", "--heads is not served by `gamp`"),
-        ("--alpha 1 --dimension 10 --untied", "--untied is not served by `gamp`"),
-        ("--alpha 1 --dimension 10 --rank 2", "rank 1 only"),
-        ("--alpha 1 --dimension 10 --layers 1 --untied --rank 2", "no denoiser for untied"),
+        ("--alpha 1 --dimension 10 --output sequence", "--output sequence is not served by `gamp`"),
+        ("--alpha 1 --dimension 10 --layers 3 --activation linear --untied", "no denoiser for untied linear"),
         ('--alpha 1 --dimension 10 --link "h[1]" --layers 3', "--link stands instead"),
         ("--x x.npy", "--y is missing"),
         ("--x x.npy --y y.npy --alpha 1", "--alpha describes instances"),

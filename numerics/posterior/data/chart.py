@@ -23,11 +23,12 @@ __all__ = ["ChartedPosterior"]
 
 # Nodes of each output, of both sets: at first, and at most.
 _FIRST, _MOST = 256, 2048
-# Pairs of sets of nodes that outputs take turns with; draws from the prior among which peaks are looked for.
-_PAIRS, _DRAWS = 32, 64
+# Pairs of sets of nodes that outputs take turns with: sums over outputs that share one share its error, and slopes are
+# small differences of such sums. Draws from the prior among which peaks are looked for.
+_PAIRS, _DRAWS = 256, 64
 # Nodes are drawn anew where the prior's mean has moved by this part of its width, or where they are worth less than
 # this part of what they were; outputs whose nodes are worth less than the last get more nodes.
-_MOVED, _WORN, _WORTH = 0.5, 0.6, 100.0
+_MOVED, _WORN, _WORTH = 0.5, 0.6, 200.0
 # Part of the weight of an output that nodes are left out with.
 _LIGHT = 1e-4
 

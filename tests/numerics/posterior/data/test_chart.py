@@ -67,14 +67,14 @@ def test_scores_are_smooth_where_the_prior_moves_little(rng):
 
 def test_nodes_become_more_where_steps_are_smaller_than_errors(rng):
     model = Network(2, 2, tied=False)
-    y, omega, v, _ = drawn(model, (0.1, 0.1, 0.3, 0.3), 16, rng)
-    output, part = charted(model, y), slice(0, 16)
+    y, omega, v, _ = drawn(model, (0.1, 0.1, 0.3, 0.3), 64, rng)
+    output, part = charted(model, y), slice(0, 64)
     output(omega, v, part)
     before = np.trace(output.noise)
     for _ in range(4):
         output(omega, v, part)
-    # Eight times as many, whose points fill the space more evenly.
-    assert np.trace(output.noise) < before / 4
+    # Four times as many, or more.
+    assert np.trace(output.noise) < before / 2
 
 
 def test_outputs_that_the_prior_finds_unlikely_are_not_lost(rng):
@@ -101,10 +101,12 @@ def test_scores_obey_nishimori(model, rng):
     y, omega, v, h = drawn(model, np.linspace(0.1, 0.5, model.indices), 400, rng)
     g, slopes = charted(model, y, nodes=512)(omega, v, slice(0, 400))
     u = (h - omega) / np.diag(v)[:, None]
-    # Outputs take 32 sets of nodes in turn: their errors, too, are not of 400 independent ones.
-    assert (np.abs(g.mean(axis=0)) < 4.5 * g.std(axis=0) / np.sqrt(32)).all()
+    # Outputs take 256 sets of nodes in turn: their errors, too, are not of 400 independent ones.
+    assert (np.abs(g.mean(axis=0)) < 4.5 * g.std(axis=0) / 16).all()
     crossed = np.einsum("nam,nbm->nab", g, u)
-    error = crossed.std(axis=0) * 20
+    # Of variances by nodes worth 200 at least, over so many sets; the widths of the prior are its units.
+    sampled = model.tokens * 400 * np.sqrt(2 / 200 / 256) / np.sqrt(np.outer(np.diag(v), np.diag(v)))
+    error = np.hypot(crossed.std(axis=0) * 20, sampled)
     assert (np.abs(slopes - crossed.sum(axis=0)) < 4.5 * error).all()
 
 
