@@ -17,6 +17,7 @@ from .network import Network
 __all__ = [
     "BALLS",
     "DEEP_QUADRATURE",
+    "DERIVED_SLOPES",
     "FLOAT64",
     "LINK",
     "PAIRS",
@@ -125,6 +126,11 @@ def _operator_on_chart(model: object) -> bool:
     return isinstance(model, Network) and _on_chart(model) and not _closed_layer(model)
 
 
+def _derivable(model: object) -> bool:
+    """Any architecture whose activation has a name."""
+    return isinstance(model, Network) and not callable(model.activation)
+
+
 def _balls(model: object) -> bool:
     if not (isinstance(model, Network) and _rank_one(model)):
         return False
@@ -176,6 +182,7 @@ CHART_OPERATOR = Route(
     "monte-carlo",
     "sampled, about 2 digits",
 )
+DERIVED_SLOPES = Route("descend", "slopes derived for the architecture", _derivable, "estimated")
 LINK = Route(
     "gamp", "link", _link, "estimated", "sampled where no quadrature serves the link", "data.link.LinkPosterior"
 )
@@ -242,6 +249,7 @@ ROUTES: tuple[Route, ...] = (
     LINK,
     Route("descend", "slopes through all layers", _tied, "estimated"),
     Route("descend", "slopes of keys and queries", lambda model: _any_layer(model) and not _tied(model), "estimated"),
+    DERIVED_SLOPES,
     replace(LINK, verb="descend"),
 )
 
@@ -297,8 +305,8 @@ _REFUSALS = {
         "attention of any depth tied and of rank 1; and for the kernel of a link (`attnlimits derive --link`)"
     ),
     "descend": (
-        "no gradient for {model}: there is one for tied weights with one head at any depth, for one untied layer "
-        "and for the kernel of a link (`attnlimits derive --link`)"
+        "no gradient for {model}: there is one for softmax and linear attention of any architecture, and for the "
+        "kernel of a link (`attnlimits derive --link`)"
     ),
 }
 

@@ -64,7 +64,7 @@ def descend(
     X, Y : array_like or callable
         Samples of shape (N, M, D) and outputs of shape (N, M, M), or (N, K) of a link; as in `gamp`.
     model : Network or LinkKernel
-        Any depth, tokens, ranks and activation; links without noise (their loss on noisy data is the same).
+        Any architecture, softmax or linear; links without noise (their loss on noisy data is the same).
     method : {"sgd", "gd", "adam"}
         The step above on one batch after the other, or on all samples; or Adam on batches, with decoupled decay.
     rate : float, optional

@@ -1,21 +1,36 @@
-"""Slopes of the square loss in the indices h: backwards through the mixing map, or piece by piece of a link."""
+"""Slopes of the square loss in the indices h: backwards through the mixing map, or piece by piece of a link.
+
+Those of tied attention with one head are products of arrays; those of every other architecture are the straight-line
+program that is derived for it (`derive.pullback`).
+"""
 
 from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
+from numba import float64
 
 from ...core.errors import KernelNotFoundError
+from ...model.derived_module import Worker, derived_module
 from ...model.links import LinkKernel
 from ...model.network import Network
-from ...model.routes import require
+from ...model.routes import DERIVED_SLOPES, require
 from ...posterior.protocol import Model
 from ..blocks import Array
 
-__all__ = ["Loss", "square_loss"]
+__all__ = ["WORKER", "Loss", "square_loss"]
 
 #: (h of shape (n, P, M), y) -> half of the squared distance of each g(h) from y, and its slopes in h.
 Loss: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
+
+_ARRAYS = float64[:, :, ::1]
+#: What derives the slopes of any architecture.
+WORKER = Worker(
+    "losses",
+    "attnlimits.derive.emit.loss_worker",
+    "the slopes of the loss of this architecture",
+    (("square_loss", (_ARRAYS, _ARRAYS, float64[::1], float64[::1], _ARRAYS)),),
+)
 
 
 def square_loss(model: Model) -> Loss:
@@ -28,7 +43,8 @@ def square_loss(model: Model) -> Loss:
     Returns
     -------
     callable
-        Of h, shape (n, P, M), and y, shape (n, M, M), or (n, K) of a link; gives arrays of shape (n,) and (n, P, M).
+        Of h, shape (n, P, M), and y, shape (n, HM, M) or (n, HM, HM), or (n, K) of a link; gives arrays of shape (n,)
+        and (n, P, M).
         What exceeds float64 is infinite or NaN in them: a sign of weights that diverge.
 
     Raises
@@ -41,10 +57,10 @@ def square_loss(model: Model) -> Loss:
     ----------
     troiani2025, (4)-(7), (21)-(23), section 3.3.
     """
-    require("descend", model)
+    route = require("descend", model)
     if isinstance(model, LinkKernel):
         return _link_loss(model)
-    return _attention_loss(model)
+    return _derived_loss(model) if route is DERIVED_SLOPES else _attention_loss(model)
 
 
 def _attention_loss(model: Network) -> Loss:
@@ -87,6 +103,19 @@ def _attention_loss(model: Network) -> Loss:
                 slopes[:, query] += d_q @ mixing
                 d_mixing = d_mixing + np.swapaxes(d_k, 1, 2) @ h[:, key] + np.swapaxes(d_q, 1, 2) @ h[:, query]
             return 0.5 * (residual**2).sum(axis=(1, 2)), slopes
+
+    return loss
+
+
+def _derived_loss(model: Network) -> Loss:
+    square_loss = derived_module(WORKER, model).square_loss
+    weights = [np.asarray(matrix, dtype=np.float64).ravel() for matrix in model.readouts or ()]
+    constants = np.concatenate([[model.skip, model.beta], *weights])
+
+    def loss(h: Array, y: Array) -> tuple[Array, Array]:
+        losses, slopes = np.empty(len(h)), np.empty(h.shape)
+        square_loss(np.ascontiguousarray(h), np.ascontiguousarray(y), constants, losses, slopes)
+        return losses, slopes
 
     return loss
 

@@ -51,6 +51,8 @@ UNSERVED = [
 ON_CHARTS = [
     (verb, model) for verb in ("last layer", "evolve", "curve", "free energy", "gamp") for model in UNSERVED[:2]
 ]
+#: What slopes that are derived serve of these.
+DERIVED = [("descend", model) for model in UNSERVED[:4]]
 
 
 @pytest.mark.parametrize(("verb", "model"), ON_CHARTS, ids=str)
@@ -60,7 +62,7 @@ def test_charts_serve_other_architectures(verb, model):
 
 @pytest.mark.parametrize(
     ("verb", "model"),
-    [pair for pair in product(ENTRANCES, UNSERVED) if pair not in ON_CHARTS],
+    [pair for pair in product(ENTRANCES, UNSERVED) if pair not in ON_CHARTS + DERIVED],
     ids=lambda value: value.describe() if isinstance(value, Network) else value,
 )
 def test_what_is_not_served_is_refused(verb, model):
@@ -72,7 +74,7 @@ def test_what_is_not_served_is_refused(verb, model):
 def test_a_refusal_names_the_model(verb):
     with pytest.raises(KernelNotFoundError, match="float"):
         require(verb, 1.0)
-    if verb != "fibre":
+    if verb not in ("fibre", "descend"):
         with pytest.raises(KernelNotFoundError, match="L=2, M=2, rank 1, c=1, beta=1, H=2, output B_2"):
             require(verb, Network(heads=2, output="sequence", readouts=[np.eye(2)] * 2))
 

@@ -1,0 +1,125 @@
+"""Print the square loss of an architecture and its slopes as a module with one compiled function on arrays."""
+
+import hashlib
+import random
+
+from mpmath.ctx_mp import MPContext
+
+from ..architecture import Architecture
+from ..kernels.chart import chart_constants
+from ..kernels.kernel import Kernel
+from ..proof import ProofError
+from ..pullback import straight_loss
+from ..straightline import StraightLine, straight_jacobian, straight_link
+from .ir import lower
+from .printers import NumbaPrinter
+from .render import run_mp
+
+__all__ = ["FORMAT", "source_of_loss"]
+
+#: Layout of the modules printed here.
+FORMAT = 1
+_DIGITS = 40
+
+_SOURCE = '''"""Square loss of an output and its slopes in the indices: {title}."""
+# derived by attnlimits.derive.pullback; do not edit
+# derivation: sha256 {hash}
+
+import math
+
+from numba import njit
+
+from attnlimits.generated.fastmath import at_least, at_most
+
+FORMAT = {format}
+DERIVATION_HASH = "{hash}"
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def square_loss(h, y, constants, losses, slopes):
+    """Set ||y - g(h)||^2 / 2 for h of shape (n, P, M) and y of shape (n, rows, columns), and its slopes in h."""
+{constants}
+    for n in range(len(h)):
+{body}
+'''
+
+
+def _kernel(line: StraightLine, name: str) -> Kernel:
+    return Kernel(
+        name=name,
+        arguments=(*line.variables, *chart_constants(line.model)),
+        outputs=tuple((f"out_{n}", value) for n, value in enumerate(line.outputs)),
+        summary="Square loss of an output, and its slopes in the indices.",
+        notes=("The loss, then the slope in every entry of h.",),
+        equations=(6, 23),
+        domain="c > 0, beta > 0, all arguments real",
+        body=line.body,
+        meanings=(
+            *((s.name, "real", "entry of h, or of y") for s in line.variables),
+            *((s.name, "real", "readout weight o") for matrix in line.model.readouts for s in matrix),
+        ),
+    )
+
+
+def _prove(model: Architecture, loss: Kernel) -> None:
+    """Compare the slopes with those that the Jacobian of the link gives, at a random point and 40 digits."""
+    link, jacobian = straight_link(model), straight_jacobian(model)
+    kernels = [loss, _kernel(link, "link"), _kernel(jacobian, "jacobian")]
+    printed = run_mp([lower(kernel) for kernel in kernels])
+    ctx, draw = MPContext(), random.Random(2025)
+    ctx.dps = _DIGITS
+    h, y = ([ctx.mpf(str(draw.gauss(0, 1))) for _ in entries] for entries in (link.variables, link.outputs))
+    constants = [ctx.mpf(str(0.5 + draw.random())) for _ in chart_constants(model)]
+    found = printed["square_loss"](ctx, *h, *y, *constants)
+    g, slopes = (printed[name](ctx, *h, *constants) for name in ("link", "jacobian"))
+    residuals = [value - told for value, told in zip(g, y, strict=True)]
+    wanted = [sum(r * r for r in residuals) / 2]
+    wanted += [sum(r * slopes[k * len(h) + n] for k, r in enumerate(residuals)) for n in range(len(h))]
+    off = max(abs(a - b) for a, b in zip(found, wanted, strict=True))
+    if not off < ctx.mpf(10) ** (-_DIGITS // 2):
+        raise ProofError(f"the slopes of the square loss of {model.name} are not those of its Jacobian: off by {off}")
+
+
+def source_of_loss(model: Architecture) -> str:
+    """Derive, prove and print the square loss of a model with its slopes.
+
+    Parameters
+    ----------
+    model : Architecture
+        With symbols for skip and beta.
+
+    Returns
+    -------
+    str
+        Source of a module with the function `square_loss`.
+
+    Raises
+    ------
+    ValueError
+        As `derive.pullback.straight_loss`.
+    ProofError
+        The slopes are not those that the Jacobian gives.
+    """
+    line = straight_loss(model)
+    kernel = _kernel(line, "square_loss")
+    _prove(model, kernel)
+    program = lower(kernel)
+    digest = hashlib.sha256(f"{FORMAT} {program.digest()}".encode()).hexdigest()
+    plain, printer = program.specialise(bounded=True), NumbaPrinter(hot=False)
+    tokens, columns = model.tokens, straight_link(model).outputs.cols
+    inputs = sum(len(matrix) for matrix in model.index_matrices())
+    h, y = line.variables[:inputs], line.variables[inputs:]
+    body = [f"{s.name} = h[n, {k // tokens}, {k % tokens}]" for k, s in enumerate(h)]
+    body += [f"{s.name} = y[n, {k // columns}, {k % columns}]" for k, s in enumerate(y)]
+    body += [f"{name.name} = {printer.text(value)}" for name, value in plain.assignments]
+    loss, *slopes = (printer.text(value) for value in plain.outputs)
+    body.append(f"losses[n] = {loss}")
+    body += [f"slopes[n, {k // tokens}, {k % tokens}] = {value}" for k, value in enumerate(slopes)]
+    constants = [f"{s.name} = constants[{k}]" for k, s in enumerate(chart_constants(model))]
+    return _SOURCE.format(
+        title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
+        hash=digest,
+        format=FORMAT,
+        constants="\n".join(f"    {line}" for line in constants),
+        body="\n".join(f"        {line}" for line in body),
+    )
