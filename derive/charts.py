@@ -25,7 +25,9 @@ import sympy as sp
 from .architecture import Architecture
 from .fibres import Fibre, Range, fibre
 from .fibres.coordinates import data_of_readout, variables_of_readout
+from .links.activation import invertible
 from .matrix_program import Names, invert
+from .mixing import activate_score
 from .sequence_inversion import missing_dimensions, sequence_channel
 from .straightline import Assignment, straight_link
 
@@ -127,8 +129,8 @@ def chart(
     Raises
     ------
     ValueError
-        An activation without a known inverse; a sequence output that puts equations on the layers before the last, so
-        that they are no coordinates.
+        An activation that is neither given with its inverse nor provably strictly monotone; a sequence output that puts
+        equations on the layers before the last, so that they are no coordinates.
 
     References
     ----------
@@ -136,7 +138,16 @@ def chart(
     """
     if model.output == "sequence":
         return _of_sequence(model, pivots, reference, inverse)
-    found = fibre(_alone(model), pivots, reference, inverse)
+    last = _alone(model)
+    if callable(model.activation) and inverse is None:
+        if not invertible(model):
+            raise ValueError(
+                f"the activation {activate_score(model, sp.Symbol('z', real=True))} is not provably strictly monotone "
+                "in z: its attention matrices may not fix the scores that made them"
+            )
+        # They say what their scores say.
+        last = replace(last, activation="linear")
+    found = fibre(last, pivots, reference, inverse)
     copies = [_copy(found, head, model.heads) for head in range(1, model.heads + 1)]
     mixing, mixed = _mixing(model)
     reading, complete = Names(mixed), Names(mixed)

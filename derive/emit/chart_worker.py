@@ -8,6 +8,7 @@ import json
 import sys
 
 from ..architecture import Architecture
+from ..links.activation import read_activation
 from .chart_source import source_of_chart
 
 __all__ = ["main"]
@@ -17,8 +18,8 @@ def main() -> int:
     """Answer one request."""
     asked = json.loads(sys.stdin.read())
     try:
-        noisy = asked.pop("noisy")
-        model = Architecture(**(asked | {"ranks": tuple(asked["ranks"])}))
+        noisy, activation = asked.pop("noisy"), read_activation(asked["activation"])
+        model = Architecture(**(asked | {"ranks": tuple(asked["ranks"]), "activation": activation}))
         sys.stdout.write(source_of_chart(model, noisy))
     except ValueError as error:
         print(error, file=sys.stderr)

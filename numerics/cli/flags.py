@@ -86,7 +86,9 @@ def model_flags(parser: argparse.ArgumentParser, *, symbolic: bool = False) -> N
     usual = "a symbol" if symbolic else "1"
     group.add_argument("--skip", metavar="c", help=f"skip strength (default: {usual})", **number)
     group.add_argument("--beta", metavar="b", help=f"inverse temperature (default: {usual})", **number)
-    group.add_argument("--activation", default="softmax", help=f"{' or '.join(ACTIVATIONS)} (default: softmax)")
+    group.add_argument(
+        "--activation", default="softmax", help=f"{', '.join(ACTIVATIONS)}, or a function of z (default: softmax)"
+    )
     group.add_argument("--untied", action="store_true", help="keys and queries with weights of their own")
     group.add_argument(
         "--output", choices=OUTPUTS, default="last", help="attention of the last layer, or all tokens that leave it"

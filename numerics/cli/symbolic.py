@@ -80,7 +80,7 @@ def _architecture(args: argparse.Namespace) -> "al.derivations.Architecture":
         layers=args.layers,
         tokens=args.tokens,
         ranks=args.rank,
-        activation=args.activation,
+        activation=al.derivations.read_activation(args.activation),
         tied=not args.untied,
         output=args.output,
         heads=args.heads,

@@ -8,6 +8,7 @@ from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.explain.page import explain_record
 from attnlimits.derive.kernels.link_names import package_name
 from attnlimits.derive.kernels.packages import write_link_package
+from attnlimits.derive.links.activation import read_activation
 from attnlimits.derive.proof import ProofError
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "exact",
     "explain_record",
     "package_name",
+    "read_activation",
     "registry",
     "write_link_package",
 ]

@@ -1,16 +1,71 @@
 """What acts on the scores of a layer: softmax, nothing, or a function of the user."""
 
+import re
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ACTIVATIONS", "Activation", "activated", "finite_output"]
+from .link_kernels import kernel_of
+from .links import LinkKernel
+
+__all__ = ["ACTIVATIONS", "Activation", "ScoreFunction", "activated", "finite_output", "read_activation"]
 
 Array = NDArray[np.float64]
 Activation = str | Callable[[Array], Array]
 
 ACTIVATIONS = ("softmax", "linear")
+_VARIABLE = re.compile(r"\bz\b")
+
+
+@dataclass(frozen=True)
+class ScoreFunction:
+    """A function of one score z, entry by entry, written in the grammar of links.
+
+    Parameters
+    ----------
+    text : str
+        Such as "tanh(z)".
+
+    Raises
+    ------
+    ValueError
+        When it is first evaluated: the text cannot be read; the message names the place.
+    """
+
+    text: str
+
+    @cached_property
+    def kernel(self) -> LinkKernel:
+        """The function as a link of one entry."""
+        return kernel_of(_VARIABLE.sub("h", self.text), reduced=False)
+
+    @property
+    def __name__(self) -> str:
+        """The text itself."""
+        return self.text
+
+    def __call__(self, scores: Array) -> Array:
+        """Values at scores of any shape."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(self.kernel.outputs(np.asarray(scores)[..., None, None])[..., 0])
+
+
+def read_activation(given: Activation) -> Activation:
+    """Return a text in z, and a function or an expression of SymPy, as a `ScoreFunction`; others as they are."""
+    if isinstance(given, str):
+        return ScoreFunction(given) if given not in ACTIVATIONS and _VARIABLE.search(given) else given
+    sympy = sys.modules.get("sympy")
+    if sympy is None or isinstance(given, ScoreFunction):
+        return given
+    if isinstance(given, sympy.FunctionClass | sympy.Lambda):
+        return ScoreFunction(str(given(sympy.Symbol("z"))))
+    if isinstance(given, sympy.Expr) and len(given.free_symbols) == 1:
+        return ScoreFunction(str(given.subs(*given.free_symbols, sympy.Symbol("z"))))
+    return given
 
 
 def activated(scores: Array, activation: Activation, beta: float) -> Array:

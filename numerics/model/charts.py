@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +21,7 @@ from ..core.derived import Derived, derivation_of, keep, stored
 from ..core.errors import ConvergenceError, KernelNotFoundError
 from .network import Network
 
-__all__ = ["Chart", "chart_of"]
+__all__ = ["Chart", "chart_of", "of_scores"]
 
 #: Module of the process that derives; all that it imports makes the charts.
 DERIVATION = "attnlimits.derive.emit.chart_worker"
@@ -70,7 +71,12 @@ def chart_of(model: Network) -> Chart:
     ConvergenceError
         The derivation took too long.
     """
-    asked = json.dumps(
+    return _loaded(_asked(model))
+
+
+def _asked(model: Network) -> str:
+    """What the derivation is asked for."""
+    return json.dumps(
         {
             "layers": model.layers,
             "tokens": model.tokens,
@@ -82,7 +88,19 @@ def chart_of(model: Network) -> Chart:
             "noisy": model.noise > 0,
         }
     )
-    return _loaded(asked)
+
+
+def of_scores(model: Network) -> Network:
+    """One layer of linear attention, which says as much as one whose activation is a monotone function of each score.
+
+    Raises
+    ------
+    KernelNotFoundError
+        The activation is not provably monotone.
+    """
+    # Only for such an activation there is a chart.
+    _found(_asked(replace(model, heads=1, output="last", readouts=None)))
+    return replace(model, activation="linear")
 
 
 def _loaded(asked: str) -> Chart:

@@ -1,5 +1,6 @@
 """The one description of an attention network: its numbers, its link, and what serves as its identity."""
 
+import hashlib
 import importlib
 import math
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from ..core.errors import KernelNotFoundError
 from ..core.identity import source_hash
 from ..core.memory import refuse_memory
 from ..core.validation import finite, flag, not_negative, positive, whole
-from .activations import ACTIVATIONS, Activation, activated, finite_output
+from .activations import ACTIVATIONS, Activation, ScoreFunction, activated, finite_output, read_activation
 from .kernels import kernel_package, served
 
 __all__ = ["ACTIVATIONS", "Network", "has_kernel", "kernel"]
@@ -51,8 +52,9 @@ class Network:
         Strength c > 0 of the skip connection.
     beta : float
         Inverse temperature > 0.
-    activation : {"softmax", "linear"} or callable
-        Row-wise softmax, the identity, or a function of an array that acts entry by entry, on beta times the scores.
+    activation : {"softmax", "linear"}, str, sympy function or callable
+        Row-wise softmax, the identity, or a function that acts entry by entry on z, beta times a score: a text in the
+        grammar of links such as "tanh(z)", or SymPy's `sympy.tanh`, which have numbers; or a function of an array.
     tied : bool
         True if the keys are the queries, (2); False gives each head both, (19).
     heads : int
@@ -99,10 +101,11 @@ class Network:
         ranks = tuple(whole("rank", rank, 1, "(2)") for rank in ranks)
         if self.output not in OUTPUTS:
             raise ValueError(f"output must be 'last' (6) or 'sequence' (25), got {self.output!r}")
+        object.__setattr__(self, "activation", read_activation(self.activation))
         if not callable(self.activation) and self.activation not in ACTIVATIONS:
             raise ValueError(
-                f"activation must be one of {', '.join(ACTIVATIONS)} or a function of an array (troiani2025 (3)), got "
-                f"{self.activation!r}"
+                f"activation must be one of {', '.join(ACTIVATIONS)} or a function of an array (troiani2025 (3)), or "
+                f"of z such as 'tanh(z)', got {self.activation!r}"
             )
         fields = {
             "layers": layers,
@@ -243,6 +246,8 @@ class Network:
     @cached_property
     def kernel_hash(self) -> str:
         """Derivation hash of the generated kernel of the model; where there is none, hash of its link and posterior."""
+        if isinstance(self.activation, ScoreFunction):
+            return hashlib.sha256(f"{source_hash(__name__, _CHARTS)} {self.activation_name}".encode()).hexdigest()
         if has_kernel(self):
             return str(importlib.import_module(kernel_package(self.activation_name, self.tokens)).DERIVATION_HASH)
         if self.noise or (self.layers > 1 and not (self.tied and self.single and set(self.ranks) == {1})):

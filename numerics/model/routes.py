@@ -11,6 +11,7 @@ from itertools import combinations
 
 from ..core.errors import KernelNotFoundError
 from ..core.results import How
+from .activations import ScoreFunction
 from .links import LinkKernel
 from .network import Network
 
@@ -107,14 +108,15 @@ def _several_layers(model: object) -> bool:
 
 def _on_chart(model: object) -> bool:
     """Output from which what is left open of the indices has coordinates (`derive.charts`), or that has noise."""
-    if not (isinstance(model, Network) and model.activation in ("softmax", "linear")):
+    if not isinstance(model, Network):
         return False
+    own = isinstance(model.activation, ScoreFunction)
     # Deeper linear layers leave nodes that are worth too little.
-    if model.activation == "linear" and model.layers > 2:
+    if not (own or model.activation == "softmax" or (model.activation == "linear" and model.layers <= 2)):
         return False
     if model.noise:
         return True
-    return model.output == "last" and (model.layers > 1 or (model.heads == 1 and not _one_index(model)))
+    return model.output == "last" and (model.layers > 1 or not (own or model.heads > 1 or _one_index(model)))
 
 
 def _closed_layer(model: object) -> bool:

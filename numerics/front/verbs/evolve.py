@@ -6,6 +6,8 @@ from typing import Any
 from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.heads import evolve_heads
 from attnlimits.numerics.fixed_point.link_limit import evolve_link
+from attnlimits.numerics.model.activations import ScoreFunction
+from attnlimits.numerics.model.charts import of_scores
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 
@@ -36,6 +38,12 @@ def evolve(
     if isinstance(model, Link):
         return evolve_link(model, alpha, **settings)
     heads, output = model.heads if heads is None else heads, model.output if output is None else output
+    if model.layers == 1 and not model.noise and isinstance(model.activation, ScoreFunction):
+        found = evolve(of_scores(model), alpha, heads=heads, output=output, **settings)
+        status = (
+            f"{found.status}; {model.activation_name} is monotone: predictions are of scores, as of linear attention"
+        )
+        return replace(found, status=status, origin=found.origin.with_model(activation=model.activation_name))
     if model.layers == 1 and not model.noise:
         model = replace(model, heads=1, output="last", readouts=None)
     elif not model.single:

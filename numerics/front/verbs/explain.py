@@ -4,6 +4,8 @@ import sympy as sp
 
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.explain.page import explain as page
+from attnlimits.derive.links.activation import read_activation
+from attnlimits.numerics.model.activations import ScoreFunction
 from attnlimits.numerics.model.network import Network
 
 __all__ = ["explain"]
@@ -27,12 +29,13 @@ def explain(model: Network, fmt: str = "text") -> str:
     >>> explain(Network(layers=1)).splitlines()[2]
     'Indices'
     """
+    own = model.activation
     return page(
         Architecture(
             layers=model.layers,
             tokens=model.tokens,
             ranks=model.rank,
-            activation=model.activation,
+            activation=read_activation(own.text) if isinstance(own, ScoreFunction) else own,
             tied=model.tied,
             output=model.output,
             heads=model.heads,
