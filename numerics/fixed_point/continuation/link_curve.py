@@ -68,7 +68,7 @@ def curve_link(
     does: of a committee of P equal units, q = b I + (a - b) 11^T/P with a the overlap along (1, .., 1)/sqrt(P) and b
     that beside it. The onset of b is where the units specialise. `growth` is then that along axes without overlap.
     """
-    made = {"samples": samples, "replicas": replicas}
+    made: dict[str, Any] = {"samples": samples, "replicas": replicas}
     averages = LinkChannel(link.kernel, **made, rng=np.random.default_rng(rng), noiseless=link.noiseless)
     found = _axes(link.kernel)
     if found is None:
