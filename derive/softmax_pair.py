@@ -10,7 +10,7 @@ from .architecture import Architecture
 from .mixing import layer_matrix_of_readout
 from .proof import prove_equal
 
-__all__ = ["PairLayer", "pair_chain", "pair_layer", "to_modes"]
+__all__ = ["PairLayer", "layer_of_scores", "pair_chain", "pair_layer", "to_modes"]
 
 
 def to_modes(matrix: sp.Matrix) -> sp.Matrix:
@@ -32,7 +32,7 @@ class PairLayer:
     tau : sympy.Expr
         sinh(u)/(cosh u + cosh w) = y_11 + y_22 - 1, in [0, 1).
     u, w : sympy.Expr
-        beta v_m^2 >= 0 and beta v_p v_m.
+        beta v_m^2 >= 0 and beta v_p v_m; with keys and queries beta k_m.q_m and beta k_p.q_m.
     skip : sympy.Expr
         c.
     """
@@ -47,6 +47,12 @@ class PairLayer:
     def matrix(self) -> sp.Matrix:
         """The layer matrix, rows and columns in the order (plus, minus)."""
         return sp.Matrix([[1 + self.skip, self.s], [0, self.skip + self.tau]])
+
+
+def layer_of_scores(skip: sp.Expr, u: sp.Expr, w: sp.Expr) -> PairLayer:
+    """Return the layer with y_11 = expit(u + w) and y_22 = expit(u - w)."""
+    weight = sp.cosh(u) + sp.cosh(w)
+    return PairLayer(s=sp.sinh(w) / weight, tau=sp.sinh(u) / weight, u=u, w=w, skip=skip)
 
 
 def pair_layer(model: Architecture, plus: sp.Expr, minus: sp.Expr) -> PairLayer:
@@ -77,9 +83,7 @@ def pair_layer(model: Architecture, plus: sp.Expr, minus: sp.Expr) -> PairLayer:
         raise ValueError(
             f"the triangular form needs softmax and 2 tokens, got {model.activation_name} and {model.tokens}"
         )
-    u, w = model.beta * minus**2, model.beta * plus * minus
-    weight = sp.cosh(u) + sp.cosh(w)
-    layer = PairLayer(s=sp.sinh(w) / weight, tau=sp.sinh(u) / weight, u=u, w=w, skip=model.skip)
+    layer = layer_of_scores(model.skip, model.beta * minus**2, model.beta * plus * minus)
     direct = to_modes(layer_matrix_of_readout(model, symbols.token_pair(plus, minus)))
     prove_equal(direct, layer.matrix, "triangular form of a softmax layer at M = 2")
     return layer

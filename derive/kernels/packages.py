@@ -10,6 +10,7 @@ from ..emit.files import write_whole
 from ..emit.writer import package_files
 from . import linear_m2 as kernels_linear_m2
 from . import softmax_m2 as kernels_softmax_m2
+from . import untied_m2 as kernels_untied_m2
 from .fibre import fibre_package
 from .kernel import KernelPackage
 from .link import link_package
@@ -37,7 +38,12 @@ FIBRES: tuple[Architecture, ...] = (
 )
 
 #: What numerics loads, committed in ``generated/``.
-PACKAGES: tuple[KernelPackage, ...] = (kernels_softmax_m2.PACKAGE, kernels_linear_m2.PACKAGE, aim_kernels.PACKAGE)
+PACKAGES: tuple[KernelPackage, ...] = (
+    kernels_softmax_m2.PACKAGE,
+    kernels_untied_m2.PACKAGE,
+    kernels_linear_m2.PACKAGE,
+    aim_kernels.PACKAGE,
+)
 
 #: What only tests load: they derive it, and the manifest holds the hashes of its files.
 DERIVED: tuple[KernelPackage, ...] = (
