@@ -1,15 +1,17 @@
-"""Law of the mixing matrix of tied softmax attention with two tokens, at any depth.
+"""Law of the mixing matrix of tied softmax attention with two tokens, at any depth and of any ranks.
 
 In token modes B_l = K_l [[1, S], [0, T]] with K_l = (1 + c)^l, so the hidden layers enter only through the law of the
 two scalars (S, T). It obeys a recursion: given (S, T) and v = h B^T / K, density N((v_+ - S v_-/T), v_-/T) / T,
     S' = S + s(v) T / (1 + c),    T' = (c + tau(v)) T / (1 + c),
-with s and tau those of one layer at v K (troiani2025 (5)). Everything computed from the law is an analytic function
+with s and tau those of one layer at v K (troiani2025 (5)). At rank r the scores are v_-.v_- and v_+.v_-: v_- stands for
+its norm and v_+ for its component along it (`derive.pair_scores`), and chi_r takes the place of the normal density of
+v_-/T; what is across v_- does not enter. Everything computed from the law is an analytic function
 of (S, log T) on a bounded rectangle, so the law is carried as weights on a Chebyshev grid of it: the cost is linear in
 the depth.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +19,17 @@ from numpy.typing import NDArray
 from ..quadrature.rules import Chebyshev, Rule, gauss_legendre_panels, gaussian
 from .network import Network, kernel
 
-__all__ = ["MixingLaw", "mixing_law"]
+__all__ = ["MixingLaw", "mixing_law", "norm_cut", "radial"]
 
 Array = NDArray[np.float64]
 
 # Standard normal variables are cut here: the mass beyond is 6e-18.
 _CUT = 8.6
+
+
+def norm_cut(rank: int) -> float:
+    """Where the norm of `rank` standard normal variables is cut."""
+    return _CUT + math.sqrt(rank - 1)
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ def mixing_law(model: Network, layers: int, level: int) -> MixingLaw:
     Parameters
     ----------
     model : Network
-        Softmax, two tokens, rank 1; its depth is not used.
+        Softmax, two tokens, tied, of any ranks; its depth is not used.
     layers : int
         Number l >= 0 of layers behind.
     level : int
@@ -69,8 +76,13 @@ def mixing_law(model: Network, layers: int, level: int) -> MixingLaw:
     return law
 
 
+def radial(norm: Array, rank: int) -> Array:
+    """Density of the norm of `rank` standard normal variables over that of one variable."""
+    return np.asarray(norm ** (rank - 1) * (math.sqrt(math.pi) * 2 ** (0.5 - 0.5 * rank) / math.gamma(0.5 * rank)))
+
+
 def _advance(model: Network, law: MixingLaw, done: int, level: int) -> MixingLaw:
-    layer = kernel(model, "numpy64").layer
+    layer, rank = kernel(replace(model, rank=1), "numpy64").layer, model.ranks[done]
     c = model.skip
     k = math.exp(law.log_k)
     shrink = math.log(c / (1 + c))
@@ -82,16 +94,19 @@ def _advance(model: Network, law: MixingLaw, done: int, level: int) -> MixingLaw
 
     s, t = law.s[:, None], law.t[None, :]
     log_t = np.log(law.t)
-    v_top = _CUT * (1 + done / (1 + c))
+    # v_+ = a + S b with |S| <= done/(1 + c).
+    v_top = _CUT + norm_cut(rank) * done / (1 + c)
     kappa = model.beta * k * k
     moments = np.zeros((s_grid.n, t_grid.n))
-    minus = _minus_rule(kappa, float(law.t.min()), order)
+    minus = _minus_rule(kappa, float(law.t.min()), norm_cut(rank), order)
     for vm, weight in zip(minus.nodes, minus.weights, strict=True):
         plus = _plus_rule(kappa, vm, v_top, order)
         _, a_pm, _, a_mm = layer(k * plus.nodes, np.full_like(plus.nodes, k * vm), c, model.beta)
         s_step, log_t_step = a_pm / (1 + c), np.log(a_mm / (1 + c))
         b = vm / t
         row = law.weights * gaussian(b) / t
+        if rank > 1:
+            row *= radial(b, rank)
         # Quadrants: v -> -v changes nothing, swapping the tokens changes the sign of v_- and of S.
         row *= 4 * weight / (2 * math.pi)
         a = plus.nodes[:, None, None] - s * b
@@ -110,14 +125,14 @@ def _advance(model: Network, law: MixingLaw, done: int, level: int) -> MixingLaw
     return MixingLaw(s_grid.nodes, np.exp(t_grid.nodes), weights, law.log_k + math.log1p(c))
 
 
-def _minus_rule(kappa: float, t_min: float, order: int) -> Rule:
+def _minus_rule(kappa: float, t_min: float, top: float, order: int) -> Rule:
     """Panels in v_- > 0: the attention turns on at v_-^2 kappa ~ 1, the law of v_- has scales down to t_min."""
     edge = min(0.5 / math.sqrt(kappa), 0.5, 0.5 * t_min)
     edges = [0.0]
     while edge < 1.0:
         edges.append(edge)
         edge *= 2
-    edges.extend(np.linspace(1.0, _CUT, 9))
+    edges.extend(np.linspace(1.0, top, 9))
     return gauss_legendre_panels(np.unique(edges), order)
 
 

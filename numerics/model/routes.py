@@ -4,6 +4,7 @@ A route is a way from a model to the numbers of a verb.  `serving` lists those o
 `require` refuses a model that has none, with what there is instead.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -21,14 +22,22 @@ __all__ = [
     "DERIVED_SLOPES",
     "FLOAT64",
     "LINK",
+    "MOST_RANK",
     "PAIRS",
     "ROUTES",
     "SAMPLED_LAYERS",
+    "SCORES",
     "TWO_LAYER_QUADRATURE",
     "Route",
     "require",
     "serving",
 ]
+
+
+#: The greatest rank of layers over two tokens whose densities float64 holds.
+MOST_RANK = 64
+# The longest range of the logarithm of a mixing matrix that sums over two tokens resolve.
+_LONGEST = 200.0
 
 
 @dataclass(frozen=True)
@@ -148,9 +157,23 @@ def _pairs(model: object) -> bool:
 
 
 def _float64(model: object) -> bool:
-    if not (isinstance(model, Network) and _several_layers(model)):
+    if not (isinstance(model, Network) and _tied(model) and model.layers > 1 and model.tokens == 2):
         return False
-    return model.tokens == 2 and (model.activation == "softmax" or model.layers != 3)
+    if model.activation == "softmax":
+        return max(model.ranks) <= MOST_RANK
+    return _rank_one(model) and model.layers != 3
+
+
+def _scores(model: object) -> bool:
+    """Softmax layers of two tokens with keys and queries, whose mixing matrix is not too near to a singular one."""
+    if not (isinstance(model, Network) and model.single and not model.tied and model.activation == "softmax"):
+        return False
+    if model.layers == 1 or model.tokens != 2 or max(model.ranks) > MOST_RANK:
+        return False
+    # log |T| is spread over this, from the tails of the scores and where c + tau may vanish.
+    steepest = model.beta * (1 + model.skip) ** (2 * model.layers - 4) * (38 + 2 * max(model.ranks))
+    distance = abs(model.skip - 1) / (model.skip + 1)
+    return (model.layers - 1) * min(steepest, 28 - math.log(max(distance, 1e-300))) <= _LONGEST
 
 
 def _link(model: object) -> bool:
@@ -169,6 +192,7 @@ FLOAT64 = Route(
     "estimated",
     "to 13 digits (1 or 2 if linear at L >= 4)",
 )
+SCORES = Route("last layer", "sums over scores of keys and queries", _scores, "estimated", "to 12 digits")
 BALLS = Route("last layer", "sums in ball arithmetic", _balls, "estimated", "to 50 digits")
 PAIRS = Route("last layer", "sums in pairs of float64", _pairs, "estimated", "to 22 digits, in minutes")
 TWO_LAYER_QUADRATURE = Route("evolve", "quadrature over two layers", _two_softmax, "estimated")
@@ -221,6 +245,7 @@ _AVERAGES = (
 ROUTES: tuple[Route, ...] = (
     Route("last layer", "closed form of one layer", _closed_layer, "estimated", "to 40 digits"),
     FLOAT64,
+    SCORES,
     BALLS,
     PAIRS,
     CHART_OPERATOR,

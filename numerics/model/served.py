@@ -32,7 +32,8 @@ _ROWS = {
     "L = 3, M = 2, rank 1, linear": Network(3, 2, activation="linear"),
     "L >= 4, M = 2, rank 1, linear": Network(4, 2, activation="linear"),
     "L >= 3, M >= 3, rank 1": Network(3, 3),
-    "L >= 2, another rank, or untied": Network(2, 2, 2, tied=False),
+    "L >= 2, M = 2, another rank, or untied, softmax": Network(2, 2, 2, tied=False),
+    "L >= 2, M >= 3, another rank, or untied": Network(2, 3, 2, tied=False),
     "L >= 2, several heads": Network(2, 2, heads=2, readouts=[((1.0, 0.0), (0.0, 1.0))]),
     "L >= 2, sequence output": Network(2, 2, output="sequence"),
 }

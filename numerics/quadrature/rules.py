@@ -18,8 +18,10 @@ __all__ = [
     "gauss_hermite",
     "gauss_legendre_panels",
     "gaussian",
+    "half_line",
     "normal_qmc",
     "refine",
+    "scale_free",
     "sinh_trapezoid",
     "tanh_sinh",
     "trapezoid",
@@ -92,6 +94,31 @@ def sinh_trapezoid(scale: float, upper: float, step: float) -> Rule:
     weights = scale * np.cosh(z) * step
     weights[0] *= 0.5
     return Rule(scale * np.sinh(z), weights, None)
+
+
+def half_line(scale: float, upper: float, step: float) -> Rule:
+    """Half-line rule for any function, integrable at zero, whose features range from `scale` to `upper`.
+
+    x = scale exp(z - exp(-z)), trapezoidal in z: about equally many nodes per factor of two above `scale`, few below.
+    """
+    if not (0 < scale < upper and step > 0):
+        raise ValueError(f"need 0 < scale < upper and step > 0, got {scale}, {upper}, {step}")
+    # The least node is 1e-18 scale.
+    z = step * np.arange(-int(np.ceil(3.65 / step)), int(np.ceil((np.log(upper / scale) + 1) / step)) + 1)
+    nodes = scale * np.exp(z - np.exp(-z))
+    return Rule(nodes[nodes < upper], (nodes * (1 + np.exp(-z)) * step)[nodes < upper], None)
+
+
+def scale_free(scale: float, step: float) -> Rule:
+    """Half-line rule for functions that fall off like 1/x^2 and have features at any size from `scale` to one.
+
+    x = exp(z - scale exp(-z) + exp(z)), trapezoidal in z: equally many nodes per factor of two from `scale` to one.
+    """
+    if not (0 < scale <= 1 and step > 0):
+        raise ValueError(f"need 0 < scale <= 1 and step > 0, got {scale}, {step}")
+    z = step * np.arange(-int(np.ceil((3.65 - np.log(scale)) / step)), int(np.ceil(3.65 / step)) + 1)
+    nodes = np.exp(z - scale * np.exp(-z) + np.exp(z))
+    return Rule(nodes, nodes * (1 + scale * np.exp(-z) + np.exp(z)) * step, None)
 
 
 def tanh_sinh(step: float) -> Rule:

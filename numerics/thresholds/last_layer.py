@@ -1,19 +1,23 @@
 """Weak-recovery threshold of the last layer: the operator (15)-(16) in its form for tied layers (184)-(185)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
+
+from attnlimits.generated.attention_untied_softmax_m2 import DERIVATION_HASH as PAIR_KERNEL
 
 from ..core.decimals import significant
 from ..core.errors import ConvergenceError, KernelNotFoundError
 from ..core.identity import source_hash
 from ..core.results import Estimate, How, Origin, ThresholdResult
 from ..model.network import ACTIVATIONS, Network
-from ..model.routes import BALLS, CHART_OPERATOR, FLOAT64, PAIRS, require
+from ..model.routes import BALLS, CHART_OPERATOR, FLOAT64, PAIRS, SCORES, require
 from ..quadrature.rules import refine
 from . import exact
 from .charts import chart_threshold
@@ -22,6 +26,7 @@ from .digits.threshold import Progress, precise_threshold
 from .enclosure.threshold import Enclosure, enclose_last_layer
 from .last_layer_sums import linear_deep, linear_two_layers, softmax
 from .pairs import MAX_PAIR_DIGITS
+from .untied.operator import MAX_SCORE_DIGITS, last_operator
 
 __all__ = ["MAX_DIGITS", "PRECISE_DIGITS", "last_layer", "one_layer", "proved_last_layer"]
 
@@ -29,6 +34,8 @@ __all__ = ["MAX_DIGITS", "PRECISE_DIGITS", "last_layer", "one_layer", "proved_la
 MAX_DIGITS = 13
 _LEAST_SKIP = 1e-6
 _DIGITS = 12
+# Of keys and queries, where two more take several times as long.
+_SCORE_DIGITS = 10
 
 
 def last_layer(
@@ -42,12 +49,13 @@ def last_layer(
     Parameters
     ----------
     model : Network
-        Depth 1 with any rank and number of tokens (see `one_layer`); rank 1 at depth >= 2: two tokens; three tokens at
-        depth 2; any number of tokens for linear attention at depth 2; all others are sampled (`chart_threshold`).
+        Depth 1 with any rank and number of tokens (see `one_layer`); at depth >= 2 softmax of two tokens and any ranks
+        up to 64, tied or untied; at rank 1 three tokens at depth 2, and any number of tokens for linear attention at
+        depth 2; all others are sampled (`chart_threshold`).
     digits : int, optional
-        Significant digits, by default 12, or those that samples give: at depth 1 up to 40; up to 50 at depth 2 with
-        two tokens or linear; up to 22 for deeper softmax, for three tokens, and for three linear layers; about 2 for
-        deeper linear ones.
+        Significant digits, by default 12, or those that samples give: at depth 1 up to 40; at rank 1 up to 50 at depth
+        2 with two tokens or linear, up to 22 for deeper softmax, for three tokens, and for three linear layers, about 2
+        for deeper linear ones; 13 at other ranks, 12 for untied layers (10 by default).
     rng : int, optional
         Seed; used only where the integral needs Monte Carlo (linear activation, depth >= 4).
     progress : callable, optional
@@ -79,7 +87,8 @@ def last_layer(
     """
     if require("last layer", model) is CHART_OPERATOR:
         return chart_threshold(model, digits=digits, rng=rng)
-    digits = _DIGITS if digits is None else digits
+    if digits is None:
+        digits = _SCORE_DIGITS if require("last layer", model) is SCORES else _DIGITS
     if model.layers == 1:
         found = one_layer(model.tokens, model.ranks[0], model.activation_name, tied=model.tied, digits=digits)
     else:
@@ -96,6 +105,8 @@ def _deep(model: Network, digits: int, rng: int, progress: Progress | None) -> T
             f"skip must be in [{_LEAST_SKIP:g}, {1 / _LEAST_SKIP:g}] for thresholds at depth >= 2, got {model.skip:g}: "
             "the mixing matrix (5) spans a factor (1 + c)/c per layer, and the work grows with it"
         )
+    if SCORES.serves(model):
+        return _by_scores(model, digits)
     if not FLOAT64.serves(model) or digits > MAX_DIGITS:
         return _precise(model, digits, progress)
     # Relative to the norm, so to alpha; refinement stops when its last step was below half a unit.
@@ -113,7 +124,22 @@ def _deep(model: Network, digits: int, rng: int, progress: Progress | None) -> T
     return result
 
 
+def _by_scores(model: Network, digits: int) -> ThresholdResult:
+    """Keys and queries: the largest eigenvalue of an operator on the overlaps of both."""
+    operators: list[NDArray[np.float64]] = []
+
+    def largest(level: int) -> float:
+        operators.append(last_operator(model, level))
+        return float(np.linalg.eigvalsh(operators[-1])[-1])
+
+    with threadpool_limits(1, "blas"):
+        norm, steps = refine(largest, relative=0.4 * 10.0**-digits, last=3)
+    return _result(model, norm, digits, steps, np.abs(np.linalg.eigh(operators[-1])[1][:, -1]))
+
+
 def _most_digits(model: Network) -> int:
+    if SCORES.serves(model):
+        return MAX_SCORE_DIGITS
     if BALLS.serves(model):
         return PRECISE_DIGITS
     return MAX_PAIR_DIGITS if PAIRS.serves(model) else MAX_DIGITS
@@ -251,7 +277,9 @@ def _precise(model: Network, digits: int, progress: Progress | None) -> Threshol
     return _threshold(model, found.value, found.error, found.norm, found.levels, "estimated")
 
 
-def _result(model: Network, norm: Estimate, digits: int, steps: int) -> ThresholdResult:
+def _result(
+    model: Network, norm: Estimate, digits: int, steps: int, shares: Sequence[float] = (1.0,)
+) -> ThresholdResult:
     alpha = 1 / norm.value
     error = norm.error * alpha * alpha
     text = significant(alpha, digits)
@@ -260,24 +288,35 @@ def _result(model: Network, norm: Estimate, digits: int, steps: int) -> Threshol
     failure = None
     if not error <= 0.5 * unit:
         failure = f"{digits} digits were not reached: the error is {error:.1e}; ask for fewer digits"
-    return _threshold(model, text, error + abs(float(text) - alpha), norm.value, steps, norm.how, failure=failure)
+    off = error + abs(float(text) - alpha)
+    return _threshold(model, text, off, norm.value, steps, norm.how, failure=failure, shares=shares)
 
 
 def _threshold(
-    model: Network, value: str, error: float, norm: float, steps: int, how: How, *, failure: str | None = None
+    model: Network,
+    value: str,
+    error: float,
+    norm: float,
+    steps: int,
+    how: How,
+    *,
+    failure: str | None = None,
+    shares: Sequence[float] = (1.0,),
 ) -> ThresholdResult:
-    eigenvector = np.zeros((model.indices, model.indices))
-    eigenvector[-1, -1] = 1.0
+    """Result, with the shares of the keys and of the queries of the last layer in the eigenvector."""
+    last = np.repeat(shares, model.ranks[-1]) / math.sqrt(model.ranks[-1])
+    # The kernel of two tokens serves every rank.
+    kernel = replace(model, rank=1).kernel_hash if model.tied else PAIR_KERNEL
     return ThresholdResult(
         value=value,
         error=error,
         how=how,
         exact=None,
         subspace=f"layer {model.layers}",
-        eigenvector=eigenvector,
+        eigenvector=np.diag(np.concatenate([np.zeros(model.indices - last.size), last])),
         operator_norm=norm,
         converged=failure is None,
         status=failure or "converged: two refinements agree",
         n_iter=steps,
-        kernel_hash=model.kernel_hash,
+        kernel_hash=kernel,
     )

@@ -9,9 +9,9 @@ from scipy.special import ndtr
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
 from ..core.standard_error import standard_error
-from ..model.mixing_law import mixing_law
+from ..model.mixing_law import mixing_law, norm_cut, radial
 from ..model.network import Network
-from ..quadrature.rules import gauss_legendre_panels, gaussian, normal_qmc, sinh_trapezoid, trapezoid
+from ..quadrature.rules import gauss_legendre_panels, gaussian, half_line, normal_qmc, sinh_trapezoid, trapezoid
 
 __all__ = ["linear_deep", "linear_two_layers", "softmax"]
 
@@ -31,12 +31,18 @@ def _functional(z: Array, n_pp: Array, n_pm: Array, n_mm: Array) -> Array:
 
 
 def softmax(model: Network, level: int) -> float:
-    """Operator norm from the law of (S, T); the last layer's modes are b = v_-/T, a = v_+ - S b."""
+    """Operator norm from the law of (S, T); the last layer's modes are b = v_-/T, a = v_+ - S b.
+
+    At rank r they are the norm of one mode and the component of the other along it, with r - 1 free components across:
+    E[h^T h | y]/r - I has the entries of N/(r Z), and the operator is a multiple of the identity.
+    """
+    rank = model.ranks[-1]
     law = mixing_law(model, model.layers - 1, level)
     c = model.skip
     step = 0.12 / (1 + 0.45 * level)
-    minus = sinh_trapezoid((c / (1 + c)) ** (model.layers - 1), _CUT, step)
-    plus = trapezoid(0.0, _CUT * (1 + (model.layers - 1) / (1 + c)), 1.6 * step)
+    # The integrand has the parity of v_-^(r - 1).
+    minus = (sinh_trapezoid if rank % 2 else half_line)((c / (1 + c)) ** (model.layers - 1), norm_cut(rank), step)
+    plus = trapezoid(0.0, _CUT + norm_cut(rank) * (model.layers - 1) / (1 + c), 1.6 * step)
     half = plus.weights.copy()
     half[0] *= 0.5
     v = plus.nodes[:, None]
@@ -45,14 +51,16 @@ def softmax(model: Network, level: int) -> float:
         b = np.broadcast_to(vm / law.t, law.weights.shape).ravel()
         mass = (law.weights / law.t).ravel() * gaussian(b) / (2 * math.pi)
         keep = np.abs(b) < _BLIND
+        if rank > 1:
+            mass = mass * radial(b, rank)
         b, mass, shift = b[keep], mass[keep], (law.s[:, None] * (vm / law.t)).ravel()[keep]
         # One exponential per pair of nodes and one matrix product for all moments of a = v - shift and b.
         columns = mass[:, None] * np.stack([np.ones_like(b), shift, shift**2, b, shift * b, b * b], axis=1)
         m = gaussian(v - shift) @ columns
         z, mean, square, mean_b, mixed, square_b = m.T[:, :, None]
-        value = _functional(z, v * v * z - 2 * v * mean + square - z, v * mean_b - mixed, square_b - z)
+        value = _functional(z, v * v * z - 2 * v * mean + square - z, v * mean_b - mixed, square_b - rank * z)
         total += 4 * weight * float(half @ value[:, 0])
-    return total
+    return total / rank**2
 
 
 def linear_two_layers(model: Network, level: int) -> float:
