@@ -6,7 +6,7 @@ import random
 from mpmath.ctx_mp import MPContext
 
 from ..architecture import Architecture
-from ..kernels.chart import chart_constants
+from ..kernels.chart import constants_of
 from ..kernels.kernel import Kernel
 from ..proof import ProofError
 from ..pullback import straight_loss
@@ -47,7 +47,7 @@ def square_loss(h, y, constants, losses, slopes):
 def _kernel(line: StraightLine, name: str) -> Kernel:
     return Kernel(
         name=name,
-        arguments=(*line.variables, *chart_constants(line.model)),
+        arguments=(*line.variables, *constants_of(line.model)),
         outputs=tuple((f"out_{n}", value) for n, value in enumerate(line.outputs)),
         summary="Square loss of an output, and its slopes in the indices.",
         notes=("The loss, then the slope in every entry of h.",),
@@ -69,7 +69,7 @@ def _prove(model: Architecture, loss: Kernel) -> None:
     ctx, draw = MPContext(), random.Random(2025)
     ctx.dps = _DIGITS
     h, y = ([ctx.mpf(str(draw.gauss(0, 1))) for _ in entries] for entries in (link.variables, link.outputs))
-    constants = [ctx.mpf(str(0.5 + draw.random())) for _ in chart_constants(model)]
+    constants = [ctx.mpf(str(0.5 + draw.random())) for _ in constants_of(model)]
     found = printed["square_loss"](ctx, *h, *y, *constants)
     g, slopes = (printed[name](ctx, *h, *constants) for name in ("link", "jacobian"))
     residuals = [value - told for value, told in zip(g, y, strict=True)]
@@ -115,7 +115,7 @@ def source_of_loss(model: Architecture) -> str:
     loss, *slopes = (printer.text(value) for value in plain.outputs)
     body.append(f"losses[n] = {loss}")
     body += [f"slopes[n, {k // tokens}, {k % tokens}] = {value}" for k, value in enumerate(slopes)]
-    constants = [f"{s.name} = constants[{k}]" for k, s in enumerate(chart_constants(model))]
+    constants = [f"{s.name} = constants[{k}]" for k, s in enumerate(constants_of(model))]
     return _SOURCE.format(
         title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
         hash=digest,

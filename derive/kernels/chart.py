@@ -22,18 +22,21 @@ from ..proof import ProofError
 from ..straightline import straight_link
 from .kernel import Kernel
 
-__all__ = ["chart_constants", "chart_kernels", "prove_chart"]
+__all__ = ["chart_constants", "chart_kernels", "constants_of", "prove_chart"]
 
 _DIGITS = 40
 _DOMAIN = "c > 0, beta > 0, indices in general position"
 
 
+def constants_of(model: Architecture) -> tuple[sp.Symbol, ...]:
+    """Return the symbols of skip and beta, then the readout weights."""
+    found = [s for value in (model.skip, model.beta) for s in sorted(value.free_symbols, key=lambda s: s.name)]
+    return (*found, *(entry for matrix in model.readouts for entry in matrix))
+
+
 def chart_constants(found: Chart) -> tuple[sp.Symbol, ...]:
-    """Return the symbols of skip, beta, the readout weights, and the deviation of the noise if there is any."""
-    model = found.model
-    usual = [s for value in (model.skip, model.beta) for s in sorted(value.free_symbols, key=lambda s: s.name)]
-    noise = () if found.deviation is None else (found.deviation,)
-    return (*usual, *(entry for matrix in model.readouts for entry in matrix), *noise)
+    """Return the constants of a chart: those of its model, and the deviation of the noise if there is any."""
+    return (*constants_of(found.model), *(() if found.deviation is None else (found.deviation,)))
 
 
 def chart_kernels(found: Chart) -> tuple[Kernel, Kernel, Kernel]:
