@@ -74,6 +74,8 @@ class Chart:
         Rows of h, counted from 0, whose mean over the tokens y does not depend on.
     deviation : sympy.Symbol, optional
         Of the noise, whose rows then follow those of the indices (`derive.noisy_chart`).
+    of_scores : bool
+        Whether `output` holds the scores of the last layer, of which an activation of one's own is a monotone function.
     """
 
     model: Architecture
@@ -94,6 +96,7 @@ class Chart:
     entries: sp.Matrix
     free: tuple[int, ...]
     deviation: sp.Symbol | None = None
+    of_scores: bool = False
 
 
 def free_means(model: Architecture) -> tuple[int, ...]:
@@ -145,7 +148,7 @@ def chart(
                 f"the activation {activate_score(model, sp.Symbol('z', real=True))} is not provably strictly monotone "
                 "in z: its attention matrices may not fix the scores that made them"
             )
-        # They say what their scores say.
+        # They show what their scores show.
         last = replace(last, activation="linear")
     found = fibre(last, pivots, reference, inverse)
     copies = [_copy(found, head, model.heads) for head in range(1, model.heads + 1)]
@@ -179,6 +182,7 @@ def chart(
         reading=tuple(reading.body),
         entries=sp.Matrix.vstack(*model.index_matrices()),
         free=free_means(model),
+        of_scores=last.activation != model.activation,
     )
 
 

@@ -173,12 +173,13 @@ def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel], seed: int 
 
 
 def _link_kernel(found: Chart, read: Kernel) -> Kernel:
-    """Return the link as a kernel, for the proof."""
+    """Return the link as a kernel, or the scores of the last layer, for the proof."""
     line = straight_link(found.model)
+    outputs = sp.Matrix.vstack(*line.stages[-1].scores) if found.of_scores else line.outputs
     return replace(
         read,
         name="link",
-        outputs=tuple((f"y_{n}", own(value)) for n, value in enumerate(line.outputs)),
+        outputs=tuple((f"y_{n}", own(value)) for n, value in enumerate(outputs)),
         body=tuple((name, own(value)) for name, value in line.body),
     )
 

@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 Activation = str | Callable[[Array], Array]
 
 ACTIVATIONS = ("softmax", "linear")
+# Scores are looked for up to here, by halving the interval this many times.
+_LARGEST, _BISECTIONS = 1e6, 200
 _VARIABLE = re.compile(r"\bz\b")
 
 
@@ -52,6 +54,18 @@ class ScoreFunction:
         """Values at scores of any shape."""
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(self.kernel.outputs(np.asarray(scores)[..., None, None])[..., 0])
+
+    def scores(self, values: Array) -> Array:
+        """Scores at which a strictly monotone function has these values, to rounding; where it has none, the nearest."""
+        rising = bool(self(np.array(1.0)) > self(np.array(-1.0)))
+        low, high = np.full(values.shape, -_LARGEST), np.full(values.shape, _LARGEST)
+        for _ in range(_BISECTIONS):
+            # Between numbers of one sign by their logarithms, so that small scores are as exact as large ones.
+            with np.errstate(invalid="ignore"):
+                middle = np.where(low * high > 0, np.sign(low) * np.sqrt(low * high), 0.5 * (low + high))
+            above = (self(middle) < values) == rising
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return 0.5 * (low + high)
 
 
 def read_activation(given: Activation) -> Activation:
