@@ -193,7 +193,7 @@ def _prove() -> None:
 _KERNELS = (_layer(), _root(), _beside(), _solve(), _narrow(), _widen(), _entries())
 
 PACKAGE = KernelPackage(
-    name="attention_untied_softmax_m2",
+    name="scores_untied_softmax_m2",
     title="Softmax attention with keys and queries, two tokens",
     activation="softmax",
     tokens=2,

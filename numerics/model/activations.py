@@ -56,7 +56,7 @@ class ScoreFunction:
             return np.asarray(self.kernel.outputs(np.asarray(scores)[..., None, None])[..., 0])
 
     def scores(self, values: Array) -> Array:
-        """Scores at which a strictly monotone function has these values, to rounding; where it has none, the nearest."""
+        """Scores at which a strictly monotone function has these values, to rounding; the nearest where it has none."""
         rising = bool(self(np.array(1.0)) > self(np.array(-1.0)))
         low, high = np.full(values.shape, -_LARGEST), np.full(values.shape, _LARGEST)
         for _ in range(_BISECTIONS):

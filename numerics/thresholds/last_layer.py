@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from attnlimits.generated.attention_untied_softmax_m2 import DERIVATION_HASH as PAIR_KERNEL
+from attnlimits.generated.scores_untied_softmax_m2 import DERIVATION_HASH as PAIR_KERNEL
 
 from ..core.decimals import significant
 from ..core.errors import ConvergenceError, KernelNotFoundError

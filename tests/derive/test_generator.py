@@ -227,6 +227,7 @@ def test_every_backend_has_the_same_functions(texts):
             "link": {"link", "jacobian"},
             "fibre": {"data", "fibre"},
             "aim": {kernel.name for kernel in aim_kernels.PACKAGE.kernels},
+            "scores": {"layer", "root", "beside", "solve", "narrow", "widen", "entries"},
         }
         assert set(signatures[0]) == kinds[package.name.split("_")[0]]
 

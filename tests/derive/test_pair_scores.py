@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 from attnlimits.derive.pair_scores import posterior_entries, prove_scores, solved_scores, wider_fibre
 from attnlimits.derive.proof import ProofError, prove_equal
-from attnlimits.generated.attention_untied_softmax_m2 import mp, numba64, numpy64
+from attnlimits.generated.scores_untied_softmax_m2 import mp, numba64, numpy64
 
 EPS = np.finfo(float).eps
 BACKENDS = [numpy64, numba64]

@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlimits.generated.attention_untied_softmax_m2 import numpy64 as kernels
+from attnlimits.generated.scores_untied_softmax_m2 import numpy64 as kernels
 
 from ...model.network import Network
 from ...quadrature.rules import Chebyshev, half_line, scale_free

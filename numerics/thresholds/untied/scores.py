@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import k0e, k1e
 
-from attnlimits.generated.attention_untied_softmax_m2 import numpy64 as kernels
+from attnlimits.generated.scores_untied_softmax_m2 import numpy64 as kernels
 
 from ...quadrature.rules import Rule, gauss_legendre_panels, half_line
 

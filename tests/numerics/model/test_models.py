@@ -172,7 +172,7 @@ def test_fields_are_normalised() -> None:
 
 
 def test_kernels_are_listed_and_missing_ones_say_what_exists() -> None:
-    families = [k for k in available_kernels() if str(k["name"]).startswith("attention_tied_")]
+    families = [k for k in available_kernels() if str(k["name"]).startswith("attention_")]
     listed = {(k["activation"], k["tokens"]): k for k in families}
     assert set(listed) == {("softmax", 2), ("linear", 2)}
     for activation in ACTIVATIONS:

@@ -1,0 +1,125 @@
+"""Links with noise whose noiseless form is simpler: threshold, evolve, curve, free energy and GAMP agree."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import attnlimits as al
+
+Array = NDArray[np.float64]
+
+#: Links of one entry, and the same as functions.
+LINKS: dict[str, Callable[[Array], Array]] = {
+    "tanh(h[1])": np.tanh,
+    "2*h[1]": lambda u: 2 * u,
+    "exp(h[1])": np.exp,
+    "h[1]**3": lambda u: u**3,
+    "h[1]**4": lambda u: u**4,
+    "sqrt(abs(h[1]))": lambda u: np.sqrt(np.abs(u)),
+    "relu(h[1])": lambda u: np.maximum(u, 0),
+    "step(h[1])": lambda u: np.heaviside(u, 0.5),
+}
+NOISES = ("0.02", "0.1", "1")
+FAST = [("tanh(h[1])", "0.1"), ("h[1]**3", "1")]
+ALL = [pytest.param(t, d, marks=() if (t, d) in FAST else pytest.mark.slow) for t in LINKS for d in NOISES]
+EVEN = ("h[1]**4", "sqrt(abs(h[1]))")
+# The largest error of the sums below, from twice as many nodes everywhere.
+_SUMS = 2e-4
+
+
+class _Sums(NamedTuple):
+    """Truths with weights, nodes of the posterior, and p(y | node) for outputs y of every truth with weights."""
+
+    truth: Array
+    weight: Array
+    u: Array
+    likelihood: Array
+    noise_weight: Array
+
+
+@cache
+def sums(text: str, noise: str) -> _Sums:
+    g, delta = LINKS[text], float(noise)
+    truth = np.linspace(-5.5, 5.5, 222)
+    weight = np.exp(-0.5 * truth**2)
+    z, noise_weight = np.polynomial.hermite_e.hermegauss(10)
+    # As dense as the noise over the steepest slope asks for.
+    u = np.linspace(-7, 7, 20_001)
+    y = g(truth)[:, None] + np.sqrt(delta) * z
+    gap = (y[:, :, None] - g(u)) ** 2 / (2 * delta)
+    return _Sums(truth, weight / weight.sum(), u, np.exp(-gap).astype(np.float32), noise_weight / noise_weight.sum())
+
+
+def score_square(text: str, noise: str, q: float) -> float:
+    """E g^2 at the overlap q, by trapezoidal sums over the truth, the noise, omega and the posterior."""
+    made, v = sums(text, noise), 1 - q
+    z, w = np.polynomial.hermite_e.hermegauss(16)
+    total = 0.0
+    for truth, weight, likelihood in zip(made.truth, made.weight, made.likelihood, strict=True):
+        omega = q * truth + np.sqrt(q * v) * z
+        shift = made.u[:, None] - omega
+        prior = np.exp(-(shift**2) / (2 * v))
+        mean = (likelihood @ (prior * shift)) / (likelihood @ prior)
+        total += weight * float(made.noise_weight @ mean**2 @ w) / w.sum()
+    return total / v**2
+
+
+@pytest.mark.parametrize(("text", "noise"), ALL)
+def test_the_fixed_point_against_sums(text: str, noise: str):
+    """At the overlap of `evolve`, q/(1 - q) = alpha E g^2."""
+    alpha = 1.5
+    found = al.evolve(al.Link(text, noise), alpha)
+    q, error = float(found.overlap[0, 0]), float(found.overlap_error[0, 0])
+    assert found.converged
+    odds = alpha * score_square(text, noise, q)
+    assert abs(odds / (1 + odds) - q) <= error + _SUMS
+
+
+@pytest.mark.parametrize(("text", "noise"), ALL)
+def test_threshold_and_curve_and_free_energy(text: str, noise: str):
+    """Below its threshold a link says nothing, and above it curve and free energy stand where evolve does."""
+    link = al.Link(text, noise)
+    found = al.threshold(link)
+    assert found.converged and found.value is not None
+    critical = float(found.value)
+    assert (critical > 0) == (text in EVEN)
+    if critical:
+        assert al.evolve(link, 0.98 * critical).overlap[0, 0] == 0
+        assert al.evolve(link, 1.02 * critical).overlap[0, 0] > 0
+    alpha = max(1.5, 1.5 * critical)
+    state = al.evolve(link, alpha)
+    point = al.curve(link, [alpha]).points["uninformed"][0]
+    q = state.overlap[0, 0]
+    assert abs(point.overlap[0, 0] - q) <= point.overlap_error[0, 0] + state.overlap_error[0, 0] + 1e-5
+    # The free entropy is stationary at the fixed point: smaller a little to both sides.
+    entropy = al.free_entropy(link, alpha)
+    here, *beside = (entropy(np.array([[x]])).value for x in (q, 0.9 * q, q + 0.1 * (1 - q)))
+    assert here > max(beside)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_product_of_two_indices(noise: str):
+    """tanh(h_1 h_2) is sampled with noise: below its threshold it says nothing, above it does."""
+    link = al.Link("tanh(h[1]*h[2])", noise)
+    critical = float(al.threshold(link).value)
+    assert al.evolve(link, 0.9 * critical, samples=256).overlap.max() == 0
+    assert al.evolve(link, 1.2 * critical, samples=256).overlap.max() > 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", LINKS)
+def test_gamp_finds_the_overlap_of_evolve(text: str):
+    link, alpha, dimension = al.Link(text, "0.1"), 3.0, 400
+    wanted = float(al.evolve(link, alpha).overlap[0, 0])
+    found = []
+    for seed in range(4):
+        weights = al.teacher(link.kernel, dimension, seed)
+        x, y = al.make_data(link, weights, alpha, rng=seed)
+        made = al.gamp(link, x, y, teacher=weights, start=0.2, rng=seed)
+        found.append(float(np.abs(np.ravel(made.overlap)[0])))
+    assert np.mean(found) == pytest.approx(wanted, abs=4 * np.std(found) / 2 + 0.01)
