@@ -84,6 +84,15 @@ def test_a_state_evolution_that_is_asked_for(attnlimits):
     # Where two layers take a fraction of a second it is there by itself.
     shown = attnlimits("gamp --alpha 0.2 --dimension 20 --seeds 1 --max-iter 2").out
     assert shown.count("(state evolution: ") == 2
+
+
+def test_a_state_evolution_that_is_asked_for_and_fails_is_an_error(attnlimits, monkeypatch):
+    from attnlimits.numerics.fixed_point import expected
+
+    def fails(*_args, **_kwargs):
+        raise ValueError("there is no fixed point")
+
+    monkeypatch.setattr(expected, "evolve", fails)
     refused = attnlimits("gamp --layers 1 --tokens 3 --rank 4 --alpha 0.2 --dimension 20 --seeds 1 --state-evolution")
     assert refused.status == 2 and not refused.out and len(refused.lines_of_error) == 1
 
