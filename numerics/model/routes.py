@@ -329,7 +329,8 @@ _REFUSALS = {
     "gamp": (
         "no denoiser for {model}: there is one for softmax attention of any depth and linear of two layers, of any "
         "rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear "
-        "attention of any depth tied and of rank 1; and for the kernel of a link (`attnlimits derive --link`)"
+        "attention of any depth tied and of rank 1; and for the kernel of a link (`attnlimits derive --link`); heads "
+        "side by side are models of their own, each on its block of X"
     ),
     "descend": (
         "no gradient for {model}: there is one for softmax and linear attention of any architecture, and for the "
