@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 TARGETS = [
-    "setup", "run", "test", "test-all", "derive", "derive-check", "lint", "bench", "verify", "clean", "help",
+    "setup", "run", "test", "test-all", "derive", "derive-check", "lint", "bench", "verify", "docs", "clean", "help",
 ]  # fmt: skip
 
 
