@@ -125,7 +125,7 @@ ROUTES = (
         _evolved,
         _fixed_point,
         "16384 points, or quadrature, stored",
-        sample=2,
+        sample=0,
     ),
     Route(
         "free-energy, any network with a chart, sampled",
