@@ -64,7 +64,7 @@ def channel(
         Of two or more softmax layers and two tokens, by quadrature as far as it goes; None samples them.
     """
     route = require("evolve", model)
-    if model.indices == 1:
+    if model.indices == 1 and route is not CHART:
         return OneLayer(model)
     size = normals_of(model)
     log2_n = max(4, math.ceil(math.log2(samples)))

@@ -32,6 +32,8 @@ def solved_entries(channel: Channel) -> float:
         return float(channel.solved)
     model = channel.model
     if isinstance(model, Network):
+        if model.noise:
+            return 0.0
         # Of several layers y fixes the readout row v of the last one up to its sign (163)-(170).
         return float(_of_layer(model) if model.layers == 1 else model.tokens)
     return generic_rank(model)

@@ -18,7 +18,7 @@ from ...model.charts import chart_of
 from ...model.network import Network
 from ...model.routes import require
 from ..denoiser import check_covariance
-from .density import Target, prior_of
+from .density import Target, prior_of, with_noise
 from .frozen import Frozen, freeze
 from .layout import Layout, constants_of, layout_of
 from .outputs import output_data
@@ -203,7 +203,10 @@ def _log_unit(model: Network) -> float:
 
     The last layer's queries are solved for up to the mean of their readout, kappa times their own: B_{L-1} 1 = kappa 1.
     """
-    if model.tied or model.activation != "softmax":
+    if model.noise and model.activation == "softmax" and model.output == "last":
+        # From orthonormal contrasts of the logarithms of a row to the log-ratios with its last entry.
+        return -0.5 * model.mixing_size * math.log(model.tokens)
+    if model.tied or model.activation != "softmax" or model.noise:
         return 0.0
     rank, m, total = model.ranks[-1], model.tokens, 0.0
     mixing = model.mixing(np.zeros((model.indices, m)))
@@ -216,9 +219,10 @@ def _log_unit(model: Network) -> float:
 def _solved(sample: _Sample, tol: float, most: int) -> _Solved:
     """Posterior of one output, with so many nodes that the error is as asked for, or with all."""
     layout, modes = sample.layout, sample.layout.modes
-    prior, root = prior_of(layout, sample.V), np.asarray(np.linalg.cholesky(sample.V), np.float64)
-    target = Target(sample.data, np.ascontiguousarray(sample.omega @ modes.T), prior, layout)
-    shape, nodes = sample.omega.shape, _FIRST
+    means, covariance = with_noise(layout, sample.omega, sample.V)
+    prior, root = prior_of(layout, covariance), np.asarray(np.linalg.cholesky(covariance), np.float64)
+    target = Target(sample.data, means, prior, layout)
+    shape, nodes, indices = means.shape, _FIRST, len(sample.V)
     while True:
         found = []
         for _ in range(_REPLICAS):
@@ -227,7 +231,8 @@ def _solved(sample: _Sample, tol: float, most: int) -> _Solved:
             points = drawn_points(layout, nodes // 2, 1, sample.rng)
             counts = np.array([nodes // 2 - nodes // 4, nodes // 4])
             own = Points(*(part[0] for part in points))
-            found.append(_moments(freeze(counts, own, search, target, 0.0), target))
+            log_z, mean, second = _moments(freeze(counts, own, search, target, 0.0), target)
+            found.append((log_z, mean[:indices], second[:indices, :, :indices]))
         made = _combined([np.array(part) for part in zip(*found, strict=True)], sample.V, modes, _REPLICAS * nodes)
         if made.error <= tol or 2 * _REPLICAS * nodes > most:
             return made

@@ -20,6 +20,7 @@ __all__ = [
     "prior_of",
     "read",
     "read_outputs",
+    "with_noise",
     "wrapped",
 ]
 
@@ -72,8 +73,24 @@ class Scratch(NamedTuple):
     moved: Array
 
 
+def with_noise(layout: Layout, omega: Array, covariance: Array) -> tuple[Array, Array]:
+    """Means in modes over the tokens, and covariance, of the indices and of the rows of the noise after them.
+
+    Parameters
+    ----------
+    layout : Layout
+    omega : ndarray, shape (..., P, M)
+    covariance : ndarray, shape (P, P)
+    """
+    rows, indices = len(layout.free), len(covariance)
+    means, both = np.zeros((*omega.shape[:-2], rows, omega.shape[-1])), np.eye(rows)
+    means[..., :indices, :] = omega @ layout.modes.T
+    both[:indices, :indices] = covariance
+    return means, both
+
+
 def prior_of(layout: Layout, covariance: Array) -> Prior:
-    """Prior of a covariance V, shape (P, P), positive definite."""
+    """Prior of a covariance V, positive definite, of all rows of h (`with_noise`)."""
     indices, tokens, hidden = len(layout.free), len(layout.modes), layout.hidden
     precision = np.zeros((tokens, indices, indices))
     roots = np.zeros((tokens, len(hidden), len(hidden)))

@@ -43,10 +43,12 @@ def output_data(model: Network, layout: Layout, y: Array) -> Array:
     array = softmax_rows(y) if model.activation == "softmax" else y
     shown = model.activation.scores(array) if isinstance(model.activation, ScoreFunction) else array
     data = np.empty((len(array), layout.data))
-    h = np.empty((len(array), model.indices, model.tokens))
+    h = np.empty((len(array), len(layout.free), model.tokens))
     # Any indices have coordinates; with the data of y their output is y.
-    anywhere = np.random.default_rng(0).standard_normal((model.indices, model.tokens))
+    anywhere = np.random.default_rng(0).standard_normal(h.shape[1:])
     read_outputs(np.array(shown, order="C"), anywhere, layout, data, h)
+    if model.noise:
+        return data  # every output is one of the model
     off = np.inf
     if np.isfinite(h).all():
         scale = np.abs(array).max(axis=(1, 2))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...core.errors import ConvergenceError
 from ...model.charts import chart_of
 from ...model.network import Network
-from .density import prior_of
+from .density import prior_of, with_noise
 from .layout import constants_of, layout_of
 from .points import drawn_points
 from .sampler import Nodes, Outputs, Sums, posterior_sums
@@ -103,9 +103,7 @@ class ChartPosterior:
         """
         n, rows, tokens = h.shape
         size, indices = rows * tokens, len(v)
-        covariance, turned = np.eye(rows), np.zeros(h.shape)
-        covariance[:indices, :indices] = v
-        turned[:, :indices] = omega @ self.layout.modes.T
+        turned, covariance = with_noise(self.layout, omega, v)
         prior, root = prior_of(self.layout, covariance), np.linalg.cholesky(covariance)
         sums = Sums(
             np.empty(n),

@@ -9,7 +9,7 @@ from ...core.results import How
 from ...core.typing import Array
 from ...model.charts import chart_of
 from ...model.network import Network
-from ..charts.density import Target, energy, prior_of
+from ..charts.density import Target, energy, prior_of, with_noise
 from ..charts.frozen import Frozen, Weighed, freeze, weigh
 from ..charts.layout import constants_of, layout_of
 from ..charts.outputs import output_data
@@ -65,7 +65,7 @@ class ChartedPosterior:
         self._flips = sign_flips(model)
         pairs = min(_PAIRS, self.rows)
         self._points = drawn_points(self.layout, self._most // 2, pairs, settings.rng)
-        self._draws = settings.rng.standard_normal((_DRAWS, model.indices, model.tokens))
+        self._draws = settings.rng.standard_normal((_DRAWS, len(self.layout.free), model.tokens))
         self._kept: list[_Kept | None] = [None] * self.rows
         self._errors = np.zeros((self.rows, model.indices, model.indices))
 
@@ -76,17 +76,17 @@ class ChartedPosterior:
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         """Score the outputs of some rows."""
-        prior, precision = prior_of(self.layout, V), np.asarray(np.linalg.inv(V), np.float64)
-        search = self._search(V)
-        turned = np.ascontiguousarray(omega @ self.layout.modes.T)
+        precision, indices = np.asarray(np.linalg.inv(V), np.float64), len(V)
+        turned, covariance = with_noise(self.layout, omega, V)
+        prior, search = prior_of(self.layout, covariance), self._search(covariance)
         means, second, lost = np.empty((3, *omega.shape)), np.zeros(V.shape), 0
         for number, row in enumerate(range(*part.indices(self.rows))):
             target = Target(self._data[row], turned[number], prior, self.layout)
             found = self._weighed(row, target, search)
             lost += not found.worth > 0
-            means[:, number] = found.mean
-            second += found.second
-            off = precision @ (found.mean[0] - found.mean[1]) / 2
+            means[:, number] = found.mean[:, :indices]
+            second += found.second[:indices, :indices]
+            off = precision @ (means[0, number] - means[1, number]) / 2
             self._errors[row] = off @ off.T
         if lost:
             raise ConvergenceError(
@@ -102,23 +102,24 @@ class ChartedPosterior:
     def prior_moments(self) -> Array:
         """E[h h^T | y] of every output at omega = 0, V = I, shape (n, P, M, P, M)."""
         indices, tokens = self.model.indices, self.model.tokens
-        prior, modes = prior_of(self.layout, np.eye(indices)), self.layout.modes
-        search = self._search(np.eye(indices))
+        modes, rows = self.layout.modes, len(self.layout.free)
+        prior, search = prior_of(self.layout, np.eye(rows)), self._search(np.eye(rows))
         out = np.empty((self.rows, indices, tokens, indices, tokens))
         for row in range(self.rows):
-            target = Target(self._data[row], np.zeros((indices, tokens)), prior, self.layout)
+            target = Target(self._data[row], np.zeros((rows, tokens)), prior, self.layout)
             nodes = self._drawn(row, self._most, target, search)
             nodes.modes[:, self.layout.free, 0] = 0.0
             height = nodes.log_base - 0.5 * (nodes.modes**2).sum(axis=(1, 2))
             weight = np.exp(height - height.max())
             second = np.einsum("n,npk,nql->pkql", weight / weight.sum(), nodes.modes, nodes.modes, optimize=True)
             second[:, 0, :, 0] += prior.spread
-            out[row] = np.einsum("ka,pkql,lb->paqb", modes, second, modes, optimize=True)
+            seen = second[:indices, :, :indices]
+            out[row] = np.einsum("ka,pkql,lb->paqb", modes, seen, modes, optimize=True)
         return out
 
-    def _search(self, V: Array) -> Search:
+    def _search(self, covariance: Array) -> Search:
         """Where peaks are looked for that nothing is known of."""
-        root = np.asarray(np.linalg.cholesky(V), np.float64)
+        root = np.asarray(np.linalg.cholesky(covariance), np.float64)
         return Search(root, self._draws, self._flips, np.empty((0, self.layout.dimension)))
 
     def _drawn(self, row: int, nodes: int, target: Target, search: Search) -> Frozen:

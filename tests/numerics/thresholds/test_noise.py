@@ -82,3 +82,9 @@ def test_sequences_with_noise_are_served_where_without_they_are_not():
     found = chart_threshold(Network(2, 3, output="sequence", noise=1.0), samples=64, nodes=256)
     assert found.error < 0.3 * float(found.value)
     assert "noise 1" in Network(2, 3, output="sequence", noise=1.0).describe()
+
+
+def test_the_fixed_point_of_one_layer_has_the_noise_in_it():
+    # Without noise this layer is recovered at alpha = 2.
+    found = evolve(Network(1, 2, noise=0.3), 2.0, samples=64, nodes=256)
+    assert 0.4 < found.overlap[0, 0] < 0.95 and found.overlap_error[0, 0] < 0.1
