@@ -223,7 +223,7 @@ class ChartChannel(ChannelBase):
     def _log_densities(self, q: Array) -> tuple[Array, float]:
         """Outputs have one law at all overlaps: differences at one output are free of what depends on it alone."""
         h, omega, precision, moments = self._moments(q, second=False)
-        nothing = self._posterior(h, np.zeros_like(h), np.eye(len(q)), second=False)
+        nothing = self._posterior(np.append(h, self._noise, axis=1), np.zeros_like(h), np.eye(len(q)), second=False)
         values = [here - there for here, there in zip(moments.log_z, nothing.log_z, strict=True)]
         u, size = precision @ (h - omega), h[0].size
         controls = [

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from attnlimits.derive.registry import run
     from attnlimits.numerics.core.citation import cite as cite
     from attnlimits.numerics.core.saved import load as load
-    from attnlimits.numerics.learning.data import teacher as teacher
     from attnlimits.numerics.model.link import Link as Link
     from attnlimits.numerics.model.network import Network as Network
     from attnlimits.numerics.sweeps import sweep as sweep
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from .verbs.free_entropy import free_entropy as free_entropy
     from .verbs.gamp import gamp as gamp
     from .verbs.make_data import make_data as make_data
+    from .verbs.make_data import teacher as teacher
     from .verbs.threshold import threshold as threshold
 
     enclose, prove, staircase, verify = enclose_last_layer, proved_last_layer, link_staircase, run
@@ -55,7 +55,7 @@ _PLACES = {
     "prove": ("attnlimits.numerics.thresholds.last_layer", "proved_last_layer"),
     "staircase": ("attnlimits.numerics.thresholds.link.choice", "link_staircase"),
     "sweep": ("attnlimits.numerics.sweeps", "sweep"),
-    "teacher": ("attnlimits.numerics.learning.data", "teacher"),
+    "teacher": ("attnlimits.verbs.make_data", "teacher"),
     "verify": ("attnlimits.derive.registry", "run"),
 }
 _VERBS = ("curve", "denoise", "descend", "evolve", "explain", "free_entropy", "gamp", "make_data", "threshold")

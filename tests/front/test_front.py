@@ -123,3 +123,11 @@ def test_curves_are_arrays_and_pictures():
     assert len(found.plot().containers) == 2
     steps = al.evolve(NET, 0.4)
     assert len(steps.plot().lines[0].get_xdata()) == len(steps.history)
+
+
+def test_a_link_is_taken_where_a_network_is():
+    link = al.Link("h[1]**2")
+    weights = al.teacher(link, 20, rng=1)
+    assert weights.shape == (1, 20)
+    found, same = (al.free_energy.transitions(x) for x in (link, al.free_energy.entropy_of(link)))
+    assert found.weak == same.weak and found.recovery == same.recovery

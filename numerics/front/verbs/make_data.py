@@ -1,4 +1,4 @@
-"""Samples of a teacher."""
+"""Weights of a teacher, and samples of it."""
 
 from typing import Any
 
@@ -6,9 +6,15 @@ from numpy.typing import ArrayLike
 
 from attnlimits.numerics.core.typing import Array, Numbers
 from attnlimits.numerics.learning.data import make_data as make_samples
+from attnlimits.numerics.learning.data import teacher as drawn_weights
 from attnlimits.numerics.model.described import Model, kernel_or_network
 
-__all__ = ["make_data"]
+__all__ = ["make_data", "teacher"]
+
+
+def teacher(model: Model, dimension: int, **settings: Any) -> Array:
+    """Weights from the prior: standard Gaussian, shape (P, D), of several heads (rows, D/H); `rng` is the seed."""
+    return drawn_weights(kernel_or_network(model), dimension, **settings)
 
 
 def make_data(model: Model, weights: ArrayLike, alpha: float, **settings: Any) -> tuple[Numbers, Array]:

@@ -7,7 +7,7 @@ import attnlimits as al
 
 
 def _grid(model, y, omega, v):
-    """Log-density of (y_12, y_21) and posterior score of one tied layer of two tokens, by a grid over its two indices."""
+    """Log-density of (y_12, y_21) and score of one tied layer of two tokens, by a grid over its two indices."""
     axis = np.linspace(-8, 8, 801)
     h = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     shown = (np.log(y[:, 0]) - np.log(y[:, 1])) / np.sqrt(2)
