@@ -13,7 +13,7 @@ from ..noisy_chart import noisy_chart
 from .ir import Program, lower
 from .printers import NumbaPrinter
 
-__all__ = ["render_chart", "source_of_chart"]
+__all__ = ["IMPORTS", "render_chart", "source_of_chart"]
 
 _HEAD = '''"""Chart of the indices that share an output: {title}."""
 # derived by attnlimits.derive.charts; do not edit
@@ -34,7 +34,8 @@ VARIABLES, SIGNS = {variables}, {signs}
 READOUTS, NOISE = {readouts}, {noise}
 '''
 
-_IMPORTS = "from numba import njit\n\nfrom attnlimits.generated.fastmath import at_least, at_most"
+#: What the modules printed here import, apart from their text, which is no import of this one.
+IMPORTS = "from numba import njit\n\nfrom attnlimits.generated.fastmath import at_least, at_most"
 
 _READ = '''
 
@@ -105,7 +106,7 @@ def render_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel]) -> str:
     tokens = model.tokens
     hidden = [number for number in range(found.h.rows) if found.entries[number, 0] in found.hidden]
     head = _HEAD.format(
-        imports=_IMPORTS,
+        imports=IMPORTS,
         title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
         hash=digest,
         rows=found.h.rows,

@@ -11,14 +11,13 @@ from ..kernels.kernel import Kernel
 from ..proof import ProofError
 from ..pullback import straight_loss
 from ..straightline import StraightLine, straight_jacobian, straight_link
+from .chart_source import IMPORTS
 from .ir import lower
 from .printers import NumbaPrinter
 from .render import run_mp
 
-__all__ = ["FORMAT", "source_of_loss"]
+__all__ = ["source_of_loss"]
 
-#: Layout of the modules printed here.
-FORMAT = 1
 _DIGITS = 40
 
 _SOURCE = '''"""Square loss of an output and its slopes in the indices: {title}."""
@@ -27,11 +26,8 @@ _SOURCE = '''"""Square loss of an output and its slopes in the indices: {title}.
 
 import math
 
-from numba import njit
+{imports}
 
-from attnlimits.generated.fastmath import at_least, at_most
-
-FORMAT = {format}
 DERIVATION_HASH = "{hash}"
 
 
@@ -104,7 +100,7 @@ def source_of_loss(model: Architecture) -> str:
     kernel = _kernel(line, "square_loss")
     _prove(model, kernel)
     program = lower(kernel)
-    digest = hashlib.sha256(f"{FORMAT} {program.digest()}".encode()).hexdigest()
+    digest = hashlib.sha256(program.digest().encode()).hexdigest()
     plain, printer = program.specialise(bounded=True), NumbaPrinter(hot=False)
     tokens, columns = model.tokens, straight_link(model).outputs.cols
     inputs = sum(len(matrix) for matrix in model.index_matrices())
@@ -119,7 +115,7 @@ def source_of_loss(model: Architecture) -> str:
     return _SOURCE.format(
         title=f"{model.name}, L = {model.layers}, ranks {model.rank_vector}",
         hash=digest,
-        format=FORMAT,
+        imports=IMPORTS,
         constants="\n".join(f"    {line}" for line in constants),
         body="\n".join(f"        {line}" for line in body),
     )

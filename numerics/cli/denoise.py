@@ -4,7 +4,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,10 +21,12 @@ from ..core.results import as_dict
 from ..core.typing import Numbers
 from ..model.network import Network
 from ..model.routes import require, serving
-from ..posterior.charts.denoiser import SampledDenoiserResult
-from ..posterior.precise.sum import Progress
+from ..posterior.charts.results import SampledDenoiserResult
 from .flags import attention, model_flags
 from .verbs import Outcome, Record, Verbs, add_verb
+
+if TYPE_CHECKING:
+    from ..posterior.precise.sum import Progress
 
 __all__ = ["add", "run"]
 
@@ -201,7 +203,7 @@ def _digits(args: argparse.Namespace) -> int:
 
 
 def _precise(
-    args: argparse.Namespace, model: Network, given: list[ArrayLike], progress: Progress | None
+    args: argparse.Namespace, model: Network, given: list[ArrayLike], progress: "Progress | None"
 ) -> tuple[Record, str]:
     """Record and text of one sample, to many digits."""
     result = al.denoise(

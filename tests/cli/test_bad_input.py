@@ -29,7 +29,7 @@ BAD = [
     ("threshold --layers 1 --heads 100000", "heads must be at most 1000"),
     ("threshold --heads 0", "--heads must be >= 1"),
     ("threshold --output sequence", "--output sequence is not served by `threshold` at L = 2"),
-    ("threshold --layers 1 --untied --rank 2", "one untied layer of rank 2"),
+    ("threshold --layers 3 --untied --activation linear", "no last-layer threshold for untied linear"),
     ("threshold --layers 1 --untied --layer 2", "--layer must be 1"),
     ("threshold --layers 1 --untied --tokens 1", "tokens must be an integer >= 2"),
     ("threshold --layers 1 --untied --activation relu", "activation must be one of softmax, linear"),

@@ -76,7 +76,7 @@ def test_points_that_do_not_converge_end_with_status_one(attnlimits, monkeypatch
         ("--from 0 --to 1 --output sequence", "not served by `curve`"),
         ('--from 0 --to 1 --link "h[1]" --layers 3', "--link stands instead"),
         ('--from 0.5 --to 1 --link "h[1]" --along skip --alpha 1', "--link stands instead"),
-        ('--from 0 --to 1 --link "sign(h[1]*h[2])"', "learned together"),
+        ('--from 0 --to 1 --link "tanh(h[1])+2*tanh(h[2])"', "learned together"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(attnlimits, flags, words):

@@ -146,7 +146,7 @@ def test_data_of_ones_own(attnlimits, files):
         ("--alpha 1 --dimension 10 --seed -1", "--seed must be >= 0"),
         ("--alpha 1 --dimension 10 --workers 0", "--workers must be >= 1"),
         ("--alpha 1 --dimension 10 --out w.npy", "--out is for"),
-        ("--alpha 1 --dimension 10 --noise 1", "--noise belongs to"),
+        ("--alpha 1 --dimension 10 --noise x", "--noise must be a number"),
         ("--alpha 1 --dimension 10 --heads 2", "--heads is not served by `gamp`"),
         ("--alpha 1 --dimension 10 --output sequence", "--output sequence is not served by `gamp`"),
         ("--alpha 1 --dimension 10 --layers 3 --activation linear --untied", "no denoiser for untied linear"),

@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike
 from attnlimits.numerics.core.results import DenoiserResult
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.model.routes import serving
-from attnlimits.numerics.posterior.charts.denoiser import SampledDenoiserResult, denoise_sampled
+from attnlimits.numerics.posterior.charts.denoiser import denoise_sampled
+from attnlimits.numerics.posterior.charts.results import SampledDenoiserResult
 from attnlimits.numerics.posterior.denoiser import denoise as denoise_64
 from attnlimits.numerics.posterior.precise.denoiser import PreciseDenoiserResult, denoise_mp
 

@@ -6,7 +6,6 @@ from typing import Literal, TypedDict, Unpack, overload
 
 from attnlimits.numerics.core.results import ThresholdResult
 from attnlimits.numerics.model.activations import ScoreFunction
-from attnlimits.numerics.model.charts import of_scores
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.network import Network
@@ -86,6 +85,8 @@ def threshold(
         return link_threshold(model, digits=digits)
     heads, output = model.heads if heads is None else heads, model.output if output is None else output
     if model.layers == 1 and not model.noise and isinstance(model.activation, ScoreFunction):
+        from attnlimits.numerics.model.charts import of_scores  # its compiler takes a while to load
+
         found = threshold(of_scores(model), digits=digits, heads=heads, output=output, **settings)
         status = f"{found.status}; {model.activation_name} is monotone: its outputs say what linear attention's do"
         return replace(found, status=status, origin=found.origin.with_model(activation=model.activation_name))

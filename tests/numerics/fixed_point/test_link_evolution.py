@@ -445,7 +445,7 @@ def test_command_prints_the_record(capsys: pytest.CaptureFixture[str]) -> None:
         (["--link", "h**2", "--alpha", "-1"], "--alpha"),
         (["--link", "h**", "--alpha", "1"], "link"),
         (["--link", "h**2", "--alpha", "1", "--nodes", "64"], "--nodes must be a multiple of 2048"),
-        (["--alpha", "0.8", "--noise", "1"], "--noise belongs to --link"),
+        (["--alpha", "0.8", "--noise", "x"], "--noise must be a number"),
     ],
 )
 def test_command_refuses(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

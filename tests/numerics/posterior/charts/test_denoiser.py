@@ -6,7 +6,8 @@ import pytest
 import attnlimits as al
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.model.network import Network
-from attnlimits.numerics.posterior.charts.denoiser import SampledDenoiserResult, denoise_sampled
+from attnlimits.numerics.posterior.charts.denoiser import denoise_sampled
+from attnlimits.numerics.posterior.charts.results import SampledDenoiserResult
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import fibre_moments
 
