@@ -65,12 +65,12 @@ def _threshold(model: al.Network) -> tuple[float, float]:
 
 
 def _evolve(model: al.Network) -> tuple[float, float]:
-    found = al.evolve(model, _alpha(model), samples=16, nodes=256)
+    found = al.evolve(model, _alpha(model), samples=16, nodes=512)
     return float(found.overlap[-1, -1]), float(found.overlap_error[-1, -1])
 
 
 def _curve(model: al.Network) -> tuple[float, float]:
-    found = al.curve(model, [_alpha(model), 1.5 * _alpha(model)], samples=16, nodes=256)
+    found = al.curve(model, [_alpha(model), 1.5 * _alpha(model)], samples=16, nodes=512)
     last = found.points["uninformed"][-1]
     return float(last.overlap[-1, -1]), float(last.overlap_error[-1, -1])
 
