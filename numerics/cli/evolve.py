@@ -8,7 +8,17 @@ import attnlimits as al
 
 from ..core.decimals import pm, recorded
 from ..core.results import Estimate, EvolutionResult, as_dict
-from .flags import NODES, check_link, check_output, check_sampling, link_flags, model_flags, network_of, sampling_flags
+from .flags import (
+    NODES,
+    check_link,
+    check_output,
+    check_sampling,
+    link_flags,
+    model_flags,
+    network_of,
+    sampling,
+    sampling_flags,
+)
 from .link import evolve as link_evolve
 from .verbs import Outcome, Record, Verbs, add_verb
 
@@ -64,14 +74,11 @@ def run(args: argparse.Namespace) -> Outcome:
         heads=args.heads,
         output=args.output,
         start=args.start,
-        samples=args.samples,
         accuracy=args.accuracy,
-        replicas=args.replicas,
         tol=args.tol,
         max_iter=args.max_iter,
-        rng=args.seed,
-        workers=args.workers,
         nodes=args.nodes,
+        **sampling(args),
     )
     name = model.describe()
     if args.heads > 1:

@@ -2,6 +2,7 @@
 
 import argparse
 from fractions import Fraction
+from typing import TypedDict
 
 from ..core.decimals import check_size
 from ..core.memory import refuse_memory
@@ -27,6 +28,7 @@ __all__ = [
     "network_of",
     "noise_of",
     "refuse_model_flags",
+    "sampling",
     "sampling_flags",
 ]
 
@@ -165,6 +167,20 @@ def check_sampling(args: argparse.Namespace) -> None:
             refuse_memory(f"--{flag} {value}{times}{model}", size, "give less of the largest of these")
 
 
+class Sampling(TypedDict):
+    """Settings of averages over random samples, as the public functions name them."""
+
+    samples: int | None
+    replicas: int
+    rng: int
+    workers: int | None
+
+
+def sampling(args: argparse.Namespace) -> Sampling:
+    """Return what `sampling_flags` were given."""
+    return {"samples": args.samples, "replicas": args.replicas, "rng": args.seed, "workers": args.workers}
+
+
 def check_points(count: int) -> None:
     """Refuse more points than memory has room for, some kilobyte each."""
     refuse_memory(f"--points {count}", 1000 * count, "give fewer points")
@@ -188,7 +204,7 @@ _ON_CHARTS = ("threshold", "evolve", "curve", "free-energy", "gamp", "denoise", 
 
 
 def attention(args: argparse.Namespace, verb: str) -> Network:
-    """Return the model of the flags, for a verb that serves the main text's model only."""
+    """Return the network of the flags; refuse in their words what a verb does not serve."""
     network = Network(
         args.layers,
         args.tokens,

@@ -16,6 +16,7 @@ from .flags import (
     model_flags,
     noise_of,
     refuse_model_flags,
+    sampling,
     sampling_flags,
 )
 from .link import threshold as link_threshold
@@ -81,11 +82,8 @@ def run(args: argparse.Namespace) -> Outcome:
         layer=layer,
         given=args.given,
         digits=args.digits,
-        samples=args.samples,
-        replicas=args.replicas,
-        rng=args.seed,
-        workers=args.workers,
         progress=bar.to,
+        **sampling(args),
     )
     bar.close()
     return _outcome(result, layer, model.describe())
@@ -105,16 +103,7 @@ def _one_layer(args: argparse.Namespace) -> Outcome:
     if args.layer not in (None, 1):
         raise ValueError(f"--layer must be 1 for one layer, got {args.layer}")
     model = Network(1, args.tokens, args.rank, activation=args.activation, tied=not args.untied)
-    result = al.threshold(
-        model,
-        heads=args.heads,
-        output=args.output,
-        digits=args.digits,
-        samples=args.samples,
-        replicas=args.replicas,
-        rng=args.seed,
-        workers=args.workers,
-    )
+    result = al.threshold(model, heads=args.heads, output=args.output, digits=args.digits, **sampling(args))
     kind = "untied" if args.untied else "tied"
     output = ", output B_1" if args.output == "sequence" else ""
     heads = "" if args.heads == 1 else f", H={args.heads}"

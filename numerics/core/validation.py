@@ -12,6 +12,7 @@ from .errors import UnreachableOutputError
 from .memory import refuse_memory
 
 __all__ = [
+    "check_nodes",
     "choice",
     "finite",
     "flag",
@@ -36,6 +37,18 @@ def whole(name: str, value: object, least: int, equation: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be an integer >= {least} (troiani2025 {equation}), got {value!r}")
     return int(value)
+
+
+def check_nodes(nodes: int) -> None:
+    """Refuse numbers of nodes that are not a power of two, or less than 64.
+
+    Raises
+    ------
+    ValueError
+        The message has the number.
+    """
+    if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or nodes < 64 or nodes & (nodes - 1):
+        raise ValueError(f"nodes must be a power of two >= 64, got {nodes!r}")
 
 
 def _number(name: str, value: object, kind: str, equation: str) -> float:

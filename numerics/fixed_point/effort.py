@@ -11,13 +11,14 @@ from ..channel.choice import channel, is_costly
 from ..channel.deep.averages import DeepAverages
 from ..channel.two_layers.channel import TwoLayerAverages
 from ..core.results import Origin
+from ..core.validation import check_nodes
 from ..model.network import Network
 from ..model.routes import DEEP_QUADRATURE, TWO_LAYER_QUADRATURE, require
 from .iteration import Iteration
 from .refinement import Refinement
 from .state import Problem, Strategy, Tolerance
 
-__all__ = ["COARSE", "Effort", "check_effort", "check_nodes"]
+__all__ = ["COARSE", "Effort", "check_effort"]
 
 # Of the quadrature, where there is one: relative at two layers, absolute beyond.
 _ACCURACY, _DEEP_ACCURACY = 1e-3, 1e-2
@@ -105,18 +106,6 @@ def _default_accuracy(model: Network, samples: int | None, accuracy: float | Non
     ):
         raise ValueError(f"accuracy must be a number in [{least:g}, 1e-2] for {model.describe()}, got {accuracy!r}")
     return float(accuracy)
-
-
-def check_nodes(nodes: int) -> None:
-    """Refuse numbers of nodes that are not a power of two, or less than 64.
-
-    Raises
-    ------
-    ValueError
-        The message has the number.
-    """
-    if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or nodes < 64 or nodes & (nodes - 1):
-        raise ValueError(f"nodes must be a power of two >= 64, got {nodes!r}")
 
 
 def check_effort(alpha: float, samples: int, replicas: int, tol: float, max_iter: int) -> None:

@@ -22,14 +22,14 @@ from .iteration import Iteration
 from .result import finish
 from .state import Problem, Slopes, State, Strategy, Tolerance
 
-__all__ = ["check_overlap", "curve", "evolve", "from_above"]
+__all__ = ["INFORMED", "check_overlap", "curve", "evolve", "from_above"]
 
 Array = NDArray[np.float64]
 
 # Tolerance of the search by few points, and its evaluations at most.
 _SCOUT_TOL, _SCOUT_ITER = 1e-3, 40
 # Where the informed start is, below I.
-_INFORMED = 1e-3
+INFORMED = 1e-3
 
 
 def check_overlap(q: ArrayLike, size: int) -> Array:
@@ -199,7 +199,7 @@ def from_above(strategy: Strategy) -> State:
     """Settle from just below I."""
     problem = strategy.problem
     active, q = list(problem.averages.layers), problem.zero
-    q[active, active] = 1 - _INFORMED
+    q[active, active] = 1 - INFORMED
     return released(problem, strategy.settle(State.start(problem), q, active), active)[0]
 
 

@@ -8,6 +8,7 @@ between the two is not seen.
 import numpy as np
 from numpy.typing import NDArray
 
+from ..fixed_point.balance import filled
 from ..fixed_point.both_starts import fixed_points
 from ..fixed_point.state import Solution
 from .entropy import FreeEntropy
@@ -83,12 +84,8 @@ def _hessian(free: FreeEntropy, q: Array) -> Array:
     """Second derivatives of Phi by the entries that symmetry leaves free: of alpha Psi_out, dG/2, and of the prior."""
     derivative = free.output.channel.derivative(q)
     assert derivative is not None  # averages jump
-    directions = []
-    for entries in free.output.channel.shared:
-        direction = np.zeros_like(q)
-        for i, j in entries:
-            direction[i, j] = direction[j, i] = 1.0
-        directions.append(direction)
+    channel = free.output.channel
+    directions = [filled(channel, (entries[0],), np.ones(1)) for entries in channel.shared]
     precision = np.linalg.inv(np.eye(len(q)) - q)
     out = np.empty((len(directions),) * 2)
     for k, one in enumerate(directions):

@@ -14,15 +14,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..core.derived import Derived, derivation_of, keep, stored
 from ..core.errors import ConvergenceError, KernelNotFoundError
 from .network import Network
 
-__all__ = ["Worker", "derived_module"]
+__all__ = ["Worker", "constants_of", "derivation_by", "derived_module", "derived_source"]
 
 # What derived modules import, beside the compiler.
 _RUNTIME = "attnlimits.generated.fastmath"
-_SECONDS = 300.0
 # Status of the process where there is nothing to derive.
 _REFUSED = 3
 _lock = threading.Lock()
@@ -42,21 +44,26 @@ class Worker(NamedTuple):
         What it derives, for messages.
     signatures : tuple of (str, tuple)
         Functions of the module, with the types that they are compiled for.
+    seconds : float
+        After which it is stopped.
     """
 
     kind: str
     module: str
     what: str
     signatures: tuple[tuple[str, tuple[object, ...]], ...]
+    seconds: float
 
 
-def derived_module(worker: Worker, model: Network) -> ModuleType:
+def derived_module(worker: Worker, model: Network, **more: bool) -> ModuleType:
     """Module of an architecture, for any skip strength, inverse temperature and readout weights.
 
     Parameters
     ----------
     worker : Worker
     model : Network
+    more : bool
+        What else the process is told.
 
     Raises
     ------
@@ -65,31 +72,47 @@ def derived_module(worker: Worker, model: Network) -> ModuleType:
     ConvergenceError
         The derivation took too long.
     """
-    asked = json.dumps(
-        {
-            "layers": model.layers,
-            "tokens": model.tokens,
-            "ranks": list(model.ranks),
-            "activation": model.activation_name,
-            "tied": model.tied,
-            "heads": model.heads,
-            "output": model.output,
-        }
-    )
+    asked = _asked(model, more)
     with _lock:
         if (worker.kind, asked) not in _modules:
             _modules[worker.kind, asked] = _executed(worker, _found(worker, asked))
         return _modules[worker.kind, asked]
 
 
+def derived_source(worker: Worker, model: Network, **more: bool) -> Derived:
+    """Source of that module, which is not executed."""
+    return _found(worker, _asked(model, more))
+
+
+def constants_of(model: Network) -> NDArray[np.float64]:
+    """Constants of a model as derived functions take them: skip, beta, readout weights."""
+    weights = [np.asarray(matrix, dtype=np.float64).ravel() for matrix in model.readouts or ()]
+    return np.concatenate([[model.skip, model.beta], *weights])
+
+
 @cache
-def _derivation(module: str) -> str:
-    return derivation_of(module, _RUNTIME)
+def derivation_by(worker: Worker) -> str:
+    """Digest of all that makes the answers of a process, and of what they import."""
+    return derivation_of(worker.module, _RUNTIME)
+
+
+def _asked(model: Network, more: dict[str, bool]) -> str:
+    """What the process is told."""
+    architecture = {
+        "layers": model.layers,
+        "tokens": model.tokens,
+        "ranks": list(model.ranks),
+        "activation": model.activation_name,
+        "tied": model.tied,
+        "heads": model.heads,
+        "output": model.output,
+    }
+    return json.dumps(architecture | more)
 
 
 def _found(worker: Worker, asked: str) -> Derived:
     """Source from the cache, or derived and kept there."""
-    derivation = _derivation(worker.module)
+    derivation = derivation_by(worker)
     request = hashlib.sha256(f"{derivation} {asked}".encode()).hexdigest()
     if (known := stored(worker.kind, request)) is not None:
         return known
@@ -107,11 +130,11 @@ def _derived(worker: Worker, asked: str) -> bytes:
     print(f"attnlimits: deriving {worker.what} (once, a few seconds)", file=sys.stderr)
     command = [sys.executable, "-P", "-m", worker.module]
     try:
-        done = subprocess.run(command, input=asked.encode(), capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(command, input=asked.encode(), capture_output=True, timeout=worker.seconds, check=False)
     except subprocess.TimeoutExpired:
         raise ConvergenceError(
-            f"the derivation of {worker.what} took more than {_SECONDS:g} s and was stopped; take fewer layers or "
-            "tokens"
+            f"the derivation of {worker.what} took more than {worker.seconds:g} s and was stopped; take fewer "
+            "layers or tokens"
         ) from None
     if done.returncode == 0:
         return done.stdout

@@ -15,6 +15,7 @@ from ..core.results import How
 from .activations import ScoreFunction
 from .links import LinkKernel
 from .network import Network
+from .refusals import REFUSALS
 
 __all__ = [
     "BALLS",
@@ -280,64 +281,6 @@ ROUTES: tuple[Route, ...] = (
     replace(LINK, verb="descend"),
 )
 
-_REFUSALS = {
-    "last layer": (
-        "no last-layer threshold for {model}; there is one for softmax attention of any depth and linear of two "
-        "layers, of any rank and number of tokens, tied or untied, with the attention of the last layer as output; for "
-        "deeper linear attention of two tokens tied and of rank 1"
-    ),
-    "first layer": ("the first-layer threshold needs two layers, two tokens and rank 1, tied, got {model}"),
-    "enclosure": (
-        "a rigorous enclosure exists for two softmax layers, two tokens and rank 1, tied, got {model}; "
-        "thresholds.last_layer gives an estimate"
-    ),
-    "evolve": (
-        "no state evolution for {model}; there is one for softmax attention of any depth and linear of two layers, of "
-        "any rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear "
-        "attention of any depth tied and of rank 1"
-    ),
-    "curve": (
-        "no curve for {model}; there is one for softmax attention of any depth and linear of two layers, of any rank "
-        "and number of tokens, tied or untied, with the attention of the last layer as output; for linear attention of "
-        "any depth tied and of rank 1"
-    ),
-    "free energy": (
-        "no free energy for {model}; there is one for softmax attention of any depth and linear of two layers, of any "
-        "rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear "
-        "attention of any depth tied and of rank 1; and for links"
-    ),
-    "denoise": (
-        "no denoiser for {model}; there is one for depth 1 with any number of tokens and for depth 2 with two "
-        "tokens, tied and rank 1"
-    ),
-    "denoise-sampled": (
-        "no denoiser for {model}; there is one for softmax attention of any depth and linear of two layers, of any "
-        "rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear "
-        "attention of any depth tied and of rank 1"
-    ),
-    "denoise-mp": (
-        "no precise denoiser for {model}: it solves for the readout row, which takes rank 1; there is one for "
-        "tied weights of rank 1, any depth and any number of tokens"
-    ),
-    "readout": (
-        "no inversion of the output for {model}: y fixes the readout row up to its sign for tied weights of rank 1"
-    ),
-    "fibre": (
-        "no rule for the fibre of {layer}: there are rules for tied layers of rank 1, 2, 3 and untied layers of "
-        "rank 1 (troiani2025 (163)-(170))"
-    ),
-    "gamp": (
-        "no denoiser for {model}: there is one for softmax attention of any depth and linear of two layers, of any "
-        "rank and number of tokens, tied or untied, with the attention of the last layer as output; for linear "
-        "attention of any depth tied and of rank 1; and for the kernel of a link (`attnlimits derive --link`); heads "
-        "side by side are models of their own, each on its block of X"
-    ),
-    "descend": (
-        "no gradient for {model}: there is one for softmax and linear attention of any architecture, and for the "
-        "kernel of a link (`attnlimits derive --link`)"
-    ),
-}
-
 
 def serving(verb: str, model: object) -> tuple[Route, ...]:
     """Routes of a verb that take a model, the preferred first."""
@@ -360,7 +303,7 @@ def require(verb: str, model: object) -> Route:
     if isinstance(model, Network) and _any_layer(model):
         layer = f"rank {model.rank}, {'tied' if model.tied else 'untied'}"
     instead = _nearest(verb, model) if isinstance(model, Network) and verb in _COMMANDS else ""
-    raise KernelNotFoundError(_REFUSALS[verb].format(model=name, layer=layer) + instead)
+    raise KernelNotFoundError(REFUSALS[verb].format(model=name, layer=layer) + instead)
 
 
 #: Commands of the verbs that have one.

@@ -41,7 +41,7 @@ _NUMERICS = "attnlimits.numerics."
 # Verbs of the command, as the routes of a model name them.
 _ROUTED = {"threshold": "last layer", "evolve": "evolve"}
 # Flags that a chart depends on.
-_SHAPE = ("layers", "tokens", "rank", "activation", "untied", "heads", "output")
+_SHAPE = ("layers", "tokens", "rank", "activation", "untied", "heads", "output", "noise")
 
 
 def _threshold_modules(p: Parameters) -> tuple[str, ...]:

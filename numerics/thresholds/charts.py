@@ -8,7 +8,7 @@ import numpy as np
 from ..core.decimals import significant
 from ..core.results import Origin, ThresholdResult
 from ..core.standard_error import standard_error
-from ..core.validation import whole
+from ..core.validation import check_nodes, whole
 from ..model.network import Network
 
 __all__ = ["chart_threshold"]
@@ -64,8 +64,7 @@ def chart_threshold(
 
     samples = whole("samples", _SAMPLES if samples is None else samples, 1, "(15)")
     replicas = whole("replicas", replicas, 2, "(15)")
-    if nodes < 64 or nodes & (nodes - 1):
-        raise ValueError(f"nodes must be a power of two >= 64, got {nodes!r}")
+    check_nodes(nodes)
     if digits is not None and not 1 <= digits <= _MOST_DIGITS:
         raise ValueError(f"digits must be an integer from 1 to {_MOST_DIGITS} for {model.describe()}, got {digits!r}")
     generator = np.random.default_rng(rng)

@@ -15,9 +15,10 @@ from ...channel.two_layers.channel import TwoLayerQuadrature
 from ...core.random import seeded
 from ...core.results import Origin
 from ...core.standard_error import SIGMAS
+from ...core.validation import check_nodes
 from ...model.network import Network
 from ...model.routes import CHART, TWO_LAYER_QUADRATURE, require, serving
-from ..effort import check_effort, check_nodes
+from ..effort import check_effort
 from ..error import TOO_NEAR
 from .equations import Equations
 from .follow import Follower
@@ -159,11 +160,11 @@ def curve(
         closest = two_layers.CLOSEST if isinstance(first, TwoLayerQuadrature) else _CLOSEST
     if not 0 < closest < 0.1:
         raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
-    starts = _STARTS if start == "both" else (start,)
-    followers, n_iter = _followed(at, ordered, starts, (alpha, tol, closest), progress)
+    both = start == "both"
+    followers, n_iter = _followed(at, ordered, _STARTS if both else (start,), (alpha, tol, closest), progress)
     # Of deterministic averages the points' own errors cover what is left of these.
     points = {one.start: _points(one, judged=first.sampled) for one in followers}
-    gap = _gap(points["uninformed"], points["informed"]) if start == "both" else None
+    gap = _gap(points["uninformed"], points["informed"]) if both else None
     return CurveResult(
         along=along,
         points=points,

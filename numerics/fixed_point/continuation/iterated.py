@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...channel.averages import Averages, Channel
 from ...core.standard_error import SIGMAS
 from ..balance import RECOVERED
+from ..evolve import INFORMED
 from ..growth import grown
 from ..iteration import Iteration
 from ..result import status_of
@@ -29,8 +30,6 @@ Group = tuple[int, ...]
 
 # Evaluations for a point; fixed points on the way to an onset, and to a jump.
 _MOST, _TRIES, _HALVINGS = 200, 3, 4
-# Where the informed start is, below I.
-_INFORMED = 1e-3
 # Changes of overlaps from point to point below which no jump is looked for.
 _SMOOTH = 0.1
 # Share of a bracket that its ends are not approached by.
@@ -125,7 +124,7 @@ class Iterated:
     def _first(self, value: float) -> Array:
         """Overlap from which the first point is iterated."""
         size = self._channel(value).model.indices
-        return (1 - _INFORMED) * np.eye(size) if self.start == "informed" and value > 0 else np.zeros((size, size))
+        return (1 - INFORMED) * np.eye(size) if self.start == "informed" and value > 0 else np.zeros((size, size))
 
     def _channel(self, value: float) -> Channel:
         return self._channel_at(None if self._alpha is None else value)
@@ -212,7 +211,6 @@ class Iterated:
                 return
         ends = [silent, unstable]
         for _ in range(_TRIES):
-            slope = self._slope(ends, group)
             here = min(ends, key=lambda end: abs(end.rate(group)))
             if abs(here.rate(group)) <= here.error(group):
                 break

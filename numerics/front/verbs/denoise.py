@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike
 from attnlimits.numerics.core.results import DenoiserResult
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.model.routes import serving
-from attnlimits.numerics.posterior.charts.denoiser import denoise_sampled
 from attnlimits.numerics.posterior.charts.results import SampledDenoiserResult
 from attnlimits.numerics.posterior.denoiser import denoise as denoise_64
 from attnlimits.numerics.posterior.precise.denoiser import PreciseDenoiserResult, denoise_mp
@@ -42,6 +41,8 @@ def denoise(
         `tol`, `workers`; with digits `max_nodes`; of samples `max_nodes`, `rng`.
     """
     if digits is None and not serving("denoise", model) and serving("denoise-sampled", model):
+        from attnlimits.numerics.posterior.charts.denoiser import denoise_sampled  # compiled loops of its own
+
         return denoise_sampled(model, y, omega, V, **settings)
     if digits is None:
         return denoise_64(model, y, omega, V, **settings)

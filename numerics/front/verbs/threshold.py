@@ -20,7 +20,7 @@ __all__ = ["threshold"]
 class _Settings(TypedDict, total=False):
     layer: int | None
     given: Literal["self-consistent", "perfect"] | None
-    samples: int
+    samples: int | None
     replicas: int
     rng: int
     workers: int | None

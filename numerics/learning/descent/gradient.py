@@ -11,7 +11,7 @@ import numpy as np
 from numba import float64
 
 from ...core.errors import KernelNotFoundError
-from ...model.derived_module import Worker, derived_module
+from ...model.derived_module import Worker, constants_of, derived_module
 from ...model.links import LinkKernel
 from ...model.network import Network
 from ...model.routes import DERIVED_SLOPES, require
@@ -30,6 +30,7 @@ WORKER = Worker(
     "attnlimits.derive.emit.loss_worker",
     "the slopes of the loss of this architecture",
     (("square_loss", (_ARRAYS, _ARRAYS, float64[::1], float64[::1], _ARRAYS)),),
+    seconds=300.0,
 )
 
 
@@ -109,8 +110,7 @@ def _attention_loss(model: Network) -> Loss:
 
 def _derived_loss(model: Network) -> Loss:
     square_loss = derived_module(WORKER, model).square_loss
-    weights = [np.asarray(matrix, dtype=np.float64).ravel() for matrix in model.readouts or ()]
-    constants = np.concatenate([[model.skip, model.beta], *weights])
+    constants = constants_of(model)
 
     def loss(h: Array, y: Array) -> tuple[Array, Array]:
         losses, slopes = np.empty(len(h)), np.empty(h.shape)

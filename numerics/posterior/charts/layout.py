@@ -8,6 +8,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from ...arithmetic.addresses import address, function_at
+from ...model import derived_module
 from ...model.charts import Chart
 from ...model.network import Network
 
@@ -96,9 +97,7 @@ def token_modes(tokens: int) -> Array:
 
 def constants_of(model: Network) -> Array:
     """Constants of a model as its chart takes them: skip, beta, readout weights, deviation of the noise if any."""
-    weights = [np.asarray(matrix, dtype=np.float64).ravel() for matrix in model.readouts or ()]
-    noise = [math.sqrt(model.noise)] if model.noise else []
-    return np.concatenate([[model.skip, model.beta], *weights, noise])
+    return np.append(derived_module.constants_of(model), [math.sqrt(model.noise)] if model.noise else [])
 
 
 def layout_of(module: Chart, constants: Array) -> Layout:

@@ -141,7 +141,7 @@ class ChartedPosterior:
                 nodes *= 2
             elif found.worth > _WORN * kept.worth and _squared_step(target, kept.omega) < _MOVED**2:
                 return found
-            search = search._replace(known=kept.frozen.peaks)
+            search = _beginning(search, kept.frozen)
         while True:
             nodes = min(nodes, self._most)
             frozen = self._drawn(row, nodes, target, search)
@@ -149,7 +149,7 @@ class ChartedPosterior:
             self._kept[row] = _Kept(frozen, nodes, found.worth, target.omega, target.omega)
             if found.worth > _WORTH or nodes == self._most:
                 return found
-            nodes, search = 2 * nodes, search._replace(known=frozen.peaks)
+            nodes, search = 2 * nodes, _beginning(search, frozen)
 
 
 @dataclass(slots=True)
@@ -161,6 +161,11 @@ class _Kept:
     worth: float
     omega: Array
     latest: Array
+
+
+def _beginning(search: Search, nodes: Frozen) -> Search:
+    """The search from the peaks of some nodes."""
+    return Search(search.root, search.draws, search.flips, nodes.peaks)
 
 
 def _squared_step(target: Target, omega: Array) -> float:
