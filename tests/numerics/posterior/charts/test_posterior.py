@@ -90,12 +90,12 @@ def test_the_truth_is_one_more_sample_of_the_posterior(model):
 
 def test_a_chart_is_derived_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ATTNLIMITS_CACHE", str(tmp_path))
-    from attnlimits.numerics.model import charts
+    from attnlimits.numerics.model import derived_module
 
-    monkeypatch.setattr(charts, "_charts", {})
+    monkeypatch.setattr(derived_module, "_modules", {})
     first = chart_of(Network(1, 2, 2))
     assert "deriving the chart" in capsys.readouterr().err
-    charts._charts.clear()
+    derived_module._modules.clear()
     again = chart_of(Network(1, 2, 2, beta=2.0))
     assert capsys.readouterr().err == ""
     assert first.DERIVATION_HASH == again.DERIVATION_HASH
