@@ -66,6 +66,22 @@ class Operator(NamedTuple):
         return vector @ self.table @ vector, vector, float(np.abs(vector) @ self.bias @ np.abs(vector))
 
 
+class _Sampled(NamedTuple):
+    """Modes of the indices of the outputs and of the means of their prior, its precision, their posterior's moments."""
+
+    h: Array
+    omega: Array
+    precision: Array
+    moments: ChartMoments
+
+
+class _Scores(NamedTuple):
+    """By each half of the nodes and by all: g = V^{-1} (E[h] - omega), and sum_m E[u_m u_m^T] - V^{-1}."""
+
+    first: list[Array]
+    second: list[Array]
+
+
 def normals_of(model: Network) -> int:
     """Normal numbers that one output is made of: the means of its indices, their deviations, and the noise."""
     return (2 * model.indices + model.noise_rows) * model.tokens
@@ -134,6 +150,7 @@ class ChartChannel(ChannelBase):
         self._xi, self._zeta, self._noise = np.split(normals, [model.indices, 2 * model.indices], axis=1)
         self._posterior = ChartPosterior(model, nodes, len(points[0]), len(points), rng, workers)
         self._known: dict[bytes, tuple[Array, float]] = {}
+        self._latest: tuple[bytes, _Sampled] | None = None
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -150,25 +167,22 @@ class ChartChannel(ChannelBase):
         # Keys of a layer that are known inform of its queries, and they of them.
         growing = [group for group in self.groups if not q[list(group)].any()]
         silent = {row for group in growing for row in group}
-        h, omega, precision, moments = self._moments(q, second=bool(growing))
-        modes = self._posterior.layout.modes
-        turned, centre = h @ modes.T, omega @ modes.T
-        g = [precision @ (mean - centre) for mean in moments.mean]
-        u = precision @ (turned - centre)
+        found = self._moments(q)
+        scores = _scores(found)
         shape = (self._replicas, len(q), len(q))
         out, bias = np.zeros(shape), np.zeros(shape[1:])
         for entries in self.structure.shared:
             if entries[0][0] in silent:
                 continue
-            of_each, left = self._score(entries, g, u, precision)
+            of_each, left = self._score(entries, scores)
             for i, j in entries:
                 out[:, i, j] = out[:, j, i] = of_each
                 bias[i, j] = bias[j, i] = left
         growth, off = np.full(shape[:2], np.nan), np.zeros(shape[1])
         for group in growing:
             rows = list(group)
-            seconds = [second[:, rows][:, :, :, rows] for second in moments.second]
-            rates, _, off[rows] = self._table(group, seconds, turned[:, rows]).largest()
+            seconds = [second[:, rows][:, :, :, rows] for second in found.moments.second]
+            rates, _, off[rows] = self._table(group, seconds, found.h[:, rows]).largest()
             growth[:, rows] = rates[:, None]
         return Averages(out, growth, bias, "monte-carlo", growth_bias=off)
 
@@ -184,7 +198,7 @@ class ChartChannel(ChannelBase):
         ndarray, shape (P, P, P, P)
             Entries [i, j] that symmetry ties together have their mean.
         """
-        _, _, precision, moments = self._moments(q, second=True)
+        _, _, precision, moments = self._moments(q)
         prior = np.einsum("ik,mn->imkn", np.linalg.inv(precision), np.eye(self.model.tokens))
         first, other = (
             second - np.einsum("nim,nkp->nimkp", mean, mean) - prior
@@ -222,8 +236,9 @@ class ChartChannel(ChannelBase):
 
     def _log_densities(self, q: Array) -> tuple[Array, float]:
         """Outputs have one law at all overlaps: differences at one output are free of what depends on it alone."""
-        h, omega, precision, moments = self._moments(q, second=False)
-        nothing = self._posterior(np.append(h, self._noise, axis=1), np.zeros_like(h), np.eye(len(q)), second=False)
+        h, omega, precision, moments = self._moments(q)
+        outputs = np.append(h @ self._posterior.layout.modes, self._noise, axis=1)
+        nothing = self._posterior(outputs, np.zeros_like(h), np.eye(len(q)), second=False)
         values = [here - there for here, there in zip(moments.log_z, nothing.log_z, strict=True)]
         u, size = precision @ (h - omega), h[0].size
         controls = [
@@ -243,35 +258,42 @@ class ChartChannel(ChannelBase):
         controlled = values[2] - left - columns @ weights
         return controlled.reshape(self._replicas, -1).mean(axis=1), float(abs(left.mean()))
 
-    def _moments(self, q: Array, *, second: bool) -> tuple[Array, Array, Array, ChartMoments]:
-        """Indices of the outputs, the means of their prior, its precision at q, and the moments of their posterior."""
+    def _moments(self, q: Array) -> "_Sampled":
+        """Those at q; the latest are kept, as slopes are asked for where averages have just been taken."""
+        key = q.tobytes()
+        if self._latest is None or self._latest[0] != key:
+            self._latest = key, self._sampled(q)
+        return self._latest[1]
+
+    def _sampled(self, q: Array) -> "_Sampled":
         v = np.eye(len(q)) - q
         omega = matrix_root(q) @ self._xi
         h = omega + np.linalg.cholesky(v) @ self._zeta
-        moments = self._posterior(np.append(h, self._noise, axis=1), omega, v, second=second)
-        return h, omega, np.asarray(np.linalg.inv(v), np.float64), moments
+        moments = self._posterior(np.append(h, self._noise, axis=1), omega, v)
+        # Moments are of the modes of the tokens.
+        modes = self._posterior.layout.modes.T
+        return _Sampled(h @ modes, omega @ modes, np.asarray(np.linalg.inv(v), np.float64), moments)
 
-    def _score(self, entries: Entries, g: Moments, u: Array, precision: Array) -> tuple[Array, float]:
+    def _score(self, entries: Entries, scores: "_Scores") -> tuple[Array, float]:
         """E sum_m g_m g_m^T at entries that have one value: of each randomisation, and what its mean may be off by.
 
-        The weights of a head meet all H blocks of D/H coordinates: in units of N/D they add up to H^2 times the mean.
+        The control is E[u u^T | y] - V^{-1}, u = V^{-1} (h - omega): outputs have one law at all omega, whose second
+        derivatives vanish. The weights of a head meet all H blocks of D/H coordinates: in units of N/D they add up to
+        H^2 times the mean.
         """
-        tokens, times = self.model.tokens, self.model.heads**2
-        values, offs, crosses, cross_offs, squares = [], [], [], [], []
+        values, offs, controls, control_offs = [], [], [], []
         for i, j in entries:
-            value, off = product([x[:, i] for x in g], [x[:, j] for x in g])
-            crossed = [0.5 * (x[:, i] * u[:, j] + x[:, j] * u[:, i]).sum(axis=1) for x in g]
+            value, off = product([x[:, i] for x in scores.first], [x[:, j] for x in scores.first])
+            control = [square[:, i, j] for square in scores.second]
             values.append(value)
             offs.append(off)
-            crosses.append(value - crossed[2])
-            cross_offs.append(off - excess(crossed))
-            squares.append((u[:, i] * u[:, j]).sum(axis=1) - tokens * precision[i, j])
-        value, off, cross, cross_off, square = (
-            np.mean(part, axis=0) for part in (values, offs, crosses, cross_offs, squares)
-        )
-        weights = regression(value, np.stack([cross, square], axis=1))
-        left = 0.5 * (off - weights[0] * cross_off)
-        controlled = value - weights[0] * cross - weights[1] * square - left
+            controls.append(control[2])
+            control_offs.append(excess(control))
+        value, off, control, control_off = (np.mean(part, axis=0) for part in (values, offs, controls, control_offs))
+        weight = regression(value, control[:, None])[0]
+        left = 0.5 * (off - weight * control_off)
+        controlled = value - weight * control - left
+        times = self.model.heads**2
         return times * controlled.reshape(self._replicas, -1).mean(axis=1), times * float(abs(left.mean()))
 
     def operators_at_rest(self, groups: Sequence[tuple[int, ...]]) -> list[Operator]:
@@ -325,6 +347,18 @@ class ChartChannel(ChannelBase):
             bias[s, t] = bias[t, s] = abs(left.mean())
         times = self.model.heads**2
         return Operator(times * table, np.array(basis), times * bias)
+
+
+def _scores(found: _Sampled) -> _Scores:
+    """First and second derivatives of the density of the output by omega, over it."""
+    _, omega, precision, moments = found
+    squares = []
+    for mean, second in zip(moments.mean, moments.second, strict=True):
+        crossed = np.einsum("nim,nkm->nik", mean, omega)
+        square = np.einsum("nimkm->nik", second) - crossed - crossed.transpose(0, 2, 1)
+        square += np.einsum("nim,nkm->nik", omega, omega)
+        squares.append(precision @ square @ precision - omega.shape[2] * precision)
+    return _Scores([precision @ (mean - omega) for mean in moments.mean], squares)
 
 
 def _operator(a: Array, b: Array, left: Array, right: Array) -> Array:

@@ -43,13 +43,13 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--nodes",
         type=int,
-        default=NODES,
-        help="nodes of a sampled posterior, as of three layers or of three tokens in two (default: %(default)s)",
+        help="nodes of a sampled posterior (default: 2048; on charts 512, or as many as the accuracy takes)",
     )
     parser.add_argument(
         "--accuracy",
         type=float,
-        help="of the overlaps, two softmax layers or more with two tokens (default: 1e-3 relative; deeper: 1e-2)",
+        help="of the overlaps by quadrature, or on a chart by as many samples as it takes (default: 1e-2; two layers "
+        "of two tokens: 1e-3, relative)",
     )
     sampling_flags(parser, samples=None)
 
@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f"--max-iter must be >= 1, got {args.max_iter}")
     check_link(args)
     if args.link is not None:
+        args.nodes = NODES if args.nodes is None else args.nodes
         return _outcome(*link_evolve(args))
     model = network_of(args, "evolve")
     result = al.evolve(

@@ -13,17 +13,22 @@ from ..channel.two_layers.channel import TwoLayerAverages
 from ..core.results import Origin
 from ..core.validation import check_nodes
 from ..model.network import Network
-from ..model.routes import DEEP_QUADRATURE, TWO_LAYER_QUADRATURE, require
+from ..model.routes import CHART, DEEP_QUADRATURE, TWO_LAYER_QUADRATURE, require, serving
+from .accurate import Fineness
 from .iteration import Iteration
 from .refinement import Refinement
 from .state import Problem, Strategy, Tolerance
 
 __all__ = ["COARSE", "Effort", "check_effort"]
 
-# Of the quadrature, where there is one: relative at two layers, absolute beyond.
-_ACCURACY, _DEEP_ACCURACY = 1e-3, 1e-2
-# Largest residual, over the accuracy, of overlaps of deep models.
-_REST = 0.1
+# Relative at two layers by quadrature, absolute at more and on charts.
+_ACCURACY, _DEEP_ACCURACY, _CHART_ACCURACY = 1e-3, 1e-2, 1e-2
+# What can be asked for.
+_LARGEST, _LEAST, _LEAST_DEEP, _LEAST_ON_CHARTS = 1e-2, 1e-10, 1e-4, 1e-3
+# Nodes of each sampled posterior: of deep ones, of charts, and of charts where an accuracy says how many it takes.
+_NODES, _CHART_NODES, _FIRST_NODES = 2048, 512, 128
+# Largest residual, over the accuracy, of overlaps of deep models, and of those on charts: few points settle it.
+_REST, _REST_ON_CHARTS = 0.1, 0.02
 #: Points per randomisation of a first search that finds the neighbourhood of the fixed point.
 COARSE = 256
 # Times as many points from which on that search pays, and evaluations that both need.
@@ -38,7 +43,7 @@ class Effort:
     replicas: int
     tol: float
     max_iter: int
-    nodes: int
+    nodes: int | None
     accuracy: float | None
 
     def checked(self, model: Network, alpha: float, exact: int) -> "Effort":
@@ -46,14 +51,28 @@ class Effort:
         require("evolve", model)
         accuracy = _default_accuracy(model, self.samples, self.accuracy)
         # Fewer where every one of them costs a sampled posterior.
-        samples = self.samples if self.samples is not None else 256 if is_costly(model) else exact
+        samples = self.samples if self.samples is not None else COARSE if is_costly(model) else exact
         check_effort(alpha, samples, self.replicas, self.tol, self.max_iter)
-        check_nodes(self.nodes)
-        return replace(self, samples=samples, accuracy=accuracy)
+        nodes = self.nodes
+        if nodes is None:
+            nodes = _NODES if not _on_chart(model) else _CHART_NODES if accuracy is None else _FIRST_NODES
+        check_nodes(nodes)
+        return replace(self, samples=samples, accuracy=accuracy, nodes=nodes)
+
+    def first(self, model: Network) -> Fineness | None:
+        """Points and nodes with which a search of an accuracy begins; None where there is none."""
+        if self.accuracy is None or not _on_chart(model):
+            return None
+        assert self.samples is not None and self.nodes is not None
+        return Fineness(self.samples, self.nodes)
+
+    def alike(self, model: Network) -> "Effort":
+        """The same with as many points at every alpha: none is searched for."""
+        return self if self.first(model) is None else replace(self, accuracy=None, nodes=_CHART_NODES)
 
     def channel(self, model: Network, rng: np.random.Generator, workers: int | None) -> Channel:
         """Averages of that effort."""
-        assert self.samples is not None
+        assert self.samples is not None and self.nodes is not None
         return channel(
             model,
             samples=int(self.samples),
@@ -67,13 +86,15 @@ class Effort:
     def strategy(self, averages: Channel, alpha: float) -> Strategy:
         """Iteration of sampled averages, or refinement of those that are as accurate as asked."""
         tolerance, accuracy = Tolerance(self.tol), self.accuracy
-        if accuracy is None:
+        if accuracy is not None and not isinstance(averages, TwoLayerAverages):
+            deep = isinstance(averages, DeepAverages)
+            if (rough := (_REST if deep else _REST_ON_CHARTS) * accuracy) > self.tol:
+                part = "a tenth" if deep else "a fiftieth"
+                why = f"the tolerance was {rough:.1e} instead of tol = {self.tol:g}: {part} of the accuracy asked for"
+                tolerance = Tolerance(rough, why)
+        if not isinstance(averages, TwoLayerAverages | DeepAverages):
             return Iteration(Problem(averages, alpha, tolerance, int(self.max_iter)))
-        assert isinstance(averages, TwoLayerAverages | DeepAverages)
-        rough = _REST * accuracy
-        if isinstance(averages, DeepAverages) and rough > self.tol:
-            why = f"the tolerance was {rough:.1e} instead of tol = {self.tol:g}: a tenth of the accuracy asked for"
-            tolerance = Tolerance(rough, why)
+        assert accuracy is not None
         return Refinement(Problem(averages, alpha, tolerance, int(self.max_iter)), averages, accuracy)
 
     def worth_scouting(self, model: Network) -> bool:
@@ -87,24 +108,33 @@ class Effort:
         return Origin.of(model, start=start, seed=seed, **asdict(self))
 
 
+def _on_chart(model: Network) -> bool:
+    return serving("evolve", model)[:1] == (CHART,)
+
+
 def _default_accuracy(model: Network, samples: int | None, accuracy: float | None) -> float | None:
-    """Of the quadrature, where there is one and no sampling is asked for."""
+    """Of a quadrature, and of samples as many as it takes; None where their number is given, or always the same."""
     shallow, deep = TWO_LAYER_QUADRATURE.serves(model), DEEP_QUADRATURE.serves(model)
+    chart = _on_chart(model)
     if accuracy is None:
-        if samples is not None or not (shallow or deep):
+        if samples is not None or not (shallow or deep or chart):
             return None
-        return _ACCURACY if shallow else _DEEP_ACCURACY
-    if not (shallow or deep):
+        return _ACCURACY if shallow else _DEEP_ACCURACY if deep else _CHART_ACCURACY
+    if not (shallow or deep or chart):
         raise ValueError(
-            f"accuracy is for two or more softmax layers, two tokens and rank 1; for {model.describe()} raise samples"
+            "accuracy is for two or more softmax layers of two tokens at rank 1, and for networks on charts; for "
+            f"{model.describe()} raise samples"
         )
-    least = 1e-10 if shallow else 1e-4
+    least = _LEAST if shallow else _LEAST_DEEP if deep else _LEAST_ON_CHARTS
+    largest = 10 * _LARGEST if chart else _LARGEST
     if (
         isinstance(accuracy, bool)
         or not isinstance(accuracy, int | float | np.floating)
-        or not least <= accuracy <= 1e-2
+        or not least <= accuracy <= largest
     ):
-        raise ValueError(f"accuracy must be a number in [{least:g}, 1e-2] for {model.describe()}, got {accuracy!r}")
+        raise ValueError(
+            f"accuracy must be a number in [{least:g}, {largest:g}] for {model.describe()}, got {accuracy!r}"
+        )
     return float(accuracy)
 
 

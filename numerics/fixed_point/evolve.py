@@ -15,12 +15,13 @@ from ..core.random import seeded
 from ..core.results import EvolutionResult
 from ..core.validation import numbers
 from ..model.network import Network
+from .accurate import Ways, as_accurate
 from .balance import restricted, symmetric
 from .effort import COARSE, Effort
 from .growth import at_rest, grown, released
 from .iteration import Iteration
 from .result import finish
-from .state import Problem, Slopes, State, Strategy, Tolerance
+from .state import Problem, Slopes, Solution, State, Strategy, Tolerance
 
 __all__ = ["INFORMED", "check_overlap", "curve", "evolve", "from_above"]
 
@@ -66,7 +67,7 @@ def evolve(
     max_iter: int = 200,
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
-    nodes: int = 2048,
+    nodes: int | None = None,
     accuracy: float | None = None,
     throw: bool = False,
 ) -> EvolutionResult:
@@ -75,7 +76,7 @@ def evolve(
     Parameters
     ----------
     model : Network
-        Rank 1 at depth >= 2, tied; at depth 1 rank 1 to 3 if tied, and 1 if untied.
+        Any that `attnlimits models --routes` lists for `evolve`.
     alpha : float
         Samples per dimension N/D, >= 0.
     start : {"uninformed", "informed"} or array_like of shape (P, P)
@@ -84,21 +85,23 @@ def evolve(
     samples, replicas : int, optional
         Points per randomisation (a power of two is taken), and independent randomisations, which give the error.
         Default 4096 points; 256 beyond two layers or two tokens (at depth >= 2), where each point's posterior is
-        sampled, too.
+        sampled, too. On charts as many as `accuracy` takes, unless they are given.
     tol : float, optional
-        On max |F(q) - q|. By quadrature of three and more layers a tenth of `accuracy` where that is larger; the
-        status then says so.
+        On max |F(q) - q|. By quadrature of three and more layers a tenth of `accuracy` where that is larger, on charts
+        a fiftieth; the status then says so.
     max_iter : int, optional
         Evaluations of the channel averages.
     rng : Generator, int or None, optional
     workers : int, optional
         Threads; all cores by default.
     nodes : int, optional
-        Nodes of each sampled posterior, a power of two >= 64; halve the error they leave by twice as many.
+        Nodes of each sampled posterior, a power of two >= 64; halve the error they leave by twice as many. Default
+        2048; on charts 512, or as many as `accuracy` takes, 128 first.
     accuracy : float, optional
         Of two and more softmax layers over two tokens, which are quadratures as far as they go unless `samples` is
         given: relative accuracy of the overlaps of two layers (default 1e-3), absolute accuracy of those of three and
-        more (default 1e-2; where what can be done is not enough, the stated errors are larger).
+        more, and of networks on charts by as many samples as it takes (default 1e-2; where what can be done is not
+        enough, the stated errors are larger).
     throw : bool, optional
         Raise if not converged, instead of marking it.
 
@@ -127,23 +130,8 @@ def evolve(
     """
     effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, alpha, 4096)
     seed, generator = seeded(rng)
-    averages = effort.channel(model, generator, workers)
-    strategy = effort.strategy(averages, float(alpha))
-    if not isinstance(start, str):
-        state = _from_overlap(strategy, check_overlap(start, model.indices))
-    elif start == "informed":
-        state = from_above(strategy)
-    elif start == "uninformed":
-        state = State.start(strategy.problem)
-        if effort.worth_scouting(model):
-            # A few points find the neighbourhood of the fixed point, all of them the fixed point.
-            state = _scouted(
-                state, strategy.problem, replace(effort, samples=COARSE).channel(model, generator, workers)
-            )
-        state = grown(strategy, state, state.q)
-    else:
-        raise ValueError(f'start must be "uninformed", "informed" or an overlap matrix, got {start!r}')
-    result = finish(strategy.postprocess(state), averages, seed, generator, effort.origin(model, start, seed))
+    solution, averages = _solved(model, float(alpha), start, effort, generator, workers)
+    result = finish(solution, averages, seed, generator, effort.origin(model, start, seed))
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
@@ -160,7 +148,7 @@ def curve(
     max_iter: int = 200,
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
-    nodes: int = 2048,
+    nodes: int | None = None,
     accuracy: float | None = None,
 ) -> list[EvolutionResult]:
     """Uninformed fixed points along increasing alpha, each continued from the one before.
@@ -171,7 +159,7 @@ def curve(
     values = sorted(float(a) for a in alphas)
     if not values or not all(math.isfinite(a) and a >= 0 for a in values):
         raise ValueError("alphas must be a non-empty sequence of finite numbers >= 0")
-    effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, values[0], 1024)
+    effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, values[0], 1024).alike(model)
     seed, generator = seeded(rng)
     averages = effort.channel(model, generator, workers)
     origin = effort.origin(model, "continued", seed)
@@ -188,6 +176,51 @@ def curve(
     return results
 
 
+def _solved(
+    model: Network,
+    alpha: float,
+    start: str | ArrayLike,
+    effort: Effort,
+    rng: np.random.Generator,
+    workers: int | None,
+) -> tuple[Solution, Channel]:
+    """Fixed point, and the averages that it is one of."""
+    begin, upwards = _beginning(start, model), isinstance(start, str) and start == "uninformed"
+    if (first := effort.first(model)) is not None:
+        assert effort.accuracy is not None
+        ways = Ways(
+            lambda fine: replace(effort, samples=fine.samples, nodes=fine.nodes).channel(model, rng, workers),
+            lambda averages: effort.strategy(averages, alpha),
+            begin,
+            _onward if isinstance(start, str) else begin,
+        )
+        return as_accurate(ways, effort.accuracy, first, effort.replicas)
+    averages = effort.channel(model, rng, workers)
+    strategy = effort.strategy(averages, alpha)
+    state = State.start(strategy.problem)
+    if upwards and effort.worth_scouting(model):
+        # A few points find the neighbourhood of the fixed point, all of them the fixed point.
+        state = _scouted(state, strategy.problem, replace(effort, samples=COARSE).channel(model, rng, workers))
+    return strategy.postprocess(begin(strategy, state)), averages
+
+
+def _beginning(start: str | ArrayLike, model: Network) -> Callable[[Strategy, State], State]:
+    """How a computation begins."""
+    if not isinstance(start, str):
+        q = check_overlap(start, model.indices)
+        return lambda strategy, state: _from_overlap(strategy, state, q)
+    if start == "informed":
+        return from_above
+    if start == "uninformed":
+        return _onward
+    raise ValueError(f'start must be "uninformed", "informed" or an overlap matrix, got {start!r}')
+
+
+def _onward(strategy: Strategy, state: State) -> State:
+    """Settle on the layers that are learned, and let others join."""
+    return grown(strategy, state, state.q)
+
+
 def _scouted(state: State, problem: Problem, few: Channel) -> State:
     """Neighbourhood of the fixed point by a few points, whose evaluations count."""
     rough = Problem(few, problem.alpha, Tolerance(_SCOUT_TOL), min(problem.max_iter, _SCOUT_ITER))
@@ -195,17 +228,18 @@ def _scouted(state: State, problem: Problem, few: Channel) -> State:
     return replace(state, q=scout.q, n_iter=scout.n_iter, history=scout.history)
 
 
-def from_above(strategy: Strategy) -> State:
+def from_above(strategy: Strategy, begin: State | None = None) -> State:
     """Settle from just below I."""
     problem = strategy.problem
     active, q = list(problem.averages.layers), problem.zero
     q[active, active] = 1 - INFORMED
-    return released(problem, strategy.settle(State.start(problem), q, active), active)[0]
+    state = State.start(problem) if begin is None else begin
+    return released(problem, strategy.settle(state, q, active), active)[0]
 
 
-def _from_overlap(strategy: Strategy, q: Array) -> State:
+def _from_overlap(strategy: Strategy, begin: State, q: Array) -> State:
     """Settle from an overlap, with all entries of its indices free if any off the diagonal is not zero."""
-    problem, begin = strategy.problem, State.start(strategy.problem)
+    problem = strategy.problem
     shared = problem.averages.shared
     if not symmetric(problem.averages, q):
         raise ValueError(

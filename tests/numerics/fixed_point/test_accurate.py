@@ -1,0 +1,97 @@
+"""As many points as an accuracy takes: the search by few, and what it corrects them by."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from attnlimits.numerics.channel.averages import Averages, ChannelBase
+from attnlimits.numerics.channel.corrected import Corrected
+from attnlimits.numerics.channel.one_layer import OneLayer
+from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.fixed_point.accurate import Fineness, Ways, as_accurate
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.fixed_point.growth import grown
+from attnlimits.numerics.fixed_point.iteration import Iteration
+from attnlimits.numerics.fixed_point.state import Problem, Tolerance
+from attnlimits.numerics.model.network import Network
+
+Array = NDArray[np.float64]
+MODEL = Network(layers=1, tokens=2)
+EXACT = OneLayer(MODEL)
+
+
+class Scattered(ChannelBase):
+    """Exact averages of one layer times factors that scatter as averages over many points do."""
+
+    sampled, smooth = True, False
+
+    def __init__(self, samples: int, rng: np.random.Generator, bias: float = 0.0) -> None:
+        self.model, self.layers, self.calls, self.samples = MODEL, (0,), 0, samples
+        self._factors = 1 + 0.2 * rng.standard_normal((8, 1, 1)) / np.sqrt(samples)
+        self._bias = bias
+
+    def __call__(self, q: Array) -> Averages:
+        self.calls += 1
+        known = EXACT(q)
+        g, growth = known.g.mean(axis=0), known.growth.mean(axis=0)
+        return Averages(self._factors * g, self._factors[:, 0] * growth, self._bias * np.abs(g), "monte-carlo")
+
+
+def search(alpha: float, accuracy: float, seed: int, channels: list[Scattered], bias: float = 0.0):
+    """Fixed point of one layer by scattered averages."""
+    rng = np.random.default_rng(seed)
+
+    def channel(fineness: Fineness) -> Scattered:
+        if fineness.nodes < 128:
+            raise ConvergenceError("no node")
+        channels.append(Scattered(fineness.samples, rng, bias * 128 / fineness.nodes))
+        return channels[-1]
+
+    def onward(strategy, state):
+        return grown(strategy, state, state.q)
+
+    ways = Ways(channel, lambda g: Iteration(Problem(g, alpha, Tolerance(0.02 * accuracy), 200)), onward, onward)
+    return as_accurate(ways, accuracy, Fineness(256, 128), 8)[0]
+
+
+@pytest.mark.parametrize("accuracy", [1e-2, 2e-3])
+def test_the_error_is_the_one_asked_for_and_holds(accuracy: float) -> None:
+    exact = evolve(MODEL, 0.4).overlap[0, 0]
+    off = []
+    for seed in range(8):
+        channels: list[Scattered] = []
+        found = search(0.4, accuracy, seed, channels)
+        error = found.error[0, 0]
+        assert found.converged and error <= accuracy and not found.note
+        off.append((found.q[0, 0] - exact) / error)
+        # Many points are asked a few times only.
+        assert all(one.calls <= 4 for one in channels[1:])
+    assert np.abs(off).max() < 4 and 0.2 < np.sqrt(np.mean(np.square(off))) < 1.4
+
+
+def test_what_is_not_reached_is_said() -> None:
+    # Next to the threshold, 1/6, no number of points decides.
+    channels: list[Scattered] = []
+    found = search(0.16675, 1e-2, 3, channels)
+    assert "is not reached with 4096 points" in found.note
+    assert channels[-1].samples == 4096
+
+
+def test_nodes_follow_the_bias() -> None:
+    channels: list[Scattered] = []
+    found = search(0.3, 5e-3, 0, channels, bias=0.02)
+    assert found.error[0, 0] > 0
+    assert len(channels) > 1 and search(0.1, 5e-3, 0, []).q[0, 0] == 0
+
+
+def test_corrected_averages_are_those_of_the_many_where_these_are_known() -> None:
+    rng = np.random.default_rng(1)
+    few, many, at = Scattered(64, rng), Scattered(10**6, rng), np.array([[0.4]])
+    corrected = Corrected(few, many(at), at)
+    assert np.array_equal(corrected(at).g, many(at).g)
+    away = np.array([[0.45]])
+    assert abs(corrected(away).g.mean() - EXACT(away).g.mean()) < abs(few(away).g.mean() - EXACT(away).g.mean())
+    # What is silent at one of both places only is known by the few.
+    assert np.array_equal(corrected(np.zeros((1, 1))).growth, few(np.zeros((1, 1))).growth)
+    assert (corrected.shared, corrected.groups, corrected.solved) == (few.shared, few.groups, few.solved)
+    assert corrected.derivative(at) is None
