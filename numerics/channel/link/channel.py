@@ -158,7 +158,11 @@ class LinkChannel(ChannelBase):
             g += values[1] * square
             bias += (SAFETY * abs(values[1] - values[0]) + rounding) * np.abs(square)
         if matrix is not None:
-            matrix += changes[1] * np.multiply.outer(square, square)
+            outer = np.multiply.outer(square, square)
+            # Of the square of a quotient of two sums.
+            off = 4 * ROUNDING * (abs(changes[1]) + 1 / (1 - overlap) ** 2)
+            ends = interval(changes[1], changes[0]) + np.array([-off, off])
+            matrix += changes[1] * outer if self.sampled else np.multiply.outer(ends, outer)
 
     def _add_sampled(self, group: SampledGroup, q: Array, g: Array, bias: Array, matrix: Array | None) -> None:
         p = self.model.indices
