@@ -27,7 +27,7 @@ def add(verbs: Verbs) -> None:
         verbs,
         "trec",
         run,
-        "train a small attention classifier of questions, and see when each layer is learned (needs PyTorch)",
+        "train a small attention classifier of questions, and see when each layer is learned",
         "attnlimits trec --train train.txt --test test.txt --embeddings bert --json",
     )
     group = parser.add_argument_group("questions of your own")
@@ -144,7 +144,6 @@ def _data(args: argparse.Namespace) -> tuple[Part, Part, tuple[str, ...], str]:
 
 def _train(args: argparse.Namespace, settings: "al.classifier.Settings") -> Outcome:
     first, second, labels, name = _data(args)
-    al.classifier.require_torch()
     bar = Bar("trec", show=True)
     found = al.classifier.repeated(first, second, settings, count=args.seeds, seed=args.seed, progress=bar.to)
     bar.close()

@@ -5,14 +5,16 @@ from attnlimits.numerics.learning.classifier import (
     Embedded,
     Settings,
     Training,
+    docstring_corpus,
     embed_folder,
+    half_time,
     label_numbers,
     made_corpus,
     read_questions,
     train,
+    word_vectors,
     write_corpus,
 )
-from attnlimits.numerics.learning.classifier.network import require_torch
 from attnlimits.numerics.learning.classifier.repeated import repeated
 
 __all__ = [
@@ -20,12 +22,14 @@ __all__ = [
     "Embedded",
     "Settings",
     "Training",
+    "docstring_corpus",
     "embed_folder",
+    "half_time",
     "label_numbers",
     "made_corpus",
     "read_questions",
     "repeated",
-    "require_torch",
     "train",
+    "word_vectors",
     "write_corpus",
 ]

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ def files(corpus):
 
 
 def test_the_made_corpus_and_its_files_are_the_same(corpus, tmp_path, attnlimits):
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'attnlimits[torch]'")
     own, made = (
         json.loads(attnlimits(command + SMALL + " --seeds 2 --json").out)
         for command in (files(corpus), "trec --made --questions 120")
@@ -38,7 +36,6 @@ def test_the_made_corpus_and_its_files_are_the_same(corpus, tmp_path, attnlimits
 
 
 def test_in_words_and_with_the_histories(tmp_path, attnlimits):
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'attnlimits[torch]'")
     said = attnlimits(f"trec --made --questions 60 --out {tmp_path / 'run.json'}" + SMALL)
     assert said.status == 0, said.err
     lines = said.out.splitlines()
@@ -52,16 +49,8 @@ def test_in_words_and_with_the_histories(tmp_path, attnlimits):
 
 
 def test_a_run_that_diverges_has_status_1(attnlimits):
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'attnlimits[torch]'")
     said = attnlimits("trec --made --questions 60 --epochs 4 --rate 1e30")
     assert said.status == 1 and "take a smaller rate" in said.err
-
-
-def test_without_torch_it_is_said_what_to_install(attnlimits, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    said = attnlimits("trec --made --questions 60" + SMALL)
-    assert said.status == 2 and said.out == ""
-    assert "pip install 'attnlimits[torch]'" in said.err and len(said.lines_of_error) == 1
 
 
 @pytest.mark.parametrize(
@@ -102,12 +91,11 @@ def test_bad_files_are_refused_with_their_line(corpus, attnlimits):
 
 
 def test_the_commands_of_the_page(repository, tmp_path, monkeypatch, attnlimits):
-    """One after the other in one folder, the second with PyTorch."""
+    """One after the other in one folder."""
     text = (repository / "docs/how/questions.md").read_text(encoding="utf-8")
     commands = re.findall(r"^attnlimits (trec .*)$", text, re.MULTILINE)
     assert len(commands) == 2
     monkeypatch.chdir(tmp_path)
     assert attnlimits(commands[0]).status == 0
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'attnlimits[torch]'")
     said = attnlimits(re.sub(r"--seeds \d+", "--epochs 2", commands[1]))
     assert said.status == 0 and "1200 + 300 questions, 6 labels" in said.out

@@ -21,6 +21,7 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]|/\d)")
 HASH = re.compile(r"\b[0-9a-f]{12}\b")
 # What depends on the machine: error estimates and iteration counts of the last line, seconds.
 LOOSE_LINE = re.compile(r"^(error|converged)\b")
+WRITTEN = re.compile(r"--(?:out|write-corpus|output) (\S+)")
 SECONDS = re.compile(r"\d+(\.\d+)? s\b|error \d\S*")
 
 
@@ -113,13 +114,16 @@ def pages() -> tuple[str, ...]:
     return PAGES
 
 
-def commands(blocks_of: dict[str, list[Block]]) -> dict[tuple[str, str], str]:
-    """Commands of the sh blocks with the output that is shown, each once, and the page that has it."""
-    found = {}
-    for page, parts in blocks_of.items():
+def commands(blocks_of: dict[str, list[Block]]) -> dict[tuple[str, str], list[str]]:
+    """Commands of the sh blocks with the output that is shown, each once, and those that write what they read."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for parts in blocks_of.values():
+        earlier: list[str] = []
         for block in (b for b in parts if b.language == "sh"):
             for command in block.code.splitlines():
-                found.setdefault((command, "" if "--json" in command else block.output), page)
+                needed = [c for c in earlier if any(f" {name}" in command for name in WRITTEN.findall(c))]
+                found.setdefault((command, "" if "--json" in command else block.output), needed)
+                earlier.append(command)
     return found
 
 
@@ -132,12 +136,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "command" in metafunc.fixturenames and "output" in metafunc.fixturenames:
         cases = [
             pytest.param(
-                command, output, id=command, marks=[pytest.mark.slow] if command.startswith("attnlimits figure") else []
+                command,
+                output,
+                needed,
+                id=command,
+                marks=[pytest.mark.slow] if command.startswith("attnlimits figure") else [],
             )
-            for command, output in commands(found)
+            for (command, output), needed in commands(found).items()
             if command.startswith("make ") == ("make" in of)
         ]
-        metafunc.parametrize(("command", "output"), cases)
+        metafunc.parametrize(("command", "output", "needed"), cases)
     if "example" in metafunc.fixturenames:
         cases = [
             pytest.param(block, id=f"{name}-{number}")

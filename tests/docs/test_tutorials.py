@@ -24,6 +24,8 @@ def test_every_block_runs_and_shows_something(run, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "page"}
     text = path.read_text(encoding="utf-8")
+    if "attnlimits[data]" in text:
+        pytest.importorskip("wordllama", reason="needs word vectors: pip install 'attnlimits[data]'")
     blocks = list(run.blocks(text))
     assert len(blocks) == text.count("```{run}")
     shown = [run.execute(language, code, names) for language, code in blocks]

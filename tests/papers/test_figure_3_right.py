@@ -51,7 +51,6 @@ def test_a_panel_is_drawn(record):
 
 def test_the_first_epochs_are_computed_again(record):
     """The start to all digits; later epochs add up rounding, which differs between builds."""
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'attnlimits[torch]'")
     corpus = made_corpus()
     (first, second), (_, labels, others) = corpus.embedded(), label_numbers(corpus.train, corpus.test)
     found = train((first, labels), (second, others), Settings(epochs=3), seed=0)
@@ -60,7 +59,6 @@ def test_the_first_epochs_are_computed_again(record):
 
 
 def test_the_record_is_written_as_it_is_stored(record, tmp_path, monkeypatch):
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'attnlimits[torch]'")
     monkeypatch.setattr(figure_3_right, "DATA", tmp_path / "again.json")
     monkeypatch.setattr(figure_3_right, "Settings", lambda: Settings(epochs=2))
     steps = []

@@ -94,9 +94,9 @@ class Corpus:
     ----------
     train, test : tuple of Question
     words : tuple of str
-        The vocabulary, [UNK] first.
+        The vocabulary.
     table : ndarray, shape (V, d)
-        Float32, standard normal.
+        Float32: a vector for each word.
     """
 
     train: tuple[Question, ...]

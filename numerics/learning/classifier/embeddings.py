@@ -13,7 +13,7 @@ from ...core.memory import refuse_memory
 from ..blocks import Floats
 from .questions import Question
 
-__all__ = ["Embedded", "Vocabulary", "embed_folder", "embed_texts"]
+__all__ = ["Embedded", "Vocabulary", "embed_folder", "embed_texts", "read_numbers", "words_of"]
 
 # Endings of the name of a model's table among its tensors.
 _TABLE_NAMES = ("word_embeddings.weight", "embed_tokens.weight", "embedding.weight", "embeddings.weight")
@@ -73,7 +73,7 @@ class Vocabulary:
         Text is set in lower case without accents where the vocabulary has no capitals; punctuation stands alone.
         """
         out: list[int] = []
-        for word in _words(text, self._lower):
+        for word in words_of(text, self._lower):
             out += self._of(word)
         return out
 
@@ -95,7 +95,8 @@ class Vocabulary:
         return out
 
 
-def _words(text: str, lower: bool) -> list[str]:
+def words_of(text: str, lower: bool = True) -> list[str]:
+    """Words and signs of punctuation of a text, in lower case without accents where that is asked for."""
     if lower:
         text = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(c) != "Mn")
     spaced = "".join(f" {c} " if _is_punctuation(c) else c for c in text)
@@ -190,7 +191,7 @@ def embed_folder(
         missing = "vocab.txt beside the table" if table is not None else "train and test, or table and vocab.txt"
         raise ValueError(f"{folder} holds no {missing}; arrays are .npy or .safetensors")
     vocabulary = Vocabulary.read(folder / "vocab.txt")
-    array = _numbers(table, 2)
+    array = read_numbers(table, 2)
     if length is None:
         length = max(1, *(len(vocabulary.numbers(question.text)) for question in [*train, *test]))
     return embed_texts(train, vocabulary, array, length), embed_texts(test, vocabulary, array, length)
@@ -201,7 +202,7 @@ def _stored(folder: Path, name: str) -> Path | None:
 
 
 def _in_context(path: Path, questions: Sequence[Question], length: int | None) -> Embedded:
-    array = _numbers(path, 3)
+    array = read_numbers(path, 3)
     if len(array) != len(questions):
         raise ValueError(f"{path} must hold one sequence per question, got {len(array)} for {len(questions)}")
     if length is not None and length > array.shape[1]:
@@ -217,8 +218,8 @@ def _in_context(path: Path, questions: Sequence[Question], length: int | None) -
     return Embedded(tokens, mask)
 
 
-def _numbers(path: Path, axes: int) -> Floats:
-    """A finite real array with so many axes."""
+def read_numbers(path: Path, axes: int) -> Floats:
+    """Read a finite real array with so many axes, .npy or .safetensors."""
     array = np.asarray(read_array("", path)) if path.suffix == ".npy" else _safetensors(path, axes)
     if array.ndim != axes or array.dtype.kind != "f" or not array.size:
         shape = "(N, T, d)" if axes == 3 else "(V, d)"
@@ -239,7 +240,7 @@ def _safetensors(path: Path, axes: int) -> Floats:
         from safetensors import SafetensorError, safe_open
     except ImportError:
         raise ValueError(
-            f"{path} needs the package safetensors: pip install 'attnlimits[torch]', or store an .npy"
+            f"{path} needs the package safetensors: pip install 'attnlimits[data]', or store an .npy"
         ) from None
     try:
         with safe_open(path, framework="np") as file:

@@ -2,24 +2,32 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from types import ModuleType
-from typing import TypeAlias
+from dataclasses import asdict, dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
+from threadpoolctl import threadpool_limits
 
 from ...core.results import Origin, Result, versions
-from ..blocks import Array, rows_of
+from ..blocks import Array, Floats, rows_of
+from ..descent.rules import Adam
 from .embeddings import Embedded
-from .network import Network, Tensor, require_torch
+from .network import Network
 from .settings import Settings
 from .similarity import similarity
 
 __all__ = ["Training", "train"]
 
-#: Tokens of some questions, their mask and the numbers of their labels.
-Tensors: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
+class _Labelled(NamedTuple):
+    """Tokens of some questions, their mask and the numbers of their labels."""
+
+    tokens: Floats
+    mask: NDArray[np.bool_]
+    labels: NDArray[np.int64]
+
 
 # Questions whose scores are computed at a time.
 _ROWS = 1024
@@ -107,7 +115,7 @@ def train(
     Raises
     ------
     ValueError
-        PyTorch is not installed, or questions and labels do not fit.
+        Questions and labels do not fit.
 
     References
     ----------
@@ -115,29 +123,26 @@ def train(
     """
     chosen = settings or Settings()
     _check(train_set, test_set, seed)
-    torch = require_torch()
     (questions, labels), (others, other_labels) = train_set, test_set
     standards = _standards(questions) if chosen.standardise else (np.zeros(1), 1.0)
-
-    def tensors(part: Embedded, numbers: NDArray[np.int64]) -> Tensors:
-        tokens = torch.from_numpy(_standardised(part, *standards))
-        return tokens, torch.from_numpy(part.mask.copy()), torch.from_numpy(numbers.astype(np.int64))
-
-    data, held = tensors(questions, labels), tensors(others, other_labels)
+    data = _Labelled(_standardised(questions, *standards), questions.mask, labels)
+    test = _Labelled(_standardised(others, *standards), others.mask, other_labels)
     classes = int(max(labels.max(), other_labels.max())) + 1
     network = Network.random(questions.tokens.shape[2], classes, chosen, seed)
-    history = [_measure(torch, network, data, held)]
-    weights = [_layers(network)]
+    history = [_measure(network, data) + _measure(network, test)]
+    weights = [np.stack(network.layers)]
     status = ""
-    for epoch in _epochs(torch, network, data, chosen, np.random.default_rng([seed, 1])):
-        measured, now = _measure(torch, network, data, held), _layers(network)
-        if not (np.isfinite(measured).all() and np.isfinite(now).all()):
-            status = f"diverged in epoch {epoch}: the loss is not finite; take a smaller rate"
-            break
-        history.append(measured)
-        weights.append(now)
-        if progress is not None:
-            progress(epoch, chosen.epochs)
+    # Weights that grow without bound end the run below, with a sentence; the products are small.
+    with np.errstate(all="ignore"), threadpool_limits(1, "blas"):
+        for epoch, trained in enumerate(_epochs(network, data, chosen, np.random.default_rng([seed, 1])), start=1):
+            measured, now = _measure(trained, data) + _measure(trained, test), np.stack(trained.layers)
+            if not (np.isfinite(measured).all() and np.isfinite(now).all()):
+                status = f"diverged in epoch {epoch}: the loss is not finite; take a smaller rate"
+                break
+            history.append(measured)
+            weights.append(now)
+            if progress is not None:
+                progress(epoch, chosen.epochs)
     stacked = np.stack(weights)
     done = len(history) - 1
     loss, accuracy, test_loss, test_accuracy = np.array(history).T
@@ -158,25 +163,19 @@ def train(
         test=len(other_labels),
         settings=chosen,
         seed=seed,
-        versions=versions() | {"torch": str(torch.__version__)},
     )
 
 
-def _epochs(
-    torch: ModuleType, network: Network, data: Tensors, settings: Settings, order: np.random.Generator
-) -> Iterator[int]:
-    """Train, epoch by epoch; its number after each."""
-    tokens, mask, labels = data
-    optimiser = torch.optim.AdamW(network.parameters, lr=settings.rate, weight_decay=settings.weight_decay)
-    for epoch in range(1, settings.epochs + 1):
-        shuffled = torch.from_numpy(order.permutation(len(labels)))
-        for start in range(0, len(labels), settings.batch):
-            rows = shuffled[start : start + settings.batch]
-            optimiser.zero_grad()
-            loss = torch.nn.functional.cross_entropy(network.logits(tokens[rows], mask[rows]), labels[rows])
-            loss.backward()
-            optimiser.step()
-        yield epoch
+def _epochs(network: Network, data: _Labelled, settings: Settings, order: np.random.Generator) -> Iterator[Network]:
+    """Train, epoch by epoch; the network after each."""
+    rules = [Adam(settings.rate, settings.weight_decay) for _ in network.parameters]
+    for _ in range(settings.epochs):
+        shuffled = order.permutation(len(data.labels))
+        for batch in rows_of(shuffled, settings.batch):
+            gradient = network.gradient(*(part[shuffled[batch]] for part in data))
+            moved = [rule(*pair) for rule, *pair in zip(rules, network.parameters, gradient, strict=True)]
+            network = replace(network, layers=tuple(moved[:-2]), readout=moved[-2], bias=moved[-1])
+        yield network
 
 
 def _check(
@@ -222,17 +221,8 @@ def _standardised(part: Embedded, mean: Array, scale: float) -> NDArray[np.float
     return out
 
 
-def _measure(torch: ModuleType, network: Network, data: Tensors, held: Tensors) -> list[float]:
-    """Loss and accuracy on the training questions, and on the others."""
-    found: list[float] = []
-    with torch.no_grad():
-        for tokens, mask, labels in (data, held):
-            parts = [network.logits(tokens[k : k + _ROWS], mask[k : k + _ROWS]) for k in range(0, len(labels), _ROWS)]
-            logits = torch.cat(parts)
-            found.append(float(torch.nn.functional.cross_entropy(logits, labels)))
-            found.append(float((logits.argmax(dim=1) == labels).double().mean()))
-    return found
-
-
-def _layers(network: Network) -> NDArray[np.float32]:
-    return np.stack([w.detach().numpy().copy() for w in network.layers])
+def _measure(network: Network, data: _Labelled) -> list[float]:
+    """Loss and accuracy on some questions."""
+    logits = np.concatenate([network.logits(data.tokens[k], data.mask[k]) for k in rows_of(data.labels, _ROWS)])
+    own = np.take_along_axis(log_softmax(logits.astype(np.float64), axis=1), data.labels[:, None], axis=1)
+    return [float(-own.mean()), float((logits.argmax(axis=1) == data.labels).mean())]

@@ -2,7 +2,7 @@
 
 The data beside this file are of a corpus of our own, questions made from templates with random vectors for their words
 (`numerics.learning.classifier.made_corpus`): the TREC questions and BERT's embeddings of the paper are not shipped.
-`python -m attnlimits.papers.troiani2025.figures.figure_3_right` computes them again (a minute, with PyTorch).
+`python -m attnlimits.papers.troiani2025.figures.figure_3_right` computes them again (half a minute).
 """
 
 from dataclasses import asdict
@@ -21,7 +21,7 @@ __all__ = ["DATA", "compute", "draw", "draw_panel"]
 
 DATA = Path(__file__).with_name("figure_3_right.json")
 _SEEDS = 8
-# Digits stored: a similarity differs by more between two builds of PyTorch.
+# Digits stored: a similarity differs by more between two builds of BLAS.
 _DIGITS = 5
 _COLOURS = (BLUE, RED)
 

@@ -119,7 +119,7 @@ def safe(path, **tensors):
 
 
 def test_safetensors_are_read(tmp_path):
-    pytest.importorskip("safetensors", reason="needs safetensors: pip install 'attnlimits[torch]'")
+    pytest.importorskip("safetensors", reason="needs safetensors: pip install 'attnlimits[data]'")
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
     table = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
     path = tmp_path / "table.safetensors"
@@ -143,5 +143,5 @@ def test_safetensors_without_its_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
     safe(tmp_path / "table.safetensors", table=("F32", np.ones((4, 2), np.float32)))
-    with pytest.raises(ValueError, match=r"needs the package safetensors: pip install 'attnlimits\[torch\]'"):
+    with pytest.raises(ValueError, match=r"needs the package safetensors: pip install 'attnlimits\[data\]'"):
         embed_folder(tmp_path, TRAIN, TEST)
