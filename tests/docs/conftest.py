@@ -17,6 +17,9 @@ PAPER = "papers/troiani2025/README.md"
 #: Pages whose commands, examples, links and paths are tested.
 PAGES = ("README.md", PAPER, *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
 
+#: Pages whose commands in the text are looked up, not run.
+OTHERS = ("CHANGELOG.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "papers").rglob("*.md")))
+
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]|/\d)")
 HASH = re.compile(r"\b[0-9a-f]{12}\b")
 # What depends on the machine: error estimates and iteration counts of the last line, seconds.
@@ -42,6 +45,13 @@ def blocks(path: Path) -> list[Block]:
         follows = after is not None and after[1] == "text" and not text[fence.end() : after.start()].strip()
         found.append(Block(fence[1], fence[2], after[2] if follows and after is not None else ""))
     return [block for block in found if block.language != "text"]
+
+
+def inline_commands(page: str) -> set[str]:
+    """Commands that stand in the text of a page, without those of which a part is left open."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+    said = re.findall(r"`((?:attnlimits|make|pip|python) [^`]+)`", text)
+    return {" ".join(c.split()) for c in said if not re.search(r"\.\.|CITEKEY| n$", c)}
 
 
 def run_command(command: str) -> str:
@@ -168,10 +178,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             cases.append(pytest.param(row, command[1], id=command[1], marks=[] if fast else [pytest.mark.slow]))
         metafunc.parametrize(("row", "called"), cases)
     if "inline" in metafunc.fixturenames:
-        text = (ROOT / PAPER).read_text(encoding="utf-8")
-        prose = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
-        tabled = set(re.findall(r"^\|.*`(attnlimits [^`]+)`", text, re.M))
-        commands_of = sorted({" ".join(m.split()) for m in re.findall(r"`(attnlimits [^`]+)`", prose)} - tabled)
-        slow = ("attnlimits figure", "attnlimits evolve", "attnlimits verify", "attnlimits threshold --layer 1")
-        cases = [pytest.param(c, id=c, marks=[pytest.mark.slow] if c.startswith(slow) else []) for c in commands_of]
+        tabled = set(re.findall(r"^\|.*`(attnlimits [^`]+)`", (ROOT / PAPER).read_text(encoding="utf-8"), re.M))
+        shown = {command for command, _ in commands(found)}
+        # A verb alone is its name, but for those two that are commands.
+        inline = {
+            c for page in PAGES for c in inline_commands(page) if re.match(r"attnlimits (\S+ |threshold|verify)", c)
+        }
+        slow = tuple(
+            f"attnlimits {part}" for part in ("figure", "multihead figure", "evolve", "verify", "threshold --layer 1")
+        )
+        cases = [
+            pytest.param(
+                c, id=c, marks=[pytest.mark.slow] if c.startswith((*slow, "attnlimits threshold --layer 1")) else []
+            )
+            for c in sorted(inline - tabled - shown)
+        ]
         metafunc.parametrize("inline", cases)
+    if "named" in metafunc.fixturenames:
+        named = sorted({c for page in sorted({*PAGES, *OTHERS}) for c in inline_commands(page)})
+        metafunc.parametrize("named", named)

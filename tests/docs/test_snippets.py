@@ -1,12 +1,18 @@
 """Every command and every example of the README and of the site runs, and prints what the text shows."""
 
 import contextlib
+import importlib.util
 import io
 import re
+import shlex
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from attnlimits.numerics.cli import main as cli
 
 PAPER = "papers/troiani2025/README.md"
 
@@ -77,11 +83,62 @@ def test_table_rows(row, called, run):
         assert said.splitlines()[0] == first
 
 
-def test_inline_commands_run(inline, run, tmp_path, monkeypatch):
+def test_inline_commands_run(inline, run, repository, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # the whole registry and the whole curve run elsewhere (`make verify`, the block in README.md); here a part of each
+    # The registries and the whole curve run elsewhere (tests/papers), here a part of each.
+    if inline.startswith("attnlimits verify --paper"):
+        inline = "attnlimits verify"
     part = {"attnlimits verify": " --id 1 2 3", "attnlimits figure troiani2025-1": " --points 4"}
+    if "grid.toml" in inline:
+        text = (repository / "docs/how/sweep.md").read_text(encoding="utf-8")
+        (tmp_path / "grid.toml").write_text(re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)[0], encoding="utf-8")
+        inline += " --out results"
     assert run(inline + part.get(inline, "")).strip()
+
+
+def test_what_the_text_names_is_there(named, repository):
+    """Targets of make, modules, scripts, extras, and flags that the parser knows."""
+    words = shlex.split(named)
+    if words[0] == "make":
+        targets = re.findall(r"^([a-z-]+):.*## ", (repository / "Makefile").read_text(encoding="utf-8"), re.M)
+        assert words[1] in targets
+    elif words[:2] == ["python", "-m"]:
+        assert importlib.util.find_spec(words[2]) is not None
+    elif words[0] == "python":
+        assert (repository / words[1]).exists()
+    elif words[0] == "pip" and words[2] != "-e":
+        extras = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        assert re.fullmatch(r"attnlimits\[(\w+)\]", words[2])[1] in extras["optional-dependencies"]
+    elif words[0] == "attnlimits":
+        if not any(word.startswith("-") for word in words):
+            words.append("--help")
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            try:
+                cli.parser().parse_args(words[1:])
+            except SystemExit as ended:
+                assert ended.code == 0 and "usage: attnlimits" in out.getvalue()
+
+
+def test_the_grid_of_the_page_is_the_shipped_one(repository):
+    text = (repository / "docs/how/sweep.md").read_text(encoding="utf-8")
+    [shown] = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    shipped = repository / "papers/troiani2025/sweeps/skip.toml"
+    assert tomllib.loads(shown) == tomllib.loads(shipped.read_text(encoding="utf-8"))
+
+
+def test_the_batch_script_is_one(repository, tmp_path):
+    """The shell accepts it, and Dask and the sweep know the flags that it gives them."""
+    pytest.importorskip("distributed", reason="needs Dask: pip install 'attnlimits[cluster]'")
+    text = (repository / "docs/how/cluster.md").read_text(encoding="utf-8")
+    [script] = re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S)
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True, timeout=60)
+    for verb, flags in re.findall(r"dask (scheduler|worker) (.*?) &", script):
+        done = subprocess.run(
+            [sys.executable, "-m", "dask", verb, "--help"], capture_output=True, text=True, check=True, timeout=120
+        )
+        assert [flag for flag in re.findall(r"--[a-z-]+", flags) if flag not in done.stdout] == []
+    [sweep] = re.findall(r"^attnlimits (.*)$", script, re.M)
+    assert cli.parser().parse_args(shlex.split(sweep)).dask == "$where"
 
 
 def test_links_and_images_lead_somewhere(repository, page):
