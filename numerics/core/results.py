@@ -81,6 +81,18 @@ class Result:
         shown = [f"{type(self).__name__}({model})", *filter(None, self.lines())]
         return "\n  ".join(shown if len(shown) <= _MOST_LINES else [*shown[: _MOST_LINES - 2], "..", shown[-1]])
 
+    def __init_subclass__(cls) -> None:
+        """Let subclasses compare as results do: what `dataclass` would write asks an array whether it is true."""
+        super().__init_subclass__()
+        cls.__eq__ = Result.__eq__  # type: ignore[method-assign]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are of one class and every field is equal, arrays entry by entry."""
+        if type(self) is not type(other):
+            return NotImplemented
+        found: bool = as_dict(self) == as_dict(other)
+        return found
+
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
 
@@ -296,6 +308,11 @@ class EvolutionResult(Result):
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    @property
+    def how(self) -> How:
+        """The kind of the overlaps' errors."""
+        return self.estimation_error.how
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Draw the diagonal overlaps over the iteration; returns the matplotlib axes."""

@@ -4,11 +4,12 @@ from attnlimits.numerics.core.standard_error import standard_error
 from attnlimits.numerics.fixed_point.expected import expected
 from attnlimits.numerics.learning.data import informed_start, refuse_size
 from attnlimits.numerics.learning.descent import DescentResult, DescentStep, spectral_start
-from attnlimits.numerics.learning.gamp import GAMPResult, GAMPStep
+from attnlimits.numerics.learning.gamp import GAMP, GAMPResult, GAMPStep, predicted_overlaps
 from attnlimits.numerics.learning.instances import Instances, mean_of, on_instances
 from attnlimits.numerics.posterior.protocol import Model as Source
 
 __all__ = [
+    "GAMP",
     "DescentResult",
     "DescentStep",
     "GAMPResult",
@@ -19,6 +20,7 @@ __all__ = [
     "informed_start",
     "mean_of",
     "on_instances",
+    "predicted_overlaps",
     "refuse_size",
     "spectral_start",
     "standard_error",

@@ -5,6 +5,7 @@ from attnlimits.numerics.multihead.comparison import compared
 from attnlimits.numerics.multihead.errors import LearnWarning
 from attnlimits.numerics.multihead.hardness import METHODS, hardness
 from attnlimits.numerics.multihead.learn import MultiheadFit, learn_multihead
+from attnlimits.numerics.multihead.matching import parameter_error
 from attnlimits.numerics.multihead.sculpt.plots import hull_net, hull_singular_values, residual_histogram
 from attnlimits.numerics.multihead.sculpt.results import SculptResult
 from attnlimits.numerics.multihead.sculpt.sculpt import sculpt
@@ -25,6 +26,7 @@ __all__ = [
     "learn_multihead",
     "make_examples",
     "make_teacher",
+    "parameter_error",
     "refuse_size",
     "residual_histogram",
     "sculpt",

@@ -25,6 +25,7 @@ HASH = re.compile(r"\b[0-9a-f]{12}\b")
 # What depends on the machine: error estimates and iteration counts of the last line, seconds.
 LOOSE_LINE = re.compile(r"^(error|converged)\b")
 WRITTEN = re.compile(r"--(?:out|write-corpus|output) (\S+)")
+SAVED = re.compile(r"np\.save\(\"(\S+?)\"")
 SECONDS = re.compile(r"\d+(\.\d+)? s\b|error \d\S*")
 
 
@@ -129,9 +130,15 @@ def commands(blocks_of: dict[str, list[Block]]) -> dict[tuple[str, str], list[st
     found: dict[tuple[str, str], list[str]] = {}
     for parts in blocks_of.values():
         earlier: list[str] = []
-        for block in (b for b in parts if b.language == "sh"):
-            for command in block.code.splitlines():
-                needed = [c for c in earlier if any(f" {name}" in command for name in WRITTEN.findall(c))]
+        for block in parts:
+            if block.language == "python" and SAVED.search(block.code):
+                earlier.append(block.code)
+            for command in block.code.splitlines() if block.language == "sh" else ():
+                needed = [
+                    c
+                    for c in earlier
+                    if any(f" {name}" in command for name in (*WRITTEN.findall(c), *SAVED.findall(c)))
+                ]
                 found.setdefault((command, "" if "--json" in command else block.output), needed)
                 earlier.append(command)
     return found

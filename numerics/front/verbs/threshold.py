@@ -88,7 +88,7 @@ def threshold(
         from attnlimits.numerics.model.charts import of_scores  # its compiler takes a while to load
 
         found = threshold(of_scores(model), digits=digits, heads=heads, output=output, **settings)
-        status = f"{found.status}; {model.activation_name} is monotone: its outputs say what linear attention's do"
+        status = f"{found.status}; {model.activation_name} is monotone: its outputs are as informative as linear ones"
         return replace(found, status=status, origin=found.origin.with_model(activation=model.activation_name))
     closed = model.layers == 1 and not model.noise and (model.tied or model.rank == 1 or heads > 1)
     if closed and (heads > 1 or not model.tied or output == "sequence"):

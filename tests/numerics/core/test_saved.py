@@ -57,6 +57,14 @@ def test_a_result_is_read_as_it_was_written(tmp_path):
     _same(load(tmp_path / "new" / "result.json"), FOUND)
 
 
+def test_results_are_equal_where_all_their_fields_are(tmp_path):
+    FOUND.save(tmp_path / "result.json")
+    assert load(tmp_path / "result.json") == FOUND
+    assert replace(FOUND, overlap=FOUND.overlap + 1e-15) != FOUND
+    assert FOUND != "a text"
+    assert FOUND.how == FOUND.estimation_error.how == "monte-carlo"
+
+
 @pytest.mark.parametrize("name", saved._PLACES)
 def test_every_class_of_the_table_is_there(name):
     found = getattr(importlib.import_module(f"attnlimits.numerics.{saved._PLACES[name]}"), name.rpartition(".")[2])
