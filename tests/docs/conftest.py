@@ -24,8 +24,8 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]|/\d)")
 HASH = re.compile(r"\b[0-9a-f]{12}\b")
 # What depends on the machine: error estimates and iteration counts of the last line, seconds.
 LOOSE_LINE = re.compile(r"^(error|converged)\b")
-WRITTEN = re.compile(r"--(?:out|write-corpus|output) (\S+)")
-SAVED = re.compile(r"np\.save\(\"(\S+?)\"")
+# Files that a command or an example writes.
+WRITTEN = re.compile(r"(?:--(?:out|write-corpus) |np\.save\(\")([^\s\"]+)")
 SECONDS = re.compile(r"\d+(\.\d+)? s\b|error \d\S*")
 
 
@@ -131,14 +131,10 @@ def commands(blocks_of: dict[str, list[Block]]) -> dict[tuple[str, str], list[st
     for parts in blocks_of.values():
         earlier: list[str] = []
         for block in parts:
-            if block.language == "python" and SAVED.search(block.code):
+            if block.language == "python":
                 earlier.append(block.code)
             for command in block.code.splitlines() if block.language == "sh" else ():
-                needed = [
-                    c
-                    for c in earlier
-                    if any(f" {name}" in command for name in (*WRITTEN.findall(c), *SAVED.findall(c)))
-                ]
+                needed = [c for c in earlier if any(f" {name}" in command for name in WRITTEN.findall(c))]
                 found.setdefault((command, "" if "--json" in command else block.output), needed)
                 earlier.append(command)
     return found
