@@ -1,6 +1,6 @@
 """What calibrated means: a route, its cases, and the line that it gets in the table.
 
-A route is one way to a number: a verb and a method of numerics. Its stated errors are held against a finer or
+A route is one way to a number: a verb and a method of numerics. Its stated errors are compared with a finer or
 independent computation on at least a hundred seeded cases.
 """
 

@@ -14,7 +14,7 @@ from harness import Route, calibrate
 PAGE = Path(__file__).resolve().parents[2] / "papers" / "calibration.md"
 HEAD = """# Calibration: are the stated errors true?
 
-Each line is one route: a verb and a method behind it. Its stated errors are held against a finer or independent
+Each line is one route: a verb and a method behind it. Its stated errors are compared with a finer or independent
 computation, on seeded cases over the whole range, its corners and the neighbourhood of its transitions. *Inside* and
 *within 3* are the shares of cases whose difference is at most one and three stated errors (plus the error of the
 truth); the worst ratio is the largest difference over error. *Flagged* cases are those that the code itself marks as
