@@ -31,7 +31,9 @@ def add(verbs: Verbs) -> None:
     group.add_argument(
         "--skip", type=float, metavar="C", help="strength c > L - 1 of the skip connection, for finite c"
     )
-    parser.add_argument("--alpha", type=float, help="samples per dimension N/D, from 1/2: the overlaps there, too")
+    parser.add_argument(
+        "--alpha", type=float, help="also compute the overlaps at these samples per dimension, N/D >= 1/2"
+    )
 
 
 def run(args: argparse.Namespace) -> Outcome:

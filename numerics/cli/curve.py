@@ -62,7 +62,7 @@ def add(verbs: Verbs) -> None:
     group.add_argument(
         "--closest",
         type=float,
-        help="distance to one at which an overlap counts as recovered (default: what is resolved)",
+        help="distance to one at which an overlap counts as recovered (default: what the averages resolve)",
     )
     group.add_argument("--out", type=Path, metavar="FILE", help="write the JSON object there, too")
     group.add_argument(

@@ -72,7 +72,7 @@ def add(verbs: Verbs) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="write each result at once, one JSON object per line; a pipe or device will do",
+        help="write each result as soon as it is known, one JSON object per line; to a file, a pipe or a device",
     )
 
 

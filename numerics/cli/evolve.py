@@ -43,7 +43,7 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--nodes",
         type=int,
-        help="nodes of a sampled posterior (default: 2048; on charts 512, or as many as the accuracy takes)",
+        help="points of each sampled posterior (default: 2048; on charts 512, or as many as the accuracy takes)",
     )
     parser.add_argument(
         "--accuracy",

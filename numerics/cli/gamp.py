@@ -49,9 +49,9 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--state-evolution",
         action="store_true",
-        help="show the state evolution of instances also where it takes longer than seconds. By itself it is shown of "
-        "one tied layer of one index, or of more tokens than indices; of two softmax layers over two tokens at alpha "
-        "< 2/3; of links in one entry of h per output, or one combination",
+        help="show the state evolution of instances where it takes longer than seconds, too. By default it is shown "
+        "for one tied layer of one index, or of more tokens than indices; for two softmax layers over two tokens at "
+        "alpha < 2/3; for links in one entry of h per output, or in one combination of them",
     )
 
 

@@ -33,7 +33,7 @@ ALL_PAPERS = "all"
 def add(verbs: Verbs) -> None:
     """Add the four verbs and their flags."""
     listing = add_verb(verbs, "models", models, "list the generated kernels", "attnlimits models --json")
-    listing.add_argument("--routes", action="store_true", help="list instead what computes which numbers")
+    listing.add_argument("--routes", action="store_true", help="list the routes instead: what computes which numbers")
     listing.add_argument("--table", action="store_true", help="with --routes: which models they serve, in Markdown")
     derivation = add_verb(
         verbs,

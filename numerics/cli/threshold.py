@@ -39,7 +39,7 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--digits",
         type=int,
-        help="significant digits (default: 12 for the last layer, to 50 at depth 2; what is cheap for a link)",
+        help="significant digits (default: 12 for the last layer, up to 50 at depth 2; of a link what is cheap)",
     )
     parser.add_argument(
         "--rigorous",
@@ -50,10 +50,10 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--given",
         choices=["self-consistent", "perfect"],
-        help="for a layer before the last: the last one at its fixed point at the same alpha (default), or exact",
+        help="for a layer before the last: the last at its fixed point at the same alpha (default), or known exactly",
     )
     parser.add_argument(
-        "--staircase", action="store_true", help="with --link: what is learned after that, step by step"
+        "--staircase", action="store_true", help="with --link: all steps, each given what is learned before it"
     )
     sampling_flags(parser, samples=None)
 

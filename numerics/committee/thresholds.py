@@ -146,8 +146,8 @@ def _root(
                 return averages, math.exp(found)
         least *= _LOWER
     raise ConvergenceError(
-        f"no rho >= {least:.3g} leaves the last layer at rest (14) with {hidden} hidden layers; alpha or beta is too "
-        "far from one"
+        f"no rho >= {least:.3g} is a fixed point of the last layer (14) with {hidden} hidden layers; alpha or beta is "
+        "too far from one"
     )
 
 

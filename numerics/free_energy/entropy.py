@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..core.results import Estimate
 from .prior import Gaussian, Prior
@@ -44,8 +44,9 @@ class FreeEntropy:
         self.output, self.alpha = output, float(alpha)
         self.prior: Prior = Gaussian() if prior is None else prior
 
-    def __call__(self, q: Array) -> Estimate:
-        """Phi(q) - Phi(0), 0 <= q < I."""
+    def __call__(self, q: ArrayLike) -> Estimate:
+        """Phi(q) - Phi(0), 0 <= q < I, of shape (P, P)."""
+        q = np.asarray(q, dtype=np.float64)
         out = self.output.value(q)
         return Estimate(self.prior.potential(q) + self.alpha * out.value, self.alpha * out.error, out.how)
 

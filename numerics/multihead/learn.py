@@ -220,7 +220,7 @@ def _check(split: Split, heads: int, method: Method) -> None:
             "the number of tokens k",
             "1, where the attention is 1 for every Theta",
             "k >= 2",
-            "regress Y on X for the sum of the W_i, which is all that one token tells",
+            "regress Y on X for the sum of the W_i, which is all that one token determines",
         )
 
 

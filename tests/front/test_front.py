@@ -33,7 +33,9 @@ def test_another_name_is_refused_with_those_there_are():
         al.thresold  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["evolve", "explain", "threshold"])
+@pytest.mark.parametrize(
+    "name", ["curve", "denoise", "descend", "evolve", "explain", "free_entropy", "gamp", "make_data", "threshold"]
+)
 def test_examples_run(name):
     found = doctest.testmod(importlib.import_module(f"attnlimits.verbs.{name}"))
     assert found.failed == 0 and found.attempted > 0

@@ -21,7 +21,9 @@ def add(verbs: Verbs) -> None:
     )
     teacher_flags(parser)
     method_flags(parser)
-    parser.add_argument("--blind", action="store_true", help="tell neither the number of heads nor the noise")
+    parser.add_argument(
+        "--blind", action="store_true", help="let the learner estimate both the number of heads and noise"
+    )
 
 
 def run(args: argparse.Namespace) -> Outcome:

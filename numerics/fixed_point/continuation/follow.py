@@ -205,9 +205,7 @@ class Follower:
             if stop.reason in ("fold", "lost"):
                 walker = self._beyond(walker, stop, target, way)
             rest.pop(0)
-            self.trace.point(
-                walker, value, "" if walker.residual() <= self.tol else "the corrector did not come to rest"
-            )
+            self.trace.point(walker, value, "" if walker.residual() <= self.tol else "the corrector did not converge")
 
     def _changed(self, walker: Walker, stop: Stop, target: float) -> Walker:
         """The walker after a layer has joined or left."""

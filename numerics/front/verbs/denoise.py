@@ -33,12 +33,43 @@ def denoise(
     ----------
     model : Network
     y : array_like, shape (..., M, M)
+        Outputs in the range of the link.
     omega : array_like, shape (..., P, M)
+        Prior means of the indices.
     V : array_like, shape (..., P, P)
+        Prior covariance of the indices of a token, positive definite.
     digits : int, optional
-        For one output, to so many digits; by default float64, by samples where no quadrature serves the model.
+        Significant digits, up to 200, for one output; by default float64. Samples are used where no quadrature serves.
     settings : optional
-        `tol`, `workers`; with digits `max_nodes`; of samples `max_nodes`, `rng`.
+        `tol` of the quadrature and `workers`; with digits `max_nodes`; of samples `max_nodes` and `rng`.
+
+    Returns
+    -------
+    DenoiserResult, SampledDenoiserResult or PreciseDenoiserResult
+        With `log_z`, `g_out` of the shape of omega, `dg_out` and the error.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, NaN, or V not positive definite.
+    UnreachableOutputError
+        y is outside the range of the link.
+    KernelNotFoundError
+        Nothing serves the model.
+    ConvergenceError
+        The accuracy cannot be reached; the message states why.
+
+    References
+    ----------
+    troiani2025, (9), (12), (163)-(170).
+
+    Examples
+    --------
+    >>> import attnlimits as al
+    >>> model = al.Network(layers=1, tokens=2)
+    >>> y = model.link([[0.4, -0.3]])
+    >>> denoise(model, y, omega=[[0.0, 0.0]], V=[[1.0]]).g_out.shape
+    (1, 2)
     """
     if digits is None and not serving("denoise", model) and serving("denoise-sampled", model):
         from attnlimits.numerics.posterior.charts.denoiser import denoise_sampled  # compiled loops of its own

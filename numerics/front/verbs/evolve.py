@@ -23,16 +23,32 @@ def evolve(
     ----------
     model : Network or Link
     alpha : float
+        >= 0.
     heads, output : optional
         Of one layer in place of those of the network: H equal heads side by side, and "last" or "sequence".
     settings : optional
-        `start` ("uninformed", "informed" or an overlap), `accuracy` where a quadrature serves, `samples`, `replicas`,
-        `rng`, `tol`, `max_iter`, `workers`.
+        `start`: "uninformed" (no overlap), "informed" (the truth) or an overlap of shape (P, P). `accuracy` of the
+        overlaps where a quadrature serves; `samples` per randomisation, independent randomisations `replicas`, and the
+        seed `rng` where averages are sampled. `tol` on max |F(q) - q|, `max_iter`, `workers`.
+
+    Returns
+    -------
+    EvolutionResult
+        `overlap` of shape (P, P) with `overlap_error` and `how`, and the prediction errors.
+
+    Raises
+    ------
+    ValueError, KernelNotFoundError
+        An argument is out of range, or nothing serves the model; the message lists what is served.
+
+    References
+    ----------
+    troiani2025, (11), (13)-(14).
 
     Examples
     --------
     >>> import attnlimits as al
-    >>> round(float(evolve(al.Network(layers=1), 0.4).overlap[0, 0]), 6)
+    >>> print(f"{evolve(al.Network(layers=1, tokens=2), 0.4).overlap[0, 0]:.6f}")
     0.592012
     """
     if isinstance(model, Link):

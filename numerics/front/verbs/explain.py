@@ -12,7 +12,7 @@ __all__ = ["explain"]
 
 
 def explain(model: Network, fmt: str = "text") -> str:
-    """What the theory says about an architecture: indices, mixing, link, symmetries, channel, threshold.
+    """What the theory states about an architecture: indices, mixing, link, symmetries, channel, threshold.
 
     Parameters
     ----------

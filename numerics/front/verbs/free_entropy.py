@@ -15,9 +15,31 @@ def free_entropy(model: Model, alpha: float, *, prior: Prior | None = None, **se
     ----------
     model : Network or Link
     alpha : float
+        >= 0.
     prior : Prior, optional
-        Of a row of the weights, by default Gaussian; see `attnlimits.free_energy`.
+        Of a row of the weights, by default Gaussian; others are in `attnlimits.free_energy`.
     settings : optional
-        `accuracy`, `samples`, `replicas`, `rng`, `workers`.
+        `accuracy`, `samples`, `replicas`, `rng`, `workers` of the averages, as of `evolve`.
+
+    Returns
+    -------
+    FreeEntropy
+        Called with an overlap of shape (P, P) it gives an `Estimate`: value, error, how.
+
+    Raises
+    ------
+    ValueError, KernelNotFoundError
+        An argument is out of range, or nothing serves the model; the message lists what is served.
+
+    References
+    ----------
+    troiani2025, (10).
+
+    Examples
+    --------
+    >>> import attnlimits as al
+    >>> entropy = free_entropy(al.Link("h[1]**2"), alpha=1.05)
+    >>> f"{entropy([[0.5]]).value:.5f}"
+    '0.01666'
     """
     return FreeEntropy(entropy_of(model, **settings), alpha, prior)

@@ -19,9 +19,41 @@ def gamp(model: Model, X: ArrayLike | Source, Y: ArrayLike | None = None, **sett
     ----------
     model : Network or Link
     X : array_like of shape (N, M, D), or callable
-        Samples of M tokens; or a function that gives pairs of blocks (X, Y).
-    Y : array_like, shape (N, M, M) or of the outputs of the link
+        N samples of M tokens, entries of mean 0 and variance 1; or a function that gives pairs of blocks (X, Y).
+    Y : array_like, shape (N, M, M), or (N, K) of a link
+        Outputs.
     settings : optional
-        `damping`, `max_iter`, `tol`, `start`, `teacher`, `rng`, `workers`, ..
+        `teacher` (true weights, to measure overlaps), `damping` in [0, 1) or "adaptive", `max_iter`, `tol`, `start`,
+        `side_information` with `side_strength`, `variance`, `denoiser_tol`, `nodes` of sampled posteriors, `callback`,
+        `rng`, `workers`, `throw`.
+
+    Returns
+    -------
+    GAMPResult
+        `weights` of shape (P, D) and `covariance`, and with a teacher `overlap`; a run that diverges ends with the best
+        of its iterates, and `converged` False.
+
+    Raises
+    ------
+    ValueError
+        Data of a wrong shape or type, not finite, or empty; the message states what to do.
+    UnreachableOutputError
+        An output is outside the range of the link.
+    ConvergenceError
+        `throw`, and no convergence.
+
+    References
+    ----------
+    troiani2025, Algorithm 1 and (86)-(95).
+
+    Examples
+    --------
+    >>> import attnlimits as al
+    >>> model = al.Network(layers=1, tokens=2)
+    >>> weights = al.teacher(model, 200, rng=1)
+    >>> X, Y = al.make_data(model, weights, alpha=1.5, rng=1)
+    >>> found = gamp(model, X, Y)
+    >>> found.converged, found.weights.shape
+    (True, (1, 200))
     """
     return gamp_on(X, Y, kernel_or_network(model), **settings)

@@ -13,10 +13,68 @@ __all__ = ["make_data", "teacher"]
 
 
 def teacher(model: Model, dimension: int, **settings: Any) -> Array:
-    """Weights from the prior: standard Gaussian, shape (P, D), of several heads (rows, D/H); `rng` is the seed."""
+    """Draw the weights of a teacher from the prior: independent standard normal entries.
+
+    Parameters
+    ----------
+    model : Network or Link
+    dimension : int
+        D; of H heads a multiple of H.
+    settings : optional
+        `rng`, a generator or a seed.
+
+    Returns
+    -------
+    ndarray, shape (P, D)
+        In the order of the model's indices; of several heads (rows, D/H).
+
+    Raises
+    ------
+    ValueError
+        The dimension is too small, no multiple of the number of heads, or too large for the memory.
+
+    Examples
+    --------
+    >>> import attnlimits as al
+    >>> teacher(al.Network(layers=2, tokens=2), 100, rng=0).shape
+    (2, 100)
+    """
     return drawn_weights(kernel_or_network(model), dimension, **settings)
 
 
 def make_data(model: Model, weights: ArrayLike, alpha: float, **settings: Any) -> tuple[Numbers, Array]:
-    """Gaussian samples X of shape (N, M, D), N = round(alpha D), and their outputs Y by a teacher of these weights."""
+    """Draw Gaussian samples, and label them by a teacher: y = g(W x / sqrt(D)), with the noise of the model.
+
+    Parameters
+    ----------
+    model : Network or Link
+    weights : array_like, shape (P, D)
+        Of the teacher, as `teacher` draws them.
+    alpha : float
+        Samples per dimension: N = round(alpha D), at least 1.
+    settings : optional
+        `rng`, a generator or a seed; `dtype` of X, np.float32 by default.
+
+    Returns
+    -------
+    X : ndarray, shape (N, M, D)
+    Y : ndarray, shape (N, M, M), or (N, K) of a link
+
+    Raises
+    ------
+    ValueError
+        Weights of a wrong shape, alpha < 0, or more samples than the memory has room for.
+
+    References
+    ----------
+    troiani2025, (1).
+
+    Examples
+    --------
+    >>> import attnlimits as al
+    >>> link = al.Link("h[1]**2")
+    >>> X, Y = make_data(link, teacher(link, 50, rng=0), alpha=2.0, rng=0)
+    >>> X.shape, Y.shape
+    ((100, 1, 50), (100, 1))
+    """
     return make_samples(kernel_or_network(model), weights, alpha, **settings)

@@ -54,12 +54,14 @@ def threshold(
     ----------
     model : Network or Link
     digits : int, optional
-        Significant digits: by default 12 for the last layer, what is cheap for others.
+        Significant digits: by default 12 for the last layer, and for others as many as take seconds.
     heads, output : optional
         Of one layer in place of those of the network: H equal heads side by side, and "last" or "sequence".
     settings : optional
-        Of a network: `layer` (by default the last one), `given` ("self-consistent" or "perfect", for one before it),
-        `samples`, `replicas`, `rng`, `workers`, `progress`.
+        Of a network: `layer`, counted from 1, by default the last one; for a layer before it `given`, whether the other
+        layers are known as far as they can be at the same alpha ("self-consistent") or exactly ("perfect"). Where the
+        threshold is sampled, `samples` per randomisation, independent randomisations `replicas`, and the seed `rng`;
+        `workers`, `progress`.
 
     Returns
     -------

@@ -130,8 +130,8 @@ class ChartPosterior:
         found = _moments(sums, prior.spread, (rows, tokens), indices)
         if n > 1 and (worth := float(np.median(found.effective))) < _LEAST_WORTH:
             raise ConvergenceError(
-                f"half of the sampled posteriors (12) of {self.model.describe()} are worth less than {worth:.1f} of "
-                f"{self._nodes.counts.sum()} nodes, too few for an error; raise nodes"
+                f"half of the sampled posteriors (12) of {self.model.describe()} have an effective number of "
+                f"nodes of {worth:.1f} of {self._nodes.counts.sum()} or less, too few for an error; raise nodes"
             )
         return found
 

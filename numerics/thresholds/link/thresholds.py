@@ -264,8 +264,8 @@ class _Maker:
         """G vanishes to its error, and nothing proves that it does."""
         zero = np.zeros((len(self.found.rest),) * 2)
         status = (
-            f"not converged: alpha is larger than {1 / norm:.1e}; E[h h^T | y] = I for every y as far as the numbers "
-            f"tell ({self.how}), which is no proof that alpha is infinite"
+            f"not converged: alpha is larger than {1 / norm:.1e}; E[h h^T | y] = I for every y within the errors "
+            f"({self.how}), which is no proof that alpha is infinite"
         )
         return replace(self._result(None, None, zero, 0.0, status, converged=False), at_least=1 / norm)
 
