@@ -7,6 +7,7 @@ thresholds are the derived expressions themselves.  One module of this folder wr
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import sympy as sp
 
@@ -125,8 +126,9 @@ def explain_record(model: Architecture) -> dict[str, object]:
     -------
     dict
         ``model`` (a sentence), ``P``, ``indices`` (name, rows, shape, meaning), ``definitions`` (name, text, latex),
-        ``symmetries`` (layer, head, group, text, latex), ``sections`` (title and lines), ``threshold`` (text, latex;
-        None with a ``reason`` where no closed form is known), ``references``, ``text`` and ``latex``.
+        ``symmetries`` (layer, head, group, text, latex), ``sections`` (title and lines: text, latex, formula),
+        ``threshold`` (text, latex; None with a ``reason`` where no closed form is known), ``references``, ``text`` and
+        ``latex``.
 
     References
     ----------
@@ -151,10 +153,7 @@ def explain_record(model: Architecture) -> dict[str, object]:
             {"layer": s.layer, "head": s.head, "group": s.group, "text": s.text, "latex": s.latex}
             for s in symmetries(model)
         ],
-        "sections": [
-            {"title": s.title, "lines": [{"text": line.text, "latex": line.latex} for line in s.lines]}
-            for s in sections
-        ],
+        "sections": [{"title": s.title, "lines": [asdict(line) for line in s.lines]} for s in sections],
         "threshold": threshold,
         "references": _references(model),
         "text": _as_text(model, sections),

@@ -9,14 +9,19 @@ from attnlimits.derive.explain.page import explain_record
 from attnlimits.derive.kernels.link_names import package_name
 from attnlimits.derive.kernels.packages import write_link_package
 from attnlimits.derive.links.activation import read_activation
+from attnlimits.derive.links.parser import parse, read_index
 from attnlimits.derive.proof import ProofError
+from attnlimits.numerics.model.activations import ScoreFunction
+from attnlimits.numerics.model.network import Network
 
 __all__ = [
     "Architecture",
     "ProofError",
+    "architecture_of",
     "derive_all",
     "exact",
     "explain_record",
+    "link_formulas",
     "package_name",
     "read_activation",
     "registry",
@@ -36,3 +41,37 @@ def exact(name: str, text: object) -> sp.Expr:
         return sp.Rational(str(text))
     except (TypeError, ValueError, ZeroDivisionError):
         raise ValueError(f"{name} must be a positive number such as 0.5 or 1/3, got {text!r}") from None
+
+
+def architecture_of(model: Network, *, numbers: bool = False) -> Architecture:
+    """Architecture of a network.
+
+    Parameters
+    ----------
+    model : Network
+    numbers : bool, keyword-only
+        Whether its skip strength and inverse temperature are the decimals they are written as; symbols otherwise.
+    """
+    own = model.activation
+    return Architecture(
+        layers=model.layers,
+        tokens=model.tokens,
+        ranks=model.rank,
+        activation=read_activation(own.text) if isinstance(own, ScoreFunction) else own,
+        tied=model.tied,
+        output=model.output,
+        heads=model.heads,
+        **({name: sp.Rational(str(getattr(model, name))) for name in ("skip", "beta")} if numbers else {}),
+    )
+
+
+def link_formulas(text: str) -> list[tuple[str, str]]:
+    """Outputs of a link as they are written, as plain text and as LaTeX."""
+    found = []
+    for output in parse(text):
+        names = {}
+        for symbol in output.free_symbols:
+            index, token = read_index(symbol.name) or (1, 1)
+            names[symbol] = f"h_{{{index},{token}}}"
+        found.append((str(sp.sstr(output)).replace("**", "^"), str(sp.latex(output, symbol_names=names))))
+    return found

@@ -1,11 +1,7 @@
 """The page of an architecture, from the numbers of a network."""
 
-import sympy as sp
-
-from attnlimits.derive.architecture import Architecture
+from attnlimits.derivations import architecture_of
 from attnlimits.derive.explain.page import explain as page
-from attnlimits.derive.links.activation import read_activation
-from attnlimits.numerics.model.activations import ScoreFunction
 from attnlimits.numerics.model.network import Network
 
 __all__ = ["explain"]
@@ -29,18 +25,4 @@ def explain(model: Network, fmt: str = "text") -> str:
     >>> explain(Network(layers=1)).splitlines()[2]
     'Indices'
     """
-    own = model.activation
-    return page(
-        Architecture(
-            layers=model.layers,
-            tokens=model.tokens,
-            ranks=model.rank,
-            activation=read_activation(own.text) if isinstance(own, ScoreFunction) else own,
-            tied=model.tied,
-            output=model.output,
-            heads=model.heads,
-            skip=sp.Rational(str(model.skip)),
-            beta=sp.Rational(str(model.beta)),
-        ),
-        fmt,
-    )
+    return page(architecture_of(model, numbers=True), fmt)
