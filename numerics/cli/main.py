@@ -24,6 +24,7 @@ from . import (
     gamp,
     landscape,
     multihead,
+    report,
     sweep,
     symbolic,
     threshold,
@@ -51,6 +52,7 @@ _VERBS = (
     sweep,
     trec,
     figure,
+    report,
 )
 
 

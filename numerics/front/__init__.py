@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .verbs.gamp import gamp as gamp
     from .verbs.make_data import make_data as make_data
     from .verbs.make_data import teacher as teacher
+    from .verbs.report import report as report
     from .verbs.threshold import threshold as threshold
 
     enclose, prove, staircase, verify = enclose_last_layer, proved_last_layer, link_staircase, run
@@ -58,7 +59,10 @@ _PLACES = {
     "teacher": ("attnlimits.verbs.make_data", "teacher"),
     "verify": ("attnlimits.derive.registry", "run"),
 }
-_VERBS = ("curve", "denoise", "descend", "evolve", "explain", "free_entropy", "gamp", "make_data", "threshold")
+_VERBS = (
+    *("curve", "denoise", "descend", "evolve", "explain", "free_entropy", "gamp", "make_data", "report"),
+    "threshold",
+)
 _PLACES |= {name: (f"attnlimits.verbs.{name}", name) for name in _VERBS}
 #: Modules of this folder, each with the names of a field of its own.
 _FIELDS = ("aim", "classifier", "committee", "derivations", "free_energy", "learning", "multihead")

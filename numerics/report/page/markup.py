@@ -1,0 +1,43 @@
+"""Small pieces of HTML."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any, TypeAlias
+
+__all__ = ["Record", "code", "missing", "section", "table"]
+
+#: A JSON object of the record of a report.
+Record: TypeAlias = Mapping[str, Any]
+
+
+def section(name: str, title: str, body: Iterable[str]) -> str:
+    """A part of the page with its heading."""
+    inner = "\n".join(body)
+    heading = f'<h2 id="{name}-title">{escape(title)}</h2>'
+    return f'<section id="{name}" aria-labelledby="{name}-title">\n{heading}\n{inner}\n</section>'
+
+
+def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:
+    """A table that scrolls by itself; cells are HTML, `numbers` the columns of numbers."""
+    top = "".join(f'<th scope="col">{name}</th>' for name in head)
+    body = "\n".join(
+        f"<tr>{''.join(f'<td{_CLASS if k in numbers else str()}>{cell}</td>' for k, cell in enumerate(row))}</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f"<caption>{escape(caption)}</caption>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+_CLASS = ' class="number"'
+
+
+def missing(name: str, reason: str) -> str:
+    """The one line of a step that has no result."""
+    return f'<p class="missing"><strong>{escape(name)}:</strong> no number here. {escape(reason)}</p>'
+
+
+def code(text: str) -> str:
+    """Text of a program; nothing where there is none."""
+    return f"<code>{escape(text)}</code>" if text else ""
