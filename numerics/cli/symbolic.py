@@ -20,6 +20,7 @@ from ..model.kernels import available_kernels
 from ..model.network import ACTIVATIONS
 from ..model.routes import ROUTES
 from ..model.served import served_table
+from .explained import threshold_line
 from .flags import SYMBOLIC_DEFAULTS, link_flags, model_flags, refuse_model_flags
 from .link import derive as derive_link
 from .verbs import Outcome, Verbs, add_verb
@@ -57,6 +58,7 @@ def add(verbs: Verbs) -> None:
     )
     model_flags(page, symbolic=True)
     page.add_argument("--latex", action="store_true", help="LaTeX instead of plain text")
+    page.add_argument("--no-number", action="store_true", help="leave out the threshold, which may take a while")
     checks = add_verb(
         verbs,
         "verify",
@@ -200,7 +202,11 @@ def explain(args: argparse.Namespace) -> Outcome:
     """Print what the theory says about one architecture."""
     _check_page(args)
     record = al.derivations.explain_record(_architecture(args))
-    return record, str(record["latex"] if args.latex else record["text"]), True
+    page = str(record["latex"] if args.latex else record["text"])
+    if args.no_number:
+        return record, page, True
+    number = threshold_line(args)
+    return record | {"number": number}, f"{page}\n\n{number.latex if args.latex else number.text}", True
 
 
 # Sizes of which each alone makes a page in about eight seconds of one core: tokens, heads of two layers and of one,

@@ -323,7 +323,7 @@ def _sweep(draw: Draw) -> Words:
 def _symbolic(draw: Draw) -> Words:
     kind = draw.random.random()
     if kind < 0.35:
-        return ["explain", *_model(draw, (1, 1, 2)), *draw.flags(latex=(False, True))]
+        return ["explain", *_model(draw, (1, 1, 2)), *draw.flags(latex=(False, True), no_number=(False, True))]
     if kind < 0.6:
         # Without any of these it would derive all kernels.
         what = _link(draw) if draw.sometimes(0.6) else ["--layers", "1", *_model(draw, (1,))]

@@ -1,0 +1,85 @@
+"""The number at the end of the page of `explain`: the weak-recovery threshold, by the function of `threshold`."""
+
+import argparse
+from dataclasses import dataclass
+from fractions import Fraction
+
+import attnlimits as al
+
+from ..core.errors import ConvergenceError
+from ..core.progress import Bar
+from ..core.results import How
+from ..model.network import Network
+from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, serving
+
+__all__ = ["ThresholdLine", "threshold_line"]
+
+# Digits where each takes longer; entries of the indices up to which a threshold on a chart takes a minute.
+_DIGITS, _MOST_ENTRIES = 6, 16
+
+
+@dataclass(frozen=True)
+class ThresholdLine:
+    """A threshold with its error, or the reason why there is none.
+
+    Attributes
+    ----------
+    at : str
+        The numbers that the symbols have.
+    value, error, how, exact, subspace
+        As of a `ThresholdResult`; None without a number.
+    reason : str or None
+        Why there is no number.
+    """
+
+    at: str
+    value: str | None = None
+    error: float | None = None
+    how: How | None = None
+    exact: str | None = None
+    subspace: str | None = None
+    reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The end of the page."""
+        return f"Number\n  {self._line('alpha_c', ' +- ')}"
+
+    @property
+    def latex(self) -> str:
+        """The same in LaTeX."""
+        return "\\subsection*{Number}\n" + self._line(r"$\alpha_c$", r" $\pm$ ") + r"\par"
+
+    def _line(self, alpha: str, pm: str) -> str:
+        if self.value is None:
+            return f"at {self.at}: no threshold here: {self.reason}"
+        kind = f"{self.how}; exactly {self.exact}" if self.exact else self.how
+        return f"at {self.at}: {alpha} of {self.subspace} = {self.value}{pm}{self.error:.1e} ({kind})"
+
+
+def threshold_line(args: argparse.Namespace) -> ThresholdLine:
+    """Threshold of the flags of `explain`, whose symbols are 1 unless they are given."""
+    skip, beta = (1.0 if text is None else float(Fraction(text)) for text in (args.skip, args.beta))
+    at = f"beta = {beta:g}" if args.layers == 1 else f"c = {skip:g}, beta = {beta:g}"
+    if args.layers > 1 and args.heads > 1:
+        why = (
+            "several layers of heads depend on readout weights o; where o = I the heads are networks of one head side "
+            f"by side, and alpha is that of --heads 1 over {args.heads}"
+        )
+        return ThresholdLine(at, reason=why)
+    output = args.output if args.layers > 1 else "last"
+    model = Network(
+        args.layers, args.tokens, args.rank, skip, beta, args.activation, tied=not args.untied, output=output
+    )
+    settings = {"heads": args.heads, "output": args.output} if args.layers == 1 else {}
+    route = serving("last layer", model)[:1]
+    if route == (CHART_OPERATOR,) and model.indices * model.tokens > _MOST_ENTRIES:
+        return ThresholdLine(at, reason="it takes minutes for this model; `attnlimits threshold` computes it")
+    digits = _DIGITS if route in ((BALLS,), (PAIRS,)) else None
+    try:
+        with Bar("threshold (--no-number leaves it out)", show=True) as bar:
+            progress = {} if args.layers == 1 else {"progress": bar.to}
+            found = al.threshold(model, digits=digits, **settings, **progress)
+    except (ValueError, ConvergenceError) as error:
+        return ThresholdLine(at, reason=str(error))
+    return ThresholdLine(at, found.value, found.error, found.how, found.exact, found.subspace)
