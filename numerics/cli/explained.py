@@ -15,7 +15,7 @@ from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, serving
 __all__ = ["ThresholdLine", "threshold_line"]
 
 # Digits where each takes longer; entries of the indices up to which a threshold on a chart takes a minute.
-_DIGITS, _MOST_ENTRIES = 6, 16
+_DIGITS, _MOST_ENTRIES = 6, 48
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,16 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     model = Network(
         args.layers, args.tokens, args.rank, skip, beta, args.activation, tied=not args.untied, output=output
     )
-    settings = {"heads": args.heads, "output": args.output} if args.layers == 1 else {}
     route = serving("last layer", model)[:1]
     if route == (CHART_OPERATOR,) and model.indices * model.tokens > _MOST_ENTRIES:
         return ThresholdLine(at, reason="it takes minutes for this model; `attnlimits threshold` computes it")
     digits = _DIGITS if route in ((BALLS,), (PAIRS,)) else None
     try:
         with Bar("threshold (--no-number leaves it out)", show=True) as bar:
-            progress = {} if args.layers == 1 else {"progress": bar.to}
-            found = al.threshold(model, digits=digits, **settings, **progress)
+            if args.layers == 1:
+                found = al.threshold(model, heads=args.heads, output=args.output)
+            else:
+                found = al.threshold(model, digits=digits, progress=bar.to)
     except (ValueError, ConvergenceError) as error:
         return ThresholdLine(at, reason=str(error))
     return ThresholdLine(at, found.value, found.error, found.how, found.exact, found.subspace)

@@ -45,9 +45,9 @@ class Effort:
 
 
 EFFORTS: dict[str, Effort] = {
-    "quick": Effort(6, 5, 32, 256, 4, 200, 100, 4, 6, (2.0,), 12, True, False),
-    "usual": Effort(14, 6, 64, 512, 8, 1000, 200, 4, 8, (1.5, 2.5), 40, False, False),
-    "thorough": Effort(30, 12, 256, 2048, 8, 2000, 500, 8, 12, (1.25, 1.5, 2.0, 2.5), 60, False, True),
+    "quick": Effort(6, 5, 32, 256, 8, 200, 200, 4, 6, (2.0,), 12, True, False),
+    "usual": Effort(14, 6, 64, 512, 8, 1000, 500, 4, 8, (1.5, 2.5), 40, False, False),
+    "thorough": Effort(30, 12, 256, 2048, 8, 2000, 1000, 8, 12, (1.25, 1.5, 2.0, 2.5), 60, False, True),
 }
 
 

@@ -19,6 +19,8 @@ __all__ = ["STARTS", "evolution", "fixed_point"]
 STARTS = ("uninformed", "informed")
 # The curve ends at so many times the largest threshold, and has a point just above each.
 _BEYOND, _ABOVE = 1.4, 1.03
+# At a threshold itself rounding decides which side it is on.
+_BELOW = 0.9999
 # Even ones nearer to a threshold than this share of it are left out.
 _CLOSE = 0.02
 # In units of weak recovery: where the curve begins and where it ends at the least.
@@ -66,9 +68,11 @@ def _grid(run: Runner, weak: float | None, others: list[float]) -> dict[float, t
     top = max(_LEAST * scale, _BEYOND * max(others, default=0.0))
     few = costly(run)
     even = np.linspace(_FIRST * scale, top, run.effort.costly_points if few else run.effort.points)
-    exact = [] if few else [alpha for alpha in (weak, *others) if alpha]
+    exact = [alpha for alpha in (weak, *others) if alpha]
     found: dict[float, tuple[str, ...]] = {
-        float(f"{share * alpha:.6g}"): STARTS[:1] for alpha in exact for share in (1.0, _ABOVE)
+        float(f"{share * alpha:.6g}"): STARTS[:1]
+        for alpha in exact
+        for share in ((_BELOW,) if few else (_BELOW, _ABOVE))
     }
     near = [alpha for alpha in even if all(abs(alpha - at) > _CLOSE * at for at in exact)]
     found |= {float(f"{alpha:.4g}"): STARTS for alpha in (*near, *chosen(run, weak))}

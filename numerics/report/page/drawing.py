@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING
 
+from matplotlib import rc_context
+
 from ...core.results import new_figure
 from .style import SERIES
 
@@ -49,8 +51,6 @@ class Drawing:
 @contextmanager
 def drawing(name: str, about: str, height: float) -> Iterator[Drawing]:
     """Give an empty figure of this height in inches, and make it an element with this description."""
-    from matplotlib import rc_context  # takes a second, which only pictures need
-
     with rc_context({**_STYLE, "svg.hashsalt": name}):  # type: ignore[dict-item]
         made = Drawing(new_figure(figsize=(_WIDTH, height)))
         yield made
