@@ -29,6 +29,7 @@ extensions = [
     "sphinx_copybutton",
     "front_door",
     "registries",
+    "reports",
     "run",
     "shell",
     "start_page",

@@ -66,7 +66,8 @@ def make_report(model: Model, folder: str | Path, *, effort: str = "usual", told
     run = Runner(model, where / KEPT, asked, told)
     found = _parts(run)
     record: dict[str, JSON] = as_dict(record_of(model, effort, found))
-    outcomes = [outcome for part in found for outcome in part.outcomes]
+    # The fixed points beside the instances are those of the curve.
+    outcomes = list({(one.part, one.name): one for part in found for one in part.outcomes}.values())
     where.mkdir(parents=True, exist_ok=True)
     write_json(where / DATA, record, allow_nan=False)
     write_whole(where / NUMBERS, number_table(outcomes).encode())
