@@ -15,6 +15,8 @@ class Effort:
         Values of alpha on the curve, and where the averages are over sampled posteriors.
     samples, nodes, replicas : int
         Of averages over sampled posteriors: outputs, nodes of each, and independent randomisations.
+    accuracy : float or None
+        Of overlaps on charts, in place of these numbers.
     dimension, costly_dimension, seeds : int
         Of the instances for message passing.
     digits : int
@@ -34,6 +36,7 @@ class Effort:
     samples: int
     nodes: int
     replicas: int
+    accuracy: float | None
     dimension: int
     costly_dimension: int
     seeds: int
@@ -45,9 +48,9 @@ class Effort:
 
 
 EFFORTS: dict[str, Effort] = {
-    "quick": Effort(6, 5, 32, 256, 8, 200, 200, 4, 6, (2.0,), 12, True, False),
-    "usual": Effort(14, 6, 64, 512, 8, 1000, 500, 4, 8, (1.5, 2.5), 40, False, False),
-    "thorough": Effort(30, 12, 256, 2048, 8, 2000, 1000, 8, 12, (1.25, 1.5, 2.0, 2.5), 60, False, True),
+    "quick": Effort(6, 5, 32, 256, 8, None, 200, 200, 4, 6, (2.0,), 12, True, False),
+    "usual": Effort(14, 6, 64, 512, 8, 0.03, 1000, 500, 4, 8, (1.5, 2.5), 40, False, False),
+    "thorough": Effort(30, 12, 256, 2048, 8, 0.01, 2000, 1000, 8, 12, (1.25, 1.5, 2.0, 2.5), 60, False, True),
 }
 
 

@@ -23,8 +23,7 @@ INK = "#010203"
 _SERIES = [f"#0102f{k}" for k in range(1, SERIES + 1)]
 _STYLE: dict[str, object] = {
     "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["sans-serif"],
+    "font.family": "DejaVu Sans",  # comes with matplotlib, and measures the text; the page shows it in its own
     "font.size": 9,
     **{f"{name}.color": INK for name in ("text", "xtick", "ytick")},
     **{f"axes.{name}": INK for name in ("edgecolor", "labelcolor")},

@@ -49,6 +49,7 @@ pre { background: var(--panel); padding: .6rem; border-radius: .3rem; }
 td code { overflow-wrap: anywhere; }
 figure { margin: 1rem 0; }
 figure svg { display: block; width: 100%; max-width: 40rem; height: auto; color: var(--ink); }
+figure svg text { font-family: system-ui, -apple-system, "Segoe UI", sans-serif !important; }
 figcaption { font-size: .9rem; color: var(--quiet); }
 details { margin: .5rem 0; }
 summary { cursor: pointer; color: var(--link); }
