@@ -6,7 +6,6 @@ thresholds are the derived expressions themselves.  One module of this folder wr
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import sympy as sp
@@ -20,6 +19,7 @@ from .link import definitions, link_section
 from .readout import readout_section
 from .symmetries import symmetries, symmetry_section
 from .threshold import exact_threshold, threshold_section
+from .written import as_latex, as_text
 
 __all__ = ["explain", "explain_record"]
 
@@ -79,41 +79,6 @@ def _sections(model: Architecture, value: sp.Expr | None, why: str) -> list[Sect
     ]
 
 
-def _as_text(model: Architecture, sections: Sequence[Section]) -> str:
-    headline = description(model)
-    lines = [headline[0].upper() + headline[1:]]
-    for section in sections:
-        lines += ["", section.title]
-        lines += [f"  {line.text}" if not line.formula else f"    {line.text}" for line in section.lines]
-    return "\n".join(lines)
-
-
-def _as_latex(model: Architecture, sections: Sequence[Section]) -> str:
-    headline = _escape(description(model))
-    lines = [rf"\section*{{{headline[0].upper() + headline[1:]}}}"]
-    for section in sections:
-        lines += ["", rf"\subsection*{{{section.title}}}"]
-        formulas: list[str] = []
-        for line in (*section.lines, say("")):
-            if line.formula:
-                formulas.append(line.latex)
-                continue
-            if formulas:
-                # One display per run of formulas, aligned at the first relation.
-                rows = [f"  &{formula}" for formula in formulas]
-                lines += [r"\begin{align*}", " \\\\\n".join(rows), r"\end{align*}"]
-                formulas = []
-            if line.latex:
-                lines.append(_escape(line.latex) + r"\par")
-    return "\n".join(lines)
-
-
-def _escape(text: str) -> str:
-    """Escape underscores of plain words; formulas between dollars stay as they are."""
-    parts = text.split("$")
-    return "$".join(part if number % 2 else part.replace("_", r"\_") for number, part in enumerate(parts))
-
-
 def explain_record(model: Architecture) -> dict[str, object]:
     """Return what the theory says about an architecture, as a record for JSON.
 
@@ -156,8 +121,8 @@ def explain_record(model: Architecture) -> dict[str, object]:
         "sections": [{"title": s.title, "lines": [asdict(line) for line in s.lines]} for s in sections],
         "threshold": threshold,
         "references": _references(model),
-        "text": _as_text(model, sections),
-        "latex": _as_latex(model, sections),
+        "text": as_text(description(model), sections),
+        "latex": as_latex(description(model), sections),
     }
 
 
@@ -169,7 +134,7 @@ def explain(model: Architecture, fmt: str = "text") -> str:
     model : Architecture
         Any architecture.
     fmt : {"text", "latex", "json"}
-        Plain text, a LaTeX fragment (needs amsmath and amssymb), or the record of `explain_record` as JSON.
+        Plain text, a LaTeX document (of amsmath, amssymb and geometry), or the record of `explain_record` as JSON.
 
     Raises
     ------

@@ -14,12 +14,15 @@ from attnlimits.derive.proof import ProofError
 from attnlimits.numerics.model.activations import ScoreFunction
 from attnlimits.numerics.model.network import Network
 
+from .verbs.explain import explain_link
+
 __all__ = [
     "Architecture",
     "ProofError",
     "architecture_of",
     "derive_all",
     "exact",
+    "explain_link",
     "explain_record",
     "link_formulas",
     "package_name",

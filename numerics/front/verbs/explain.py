@@ -1,28 +1,62 @@
-"""The page of an architecture, from the numbers of a network."""
+"""The page of an architecture, from the numbers of a network, or that of a link."""
 
 from attnlimits.derivations import architecture_of
+from attnlimits.derive.explain.link_page import DerivedLink, link_record
 from attnlimits.derive.explain.page import explain as page
-from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.model.described import Model
+from attnlimits.numerics.model.link import Link
 
-__all__ = ["explain"]
+__all__ = ["explain", "explain_link"]
 
 
-def explain(model: Network, fmt: str = "text") -> str:
-    """What the theory states about an architecture: indices, mixing, link, symmetries, channel, threshold.
+def explain(model: Model, fmt: str = "text") -> str:
+    """What the theory says about a model: indices, mixing, link, symmetries, channel, threshold.
 
     Parameters
     ----------
-    model : Network
-        Its skip strength and inverse temperature enter as the decimals they are written as.
+    model : Network or Link
+        The skip strength and inverse temperature of a network enter as the decimals they are written as.
     fmt : {"text", "latex"}, optional
+        Plain text, or a LaTeX document.
 
     Returns
     -------
     str
 
+    Raises
+    ------
+    ValueError
+        For another format, and for a link that cannot be read.
+
     Examples
     --------
-    >>> explain(Network(layers=1)).splitlines()[2]
+    >>> import attnlimits as al
+    >>> al.explain(al.Network(layers=1)).splitlines()[2]
     'Indices'
+    >>> al.explain(al.Link("abs(h[1])")).splitlines()[3]
+    '    y = Abs(h_1_1)'
     """
+    if isinstance(model, Link):
+        if fmt not in ("text", "latex"):
+            raise ValueError(f"fmt must be text or latex, got {fmt!r}")
+        return str(explain_link(model)[fmt])
     return page(architecture_of(model, numbers=True), fmt)
+
+
+def explain_link(link: Link) -> dict[str, object]:
+    """Return what the theory says about a link, as a record for JSON."""
+    kernel = link.kernel
+    return link_record(
+        DerivedLink(
+            text=link.text,
+            indices=kernel.indices,
+            tokens=kernel.tokens,
+            noise=link.noise,
+            kind=kernel.kind,
+            regions=len(kernel.regions),
+            flips=kernel.flips,
+            exact=kernel.exact,
+            reason=kernel.reason,
+            steps={known: exact for known, (exact, _) in kernel.steps.items()},
+        )
+    )
