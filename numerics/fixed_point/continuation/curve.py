@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import count
+from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -12,6 +12,7 @@ from ...channel.averages import Channel
 from ...channel.choice import channel
 from ...channel.two_layers import channel as two_layers
 from ...channel.two_layers.channel import TwoLayerQuadrature
+from ...core.identity import source_hash
 from ...core.random import seeded
 from ...core.results import Origin
 from ...core.standard_error import SIGMAS
@@ -23,6 +24,7 @@ from ..error import TOO_NEAR
 from .equations import Equations
 from .follow import Follower
 from .iterated import Iterated
+from .kept import Kept
 from .records import CurvePoint, CurveResult, Gap, Onset
 
 __all__ = ["curve", "default_channel", "usual_samples"]
@@ -98,6 +100,7 @@ def curve(
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    keep: Kept | Path | str | None = None,
 ) -> CurveResult:
     """Fixed points of q = F(alpha G(q)) along a parameter, with onsets, jumps and the gap between the starts.
 
@@ -124,6 +127,9 @@ def curve(
         Points per randomisation where none are asked for and the posterior of each one is exact.
     progress : callable, optional
         Called with the number of points done, and in all.
+    keep : path, optional
+        File of the finished points while others are computed: after an interrupt the same call goes on from them, and
+        its numbers are those of a call that was not interrupted.
 
     Returns
     -------
@@ -161,7 +167,13 @@ def curve(
     if not 0 < closest < 0.1:
         raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
     both = start == "both"
-    followers, n_iter = _followed(at, ordered, _STARTS if both else (start,), (alpha, tol, closest), progress)
+    kept = Kept(keep) if isinstance(keep, str | Path) else keep
+    if kept is not None:
+        about = {"family": along, "seed": points_seed, "kernel": first.model.kernel_hash, "sources": _sources()}
+        kept.open(about | {"model": Origin.of(first.model).model, **effort})
+    followers, n_iter = _followed(
+        at, ordered, _STARTS if both else (start,), (alpha, tol, closest), (along, progress, kept)
+    )
     # Of deterministic averages the points' own errors cover what is left of these.
     points = {one.start: _points(one, judged=first.sampled) for one in followers}
     gap = _gap(points["uninformed"], points["informed"]) if both else None
@@ -230,27 +242,47 @@ def _followed(
     values: list[float],
     starts: tuple[str, ...],
     settings: tuple[float | None, float, float],
-    progress: Callable[[int, int], None] | None,
+    reports: tuple[str, Callable[[int, int], None] | None, Kept | None],
 ) -> tuple[Sequence[Follower | Iterated], int]:
     """Followers from each start, at the end of their ways, and how often they took averages."""
-    steps = count(1)
     alpha, tol, closest = settings
+    along, progress, kept = reports
+    followers: list[Follower | Iterated] = []
+    total = len(values) * len(starts)
+
+    def points() -> dict[str, Sequence[CurvePoint]]:
+        return {one.start: one.trace.points for one in followers if one.trace.points}
 
     def done() -> None:
         if progress is not None:
-            progress(next(steps), len(values) * len(starts))
+            progress(sum(len(one.trace.points) for one in followers), total)
+        if kept is not None:
+            kept.step(along, points(), total)
 
-    first = at(None if alpha is None else values[0])
-    if first.smooth and len(first.shared) == len(first.groups):
-        equations = Equations(at, closest, alpha)
-        followers = [Follower(equations, start, tol, done) for start in starts]
+    def averages(value: float | None) -> Channel:
+        return at(value) if kept is None else kept.channel(value, at(value))
+
+    first = averages(None if alpha is None else values[0])
+    smooth = first.smooth and len(first.shared) == len(first.groups)
+    equations = Equations(averages, closest, alpha)
+    for start in starts:
+        followers.append(
+            Follower(equations, start, tol, done) if smooth else Iterated(averages, start, alpha, (tol, closest), done)
+        )
+    try:
         for follower in followers:
             follower.follow(values)
-        return followers, equations.n_iter
-    iterated = [Iterated(at, start, alpha, (tol, closest), done) for start in starts]
-    for one in iterated:
-        one.follow(values)
-    return iterated, sum(one.n_iter for one in iterated)
+    except BaseException as stop:
+        said = "" if kept is None else kept.write(along, points(), total)
+        if said and isinstance(stop, KeyboardInterrupt):
+            raise KeyboardInterrupt(said) from None
+        raise
+    return followers, equations.n_iter + sum(one.n_iter for one in followers if isinstance(one, Iterated))
+
+
+def _sources() -> str:
+    """Identity of the sources that averages are made of."""
+    return source_hash("attnlimits.numerics.channel.choice", "attnlimits.numerics.channel.link.rotated")
 
 
 def _points(follower: Follower | Iterated, *, judged: bool) -> tuple[CurvePoint, ...]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from ...model.link import Link
 from ...model.link_symmetry import couplings, exchanges, symmetric_axes
 from ...model.links import LinkKernel
 from .curve import curve
+from .kept import Kept
 from .records import CurvePoint, CurveResult, Jump, Onset
 
 __all__ = ["curve_link"]
@@ -34,6 +37,7 @@ def curve_link(
     replicas: int = 8,
     rng: int = 0,
     closest: float | None = None,
+    keep: Path | str | None = None,
     **settings: Any,
 ) -> CurveResult:
     """Fixed points of a link along alpha, with onsets and jumps.
@@ -48,7 +52,7 @@ def curve_link(
     closest : float, optional
         Distance to one at which an overlap counts as recovered; by default what the averages resolve, and 1e-3 where
         indices are learned together.
-    settings : optional
+    keep, settings : optional
         As in `continuation.curve`.
 
     Returns
@@ -72,7 +76,7 @@ def curve_link(
     averages = LinkChannel(link.kernel, **made, rng=np.random.default_rng(rng), noiseless=link.noiseless)
     found = _axes(link.kernel)
     if found is None:
-        return curve(averages, values, **made, rng=rng, closest=closest, **settings)
+        return curve(averages, values, **made, rng=rng, closest=closest, keep=keep, **settings)
     zero = np.zeros((link.kernel.indices,) * 2)
     averages = LinkChannel(
         link.kernel,
@@ -84,7 +88,9 @@ def curve_link(
     )
     followed = SymmetricLink(averages, *found)
     closest = _CLOSEST if closest is None else closest
-    return _back(curve(followed, values, **made, rng=rng, closest=closest, **settings), followed, closest)
+    kept = None if keep is None else Kept(keep, partial(_point_back, channel=followed, closest=closest))
+    found_curve = curve(followed, values, **made, rng=rng, closest=closest, keep=kept, **settings)
+    return _back(found_curve, followed, closest)
 
 
 def _axes(kernel: LinkKernel) -> tuple[Array, tuple[tuple[int, ...], ...]] | None:
@@ -97,6 +103,21 @@ def _axes(kernel: LinkKernel) -> tuple[Array, tuple[tuple[int, ...], ...]] | Non
     return None if own else found
 
 
+def _point_back(one: CurvePoint, channel: SymmetricLink, closest: float) -> CurvePoint:
+    """The same point with overlaps of the indices."""
+    axes = channel.axes
+    size = np.abs(axes)
+    known = np.where((size > _NOTHING) & np.isfinite(one.growth), one.growth, -np.inf).max(axis=1)
+    overlap = np.asarray(axes @ one.overlap @ axes.T)
+    return replace(
+        one,
+        overlap=overlap,
+        overlap_error=size @ one.overlap_error @ size.T,
+        growth=np.where(np.isfinite(known), known, np.nan),
+        recovered=tuple(int(i) for i in np.flatnonzero(overlap.diagonal() >= 1 - 1.001 * closest)),
+    )
+
+
 def _back(result: CurveResult, channel: SymmetricLink, closest: float) -> CurveResult:
     """The same curve with overlaps of the indices in place of those along the axes."""
     axes = channel.axes
@@ -105,17 +126,6 @@ def _back(result: CurveResult, channel: SymmetricLink, closest: float) -> CurveR
 
     def turned(q: Array) -> Array:
         return np.asarray(axes @ q @ axes.T)
-
-    def point(one: CurvePoint) -> CurvePoint:
-        known = np.where(inside & np.isfinite(one.growth), one.growth, -np.inf).max(axis=1)
-        overlap = turned(one.overlap)
-        return replace(
-            one,
-            overlap=overlap,
-            overlap_error=size @ one.overlap_error @ size.T,
-            growth=np.where(np.isfinite(known), known, np.nan),
-            recovered=tuple(int(i) for i in np.flatnonzero(overlap.diagonal() >= 1 - 1.001 * closest)),
-        )
 
     def onset(one: Onset) -> Onset:
         members = tuple(int(i) for i in np.flatnonzero(inside[:, list(one.indices)].any(axis=1)))
@@ -131,7 +141,10 @@ def _back(result: CurveResult, channel: SymmetricLink, closest: float) -> CurveR
     ]
     return replace(
         result,
-        points={start: tuple(point(one) for one in points) for start, points in result.points.items()},
+        points={
+            start: tuple(_point_back(one, channel, closest) for one in points)
+            for start, points in result.points.items()
+        },
         onsets=onsets,
         jumps=tuple(jump(one) for one in result.jumps),
         status="; ".join([result.status, *told]),

@@ -23,7 +23,8 @@ def curve(model: Model, values: Iterable[float], **settings: Any) -> CurveResult
     settings : optional
         `start` ("uninformed", "informed" or "both"); `along` ("alpha", "skip" or "beta"; of a link "alpha"), and
         `alpha` where another parameter varies; `accuracy`, `samples`, `replicas`, `rng`, `tol`, `workers` of the
-        averages, as of `evolve`; `progress`, called with the numbers of points done and in all.
+        averages, as of `evolve`; `progress`, called with the numbers of points done and in all; `keep`, a file from
+        which an interrupted curve goes on.
 
     Returns
     -------

@@ -1,0 +1,71 @@
+"""A curve that is interrupted keeps its points, and goes on from them to the same numbers."""
+
+import json
+
+import numpy as np
+import pytest
+
+import attnlimits as al
+
+MODELS = {
+    "two layers": (al.Network(2, 2), [0.1, 0.2, 0.3], {"accuracy": 1e-2}),
+    "on a chart": (al.Network(1, 2, tied=False), [0.1, 0.2, 0.3], {"samples": 16}),
+    "both starts": (al.Network(2, 2), [0.15, 0.3], {"accuracy": 1e-2, "start": "both"}),
+}
+
+
+class Count:
+    """Progress that interrupts once, and channels that count their evaluations."""
+
+    def __init__(self, stop):
+        self.stop = stop
+
+    def __call__(self, done, total):
+        if done == self.stop:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_interrupted_curve_goes_on(tmp_path, name):
+    model, values, settings = MODELS[name]
+    path = tmp_path / "curve.json"
+    whole = al.curve(model, values, **settings)
+    total = len(values) * len(whole.points)
+    with pytest.raises(KeyboardInterrupt, match=rf"^interrupted after 2 of {total} points, which are in .*goes on"):
+        al.curve(model, values, keep=path, progress=Count(2), **settings)
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    assert (kept["converged"], kept["interrupted"]) == (False, True)
+    assert sum(map(len, kept["points"].values())) == 2
+    for start, points in kept["points"].items():
+        found = {point.parameter: point for point in whole.points[start]}
+        for point in points:
+            np.testing.assert_array_equal(np.array(point["overlap"]), found[point["parameter"]].overlap)
+    assert al.curve(model, values, keep=path, **settings).to_dict() == whole.to_dict()
+
+
+def test_averages_of_the_file_are_not_taken_again(tmp_path, monkeypatch):
+    path, model = tmp_path / "curve.json", al.Network(2, 2)
+    with pytest.raises(KeyboardInterrupt):
+        al.curve(model, [0.1, 0.3], keep=path, progress=Count(2), accuracy=1e-2)
+    monkeypatch.setattr("attnlimits.numerics.channel.two_layers.channel.TwoLayerQuadrature.__call__", None)
+    monkeypatch.setattr("attnlimits.numerics.channel.two_layers.channel.TwoLayerQuadrature.operator", None)
+    assert al.curve(model, [0.1, 0.3], keep=path, accuracy=1e-2).converged
+
+
+@pytest.mark.parametrize("damage", ["other settings", "cut short", "a result", "a byte"])
+def test_a_file_of_something_else_is_passed_over(tmp_path, damage):
+    path, model = tmp_path / "curve.json", al.Network(2, 2)
+    settings = {"accuracy": 1e-2}
+    whole = al.curve(model, [0.1, 0.3], **settings)
+    with pytest.raises(KeyboardInterrupt):
+        al.curve(model, [0.1, 0.3], keep=path, progress=Count(2), **settings | {"accuracy": 5e-3})
+    text = path.read_text(encoding="utf-8")
+    if damage == "cut short":
+        path.write_text(text[: len(text) // 2], encoding="utf-8")
+    elif damage == "a result":
+        path.write_text('{"points": {}, "unfinished": []}', encoding="utf-8")
+    elif damage == "a byte":
+        path.write_text(text.replace('"bytes": "', '"bytes": "!'), encoding="utf-8")
+        settings = {"accuracy": 5e-3}
+        whole = al.curve(model, [0.1, 0.3], **settings)
+    assert al.curve(model, [0.1, 0.3], keep=path, **settings).to_dict() == whole.to_dict()
