@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from .lines import Section, say
 
-__all__ = ["as_latex", "as_text"]
+__all__ = ["as_latex", "as_text", "with_section"]
 
 _BEGIN = r"""\documentclass{article}
 \usepackage[utf8]{inputenc}
@@ -47,6 +47,13 @@ def as_latex(headline: str, sections: Sequence[Section]) -> str:
             if line.latex:
                 lines.append(_escaped(line.latex) + r"\par")
     return _BEGIN + "\n".join(lines) + _END
+
+
+def with_section(page: str, title: str, line: str) -> str:
+    """Add a section of one line to a page of either kind."""
+    if not page.endswith(_END):
+        return f"{page}\n\n{title}\n  {line}"
+    return page.removesuffix(_END) + f"\n\n\\subsection*{{{_escaped(title)}}}\n{_escaped(line)}\\par" + _END
 
 
 def _escaped(text: str) -> str:

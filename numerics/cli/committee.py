@@ -26,13 +26,15 @@ def add(verbs: Verbs) -> None:
         "attnlimits committee --layers 101 --skip 400 --alpha 40",
     )
     group = parser.add_argument_group("model")
-    group.add_argument("--layers", type=int, default=3, metavar="L", help="depth, from 2 (default: %(default)s)")
-    group.add_argument("--beta", type=float, default=1.0, help="inverse temperature, 0.1 to 20 (default: %(default)s)")
+    group.add_argument("--layers", "-L", type=int, default=3, metavar="L", help="depth, from 2 (default: %(default)s)")
     group.add_argument(
-        "--skip", type=float, metavar="C", help="strength c > L - 1 of the skip connection, for finite c"
+        "--beta", "-b", type=float, default=1.0, help="inverse temperature, 0.1 to 20 (default: %(default)s)"
+    )
+    group.add_argument(
+        "--skip", "-c", type=float, metavar="C", help="strength c > L - 1 of the skip connection, for finite c"
     )
     parser.add_argument(
-        "--alpha", type=float, help="also compute the overlaps at these samples per dimension, N/D >= 1/2"
+        "--alpha", "-a", type=float, help="also compute the overlaps at these samples per dimension, N/D >= 1/2"
     )
 
 

@@ -16,6 +16,7 @@ from ..core.progress import Bar
 from ..core.results import as_dict, save
 from .flags import (
     check_link,
+    check_model,
     check_output,
     check_points,
     check_sampling,
@@ -24,7 +25,7 @@ from .flags import (
     model_of,
     sampling_flags,
 )
-from .verbs import Outcome, Verbs, add_verb
+from .verbs import Outcome, Verbs, add_verb, shown
 
 if TYPE_CHECKING:
     from ..fixed_point.continuation import CurvePoint, CurveResult
@@ -50,10 +51,13 @@ def add(verbs: Verbs) -> None:
     group.add_argument(
         "--along", choices=["alpha", "skip", "beta"], default="alpha", help="what varies (default: %(default)s)"
     )
-    group.add_argument("--from", dest="first", type=float, required=True, metavar="X", help="first value")
-    group.add_argument("--to", dest="last", type=float, required=True, metavar="X", help="last value")
+    parser.needs(
+        group.add_argument("--from", dest="first", type=float, metavar="X", help="first value"),
+        group.add_argument("--to", dest="last", type=float, metavar="X", help="last value"),
+    )
+    parser.check = _check_given
     group.add_argument("--points", type=int, default=48, help="number of values (default: %(default)s)")
-    group.add_argument("--alpha", type=float, help="samples per dimension N/D, where skip or beta varies")
+    group.add_argument("--alpha", "-a", type=float, help="samples per dimension N/D, where skip or beta varies")
     group.add_argument("--start", choices=["uninformed", "informed", "both"], default="uninformed")
     group.add_argument("--tol", type=float, default=1e-5, help="on max |F(q) - q| (default: %(default)s)")
     group.add_argument(
@@ -64,7 +68,12 @@ def add(verbs: Verbs) -> None:
         type=float,
         help="distance to one at which an overlap counts as recovered (default: what the averages resolve)",
     )
-    group.add_argument("--out", type=Path, metavar="FILE", help="write the JSON object there, too")
+    group.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the JSON object there, too; an interrupted run keeps its points there and goes on from them",
+    )
     group.add_argument(
         "--nodes", type=int, default=2048, help="of each sampled posterior, a power of two (default: %(default)s)"
     )
@@ -84,7 +93,7 @@ def run(args: argparse.Namespace) -> Outcome:
     name = model.describe()
     step = (args.last - args.first) / max(args.points - 1, 1)
     values = [args.first + k * step for k in range(args.points - 1)] + [args.last]
-    bar = Bar("curve", show=True)
+    bar = Bar("curve", show=shown(args))
     try:
         result = al.curve(
             model,
@@ -99,6 +108,7 @@ def run(args: argparse.Namespace) -> Outcome:
             rng=args.seed,
             workers=args.workers,
             progress=bar.to,
+            keep=args.out,
             **_points(args),
         )
     finally:
@@ -120,11 +130,20 @@ def _points(args: argparse.Namespace) -> dict[str, int | None]:
     return {"samples": args.samples, "exact": _EXACT, "nodes": args.nodes}
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_given(args: argparse.Namespace) -> None:
+    check_model("curve")(args)
+    _check_ranges(args)
+
+
+def _check_ranges(args: argparse.Namespace) -> None:
     least = 0.0 if args.along == "alpha" else 1e-12
     for flag, value in (("from", args.first), ("to", args.last)):
-        if not (math.isfinite(value) and value >= least):
+        if value is not None and not (math.isfinite(value) and value >= least):
             raise ValueError(f"--{flag} must be finite and >= {least:g}, got {value:g}")
+
+
+def _check(args: argparse.Namespace) -> None:
+    _check_ranges(args)
     if args.points < 1 or (args.points == 1) != (args.first == args.last) or args.first > args.last:
         raise ValueError(
             f"--points {args.points} from {args.first:g} to {args.last:g}: needs --from < --to and at least 2 points"

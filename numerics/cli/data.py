@@ -12,8 +12,9 @@ from ..core.array_files import read_array, write_array
 from ..core.destinations import output_file
 from ..core.progress import Bar
 from ..core.typing import Numbers as Array
-from .flags import link_flags, model_flags
-from .verbs import Record
+from .flags import check_model, link_flags, model_flags
+from .parser import Flags
+from .verbs import Record, shown
 
 __all__ = [
     "STARTS",
@@ -43,7 +44,7 @@ def data_flags(parser: argparse.ArgumentParser) -> None:
     model_flags(parser)
     link_flags(parser)
     group = parser.add_argument_group("instances of a teacher at random")
-    group.add_argument("--alpha", type=float, help="samples per dimension N/D")
+    group.add_argument("--alpha", "-a", type=float, help="samples per dimension N/D")
     group.add_argument("--dimension", type=int, metavar="D", help="dimension of the tokens")
     group.add_argument("--seeds", type=int, metavar="K", help=f"number of instances (default: {_SEEDS})")
     group = parser.add_argument_group("data of your own, instead")
@@ -52,7 +53,7 @@ def data_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--out", type=Path, metavar="FILE", help="write the estimate there, .npy of shape (P, D)")
 
 
-def iteration_flags(group: argparse._ArgumentGroup, starts: Sequence[str], tol: str) -> None:
+def iteration_flags(group: Flags, starts: Sequence[str], tol: str) -> None:
     """Add the flags of an iteration that both verbs have."""
     group.add_argument("--start", choices=starts, default="random", help="first weights (default: %(default)s)")
     group.add_argument("--tol", type=float, default=1e-3, help=f"on {tol} (default: %(default)s)")
@@ -62,6 +63,7 @@ def iteration_flags(group: argparse._ArgumentGroup, starts: Sequence[str], tol: 
 
 def check_data(args: argparse.Namespace) -> bool:
     """Whether the data are one's own; bad flags are refused before anything is loaded or drawn."""
+    check_model(args.verb)(args)
     if args.x is not None or args.y is not None:
         for name, path in (("x", args.x), ("y", args.y)):
             if path is None:
@@ -71,16 +73,16 @@ def check_data(args: argparse.Namespace) -> bool:
                 raise ValueError(f"--{name} describes instances of a teacher at random, and --x stands instead of them")
         args.out = output_file(args.out, ".npy")
         return True
+    if args.alpha is not None and not (math.isfinite(args.alpha) and args.alpha > 0):
+        raise ValueError(f"--alpha must be finite and > 0, got {args.alpha:g}")
+    for flag in ("dimension", "seeds"):
+        count = getattr(args, flag)
+        if count is not None and count < 1:
+            raise ValueError(f"--{flag} must be >= 1, got {count}")
     if args.alpha is None or args.dimension is None:
         raise ValueError("give --alpha and --dimension, or data of your own by --x and --y")
     if args.out is not None:
         raise ValueError("--out is for the estimate of data of your own, --x and --y")
-    if not (math.isfinite(args.alpha) and args.alpha > 0):
-        raise ValueError(f"--alpha must be finite and > 0, got {args.alpha:g}")
-    if args.dimension < 1:
-        raise ValueError(f"--dimension must be >= 1, got {args.dimension}")
-    if args.seeds is not None and args.seeds < 1:
-        raise ValueError(f"--seeds must be >= 1, got {args.seeds}")
     return False
 
 
@@ -110,7 +112,7 @@ def instances_of(
     learn: Callable[[int, Array, Array, Array], Result],
 ) -> list[Result]:
     """Learn from each instance of the flags, with a bar."""
-    bar = Bar(args.verb, show=True)
+    bar = Bar(args.verb, show=shown(args))
     count = _SEEDS if args.seeds is None else args.seeds
     found = al.learning.on_instances(
         model, args.alpha, args.dimension, learn, count=count, seed=args.seed, progress=bar.to

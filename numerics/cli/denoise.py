@@ -23,7 +23,7 @@ from ..model.network import Network
 from ..model.routes import require, serving
 from ..posterior.charts.results import SampledDenoiserResult
 from .flags import attention, model_flags
-from .verbs import Outcome, Record, Verbs, add_verb
+from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 if TYPE_CHECKING:
     from ..posterior.precise.sum import Progress
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> Outcome:
     made: list[Record] = []
     about: Record = {"model": model.describe()} | ({} if sampled else {"digits": _digits(args)})
     status, interrupted = "", False
-    bar = Bar("denoise", show=True)
+    bar = Bar("denoise", show=shown(args))
     out: IO[str] | None = None
     try:
         for k, sample in enumerate(samples):
@@ -135,10 +135,11 @@ def _samples(args: argparse.Namespace) -> tuple[Sequence[Sample], bool]:
     """Return the samples, and whether there is only the one of the flags or of an object in a file."""
     given = {name: getattr(args, name) for name in _NAMES}
     if args.input is None:
-        missing = [f"--{name}" for name, text in given.items() if text is None]
+        rows = {name: _rows(f"--{name}", text) for name, text in given.items() if text is not None}
+        missing = [f"--{name}" for name in given if name not in rows]
         if missing:
             raise ValueError(f"{', '.join(missing)} missing: give --y, --omega and --V, or --input FILE")
-        return [{name: _rows(f"--{name}", text) for name, text in given.items()}], True
+        return [rows], True
     if any(text is not None for text in given.values()):
         raise ValueError("--input holds y, omega and V; leave --y, --omega and --V out")
     if args.input.suffix == ".npz":

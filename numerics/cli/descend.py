@@ -26,7 +26,7 @@ from .data import (
     start_of,
 )
 from .flags import model_of
-from .verbs import Outcome, Record, Verbs, add_verb
+from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
 
@@ -134,7 +134,7 @@ def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
     model = kernel_or_network(asked)
     x, y = read_data(args)
     start = start_of(args, x, y, model, args.seed)
-    bar = Bar("descend", show=True)
+    bar = Bar("descend", show=shown(args))
 
     def tick(step: "al.learning.DescentStep") -> None:
         bar.to(step.epoch, args.epochs)

@@ -11,6 +11,7 @@ from ..core.results import Estimate, EvolutionResult, as_dict
 from .flags import (
     NODES,
     check_link,
+    check_model,
     check_output,
     check_sampling,
     link_flags,
@@ -36,7 +37,8 @@ def add(verbs: Verbs) -> None:
     )
     model_flags(parser)
     link_flags(parser)
-    parser.add_argument("--alpha", type=float, required=True, help="samples per dimension, N/D")
+    parser.needs(parser.add_argument("--alpha", "-a", type=float, help="samples per dimension, N/D"))
+    parser.check = check_model("evolve")
     parser.add_argument("--start", choices=["uninformed", "informed"], default="uninformed")
     parser.add_argument("--tol", type=float, default=1e-5, help="on max |F(q) - q| (default: %(default)s)")
     parser.add_argument("--max-iter", type=int, default=200, help="evaluations (default: %(default)s)")

@@ -1,6 +1,7 @@
 """The number at the end of the page of `explain`: the weak-recovery threshold, by the function of `threshold`."""
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -8,9 +9,10 @@ import attnlimits as al
 
 from ..core.errors import ConvergenceError
 from ..core.progress import Bar
-from ..core.results import How
+from ..core.results import How, ThresholdResult
 from ..model.network import Network
 from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, serving
+from .flags import link_of
 
 __all__ = ["ThresholdLine", "threshold_line"]
 
@@ -43,12 +45,12 @@ class ThresholdLine:
     @property
     def text(self) -> str:
         """The end of the page."""
-        return f"Number\n  {self._line('alpha_c', ' +- ')}"
+        return self._line("alpha_c", " +- ")
 
     @property
     def latex(self) -> str:
         """The same in LaTeX."""
-        return "\\subsection*{Number}\n" + self._line(r"$\alpha_c$", r" $\pm$ ") + r"\par"
+        return self._line(r"$\alpha_c$", r" $\pm$ ")
 
     def _line(self, alpha: str, pm: str) -> str:
         if self.value is None:
@@ -59,6 +61,9 @@ class ThresholdLine:
 
 def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     """Threshold of the flags of `explain`, whose symbols are 1 unless they are given."""
+    if args.link is not None:
+        at = f"noise {args.noise}" if args.noise != "0" else "no noise"
+        return _found(at, lambda bar: al.threshold(link_of(args), progress=bar.to))
     skip, beta = (1.0 if text is None else float(Fraction(text)) for text in (args.skip, args.beta))
     at = f"beta = {beta:g}" if args.layers == 1 else f"c = {skip:g}, beta = {beta:g}"
     if args.layers > 1 and args.heads > 1:
@@ -75,12 +80,16 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     if route == (CHART_OPERATOR,) and model.indices * model.tokens > _MOST_ENTRIES:
         return ThresholdLine(at, reason="it takes minutes for this model; `attnlimits threshold` computes it")
     digits = _DIGITS if route in ((BALLS,), (PAIRS,)) else None
+    if args.layers == 1:
+        return _found(at, lambda _: al.threshold(model, heads=args.heads, output=args.output))
+    return _found(at, lambda bar: al.threshold(model, digits=digits, progress=bar.to))
+
+
+def _found(at: str, threshold: Callable[[Bar], ThresholdResult]) -> ThresholdLine:
+    """The line of a threshold, or of the reason why there is none."""
     try:
         with Bar("threshold (--no-number leaves it out)", show=True) as bar:
-            if args.layers == 1:
-                found = al.threshold(model, heads=args.heads, output=args.output)
-            else:
-                found = al.threshold(model, digits=digits, progress=bar.to)
+            found = threshold(bar)
     except (ValueError, ConvergenceError) as error:
         return ThresholdLine(at, reason=str(error))
     return ThresholdLine(at, found.value, found.error, found.how, found.exact, found.subspace)

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.destinations import output_folder
 from ..core.progress import Bar
 from .flags import check_points
-from .verbs import Outcome, Verbs, add_verb
+from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["FIGURES", "add", "add_aim_figure", "aim_figures", "run"]
 
@@ -84,7 +84,7 @@ def _make(name: str, args: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"--points must be >= 4 for a curve, got {args.points}")
     check_points(args.points)
     output_folder(args.out)
-    bar = Bar(name, show=True)
+    bar = Bar(name, show=shown(args))
     made: dict[str, Any] = import_module(FIGURES[name]).make(args.out, args.points, bar.to)
     bar.close()
     return made

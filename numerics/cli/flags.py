@@ -1,6 +1,7 @@
 """Flags that the verbs of the command share, and the models they describe."""
 
 import argparse
+from collections.abc import Callable
 from fractions import Fraction
 from typing import TypedDict
 
@@ -16,6 +17,7 @@ __all__ = [
     "SYMBOLIC_DEFAULTS",
     "attention",
     "check_link",
+    "check_model",
     "check_output",
     "check_points",
     "check_sampling",
@@ -80,14 +82,14 @@ def damping(text: str) -> float | str:
 def model_flags(parser: argparse.ArgumentParser, *, symbolic: bool = False) -> None:
     """Add the flags of a model; where `symbolic`, skip and beta stay symbols unless they are given."""
     group = parser.add_argument_group("model")
-    group.add_argument("--layers", type=int, default=2, metavar="L", help="depth (default: %(default)s)")
-    group.add_argument("--tokens", type=int, default=2, metavar="M", help="tokens (default: %(default)s)")
-    group.add_argument("--rank", type=_ranks, default=1, metavar="r", help="rank, or one per layer: 1,2")
-    group.add_argument("--heads", type=int, default=1, metavar="H", help="heads (default: %(default)s)")
+    group.add_argument("--layers", "-L", type=int, default=2, metavar="L", help="depth (default: %(default)s)")
+    group.add_argument("--tokens", "-M", type=int, default=2, metavar="M", help="tokens (default: %(default)s)")
+    group.add_argument("--rank", "-r", type=_ranks, default=1, metavar="r", help="rank, or one per layer: 1,2")
+    group.add_argument("--heads", "-H", type=int, default=1, metavar="H", help="heads (default: %(default)s)")
     number = {"type": str, "default": None} if symbolic else {"type": float, "default": 1.0}
     usual = "a symbol" if symbolic else "1"
-    group.add_argument("--skip", metavar="c", help=f"skip strength (default: {usual})", **number)
-    group.add_argument("--beta", metavar="b", help=f"inverse temperature (default: {usual})", **number)
+    group.add_argument("--skip", "-c", metavar="c", help=f"skip strength (default: {usual})", **number)
+    group.add_argument("--beta", "-b", metavar="b", help=f"inverse temperature (default: {usual})", **number)
     group.add_argument(
         "--activation", default="softmax", help=f"{', '.join(ACTIVATIONS)}, or a function of z (default: softmax)"
     )
@@ -197,6 +199,20 @@ def is_attention(args: argparse.Namespace) -> bool:
     if args.heads < 1:
         raise ValueError(f"--heads must be >= 1, got {args.heads}")
     return args.heads == 1 and not args.untied and args.output == "last"
+
+
+def check_model(verb: str) -> Callable[[argparse.Namespace], None]:
+    """Return what refuses bad flags of a model and of sampling, before other flags are asked for."""
+
+    def check(args: argparse.Namespace) -> None:
+        if hasattr(args, "samples"):
+            check_sampling(args)
+        check_output(args)
+        check_link(args)
+        if args.link is None:
+            network_of(args, verb)
+
+    return check
 
 
 #: Verbs that charts serve at any depth.

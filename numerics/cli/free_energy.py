@@ -8,9 +8,7 @@ import attnlimits as al
 from ..core.decimals import pm, recorded
 from ..core.results import Origin, as_dict
 from .flags import (
-    check_link,
-    check_output,
-    check_sampling,
+    check_model,
     link_flags,
     model_flags,
     model_of,
@@ -45,7 +43,7 @@ def inference_flags(parser: argparse.ArgumentParser) -> None:
     model_flags(parser)
     link_flags(parser)
     group = parser.add_argument_group("inference")
-    group.add_argument("--alpha", type=float, help="samples per dimension, N/D")
+    group.add_argument("--alpha", "-a", type=float, help="samples per dimension, N/D")
     group.add_argument(
         "--prior", choices=["gaussian", "binary", "sparse"], default="gaussian", help="of the weights' entries"
     )
@@ -67,7 +65,7 @@ def run(args: argparse.Namespace) -> Outcome:
     prior = al.free_energy.prior_named(args.prior, args.density)
     about = {"model": name, "prior": prior.describe(), "route": output.route, "origin": origin_of(output, args)}
     if args.transitions:
-        return _transitions(output, prior, about)
+        return _transitions(args, output, prior, about)
     free = al.free_energy.FreeEntropy(output, args.alpha, prior)
     points, status, converged = al.free_energy.located(free, starts=args.starts, rng=args.seed)
     best = points[0]
@@ -98,10 +96,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse flags out of range, before anything is loaded."""
-    check_sampling(args)
-    check_output(args)
-    if args.alpha is None and not getattr(args, "transitions", False):
-        raise ValueError("--alpha is needed: samples per dimension, N/D")
+    check_model("free-energy")(args)
     if args.alpha is not None and not (math.isfinite(args.alpha) and args.alpha > 0):
         raise ValueError(f"--alpha must be finite and > 0, got {args.alpha:g}")
     if not 1e-10 <= args.accuracy <= 1e-2:
@@ -110,7 +105,8 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError(f"--starts must be >= 0, got {args.starts}")
     if (args.density is None) == (args.prior == "sparse"):
         raise ValueError("--density belongs to --prior sparse, and is needed there")
-    check_link(args)
+    if args.alpha is None and not getattr(args, "transitions", False):
+        raise ValueError("--alpha is needed: samples per dimension, N/D")
 
 
 def output_of(args: argparse.Namespace) -> tuple["al.free_energy.OutputEntropy", str]:
@@ -128,7 +124,10 @@ def origin_of(output: "al.free_energy.OutputEntropy", args: argparse.Namespace) 
     return Origin.of(output.model, **{name: getattr(args, name) for name in names})
 
 
-def _transitions(output: "al.free_energy.OutputEntropy", prior: "al.free_energy.Prior", about: Record) -> Outcome:
+def _transitions(
+    args: argparse.Namespace, output: "al.free_energy.OutputEntropy", prior: "al.free_energy.Prior", about: Record
+) -> Outcome:
+    args.doing = "averages over the output along the overlap, for the spinodals and for equal free entropies"
     found = al.free_energy.transitions(output, prior)
     lines = [f"{about['model']}; {prior.describe()}"]
     if found.weak is not None:

@@ -25,7 +25,7 @@ from .data import (
     start_of,
 )
 from .flags import damping, model_of
-from .verbs import Outcome, Record, Verbs, add_verb
+from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
 
@@ -113,7 +113,7 @@ def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
     model = kernel_or_network(asked)
     x, y = read_data(args)
     start = start_of(args, x, y, model, args.seed)
-    bar = Bar("gamp", show=True)
+    bar = Bar("gamp", show=shown(args))
 
     def tick(step: "al.learning.GAMPStep") -> None:
         bar.to(step.iteration, args.max_iter)

@@ -3,19 +3,18 @@
 Whatever happens, the exit status is one of the documented ones, and a failure is one line on stderr.
 """
 
-import argparse
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Any, NoReturn, TextIO
+from typing import TextIO
 
 from ..core.errors import ConvergenceError
 from ..core.interrupts import INTERRUPTED, forget_interrupt, interruptible, interrupts_before_errors
 from ..core.progress import close_bars
 
-__all__ = ["DEBUG", "STATUSES", "Parser", "fail", "guarded", "say"]
+__all__ = ["DEBUG", "STATUSES", "fail", "guarded", "line", "say"]
 
 #: Environment variable that asks for the traceback of a failure.
 DEBUG = "ATTNLIMITS_DEBUG"
@@ -25,22 +24,6 @@ STATUSES = (
 )
 # Longest message, and longest word in it: a line that quotes a whole file is none.
 _LONGEST, _LONGEST_WORD = 1000, 250
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """One line, exit status 2."""
-        _line(f"{self.prog}: error: {message}", f" (see {self.prog} --help)")
-        raise SystemExit(2)
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help; the usual parser passes over a full disk."""
-        if file is sys.stdout:
-            say(message.rstrip("\n"))
-        else:
-            super()._print_message(message, file)
 
 
 class _Unwritten(Exception):
@@ -89,7 +72,10 @@ def _status(command: Callable[[], int]) -> int:
     except ValueError as error:
         return fail(_sentence(error), 2)
     except BrokenPipeError:
-        raise _Unwritten("standard output was closed before all was printed") from None
+        _to_nothing(sys.stdout)
+        return 0
+    except FileNotFoundError as error:
+        return fail(_of_system(error), 2)
     except OSError as error:
         return fail(_of_system(error), 1)
     except Exception as error:
@@ -97,11 +83,11 @@ def _status(command: Callable[[], int]) -> int:
 
 
 def say(text: str) -> None:
-    """Print on stdout now, so that a full disk or a closed pipe is found here."""
+    """Print on stdout now, so that a full disk is found here; a pipe that is closed takes it without a word."""
     try:
         print(text)
     except OSError as error:
-        raise _unwritten(error) from None
+        _lose(error)
     _flush()
 
 
@@ -110,11 +96,11 @@ def fail(message: str, status: int) -> int:
     close_bars()
     if os.environ.get(DEBUG) and sys.exc_info()[0] is not None:
         traceback.print_exc()
-    _line(f"attnlimits: {message}")
+    line(f"attnlimits: {message}")
     return status
 
 
-def _line(message: str, end: str = "") -> None:
+def line(message: str, end: str = "") -> None:
     """Print one line on stderr: no line breaks, no control characters, not longer than a reader can use."""
     text = " ".join(_shortened(word, _LONGEST_WORD) for word in message.split())
     text = _shortened(text, _LONGEST)
@@ -140,14 +126,14 @@ def _flush() -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        raise _unwritten(error) from None
+        _lose(error)
 
 
-def _unwritten(error: OSError) -> _Unwritten:
+def _lose(error: OSError) -> None:
+    """Refuse to go on without standard output; but a reader that has closed it has what it wanted."""
     _to_nothing(sys.stdout)
-    if isinstance(error, BrokenPipeError):
-        return _Unwritten("standard output was closed before all was printed")
-    return _Unwritten(f"standard output could not be written: {error.strerror}")
+    if not isinstance(error, BrokenPipeError):
+        raise _Unwritten(f"standard output could not be written: {error.strerror}")
 
 
 def _to_nothing(stream: TextIO) -> None:

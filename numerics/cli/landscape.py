@@ -12,7 +12,7 @@ from ..core.progress import Bar
 from ..core.results import as_dict, save
 from .flags import check_points, sampling_flags
 from .free_energy import check, inference_flags, line_of, origin_of, output_of
-from .verbs import Outcome, Verbs, add_verb
+from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
 
@@ -28,7 +28,8 @@ def add(verbs: Verbs) -> None:
     )
     inference_flags(parser)
     group = parser.add_argument_group("landscape")
-    group.add_argument("--out", type=Path, required=True, metavar="F.png", help="picture; the values go to F.json")
+    parser.needs(group.add_argument("--out", type=Path, metavar="F.png", help="picture; the values go to F.json"))
+    parser.check = check
     group.add_argument("--points", type=int, default=9, help="evaluations along each axis (default: %(default)s)")
     group.add_argument("--top", type=float, default=0.99, help="largest overlap (default: %(default)s)")
     sampling_flags(parser, samples=None, exact=1024)
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> Outcome:
     output, name = output_of(args)
     prior = al.free_energy.prior_named(args.prior, args.density)
     free = al.free_energy.FreeEntropy(output, args.alpha, prior)
-    bar = Bar("landscape", show=True)
+    bar = Bar("landscape", show=shown(args))
     try:
         record = al.free_energy.landscape(free, points=args.points, top=args.top, progress=bar.to)
     finally:

@@ -9,12 +9,15 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from ..core.interrupts import INTERRUPTED, leave_signals
 from ..core.results import as_dict
 from . import (
     aim,
+    cite,
     committee,
+    completion,
     curve,
     denoise,
     descend,
@@ -31,29 +34,19 @@ from . import (
     trec,
 )
 from .guard import fail, guarded, say
+from .notices import Notices
 from .verbs import command_line
 
 __all__ = ["main", "parser"]
 
 # In the order of the help.
-_VERBS = (
-    symbolic,
-    threshold,
-    evolve,
-    curve,
-    free_energy,
-    committee,
-    landscape,
-    denoise,
-    gamp,
-    descend,
-    aim,
-    multihead,
-    sweep,
-    trec,
-    figure,
-    report,
-)
+_VERBS = {
+    "what can be learned": (threshold, evolve, curve, free_energy, landscape, committee, denoise),
+    "learning from data": (gamp, descend, trec),
+    "other models of attention": (aim, multihead),
+    "derivations and their checks": (symbolic,),
+    "many points, figures and reports": (sweep, figure, report),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,13 +59,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
-    return command_line(verb.add for verb in _VERBS)[0]
+    groups = {title: [verb.add for verb in verbs] for title, verbs in _VERBS.items()}
+    return command_line(groups | {"the command itself": [cite.add, partial(completion.add, command=parser)]})[0]
 
 
 def _main(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(argv)
     begin = time.perf_counter()
-    record, text, ok = args.run(args)
+    with Notices(args):
+        record, text, ok = args.run(args)
     record["seconds"] = round(time.perf_counter() - begin, 3)
     say(json.dumps(as_dict(record), allow_nan=False) if args.json else text)
     return 0 if ok else fail(str(record.get("status", "failed")), INTERRUPTED if record.get("interrupted") else 1)

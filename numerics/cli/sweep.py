@@ -9,7 +9,7 @@ import attnlimits as al
 
 from ..core.destinations import output_folder
 from ..core.progress import Bar
-from .verbs import Outcome, Verbs, add_verb
+from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
 
@@ -26,9 +26,9 @@ def add(verbs: Verbs) -> None:
         "attnlimits sweep troiani2025-skip --out results/skip",
     )
     parser.add_argument("grid", help="TOML file with task, [fixed] and [axes], or the name of a shipped grid")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder of the results; made or continued"
-    )
+    out = parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the results; made or continued")
+    parser.needs(out)
+    parser.check = _check
     parser.add_argument("--workers", type=int, metavar="N", help="points computed at a time (default: all cores)")
     parser.add_argument(
         "--dask", metavar="WHERE", help="on a Dask cluster: address of its scheduler, its scheduler file, or local"
@@ -37,15 +37,19 @@ def add(verbs: Verbs) -> None:
     parser.add_argument("--limit", type=int, metavar="N", help="compute at most N points now")
 
 
-def run(args: argparse.Namespace) -> Outcome:
-    """Compute the missing points of a grid."""
-    # Checked before anything is made; the libraries take a second to load.
+def _check(args: argparse.Namespace) -> None:
+    """Refuse bad flags before anything is made; the libraries take a second to load."""
     for name in ("workers", "limit"):
         value = getattr(args, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name} must be >= 1, got {value}")
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Compute the missing points of a grid."""
+    _check(args)
     output_folder(args.out)
-    bar = Bar("sweep", show=True)
+    bar = Bar("sweep", show=shown(args))
     try:
         report = al.sweep(
             args.grid,
@@ -55,7 +59,7 @@ def run(args: argparse.Namespace) -> Outcome:
             retry_failed=args.retry_failed,
             limit=args.limit,
             progress=bar.to,
-            say=lambda line: print(f"attnlimits: {line}", file=sys.stderr),
+            say=(lambda _: None) if args.quiet else lambda line: print(f"attnlimits: {line}", file=sys.stderr),
         )
     finally:
         bar.close()

@@ -21,9 +21,9 @@ from ..model.network import ACTIVATIONS
 from ..model.routes import ROUTES
 from ..model.served import served_table
 from .explained import threshold_line
-from .flags import SYMBOLIC_DEFAULTS, link_flags, model_flags, refuse_model_flags
+from .flags import SYMBOLIC_DEFAULTS, link_flags, link_of, model_flags, refuse_model_flags
 from .link import derive as derive_link
-from .verbs import Outcome, Verbs, add_verb
+from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "derive", "explain", "models", "verify"]
 
@@ -57,7 +57,8 @@ def add(verbs: Verbs) -> None:
         "attnlimits explain --layers 2 --tokens 2 --untied --latex",
     )
     model_flags(page, symbolic=True)
-    page.add_argument("--latex", action="store_true", help="LaTeX instead of plain text")
+    link_flags(page)
+    page.add_argument("--latex", action="store_true", help="a LaTeX document instead of plain text")
     page.add_argument("--no-number", action="store_true", help="leave out the threshold, which may take a while")
     checks = add_verb(
         verbs,
@@ -139,7 +140,8 @@ def _derive_architecture(args: argparse.Namespace) -> Outcome:
     folder = args.out if args.out is not None else private_folder("links")
     if folder is None:
         raise ValueError("there is no folder to write the package to; give one by --out")
-    path = al.derivations.write_link_package(model, folder, lambda line: print(line, file=sys.stderr))
+    say = (lambda _: None) if args.quiet else lambda line: print(line, file=sys.stderr)
+    path = al.derivations.write_link_package(model, folder, say)
     name = al.derivations.package_name(model)
     record = {"name": name, "folder": str(path), "ok": True, "status": "written"}
     return record, f"{name}: link and Jacobian written to {path}", True
@@ -162,7 +164,7 @@ def _check_cost(args: argparse.Namespace) -> None:
             f"{about}, which takes hours; give smaller --tokens, --layers, --rank or --heads, so that entries times "
             f"layers are at most {_LONG}"
         )
-    if entries * args.layers > _SHORT:
+    if entries * args.layers > _SHORT and not args.quiet:
         print(f"attnlimits: {about}; this takes a minute or more, and Ctrl-C ends it", file=sys.stderr)
 
 
@@ -175,10 +177,10 @@ def _indices(args: argparse.Namespace) -> int:
 def verify(args: argparse.Namespace) -> Outcome:
     """Run the check of every equation of a paper, or of all papers."""
     if args.paper != ALL_PAPERS:
-        return _verify_paper(args.paper, args.ids)
+        return _verify_paper(args, args.paper, args.ids)
     if args.ids is not None:
         raise ValueError(f"--id numbers the equations of one paper: give its citekey, not --paper {ALL_PAPERS}")
-    outcomes = [_verify_paper(paper, None) for paper in al.derivations.registry.papers()]
+    outcomes = [_verify_paper(args, paper, None) for paper in al.derivations.registry.papers()]
     records = [record for record, _, _ in outcomes]
     failed = [str(record["paper"]) for record in records if not record["ok"]]
     status = f"checks failed: {', '.join(failed)}; see the tables" if failed else "all checks passed"
@@ -186,9 +188,9 @@ def verify(args: argparse.Namespace) -> Outcome:
     return {"paper": ALL_PAPERS, "papers": records, "ok": not failed, "status": status}, text, not failed
 
 
-def _verify_paper(paper: str, ids: Sequence[int] | None) -> Outcome:
+def _verify_paper(args: argparse.Namespace, paper: str, ids: Sequence[int] | None) -> Outcome:
     registry = al.derivations.registry
-    bar = Bar("equations", show=sys.stderr.isatty())
+    bar = Bar("equations", show=shown(args))
     results = registry.run(paper, ids, progress=lambda done, total, _: bar.to(done, total))
     bar.close()
     summary = registry.summary(results)
@@ -199,14 +201,21 @@ def _verify_paper(paper: str, ids: Sequence[int] | None) -> Outcome:
 
 
 def explain(args: argparse.Namespace) -> Outcome:
-    """Print what the theory says about one architecture."""
-    _check_page(args)
-    record = al.derivations.explain_record(_architecture(args))
+    """Print what the theory says about one architecture, or a link, and its threshold."""
+    if args.link is not None:
+        refuse_model_flags(args, SYMBOLIC_DEFAULTS | {"layers": 2, "tokens": 2})
+        record = al.derivations.explain_link(link_of(args))
+    elif args.noise != "0":
+        raise ValueError("--noise belongs to --link here; the formulas of a network are those without noise")
+    else:
+        _check_page(args)
+        record = al.derivations.explain_record(_architecture(args))
     page = str(record["latex"] if args.latex else record["text"])
     if args.no_number:
         return record, page, True
     number = threshold_line(args)
-    return record | {"number": number}, f"{page}\n\n{number.latex if args.latex else number.text}", True
+    record = record | {"number": number}
+    return record, al.derivations.with_section(page, "Number", number.latex if args.latex else number.text), True
 
 
 # Sizes of which each alone makes a page in about eight seconds of one core: tokens, heads of two layers and of one,

@@ -20,7 +20,7 @@ from .flags import (
     sampling_flags,
 )
 from .link import threshold as link_threshold
-from .verbs import Outcome, Verbs, add_verb
+from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
 
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f"--layer must be from 1 to --layers {model.layers}, got {layer}")
     if layer == model.layers and args.given is not None:
         raise ValueError("--given is for a layer before the last one; the last layer is learned from nothing")
-    bar = Bar("threshold", show=True)
+    bar = Bar("threshold", show=shown(args))
     result = al.threshold(
         model,
         layer=layer,
@@ -93,7 +93,7 @@ def _proved(args: argparse.Namespace) -> Outcome:
     model = attention(args, "threshold")
     if args.layer not in (None, model.layers):
         raise ValueError(f"--rigorous is for the last layer, got --layer {args.layer} of {model.layers}")
-    result, enclosure = al.prove(model, digits=12 if args.digits is None else args.digits, progress=True)
+    result, enclosure = al.prove(model, digits=12 if args.digits is None else args.digits, progress=shown(args))
     record, text, converged = _outcome(result, model.layers, model.describe())
     return record | {"enclosure": as_dict(enclosure)}, text, converged
 

@@ -14,7 +14,7 @@ from ..core.decimals import pm, recorded
 from ..core.destinations import output_file, output_folder
 from ..core.progress import Bar
 from ..core.results import as_dict, save
-from .verbs import Outcome, Record, Verbs, add_verb
+from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
 
@@ -45,8 +45,8 @@ def add(verbs: Verbs) -> None:
     group.add_argument("--write-corpus", type=Path, metavar="DIR", help="write its files there, and train nothing")
     group.add_argument("--questions", type=int, metavar="N", help=f"to train on (default: {_MADE['train']})")
     group = parser.add_argument_group("architecture and training")
-    group.add_argument("--rank", type=int, default=16, help="rows of each layer's weights (default: %(default)s)")
-    group.add_argument("--skip", type=float, default=1.0, help="skip strength c (default: %(default)s)")
+    group.add_argument("--rank", "-r", type=int, default=16, help="rows of each layer's weights (default: %(default)s)")
+    group.add_argument("--skip", "-c", type=float, default=1.0, help="skip strength c (default: %(default)s)")
     group.add_argument("--epochs", type=int, default=50, help="(default: %(default)s)")
     group.add_argument("--rate", type=float, default=1e-3, help="learning rate of AdamW (default: %(default)s)")
     group.add_argument("--batch", type=int, default=32, help="questions per step (default: %(default)s)")
@@ -144,7 +144,7 @@ def _data(args: argparse.Namespace) -> tuple[Part, Part, tuple[str, ...], str]:
 
 def _train(args: argparse.Namespace, settings: "al.classifier.Settings") -> Outcome:
     first, second, labels, name = _data(args)
-    bar = Bar("trec", show=True)
+    bar = Bar("trec", show=shown(args))
     found = al.classifier.repeated(first, second, settings, count=args.seeds, seed=args.seed, progress=bar.to)
     bar.close()
     one = found.trainings[0]

@@ -1,14 +1,16 @@
 """How a verb enters the command line, and what its function returns."""
 
 import argparse
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import attnlimits as al
 
-from .guard import STATUSES, Parser
+from .guard import STATUSES
+from .parser import Parser
 
-__all__ = ["Outcome", "Record", "Verbs", "add_nested", "add_verb", "command_line"]
+__all__ = ["Outcome", "Record", "Verbs", "add_nested", "add_verb", "command_line", "shown"]
 
 #: One JSON object, before arrays and results in it become plain.
 Record: TypeAlias = dict[str, object]
@@ -24,7 +26,7 @@ class Verbs(Protocol):
         """Parsers of the verbs by their names."""
         ...
 
-    def add_parser(self, name: str, **settings: Any) -> argparse.ArgumentParser:
+    def add_parser(self, name: str, **settings: Any) -> Parser:
         """Add the parser of a verb."""
         ...
 
@@ -38,8 +40,14 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def command_line(add: Iterable[Callable[[Verbs], None]]) -> tuple[argparse.ArgumentParser, Verbs]:
-    """Return the parser of the command with the verbs that these functions add, and its verbs."""
+def command_line(groups: Mapping[str, Iterable[Callable[[Verbs], None]]]) -> tuple[Parser, Verbs]:
+    """Return the parser of the command with the verbs that these functions add, and its verbs.
+
+    Parameters
+    ----------
+    groups : mapping of str to iterable of callable
+        Functions that add verbs, by the headings of the help.
+    """
     parser = Parser(
         prog="attnlimits",
         description="What attention networks can learn, to high precision: thresholds, state evolution, kernels. "
@@ -47,9 +55,12 @@ def command_line(add: Iterable[Callable[[Verbs], None]]) -> tuple[argparse.Argum
         epilog="example: attnlimits threshold --layers 2 --tokens 2 --skip 1 --digits 12 --json",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
-    for each in add:
-        each(verbs)
+    verbs: Verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
+    for title, group in groups.items():
+        before = set(verbs.choices)
+        for each in group:
+            each(verbs)
+        parser.groups[title] = [(name, sub.about) for name, sub in verbs.choices.items() if name not in before]
     return parser, verbs
 
 
@@ -61,18 +72,26 @@ def add_verb(
     example: str,
     *,
     nested: bool = False,
-) -> argparse.ArgumentParser:
+) -> Parser:
     """Add a verb: its name, the function that runs it, a line of help and an example."""
     sub = verbs.add_parser(
         name, help=help_, description=help_[0].upper() + help_[1:] + ".", epilog=f"example: {example}"
     )
+    sub.about = help_
     # A verb of a verb has no default of its own, so that it leaves alone what was given before it.
     default = argparse.SUPPRESS if nested else False
     sub.add_argument("--json", action="store_true", default=default, help="print one JSON object")
+    sub.add_argument("--quiet", "-q", action="store_true", default=default, help="nothing on stderr but a failure")
     sub.set_defaults(run=run)
     return sub
 
 
 def add_nested(parser: argparse.ArgumentParser, name: str) -> Verbs:
     """Give a verb verbs of its own; `name` is that of the verb."""
-    return parser.add_subparsers(dest=f"{name}_verb", required=True, metavar="VERB", parser_class=type(parser))
+    found: Verbs = parser.add_subparsers(dest=f"{name}_verb", required=True, metavar="VERB", parser_class=Parser)
+    return found
+
+
+def shown(args: argparse.Namespace) -> bool:
+    """Whether a progress bar is drawn: on terminals, and neither with --json nor with --quiet."""
+    return sys.stderr.isatty() and not (args.json or args.quiet)

@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Bar", "close_bars"]
+__all__ = ["Bar", "bars_drawn", "close_bars"]
 
 
 # Seconds before a bar is drawn: what is soon done needs none.
@@ -37,7 +37,8 @@ class Bar:
             from tqdm import tqdm
 
             self._bar = tqdm(total=total, desc=self._title, disable=not self._show, file=sys.stderr)
-            _open.append(self)
+            if self._show:
+                _open.append(self)
         self._bar.total = total
         self._bar.update(done - self._bar.n)
 
@@ -57,6 +58,11 @@ class Bar:
 
 # Bars on the screen: a message printed now would stand on the line of the last one.
 _open: list[Bar] = []
+
+
+def bars_drawn() -> bool:
+    """Whether a bar is on the screen."""
+    return bool(_open)
 
 
 def close_bars() -> None:

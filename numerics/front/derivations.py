@@ -5,16 +5,17 @@ import sympy as sp
 from attnlimits.derive import registry
 from attnlimits.derive.__main__ import main as derive_all
 from attnlimits.derive.architecture import Architecture
+from attnlimits.derive.explain.link_page import DerivedLink, link_record
 from attnlimits.derive.explain.page import explain_record
+from attnlimits.derive.explain.written import with_section
 from attnlimits.derive.kernels.link_names import package_name
 from attnlimits.derive.kernels.packages import write_link_package
 from attnlimits.derive.links.activation import read_activation
 from attnlimits.derive.links.parser import parse, read_index
 from attnlimits.derive.proof import ProofError
 from attnlimits.numerics.model.activations import ScoreFunction
+from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.network import Network
-
-from .verbs.explain import explain_link
 
 __all__ = [
     "Architecture",
@@ -28,6 +29,7 @@ __all__ = [
     "package_name",
     "read_activation",
     "registry",
+    "with_section",
     "write_link_package",
 ]
 
@@ -65,6 +67,25 @@ def architecture_of(model: Network, *, numbers: bool = False) -> Architecture:
         output=model.output,
         heads=model.heads,
         **({name: sp.Rational(str(getattr(model, name))) for name in ("skip", "beta")} if numbers else {}),
+    )
+
+
+def explain_link(link: Link) -> dict[str, object]:
+    """Return what the theory says about a link, as a record for JSON."""
+    kernel = link.kernel
+    return link_record(
+        DerivedLink(
+            text=link.text,
+            indices=kernel.indices,
+            tokens=kernel.tokens,
+            noise=link.noise,
+            kind=kernel.kind,
+            regions=len(kernel.regions),
+            flips=kernel.flips,
+            exact=kernel.exact,
+            reason=kernel.reason,
+            steps={known: exact for known, (exact, _) in kernel.steps.items()},
+        )
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..cli import evolve, threshold
 from ..cli.flags import network_of
-from ..cli.verbs import Verbs, command_line
+from ..cli.verbs import command_line
 from ..core.identity import route_identity
 from ..model.charts import derivation
 from ..model.kernels import kernel_modules
@@ -218,51 +218,29 @@ def _parse(words: list[str]) -> argparse.Namespace:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return _command_line()[0].parse_args(words)
+            return _command_line().parse_args(words)
     except SystemExit:
         sentence = said.getvalue().partition("error: ")[2].rpartition(" (see ")[0]
         raise ValueError(f"task {words[0]}: {sentence}") from None
 
 
 @cache
-def _command_line() -> tuple[argparse.ArgumentParser, Verbs]:
-    return command_line((threshold.add, evolve.add))
+def _command_line() -> argparse.ArgumentParser:
+    return command_line({"tasks": (threshold.add, evolve.add)})[0]
 
 
 @lru_cache
 def _defaults(verb: str, required: tuple[str, ...]) -> dict[str, object]:
     """Parameters of a verb in the order of their names."""
     found = vars(_parse([verb, *(f"--{name}=0" for name in required)]))
-    return {k: _plain(found[k]) for k in sorted(found) if k not in ("verb", "run", "json", "workers")}
+    return {k: _plain(found[k]) for k in sorted(found) if k not in ("verb", "run", "json", "quiet", "workers")}
 
 
 @lru_cache(maxsize=4096)
 def _read(verb: str, required: tuple[str, ...], name: str, flag: str) -> Any:
-    """Value of one flag as the command reads it: no flag of a verb changes how another one is read.
-
-    The whole parser takes half a millisecond for a line, of which a grid may have a million: a flag that takes a value
-    is read by its type alone, and the parser has the word where that refuses.
-    """
-    option, has_value, text = flag.partition("=")
-    action = _options(verb).get(option)
-    if has_value and isinstance(action, _Store) and action.nargs is None:
-        with contextlib.suppress(ValueError, TypeError, argparse.ArgumentTypeError):
-            value = action.type(text) if callable(action.type) else text
-            if action.choices is None or value in action.choices:
-                return _plain(value)
+    """Value of one flag as the command reads it: no flag of a verb changes how another one is read."""
     needed = [f"--{other}=0" for other in required if other != name]
     return _plain(vars(_parse([verb, *needed, flag]))[name])
-
-
-# argparse names no class for the action "store", and gives no list of the options of a parser.
-_Store = type(argparse.ArgumentParser().add_argument("--any"))
-
-
-@lru_cache
-def _options(verb: str) -> dict[str, argparse.Action]:
-    """Options of a verb by their long names."""
-    verbs = _command_line()[1]
-    return {option: action for action in verbs.choices[verb]._actions for option in action.option_strings}
 
 
 THRESHOLD = Verb("threshold", (), _threshold_cost, _threshold_modules, _threshold_choosers)

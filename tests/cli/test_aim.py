@@ -173,7 +173,7 @@ def test_bad_files(attnlimits, files):
     assert skew.status == 2 and "Y must be symmetric" in skew.err and len(skew.lines_of_error) == 1
     (folder / "text.npy").write_text("no array")
     assert "no .npy file of numbers" in attnlimits(f"aim denoise --rho 1 --delta 1 --y {folder / 'text.npy'}").err
-    assert attnlimits(f"aim denoise --rho 1 --delta 1 --y {folder / 'none.npy'}").status == 1
+    assert attnlimits(f"aim denoise --rho 1 --delta 1 --y {folder / 'none.npy'}").status == 2
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ BAD = [
     ("explain --tokens 1", "tokens must be >= 2"),
     ("explain --output matrix", "argument --output"),
     ("solve", "invalid choice: 'solve'"),
-    ("", "required: VERB"),
+    ("--json", "the following arguments are required: VERB"),
 ]
 
 

@@ -83,3 +83,26 @@ def test_bad_input_is_refused_in_one_line(attnlimits, flags, words):
     said = attnlimits("curve " + flags)
     assert (said.status, said.out, len(said.lines_of_error)) == (2, "", 1)
     assert words in said.err
+
+
+def test_an_interrupted_curve_goes_on_from_its_file(attnlimits, tmp_path, monkeypatch):
+    from attnlimits.numerics.cli import curve
+
+    command = f"curve --accuracy 1e-2 --from 0.1 --to 0.4 --points 4 --out {tmp_path / 'curve.json'}"
+
+    class Stops(curve.Bar):
+        def to(self, done, total):
+            if done == 3:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(curve, "Bar", Stops)
+        said = attnlimits(command)
+    assert (said.status, said.out, len(said.lines_of_error)) == (130, "", 1)
+    assert "interrupted after 3 of 4 points" in said.err and "curve.json" in said.err
+    kept = json.loads((tmp_path / "curve.json").read_text(encoding="utf-8"))
+    assert len(kept["points"]["uninformed"]) == 3
+    said = attnlimits(command)
+    assert said.status == 0
+    whole = json.loads((tmp_path / "curve.json").read_text(encoding="utf-8"))
+    assert whole["points"]["uninformed"][:3] == kept["points"]["uninformed"] and "unfinished" not in whole

@@ -232,7 +232,7 @@ def test_too_little_work_allowed(attnlimits: Command) -> None:
 
 def test_missing_file(attnlimits: Command) -> None:
     said = attnlimits("denoise --input nowhere.json")
-    assert said.status == 1 and "nowhere.json" in said.err
+    assert said.status == 2 and "nowhere.json" in said.err
 
 
 @pytest.mark.parametrize(

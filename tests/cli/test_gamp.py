@@ -165,7 +165,7 @@ def test_bad_flags(attnlimits, flags, words):
 def test_bad_files(attnlimits, files):
     _, folder = files
     missing = attnlimits(f"gamp --layers 1 --x {folder / 'none.npy'} --y {folder / 'y.npy'}")
-    assert missing.status == 1 and "No such file" in missing.err
+    assert missing.status == 2 and "No such file" in missing.err
     (folder / "text.npy").write_text("no array")
     damaged = attnlimits(f"gamp --layers 1 --x {folder / 'text.npy'} --y {folder / 'y.npy'}")
     assert damaged.status == 2 and "is no .npy file of numbers" in damaged.err

@@ -101,7 +101,7 @@ def test_what_is_no_regular_file(verb_with, tmp_path, verb):
         assert (said.status, said.out, len(said.lines_of_error)) == (2, "", 1), said.err
         assert "is no regular file" in said.err or "is a folder" in said.err
     said = verb_with(VERBS[verb], tmp_path / "none.npy")
-    assert said.status == 1 and "No such file" in said.err
+    assert said.status == 2 and "No such file" in said.err
 
 
 def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:

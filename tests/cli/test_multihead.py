@@ -137,7 +137,7 @@ def test_bad_files(attnlimits, tmp_path):
     said = attnlimits(f"multihead fit --x {x} --y {good}")
     assert said.status == 2 and "is no .npy or .npz file" in said.err
     said = attnlimits(f"multihead fit --x {tmp_path}/none.npy --y {good}")
-    assert said.status == 1 and "No such file" in said.err
+    assert said.status == 2 and "No such file" in said.err
     np.savez(tmp_path / "half.npz", X=np.ones((4, 2, 3)))
     said = attnlimits(f"multihead fit --x {tmp_path}/half.npz")
     assert said.status == 2 and "must hold Y, got X" in said.err

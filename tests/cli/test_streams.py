@@ -30,11 +30,10 @@ def test_a_full_disk_is_a_failure_in_one_line(arguments):
 
 
 @pytest.mark.parametrize("arguments", SILENT)
-def test_a_closed_pipe_is_a_failure_in_one_line(arguments):
+def test_a_closed_pipe_ends_quietly(arguments):
     # The reader is gone before the command prints.
     done = shell(f"{COMMAND} {arguments} | exec sleep 0; exit ${{PIPESTATUS[0]}}")
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "standard output was closed before all was printed" in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_closed_output_is_refused_before_the_work():

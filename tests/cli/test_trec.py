@@ -87,7 +87,7 @@ def test_bad_files_are_refused_with_their_line(corpus, attnlimits):
     assert "holds no train and test" in attnlimits(files(corpus)).err
     (corpus / "train.txt").unlink()
     said = attnlimits(files(corpus))
-    assert said.status == 1 and "No such file" in said.err
+    assert said.status == 2 and "No such file" in said.err
 
 
 def test_the_commands_of_the_page(repository, tmp_path, monkeypatch, attnlimits):

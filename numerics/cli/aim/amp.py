@@ -13,7 +13,7 @@ from ...core.destinations import output_file
 from ...core.progress import Bar
 from ...core.results import as_dict
 from ..flags import damping
-from ..verbs import Outcome, Verbs, add_verb
+from ..verbs import Outcome, Verbs, add_verb, shown
 from .flags import channel_flags, channel_of, name_of
 
 __all__ = ["add", "run"]
@@ -30,8 +30,9 @@ def add(verbs: Verbs) -> None:
         nested=True,
     )
     channel_flags(parser)
-    parser.add_argument("--rho", type=float, required=True, help="width r/d")
-    parser.add_argument("--alpha", type=float, help="n/d^2, of instances of a teacher")
+    parser.needs(parser.add_argument("--rho", type=float, help="width r/d"))
+    parser.check = channel_of
+    parser.add_argument("--alpha", "-a", type=float, help="n/d^2, of instances of a teacher")
     parser.add_argument("--dimension", type=int, metavar="d", help="of instances of a teacher")
     parser.add_argument("--seeds", type=int, default=4, help="instances (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="first seed (default: %(default)s)")
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _own(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings: dict[str, Any]) -> Outcome:
     x, y = read_array("--x", args.x), read_array("--y", args.y)
-    bar = Bar("aim amp", show=True)
+    bar = Bar("aim amp", show=shown(args))
 
     def tick(step: "al.aim.AMPStep") -> None:
         bar.to(step.iteration, args.max_iter)
@@ -129,7 +130,7 @@ def _instances(args: argparse.Namespace, output: "al.aim.Channel", name: str, se
     asked = f"--dimension {args.dimension} at --alpha {args.alpha:g} with --tokens {args.tokens}"
     al.aim.refuse_size(args.alpha, args.dimension, args.tokens, asked, scalar=args.covariance == "scalar")
     expected = al.aim.evolve(args.alpha, args.rho, output)
-    bar = Bar("aim amp", show=True)
+    bar = Bar("aim amp", show=shown(args))
     found = al.aim.amp_instances(
         args.alpha, args.rho, args.dimension, output, count=args.seeds, seed=args.seed, progress=bar.to, **settings
     )

@@ -22,8 +22,10 @@ def add(verbs: Verbs) -> None:
         "attnlimits aim denoise --rho 0.5 --delta 0.1 --digits 30",
         nested=True,
     )
-    parser.add_argument("--rho", required=True, help="width r/d, exactly as 0.1 or 1/3")
-    parser.add_argument("--delta", required=True, help="variance of the noise, likewise")
+    parser.needs(
+        parser.add_argument("--rho", help="width r/d, exactly as 0.1 or 1/3"),
+        parser.add_argument("--delta", help="variance of the noise, likewise"),
+    )
     parser.add_argument("--digits", type=int, help="significant digits, to 200 (default: those of float64)")
     parser.add_argument("--y", type=Path, metavar="FILE", help="symmetric matrix to denoise, a .npy file")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the estimate there, as .npy")

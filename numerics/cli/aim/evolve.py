@@ -8,7 +8,7 @@ import attnlimits as al
 from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import as_dict
-from ..verbs import Outcome, Verbs, add_verb
+from ..verbs import Outcome, Verbs, add_verb, shown
 from .flags import channel_flags, channel_of, name_of
 
 __all__ = ["add", "run"]
@@ -25,17 +25,19 @@ def add(verbs: Verbs) -> None:
         nested=True,
     )
     channel_flags(parser)
-    parser.add_argument(
-        "--alpha", type=float, nargs="+", required=True, help="n/d^2, one or several; alpha/rho where --rho is 0"
+    alphas = "n/d^2, one or several; alpha/rho where --rho is 0"
+    parser.needs(
+        parser.add_argument("--alpha", "-a", type=float, nargs="+", help=alphas),
+        parser.add_argument("--rho", type=float, help="width r/d; 0 is the limit of small width"),
     )
-    parser.add_argument("--rho", type=float, required=True, help="width r/d; 0 is the limit of small width")
+    parser.check = channel_of
 
 
 def run(args: argparse.Namespace) -> Outcome:
     """Estimation error along alpha."""
     output = channel_of(args)
     name = name_of(args, f"{args.rho:g}" if args.rho else 0)
-    bar = Bar("aim evolve", show=True)
+    bar = Bar("aim evolve", show=shown(args))
     done = itertools.count(1)
     points = al.aim.curve(args.alpha, args.rho, output, progress=lambda _: bar.to(next(done), len(args.alpha)))
     bar.close()

@@ -12,8 +12,8 @@ __all__ = ["channel_flags", "channel_of", "name_of"]
 def channel_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the output channel."""
     parser.add_argument("--activation", default="softmax", help=f"{', '.join(ACTIVATIONS)} (default: softmax)")
-    parser.add_argument("--tokens", type=int, default=2, metavar="T", help="tokens (default: %(default)s)")
-    parser.add_argument("--beta", type=float, default=1.0, help="inverse temperature of softmax (default: 1)")
+    parser.add_argument("--tokens", "-M", type=int, default=2, metavar="T", help="tokens (default: %(default)s)")
+    parser.add_argument("--beta", "-b", type=float, default=1.0, help="inverse temperature of softmax (default: 1)")
     parser.add_argument(
         "--noise",
         type=float,

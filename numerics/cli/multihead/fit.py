@@ -25,9 +25,10 @@ def add(verbs: Verbs) -> None:
         "attnlimits multihead fit --x x.npy --y y.npy --heads 2 --out layer.npz",
         nested=True,
     )
-    parser.add_argument("--x", type=Path, metavar="FILE", required=True, help="inputs (n, k, d), .npy, or X in a .npz")
+    x = parser.add_argument("--x", type=Path, metavar="FILE", help="inputs (n, k, d), .npy, or X in a .npz")
+    parser.needs(x)
     parser.add_argument("--y", type=Path, metavar="FILE", help="outputs, likewise; by default Y in the file of --x")
-    parser.add_argument("--heads", type=_heads, default="auto", help="m, or auto (default)")
+    parser.add_argument("--heads", "-H", type=_heads, default="auto", help="m, or auto (default)")
     parser.add_argument("--noise-std", type=float, help="of every entry of Y (default: estimated)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write theta and w there, as .npz")
     method_flags(parser)

@@ -6,7 +6,7 @@ import attnlimits as al
 
 from ...core.progress import Bar
 from ...core.results import as_dict
-from ..verbs import Outcome, Verbs, add_verb
+from ..verbs import Outcome, Verbs, add_verb, shown
 from .report import counted
 
 __all__ = ["add", "run"]
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> Outcome:
     """Run every method on every parity."""
     if args.seed < 0:
         raise ValueError(f"--seed must be >= 0, got {args.seed}")
-    bar = Bar("hardness", show=True)
+    bar = Bar("hardness", show=shown(args))
     found = al.multihead.hardness(
         args.bits,
         dim=args.dim,

@@ -19,7 +19,7 @@ _FAMILIES = ("gauss", "corr", "sameW", "saturated", "lowrank", "parity")
 def teacher_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a teacher and its examples."""
     group = parser.add_argument_group("teacher and examples")
-    group.add_argument("--heads", type=int, default=2, metavar="m", help="heads (default: %(default)s)")
+    group.add_argument("--heads", "-H", type=int, default=2, metavar="m", help="heads (default: %(default)s)")
     group.add_argument("--seq", type=int, default=2, metavar="k", help="tokens (default: %(default)s)")
     group.add_argument("--dim", type=int, default=8, metavar="d", help="dimension (default: %(default)s)")
     group.add_argument("--samples", type=int, default=3000, metavar="N", help="examples (default: %(default)s)")

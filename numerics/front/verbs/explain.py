@@ -1,12 +1,11 @@
 """The page of an architecture, from the numbers of a network, or that of a link."""
 
-from attnlimits.derivations import architecture_of
-from attnlimits.derive.explain.link_page import DerivedLink, link_record
+from attnlimits.derivations import architecture_of, explain_link
 from attnlimits.derive.explain.page import explain as page
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 
-__all__ = ["explain", "explain_link"]
+__all__ = ["explain"]
 
 
 def explain(model: Model, fmt: str = "text") -> str:
@@ -41,22 +40,3 @@ def explain(model: Model, fmt: str = "text") -> str:
             raise ValueError(f"fmt must be text or latex, got {fmt!r}")
         return str(explain_link(model)[fmt])
     return page(architecture_of(model, numbers=True), fmt)
-
-
-def explain_link(link: Link) -> dict[str, object]:
-    """Return what the theory says about a link, as a record for JSON."""
-    kernel = link.kernel
-    return link_record(
-        DerivedLink(
-            text=link.text,
-            indices=kernel.indices,
-            tokens=kernel.tokens,
-            noise=link.noise,
-            kind=kernel.kind,
-            regions=len(kernel.regions),
-            flips=kernel.flips,
-            exact=kernel.exact,
-            reason=kernel.reason,
-            steps={known: exact for known, (exact, _) in kernel.steps.items()},
-        )
-    )

@@ -352,7 +352,7 @@ def test_bad_input_is_named(call, match):
 
 
 def test_verb_prints_what_the_functions_return():
-    parser, _ = command_line([cli_committee.add])
+    parser, _ = command_line({"": [cli_committee.add]})
     words = ["committee", "--layers", "101", "--skip", "400", "--alpha", "40"]
     record, text, ok = cli_committee.run(parser.parse_args(words))
     assert ok and record["committee"] == committee_threshold(101)

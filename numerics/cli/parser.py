@@ -1,0 +1,133 @@
+"""The parser of the command: an error is one line that names what was meant; what is given is checked first."""
+
+import argparse
+import difflib
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Protocol, TypeVar, cast
+
+from .guard import line, say
+
+__all__ = ["Flags", "Parser"]
+
+#: argparse's own default.
+_Namespace = TypeVar("_Namespace")
+# How alike a flag or a verb must be to be suggested, and how many are.
+_ALIKE, _MOST = 0.6, 3
+_WIDEST, _COLUMN = 100, 14
+
+
+class Flags(Protocol):
+    """A parser, or a group of its arguments."""
+
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
+        """Add an argument."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line.
+
+    Attributes
+    ----------
+    about : str
+        Its line in the help of the command.
+    check : callable, optional
+        Refuses by a ValueError what is out of range among the arguments that were given, before missing ones are
+        asked for.
+    groups : dict of str to list of (str, str)
+        Verbs and their lines of help below the headings of the help; empty for a verb, whose help is argparse's.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.about = ""
+        self.check: Callable[[argparse.Namespace], object] | None = None
+        self.groups: dict[str, list[tuple[str, str]]] = {}
+        self._needed: list[argparse.Action] = []
+        self._has_verbs = False
+
+    def needs(self, *flags: argparse.Action) -> None:
+        """Ask for these flags, which have been added to the parser, once those that are given have been checked."""
+        for flag in flags:
+            flag.required = True  # the usage shows it without brackets
+        self._needed += flags
+
+    def add_subparsers(self, **settings: Any) -> Any:
+        """Take verbs."""
+        self._has_verbs = True
+        return super().add_subparsers(**settings)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: _Namespace | None = None
+    ) -> tuple[Any, list[str]]:
+        """Parse; refuse what is unknown first, then what is out of range, then what is missing.
+
+        Without an argument, a parser of verbs prints its help and ends.
+        """
+        args = sys.argv[1:] if args is None else args
+        if self._has_verbs and not args:
+            self.print_help()
+            self.exit(0)
+        for flag in self._needed:
+            flag.required = False
+        try:
+            found, unknown = super().parse_known_args(args, namespace)
+        finally:
+            for flag in self._needed:
+                flag.required = True
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
+        missing = [flag.option_strings[0] for flag in self._needed if getattr(found, flag.dest) is None]
+        if missing:
+            if self.check is not None:
+                self.check(cast(argparse.Namespace, found))
+            self.error(f"the following arguments are required: {', '.join(missing)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """One line, exit status 2."""
+        # A flag is named by its long form alone.
+        message = re.sub(r"^argument (--[\w-]+)/-\w(?=:)", r"argument \1", message)
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message, re.DOTALL)
+        if choice:
+            message += _near(choice[1], re.findall(r"[\w.-]+", choice[2]))
+        line(f"{self.prog}: error: {message}", f" (see {self.prog} --help)")
+        raise SystemExit(2)
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; the usual parser passes over a full disk."""
+        if file is None:
+            say(self.format_help().rstrip("\n"))
+        else:
+            super().print_help(file)
+
+    def format_help(self) -> str:
+        """Help; of a parser with groups of verbs, below their headings."""
+        if not self.groups:
+            return super().format_help()
+        width = min(shutil.get_terminal_size().columns, _WIDEST) - 2
+        parts = [self.format_usage().rstrip(), textwrap.fill(self.description or "", width)]
+        for title, verbs in self.groups.items():
+            rows = [f"{title}:"]
+            for name, about in verbs:
+                begin = f"    {name:{_COLUMN}}"
+                rows.append(textwrap.fill(about, width, initial_indent=begin, subsequent_indent=" " * len(begin)))
+            parts.append("\n".join(rows))
+        parts.append(
+            "options:\n    -h, --help    show this help message and exit\n    --version     show the version and end"
+        )
+        return "\n\n".join([*parts, textwrap.fill(self.epilog or "", width)]) + "\n"
+
+    def _meant(self, unknown: Sequence[str]) -> str:
+        """Which flags of this parser the unknown ones are near."""
+        own = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", self.format_usage())
+        wrong = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        return next((near for word in wrong if (near := _near(word, own))), "")
+
+
+def _near(word: str, choices: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, list(dict.fromkeys(choices)), _MOST, _ALIKE)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
