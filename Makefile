@@ -12,9 +12,12 @@ OUT ?= results
 STAMP := $(VENV)/.setup-done
 # mypy cannot follow the import hook of an editable install; a tree of links shows it the same packages.
 TYPING := build/typing
+# An environment of its own, and which of the tests run in it.
+LOWEST := build/lowest
+TESTS ?= tests
 FOLDERS := derive generated numerics papers
 
-.PHONY: help setup run test test-all derive derive-check lint format bench verify constants docs docs-serve clean distclean
+.PHONY: help setup run test test-all test-lowest docs-test derive derive-check lint format bench verify constants docs docs-serve clean distclean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -50,6 +53,12 @@ test: setup ## the tests, without those marked slow
 test-all: setup ## every test, the slow ones included
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --benchmark-disable
 
+test-lowest: ## the tests, with the lowest versions of the dependencies that pyproject.toml allows (Python 3.11)
+	@"$(PYTHON)" -m venv --clear $(LOWEST)
+	"$(PYTHON)" .ci/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[test]'
+	$(LOWEST)/bin/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" --benchmark-disable $(TESTS)
+
 derive: setup ## derive the expressions and write generated/
 	$(BIN)/python -m attnlimits.derive
 
@@ -80,6 +89,9 @@ constants: setup ## compute papers/troiani2025/constants.toml again; an interrup
 docs: setup ## the site, into build/docs, with warnings as errors
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[docs]'
 	$(BIN)/python -m sphinx -a -W --keep-going -q -c docs -d build/doctrees . build/docs
+
+docs-test: setup ## build the site and open its pages in a browser, where these can be had
+	.ci/site
 
 docs-serve: docs ## show the site at port 8000 of this machine
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs 8000

@@ -207,10 +207,8 @@ def check_model(verb: str) -> Callable[[argparse.Namespace], None]:
     def check(args: argparse.Namespace) -> None:
         if hasattr(args, "samples"):
             check_sampling(args)
-        check_output(args)
-        check_link(args)
-        if args.link is None:
-            network_of(args, verb)
+            check_output(args)
+        model_of(args, verb)
 
     return check
 

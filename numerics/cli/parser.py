@@ -47,7 +47,6 @@ class Parser(argparse.ArgumentParser):
         self.check: Callable[[argparse.Namespace], object] | None = None
         self.groups: dict[str, list[tuple[str, str]]] = {}
         self._needed: list[argparse.Action] = []
-        self._has_verbs = False
 
     def needs(self, *flags: argparse.Action) -> None:
         """Ask for these flags, which have been added to the parser, once those that are given have been checked."""
@@ -55,20 +54,15 @@ class Parser(argparse.ArgumentParser):
             flag.required = True  # the usage shows it without brackets
         self._needed += flags
 
-    def add_subparsers(self, **settings: Any) -> Any:
-        """Take verbs."""
-        self._has_verbs = True
-        return super().add_subparsers(**settings)
-
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: _Namespace | None = None
     ) -> tuple[Any, list[str]]:
         """Parse; refuse what is unknown first, then what is out of range, then what is missing.
 
-        Without an argument, a parser of verbs prints its help and ends.
+        Without an argument, the command prints its help and ends.
         """
         args = sys.argv[1:] if args is None else args
-        if self._has_verbs and not args:
+        if self.groups and not args:
             self.print_help()
             self.exit(0)
         for flag in self._needed:

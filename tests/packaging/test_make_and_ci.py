@@ -4,18 +4,21 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
 
 import pytest
 
 TARGETS = [
-    "setup", "run", "test", "test-all", "derive", "derive-check", "lint", "bench", "verify", "docs", "clean", "help",
+    "setup", "run", "test", "test-all", "test-lowest", "derive", "derive-check", "lint", "bench", "verify", "docs",
+    "docs-test", "clean", "help",
 ]  # fmt: skip
 
 
 @pytest.fixture
 def checkout(repository, tmp_path):
     """A bare copy of the parts under test, without an environment."""
-    for name in ("Makefile", "pyproject.toml", ".ci/run"):
+    for name in ("Makefile", "pyproject.toml", ".ci/lowest.py", ".ci/run", ".ci/site"):
         target = tmp_path / "checkout" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(repository / name, target)
@@ -45,7 +48,7 @@ def test_help_lists_the_targets(checkout):
     assert set(TARGETS) <= {line.split()[0] for line in done.stdout.splitlines()}
 
 
-@pytest.mark.parametrize("target", [t for t in TARGETS if t not in ("clean", "help")])
+@pytest.mark.parametrize("target", [t for t in TARGETS if t not in ("clean", "help", "test-lowest")])
 def test_every_target_first_makes_the_environment(checkout, target):
     done = run(checkout, "make", "-n", target)
     assert done.returncode == 0, done.stderr
@@ -117,9 +120,9 @@ def test_ci_runs_its_stages_in_order_and_times_them(checkout, tmp_path):
     done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
     assert done.returncode == 0, done.stderr
     stages = re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE)
-    assert stages == ["setup", "lint", "derive-check", "verify", "test"]
+    assert stages == ["setup", "lint", "derive-check", "verify", "test", "docs-test"]
     assert "there was input" not in done.stdout
-    for stage in [*stages, "total"]:
+    for stage in [*stages[:-1], "site", "total"]:
         assert re.search(rf"^{stage} +\d+ s$", done.stdout, re.MULTILINE)
 
 
@@ -130,3 +133,45 @@ def test_ci_stops_at_the_first_failure(checkout, tmp_path):
     assert re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE) == ["setup", "lint", "derive-check"]
     assert "FAILED (exit 3)" in done.stderr
     assert re.search(r"^lint +\d+ s$", done.stderr, re.MULTILINE)
+
+
+def test_the_lowest_versions_are_those_of_pyproject(checkout):
+    done = run(checkout, sys.executable, ".ci/lowest.py", "docs")
+    assert done.returncode == 0, done.stderr
+    project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["docs"]]
+    assert done.stdout.splitlines() == [requirement.replace(">=", "==") for requirement in wanted]
+
+
+def test_the_lowest_versions_have_an_environment_of_their_own(checkout):
+    done = run(checkout, "make", "-n", "test-lowest")
+    assert done.returncode == 0, done.stderr
+    assert "-c build/lowest/constraints.txt" in done.stdout and ".venv" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("docs", "browser", "said"),
+    [
+        (False, True, "left out, for the package index does not give the extra docs"),
+        (True, False, "without a browser, for"),
+        (True, True, ""),
+    ],
+)
+def test_the_site_is_left_out_with_a_reason(checkout, tmp_path, docs, browser, said):
+    """Neither an index nor Debian's packages answer; `python` has the extra, or not."""
+    log = tmp_path / "python.log"
+    python = script(
+        tmp_path / "python",
+        f'echo "$@" >> {log}\ncase "$*" in *import*|*install*) exit {int(not docs)} ;; esac',
+    )
+    tools = tmp_path / "bin"
+    for name in ("bash", "env", "dirname", "timeout", "id"):
+        (tools / name).parent.mkdir(exist_ok=True)
+        (tools / name).symlink_to(shutil.which(name))
+    script(tools / "apt-get", "exit 1")
+    if browser:
+        script(tools / "chromium", "exit 0")
+    done = run(checkout, shutil.which("bash"), ".ci/site", CI="true", SITE_PYTHON=str(python), PATH=str(tools))
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout if said else done.stdout == ""
+    assert ("tests/docs/test_site.py" in log.read_text(encoding="utf-8")) is docs

@@ -113,3 +113,37 @@ def test_no_file_knows_the_machine(repository, source_files, pattern):
 def test_the_pattern_of_machine_paths(line, found):
     # The slash is filled in here so that this file passes its own test.
     assert bool(MACHINE_PATH.search(line.format("/"))) is found
+
+
+@pytest.fixture(scope="module")
+def citation(repository):
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML, which the extra cluster brings")
+    return yaml.safe_load((repository / "CITATION.cff").read_text(encoding="utf-8"))
+
+
+def test_the_citation_has_what_the_format_asks_for(citation, repository):
+    """Citation File Format 1.2.0: the keys it requires, and those it knows."""
+    assert citation["cff-version"] == "1.2.0" and citation["type"] == "software"
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    known = {"abstract", "authors", "cff-version", "keywords", "license", "message", "references", "title", "type"}
+    assert set(citation) <= known | {"version", "date-released"}
+    for reference in citation["references"]:
+        assert {"type", "title", "authors"} <= set(reference)
+        assert all(set(author) <= {"family-names", "given-names", "name"} for author in reference["authors"])
+        assert all(set(one) == {"type", "value", "description"} for one in reference["identifiers"])
+    # Every paper whose theory is computed.
+    cited = {one["value"] for reference in citation["references"] for one in reference["identifiers"]}
+    for path in repository.glob("papers/*/refs.bib"):
+        number = re.search(r"eprint\s*= \{([\d.]+)\}", path.read_text(encoding="utf-8"))[1]
+        assert f"arXiv:{number}" in cited
+
+
+def test_the_citation_is_valid(repository):
+    cffconvert = pytest.importorskip("cffconvert", reason="needs cffconvert")
+    cffconvert.Citation((repository / "CITATION.cff").read_text(encoding="utf-8")).validate()
+
+
+def test_dependencies_have_lower_bounds_that_exist(pyproject):
+    """A bound such as 1.11 of a package whose first release of that series is 1.11.1 could not be installed."""
+    for requirement in pyproject["project"]["dependencies"]:
+        assert re.fullmatch(r"[\w.-]+>=\d+(\.\d+)+", requirement), requirement

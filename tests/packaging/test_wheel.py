@@ -1,10 +1,13 @@
 """A wheel, built from the source tree and installed into an empty environment, works on its own."""
 
+import email
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -32,16 +35,21 @@ def run(*command, **options):
 
 
 @pytest.fixture(scope="module")
-def wheel(repository, source_files, tmp_path_factory):
-    """Build from a copy: a stale build/ folder of the tree would slip into the wheel."""
+def distributions(repository, source_files, tmp_path_factory):
+    """Build from a copy, the wheel from the archive: a stale build/ folder of the tree would slip into them."""
     copy = tmp_path_factory.mktemp("source")
     for path in source_files:
         target = copy / path.relative_to(repository)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     out = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", out, copy)
-    (built,) = out.glob("*.whl")
+    run(sys.executable, "-m", "build", "--outdir", out, copy)
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(distributions):
+    (built,) = distributions.glob("*.whl")
     return built
 
 
@@ -77,6 +85,27 @@ def test_the_wheel_holds_every_module_and_data_file(wheel, repository, source_fi
         for kernel in ("numpy64.py", "numba64.py", "posterior64.py", "mp.py"):
             assert f"attnlimits/generated/{model}/{kernel}" in inside
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in inside)
+
+
+def test_the_archive_holds_the_source(distributions, repository, source_files):
+    """Tests, documentation, changelog and citation included: all but what only git reads."""
+    (built,) = distributions.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {path.relative_to(repository).as_posix() for path in source_files} - {".gitattributes", ".gitignore"}
+    assert wanted - inside == set()
+    strays = {name for name in inside - wanted if not (name in ("", "PKG-INFO", "setup.cfg") or ".egg-info" in name)}
+    assert {name for name in strays if "." in name.rpartition("/")[2].lstrip(".")} == set()
+
+
+def test_what_the_wheel_says_of_itself(wheel, repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        said = email.message_from_string(archive.read(name).decode("utf-8"))
+    assert said["Version"] == project["version"] and said["Requires-Python"] == project["requires-python"]
+    assert said.get_all("Classifier") == project["classifiers"]
+    assert len(said.get_all("Project-URL")) == len(project["urls"])
 
 
 def test_the_wheel_holds_nothing_else(wheel):
