@@ -1,14 +1,14 @@
 """GAMP with the interface of scikit-learn's estimators, which it does not need."""
 
-import inspect
 import math
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ...channel.averages import matrix_root
+from ...core.estimator import Estimator
 from ...posterior.protocol import Model
 from ...quadrature.rules import normal_qmc
 from ..blocks import Array, Source, rows_of
@@ -23,7 +23,7 @@ __all__ = ["GAMP"]
 _LOG2_DRAWS, _ROWS = 6, 4096
 
 
-class GAMP:
+class GAMP(Estimator):
     """Estimator of the weights of a sequence multi-index model.
 
     Parameters
@@ -71,28 +71,6 @@ class GAMP:
         self.nodes = nodes
         self.rng = rng
         self.workers = workers
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; `deep` changes nothing, for none is an estimator."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: object) -> Self:
-        """Change parameters.
-
-        Raises
-        ------
-        ValueError
-            No parameter has this name.
-        """
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known:
-                raise ValueError(f"GAMP has no parameter {name!r}; its parameters are {', '.join(known)}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        return f"GAMP({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
 
     def fit(
         self,

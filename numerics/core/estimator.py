@@ -1,0 +1,34 @@
+"""What scikit-learn asks of an estimator's parameters, without scikit-learn."""
+
+import inspect
+from typing import Any, Self
+
+__all__ = ["Estimator"]
+
+
+class Estimator:
+    """Parameters of the constructor by name: an estimator with them can be cloned and searched over."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; `deep` changes nothing, for none is an estimator."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: object) -> Self:
+        """Change parameters.
+
+        Raises
+        ------
+        ValueError
+            No parameter has this name.
+        """
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}; its parameters are {', '.join(known)}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"
