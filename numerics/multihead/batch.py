@@ -74,12 +74,24 @@ class Batch:
         mixed = self.mixed(weights)
         off = w.reshape(-1, self.dim).T @ mixed - self.y
         off /= self.size
+        return 0.5 * self.size * float(np.vdot(off, off)), *self.slopes(weights, w, off, mixed)
+
+    def slopes(self, weights: Array, w: Array, off: Array, mixed: Array | None = None) -> tuple[Array, Array]:
+        """J^T off in Theta and in W, for `off` of shape (d, k n), at these attention weights."""
+        mixed = self.mixed(weights) if mixed is None else mixed
         slope = self.against(w, off)
         slope -= np.einsum("irjn,irjn->irn", slope, weights)[:, :, None]
         slope *= weights
-        d_theta = (self.mixed(slope) @ self.rows.T).reshape(theta.shape).transpose(0, 2, 1)
-        d_w = (mixed @ off.T).reshape(w.shape)
-        return 0.5 * self.size * float(np.vdot(off, off)), d_theta, d_w
+        d_theta = (self.mixed(slope) @ self.rows.T).reshape(w.shape).transpose(0, 2, 1)
+        return d_theta, (mixed @ off.T).reshape(w.shape)
+
+    def along(self, weights: Array, w: Array, d_theta: Array, d_w: Array) -> Array:
+        """J (d_theta, d_w), shape (d, k n): the change of the outputs to first order, at these attention weights."""
+        change = self.against(d_theta.transpose(0, 2, 1))
+        change -= np.einsum("irjn,irjn->irn", change, weights)[:, :, None]
+        change *= weights
+        values = w.reshape(-1, self.dim).T @ self.mixed(change)
+        return np.asarray(values + d_w.reshape(-1, self.dim).T @ self.mixed(weights))
 
 
 def _columns(outputs: Array) -> Array:

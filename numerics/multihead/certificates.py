@@ -1,28 +1,32 @@
 """Whether the parameters of a learned layer are the only ones, how well the examples fix them, and its exact risk."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import eigvalsh
+from scipy.linalg import eigh
 
 from ..learning.blocks import Array
 from .batch import Batch
 from .equivalences import Degeneracies, find_degeneracies
 from .errors import NotIdentifiable
+from .gram import column_norms, gram, rows
 from .head_errors import HeadError, expected_error, head_errors
-from .refine import gram_blocks
+from .matrix_free import find_null
+from .undetermined import Open, open_directions
 
 __all__ = ["Certificates", "ExactRisk", "certify", "exact_risk", "refusal", "sensitivity"]
 
 #: Below it some direction of parameters leaves the layer as it is: sigma_min / sigma_max of the scaled Jacobian.
 SENSITIVE = 1e-6
-# Unknowns up to which the Jacobian's spectrum is computed: its cost is their cube.
+# Unknowns up to which the Jacobian's spectrum is computed, at the cost of their cube; beyond, null directions are
+# searched by products with the Jacobian alone.
 _MOST_UNKNOWNS = 2400
-# Output entries per unknown that it is computed from: with few of them, inverses come out too large.
-_PER_UNKNOWN = 32
 # Expected relative error of a head beyond which the noise leaves it open.
 _FIXED = 0.5
+# A block of parameters takes part in null directions if it has this share of their squares.
+_SHARE = 0.01
 _DOMAIN_BITS, _BLOCK_BITS = 20, 14
 
 
@@ -33,8 +37,12 @@ class Certificates:
     Attributes
     ----------
     sensitivity : float or None
-        sigma_min / sigma_max of the Jacobian with columns scaled to norm one: 0 where a direction of parameters leaves
-        the layer unchanged. None above 2400 unknowns.
+        sigma_min / sigma_max of the Jacobian with columns scaled to norm one, unless they are rounding beside the scale
+        of the inputs: 0 where a direction of parameters leaves the layer unchanged. None above 2400 unknowns.
+    checked : bool
+        Whether null directions of the Jacobian were looked for to the end; above 2400 unknowns by LSMR.
+    null_directions : tuple of str
+        What the examples do not determine, and why, in words; heads and coordinates are numbered from 0.
     expected_error : float or None
         Largest relative standard deviation of any Theta_i or W_i under the noise, to first order, over norms without
         their share of noise; infinite where a head may be zero. None where it is not known (`error_status`).
@@ -51,6 +59,8 @@ class Certificates:
     """
 
     sensitivity: float | None
+    checked: bool
+    null_directions: tuple[str, ...]
     expected_error: float | None
     heads: tuple[HeadError, ...] | None
     error_status: str
@@ -60,11 +70,23 @@ class Certificates:
 
     @property
     def passed(self) -> bool:
-        """Whether all tests found the parameters to be the only ones, up to the order of the heads."""
-        return self.status == PASSED
+        """Whether no test found other parameters, up to the order of the heads; see `checked` for what was tested."""
+        return self.status in (PASSED, UNCHECKED)
+
+    @property
+    def counted_out(self) -> bool:
+        """Whether the examples have fewer outputs than the layer has parameters."""
+        return any(_FEWER in reason for reason in self.null_directions)
 
 
 PASSED = "no other parameters near by or by a known equivalence, up to the order of the heads"
+UNCHECKED = (
+    "no other parameters by a known equivalence, up to the order of the heads; whether others are near by is not "
+    "checked: the search for null directions of the Jacobian did not end"
+)
+# In the sentences on null directions.
+_INPUTS = "of X"
+_FEWER = "fewer than the unknowns"
 
 
 @dataclass(frozen=True)
@@ -94,6 +116,7 @@ def certify(
     noise_std: float = 0.0,
     slack: Array | None = None,
     doubt: str = "",
+    spare: str = "",
 ) -> Certificates:
     """Test a learned layer.
 
@@ -108,55 +131,144 @@ def certify(
         Passed on.
     doubt : str
         Why it may not be the layer of the largest likelihood, near which alone the errors hold; empty where it is.
+    spare : str
+        Why one of its heads may be no head at all; empty where each is needed.
 
     References
     ----------
     chen2024, identifiability.
     """
     degenerate = find_degeneracies(theta, w, X.shape[1])
-    sensitive = expected = heads = None
-    said = f"not known: more than {_MOST_UNKNOWNS} unknowns"
-    if 2 * theta.size <= _MOST_UNKNOWNS:
-        kept = X[: _rows(X, theta)]
-        gram = _gram(kept, theta, w)
-        sensitive = _ratio(gram)
-        if sensitive <= SENSITIVE and len(kept) < len(X):
-            # Saturated attention depends on Theta at few samples only: all of them are taken.
-            kept = X
-            gram = _gram(kept, theta, w)
-            sensitive = _ratio(gram)
-        if noise_std == 0:
-            expected, said = 0.0, "none, for there is no noise"
-        elif sensitive <= SENSITIVE:
-            said = "not known: the Jacobian is singular"
-        elif doubt:
-            said = f"not known: {doubt}"
-        else:
-            heads = head_errors(gram * (len(X) / len(kept)), theta, w, noise_std)
-            expected, said = expected_error(heads), "of the noise, to first order"
-    reasons = []
+    inputs = open_directions(X)
+    near = _near_by(X, theta, w, inputs)
+    null = [*_counted(X, theta), *inputs.sentences(len(theta))]
+    singular = bool(null) or near.singular
+    heads, expected = None, None
+    if noise_std == 0:
+        expected, said = 0.0, "none, for there is no noise"
+    elif singular:
+        said = "not known: the Jacobian is singular"
+    elif near.gram is None:
+        said = f"not known: more than {_MOST_UNKNOWNS} unknowns"
+    elif doubt:
+        said = f"not known: {doubt}"
+    else:
+        heads = head_errors(near.gram, theta, w, noise_std)
+        expected, said = expected_error(heads), "of the noise, to first order"
+    reasons = [*null]
     if not degenerate.identifiable:
         reasons.append(degenerate.status)
-    if sensitive is not None and sensitive <= SENSITIVE:
-        reasons.append(f"the Jacobian is singular: sigma_min/sigma_max = {sensitive:.1e}")
+    if near.singular:
+        sensitive = "" if near.ratio is None else f": sigma_min/sigma_max = {near.ratio:.1e}"
+        reasons.append(f"the Jacobian is singular{sensitive}, in {near.where}")
+        null.append(f"the Jacobian is singular in {near.where}")
+    reasons += _open_heads(heads, expected)
+    if spare:
+        reasons.append(f"the noise leaves a head open: {spare}")
+    status = "; ".join(reasons) or (PASSED if near.checked else UNCHECKED)
+    ratio = near.ratio if near.gram is not None else None
+    return Certificates(ratio, near.checked, tuple(null), expected, heads, said, degenerate, slack, status)
+
+
+def _open_heads(heads: tuple[HeadError, ...] | None, expected: float | None) -> list[str]:
+    """Heads that the noise leaves open."""
     zero = [i for i, head in enumerate(heads or ()) if head.maybe_zero]
     if zero:
         which = ", ".join(str(i) for i in zero)
-        reasons.append(f"the noise leaves a head open: {which} may be zero, its error is as large as its norm")
-    elif expected is not None and expected > _FIXED:
-        reasons.append(f"the noise leaves a head open: expected relative error {expected:.2g}")
-    return Certificates(sensitive, expected, heads, said, degenerate, slack, "; ".join(reasons) or PASSED)
+        return [f"the noise leaves a head open: {which} may be zero, its error is as large as its norm"]
+    if expected is not None and expected > _FIXED:
+        return [f"the noise leaves a head open: expected relative error {expected:.2g}"]
+    return []
+
+
+def _counted(X: Array, theta: Array) -> list[str]:
+    """That there are fewer equations than unknowns, if so."""
+    n, k, d = X.shape
+    if n * k * d >= 2 * theta.size:
+        return []
+    return [f"the outputs of {n} examples are {n * k * d} numbers, {_FEWER}, {2 * theta.size}"]
+
+
+class _Near(NamedTuple):
+    """Null directions of the Jacobian: where they are, and the normal equations if there are any."""
+
+    singular: bool
+    checked: bool
+    ratio: float | None
+    where: str
+    gram: Array | None
+
+
+def _near_by(X: Array, theta: Array, w: Array, inputs: Open) -> _Near:
+    """Look for null directions, in the examples that fix them first and in all where these do not."""
+    kept = X[: rows(X, theta)]
+    near = _look(kept, theta, w, inputs)
+    if near.singular and len(kept) < len(X):
+        # Saturated attention depends on Theta at few samples only: all of them are taken.
+        kept = X
+        near = _look(kept, theta, w, inputs)
+    return near if near.gram is None else _Near(*near[:-1], near.gram * (len(X) / len(kept)))
+
+
+def _look(X: Array, theta: Array, w: Array, inputs: Open) -> _Near:
+    unit = _units(inputs, len(theta))
+    if 2 * theta.size > _MOST_UNKNOWNS:
+        scale = _scale(column_norms(X, theta, w), unit)
+        found = find_null(Batch(X), theta, w, scale, SENSITIVE)
+        where = "" if found.null is None else _blocks(found.null[:, None], len(theta))
+        return _Near(found.null is not None, found.checked, found.ratio, where, None)
+    found_gram = gram(X, theta, w)
+    values, vectors = _spectrum(found_gram, unit)
+    ratio = _root_ratio(values)
+    null = vectors[:, values <= SENSITIVE**2 * values[-1]]
+    return _Near(ratio <= SENSITIVE, True, ratio, _blocks(null, len(theta)) if null.size else "", found_gram)
+
+
+def _blocks(null: Array, heads: int) -> str:
+    """The matrices that null directions are of."""
+    shares = (null**2).reshape(2 * heads, -1).sum(axis=1) / float((null**2).sum())
+    names = [f"Theta_{i}" for i in range(heads)] + [f"W_{i}" for i in range(heads)]
+    count = null.shape[1]
+    said = ", ".join(name for name, share in zip(names, shares, strict=True) if share > _SHARE)
+    return f"{count} direction{'s' if count > 1 else ''} of {said}" if count > 1 else f"a direction of {said}"
+
+
+def _units(inputs: Open, heads: int) -> Array:
+    """Size of a column of the Jacobian by that of the coordinates that it is of."""
+    size = inputs.scale
+    return np.concatenate([np.tile(np.outer(size, size).ravel(), heads), np.tile(np.repeat(size, len(size)), heads)])
+
+
+def _scale(norms: Array, unit: Array) -> Array:
+    """Norms of the columns; of those that are rounding beside the others of their matrices, what these have."""
+    relative = (norms / unit).reshape(2, -1)
+    floor = SENSITIVE * np.sqrt(np.mean(relative**2, axis=1, keepdims=True))
+    floor[floor == 0] = 1.0
+    return np.asarray(np.where(relative > floor, relative, floor / SENSITIVE).ravel() * unit)
+
+
+def _spectrum(matrix: Array, unit: Array) -> tuple[Array, Array]:
+    scale = 1 / _scale(np.sqrt(np.maximum(np.diag(matrix), 0.0)), unit)
+    values, vectors = eigh(matrix * scale[:, None] * scale)
+    return values, vectors
+
+
+def _root_ratio(values: Array) -> float:
+    return float(np.sqrt(max(values[0], 0.0) / values[-1])) if values[-1] > 0 else 0.0
 
 
 def refusal(found: Certificates) -> NotIdentifiable | None:
     """The error that the certificates call for, or None."""
     if found.passed:
         return None
+    inputs = any(_INPUTS in one for one in found.null_directions)
     return NotIdentifiable(
         "the learned layer",
         f"one of many with the same outputs ({found.status})",
-        "a layer whose heads differ, all with values, and at k = 2 with no set of W_i that sums to zero",
-        "take fewer heads, or more samples; strict=False returns one of these layers",
+        "a layer whose heads differ, all with values, at k = 2 with no set of W_i that sums to zero, on inputs whose "
+        "coordinates vary by themselves",
+        ("leave out such coordinates of X" if inputs else "take fewer heads, or more samples")
+        + "; strict=False returns one of these layers",
     )
 
 
@@ -173,36 +285,9 @@ def sensitivity(X: ArrayLike, theta: ArrayLike, w: ArrayLike) -> float:
     float
         Exact to about 1e-8, for it is the root of a ratio of eigenvalues of J^T J.
     """
-    return _ratio(_gram(np.asarray(X, dtype=np.float64), *(np.asarray(a, dtype=np.float64) for a in (theta, w))))
-
-
-def _rows(X: Array, theta: Array) -> int:
-    return max(1, -(-_PER_UNKNOWN * 2 * theta.size // (X.shape[1] * X.shape[2])))
-
-
-def _gram(X: Array, theta: Array, w: Array) -> Array:
-    """J^T J in the order theta.ravel(), w.ravel()."""
-    batch = Batch(X)
-    mixed = batch.mixed(batch.attention(theta))
-    outer, cross, _ = gram_blocks(batch, theta, w, mixed, np.zeros_like(batch.rows))
-    size = theta.size
-    found = np.empty((2 * size, 2 * size))
-    found[:size, :size] = outer
-    found[:size, size:] = cross.reshape(size, size)
-    found[size:, :size] = found[:size, size:].T
-    found[size:, size:] = np.kron(mixed @ mixed.T, np.eye(batch.dim))
-    return found
-
-
-def _ratio(gram: Array) -> float:
-    diagonal = np.diag(gram)
-    if diagonal.min() <= 0:
-        return 0.0
-    scale = 1 / np.sqrt(diagonal)
-    if not np.isfinite(scale).all():
-        return 0.0
-    values = eigvalsh(gram * scale[:, None] * scale)
-    return float(np.sqrt(max(values[0], 0.0) / values[-1]))
+    tokens, parts, values = (np.asarray(a, dtype=np.float64) for a in (X, theta, w))
+    found = gram(tokens, parts, values)
+    return _root_ratio(_spectrum(found, _units(open_directions(tokens), len(parts)))[0])
 
 
 def exact_risk(theta: ArrayLike, w: ArrayLike, theta_true: ArrayLike, w_true: ArrayLike, tokens: int) -> ExactRisk:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from ..core.validation import numbers
 from ..learning.blocks import Array
 
-__all__ = ["at_least_zero", "boolean", "count", "examples", "one_of"]
+__all__ = ["at_least_zero", "boolean", "count", "examples", "one_of", "tokens_of"]
 
 # Of the largest entry: squares, and sums of them, stay in the range of float64.
 _SMALLEST = 1e-140
@@ -37,18 +37,23 @@ def one_of(name: str, value: object, allowed: Sequence[str]) -> str:
     return value
 
 
+def tokens_of(name: str, value: ArrayLike) -> Array:
+    """Return a float64 array of shape (n, k, d) with finite entries, or raise ValueError."""
+    array = numbers(name, value)
+    if array.ndim != 3 or array.size == 0:
+        raise ValueError(
+            f"{name} must have shape (n, k, d) with n, k, d >= 1, samples, tokens and dimensions (chen2024), got "
+            f"shape {array.shape}"
+        )
+    bad = int(array.size - np.isfinite(array).sum())
+    if bad:
+        raise ValueError(f"{name} must be finite, got {bad} entries that are NaN or infinite; drop those samples")
+    return array
+
+
 def examples(X: ArrayLike, Y: ArrayLike, names: tuple[str, str] = ("X", "Y")) -> tuple[Array, Array]:
     """Return inputs and outputs as float64 arrays of one shape (n, k, d), or raise ValueError."""
-    tokens, outputs = numbers(names[0], X), numbers(names[1], Y)
-    for name, array in zip(names, (tokens, outputs), strict=True):
-        if array.ndim != 3 or array.size == 0:
-            raise ValueError(
-                f"{name} must have shape (n, k, d) with n, k, d >= 1, samples, tokens and dimensions (chen2024), got "
-                f"shape {array.shape}"
-            )
-        bad = int(array.size - np.isfinite(array).sum())
-        if bad:
-            raise ValueError(f"{name} must be finite, got {bad} entries that are NaN or infinite; drop those samples")
+    tokens, outputs = tokens_of(names[0], X), tokens_of(names[1], Y)
     if tokens.shape != outputs.shape:
         raise ValueError(
             f"{names[0]} and {names[1]} must have the same shape (n, k, d), for the layer keeps tokens and dimensions "

@@ -1,21 +1,26 @@
-"""Examples for validation, the error on them, and the largest error that noise alone explains."""
+"""Examples for validation, the error on them, and the range of errors that noise alone explains."""
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import chi2
 
 from ..learning.blocks import Array
 from .batch import Batch
 from .checks import examples
 
-__all__ = ["Split", "acceptable", "hold_out", "sampled_error"]
+__all__ = ["EXACT", "Band", "Split", "acceptable", "hold_out", "sampled_error"]
 
 # Share and most samples held out where no validation examples are given.
 _SHARE, _MOST = 0.2, 2000
-# Rounding, and the factor on the noise that a fit to few examples may exceed.
-_EXACT, _ABOVE = 1e-10, 1.3
+#: A validation error that needs no noise to explain it.
+EXACT = 1e-10
+# Probability that noise alone leaves either side of the range, and the normal deviate of that probability.
+_RARE, _DEVIATE = 3e-5, 4.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,24 @@ class Split:
     Y: Array
     X_val: Array
     Y_val: Array
+
+    @cached_property
+    def held(self) -> Batch:
+        """The examples to validate on."""
+        return Batch(self.X_val, self.Y_val)
+
+
+class Band(NamedTuple):
+    """Range of validation errors |F - Y|^2 / |Y|^2 of the true layer, fitted to examples with noise."""
+
+    low: float
+    high: float
+
+    def verdict(self, error: float) -> str:
+        """What an error is beside the range, in a few words."""
+        if error < self.low:
+            return f"below {self.low:.2g}, which is less than the noise leaves: noise_std is too large"
+        return "accepted" if error <= self.high else f"not below {self.high:.2g}"
 
 
 def hold_out(
@@ -67,16 +90,31 @@ def hold_out(
     return split
 
 
-def acceptable(Y_val: Array, noise_std: float) -> float:
-    """The largest validation error |F - Y|^2 / |Y|^2 of a layer that is taken for the true one.
+def acceptable(split: Split, noise_std: float, unknowns: int = 0, samples: int | None = None) -> Band:
+    """The validation errors |F - Y|^2 / |Y|^2 that noise alone explains.
 
     Parameters
     ----------
-    Y_val : ndarray, shape (n', k, d)
+    split : Split
     noise_std : float
-        Standard deviation of the noise on every entry of Y.
+        Standard deviation of the Gaussian noise on every entry of Y.
+    unknowns : int
+        Parameters P of the layer, fitted to N entries of outputs: their errors add P / (N - P) of the noise.
+    samples : int, optional
+        Samples that it was fitted to; all by default.
+
+    Returns
+    -------
+    Band
+        With N' held-out entries the squared residual over the variance is chi^2 of N' degrees of freedom; either end
+        is left by noise with probability 3e-5. Errors below 1e-10 are rounding.
     """
-    return _EXACT + _ABOVE * noise_std**2 / float(np.mean(Y_val**2))
+    entries = split.Y_val.size
+    variance = noise_std**2 / float(np.mean(split.Y_val**2))
+    seen = split.Y[:samples].size
+    fitted = (unknowns + _DEVIATE * math.sqrt(2 * unknowns)) / max(seen - unknowns, 1)
+    low, high = chi2.ppf(_RARE, entries) / entries, chi2.isf(_RARE, entries) / entries
+    return Band(variance * float(low), EXACT + variance * float(high) * (1 + fitted))
 
 
 def sampled_error(X: Array, Y: Array, theta: Array, w: Array) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from ..learning.blocks import Array
 from .batch import Batch
 from .regression import factor, solve_values
 
-__all__ = ["Descent", "gram_blocks", "lbfgs", "levenberg_marquardt"]
+__all__ = ["Descent", "gram_blocks", "lbfgs", "levenberg_marquardt", "spreads"]
 
 #: Called with Theta and W after a step; a true value ends the descent.
 Stop = Callable[[Array, Array], bool]
@@ -180,7 +180,7 @@ def gram_blocks(batch: Batch, theta: Array, w: Array, mixed: Array, off: Array) 
     outer = np.zeros((len(first), (m * d) ** 2))
     cross = np.zeros((d * m * d, m * d * d))
     gradient = np.zeros((d, m * d))
-    spread = _spreads(batch, weights, w)
+    spread = spreads(batch, weights, w)
     step = max(1, _BLOCK // (m * d) ** 2)
     for begin in range(0, rows, step):
         part = slice(begin, begin + step)
@@ -202,7 +202,7 @@ def gram_blocks(batch: Batch, theta: Array, w: Array, mixed: Array, off: Array) 
     )
 
 
-def _spreads(batch: Batch, weights: Array, w: Array) -> Array:
+def spreads(batch: Batch, weights: Array, w: Array) -> Array:
     """Cov_{A_r}(x) W_i of every row, shape (k n, m d, d), rows as in the columns of the batch."""
     m, d, k, n = len(w), batch.dim, batch.tokens, batch.samples
     # x_j minus the mean under each row's attention, times the root of its weight: Cov = sum of its squares.

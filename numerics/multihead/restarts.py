@@ -1,15 +1,17 @@
-"""Second-order descents from random starts, until one explains held-out examples."""
+"""Second-order descents from random starts, until two end at the best layer or none is left."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from ..learning.blocks import Array
-from .batch import Batch
-from .holdout import Split, acceptable
+from .crowd import Crowd
+from .holdout import EXACT, Split, acceptable
 from .refine import Descent, lbfgs, levenberg_marquardt
+from .watch import Watch
 
 __all__ = [
     "LM_STEPS",
@@ -17,6 +19,7 @@ __all__ = [
     "RestartResult",
     "best_optimiser",
     "descended",
+    "polished",
     "restarts",
     "sample_count",
     "unknowns",
@@ -33,11 +36,10 @@ _PER_UNKNOWN, _NOISY = 8, 4
 _LEAST = {"lm": 400, "lbfgs": 2000}
 # Steps of Levenberg-Marquardt and of L-BFGS.
 LM_STEPS, _LBFGS_STEPS = 80, 2000
-# Two starts end at one layer if outputs differ by less than this share of the variance of a fit due to noise; layers
-# fit equally well if their chi^2 differs by less than the second number.
-_SAME, _EQUAL = 0.1, 20.0
-# Relative decrease of the loss at which the descent on all examples ends: 1e-6 of noise is far below its scatter.
-_NOISY_TOL = 1e-6
+# Relative decrease of the loss at which descents end, in one step and in ten. Under noise, what is left in a slow
+# valley is not what divides local minima from the best one: chi^2 of order one decides.
+_TOL, _STALL = 1e-10, 0.1
+_NOISY_TOL, _NOISY_STALL = 1e-6, 1e-3
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,10 @@ class RestartResult:
     Attributes
     ----------
     theta, w : ndarray, shape (m, d, d)
-    validation_error, accept : float
-        |F - Y|^2 / |Y|^2 on the held-out examples, and up to where it is accepted.
+    validation_error : float
+        |F - Y|^2 / |Y|^2 on the held-out examples.
+    accept : float
+        Up to where noise explains it.
     errors : tuple of float
         Validation errors of all starts, in their order.
     losses : tuple of float
@@ -57,6 +61,8 @@ class RestartResult:
         Samples of these.
     optimiser : str
         "lm" or "lbfgs".
+    times : int
+        How many starts ended at this layer.
     doubt : str
         With noise: why this may not be the layer of the largest likelihood; empty where two starts found it, and none
         another one that fits equally well.
@@ -72,6 +78,7 @@ class RestartResult:
     losses: tuple[float, ...]
     samples: int
     optimiser: str
+    times: int
     doubt: str
     converged: bool
     status: str
@@ -86,26 +93,29 @@ def restarts(
     split: Split,
     heads: int,
     *,
-    noise_std: float = 0.0,
+    noise_std: float | None = 0.0,
     optimiser: Optimiser = "auto",
     starts: int = 8,
-    patient: bool = False,
+    first: Sequence[Array] = (),
+    watch: Watch | None = None,
     rng: np.random.Generator,
 ) -> RestartResult:
-    """Descend from random Theta_i until held-out examples are explained to within the noise.
+    """Descend from random Theta_i until two starts end at the best layer.
 
     Parameters
     ----------
     split : Split
     heads : int
-    noise_std : float
-        Standard deviation of the noise on every entry of Y.
+    noise_std : float or None
+        Standard deviation of the noise on every entry of Y; None where it is not known, and nothing is accepted but
+        what leaves no noise.
     optimiser : {"auto", "lm", "lbfgs"}
         Levenberg-Marquardt, for up to 3200 unknowns the automatic choice, or L-BFGS.
     starts : int
-        At most.
-    patient : bool
-        Run all of them, whatever the first ones find.
+        Random starts at most.
+    first : sequence of ndarray, shape (m, d, d)
+        Starts before them.
+    watch : Watch, optional
     rng : Generator
 
     Returns
@@ -116,110 +126,103 @@ def restarts(
     Notes
     -----
     Descents see 8 output entries for each of the 2 m d^2 unknowns (400 samples at least; four times as many with
-    noise), and the best of them goes on with all examples, unless it is exact. Under noise an accepted start may be a
-    local minimum: others follow, until two end at the best layer so far. At k = 2 heads change sign with W, and their
-    sum may be made up for by others, nearly or exactly: descents start from each sign changed as well.
+    noise), and the best of them goes on with all examples, unless it is exact. An exact layer ends the search. Under
+    noise a start may be a local minimum, however near to the noise its error is: others follow, until two end at the
+    best layer so far or the starts are used up, as the status states. At k = 2 heads change sign with W, and their sum
+    may be made up for by others, nearly or exactly: descents start from each sign changed as well.
     """
     dim = split.X.shape[2]
     size = unknowns(heads, dim)
     chosen = best_optimiser(size) if optimiser == "auto" else optimiser
-    accept = acceptable(split.Y_val, noise_std)
-    held = Batch(split.X_val, split.Y_val)
-    noisy = noise_std > 0 or patient
+    noisy = noise_std != 0
+    watch = watch or Watch()
     count = sample_count(split, size, noisy=noisy, optimiser=chosen)
-    best: tuple[float, Descent] | None = None
-    errors: list[float] = []
-    ends: list[Descent] = []
-    crowd = _Crowd(split, count, size, noise_std)
-    for number in range(starts):
-        start = rng.standard_normal((heads, dim, dim)) * _SPREADS[number % len(_SPREADS)] / (math.sqrt(2) * dim)
-        found = descended(split.X[:count], split.Y[:count], start, chosen)
-        error = held.error(found.theta, found.w)
-        errors.append(error)
-        ends.append(found)
-        crowd.add(found)
-        if best is None or error < best[0]:
-            best = (error, found)
-        if best[0] <= accept and not patient and (noise_std == 0 or crowd.twice(best[1])):
+    crowd = Crowd(split, count, size, noise_std)
+    accept = acceptable(split, noise_std or 0.0, size, count).high
+    begun = [*first, *(None for _ in range(starts))]
+    for theta in begun:
+        start = _random(rng, heads, dim, len(crowd.ends)) if theta is None else theta
+        with watch.work(kept=bool(crowd.ends)):
+            crowd.add(descended(split.X[:count], split.Y[:count], start, chosen, noisy=noisy))
+            watch.done()
+        if watch.interrupted or crowd.exact or (noisy and _enough(crowd, noise_std, accept)):
             break
-    assert best is not None
-    doubt = crowd.doubt(best[1]) if noisy else ""
-    if noisy and not doubt and split.X.shape[1] == 2 and heads > 1:
-        best = _with_signs_changed((split.X[:count], split.Y[:count]), best, held, crowd, chosen)
-        doubt = crowd.doubt(best[1], flipped=heads)
-    if count < len(split.X) and best[0] > accept * 1e-3:
-        tol = _NOISY_TOL if noisy else 1e-10
-        polished = descended(split.X, split.Y, best[1].theta, chosen, w=best[1].w, tol=tol)
-        best = _better(best, (held.error(polished.theta, polished.w), polished))
-    error, found = best
-    said = "accepted" if error <= accept else f"not below {accept:.2g}"
+    tried = len(crowd.ends)
+    doubt = crowd.doubt() if noisy else ""
+    if noisy and not (doubt or crowd.exact or watch.interrupted) and split.X.shape[1] == 2 and heads > 1:
+        with watch.work(kept=True):
+            _change_signs((split.X[:count], split.Y[:count]), crowd, chosen)
+        doubt = crowd.doubt(flipped=len(crowd.ends) - tried)
+    found = crowd.ends[crowd.best]
+    if count < len(split.X) and min(crowd.errors) > 1e-3 * max(accept, EXACT) and not watch.interrupted:
+        with watch.work(kept=True):
+            found = polished(split, found, chosen, noisy=noisy)
+    return _result(split, crowd, found, _Told(noise_std, count, chosen, tried, len(begun), doubt))
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a search was given, and how it ended."""
+
+    noise_std: float | None
+    count: int
+    optimiser: Literal["lm", "lbfgs"]
+    tried: int
+    starts: int
+    doubt: str
+
+
+def _enough(crowd: Crowd, noise_std: float | None, accept: float) -> bool:
+    """Whether two starts ended at the best, and noise explains it where its size is known."""
+    return crowd.times > 1 and (noise_std is None or crowd.errors[crowd.best] <= accept)
+
+
+def _random(rng: np.random.Generator, heads: int, dim: int, number: int) -> Array:
+    return rng.standard_normal((heads, dim, dim)) * _SPREADS[number % len(_SPREADS)] / (math.sqrt(2) * dim)
+
+
+def _result(split: Split, crowd: Crowd, found: Descent, told: _Told) -> RestartResult:
+    """Judge the best by the examples that it has seen in the end."""
+    error = split.held.error(found.theta, found.w)
+    band = acceptable(split, told.noise_std or 0.0, unknowns(len(found.theta), split.X.shape[2]))
+    exact = error <= EXACT
+    times = crowd.times
+    found_so = "exact" if exact else f"found {_TIMES.get(times, f'{times} times')} in {len(crowd.ends)} descents"
+    if not exact and told.tried == told.starts and times == 1:
+        found_so += ", for which all starts were used"
+    verdict = "" if told.noise_std is None and not exact else f" {band.verdict(error)}"
     return RestartResult(
         theta=found.theta,
         w=found.w,
         validation_error=error,
-        accept=accept,
-        errors=tuple(errors),
-        losses=tuple(end.loss for end in ends),
-        samples=count,
-        optimiser=chosen,
-        doubt=doubt,
-        converged=error <= accept,
-        status=f"validation error {error:.2g} {said}, start {len(errors)} of {starts}",
+        accept=band.high,
+        errors=tuple(crowd.errors[: told.tried]),
+        losses=tuple(end.loss for end in crowd.ends[: told.tried]),
+        samples=told.count,
+        optimiser=told.optimiser,
+        times=times,
+        doubt="" if exact else told.doubt,
+        converged=band.low <= error <= band.high,
+        status=f"validation error {error:.2g}{verdict}, {found_so}",
     )
 
 
-def _better(one: tuple[float, Descent], other: tuple[float, Descent]) -> tuple[float, Descent]:
-    """That of the smaller error, the first where they are equal."""
-    return other if other[0] < one[0] else one
+_TIMES = {1: "once", 2: "twice"}
 
 
-def _with_signs_changed(
-    seen: tuple[Array, Array], best: tuple[float, Descent], held: Batch, crowd: "_Crowd", optimiser: str
-) -> tuple[float, Descent]:
-    """The best of this end and those of descents from it with the sign of each head changed in turn."""
-    for flip in np.where(np.eye(len(best[1].theta)), -1.0, 1.0):
-        end = descended(*seen, flip[:, None, None] * best[1].theta, optimiser)
-        crowd.add(end)
-        best = _better(best, (held.error(end.theta, end.w), end))
-    return best
+def _change_signs(seen: tuple[Array, Array], crowd: Crowd, optimiser: str) -> None:
+    """Descend from the best with the sign of each head changed in turn."""
+    for head in range(len(crowd.ends[0].theta)):
+        theta = crowd.ends[crowd.best].theta.copy()
+        theta[head] *= -1
+        crowd.add(descended(*seen, theta, optimiser, noisy=True))
 
 
-class _Crowd:
-    """Where the starts ended, by their outputs on held-out examples: heads have no order, and signs may be free."""
-
-    def __init__(self, split: Split, count: int, size: int, noise_std: float) -> None:
-        self._held, self._noise_std = Batch(split.X_val), noise_std
-        self._entries, self._size = split.Y[:count].size, size
-        self._square = float(np.mean(split.Y[:count] ** 2))
-        self._ends: list[tuple[Descent, Array]] = []
-
-    def add(self, end: Descent) -> None:
-        """Take note of an end."""
-        self._ends.append((end, self._held.predict(end.theta, end.w)))
-
-    def _sorted(self, best: Descent) -> tuple[int, int]:
-        """How many ended there, and how many elsewhere with the same likelihood."""
-        variance = self._noise_std**2 or best.loss * self._square
-        there = next(outputs for end, outputs in self._ends if end is best)
-        same = equal = 0
-        for end, outputs in self._ends:
-            apart = float(np.mean((outputs - there) ** 2)) * self._entries / (variance * self._size)
-            worse = (end.loss - best.loss) * self._square * self._entries / variance
-            same += apart < _SAME
-            equal += apart >= _SAME and worse < _EQUAL
-        return same, equal
-
-    def twice(self, best: Descent) -> bool:
-        """Whether two starts ended there."""
-        return self._sorted(best)[0] > 1
-
-    def doubt(self, best: Descent, *, flipped: int = 0) -> str:
-        """See `RestartResult`; the last `flipped` ends are those of starts from others."""
-        same, equal = self._sorted(best)
-        starts = len(self._ends) - flipped
-        if equal:
-            return f"other parameters fit equally well, after {starts} starts"
-        return "" if same > 1 else f"one of {starts} starts found this layer; more of them may find a better one"
+def polished(split: Split, found: Descent, optimiser: str = "lm", *, noisy: bool) -> Descent:
+    """Go on with all examples; without noise that may only do worse, by rounding, and is then left."""
+    more = descended(split.X, split.Y, found.theta, optimiser, w=found.w, noisy=noisy)
+    held = split.held
+    return more if noisy or held.error(more.theta, more.w) < held.error(found.theta, found.w) else found
 
 
 def best_optimiser(size: int) -> Literal["lm", "lbfgs"]:
@@ -241,10 +244,11 @@ def descended(
     optimiser: str,
     *,
     w: Array | None = None,
-    tol: float = 1e-10,
+    noisy: bool = False,
     steps: int = LM_STEPS,
 ) -> Descent:
-    """Descend from a start; `w` is of L-BFGS alone, `tol` and `steps` of Levenberg-Marquardt."""
+    """Descend from a start; `w` is of L-BFGS alone, `noisy` and `steps` of Levenberg-Marquardt."""
     if optimiser == "lm":
-        return levenberg_marquardt(X, Y, theta, max_iter=steps, tol=tol)
+        tol, stall = (_NOISY_TOL, _NOISY_STALL) if noisy else (_TOL, _STALL)
+        return levenberg_marquardt(X, Y, theta, max_iter=steps, tol=tol, stall=stall)
     return lbfgs(X, Y, theta, w, max_iter=_LBFGS_STEPS)

@@ -9,8 +9,9 @@ import numpy as np
 from harness import Answer, Route, Settings, calibration_tests
 
 from attnlimits.numerics.multihead.errors import LearnWarning
-from attnlimits.numerics.multihead.learn import MultiheadFit, learn_multihead
+from attnlimits.numerics.multihead.learn import learn_multihead
 from attnlimits.numerics.multihead.matching import match_heads
+from attnlimits.numerics.multihead.results import MultiheadFit
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
 
 FAMILIES = ("gauss", "corr", "sameW", "alike", "weak W", "weak Theta", "weak both")

@@ -8,6 +8,7 @@ from typing import Literal
 import attnlimits as al
 
 from ...core.decimals import pm
+from ...core.progress import Bar
 from ...core.results import as_dict
 from ...core.typing import Numbers
 from ..verbs import Record
@@ -19,7 +20,7 @@ def learned(
     args: argparse.Namespace, X: Numbers, Y: Numbers, heads: int | Literal["auto"], noise_std: float | None
 ) -> "al.multihead.MultiheadFit":
     """Learn a layer by the method of the flags."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), Bar("multihead", show=True) as bar:
         # The status says the same.
         warnings.simplefilter("ignore", al.multihead.LearnWarning)
         return al.multihead.learn_multihead(
@@ -31,6 +32,7 @@ def learned(
             starts=args.starts,
             strict=False,
             rng=getattr(args, "seed", 0),
+            watch=al.multihead.Watch(bar.to),
         )
 
 
@@ -44,7 +46,7 @@ def record_of(verb: str, found: "al.multihead.MultiheadFit") -> Record:
 def lines_of(found: "al.multihead.MultiheadFit") -> list[str]:
     """Lines about the certificates and the status of a learned layer."""
     certificates = found.certificates
-    sensitive = "unknown" if certificates.sensitivity is None else f"{certificates.sensitivity:.2g}"
+    sensitive = "not computed" if certificates.sensitivity is None else f"{certificates.sensitivity:.2g}"
     lines = [f"sensitivity (sigma_min/sigma_max): {sensitive}"]
     if found.noise_std > 0:
         error = certificates.expected_error
@@ -54,6 +56,12 @@ def lines_of(found: "al.multihead.MultiheadFit") -> list[str]:
         zero = "; it may be zero" if head.maybe_zero else ""
         theta, w = pm(head.theta_norm, head.theta_error), pm(head.w_norm, head.w_error)
         lines.append(f"head {number}: |Theta| = {theta}, |W| = {w}{zero}")
+    for rung in found.evidence.rungs if found.evidence else ():
+        gain = pm(rung.gain, rung.gain_deviation) if math.isfinite(rung.gain_deviation) else f"{rung.gain:.2g}"
+        lines.append(
+            f"{counted(rung.heads, 'head')}: error {rung.error:.3g}, less than that of {rung.against} by {gain}, "
+            f"p = {rung.p:.2g}"
+        )
     return [*lines, ("converged: " if found.converged else "not converged: ") + _status(found)]
 
 

@@ -9,6 +9,8 @@ __all__ = ["check_certified", "check_distinct", "check_shape", "check_sum"]
 
 # Of singular values that count for the rank of the sum, and of its size beside that of the outputs.
 _RANK, _NOTHING = 1e-3, 1e-6
+# A matrix of d x d independent normal entries of deviation one has a norm above 2 sqrt(d) + 3 in one case of 100.
+_ABOVE = 3.0
 # Independent constraints per unknown of Theta.
 _CONSTRAINTS = 1.5
 
@@ -28,16 +30,28 @@ def check_shape(tokens: int, dim: int, heads: int) -> None:
         )
 
 
-def check_sum(s: Array, y: Array, heads: int) -> None:
-    """Raise unless the sum of the W_i is of rank min(d, m (k - 1) + 1) at least."""
+def check_sum(s: Array, y: Array, heads: int, noise: float = 0.0) -> None:
+    """Raise unless the sum of the W_i is of rank min(d, m (k - 1) + 1) at least.
+
+    Parameters
+    ----------
+    s : ndarray, shape (d, d)
+        Its estimate.
+    y : ndarray, shape (n, k, d)
+    heads : int
+    noise : float
+        Standard deviation that the noise of the outputs gives to an entry of the estimate: singular values that such
+        noise has by itself do not count for the rank.
+    """
     k, d = y.shape[1:]
     values = np.linalg.svd(s, compute_uv=False)
     if values[0] <= _NOTHING * np.sqrt(np.mean(y**2)):
         raise DegenerateSum("S, the sum of the W_i", "zero", "a sum that does not vanish", 'try method="restarts"')
-    rank, needed = int(np.sum(values > _RANK * values[0])), min(d, heads * (k - 1) + 1)
+    least = max(_RANK * values[0], (2 * np.sqrt(d) + _ABOVE) * noise)
+    rank, needed = int(np.sum(values > least)), min(d, heads * (k - 1) + 1)
     if rank < needed:
         raise DegenerateSum(
-            "the rank of S, the sum of the W_i",
+            f"the rank of S, the sum of the W_i,{' above the noise,' if noise else ''}",
             str(rank),
             f"min(d, m (k - 1) + 1) = {needed}",
             'the regression on the simplex cannot tell patterns apart; try method="restarts"',

@@ -17,8 +17,6 @@ __all__ = ["Refined", "proxies", "refine"]
 
 # Steps of the last descent from what is accepted.
 _POLISH = 10
-# Relative decrease of the loss at which the last descent ends: rounding, or far below the scatter of noise.
-_TOL, _POLISHED = 1e-10, 1e-6
 # Two descents that end at errors within this of each other found one minimum.
 _AGREE = 0.1
 # A loss that no noise explains away: rounding only.
@@ -70,7 +68,7 @@ def refine(
         count = sample_count(split, size, noisy=noisy, optimiser=optimiser)
         X, Y = split.X[:count], split.Y[:count]
         before = held.error(theta, best_w(X, Y, theta))
-        found = descended(X, Y, theta, optimiser)
+        found = descended(X, Y, theta, optimiser, noisy=noisy)
         error = held.error(found.theta, found.w)
         agreed = best is not None and abs(error - best[0]) <= _AGREE * best[0]
         attempts.append(Attempt(name, before, error, found.n_iter))
@@ -82,8 +80,9 @@ def refine(
     error, found = best
     if count < len(split.X) and error > _EXACT and (noisy or error > accept):
         # Accepted: a few steps, to where the noise is least. Not accepted: saturated heads show in few rows, of all.
-        steps, tol = (_POLISH, _POLISHED) if error <= accept else (LM_STEPS, _TOL)
-        last = descended(split.X, split.Y, found.theta, optimiser, w=found.w, tol=tol, steps=steps)
+        fine = error <= accept
+        steps = _POLISH if fine else LM_STEPS
+        last = descended(split.X, split.Y, found.theta, optimiser, w=found.w, noisy=fine, steps=steps)
         last_error = held.error(last.theta, last.w)
         if last_error < error:
             error, found = last_error, last

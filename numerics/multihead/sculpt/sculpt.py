@@ -35,6 +35,8 @@ _LADDER, _LEAST_LEVEL = (4.0, 12.0, 40.0), 3.0
 _PER_NET, _PROXIES = 2, 4
 # Constraints of the linear programs, and samples of the regressions.
 _SLABS, _ONE_SIDED, _NET_SAMPLES = 1500, 500, 1500
+# Least second moment of certified patterns in any direction, where trimming ends.
+_SPREAD = 0.12
 # Rows of the large-margin fit, per unknown of a column of S.
 _MARGIN_ROWS = 8
 
@@ -112,6 +114,14 @@ def sculpt(
     return found
 
 
+def _deviation(certification: Certification, level: float, samples: int) -> float:
+    """Standard deviation, at most, that noise of this level gives to an entry of the sum of the W_i."""
+    if not certification.rounds:
+        return level / math.sqrt(samples)
+    last = certification.rounds[-1]
+    return level / math.sqrt(last.kept * max(last.spread, _SPREAD))
+
+
 class _Shape(NamedTuple):
     """Examples with distinct tokens, and what is found of the body from them."""
 
@@ -134,10 +144,12 @@ def _steps(
         x, y = split.X[kept], split.Y[kept]
         check_distinct(len(x))
         crude = crude_sum(x, y)
-        check_sum(crude, y, heads)
+        # An entry is the mean of n products of sums over k tokens, over k.
+        check_sum(crude, y, heads, (sigma or 0.0) / math.sqrt(len(x)))
     with clock("certification"):
         certification = certify(x, y, crude, heads)
-        check_sum(certification.s, y, heads)
+        level = noise_level(certification.patterns, x.shape[2]) if sigma is None else sigma
+        check_sum(certification.s, y, heads, _deviation(certification, level, len(x)))
     certified = int(interior(certification.patterns).sum())
     with clock("body and hull"):
         shape = _shape(x, y, certification, heads, sigma)
@@ -153,7 +165,7 @@ def _steps(
         yield from _from_nets(shape, polytope, levels, nets, clock)
         yield from proxies(shape.hull.proxy, heads, _PROXIES, generator)
 
-    accept = acceptable(split.Y_val, shape.level)
+    accept = acceptable(split, shape.level, 2 * heads * x.shape[2] ** 2).high
     with clock("refinement"):
         found = refine(split, candidates(), accept=accept, noisy=shape.level > 0, noise_known=sigma is not None)
     converged = found.validation_error <= accept

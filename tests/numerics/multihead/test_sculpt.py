@@ -18,9 +18,10 @@ from attnlimits.numerics.multihead.errors import (
 from attnlimits.numerics.multihead.layer import multihead, nmse
 from attnlimits.numerics.multihead.matching import parameter_error
 from attnlimits.numerics.multihead.sculpt import sculpt
-from attnlimits.numerics.multihead.sculpt.certification import differences
+from attnlimits.numerics.multihead.sculpt.certification import certify, differences, distinct
 from attnlimits.numerics.multihead.sculpt.hull import span_residual
 from attnlimits.numerics.multihead.sculpt.plots import hull_net, hull_singular_values, residual_histogram
+from attnlimits.numerics.multihead.sculpt.programs import Polytope
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
 
 # Family, heads, tokens, dimension, scale, noise, samples.
@@ -61,13 +62,23 @@ def test_every_step_can_be_looked_at(learned):
     first = found.nets[0]
     known = np.tensordot(theta - found.hull.proxy, found.hull.directions, ([1, 2], [1, 2]))
     assert first.box.low < known.min() and known.max() < first.box.high
-    assert found.attempts[-1].regression_error < 0.1 < 1e20 * found.attempts[-1].validation_error + 1
+    assert found.attempts[-1].regression_error < 0.1 and found.attempts[-1].validation_error < 1e-20
     assert set(found.seconds) == {
         "crude sum", "certification", "body and hull", "linear programs", "net", "refinement"
     }  # fmt: skip
     assert all(seconds >= 0 for seconds in found.seconds.values())
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.converged = False
+
+
+def test_the_box_of_the_net_is_cut_by_one_sided_constraints(learned):
+    """By the linear programs once more, with these constraints as in the algorithm, and without them."""
+    found = learned[3]
+    body, level = found.body.tightest(1500), max(3.0, 4.0 * found.least_level)
+    cut, free = (Polytope(body, found.one_sided.tightest(n), found.hull, 30.0).box(level) for n in (500, 0))
+    box = found.nets[0].box
+    assert np.allclose([box.low, box.high], [cut.low, cut.high], rtol=1e-6)
+    assert box.high[0] - box.low[0] < 0.99 * (free.high[0] - free.low[0])
 
 
 def test_a_seed_repeats_itself(learned):
@@ -85,6 +96,26 @@ def test_one_head_by_large_margins():
     assert np.linalg.norm(found.margin.s - s) < 5e-5 * np.linalg.norm(s)
     # The thinner body alone gives Theta, before any descent.
     assert np.linalg.norm(found.hull.proxy - theta[0]) < 1e-3 * np.linalg.norm(theta[0])
+
+
+def test_the_body_of_one_head_is_made_with_the_sum_of_large_margins():
+    """At logits of 8 margins are larger, and their sum fits rows better than that of certification."""
+    theta, w, made, _ = instance(("gauss", 1, 2, 8, 8.0, 0.0, 2000), 5)
+    found = sculpt(made.X, made.Y, 1, rng=0)
+    assert np.array_equal(found.certification.s, found.margin.s)
+    s = w.sum(axis=0)
+    before = certify(*(part[distinct(made.X)] for part in (made.X, made.Y)), found.crude, 1).s
+    assert np.linalg.norm(found.margin.s - s) < 0.1 * np.linalg.norm(before - s)
+    assert np.linalg.norm(found.hull.proxy - theta[0]) < 1e-7 * np.linalg.norm(theta[0])
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("noise", [0.02, 0.05, 0.1])
+def test_noise_does_not_hide_the_rank_of_the_sum(noise, known):
+    """Values of one direction: noise gives the estimated sum every rank, and none that counts."""
+    _, _, made, _ = instance(("lowrank", 2, 2, 8, 4.0, noise, 3000), 1)
+    with pytest.raises(DegenerateSum, match=r"rank of S.* is 1, but min\(d, m \(k - 1\) \+ 1\) = 3"):
+        sculpt(made.X, made.Y, 2, noise_std=made.noise_std if known else None, rng=0)
 
 
 @pytest.mark.parametrize("known", [True, False])
