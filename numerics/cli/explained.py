@@ -13,6 +13,7 @@ from ..core.results import How, ThresholdResult
 from ..model.network import Network
 from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, serving
 from .flags import link_of
+from .verbs import shown
 
 __all__ = ["ThresholdLine", "threshold_line"]
 
@@ -63,7 +64,7 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     """Threshold of the flags of `explain`, whose symbols are 1 unless they are given."""
     if args.link is not None:
         at = f"noise {args.noise}" if args.noise != "0" else "no noise"
-        return _found(at, lambda bar: al.threshold(link_of(args), progress=bar.to))
+        return _found(args, at, lambda _: al.threshold(link_of(args)))
     skip, beta = (1.0 if text is None else float(Fraction(text)) for text in (args.skip, args.beta))
     at = f"beta = {beta:g}" if args.layers == 1 else f"c = {skip:g}, beta = {beta:g}"
     if args.layers > 1 and args.heads > 1:
@@ -81,14 +82,14 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
         return ThresholdLine(at, reason="it takes minutes for this model; `attnlimits threshold` computes it")
     digits = _DIGITS if route in ((BALLS,), (PAIRS,)) else None
     if args.layers == 1:
-        return _found(at, lambda _: al.threshold(model, heads=args.heads, output=args.output))
-    return _found(at, lambda bar: al.threshold(model, digits=digits, progress=bar.to))
+        return _found(args, at, lambda _: al.threshold(model, heads=args.heads, output=args.output))
+    return _found(args, at, lambda bar: al.threshold(model, digits=digits, progress=bar.to))
 
 
-def _found(at: str, threshold: Callable[[Bar], ThresholdResult]) -> ThresholdLine:
+def _found(args: argparse.Namespace, at: str, threshold: Callable[[Bar], ThresholdResult]) -> ThresholdLine:
     """The line of a threshold, or of the reason why there is none."""
     try:
-        with Bar("threshold (--no-number leaves it out)", show=True) as bar:
+        with Bar("threshold (--no-number leaves it out)", show=shown(args)) as bar:
             found = threshold(bar)
     except (ValueError, ConvergenceError) as error:
         return ThresholdLine(at, reason=str(error))
