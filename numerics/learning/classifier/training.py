@@ -172,8 +172,9 @@ def _epochs(network: Network, data: _Labelled, settings: Settings, order: np.ran
     for _ in range(settings.epochs):
         shuffled = order.permutation(len(data.labels))
         for batch in rows_of(shuffled, settings.batch):
-            gradient = network.gradient(*(part[shuffled[batch]] for part in data))
-            moved = [rule(*pair) for rule, *pair in zip(rules, network.parameters, gradient, strict=True)]
+            rows = shuffled[batch]
+            gradient = network.gradient(data.tokens[rows], data.mask[rows], data.labels[rows])
+            moved = [rule(w, slope) for rule, w, slope in zip(rules, network.parameters, gradient, strict=True)]
             network = replace(network, layers=tuple(moved[:-2]), readout=moved[-2], bias=moved[-1])
         yield network
 

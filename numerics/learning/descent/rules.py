@@ -1,13 +1,15 @@
 """From a gradient to a step."""
 
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..blocks import Array
+from ..blocks import Array, Floats
 
 __all__ = ["METHODS", "Adam", "Method", "Plain", "Rule"]
 
+_Number = TypeVar("_Number", bound=np.floating)
 Method: TypeAlias = Literal["sgd", "gd", "adam"]
 METHODS = ("sgd", "gd", "adam")
 
@@ -38,11 +40,11 @@ class Adam:
 
     def __init__(self, rate: float, decay: float) -> None:
         self._rate, self._decay = rate, decay
-        self._first: Array | float = 0.0
-        self._second: Array | float = 0.0
+        self._first: Floats | float = 0.0
+        self._second: Floats | float = 0.0
         self._steps = 0
 
-    def __call__(self, weights: Array, gradient: Array) -> Array:
+    def __call__(self, weights: NDArray[_Number], gradient: NDArray[_Number]) -> NDArray[_Number]:
         """Return the weights after a step."""
         self._steps += 1
         self._first = _FIRST * self._first + (1 - _FIRST) * gradient
@@ -50,4 +52,5 @@ class Adam:
         # Both began at zero.
         mean = self._first / (1 - _FIRST**self._steps)
         square = self._second / (1 - _SECOND**self._steps)
-        return np.asarray(weights - self._rate * (mean / (np.sqrt(square) + _SMALL) + self._decay * weights))
+        moved = weights - self._rate * (mean / (np.sqrt(square) + _SMALL) + self._decay * weights)
+        return np.asarray(moved, dtype=weights.dtype)
