@@ -12,10 +12,13 @@ from ..core.progress import Bar
 from ..core.results import How, ThresholdResult
 from ..model.network import Network
 from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, serving
+from ..thresholds.link.thresholds import LinkThreshold
 from .flags import link_of
 from .verbs import shown
 
 __all__ = ["ThresholdLine", "threshold_line"]
+
+_Threshold = ThresholdResult | LinkThreshold
 
 # Digits where each takes longer; entries of the indices up to which a threshold on a chart takes a minute.
 _DIGITS, _MOST_ENTRIES = 6, 48
@@ -86,7 +89,9 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     return _found(args, at, lambda bar: al.threshold(model, digits=digits, progress=bar.to))
 
 
-def _found(args: argparse.Namespace, at: str, threshold: Callable[[Bar], ThresholdResult]) -> ThresholdLine:
+def _found(
+    args: argparse.Namespace, at: str, threshold: Callable[[Bar], ThresholdResult | LinkThreshold]
+) -> ThresholdLine:
     """The line of a threshold, or of the reason why there is none."""
     try:
         with Bar("threshold (--no-number leaves it out)", show=shown(args)) as bar:
