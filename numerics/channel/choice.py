@@ -11,11 +11,12 @@ from ..model.network import Network
 from ..model.routes import CHART, require, serving
 from ..quadrature.rules import normal_qmc
 from .averages import Channel
-from .charts import ChartChannel, normals_of
+from .charts import ChartChannel
 from .deep.averages import DeepAverages
 from .fibre import TiedLayer, UntiedLayer
 from .one_layer import OneLayer
 from .sampled import DeepChannel
+from .structure import normals_of
 from .two_layers.channel import TwoLayerAverages
 from .two_layers.sampled import TwoLayers
 

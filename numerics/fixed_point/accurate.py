@@ -93,7 +93,7 @@ def _searched(ways: Ways, first: Fineness) -> tuple[Channel, Solution]:
     """Fixed point by few points, with as many nodes as it takes."""
     nodes = first.nodes
     while True:
-        few = ways.channel(first._replace(nodes=nodes))
+        few = ways.channel(Fineness(first.samples, nodes))
         try:
             return few, _solved(ways, few)
         except ConvergenceError:

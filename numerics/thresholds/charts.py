@@ -59,7 +59,8 @@ def chart_threshold(
     troiani2025, (15)-(16), (19)-(45).
     """
     # Compiled loops, which take a while to load and other thresholds do without.
-    from ..channel.charts import ChartChannel, normals_of
+    from ..channel.charts import ChartChannel
+    from ..channel.structure import normals_of
     from ..quadrature.rules import normal_qmc
 
     samples = whole("samples", _SAMPLES if samples is None else samples, 1, "(15)")

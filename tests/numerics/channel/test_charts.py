@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from attnlimits.numerics.channel.charts import ChartChannel, structure
+from attnlimits.numerics.channel.charts import ChartChannel
 from attnlimits.numerics.channel.choice import channel
+from attnlimits.numerics.channel.structure import structure
 from attnlimits.numerics.core.standard_error import standard_error
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
