@@ -9,7 +9,7 @@ __all__ = ["explain"]
 
 
 def explain(model: Model, fmt: str = "text") -> str:
-    """What the theory says about a model: indices, mixing, link, symmetries, channel, threshold.
+    """What the theory states about a model: indices, mixing, link, symmetries, channel, threshold.
 
     Parameters
     ----------
