@@ -58,8 +58,9 @@ def released(problem: Problem, state: State, active: list[int], below: float = D
         averages = problem.averages(q)
         state = replace(state, n_iter=state.n_iter + 1)
         if not problem.alpha * averages.growth[:, group[0]].mean() > 1:
-            free = tuple(pair for pair in state.free if not set(pair) & set(group))
-            state = replace(state, q=q, averages=averages, free=free, silent=state.silent | set(group))
+            kept = [k for k, pair in enumerate(state.free) if not set(pair) & set(group)]
+            free, path = tuple(state.free[k] for k in kept), tuple((x[kept], found) for x, found in state.path)
+            state = replace(state, q=q, averages=averages, free=free, path=path, silent=state.silent | set(group))
             active = [i for i in active if i not in group]
     return state, active
 
