@@ -189,7 +189,8 @@ def _grids(layer: _Layer, law: list[Panel], fine: Fineness) -> dict[float, _Grid
         if below > fine.least:
             order = _order(fine, mass, _FAR_T / (0.5 * layer.width))
             log_t = Chebyshev(order, -(place + 1) * layer.width, -place * layer.width)
-            reach = min(1.0, _MARGIN * reach)
+            # Where rounding leaves no S' at all any interval about zero holds it.
+            reach = min(1.0, _MARGIN * reach) or 1.0
             grids[place] = _Grid(log_t, Chebyshev(_order(fine, mass, _FAR_S / reach), -reach, reach))
     return grids
 
