@@ -1,54 +1,58 @@
-"""The one scaffold of a figure: panels to draw on, its files, its data stored beside it, the record of what it shows.
+"""The one scaffold of a figure: its stored data, its panels, its files, the record of what it shows.
 
-A module of a figure has what is its own: `compute` writes the data, `draw` draws a record, `headline` returns the
-number that stands for it. ``python -m`` of the module computes and draws again (`remake`), `attnlimits figure` draws
-what is stored (`drawing`).
+A module of a figure has what is its own: `compute` writes the data, `draw` draws a record at a width, `headline`
+returns the number that stands for it; `FIGURE` holds them together. ``python -m`` of the module computes and draws
+again (`PaperFigure.remake`), `attnlimits figure` draws what is stored, or computes it where that takes a minute. A
+picture beside its data says from which data it was drawn (`PaperFigure.stale`). The first line of the module's
+docstring says what the figure shows, the paragraph after it is the caption.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import matplotlib.figure
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
-from attnlimits.numerics.core.plots import save_figure
+from attnlimits.numerics.core.files import replace_whole
+from attnlimits.numerics.core.plots import WIDTHS, new_figure, save_figure, styled, titled
 from attnlimits.numerics.core.progress import Bar
 from attnlimits.numerics.core.results import load, save
 
 __all__ = [
+    "PAGE",
+    "SINGLE",
     "Array",
     "Compute",
-    "Draw",
     "Headline",
-    "Make",
-    "Panels",
+    "Look",
+    "PaperFigure",
+    "Picture",
     "Progress",
     "Record",
     "Steps",
-    "canvas",
-    "drawing",
+    "label_rows",
     "panels",
-    "publish",
     "recompute",
-    "remake",
-    "write",
 ]
 
 Array: TypeAlias = NDArray[np.float64]
-#: Axes of a figure, row by row.
-Panels: TypeAlias = list[list[Axes]]
-#: Draws a record, if it takes one, into files.
-Draw: TypeAlias = Callable[..., None]
+Picture: TypeAlias = matplotlib.figure.Figure
 #: Called with (done, total).
 Progress: TypeAlias = Callable[[int, int], None]
-#: Called with the folder, the number of points and `Progress`.
-Make: TypeAlias = Callable[[Path, int, Progress], dict[str, object]]
 #: What a data file holds: JSON, whose shape is known to the module that wrote it.
 Record: TypeAlias = dict[str, Any]
+
+#: Widths in inches of a figure with one panel, and of one with several.
+SINGLE, PAGE = 5.0, WIDTHS["page"]
+# The text of a .png that names its data.
+_DRAWN_FROM = "data"
 
 
 class Compute(Protocol):
@@ -69,6 +73,10 @@ class Headline(NamedTuple):
     converged : bool
     status : str, optional
         Default: from which file the figure is drawn.
+    how : str, optional
+        Default: that of the record.
+    more : dict, optional
+        Further entries of the command's record, such as `quantity`.
     """
 
     value: str
@@ -76,6 +84,25 @@ class Headline(NamedTuple):
     lines: list[str]
     converged: bool = True
     status: str | None = None
+    how: str | None = None
+    more: Record | None = None
+
+
+class Look(NamedTuple):
+    """How a picture is to look.
+
+    Attributes
+    ----------
+    formats : tuple of {"png", "pdf", "svg"}
+    width : float, optional
+        Inches. Default: the figure's own.
+    style : str
+        See `attnlimits.numerics.core.plots.styled`.
+    """
+
+    formats: tuple[str, ...] = ("png", "pdf")
+    width: float | None = None
+    style: str = "paper"
 
 
 class Steps:
@@ -91,97 +118,155 @@ class Steps:
             self._progress(self._done, self._total)
 
 
-def canvas(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return a figure of this size in inches, and its only axes."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure of a paper.
+
+    Attributes
+    ----------
+    name : str
+        As the command takes it.
+    data : Path
+        The stored record; the picture beside it has the same name.
+    draw : callable
+        Called with the record and the width in inches; returns a matplotlib figure.
+    headline : callable
+        Called with the record.
+    compute : Compute
+        Computes the stored record again.
+    points : callable, optional
+        Called with a number of points and `Progress`: a record of as many. Without it the command draws what is stored.
+    width : float
+        The figure's own, in inches.
+    others : tuple of Path
+        Further data it is drawn from.
+    """
+
+    name: str
+    data: Path
+    draw: Callable[[Record, float], Picture]
+    headline: Callable[[Record], Headline]
+    compute: Compute
+    points: Callable[[int, Progress], Record] | None = None
+    width: float = SINGLE
+    others: tuple[Path, ...] = ()
+
+    @property
+    def picture(self) -> Path:
+        """The stored picture."""
+        return self.data.with_suffix(".png")
+
+    def stamp(self) -> str:
+        """Hash of the stored data."""
+        found = hashlib.sha256()
+        for path in (self.data, *self.others):
+            found.update(path.read_bytes())
+        return found.hexdigest()[:16]
+
+    def stale(self) -> bool:
+        """Whether the stored picture is missing or was drawn from other data than are stored."""
+        if not self.picture.is_file():
+            return True
+        with Image.open(self.picture) as picture:
+            return picture.info.get(_DRAWN_FROM) != self.stamp()
+
+    def render(self, record: Record, look: Look, *paths: Path) -> None:
+        """Draw a record into files, in the formats of their suffixes."""
+        with styled(look.style):
+            picture = self.draw(record, look.width or self.width)
+            for path in paths:
+                save_figure(picture, path)
+
+    def make(
+        self, out: Path, points: int, progress: Progress, look: Look | None = None, *, stored: bool = False
+    ) -> dict[str, object]:
+        """Draw the figure into a folder, with its data.
+
+        Parameters
+        ----------
+        out : Path
+            Folder for NAME.json and the pictures.
+        points : int
+            For a figure whose points are computed; others are drawn from what is stored.
+        progress : callable
+            Called with (done, total).
+        look : Look, optional
+        stored : bool, keyword-only
+            Draw what is stored, whatever `points` is.
+
+        Returns
+        -------
+        dict
+            `figure`, `files` by their kind, `value`, `error`, `how`, `converged`, `status`, `summary` lines.
+        """
+        look = look or Look()
+        if self.points is None or stored:
+            record, source = load(self.data), f"drawn from {self.data.name}"
+            progress(1, 1)
+        else:
+            record, source = self.points(points, progress), "converged"
+        files = {kind: out / f"{self.name}.{kind}" for kind in ("json", *look.formats)}
+        save(files["json"], record)
+        self.render(record, look, *(files[kind] for kind in look.formats))
+        made = self.headline(record)
+        return {
+            "figure": self.name,
+            "files": {kind: str(path) for kind, path in files.items()},
+            "value": made.value,
+            "error": made.error,
+            "how": made.how or record["how"],
+            **(made.more or {}),
+            "converged": made.converged,
+            "status": made.status or source,
+            "summary": [*made.lines, *(f"wrote {path}" for path in files.values())],
+        }
+
+    def store(self) -> None:
+        """Draw the picture beside the data, in 256 colours."""
+        self.render(load(self.data), Look(), self.picture)
+        about = PngInfo()
+        about.add_text(_DRAWN_FROM, self.stamp())
+        with Image.open(self.picture) as picture, replace_whole(self.picture) as part:
+            few = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+            few.save(part, format="png", pnginfo=about, optimize=True, dpi=picture.info["dpi"])
+        print(f"wrote {self.picture}")
+
+    def remake(self) -> Record:
+        """Compute the data again, draw the picture beside them, and return the record."""
+        record = load(recompute(self.name, self.compute))
+        self.store()
+        return record
 
 
 def panels(
-    rows: int, columns: int, size: tuple[float, float], *, sharex: bool = False, sharey: bool | Literal["row"] = False
-) -> tuple[Figure, Panels]:
-    """Return a figure of this size in inches, and its axes row by row.
+    titles: list[str], width: float, *, aspect: float = 0.72, most: int = 3, sharey: bool = False
+) -> tuple[Picture, list[Axes]]:
+    """Return a new figure of this width in inches and its panels, as many beside each other as the width has room for.
 
     Parameters
     ----------
-    rows, columns : int
-    size : tuple of float
-        Width and height.
-    sharex, sharey
-        As `matplotlib.figure.Figure.subplots` takes them.
+    titles : list of str
+        One for each panel; several get letters.
+    width : float
+    aspect : float, keyword-only
+        Height of a panel over its width, with labels and legend.
+    most : int, keyword-only
+        Panels beside each other.
+    sharey : bool, keyword-only
+        One vertical axis for all.
     """
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey).tolist()
-
-
-def write(figure: Figure, paths: Iterable[Path], dpi: int = 160) -> None:
-    """Write a picture to every path, in the format of its suffix."""
-    for path in paths:
-        save_figure(figure, path, dpi=dpi)
-
-
-def publish(name: str, out: Path, record: Record, draw: Draw) -> tuple[dict[str, str], list[str]]:
-    """Write a record and its picture.
-
-    Parameters
-    ----------
-    name : str
-        Of the files.
-    out : Path
-        Folder for NAME.json, NAME.png and NAME.pdf.
-    record : dict
-    draw : callable
-        Called with the paths of the pictures.
-
-    Returns
-    -------
-    files : dict of str to str
-        Paths by kind.
-    lines : list of str
-        Which files were written.
-    """
-    files = {kind: out / f"{name}.{kind}" for kind in ("json", "png", "pdf")}
-    save(files["json"], record)
-    draw(files["png"], files["pdf"])
-    return {kind: str(path) for kind, path in files.items()}, [f"wrote {path}" for path in files.values()]
-
-
-def drawing(name: str, data: Path, draw: Draw, headline: Callable[[Record], Headline]) -> Make:
-    """Return `make(out, points, progress)` of a figure that is drawn from what is stored, whatever `points` is.
-
-    Parameters
-    ----------
-    name : str
-        Of the files: NAME.json, NAME.png and NAME.pdf.
-    data : Path
-        The stored record.
-    draw : callable
-        Called with the record and the paths of the pictures.
-    headline : callable
-        Called with the record.
-
-    Returns
-    -------
-    callable
-        It returns files, `value`, `error`, `how`, `converged`, `status` and `summary` lines.
-    """
-
-    def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-        record = load(data)
-        files, written = publish(name, out, record, partial(draw, record))
-        progress(1, 1)
-        made = headline(record)
-        return {
-            "files": files,
-            "value": made.value,
-            "error": made.error,
-            "how": record["how"],
-            "converged": made.converged,
-            "status": made.status or f"drawn from {data.name}",
-            "summary": [*made.lines, *written],
-        }
-
-    return make
+    columns = max(1, min(most, len(titles), int(width / 2.2)))
+    rows = -(-len(titles) // columns)
+    if columns == 1:
+        # A panel that has the whole width needs no more height than a figure of one; a narrow one, room for its legend.
+        aspect = 0.95 if width < 4 else min(aspect, 0.85)
+    figure = new_figure((width, rows * aspect * width / columns))
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey).ravel().tolist()
+    for spare in grid[len(titles) :]:
+        spare.remove()
+    found = grid[: len(titles)]
+    titled(found, titles)
+    return figure, found
 
 
 def recompute(title: str, compute: Compute) -> Path:
@@ -192,9 +277,9 @@ def recompute(title: str, compute: Compute) -> Path:
     return path
 
 
-def remake(title: str, compute: Compute, draw: Draw) -> Record:
-    """Compute the data of a figure again, draw it beside them, and return the record."""
-    path = recompute(title, compute)
-    record = load(path)
-    draw(record, path.with_suffix(".png"))
-    return record
+def label_rows(panels_: list[Axes], text: str) -> None:
+    """Name the vertical axis that the panels share, where a row begins."""
+    for axes in panels_:
+        place = axes.get_subplotspec()
+        if place is not None and place.is_first_col():
+            axes.set_ylabel(text)

@@ -25,6 +25,7 @@ from .flags import (
     model_of,
     sampling_flags,
 )
+from .plot import check_plot, plot_flag, plotted
 from .verbs import Outcome, Verbs, add_verb, shown
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def add(verbs: Verbs) -> None:
     group.add_argument(
         "--nodes", type=int, default=2048, help="of each sampled posterior, a power of two (default: %(default)s)"
     )
+    plot_flag(parser, "the overlaps along the curve")
     sampling_flags(parser, samples=None)
 
 
@@ -86,6 +88,7 @@ def run(args: argparse.Namespace) -> Outcome:
     check_output(args)
     _check(args)
     output_file(args.out, make=True)
+    check_plot(args)
     check_link(args)
     if args.link is not None and args.along != "alpha":
         raise ValueError(f"--along {args.along} varies a model, and --link stands instead of one")
@@ -120,7 +123,7 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.out is not None:
         save(args.out, record)
         text += f"\nwrote {args.out}"
-    return record, text, result.converged
+    return record, plotted(args, result.plot, text), result.converged
 
 
 def _points(args: argparse.Namespace) -> dict[str, int | None]:

@@ -21,6 +21,7 @@ from .flags import (
     sampling_flags,
 )
 from .link import evolve as link_evolve
+from .plot import check_plot, plot_flag, plotted
 from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "run"]
@@ -53,6 +54,7 @@ def add(verbs: Verbs) -> None:
         help="of the overlaps by quadrature, or on a chart by as many samples as it takes (default: 1e-2; two layers "
         "of two tokens: 1e-3, relative)",
     )
+    plot_flag(parser, "the overlaps over the iteration")
     sampling_flags(parser, samples=None)
 
 
@@ -67,9 +69,10 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.max_iter < 1:
         raise ValueError(f"--max-iter must be >= 1, got {args.max_iter}")
     check_link(args)
+    check_plot(args)
     if args.link is not None:
         args.nodes = NODES if args.nodes is None else args.nodes
-        return _outcome(*link_evolve(args))
+        return _outcome(*link_evolve(args), args)
     model = network_of(args, "evolve")
     result = al.evolve(
         model,
@@ -88,10 +91,10 @@ def run(args: argparse.Namespace) -> Outcome:
         name += f", H={args.heads}"
     if args.output == "sequence":
         name += ", output B_1"
-    return _outcome(result, {"model": name})
+    return _outcome(result, {"model": name}, args)
 
 
-def _outcome(result: EvolutionResult, about: Record) -> Outcome:
+def _outcome(result: EvolutionResult, about: Record, args: argparse.Namespace) -> Outcome:
     record = as_dict(result) | {
         "value": recorded(float(result.overlap[-1, -1]), float(result.overlap_error[-1, -1])),
         "error": float(result.overlap_error[-1, -1]),
@@ -107,7 +110,7 @@ def _outcome(result: EvolutionResult, about: Record) -> Outcome:
         f"prediction error: {_pm(result.prediction_error)} (posterior mean), {_pm(result.plugin_error)} (plug-in)",
         result.status,
     ]
-    return record | about, "\n".join(lines), result.converged
+    return record | about, plotted(args, result.plot, "\n".join(lines)), result.converged
 
 
 def _pm(estimate: Estimate) -> str:

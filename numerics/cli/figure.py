@@ -1,23 +1,36 @@
 """What `attnlimits figure` and `attnlimits aim figure` do: figures of the papers, with their data."""
 
 import argparse
+import ast
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..core.destinations import output_folder
+from ..core.destinations import FORMATS, output_folder
 from ..core.progress import Bar
+from ..core.results import plots
 from .flags import check_points
 from .verbs import Outcome, Verbs, add_verb, shown
 
-__all__ = ["FIGURES", "add", "add_aim_figure", "aim_figures", "run"]
+__all__ = ["FIGURES", "add", "add_aim_figure", "aim_figures", "look_flags", "look_of", "run", "shows"]
 
 _NUMBERS = (1, 2, 3, 4, 5)
-#: Figure name -> module with `make(out, alphas, progress) -> dict`.
+_TROIANI = {
+    **{str(n): f"figure_{n}" for n in _NUMBERS},
+    "3-right": "figure_3_right",
+    **{n: n for n in ("branches", "cost_per_digit", "examples", "free_energies", "phase_retrieval", "work_precision")},
+}
+_MODULES = {
+    "troiani2025": _TROIANI,
+    "boncoraglio2025": {str(n): f"figure_{n}" for n in _NUMBERS},
+    "chen2024": {name: name for name in ("hardness", "scaling")},
+}
+#: Figure name -> module, whose `FIGURE` is the figure and whose docstring says what it shows.
 FIGURES = {
-    f"{paper}-{n}": f"attnlimits.papers.{paper}.figures.figure_{n}"
-    for paper in ("troiani2025", "boncoraglio2025")
-    for n in _NUMBERS
+    f"{paper}-{name}": f"attnlimits.papers.{paper}.figures.{module}"
+    for paper, modules in _MODULES.items()
+    for name, module in modules.items()
 }
 
 
@@ -28,9 +41,10 @@ def add(verbs: Verbs) -> None:
         "figure",
         run,
         "make a figure and its data",
-        "attnlimits figure troiani2025-1 --out results",
+        "attnlimits figure troiani2025-5 --format svg --width column --out results",
     )
-    parser.add_argument("name", choices=sorted(FIGURES))
+    parser.add_argument("name", nargs="?", choices=sorted(FIGURES), metavar="NAME", help="which one; --list shows all")
+    parser.add_argument("--list", action="store_true", help="say what each figure shows, and make none")
     _drawing_flags(parser)
 
 
@@ -50,13 +64,77 @@ def add_aim_figure(verbs: Verbs) -> None:
 
 def _drawing_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder (default: %(default)s)")
-    parser.add_argument("--points", type=int, default=48, help="number of alphas (default: %(default)s)")
+    parser.add_argument(
+        "--points", type=int, default=48, help="number of alphas, where they are computed (default: %(default)s)"
+    )
+    parser.add_argument("--stored", action="store_true", help="draw the stored data, and compute nothing")
+    look_flags(parser)
+
+
+def look_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of how a figure looks."""
+    group = parser.add_argument_group("look")
+    group.add_argument(
+        "--format",
+        action="append",
+        choices=FORMATS,
+        dest="formats",
+        help="of the picture; may be given again (default: png and pdf)",
+    )
+    group.add_argument(
+        "--width", metavar="W", help="column (3.375 inches), page (7), or inches (default: the figure's)"
+    )
+    group.add_argument(
+        "--style", default="paper", help="paper, slides, or a style of matplotlib's by name or file (default: paper)"
+    )
+
+
+def look_of(args: argparse.Namespace) -> Any:
+    """Look of the flags; a style or width that does not exist is refused."""
+    scaffold, pictures = import_module("attnlimits.papers.figures"), plots()
+    try:
+        width = None if args.width is None else pictures.inches(args.width)
+    except ValueError as error:
+        raise ValueError(f"--width: {error}") from None
+    try:
+        with pictures.styled(args.style):
+            pass
+    except ValueError as error:
+        raise ValueError(f"--style: {error}") from None
+    formats = ("png", "pdf") if args.formats is None else tuple(dict.fromkeys(args.formats))
+    return scaffold.Look(formats, width, args.style)
+
+
+def shows(name: str) -> str:
+    """What a figure shows: the first line of its module's docstring, read without loading it."""
+    place = find_spec(FIGURES[name])
+    assert place is not None and place.origin is not None
+    text = ast.get_docstring(ast.parse(Path(place.origin).read_text(encoding="utf-8")))
+    return (text or name).splitlines()[0]
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Make one figure."""
+    """Make one figure, or list all."""
+    if args.list:
+        return _listed()
+    if args.name is None:
+        raise ValueError("the following arguments are required: name; --list shows what there is")
     made = _make(args.name, args)
     return made, "\n".join(made["summary"]), bool(made["converged"])
+
+
+def _listed() -> Outcome:
+    found = {name: shows(name) for name in FIGURES}
+    width = max(map(len, found))
+    record = {
+        "value": str(len(found)),
+        "error": 0.0,
+        "how": "rigorous",
+        "figures": found,
+        "converged": True,
+        "status": f"{len(found)} figures",
+    }
+    return record, "\n".join(f"{name:{width}}  {text}" for name, text in found.items()), True
 
 
 def aim_figures(args: argparse.Namespace) -> Outcome:
@@ -84,7 +162,9 @@ def _make(name: str, args: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"--points must be >= 4 for a curve, got {args.points}")
     check_points(args.points)
     output_folder(args.out)
+    look = look_of(args)
     bar = Bar(name, show=shown(args))
-    made: dict[str, Any] = import_module(FIGURES[name]).make(args.out, args.points, bar.to)
+    figure = import_module(FIGURES[name]).FIGURE
+    made: dict[str, Any] = figure.make(args.out, args.points, bar.to, look, stored=args.stored)
     bar.close()
     return made

@@ -14,6 +14,7 @@ from .flags import (
     model_of,
     sampling_flags,
 )
+from .plot import check_plot, plot_flag, plotted
 from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "check", "inference_flags", "line_of", "origin_of", "output_of", "run"]
@@ -35,6 +36,7 @@ def add(verbs: Verbs) -> None:
         action="store_true",
         help="instead of one alpha: where branches begin and end, and where the global maximum changes (one overlap)",
     )
+    plot_flag(parser, "the stationary points at --alpha")
     sampling_flags(parser, samples=None, exact=1024)
 
 
@@ -61,6 +63,9 @@ def run(args: argparse.Namespace) -> Outcome:
     check(args)
     if args.transitions and args.alpha is not None:
         raise ValueError("--transitions finds all alphas; leave out --alpha")
+    if args.transitions and args.plot is not None:
+        raise ValueError("--plot draws the stationary points at one alpha; give --alpha instead of --transitions")
+    check_plot(args)
     output, name = output_of(args)
     prior = al.free_energy.prior_named(args.prior, args.density)
     about = {"model": name, "prior": prior.describe(), "route": output.route, "origin": origin_of(output, args)}
@@ -91,7 +96,9 @@ def run(args: argparse.Namespace) -> Outcome:
     )
     if optimal.information is not None:
         lines.append(f"information in a sample: {pm(optimal.information.value, optimal.information.error)} nats")
-    return as_dict(record), "\n".join([*lines, status]), converged
+    title = f"{name}, $\\alpha$ = {args.alpha:g}"
+    text = plotted(args, lambda: al.free_energy.draw_stationary(free, points, title), "\n".join([*lines, status]))
+    return as_dict(record), text, converged
 
 
 def check(args: argparse.Namespace) -> None:

@@ -25,6 +25,7 @@ from .data import (
     start_of,
 )
 from .flags import damping, model_of
+from .plot import check_plot, plot_flag, plotted
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -46,6 +47,7 @@ def add(verbs: Verbs) -> None:
     )
     group.add_argument("--max-iter", type=int, default=500, help="iterations (default: %(default)s)")
     iteration_flags(group, STARTS, "the relative change")
+    plot_flag(parser, "the overlaps over the iterations")
     parser.add_argument(
         "--state-evolution",
         action="store_true",
@@ -63,6 +65,7 @@ def run(args: argparse.Namespace) -> Outcome:
     if isinstance(args.damping, float) and not 0 <= args.damping < 1:
         raise ValueError(f'--damping must be in [0, 1) or "adaptive", got {args.damping:g}')
     check_iteration(args, "max-iter")
+    check_plot(args)
     model = model_of(args, "gamp")
     return _from_files(args, model) if own else _instances(args, model)
 
@@ -106,7 +109,8 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         lines.append(line)
     if theory is None:
         lines.append("state evolution: not within seconds here; --state-evolution asks for it")
-    return record, "\n".join([*lines, average.status]), average.converged
+    text = plotted(args, lambda: al.learning.draw_runs(found, theory), "\n".join([*lines, average.status]))
+    return record, text, average.converged
 
 
 def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
@@ -133,4 +137,4 @@ def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
     ]
     text.append(result.status)
     record = keep(args, record, text, result.weights)
-    return record, "\n".join(text), result.converged
+    return record, plotted(args, result.plot, "\n".join(text)), result.converged

@@ -4,7 +4,10 @@ import errno
 import os
 from pathlib import Path
 
-__all__ = ["output_file", "output_folder"]
+__all__ = ["FORMATS", "output_file", "output_folder", "picture_file"]
+
+#: Formats of a picture: pixels, and two of lines.
+FORMATS = ("png", "pdf", "svg")
 
 
 def output_file(
@@ -45,6 +48,21 @@ def output_file(
     if found.exists() and not os.access(found, os.W_OK):
         raise _refusal(errno.EACCES, f"{flag} names a file that may not be written; take another", found)
     return found
+
+
+def picture_file(path: Path | None, flag: str) -> Path | None:
+    """Return the path of a picture that is to be written, in a folder that will be made; None stays None.
+
+    Raises
+    ------
+    ValueError
+        Its name does not end with one of `FORMATS`.
+    OSError
+        It cannot be written, see `output_file`.
+    """
+    if path is not None and path.suffix.removeprefix(".") not in FORMATS:
+        raise ValueError(f"{flag} needs a name that ends with .{', .'.join(FORMATS)}; got {str(path)!r}")
+    return output_file(path, flag=flag, make=True)
 
 
 def output_folder(path: Path, flag: str = "--out") -> Path:

@@ -8,6 +8,7 @@ from html import escape
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
@@ -20,7 +21,6 @@ from .typing import JSON, Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = [
     "DenoiserResult",
@@ -32,7 +32,7 @@ __all__ = [
     "ThresholdResult",
     "as_dict",
     "load",
-    "new_figure",
+    "plots",
     "save",
     "versions",
 ]
@@ -124,11 +124,11 @@ def _short(value: "Estimate | float | str") -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def new_figure(figsize: tuple[float, float] | None = None) -> "Figure":
-    """A figure that no window shows."""
-    from matplotlib.figure import Figure  # takes a second, which only pictures need
+def plots() -> ModuleType:
+    """The module of pictures, `core.plots`, loaded when it is first asked for."""
+    from . import plots as module  # loads matplotlib, which takes a second and only pictures need
 
-    return Figure(figsize=figsize, layout="constrained")
+    return module
 
 
 def overlaps(overlap: Array, error: Array) -> str:
@@ -316,13 +316,15 @@ class EvolutionResult(Result):
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Draw the diagonal overlaps over the iteration; returns the matplotlib axes."""
-        axes = new_figure().subplots() if axes is None else axes
-        for i in range(len(self.overlap)):
-            axes.plot(self.history[:, i, i], label=f"$q_{{{i + 1}{i + 1}}}$")
-        axes.set_xlabel("iteration")
-        axes.set_ylabel("overlap")
-        axes.legend()
-        return axes
+        pictures = plots()
+        with pictures.on_axes(axes) as axes:
+            for i in range(len(self.overlap)):
+                axes.plot(self.history[:, i, i], ".-", label=f"$q_{{{i + 1}{i + 1}}}$")
+            axes.set_xlabel("iteration")
+            axes.set_ylabel("overlap")
+            axes.set_title(rf"state evolution at $\alpha$ = {self.alpha:g}")
+            pictures.legend_below(axes, len(self.overlap))
+            return axes
 
     def lines(self) -> Iterator[str]:
         """Overlaps, errors of a prediction, status."""

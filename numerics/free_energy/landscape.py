@@ -1,26 +1,18 @@
-"""Phi over the overlaps of one or two groups of indices, with its stationary points: the values, and a picture."""
+"""Phi over the overlaps of one or two groups of indices."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from ..core.colours import BLUE, GREEN, PURPLE, RED
-from ..core.plots import save_figure
 from ..core.results import How
 from .entropy import FreeEntropy
-from .stationary import StationaryPoint
 
-__all__ = ["Landscape", "draw", "landscape"]
+__all__ = ["Landscape", "landscape"]
 
 Array = NDArray[np.float64]
-Groups = tuple[tuple[int, ...], ...]
-
-_COLOURS = {"maximum": RED, "saddle": PURPLE, "minimum": BLUE, "recovered": GREEN}
-_MARKS = {"maximum": "o", "saddle": "X", "minimum": "v", "recovered": "s"}
 # Points of the picture along each axis.
 _FINE = 101
 
@@ -96,51 +88,3 @@ def landscape(
         "error": free.alpha * (float(errors.max()) + left_out),
         "how": output.how,
     }
-
-
-def draw(record: Landscape, stationary: tuple[StationaryPoint, ...], groups: Groups, title: str, path: Path) -> None:
-    """Draw Phi with its stationary points; those beyond the grid stand at its edge.
-
-    Parameters
-    ----------
-    record : dict
-        Of `landscape`.
-    stationary : tuple of StationaryPoint
-    groups : tuple of tuple of int
-        Indices of each axis.
-    title : str
-    path : Path
-        .png, .pdf or .svg.
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(5.6, 4.2), layout="constrained")
-    fine, phi = np.asarray(record["overlaps"][0]), np.asarray(record["phi"])
-    labels = [rf"$q_{{{group[0] + 1}{group[0] + 1}}}$" for group in groups]
-    top = float(fine[-1])
-    shown: set[str] = set()
-    if phi.ndim == 1:
-        axes.plot(fine, phi, color="black", lw=1.4)
-        axes.set_ylabel(r"$\Phi(q) - \Phi(0)$")
-    else:
-        # The largest part of the fall towards one says nothing.
-        levels = np.linspace(float(np.quantile(phi, 0.1)), float(phi.max()), 25)
-        filled = axes.contourf(fine, fine, phi, levels=levels, extend="min", cmap="viridis")
-        figure.colorbar(filled, ax=axes, label=r"$\Phi(q) - \Phi(0)$")
-        axes.set_ylabel(labels[1])
-    for point in stationary:
-        x = np.minimum([point.overlap[group[0], group[0]] for group in groups], top)
-        y = float(np.interp(x[0], fine, phi)) if phi.ndim == 1 else float(x[1])
-        # One entry of the legend for each kind.
-        label = "_" if point.kind in shown else point.kind
-        shown.add(point.kind)
-        colour, mark = _COLOURS[point.kind], _MARKS[point.kind]
-        axes.plot(x[0], y, ls="", marker=mark, color=colour, ms=8, mec="white", clip_on=False, zorder=5, label=label)
-    axes.set_xlabel(labels[0])
-    axes.set_title(title, fontsize=8)
-    axes.legend(fontsize=8)
-    save_figure(figure, path, dpi=160)
-    plt.close(figure)

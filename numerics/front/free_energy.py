@@ -14,8 +14,9 @@ from attnlimits.numerics.free_energy import (
     output_entropy,
     stationary_points,
 )
-from attnlimits.numerics.free_energy.landscape import draw, landscape
+from attnlimits.numerics.free_energy.landscape import landscape
 from attnlimits.numerics.free_energy.located import located
+from attnlimits.numerics.free_energy.pictures import draw, draw_stationary
 from attnlimits.numerics.free_energy.prior import prior_named
 from attnlimits.numerics.free_energy.theorem import bayes_optimal
 from attnlimits.numerics.free_energy.thresholds import Transitions
@@ -34,6 +35,7 @@ __all__ = [
     "StationaryPoint",
     "bayes_optimal",
     "draw",
+    "draw_stationary",
     "entropy_of",
     "landscape",
     "located",

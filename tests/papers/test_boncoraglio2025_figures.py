@@ -24,7 +24,7 @@ from attnlimits.papers.boncoraglio2025.figures import (
     published,
 )
 
-FIGURES = [module.FIGURE for module in (figure_1, figure_2, figure_3, figure_4, figure_5)]
+FIGURES = [module.SPEC for module in (figure_1, figure_2, figure_3, figure_4, figure_5)]
 RUNS = load(amp_runs.DATA)["runs"]
 
 
@@ -63,7 +63,7 @@ def test_stored_curves_are_limits_of_the_plain_iteration():
 
 def test_hardmax_curves_by_plain_sums():
     """Both curves at rho = 0.5 through the plain evaluations of the registry: alpha from the stored error."""
-    for curve in curves(figure_1.FIGURE):
+    for curve in curves(figure_1.SPEC):
         if curve["rho"] != 0.5:
             continue
         variant = curve["activation"] == "hardmax_published"
@@ -86,7 +86,7 @@ def test_curves_end_at_their_thresholds():
 
 
 def test_the_widest_curve_is_a_straight_line():
-    (curve,) = (c for c in curves(figure_2.FIGURE) if c["rho"] > 2)
+    (curve,) = (c for c in curves(figure_2.SPEC) if c["rho"] > 2)
     line = np.maximum(1 - 4 * np.array(curve["alpha"]), 0)
     # Of the order of 1/rho, and less than rho^(-1/2) next to the end.
     assert np.abs(np.array(curve["mmse"]) - line).max() < 1e-3
@@ -94,7 +94,7 @@ def test_the_widest_curve_is_a_straight_line():
 
 
 def test_one_curve_for_all_numbers_of_tokens():
-    two, three = (c for c in load(panels.data_path(figure_2.FIGURE))["panels"][1]["curves"])
+    two, three = (c for c in load(panels.data_path(figure_2.SPEC))["panels"][1]["curves"])
     grid = np.linspace(0, 0.9, 31)
     values = [np.interp(grid, s * np.array(c["alpha"]), c["mmse"]) for s, c in ((4, two), (10, three))]
     assert np.allclose(*values, atol=1e-9)  # The same grid after scaling, up to rounding.

@@ -7,8 +7,7 @@ from pathlib import Path
 import attnlimits as al
 
 from ...core.destinations import output_folder
-from ...core.plots import drawn
-from ...core.results import as_dict, load, save, versions
+from ...core.results import as_dict, load, plots, save, versions
 from ..verbs import Outcome, Verbs, add_verb
 from .teacher import instance_of, judged, teacher_flags
 
@@ -45,10 +44,12 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def _stored(name: str, picture: Path) -> Outcome:
-    module = import_module(f"attnlimits.papers.chen2024.figures.{name}")
-    record = load(module.DATA)
-    module.draw(record, picture)
-    return record | module.headline(record) | {"converged": True}, f"drawn from {module.DATA.name}", True
+    figure = import_module(f"attnlimits.papers.chen2024.figures.{name}").FIGURE
+    record, look = load(figure.data), import_module("attnlimits.papers.figures").Look()
+    figure.render(record, look, picture)
+    made = figure.headline(record)
+    found = {"value": made.value, "error": made.error, "how": record["how"], "converged": made.converged}
+    return record | made.more | found, f"drawn from {figure.data.name}", True
 
 
 def _steps(args: argparse.Namespace, picture: Path) -> Outcome:
@@ -56,7 +57,7 @@ def _steps(args: argparse.Namespace, picture: Path) -> Outcome:
         raise ValueError(f"--heads must be >= 2, for one head has no hull to draw, got {args.heads}")
     theta, w, made = instance_of(args)
     found = al.multihead.sculpt(made.X, made.Y, args.heads, noise_std=made.noise_std, strict=False, rng=args.seed)
-    with drawn(picture, 1, 3, figsize=(11.0, 3.4), dpi=110) as axes:
+    with plots().drawn(picture, 3, (9.0, 3.0)) as axes:
         al.multihead.residual_histogram(axes[0], found)
         al.multihead.hull_singular_values(axes[1], found)
         al.multihead.hull_net(axes[2], found, theta)

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.colours import CYCLE
 from ...core.decimals import pm
-from ...core.results import How, Origin, Result, new_figure, versions
+from ...core.results import How, Origin, Result, plots, versions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["CurvePoint", "CurveResult", "Gap", "Jump", "Onset"]
 
 Array = NDArray[np.float64]
+# Of the axis along which a curve goes.
+_NAMES = {
+    "alpha": r"samples per dimension $\alpha = N/D$",
+    "skip": "skip strength $c$",
+    "beta": r"inverse temperature $\beta$",
+}
 
 
 @dataclass(frozen=True)
@@ -179,17 +187,56 @@ class CurveResult(Result):
         return xarray.Dataset(data, {"start": list(self.points), self.along: axis}, about)
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
-        """Draw the diagonal overlaps against the parameter, with their errors; returns the matplotlib axes."""
-        axes = new_figure().subplots() if axes is None else axes
-        for start, points in self.points.items():
-            x = [point.parameter for point in points]
-            for i in range(len(points[0].overlap)):
-                q, error = (np.array([getattr(p, name)[i, i] for p in points]) for name in ("overlap", "overlap_error"))
-                axes.errorbar(x, q, error, label=f"$q_{{{i + 1}{i + 1}}}$, {start}")
-        axes.set_xlabel(self.along)
-        axes.set_ylabel("overlap")
-        axes.legend()
-        return axes
+        """Draw the diagonal overlaps against the parameter, with their errors, onsets and jumps.
+
+        Between the computed points, and from onset to onset, the lines are monotone cubic interpolation.
+
+        Parameters
+        ----------
+        axes : matplotlib axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        matplotlib axes
+        """
+        pictures = plots()
+        with pictures.on_axes(axes) as axes:
+            size = max((len(points[0].overlap) for points in self.points.values() if points), default=0)
+            for (start, points), line, mark in zip(self.points.items(), ("-", "--"), "os", strict=False):
+                named = f", {start} start" if len(self.points) > 1 else ""
+                for i in range(size if points else 0):
+                    x, q, error = np.array([(p.parameter, p.overlap[i, i], p.overlap_error[i, i]) for p in points]).T
+                    colour, label = CYCLE[i % len(CYCLE)], f"$q_{{{i + 1}{i + 1}}}${named}"
+                    axes.errorbar(x, q, error, fmt=mark, ms=2.5, mfc="none", color=colour)
+                    # Where the slope jumps: at onsets, and where an index is recovered.
+                    kinks = [one.value for one in self.onsets]
+                    kinks += [p.parameter for o, p in pairwise(points) if (i in o.recovered) != (i in p.recovered)]
+                    for piece in self._pieces(start, i):
+                        axes.plot(*pictures.smooth(*piece.T, kinks), line, color=colour, label=label)
+                        label = ""
+            for value in [one.value for one in self.onsets] + [one.value for one in self.jumps]:
+                pictures.mark_threshold(axes, value, f"{value:.4g}")
+            axes.set_xlabel(_NAMES.get(self.along, self.along))
+            axes.set_ylabel("overlap")
+            pictures.legend_below(axes, min(size * len(self.points), 4 // len(self.points)))
+            return axes
+
+    def _pieces(self, start: str, i: int) -> list[Array]:
+        """Points (parameter, q_ii) of one start with its onsets, in pieces from jump to jump."""
+        rows = [(p.parameter, float(p.overlap[i, i])) for p in self.points[start]]
+        rows += [(one.value, float(one.overlap[i, i])) for one in self.onsets if one.start == start]
+        pieces, low = [], -np.inf
+        jumps = sorted((jump for jump in self.jumps if jump.start == start), key=lambda jump: jump.value)
+        edge: tuple[tuple[float, float], ...] = ()
+        for jump in jumps:
+            ends = [(jump.value, float(q[i, i])) for q in (jump.before, jump.after)]
+            left, right = ends if jump.direction == "up" else ends[::-1]
+            pieces.append((*edge, *(row for row in rows if low < row[0] < jump.value), left))
+            low, edge = jump.value, (right,)
+        pieces.append((*edge, *(row for row in rows if row[0] > low)))
+        # An onset may be a point of the curve already.
+        return [np.array(list(dict(sorted(piece)).items())) for piece in pieces if len(piece) > 1]
 
     def lines(self) -> Iterator[str]:
         """What the curve is of, what was met on it, and the status."""

@@ -4,6 +4,7 @@ from ..data import informed_start, make_data, teacher
 from .algorithm import gamp
 from .estimator import GAMP
 from .flattening import Flattened, flatten
+from .pictures import draw_runs
 from .prediction import PredictedOverlaps, predicted_overlaps
 from .relaxed_bp import relaxed_bp
 from .results import GAMPResult, GAMPStep
@@ -14,6 +15,7 @@ __all__ = [
     "GAMPResult",
     "GAMPStep",
     "PredictedOverlaps",
+    "draw_runs",
     "flatten",
     "gamp",
     "informed_start",

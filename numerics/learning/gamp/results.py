@@ -1,10 +1,15 @@
 """Result of GAMP, and the record of an iteration for callbacks."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...core.results import Origin, versions
 from ..blocks import Array
 from ..results import LearnedWeights
+from .pictures import draw_runs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["GAMPResult", "GAMPStep"]
 
@@ -88,3 +93,7 @@ class GAMPResult(LearnedWeights):
     kernel_hash: str
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draw the overlaps over the iterations, with the teacher where it is known; returns the matplotlib axes."""
+        return draw_runs([self], axes=axes)

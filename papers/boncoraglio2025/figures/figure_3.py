@@ -1,14 +1,19 @@
-"""Figure 3: errors of the linear channel at two tokens for several widths, with the thresholds of counting."""
+"""The linear channel at two tokens for several widths, with the thresholds of counting.
 
-from functools import partial
+Error of estimation of S against samples where the scores themselves are observed: each curve falls to zero where the
+scores are as many as the parameters (short lines at the axis), later for wider S. Message passing (dots) is on
+the curves.
+
+`attnlimits figure boncoraglio2025-3` computes the curves, in some seconds, and draws them with the stored runs;
+`python -m attnlimits.papers.boncoraglio2025.figures.figure_3` does so beside this file.
+"""
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery
 
-from . import panels
-from .panels import COLOURS, Curve, Figure, Line, Panel
+from .panels import COLOURS, Curve, Line, Panel, Spec, figure_of
 
-__all__ = ["FIGURE", "make"]
+__all__ = ["FIGURE", "SPEC"]
 
 _WIDTHS = (0.1, 0.5, 1.0, 2.0)
 
@@ -17,12 +22,12 @@ def _recovery(rho: float) -> Threshold:
     return perfect_recovery(rho, channel("linear"))
 
 
-FIGURE = Figure(
+SPEC = Spec(
     3,
     (
         Panel(
-            "linear, y = h, T = 2; short lines: counting",
-            r"$\alpha = n/d^2$",
+            "linear, y = h, T = 2",
+            r"samples per entry of $S$, $\alpha = n/d^2$",
             tuple(Curve("linear", 2, rho, rf"$\rho$ = {rho:g}", COLOURS[rho]) for rho in _WIDTHS),
             (0.0, 0.18),
             dimension=100,
@@ -32,7 +37,7 @@ FIGURE = Figure(
     "linear, T = 2, rho = 0.5",
     lambda: _recovery(0.5),
 )
-make = partial(panels.make, FIGURE)
+FIGURE = figure_of(SPEC)
 
 if __name__ == "__main__":
-    panels.main(FIGURE)
+    FIGURE.remake()

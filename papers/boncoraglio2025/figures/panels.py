@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,14 +13,15 @@ from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.state_evolution import curve
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery, weak_recovery
 from attnlimits.numerics.core.colours import BLUE, GREEN, PURPLE, RED
+from attnlimits.numerics.core.plots import legend_below
 from attnlimits.numerics.core.results import save
 
 from ... import figures
-from ...figures import Array, Progress, Record, Steps
+from ...figures import PAGE, SINGLE, Array, Headline, PaperFigure, Picture, Progress, Record, Steps, label_rows
 from . import amp_runs
 from .published import Marks
 
-__all__ = ["COLOURS", "Curve", "Figure", "Line", "Panel", "compute", "data_path", "draw", "main", "make"]
+__all__ = ["COLOURS", "Curve", "Line", "Panel", "Spec", "compute", "data_path", "draw", "figure_of"]
 
 #: One colour per width.
 COLOURS = {0.0: "black", 0.1: PURPLE, 0.5: RED, 1.0: BLUE, 2.0: GREEN}
@@ -87,8 +87,6 @@ class Panel:
     descent : bool
         Whether to draw the stored runs of gradient descent.
     logarithmic : bool
-    place : {"upper right", "lower left"}
-        Of the legend.
     """
 
     title: str
@@ -101,12 +99,11 @@ class Panel:
     lines: tuple[Line, ...] = ()
     descent: bool = False
     logarithmic: bool = False
-    place: Literal["upper right", "lower left"] = "upper right"
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure: its panels, and the number that stands for it.
+class Spec:
+    """What a figure shows: its panels, and the number that stands for it.
 
     Attributes
     ----------
@@ -147,19 +144,19 @@ def _between(low: float, high: float, points: int) -> Array:
     return np.asarray((1 - share) * low + share * high)
 
 
-def compute(figure: Figure, points: int, progress: Progress | None = None) -> Record:
+def compute(spec: Spec, points: int, progress: Progress | None = None) -> Record:
     """Compute the curves of a figure and gather the dots that belong to it.
 
     Parameters
     ----------
-    figure : Figure
+    spec : Spec
     points : int
         Alphas between the kinks of a curve.
     progress : callable, optional
         Called with (done, total) after every curve.
     """
-    step, panels = Steps(progress, sum(len(panel.curves) for panel in figure.panels)), []
-    for panel in figure.panels:
+    step, panels = Steps(progress, sum(len(panel.curves) for panel in spec.panels)), []
+    for panel in spec.panels:
         curves = []
         for line in panel.curves:
             found = curve(_alphas(line, panel, points), line.rho, channel(line.activation, line.tokens))
@@ -176,7 +173,7 @@ def compute(figure: Figure, points: int, progress: Progress | None = None) -> Re
             )
             step()
         panels.append({"title": panel.title, "curves": curves, "runs": _runs(panel)})
-    return {"figure": f"boncoraglio2025-{figure.number}", "how": "estimated", "panels": panels}
+    return {"figure": f"boncoraglio2025-{spec.number}", "how": "estimated", "panels": panels}
 
 
 def _runs(panel: Panel) -> list[Record]:
@@ -194,19 +191,21 @@ def _curve_of(panel: Panel, run: Record) -> Curve:
     return next(line for line in panel.curves if all(getattr(line, name) == run[name] for name in names))
 
 
-def draw(figure: Figure, record: Record, *paths: Path) -> None:
+def draw(spec: Spec, record: Record, width: float) -> Picture:
     """Draw a figure from its record."""
-    wide = len(figure.panels)
-    picture, (row,) = figures.panels(1, wide, (1.4 + 5.0 * wide, 4.4))
-    for axes, panel, stored in zip(row, figure.panels, record["panels"], strict=True):
+    picture, row = figures.panels(
+        [panel.title for panel in spec.panels], width, most=2, aspect=1.05 if len(spec.panels) > 1 else 0.85
+    )
+    for axes, panel, stored in zip(row, spec.panels, record["panels"], strict=True):
         _draw_panel(axes, panel, stored)
-    figures.write(picture, paths)
+    label_rows(row, r"mean squared error, $\|S - \hat S\|_F^2/d$")
+    return picture
 
 
 def _draw_panel(axes: Axes, panel: Panel, stored: Record) -> None:
     for line, found in zip(panel.curves, stored["curves"], strict=True):
         x = line.scale * np.array(found["alpha"])
-        axes.plot(x, found["mmse"], line.style, color=line.colour, lw=1.5, label=line.label)
+        axes.plot(x, found["mmse"], line.style, color=line.colour, label=line.label)
     for mark in panel.lines:
         top = 0.045 if mark.short else 1.0
         axes.axvline(
@@ -214,7 +213,7 @@ def _draw_panel(axes: Axes, panel: Panel, stored: Record) -> None:
         )
     for marks, scale, colour in panel.marks:
         x, y = np.array(marks.points).T
-        axes.plot(x * scale, y, marks.marker, ms=6, mfc="none", color=colour, label=f"public data: {marks.label}")
+        axes.plot(x * scale, y, marks.marker, ms=5, mfc="none", color=colour, label=f"public: {marks.label}")
     _draw_runs(axes, panel, stored["runs"])
     if panel.logarithmic:
         axes.set_xscale("log")
@@ -222,10 +221,7 @@ def _draw_panel(axes: Axes, panel: Panel, stored: Record) -> None:
     axes.set_xlim(*panel.span)
     axes.set_ylim(*panel.bounds)
     axes.set_xlabel(panel.xlabel)
-    axes.set_ylabel(r"$\|S - \hat S\|_F^2/d$")
-    axes.set_title(panel.title, fontsize=9)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=7, loc=panel.place, framealpha=0.9)
+    legend_below(axes, 2)
 
 
 def _draw_runs(axes: Axes, panel: Panel, runs: Sequence[Record]) -> None:
@@ -235,14 +231,10 @@ def _draw_runs(axes: Axes, panel: Panel, runs: Sequence[Record]) -> None:
         x = line.scale * run["alpha"]
         axes.errorbar(x, run["mmse"], run["error"], color=line.colour, **_style(run["method"]), **face)
     for method in dict.fromkeys(run["method"] for run in runs):
-        some = [run for run in runs if run["method"] == method]
-        fewest, most = (end(run["seeds"] for run in some) for end in (min, max))
-        seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
-        label = f"{_METHODS[method][1]}, d = {some[0]['dimension']}, mean of {seeds} instances"
-        if any(_unsettled(run) for run in some):
-            label += " (hollow: most not settled)"
         # In grey, for the dots have the colours of their curves.
-        axes.errorbar([], [], [], color="0.4", label=label, **_style(method))
+        axes.errorbar(
+            [], [], [], color="0.4", label=f"{_METHODS[method][1]}, d = {runs[0]['dimension']}", **_style(method)
+        )
 
 
 def _unsettled(run: Record) -> bool:
@@ -254,59 +246,40 @@ def _style(method: str) -> Record:
     return {"fmt": _METHODS[method][0], "ms": 4, "capsize": 2, "lw": 1, "zorder": 3}
 
 
-def data_path(figure: Figure) -> Path:
+def data_path(spec: Spec) -> Path:
     """Where the record of a figure is stored."""
-    return Path(__file__).with_name(f"figure_{figure.number}.json")
+    return Path(__file__).with_name(f"figure_{spec.number}.json")
 
 
-def make(figure: Figure, out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Compute, save and draw a figure.
-
-    Parameters
-    ----------
-    figure : Figure
-    out : Path
-        Folder for boncoraglio2025-<number>.json, .png and .pdf.
-    points : int
-        Alphas between the kinks of a curve.
-    progress : callable
-        Called with (done, total).
-
-    Returns
-    -------
-    dict
-        Files, `value` (a threshold of the figure), `summary` lines, `converged`, `status`.
-    """
-    record = compute(figure, points, progress)
-    files, written = figures.publish(record["figure"], out, record, lambda *paths: draw(figure, record, *paths))
+def headline(spec: Spec, record: Record) -> Headline:
+    """The threshold that stands for a figure."""
     curves = [c for panel in record["panels"] for c in panel["curves"]]
     runs = [r for panel in record["panels"] for r in panel["runs"]]
-    converged = all(c["converged"] for c in curves)
-    found = figure.value()
-    return {
-        "figure": record["figure"],
-        "files": files,
-        "value": found.value,
-        "error": found.error,
-        "how": found.how,
-        "quantity": f"{figure.quantity}: {found.quantity}",
-        "converged": converged,
-        "status": "converged" if converged else "a curve has points that did not converge; see the data file",
-        "summary": [
-            f"{record['figure']}: {figure.quantity}",
-            f"{found.quantity}: {found.value}",
-            f"{len(curves)} curves, largest error {max(max(c['error']) for c in curves):.1e}; {len(runs)} stored runs "
-            "of algorithms",
-            *written,
-        ],
-    }
+    converged, found = all(c["converged"] for c in curves), spec.value()
+    lines = [
+        f"{record['figure']}: {spec.quantity}",
+        f"{found.quantity}: {found.value}",
+        f"{len(curves)} curves, largest error {max(max(c['error']) for c in curves):.1e}; {len(runs)} stored runs of "
+        "algorithms",
+    ]
+    status = None if converged else "a curve has points that did not converge; see the data file"
+    about = {"quantity": f"{spec.quantity}: {found.quantity}"}
+    return Headline(found.value, found.error, lines, converged, status, found.how, about)
 
 
-def main(figure: Figure) -> None:
-    """Compute the record and the picture beside the scripts again."""
+def figure_of(spec: Spec) -> PaperFigure:
+    """The figure of a specification: its curves are computed in seconds, the runs of algorithms are stored."""
 
     def stored(progress: Progress | None = None) -> Path:
-        save(data_path(figure), compute(figure, POINTS, progress))
-        return data_path(figure)
+        save(data_path(spec), compute(spec, POINTS, progress))
+        return data_path(spec)
 
-    figures.remake(f"figure {figure.number}", stored, partial(draw, figure))
+    return PaperFigure(
+        f"boncoraglio2025-{spec.number}",
+        data_path(spec),
+        partial(draw, spec),
+        partial(headline, spec),
+        stored,
+        points=partial(compute, spec),
+        width=PAGE if len(spec.panels) > 1 else SINGLE,
+    )

@@ -37,10 +37,8 @@ SOFTMAX_AMP = {
 }
 #: Adam on one student and the mean of 32 of them, softmax, T = 2, d = 200.
 DESCENT = {
-    "gd": Marks("GD, T = 2, d = 200", ((0.0423, 1.378), (0.0862, 0.997), (0.1231, 0.611), (0.1758, 0.187)), "^"),
-    "agd": Marks(
-        "averaged GD, T = 2, d = 200", ((0.0423, 0.831), (0.0862, 0.544), (0.1231, 0.310), (0.1758, 0.082)), "v"
-    ),
+    "gd": Marks("GD, d = 200", ((0.0423, 1.378), (0.0862, 0.997), (0.1231, 0.611), (0.1758, 0.187)), "^"),
+    "agd": Marks("averaged GD, d = 200", ((0.0423, 0.831), (0.0862, 0.544), (0.1231, 0.310), (0.1758, 0.082)), "v"),
 }
 #: alpha/rho of weak recovery, hardmax at small width, as the public figure draws it: of the variant.
 WEAK_RECOVERY = 0.5634517524

@@ -1,11 +1,16 @@
 """Scaling: samples and CPU time that learning takes against heads m, tokens k, dimension d; fitted exponents.
 
-`attnlimits multihead figure scaling` draws from scaling.json beside this file, to which
-`python -m attnlimits.papers.chen2024.figures.scaling` adds the places it lacks (some minutes for all on one core).
+The least N on a grid of ratio sqrt(2) at which three of five Gaussian layers are learned to one per cent, without
+noise (a to c), and the median CPU time there (d to f), by restarts and by sculpting; lines: fitted powers, with
+exponents and standard errors of the fit in the legends. Samples grow as the square of the dimension, fall with the
+number of tokens and hardly depend on the number of heads; sculpting needs up to twice the samples of restarts and more
+time.
 
-Samples: the least N on a grid of ratio sqrt(2), from N = 2 m d / k on, with as many outputs as unknowns, at which three
-of five Gaussian teachers are learned, their Theta_i and W_i to one per cent, without noise. CPU time: the median of
-those that succeeded there.
+`attnlimits figure chen2024-scaling` draws from scaling.json beside this file, to which `python -m
+attnlimits.papers.chen2024.figures.scaling` adds the places it lacks (some minutes for all on one core).
+
+Samples: from N = 2 m d / k on, with as many outputs as unknowns. Validation examples come on top. CPU time: the median
+of those that succeeded there.
 """
 
 import itertools
@@ -16,10 +21,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import NullLocator, ScalarFormatter
 from threadpoolctl import threadpool_limits
 
 from attnlimits.numerics.core.colours import BLUE, RED
+from attnlimits.numerics.core.plots import legend_below
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.multihead.errors import LearnError
 from attnlimits.numerics.multihead.holdout import hold_out
@@ -28,9 +34,9 @@ from attnlimits.numerics.multihead.restarts import RestartResult, restarts
 from attnlimits.numerics.multihead.sculpt import SculptResult, sculpt
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
 
-from ...figures import Progress, Record, Steps, panels, remake, write
+from ...figures import PAGE, Headline, PaperFigure, Picture, Progress, Record, Steps, label_rows, panels
 
-__all__ = ["DATA", "METHODS", "SWEEPS", "compute", "draw", "exponent", "headline"]
+__all__ = ["DATA", "FIGURE", "METHODS", "SWEEPS", "compute", "draw", "exponent", "headline"]
 
 DATA = Path(__file__).with_suffix(".json")
 METHODS = ("restarts", "sculpt")
@@ -45,7 +51,9 @@ _SEEDS, _WANTED = (3000, 3001, 3002, 3003, 3004), 3
 _VALIDATION = 1000
 _GOOD, _RATIO, _MOST = 1e-2, math.sqrt(2), 60_000
 _COLOURS = {"restarts": BLUE, "sculpt": RED}
-_WORDS = {"m": "heads m (k = 2, d = 8)", "k": "tokens k (m = 2, d = 8)", "d": "dimension d (m = 2, k = 2)"}
+_WORDS = {"m": "heads $m$", "k": "tokens $k$", "d": "dimension $d$"}
+_FIXED = {"m": "k = 2, d = 8", "k": "m = 2, d = 8", "d": "m = k = 2"}
+_LOOKS = {"restarts": ("o", "-"), "sculpt": ("s", "--")}
 
 
 def _learned(method: str, place: tuple[int, int, int], samples: int, seed: int) -> float | None:
@@ -125,47 +133,46 @@ def compute(progress: Progress | None = None) -> Path:
     return DATA
 
 
-def headline(record: Record) -> Record:
+def headline(record: Record) -> Headline:
     """The number that says most: how the samples that restarts need grow with d."""
     slope, error = record["sweeps"]["d"]["restarts"]["exponents"]["samples"]
-    return {
-        "value": f"{slope:.6g}",
-        "quantity": "exponent of d in the samples that restarts need, m = k = 2",
-        "error": error,
-        "how": "monte-carlo",
-    }
+    quantity = "exponent of d in the samples that restarts need, m = k = 2"
+    return Headline(f"{slope:.6g}", error, [quantity], more={"quantity": quantity})
 
 
 def _key(place: Iterable[int]) -> str:
     return " ".join(map(str, place))
 
 
-def draw(record: Record, *paths: Path) -> None:
+def draw(record: Record, width: float) -> Picture:
     """Draw samples and CPU time against m, k and d, with the fitted powers."""
-    figure, axes = panels(2, 3, (10.0, 5.6), sharey="row")
-    for column, (name, methods) in enumerate(record["sweeps"].items()):
-        for row, what in enumerate(("samples", "seconds")):
-            one = axes[row][column]
-            for method, table in methods.items():
-                x = np.array([place["mkd".index(name)] for place in table["places"]], dtype=float)
-                y = np.array([record["points"][method][_key(place)][what] for place in table["places"]])
-                slope, error = table["exponents"][what]
-                fit = np.exp(np.log(y).mean() + slope * (np.log(x) - np.log(x).mean()))
-                label = rf"{method}: {name}$^{{{slope:.1f} \pm {error:.1f}}}$"
-                one.plot(x, y, "o", color=_COLOURS[method], ms=5)
-                one.plot(x, fit, "-", color=_COLOURS[method], lw=1, label=label)
-            one.set_xscale("log")
-            one.set_yscale("log")
-            one.set_xticks(x)
-            one.xaxis.set_major_formatter(ScalarFormatter())
-            one.xaxis.set_minor_formatter(NullFormatter())
-            one.set_xlabel(_WORDS[name])
-            one.legend(fontsize=7)
-            one.grid(alpha=0.3)
-    axes[0][0].set_ylabel("samples N")
-    axes[1][0].set_ylabel("CPU seconds at this N")
-    write(figure, paths, dpi=110)
+    cases = [(what, name) for what in ("samples", "seconds") for name in record["sweeps"]]
+    titles = [_FIXED[name] for _, name in cases]
+    figure, found = panels(titles, width, aspect=1.05)
+    for axes, (what, name) in zip(found, cases, strict=True):
+        for method, table in record["sweeps"][name].items():
+            x = np.array([place["mkd".index(name)] for place in table["places"]], dtype=float)
+            y = np.array([record["points"][method][_key(place)][what] for place in table["places"]])
+            slope, error = table["exponents"][what]
+            fit = np.exp(np.log(y).mean() + slope * (np.log(x) - np.log(x).mean()))
+            (mark, line), colour = _LOOKS[method], _COLOURS[method]
+            axes.plot(x, y, mark, color=colour, ms=4)
+            axes.plot(x, fit, line, color=colour, lw=1, label=rf"{method}, exponent {slope:.1f} $\pm$ {error:.1f}")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks(x)
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(*((7, 400) if what == "samples" else (3e-3, 20)))
+        axes.set_xlabel(_WORDS[name])
+        legend_below(axes, 1)
+    half = len(found) // 2
+    label_rows(found[:half], "samples $N$")
+    label_rows(found[half:], "CPU seconds at this $N$")
+    return figure
 
+
+FIGURE = PaperFigure("chen2024-scaling", DATA, draw, headline, compute, width=PAGE)
 
 if __name__ == "__main__":
-    remake("scaling", compute, draw)
+    FIGURE.remake()

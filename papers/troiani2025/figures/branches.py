@@ -1,7 +1,13 @@
-"""Alpha along the branch of fixed points of two layers, for many skips: where it turns back the two starts differ.
+"""Overlaps of two layers along the branch of fixed points, for seven skips: alpha rises all along it.
 
-`python -m attnlimits.papers.troiani2025.figures.branches` computes branches.json and branches.png beside this file
-again, in some minutes.
+Overlap of the second layer (full) and of the first (dashed) along the one branch of fixed points, against the alpha
+at which they are at rest; beta = 1. Each branch begins at the threshold of the second layer, and bends where the first
+layer leaves zero. The weaker the skip, the later both layers are learned. Alpha rises along every branch as far as it
+was followed, to q_11 = 0.96: no curve turns back, so that both starts end at the same overlaps. Lines are monotone
+interpolation of alpha between 23 to 51 computed points.
+
+`attnlimits figure troiani2025-branches` draws branches.json beside this file, which `python -m
+attnlimits.papers.troiani2025.figures.branches` computes again, in some minutes.
 """
 
 import math
@@ -9,19 +15,23 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib.colors import to_hex
+from scipy.optimize import brentq
 
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
+from attnlimits.numerics.core.plots import label_curve, legend_below, smooth
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.thresholds.last_layer import last_layer
 
-from ...figures import Array, Progress, Record, Steps, canvas, remake, write
+from ...figures import Array, Headline, PaperFigure, Picture, Progress, Record, Steps, panels
 
-__all__ = ["DATA", "SKIPS", "compute", "draw", "fixed_point", "turns"]
+__all__ = ["DATA", "FIGURE", "SKIPS", "compute", "draw", "fixed_point", "turns"]
 
 DATA = Path(__file__).with_name("branches.json")
 SKIPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # Overlaps along the branch, of the second layer while the first is not learned, and of the first.
-_SECOND = 1 - np.geomspace(0.97, 0.003, 40)
+_SECOND = 1 - np.append(np.geomspace(0.97, 0.003, 40), 0.001)
 _FIRST = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.96)
 _ACCURACY = 3e-3
 # Agreement of the layers' alphas, relative, and evaluations that reach it.
@@ -43,20 +53,41 @@ def compute(skips: tuple[float, ...] = SKIPS, progress: Progress | None = None) 
 
 
 def _branch(model: Network) -> Array:
-    """Rows q_11, q_22, alpha and its error, shape (n, 4)."""
+    """Rows q_11, q_22, alpha and its error, shape (n, 4): from the threshold of one layer over that of the other."""
     averages = TwoLayerQuadrature(model, _ACCURACY)
-    rows = []
+    threshold = last_layer(model, digits=8)
+    rows = [(0.0, 0.0, float(threshold.value), threshold.error)]
     for q2 in _SECOND:
-        values = averages.refinements(np.diag([0.0, q2]))
-        alpha = q2 / ((1 - q2) * values[:, 1])
-        if alpha[0] * values[0, 2] > 1:  # from here on the first layer is learned, too
+        alpha, growth = _given_none(averages, float(q2))
+        if growth[0] > 1:  # from here on the first layer is learned, too
             break
         rows.append((0.0, q2, alpha[0], 2 * abs(alpha[0] - alpha[1])))
+    rows.append(_onset(averages, rows[-1][1], float(q2)))
     t2 = math.log(q2 / (1 - q2))
     for q1 in _FIRST:
         t2, alphas = _agreeing(averages, q1, t2)
         rows.append((q1, 1 / (1 + math.exp(-t2)), alphas[0], 2 * abs(alphas[0] - alphas[1])))
     return np.array(rows)
+
+
+def _given_none(averages: TwoLayerQuadrature, q2: float) -> tuple[Array, Array]:
+    """Alpha of a q_22 without the first layer, and how a small q_11 grows there, both by two rules."""
+    values = averages.refinements(np.diag([0.0, q2]))
+    alpha = q2 / ((1 - q2) * values[:, 1])
+    return alpha, alpha * values[:, 2]
+
+
+def _onset(averages: TwoLayerQuadrature, low: float, high: float) -> tuple[float, float, float, float]:
+    """Row at which the first layer leaves zero, between two q_22."""
+
+    def excess(t: float) -> float:
+        return float(_given_none(averages, 1 / (1 + math.exp(-t)))[1][0] - 1)
+
+    t = brentq(excess, math.log(low / (1 - low)), math.log(high / (1 - high)), xtol=1e-6)
+    q2 = 1 / (1 + math.exp(-t))
+    alpha, growth = _given_none(averages, q2)
+    # Relative errors of alpha and of the growth, which both depend on the averages.
+    return 0.0, q2, float(alpha[0]), 2 * abs(float(alpha[0] - alpha[1])) + float(alpha[0] * abs(growth[1] - growth[0]))
 
 
 def _agreeing(averages: TwoLayerQuadrature, q1: float, t2: float) -> tuple[float, Array]:
@@ -100,23 +131,36 @@ def turns(alpha: list[float], error: list[float]) -> bool:
     return bool((steps < -(np.array(error)[1:] + np.array(error)[:-1])).any())
 
 
-def draw(record: Record, *paths: Path) -> None:
-    """Draw 1 - q_11 and 1 - q_22 against alpha for every skip."""
-    figure, axes = canvas(6.4, 4.2)
-    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(record["skip"])))
-    for k, skip in enumerate(record["skip"]):
-        alpha = record["alpha"][k]
-        axes.plot(alpha, record["q22"][k], "-", lw=1.2, color=colours[k], label=f"c = {skip:g}")
-        axes.plot(alpha, record["q11"][k], "--", lw=1.2, color=colours[k])
-    axes.set_xlabel(r"$\alpha = N/D$ of the fixed point")
-    axes.set_ylabel("overlap (full: layer 2, dashed: layer 1)")
-    axes.set_title("two layers of softmax attention, two tokens, beta = 1", fontsize=8)
-    axes.legend(fontsize=7)
-    axes.grid(alpha=0.3)
-    write(figure, paths)
+def draw(record: Record, width: float) -> Picture:
+    """Draw q_11 and q_22 against alpha for every skip."""
+    figure, (axes,) = panels(["two layers of softmax attention, two tokens, $\\beta$ = 1"], width, aspect=0.72)
+    colours = [to_hex(c) for c in matplotlib.colormaps["viridis"](np.linspace(0, 0.88, len(record["skip"])))]
+    for k, (skip, colour) in enumerate(zip(record["skip"], colours, strict=True)):
+        alpha, first, second = (np.array(record[name][k]) for name in ("alpha", "q11", "q22"))
+        onset = int(np.flatnonzero(first == 0)[-1])
+        # As functions of the overlaps, which grow along the branch whatever alpha does.
+        overlap, along = smooth(second, alpha, (second[onset],))
+        axes.plot(along, overlap, color=colour, label=f"c = {skip:g}")
+        overlap, along = smooth(first[onset:], alpha[onset:])
+        axes.plot(np.append(alpha[0], along), np.append(0.0, overlap), "--", color=colour)
+    axes.set_xlabel(r"samples per dimension $\alpha = N/D$ of the fixed point")
+    axes.set_ylabel("overlap")
+    label_curve(axes, (0.42, 0.93), "layer 2, full", "0.25", ha="right")
+    label_curve(axes, (0.79, 0.08), "layer 1, dashed", "0.25")
+    legend_below(axes, 7)
+    return figure
 
+
+def headline(record: Record) -> Headline:
+    """How much alpha rises along the branch at the least, over the error, from one point to the next."""
+    worst, lines = 1.0, ["value: least rise of alpha from one point of a branch to the next"]
+    for skip, alpha, error in zip(record["skip"], record["alpha"], record["error"], strict=True):
+        worst = min(worst, float(np.diff(alpha).min()))
+        lines.append(f"c = {skip:g}: alpha {'turns back' if turns(alpha, error) else 'rises all along the branch'}")
+    return Headline(f"{worst:.6f}", max(map(max, record["error"])), lines, how="estimated")
+
+
+FIGURE = PaperFigure("troiani2025-branches", DATA, draw, headline, compute)
 
 if __name__ == "__main__":
-    found = remake("branches", compute, draw)
-    for skip, alpha, error in zip(found["skip"], found["alpha"], found["error"], strict=True):
-        print(f"c = {skip:g}: alpha {'turns back' if turns(alpha, error) else 'rises all along the branch'}")
+    FIGURE.remake()

@@ -1,25 +1,45 @@
-"""Figure 1, left: overlaps and prediction error of two-layer attention against alpha, with its thresholds.
+"""Overlaps and prediction errors of two-layer attention against alpha: the second layer is learned first.
 
-`attnlimits figure troiani2025-1` computes the two thresholds and a state-evolution curve from the uninformed start and
-draws them with the few published numbers as marks.
+Overlaps q_22 of the second and q_11 of the first layer at the fixed point of the state evolution from the uninformed
+start, and the mean squared error of a prediction, for c = beta = 1. Each overlap leaves zero at its threshold
+(dotted), 0.18548 and 0.71964, and both reach one at alpha = 1. The error of the posterior mean does not move before
+the first threshold and falls to zero at alpha = 1. Open squares and dots: published numbers, of which q_11 at alpha =
+1.2 is of GAMP that had not converged. Lines are monotone interpolation between computed points; thresholds are among
+them.
+
+`attnlimits figure troiani2025-1` computes thresholds and curve, a minute or two, and draws them; `attnlimits figure
+troiani2025-1 --stored` draws figure_1.json beside this file, which `python -m
+attnlimits.papers.troiani2025.figures.figure_1` computes again.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from attnlimits.numerics.core.colours import BLUE, RED
-from attnlimits.numerics.core.plots import phase_curve
-from attnlimits.numerics.core.results import EvolutionResult, as_dict
+from attnlimits.numerics.core.plots import label_curve, legend_below, mark_threshold, smooth
+from attnlimits.numerics.core.results import EvolutionResult, as_dict, save
 from attnlimits.numerics.fixed_point.evolve import curve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.first_layer import first_layer
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
-from ...figures import Progress, canvas, publish, write
+from ...figures import Array, Headline, PaperFigure, Picture, Progress, Record, panels
 
-__all__ = ["PUBLISHED_CURVE", "PUBLISHED_GAMP", "PUBLISHED_THRESHOLDS", "make"]
+__all__ = [
+    "FIGURE",
+    "PUBLISHED_CURVE",
+    "PUBLISHED_GAMP",
+    "PUBLISHED_THRESHOLDS",
+    "compute",
+    "draw",
+    "grid",
+    "record_of",
+]
 
+DATA = Path(__file__).with_suffix(".json")
 # Published state-evolution curve, second layer: (alpha, q_22), +-0.01 Monte Carlo.
 PUBLISHED_CURVE = ((0.2333, 0.0736), (0.3, 0.218), (0.4, 0.499), (0.5, 0.773), (0.6333, 0.945))
 # Published GAMP at D = 1000: (alpha, overlap, spread), second and first layer.
@@ -27,28 +47,30 @@ PUBLISHED_GAMP = {2: ((0.3, 0.219, 0.031), (0.5, 0.773, 0.036)), 1: ((1.2, 0.826
 # Published thresholds at c = 1 of layers 2 and 1.
 PUBLISHED_THRESHOLDS = {2: 0.14358, 1: 0.79365}
 
-_RANGE = (0.0, 1.6)
+_RANGE, _POINTS = (0.0, 1.6), 48
+# Two numbers an output for two weights a dimension: perfect recovery.
+_RECOVERY = 1.0
 # Share of the progress bar given to the two thresholds, in points of the curve.
 _THRESHOLD_STEPS = 8
+_COLOURS = {2: RED, 1: BLUE}
+# Of a point what is the same for all.
+_COMMON = ("history", "versions", "origin", "kernel_hash", "seed")
 
 
-def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
-    """Compute, save and draw the figure.
+def grid(points: int, thresholds: tuple[float, float]) -> Array:
+    """About as many alphas: ends, both thresholds and recovery, and most points where overlaps grow."""
+    kinks = (_RANGE[0], *thresholds, _RECOVERY, _RANGE[1])
+    # Where nothing changes, an eighth of the points each.
+    shares = (1, 3, 3, 1)
+    pieces = [
+        np.linspace(*ends, 1 + max(round(points * share / 8), 1))[:-1]
+        for ends, share in zip(pairwise(kinks), shares, strict=True)
+    ]
+    return np.concatenate([*pieces, [_RANGE[1]]])
 
-    Parameters
-    ----------
-    out : Path
-        Folder for troiani2025-1.json, .png and .pdf.
-    points : int
-        Number of alphas in [0, 1.6].
-    progress : callable
-        Called with (done, total).
 
-    Returns
-    -------
-    dict
-        Files, thresholds, `summary` lines, `converged`, `status`.
-    """
+def record_of(points: int, progress: Progress) -> Record:
+    """Thresholds and the curve with about as many points."""
     total = points + _THRESHOLD_STEPS
     model = Network(layers=2, tokens=2, skip=1.0)
     progress(0, total)
@@ -61,68 +83,96 @@ def make(out: Path, points: int, progress: Progress) -> dict[str, object]:
         progress(min(1 + len(tries), _THRESHOLD_STEPS), total)
 
     first = first_layer(model, progress=tick)
+    alphas = grid(points, (float(last.value), float(first.value)))
     results: list[EvolutionResult] = []
 
     def record(result: EvolutionResult) -> None:
         results.append(result)
-        progress(_THRESHOLD_STEPS + len(results), total)
+        progress(_THRESHOLD_STEPS + points * len(results) // len(alphas), total)
 
-    curve(model, np.linspace(*_RANGE, points), progress=record)
-    converged = all(r.converged for r in results)
-    stored = {
+    curve(model, alphas, progress=record)
+    return {
         "model": model.describe(),
         "thresholds": [as_dict(last), as_dict(first)],
-        "curve": [{k: v for k, v in as_dict(r).items() if k != "history"} for r in results],
-    }
-    thresholds = [("layer 2", float(last.value)), ("layer 1", float(first.value))]
-    files, written = publish("troiani2025-1", out, stored, lambda *paths: _draw(results, thresholds, *paths))
-    worst = max(float(r.overlap_error.max()) for r in results)
-    summary = [
-        model.describe(),
-        f"alpha(layer 2) = {last.value}  ({last.how}, error {last.error:.1e}; published {PUBLISHED_THRESHOLDS[2]})",
-        f"alpha(layer 1) = {first.value}  ({first.how}, error {first.error:.1e}, given layer 2; "
-        f"published {PUBLISHED_THRESHOLDS[1]})",
-        f"curve: {len(results)} alphas in [{_RANGE[0]}, {_RANGE[1]}], {sum(r.converged for r in results)} converged, "
-        f"largest error of an overlap {worst:.4f}",
-        *written,
-    ]
-    return {
-        "files": files,
-        "value": last.value,
-        "error": last.error,
+        "origin": as_dict(results[0].origin),
         "how": last.how,
-        "thresholds": {"layer 2": as_dict(last), "layer 1": as_dict(first)},
-        "converged": converged,
-        "status": "converged" if converged else "some alphas did not converge; see the statuses in the data file",
-        "summary": summary,
+        "curve": [{k: v for k, v in as_dict(r).items() if k not in _COMMON} for r in results],
     }
 
 
-def _draw(results: list[EvolutionResult], thresholds: list[tuple[str, float]], *paths: Path) -> None:
-    figure, axes = canvas(6.4, 4.2)
-    phase_curve(axes, results, thresholds)
-    alpha, q = np.array(PUBLISHED_CURVE).T
-    axes.plot(
-        alpha,
-        q,
-        "s",
-        ms=5,
-        mfc="none",
-        color=RED,
-        label="state evolution, published (troiani2025, fig. 1)",
-    )
-    for layer, colour in ((2, RED), (1, BLUE)):
-        alpha, q, spread = np.array(PUBLISHED_GAMP[layer]).T
-        axes.errorbar(
-            alpha,
-            q,
-            spread,
-            fmt="o",
-            ms=4,
-            color=colour,
-            capsize=2,
-            lw=1,
-            label=f"GAMP at D = 1000, layer {layer}, published",
+def compute(progress: Progress | None = None) -> Path:
+    """Compute thresholds and curve and write them to `DATA`."""
+    save(DATA, record_of(_POINTS, progress or (lambda *_: None)))
+    return DATA
+
+
+def draw(record: Record, width: float) -> Picture:
+    """Draw the overlaps, the prediction errors and the published numbers."""
+    figure, (axes,) = panels([""], width, aspect=0.82)
+    points = record["curve"]
+    alpha = np.array([point["alpha"] for point in points])
+    last, first = (float(found["value"]) for found in record["thresholds"])
+    kinks = (last, first, _RECOVERY)
+    for layer, at in ((2, last), (1, first)):
+        q, error = (
+            np.array([p[name] for p in points])[:, layer - 1, layer - 1] for name in ("overlap", "overlap_error")
         )
-    axes.legend(fontsize=7, loc="center right", framealpha=0.9)
-    write(figure, paths)
+        axes.plot(*smooth(alpha, q, kinks), color=_COLOURS[layer])
+        axes.fill_between(alpha, q - error, q + error, color=_COLOURS[layer], alpha=0.25, lw=0)
+        half = float(np.interp(0.6, q[: np.argmax(q) + 1], alpha[: np.argmax(q) + 1]))
+        label_curve(axes, (half, 0.6), rf"$q_{{{layer}{layer}}}$", _COLOURS[layer], shift=(5, 0))
+        mark_threshold(axes, at, f"layer {layer}: {at:.5f}", _COLOURS[layer], height=0.42)
+    for name, style, label in (
+        ("prediction_error", "-", "error of the posterior mean"),
+        ("plugin_error", "--", "error of the plug-in prediction"),
+    ):
+        value = np.array([point[name]["value"] for point in points])
+        axes.plot(*smooth(alpha, value, kinks), style, color="black", lw=1.0, label=label)
+    _published(axes)
+    axes.set_xlim(*_RANGE)
+    axes.set_ylim(-0.02, 1.03)
+    axes.set_xlabel(r"samples per dimension $\alpha = N/D$")
+    axes.set_ylabel("overlap; mean squared error")
+    legend_below(axes, 2)
+    return figure
+
+
+def _published(axes: Axes) -> None:
+    axes.plot(*np.array(PUBLISHED_CURVE).T, "s", mfc="none", color=RED, label="published: state evolution")
+    for layer, colour in _COLOURS.items():
+        alpha, q, spread = np.array(PUBLISHED_GAMP[layer]).T
+        label = f"published: GAMP, $q_{{{layer}{layer}}}$"
+        axes.errorbar(alpha, q, spread, fmt="o", color=colour, lw=0.8, label=label)
+
+
+def headline(record: Record) -> Headline:
+    """The threshold of the second layer."""
+    last, first = record["thresholds"]
+    points, low, high = record["curve"], *(f"{end:g}" for end in _RANGE)
+    thresholds = {float(found["value"]) for found in record["thresholds"]}
+    # A threshold is where an iteration no longer decides.
+    converged = all(point["converged"] for point in points if point["alpha"] not in thresholds)
+    worst = max(np.max(point["overlap_error"]) for point in points)
+    lines = [
+        record["model"],
+        f"alpha(layer 2) = {last['value']}  ({last['how']}, error {last['error']:.1e}; published "
+        f"{PUBLISHED_THRESHOLDS[2]})",
+        f"alpha(layer 1) = {first['value']}  ({first['how']}, error {first['error']:.1e}, given layer 2; published "
+        f"{PUBLISHED_THRESHOLDS[1]})",
+        f"curve: {len(points)} alphas in [{low}, {high}], both thresholds among them; largest error of an overlap "
+        f"{worst:.4f}",
+    ]
+    return Headline(
+        last["value"],
+        last["error"],
+        lines,
+        converged,
+        None if converged else "some alphas did not converge; see the statuses in the data file",
+        more={"thresholds": {"layer 2": last, "layer 1": first}},
+    )
+
+
+FIGURE = PaperFigure("troiani2025-1", DATA, draw, headline, compute, points=record_of)
+
+if __name__ == "__main__":
+    FIGURE.remake()

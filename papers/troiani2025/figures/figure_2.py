@@ -1,8 +1,14 @@
-"""Figure 2: the layers are learned one after the other in time, by GAMP and by gradient descent.
+"""The layers are learned one after the other in time, by message passing and by gradient descent: the second first.
 
-`attnlimits figure troiani2025-2` draws from figure_2.json beside this file, which
-`python -m attnlimits.papers.troiani2025.figures.figure_2` computes again (some minutes on one core). The paper's rate,
-decay, batches and reuse are not known; those below are ours.
+Cosine similarity of each layer's estimate with the teacher, mean and standard deviation over instances. (a) GAMP: the
+second layer is found within five iterations, the first one only afterwards, as the state evolution (circles) predicts;
+the bar at the right end is the published last value. (b) SGD with each batch used once stops with the second layer
+partly known in some instances and the first in none. (c) With more data and batches used several times SGD and Adam
+learn both, the second layer first; full-batch descent is still learning the first layer when it is stopped.
+
+`attnlimits figure troiani2025-2` draws from figure_2.json beside this file, which `python -m
+attnlimits.papers.troiani2025.figures.figure_2` computes again (some minutes on one core). The paper's rate, decay,
+batches and reuse are not known; those below are ours.
 """
 
 import math
@@ -13,15 +19,16 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from attnlimits.numerics.core.colours import BLUE, RED
+from attnlimits.numerics.core.plots import legend_below
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.learning.blocks import Floats
 from attnlimits.numerics.learning.descent import cosines, descend
 from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
 from attnlimits.numerics.model.network import Network
 
-from ...figures import Array, Headline, Progress, Record, Steps, drawing, panels, remake, write
+from ...figures import PAGE, Array, Headline, PaperFigure, Picture, Progress, Record, Steps, label_rows, panels
 
-__all__ = ["DATA", "DESCENTS", "compute", "draw", "headline", "make"]
+__all__ = ["DATA", "DESCENTS", "FIGURE", "compute", "draw", "headline"]
 
 DATA = Path(__file__).with_suffix(".json")
 _MODEL = Network()
@@ -62,6 +69,7 @@ DESCENTS: dict[str, Record] = {
 # GAMP at D = 1000 as published: q_11 where it ends, and its scatter.
 _PUBLISHED = (0.826, 0.061)
 _COLOURS = (BLUE, RED)
+_METHODS = {"sgd": "SGD", "adam": "Adam", "gd": "GD"}
 
 
 def _instances(alpha: float, dimension: int, count: int) -> Iterator[tuple[int, Array, Floats, Array]]:
@@ -126,47 +134,47 @@ def compute(progress: Progress | None = None) -> Path:
     return DATA
 
 
-def _band(axes: Axes, run: Record, style: str, width: float, label: str) -> None:
+def _band(axes: Axes, run: Record, style: str, width: float, *, named: bool = False) -> None:
     mean, deviation = np.array(run["mean"]), np.array(run["deviation"])
     steps = np.arange(len(mean))
     for layer, colour in enumerate(_COLOURS):
-        axes.plot(steps, mean[:, layer], style, color=colour, lw=width, label=f"layer {layer + 1}{label}")
+        axes.plot(steps, mean[:, layer], style, color=colour, lw=width, label=f"layer {layer + 1}" if named else None)
         if width > 1:
             low, high = mean[:, layer] - deviation[:, layer], mean[:, layer] + deviation[:, layer]
             axes.fill_between(steps, np.maximum(low, 0), np.minimum(high, 1), color=colour, alpha=0.2, lw=0)
 
 
-def draw(record: Record, *paths: Path) -> None:
+def draw(record: Record, width: float) -> Picture:
     """Draw cosine similarities against iterations and epochs."""
-    figure, ((left, middle, right),) = panels(1, 3, (11.0, 3.7), sharey=True)
-    run = record["gamp"]
-    _band(left, run, "-", 1.5, "")
+    run, descent = record["gamp"], record["descent"]
+    runs, few = descent["runs"], descent["runs"]["sgd, few samples"]
+    titles = [
+        rf"GAMP, $\alpha$ = {run['alpha']:g}, D = {run['dimension']}",
+        *(rf"descent, $\alpha$ = {one['alpha']:g}, D = {descent['dimension']}" for one in (few, runs["sgd"])),
+    ]
+    figure, found = panels(titles, width, sharey=True, aspect=1.15)
+    left, middle, right = found
+    _band(left, run, "-", 1.3, named=True)
     expected = np.array(record["state_evolution"]["cosine"])
     for layer, colour in enumerate(_COLOURS):
         label = "state evolution" if layer else None
-        left.plot(expected[:, layer], "o", ms=3, mfc="none", color=colour, label=label)
+        left.plot(expected[:, layer], "o", ms=2.5, mfc="none", mew=0.7, color=colour, label=label)
     q, error = _PUBLISHED
     bar = error / (2 * math.sqrt(q))
-    left.errorbar([len(expected)], [math.sqrt(q)], [bar], fmt="s", ms=4, color="0.3", label="published end, layer 1")
-    left.set_xlabel("iteration")
-    where = f"D = {run['dimension']}, {run['instances']} instances"
-    left.set_title(rf"GAMP, $\alpha$ = {run['alpha']:g}, {where}", fontsize=7)
-    left.set_ylabel("cosine similarity with the teacher")
-    descent = record["descent"]
-    few, runs = descent["runs"]["sgd, few samples"], descent["runs"]
-    _band(middle, few, "-", 1.5, "")
-    for style, name in (("-", "sgd"), ("--", "adam"), (":", "gd")):
-        _band(right, runs[name], style, 1.5 if name == "sgd" else 0.9, f", {name}")
-    where = f"D = {descent['dimension']}, {descent['instances']} instances"
-    for axes, one in ((middle, few), (right, runs["sgd"])):
-        used = "once" if one["reuse"] == 1 else f"{one['reuse']} times"
-        axes.set_title(rf"SGD, each batch used {used}, $\alpha$ = {one['alpha']:g}, {where}", fontsize=7)
-        axes.set_xlabel("epoch")
-    for axes in (left, middle, right):
+    left.errorbar([len(expected)], [math.sqrt(q)], [bar], fmt="s", color="0.3", label="published, layer 1")
+    left.set_xlabel(f"iteration ({run['instances']} instances)")
+    _band(middle, few, "-", 1.3, named=True)
+    for style, (name, method) in zip(("-", "--", ":"), _METHODS.items(), strict=True):
+        _band(right, runs[name], style, 1.3 if name == "sgd" else 1.0)
+        right.plot([], [], style, color="0.3", lw=1.0, label=method)
+    for axes in (middle, right):
+        axes.set_xlabel(f"epoch ({descent['instances']} instances)")
+    for axes in found:
         axes.set_ylim(-0.02, 1.03)
-        axes.legend(fontsize=7, loc="lower right" if axes is left else "center right")
-        axes.grid(alpha=0.3)
-    write(figure, paths, dpi=110)
+    for axes, columns in zip(found, (2, 2, 3), strict=True):
+        legend_below(axes, columns)
+    label_rows(found, "cosine similarity with the teacher")
+    return figure
 
 
 def _onsets(run: Record, unit: str) -> str:
@@ -191,7 +199,7 @@ def headline(record: Record) -> Headline:
     return Headline(f"{run['mean'][-1][0]:.4f}", error, [record["model"], *lines])
 
 
-make = drawing("troiani2025-2", DATA, draw, headline)
+FIGURE = PaperFigure("troiani2025-2", DATA, draw, headline, compute, width=PAGE)
 
 if __name__ == "__main__":
-    remake("learning in time", compute, draw)
+    FIGURE.remake()

@@ -1,4 +1,11 @@
-"""Figure 3: overlaps of three layers of attention against alpha, and the layers of a classifier in training.
+"""Overlaps of three layers of attention against alpha, and when the layers of a classifier are learned.
+
+(a) State evolution of three layers, c = beta = 1, from the uninformed start; bands of twice the error are mostly as
+thin as the lines. The last layer is learned first, at 0.2072, then the first at 0.975 and the second at 1.128
+(dotted), and both rise ever more steeply up to perfect recovery at alpha = 3/2. (b) Two layers of a classifier of
+questions made from templates come near what they end as together, half-way after 4.5 and 4.3 epochs: the range over
+seeds (bands) is wider than the difference. Lines in (a) are monotone interpolation between computed points and
+thresholds.
 
 `attnlimits figure troiani2025-3` draws from the data of `figure_3_right`, and from three_layers.json beside this file,
 which `python -m attnlimits.papers.troiani2025.figures.figure_3` computes again (23 minutes on two cores).
@@ -10,15 +17,16 @@ from pathlib import Path
 import numpy as np
 
 from attnlimits.numerics.core.colours import BLUE, GREEN, RED
+from attnlimits.numerics.core.plots import label_curve, legend_below, mark_threshold, smooth
 from attnlimits.numerics.core.results import as_dict, load, save
 from attnlimits.numerics.fixed_point.evolve import curve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
-from ...figures import Headline, Progress, Record, Steps, drawing, panels, remake, write
+from ...figures import PAGE, Array, Headline, PaperFigure, Picture, Progress, Record, Steps, panels
 from . import figure_3_right
 
-__all__ = ["DATA", "compute", "draw", "headline", "make"]
+__all__ = ["DATA", "FIGURE", "compute", "draw", "headline"]
 
 DATA = Path(__file__).with_name("three_layers.json")
 _RANGE, _POINTS = (0.05, 1.6), 48
@@ -26,6 +34,8 @@ _RANGE, _POINTS = (0.05, 1.6), 48
 _ACCURACY = 1e-2
 # Randomisations of the onsets.
 _SEEDS = 4
+# Two numbers an output for three weights a dimension.
+_RECOVERY = 1.5
 _COLOURS = (BLUE, GREEN, RED)
 
 
@@ -84,31 +94,41 @@ def _onset(model: Network, layer: int, low: float, high: float) -> tuple[float, 
     return float(curved), scatter + 0.5 * abs(float(straight - curved))
 
 
-def draw(record: Record, *paths: Path) -> None:
+def draw(record: Record, width: float) -> Picture:
     """Draw the overlaps with their error bands, and beside them the panel of `figure_3_right`."""
-    alpha = np.array(record["alpha"])
-    overlap, error = np.array(record["overlap"]), np.array(record["overlap_error"])
-    figure, ((axes, other),) = panels(1, 2, (11.2, 4.2))
+    figure, (axes, other) = panels(["three layers", "layers of a classifier in training"], width, aspect=0.85)
+    onsets = {2: record["threshold"], **{int(layer) - 1: onset for layer, onset in record["onsets"].items()}}
     for layer, colour in enumerate(_COLOURS):
-        axes.plot(alpha, overlap[:, layer], color=colour, lw=1.5, label=f"layer {layer + 1}")
-        low, high = overlap[:, layer] - 2 * error[:, layer], overlap[:, layer] + 2 * error[:, layer]
-        axes.fill_between(alpha, np.maximum(low, 0), np.minimum(high, 1), color=colour, alpha=0.2, lw=0)
-    threshold = float(record["threshold"]["value"])
-    axes.axvline(threshold, color=_COLOURS[2], lw=0.8, ls=":", label=f"layer 3: threshold {threshold:.6g}")
-    for layer, onset in record["onsets"].items():
-        label = f"layer {layer}: threshold {onset['value']:.4f} $\\pm$ {onset['error']:.4f}"
-        axes.axvline(onset["value"], color=_COLOURS[int(layer) - 1], lw=0.8, ls=":", label=label)
+        onset = float(onsets[layer]["value"])
+        alpha, overlap, error = _with_onset(record, layer, onset)
+        axes.plot(*smooth(alpha, overlap, (onset, _RECOVERY)), color=colour)
+        axes.fill_between(alpha, overlap - 2 * error, overlap + 2 * error, color=colour, alpha=0.25, lw=0)
+        mark_threshold(axes, onset, f"layer {layer + 1}: {onset:.4g}", colour, height=0.35)
+        place, side = {0: ((1.31, 0.46), "right"), 1: ((1.33, 0.39), "left"), 2: ((0.49, 0.63), "left")}[layer]
+        label_curve(
+            axes, place, f"$q_{{{layer + 1}{layer + 1}}}$", colour, shift=(4 if side == "left" else -4, 0), ha=side
+        )
     missed = ~np.array(record["converged"])
     if missed.any():
-        axes.plot(alpha[missed], overlap[missed].max(axis=1), "x", color="0.3", label="not converged")
-    axes.set_xlabel(r"$\alpha = N/D$")
+        found = np.array(record["overlap"])[missed].max(axis=1)
+        axes.plot(np.array(record["alpha"])[missed], found, "x", color="0.3", label="not converged")
+        legend_below(axes)
+    axes.set_ylim(-0.02, 1.03)
+    axes.set_xlabel(r"samples per dimension $\alpha = N/D$")
     axes.set_ylabel("overlap")
-    axes.set_title(f"{record['model']}; bands: twice the error", fontsize=8)
-    # Between the curves.
-    axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0.36, 0.45))
-    axes.grid(alpha=0.3)
     figure_3_right.draw_panel(other, load(figure_3_right.DATA))
-    write(figure, paths)
+    return figure
+
+
+def _with_onset(record: Record, layer: int, onset: float) -> tuple[Array, Array, Array]:
+    """Alphas, overlaps of a layer and their errors, with its onset and with recovery among the points."""
+    alpha = np.array(record["alpha"])
+    overlap, error = (np.array(record[name])[:, layer] for name in ("overlap", "overlap_error"))
+    for at, value in ((onset, 0.0), (_RECOVERY, 1.0)):
+        where = int(np.searchsorted(alpha, at))
+        alpha, overlap = np.insert(alpha, where, at), np.insert(overlap, where, value)
+        error = np.insert(error, where, 0.0)
+    return alpha, overlap, error
 
 
 def headline(record: Record) -> Headline:
@@ -124,7 +144,7 @@ def headline(record: Record) -> Headline:
     return Headline(record["threshold"]["value"], record["threshold"]["error"], lines, converged, status)
 
 
-make = drawing("troiani2025-3", DATA, draw, headline)
+FIGURE = PaperFigure("troiani2025-3", DATA, draw, headline, compute, width=PAGE, others=(figure_3_right.DATA,))
 
 if __name__ == "__main__":
-    remake("three layers", compute, draw)
+    FIGURE.remake()

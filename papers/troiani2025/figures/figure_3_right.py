@@ -1,8 +1,13 @@
-"""Figure 3, right: when the layers of a small attention classifier come near what they end as.
+"""When the two layers of a small attention classifier come near what they end as: together, within the scatter.
 
-The data beside this file are of a corpus of our own, questions made from templates with random vectors for their words
+Cosine of w^T w of each layer with its final value against epochs: mean over seeds, and their range (bands). Both
+layers are half-way after 4.5 and 4.3 epochs, a difference smaller than the range, and the answers are right (dotted)
+before either is near its end.
+
+The data are of a corpus of our own, questions made from templates with random vectors for their words
 (`numerics.learning.classifier.made_corpus`): the TREC questions and BERT's embeddings of the paper are not shipped.
-`python -m attnlimits.papers.troiani2025.figures.figure_3_right` computes them again (half a minute).
+`attnlimits figure troiani2025-3-right` draws figure_3_right.json beside this file, which `python -m
+attnlimits.papers.troiani2025.figures.figure_3_right` computes again (half a minute).
 """
 
 from dataclasses import asdict
@@ -12,12 +17,13 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from attnlimits.numerics.core.colours import BLUE, RED
+from attnlimits.numerics.core.plots import legend_below
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.learning.classifier import Settings, half_time, label_numbers, made_corpus, train
 
-from ...figures import Progress, Record, Steps, canvas, remake, write
+from ...figures import Headline, PaperFigure, Picture, Progress, Record, Steps, panels
 
-__all__ = ["DATA", "compute", "draw", "draw_panel"]
+__all__ = ["DATA", "FIGURE", "compute", "draw", "draw_panel"]
 
 DATA = Path(__file__).with_name("figure_3_right.json")
 _SEEDS = 8
@@ -69,24 +75,32 @@ def draw_panel(axes: Axes, record: Record) -> None:
         of_layer = values[:, :, layer]
         half = float(np.mean([half_time(one) for one in of_layer]))
         label = f"layer {layer + 1}, half-way after {half:.1f} epochs"
-        axes.plot(epochs, of_layer.mean(axis=0), color=colour, lw=1.5, label=label)
+        axes.plot(epochs, of_layer.mean(axis=0), ("-", "--")[layer], color=colour, label=label)
         axes.fill_between(epochs, of_layer.min(axis=0), of_layer.max(axis=0), color=colour, alpha=0.2, lw=0)
     accuracy = np.array(record["test_accuracy"]).mean(axis=0)
-    axes.plot(epochs, accuracy, color="0.5", lw=1, ls=":", label="right answers, test")
-    axes.set_xlabel("epochs")
-    axes.set_ylabel(r"cosine of $w_\ell^\top w_\ell$ with its final value")
+    axes.plot(epochs, accuracy, color="0.4", lw=1, ls=":", label="right answers, test")
+    axes.set_xlabel(f"epochs ({record['seeds']} seeds)")
+    axes.set_ylabel("cosine with the final value")
     axes.set_ylim(0, 1.02)
-    axes.set_title(f"{record['corpus']}; bands: range of {record['seeds']} seeds", fontsize=8)
-    axes.legend(fontsize=8, loc="lower right")
-    axes.grid(alpha=0.3)
+    legend_below(axes)
 
 
-def draw(record: Record, *paths: Path) -> None:
+def draw(record: Record, width: float) -> Picture:
     """Draw the panel alone."""
-    figure, axes = canvas(6.4, 4.2)
+    figure, (axes,) = panels(["made questions, random vectors for words"], width)
     draw_panel(axes, record)
-    write(figure, paths)
+    return figure
 
+
+def headline(record: Record) -> Headline:
+    """After how many epochs the last layer is half-way, with the standard error over seeds."""
+    halves = np.array([[half_time(np.array(one)[:, layer]) for layer in (0, 1)] for one in record["similarity"]])
+    mean, error = halves.mean(axis=0), halves.std(axis=0, ddof=1) / np.sqrt(len(halves))
+    lines = [f"layer {layer + 1} is half-way after {mean[layer]:.2f} +- {error[layer]:.2f} epochs" for layer in (0, 1)]
+    return Headline(f"{mean[1]:.2f}", float(error[1]), lines, all(record["converged"]))
+
+
+FIGURE = PaperFigure("troiani2025-3-right", DATA, draw, headline, compute)
 
 if __name__ == "__main__":
-    remake("classifier", compute, draw)
+    FIGURE.remake()

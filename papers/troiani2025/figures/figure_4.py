@@ -1,32 +1,41 @@
 """Phase diagram of two-layer attention: where each layer is learned, against the skip strength c.
 
-`attnlimits figure troiani2025-4` draws from phase_diagram.json beside this file, which
-`python -m attnlimits.papers.troiani2025.figures.figure_4` computes again (resumable, a few minutes on two cores) by the
-sweep `papers/troiani2025/sweeps/phase_diagram.toml`.
+Threshold of the second layer (lower curves) and of the first layer given the second at its own fixed point (upper
+curves), for three inverse temperatures. The weaker the skip, the more samples the second layer needs; for strong skips
+it needs 1/6 (grey), as one layer alone. The first layer needs four times as many and hardly depends on c. Sharper
+attention (larger beta) makes both harder. Crosses: published thresholds at c = beta = 1, both off (errata 1 and 2).
+Lines are monotone interpolation between the computed points (dots), whose errors are thinner than the lines.
+
+`attnlimits figure troiani2025-4` draws from phase_diagram.json beside this file, which `python -m
+attnlimits.papers.troiani2025.figures.figure_4` computes again (resumable, some ten minutes on two cores) by the sweep
+`papers/troiani2025/sweeps/phase_diagram.toml`.
 """
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from attnlimits.numerics.core.colours import BLUE, RED
+from attnlimits.numerics.core.plots import label_curve, legend_below, smooth
 from attnlimits.numerics.core.results import save
 from attnlimits.numerics.sweeps import open_sweep, sweep
 
-from ...figures import Headline, Progress, Record, canvas, drawing, remake, write
+from ...figures import Headline, PaperFigure, Picture, Progress, Record, panels
 from .figure_1 import PUBLISHED_THRESHOLDS
 
-__all__ = ["DATA", "compute", "draw", "headline", "make"]
+__all__ = ["DATA", "FIGURE", "compute", "draw", "headline"]
 
 DATA = Path(__file__).with_name("phase_diagram.json")
 _GRID = "troiani2025-phase_diagram"
 # Given layer 2 exactly, layer 1 is learned at 1/(M (M + 1)), whatever c and beta, (187).
 _GIVEN_PERFECT = 1 / 6
 _COLOURS = {2: RED, 1: BLUE}
+_NAMES = {2: "layer 2", 1: "layer 1, given layer 2 at its fixed point"}
+# Points of an interrupted run stay there.
+_STORE = Path("results/phase_diagram")
 
 
-def compute(store: Path, workers: int | None = None, progress: Progress | None = None) -> Path:
+def compute(store: Path = _STORE, workers: int | None = None, progress: Progress | None = None) -> Path:
     """Run the sweep and write its thresholds to `DATA`.
 
     Raises
@@ -47,36 +56,30 @@ def compute(store: Path, workers: int | None = None, progress: Progress | None =
     return DATA
 
 
-def draw(record: Record, *paths: Path) -> None:
-    """Draw the thresholds with their error bars and the published numbers."""
-    skip, betas = np.array(record["skip"]), record["beta"]
-    value, error = np.array(record["value"]), np.array(record["error"])
-    figure, axes = canvas(6.4, 4.4)
-    styles = dict(zip(sorted(betas), ("--", "-", ":"), strict=False))
+def draw(record: Record, width: float) -> Picture:
+    """Draw the thresholds and the published numbers."""
+    figure, (axes,) = panels(["two layers of softmax attention, two tokens"], width, aspect=0.82)
+    skip, value = np.array(record["skip"]), np.array(record["value"])
+    styles = dict(zip(sorted(record["beta"]), ("--", "-", ":"), strict=False))
     for i, layer in enumerate(record["layer"]):
-        for j, beta in enumerate(betas):
-            given = " given layer 2 at its fixed point" if layer == 1 else ""
-            axes.errorbar(
-                skip,
-                value[i, j],
-                error[i, j],
-                ls=styles.get(beta, "-."),
-                lw=1.4,
-                color=_COLOURS[layer],
-                label=f"layer {layer}{given}, $\\beta$ = {beta:g}",
-            )
-    axes.axhline(_GIVEN_PERFECT, color="grey", lw=0.8)
-    axes.annotate("1/6: layer 1 given layer 2 exactly; layer 2 at large $c$", (0.011, 0.135), fontsize=7, color="grey")
+        for j, beta in enumerate(record["beta"]):
+            logs, curve = smooth(np.log(skip), value[i, j])
+            axes.plot(np.exp(logs), curve, styles.get(beta, "-."), color=_COLOURS[layer])
+            axes.plot(skip, value[i, j], ".", ms=2.5, color=_COLOURS[layer])
+        label_curve(axes, (0.013, {1: 0.60, 2: 0.33}[layer]), _NAMES[layer], _COLOURS[layer])
+    for beta, style in styles.items():
+        axes.plot([], [], style, color="0.3", label=rf"$\beta$ = {beta:g}")
+    axes.axhline(_GIVEN_PERFECT, color="0.6", lw=0.8, zorder=1)
+    label_curve(axes, (0.013, 0.135), "1/6: layer 2 at large $c$; layer 1 given layer 2 exactly", "0.45")
     for layer, published in PUBLISHED_THRESHOLDS.items():
-        axes.plot(1, published, "x", ms=7, color=_COLOURS[layer], label=f"layer {layer}, published (troiani2025)")
+        axes.plot(1, published, "x", ms=6, color=_COLOURS[layer], label=f"published, layer {layer}")
     axes.set_xscale("log")
     axes.set_xlim(skip[0], skip[-1])
     axes.set_ylim(0, 0.85)
     axes.set_xlabel("skip strength $c$")
-    axes.set_ylabel(r"threshold $\alpha = N/D$")
-    axes.set_title("two layers of softmax attention, two tokens", fontsize=9)
-    axes.legend(fontsize=7, loc="center", bbox_to_anchor=(0.35, 0.59))
-    write(figure, paths)
+    axes.set_ylabel(r"threshold, $\alpha = N/D$")
+    legend_below(axes, 5)
+    return figure
 
 
 def headline(record: Record) -> Headline:
@@ -91,7 +94,7 @@ def headline(record: Record) -> Headline:
     return Headline(f"{value[first, j, k]:.5f}", float(error[first, j, k]), lines)
 
 
-make = drawing("troiani2025-4", DATA, draw, headline)
+FIGURE = PaperFigure("troiani2025-4", DATA, draw, headline, compute)
 
 if __name__ == "__main__":
-    remake("phase diagram", partial(compute, Path("results/phase_diagram")), draw)
+    FIGURE.remake()

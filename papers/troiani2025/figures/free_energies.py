@@ -1,25 +1,35 @@
-"""Free entropies of all stationary points of two layers, for many skips: where the thresholds could differ.
+"""Free entropies of all stationary points of two layers, for four skips: one maximum at a time.
+
+Free entropy of every stationary point over that of q = 0, at four alphas below and above 1 (dotted) for each skip c;
+beta = 1. Below alpha = 1 there is one maximum (circles) beside saddles (crosses), of which one is q = 0 and one lies,
+up to alpha = 0.8, so close below the maximum that the marks coincide. Above alpha = 1 perfect recovery, where the free
+entropy is infinite (triangles at the upper edge), has taken its place, and no other maximum is left: no gap between
+what is possible and what is found.
 
 Perfect recovery is the global maximum from alpha = 1 on: two entries of y for two indices, so that Phi diverges as
 (1 - alpha) log V. A gap needs another maximum: a second one below alpha = 1, or one that is left above it.
 
-`python -m attnlimits.papers.troiani2025.figures.free_energies` computes free_energies.json and .png beside this file
-again, in some ten minutes; an interrupted run goes on where it stopped.
+`attnlimits figure troiani2025-free_energies` draws free_energies.json beside this file, which
+`python -m attnlimits.papers.troiani2025.figures.free_energies` computes again, in some ten minutes; an interrupted run
+goes on where it stopped.
 """
 
 import math
 from pathlib import Path
 
+from matplotlib.lines import Line2D
+
 from attnlimits.numerics.core.colours import BLUE, GREEN, PURPLE, RED
+from attnlimits.numerics.core.plots import mark_threshold
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy
 from attnlimits.numerics.free_energy.rest import Rest
 from attnlimits.numerics.free_energy.stationary import stationary_points
 from attnlimits.numerics.model.network import Network
 
-from ...figures import Progress, Record, Steps, panels, remake, write
+from ...figures import PAGE, Headline, PaperFigure, Picture, Progress, Record, Steps, label_rows, panels
 
-__all__ = ["ALPHAS", "DATA", "SKIPS", "compute", "draw"]
+__all__ = ["ALPHAS", "DATA", "FIGURE", "SKIPS", "compute", "draw"]
 
 DATA = Path(__file__).with_name("free_energies.json")
 SKIPS = (1.0, 5.0, 0.2, 0.05)
@@ -27,7 +37,7 @@ ALPHAS = (0.5, 0.8, 0.95, 1.02)
 _ACCURACY, _STARTS = 5e-3, 1
 # Distance to one of the largest overlap: closer averages take long at small skips, and at large ones q_22 is there.
 _CLOSEST = (1e-3, 4e-5)
-_COLOURS = {"maximum": RED, "saddle": BLUE, "minimum": PURPLE, "recovered": GREEN}
+_LOOKS = {"maximum": ("o", RED), "saddle": ("x", BLUE), "minimum": ("v", PURPLE), "recovered": ("^", GREEN)}
 
 
 def compute(progress: Progress | None = None) -> Path:
@@ -67,32 +77,56 @@ def compute(progress: Progress | None = None) -> Path:
     return DATA
 
 
-def draw(record: Record, *paths: Path) -> None:
+def draw(record: Record, width: float) -> Picture:
     """Draw the free entropies against alpha, one panel for each skip."""
     skips = sorted({case["skip"] for case in record["cases"]})
-    figure, (grid,) = panels(1, len(skips), (2.6 * len(skips) + 1, 3.4), sharex=True)
-    for skip, axes in zip(skips, grid, strict=True):
+    figure, found = panels([f"c = {skip:g}" for skip in skips], width, most=2, aspect=0.62)
+    for skip, axes in zip(skips, found, strict=True):
         for case in (c for c in record["cases"] if c["skip"] == skip):
-            # The best on top.
-            for point in reversed(case["points"]):
-                colour = _COLOURS[point["kind"]]
-                if point["phi"] is None:
-                    above = axes.get_xaxis_transform()
-                    axes.plot(case["alpha"], 1.0, "^", color=colour, ms=7, transform=above, clip_on=False)
-                else:
-                    axes.plot(case["alpha"], point["phi"], "o" if point["stable"] else "x", color=colour, ms=6)
-        axes.axvline(1.0, color="grey", lw=1, ls=":")
-        axes.set_title(f"c = {skip:g}", fontsize=9)
-        axes.set_xlabel(r"$\alpha = N/D$")
-        axes.grid(alpha=0.3)
-    grid[0].set_ylabel(r"$\Phi(q) - \Phi(0)$")
-    marks = {"maximum": "o", "saddle": "x", "recovered": "^"}
-    for kind, mark in marks.items():
-        infinite = r", $\Phi = \infty$" if kind == "recovered" else ""
-        grid[0].plot([], [], mark, color=_COLOURS[kind], label=kind + infinite)
-    grid[0].legend(fontsize=7, loc="center left")
-    write(figure, paths)
+            for point in case["points"]:
+                mark, colour = _LOOKS[point["kind"]]
+                infinite = point["phi"] is None
+                axes.plot(
+                    case["alpha"],
+                    1.0 if infinite else point["phi"],
+                    mark,
+                    color=colour,
+                    ms=6,
+                    mfc="none",
+                    transform=axes.get_xaxis_transform() if infinite else axes.transData,
+                    clip_on=False,
+                )
+        mark_threshold(axes, 1.0, "")
+        axes.set_xlim(0.45, 1.06)
+        axes.set_xlabel(r"samples per dimension $\alpha = N/D$")
+    label_rows(found, r"free entropy $\Phi(q) - \Phi(0)$")
+    shown = {point["kind"] for case in record["cases"] for point in case["points"]}
+    handles = [
+        Line2D(
+            [],
+            [],
+            ls="",
+            marker=mark,
+            color=colour,
+            mfc="none",
+            label=kind + r", $\Phi = \infty$" * (kind == "recovered"),
+        )
+        for kind, (mark, colour) in _LOOKS.items()
+        if kind in shown
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return figure
 
+
+def headline(record: Record) -> Headline:
+    """How many maxima beside the best stationary point were found in all."""
+    others = sum(point["stable"] for case in record["cases"] for point in case["points"][1:])
+    lines = [f"{len(record['cases'])} pairs of skip and alpha; value: stable stationary points beside the best one"]
+    unresolved = any(case["unresolved"] for case in record["cases"])
+    return Headline(str(others), 0.0, lines, not unresolved, how="estimated")
+
+
+FIGURE = PaperFigure("troiani2025-free_energies", DATA, draw, headline, compute, width=PAGE)
 
 if __name__ == "__main__":
-    remake("free energies", compute, draw)
+    FIGURE.remake()

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.free_energy import FreeEntropy, OutputEntropy, output_entropy, stationary_points
-from attnlimits.numerics.free_energy.landscape import draw, landscape
+from attnlimits.numerics.free_energy.landscape import landscape
+from attnlimits.numerics.free_energy.pictures import draw
 from attnlimits.numerics.model.link_kernels import kernel_of
 
 
