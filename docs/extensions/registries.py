@@ -129,9 +129,10 @@ class Figures(_FromPapers):
         for picture in sorted(folder.glob("*.png")):
             source = self._source(picture)
             described = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or picture.stem
-            about = " ".join(described.split("\n\n")[0].split())
+            # What it shows, and the caption.
+            about, *caption = (" ".join(part.split()) for part in described.split("\n\n")[:2])
             figure = nodes.figure("", nodes.image(uri=f"/{picture.relative_to(self.env.srcdir)}", alt=about))
-            figure += nodes.caption("", "", nodes.Text(about))
+            figure += nodes.caption("", "", nodes.strong("", about), nodes.Text(f" {' '.join(caption)}"))
             by_default = [f"python -m attnlimits.papers.{self.arguments[0]}.figures.{source.stem}"]
             commands = re.findall(r"`((?:attnlimits|python -m) [^`]+)`", described) or by_default
             figure += nodes.legend("", *(nodes.paragraph("", "", nodes.literal("", command)) for command in commands))

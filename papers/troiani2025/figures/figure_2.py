@@ -173,7 +173,7 @@ def draw(record: Record, width: float) -> Picture:
         axes.set_ylim(-0.02, 1.03)
     for axes, columns in zip(found, (2, 2, 3), strict=True):
         legend_below(axes, columns)
-    label_rows(found, "cosine similarity with the teacher")
+    label_rows(found, "cosine similarity")
     return figure
 
 
