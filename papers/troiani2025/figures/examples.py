@@ -4,7 +4,8 @@ State evolution from the uninformed start of one layer with three tokens (a), of
 their own (c), and with two heads (d). Every overlap leaves zero at the exact threshold (dotted) and reaches one where
 the outputs hold as many numbers as the weights. Both columns of rank two are learned alike; the untied layer learns
 its keys (q_11) faster than its queries (q_22), from one threshold on. Bars: one standard error, mostly below the size
-of the marks. Lines are monotone interpolation between the computed points.
+of the marks. Lines are monotone interpolation between the computed points, thresholds and recovery; a point next to
+recovery that did not converge is left out.
 
 `attnlimits figure troiani2025-examples` draws examples.json beside this file, which `python -m
 attnlimits.papers.troiani2025.figures.examples` computes again, in some minutes.
@@ -47,13 +48,15 @@ def compute(progress: Progress | None = None) -> Path:
     for name, (model, heads, recovery) in CASES.items():
         threshold = _threshold(model, heads)
         alphas = _grid(threshold, recovery)
-        results = [_settled(model, r) for r in curve(model, alphas * heads, samples=_SAMPLES, progress=step)]
+        tried = [_settled(model, r) for r in curve(model, alphas * heads, samples=_SAMPLES, progress=step)]
+        results = [r for r in tried if r.converged]
         record[name] = {
             "model": model.describe(),
             "heads": heads,
             "threshold": threshold,
             "recovery": recovery,
-            "alpha": alphas.tolist(),
+            "alpha": [r.alpha / heads for r in results],
+            "left_out": [r.alpha / heads for r in tried if not r.converged],
             "overlap": [r.overlap.diagonal().tolist() for r in results],
             "overlap_error": [r.overlap_error.diagonal().tolist() for r in results],
             "converged": [r.converged for r in results],
