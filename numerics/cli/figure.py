@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.destinations import FORMATS, output_folder
+from ..core.pictures import plots
 from ..core.progress import Bar
-from ..core.results import plots
 from .flags import check_points
 from .verbs import Outcome, Verbs, add_verb, shown
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.destinations import FORMATS, picture_file
-from ..core.results import plots
+from ..core.pictures import plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

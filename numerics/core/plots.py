@@ -1,6 +1,6 @@
 """How pictures look: style and width, smooth curves through computed points, letters and legends outside the data.
 
-It loads matplotlib, which takes a second: what can do without pictures reaches it by `results.plots`.
+It loads matplotlib, which takes a second: what can do without pictures reaches it by `pictures.plots`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,6 @@ import matplotlib.style
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import ScaledTranslation
@@ -219,7 +218,7 @@ def legend_below(axes: Axes, columns: int = 1) -> None:
             ncols=number,
             borderaxespad=0.0,
         )
-        if legend.get_window_extent(FigureCanvasAgg(figure).get_renderer()).width < 0.8 * room:
+        if legend.get_window_extent().width < 0.8 * room:
             return
 
 

@@ -8,7 +8,6 @@ from html import escape
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
@@ -17,6 +16,7 @@ from . import saved
 from .citation import cite
 from .decimals import pm
 from .files import write_json
+from .pictures import plots
 from .typing import JSON, Array
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ __all__ = [
     "ThresholdResult",
     "as_dict",
     "load",
-    "plots",
     "save",
     "versions",
 ]
@@ -122,13 +121,6 @@ def _short(value: "Estimate | float | str") -> str:
     if isinstance(value, Estimate):
         return f"{pm(value.value, value.error)} ({value.how})"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def plots() -> ModuleType:
-    """The module of pictures, `core.plots`, loaded when it is first asked for."""
-    from . import plots as module  # loads matplotlib, which takes a second and only pictures need
-
-    return module
 
 
 def overlaps(overlap: Array, error: Array) -> str:
@@ -316,14 +308,11 @@ class EvolutionResult(Result):
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Draw the diagonal overlaps over the iteration; returns the matplotlib axes."""
-        pictures = plots()
-        with pictures.on_axes(axes) as axes:
+        with plots().on_axes(axes) as axes:
             for i in range(len(self.overlap)):
                 axes.plot(self.history[:, i, i], ".-", label=f"$q_{{{i + 1}{i + 1}}}$")
-            axes.set_xlabel("iteration")
-            axes.set_ylabel("overlap")
-            axes.set_title(rf"state evolution at $\alpha$ = {self.alpha:g}")
-            pictures.legend_below(axes, len(self.overlap))
+            axes.set(xlabel="iteration", ylabel="overlap", title=rf"state evolution at $\alpha$ = {self.alpha:g}")
+            plots().legend_below(axes, len(self.overlap))
             return axes
 
     def lines(self) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.colours import BLUE, GREEN, PURPLE, RED
-from ..core.results import plots
+from ..core.pictures import plots
 from .entropy import FreeEntropy
 from .landscape import Landscape, landscape
 from .stationary import StationaryPoint

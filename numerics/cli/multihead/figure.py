@@ -7,7 +7,8 @@ from pathlib import Path
 import attnlimits as al
 
 from ...core.destinations import output_folder
-from ...core.results import as_dict, load, plots, save, versions
+from ...core.pictures import plots
+from ...core.results import as_dict, load, save, versions
 from ..verbs import Outcome, Verbs, add_verb
 from .teacher import instance_of, judged, teacher_flags
 

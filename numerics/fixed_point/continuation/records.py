@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ...core.colours import CYCLE
 from ...core.decimals import pm
-from ...core.results import How, Origin, Result, plots, versions
+from ...core.pictures import plots
+from ...core.results import How, Origin, Result, versions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

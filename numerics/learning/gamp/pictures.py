@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ...core.colours import CYCLE
-from ...core.results import EvolutionResult, plots
+from ...core.pictures import plots
+from ...core.results import EvolutionResult
 from ..blocks import Array
 
 if TYPE_CHECKING:

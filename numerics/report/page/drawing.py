@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib import rc_context
 
-from ...core.results import new_figure
+from ...core.plots import new_figure
 from .style import SERIES
 
 if TYPE_CHECKING:
