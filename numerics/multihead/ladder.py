@@ -47,7 +47,7 @@ class Ladder:
         self.rungs: list[Rung] = []
 
     def fit(self, heads: int, first: tuple[Array, ...] = (), *, starts: int | None = None) -> RestartResult:
-        """Search for the best layer of so many heads, from these starts first, then from so many at random."""
+        """Search for the best layer of so many heads, from these starts first; `starts` at random for a quick look."""
         self.watch.expect(starts or self.starts)
         found = restarts(
             self.split,
@@ -55,6 +55,7 @@ class Ladder:
             noise_std=self.noise_std,
             starts=starts or self.starts,
             first=first,
+            signs=starts is None,
             watch=self.watch,
             rng=self.rng,
         )

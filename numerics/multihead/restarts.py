@@ -97,6 +97,7 @@ def restarts(
     optimiser: Optimiser = "auto",
     starts: int = 8,
     first: Sequence[Array] = (),
+    signs: bool = True,
     watch: Watch | None = None,
     rng: np.random.Generator,
 ) -> RestartResult:
@@ -115,6 +116,8 @@ def restarts(
         Random starts at most.
     first : sequence of ndarray, shape (m, d, d)
         Starts before them.
+    signs : bool
+        Whether the best goes on from each sign of a head changed, at k = 2.
     watch : Watch, optional
     rng : Generator
 
@@ -149,7 +152,8 @@ def restarts(
             break
     tried = len(crowd.ends)
     doubt = crowd.doubt() if noisy else ""
-    if noisy and not (doubt or crowd.exact or watch.interrupted) and split.X.shape[1] == 2 and heads > 1:
+    flips = signs and noisy and split.X.shape[1] == 2 and heads > 1
+    if flips and not (doubt or crowd.exact or watch.interrupted):
         with watch.work(kept=True):
             _change_signs((split.X[:count], split.Y[:count]), crowd, chosen)
         doubt = crowd.doubt(flipped=len(crowd.ends) - tried)
