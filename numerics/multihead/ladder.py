@@ -125,6 +125,8 @@ class Ladder:
 
     def _unseen(self, heads: int) -> str:
         layer = self.layers[heads]
+        if self.noise(heads) == 0:
+            return "something is left over, though there is no noise"
         if unknowns(heads, layer.theta.shape[1]) > LM_UNKNOWNS:
             return "whether a further head would be seen is not computed for so many unknowns"
         found = resolution(self.split, layer.theta, layer.w, self.noise(heads))
