@@ -27,8 +27,9 @@ class Effort:
         Values of the overlap at which the free entropy is drawn.
     quick : bool
         Whether what takes minutes is left out.
-    proof : bool
-        Whether digits of a threshold are proved where that takes a minute or more.
+    thorough : bool
+        Whether what takes minutes more is done: digits of a threshold are proved, and fixed points of several overlaps
+        followed to where they jump.
     """
 
     points: int
@@ -44,7 +45,7 @@ class Effort:
     shares: tuple[float, ...]
     overlaps: int
     quick: bool
-    proof: bool
+    thorough: bool
 
 
 EFFORTS: dict[str, Effort] = {

@@ -8,6 +8,7 @@ import attnlimits as al
 
 from ..core.decimals import to_error
 from ..core.results import EvolutionResult
+from ..core.standard_error import SIGMAS
 from ..model.described import Model, kernel_or_network
 from ..model.link import Link
 from ..model.routes import require
@@ -19,6 +20,8 @@ __all__ = ["STARTS", "evolution", "fixed_point"]
 STARTS = ("uninformed", "informed")
 # The curve ends at so many times the largest threshold, and has a point just above each.
 _BEYOND, _ABOVE = 1.4, 1.03
+# Difference of overlaps that counts for nothing, below the tolerance of the iteration.
+_ROUNDING = 1e-3
 # At a threshold itself rounding decides which side it is on.
 _BELOW = 0.9999
 # Even ones nearer to a threshold than this share of it are left out.
@@ -52,11 +55,12 @@ def evolution(run: Runner, weak: float | None, marks: Sequence[tuple[str, float]
     alphas = _grid(run, weak, sorted(alpha for _, alpha in marks))
     found = [fixed_point(run, alpha, start) for alpha, starts in alphas.items() for start in starts]
     known = [*([] if weak is None else [("weak recovery", weak)]), *marks]
-    if jumps and not costly(run):
+    note = _both_starts(found)
+    if jumps and run.effort.thorough and not costly(run):
         followed = run.run(_followed(run, list(alphas)))
         found.append(followed)
         known += [("spinodal", jump["value"]) for jump in followed.data.get("jumps", ())]
-    return Part("evolution", title, tuple(found), data={"marks": [[name, alpha] for name, alpha in known]})
+    return Part("evolution", title, tuple(found), note, {"marks": [[name, alpha] for name, alpha in known]})
 
 
 def _grid(run: Runner, weak: float | None, others: list[float]) -> dict[float, tuple[str, ...]]:
@@ -87,6 +91,25 @@ def fixed_point(run: Runner, alpha: float, start: str) -> Outcome:
         return (), _data(al.evolve(run.model, given.pop("alpha"), **given), start)
 
     return run.run(Step("evolution", f"alpha = {alpha:.6g}, {start}", "evolve", settings, call, _MODULES))
+
+
+def _both_starts(found: Sequence[Outcome]) -> tuple[str, ...]:
+    """Where the starts lead to different overlaps, as a sentence; none where both were run at no alpha."""
+    of = {start: {o.data["alpha"]: o.data for o in found if o.done and o.data["start"] == start} for start in STARTS}
+    both = sorted(set(of[STARTS[0]]) & set(of[STARTS[1]]))
+    if not both:
+        return ()
+    apart = []
+    for alpha in both:
+        low, high = (of[start][alpha] for start in STARTS)
+        gap = np.diagonal(np.abs(np.subtract(high["overlap"], low["overlap"])))
+        reach = np.diagonal(np.add(high["overlap_error"], low["overlap_error"]))
+        if (gap > SIGMAS * reach + _ROUNDING).any():
+            apart.append(alpha)
+    if not apart:
+        return (f"Both starts lead to the same overlaps within {SIGMAS:g} errors, at all {len(both)} alphas.",)
+    listed = ", ".join(f"{alpha:g}" for alpha in apart)
+    return (f"The starts lead to different overlaps at alpha = {listed}: there are several fixed points.",)
 
 
 def _data(found: EvolutionResult, start: str) -> dict[str, object]:

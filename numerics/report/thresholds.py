@@ -27,7 +27,7 @@ def thresholds(run: Runner) -> Part:
         found.append(run.run(Step("thresholds", "staircase", "threshold --staircase", {}, _stairs(model), _STAIRS, {})))
     else:
         found += _earlier_layers(run, model)
-        if run.effort.proof and serving("enclosure", model):
+        if run.effort.thorough and serving("enclosure", model):
             found.append(run.run(_enclosure(model)))
     return Part("thresholds", "Thresholds", tuple(found))
 
