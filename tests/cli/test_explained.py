@@ -1,0 +1,57 @@
+"""The number at the end of a page of `explain`: the threshold that `al.threshold` has, or why there is none."""
+
+import json
+
+import pytest
+
+import attnlimits as al
+
+
+@pytest.mark.parametrize(
+    ("flags", "model"),
+    [
+        ("--layers 2 --tokens 2", al.Network(2, 2)),
+        ("--layers 2 --rank 2 --skip 1/2 --beta 2", al.Network(2, 2, 2, 0.5, 2.0)),
+        ("--layers 1 --tokens 3 --rank 2", al.Network(1, 3, 2)),
+        ("--layers 1 --untied --output sequence", al.Network(1, 2, tied=False)),
+    ],
+)
+def test_the_page_ends_with_the_threshold(attnlimits, flags, model):
+    said = attnlimits(f"explain {flags}")
+    expected = al.threshold(model)
+    title, line = said.out.splitlines()[-2:]
+    assert (said.status, title) == (0, "Number")
+    assert f" of {expected.subspace} = {expected.value} +- {expected.error:.1e} ({expected.how}" in line
+
+
+def test_a_sampled_threshold_has_its_error(attnlimits):
+    found = json.loads(attnlimits("explain --layers 2 --tokens 3 --untied --json").out)["number"]
+    expected = al.threshold(al.Network(2, 3, tied=False))
+    assert (found["value"], found["error"], found["how"]) == (expected.value, expected.error, "monte-carlo")
+    assert found["at"] == "c = 1, beta = 1" and found["reason"] is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("--layers 2 --heads 2", "readout weights"),
+        ("--layers 2 --output sequence", "the attention of the last layer as output"),
+        ("--layers 2 --tokens 30 --untied", "`attnlimits threshold` computes it"),
+    ],
+)
+def test_without_a_number_the_page_says_why(attnlimits, flags, why):
+    said = attnlimits(f"explain {flags}")
+    assert said.status == 0
+    assert "no threshold here" in said.out.splitlines()[-1] and why in said.out.splitlines()[-1]
+
+
+def test_the_number_of_heads_side_by_side(attnlimits):
+    line = attnlimits("explain --layers 1 --tokens 3 --heads 2 --latex").out.splitlines()[-1]
+    assert r"$\alpha_c$ of layer 1 = 0.0416666666667" in line and "exactly 1/24" in line
+
+
+def test_a_flag_leaves_the_number_out(attnlimits):
+    said = attnlimits("explain --layers 1 --no-number --json")
+    assert "number" not in json.loads(said.out)
+    page = attnlimits("explain --layers 1 --no-number").out
+    assert attnlimits("explain --layers 1").out.startswith(page.rstrip("\n")) and "Number" not in page
