@@ -1,7 +1,7 @@
 """What the theory says about a link of one's own, as plain text, LaTeX or a record: `attnlimits explain --link`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import sympy as sp
 
@@ -93,10 +93,7 @@ def link_record(link: DerivedLink) -> dict[str, object]:
             {"name": line.text.split(" = ")[0], "text": line.text, "latex": line.latex} for line in definitions
         ],
         "symmetries": [{"text": line.text, "latex": line.latex} for line in symmetries],
-        "sections": [
-            {"title": s.title, "lines": [{"text": line.text, "latex": line.latex} for line in s.lines]}
-            for s in sections
-        ],
+        "sections": [{"title": s.title, "lines": [asdict(line) for line in s.lines]} for s in sections],
         "threshold": threshold,
         "references": references,
         "text": as_text(headline, sections),

@@ -98,4 +98,6 @@ def _found(
             found = threshold(bar)
     except (ValueError, ConvergenceError) as error:
         return ThresholdLine(at, reason=str(error))
+    if found.value is None:
+        return ThresholdLine(at, reason=found.status)
     return ThresholdLine(at, found.value, found.error, found.how, found.exact, found.subspace)

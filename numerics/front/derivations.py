@@ -11,7 +11,6 @@ from attnlimits.derive.explain.written import with_section
 from attnlimits.derive.kernels.link_names import package_name
 from attnlimits.derive.kernels.packages import write_link_package
 from attnlimits.derive.links.activation import read_activation
-from attnlimits.derive.links.parser import parse, read_index
 from attnlimits.derive.proof import ProofError
 from attnlimits.numerics.model.activations import ScoreFunction
 from attnlimits.numerics.model.link import Link
@@ -25,7 +24,6 @@ __all__ = [
     "exact",
     "explain_link",
     "explain_record",
-    "link_formulas",
     "package_name",
     "read_activation",
     "registry",
@@ -87,15 +85,3 @@ def explain_link(link: Link) -> dict[str, object]:
             steps={known: exact for known, (exact, _) in kernel.steps.items()},
         )
     )
-
-
-def link_formulas(text: str) -> list[tuple[str, str]]:
-    """Outputs of a link as they are written, as plain text and as LaTeX."""
-    found = []
-    for output in parse(text):
-        names = {}
-        for symbol in output.free_symbols:
-            index, token = read_index(symbol.name) or (1, 1)
-            names[symbol] = f"h_{{{index},{token}}}"
-        found.append((str(sp.sstr(output)).replace("**", "^"), str(sp.latex(output, symbol_names=names))))
-    return found

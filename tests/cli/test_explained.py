@@ -46,8 +46,13 @@ def test_without_a_number_the_page_says_why(attnlimits, flags, why):
 
 
 def test_the_number_of_heads_side_by_side(attnlimits):
-    line = attnlimits("explain --layers 1 --tokens 3 --heads 2 --latex").out.splitlines()[-1]
-    assert r"$\alpha_c$ of layer 1 = 0.0416666666667" in line and "exactly 1/24" in line
+    page = attnlimits("explain --layers 1 --tokens 3 --heads 2 --latex").out
+    assert r"$\alpha_c$ of layer 1 = 0.0416666666667" in page and "exactly 1/24" in page
+
+
+def test_an_infinite_threshold_of_a_link_is_said(attnlimits):
+    line = attnlimits('explain --link "sign(h[1]*h[2]*h[3])"').out.splitlines()[-1]
+    assert "no threshold here: converged: infinite at this order" in line
 
 
 def test_a_flag_leaves_the_number_out(attnlimits):
