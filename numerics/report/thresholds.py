@@ -1,6 +1,6 @@
 """The part of the page on thresholds."""
 
-from typing import Any
+from collections.abc import Callable
 
 import attnlimits as al
 
@@ -105,7 +105,7 @@ def _enclosure(model: Network) -> Step:
 _STAIRS = ("attnlimits.numerics.thresholds.link.choice",)
 
 
-def _stairs(model: Link) -> Any:
+def _stairs(model: Link) -> Callable[..., Found]:
     def call(**given: Setting) -> Found:
         found = al.staircase(model, **given)
         numbers = []
