@@ -1,5 +1,7 @@
 """Approximate message passing with the matrix denoiser inside (GAMP-RIE)."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

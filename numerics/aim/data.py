@@ -3,6 +3,8 @@
 h_ab = (x_a^T S x_b - delta_ab Tr S)/sqrt(d) = Tr(S Z_ab), in independent entries a <= b.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 

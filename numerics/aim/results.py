@@ -1,5 +1,7 @@
 """Frozen results of the attention-indexed model."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import ClassVar
 

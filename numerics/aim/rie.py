@@ -1,5 +1,7 @@
 """Rotationally invariant estimator: the optimal denoiser of a symmetric matrix keeps its eigenvectors."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,5 +1,7 @@
 """The standard error of a mean over few independent randomisations."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -5,6 +5,8 @@ else does not depend on q, drops out. The gradient is G/2, (103); the Hessian ha
 is a martingale in q: d E[g g^T] = E sum_{m,m'} (dg_{mm'}) dq (dg_{mm'})^T.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import Literal

@@ -1,5 +1,7 @@
 """All stationary points of Phi over the overlaps of the groups, with type, stability and free entropy."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Data for GAMP: checks of samples and weights, and data sets made from a teacher."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

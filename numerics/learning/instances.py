@@ -1,5 +1,7 @@
 """Instances of a teacher at random, and the means of what is learned from them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -34,7 +36,7 @@ class Instances:
 
 
 def on_instances(
-    model: "Model",
+    model: Model,
     alpha: float,
     dimension: int,
     learn: Callable[[int, Array, Floats, Array], Result],

@@ -1,5 +1,7 @@
 """The one description of an attention network: its numbers, its link, and what serves as its identity."""
 
+from __future__ import annotations
+
 import hashlib
 import importlib
 import math

@@ -1,5 +1,7 @@
 """A learned layer beside the true one: the error of its outputs and of its weights."""
 
+from __future__ import annotations
+
 import math
 from typing import NamedTuple
 

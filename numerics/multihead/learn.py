@@ -1,5 +1,7 @@
 """Learning a layer from examples by random restarts, by sculpting, or by whichever succeeds, with certificates."""
 
+from __future__ import annotations
+
 import warnings
 from dataclasses import dataclass, replace
 from typing import Literal

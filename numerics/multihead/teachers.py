@@ -1,5 +1,7 @@
 """Teachers to learn from, and their examples."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

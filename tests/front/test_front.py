@@ -2,6 +2,8 @@
 
 import doctest
 import importlib
+import inspect
+import pydoc
 import subprocess
 import sys
 
@@ -10,6 +12,7 @@ import pytest
 
 import attnlimits as al
 
+FIELDS = ("aim", "classifier", "committee", "free_energy", "learning", "multihead")
 NET = al.Network(layers=1, tokens=2)
 LINK = al.Link("h[1]**2")
 LAYER = (lambda made: (made.X, made.Y))(
@@ -133,3 +136,23 @@ def test_a_link_is_taken_where_a_network_is():
     assert weights.shape == (1, 20)
     found, same = (al.free_energy.transitions(x) for x in (link, al.free_energy.entropy_of(link)))
     assert found.weak == same.weak and found.recovery == same.recovery
+
+
+def public():
+    """Functions and classes of the front door and of its fields, by their full names."""
+    for module in (al, *(getattr(al, name) for name in FIELDS)):
+        for name in module.__all__:
+            if callable(found := getattr(module, name)):
+                yield f"{module.__name__}.{name}", found
+
+
+@pytest.mark.parametrize(("name", "found"), list(public()), ids=[name for name, _ in public()])
+def test_help_begins_with_the_text_of_its_own(name, found):
+    """A signature names its types as they are written, and does not spell out what they stand for."""
+    try:
+        signature = str(inspect.signature(found))
+    except ValueError:  # of an exception
+        signature = ""
+    assert "_typing" not in signature and len(signature) < 600
+    first = inspect.getdoc(found).splitlines()[0]
+    assert -1 < pydoc.plain(pydoc.render_doc(found)).find(first) < 900

@@ -146,4 +146,4 @@ def test_the_citation_is_valid(repository):
 def test_dependencies_have_lower_bounds_that_exist(pyproject):
     """A bound such as 1.11 of a package whose first release of that series is 1.11.1 could not be installed."""
     for requirement in pyproject["project"]["dependencies"]:
-        assert re.fullmatch(r"[\w.-]+>=\d+(\.\d+)+", requirement), requirement
+        assert re.fullmatch(r"[\w.-]+>=\d+(\.\d+)+(\.post\d+)?", requirement), requirement

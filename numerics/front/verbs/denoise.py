@@ -1,5 +1,7 @@
 """Posterior of the indices given an output."""
 
+from __future__ import annotations
+
 from typing import Any, overload
 
 from numpy.typing import ArrayLike

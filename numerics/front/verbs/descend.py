@@ -1,5 +1,7 @@
 """Weights from data by gradient descent."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from numpy.typing import ArrayLike

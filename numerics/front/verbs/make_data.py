@@ -1,5 +1,7 @@
 """Weights of a teacher, and samples of it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from numpy.typing import ArrayLike

@@ -4,6 +4,8 @@ It stands in for the TREC questions and BERT's embeddings, which are not shipped
 their six coarse labels and their form, and first words that alone do not determine the label.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Tokens of questions as vectors: from a table with its vocabulary, or computed elsewhere and stored."""
 
+from __future__ import annotations
+
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,7 +64,7 @@ class Vocabulary:
         self.size = len(words)
 
     @classmethod
-    def read(cls, path: Path) -> "Vocabulary":
+    def read(cls, path: Path) -> Vocabulary:
         """Read a file of one word per line, as BERT's vocab.txt."""
         text = path.read_text(encoding="utf-8")
         return cls(text.removesuffix("\n").split("\n") if text else [])

@@ -1,5 +1,7 @@
 """Files of labelled questions, in the form of the TREC collection."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

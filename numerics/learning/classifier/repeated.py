@@ -1,5 +1,7 @@
 """The classifier trained several times, each from weights of its own."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Training of the classifier by AdamW, and the similarity of its layers to their final values, epoch by epoch."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace

@@ -1,5 +1,7 @@
 """Result of a descent, and the record of an epoch for callbacks."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 from ...core.results import Origin, versions

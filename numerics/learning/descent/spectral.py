@@ -10,6 +10,8 @@ I - Cov[h | y]^{-1}; for one token and index that is the preprocessing 1 - 1 / E
 alpha. An output that fixes a direction of h makes it infinite: lambda stays a little above 1.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """Result of GAMP, and the record of an iteration for callbacks."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 

@@ -1,5 +1,7 @@
 """Pictures of the steps of sculpting."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +19,7 @@ __all__ = ["hull_net", "hull_singular_values", "residual_histogram"]
 _INSIDE, _BORDER, _TRUE = BLUE, RED, GREEN
 
 
-def residual_histogram(axes: "Axes", result: SculptResult) -> None:
+def residual_histogram(axes: Axes, result: SculptResult) -> None:
     """Draw how many rows have which residual rho, inside the simplex and on its boundary.
 
     Parameters
@@ -37,7 +39,7 @@ def residual_histogram(axes: "Axes", result: SculptResult) -> None:
     axes.legend()
 
 
-def hull_singular_values(axes: "Axes", result: SculptResult) -> None:
+def hull_singular_values(axes: Axes, result: SculptResult) -> None:
     """Draw the singular values of the weighted constraints, those of the hull directions marked.
 
     Parameters
@@ -58,7 +60,7 @@ def hull_singular_values(axes: "Axes", result: SculptResult) -> None:
     axes.legend()
 
 
-def hull_net(axes: "Axes", result: SculptResult, theta: ArrayLike | None = None) -> None:
+def hull_net(axes: Axes, result: SculptResult, theta: ArrayLike | None = None) -> None:
     """Draw the last net in the first two hull coordinates, its best tuple, and the heads that were learned.
 
     Parameters

@@ -1,5 +1,7 @@
 """Frozen result of sculpting: what was learned, and what every step found."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import ClassVar
 

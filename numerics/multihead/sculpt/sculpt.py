@@ -1,5 +1,7 @@
 """The whole algorithm: from examples to Theta_i and W_i."""
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Iterator
@@ -213,7 +215,7 @@ def _shape(x: Array, y: Array, certification: Certification, heads: int, sigma: 
 
 
 def _from_nets(
-    shape: _Shape, polytope: Polytope, levels: list[float], nets: list[Net], clock: "_Clock"
+    shape: _Shape, polytope: Polytope, levels: list[float], nets: list[Net], clock: _Clock
 ) -> Iterator[tuple[str, Array]]:
     """The best tuples of a net at each level of the body; the nets are added to the list."""
     heads = shape.hull.directions.shape[0] + 1
