@@ -7,14 +7,13 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from functools import cached_property
+from typing import Any, NoReturn, Protocol
 
 from .guard import line, say
 
 __all__ = ["Flags", "Parser"]
 
-#: argparse's own default.
-_Namespace = TypeVar("_Namespace")
 # How alike a flag or a verb must be to be suggested, and how many are.
 _ALIKE, _MOST = 0.6, 3
 _WIDEST, _COLUMN = 100, 14
@@ -37,16 +36,19 @@ class Parser(argparse.ArgumentParser):
     check : callable, optional
         Refuses by a ValueError what is out of range among the arguments that were given, before missing ones are
         asked for.
-    groups : dict of str to list of (str, str)
-        Verbs and their lines of help below the headings of the help; empty for a verb, whose help is argparse's.
     """
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.about = ""
-        self.check: Callable[[argparse.Namespace], object] | None = None
-        self.groups: dict[str, list[tuple[str, str]]] = {}
-        self._needed: list[argparse.Action] = []
+    about = ""
+    check: Callable[[argparse.Namespace], object] | None = None
+
+    @cached_property
+    def groups(self) -> dict[str, list[tuple[str, str]]]:
+        """Verbs and their lines of help below the headings of the help; empty for a verb, whose help is argparse's."""
+        return {}
+
+    @cached_property
+    def _needed(self) -> list[argparse.Action]:
+        return []
 
     def needs(self, *flags: argparse.Action) -> None:
         """Ask for these flags, which have been added to the parser, once those that are given have been checked."""
@@ -55,8 +57,8 @@ class Parser(argparse.ArgumentParser):
         self._needed += flags
 
     def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: _Namespace | None = None
-    ) -> tuple[Any, list[str]]:
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
         """Parse; refuse what is unknown first, then what is out of range, then what is missing.
 
         Without an argument, the command prints its help and ends.
@@ -77,7 +79,7 @@ class Parser(argparse.ArgumentParser):
         missing = [flag.option_strings[0] for flag in self._needed if getattr(found, flag.dest) is None]
         if missing:
             if self.check is not None:
-                self.check(cast(argparse.Namespace, found))
+                self.check(found)
             self.error(f"the following arguments are required: {', '.join(missing)}")
         return found, unknown
 
@@ -91,12 +93,9 @@ class Parser(argparse.ArgumentParser):
         line(f"{self.prog}: error: {message}", f" (see {self.prog} --help)")
         raise SystemExit(2)
 
-    def print_help(self, file: Any = None) -> None:
-        """Print the help; the usual parser passes over a full disk."""
-        if file is None:
-            say(self.format_help().rstrip("\n"))
-        else:
-            super().print_help(file)
+    def print_help(self, file: object = None) -> None:
+        """Print the help on stdout; the usual parser passes over a full disk."""
+        say(self.format_help().rstrip("\n"))
 
     def format_help(self) -> str:
         """Help; of a parser with groups of verbs, below their headings."""

@@ -96,7 +96,7 @@ def measured(problem: Problem, state: State) -> Measured:
         for i, j in sharing(problem.averages, entry):
             found.error[i, j] = found.error[j, i] = found.error[entry]
     # An overlap cannot be off by more than its range.
-    return found._replace(error=np.minimum(found.error, 1.0))
+    return Measured(found.state, np.minimum(found.error, 1.0), found.doubt, found.growth, found.eigenvalues)
 
 
 def _silent(problem: Problem, state: State, error: Array) -> Measured:

@@ -108,7 +108,7 @@ def _end_with(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(_WATCH)
-        os._exit(1)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     _watched.append(threading.Thread(target=watch, daemon=True))
     _watched[0].start()

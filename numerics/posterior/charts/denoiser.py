@@ -3,6 +3,7 @@
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,7 +125,7 @@ def denoise_sampled(
         values = np.array([getattr(one, name) for one in found])
         return values.reshape((*lead, *values.shape[1:]))
 
-    entries = {name: column(name) for name in _Solved._fields}
+    entries = {name: column(name) for name in _ENTRIES}
     entries["log_z"] = entries["log_z"] + unit.reshape(lead)
     return SampledDenoiserResult(**entries, origin=Origin.of(model, tol=tol, max_nodes=most))
 
@@ -140,7 +141,8 @@ class _Sample(NamedTuple):
     rng: np.random.Generator
 
 
-class _Solved(NamedTuple):
+@dataclass(frozen=True)
+class _Solved:
     """Entries of a result for one sample, in their order."""
 
     log_z: float
@@ -151,6 +153,9 @@ class _Solved(NamedTuple):
     dg_error: Array
     error: float
     nodes: int
+
+
+_ENTRIES = tuple(field.name for field in fields(_Solved))
 
 
 def _log_unit(model: Network) -> float:

@@ -149,7 +149,8 @@ def refine(link: Link, law: Law, goal: Goal, cells: Cells, grid: Grid, steps: in
 
     def halve(ready: Cells, cells: Cells, grid: Grid) -> tuple[Cells, Cells, Grid]:
         """Move the cells of samples that are done to `ready`, and quarter the others."""
-        finer = grid._replace(size=jnp.where(grid.done, grid.size, 0.5 * grid.size))
+        size = jnp.where(grid.done, grid.size, 0.5 * grid.size)
+        finer = Grid(grid.left, grid.bottom, size, grid.best, grid.lost, grid.done)
 
         def part(k: Tensor, carry: _Carry) -> _Carry:
             ready, kept, best, need, lost = carry
@@ -181,7 +182,7 @@ def refine(link: Link, law: Law, goal: Goal, cells: Cells, grid: Grid, steps: in
         start = (ready, empty, grid.best, jnp.zeros(batch), jnp.zeros(batch))
         ready, kept, best, need, lost = jax.lax.fori_loop(0, parts, part, start)
         lost = (grid.lost + lost) * jnp.exp(0.5 * (best - grid.best))
-        return ready, kept, finer._replace(best=best, lost=lost, done=grid.done | (need <= steps))
+        return ready, kept, Grid(grid.left, grid.bottom, size, best, lost, grid.done | (need <= steps))
 
     def unfinished(state: _State) -> Tensor:
         level, ready, cells, grid = state
@@ -194,4 +195,5 @@ def refine(link: Link, law: Law, goal: Goal, cells: Cells, grid: Grid, steps: in
     _, ready, cells, grid = jax.lax.while_loop(unfinished, again, (0, empty, cells, grid))
     full = cells.filled > capacity
     ready = _append(ready, cells[:3], jnp.arange(capacity) < cells.filled)
-    return ready, grid._replace(done=grid.done & ~full & (ready.filled <= capacity))
+    done = grid.done & ~full & (ready.filled <= capacity)
+    return ready, Grid(grid.left, grid.bottom, grid.size, grid.best, grid.lost, done)

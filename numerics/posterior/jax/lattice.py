@@ -103,7 +103,7 @@ def program(undo: Undo, boxes: Boxes, sizes: Sizes) -> Callable[..., Answer]:
         cells, grid = centred(law, best, goal, strip, STEPS, sizes.capacity)
         cells, grid = refine(link, law, goal, cells, grid, STEPS, sizes.chunk)
         # An incomplete list is not summed.
-        used = cells._replace(filled=jnp.where(grid.done.all(), cells.filled, 0))
+        used = Cells(cells.sample, cells.ip, cells.im, jnp.where(grid.done.all(), cells.filled, 0))
         sums = _coset_sums(link, law, used, grid, sizes.chunk)
         total = sums.sum(axis=1)
         # Both branches outside the circle: their mass, weighted by 1 + Q, beside what was dropped inside.
