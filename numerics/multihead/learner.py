@@ -1,5 +1,7 @@
 """A multi-head layer with the interface of scikit-learn's estimators, which it does not need."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Literal, Self

@@ -1,5 +1,7 @@
 """Heads of one layer matched with those of another, and how far apart they are."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment

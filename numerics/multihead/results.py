@@ -1,5 +1,7 @@
 """The result of learning a layer, whatever method found it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import ClassVar
 

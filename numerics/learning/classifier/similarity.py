@@ -1,5 +1,7 @@
 """Similarity of a layer's weights to their final values, invariant under rotations of the rows."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -1,5 +1,7 @@
 """Word vectors that a package ships: the token embeddings of a language model, reduced to 256 dimensions."""
 
+from __future__ import annotations
+
 import importlib.util
 import json
 from pathlib import Path

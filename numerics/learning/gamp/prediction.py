@@ -7,6 +7,8 @@ Yet as D grows What_t is W times a matrix + Gaussian noise, linear in the noises
 denoisers that GAMP uses itself.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
