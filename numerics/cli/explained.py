@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
 
 import attnlimits as al
 
@@ -12,13 +13,15 @@ from ..core.progress import Bar
 from ..core.results import How, ThresholdResult
 from ..model.network import Network
 from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, serving
-from ..thresholds.link.thresholds import LinkThreshold
 from .flags import link_of
 from .verbs import shown
 
+if TYPE_CHECKING:
+    from ..thresholds.link.thresholds import LinkThreshold
+
 __all__ = ["ThresholdLine", "threshold_line"]
 
-_Threshold = ThresholdResult | LinkThreshold
+_Threshold: TypeAlias = "ThresholdResult | LinkThreshold"
 
 # Digits where each takes longer; entries of the indices up to which a threshold on a chart takes a minute.
 _DIGITS, _MOST_ENTRIES = 6, 48
@@ -89,9 +92,7 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     return _found(args, at, lambda bar: al.threshold(model, digits=digits, progress=bar.to))
 
 
-def _found(
-    args: argparse.Namespace, at: str, threshold: Callable[[Bar], ThresholdResult | LinkThreshold]
-) -> ThresholdLine:
+def _found(args: argparse.Namespace, at: str, threshold: Callable[[Bar], _Threshold]) -> ThresholdLine:
     """The line of a threshold, or of the reason why there is none."""
     try:
         with Bar("threshold (--no-number leaves it out)", show=shown(args)) as bar:
