@@ -163,8 +163,7 @@ def _measured_free(problem: Problem, state: State, free: Entries, error: Array) 
         before = {i for i, _ in state.free}
         state, active = released(problem, state, sorted(before), below)
         if len(active) < len(before):
-            # The path was of more entries.
-            return measured(problem, replace(state, dead=state.dead | (before - set(active)), path=()))
+            return measured(problem, replace(state, dead=state.dead | (before - set(active))))
     doubt = found.doubt
     if not doubt and len(free) == len(state.free):
         doubt = blocked(balance, state.path, found)

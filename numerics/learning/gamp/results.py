@@ -96,6 +96,6 @@ class GAMPResult(LearnedWeights):
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
 
-    def plot(self, axes: "Axes | None" = None) -> "Axes":
+    def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the overlaps over the iterations, with the teacher where it is known; returns the matplotlib axes."""
         return draw_runs([self], axes=axes)
