@@ -103,6 +103,9 @@ class Channel(Protocol):
         Accuracy that is asked for; None where it follows from the effort.
     smooth : bool
         Whether G follows q without jumps. Where nodes are placed by a search, it jumps within its standard error.
+    share : float
+        Weights of each index over D, on the scale of which G is: 2 d E log Z_out/dq = share G. One of several heads,
+        each with all blocks of D/H coordinates for an index, has 1/H^2.
     """
 
     model: Model
@@ -110,6 +113,7 @@ class Channel(Protocol):
     sampled: bool
     accuracy: float | None
     smooth: bool
+    share: float
 
     def __call__(self, q: Array) -> Averages:
         """Averages at the overlap q, shape (P, P)."""
@@ -147,6 +151,7 @@ class ChannelBase(Channel):
 
     accuracy: float | None = None
     smooth: bool = True
+    share: float = 1.0
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:

@@ -103,6 +103,7 @@ class ChartChannel(ChannelBase):
         self.model = model
         self.layers = tuple(range(model.indices))
         self.structure = structure(model)
+        self.share = 1 / model.heads**2
         self._replicas = len(points)
         normals = np.concatenate(points).reshape(sum(map(len, points)), -1, model.tokens)
         self._xi, self._zeta, self._noise = np.split(normals, [model.indices, 2 * model.indices], axis=1)

@@ -24,7 +24,8 @@ class Corrected(ChannelBase):
     """
 
     def __init__(self, few: Channel, many: Averages, at: Array) -> None:
-        self.model, self.layers, self.sampled, self.smooth = few.model, few.layers, few.sampled, few.smooth
+        self.model, self.layers, self.sampled = few.model, few.layers, few.sampled
+        self.smooth, self.share = few.smooth, few.share
         self._few, self._many, self._at = few, many, at
         self._here = few(at)
 

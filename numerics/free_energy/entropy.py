@@ -48,15 +48,19 @@ class FreeEntropy:
         """Phi(q) - Phi(0), 0 <= q < I, of shape (P, P)."""
         q = np.asarray(q, dtype=np.float64)
         out = self.output.value(q)
-        return Estimate(self.prior.potential(q) + self.alpha * out.value, self.alpha * out.error, out.how)
+        value = self.output.channel.share * self.prior.potential(q) + self.alpha * out.value
+        return Estimate(value, self.alpha * out.error, out.how)
 
     def gradient(self, q: Array) -> tuple[Array, Array]:
-        """(alpha G(q) - qhat(q))/2 on the symmetric matrices, and its error: zero at a fixed point of (14)."""
+        """(alpha G(q) - qhat(q))/2 on the symmetric matrices, and its error: zero at a fixed point of (14).
+
+        The gradient of Phi over the share of each index (`Channel.share`).
+        """
         mean, error = self.output.gradient(q)
         return self.alpha * mean - 0.5 * self.prior.inverse(q), self.alpha * error
 
     def hessian(self, x: Array) -> Array:
-        """Second derivatives by the overlaps of the groups.
+        """Second derivatives by the overlaps of the groups, over the share of each index.
 
         Parameters
         ----------
@@ -74,14 +78,14 @@ class FreeEntropy:
         return out
 
     def excess(self) -> float:
-        """Return alpha k - P d: how many more equations than unknowns the weights have, if it is positive.
+        """Return alpha k - P d, per D coordinates: how many more equations than unknowns there are, if positive.
 
         Towards q = I along V = v I, Phi = -(excess/2) log v + O(1), with k entries of h that y fixes, and the prior's
         dimension d: recovery is a maximum of Phi, infinitely high, as soon as the excess is positive.
         """
-        size, solved = self.output.size, self.output.solved
-        excess = self.alpha * solved - size * self.prior.dimension
-        return excess if abs(excess) > _EQUAL * max(1.0, size * self.prior.dimension) else 0.0
+        dimension = self.output.channel.share * self.output.size * self.prior.dimension
+        excess = self.alpha * self.output.solved - dimension
+        return excess if abs(excess) > _EQUAL * max(1.0, dimension) else 0.0
 
     def recovered(self) -> Estimate:
         """Limit of Phi(q) - Phi(0) for q -> I along V = v I: inf, -inf, or a number."""

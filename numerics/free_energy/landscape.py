@@ -84,7 +84,7 @@ def landscape(
     prior = potentials[0] if groups == 1 else np.add.outer(*potentials)
     return {
         "overlaps": [fine] * groups,
-        "phi": prior + free.alpha * psi,
+        "phi": output.channel.share * prior + free.alpha * psi,
         "error": free.alpha * (float(errors.max()) + left_out),
         "how": output.how,
     }

@@ -143,7 +143,8 @@ class OutputEntropy:
                 return _rounded(float(found[-1] - self._zero[-1]), spread)
             return self._estimate(found - self._zero, self.channel.log_density_bias(q))
         path = along_path(self.channel, q)
-        return self._estimate(path.values, path.bias + path.rule)
+        share = self.channel.share
+        return self._estimate(share * path.values, share * (path.bias + path.rule))
 
     def _estimate(self, values: Array, more: float) -> Estimate:
         if self.how == "monte-carlo":
@@ -159,14 +160,14 @@ class OutputEntropy:
         return Estimate(three, abs(three - two) + max(one.error for one in found), self.how)
 
     def gradient(self, q: Array) -> tuple[Array, Array]:
-        """Gradient G(q)/2 on the symmetric matrices, and its error, shape (P, P) each."""
+        """Gradient G(q)/2 on the symmetric matrices, and its error, shape (P, P) each; over the `share` of an index."""
         found = self.averages(q)
         mean = 0.5 * found.g.mean(axis=0)
         error = 0.5 * standard_error(found.g) if found.sampled else 0.25 * np.ptp(found.g, axis=0)
         return mean, error + 0.5 * found.bias
 
     def hessian(self, x: Array) -> Array:
-        """Second derivatives of Psi_out by the overlaps of the groups, at these overlaps.
+        """Second derivatives of Psi_out by the overlaps of the groups, over the `share` of an index.
 
         Half the operator (15) where the channel has it; else differences of the gradient, whose points are the same at
         every q.

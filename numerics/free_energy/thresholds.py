@@ -170,7 +170,8 @@ class _Curve:
     def transitions(self) -> Transitions:
         zero = self.at(0.0)
         weak = None if zero == -math.inf else self._alpha(0.0, math.exp(zero))
-        solved, dimension = self.output.solved, self.output.size * self.prior.dimension
+        solved = self.output.solved
+        dimension = self.output.channel.share * self.output.size * self.prior.dimension
         recovery = dimension / solved if solved > 0 else math.inf
         folds = self.folds()
         start = zero if math.isfinite(zero) else self.values[0]

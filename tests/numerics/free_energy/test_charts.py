@@ -93,3 +93,14 @@ def test_free_entropies_of_every_architecture(model, alpha):
     path = OutputEntropy(free.output.channel, route="integral of the gradient")
     values = [one.value(learned.overlap) for one in (free.output, path)]
     assert abs(values[0].value - values[1].value) < 3 * math.hypot(values[0].error, values[1].error)
+
+
+def test_heads_that_do_not_mix_have_the_free_entropy_of_one():
+    # Each is the network on half of the coordinates, which all samples inform of: alpha counts twice.
+    one = FreeEntropy(chart(Network(2, 2), samples=64), 0.6)(np.diag([0.3, 0.6]))
+    both = FreeEntropy(chart(Network(2, 2, heads=2, readouts=[np.eye(2)]), samples=64), 0.3)
+    found = both(np.diag([0.3] * 4 + [0.6] * 4))
+    assert abs(found.value - one.value) < 3 * math.hypot(found.error, one.error)
+    path = OutputEntropy(both.output.channel, route="integral of the gradient").value(np.diag([0.3] * 4 + [0.6] * 4))
+    direct = both.output.value(np.diag([0.3] * 4 + [0.6] * 4))
+    assert abs(direct.value - path.value) < 3 * math.hypot(direct.error, path.error)
