@@ -8,4 +8,4 @@ __all__ = ["plots"]
 
 def plots() -> ModuleType:
     """Return `core.plots`, which loads matplotlib: that takes a second, which only pictures need."""
-    return import_module("attnlimits.numerics.core.plots")
+    return import_module(".plots", __package__)

@@ -54,7 +54,9 @@ def test_a_link_is_explained(attnlimits):
     assert said.status == 0
     for words in ("y = Abs(h_1_1)", "h_1_1 -> -h_1_1", "alpha_c = 1/2", "proof: y fixes h h^T"):
         assert words in said.out
-    assert al.explain(al.Link("abs(h[1])")) == said.out.rstrip("\n")
+    page = attnlimits('explain --link "abs(h[1])" --no-number').out
+    assert al.explain(al.Link("abs(h[1])")) == page.rstrip("\n")
+    assert said.out.startswith(page.rstrip("\n")) and "alpha_c of index 1 = 0.5000" in said.out
     # The closed form is the one that the threshold has.
     link = al.Link("[sign(h[1,1]*h[1,2]), abs(h[2,1])]")
     assert f"alpha_c = {al.threshold(link).exact}\n" in al.explain(link)

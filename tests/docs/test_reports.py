@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 from pathlib import Path
+from urllib.parse import urlunsplit
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_a_browser_shows_every_report(folder, dark):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr"]
     flags += ["--blink-settings=preferredColorScheme=0"] if dark else []
-    address = f"http://127.0.0.1:{server.server_port}/harness.html"
+    address = urlunsplit(("http", f"127.0.0.1:{server.server_port}", "/harness.html", "", ""))
     done = subprocess.run(
         [BROWSER, *flags, "--virtual-time-budget=600000", "--dump-dom", address],
         capture_output=True,

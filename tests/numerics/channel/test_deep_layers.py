@@ -247,7 +247,7 @@ def test_four_layers_begin_with_the_last() -> None:
 
 def test_bad_accuracy_is_named() -> None:
     for value in (1e-5, 0.1, True, "1e-3"):
-        with pytest.raises(ValueError, match=r"accuracy must be a number in \[0.0001, 1e-2\]"):
+        with pytest.raises(ValueError, match=r"accuracy must be a number in \[0.0001, 0.01\]"):
             evolve(THREE, 0.3, accuracy=value)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="accuracy is for two or more softmax layers"):
         evolve(Network(3, 3), 0.3, accuracy=1e-2)

@@ -33,6 +33,7 @@ from attnlimits.numerics.thresholds.digits.steps import choose
 from attnlimits.numerics.thresholds.digits.table import tables
 from attnlimits.numerics.thresholds.digits.threshold import MAX_DIGITS, precise_threshold
 from attnlimits.numerics.thresholds.last_layer import last_layer
+from attnlimits.papers.figures import Look
 from attnlimits.papers.troiani2025.figures import cost_per_digit
 
 STORED = json.loads((Path(__file__).parent / "data" / "thresholds_50_digits.json").read_text(encoding="utf-8"))
@@ -487,7 +488,7 @@ def test_measured_cost_belongs_to_right_digits(tmp_path: Path, repository: Path)
     assert record["digits"][-1] == 50 and record["seconds"] == sorted(record["seconds"])
     # between n^2 and n^4, give or take the noise of a clock
     assert 3 < cost_per_digit.growth(record) < 20
-    cost_per_digit.draw(record, tmp_path / "cost.png")
+    cost_per_digit.FIGURE.render(record, Look(), tmp_path / "cost.png")
     assert (tmp_path / "cost.png").stat().st_size > 5000
     quartic = {"digits": [25, 50], "seconds": [1.0, 16.0]}
     assert cost_per_digit.growth(quartic) == pytest.approx(16.0)
