@@ -13,7 +13,23 @@ from sphinx.util.docutils import SphinxDirective
 
 from attnlimits.numerics.model.routes import ROUTES
 
-__all__ = ["Constants", "Coverage", "Equations", "Errata", "Figures", "Routes", "setup"]
+__all__ = ["Constants", "Coverage", "Equations", "Errata", "Figures", "Routes", "drawing", "setup"]
+
+_DRAWING = """\
+from attnlimits.numerics.core.plots import styled
+from attnlimits.numerics.core.results import load
+from {module} import FIGURE
+
+record = load(FIGURE.data)  # FIGURE.remake() computes it again
+print(*FIGURE.headline(record).lines, sep="\\n")
+with styled("paper"):
+    picture = FIGURE.draw(record, FIGURE.width)
+picture"""
+
+
+def drawing(module: str) -> str:
+    """Lines of Python that draw the figure of a module from its stored data, and say what number stands for it."""
+    return _DRAWING.format(module=module)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str | nodes.Node]]) -> nodes.table:
@@ -120,7 +136,7 @@ class Constants(_FromPapers):
 
 
 class Figures(_FromPapers):
-    """Every stored figure of a paper, with what it shows and the command that makes it again."""
+    """Every stored figure of a paper: what it shows, the commands that make it again, the lines that draw it."""
 
     def run(self) -> list[nodes.Node]:
         """Write them."""
@@ -133,10 +149,12 @@ class Figures(_FromPapers):
             about, *caption = (" ".join(part.split()) for part in described.split("\n\n")[:2])
             figure = nodes.figure("", nodes.image(uri=f"/{picture.relative_to(self.env.srcdir)}", alt=about))
             figure += nodes.caption("", "", nodes.strong("", about), nodes.Text(f" {' '.join(caption)}"))
-            by_default = [f"python -m attnlimits.papers.{self.arguments[0]}.figures.{source.stem}"]
-            commands = re.findall(r"`((?:attnlimits|python -m) [^`]+)`", described) or by_default
+            module = f"attnlimits.papers.{self.arguments[0]}.figures.{source.stem}"
+            lines = drawing(module)
+            found_commands = re.findall(r"`((?:attnlimits|python -m) [^`]+)`", described)
+            commands = [" ".join(command.split()) for command in found_commands] or [f"python -m {module}"]
             figure += nodes.legend("", *(nodes.paragraph("", "", nodes.literal("", command)) for command in commands))
-            found.append(figure)
+            found += [figure, nodes.literal_block(lines, lines, language="python")]
         return found
 
     def _source(self, picture: Path) -> Path:
