@@ -191,11 +191,11 @@ FLOAT64 = Route(
     "sums in float64",
     _float64,
     "estimated",
-    "to 13 digits (1 or 2 if linear at L >= 4)",
+    "to 13 digits (linear layers with L >= 4: 1 or 2 digits)",
 )
 SCORES = Route("last layer", "sums over scores of keys and queries", _scores, "estimated", "to 12 digits")
 BALLS = Route("last layer", "sums in ball arithmetic", _balls, "estimated", "to 50 digits")
-PAIRS = Route("last layer", "sums in pairs of float64", _pairs, "estimated", "to 22 digits, in minutes")
+PAIRS = Route("last layer", "sums in pairs of float64", _pairs, "estimated", "to 22 digits, which take minutes")
 TWO_LAYER_QUADRATURE = Route("evolve", "quadrature over two layers", _two_softmax, "estimated")
 DEEP_QUADRATURE = Route("evolve", "quadrature over three or more layers", _deep_softmax, "estimated")
 SAMPLED_LAYERS = Route(
@@ -222,7 +222,7 @@ _ONE_LAYER = (
         "fibre of one tied layer",
         _rotated_layer,
         "monte-carlo",
-        "sampled fibre, rank 2 and 3",
+        "posterior sampled over the indices that give the output, rank 2 and 3",
         "data.fibre.TiedPosterior",
     ),
     Route(
@@ -230,7 +230,7 @@ _ONE_LAYER = (
         "fibre of one untied layer",
         _untied_layer,
         "monte-carlo",
-        "sampled fibre, rank 1",
+        "posterior sampled over the indices that give the output, rank 1",
         "data.fibre.UntiedPosterior",
     ),
 )
@@ -238,7 +238,7 @@ _AVERAGES = (
     *_ONE_LAYER,
     TWO_LAYER_QUADRATURE,
     DEEP_QUADRATURE,
-    Route("evolve", "posterior of two layers, sampled outputs", _two_by_two, "monte-carlo"),
+    Route("evolve", "outputs sampled, posterior by quadrature", _two_by_two, "monte-carlo"),
     SAMPLED_LAYERS,
 )
 
@@ -260,13 +260,13 @@ ROUTES: tuple[Route, ...] = (
     Route("denoise", "two points of one layer", _one_index, "estimated"),
     Route("denoise", "integral over the first of two layers", _two_by_two, "estimated"),
     replace(CHART, verb="denoise-sampled", note="about 2 digits"),
-    Route("denoise-mp", "readout row to many digits", _rank_one, "estimated", "to 200 digits, few of many layers"),
+    Route("denoise-mp", "readout row to many digits", _rank_one, "estimated", "to 200 digits, fewer for deep networks"),
     Route("readout", "pairs of tokens", _rank_one, "estimated"),
     Route("fibre", "rotations of one tied layer", _tied_layer, "estimated", "rank 1, 2, 3"),
     Route("fibre", "scales of one untied layer", _untied_layer, "estimated", "rank 1"),
     Route(
         "gamp",
-        "readout row",
+        "posterior by quadrature",
         lambda model: _one_index(model) or _two_by_two(model),
         "estimated",
         posterior="data.readout.ReadoutPosterior",

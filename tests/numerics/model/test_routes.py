@@ -82,7 +82,7 @@ def test_a_refusal_names_the_model(verb):
 def test_the_preferred_route_is_the_first():
     assert [route.name for route in serving("evolve", Network())] == [
         "quadrature over two layers",
-        "posterior of two layers, sampled outputs",
+        "outputs sampled, posterior by quadrature",
         "sampled posterior",
         "posterior sampled on a chart",
     ]
