@@ -20,7 +20,7 @@ def add(verbs: Verbs, command: Callable[[], argparse.ArgumentParser]) -> None:
         "print the script by which a shell completes verbs and flags (needs shtab)",
         'eval "$(attnlimits completion bash)"',
     )
-    parser.add_argument("shell", choices=_SHELLS)
+    parser.needs(parser.add_argument("shell", choices=_SHELLS))
     parser.set_defaults(command=command)
 
 

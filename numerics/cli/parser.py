@@ -50,11 +50,17 @@ class Parser(argparse.ArgumentParser):
     def _needed(self) -> list[argparse.Action]:
         return []
 
-    def needs(self, *flags: argparse.Action) -> None:
-        """Ask for these flags, which have been added to the parser, once those that are given have been checked."""
-        for flag in flags:
-            flag.required = True  # the usage shows it without brackets
-        self._needed += flags
+    def needs(self, *arguments: argparse.Action) -> None:
+        """Ask for these arguments, which have been added to the parser, once those given have been checked."""
+        self._needed += arguments
+        self._ask(True)
+
+    def _ask(self, required: bool) -> None:
+        """Let argparse require what is needed, and so show it without brackets, or not."""
+        for argument in self._needed:
+            argument.required = required
+            if not argument.option_strings:
+                argument.nargs = None if required else "?"
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -67,16 +73,14 @@ class Parser(argparse.ArgumentParser):
         if self.groups and not args:
             self.print_help()
             self.exit(0)
-        for flag in self._needed:
-            flag.required = False
+        self._ask(False)
         try:
             found, unknown = super().parse_known_args(args, namespace)
         finally:
-            for flag in self._needed:
-                flag.required = True
+            self._ask(True)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
-        missing = [flag.option_strings[0] for flag in self._needed if getattr(found, flag.dest) is None]
+        missing = [(a.option_strings or [a.dest])[0] for a in self._needed if getattr(found, a.dest) is None]
         if missing:
             if self.check is not None:
                 self.check(found)
@@ -95,6 +99,7 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file: object = None) -> None:
         """Print the help on stdout; the usual parser passes over a full disk."""
+        self._ask(True)
         say(self.format_help().rstrip("\n"))
 
     def format_help(self) -> str:

@@ -25,13 +25,14 @@ def add(verbs: Verbs) -> None:
     )
     model_flags(parser)
     link_flags(parser)
-    parser.add_argument(
+    out = parser.add_argument(
         "--out",
         type=Path,
-        required=True,
         metavar="FOLDER",
         help="folder for index.html, report.json, numbers.csv and curve.csv; finished steps in it are taken up",
     )
+    parser.needs(out)
+    parser.check = check_link
     parser.add_argument(
         "--effort",
         choices=tuple(EFFORTS),

@@ -82,6 +82,11 @@ def test_every_verb_is_in_one_group():
     [
         ("tresholds", "invalid choice: 'tresholds'"),
         ("tresholds", "; did you mean threshold?"),
+        ("sweep --outt x", "unrecognized arguments: --outt; did you mean --out"),
+        ("figure --lsit", "unrecognized arguments: --lsit; did you mean --list"),
+        ("multihead figure --ot=x", "unrecognized arguments: --ot=x; did you mean --out"),
+        ("completion --quite", "unrecognized arguments: --quite; did you mean --quiet?"),
+        ("report --outt x", "unrecognized arguments: --outt x; did you mean --out"),
         ("evolve --alhpa 0.5", "unrecognized arguments: --alhpa 0.5; did you mean --alpha?"),
         ("threshold --layer=3 --digts=4", "unrecognized arguments: --digts=4; did you mean --digits?"),
         ("aim evolv", "did you mean evolve?"),
@@ -93,6 +98,12 @@ def test_what_was_meant_is_named(attnlimits, command, words):
     said = attnlimits(command)
     assert (said.status, said.out, len(said.lines_of_error)) == (2, "", 1)
     assert words in said.err
+
+
+@pytest.mark.parametrize(("verb", "needed"), [("evolve", "--alpha ALPHA"), ("sweep", "--out DIR"), ("sweep", "grid")])
+def test_the_help_shows_without_brackets_what_is_needed(attnlimits, verb, needed):
+    usage = attnlimits(f"{verb} --help").out.split("\n\n")[0]
+    assert needed in usage and f"[{needed}]" not in usage
 
 
 def test_nothing_is_suggested_that_is_not_near(attnlimits):

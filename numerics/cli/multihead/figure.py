@@ -25,7 +25,7 @@ def add(verbs: Verbs) -> None:
         "attnlimits multihead figure steps --heads 2 --dim 8 --samples 3000 --out results",
         nested=True,
     )
-    parser.add_argument("name", choices=("steps", "hardness", "scaling"))
+    parser.needs(parser.add_argument("name", choices=("steps", "hardness", "scaling")))
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder (default: %(default)s)")
     teacher_flags(parser)
 
