@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from .guard import line, say
@@ -26,6 +27,19 @@ class Flags(Protocol):
         """Add an argument."""
 
 
+class _Stored(argparse.Action):
+    """Keep the value, as argparse does; shtab completes file names where `complete` says so, and for every path."""
+
+    def __init__(self, *args: Any, complete: str | None = None, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        if complete or self.type is Path:
+            self.complete = complete or "file"
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: object, _: object = None) -> None:
+        """Keep it."""
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line.
 
@@ -40,6 +54,10 @@ class Parser(argparse.ArgumentParser):
 
     about = ""
     check: Callable[[argparse.Namespace], object] | None = None
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.register("action", None, _Stored)
 
     @cached_property
     def groups(self) -> dict[str, list[tuple[str, str]]]:

@@ -25,7 +25,9 @@ def add(verbs: Verbs) -> None:
         "one computation at every point of a grid, in parallel and resumable",
         "attnlimits sweep troiani2025-skip --out results/skip",
     )
-    grid = parser.add_argument("grid", help="TOML file with task, [fixed] and [axes], or the name of a shipped grid")
+    grid = parser.add_argument(
+        "grid", complete="file", help="TOML file with task, [fixed] and [axes], or the name of a shipped grid"
+    )
     out = parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the results; made or continued")
     parser.needs(grid, out)
     parser.check = _check

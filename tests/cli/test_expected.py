@@ -254,6 +254,29 @@ def test_bash_completes_verbs_and_flags(attnlimits):
         assert done.stdout.split() == [expected]
 
 
+def test_bash_completes_file_names_where_a_file_is_asked_for(attnlimits, tmp_path):
+    pytest.importorskip("shtab")
+    (tmp_path / "tokens.npy").touch()
+    (tmp_path / "tokens").mkdir()
+    script = attnlimits("completion bash").out
+    for asked in (
+        "gamp --x",
+        "evolve --plot",
+        "aim amp --out",
+        "trec --embeddings",
+        "sweep",
+        "sweep --retry-failed",
+        "gamp --seeds",
+    ):
+        words = ["attnlimits", *asked.split(), "tok"]
+        ask = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_attnlimits; echo ${{COMPREPLY[*]}}"
+        done = subprocess.run(
+            ["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+        )
+        found = [] if asked == "gamp --seeds" else ["tokens", "tokens.npy"]
+        assert sorted(done.stdout.split()) == found, asked
+
+
 def test_without_shtab_the_package_is_named(attnlimits, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     said = attnlimits("completion bash")
