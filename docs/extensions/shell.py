@@ -8,25 +8,45 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from attnlimits.numerics.cli.main import parser
+from attnlimits.numerics.cli.parser import Parser
 
 __all__ = ["CommandLine", "setup"]
 
 
-def leaves(found: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def leaves(found: Parser) -> Iterator[Parser]:
     """Verbs, and the verbs of verbs, in the order of the help."""
-    inner = [action for action in found._actions if isinstance(action, argparse._SubParsersAction)]
-    if not inner:
+    if not found.verbs:
         yield found
-    for action in inner:
-        for each in dict.fromkeys(action.choices.values()):
-            yield from leaves(each)
+    for each in found.verbs.values():
+        yield from leaves(each)
 
 
-def option(action: argparse.Action, form: argparse.HelpFormatter) -> nodes.definition_list_item:
+def layout(prog: str) -> argparse.HelpFormatter:
+    """Help with each flag on one line, and what it does on the next."""
+    return argparse.HelpFormatter(prog, max_help_position=4, width=10**5)
+
+
+def flags(verb: Parser) -> dict[str, list[tuple[str, str]]]:
+    """Flags of a verb and what they do, by the headings of its help."""
+    verb.formatter_class, verb.color = layout, False  # Python 3.14 paints the help on terminals
+    found: dict[str, list[tuple[str, str]]] = {}
+    for block in verb.format_help().split("\n\n"):
+        title, *rows = block.splitlines()
+        if rows and title.endswith(":"):
+            found[title[:-1]] = shown = []
+            for row in rows:
+                if row.startswith("    "):
+                    shown[-1] = (shown[-1][0], row.strip())
+                else:
+                    shown.append((row.strip(), ""))
+    return {title: kept for title, rows in found.items() if (kept := [r for r in rows if not r[0].startswith("-h")])}
+
+
+def option(flag: str, about: str) -> nodes.definition_list_item:
     """One flag and what it does."""
     item = nodes.definition_list_item()
-    item += nodes.term("", "", nodes.literal("", form._format_action_invocation(action)))
-    item += nodes.definition("", nodes.paragraph("", form._expand_help(action) if action.help else ""))
+    item += nodes.term("", "", nodes.literal("", flag))
+    item += nodes.definition("", nodes.paragraph("", about))
     return item
 
 
@@ -41,13 +61,9 @@ class CommandLine(SphinxDirective):
             section = nodes.section(ids=[nodes.make_id(f"verb-{title}")], names=[title])
             section += nodes.title("", title)
             section += nodes.paragraph("", verb.description or "")
-            form = verb._get_formatter()
-            for group in verb._action_groups:
-                flags = (a for a in group._group_actions if a.help is not argparse.SUPPRESS)
-                shown = [flag for flag in flags if "--help" not in flag.option_strings]
-                if shown:
-                    section += nodes.rubric("", group.title or "")
-                    section += nodes.definition_list("", *(option(action, form) for action in shown))
+            for heading, rows in flags(verb).items():
+                section += nodes.rubric("", heading)
+                section += nodes.definition_list("", *(option(*row) for row in rows))
             if verb.epilog:
                 section += nodes.literal_block(verb.epilog, verb.epilog, language="text")
             sections.append(section)

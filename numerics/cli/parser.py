@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -50,10 +50,13 @@ class Parser(argparse.ArgumentParser):
     check : callable, optional
         Refuses by a ValueError what is out of range among the arguments that were given, before missing ones are
         asked for.
+    verbs : mapping of str to Parser
+        Parsers of its verbs by their names; none for a verb that has none of its own.
     """
 
     about = ""
     check: Callable[[argparse.Namespace], object] | None = None
+    verbs: Mapping[str, "Parser"] = {}
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)

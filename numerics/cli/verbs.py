@@ -56,6 +56,7 @@ def command_line(groups: Mapping[str, Iterable[Callable[[Verbs], None]]]) -> tup
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
     verbs: Verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
+    parser.verbs = verbs.choices
     for title, group in groups.items():
         before = set(verbs.choices)
         for each in group:
@@ -86,9 +87,10 @@ def add_verb(
     return sub
 
 
-def add_nested(parser: argparse.ArgumentParser, name: str) -> Verbs:
+def add_nested(parser: Parser, name: str) -> Verbs:
     """Give a verb verbs of its own; `name` is that of the verb."""
     found: Verbs = parser.add_subparsers(dest=f"{name}_verb", required=True, metavar="VERB", parser_class=Parser)
+    parser.verbs = found.choices
     return found
 
 
