@@ -25,6 +25,17 @@ def test_importing_loads_nothing_else():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.parametrize(("words", "status"), [(["--version"], 0), (["models", "--json"], 0), (["solve"], 2)])
+def test_the_package_runs_as_the_command(words, status):
+    done, same = (
+        subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True, check=False, timeout=60)
+        for module in ("attnlimits", "attnlimits.numerics.cli.main")
+    )
+    assert done.returncode == same.returncode == status and done.stderr == same.stderr
+    if words == ["--version"]:
+        assert done.stdout == f"attnlimits {al.__version__}\n"
+
+
 @pytest.mark.parametrize("name", al.__all__)
 def test_every_public_name_is_there_and_says_what_it_is(name):
     assert name in dir(al)

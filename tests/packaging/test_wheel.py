@@ -121,6 +121,14 @@ def test_the_command_helps(installed, tmp_path):
         assert command in said
 
 
+def test_the_package_runs_as_the_command(installed, wheel, tmp_path):
+    assert "attnlimits/__main__.py" in zipfile.ZipFile(wheel).namelist()
+    said = run(installed / "python", "-m", "attnlimits", "--version", cwd=tmp_path)
+    assert (
+        said == run(installed / "attnlimits", "--version", cwd=tmp_path) == f"attnlimits {wheel.name.split('-')[1]}\n"
+    )
+
+
 def test_the_command_computes(installed, tmp_path):
     options = ("threshold", "--layers", "1", "--tokens", "3", "--json")
     said = json.loads(run(installed / "attnlimits", *options, cwd=tmp_path))
