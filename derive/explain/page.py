@@ -36,7 +36,7 @@ def description(model: Architecture) -> str:
     output = "last attention matrix observed" if model.output == "last" else "output sequence observed"
     return (
         f"{kind} attention, {heads}, {layers} of {ranks}, {model.tokens} tokens, "
-        f"{model.activation_name} activation, {output}"
+        f"{_activation(model)} activation, {output}"
     )
 
 
@@ -77,6 +77,11 @@ def _sections(model: Architecture, value: sp.Expr | None, why: str) -> list[Sect
         threshold_section(model, value, why),
         Section("References", [say(entry) for entry in _references(model)]),
     ]
+
+
+def _activation(model: Architecture) -> str:
+    """Name of the activation, or its formula."""
+    return str(model.activation.expr) if isinstance(model.activation, sp.Lambda) else model.activation_name
 
 
 def explain_record(model: Architecture) -> dict[str, object]:

@@ -22,6 +22,8 @@ STARTS = ("uninformed", "informed")
 _BEYOND, _ABOVE = 1.4, 1.03
 # Difference of overlaps that counts for nothing, below the tolerance of the iteration.
 _ROUNDING = 1e-3
+# Distance to one of what is recovered completely.
+_RECOVERED = 1e-5
 # At a threshold itself rounding decides which side it is on.
 _BELOW = 0.9999
 # Even ones nearer to a threshold than this share of it are left out.
@@ -99,17 +101,31 @@ def _both_starts(found: Sequence[Outcome]) -> tuple[str, ...]:
     both = sorted(set(of[STARTS[0]]) & set(of[STARTS[1]]))
     if not both:
         return ()
-    apart = []
+    apart, stuck = [], []
     for alpha in both:
         low, high = (of[start][alpha] for start in STARTS)
         gap = np.diagonal(np.abs(np.subtract(high["overlap"], low["overlap"])))
         reach = np.diagonal(np.add(high["overlap_error"], low["overlap_error"]))
         if (gap > SIGMAS * reach + _ROUNDING).any():
-            apart.append(alpha)
-    if not apart:
+            recovered = min(np.diagonal(high["overlap"])) > 1 - _RECOVERED
+            (stuck if recovered else apart).append(alpha)
+    if not apart and not stuck:
         return (f"Both starts lead to the same overlaps within {SIGMAS:g} errors, at all {len(both)} alphas.",)
-    listed = ", ".join(f"{alpha:g}" for alpha in apart)
-    return (f"The starts lead to different overlaps at alpha = {listed}: there are several fixed points.",)
+    said = []
+    if apart:
+        said.append(
+            f"The starts lead to different overlaps at alpha = {_listed(apart)}: there are several fixed points."
+        )
+    if stuck:
+        said.append(
+            f"At alpha = {_listed(stuck)} the informed start stays at complete recovery, which is a fixed point "
+            "without noise, but not always a stable one; `attnlimits free-energy --transitions` tells whether it is."
+        )
+    return tuple(said)
+
+
+def _listed(alphas: Sequence[float]) -> str:
+    return ", ".join(f"{alpha:g}" for alpha in alphas)
 
 
 def _data(found: EvolutionResult, start: str) -> dict[str, object]:
