@@ -101,7 +101,8 @@ def _both_starts(found: Sequence[Outcome]) -> tuple[str, ...]:
     both = sorted(set(of[STARTS[0]]) & set(of[STARTS[1]]))
     if not both:
         return ()
-    apart, stuck = [], []
+    apart: list[float] = []
+    stuck: list[float] = []
     for alpha in both:
         low, high = (of[start][alpha] for start in STARTS)
         gap = np.diagonal(np.abs(np.subtract(high["overlap"], low["overlap"])))
