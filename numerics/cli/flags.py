@@ -22,6 +22,7 @@ __all__ = [
     "check_points",
     "check_sampling",
     "damping",
+    "described",
     "is_attention",
     "link_flags",
     "link_of",
@@ -217,9 +218,9 @@ def check_model(verb: str) -> Callable[[argparse.Namespace], None]:
 _ON_CHARTS = ("threshold", "evolve", "curve", "free-energy", "gamp", "denoise", "descend")
 
 
-def attention(args: argparse.Namespace, verb: str) -> Network:
-    """Return the network of the flags; refuse in their words what a verb does not serve."""
-    network = Network(
+def described(args: argparse.Namespace, heads: int = 1) -> Network:
+    """Return the network that the flags describe, served or not."""
+    return Network(
         args.layers,
         args.tokens,
         args.rank,
@@ -227,9 +228,15 @@ def attention(args: argparse.Namespace, verb: str) -> Network:
         args.beta,
         args.activation,
         tied=not args.untied,
+        heads=heads,
         output=args.output,
         noise=noise_of(args),
     )
+
+
+def attention(args: argparse.Namespace, verb: str) -> Network:
+    """Return the network of the flags; refuse in their words what a verb does not serve."""
+    network = described(args)
     if not is_attention(args):
         if verb in _ON_CHARTS and args.heads == 1 and (args.output == "last" or network.noise):
             return network

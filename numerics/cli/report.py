@@ -8,7 +8,7 @@ import attnlimits as al
 
 from ..core.results import as_dict
 from ..report.effort import EFFORTS
-from .flags import check_link, link_flags, link_of, model_flags, noise_of
+from .flags import check_link, described, link_flags, link_of, model_flags
 from .verbs import Outcome, Verbs, add_verb
 
 __all__ = ["add", "run"]
@@ -66,18 +66,7 @@ def _network(args: argparse.Namespace) -> "al.Network":
             "--heads of several layers need readout weights, which no flag gives: take al.report from Python, "
             "with al.Network(.., readouts=..)"
         )
-    return al.Network(
-        args.layers,
-        args.tokens,
-        args.rank,
-        args.skip,
-        args.beta,
-        args.activation,
-        tied=not args.untied,
-        heads=args.heads,
-        output=args.output,
-        noise=noise_of(args),
-    )
+    return described(args, args.heads)
 
 
 def _tell(part: str, name: str, state: str, seconds: float | None) -> None:
