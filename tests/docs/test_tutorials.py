@@ -76,7 +76,7 @@ def test_the_gallery_has_ten_figures_beyond_those_of_the_papers(run):
     text = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
     drawn = [code for language, code in run.blocks(text) if language == "python"]
     assert len(drawn) == 10
-    assert all(re.search(r"^axes$|^axes\.legend\(.*\)$|\.plot\(\)$", code.splitlines()[-1]) for code in drawn)
+    assert all(re.search(r"^axes$|^axes\.figure\.legend\(.*\)$|\.plot\(\)$", code.splitlines()[-1]) for code in drawn)
     assert max(sum(bool(line) for line in code.splitlines()) for code in drawn) <= 10
     papers = {name.split("-")[0] for name in FIGURES}
     assert all(f"```{{figures}} {paper}\n" in text for paper in papers)
