@@ -17,14 +17,14 @@ LOWEST := build/lowest
 TESTS ?= tests
 FOLDERS := derive generated numerics papers
 
-.PHONY: help setup run test test-all test-lowest docs-test derive derive-check lint format bench verify constants docs docs-serve clean distclean
+.PHONY: help setup run test test-all test-lowest docs-test derive derive-check lint format bench bench-short verify constants docs docs-serve clean distclean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(STAMP) ## make .venv with the package (editable) and its test and lint tools
+setup: $(STAMP) ## make .venv with the package (editable), its test and lint tools, and jax on its CPU device
 
 $(STAMP): pyproject.toml
 	@if ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
@@ -41,7 +41,7 @@ $(STAMP): pyproject.toml
 	        exit 1; \
 	    }; \
 	fi
-	$(BIN)/python -m pip install --disable-pip-version-check -e '.[test,lint]'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[test,lint,gpu]'
 	@touch $@
 
 run: setup ## the main job: thresholds, state evolution and the figure of the two-layer model, under results/
@@ -79,8 +79,11 @@ format: setup ## let ruff repair what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## the benchmarks, with their ratios
+bench: setup ## the benchmarks, with their ratios beside those of tests/benchmarks/ratios.json
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-only -s
+
+bench-short: setup ## half a minute of them: fails on a ratio that is 1.5 times worse
+	$(BIN)/python -m pytest tests/benchmarks/test_short.py --benchmark-only --benchmark-quiet -q
 
 verify: setup ## run the check of every equation of every paper and print the coverage tables
 	$(BIN)/attnlimits verify --paper all

@@ -18,97 +18,24 @@ on the layers before the last.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import sympy as sp
 
 from .architecture import Architecture
-from .fibres import Fibre, Range, fibre
+from .chart_parts import Chart, free_means, is_shift, named_fibre
+from .fibres import Fibre, fibre
 from .fibres.coordinates import data_of_readout, variables_of_readout
 from .links.activation import invertible
 from .matrix_program import Names, invert
 from .mixing import activate_score
 from .sequence_inversion import missing_dimensions, sequence_channel
+from .sequence_shares import is_shared, shares_chart
 from .straightline import Assignment, straight_link
 
-__all__ = ["Chart", "chart", "free_means"]
+__all__ = ["chart"]
 
 Inverse = Callable[[sp.Expr], sp.Expr]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Coordinates on the indices that share an output, both ways, as straight-line programs.
-
-    Attributes
-    ----------
-    model : Architecture
-    data : tuple of sympy.Symbol
-        What y fixes.
-    output : sympy.Matrix
-        The symbols of y, in the shape of the link.
-    given : tuple of sympy.Expr
-        The data as functions of y.
-    hidden : tuple of sympy.Symbol
-        The coordinates that are entries of h themselves, in the order of the rows of h.
-    variables : tuple of sympy.Symbol
-        The coordinates of the readout's fibre.
-    ranges : tuple of (sympy.Expr, sympy.Expr)
-        Ranges of `variables`; (0, 2 pi) is a full circle.
-    signs : tuple of sympy.Symbol
-        Each summed over +1 and -1.
-    h : sympy.Matrix
-        All indices, P x M, in the names of `body`, the coordinates and the data.
-    log_weight : sympy.Expr
-    conditions : tuple of sympy.Expr
-        The weight counts only where all of them are > 0.
-    body : tuple of (sympy.Symbol, sympy.Expr)
-    shown : tuple of sympy.Expr
-        The data as functions of the entries of h, in the names of `reading`.
-    coordinates : tuple of sympy.Expr
-        `variables` and then `signs`, likewise.
-    reading : tuple of (sympy.Symbol, sympy.Expr)
-    entries : sympy.Matrix
-        The symbols of h, P x M, that `shown` and `coordinates` are functions of.
-    free : tuple of int
-        Rows of h, counted from 0, whose mean over the tokens y does not depend on.
-    deviation : sympy.Symbol, optional
-        Of the noise, whose rows then follow those of the indices (`derive.noisy_chart`).
-    of_scores : bool
-        Whether `output` holds the scores of the last layer, of which an activation of one's own is a monotone function.
-    """
-
-    model: Architecture
-    data: tuple[sp.Symbol, ...]
-    output: sp.Matrix
-    given: tuple[sp.Expr, ...]
-    hidden: tuple[sp.Symbol, ...]
-    variables: tuple[sp.Symbol, ...]
-    ranges: tuple[Range, ...]
-    signs: tuple[sp.Symbol, ...]
-    h: sp.Matrix
-    log_weight: sp.Expr
-    conditions: tuple[sp.Expr, ...]
-    body: tuple[Assignment, ...]
-    shown: tuple[sp.Expr, ...]
-    coordinates: tuple[sp.Expr, ...]
-    reading: tuple[Assignment, ...]
-    entries: sp.Matrix
-    free: tuple[int, ...]
-    deviation: sp.Symbol | None = None
-    of_scores: bool = False
-
-
-def free_means(model: Architecture) -> tuple[int, ...]:
-    """Return the rows of h whose mean over the tokens the output does not depend on, counted from 0.
-
-    Queries of softmax layers: B_{l-1} 1 is a multiple of 1 in every block, so that a shift of a row of queries moves
-    every score of a row of scores alike.
-    """
-    if model.tied or model.activation != "softmax":
-        return ()
-    blocks = [block for block in model.index_blocks if block.role == "q"]
-    return tuple(row for block in blocks for row in range(block.start, block.start + block.rank))
 
 
 def chart(
@@ -139,6 +66,8 @@ def chart(
     ----------
     troiani2025, (163)-(170), Corollary E.1, for tied layers of rank 1; the rest is derived.
     """
+    if is_shared(model):
+        return shares_chart(model)
     if model.output == "sequence":
         return _of_sequence(model, pivots, reference, inverse)
     last = _alone(model)
@@ -151,7 +80,7 @@ def chart(
         # They show what their scores show.
         last = replace(last, activation="linear")
     found = fibre(last, pivots, reference, inverse)
-    copies = [_copy(found, head, model.heads) for head in range(1, model.heads + 1)]
+    copies = [named_fibre(found, _of_head(model, head)) for head in range(1, model.heads + 1)]
     mixing, mixed = _mixing(model)
     reading, complete = Names(mixed), Names(mixed)
     shown, coordinates = _read(model, copies, mixing, reading)
@@ -200,10 +129,10 @@ def _of_sequence(
         raise ValueError(f"the output of {model.name} shows its attention matrices more than once (30)")
     line = straight_link(model)
     reading = Names(line.body)
-    dropped = {s: sp.S.Zero for s in found.fibre_variables if _is_shift(s)}
+    dropped = {s: sp.S.Zero for s in found.fibre_variables if is_shift(s)}
     mixing, _ = _mixing(model)
     single = fibre(_alone(model), pivots, reference, inverse)
-    copies = [_copy(single, head, model.heads) for head in range(1, model.heads + 1)]
+    copies = [named_fibre(single, _of_head(model, head)) for head in range(1, model.heads + 1)]
     _, coordinates = _read(model, copies, mixing, reading)
     kept = [(s, pair) for s, pair in zip(found.fibre_variables, found.fibre_ranges, strict=True) if s not in dropped]
     return Chart(
@@ -232,33 +161,9 @@ def _alone(model: Architecture) -> Architecture:
     return replace(model, layers=1, ranks=model.rank_vector[-1], output="last", heads=1)
 
 
-def _is_shift(symbol: sp.Symbol) -> bool:
-    """Whether a variable of a fibre is the common shift of the queries."""
-    return str(symbol.name).startswith("u_")
-
-
-def _copy(found: Fibre, head: int, heads: int) -> Fibre:
-    """Return the fibre of one head without the shift of its queries, its symbols named after the head."""
-    place: dict[sp.Expr, sp.Expr] = {s: sp.S.Zero for s in found.variables if _is_shift(s)}
-    if heads > 1:
-        named = [
-            *found.output,
-            *(s for s, _ in found.data),
-            *(s for s in found.variables if s not in place),
-            *found.signs,
-        ]
-        place |= {s: sp.Symbol(f"{s.name}_head{head}", **s.assumptions0) for s in named}
-    kept = [(s, pair) for s, pair in zip(found.variables, found.ranges, strict=True) if not _is_shift(s)]
-    return replace(
-        found,
-        output=found.output.xreplace(place),
-        data=tuple((s.xreplace(place), value.xreplace(place)) for s, value in found.data),
-        variables=tuple(s.xreplace(place) for s, _ in kept),
-        ranges=tuple(pair for _, pair in kept),
-        signs=tuple(s.xreplace(place) for s in found.signs),
-        readout=found.readout.xreplace(place),
-        log_density=found.log_density.xreplace(place),
-    )
+def _of_head(model: Architecture, head: int) -> str:
+    """Return what the symbols of a head's fibre are named after."""
+    return f"head{head}" if model.heads > 1 else ""
 
 
 def _mixing(model: Architecture) -> tuple[sp.Matrix, tuple[Assignment, ...]]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import sympy as sp
 
 from .architecture import Architecture
-from .charts import Chart, free_means
+from .chart_parts import Chart, free_means
 from .matrix_program import Names
 from .straightline import StraightLine, straight_link
 

@@ -105,11 +105,3 @@ class SequenceChannel(GaussianChannel):
     def log_integrand(self) -> sp.Expr:
         """Exponent of the integrand beside the delta functions, where the conditions hold."""
         return self.log_gaussian + self.log_weight
-
-    @property
-    def log_surface_integrand(self) -> sp.Expr:
-        """Exponent of the integral over the solutions: ``Z_out = sum_signs Int dH(unknowns) d(fibre) exp(..)``.
-
-        H is the Hausdorff measure of dimension (unknowns - equations): counting where the solutions are points.
-        """
-        return self.log_gaussian + self.log_surface_weight

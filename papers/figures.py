@@ -1,6 +1,6 @@
 """The one scaffold of a figure: its stored data, its panels, its files, the record of what it shows.
 
-A module of a figure has what is its own: `compute` writes the data, `draw` draws a record at a width, `headline`
+A module of a figure has what is its own: `compute` returns the data, `draw` draws a record at a width, `headline`
 returns the number that stands for it; `FIGURE` holds them together. ``python -m`` of the module computes and draws
 again (`PaperFigure.remake`), `attnlimits figure` draws what is stored, or computes it where that takes a minute. A
 picture beside its data says from which data it was drawn (`PaperFigure.stale`). The first line of the module's
@@ -8,10 +8,10 @@ docstring says what the figure shows, the paragraph after it is the caption.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import matplotlib.figure
 import numpy as np
@@ -29,7 +29,6 @@ __all__ = [
     "PAGE",
     "SINGLE",
     "Array",
-    "Compute",
     "Headline",
     "Look",
     "PaperFigure",
@@ -40,6 +39,7 @@ __all__ = [
     "label_rows",
     "panels",
     "recompute",
+    "with_points",
 ]
 
 Array: TypeAlias = NDArray[np.float64]
@@ -49,17 +49,12 @@ Progress: TypeAlias = Callable[[int, int], None]
 #: What a data file holds: JSON, whose shape is known to the module that wrote it.
 Record: TypeAlias = dict[str, Any]
 
+_Made = TypeVar("_Made")
+
 #: Widths in inches of a figure with one panel, and of one with several.
 SINGLE, PAGE = 5.0, WIDTHS["page"]
 # The text of a .png that names its data.
 _DRAWN_FROM = "data"
-
-
-class Compute(Protocol):
-    """Computes the data of a figure and returns the file it wrote."""
-
-    def __call__(self, *, progress: Progress | None = None) -> Path:
-        """Compute and write."""
 
 
 class Headline(NamedTuple):
@@ -132,8 +127,8 @@ class PaperFigure:
         Called with the record and the width in inches; returns a matplotlib figure.
     headline : callable
         Called with the record.
-    compute : Compute
-        Computes the stored record again.
+    compute : callable
+        Called with `progress`, a `Progress`: computes the stored record again.
     points : callable, optional
         Called with a number of points and `Progress`: a record of as many. Without it the command draws what is stored.
     width : float
@@ -146,7 +141,7 @@ class PaperFigure:
     data: Path
     draw: Callable[[Record, float], Picture]
     headline: Callable[[Record], Headline]
-    compute: Compute
+    compute: Callable[..., Record]
     points: Callable[[int, Progress], Record] | None = None
     width: float = SINGLE
     others: tuple[Path, ...] = ()
@@ -233,9 +228,10 @@ class PaperFigure:
 
     def remake(self) -> Record:
         """Compute the data again, draw the picture beside them, and return the record."""
-        record = load(recompute(self.name, self.compute))
+        save(self.data, recompute(self.name, self.compute))
+        print(f"wrote {self.data}")
         self.store()
-        return record
+        return load(self.data)
 
 
 def panels(
@@ -269,12 +265,10 @@ def panels(
     return figure, found
 
 
-def recompute(title: str, compute: Compute) -> Path:
-    """Compute with a progress bar, print which file was written, and return it."""
+def recompute(title: str, compute: Callable[..., _Made]) -> _Made:
+    """Compute with a progress bar."""
     with Bar(title, show=True) as bar:
-        path = compute(progress=bar.to)
-    print(f"wrote {path}")
-    return path
+        return compute(progress=bar.to)
 
 
 def label_rows(panels_: list[Axes], text: str) -> None:
@@ -283,3 +277,10 @@ def label_rows(panels_: list[Axes], text: str) -> None:
         place = axes.get_subplotspec()
         if place is not None and place.is_first_col():
             axes.set_ylabel(text)
+
+
+def with_points(x: Array, y: Array, known: Mapping[float, float]) -> tuple[Array, Array]:
+    """A curve in increasing x with further points of it, given as the y by their x."""
+    at, values = np.append(x, list(known)), np.append(y, list(known.values()))
+    order = np.argsort(at, kind="stable")
+    return at[order], values[order]

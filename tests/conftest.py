@@ -1,6 +1,7 @@
 """What every test shares: few threads, a headless plot backend, hypothesis settings, a seeded generator, processes."""
 
 import ctypes
+import gc
 import os
 import stat
 import subprocess
@@ -18,6 +19,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Thousands of tests and compiled kernels stay: looking through them at Python's own pace takes a tenth of the time.
+gc.set_threshold(50_000)
 
 # A first example may compile a kernel, so no deadline per example. Under CI the examples never vary.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])

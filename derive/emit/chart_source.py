@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import sympy as sp
 
 from ..architecture import Architecture
-from ..charts import Chart, chart
+from ..chart_parts import Chart
+from ..charts import chart
 from ..kernels.chart import chart_constants, chart_kernels, prove_chart
 from ..kernels.kernel import Kernel
 from ..noisy_chart import noisy_chart

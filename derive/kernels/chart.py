@@ -14,7 +14,7 @@ from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
 from ..architecture import Architecture, IndexBlock
-from ..charts import Chart
+from ..chart_parts import Chart
 from ..emit.ir import lower
 from ..emit.render import run_mp
 from ..nodes import own
@@ -116,7 +116,9 @@ def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel], seed: int 
     printed = run_mp([lower(kernel) for kernel in (*kernels, _link_kernel(found, kernels[0]))])
     draw = random.Random(seed)
     entries, tokens = list(found.entries), found.model.tokens
-    constants = [ctx.mpf(str(0.5 + draw.random())) for _ in chart_constants(found)]
+    # Charts of untied sequence outputs are those of c >= 1.
+    least = 1.0 if found.model.output == "sequence" and not found.model.tied else 0.5
+    constants = [ctx.mpf(str(least + draw.random())) for _ in chart_constants(found)]
     data, count = len(found.data), len(found.variables)
     place = {symbol: number for number, symbol in enumerate(entries)}
 
@@ -147,8 +149,9 @@ def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel], seed: int 
         raise ProofError(f"chart of {found.model.name}: the data of the output are off by {ctx.nstr(off, 3)}")
     if any(not condition > 0 for condition in made[len(h) + 1 :]):
         raise ProofError(f"chart of {found.model.name}: a condition fails at indices that make the output")
-    if found.model.output == "sequence" and found.deviation is None:
-        return  # the Jacobian of y has as many rows as its degrees of freedom; `derive.sequence_inversion` proves it
+    solved = _solved_means(found)
+    if len(known) + len(found.hidden) + count + len(solved) != len(h):
+        return  # a sequence output with more entries than degrees of freedom, which `derive.sequence_inversion` proves
 
     def changed(number: int, step: mpf) -> list[mpf]:
         moved = list(h)
@@ -157,15 +160,14 @@ def prove_chart(found: Chart, kernels: tuple[Kernel, Kernel, Kernel], seed: int 
         means = [sum(moved[row * tokens : (row + 1) * tokens]) / tokens for row in solved]
         return [*values, *others[: len(found.hidden) + count], *means]
 
-    # The others are among the hidden entries.
-    solved = [row for b in _solved_queries(found) for row in range(b.start, b.start + b.rank)]
     step = ctx.mpf(10) ** (-_DIGITS // 3)
     columns = [
         [(a - b) / (2 * step) for a, b in zip(changed(n, step), changed(n, -step), strict=True)] for n in range(len(h))
     ]
     volume = ctx.log(abs(ctx.det(ctx.matrix(columns))))
     constant = _constant(found, constants, ctx)
-    if abs(made[len(h)] + volume - constant) > ctx.mpf(10) ** (-_DIGITS // 3):
+    # Where attention is nearly saturated differences lose digits, too.
+    if abs(made[len(h)] + volume - constant) > ctx.mpf(10) ** (-_DIGITS // 4):
         raise ProofError(
             f"chart of {found.model.name}: the weight is {ctx.nstr(made[len(h)], 12)}, the inverse Jacobian "
             f"{ctx.nstr(constant - volume, 12)}"
@@ -187,7 +189,7 @@ def _link_kernel(found: Chart, read: Kernel) -> Kernel:
 def _constant(found: Chart, constants: list[mpf], ctx: MPContext) -> mpf:
     """Return what does not depend on the indices: beta of the data, and the unit of the last layer's free means."""
     model, names = found.model, chart_constants(found)
-    if found.deviation is not None:
+    if found.deviation is not None or model.output == "sequence":
         return ctx.zero
     skip, beta = (ctx.mpf(1), ctx.mpf(1))
     for symbol, value in zip(names, constants, strict=True):
@@ -198,6 +200,13 @@ def _constant(found: Chart, constants: list[mpf], ctx: MPContext) -> mpf:
     for block in _solved_queries(found):
         total -= block.rank * ctx.log(abs(_row_sum(model, block.head, skip, weights, ctx)))
     return total
+
+
+def _solved_means(found: Chart) -> list[int]:
+    """Return the rows of free means that are no hidden entries."""
+    if found.deviation is None and found.model.output == "sequence":
+        return list(found.free)
+    return [row for b in _solved_queries(found) for row in range(b.start, b.start + b.rank)]
 
 
 def _solved_queries(found: Chart) -> list[IndexBlock]:

@@ -7,7 +7,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from attnlimits.numerics.cli.main import parser
+from attnlimits.numerics.cli.command import parser
 from attnlimits.numerics.cli.parser import Parser
 
 __all__ = ["CommandLine", "setup"]

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..core.errors import ConvergenceError
 from ..learning.blocks import Array, Source
+from ..learning.damping import SizeDamping
 from .channels import Channel
 from .checks import CITE, above_zero, count
 from .data import check_matrix, refuse_size
@@ -25,43 +26,10 @@ __all__ = ["amp"]
 
 # Least V: below, S counts as recovered.
 _FLOOR = 1e-6
-# Of adaptive damping.
-_FIRST_SHARE, _SECOND_SHARE, _LARGEST_SHARE, _WINDOW = 0.3, 0.8, 0.95, 8
 # Of the trace, in standard deviations of the prior: what is further off is no estimate of the model.
 _DOUBT = 5.0
 # Of V, at least 5 tol: fixed points fit outputs better than V, and slow last steps to some 25 tol.
 _UNFITTED, _SLOW = 20.0, 5.0
-
-
-class _Damping:
-    """The share of what is old; where adaptive, raised whenever a window of steps is not much smaller than the last."""
-
-    def __init__(self, damping: float | Literal["adaptive"]) -> None:
-        if damping != "adaptive" and (
-            isinstance(damping, bool) or not isinstance(damping, int | float) or not 0 <= damping < 1
-        ):
-            raise ValueError(f'damping must be in [0, 1) or "adaptive" ({CITE}, AMP), got {damping!r}; try 0.3 to 0.7')
-        self._adaptive = damping == "adaptive"
-        self.share = _FIRST_SHARE if damping == "adaptive" else float(damping)
-        self._steps: list[float] = []
-        self._first = True
-        self._last = math.inf
-
-    def see(self, change: float) -> None:
-        """Take note of a step."""
-        self._steps.append(change)
-        if self._adaptive and len(self._steps) == _WINDOW:
-            mean = sum(self._steps) / _WINDOW
-            if mean > 0.5 * self._last:
-                self.share = min(self.share + (1 - self.share) / 3, _LARGEST_SHARE)
-            self._last, self._steps = mean, []
-
-    def again(self) -> bool:
-        """Whether there is a second try, with more damping: once, where it is adaptive."""
-        second = self._adaptive and self._first
-        if second:
-            self.share, self._last, self._steps, self._first = _SECOND_SHARE, math.inf, [], False
-        return second
 
 
 @dataclass(frozen=True)
@@ -89,17 +57,18 @@ class _Iteration:
         S = math.sqrt(self.rho) * np.eye(self.data.dimension)
         return _State(S, 1.0, 1.0, S)
 
-    def advance(self, here: _State, q_hat: float, pull: Array, damp: _Damping) -> _State:
+    def advance(self, here: _State, q_hat: float, pull: Array, damp: SizeDamping) -> _State:
         """Denoise what a sweep over the data has found."""
         # Beyond the floor of V the denoiser is the identity.
         delta = max(1 / q_hat, _FLOOR**2)
         new = denoise_matrix(here.S + pull / q_hat, self.rho, delta, divergence=False).estimate
         # The step before damping, so that a small one means that the fixed point is near.
-        change = float(((new - here.S) ** 2).sum()) / len(new)
-        damp.see(change)
-        S = (1 - damp.share) * new + damp.share * here.S
+        step = new - here.S
+        change = float((step**2).sum()) / len(new)
+        damp.adapt(step)
+        S = (1 - damp.value) * new + damp.value * here.S
         newest = max(mmse(self.rho, delta).value, _FLOOR)
-        V = (1 - damp.share) * newest + damp.share * here.V
+        V = (1 - damp.value) * newest + damp.value * here.V
         return _State(S, V, newest, self._to_scale(S), change)
 
     def _to_scale(self, S: Array) -> Array:
@@ -207,7 +176,7 @@ def amp(
     boncoraglio2025, AMP.
     """
     rho = above_zero("rho", rho, "rho = r/d")
-    damp = _Damping(damping)
+    damp = SizeDamping(damping)
     if covariance not in ("gram", "scalar"):
         raise ValueError(f'covariance must be "gram" or "scalar" ({CITE}, AMP), got {covariance!r}')
     max_iter, tol = count("max_iter", max_iter, 1, "AMP"), above_zero("tol", tol, "AMP")
@@ -221,6 +190,7 @@ def amp(
 
     rounds = _Iteration(data, rho, covariance, tol)
     here, history, converged, status = _run(rounds, damp, max_iter, off, callback)
+    table = np.array(history).reshape(-1, 5)
     if throw and not converged:
         raise ConvergenceError(status)
     own = SelfError(here.V, None, "")
@@ -239,29 +209,30 @@ def amp(
         converged=converged,
         status=status,
         n_iter=len(history),
-        history=np.array(history).reshape(-1, 4),
+        history=table[:, :4],
+        dampings=table[:, 4],
         seed=seed,
     )
 
 
 def _run(
     rounds: _Iteration,
-    damp: _Damping,
+    damp: SizeDamping,
     max_iter: int,
     off: Callable[[Array], float | None],
     callback: Callable[[AMPStep], object] | None,
-) -> tuple[_State, list[tuple[float, float, float, float]], bool, str]:
-    """Where the iteration ends, (change, V, qhat, error) of each one, whether it has converged, and why it ended."""
+) -> tuple[_State, list[tuple[float, float, float, float, float]], bool, str]:
+    """Where it ends, (change, V, qhat, error, damping) of each iteration, whether it has converged, and why."""
     here = start = rounds.start()
-    history: list[tuple[float, float, float, float]] = []
+    history: list[tuple[float, float, float, float, float]] = []
     for iteration in range(1, max_iter + 1):
-        q_hat, pull = rounds.data.sweep(here.S, here.V, here.newest, damp.share, rounds.covariance)
+        q_hat, pull = rounds.data.sweep(here.S, here.V, here.newest, damp.value, rounds.covariance)
         if not (math.isfinite(q_hat) and q_hat > 0):
             status = f"not converged: qhat = {q_hat:.3g} after {iteration} iterations; raise the damping"
             return here, history, False, status
         here = rounds.advance(here, q_hat, pull, damp)
         error = off(here.estimate)
-        history.append((here.change, here.V, q_hat, math.nan if error is None else error))
+        history.append((here.change, here.V, q_hat, math.nan if error is None else error, damp.value))
         if callback is not None and callback(AMPStep(iteration, here.change, here.V, q_hat, error)):
             return here, history, False, f"not converged: stopped by the callback after {iteration} iterations"
         if here.change >= rounds.tol:

@@ -4,6 +4,7 @@ Everything on h is in its independent entries a <= b, in the order of ``numpy.tr
 is Q (1 + delta_ab). F(c) = V sum_{a<=b} (1 + delta_ab) E g_ab^2 at c = q/V, so that qhat = (2 alpha/V) F(c).
 """
 
+import math
 from typing import Literal, Protocol
 
 import numpy as np
@@ -16,13 +17,17 @@ from ..core.results import Estimate
 from ..core.validation import precision, softmax_rows
 from ..learning.blocks import Array
 from .checks import ACTIVATIONS, CITE, above_zero, check_outputs, count, from_zero
-from .entries import pairs, variances
+from .choices import choice_errors, predicted_choice
+from .entries import pairs, variances, variances_of_rows
 from .hardmax_channels import Hardmax, HardmaxMany
+from .results import PredictionErrors
 
 __all__ = ["Channel", "Hardmax", "HardmaxMany", "Linear", "Softmax", "channel", "pairs", "variances"]
 
 # Logarithms of rows of a softmax computed in float64 are below this, and the rows sum to one within it.
 _ROW_SUM = 1e-9
+# Rounding of a logarithm.
+_LOG = 4 * float(np.finfo(float).eps)
 
 
 class Channel(Protocol):
@@ -49,6 +54,9 @@ class Channel(Protocol):
     def information(self, c: float, V: float = 1.0) -> Estimate:
         """F at c = q/V; V by itself counts only where there is noise."""
 
+    def evidence(self, V: float, Q: float) -> Estimate:
+        """E sum over y of Z_out log Z_out, 0 < V <= Q; see `free_energy.psi_out`."""
+
     def observe(self, h: Array) -> Array:
         """Outputs without their noise, shape (n, T, T), of h of the same shape."""
 
@@ -64,6 +72,12 @@ class Channel(Protocol):
     def score(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
         """g_out; see `g_out`."""
 
+    def predict(self, omega: Array, V: float) -> Array:
+        """Mean output without noise, shape (n, T, T), of h ~ N(omega, V (1 + delta_ab)); no logarithms."""
+
+    def prediction_errors(self, V: float, Q: float) -> PredictionErrors:
+        """Errors of prediction in the limit, 0 < V <= Q; see `prediction`."""
+
 
 class _Fixed:
     """An output that fixes K linear functionals of h; the score is a projection."""
@@ -77,6 +91,11 @@ class _Fixed:
         """F = K."""
         assert self.functionals is not None
         return Estimate(float(self.functionals), 0.0, "rigorous")
+
+    def evidence(self, V: float, Q: float) -> Estimate:
+        """-(K/2) log V, up to a constant."""
+        assert self.functionals is not None
+        return Estimate(-0.5 * self.functionals * math.log(V), _LOG, "rigorous")
 
 
 class Linear(_Fixed):
@@ -100,6 +119,10 @@ class Linear(_Fixed):
     def information(self, c: float, V: float = 1.0) -> Estimate:
         """F = K V/(V + Delta_n), K = T (T + 1)/2."""
         return Estimate(self.entries * (V / (V + self.noise)), 0.0, "rigorous")
+
+    def evidence(self, V: float, Q: float) -> Estimate:
+        """-(K/2) log(V + Delta_n), up to a constant."""
+        return Estimate(-0.5 * self.entries * math.log(V + self.noise), _LOG, "rigorous")
 
     def observe(self, h: Array) -> Array:
         """Outputs without their noise."""
@@ -135,6 +158,15 @@ class Linear(_Fixed):
         covariance = V * sigma + self.noise * np.diag(variances(self.tokens))
         return np.asarray(np.linalg.solve(covariance, (seen - omega)[..., None])[..., 0])
 
+    def predict(self, omega: Array, V: float) -> Array:
+        """Return omega."""
+        return omega
+
+    def prediction_errors(self, V: float, Q: float) -> PredictionErrors:
+        """V times the sum of 1 + delta_ab over all entries, of both predictions."""
+        error = Estimate(V * float(variances_of_rows(self.tokens).sum()), 0.0, "rigorous")
+        return PredictionErrors(error, error)
+
 
 class Softmax(_Fixed):
     """y_ab = e^{beta h_ab}/sum_c e^{beta h_ac}: it fixes h up to one shift of all its entries.
@@ -158,9 +190,12 @@ class Softmax(_Fixed):
 
     def observe(self, h: Array) -> Array:
         """Outputs."""
-        exponent = self.beta * (h - h.max(axis=2, keepdims=True))
-        log_y = exponent - np.log(np.exp(exponent).sum(axis=2, keepdims=True))
+        log_y = self._logarithms(h)
         return log_y if self.logarithms else np.exp(log_y)
+
+    def _logarithms(self, h: Array) -> Array:
+        exponent = self.beta * (h - h.max(axis=2, keepdims=True))
+        return np.asarray(exponent - np.log(np.exp(exponent).sum(axis=2, keepdims=True)))
 
     def draw(self, h: Array, rng: np.random.Generator) -> Array:
         """Outputs; they have no noise."""
@@ -204,6 +239,16 @@ class Softmax(_Fixed):
             v, u = both[..., 0], both[..., 1]
         sums = (array.sum(axis=1, keepdims=True) for array in (v, u))
         return np.asarray(scores.projected_score(v, u, *sums, V)[0])
+
+    def predict(self, omega: Array, V: float) -> Array:
+        """Mean output, or the output at omega."""
+        if not V:
+            return np.exp(self._logarithms(omega))
+        return predicted_choice(self.beta * omega, self.beta**2 * V, soft=True)
+
+    def prediction_errors(self, V: float, Q: float) -> PredictionErrors:
+        """By the agreement of choices at finite temperature."""
+        return choice_errors(self.beta**2 * V, self.beta**2 * Q, self.tokens, soft=True)
 
 
 def channel(

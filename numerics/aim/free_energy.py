@@ -6,18 +6,28 @@ parameter e of `spectrum` leaves real functions.
 """
 
 import math
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
 
-from ..core.results import Estimate
+from ..core.errors import ConvergenceError
+from ..core.results import Estimate, Result, versions
 from ..learning.blocks import Array
-from .channels import Channel, Linear
+from .channels import Channel
 from .checks import CITE, above_zero
-from .hardmax import label_entropy
 from .spectrum import Points, Spectrum, mmse
+from .state_evolution import evolve
 
-__all__ = ["free_entropy", "mutual_information", "psi_out", "psi_out_slope"]
+__all__ = [
+    "FreeEntropyPoint",
+    "free_entropy",
+    "free_entropy_at",
+    "mutual_information",
+    "psi_out",
+    "psi_out_slope",
+]
 
 _EPS = float(np.finfo(float).eps)
 
@@ -68,20 +78,13 @@ def psi_out(V: float, rho: float, output: Channel) -> Estimate:
     rho : float
     output : Channel
         -(K/2) log V where an output fixes K functionals, with noise -(K/2) log(V + Delta_n); minus the entropy of the
-        labels given omega for hardmax of two tokens.
+        labels given omega for hardmax.
 
     References
     ----------
     boncoraglio2025, free entropy.
     """
-    V = _inside(V, rho)
-    if output.functionals is not None:
-        return Estimate(-0.5 * output.functionals * math.log(V), 4 * _EPS, "rigorous")
-    if isinstance(output, Linear):
-        return Estimate(-0.5 * output.entries * math.log(V + output.noise), 4 * _EPS, "rigorous")
-    _refuse(output)
-    found = label_entropy((1 + rho - V) / V)
-    return Estimate(-found.value, found.error, found.how)
+    return output.evidence(_inside(V, rho), 1 + rho)
 
 
 def psi_out_slope(V: float, rho: float, output: Channel) -> Estimate:
@@ -122,9 +125,96 @@ def free_entropy(alpha: float, V: float, rho: float, output: Channel) -> Estimat
     while mmse(rho, math.exp(high)).value < V:
         high += 1
     delta = math.exp(float(brentq(lambda t: mmse(rho, math.exp(t)).value - V, low, high, xtol=1e-14)))
-    out, info = psi_out(V, rho, output), mutual_information(rho, delta)
+    return _total(alpha, psi_out(V, rho, output), mutual_information(rho, delta), V, delta)
+
+
+def _total(alpha: float, out: Estimate, info: Estimate, V: float, delta: float) -> Estimate:
     value = alpha * out.value + V / (4 * delta) - info.value
     return Estimate(value, alpha * out.error + info.error + 1e-13 * V / delta, "estimated")
+
+
+@dataclass(frozen=True, repr=False)
+class FreeEntropyPoint(Result):
+    """Free entropy per d^2 at the fixed point of the state evolution, and its parts.
+
+    Attributes
+    ----------
+    alpha, rho : float
+    free_entropy : Estimate
+        alpha Psi_out + Q qhat/4 - I - q qhat/4, lim (1/d^2) E log P(y | x) but for a constant times alpha where outputs
+        have a density.
+    psi_out, information : Estimate
+        Psi_out at q, and the mutual information I of the matrix denoiser at 1/qhat.
+    mmse : Estimate
+        V.
+    q_hat : float
+    residual : float
+        Derivative in q, alpha F/(2 V) - qhat/4, over qhat/4.
+    status, versions
+        Provenance.
+    """
+
+    papers: ClassVar[tuple[str, ...]] = ("boncoraglio2025",)
+
+    alpha: float
+    rho: float
+    free_entropy: Estimate
+    psi_out: Estimate
+    information: Estimate
+    mmse: Estimate
+    q_hat: float
+    residual: float
+    status: str
+    versions: dict[str, str] = field(default_factory=versions)
+
+
+def free_entropy_at(alpha: float, rho: float, output: Channel) -> FreeEntropyPoint:
+    """Free entropy at the fixed point of the state evolution, where it is stationary.
+
+    Parameters
+    ----------
+    alpha : float
+        n/d^2 >= 0.
+    rho : float
+        Width r/d > 0.
+    output : Channel
+
+    Returns
+    -------
+    FreeEntropyPoint
+        An error of V changes the free entropy to second order only.
+
+    Raises
+    ------
+    ConvergenceError
+        S is recovered: the free entropy of outputs with a density is infinite there.
+    KernelNotFoundError
+        The published formula for hardmax, which is no model.
+
+    References
+    ----------
+    boncoraglio2025, (45)-(48).
+    """
+    rho = above_zero("rho", rho, "rho = r/d")
+    point = evolve(alpha, rho, output)
+    V = point.mmse
+    if not V.value:
+        raise ConvergenceError(
+            f"S is recovered at alpha = {alpha:g}, and the free entropy of outputs that fix functionals of it is "
+            f"infinite there ({CITE}, free entropy); take alpha below perfect recovery (aim threshold)"
+        )
+    out = psi_out(V.value, rho, output)
+    if not point.q_hat:
+        none = Estimate(0.0, 0.0, "rigorous")
+        start = Estimate(alpha * out.value, alpha * out.error, out.how)
+        return FreeEntropyPoint(alpha, rho, start, out, none, V, 0.0, 0.0, point.status)
+    info = mutual_information(rho, 1 / point.q_hat)
+    found = _total(alpha, out, info, V.value, 1 / point.q_hat)
+    residual = 4 * alpha * psi_out_slope(V.value, rho, output).value / point.q_hat - 1
+    # What is off in V counts by the slope that is left, which the ends of the bracket bound.
+    left = V.error * point.q_hat / 4 * (abs(residual) + 2 * V.error / V.value)
+    found = Estimate(found.value, found.error + left, found.how)
+    return FreeEntropyPoint(alpha, rho, found, out, info, V, point.q_hat, residual, point.status)
 
 
 def _inside(V: float, rho: float) -> float:
@@ -132,13 +222,3 @@ def _inside(V: float, rho: float) -> float:
     if V > 1 + rho:
         raise ValueError(f"V must be in (0, Q], Q = 1 + rho = {1 + rho:g} ({CITE}, free entropy), got {V!r}")
     return V
-
-
-def _refuse(output: Channel) -> None:
-    if output.name == "hardmax_published":
-        raise ValueError(f"hardmax_published is no model, and has no free entropy ({CITE}); use hardmax")
-    if output.tokens > 2:
-        raise ValueError(
-            f"the entropy of hardmax labels is served for T = 2 ({CITE}, free entropy), got T = {output.tokens}; the "
-            "fixed point itself is that of state_evolution.evolve"
-        )

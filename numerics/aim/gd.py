@@ -1,11 +1,16 @@
 """Gradient descent on the weights of a student, and the mean of several students, for comparison with AMP."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..learning.blocks import Array, Floats, stream
+from ..learning.rules import Adam
 from .channels import Channel, Linear, Softmax
 from .checks import CITE, above_zero, count
 from .data import check_matrix, check_samples, indices
@@ -13,8 +18,6 @@ from .results import DescentResult
 
 __all__ = ["descend", "loss_and_gradient"]
 
-# Of Adam: memory of the mean and of the square, and what keeps the quotient finite.
-_MEAN, _SQUARE, _EPSILON = 0.9, 0.999, 1e-8
 # A run is over where its last tenth lowers the loss by less, or where less of the loss is left.
 _SLOW, _FITTED = 1e-3, 1e-6
 
@@ -30,6 +33,7 @@ def descend(
     steps: int = 1000,
     teacher: ArrayLike | None = None,
     rng: np.random.Generator | int | None = 0,
+    callback: Callable[[int, int], object] | None = None,
 ) -> DescentResult:
     """Full-batch Adam on sum ||y - yhat||^2/d over W of shape (d, r), S = W W^T/sqrt(r d), from W standard Gaussian.
 
@@ -51,6 +55,8 @@ def descend(
     teacher : array_like of shape (d, d), keyword-only, optional
     rng : Generator, int or None, keyword-only
         Of the starts.
+    callback : callable, keyword-only, optional
+        Called with the number of a student and its step; a true value ends the run, and counts as not converged.
 
     Returns
     -------
@@ -82,26 +88,36 @@ def descend(
     truth = None if teacher is None else check_matrix("teacher", teacher, d)
     seed = -1 if rng is None or isinstance(rng, np.random.Generator) else int(rng)
     draw = stream(rng, 2)
-    found, losses, slow, taken = [], [], [], 0
-    for _ in range(students):
-        W = draw.standard_normal((d, width))
-        trace = _adam(tokens, labels, output, W, rate, steps)
-        found.append(_matrix(W))
+    found, losses, slow, taken, ended = [], [], [], 0, False
+    for student in range(students):
+
+        def tick(step: int, student: int = student) -> bool:
+            nonlocal ended
+            ended = callback is not None and bool(callback(student, step))
+            return ended
+
+        last, trace = _adam(_Loss(tokens, labels, output), draw.standard_normal((d, width)), rate, steps, tick)
+        found.append(_matrix(last))
         losses.append(trace[-1])
         taken = max(taken, len(trace) - 1)
-        slow.append(trace[-1] < _FITTED * trace[0] or trace[-1] > (1 - _SLOW) * trace[-1 - max(1, steps // 10)])
+        tenth = max(1, steps // 10)
+        settled = len(trace) > tenth and trace[-1] > (1 - _SLOW) * trace[-1 - tenth]
+        slow.append(trace[-1] < _FITTED * trace[0] or settled)
+        if ended:
+            break
     S = np.mean(found, axis=0)
     off = None if truth is None else [float(((s - truth) ** 2).sum()) / d for s in found]
-    done = all(slow)
+    done = all(slow) and not ended
+    why = "stopped by the callback" if ended else "a loss still falls; raise steps"
     return DescentResult(
         estimate=S,
         loss=np.array(losses),
         mmse=None if truth is None else float(((S - truth) ** 2).sum()) / d,
         single=None if off is None else float(np.mean(off)),
-        students=students,
+        students=len(found),
         n_iter=taken,
         converged=done,
-        status=f"{'converged' if done else 'not converged: a loss still falls; raise steps'} after {taken} steps",
+        status=f"{'converged' if done else f'not converged: {why}'} after {taken} steps",
         seed=seed,
     )
 
@@ -130,18 +146,24 @@ def loss_and_gradient(x: Floats, y: Array, output: Softmax | Linear, W: Array) -
     return float((rest**2).sum()) / d, np.asarray((pull + pull.T) @ W / math.sqrt(W.size))
 
 
-def _adam(x: Floats, y: Array, output: Softmax | Linear, W: Array, rate: float, steps: int) -> list[float]:
-    """Descend in place, until the data are fitted; the losses before every step, and the last one."""
-    mean, square = np.zeros_like(W), np.zeros_like(W)
-    losses = []
+class _Loss(NamedTuple):
+    """Data and output of a descent."""
+
+    x: Floats
+    y: Array
+    output: Softmax | Linear
+
+    def __call__(self, W: Array) -> tuple[float, Array]:
+        return loss_and_gradient(self.x, self.y, self.output, W)
+
+
+def _adam(loss: _Loss, W: Array, rate: float, steps: int, tick: Callable[[int], bool]) -> tuple[Array, list[float]]:
+    """Where the descent ends, at the latest when the data are fitted; losses before every step, and the last one."""
+    rule, losses = Adam(rate, 0.0), []
     for step in range(1, steps + 1):
-        loss, slope = loss_and_gradient(x, y, output, W)
-        losses.append(loss)
-        if loss < _FITTED * losses[0]:
-            break
-        mean += (1 - _MEAN) * (slope - mean)
-        square += (1 - _SQUARE) * (slope**2 - square)
-        W -= rate * (mean / (1 - _MEAN**step)) / (np.sqrt(square / (1 - _SQUARE**step)) + _EPSILON)
-    else:
-        losses.append(loss_and_gradient(x, y, output, W)[0])
-    return losses
+        value, slope = loss(W)
+        losses.append(value)
+        if value < _FITTED * losses[0] or tick(step):
+            return W, losses
+        W = rule(W, slope)
+    return W, [*losses, loss(W)[0]]

@@ -11,8 +11,10 @@ from ..learning.blocks import Array
 from . import hardmax, hardmax_many
 from .bivariate import slopes
 from .checks import CITE, check_outputs, count
+from .choices import choice_errors, predicted_choice
 from .entries import variances
 from .label_chains import label_chains
+from .results import PredictionErrors
 
 __all__ = ["Hardmax", "HardmaxMany"]
 
@@ -47,6 +49,16 @@ class Hardmax:
     def information(self, c: float, V: float = 1.0) -> Estimate:
         """F(c), interpolated between 28 values of a two-dimensional rule."""
         return hardmax.information_between(c, published=self.published)
+
+    def evidence(self, V: float, Q: float) -> Estimate:
+        """Minus the entropy of the labels given omega."""
+        if self.published:
+            raise KernelNotFoundError("hardmax_published is no model, and has no free entropy; use hardmax")
+        return self._minus(hardmax.label_entropy((Q - V) / V))
+
+    @staticmethod
+    def _minus(found: Estimate) -> Estimate:
+        return Estimate(-found.value, found.error, found.how)
 
     def observe(self, h: Array) -> Array:
         """Outputs."""
@@ -90,6 +102,16 @@ class Hardmax:
         found = slopes(np.asarray(k1), np.asarray(k2), s1 * s2 * r)
         return np.stack(scores.hardmax_score(found.first, found.second, s1, s2, c1, c2, V), axis=1)
 
+    def predict(self, omega: Array, V: float) -> Array:
+        """Probabilities of the labels, or the label at omega."""
+        return predicted_choice(omega, V, soft=False) if V else self.observe(omega)
+
+    def prediction_errors(self, V: float, Q: float) -> PredictionErrors:
+        """By the agreement of choices at zero temperature: twice the share of wrong rows for the plug-in."""
+        if self.published:
+            raise KernelNotFoundError("hardmax_published is no model, and predicts nothing; use hardmax")
+        return choice_errors(V, Q, self.tokens, soft=False)
+
 
 class HardmaxMany(Hardmax):
     """One-hot argmax of each row of h, three to five tokens (`label_chains`)."""
@@ -106,6 +128,10 @@ class HardmaxMany(Hardmax):
     def information(self, c: float, V: float = 1.0) -> Estimate:
         """F(c), from its behaviour at both ends of c."""
         return hardmax_many.information(c, self.tokens)
+
+    def evidence(self, V: float, Q: float) -> Estimate:
+        """Minus the entropy of the labels given omega."""
+        return self._minus(hardmax_many.label_entropy((Q - V) / V, self.tokens))
 
     def check(self, y: ArrayLike) -> Array:
         """Refuse rows that are not one-hot, and labels of probability zero."""

@@ -1,25 +1,33 @@
-"""Message passing on instances of a teacher at random, and its mean error."""
+"""Message passing and gradient descent on instances of a teacher at random, and their mean errors."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.results import Estimate
 from ..core.standard_error import standard_error
+from ..learning.blocks import Array
 from .amp import amp
 from .channels import Channel
-from .data import instance, teacher
-from .results import AMPResult, AMPStep
+from .data import instance, make_data, refuse_size, teacher
+from .gd import descend
+from .prediction import errors_on_data
+from .results import AMPResult, AMPStep, DescentResult, PredictionErrors
 
-__all__ = ["Instances", "amp_instances"]
+__all__ = ["DescentInstances", "Instances", "amp_instances", "descent_instances"]
 
 
 class Instances(NamedTuple):
-    """Results of instances, their mean error ||S - Shat||^2/d and its standard error, None for one instance."""
+    """Results of instances, their mean error ||S - Shat||^2/d and its standard error, None for one instance.
+
+    `prediction` holds the mean errors of predictions on fresh samples, and their standard errors.
+    """
 
     results: list[AMPResult]
     error: float
     error_of_error: float | None
+    prediction: PredictionErrors
 
 
 def amp_instances(
@@ -49,7 +57,7 @@ def amp_instances(
     max_iter, settings : optional
         As in `amp`.
     """
-    found = []
+    found, fresh = [], []
     for number in range(count):
 
         def tick(step: AMPStep, number: int = number) -> None:
@@ -61,5 +69,87 @@ def amp_instances(
         found.append(
             amp(x, y, output, rho, teacher=S, seed=seed + number, callback=tick, max_iter=max_iter, **settings)
         )
+        last = found[-1]
+        fresh.append(errors_on_data(S, last.estimate, max(last.predicted, 0.0), output, rng=seed + number))
     errors = np.array([r.mmse for r in found])
-    return Instances(found, float(errors.mean()), float(standard_error(errors)) if count > 1 else None)
+    prediction = PredictionErrors(_mean([f.posterior_mean for f in fresh]), _mean([f.plug_in for f in fresh]))
+    return Instances(found, float(errors.mean()), _spread(errors), prediction)
+
+
+class DescentInstances(NamedTuple):
+    """Results of instances, and means over these with their standard errors, None for one instance.
+
+    `single` is the error ||S - Shat||^2/d of a student, `averaged` that of the mean of all students of an instance.
+    """
+
+    results: list[DescentResult]
+    single: float
+    error_of_single: float | None
+    averaged: float
+    error_of_averaged: float | None
+    prediction: Estimate
+
+
+def descent_instances(
+    alpha: float,
+    rho: float,
+    dimension: int,
+    output: Channel,
+    *,
+    count: int,
+    seed: int = 0,
+    steps: int = 1000,
+    students: int = 4,
+    progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> DescentInstances:
+    """Descend from several starts on data of `count` teachers, those of `amp_instances`.
+
+    Parameters
+    ----------
+    alpha, rho, dimension, output, count, seed, progress
+        As in `amp_instances`; progress counts steps.
+    steps, students, settings : optional
+        As in `descend`.
+    """
+    refuse_size(alpha, dimension, output.tokens, f"d = {dimension} at alpha = {alpha:g}", scalar=True)
+    found, fresh = [], []
+    for number in range(count):
+
+        def tick(student: int, step: int, number: int = number) -> None:
+            if progress is not None:
+                progress((number * students + student) * steps + step, count * students * steps)
+
+        S = teacher(dimension, rho, seed + number)
+        x, y = make_data(S, alpha, output, seed + number)
+        found.append(
+            descend(
+                x,
+                y,
+                output,
+                rho,
+                teacher=S,
+                rng=seed + number,
+                callback=tick,
+                steps=steps,
+                students=students,
+                **settings,
+            )
+        )
+        fresh.append(errors_on_data(S, found[-1].estimate, 0.0, output, rng=seed + number).plug_in)
+    single, averaged = (np.array([getattr(r, name) for r in found]) for name in ("single", "mmse"))
+    return DescentInstances(
+        found, float(single.mean()), _spread(single), float(averaged.mean()), _spread(averaged), _mean(fresh)
+    )
+
+
+def _spread(values: Array) -> float | None:
+    return float(standard_error(values)) if len(values) > 1 else None
+
+
+def _mean(found: list[Estimate]) -> Estimate:
+    """Over instances; of one instance, with the standard error over its samples."""
+    if len(found) == 1:
+        return found[0]
+    values = np.array([f.value for f in found])
+    return Estimate(float(values.mean()), float(standard_error(values)), "monte-carlo")

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..learning.blocks import Array, Floats, Source
+from ..learning.sources import Blocks
 from .channels import Channel, pairs, variances
 from .checks import CITE
-from .data import Stream, check_samples, gram, indices, refuse_size, rows_at_a_time
+from .data import check_samples, gram, indices, refuse_size, rows_at_a_time
 
 __all__ = ["Passes"]
 
@@ -24,59 +25,41 @@ class _Block:
     # Of the scores so far, with the memory that the damped estimate has of them.
     onsager: Array
 
+    @property
+    def rows(self) -> int:
+        """Number of samples."""
+        return len(self.seen)
 
-class Passes:
+
+class Passes(Blocks[_Block]):
     """Passes over the samples, in blocks of rows."""
+
+    names = ("x", "y")
 
     def __init__(self, x: ArrayLike | Source, y: ArrayLike | None, output: Channel) -> None:
         self.output = output
-        self._x: Floats | None = None
-        if callable(x):
-            if y is not None:
-                raise ValueError("y must be None where x is a function, whose blocks hold both; leave y out")
-            self._source = x
-        else:
-            if y is None:
-                raise ValueError(f"y is missing: one T x T output per sample ({CITE}, outputs)")
-            self._x = check_samples(x, output.tokens)
-            n, _, d = self._x.shape
-            refuse_size(n / d**2, d, output.tokens, f"x of shape {self._x.shape}", scalar=True)
-            self._y = output.check(y)
-            if len(self._y) != len(self._x):
-                raise ValueError(
-                    f"x and y must have as many samples, got {len(self._x)} and {len(self._y)} ({CITE}, model)"
-                )
-        self.blocks: list[_Block] = []
-        self.samples = self.dimension = 0
-        for part, labels in self._parts():
-            samples = check_samples(part, output.tokens)
-            self.dimension = self.dimension or samples.shape[2]
-            if samples.shape[2] != self.dimension:
-                raise ValueError(
-                    f"every block of x must have d = {self.dimension} ({CITE}, model), got {samples.shape}"
-                )
-            seen = output.prepare(output.check(labels))
-            if len(seen) != len(samples):
-                raise ValueError(f"a block has {len(samples)} samples and {len(seen)} outputs; make them as many")
-            zero = np.zeros((len(seen), len(variances(output.tokens))))
-            self.blocks.append(_Block(seen, zero, zero))
-            self.samples += len(seen)
-        if not self.samples:
-            raise ValueError(f"x must hold at least one sample ({CITE}, model); the function gave no blocks")
+        super().__init__(x, y, lambda array: rows_at_a_time(*array.shape[1:]))
+        # A function is read once, to know how many samples there are.
+        if not self.blocks:
+            for _ in self.each():
+                pass
+        self.samples = self.rows
 
-    def _tokens(self) -> Iterator[ArrayLike]:
-        """Blocks of x; the outputs have been seen."""
-        if self._x is None and isinstance(self._source, Stream):
-            return self._source.tokens()
-        return (part for part, _ in self._parts())
+    def checked(self, x: ArrayLike, name: str) -> Floats:
+        """As `check_samples` has it."""
+        return check_samples(x, self.output.tokens)
 
-    def _parts(self) -> Iterator[tuple[ArrayLike, ArrayLike]]:
-        if self._x is None:
-            yield from self._source()
-            return
-        step = rows_at_a_time(*self._x.shape[1:])
-        for start in range(0, len(self._x), step):
-            yield self._x[start : start + step], self._y[start : start + step]
+    def outputs(self, x: Floats, y: ArrayLike) -> Array:
+        """All outputs, checked before the blocks are."""
+        n, _, d = x.shape
+        refuse_size(n / d**2, d, self.output.tokens, f"x of shape {x.shape}", scalar=True)
+        return _as_many(x, self.output.check(y))
+
+    def keep(self, x: Floats, y: ArrayLike) -> _Block:
+        """What the score needs of the outputs, and no scores yet."""
+        seen = self.output.prepare(_as_many(x, self.output.check(y)))
+        zero = np.zeros((len(seen), len(variances(self.output.tokens))))
+        return _Block(seen, zero, zero)
 
     def forget(self) -> None:
         """Forget the scores of earlier sweeps."""
@@ -122,9 +105,7 @@ class Passes:
         return len(variances(self.output.tokens)) if self.output.noise else 0
 
     def _blocks(self, covariance: str) -> Iterator[tuple[Floats, _Block, Array | None]]:
-        # Parts after the last block have not been seen before: the source is not the same at every call.
-        for part, block in zip(self._tokens(), self.blocks, strict=True):
-            x = np.asarray(part)
+        for x, block in self.each():
             yield x, block, gram(x) if covariance == "gram" else None
 
     def _score(self, block: _Block, omega: Array, V: float, sigma: Array | None) -> Array:
@@ -142,6 +123,12 @@ class Passes:
         if not np.isfinite(h).all():
             raise ValueError(f"x must be finite ({CITE}, model), got NaN or infinity; leave such samples out, of y too")
         return np.asarray(h)
+
+
+def _as_many(x: Floats, y: Array) -> Array:
+    if len(y) != len(x):
+        raise ValueError(f"x and y must have as many samples, got {len(x)} and {len(y)} ({CITE}, model)")
+    return y
 
 
 def _pull(x: Floats, g: Array, tokens: int) -> Array:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.pictures import plots
 from ..core.results import Estimate, How, Result, versions
 
-__all__ = ["AMPResult", "AMPStep", "DescentResult", "EvolutionPoint", "SelfError"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["AMPResult", "AMPStep", "DescentResult", "EvolutionPoint", "PredictionErrors", "SelfError"]
 
 Array = NDArray[np.float64]
 
@@ -55,6 +59,22 @@ class EvolutionPoint(Result):
     residual: float
     history: Array
     versions: dict[str, str] = field(default_factory=versions)
+
+
+@dataclass(frozen=True)
+class PredictionErrors:
+    """Errors of predictions of an output without its noise, E sum_ab (y_ab - prediction)^2 over tokens not seen yet.
+
+    Attributes
+    ----------
+    posterior_mean : Estimate
+        By E[y | data], the least of all.
+    plug_in : Estimate
+        By the output at the estimated indices, Tr(Shat Z_ab).
+    """
+
+    posterior_mean: Estimate
+    plug_in: Estimate
 
 
 @dataclass(frozen=True)
@@ -119,6 +139,8 @@ class AMPResult(Result):
     how : {"rigorous", "estimated", "monte-carlo"}
     converged, status, n_iter, history, seed, versions
         Provenance; `history` holds a row (change, V, q_hat, error) of each iteration, with NaN for an unknown error.
+    dampings : ndarray, shape (n_iter,)
+        Share of the old estimate in each.
     """
 
     papers: ClassVar[tuple[str, ...]] = ("boncoraglio2025",)
@@ -135,8 +157,20 @@ class AMPResult(Result):
     status: str
     n_iter: int
     history: Array
+    dampings: Array
     seed: int
     versions: dict[str, str] = field(default_factory=versions)
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw V over the iterations, and the error where the teacher is known; returns the matplotlib axes."""
+        with plots().on_axes(axes) as axes:
+            iterations = np.arange(1, self.n_iter + 1)
+            axes.semilogy(iterations, self.history[:, 1], label="V")
+            if self.mmse is not None:
+                axes.semilogy(iterations, self.history[:, 3], ".-", label=r"error $\|S - \hat S\|^2/d$")
+            axes.set(xlabel="iteration", title=rf"message passing at $\alpha$ = {self.alpha:g}")
+            plots().legend_below(axes, 2)
+            return axes
 
 
 @dataclass(frozen=True, repr=False)

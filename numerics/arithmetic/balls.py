@@ -1,6 +1,5 @@
 """Balls of the sums of many digits: numbers from the model, matrices from columns."""
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,15 +7,10 @@ from flint import arb_mat
 
 from . import ball as exact
 
-__all__ = ["Ball", "Balls", "ball", "decimal_digits_to_bits", "matrix"]
+__all__ = ["Ball", "Balls", "ball", "matrix"]
 
 Ball = Any  # python-flint ships no types for arithmetic between its classes
 Balls = list[Any]
-
-
-def decimal_digits_to_bits(digits: float) -> int:
-    """Bits that hold so many decimal digits."""
-    return math.ceil(digits * math.log2(10.0))
 
 
 def ball(value: float) -> Ball:

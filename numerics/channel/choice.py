@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.network import Network
-from ..model.routes import CHART, require, serving
+from ..model.routes import CHART, preferred, require
 from ..quadrature.rules import normal_qmc
 from .averages import Channel
 from .charts import ChartChannel
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 def is_sampled(model: Network) -> bool:
     """Whether the posterior is sampled: beyond two layers, two layers of more than two tokens, or on a chart."""
-    return model.layers > 2 or (model.layers == 2 and model.tokens > 2) or serving("evolve", model)[:1] == (CHART,)
+    return model.layers > 2 or (model.layers == 2 and model.tokens > 2) or preferred("evolve", model) == CHART
 
 
 def is_costly(model: Network) -> bool:

@@ -34,7 +34,7 @@ def structure(model: Network) -> Structure:
 
     Every block of coordinates meets the same weights, so that the blocks of a head share its overlaps. Keys and queries
     may be rotated together: their overlap with each other is a multiple of the identity, too. In the last layer it
-    stays zero (the sign of the queries only renames the scores), elsewhere it does not.
+    stays zero where its attention is the output (the sign of the queries only renames scores), elsewhere it does not.
     """
     groups, shared = [], []
     start = 0
@@ -44,7 +44,7 @@ def structure(model: Network) -> Structure:
             groups.append(tuple(row for block in blocks for row in block))
             roles = [blocks[k * model.heads : (k + 1) * model.heads] for k in range(model.kinds)]
             shared += [tuple((row, row) for block in role for row in block) for role in roles]
-            if model.kinds == 2 and layer < model.layers:
+            if model.kinds == 2 and (layer < model.layers or model.output == "sequence"):
                 pairs = zip(*roles, strict=True)
                 shared.append(tuple(pair for keys, queries in pairs for pair in zip(keys, queries, strict=True)))
             start += len(groups[-1])

@@ -87,9 +87,9 @@ def run(args: argparse.Namespace) -> Outcome:
         **sampling(args),
     )
     name = model.describe()
-    if args.heads > 1:
+    if args.heads != model.heads:
         name += f", H={args.heads}"
-    if args.output == "sequence":
+    if args.output != model.output:
         name += ", output B_1"
     return _outcome(result, {"model": name}, args)
 

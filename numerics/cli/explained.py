@@ -12,7 +12,7 @@ from ..core.errors import ConvergenceError
 from ..core.progress import Bar
 from ..core.results import How, ThresholdResult
 from ..model.network import Network
-from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, serving
+from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, preferred
 from .flags import link_of
 from .verbs import shown
 
@@ -83,10 +83,10 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     model = Network(
         args.layers, args.tokens, args.rank, skip, beta, args.activation, tied=not args.untied, output=output
     )
-    route = serving("last layer", model)[:1]
-    if route == (CHART_OPERATOR,) and model.indices * model.tokens > _MOST_ENTRIES:
+    route = preferred("last layer", model)
+    if route == CHART_OPERATOR and model.indices * model.tokens > _MOST_ENTRIES:
         return ThresholdLine(at, reason="it takes minutes for this model; `attnlimits threshold` computes it")
-    digits = _DIGITS if route in ((BALLS,), (PAIRS,)) else None
+    digits = _DIGITS if route in (BALLS, PAIRS) else None
     if args.layers == 1:
         return _found(args, at, lambda _: al.threshold(model, heads=args.heads, output=args.output))
     return _found(args, at, lambda bar: al.threshold(model, digits=digits, progress=bar.to))

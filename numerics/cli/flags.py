@@ -10,6 +10,7 @@ from ..core.memory import refuse_memory
 from ..model.described import Model
 from ..model.link import Link
 from ..model.network import ACTIVATIONS, Network
+from ..model.routes import serving
 
 __all__ = [
     "MODEL_DEFAULTS",
@@ -35,6 +36,7 @@ __all__ = [
     "sampling_flags",
 ]
 
+Matrices = tuple[tuple[tuple[float, ...], ...], ...]
 OUTPUTS = ("last", "sequence")
 #: Nodes of a sampled posterior where nobody gives them.
 NODES = 2048
@@ -44,13 +46,15 @@ MODEL_DEFAULTS: dict[str, object] = {
     "tokens": 2,
     "rank": 1,
     "heads": 1,
+    "readouts": None,
     "skip": 1.0,
     "beta": 1.0,
     "activation": "softmax",
     "untied": False,
     "output": "last",
 }
-SYMBOLIC_DEFAULTS = MODEL_DEFAULTS | {"layers": None, "tokens": None, "skip": None, "beta": None}
+SYMBOLIC_DEFAULTS = {name: value for name, value in MODEL_DEFAULTS.items() if name != "readouts"}
+SYMBOLIC_DEFAULTS |= {"layers": None, "tokens": None, "skip": None, "beta": None}
 
 
 def _ranks(text: str) -> int | tuple[int, ...]:
@@ -59,6 +63,17 @@ def _ranks(text: str) -> int | tuple[int, ...]:
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected one integer, or one per layer as in 1,2; got {text!r}") from None
     return values[0] if len(values) == 1 else values
+
+
+def _readouts(text: str) -> Matrices:
+    """Matrices of readout weights: rows between semicolons, layers between slashes."""
+    try:
+        layers = [[row.split(",") for row in layer.split(";")] for layer in text.split("/")]
+        return tuple(tuple(tuple(float(entry) for entry in row) for row in rows) for rows in layers)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f'expected an H x H matrix as in "1,0.3;-0.2,0.8", or one per layer between "/"; got {text!r}'
+        ) from None
 
 
 def _exact(text: str) -> str:
@@ -87,6 +102,14 @@ def model_flags(parser: argparse.ArgumentParser, *, symbolic: bool = False) -> N
     group.add_argument("--tokens", "-M", type=int, default=2, metavar="M", help="tokens (default: %(default)s)")
     group.add_argument("--rank", "-r", type=_ranks, default=1, metavar="r", help="rank, or one per layer: 1,2")
     group.add_argument("--heads", "-H", type=int, default=1, metavar="H", help="heads (default: %(default)s)")
+    if not symbolic:
+        group.add_argument(
+            "--readouts",
+            type=_readouts,
+            metavar="o",
+            help='weights that mix the heads after each layer, "1,0.3;-0.2,0.8", or one matrix per layer between "/" '
+            "(default: the identity, heads that do not mix)",
+        )
     number = {"type": str, "default": None} if symbolic else {"type": float, "default": 1.0}
     usual = "a symbol" if symbolic else "1"
     group.add_argument("--skip", "-c", metavar="c", help=f"skip strength (default: {usual})", **number)
@@ -214,8 +237,26 @@ def check_model(verb: str) -> Callable[[argparse.Namespace], None]:
     return check
 
 
-#: Verbs that charts serve at any depth.
-_ON_CHARTS = ("threshold", "evolve", "curve", "free-energy", "gamp", "denoise", "descend")
+#: Verbs that serve other networks than that of the main text, and what their routes are called.
+_ROUTES = {
+    "threshold": "last layer",
+    "evolve": "evolve",
+    "curve": "curve",
+    "free-energy": "free energy",
+    "gamp": "gamp",
+    "denoise": "denoise-sampled",
+    "descend": "descend",
+}
+
+
+def _readouts_of(args: argparse.Namespace) -> Matrices | None:
+    """Readout weights of the flags, one matrix for every layer that mixes the heads."""
+    count = 0 if args.heads == 1 else args.layers if args.output == "sequence" else args.layers - 1
+    given: Matrices | None = getattr(args, "readouts", None)
+    if given is None:
+        identity = tuple(tuple(float(a == b) for b in range(args.heads)) for a in range(args.heads))
+        return (identity,) * count if args.layers > 1 else None
+    return given * count if len(given) == 1 and count else given
 
 
 def described(args: argparse.Namespace, heads: int = 1) -> Network:
@@ -230,27 +271,25 @@ def described(args: argparse.Namespace, heads: int = 1) -> Network:
         tied=not args.untied,
         heads=heads,
         output=args.output,
+        readouts=_readouts_of(args) if heads > 1 else getattr(args, "readouts", None),
         noise=noise_of(args),
     )
 
 
 def attention(args: argparse.Namespace, verb: str) -> Network:
     """Return the network of the flags; refuse in their words what a verb does not serve."""
-    network = described(args)
     if not is_attention(args):
-        if verb in _ON_CHARTS and args.heads == 1 and (args.output == "last" or network.noise):
-            return network
+        if args.heads == 1 or (args.layers > 1 and verb != "descend"):
+            network = described(args, args.heads)
+            plain = args.heads == 1 and (args.output == "last" or network.noise)
+            if verb in _ROUTES and (plain or serving(_ROUTES[verb], network)):
+                return network
         used = "--heads" if args.heads != 1 else "--untied" if args.untied else "--output sequence"
         why = "it needs tied weights, one head and the last layer's attention as output"
-        if verb == "threshold" and args.heads != 1:
-            why = (
-                "several layers of heads depend on readout weights o (30), which it does not take; where o = I the "
-                f"heads are networks of one head side by side, and alpha is that of --heads 1 over {args.heads}"
-            )
-        elif verb in ("threshold", "evolve"):
+        if verb in ("threshold", "evolve"):
             why += f"; for --layers 1 there are {'thresholds' if verb == 'threshold' else 'fixed points'} of all"
         raise ValueError(f"{used} is not served by `{verb}` at L = {args.layers}: {why}")
-    return network
+    return described(args)
 
 
 def model_of(args: argparse.Namespace, verb: str) -> Model:

@@ -44,8 +44,8 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> Outcome:
     """Make the report of what the flags describe."""
     check_link(args)
-    model = link_of(args) if args.link is not None else _network(args)
-    found = al.report(model, args.out, effort=args.effort, progress=None if args.json else _tell)
+    model = link_of(args) if args.link is not None else described(args, args.heads)
+    found = al.report(model, args.out, effort=args.effort, progress=None if args.json or args.quiet else _line)
     record = {
         "page": str(found.page),
         "folder": str(found.folder),
@@ -59,17 +59,7 @@ def run(args: argparse.Namespace) -> Outcome:
     return as_dict(record), f"{found.record['model']}\n{found.status}\nwrote {found.page}", found.complete
 
 
-def _network(args: argparse.Namespace) -> "al.Network":
-    """Any network that the flags can describe: the page says what is not served of it."""
-    if args.heads > 1 and args.layers > 1:
-        raise ValueError(
-            "--heads of several layers need readout weights, which no flag gives: take al.report from Python, "
-            "with al.Network(.., readouts=..)"
-        )
-    return described(args, args.heads)
-
-
-def _tell(part: str, name: str, state: str, seconds: float | None) -> None:
+def _line(part: str, name: str, state: str, seconds: float | None) -> None:
     """One line on stderr for every step."""
     spent = "kept" if seconds is None else f"{seconds:.1f} s"
     print(f"{part}: {name}: {state} ({spent})", file=sys.stderr, flush=True)

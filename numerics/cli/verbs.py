@@ -54,7 +54,9 @@ def command_line(groups: Mapping[str, Iterable[Callable[[Verbs], None]]]) -> tup
         f"{STATUSES}.",
         epilog="example: attnlimits threshold --layers 2 --tokens 2 --skip 1 --digits 12 --json",
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and end")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="show the version and end"
+    )
     verbs: Verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
     parser.verbs = verbs.choices
     for title, group in groups.items():

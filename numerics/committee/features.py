@@ -1,9 +1,6 @@
 """Contribution of a hidden layer of the committee (51)-(54) to the output: two numbers and their correlations.
 
-In the modes a = (h_1 + h_2)/sqrt(2), b = (h_1 - h_2)/sqrt(2) of two tokens sigma(beta h^T h) = [[1, s], [0, t]] with
-
-    s = (T(b^2 + a b) - T(b^2 - a b))/2,   t = (T(b^2 + a b) + T(b^2 - a b))/2,   T(z) = tanh(beta z/2):
-
+In the modes a = (h_1 + h_2)/sqrt(2), b = (h_1 - h_2)/sqrt(2) of two tokens sigma(beta h^T h) = [[1, s], [0, t]]:
 s is odd in a and in b, t is even in both. Hence E s = 0, E s t = 0 at any overlap, and the sign of h is not seen.
 """
 
@@ -15,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.validation import positive
+from ..model.network import Network, kernel
 from ..quadrature.rules import gauss_legendre_panels
 
 __all__ = ["Stability", "features", "quadrant", "stability"]
@@ -31,8 +29,8 @@ _NEAREST = 1e-6
 
 def features(a: Array, b: Array, beta: float) -> tuple[Array, Array]:
     """Return s and t of modes a and b."""
-    plus, minus = np.tanh(0.5 * beta * b * (b + a)), np.tanh(0.5 * beta * b * (b - a))
-    return 0.5 * (plus - minus), 0.5 * (plus + minus)
+    first, _, other, second = kernel(Network(), "numpy64").link(a, b, beta)
+    return first - second, first - other
 
 
 def quadrant(nodes: int, cut: float = _CUT) -> tuple[Array, Array]:

@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from .notes import note
+
 __all__ = ["cache_folder", "private_folder", "read_private", "temporary_folder"]
 
 # Permissions of others to write, and others' of any kind.
@@ -75,11 +77,7 @@ def temporary_folder(name: str, reason: str, folder: Path | None = None) -> Path
     if folder not in _instead:
         _instead[folder] = made = _temporary()
         until = "is not kept" if made is None else "is kept in a temporary folder until this command ends"
-        print(
-            f"attnlimits: the cache {folder} {reason}: what is derived {until}; set ATTNLIMITS_CACHE to a folder of "
-            "your own",
-            file=sys.stderr,
-        )
+        note(f"the cache {folder} {reason}: what is derived {until}; set ATTNLIMITS_CACHE to a folder of your own")
     return _instead[folder]
 
 

@@ -216,8 +216,10 @@ def _file(module: str) -> Path | None:
 
 @cache
 def _files(package: str) -> dict[str, Path]:
-    """Files of a package of the distribution and of all below it, by the names of the modules."""
+    """Files of a package of the distribution and of all below it, or of a module beside them, by their names."""
     found = importlib.util.find_spec(package)
+    if found is not None and found.submodule_search_locations is None and found.origin:
+        return {package: Path(found.origin)}
     files: dict[str, Path] = {}
     for place in (found.submodule_search_locations or ()) if found is not None else ():
         for path in Path(place).rglob("*.py"):

@@ -20,6 +20,7 @@ from numba.core import config
 from numba.core.caching import CacheImpl, IndexDataCacheFile, UserProvidedCacheLocator, UserWideCacheLocator
 
 from .identity import kernel_hash
+from .notes import note
 
 __all__ = ["CheckedFile", "Locator", "attach", "settle"]
 
@@ -189,9 +190,9 @@ _said: list[str] = []
 
 def _say_once(sentence: str) -> None:
     """Print the first such sentence of the process on stderr; worker processes leave it to the first one."""
-    if not _said and multiprocessing.parent_process() is None and sys.stderr is not None:
+    if not _said and multiprocessing.parent_process() is None:
         with contextlib.suppress(OSError, ValueError):  # nowhere to say it
-            print(f"attnlimits: {sentence}", file=sys.stderr)
+            note(sentence)
     _said.append(sentence)
 
 

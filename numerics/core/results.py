@@ -89,16 +89,14 @@ class Result:
         """Whether both are of one class and every field is equal, arrays entry by entry."""
         if type(self) is not type(other):
             return NotImplemented
-        found: bool = as_dict(self) == as_dict(other)
-        return found
+        return bool(as_dict(self) == as_dict(other))
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
 
     def to_dict(self) -> dict[str, JSON]:
         """All fields as plain JSON types: arrays as lists, what is no number as None."""
-        found: dict[str, JSON] = as_dict(self)
-        return found
+        return dict(as_dict(self))
 
     def save(self, path: str | Path) -> None:
         """Write the result, with its model, settings and versions, to a JSON file that `load` reads."""

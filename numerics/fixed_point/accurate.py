@@ -13,7 +13,7 @@ from ..core.errors import ConvergenceError
 from ..core.standard_error import standard_error
 from .state import Solution, State, Strategy
 
-__all__ = ["Fineness", "as_accurate"]
+__all__ = ["Fineness", "Ways", "as_accurate"]
 
 # Most points of a randomisation, whose posterior moments take 1 GiB, and most nodes of one output.
 _MOST, _MOST_NODES = 2**14, 2**13
@@ -74,8 +74,7 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
     ConvergenceError
         The posteriors are worth too little at the most nodes.
     """
-    few, solution = _searched(ways, first)
-    fineness = first
+    few, solution, fineness = _searched(ways, first)
     # An average of squares of unit spread is then known to half the accuracy: near thresholds no effort is enough.
     most = min(_MOST, 2 ** math.floor(math.log2(4 / (replicas * accuracy**2))))
     while (error := _error(solution, accuracy)) > accuracy and fineness.samples < most and solution.converged:
@@ -89,17 +88,16 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
     return _noted(solution, error, accuracy, fineness), few
 
 
-def _searched(ways: Ways, first: Fineness) -> tuple[Channel, Solution]:
-    """Fixed point by few points, with as many nodes as it takes."""
-    nodes = first.nodes
+def _searched(ways: Ways, fineness: Fineness) -> tuple[Channel, Solution, Fineness]:
+    """Fixed point by few points, with as many nodes as it takes, and what these are."""
     while True:
-        few = ways.channel(Fineness(first.samples, nodes))
+        few = ways.channel(fineness)
         try:
-            return few, _solved(ways, few)
+            return few, _solved(ways, few), fineness
         except ConvergenceError:
-            if nodes >= _MOST_NODES:
+            if fineness.nodes >= _MOST_NODES:
                 raise
-            nodes *= 4
+            fineness = Fineness(fineness.samples, 4 * fineness.nodes)
 
 
 def _solved(ways: Ways, averages: Channel) -> Solution:

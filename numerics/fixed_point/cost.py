@@ -5,7 +5,7 @@ import numpy as np
 from ..channel.link.channel import LinkChannel
 from ..model.links import LinkKernel
 from ..model.network import Network
-from ..model.routes import CHART, TWO_LAYER_QUADRATURE, serving
+from ..model.routes import CHART, TWO_LAYER_QUADRATURE, preferred
 
 __all__ = ["takes_seconds"]
 
@@ -29,7 +29,7 @@ def takes_seconds(model: Network | LinkKernel, alpha: float) -> bool:
     """
     if isinstance(model, LinkKernel):
         return is_deterministic(model)
-    if serving("evolve", model)[:1] in ((), (CHART,)) or not model.tied:
+    if preferred("evolve", model) in (None, CHART) or not model.tied:
         return False
     if model.layers == 1:
         return bool(model.indices == 1 or model.tokens > model.indices)

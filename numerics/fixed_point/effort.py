@@ -13,7 +13,7 @@ from ..channel.two_layers.channel import TwoLayerAverages
 from ..core.results import Origin
 from ..core.validation import check_nodes
 from ..model.network import Network
-from ..model.routes import CHART, DEEP_QUADRATURE, TWO_LAYER_QUADRATURE, require, serving
+from ..model.routes import CHART, DEEP_QUADRATURE, TWO_LAYER_QUADRATURE, preferred, require
 from .accurate import Fineness
 from .iteration import Iteration
 from .refinement import Refinement
@@ -109,7 +109,7 @@ class Effort:
 
 
 def _on_chart(model: Network) -> bool:
-    return serving("evolve", model)[:1] == (CHART,)
+    return preferred("evolve", model) == CHART
 
 
 def _default_accuracy(model: Network, samples: int | None, accuracy: float | None) -> float | None:

@@ -22,7 +22,7 @@ from .newton import broyden
 from .postprocess import Measured, postprocess, stated
 from .slopes import NEARLY, STEP, differences, logit, newton, stable
 from .state import DEAD, Problem, Solution, State
-from .stopping import CUT, ROUGH, TOP, Evaluation, Stage, judge_rule, judge_sampled, next_stage
+from .stopping import CUT, ROUGH, TOP, Anchor, Evaluation, Stage, judge_rule, judge_sampled, next_stage
 
 __all__ = ["Refinement"]
 
@@ -48,6 +48,8 @@ _TELLING = 1e-3
 # Slopes of sampled averages are measured afresh so far in t from where they were: on the way of all layers to
 # recovery, where a law is known for them, and elsewhere.
 _AWAY, _NEAR = 3.0, 0.8
+# Distance in t over which the ratio of averages of neighbouring accuracies changes by little of what it differs from 1.
+_REACH = 0.1
 # Accuracy of the sampled averages of which slopes are taken.
 _TOLD = 2e-3
 
@@ -93,7 +95,8 @@ class Refinement:
         state = replace(state, q=q.copy(), free=free, converged=False, residual=math.inf, path=(), error=None)
         start = logit(np.clip(q.diagonal()[list(layers)], 0.1 * DEAD, RECOVERED))
         slopes = None
-        if layers in state.slopes:  # of another alpha: the way there is known to first order
+        recovered = q.diagonal().max() >= RECOVERED - 1e-9
+        if layers in state.slopes and not recovered:  # of another alpha: the way there is known to first order
             log_there, slopes = state.slopes[layers]
             if stable(slopes):
                 step = np.linalg.solve(slopes, np.full(len(layers), math.log(self.problem.alpha) - log_there))
@@ -193,13 +196,14 @@ class Refinement:
     def _refine(self, state: State, layers: Layers, found: _Found) -> State:
         """Chord steps with finer and finer rules, until two of them agree to the accuracy asked for.
 
-        The error is the distance of the fixed points of the last two: about that of the coarser one, as errors fall by
-        several times from one rule to the next. Of sampled averages it is their noise, and part of the last step.
+        Each rule is summed at one point; the fixed point near it is found by coarser ones (`_anchored`). The error
+        follows from the distances of the fixed points of the last three, as errors fall by several times from one rule
+        to the next. Of sampled averages it is their noise, and part of the last step.
         """
         chosen = list(layers)
         stage = Stage(found.t, found.slopes, np.full(len(layers), math.inf))
         while True:
-            at = self._evaluate(state, layers, stage.t, stage.level)
+            at, stage = self._anchored(state, layers, stage)
             here = at.here
             x, sampled = here.x, here.averages.sampled
             state, stage = self._with_slopes(at, layers, stage)
@@ -265,10 +269,25 @@ class Refinement:
     def _log_alpha(self, layers: Layers, t: Array, averages: Averages) -> Array:
         return log_alpha(t, averages.g.mean(axis=0).diagonal()[list(layers)])
 
+    def _anchored(self, state: State, layers: Layers, stage: Stage) -> tuple[_At, Stage]:
+        """Averages of the stage; near a point where they are known, by how far coarser ones move from there."""
+        anchor, q = stage.anchor, self._at(layers, stage.t)
+        if anchor is not None and np.abs(stage.t - anchor.t).max() <= _REACH:
+            # Two accuracies away: those rules jump by less than this one is off, and they are known at the anchor.
+            level = min(stage.level / CUT**2, ROUGH)
+            moved = anchor.moved(*(self.averages.rough(at, level) for at in (self._at(layers, anchor.t), q)))
+            return self._judged(state, layers, stage.t, q, moved), stage
+        at = self._evaluate(state, layers, stage.t, stage.level)
+        fine = at.here.averages
+        return at, replace(stage, anchor=None if fine.sampled or stage.level >= ROUGH else Anchor(stage.t, fine))
+
     def _evaluate(self, state: State, layers: Layers, t: Array, level: float) -> _At:
-        """Averages of this accuracy at these t, with what the layers' alphas differ by from the one asked for."""
+        """Averages of this accuracy at these t."""
         q = self._at(layers, t)
-        averages = self.averages.rough(q, level)
+        return self._judged(state, layers, t, q, self.averages.rough(q, level))
+
+    def _judged(self, state: State, layers: Layers, t: Array, q: Array, averages: Averages) -> _At:
+        """Averages with what the layers' alphas differ by from the one asked for."""
         x = q.diagonal()[list(layers)]
         own = self._log_alpha(layers, t, averages)
         imbalance = math.log(self.problem.alpha) - own

@@ -17,7 +17,18 @@ from ..channel.averages import Averages
 from .balance import RECOVERED
 from .slopes import logit
 
-__all__ = ["CUT", "ROUGH", "TOP", "Evaluation", "Judgement", "Stage", "judge_rule", "judge_sampled", "next_stage"]
+__all__ = [
+    "CUT",
+    "ROUGH",
+    "TOP",
+    "Anchor",
+    "Evaluation",
+    "Judgement",
+    "Stage",
+    "judge_rule",
+    "judge_sampled",
+    "next_stage",
+]
 
 Array = NDArray[np.float64]
 
@@ -31,6 +42,8 @@ _TRIES = 4
 #: Factor between the accuracies of neighbouring stages, at most: as errors fall at least so much, too, it also bounds
 # from below what three agreeing rules leave of the error of two.
 CUT = 0.2
+# Least share of the distance of the last two of three rules that is stated as the error of the finest.
+_LEAST_LEFT = 0.5
 # The last step is at most this share of the accuracy asked for, and at most so long: slopes are trusted no further.
 _SHARE, _SHORT = 0.1, 0.1
 # Share of a step that slopes from sampled averages of accuracy 2e-3 may miss.
@@ -57,6 +70,27 @@ class Evaluation(NamedTuple):
     imbalance: Array
 
 
+class Anchor(NamedTuple):
+    """A point at which the averages of a stage are known.
+
+    Attributes
+    ----------
+    t : ndarray, shape (n,)
+    averages : Averages
+    """
+
+    t: Array
+    averages: Averages
+
+    def moved(self, here: Averages, there: Averages) -> Averages:
+        """Averages of the stage elsewhere, by the ratio of coarser ones there to those here."""
+        known = self.averages
+        with np.errstate(divide="ignore", invalid="ignore"):
+            g = np.where(here.g != 0, known.g * (there.g / here.g), there.g)
+            growth = np.where(here.growth != 0, known.growth * (there.growth / here.growth), there.growth)
+        return replace(there, g=g, growth=growth)
+
+
 @dataclass(frozen=True)
 class Stage:
     """Where a refinement is, with what it has learned.
@@ -77,6 +111,8 @@ class Stage:
         Latest t of this stage, and log alpha_l there.
     measured : (ndarray, ndarray), optional
         Of sampled averages: t at which slopes were taken from differences, and they, improved by steps.
+    anchor : Anchor, optional
+        Of deterministic averages: where those of this stage were taken last.
     """
 
     t: Array
@@ -87,6 +123,7 @@ class Stage:
     coarser: Array | None = None
     moved: tuple[Array, Array] | None = None
     measured: tuple[Array, Array] | None = None
+    anchor: Anchor | None = None
 
 
 @dataclass(frozen=True)
@@ -109,21 +146,29 @@ def _is_short(step: Array, small: Array) -> bool:
     return bool((np.abs(step) <= np.minimum(small, _SHORT)).all())
 
 
+def _left_by_three(before: Array, gap: Array) -> Array:
+    """Error of the finest of three rules, whose distances were these: they fall as a geometric series or faster."""
+    ratio = np.minimum(gap / np.maximum(before, 1e-300), 0.5)
+    out: Array = gap * np.maximum(ratio / (1 - ratio), _LEAST_LEFT)
+    return out
+
+
 def judge_rule(stage: Stage, step: Array, asked: Array, *, at_rest: bool, coarse: bool) -> Judgement:
     """Judge a step by deterministic averages; `asked` is the accuracy of t, `coarse`: there are finer rules.
 
     `at_rest`: max |F(q) - q| is at most the tolerance.
     """
     gap, coarser = stage.gap, stage.coarser
-    error, enough = gap + np.abs(step), bool((gap <= asked).all())
+    error, enough = gap + np.abs(step), False
     settled = _is_short(step, _SHARE * asked) and at_rest
     through = settled or (stage.tries + 1 >= _TRIES and coarse)
     if through:
         if coarser is not None:
             # Two rules may agree by chance, three hardly.
             third = bool(np.isfinite(gap).all())
-            gap = np.maximum(np.abs(stage.t + step - coarser), CUT * gap if third else 0.0)
-            error, enough = gap + np.abs(step), bool((gap <= asked).all()) and third
+            before, gap = gap, np.maximum(np.abs(stage.t + step - coarser), CUT * gap if third else 0.0)
+            left = _left_by_three(before, gap) if third else gap
+            error, enough = left + np.abs(step), bool((left <= asked).all()) and third
         coarser = stage.t + step
     return Judgement(step, gap, error, enough, settled, through, coarser)
 
@@ -151,4 +196,4 @@ def next_stage(stage: Stage, judged: Judgement, here: Evaluation, asked: Array, 
     resolved = here.averages.sampled and stage.level < ROUGH
     needed = float((asked / np.maximum(judged.gap, asked)).min()) ** 2 if resolved else 1.0
     level = max(min(CUT, needed) * stage.level, finest)
-    return replace(stage, t=t, gap=judged.gap, coarser=judged.coarser, level=level, tries=0, moved=None)
+    return replace(stage, t=t, gap=judged.gap, coarser=judged.coarser, level=level, tries=0, moved=None, anchor=None)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from attnlimits.numerics.core.saved import load as load
     from attnlimits.numerics.model.link import Link as Link
     from attnlimits.numerics.model.network import Network as Network
+    from attnlimits.numerics.sweeps import open_sweep as open_sweep
     from attnlimits.numerics.sweeps import sweep as sweep
     from attnlimits.numerics.thresholds.enclosure.threshold import enclose_last_layer
     from attnlimits.numerics.thresholds.last_layer import proved_last_layer
@@ -53,6 +54,7 @@ _PLACES = {
     "cite": ("attnlimits.numerics.core.citation", "cite"),
     "enclose": ("attnlimits.numerics.thresholds.enclosure.threshold", "enclose_last_layer"),
     "load": ("attnlimits.numerics.core.saved", "load"),
+    "open_sweep": ("attnlimits.numerics.sweeps", "open_sweep"),
     "prove": ("attnlimits.numerics.thresholds.last_layer", "proved_last_layer"),
     "staircase": ("attnlimits.numerics.thresholds.link.choice", "link_staircase"),
     "sweep": ("attnlimits.numerics.sweeps", "sweep"),

@@ -4,9 +4,13 @@ from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import Channel, Softmax, channel
 from attnlimits.numerics.aim.checks import above_zero
 from attnlimits.numerics.aim.data import instance, refuse_size, teacher
-from attnlimits.numerics.aim.instances import amp_instances
+from attnlimits.numerics.aim.free_energy import FreeEntropyPoint, free_entropy, free_entropy_at
+from attnlimits.numerics.aim.gd import descend
+from attnlimits.numerics.aim.instances import amp_instances, descent_instances
+from attnlimits.numerics.aim.law import SpectrumResult, spectrum
 from attnlimits.numerics.aim.precise import exact_number, mmse_digits
-from attnlimits.numerics.aim.results import AMPResult, AMPStep, EvolutionPoint
+from attnlimits.numerics.aim.prediction import errors_on_data, predict, prediction_errors
+from attnlimits.numerics.aim.results import AMPResult, AMPStep, DescentResult, EvolutionPoint, PredictionErrors
 from attnlimits.numerics.aim.rie import denoise_matrix
 from attnlimits.numerics.aim.spectrum import mmse
 from attnlimits.numerics.aim.state_evolution import curve, evolve
@@ -16,22 +20,34 @@ __all__ = [
     "AMPResult",
     "AMPStep",
     "Channel",
+    "DescentResult",
     "EvolutionPoint",
+    "FreeEntropyPoint",
+    "PredictionErrors",
     "Softmax",
+    "SpectrumResult",
     "above_zero",
     "amp",
     "amp_instances",
     "channel",
     "curve",
     "denoise_matrix",
+    "descend",
+    "descent_instances",
+    "errors_on_data",
     "evolve",
     "exact_number",
+    "free_entropy",
+    "free_entropy_at",
     "hardmax_tail",
     "instance",
     "mmse",
     "mmse_digits",
     "perfect_recovery",
+    "predict",
+    "prediction_errors",
     "refuse_size",
+    "spectrum",
     "teacher",
     "weak_recovery",
 ]

@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -18,6 +18,7 @@ from .blocks import Array, Floats, Source, rows_of
 from .data import check_samples, refuse_rows
 from .heads import HeadScores, blocks_of, of_blocks, weight_rows
 from .products import project, pull
+from .sources import Blocks
 
 __all__ = ["Block", "Samples"]
 
@@ -47,8 +48,13 @@ class Block:
         self.g = np.zeros(shape)
         self.onsager = np.zeros(shape)
 
+    @property
+    def rows(self) -> int:
+        """Number of samples."""
+        return self.output.rows
 
-class Samples:
+
+class Samples(Blocks[Block]):
     """A data set that is passed over: an array, or blocks that a function gives again for every pass.
 
     Weights, scores and `dimension` are those of the blocks of D/H coordinates where there are H heads (`heads`).
@@ -81,37 +87,18 @@ class Samples:
         self._spent = math.inf
         # It looks for libraries, which takes longer than a pass over few samples.
         self._threads = ThreadpoolController()
-        self._source: Source
-        self.blocks: list[Block] = []
-        if callable(x):
-            if y is not None:
-                raise ValueError("Y must be None where X is a function: it gives blocks (X_block, Y_block)")
-            self._source = x
-            first = next(iter(x()), None)
-            if first is None:
-                raise ValueError("X() must give at least one block (X_block, Y_block), got none")
-            self.dimension = self._pair(first)[0].shape[2]
-        else:
-            if y is None:
-                raise ValueError("Y must be given with X: one output per sample; or let X be a function of blocks")
-            array = check_samples(x, model)
-            self._source = lambda: [(array, y)]
-            self.dimension = array.shape[2] // blocks_of(model)
-            self._add(array, y)
+        super().__init__(x, y)
 
-    @property
-    def rows(self) -> int:
-        """Number of samples passed over so far."""
-        return sum(block.output.rows for block in self.blocks)
+    def checked(self, x: ArrayLike, name: str) -> Floats:
+        """As `check_samples` has it."""
+        return check_samples(x, self.model, name)
 
-    def _pair(self, block: tuple[ArrayLike, ArrayLike]) -> tuple[Floats, ArrayLike]:
-        try:
-            x, y = block
-        except (TypeError, ValueError):
-            raise ValueError(f"X() must give pairs (X_block, Y_block), got {type(block).__name__}") from None
-        return of_blocks(check_samples(x, self.model, "X_block"), self.model), y
+    def view(self, x: Floats) -> Floats:
+        """Blocks of D/H coordinates."""
+        return of_blocks(x, self.model)
 
-    def _add(self, x: Floats, y: ArrayLike) -> Block:
+    def keep(self, x: Floats, y: ArrayLike) -> Block:
+        """Scores of the outputs, and what the iteration keeps."""
         refuse_rows(self.model, len(x))
         output = self._prepare(y)
         if output.rows != len(x):
@@ -119,26 +106,7 @@ class Samples:
         heads = blocks_of(self.model)
         if isinstance(self.model, Network) and heads > 1:
             output = HeadScores(self.model, output)
-        block = Block(output, (len(x), weight_rows(self.model), self.model.tokens * heads))
-        self.blocks.append(block)
-        return block
-
-    def each(self) -> Iterator[tuple[Floats, Block]]:
-        """Read the data once more, block by block."""
-        first = not self.blocks
-        number = 0
-        for number, pair in enumerate(self._source(), start=1):
-            x, y = self._pair(pair)
-            if x.shape[2] != self.dimension:
-                raise ValueError(f"X_block must have D = {self.dimension} as the first one, got {x.shape[2]}")
-            block = self._add(x, y) if first else self.blocks[number - 1] if number <= len(self.blocks) else None
-            if block is None or block.output.rows != len(x):
-                raise ValueError(
-                    f"X() must give the same blocks at every call; block {number} has another number of samples"
-                )
-            yield x, block
-        if number != len(self.blocks):
-            raise ValueError(f"X() must give the same blocks at every call: first {len(self.blocks)}, now {number}")
+        return Block(output, (len(x), weight_rows(self.model), self.model.tokens * heads))
 
     def sweep(self, weights: Array, V: Array) -> tuple[Array, Array]:
         """Run one pass: omega = W x / sqrt(D) - Onsager, g = g_out(y, omega, V), and what the weights need of g.

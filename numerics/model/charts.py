@@ -5,15 +5,16 @@ from typing import Protocol, cast
 
 from numba import float64
 
+from .activations import ScoreFunction
 from .derived_module import Worker, derivation_by, derived_module, derived_source
-from .network import Network
+from .network import CHART_WORKER, Network
 
-__all__ = ["Chart", "chart_of", "derivation", "of_scores"]
+__all__ = ["Chart", "chart_of", "computed_as", "derivation", "of_scores"]
 
 _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
 _WORKER = Worker(
     "charts",
-    "attnlimits.derive.emit.chart_worker",
+    CHART_WORKER,
     "the chart of this architecture",
     (
         ("read", (_MATRIX, _VECTOR, _VECTOR, _VECTOR)),
@@ -71,8 +72,23 @@ def of_scores(model: Network) -> Network:
         The activation is not provably monotone.
     """
     # Only for such an activation there is a chart.
-    derived_source(_WORKER, replace(model, heads=1, output="last", readouts=None), noisy=model.noise > 0)
+    derived_source(_WORKER, model.one_head, noisy=model.noise > 0)
     return replace(model, activation="linear")
+
+
+def computed_as(model: Network) -> Network:
+    """Network by which thresholds and fixed points of one layer without noise are computed; others themselves.
+
+    Equal heads are as one of them on its coordinates, tokens as their attention, and monotone functions as the scores.
+
+    Raises
+    ------
+    KernelNotFoundError
+        The activation is not provably monotone.
+    """
+    if model.layers > 1 or model.noise:
+        return model
+    return of_scores(model.one_head) if isinstance(model.activation, ScoreFunction) else model.one_head
 
 
 def derivation() -> str:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..core.derived import Derived, derivation_of, keep, stored
 from ..core.errors import ConvergenceError, KernelNotFoundError
+from ..core.notes import note
 from .network import Network
 
 __all__ = ["Worker", "constants_of", "derivation_by", "derived_module", "derived_source"]
@@ -127,7 +128,7 @@ def _found(worker: Worker, asked: str) -> Derived:
 
 def _derived(worker: Worker, asked: str) -> bytes:
     """Answer of the process."""
-    print(f"attnlimits: deriving {worker.what} (once, a few seconds)", file=sys.stderr)
+    note(f"deriving {worker.what} (once, a few seconds)")
     command = [sys.executable, "-P", "-m", worker.module]
     try:
         done = subprocess.run(command, input=asked.encode(), capture_output=True, timeout=worker.seconds, check=False)

@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from types import ModuleType
@@ -21,15 +21,17 @@ from ..core.validation import finite, flag, not_negative, positive, whole
 from .activations import ACTIVATIONS, Activation, ScoreFunction, activated, finite_output, read_activation
 from .kernels import kernel_package, served
 
-__all__ = ["ACTIVATIONS", "Network", "has_kernel", "kernel"]
+__all__ = ["ACTIVATIONS", "CHART_WORKER", "Network", "has_kernel", "kernel"]
 
 Array = NDArray[np.float64]
 
 OUTPUTS = ("last", "sequence")
-# Where no kernel was generated: the posterior of one layer, and of several.
+#: Module of the process that derives charts; all that it imports makes them.
+CHART_WORKER = "attnlimits.derive.emit.chart_worker"
+# Where no kernel was generated: the posterior of one layer, of several, and on charts.
 _ONE_LAYER = "attnlimits.numerics.posterior.fibres"
-_CHARTS = "attnlimits.numerics.posterior.charts.posterior"
 _SEVERAL_LAYERS = "attnlimits.numerics.posterior.sampled"
+_CHARTS = ("attnlimits.numerics.posterior.charts.posterior", "attnlimits.numerics.posterior.data.chart", CHART_WORKER)
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,11 @@ class Network:
         return plain and not self.noise
 
     @property
+    def one_head(self) -> Network:
+        """The same with one head, whose attention is the output."""
+        return replace(self, heads=1, output="last", readouts=None)
+
+    @property
     def noise_rows(self) -> int:
         """Rows of M independent numbers that the noise of one output is made of."""
         if not self.noise:
@@ -248,13 +255,16 @@ class Network:
     @cached_property
     def kernel_hash(self) -> str:
         """Derivation hash of the generated kernel of the model; where there is none, hash of its link and posterior."""
-        if isinstance(self.activation, ScoreFunction):
-            return hashlib.sha256(f"{source_hash(__name__, _CHARTS)} {self.activation_name}".encode()).hexdigest()
         if has_kernel(self):
             return str(importlib.import_module(kernel_package(self.activation_name, self.tokens)).DERIVATION_HASH)
-        if self.noise or (self.layers > 1 and not (self.tied and self.single and set(self.ranks) == {1})):
-            return source_hash(__name__, _CHARTS)
-        return source_hash(__name__, _ONE_LAYER if self.layers == 1 else _SEVERAL_LAYERS)
+        if self.single and self.layers == 1 and self.indices <= 3:
+            found = source_hash(__name__, _ONE_LAYER)
+        elif self.single and self.tied and set(self.ranks) == {1}:
+            found = source_hash(__name__, _SEVERAL_LAYERS)
+        else:
+            found = source_hash(__name__, *_CHARTS)
+        own = isinstance(self.activation, ScoreFunction)
+        return hashlib.sha256(f"{found} {self.activation_name}".encode()).hexdigest() if own else found
 
     def link(self, h: ArrayLike) -> Array:
         """Output y = g(h), from the indices alone.

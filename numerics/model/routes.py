@@ -5,6 +5,7 @@ A route is a way from a model to the numbers of a verb.  `serving` lists those o
 """
 
 import math
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -13,6 +14,7 @@ from itertools import combinations
 from ..core.errors import KernelNotFoundError
 from ..core.results import How
 from .activations import ScoreFunction
+from .flags import flags_of
 from .links import LinkKernel
 from .network import Network
 from .refusals import REFUSALS
@@ -30,6 +32,7 @@ __all__ = [
     "SCORES",
     "TWO_LAYER_QUADRATURE",
     "Route",
+    "preferred",
     "require",
     "serving",
 ]
@@ -116,6 +119,12 @@ def _several_layers(model: object) -> bool:
     return isinstance(model, Network) and _rank_one(model) and model.layers > 1
 
 
+def _shares(model: Network) -> bool:
+    """All tokens that leave several softmax layers over two; of untied ones c >= 1 (`derive.sequence_shares`)."""
+    sequence = model.output == "sequence" and model.layers > 1 and model.heads == 1 and model.tokens == 2
+    return sequence and model.activation == "softmax" and (model.tied or model.skip >= 1)
+
+
 def _on_chart(model: object) -> bool:
     """Output from which what is left open of the indices has coordinates (`derive.charts`), or that has noise."""
     if not isinstance(model, Network):
@@ -124,7 +133,7 @@ def _on_chart(model: object) -> bool:
     # Deeper linear layers leave nodes that are worth too little.
     if not (own or model.activation == "softmax" or (model.activation == "linear" and model.layers <= 2)):
         return False
-    if model.noise:
+    if model.noise or _shares(model):
         return True
     return model.output == "last" and (model.layers > 1 or not (own or model.heads > 1 or _one_index(model)))
 
@@ -287,6 +296,11 @@ def serving(verb: str, model: object) -> tuple[Route, ...]:
     return tuple(route for route in ROUTES if route.verb == verb and route.serves(model))
 
 
+def preferred(verb: str, model: object) -> Route | None:
+    """The first route of a verb that takes a model."""
+    return next(iter(serving(verb, model)), None)
+
+
 def require(verb: str, model: object) -> Route:
     """Return the preferred route of a verb for a model.
 
@@ -295,9 +309,8 @@ def require(verb: str, model: object) -> Route:
     KernelNotFoundError
         There is none; the message says what is served.
     """
-    found = serving(verb, model)
-    if found:
-        return found[0]
+    if (found := preferred(verb, model)) is not None:
+        return found
     name = model.describe() if isinstance(model, Network | LinkKernel) else type(model).__name__
     layer = name
     if isinstance(model, Network) and _any_layer(model):
@@ -317,7 +330,6 @@ _COMMANDS = {
     "gamp": "gamp --alpha 2 --dimension 500",
     "descend": "descend --alpha 2 --dimension 500",
 }
-_USUAL = Network().parameters
 # What a model that is served may differ in, the least change first.
 _CHANGES: tuple[Callable[[Network], Network], ...] = (
     lambda model: replace(model, tied=True),
@@ -331,12 +343,10 @@ _CHANGES: tuple[Callable[[Network], Network], ...] = (
 
 def _nearest(verb: str, model: Network) -> str:
     """The model with the fewest changes that a verb serves, and its command; empty if there is none."""
-    single = replace(model, heads=1, output="last", readouts=None)
     for size in range(len(_CHANGES)):
         for chosen in combinations(_CHANGES, size):
-            near = reduce(lambda network, change: change(network), chosen, single)
-            if serving(verb, near):
-                given = [(k, v) for k, v in near.parameters.items() if k in ("layers", "tokens") or v != _USUAL.get(k)]
-                flags = "".join(f" --{name}" + ("" if value is True else f" {value}") for name, value in given)
-                return f"; the nearest that is served: `attnlimits {_COMMANDS[verb]}{flags}`"
+            near = reduce(lambda network, change: change(network), chosen, model.one_head)
+            if preferred(verb, near):
+                flags = shlex.join(flags_of(near, ("layers", "tokens")) or ())
+                return f"; the nearest that is served: `attnlimits {_COMMANDS[verb]} {flags}`"
     return ""

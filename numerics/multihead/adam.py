@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..learning.descent.rules import Adam
+from ..learning.rules import Adam
 from .batch import Batch
 from .refine import Descent
 

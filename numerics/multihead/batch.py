@@ -63,6 +63,11 @@ class Batch:
         """Outputs of shape (d, k n) as (n, k, d)."""
         return np.ascontiguousarray(columns.reshape(self.dim, self.tokens, self.samples).transpose(2, 1, 0))
 
+    def squares(self, theta: Array, w: Array) -> Array:
+        """Squared error |F(X) - Y|^2 of every example, shape (n,)."""
+        off = self.predict(theta, w) - self.y
+        return np.asarray((off**2).sum(axis=0).reshape(self.tokens, self.samples).sum(axis=0))
+
     def error(self, theta: Array, w: Array) -> float:
         """Normalised mean squared error |F - Y|^2 / |Y|^2."""
         off = self.predict(theta, w) - self.y

@@ -13,7 +13,7 @@ from ..learning.blocks import Array
 from .batch import Batch
 from .checks import examples
 
-__all__ = ["EXACT", "Band", "Split", "acceptable", "hold_out", "sampled_error"]
+__all__ = ["EXACT", "Band", "Split", "acceptable", "error_of", "hold_out", "sampled_error"]
 
 # Share and most samples held out where no validation examples are given.
 _SHARE, _MOST = 0.2, 2000
@@ -124,16 +124,23 @@ def sampled_error(X: Array, Y: Array, theta: Array, w: Array) -> tuple[float, fl
     ----------
     X, Y : ndarray, shape (n, k, d)
     theta, w : ndarray, shape (m, d, d)
+    """
+    return error_of(Batch(X, Y).squares(theta, w), (Y**2).sum(axis=(1, 2)))
+
+
+def error_of(squares: Array, sizes: Array) -> tuple[float, float]:
+    """Error of a layer from its squared errors |F(X) - Y|^2 on examples and |Y|^2, and one standard error of it.
+
+    Parameters
+    ----------
+    squares, sizes : ndarray, shape (n,)
 
     Returns
     -------
     error, deviation : float
         To first order in what |Y|^2 scatters; the deviation is infinite for one sample.
     """
-    batch = Batch(X)
-    squares = ((batch.unpack(batch.predict(theta, w)) - Y) ** 2).sum(axis=(1, 2))
-    sizes = (Y**2).sum(axis=(1, 2))
-    error, count = float(squares.sum() / sizes.sum()), len(X)
+    error, count = float(squares.sum() / sizes.sum()), len(squares)
     if count == 1:
         return error, math.inf
     rest = squares - error * sizes

@@ -7,9 +7,9 @@ import numpy as np
 
 from ..learning.blocks import Array
 from .evidence import RARE, HeadsEvidence, Rung
-from .holdout import EXACT, Split, sampled_error
+from .holdout import EXACT, Split, error_of
 from .nested import one_less, one_more
-from .paired import Paired, paired, squared_errors
+from .paired import Paired, paired
 from .resolution import resolution
 from .restarts import LM_UNKNOWNS, RestartResult, restarts, unknowns
 from .watch import Watch
@@ -31,7 +31,7 @@ class Layer:
     @classmethod
     def of(cls, split: Split, theta: Array, w: Array) -> "Layer":
         """From its parameters."""
-        return cls(theta, w, squared_errors(split.held, theta, w))
+        return cls(theta, w, split.held.squares(theta, w))
 
 
 class Ladder:
@@ -68,11 +68,10 @@ class Ladder:
     def test(self, small: int, large: Layer) -> Paired:
         """Compare a larger layer with one of the ladder, and keep a note of it."""
         found = paired(self.layers[small].squares, large.squares)
-        error = sampled_error(self.split.X_val, self.split.Y_val, large.theta, large.w)
-        size = float(np.mean((self.split.Y_val**2).sum(axis=(1, 2))))
-        heads = len(large.theta)
+        # F = 0 leaves |Y|^2.
+        sizes, heads = self.layers[0].squares, len(large.theta)
         self.rungs = [rung for rung in self.rungs if (rung.heads, rung.against) != (heads, small)]
-        self.rungs.append(Rung.of(heads, error, small, found, size))
+        self.rungs.append(Rung.of(heads, error_of(large.squares, sizes), small, found, float(sizes.mean())))
         return found
 
     def further(self, heads: int) -> tuple[list[Layer], list[Paired]]:

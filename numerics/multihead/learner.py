@@ -100,8 +100,8 @@ class MultiheadLearner(Estimator):
             There is no layer to return.
         """
         with ExitStack() as stack:
-            told = self.progress
-            shown = stack.enter_context(Bar("multihead", show=True)).to if told is True else told or None
+            asked = self.progress
+            shown = stack.enter_context(Bar("multihead", show=True)).to if asked is True else asked or None
             self.result_: MultiheadFit = learn_multihead(
                 X,
                 Y,

@@ -3,13 +3,11 @@
 import math
 from typing import NamedTuple
 
-import numpy as np
 from scipy.stats import t
 
 from ..learning.blocks import Array
-from .batch import Batch
 
-__all__ = ["Paired", "paired", "squared_errors"]
+__all__ = ["Paired", "paired"]
 
 
 class Paired(NamedTuple):
@@ -28,12 +26,6 @@ class Paired(NamedTuple):
     gain: float
     deviation: float
     p: float
-
-
-def squared_errors(held: Batch, theta: Array, w: Array) -> Array:
-    """Squared error |F(X) - Y|^2 of every example, shape (n,)."""
-    off = held.predict(theta, w) - held.y
-    return np.asarray((off**2).sum(axis=0).reshape(held.tokens, held.samples).sum(axis=0))
 
 
 def paired(first: Array, second: Array) -> Paired:

@@ -161,11 +161,11 @@ def restarts(
     if count < len(split.X) and min(crowd.errors) > 1e-3 * max(accept, EXACT) and not watch.interrupted:
         with watch.work(kept=True):
             found = polished(split, found, chosen, noisy=noisy)
-    return _result(split, crowd, found, _Told(noise_std, count, chosen, tried, len(begun), doubt))
+    return _result(split, crowd, found, _Search(noise_std, count, chosen, tried, len(begun), doubt))
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Search:
     """What a search was given, and how it ended."""
 
     noise_std: float | None
@@ -185,27 +185,27 @@ def _random(rng: np.random.Generator, heads: int, dim: int, number: int) -> Arra
     return rng.standard_normal((heads, dim, dim)) * _SPREADS[number % len(_SPREADS)] / (math.sqrt(2) * dim)
 
 
-def _result(split: Split, crowd: Crowd, found: Descent, told: _Told) -> RestartResult:
+def _result(split: Split, crowd: Crowd, found: Descent, search: _Search) -> RestartResult:
     """Judge the best by the examples that it has seen in the end."""
     error = split.held.error(found.theta, found.w)
-    band = acceptable(split, told.noise_std or 0.0, unknowns(len(found.theta), split.X.shape[2]))
+    band = acceptable(split, search.noise_std or 0.0, unknowns(len(found.theta), split.X.shape[2]))
     exact = error <= EXACT
     times = crowd.times
     found_so = "exact" if exact else f"found {_TIMES.get(times, f'{times} times')} in {len(crowd.ends)} descents"
-    if not exact and told.tried == told.starts and times == 1:
+    if not exact and search.tried == search.starts and times == 1:
         found_so += ", for which all starts were used"
-    verdict = "" if told.noise_std is None and not exact else f" {band.verdict(error)}"
+    verdict = "" if search.noise_std is None and not exact else f" {band.verdict(error)}"
     return RestartResult(
         theta=found.theta,
         w=found.w,
         validation_error=error,
         accept=band.high,
-        errors=tuple(crowd.errors[: told.tried]),
-        losses=tuple(end.loss for end in crowd.ends[: told.tried]),
-        samples=told.count,
-        optimiser=told.optimiser,
+        errors=tuple(crowd.errors[: search.tried]),
+        losses=tuple(end.loss for end in crowd.ends[: search.tried]),
+        samples=search.count,
+        optimiser=search.optimiser,
         times=times,
-        doubt="" if exact else told.doubt,
+        doubt="" if exact else search.doubt,
         converged=band.low <= error <= band.high,
         status=f"validation error {error:.2g}{verdict}, {found_so}",
     )

@@ -9,7 +9,7 @@ from .evidence import RARE, HeadsEvidence
 from .holdout import EXACT, Split, acceptable
 from .ladder import Ladder, Layer
 from .nested import one_less
-from .paired import Paired, paired, squared_errors
+from .paired import Paired, paired
 from .restarts import RestartResult, best_optimiser, descended, polished, sample_count, unknowns
 from .watch import Watch
 
@@ -162,6 +162,6 @@ def spare_head(split: Split, theta: Array, w: Array) -> str:
     best = min((descended(X, Y, start, chosen, noisy=True) for start in begun), key=lambda end: end.loss)
     if count < len(split.X):
         best = polished(split, best, chosen, noisy=True)
-    less, own = squared_errors(split.held, best.theta, best.w), squared_errors(split.held, theta, w)
+    less, own = split.held.squares(best.theta, best.w), split.held.squares(theta, w)
     p = paired(less, own).p
     return f"one head less leaves as little of held-out examples: p = {p:.2g} for the last one" if p >= RARE else ""

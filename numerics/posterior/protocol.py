@@ -13,7 +13,7 @@ from ..core.typing import Array
 from ..model.links import LinkKernel
 from ..model.network import Network
 
-__all__ = ["Model", "Moments", "Posterior", "Resolved", "Sampled", "Scores", "Settings"]
+__all__ = ["Model", "Moments", "Posterior", "Sampled", "Scores", "Settings"]
 
 #: Models of which there is a posterior.
 Model: TypeAlias = Network | LinkKernel
@@ -111,10 +111,3 @@ class Posterior(Scores, Protocol):
     """
 
     how: How
-
-
-class Resolved(Posterior, Protocol):
-    """Posteriors of which all moments are known, with their errors."""
-
-    def moments(self, omega: Array, V: Array, part: slice) -> Moments:
-        """Moments of some of the outputs; V may differ between them, shape (n, P, P)."""

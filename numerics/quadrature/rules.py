@@ -8,9 +8,9 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from ..core.results import Estimate
+from .sobol import sobol
 
 __all__ = [
     "Chebyshev",
@@ -224,8 +224,7 @@ def normal_qmc(dimension: int, log2_n: int, rng: np.random.Generator) -> Array:
     -------
     ndarray, shape (2**log2_n, dimension)
     """
-    sobol = qmc.Sobol(dimension, scramble=True, rng=rng)
-    uniform = sobol.random_base2(log2_n)
+    uniform = sobol(dimension, 2**log2_n, rng)
     # The scrambled points live on a 2^-30 lattice that holds 0.
     return np.asarray(ndtri(np.clip(uniform, 2.0**-31, 1 - 2.0**-31)))
 

@@ -2,7 +2,7 @@
 
 from ..channel.choice import is_costly
 from ..model.link import Link
-from ..model.routes import CHART, serving
+from ..model.routes import CHART, preferred
 from .steps import Runner
 
 __all__ = ["averages", "chosen", "costly"]
@@ -24,9 +24,10 @@ def averages(run: Runner, verb: str) -> dict[str, object]:
     settings: dict[str, object] = {"accuracy": _ACCURACY} if verb == "free energy" else {}
     if isinstance(run.model, Link):
         return settings | {"samples": _LINK_SAMPLES}
-    if verb == "evolve" and effort.accuracy is not None and serving("evolve", run.model)[:1] == (CHART,):
+    route = preferred("evolve", run.model)
+    if verb == "evolve" and effort.accuracy is not None and route == CHART:
         return settings | {"accuracy": effort.accuracy}
-    if costly(run) and all(route.how == "monte-carlo" for route in serving("evolve", run.model)[:1]):
+    if costly(run) and (route is None or route.how == "monte-carlo"):
         nodes = {} if verb == "free energy" else {"nodes": effort.nodes}
         return settings | {"samples": effort.samples, "replicas": effort.replicas} | nodes
     return settings

@@ -5,7 +5,7 @@ from dataclasses import replace
 import attnlimits as al
 
 from ..model.network import Network
-from ..model.routes import FLOAT64, SCORES, serving
+from ..model.routes import FLOAT64, SCORES, preferred
 from ..thresholds.flow import flow
 from .steps import Found, Number, Outcome, Part, Runner, Setting, Step
 from .thresholds import number_of
@@ -25,7 +25,7 @@ def depth(run: Runner) -> Part | None:
     found: list[Outcome] = []
     limit = Step("depth", "one layer", "", {}, lambda: _limit(shallow), _THRESHOLD)
     found.append(run.run(limit))
-    if serving("last layer", model)[:1] in ((FLOAT64,), (SCORES,)):
+    if preferred("last layer", model) in (FLOAT64, SCORES):
         found += [run.run(_at(model, skip)) for skip in sorted({*_SKIPS, model.skip})]
     if len(set(model.ranks)) == 1 and not model.noise:
         found.append(run.run(Step("depth", "infinitely many layers", "", {}, lambda: _flow(model), _FLOW)))

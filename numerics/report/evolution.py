@@ -9,6 +9,7 @@ import attnlimits as al
 from ..core.decimals import to_error
 from ..core.results import EvolutionResult
 from ..core.standard_error import SIGMAS
+from ..model.charts import computed_as
 from ..model.described import Model, kernel_or_network
 from ..model.link import Link
 from ..model.routes import require
@@ -49,9 +50,10 @@ def evolution(run: Runner, weak: float | None, marks: Sequence[tuple[str, float]
     title = "State evolution"
     model = run.model
     try:
-        kernel = kernel_or_network(model)
-        if not isinstance(model, Link):
-            require("evolve", kernel)
+        if isinstance(model, Link):
+            kernel_or_network(model)
+        else:
+            require("evolve", computed_as(model))
     except (ValueError, RuntimeError) as error:
         return Part("evolution", title, (run.refuse("evolution", "fixed points", str(error)),))
     alphas = _grid(run, weak, sorted(alpha for _, alpha in marks))
@@ -120,7 +122,7 @@ def _both_starts(found: Sequence[Outcome]) -> tuple[str, ...]:
     if stuck:
         said.append(
             f"At alpha = {_listed(stuck)} the informed start stays at complete recovery, which is a fixed point "
-            "without noise, but not always a stable one; `attnlimits free-energy --transitions` tells whether it is."
+            "without noise, but not always a stable one; `attnlimits free-energy --transitions` decides whether it is."
         )
     return tuple(said)
 

@@ -18,14 +18,14 @@ from .entropy import TRANSITIONS, entropy, marks
 from .evolution import evolution
 from .instances import instances
 from .page.document import document
+from .page.markup import LAYOUT
 from .served import served
-from .steps import Outcome, Part, Runner, Told
+from .steps import Outcome, Part, Progress, Runner
 from .tables import curve_table, number_table
 from .thresholds import MAIN, thresholds, value_of
 
-__all__ = ["PAGE", "SCHEMA", "Report", "make_report", "record_of"]
+__all__ = ["Report", "make_report"]
 
-SCHEMA = 1
 #: Files of a report in its folder.
 PAGE, DATA, NUMBERS, CURVE, KEPT = "index.html", "report.json", "numbers.csv", "curve.csv", "parts"
 # Values of alpha nearer than this, relative, are one threshold.
@@ -59,11 +59,11 @@ class Report:
         return f"Report({self.page})\n  {self.status}"
 
 
-def make_report(model: Model, folder: str | Path, *, effort: str = "usual", told: Told | None = None) -> Report:
+def make_report(model: Model, folder: str | Path, *, effort: str = "usual", progress: Progress | None = None) -> Report:
     """Compute what is served of a model and write its page; see `attnlimits.report`."""
     where = output_folder(Path(folder), "out")
     asked = effort_named(effort)
-    run = Runner(model, where / KEPT, asked, told)
+    run = Runner(model, where / KEPT, asked, progress)
     found = _parts(run)
     record: dict[str, JSON] = as_dict(record_of(model, effort, found))
     # The fixed points beside the instances are those of the curve.
@@ -83,7 +83,7 @@ def _status(outcomes: list[Outcome], main: Outcome) -> str:
     if not main.done:
         return f"not complete: no weak-recovery threshold, {main.reason}; {done}"
     if missing:
-        return f"complete: {done}; the page says of the others why not, the first: {missing[0].name}"
+        return f"complete: {done}; the page has the reasons for the others, of which the first is {missing[0].name}"
     return f"complete: {done}"
 
 
@@ -120,8 +120,7 @@ def _apart(marks: list[tuple[str, float]], weak: float | None) -> Iterator[tuple
 def record_of(model: Model, effort: str, parts: list[Part]) -> dict[str, object]:
     """What the page is made of, as plain data."""
     return {
-        "format": "attnlimits report",
-        "schema": SCHEMA,
+        **LAYOUT,
         "model": model.describe(),
         "python": python(model),
         "command": command("report", model, {"effort": effort, "out": "report"}),

@@ -1,9 +1,10 @@
 """The part of the page on what is served of a model, how, and what is not and why."""
 
+from ..model.charts import computed_as
 from ..model.described import Model, kernel_or_network
 from ..model.network import Network
 from ..model.refusals import REFUSALS
-from ..model.routes import require, serving
+from ..model.routes import require
 
 __all__ = ["served"]
 
@@ -21,6 +22,8 @@ _NAMES = {
     "gamp": "message passing",
     "descend": "gradient descent",
 }
+# Verbs that compute one layer as one of its heads.
+_REDUCED = ("last layer", "evolve")
 # Verbs that serve links without a route of their own.
 _OF_LINKS = {
     "last layer": "operator of the derived link",
@@ -42,12 +45,9 @@ def served(model: Model) -> list[dict[str, str]]:
 
 
 def _row(verb: str, model: Model) -> dict[str, str]:
-    asked = kernel_or_network(model)
-    found = serving(verb, asked)
-    if found:
-        return {"route": found[0].name, "how": found[0].how, "note": found[0].note, "why": ""}
     try:
-        require(verb, asked)
+        asked = computed_as(model) if isinstance(model, Network) and verb in _REDUCED else kernel_or_network(model)
+        found = require(verb, asked)
     except ValueError as error:
         return {"route": "", "how": "", "note": "", "why": str(error)}
-    raise AssertionError(verb)
+    return {"route": found.name, "how": found.how, "note": found.note, "why": ""}

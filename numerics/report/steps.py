@@ -11,15 +11,13 @@ from ..core.errors import KernelNotFoundError, NotServedError
 from ..core.files import write_json
 from ..core.identity import route_identity
 from ..core.results import as_dict
-from ..model.charts import derivation
 from ..model.described import Model
 from ..model.link import Link
 from ..model.link_store import Request
-from ..model.routes import CHART, CHART_OPERATOR, serving
 from .commands import command
 from .effort import Effort
 
-__all__ = ["Data", "Found", "Number", "Outcome", "Part", "Runner", "Setting", "Step", "Told"]
+__all__ = ["Data", "Found", "Number", "Outcome", "Part", "Progress", "Runner", "Setting", "Step"]
 
 _NAMES = "abcdefghijklmnopqrstuvwxyz0123456789.+"
 
@@ -30,11 +28,11 @@ Data: TypeAlias = dict[str, Any]
 Setting: TypeAlias = Any
 
 
-class Told(Protocol):
+class Progress(Protocol):
     """Called after every step with its part, its name, its state, and its seconds (None: it was kept)."""
 
     def __call__(self, part: str, name: str, state: str, seconds: float | None, /) -> object:
-        """Say it."""
+        """Take note of it."""
         ...
 
 
@@ -69,14 +67,14 @@ Found: TypeAlias = tuple[tuple[Number, ...], Data]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a step.
+    """How a step ended.
 
     Attributes
     ----------
     part, name : str
     state : {"done", "refused", "failed"}
     reason : str
-        Why there is no number; of numbers that did not converge, what was said.
+        Why there is no number.
     command : str
         Computes the same again.
     seconds : float
@@ -132,7 +130,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the page: its outcomes, and what it says beside them."""
+    """One part of the page: its outcomes, and notes beside them."""
 
     name: str
     title: str
@@ -150,12 +148,12 @@ class Runner:
     folder : Path or None
         Where steps are kept; None keeps nothing.
     effort : Effort
-    told : callable, optional
+    progress : callable, optional
     """
 
-    def __init__(self, model: Model, folder: Path | None, effort: Effort, told: Told | None = None) -> None:
+    def __init__(self, model: Model, folder: Path | None, effort: Effort, progress: Progress | None = None) -> None:
         self.model, self.effort = model, effort
-        self._folder, self._told = folder, told
+        self._folder, self._progress = folder, progress
 
     def run(self, step: Step) -> Outcome:
         """Outcome of a step; only an interrupt ends it otherwise."""
@@ -165,20 +163,20 @@ class Runner:
             found = self._computed(step)
             if found.done and self._folder is not None:
                 write_json(self._place(step), {"identity": identity, "outcome": as_dict(found)}, allow_nan=False)
-            self._tell(found, found.seconds)
+            self._report(found, found.seconds)
         else:
-            self._tell(found, None)
+            self._report(found, None)
         return found
 
     def refuse(self, part: str, name: str, reason: str) -> Outcome:
         """Outcome of what is known not to be served."""
         found = Outcome(part, name, "refused", reason)
-        self._tell(found, 0.0)
+        self._report(found, 0.0)
         return found
 
-    def _tell(self, found: Outcome, seconds: float | None) -> None:
-        if self._told is not None:
-            self._told(found.part, found.name, found.state, seconds)
+    def _report(self, found: Outcome, seconds: float | None) -> None:
+        if self._progress is not None:
+            self._progress(found.part, found.name, found.state, seconds)
 
     def _computed(self, step: Step) -> Outcome:
         begin = time.perf_counter()
@@ -193,7 +191,7 @@ class Runner:
             return outcome("refused", str(error))
         except (ValueError, ArithmeticError, RuntimeError, MemoryError, OSError) as error:
             return outcome("failed", str(error) or type(error).__name__)
-        except Exception as error:  # the page is made all the same, and says it
+        except Exception as error:  # the page is made all the same, and shows it
             return outcome("failed", f"a fault of attnlimits, please report it: {type(error).__name__}: {error}")
         kept = as_dict(data)
         return Outcome(step.part, step.name, "done", "", asked, _since(begin), numbers, kept)
@@ -226,11 +224,8 @@ def _since(begin: float) -> float:
 
 
 def _formulas(model: Model) -> str:
-    """Identity of the model and of the formulas that no module holds."""
+    """Identity of the model and of the formulas that no module holds: a kernel is loaded by its name, or derived."""
     if isinstance(model, Link):
         request = Request(model.text, model.tokens, model.indices, model.noise)
         return request.digest
-    sampled = any(
-        route in (CHART, CHART_OPERATOR) for verb in ("evolve", "last layer") for route in serving(verb, model)
-    )
-    return json.dumps([asdict(model), derivation() if sampled else ""], default=str)
+    return json.dumps([asdict(model), model.kernel_hash], default=str)

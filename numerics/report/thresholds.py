@@ -8,7 +8,7 @@ from ..core.results import ThresholdResult
 from ..model.described import Model
 from ..model.link import Link
 from ..model.network import Network
-from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, require, serving
+from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, preferred, require, serving
 from ..thresholds.link.thresholds import LinkThreshold
 from .steps import Found, Number, Outcome, Part, Runner, Setting, Step
 
@@ -58,10 +58,10 @@ def _data(found: ThresholdResult | LinkThreshold) -> dict[str, object]:
 def _weak_recovery(model: Model, run: Runner) -> Step:
     settings: dict[str, object] = {}
     if not isinstance(model, Link):
-        first = serving("last layer", model)[:1]
-        if first in ((BALLS,), (PAIRS,)):
+        first = preferred("last layer", model)
+        if first in (BALLS, PAIRS):
             settings = {"digits": run.effort.digits}
-        elif first == (CHART_OPERATOR,):
+        elif first == CHART_OPERATOR:
             settings = {"samples": None}
 
     def call(**given: Setting) -> Found:
@@ -75,12 +75,11 @@ def _earlier_layers(run: Runner, model: Network) -> list[Outcome]:
     """Thresholds of the layers before the last one, where they are served."""
     if model.layers == 1:
         return []
-    if not serving("first layer", model):
+    try:
+        require("first layer", model)
+    except ValueError as error:
         name = "first layer" if model.layers == 2 else f"layers 1 to {model.layers - 1}"
-        try:
-            require("first layer", model)
-        except ValueError as error:
-            return [run.refuse("thresholds", name, str(error))]
+        return [run.refuse("thresholds", name, str(error))]
 
     def call(**given: Setting) -> Found:
         found = al.threshold(model, **given)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..core.files import PART, write_whole
+from ..core.notes import note
 
 if sys.platform == "win32":
     import msvcrt
@@ -124,10 +125,9 @@ class Store:
         if not all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys):
             raise CorruptRecordError(f"{self._manifest} has a key that is none")
         if there["schema"] < SCHEMA:
-            print(
-                f"attnlimits: {self.folder} holds a sweep of layout {there['schema']}, and this version reads "
-                f"{SCHEMA}: its records are kept and not used, and the same command computes every point again",
-                file=sys.stderr,
+            note(
+                f"{self.folder} holds a sweep of layout {there['schema']}, and this version reads {SCHEMA}: its "
+                "records are kept and not used, and the same command computes every point again"
             )
         return there
 
@@ -278,4 +278,4 @@ def _acquire(lock: IO[str], folder: Path) -> None:
         raise ValueError(f"another sweep is writing to {folder}; wait for it, or give another folder") from None
     except OSError as error:
         # Some network file systems have no locks; there it is up to the user that no two sweeps share a folder.
-        print(f"attnlimits: {folder} cannot be locked ({error.strerror}): run one sweep at a time", file=sys.stderr)
+        note(f"{folder} cannot be locked ({error.strerror}): run one sweep at a time")

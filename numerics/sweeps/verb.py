@@ -17,7 +17,7 @@ from ..core.identity import route_identity
 from ..model.charts import derivation
 from ..model.kernels import kernel_modules
 from ..model.link_store import Request
-from ..model.routes import CHART, CHART_OPERATOR, serving
+from ..model.routes import CHART, CHART_OPERATOR, preferred
 
 __all__ = ["EVOLVE", "THRESHOLD", "Parameters", "Verb"]
 
@@ -40,6 +40,8 @@ def _evolve_cost(p: Parameters) -> float:
 _NUMERICS = "attnlimits.numerics."
 # Verbs of the command, as the routes of a model name them.
 _ROUTED = {"threshold": "last layer", "evolve": "evolve"}
+# Of the command, and what changes no number of a point.
+_NO_PARAMETERS = ("verb", "run", "json", "quiet", "plot", "workers")
 # Flags that a chart depends on.
 _SHAPE = ("layers", "tokens", "rank", "activation", "untied", "heads", "output", "noise")
 
@@ -188,7 +190,7 @@ def _on_chart(verb: str, shape: tuple[tuple[str, object], ...]) -> bool:
         model = network_of(argparse.Namespace(**dict(shape), skip=1.0, beta=1.0), verb)
     except ValueError:  # the point fails at once, and says why
         return False
-    return serving(_ROUTED[verb], model)[:1] in ((CHART,), (CHART_OPERATOR,))
+    return preferred(_ROUTED[verb], model) in (CHART, CHART_OPERATOR)
 
 
 def _hashable(value: object) -> object:
@@ -233,7 +235,7 @@ def _command_line() -> argparse.ArgumentParser:
 def _defaults(verb: str, required: tuple[str, ...]) -> dict[str, object]:
     """Parameters of a verb in the order of their names."""
     found = vars(_parse([verb, *(f"--{name}=0" for name in required)]))
-    return {k: _plain(found[k]) for k in sorted(found) if k not in ("verb", "run", "json", "quiet", "workers")}
+    return {k: _plain(found[k]) for k in sorted(found) if k not in _NO_PARAMETERS}
 
 
 @lru_cache(maxsize=4096)

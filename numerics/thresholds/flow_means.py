@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln
+from scipy.special import gammaln
 
+from ..model.network import Network, kernel
 from ..quadrature.rules import gauss_legendre_panels
 
 __all__ = ["Means", "pair_means", "pair_rates"]
@@ -66,8 +67,8 @@ def _half_line(centre: Array, width: Array, level: int) -> tuple[Array, Array]:
 
 def pair_means(plus: float, minus: float, rank: int, beta: float, level: int) -> Means:
     """Average over rho = |x_m| (chi law of r degrees of freedom) and z (standard normal)."""
-    # first = y_11 = expit(s (z + z*)), second = y_22 = expit(s (z* - z)) with s = beta a b rho, z* = b rho/a; second is
-    # first at -z, so that every mean is one over z > 0 with a step at z*.
+    # first = y_11 has a step of steepness s = beta a b rho at z = -z*, z* = b rho/a; second = y_22 is first at -z, so
+    # that every mean is one over z > 0 with a step at z*.
     steepness = beta * plus * minus
     rho_rule = gauss_legendre_panels(_radii(rank, steepness, level), _PANEL)
     radii = rho_rule.nodes[:, None]
@@ -83,12 +84,12 @@ def pair_means(plus: float, minus: float, rank: int, beta: float, level: int) ->
     def mean(at_z: Array, at_minus_z: Array) -> float:
         return float(weight @ (at_z + at_minus_z))
 
+    softmax = kernel(Network(), "numpy64")
     rise = beta * minus * rho * (minus * rho)
-    first, second = expit(rise + step * z), expit(rise - step * z)
-    # Their complements keep the digits of what is nearly one.
-    no_first, no_second = expit(-rise - step * z), expit(step * z - rise)
+    # With their complements, which keep the digits of what is nearly one.
+    first, no_first, no_second, second = softmax.link(plus * z, minus * rho, beta)
     slope, slope_minus = first * no_first, second * no_second
-    curve, curve_minus = -slope * np.tanh((rise + step * z) / 2), -slope_minus * np.tanh((rise - step * z) / 2)
+    curve, curve_minus = slope * (no_first - first), slope_minus * (no_second - second)
     # first + second - 1 and first - second, which keep their digits where the softmax is nearly flat. At -z the first
     # is the same, and the second changes sign.
     gain, gap = -first * second * np.expm1(-2 * rise), -first * no_second * np.expm1(-2 * step * z)

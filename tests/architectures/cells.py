@@ -46,8 +46,8 @@ MODELS: dict[str, al.Network] = {
 
 #: Why there is no number, by a part of the architecture's name.
 REASONS: dict[str, str] = {
-    "sequence output": "y puts equations on the layers before the last (M = 3), or shows them up to "
-    "rounding where attention saturates (M = 2); with noise every index is a coordinate: --noise",
+    "M=3, sequence output": "y has as many numbers as the indices of both layers: it leaves finitely many points, no "
+    "integral; with noise every index is a coordinate: --noise",
 }
 
 

@@ -1,12 +1,17 @@
-"""Shared by the benchmarks: the peer, which lives beside them, and tables that outlast the captured output."""
+"""Shared by the benchmarks: the peer, which lives beside them, tables, and ratios that outlast the captured output."""
 
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from .ratios import Ratios
+
+_RATIOS = pytest.StashKey[Ratios]()
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +33,20 @@ def table() -> Iterator[Callable[[str], None]]:
     lines: list[str] = []
     yield lines.append
     print("\n" + "\n".join(lines))
+
+
+@pytest.fixture
+def ratio(request: pytest.FixtureRequest, benchmark: Any) -> Callable[..., None]:
+    """Return what takes a ratio by its name; it is not kept where benchmarks are disabled."""
+    if benchmark.disabled:
+        return lambda name, value, *, better: None
+    return request.config.stash.setdefault(_RATIOS, Ratios())
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Show the ratios, and write them."""
+    ratios = config.stash.get(_RATIOS, None)
+    if ratios is not None and ratios.found:
+        terminalreporter.section("ratios")
+        terminalreporter.write("\n".join(ratios.lines()) + "\n")
+        ratios.write()

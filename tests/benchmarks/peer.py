@@ -29,7 +29,7 @@ class Setting:
     nodes: int
 
 
-@njit(fastmath=True, error_model="numpy")
+@njit(fastmath=True, error_model="numpy", cache=True)
 def _batch(v, omega, precision, radius, n, skip, beta, out):  # type: ignore[no-untyped-def]
     step = 2.0 * radius / (n - 1)
     p11, p12, p22 = precision[0, 0], precision[0, 1], precision[1, 1]

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from attnlimits.generated.attention_tied_softmax_m2 import numba64, posterior64
 from attnlimits.generated.fastmath import exp_array
-from attnlimits.numerics.channel.averages import matrix_root
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior import lattice
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.posterior.ranges import RANGES
+
+from .drawn import draw
+from .ratios import Ratios
 
 Array = NDArray[np.float64]
 MODEL = Network()
@@ -31,15 +33,6 @@ ROUNDS = 7
 
 _VECTOR = "float64[::1]"
 _NODES = "float64[:, ::1]"
-
-
-def draw(q: Array, samples: int) -> tuple[Array, Array, Array]:
-    """(v, omega, V) of samples of the channel at overlap q."""
-    rng = np.random.default_rng(20250201)
-    covariance = np.eye(2) - q
-    omega = matrix_root(q) @ rng.standard_normal((samples, 2, 2))
-    h = omega + np.linalg.cholesky(covariance) @ rng.standard_normal((samples, 2, 2))
-    return (h[:, 1:] @ np.swapaxes(MODEL.mixing(h), 1, 2))[:, 0], omega, covariance
 
 
 def interleaved(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
@@ -106,13 +99,19 @@ def rows(table: Callable[[str], None]) -> Callable[[str], None]:
 @pytest.mark.parametrize("tol", TOLERANCES)
 @pytest.mark.parametrize("q", OVERLAPS, ids=lambda q: f"q=diag({q[0, 0]:g},{q[1, 1]:g})")
 def test_denoiser_beside_a_plain_trapezoid(
-    benchmark: Any, peer: ModuleType, rows: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, q: Array, tol: float
+    benchmark: Any,
+    peer: ModuleType,
+    rows: Callable[[str], None],
+    ratio: Ratios,
+    monkeypatch: pytest.MonkeyPatch,
+    q: Array,
+    tol: float,
 ) -> None:
     quick = benchmark.disabled  # part of the ordinary tests: the numbers, not the times
     samples = 24 if quick else 500
     if quick:
         tol = max(tol, 1e-6)
-    v, omega, covariance = draw(q, samples)
+    v, omega, covariance = draw(MODEL, q, samples)
     settings = {"skip": MODEL.skip, "beta": MODEL.beta}
 
     def ours() -> Any:
@@ -147,5 +146,7 @@ def test_denoiser_beside_a_plain_trapezoid(
         + f"{tails[1][0]:9.0e} {tails[1][1]:8.0e} {tails[1][2]:8.0e} | "
         + f"{spent:10.0f} {floor:8.1f} {our * micro / floor:10.2f} {1e6 * spent * numpy_exp / numbers.size:12.1f}"
     )
-    benchmark.extra_info.update(peer_over_ours=their / our, ours_over_floor=our * micro / floor, samples=samples)
+    where = f"q = ({q[0, 0]:g}, {q[1, 1]:g}), {tol:.0e}"
+    ratio(f"compiled trapezoid / denoiser, {where}", their / our, better="more")
+    ratio(f"denoiser / its exponentials, {where}", our * micro / floor, better="less")
     benchmark.pedantic(ours, rounds=1 if quick else 3)

@@ -11,6 +11,8 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
 from attnlimits.papers.troiani2025.figures.cost_per_digit import growth, measure
 
+from .ratios import Ratios
+
 # Digits, and the seconds they may take.
 LIMITS = {15: 1.0, 30: 30.0, 50: 600.0}
 
@@ -27,15 +29,16 @@ def test_seconds(benchmark: Any, table: Callable[[str], None], digits: int) -> N
     assert seconds < LIMITS[digits]
 
 
-def test_growth(benchmark: Any, table: Callable[[str], None]) -> None:
+def test_growth(benchmark: Any, table: Callable[[str], None], ratio: Ratios) -> None:
     if benchmark.disabled:
         pytest.skip("a smoke run needs no growth")
     record = benchmark.pedantic(lambda: measure((25, 35, 50), 1), rounds=1)
     factor = growth(record)
     table(f"25, 35, 50 digits: {record['seconds']} processor seconds, x{factor:.1f} per doubling of the digits")
+    ratio("threshold: seconds per doubling of the digits", factor, better="less")
 
 
-def test_against_nested_mpmath_quadrature(benchmark: Any, table: Callable[[str], None]) -> None:
+def test_against_nested_mpmath_quadrature(benchmark: Any, table: Callable[[str], None], ratio: Ratios) -> None:
     """The plain formula at 10 digits: integrals over h_1 within an integral over y.
 
     The peer would take weeks: its time is that of the inner integrals at one output, times the outputs that the same
@@ -75,4 +78,5 @@ def test_against_nested_mpmath_quadrature(benchmark: Any, table: Callable[[str],
         f"10 digits ({result.value}): {ours:.2f} s; nested mpmath.quad, extrapolated from one inner integral of "
         f"{inner:.2f} s and {calls} outputs with 4 each: {peer:.3g} s, {peer / ours:.2g} times as long"
     )
+    ratio("nested mpmath.quad / threshold to 10 digits", peer / ours, better="more")
     assert peer > 1000 * ours

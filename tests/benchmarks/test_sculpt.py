@@ -15,6 +15,8 @@ from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
 from attnlimits.papers.chen2024.figures.table import ROWS as ALL
 from attnlimits.papers.chen2024.figures.table import Row
 
+from .ratios import Ratios
+
 # A row of each kind.
 ROWS = [ALL[i] for i in (1, 2, 3, 5, 7, 9, 12, 13, 16, 20)]
 
@@ -27,7 +29,7 @@ def loaded() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_seconds_beside_the_prototype(benchmark: Any, table: Callable[[str], None], row: Row) -> None:
+def test_seconds_beside_the_prototype(benchmark: Any, table: Callable[[str], None], ratio: Ratios, row: Row) -> None:
     if benchmark.disabled and row is not ROWS[0]:
         pytest.skip("a matter of seconds: run `make bench`")
     rng = np.random.default_rng(1000)
@@ -42,7 +44,7 @@ def test_seconds_beside_the_prototype(benchmark: Any, table: Callable[[str], Non
     assert prototype is not None
     steps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in found.seconds.items())
     table(f"{row.name}: {spent:.2f} s ({prototype} s): {steps}")
-    benchmark.extra_info.update(seconds=spent, over_prototype=spent / prototype)
+    ratio(f"sculpting / its prototype, {row.name}", spent / prototype, better="less")
     assert found.converged
     # Every second of a step is counted once: what is left is the checks of the arguments and the hold-out.
     assert 0 <= spent - sum(found.seconds.values()) < 0.2 * spent + 0.1

@@ -9,25 +9,20 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from attnlimits.numerics.channel.averages import matrix_root
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
+
+from .drawn import draw
+from .ratios import Ratios
 
 # Some tenths of a second on one core; of many such runs the least counts, for which a busy machine must be free once.
 SAMPLES, QUICK, ROUNDS = 6_000, 256, 40
 
 
-def draw(model: Network, overlap: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(v, omega, V) of samples of the channel."""
-    rng = np.random.default_rng(20250201)
-    V = np.eye(2) - overlap
-    omega = matrix_root(overlap) @ rng.standard_normal((samples, 2, 2))
-    h = omega + np.linalg.cholesky(V) @ rng.standard_normal(omega.shape)
-    return (h[:, 1:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0], omega, V
-
-
 @pytest.mark.parametrize("q", [(0.0, 0.5), (0.3, 0.99)], ids=str)
-def test_efficiency_of_two_threads(benchmark: Any, table: Callable[[str], None], q: tuple[float, float]) -> None:
+def test_efficiency_of_two_threads(
+    benchmark: Any, table: Callable[[str], None], ratio: Ratios, q: tuple[float, float]
+) -> None:
     samples, rounds = (QUICK, 1) if benchmark.disabled else (SAMPLES, ROUNDS)
     v, omega, V = draw(Network(), np.diag(q), samples)
     wall, busy = [np.inf] * 3, [0.0] * 3
@@ -47,6 +42,7 @@ def test_efficiency_of_two_threads(benchmark: Any, table: Callable[[str], None],
         f"({busy[1]:.2f} cores busy), {1e6 * wall[2] / samples:.1f} us with two ({busy[2]:.2f} cores busy): efficiency "
         f"{wall[1] / (2 * wall[2]):.2f} (BLAS allows itself {blas} threads; load of the machine {load:.1f})"
     )
+    ratio(f"denoiser on two threads, q = {q}: share of two cores", wall[1] / (2 * wall[2]), better="more")
     # One thread takes no more than one core: nothing below it, BLAS included, adds threads of its own.
     assert busy[1] < 1.1
     benchmark.pedantic(lambda: denoise_readout(Network(), v, omega, V, tol=1e-10, workers=2), rounds=1)

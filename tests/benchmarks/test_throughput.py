@@ -12,6 +12,8 @@ from attnlimits.numerics.fixed_point.evolve import curve, evolve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
+from .ratios import Ratios
+
 
 def timed(benchmark: Any, call: Callable[[], Any], rounds: int) -> tuple[Any, float]:
     """Result of the call and its least seconds; once, and untimed by the plugin, where benchmarks are disabled."""
@@ -52,6 +54,21 @@ def test_fixed_point(benchmark: Any, table: Callable[[str], None]) -> None:
         f"state evolution at alpha = 0.5 (q_22 = {result.overlap[1, 1]:.4f} +- {result.overlap_error[1, 1]:.4f}, "
         f"{result.n_iter} evaluations): {seconds:.2f} s on all cores"
     )
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.9, 1.0, 1.05])
+def test_points_of_the_main_job(benchmark: Any, table: Callable[[str], None], ratio: Ratios, alpha: float) -> None:
+    """Points of `make run` in exponentials, by processor time: what makes it longer is seen here."""
+    if benchmark.disabled and alpha > 0.5:
+        pytest.skip("a matter of seconds: run `make bench`")
+    x, start = np.linspace(-30.0, 0.0, 10**7), time.process_time()
+    result = benchmark.pedantic(lambda: evolve(Network(), alpha, accuracy=1e-3), rounds=1)
+    spent, start = time.process_time() - start, time.process_time()
+    np.exp(x)
+    exponentials = time.process_time() - start
+    assert result.converged
+    table(f"evolve of two layers at alpha = {alpha}, 1e-3: {spent:.2f} s of the processor")
+    ratio(f"evolve of two layers at alpha = {alpha}, 1e-3 / 10^7 exponentials", spent / exponentials, better="less")
 
 
 def test_curve(benchmark: Any, table: Callable[[str], None]) -> None:

@@ -96,7 +96,7 @@ ROUTES = (
         _sampled,
         lambda s: _many_seeds(s["layers"], s["beta"]),
         "many seeds",
-        sample=2,
+        sample=1,
     ),
     Route(
         "threshold, three layers, or two layers of three tokens",

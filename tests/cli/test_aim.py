@@ -22,6 +22,15 @@ def test_evolve(attnlimits):
     assert found["converged"] is True and found["how"] == "estimated" and 0 < found["error"] < 1e-12
     several = json.loads(attnlimits("aim evolve --rho 0.5 --alpha 0.1 0.2 --json").out)
     assert [p["alpha"] for p in several["points"]] == [0.1, 0.2]
+    assert "; prediction error 0.1208525" in lines[1] and lines[1].endswith("(plug-in)")
+    first, last = (p["prediction_error"] for p in several["points"])
+    assert first["value"] == pytest.approx(0.12085256, abs=1e-8) and 0 < first["error"] < 1e-8
+    assert last["value"] == several["plugin_error"]["value"] == 0
+    cold = json.loads(attnlimits("aim evolve --rho 0.5 --alpha 0.1 --beta 3 --json").out)
+    assert cold["model"].endswith("rho=0.5, beta=3") and cold["mmse"] == several["points"][0]["mmse"]
+    assert cold["prediction_error"]["value"] > 2 * first["value"]
+    published = attnlimits("aim evolve --activation hardmax_published --rho 0.5 --alpha 0.1 --json")
+    assert json.loads(published.out)["prediction_error"] is None
     assert json.loads(attnlimits("aim --json evolve --rho 0.5 --alpha 0.1").out)["alpha"] == 0.1
     small = attnlimits("aim evolve --rho 0 --alpha 1 --activation hardmax")
     assert "alpha/rho = 1: MMSE = 0.42958" in small.out
@@ -84,6 +93,7 @@ def test_amp_of_instances(attnlimits):
     lines = said.out.splitlines()
     assert lines[1] == "alpha = 0.1, d = 30, 2 instances"
     assert lines[2].startswith("error: ") and lines[2].endswith("(state evolution: 0.3922)")
+    assert lines[3].startswith("on fresh samples: prediction error ") and lines[3].endswith("0.1209, 0.1251")
     found = json.loads(attnlimits("aim amp --rho 0.5 --alpha 0.1 --dimension 30 --seeds 2 --json").out)
     assert found["how"] == "monte-carlo" and len(found["errors"]) == 2
     # As many digits as the error of two instances leaves.

@@ -12,8 +12,8 @@ import termios
 
 import pytest
 
-from attnlimits.numerics.cli import main as cli
-from attnlimits.numerics.cli import notices
+from attnlimits.numerics.cli import command, notices
+from attnlimits.numerics.core.notes import note
 
 COMMAND = [sys.executable, "-m", "attnlimits.numerics.cli.main"]
 # A verb that takes long, as its bar sees it.
@@ -71,7 +71,7 @@ def test_without_a_verb_the_help_is_printed_by_groups(attnlimits):
 
 
 def test_every_verb_is_in_one_group():
-    parser = cli.parser()
+    parser = command.parser()
     grouped = [name for verbs in parser.groups.values() for name, _ in verbs]
     assert sorted(grouped) == sorted(set(grouped)) and {"threshold", "explain", "cite", "completion"} <= set(grouped)
     assert all(f"\n    {name} " in parser.format_help() for name in grouped)
@@ -190,6 +190,16 @@ def test_nothing_is_coloured():
     os.close(ours)
 
 
+@pytest.mark.parametrize(("flag", "said"), [("", "attnlimits: deriving the kernel\n"), ("--quiet", "")])
+def test_what_the_library_prints_is_left_out_where_nobody_wants_it(attnlimits, monkeypatch, flag, said):
+    def found(*_, **__):
+        note("deriving the kernel")
+        raise ArithmeticError("stopped")
+
+    monkeypatch.setattr(command.threshold.al, "threshold", found)
+    assert attnlimits(f"threshold {flag}").err == f"{said}attnlimits: stopped\n"
+
+
 @pytest.mark.parametrize("quiet", ["", "--quiet", "--json"])
 def test_a_long_silent_run_says_what_it_does(attnlimits, monkeypatch, quiet):
     def slow(output, prior=None):
@@ -197,7 +207,7 @@ def test_a_long_silent_run_says_what_it_does(attnlimits, monkeypatch, quiet):
         raise ArithmeticError("stopped")
 
     monkeypatch.setattr(notices, "_WHEN", tuple(0.1 * k for k in range(1, 600)))
-    monkeypatch.setattr(cli.free_energy.al.free_energy, "transitions", slow)
+    monkeypatch.setattr(command.free_energy.al.free_energy, "transitions", slow)
     said = attnlimits(f'free-energy --link "h[1]**2" --noise 0.1 --transitions {quiet}')
     assert said.status == 1
     assert ("spinodals" in said.err) == (not quiet)

@@ -35,7 +35,7 @@ def test_a_sampled_threshold_has_its_error(attnlimits):
     ("flags", "why"),
     [
         ("--layers 2 --heads 2", "readout weights"),
-        ("--layers 2 --output sequence", "the attention of the last layer as output"),
+        ("--layers 2 --tokens 3 --output sequence", "the attention of the last layer as output"),
         ("--layers 2 --tokens 30 --untied", "`attnlimits threshold` computes it"),
     ],
 )

@@ -25,6 +25,19 @@ def test_import_is_light():
     assert done.stderr.strip() == "[]"
 
 
+def test_the_version_waits_for_neither_parsers_nor_arrays():
+    loaded = "print({'numpy', 'argparse', 'numba'} & set(sys.modules), file=sys.stderr)"
+    done = run(sys.executable, "-c", MAIN.format(arguments=["--version"]) + loaded)
+    assert (done.stdout, done.stderr) == (f"attnlimits {version('attnlimits')}\n", "set()\n")
+
+
+def test_an_evolution_does_not_wait_for_statistics():
+    # scipy.stats is a third of the start of a first point.
+    point = ["evolve", "--layers", "2", "--alpha", "0.3", "--json"]
+    done = run(sys.executable, "-c", MAIN.format(arguments=point) + "sys.exit('scipy.stats' in sys.modules)")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("arguments", [["threshold", "--json"], ["threshold", "--layers", "1", "--tokens", "3"]])
 def test_threshold_compiles_nothing_and_derives_nothing(arguments):
     done = run(sys.executable, "-c", MAIN.format(arguments=arguments) + LOADED + "; sys.exit(status)")

@@ -10,12 +10,13 @@ def test_a_report_is_written_and_taken_up(attnlimits, tmp_path):
     assert "thresholds: weak recovery: done" in said.err
     again = attnlimits(f"report --layers 1 --effort quick --out {tmp_path}/page --json")
     assert again.status == 0 and again.err == ""
+    assert attnlimits(f"report --layers 1 --effort quick --out {tmp_path}/page --quiet").err == ""
     found = json.loads(again.out)
     assert found["complete"] and found["parts"][1]["outcomes"][0]["numbers"][0]["exact"] == "1/6"
 
 
 def test_a_model_without_a_threshold_ends_in_one_and_has_its_page(attnlimits, tmp_path):
-    said = attnlimits(f"report --layers 2 --output sequence --effort quick --out {tmp_path}")
+    said = attnlimits(f"report --layers 2 --tokens 3 --output sequence --effort quick --out {tmp_path}")
     assert said.status == 1
     assert "no last-layer threshold" in said.lines_of_error[-1]
     assert (tmp_path / "index.html").exists()
@@ -25,7 +26,7 @@ def test_bad_arguments(attnlimits, tmp_path):
     (tmp_path / "file").write_text("")
     for flags, status, why in (
         ("--layers 1", 2, "--out"),
-        (f"--layers 2 --heads 2 --out {tmp_path}/x", 2, "readout weights"),
+        (f"--layers 2 --heads 2 --readouts 1,2 --out {tmp_path}/x", 2, "(H, H)"),
         (f"--layers 1 --link h --out {tmp_path}/x", 2, "--layers describes a model"),
         (f"--layers 1 --effort huge --out {tmp_path}/x", 2, "--effort"),
         (f"--layers 1 --out {tmp_path}/file", 1, "needs a folder"),

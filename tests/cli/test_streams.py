@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from attnlimits.numerics.cli import command, symbolic
 from attnlimits.numerics.cli import guard as cli_guard
-from attnlimits.numerics.cli import main as cli
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.core.progress import Bar
 
@@ -97,9 +97,9 @@ def test_every_error_has_a_status_and_one_line(attnlimits, monkeypatch, error, s
         raise error
 
     if place == "run":
-        monkeypatch.setattr(cli.symbolic, "models", raising)
+        monkeypatch.setattr(symbolic, "models", raising)
     else:
-        monkeypatch.setattr(cli, "parser", raising)
+        monkeypatch.setattr(command, "parser", raising)
     monkeypatch.delenv(cli_guard.DEBUG, raising=False)
     said = attnlimits("models")
     assert (said.status, said.out, said.err.count("\n")) == (status, "", 1)
@@ -116,14 +116,14 @@ def test_an_error_stands_below_the_bar(attnlimits, monkeypatch):
         bar.to(1, 3)
         raise ConvergenceError("raise --samples")
 
-    monkeypatch.setattr(cli.symbolic, "models", fails)
+    monkeypatch.setattr(symbolic, "models", fails)
     said = attnlimits("models")
     assert said.status == 1
     assert said.err.endswith("\nattnlimits: raise --samples\n")
 
 
 def test_numbers_that_json_has_not_are_null(attnlimits, monkeypatch):
-    monkeypatch.setattr(cli.symbolic, "models", lambda _: ({"value": float("nan"), "x": 1e400}, "text", True))
+    monkeypatch.setattr(symbolic, "models", lambda _: ({"value": float("nan"), "x": 1e400}, "text", True))
     said = attnlimits("models --json")
     assert said.status == 0
     assert json.loads(said.out)["value"] is None

@@ -239,6 +239,7 @@ def test_verify_fails_if_a_check_does(attnlimits, monkeypatch):
     assert said.lines_of_error == ["attnlimits: checks failed: (5); see the table"]
 
 
+@pytest.mark.slow  # the site's examples run it, too, and so does `make derive-check`
 def test_derive_check(attnlimits):
     # What it prints without --json is among the commands of the README.
     found = record(attnlimits("derive --check --json"))

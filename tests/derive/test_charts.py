@@ -6,7 +6,8 @@ import pytest
 import sympy as sp
 
 from attnlimits.derive.architecture import Architecture
-from attnlimits.derive.charts import chart, free_means
+from attnlimits.derive.chart_parts import free_means
+from attnlimits.derive.charts import chart
 from attnlimits.derive.emit.chart_source import source_of_chart
 from attnlimits.derive.kernels.chart import chart_kernels, prove_chart
 from attnlimits.derive.noisy_chart import noisy_chart
@@ -31,6 +32,8 @@ MODELS = [
     Architecture(2, 2, heads=2, tied=False),
     Architecture(2, 2, output="sequence"),
     Architecture(2, 2, tied=False, output="sequence"),
+    Architecture(2, 2, (1, 2), tied=False, output="sequence"),
+    Architecture(3, 2, (1, 2, 1), output="sequence"),
 ]
 
 
@@ -68,8 +71,10 @@ def test_wrong_data_of_an_output_are_found():
 
 def test_dimensions_add_up():
     for model in MODELS:
-        if model.output == "last":
-            found = chart(model)
+        found = chart(model)
+        if model.output == "sequence":
+            assert len(found.data) + len(found.variables) + len(found.free) == found.h.rows * found.h.cols, model.name
+        else:
             size = len(found.data) + len(found.hidden) + len(found.variables)
             solved = [b for b in model.index_blocks if b.layer == model.layers and b.block == b.head]
             means = sum(b.rank for b in solved if b.start in found.free)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlimits.numerics.cli import main as cli
+from attnlimits.numerics.cli import command as cli
 
 PAPER = "papers/troiani2025/README.md"
 

@@ -118,12 +118,13 @@ def test_an_interrupt_at_any_moment(verb, tmp_path, rng):
 VERB = """
 import atexit, os, signal, sys
 from attnlimits.numerics.cli import main as cli
+from attnlimits.numerics.cli import symbolic
 
 def models(_):
     BODY
     return {}, "done", True
 
-cli.symbolic.models = models
+symbolic.models = models
 sys.argv = ["attnlimits", "models"]
 print("begun", file=sys.stderr, flush=True)
 sys.exit(cli.main())

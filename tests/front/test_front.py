@@ -47,9 +47,10 @@ def test_another_name_is_refused_with_those_there_are():
         al.thresold  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    "name", ["curve", "denoise", "descend", "evolve", "explain", "free_entropy", "gamp", "make_data", "threshold"]
-)
+EXAMPLES = ("curve", "denoise", "descend", "evolve", "explain", "free_entropy", "gamp", "make_data", "threshold")
+
+
+@pytest.mark.parametrize("name", [*EXAMPLES, pytest.param("report", marks=pytest.mark.slow)])
 def test_examples_run(name):
     found = doctest.testmod(importlib.import_module(f"attnlimits.verbs.{name}"))
     assert found.failed == 0 and found.attempted > 0

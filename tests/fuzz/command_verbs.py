@@ -249,7 +249,21 @@ def _aim(draw: Draw) -> Words:
         noise=(None, None, None, 0.1),
     )
     rho = draw.of(0.5, 1, "1/3", 0.1, 2, 0)
-    verb = draw.of("evolve", "threshold", "denoise", "denoise", "amp", "amp")
+    verb = draw.of("evolve", "threshold", "denoise", "denoise", "amp", "amp", "descend", "free-energy", "spectrum")
+    if verb == "free-energy":
+        return [
+            "aim",
+            verb,
+            *channel,
+            "--rho",
+            rho,
+            "--alpha",
+            draw.of("0.1", "3", "0"),
+            *draw.flags(error=(None, 0.3, 2)),
+        ]
+    if verb == "spectrum":
+        noise = draw.flags(delta=(None, 0.1, 1e-6), alpha=(None, None, 0.1), at=(None, 1))
+        return ["aim", verb, *channel, "--rho", rho, *noise]
     if verb == "evolve":
         return ["aim", verb, *channel, "--rho", rho, "--alpha", *draw.of("0.1", "0.05 0.2", "3", "1e-9", "0").split()]
     if verb == "threshold":
@@ -266,8 +280,13 @@ def _aim(draw: Draw) -> Words:
         ]
         own = ["--y", draw.path("symmetric.npy")] if draw.sometimes(0.5) else []
         return [*words, *own, *(["--out", draw.out("e.npy")] if draw.sometimes(0.3) else [])]
-    limits = draw.flags(
-        max_iter=(2, 5, 20), damping=(None, 0.5, "adaptive"), covariance=(None, "gram", "scalar"), tol=(None, 1e-2)
+    steps = {"students": (1, 2), "steps": (1, 20), "rate": (None, 0.01)}
+    limits = (
+        draw.flags(**steps)
+        if verb == "descend"
+        else draw.flags(
+            max_iter=(2, 5, 20), damping=(None, 0.5, "adaptive"), covariance=(None, "gram", "scalar"), tol=(None, 1e-2)
+        )
     )
     if draw.sometimes(0.5):
         data = draw.flags(alpha=(0.1, 0.3, None), dimension=(6, 10, 12), seeds=(1, 2), seed=(None, 1, 3))

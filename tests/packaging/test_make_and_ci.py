@@ -10,8 +10,8 @@ import tomllib
 import pytest
 
 TARGETS = [
-    "setup", "run", "test", "test-all", "test-lowest", "derive", "derive-check", "lint", "bench", "verify", "docs",
-    "docs-test", "clean", "help",
+    "setup", "run", "test", "test-all", "test-lowest", "derive", "derive-check", "lint", "bench", "bench-short",
+    "verify", "docs", "docs-test", "clean", "help",
 ]  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def test_every_target_first_makes_the_environment(checkout, target):
     done = run(checkout, "make", "-n", target)
     assert done.returncode == 0, done.stderr
     assert done.stdout.index("-m venv") < done.stdout.index("pip install")
-    assert "-e '.[test,lint]'" in done.stdout
+    assert "-e '.[test,lint,gpu]'" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_ci_runs_its_stages_in_order_and_times_them(checkout, tmp_path):
     done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
     assert done.returncode == 0, done.stderr
     stages = re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE)
-    assert stages == ["setup", "lint", "derive-check", "verify", "test", "docs-test"]
+    assert stages == ["setup", "lint", "derive-check", "verify", "test", "bench-short", "docs-test"]
     assert "there was input" not in done.stdout
-    for stage in [*stages[:-1], "site", "total"]:
+    for stage in [*stages[:-2], "bench", "site", "total"]:
         assert re.search(rf"^{stage} +\d+ s$", done.stdout, re.MULTILINE)
 
 

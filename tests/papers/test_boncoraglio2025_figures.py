@@ -186,10 +186,21 @@ def test_descents_are_run_and_recorded():
 def test_stored_descents_are_near_the_public_ones():
     """At the same alphas; theirs are of d = 200, ours of d = 100, whose bias is up to 10 per cent."""
     for method, marks in published.DESCENT.items():
-        stored = amp_runs.stored({"method": method})
+        stored = amp_runs.stored({"method": method, "tokens": 2})
         assert [(r["alpha"], r["seeds"] >= 4) for r in stored] == [(alpha, True) for alpha, _ in marks.points]
         for run, (_, public) in zip(stored, marks.points, strict=True):
             assert abs(run["mmse"] - public) < 3 * run["error"] + 0.1 * public
+            assert run["mmse"] > 1.05 * expected(run)
+
+
+@pytest.mark.parametrize("method", ["gd", "agd"])
+def test_descents_of_all_tokens_are_alike_at_the_same_functionals(method):
+    """Against those of two tokens, by the standard errors of both; with four instances the factor of Student is 3."""
+    for two in amp_runs.stored({"method": method, "tokens": 2})[1:3]:
+        for tokens in (3, 4, 5, 6):
+            place = round(4 * two["alpha"] / (tokens**2 + tokens - 2), 5)
+            (run,) = amp_runs.stored({"method": method, "tokens": tokens, "alpha": place})
+            assert abs(run["mmse"] - two["mmse"]) < 3 * np.hypot(run["error"], two["error"])
             assert run["mmse"] > 1.05 * expected(run)
 
 

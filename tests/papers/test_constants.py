@@ -100,7 +100,7 @@ def test_a_failure_keeps_the_old_table_and_the_other_entries(tmp_path, monkeypat
 
 
 def test_commands_are_those_of_the_command_line():
-    from attnlimits.numerics.cli.main import parser
+    from attnlimits.numerics.cli.command import parser
 
     for case in CASES:
         words = case.command.split()

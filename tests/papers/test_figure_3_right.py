@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlimits.numerics.core.results import load
+from attnlimits.numerics.core.results import as_dict, load
 from attnlimits.numerics.learning.classifier import Settings, half_time, label_numbers, made_corpus, train
 from attnlimits.papers.troiani2025.figures import figure_3_right
 
@@ -58,11 +58,10 @@ def test_the_first_epochs_are_computed_again(record):
     assert found.test_accuracy[:4] == pytest.approx(record["test_accuracy"][0][:4], abs=0.02)
 
 
-def test_the_record_is_written_as_it_is_stored(record, tmp_path, monkeypatch):
-    monkeypatch.setattr(figure_3_right, "DATA", tmp_path / "again.json")
+def test_the_record_is_written_as_it_is_stored(record, monkeypatch):
     monkeypatch.setattr(figure_3_right, "Settings", lambda: Settings(epochs=2))
     steps = []
-    found = load(figure_3_right.compute(2, lambda *done: steps.append(done)))
+    found = as_dict(figure_3_right.compute(2, lambda *done: steps.append(done)))
     assert steps == [(1, 2), (2, 2)]
     assert set(found) == set(record)
     assert np.shape(found["similarity"]) == (2, 3, 2)

@@ -74,7 +74,7 @@ def test_legends_are_outside_the_data(module, width):
 def test_other_data_make_a_picture_stale(tmp_path):
     data = tmp_path / "data.json"
     shutil.copy(figure_1.DATA, data)
-    figure = PaperFigure("made", data, figure_1.draw, figure_1.headline, lambda progress=None: data)
+    figure = PaperFigure("made", data, figure_1.draw, figure_1.headline, lambda progress=None: load(data))
     assert figure.stale()
     figure.store()
     assert not figure.stale()
@@ -106,7 +106,7 @@ def test_a_headline_says_what_is_missing(tmp_path):
         figure_1.DATA,
         figure_1.draw,
         lambda record: Headline("1", 0.5, ["line"], False, "not converged", "estimated", {"quantity": "one"}),
-        lambda progress=None: figure_1.DATA,
+        lambda progress=None: load(figure_1.DATA),
     )
     made = figure.make(tmp_path, 0, lambda *_: None, Look(("png",)))
     assert (made["value"], made["converged"], made["status"], made["quantity"]) == ("1", False, "not converged", "one")

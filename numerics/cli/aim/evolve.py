@@ -1,7 +1,6 @@
-"""The verb `aim evolve`: the estimation error at one alpha or several."""
+"""The verb `aim evolve`: errors of estimation and of prediction at one alpha or several."""
 
 import argparse
-import itertools
 
 import attnlimits as al
 
@@ -9,7 +8,7 @@ from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import as_dict
 from ..verbs import Outcome, Verbs, add_verb, shown
-from .flags import channel_flags, channel_of, name_of
+from .flags import channel_flags, channel_of, name_of, predicted, said_of
 
 __all__ = ["add", "run"]
 
@@ -20,7 +19,7 @@ def add(verbs: Verbs) -> None:
         verbs,
         "evolve",
         run,
-        "estimation error at one alpha or along a range of it",
+        "errors of estimation and of prediction at one alpha or along a range of it",
         "attnlimits aim evolve --activation softmax --rho 0.5 --alpha 0.1",
         nested=True,
     )
@@ -34,24 +33,33 @@ def add(verbs: Verbs) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Estimation error along alpha."""
+    """Errors of estimation and of prediction along alpha."""
     output = channel_of(args)
     name = name_of(args, f"{args.rho:g}" if args.rho else 0)
     bar = Bar("aim evolve", show=shown(args))
-    done = itertools.count(1)
-    points = al.aim.curve(args.alpha, args.rho, output, progress=lambda _: bar.to(next(done), len(args.alpha)))
+    errors: list[al.aim.PredictionErrors | None] = []
+
+    def tick(point: "al.aim.EvolutionPoint") -> None:
+        # The published formula is no model, and predicts nothing.
+        model = output.name != "hardmax_published"
+        errors.append(al.aim.prediction_errors(point.mmse, args.rho, output) if model else None)
+        bar.to(len(errors), len(args.alpha))
+
+    points = al.aim.curve(args.alpha, args.rho, output, progress=tick)
     bar.close()
     last = points[-1]
-    record = as_dict(last) | {
+    records = [as_dict(point) | predicted(found) for point, found in zip(points, errors, strict=True)]
+    record = records[-1] | {
         "value": recorded(last.mmse.value, last.mmse.error),
         "error": float(last.mmse.error),
         "how": last.mmse.how,
         "model": name,
     }
     if len(points) > 1:
-        record["points"] = as_dict(points)
+        record["points"] = records
     letter = "alpha" if args.rho else "alpha/rho"
     lines = [name]
-    for p in points:
-        lines.append(f"{letter} = {p.alpha:g}: MMSE = {pm(p.mmse.value, p.mmse.error)}")
+    for p, found in zip(points, errors, strict=True):
+        said = "" if found is None else f"; {said_of(found)}"
+        lines.append(f"{letter} = {p.alpha:g}: MMSE = {pm(p.mmse.value, p.mmse.error)}{said}")
     return record, "\n".join([*lines, last.status]), all(p.converged for p in points)

@@ -5,8 +5,11 @@ import argparse
 import attnlimits as al
 
 from ...aim.checks import ACTIVATIONS
+from ...core.decimals import pm
+from ...core.results import as_dict
+from ..verbs import Record
 
-__all__ = ["channel_flags", "channel_of", "name_of"]
+__all__ = ["channel_flags", "channel_of", "name_of", "predicted", "said_of"]
 
 
 def channel_flags(parser: argparse.ArgumentParser) -> None:
@@ -33,4 +36,18 @@ def name_of(args: argparse.Namespace, rho: object) -> str:
     """Name of the model at a width."""
     width = "small width" if rho == 0 or rho is None else f"rho={rho}"
     noise = f", noise={args.noise:g}" if args.noise else ""
-    return f"attention-indexed model, {args.activation}, T={args.tokens}, {width}{noise}"
+    # Errors of estimation and thresholds are the same at all temperatures, those of prediction are not.
+    beta = f", beta={args.beta:g}" if args.activation == "softmax" and args.beta != 1 else ""
+    return f"attention-indexed model, {args.activation}, T={args.tokens}, {width}{beta}{noise}"
+
+
+def predicted(errors: "al.aim.PredictionErrors | None") -> Record:
+    """Errors of prediction for a record, by the names of `evolve`; null where the channel is no model."""
+    mean, plug = (None, None) if errors is None else (as_dict(errors.posterior_mean), as_dict(errors.plug_in))
+    return {"prediction_error": mean, "plugin_error": plug}
+
+
+def said_of(errors: "al.aim.PredictionErrors") -> str:
+    """Errors of prediction for a line of text."""
+    mean, plug = (pm(found.value, found.error) for found in (errors.posterior_mean, errors.plug_in))
+    return f"prediction error {mean} (posterior mean), {plug} (plug-in)"

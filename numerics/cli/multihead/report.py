@@ -11,7 +11,7 @@ from ...core.decimals import pm
 from ...core.progress import Bar
 from ...core.results import as_dict
 from ...core.typing import Numbers
-from ..verbs import Record
+from ..verbs import Record, shown
 
 __all__ = ["counted", "learned", "lines_of", "record_of"]
 
@@ -20,7 +20,7 @@ def learned(
     args: argparse.Namespace, X: Numbers, Y: Numbers, heads: int | Literal["auto"], noise_std: float | None
 ) -> "al.multihead.MultiheadFit":
     """Learn a layer by the method of the flags."""
-    with warnings.catch_warnings(), Bar("multihead", show=True) as bar:
+    with warnings.catch_warnings(), Bar("multihead", show=shown(args)) as bar:
         # The status says the same.
         warnings.simplefilter("ignore", al.multihead.LearnWarning)
         return al.multihead.learn_multihead(

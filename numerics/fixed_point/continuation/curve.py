@@ -18,7 +18,7 @@ from ...core.results import Origin
 from ...core.standard_error import SIGMAS
 from ...core.validation import check_nodes
 from ...model.network import Network
-from ...model.routes import CHART, TWO_LAYER_QUADRATURE, require, serving
+from ...model.routes import CHART, TWO_LAYER_QUADRATURE, preferred, require
 from ..effort import check_effort
 from ..error import TOO_NEAR
 from .equations import Equations
@@ -80,7 +80,7 @@ def usual_samples(model: object, exact: int = _SAMPLES) -> int:
     model : Network, LinkKernel, Channel or callable
     exact : int, optional
     """
-    return _FEW if serving("evolve", model)[:1] == (CHART,) else exact
+    return _FEW if preferred("evolve", model) == CHART else exact
 
 
 def curve(

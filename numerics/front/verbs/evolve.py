@@ -61,7 +61,7 @@ def evolve(
         )
         return replace(found, status=status, origin=found.origin.with_model(activation=model.activation_name))
     if model.layers == 1 and not model.noise:
-        model = replace(model, heads=1, output="last", readouts=None)
+        model = model.one_head
     elif not model.single:
         heads, output = 1, "last"  # `evolve` refuses the network itself
     return evolve_heads(model, alpha, heads=heads, output=output, **settings)

@@ -60,4 +60,4 @@ def report(
     ...     (found.complete, found.page.name)
     (True, 'index.html')
     """
-    return make_report(model, out, effort=effort, told=progress)
+    return make_report(model, out, effort=effort, progress=progress)

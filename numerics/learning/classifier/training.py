@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from ...core.results import Origin, Result, versions
 from ..blocks import Array, Floats, rows_of
-from ..descent.rules import Adam
+from ..rules import Adam
 from .embeddings import Embedded
 from .network import Network
 from .settings import Settings

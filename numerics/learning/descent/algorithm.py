@@ -15,9 +15,9 @@ from ...model.routes import require
 from ...posterior.protocol import Model
 from ..blocks import Array, Source, stream
 from ..data import check_weights
+from ..rules import METHODS, Adam, Method, Plain, Rule
 from .objective import Objective
 from .results import DescentResult, DescentStep
-from .rules import METHODS, Adam, Method, Plain, Rule
 from .similarity import cosines
 from .track import Track
 

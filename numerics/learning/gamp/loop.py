@@ -13,10 +13,10 @@ from ...core.results import Origin
 from ...core.validation import choice, not_negative, whole
 from ...posterior.protocol import Model
 from ..blocks import Array, stream
+from ..damping import Damping
 from ..data import check_weights
 from ..heads import blocks_of, weight_rows
 from ..symmetry import symmetry
-from .damping import Damping
 from .results import GAMPResult, GAMPStep
 
 __all__ = ["DivergedError", "Loop", "first_covariance", "guarded", "resolved", "side_field"]

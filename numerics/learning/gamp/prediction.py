@@ -32,8 +32,8 @@ from ...posterior.choice import posterior
 from ...posterior.protocol import Model, Posterior
 from ...quadrature.rules import normal_qmc
 from ..blocks import Array
+from ..damping import Damping
 from ..heads import require_one_head
-from .damping import Damping
 from .loop import first_covariance, resolved
 
 __all__ = ["PredictedOverlaps", "predicted_overlaps"]

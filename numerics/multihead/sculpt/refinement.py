@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...learning.blocks import Array
-from ..batch import Batch
-from ..holdout import Split
+from ..holdout import EXACT, Split
 from ..refine import Descent
 from ..regression import best_w
 from ..restarts import LM_STEPS, best_optimiser, descended, sample_count, unknowns
@@ -19,8 +18,6 @@ __all__ = ["Refined", "proxies", "refine"]
 _POLISH = 10
 # Two descents that end at errors within this of each other found one minimum.
 _AGREE = 0.1
-# A loss that no noise explains away: rounding only.
-_EXACT = 1e-10
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ def refine(
     noise_known : bool
         If not, an error below `accept` may still be a wrong minimum: descents go on until two agree on the least.
     """
-    held = Batch(split.X_val, split.Y_val)
+    held = split.held
     attempts: list[Attempt] = []
     best: tuple[float, Descent] | None = None
     count = len(split.X)
@@ -74,11 +71,11 @@ def refine(
         attempts.append(Attempt(name, before, error, found.n_iter))
         if best is None or error < best[0]:
             best = (error, found)
-        if best[0] <= _EXACT or (best[0] <= accept and (noise_known or agreed)):
+        if best[0] <= EXACT or (best[0] <= accept and (noise_known or agreed)):
             break
     assert best is not None, "no candidates"
     error, found = best
-    if count < len(split.X) and error > _EXACT and (noisy or error > accept):
+    if count < len(split.X) and error > EXACT and (noisy or error > accept):
         # Accepted: a few steps, to where the noise is least. Not accepted: saturated heads show in few rows, of all.
         fine = error <= accept
         steps = _POLISH if fine else LM_STEPS

@@ -171,12 +171,13 @@ def place(z: Array, signs: Array, data: Array, layout: Layout, scratch: Scratch)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def read_outputs(y: Array, anywhere: Array, layout: Layout, data: Array, h: Array) -> None:
-    """Set what outputs fix, and indices that give them: those that have the coordinates of any given ones."""
+    """Set what outputs fix, and indices that give them: those that have the coordinates of any given ones, or NaN."""
     scratch, signs = new_scratch(layout), np.empty(layout.signs)
     z, told = np.empty(len(layout.row) + len(layout.kinds)), np.empty(layout.data)
     read(anywhere, layout, told, z, signs, scratch)
     for n in range(len(y)):
         from_output_at(layout.from_output)(y[n], layout.constants, data[n])
+        scratch.h[:] = np.nan
         place(z, signs, data[n], layout, scratch)
         h[n] = scratch.h
 

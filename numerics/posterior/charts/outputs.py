@@ -18,7 +18,18 @@ Array = NDArray[np.float64]
 _CONSISTENT = 1e-6
 # Of an activation of one's own, where it saturates: y in float64 has lost digits of its scores.
 _SATURATED = 1e-3
+# Coordinates that are tried for a sequence output: those of untied layers are not possible for all.
+_TRIALS = 256
 _LOST = "; or take a smaller beta: where the activation saturates, y in float64 has lost the digits of its scores"
+
+
+def _checked(model: Network, y: Array) -> Array:
+    """Outputs of softmax layers, whose rows have a given sum, or UnreachableOutputError; others as they are."""
+    if model.activation != "softmax" or (model.noise and model.output == "sequence"):
+        return y
+    total = (1 + model.skip) ** model.layers if model.output == "sequence" else 1.0
+    where = f"troiani2025 (25), divided by (1 + c)^L = {total:g}"
+    return softmax_rows(y / total, where) * total if model.output == "sequence" else softmax_rows(y)
 
 
 def output_data(model: Network, layout: Layout, y: Array) -> Array:
@@ -40,15 +51,23 @@ def output_data(model: Network, layout: Layout, y: Array) -> Array:
     UnreachableOutputError
         No indices give one of them.
     """
-    array = softmax_rows(y) if model.activation == "softmax" else y
+    array = _checked(model, y)
     shown = model.activation.scores(array) if isinstance(model.activation, ScoreFunction) else array
     data = np.empty((len(array), layout.data))
     h = np.empty((len(array), len(layout.free), model.tokens))
+    rng, told = np.random.default_rng(0), np.array(shown, order="C")
     # Any indices have coordinates; with the data of y their output is y.
-    anywhere = np.random.default_rng(0).standard_normal(h.shape[1:])
-    read_outputs(np.array(shown, order="C"), anywhere, layout, data, h)
+    read_outputs(told, rng.standard_normal(h.shape[1:]), layout, data, h)
     if model.noise:
         return data  # every output is one of the model
+    for _ in range(_TRIALS if model.output == "sequence" else 0):
+        # Only some shares of the layers are possible for an output.
+        lost = np.flatnonzero(~np.isfinite(h).all(axis=(1, 2)))
+        if not len(lost):
+            break
+        some, known = np.empty((len(lost), *h.shape[1:])), np.empty((len(lost), layout.data))
+        read_outputs(told[lost], rng.standard_normal(h.shape[1:]), layout, known, some)
+        h[lost] = some
     off = np.inf
     if np.isfinite(h).all():
         scale = np.abs(array).max(axis=(1, 2))

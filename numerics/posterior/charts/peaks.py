@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 _STEPS, _HALVINGS = 8, 6
 # Relative step of the differences that slopes are taken by: they only place nodes.
 _DIFFERENCE = 1e-6
+# Multiples of it that are tried in turn next to the edge of where the density is finite.
+_NEAR_EDGES = (1.0, -1.0, 1e-4, -1e-4)
 # Gain of a step below which it was the last one; least share of a variance that is left by rounding.
 _SMALL, _LEAST = 0.01, 1e-12
 
@@ -78,9 +80,13 @@ def _slopes(z: Array, signs: Array, target: Target, scratch: Scratch, tangent: A
     gradient = np.empty(len(z))
     for j in range(len(z)):
         kept = z[j]
-        step = _DIFFERENCE * (1.0 + abs(kept))
-        z[j] = kept + step
-        gradient[j] = (-log_posterior(z, signs, target, scratch) - value) / step
+        step = 0.0
+        for times in _NEAR_EDGES:
+            step = times * _DIFFERENCE * (1.0 + abs(kept))
+            z[j] = kept + step
+            gradient[j] = (-log_posterior(z, signs, target, scratch) - value) / step
+            if np.isfinite(gradient[j]):
+                break
         for p in range(middle.shape[0]):
             for k in range(middle.shape[1]):
                 tangent[p, k, j] = (scratch.modes[p, k] - middle[p, k]) / step

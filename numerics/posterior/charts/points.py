@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
-from scipy.stats import chi2, qmc
 
+from ...quadrature.sobol import sobol
 from ..student import freedom
 from .layout import LINE, Layout
 from .mixture import BROAD_FREEDOM
@@ -49,7 +50,7 @@ def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generato
         Leading shape (pairs, 2, nodes).
     """
     size, nu = max(1, layout.dimension), freedom(layout.dimension)
-    uniform = np.array([qmc.Sobol(size + 1, rng=stream).random(nodes) for stream in rng.spawn(2 * pairs)])
+    uniform = np.array([sobol(size + 1, nodes, stream) for stream in rng.spawn(2 * pairs)])
     uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(pairs, 2, nodes, size + 1)
     broad = uniform[..., size - len(layout.kinds) : size].copy()
     for j, kind in enumerate(layout.kinds):
@@ -58,5 +59,5 @@ def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generato
     return Points(
         np.ascontiguousarray(ndtri(uniform[..., :size])),
         np.ascontiguousarray(broad),
-        np.ascontiguousarray(np.sqrt(nu / chi2.ppf(uniform[..., size], nu))),
+        np.ascontiguousarray(np.sqrt(nu / scipy.stats.chi2.ppf(uniform[..., size], nu))),
     )

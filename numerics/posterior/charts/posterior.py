@@ -156,14 +156,16 @@ def _moments(sums: Sums, spread: Array, shape: tuple[int, int], indices: int) ->
 def sign_flips(model: Network) -> Array:
     """Signs of the rows of h under which the output stays as it is: those of each head of each layer.
 
-    The last layer's sign is summed over where it is tied and seen without noise, so that it is left out.
+    Without noise the chart sums over the sign of a tied last layer of rank 1, and of every such layer of a sequence
+    output, so that it is left out.
     """
     rows: list[list[int]] = []
     start = 0
     for layer, rank in enumerate(model.ranks, start=1):
         width = rank * model.kinds * model.heads
         for _ in range(model.heads):
-            if layer < model.layers or not model.tied or rank > 1 or model.noise:
+            seen = layer == model.layers or model.output == "sequence"
+            if not seen or not model.tied or rank > 1 or model.noise:
                 rows.append(list(range(start, start + width)))
             start += width
     # Later layers first: they are learned first.

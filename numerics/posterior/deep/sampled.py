@@ -5,12 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import chi2, qmc
 
 from ...core.errors import ConvergenceError
 from ...model.network import Network
+from ...quadrature.sobol import sobol
 from ..sampled import Draws, Outputs, posterior_moments
 from ..student import freedom
 from .mixing import Constants
@@ -73,12 +74,12 @@ class SampledPosterior:
         dimension = (self.model.layers - 1) * self.model.tokens
         pairs = min(PAIRS, per)
         streams = rng.spawn(2 * pairs * replicas)
-        uniform = np.array([qmc.Sobol(dimension + 1, rng=stream).random(half) for stream in streams])
+        uniform = np.array([sobol(dimension + 1, half, stream) for stream in streams])
         uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, half, dimension + 1)
         self._pair = (np.arange(per) % pairs + pairs * np.arange(replicas)[:, None]).ravel()
         self._nodes = np.ascontiguousarray(ndtri(uniform[..., :dimension]))
         nu = freedom(dimension)
-        self._tails = np.ascontiguousarray(np.sqrt(nu / chi2.ppf(uniform[..., dimension], nu)))
+        self._tails = np.ascontiguousarray(np.sqrt(nu / scipy.stats.chi2.ppf(uniform[..., dimension], nu)))
 
     def __call__(self, h: Array, omega: Array, v: Array) -> Halves:
         """Posteriors given the outputs of indices h, under N(omega, v); shapes (n, L, M) and (L, L).

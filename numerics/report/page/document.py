@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from html import escape
 
-from .markup import Record, code, section, table
+from .markup import LAYOUT, Record, code, number_cells, section, table
 from .parts import part_of
 from .style import STYLE
 
@@ -29,7 +29,7 @@ def document(record: Record) -> str:
     ValueError
         It is no record of a report, or of another layout.
     """
-    if record.get("format") != "attnlimits report" or record.get("schema") != 1:
+    if not LAYOUT.items() <= record.items():
         raise ValueError("this is no record of `attnlimits report`, or one of another version: make the report again")
     parts = [(part["name"], part["title"], list(part_of(part))) for part in record["parts"]]
     parts += [
@@ -71,13 +71,9 @@ def _headline(record: Record) -> str:
     main = next(part for part in record["parts"] if part["name"] == "thresholds")["outcomes"][0]
     if not main["numbers"]:
         return f'<p class="missing">No weak-recovery threshold: {escape(main["reason"])}</p>'
-    number = main["numbers"][0]
-    error = "" if number["error"] is None else f" ± {number['error']:.1e}"
-    exact = f" = {escape(number['exact'])}" if number["exact"] else ""
-    return (
-        f'<p class="main-number">{escape(number["name"]).capitalize()}: α = {escape(number["value"])}{exact}{error}</p>'
-        f'<p class="quiet">{_KINDS[number["how"]]}</p>'
-    )
+    name, value, error, how = number_cells(main["numbers"][0])
+    scatter = "" if main["numbers"][0]["error"] is None else f" ± {error}"
+    return f'<p class="main-number">{name.capitalize()}: α = {value}{scatter}</p><p class="quiet">{_KINDS[how]}</p>'
 
 
 def _numbers(record: Record) -> Iterator[str]:
@@ -86,10 +82,7 @@ def _numbers(record: Record) -> Iterator[str]:
     for part in record["parts"]:
         for outcome in part["outcomes"]:
             again = code(outcome["command"])
-            for number in outcome["numbers"]:
-                exact = f" = {escape(number['exact'])}" if number["exact"] else ""
-                error = "–" if number["error"] is None else f"{number['error']:.1e}"
-                rows.append((escape(number["name"]), escape(number["value"]) + exact, error, number["how"], again))
+            rows += [(*number_cells(number), again) for number in outcome["numbers"]]
     yield table("Every number, and the command that makes it", ("", "value", "error", "kind", "command"), rows)
     spent = sum(outcome["seconds"] for part in record["parts"] for outcome in part["outcomes"])
     yield f'<p class="quiet">All steps together took {spent:.0f} s.</p>'

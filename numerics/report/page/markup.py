@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, TypeAlias
 
-__all__ = ["Record", "code", "missing", "section", "table"]
+__all__ = ["LAYOUT", "Record", "code", "missing", "number_cells", "section", "table"]
 
 #: A JSON object of the record of a report.
 Record: TypeAlias = Mapping[str, Any]
+#: Entries by which such a record, and what is in it, is known.
+LAYOUT = {"format": "attnlimits report", "schema": 1}
 
 
 def section(name: str, title: str, body: Iterable[str]) -> str:
@@ -36,6 +38,13 @@ _CLASS = ' class="number"'
 def missing(name: str, reason: str) -> str:
     """The one line of a step that has no result."""
     return f'<p class="missing"><strong>{escape(name)}:</strong> no number here. {escape(reason)}</p>'
+
+
+def number_cells(number: Record) -> tuple[str, str, str, str]:
+    """Name, value with its closed form, error and kind of a number, as HTML."""
+    exact = f" = {escape(number['exact'])}" if number["exact"] else ""
+    error = "–" if number["error"] is None else f"{number['error']:.1e}"
+    return escape(number["name"]), escape(number["value"]) + exact, error, number["how"]
 
 
 def code(text: str) -> str:

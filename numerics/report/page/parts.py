@@ -5,7 +5,7 @@ from html import escape
 
 from ...core.decimals import pm
 from . import plots
-from .markup import Record, missing, table
+from .markup import Record, missing, number_cells, table
 from .mathematics import line, typeset
 
 __all__ = ["part_of"]
@@ -49,12 +49,7 @@ def _derivation(part: Record) -> Iterator[str]:
 
 
 def _numbers(part: Record) -> Iterator[str]:
-    rows = []
-    for outcome in part["outcomes"]:
-        for number in outcome["numbers"]:
-            exact = f" = {escape(number['exact'])}" if number["exact"] else ""
-            error = "–" if number["error"] is None else f"{number['error']:.1e}"
-            rows.append((escape(number["name"]), escape(number["value"]) + exact, error, number["how"]))
+    rows = [number_cells(number) for outcome in part["outcomes"] for number in outcome["numbers"]]
     if rows:
         yield table("α = N/D, samples per dimension", ("", "value", "error", "kind"), rows, numbers=(1, 2))
     for data in _done(part, "status"):

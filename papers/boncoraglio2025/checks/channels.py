@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
-from attnlimits.derive.aim import channels, hardmax
+from attnlimits.derive.aim import channels, choices, hardmax
 from attnlimits.derive.aim.symbols import beta, variance
 from attnlimits.derive.registry import CheckOutcome
 from attnlimits.papers.troiani2025.checks.tools import numeric, symbolic
@@ -214,3 +214,13 @@ def check_38() -> CheckOutcome:
         abs(large / tail - 1.0) / 1e-3,
     ]
     return numeric(residuals, 1.0, f"ratio 9/(4 pi); c F tends to {tail:.5f}")
+
+
+def check_55() -> CheckOutcome:
+    """Errors of prediction as means of products of outputs."""
+    return symbolic(choices.prediction_identities(), "a discrete law of outputs given omega")
+
+
+def check_56() -> CheckOutcome:
+    """Softmax as a choice: its law, the product of two of its factors, and the density of that."""
+    return symbolic(choices.choice_identities(), "exponents, density and the integral over t, in units of 1/beta")

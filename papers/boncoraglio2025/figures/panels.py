@@ -14,7 +14,6 @@ from attnlimits.numerics.aim.state_evolution import curve
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery, weak_recovery
 from attnlimits.numerics.core.colours import BLUE, GREEN, PURPLE, RED
 from attnlimits.numerics.core.plots import legend_below
-from attnlimits.numerics.core.results import save
 
 from ... import figures
 from ...figures import PAGE, SINGLE, Array, Headline, PaperFigure, Picture, Progress, Record, Steps, label_rows
@@ -269,17 +268,12 @@ def headline(spec: Spec, record: Record) -> Headline:
 
 def figure_of(spec: Spec) -> PaperFigure:
     """The figure of a specification: its curves are computed in seconds, the runs of algorithms are stored."""
-
-    def stored(progress: Progress | None = None) -> Path:
-        save(data_path(spec), compute(spec, POINTS, progress))
-        return data_path(spec)
-
     return PaperFigure(
         f"boncoraglio2025-{spec.number}",
         data_path(spec),
         partial(draw, spec),
         partial(headline, spec),
-        stored,
+        partial(compute, spec, POINTS),
         points=partial(compute, spec),
         width=PAGE if len(spec.panels) > 1 else SINGLE,
     )

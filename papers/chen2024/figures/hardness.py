@@ -46,7 +46,7 @@ _NAMES = {"adam": "Adam", "lbfgs": "L-BFGS", "lm": "Levenberg-Marquardt", "sculp
 _COLOURS = {"adam": BLUE, "lbfgs": GREEN, "lm": RED, "sculpt": "0.35"}
 
 
-def compute(progress: Progress | None = None) -> Path:
+def compute(progress: Progress | None = None) -> Record:
     """Run the tables that `DATA` lacks, and write it."""
     record: Record = load(DATA) if DATA.exists() else {"seed": _SEED, "how": "monte-carlo", "tables": {}}
     missing = {name: one for name, one in (TABLES | SMALL).items() if name not in record["tables"]}
@@ -56,7 +56,7 @@ def compute(progress: Progress | None = None) -> Path:
         found = hardness(_SIZES, **settings, progress=step)
         record["tables"][name] = as_dict(found)
         save(DATA, record)
-    return DATA
+    return record
 
 
 def headline(record: Record) -> Headline:

@@ -109,7 +109,7 @@ def exponent(x: list[float], y: list[float]) -> tuple[float, float]:
     return slope, float(np.sqrt(rest @ rest / (len(a) - 2) / (centred @ centred)))
 
 
-def compute(progress: Progress | None = None) -> Path:
+def compute(progress: Progress | None = None) -> Record:
     """Find the numbers of samples that `DATA` lacks, fit exponents, and write it."""
     places = sorted({place for sweep in SWEEPS.values() for place in sweep})
     record: Record = {"how": "monte-carlo", "seeds": _SEEDS, "ratio": _RATIO}
@@ -129,8 +129,7 @@ def compute(progress: Progress | None = None) -> Path:
             points = [record["points"][method][_key(place)] for place in sweep]
             fits = {what: exponent(axis, [point[what] for point in points]) for what in ("samples", "seconds")}
             record["sweeps"].setdefault(name, {})[method] = {"places": sweep, "exponents": fits}
-    save(DATA, record)
-    return DATA
+    return record
 
 
 def headline(record: Record) -> Headline:

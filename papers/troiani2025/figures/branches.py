@@ -20,7 +20,6 @@ from scipy.optimize import brentq
 
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.core.plots import label_curve, legend_below, smooth
-from attnlimits.numerics.core.results import save
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
@@ -38,8 +37,8 @@ _ACCURACY = 3e-3
 _AGREE, _TRIES = 1e-4, 12
 
 
-def compute(skips: tuple[float, ...] = SKIPS, progress: Progress | None = None) -> Path:
-    """Follow the branch for every skip and write `DATA`."""
+def compute(skips: tuple[float, ...] = SKIPS, progress: Progress | None = None) -> Record:
+    """Follow the branch for every skip."""
     record: Record = {"skip": [], "q11": [], "q22": [], "alpha": [], "error": [], "how": "estimated"}
     step = Steps(progress, len(skips))
     for skip in skips:
@@ -48,8 +47,7 @@ def compute(skips: tuple[float, ...] = SKIPS, progress: Progress | None = None) 
         for name, values in zip(("q11", "q22", "alpha", "error"), rows.T.tolist(), strict=True):
             record[name].append(values)
         step()
-    save(DATA, record)
-    return DATA
+    return record
 
 
 def _branch(model: Network) -> Array:

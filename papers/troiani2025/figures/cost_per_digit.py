@@ -16,13 +16,12 @@ from matplotlib.ticker import NullLocator
 
 from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.plots import legend_below
-from attnlimits.numerics.core.results import save
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
 
 from ...figures import Headline, PaperFigure, Picture, Progress, Record, Steps, panels
 
-__all__ = ["DATA", "DIGITS", "FIGURE", "compute", "draw", "growth", "measure"]
+__all__ = ["DATA", "DIGITS", "FIGURE", "draw", "growth", "measure"]
 
 DATA = Path(__file__).with_suffix(".json")
 DIGITS = (15, 20, 25, 30, 35, 40, 50)
@@ -60,12 +59,6 @@ def growth(record: Record) -> float:
     return float(2**slope)
 
 
-def compute(progress: Progress | None = None) -> Path:
-    """Measure and write `DATA`."""
-    save(DATA, measure(progress=progress))
-    return DATA
-
-
 def draw(record: Record, width: float) -> Picture:
     """Draw one record, with the power of the digits that fits it."""
     figure, (axes,) = panels([r"threshold of two layers, $c$ = $\beta$ = 1"], width)
@@ -94,7 +87,7 @@ def headline(record: Record) -> Headline:
     return Headline(f"{growth(record):.2f}", growth(record) * float(np.abs(rest).max()), lines, how="estimated")
 
 
-FIGURE = PaperFigure("troiani2025-cost_per_digit", DATA, draw, headline, compute)
+FIGURE = PaperFigure("troiani2025-cost_per_digit", DATA, draw, headline, measure)
 
 if __name__ == "__main__":
     FIGURE.remake()

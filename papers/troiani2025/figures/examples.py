@@ -17,12 +17,24 @@ import numpy as np
 
 from attnlimits.numerics.core.colours import CYCLE
 from attnlimits.numerics.core.plots import legend_below, mark_threshold, smooth
-from attnlimits.numerics.core.results import EvolutionResult, save
+from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.evolve import curve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.exact import single_layer
 
-from ...figures import PAGE, Array, Headline, PaperFigure, Picture, Progress, Record, Steps, label_rows, panels
+from ...figures import (
+    PAGE,
+    Array,
+    Headline,
+    PaperFigure,
+    Picture,
+    Progress,
+    Record,
+    Steps,
+    label_rows,
+    panels,
+    with_points,
+)
 
 __all__ = ["CASES", "DATA", "FIGURE", "compute", "draw"]
 
@@ -41,8 +53,8 @@ CASES: dict[str, tuple[Network, int, float]] = {
 }
 
 
-def compute(progress: Progress | None = None) -> Path:
-    """Compute all curves from the uninformed start and write them to `DATA`."""
+def compute(progress: Progress | None = None) -> Record:
+    """Compute all curves from the uninformed start."""
     step = Steps(progress, len(CASES) * sum(_POINTS))
     record: Record = {}
     for name, (model, heads, recovery) in CASES.items():
@@ -62,8 +74,7 @@ def compute(progress: Progress | None = None) -> Path:
             "converged": [r.converged for r in results],
             "how": results[-1].estimation_error.how,
         }
-    save(DATA, record)
-    return DATA
+    return record
 
 
 def _settled(model: Network, result: EvolutionResult) -> EvolutionResult:
@@ -100,12 +111,8 @@ def draw(record: Record, width: float) -> Picture:
             colour, q = CYCLE[index], overlap[:, index]
             axes.errorbar(alpha, q, error[:, index], fmt=style[0], mfc="none", ms=3, color=colour)
             label = f"$q_{{{index + 1}{index + 1}}}$"
-            # Both are exact.
-            x, y = alpha, q
-            for at, value in ((case["threshold"], 0.0), (case["recovery"], 1.0)):
-                place = int(np.searchsorted(x, at))
-                x, y = np.insert(x, place, at), np.insert(y, place, value)
-            lines = smooth(x, y, (case["threshold"], case["recovery"]))
+            exact = {case["threshold"]: 0.0, case["recovery"]: 1.0}
+            lines = smooth(*with_points(alpha, q, exact), tuple(exact))
             axes.plot(*lines, style[1:], color=colour, lw=1.1, label=label)
         mark_threshold(axes, case["threshold"], "")
         axes.set_xlabel(r"samples per dimension $\alpha = N/D$")

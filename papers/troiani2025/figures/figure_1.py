@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 
 from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.plots import label_curve, legend_below, mark_threshold, smooth
-from attnlimits.numerics.core.results import EvolutionResult, as_dict, save
+from attnlimits.numerics.core.results import EvolutionResult, as_dict
 from attnlimits.numerics.fixed_point.evolve import curve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.first_layer import first_layer
@@ -100,10 +100,9 @@ def record_of(points: int, progress: Progress) -> Record:
     }
 
 
-def compute(progress: Progress | None = None) -> Path:
-    """Compute thresholds and curve and write them to `DATA`."""
-    save(DATA, record_of(_POINTS, progress or (lambda *_: None)))
-    return DATA
+def compute(progress: Progress | None = None) -> Record:
+    """Compute thresholds and curve with the stored number of points."""
+    return record_of(_POINTS, progress or (lambda *_: None))
 
 
 def draw(record: Record, width: float) -> Picture:

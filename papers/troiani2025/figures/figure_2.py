@@ -20,7 +20,6 @@ from matplotlib.axes import Axes
 
 from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.plots import legend_below
-from attnlimits.numerics.core.results import save
 from attnlimits.numerics.learning.blocks import Floats
 from attnlimits.numerics.learning.descent import cosines, descend
 from attnlimits.numerics.learning.gamp import gamp, informed_start, make_data, predicted_overlaps, teacher
@@ -109,8 +108,8 @@ def _descents(settings: Record, tick: Callable[[], None]) -> Record:
     return settings | _summary(runs)
 
 
-def compute(progress: Progress | None = None) -> Path:
-    """Run all instances and the state evolution, and write `DATA`."""
+def compute(progress: Progress | None = None) -> Record:
+    """Run all instances and the state evolution."""
     step = Steps(progress, _INSTANCES + len(DESCENTS) * _DESCENT_INSTANCES)
     predicted = predicted_overlaps(_MODEL, _ALPHA, n_iter=_ITERATIONS, start=_START)
     q = predicted.overlap.diagonal(axis1=1, axis2=2)
@@ -130,8 +129,7 @@ def compute(progress: Progress | None = None) -> Path:
             "runs": {name: _descents(settings, step) for name, settings in DESCENTS.items()},
         },
     }
-    save(DATA, record)
-    return DATA
+    return record
 
 
 def _band(axes: Axes, run: Record, style: str, width: float, *, named: bool = False) -> None:

@@ -18,12 +18,12 @@ import numpy as np
 
 from attnlimits.numerics.core.colours import BLUE, GREEN, RED
 from attnlimits.numerics.core.plots import label_curve, legend_below, mark_threshold, smooth
-from attnlimits.numerics.core.results import as_dict, load, save
+from attnlimits.numerics.core.results import as_dict, load
 from attnlimits.numerics.fixed_point.evolve import curve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
 
-from ...figures import PAGE, Array, Headline, PaperFigure, Picture, Progress, Record, Steps, panels
+from ...figures import PAGE, Headline, PaperFigure, Picture, Progress, Record, Steps, panels, with_points
 from . import figure_3_right
 
 __all__ = ["DATA", "FIGURE", "compute", "draw", "headline"]
@@ -39,8 +39,8 @@ _RECOVERY = 1.5
 _COLOURS = (BLUE, GREEN, RED)
 
 
-def compute(points: int = _POINTS, progress: Progress | None = None) -> Path:
-    """Compute the curve from the uninformed start and write it to `DATA`."""
+def compute(points: int = _POINTS, progress: Progress | None = None) -> Record:
+    """Compute the curve from the uninformed start."""
     model = Network(layers=3)
     last = last_layer(model)
     began = time.perf_counter(), time.process_time()
@@ -71,8 +71,7 @@ def compute(points: int = _POINTS, progress: Progress | None = None) -> Path:
         "cpu_seconds": seconds[1],
         "seed": results[0].seed,
     }
-    save(DATA, record)
-    return DATA
+    return record
 
 
 def _onset(model: Network, layer: int, low: float, high: float) -> tuple[float, float]:
@@ -100,7 +99,10 @@ def draw(record: Record, width: float) -> Picture:
     onsets = {2: record["threshold"], **{int(layer) - 1: onset for layer, onset in record["onsets"].items()}}
     for layer, colour in enumerate(_COLOURS):
         onset = float(onsets[layer]["value"])
-        alpha, overlap, error = _with_onset(record, layer, onset)
+        known = {onset: 0.0, _RECOVERY: 1.0}
+        q, errors = (np.array(record[name])[:, layer] for name in ("overlap", "overlap_error"))
+        alpha, overlap = with_points(record["alpha"], q, known)
+        _, error = with_points(record["alpha"], errors, dict.fromkeys(known, 0.0))
         axes.plot(*smooth(alpha, overlap, (onset, _RECOVERY)), color=colour)
         axes.fill_between(alpha, overlap - 2 * error, overlap + 2 * error, color=colour, alpha=0.25, lw=0)
         mark_threshold(axes, onset, f"layer {layer + 1}: {onset:.4g}", colour, height=0.35)
@@ -118,17 +120,6 @@ def draw(record: Record, width: float) -> Picture:
     axes.set_ylabel("overlap")
     figure_3_right.draw_panel(other, load(figure_3_right.DATA))
     return figure
-
-
-def _with_onset(record: Record, layer: int, onset: float) -> tuple[Array, Array, Array]:
-    """Alphas, overlaps of a layer and their errors, with its onset and with recovery among the points."""
-    alpha = np.array(record["alpha"])
-    overlap, error = (np.array(record[name])[:, layer] for name in ("overlap", "overlap_error"))
-    for at, value in ((onset, 0.0), (_RECOVERY, 1.0)):
-        where = int(np.searchsorted(alpha, at))
-        alpha, overlap = np.insert(alpha, where, at), np.insert(overlap, where, value)
-        error = np.insert(error, where, 0.0)
-    return alpha, overlap, error
 
 
 def headline(record: Record) -> Headline:

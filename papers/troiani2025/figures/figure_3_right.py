@@ -18,7 +18,6 @@ from matplotlib.axes import Axes
 
 from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.plots import legend_below
-from attnlimits.numerics.core.results import save
 from attnlimits.numerics.learning.classifier import Settings, half_time, label_numbers, made_corpus, train
 
 from ...figures import Headline, PaperFigure, Picture, Progress, Record, Steps, panels
@@ -32,8 +31,8 @@ _DIGITS = 5
 _COLOURS = (BLUE, RED)
 
 
-def compute(seeds: int = _SEEDS, progress: Progress | None = None) -> Path:
-    """Train on the made corpus, once per seed, and write the similarities to `DATA`."""
+def compute(seeds: int = _SEEDS, progress: Progress | None = None) -> Record:
+    """Train on the made corpus, once per seed."""
     corpus, settings = made_corpus(), Settings()
     first, second = corpus.embedded()
     names, labels, others = label_numbers(corpus.train, corpus.test)
@@ -56,8 +55,7 @@ def compute(seeds: int = _SEEDS, progress: Progress | None = None) -> Path:
         "versions": found[0].versions,
         "how": "monte-carlo",
     }
-    save(DATA, record)
-    return DATA
+    return record
 
 
 def draw_panel(axes: Axes, record: Record) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 
 from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.plots import label_curve, legend_below, smooth
-from attnlimits.numerics.core.results import save
 from attnlimits.numerics.sweeps import open_sweep, sweep
 
 from ...figures import Headline, PaperFigure, Picture, Progress, Record, panels
@@ -35,8 +34,8 @@ _NAMES = {2: "layer 2", 1: "layer 1, given layer 2 at its fixed point"}
 _STORE = Path("results/phase_diagram")
 
 
-def compute(store: Path = _STORE, workers: int | None = None, progress: Progress | None = None) -> Path:
-    """Run the sweep and write its thresholds to `DATA`.
+def compute(store: Path = _STORE, workers: int | None = None, progress: Progress | None = None) -> Record:
+    """Thresholds of the sweep.
 
     Raises
     ------
@@ -52,8 +51,7 @@ def compute(store: Path = _STORE, workers: int | None = None, progress: Progress
         record[name] = found[name].transpose("layer", "beta", "skip").values.tolist()
     record["how"] = "estimated"
     record["grid"] = _GRID
-    save(DATA, record)
-    return DATA
+    return record
 
 
 def draw(record: Record, width: float) -> Picture:

@@ -18,11 +18,10 @@ from scipy.optimize import brentq
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.plots import legend_below, mark_threshold, smooth
-from attnlimits.numerics.core.results import save
 from attnlimits.numerics.fixed_point.held import first_layer_given
 from attnlimits.numerics.model.network import Network
 
-from ...figures import Headline, PaperFigure, Picture, Progress, Record, Steps, panels
+from ...figures import Headline, PaperFigure, Picture, Progress, Record, Steps, panels, with_points
 
 __all__ = ["DATA", "FIGURE", "compute", "draw", "headline"]
 
@@ -34,8 +33,8 @@ _ACCURACY, _ONSET_ACCURACY = 1e-2, 1e-3
 _COLOURS = (BLUE, RED)
 
 
-def compute(progress: Progress | None = None) -> Path:
-    """Solve for q_11 at every held q_22 and write `DATA`."""
+def compute(progress: Progress | None = None) -> Record:
+    """Solve for q_11 at every held q_22."""
     model = Network()
     step = Steps(progress, len(_ALPHAS) * len(_HELD))
     record: Record = {"model": model.describe(), "alpha": _ALPHAS, "q22": _HELD.tolist(), "how": "estimated"}
@@ -48,8 +47,7 @@ def compute(progress: Progress | None = None) -> Path:
         record["q11"].append([one.value for one in found])
         record["error"].append([one.error for one in found])
         record["onset"].append(_onset(model, alpha))
-    save(DATA, record)
-    return DATA
+    return record
 
 
 def _onset(model: Network, alpha: float) -> float:
@@ -69,10 +67,8 @@ def draw(record: Record, width: float) -> Picture:
     columns = (record[name] for name in ("alpha", "q11", "error", "onset"))
     for (alpha, q11, error, onset), colour, mark in zip(zip(*columns, strict=True), _COLOURS, "os", strict=True):
         axes.errorbar(rest, q11, error, fmt=mark, mfc="none", color=colour, label=rf"$\alpha$ = {alpha:g}")
-        # In the order of log(1 - q_22), with the onset among the points.
-        logs, values = np.append(np.log(rest), np.log1p(-onset)), np.append(q11, 0.0)
-        order = np.argsort(logs)
-        dense, curve = smooth(logs[order], values[order], (np.log1p(-onset),))
+        begin = float(np.log1p(-onset))
+        dense, curve = smooth(*with_points(np.log(rest), q11, {begin: 0.0}), (begin,))
         axes.plot(np.exp(dense), curve, color=colour)
         mark_threshold(axes, 1 - onset, rf"$q_{{22}}$ = {onset:.4f}", colour, height=0.5)
     axes.set_xscale("log")

@@ -40,9 +40,10 @@ _CLOSEST = (1e-3, 4e-5)
 _LOOKS = {"maximum": ("o", RED), "saddle": ("x", BLUE), "minimum": ("v", PURPLE), "recovered": ("^", GREEN)}
 
 
-def compute(progress: Progress | None = None) -> Path:
-    """Find all stationary points at every skip and alpha, and write `DATA`."""
+def compute(progress: Progress | None = None) -> Record:
+    """Find all stationary points at every skip and alpha, each written to `DATA` at once."""
     cases: list[Record] = load(DATA)["cases"] if DATA.is_file() else []
+    record: Record = {"model": "tied softmax attention, L=2, M=2, rank 1, beta=1", "cases": cases}
     known = {(case["skip"], case["alpha"]) for case in cases}
     step = Steps(progress, len(SKIPS))
     for skip in SKIPS:
@@ -72,9 +73,9 @@ def compute(progress: Progress | None = None) -> Path:
                         ],
                     }
                 )
-                save(DATA, {"model": "tied softmax attention, L=2, M=2, rank 1, beta=1", "cases": cases})
+                save(DATA, record)
         step()
-    return DATA
+    return record
 
 
 def draw(record: Record, width: float) -> Picture:

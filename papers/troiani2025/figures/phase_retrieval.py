@@ -18,7 +18,6 @@ import numpy as np
 
 from attnlimits.numerics.core.colours import BLUE, GREEN, RED, YELLOW
 from attnlimits.numerics.core.plots import legend_below, mark_threshold, smooth
-from attnlimits.numerics.core.results import save
 from attnlimits.numerics.fixed_point.continuation.link_curve import curve_link
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy, stationary_points
 from attnlimits.numerics.free_energy.rest import Rest
@@ -35,8 +34,8 @@ _ALPHAS = np.concatenate([np.linspace(0.3, 0.98, 35), np.linspace(1.0, 1.128, 33
 _LINK = "h[1]**2"
 
 
-def compute(progress: Progress | None = None) -> Path:
-    """Find all stationary points at every alpha and the transitions, and write `DATA`."""
+def compute(progress: Progress | None = None) -> Record:
+    """Find all stationary points at every alpha, and the transitions."""
     output = output_entropy(kernel_of(_LINK))
     found = transitions(output)
     (only,) = found.first_order
@@ -70,8 +69,7 @@ def compute(progress: Progress | None = None) -> Path:
                 }
             )
         step()
-    save(DATA, record)
-    return DATA
+    return record
 
 
 def _fold(alpha: float) -> float:

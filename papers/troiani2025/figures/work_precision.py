@@ -21,14 +21,13 @@ from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.core.colours import BLUE, GREEN, RED
 from attnlimits.numerics.core.plots import legend_below
-from attnlimits.numerics.core.results import save
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 from ...figures import PAGE, Array, Headline, PaperFigure, Picture, Progress, Record, Steps, label_rows, panels
 
-__all__ = ["DATA", "FIGURE", "OVERLAPS", "compute", "draw", "measure", "ratio"]
+__all__ = ["DATA", "FIGURE", "OVERLAPS", "draw", "measure", "ratio"]
 
 DATA = Path(__file__).with_suffix(".json")
 # Fixed points at alpha = 0.5, where one layer is learned, and at alpha = 0.885, where both are.
@@ -103,12 +102,6 @@ def ratio(methods: dict[str, list[tuple[float, float]]], error: float) -> float:
     return plain / min(s for s, e in methods["quadrature"] if e <= error)
 
 
-def compute(progress: Progress | None = None) -> Path:
-    """Measure and write `DATA`."""
-    save(DATA, measure(progress=progress))
-    return DATA
-
-
 def draw(record: Record, width: float) -> Picture:
     """Draw one record."""
     titles = [f"{name}, q = ({c['overlap'][0]:.3g}, {c['overlap'][1]:.3g})" for name, c in record["cases"].items()]
@@ -139,7 +132,7 @@ def headline(record: Record) -> Headline:
     return Headline(f"{least:.2g}", 0.5 * least, lines, how="estimated")
 
 
-FIGURE = PaperFigure("troiani2025-work_precision", DATA, draw, headline, compute, width=PAGE)
+FIGURE = PaperFigure("troiani2025-work_precision", DATA, draw, headline, measure, width=PAGE)
 
 if __name__ == "__main__":
     FIGURE.remake()

@@ -118,6 +118,8 @@ def test_convergence_history_and_prediction(data):
     assert [s.iteration for s in steps] == list(range(1, found.n_iter + 1))
     assert found.history[-1, 3] == found.mmse == steps[-1].error
     assert found.history[-1, 0] < 1e-5 < found.history[0, 0]
+    assert len(found.dampings) == found.n_iter and 0.3 <= found.dampings.min() <= found.dampings.max() <= 0.95
+    assert len(found.plot().lines) == 2
     assert found.alpha == len(x) / 900
     # What it expects of itself is of the size of what it does.
     assert 0.3 < found.predicted / found.mmse < 3
@@ -216,10 +218,10 @@ def test_it_stops_where_it_is_told(data):
         (lambda x, y: {"x": x.astype(int)}, "float32 or float64"),
         (lambda x, y: {"x": x[:-1]}, "as many samples"),
         (lambda x, y: {"x": np.where(np.arange(30) == 3, np.nan, x)}, "x must be finite"),
-        (lambda x, y: {"y": None}, "y is missing"),
+        (lambda x, y: {"y": None}, "y must be given with x"),
         (lambda x, y: {"x": lambda: iter([])}, "y must be None"),
-        (lambda x, y: {"x": lambda: iter([]), "y": None}, "no blocks"),
-        (lambda x, y: {"x": lambda: iter([(x, y[:-1])]), "y": None}, "make them as many"),
+        (lambda x, y: {"x": lambda: iter([]), "y": None}, "at least one block"),
+        (lambda x, y: {"x": lambda: iter([(x, y[:-1])]), "y": None}, "as many samples"),
         (lambda x, y: {"rho": 0.0}, "rho must be"),
         (lambda x, y: {"damping": 1.0}, "damping must be"),
         (lambda x, y: {"damping": "some"}, "damping must be"),

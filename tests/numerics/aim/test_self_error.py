@@ -59,3 +59,10 @@ def test_nothing_is_stated_without_convergence():
     found = run("softmax", 0.5, 0.1, 20, 0, max_iter=3)
     assert not found.converged and found.predicted_error is None and found.predicted == found.V
     assert np.isfinite(found.V)
+
+
+def test_a_direction_that_is_hardly_known_is_waited_for():
+    """Equations just enough for their unknowns, 396 for 345: the residual is small long before the solution is near."""
+    found = run("softmax", 0.5, 0.22, 30, 2, tol=1e-4)
+    assert "solution of the equations" in found.status
+    assert found.mmse > 0.02 and abs(found.predicted - found.mmse) <= found.predicted_error < 0.1 * found.predicted

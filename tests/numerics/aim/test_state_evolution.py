@@ -262,7 +262,7 @@ def test_the_fixed_point_is_the_top_of_the_free_entropy(name, alpha):
         (lambda: hardmax_tail(1, digits=99), "digits must be <= 50"),
         (lambda: hardmax_tail(1, tokens=6), "tokens must be <= 5"),
         (lambda: weak_recovery(channel("hardmax", 3), digits=11), "digits must be <= 10"),
-        (lambda: psi_out(0.3, 0.5, channel("hardmax", 3)), "served for T = 2"),
+        (lambda: psi_out(0.3, 0.5, channel("hardmax", 6)), "summed for T = 3 to 5"),
         (lambda: psi_out(3.0, 0.5, channel("softmax")), "V must be in"),
         (lambda: psi_out(0.3, 0.5, channel("hardmax_published")), "no free entropy"),
         (lambda: free_entropy(0.1, 1.2, 0.5, channel("softmax")), "range of the MMSE"),

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import qmc
 
 from attnlimits.numerics.channel.averages import Averages, Channel
 from attnlimits.numerics.channel.choice import channel
@@ -19,6 +18,7 @@ from attnlimits.numerics.channel.two_layers.channel import TwoLayerAverages, Two
 from attnlimits.numerics.fixed_point.faces import Faces
 from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.quadrature import rules
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 Array = NDArray[np.float64]
@@ -141,13 +141,13 @@ def test_what_a_solver_has_to_state_is_not_written_to_the_channel() -> None:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Dimensions of the Sobol sequences that are made."""
     dimensions: list[int] = []
-    engine = qmc.Sobol
+    sequence = rules.sobol
 
-    def counted(d: int, **more: object) -> qmc.Sobol:
-        dimensions.append(d)
-        return engine(d, **more)
+    def counted(dimension: int, count: int, rng: np.random.Generator) -> np.ndarray:
+        dimensions.append(dimension)
+        return sequence(dimension, count, rng)
 
-    monkeypatch.setattr(qmc, "Sobol", counted)
+    monkeypatch.setattr(rules, "sobol", counted)
     return dimensions
 
 

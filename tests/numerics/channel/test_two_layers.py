@@ -19,6 +19,8 @@ from attnlimits.numerics.thresholds.last_layer import last_layer
 
 ROTATION = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
 MODELS = [Network(), Network(skip=0.1), Network(skip=4.0, beta=5.0)]
+# Near no overlap sums take twenty times as long at skip 0.1 as at 0.3, where the same nodes and bands are at work.
+COSTLY = [MODELS[0], Network(skip=0.3), pytest.param(MODELS[1], marks=pytest.mark.slow), MODELS[2]]
 
 
 def of_the_model(model: Network, x: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +79,7 @@ def test_sampled_averages_agree(model: Network, q: tuple[float, float]) -> None:
             assert np.ptp(ours) < 0.05 * ours.mean()
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", COSTLY)
 @pytest.mark.parametrize(
     "q",
     [
@@ -98,12 +100,12 @@ def test_errors_are_honest(model: Network, q: tuple[float, float]) -> None:
     assert (np.abs(fine[0] - fine[1])[known] < 2e-3 * fine[0][known]).all()
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", COSTLY)
 def test_no_overlap_gives_the_operator(model: Network) -> None:
     growth = TwoLayerQuadrature(model, 1e-6).refinements(np.zeros((2, 2)))[0, 2:]
     assert growth[1] == pytest.approx(last_layer(model, digits=10).operator_norm, rel=1e-5)
     # and the sum over omega is continuous there
-    small = TwoLayerQuadrature(model, 1e-6).refinements(np.diag([0.0, 1.001e-4]))[0]
+    small = TwoLayerQuadrature(model, 1e-5).refinements(np.diag([0.0, 1.001e-4]))[0]
     assert small[1] / 1.001e-4 == pytest.approx(growth[1], rel=3e-3)
     assert small[2] == pytest.approx(growth[0], rel=1e-3)
 

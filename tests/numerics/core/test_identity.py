@@ -135,6 +135,11 @@ def test_numbers_do_not_import_the_command_line_nor_sweeps():
     assert not [name for name in found if "cli" in name or "sweeps" in name or "plots" in name]
 
 
+def test_fields_of_the_front_door_are_followed():
+    found = sources("attnlimits.verbs.free_entropy")
+    assert {"attnlimits.free_energy", "attnlimits.numerics.free_energy.entropy"} <= set(found)
+
+
 def test_derivations_are_those_of_their_process():
     found = {Path(*name.split(".")[1:]).as_posix() for name in sources(WORKER)}
     assert {"derive/links/worker", "derive/links/link", "derive/emit/link_source"} <= found

@@ -96,25 +96,22 @@ def test_the_fixed_points_end_at_the_threshold() -> None:
     assert abs(np.mean(ends) - exact) < 5 * math.hypot(sigma, 0.002 * exact)  # Student, 2 degrees; and the cubic term
 
 
-def test_bisection_on_the_growth_of_a_small_overlap_finds_the_threshold() -> None:
-    """Smallest alpha at which one step from diag(0, delta) grows, extrapolated linearly to delta -> 0."""
+def test_growth_of_a_small_overlap_finds_the_threshold() -> None:
+    """The alpha at which one step from diag(0, delta) would give delta again, extrapolated linearly to delta -> 0."""
     exact = float(last_layer(MODEL).value)
     ends = []
-    for seed in range(3):
+    for seed in range(4):
         found = []
         for delta in (0.04, 0.02):
-            low, high = 0.15, 0.25
-            while high - low > 1e-2 * exact:
-                alpha = 0.5 * (low + high)
-                start = np.diag([0.0, delta])
-                step = evolve(MODEL, alpha, start=start, samples=512, max_iter=2, tol=1e-12, rng=seed, workers=1)
-                grows = step.history[1, 1, 1] > delta
-                low, high = (low, alpha) if grows else (alpha, high)
-            found.append(0.5 * (low + high))
+            start = np.diag([0.0, delta])
+            step = evolve(MODEL, exact, start=start, samples=512, max_iter=2, tol=1e-12, rng=seed, workers=1)
+            # The step is q -> alpha G/(1 + alpha G), and G does not depend on alpha.
+            q = step.history[1, 1, 1]
+            found.append(exact * delta / (1 - delta) / (q / (1 - q)))
         ends.append(2 * found[1] - found[0])
-    sigma = math.hypot(np.std(ends, ddof=1) / math.sqrt(3), 1e-2 * exact)
-    assert sigma < 0.04 * exact  # 3 x 4096 points, and the extrapolation doubles the noise
-    assert abs(np.mean(ends) - exact) < 5 * sigma  # Student, 2 degrees: p = 0.04 if the bisection had no step
+    sigma = np.std(ends, ddof=1) / 2
+    assert sigma < 0.03 * exact  # 4 x 4096 points, and the extrapolation doubles the noise
+    assert abs(np.mean(ends) - exact) < 5 * math.hypot(sigma, 0.002 * exact)  # Student, 3 degrees: p = 0.015
 
 
 # --- both starts, all entries, seeds ----------------------------------------------------------------------------
@@ -386,7 +383,7 @@ def test_bad_arguments_of_a_curve_are_named(arguments: dict[str, object], words:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (Network(2, 2, output="sequence"), "attention of the last layer as output"),
+        (Network(2, 3, output="sequence"), "attention of the last layer as output"),
         (Network(3, 2, 2, activation="linear"), "linear of two layers"),
         (Network(2, activation=np.tanh), "no state evolution for tied tanh"),
     ],

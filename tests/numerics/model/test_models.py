@@ -11,9 +11,9 @@ from attnlimits.derive import mixing as symbolic
 from attnlimits.derive.architecture import Architecture
 from attnlimits.derive.primitives import elementary
 from attnlimits.numerics.core.errors import KernelNotFoundError
-from attnlimits.numerics.core.identity import source_hash
+from attnlimits.numerics.core.identity import source_hash, sources
 from attnlimits.numerics.model.kernels import available_kernels, load_package
-from attnlimits.numerics.model.network import ACTIVATIONS, Network, kernel
+from attnlimits.numerics.model.network import ACTIVATIONS, CHART_WORKER, Network, kernel
 from attnlimits.numerics.thresholds.last_layer import one_layer
 
 CASES = [
@@ -194,8 +194,12 @@ def test_models_without_a_generated_kernel_have_an_identity() -> None:
     assert Network(1, 3, beta=2.0, activation="linear").kernel_hash == one
     # The generated kernels are those of rank 1.
     assert Network(1, 2, 2).kernel_hash == one
-    charts = source_hash("attnlimits.numerics.model.network", "attnlimits.numerics.posterior.charts.posterior")
+    numerics = ("model.network", "posterior.charts.posterior", "posterior.data.chart")
+    charts = source_hash(*(f"attnlimits.numerics.{name}" for name in numerics), CHART_WORKER)
     assert Network(2, 2, 2).kernel_hash == Network(2, 2, tied=False).kernel_hash == charts != several
+    assert Network(1, 3, 4).kernel_hash == Network(1, 3, 2, tied=False).kernel_hash == charts
+    # What derives a chart has a part in its numbers.
+    assert "attnlimits.derive.charts" in sources(CHART_WORKER)
     assert Network(1, 3).kernel_hash == source_hash("attnlimits.numerics.posterior.fibres")
     assert one_layer(3).kernel_hash == source_hash("attnlimits.numerics.thresholds.exact")
 

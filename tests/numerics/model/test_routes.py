@@ -41,7 +41,7 @@ UNSERVED = [
     Network(2, 2, tied=False),
     Network(2, 2, heads=2, readouts=[np.eye(2)]),
     Network(1, 2, heads=2),
-    Network(2, 2, output="sequence"),
+    Network(2, 3, output="sequence"),
     Network(2, 2, activation=np.tanh),
     Network(1, 2, activation=np.tanh, tied=False),
 ]
@@ -49,7 +49,9 @@ UNSERVED = [
 
 #: What charts serve of these.
 ON_CHARTS = [
-    (verb, model) for verb in ("last layer", "evolve", "curve", "free energy", "gamp") for model in UNSERVED[:2]
+    (verb, model)
+    for verb in ("last layer", "evolve", "curve", "free energy", "gamp")
+    for model in (*UNSERVED[:2], Network(2, 2, output="sequence"))
 ]
 #: What slopes that are derived serve of these.
 DERIVED = [("descend", model) for model in UNSERVED[:4]]
@@ -132,8 +134,9 @@ def test_the_table_of_the_site_is_that_of_the_routes(repository):
     ("verb", "model", "command"),
     [
         ("curve", Network(2, 3, output="sequence"), "curve --from 0 --to 1 --layers 2 --tokens 3"),
-        ("evolve", Network(2, 2, output="sequence"), "evolve --alpha 1 --layers 2 --tokens 2"),
-        ("last layer", Network(3, 3, activation=np.tanh, skip=2.0), "threshold --layers 3 --tokens 3 --skip 2.0"),
+        ("evolve", Network(2, 3, output="sequence"), "evolve --alpha 1 --layers 2 --tokens 3"),
+        ("last layer", Network(3, 3, activation=np.tanh, skip=2.0), "threshold --layers 3 --tokens 3 --skip 2"),
+        ("evolve", Network(2, 3, (1, 2), output="sequence"), "evolve --alpha 1 --layers 2 --tokens 3 --rank 1,2"),
         ("enclosure", Network(3, 3, activation="linear"), "threshold --rigorous --layers 2 --tokens 2"),
     ],
 )

@@ -8,7 +8,7 @@ from scipy.stats import kstest
 
 from attnlimits.numerics.multihead.batch import Batch
 from attnlimits.numerics.multihead.layer import multihead
-from attnlimits.numerics.multihead.paired import paired, squared_errors
+from attnlimits.numerics.multihead.paired import paired
 from attnlimits.numerics.multihead.teachers import make_teacher
 
 
@@ -16,7 +16,7 @@ def test_squared_errors_are_those_of_each_example(rng):
     theta, w = make_teacher("gauss", 2, 4, rng=rng)
     X, Y = rng.standard_normal((2, 30, 3, 4))
     expected = ((multihead(X, theta, w) - Y) ** 2).sum(axis=(1, 2))
-    assert np.allclose(squared_errors(Batch(X, Y), theta, w), expected, rtol=1e-12)
+    assert np.allclose(Batch(X, Y).squares(theta, w), expected, rtol=1e-12)
 
 
 def test_probabilities_are_uniform_where_neither_is_better():

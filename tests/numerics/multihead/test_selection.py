@@ -10,7 +10,7 @@ from attnlimits.numerics.multihead.gram import gram
 from attnlimits.numerics.multihead.holdout import hold_out
 from attnlimits.numerics.multihead.layer import jacobian
 from attnlimits.numerics.multihead.nested import one_less, one_more
-from attnlimits.numerics.multihead.paired import paired, squared_errors
+from attnlimits.numerics.multihead.paired import paired
 from attnlimits.numerics.multihead.refine import levenberg_marquardt
 from attnlimits.numerics.multihead.resolution import in_two, needed, resolution
 from attnlimits.numerics.multihead.selection import select_heads, spare_head
@@ -115,7 +115,7 @@ def test_a_weak_head_is_found_by_its_gain_on_each_example():
     split, theta, _, noise_std = split_of(uneven, 2, 4, samples=2500, noise=0.05)
     one = levenberg_marquardt(split.X, split.Y, theta[:1], tol=1e-6)
     both = levenberg_marquardt(split.X, split.Y, theta, tol=1e-6)
-    errors = [squared_errors(split.held, end.theta, end.w) for end in (one, both)]
+    errors = [split.held.squares(end.theta, end.w) for end in (one, both)]
     # The error of one head is within 1.3 times the noise.
     assert errors[0].mean() / (8 * noise_std**2) < 1.3
     assert paired(*errors).p < 1e-3

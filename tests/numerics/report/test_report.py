@@ -11,9 +11,14 @@ import numpy as np
 import pytest
 
 import attnlimits as al
+from attnlimits.generated import attention_tied_softmax_m2
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.report.commands import command, python
+from attnlimits.numerics.report.effort import effort_named
+from attnlimits.numerics.report.evolution import evolution
 from attnlimits.numerics.report.page.document import document
+from attnlimits.numerics.report.served import served
+from attnlimits.numerics.report.steps import Runner, Step
 
 NET = al.Network(layers=1, tokens=2)
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use", "rect"}
@@ -161,6 +166,20 @@ def test_the_next_report_takes_up_what_is_finished(made):
     assert computed == {("thresholds", "weak recovery"), ("entropy", "transitions")}
 
 
+def test_a_step_is_computed_again_where_the_generated_kernel_is_another(tmp_path, monkeypatch):
+    def call():
+        return (), {}
+
+    call.__module__ = "attnlimits.numerics.report.thresholds"
+    step, told, seconds = Step("thresholds", "one", "", {}, call, ("attnlimits.numerics.core.decimals",)), Told(), []
+    for _ in range(3):
+        Runner(al.Network(layers=1, tokens=2), tmp_path, effort_named("quick"), told).run(step)
+        seconds.append(told.steps["thresholds", "one"][1])
+        if len(seconds) == 2:
+            monkeypatch.setattr(attention_tied_softmax_m2, "DERIVATION_HASH", "of other formulas")
+    assert [spent is None for spent in seconds] == [False, True, False]
+
+
 def test_a_part_that_fails_says_so_and_the_page_is_made(made, monkeypatch):
     report, _ = made
 
@@ -180,11 +199,24 @@ def test_a_part_that_fails_says_so_and_the_page_is_made(made, monkeypatch):
 
 
 def test_a_model_without_a_threshold_has_a_page_that_says_why(tmp_path):
-    found = al.report(al.Network(layers=2, output="sequence"), tmp_path, effort="quick")
+    found = al.report(al.Network(layers=2, tokens=3, output="sequence"), tmp_path, effort="quick")
     assert not found.complete and "no last-layer threshold" in found.status
     text = found.page.read_text(encoding="utf-8")
     assert "No weak-recovery threshold" in text and "Not served, and why" in text
     assert outcomes(found, "derivation")[0]["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    "model", [al.Network(1, 2, heads=2), al.Network(1, 2, output="sequence"), al.Network(1, 2, activation="tanh(z)")]
+)
+def test_what_one_layer_is_computed_by_is_served(model, monkeypatch):
+    rows = {row["name"]: row["route"] for row in served(model)}
+    assert rows["weak-recovery threshold of the last layer"] == "closed form of one layer"
+    assert rows["state evolution"] == "quadrature over one index"
+    point = al.evolve(model, 0.1)
+    monkeypatch.setattr(al, "evolve", lambda *_, **__: point)
+    found = evolution(Runner(model, None, effort_named("quick")), 1 / 6, (), jumps=False)
+    assert len(found.outcomes) > 5 and all(outcome.done for outcome in found.outcomes)
 
 
 def test_a_link_has_its_staircase_and_its_hard_phase(tmp_path):

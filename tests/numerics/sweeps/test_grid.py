@@ -134,6 +134,29 @@ def test_an_edit_makes_the_points_stale_that_it_may_change(edited, module):
     assert [name for name in POINTS if after[name] != before[name]] == EDITS[module]
 
 
+def test_parameters_of_a_point_are_those_that_its_numbers_depend_on():
+    model = (
+        "activation",
+        "beta",
+        "heads",
+        "layers",
+        "link",
+        "noise",
+        "output",
+        "rank",
+        "readouts",
+        "skip",
+        "tokens",
+        "untied",
+    )
+    effort = ("accuracy", "max_iter", "nodes", "replicas", "samples", "seed", "start", "tol")
+    assert set(tasks.TASKS["evolve"].canonical({"alpha": 0.5})) == {"alpha", *model, *effort}
+    threshold = ("digits", "given", "layer", "replicas", "rigorous", "samples", "seed", "staircase")
+    assert set(tasks.TASKS["threshold"].canonical({})) == {*model, *threshold}
+    with pytest.raises(ValueError, match="task evolve has no parameter 'plot'"):
+        tasks.TASKS["evolve"].canonical({"alpha": 0.5, "plot": "picture.png"})
+
+
 def test_a_link_has_an_identity_of_its_own():
     task = tasks.TASKS["threshold"]
     links = ({"link": LINK}, {"link": f"-{LINK}"}, {"link": LINK, "noise": 0.1}, {})
@@ -269,7 +292,7 @@ def test_flags_read_one_by_one_are_those_of_the_whole_line(name):
         parameters = {
             k: list(v) if isinstance(v, tuple) else v
             for k, v in sorted(found.items())
-            if k not in ("verb", "run", "json", "quiet", "workers")
+            if k not in ("verb", "run", "json", "quiet", "plot", "workers")
         }
         assert json.dumps(point.parameters) == json.dumps(parameters)
         assert point.key == store.key_of(grid.task.name, parameters, grid.task.identity(parameters))

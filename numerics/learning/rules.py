@@ -5,7 +5,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blocks import Array, Floats
+from .blocks import Array, Floats
 
 __all__ = ["METHODS", "Adam", "Method", "Plain", "Rule"]
 

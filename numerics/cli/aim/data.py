@@ -1,0 +1,99 @@
+"""Flags of data that the verbs of the attention-indexed model share: instances of a teacher, or files."""
+
+import argparse
+import math
+from pathlib import Path
+
+import attnlimits as al
+
+from ...core.array_files import read_array, write_array
+from ...core.destinations import output_file
+from ...core.typing import Numbers as Array
+from ..parser import Parser
+from ..verbs import Record
+from .flags import channel_flags, channel_of
+
+__all__ = ["check_data", "data_channel", "data_flags", "keep", "read_data", "summary_of"]
+
+
+def data_flags(parser: Parser) -> None:
+    """Add the flags of the channel, of its width, and of data."""
+    channel_flags(parser)
+    parser.needs(parser.add_argument("--rho", type=float, help="width r/d"))
+    parser.check = channel_of
+    parser.add_argument("--alpha", "-a", type=float, help="n/d^2, of instances of a teacher")
+    parser.add_argument("--dimension", type=int, metavar="d", help="of instances of a teacher")
+    parser.add_argument("--seeds", type=int, default=4, help="instances (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="first seed (default: %(default)s)")
+    parser.add_argument("--x", type=Path, metavar="FILE", help="tokens (n, T, d), a .npy file")
+    parser.add_argument("--y", type=Path, metavar="FILE", help="outputs (n, T, T), a .npy file")
+    parser.add_argument(
+        "--log-outputs", action="store_true", help="--y holds log y of softmax, which does not underflow"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the estimate there, as .npy")
+
+
+def check_data(args: argparse.Namespace) -> bool:
+    """Refuse flags that do not go together; whether the data are the user's own."""
+    own = args.x is not None or args.y is not None
+    if own:
+        for flag in ("x", "y"):
+            if getattr(args, flag) is None:
+                raise ValueError(f"--{flag} is missing: --x and --y go together")
+        for flag in ("alpha", "dimension"):
+            if getattr(args, flag) is not None:
+                raise ValueError(f"--{flag} describes instances of a teacher; leave it out where --x and --y are given")
+        if args.log_outputs and args.activation != "softmax":
+            raise ValueError(f"--log-outputs is for softmax outputs, got --activation {args.activation}")
+        args.out = output_file(args.out, ".npy")
+        return True
+    if args.log_outputs:
+        raise ValueError("--log-outputs describes --y; instances of a teacher are given in logarithms anyway")
+    if args.alpha is None or args.dimension is None:
+        raise ValueError("give --alpha and --dimension for instances of a teacher, or --x and --y for your data")
+    if not (math.isfinite(args.alpha) and args.alpha > 0):
+        raise ValueError(f"--alpha must be finite and > 0, got {args.alpha:g}")
+    for flag, least in (("seeds", 1), ("seed", 0), ("dimension", 2)):
+        if getattr(args, flag) < least:
+            raise ValueError(f"--{flag} must be >= {least}, got {getattr(args, flag)}")
+    if args.out is not None:
+        raise ValueError("--out is for the estimate from --x and --y; instances of a teacher are summarised")
+    return False
+
+
+def data_channel(args: argparse.Namespace, own: bool) -> "al.aim.Channel":
+    """Return the output channel of the data; instances come with log y, which does not underflow at any beta."""
+    if args.activation == "softmax" and (args.log_outputs or not own):
+        return al.aim.Softmax(args.tokens, args.beta, logarithms=True)
+    return channel_of(args)
+
+
+def read_data(args: argparse.Namespace) -> list[Array]:
+    """Map the files of the flags into memory."""
+    return [read_array(flag, path) for flag, path in (("--x", args.x), ("--y", args.y))]
+
+
+def keep(args: argparse.Namespace, record: Record, lines: list[str], estimate: Array) -> None:
+    """Write the estimate where --out says, and leave it out of the record then."""
+    if args.out is not None:
+        write_array(args.out, estimate)
+        del record["estimate"]
+        record["out"] = str(args.out)
+        lines.append(f"wrote {args.out}")
+
+
+def summary_of(args: argparse.Namespace, converged: list[bool], remedy: str) -> Record:
+    """What the record of instances ends with: how many converged, and the flags."""
+    count, done = len(converged), sum(converged)
+    status = f"converged: {done} of {count} instances"
+    if done < count:
+        status = f"not converged: {count - done} of {count} instances; {remedy}"
+    return {
+        "converged": done == count,
+        "status": status,
+        "alpha": args.alpha,
+        "rho": args.rho,
+        "dimension": args.dimension,
+        "seeds": count,
+        "seed": args.seed,
+    }

@@ -1,0 +1,117 @@
+"""The verb `aim descend`: S estimated by gradient descent on the weights of students, and by the mean of several."""
+
+import argparse
+import math
+from typing import Any
+
+import numpy as np
+
+import attnlimits as al
+
+from ...core.decimals import pm, recorded
+from ...core.progress import Bar
+from ...core.results import as_dict
+from ..verbs import Outcome, Verbs, add_verb, shown
+from .data import check_data, data_channel, data_flags, keep, read_data, summary_of
+from .flags import name_of
+
+__all__ = ["add", "run"]
+
+
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "descend",
+        run,
+        "S estimated from data by gradient descent (Adam) on students, and by the mean over their starts",
+        "attnlimits aim descend --rho 0.5 --alpha 0.3 --dimension 20 --seeds 4 --students 2",
+        nested=True,
+    )
+    data_flags(parser)
+    parser.add_argument("--students", type=int, default=4, help="starts of each instance (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=0.1, help="of Adam (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=1000, help="at most, of each student (default: %(default)s)")
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Descend on instances of a teacher, or on files."""
+    own = check_data(args)
+    for flag in ("students", "steps"):
+        if getattr(args, flag) < 1:
+            raise ValueError(f"--{flag} must be >= 1, got {getattr(args, flag)}")
+    if not (math.isfinite(args.rate) and args.rate > 0):
+        raise ValueError(f"--rate must be finite and > 0, got {args.rate:g}")
+    output, name = data_channel(args, own), name_of(args, f"{args.rho:g}")
+    settings = {"students": args.students, "rate": args.rate, "steps": args.steps}
+    return _own(args, output, name, settings) if own else _instances(args, output, name, settings)
+
+
+def _own(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings: dict[str, Any]) -> Outcome:
+    x, y = read_data(args)
+    bar = Bar("aim descend", show=shown(args))
+
+    def tick(student: int, step: int) -> None:
+        bar.to(student * args.steps + step, args.students * args.steps)
+
+    found = al.aim.descend(x, y, output, args.rho, rng=args.seed, callback=tick, **settings)
+    bar.close()
+    loss, spread = float(found.loss.mean()), float(found.loss.max() - found.loss.min())
+    d = len(found.estimate)
+    record = as_dict(found) | {
+        "value": recorded(loss, spread),
+        "quantity": "mean last loss of the students, sum ||y - yhat||^2/d; its error is their range",
+        "error": spread,
+        "how": "estimated",
+        "alpha": len(x) / d**2,
+        "model": name,
+    }
+    lines = [
+        name,
+        f"alpha = {len(x) / d**2:g}, d = {d}, {found.students} students",
+        f"last loss, sum ||y - yhat||^2/d: {loss:.4g}, from {found.loss.min():.4g} to {found.loss.max():.4g}",
+        found.status,
+    ]
+    keep(args, record, lines, found.estimate)
+    return record, "\n".join(lines), found.converged
+
+
+def _instances(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings: dict[str, Any]) -> Outcome:
+    expected = al.aim.evolve(args.alpha, args.rho, output)
+    bar = Bar("aim descend", show=shown(args))
+    found = al.aim.descent_instances(
+        args.alpha, args.rho, args.dimension, output, count=args.seeds, seed=args.seed, progress=bar.to, **settings
+    )
+    bar.close()
+    theory = al.aim.prediction_errors(expected.mmse, args.rho, output).posterior_mean
+    summary = summary_of(args, [r.converged for r in found.results], "raise --steps")
+    record = {
+        "value": recorded(found.averaged, found.error_of_averaged),
+        "error": found.error_of_averaged,
+        "how": "monte-carlo",
+        "quantity": "error ||S - Shat||^2/d of the mean over students",
+        "mmse": found.averaged,
+        "single": found.single,
+        "single_error": found.error_of_single,
+        "plugin_error": as_dict(found.prediction),
+        "state_evolution": as_dict(expected.mmse),
+        "prediction_by_state_evolution": as_dict(theory),
+        "students": args.students,
+        "loss": float(np.mean([r.loss for r in found.results])),
+        "errors": [r.mmse for r in found.results],
+        "n_iter": [r.n_iter for r in found.results],
+        **summary,
+        "model": name,
+        "versions": found.results[0].versions,
+    }
+    lines = [
+        name,
+        f"alpha = {args.alpha:g}, d = {args.dimension}, {args.seeds} instances of {args.students} students",
+        f"error of one student: {pm(found.single, found.error_of_single)}",
+        f"error of their mean: {pm(found.averaged, found.error_of_averaged)} (Bayes-optimal: "
+        f"{expected.mmse.value:.4g})",
+        f"on fresh samples: prediction error {pm(found.prediction.value, found.prediction.error)} (Bayes-optimal: "
+        f"{theory.value:.4g})",
+        str(summary["status"]),
+    ]
+    return record, "\n".join(lines), bool(summary["converged"])

@@ -1,0 +1,62 @@
+"""The parser of all verbs, and what becomes of the outcome of one."""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from ..core.interrupts import INTERRUPTED
+from ..core.notes import noted
+from ..core.results import as_dict
+from . import (
+    aim,
+    cite,
+    committee,
+    completion,
+    curve,
+    denoise,
+    descend,
+    evolve,
+    figure,
+    free_energy,
+    gamp,
+    landscape,
+    multihead,
+    report,
+    sweep,
+    symbolic,
+    threshold,
+    trec,
+)
+from .guard import fail, say
+from .notices import Notices
+from .verbs import command_line
+
+__all__ = ["parser", "run"]
+
+# In the order of the help.
+_VERBS = {
+    "what can be learned": (threshold, evolve, curve, free_energy, landscape, committee, denoise),
+    "learning from data": (gamp, descend, trec),
+    "other models of attention": (aim, multihead),
+    "derivations and their checks": (symbolic,),
+    "many points, figures and reports": (sweep, figure, report),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all verbs."""
+    groups = {title: [verb.add for verb in verbs] for title, verbs in _VERBS.items()}
+    return command_line(groups | {"the command itself": [cite.add, partial(completion.add, command=parser)]})[0]
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the verb that these words ask for; return the exit status."""
+    args = parser().parse_args(words)
+    begin = time.perf_counter()
+    with Notices(args), noted(not args.quiet):
+        record, text, ok = args.run(args)
+    record["seconds"] = round(time.perf_counter() - begin, 3)
+    say(json.dumps(as_dict(record), allow_nan=False) if args.json else text)
+    return 0 if ok else fail(str(record.get("status", "failed")), INTERRUPTED if record.get("interrupted") else 1)

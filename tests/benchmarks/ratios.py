@@ -1,0 +1,110 @@
+"""Ratios of what was measured to its peer or floor: kept as JSON, compared with those that were committed.
+
+Seconds say as much of the machine as of the program; a ratio of two that took turns says little of the machine. What is
+1.5 times worse than in `ratios.json` fails. `make bench` writes what it found to build/ratios.json; copy it here when a
+ratio has changed for a reason.
+"""
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+__all__ = ["COMMITTED", "WORSE", "Ratios", "processor_seconds", "seconds_of_commands"]
+
+COMMITTED = Path(__file__).with_name("ratios.json")
+WRITTEN = Path(__file__).parents[2] / "build" / "ratios.json"
+WORSE = 1.5
+_LIBRARIES = ("numpy", "scipy", "numba", "mpmath", "python-flint")
+
+
+class Ratios:
+    """What this run has measured, beside what was committed."""
+
+    def __init__(self, committed: Path = COMMITTED) -> None:
+        record = json.loads(committed.read_text(encoding="utf-8")) if committed.exists() else {}
+        self.machine = record.get("machine", "no machine")
+        self.kept: dict[str, dict[str, Any]] = record.get("ratios", {})
+        self.found: dict[str, dict[str, Any]] = {}
+
+    def __call__(self, name: str, value: float, *, better: Literal["more", "less"]) -> None:
+        """Take a ratio; fail where it is much worse than the committed one of that name."""
+        self.found[name] = {"value": float(f"{value:.4g}"), "better": better}
+        worse = self.worse(name)
+        assert worse is None or worse <= WORSE, (
+            f"{name}: {value:.3g}, {worse:.2f} times worse than the {self.kept[name]['value']:.3g} of {COMMITTED.name}"
+        )
+
+    def worse(self, name: str) -> float | None:
+        """By what factor a ratio is worse than the committed one, None where there is none."""
+        if name not in self.kept:
+            return None
+        change = self.found[name]["value"] / self.kept[name]["value"]
+        return change if self.found[name]["better"] == "less" else 1 / change
+
+    def lines(self) -> list[str]:
+        """Table of what was measured."""
+        width = max(map(len, self.found))
+        lines = [f"{'ratio'.ljust(width)}  {'here':>9}  {'committed':>9}  {'times worse':>11}   ({self.machine})"]
+        for name, ratio in self.found.items():
+            worse, kept = self.worse(name), self.kept.get(name, {}).get("value")
+            beside = "        -            -" if worse is None else f"{kept:9.4g}  {worse:11.2f}"
+            flag = "  WORSE" if worse is not None and worse > WORSE else ""
+            lines.append(f"{name.ljust(width)}  {ratio['value']:9.4g}  {beside}{flag}")
+        return lines
+
+    def write(self, path: Path = WRITTEN) -> None:
+        """Write what was measured, and what was committed of the rest."""
+        path.parent.mkdir(exist_ok=True)
+        record = {
+            "machine": f"{_processor()}, {os.cpu_count()} cores",
+            "load": round(os.getloadavg()[0], 1),
+            "versions": {"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
+            "ratios": dict(sorted((self.kept | self.found).items())),
+        }
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _processor() -> str:
+    """Name of the processor."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def processor_seconds(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
+    """Least processor seconds of each call, which take turns; the first round is for what is loaded only once."""
+    best = [np.inf] * len(calls)
+    for turn in range(rounds + 1):
+        for k, call in enumerate(calls):
+            start = time.process_time()
+            call()
+            spent = time.process_time() - start
+            best[k] = min(best[k], spent) if turn else best[k]
+    return best
+
+
+def seconds_of_commands(commands: Sequence[Sequence[str]], rounds: int) -> list[float]:
+    """`processor_seconds` of processes."""
+    best = [np.inf] * len(commands)
+    # Of a checkout that was never run, as Python's compiled sources would be of an installation.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    for turn in range(rounds + 1):
+        for k, command in enumerate(commands):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            best[k] = min(best[k], spent) if turn else best[k]
+    return best

@@ -1,0 +1,105 @@
+"""The verbs `aim descend`, `aim free-energy` and `aim spectrum`: what they print, their records, what they refuse."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from attnlimits.numerics.aim.channels import channel
+from attnlimits.numerics.aim.data import make_data, teacher
+from attnlimits.numerics.aim.free_energy import free_entropy
+from attnlimits.numerics.aim.law import spectrum
+
+
+def test_descent_of_instances(attnlimits):
+    command = "aim descend --rho 0.5 --alpha 0.3 --dimension 16 --seeds 3 --steps 300 --students 2"
+    said = attnlimits(command)
+    assert said.out.splitlines()[1] == "alpha = 0.3, d = 16, 3 instances of 2 students"
+    found = json.loads(attnlimits(command + " --json").out)
+    assert float(found["value"]) == pytest.approx(np.mean(found["errors"]), rel=1e-2) and found["how"] == "monte-carlo"
+    assert found["mmse"] <= found["single"] and found["students"] == 2 and len(found["n_iter"]) == 3
+    assert found["plugin_error"]["value"] > found["prediction_by_state_evolution"]["value"]
+    short = attnlimits("aim descend --rho 0.5 --alpha 0.3 --dimension 10 --seeds 1 --steps 2 --students 1")
+    assert short.status == 1 and "raise --steps" in short.lines_of_error[-1]
+
+
+def test_descent_on_files(attnlimits, tmp_path):
+    x, y = make_data(teacher(12, 0.5, 0), 0.4, channel("softmax"), 1, dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    flags = f"--rho 0.5 --x {tmp_path / 'x.npy'} --y {tmp_path / 'y.npy'} --steps 400 --students 2"
+    found = json.loads(attnlimits(f"aim descend {flags} --out {tmp_path / 's.npy'} --json").out)
+    S = np.load(tmp_path / "s.npy")
+    assert found["out"] == str(tmp_path / "s.npy") and "estimate" not in found and S.shape == (12, 12)
+    # The same as from Python, and fitted far beyond what no weights would leave.
+    assert len(found["loss"]) == 2 and max(found["loss"]) < 0.1 * ((y - 0.5) ** 2).sum() / 12
+    assert attnlimits(f"aim descend {flags} --alpha 1").status == 2
+
+
+@pytest.mark.parametrize(("flags", "alpha"), [("", 0.1), ("--activation hardmax", 0.3)])
+def test_free_energy_is_stationary_at_the_fixed_point(attnlimits, flags, alpha):
+    found = json.loads(attnlimits(f"aim free-energy --rho 0.5 --alpha {alpha} {flags} --error 0.2 0.6 --json").out)
+    top, V = float(found["value"]), found["mmse"]["value"]
+    assert abs(found["residual"]) < 1e-9 and found["error"] < 1e-9
+    # Two routes: the maximum over V of the free entropy at any V.
+    output = channel("hardmax" if flags else "softmax")
+    near = [free_entropy(alpha, V * (1 + s), 0.5, output).value for s in (-1e-3, 1e-3)]
+    assert all(0 < top - value < 1e-5 for value in near), near
+    assert all(row["free_entropy"]["value"] < top for row in found["landscape"])
+
+
+def test_free_energy_of_hardmax_of_three_tokens(attnlimits):
+    found = json.loads(attnlimits("aim free-energy --rho 0.5 --alpha 0 --activation hardmax --tokens 3 --json").out)
+    assert float(found["value"]) == 0 and -3 * math.log(3) < found["psi_out"]["value"] < 0
+
+
+def test_free_energy_is_infinite_at_recovery(attnlimits):
+    said = attnlimits("aim free-energy --rho 0.5 --alpha 0.2")
+    assert said.status == 1 and "take alpha below perfect recovery" in said.err
+
+
+def test_spectrum(attnlimits, tmp_path):
+    said = attnlimits(f"aim spectrum --rho 0.05 --delta 0.01 --at 0 3 9 --plot {tmp_path / 'law.png'}")
+    assert said.status == 0 and said.out.count("support: ") == 2 and (tmp_path / "law.png").stat().st_size > 5000
+    found = json.loads(attnlimits("aim spectrum --rho 0.5 --delta 0.1 --at 1 2 9 --json").out)
+    assert found["density"][2] == 0 and found["mass"]["value"] == pytest.approx(1, abs=1e-12)
+    assert float(found["value"]) == pytest.approx(4.162667999473, abs=1e-11)
+    # The estimate of an eigenvalue far out is the eigenvalue less what the noise adds to it.
+    assert found["shrunk"][2] == pytest.approx(9 - 2 * 0.1 / 9, abs=0.02)
+    fixed = json.loads(attnlimits("aim spectrum --rho 0.5 --alpha 0.1 --json").out)
+    assert fixed["mmse"]["value"] == pytest.approx(0.3921960173, abs=1e-9)
+
+
+def test_spectrum_against_a_matrix(rng):
+    """Eigenvalues of one matrix: none outside the support, and as many below a place as the density has."""
+    d, delta = 300, 0.3
+    noise = rng.standard_normal((d, d))
+    values = np.linalg.eigvalsh(teacher(d, 0.5, rng) + math.sqrt(delta / 2 / d) * (noise + noise.T))
+    found = spectrum(0.5, delta, points=2001)
+    assert found.edges[0, 0] - 0.15 < values[0] and values[-1] < found.edges[-1, 1] + 0.3
+    share = np.concatenate([[0], np.cumsum(0.5 * (found.density[1:] + found.density[:-1]) * np.diff(found.x))])
+    for place in (0.0, 0.5, 2.0):
+        assert (values < place).mean() == pytest.approx(np.interp(place, found.x, share), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("spectrum --rho 0.5", "give --delta"),
+        ("spectrum --rho 0.5 --delta 1 --alpha 1", "give --delta"),
+        ("spectrum --rho 0.5 --alpha 1", "S is recovered"),
+        ("spectrum --rho 0.5 --alpha 0", "nothing is learned"),
+        ("spectrum --rho 0 --delta 1", "rho must be"),
+        ("free-energy --rho 0.5 --alpha 0.1 --error 1.5", "V must be in (0, 1)"),
+        ("free-energy --rho 0.5 --alpha 0.1 --activation hardmax_published", "no model"),
+        ("free-energy --rho 0 --alpha 0.1", "rho must be"),
+        ("descend --rho 0.5 --alpha 0.1 --dimension 9 --activation hardmax", "no slopes"),
+        ("descend --rho 0.5 --alpha 0.1 --dimension 9 --steps 0", "--steps must be"),
+        ("descend --rho 0.5 --alpha 0.1 --dimension 9 --rate nan", "--rate must be"),
+        ("descend --rho 0.5 --alpha 0.1", "give --alpha and --dimension"),
+    ],
+)
+def test_bad_flags(attnlimits, flags, words):
+    said = attnlimits(f"aim {flags}")
+    assert said.status == 2 and not said.out and len(said.lines_of_error) == 1 and words in said.err, said.err
