@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from ..core.results import Estimate
 from ..core.standard_error import standard_error
-from ..learning.blocks import Array, rows_of, stream
+from ..learning.blocks import Array, Floats, rows_of, stream
 from .channels import Channel
 from .checks import CITE, count, from_zero
 from .data import check_matrix, check_samples, indices, rows_at_a_time
@@ -107,10 +107,16 @@ def predict(x: ArrayLike, estimate: ArrayLike, output: Channel, *, V: float = 0.
     """
     tokens = check_samples(x, output.tokens)
     S = check_matrix("estimate", estimate, tokens.shape[2])
-    V = from_zero("V", V, "estimation error")
+    return _predictions(tokens, S, output, from_zero("V", V, "estimation error"))[0]
+
+
+def _predictions(tokens: Floats, S: Array, output: Channel, *errors: float) -> list[Array]:
+    """Predictions at each of these errors of the estimate."""
     step = min(rows_at_a_time(output.tokens, tokens.shape[2]), _ROWS)
-    made = [output.predict(indices(tokens[part], S), V) for part in rows_of(tokens, step)]
-    return np.concatenate(made)
+    entries = (indices(tokens[part], S) for part in rows_of(tokens, step))
+    return [
+        np.concatenate(made) for made in zip(*([output.predict(h, V) for V in errors] for h in entries), strict=True)
+    ]
 
 
 def errors_on_data(
@@ -140,6 +146,7 @@ def errors_on_data(
         With standard errors.
     """
     teacher = check_matrix("S", S)
+    student = check_matrix("estimate", estimate, len(teacher))
     n = count("samples", samples, 2, "prediction")
     x = stream(rng, 5).standard_normal((n, output.tokens, len(teacher)))
     truth = predict(x, teacher, output)
@@ -148,4 +155,4 @@ def errors_on_data(
         off = ((truth - guess) ** 2).sum(axis=(1, 2))
         return Estimate(float(off.mean()), float(standard_error(off)), "monte-carlo")
 
-    return PredictionErrors(error(predict(x, estimate, output, V=V)), error(predict(x, estimate, output)))
+    return PredictionErrors(*map(error, _predictions(x, student, output, from_zero("V", V, "estimation error"), 0.0)))

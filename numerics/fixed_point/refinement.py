@@ -275,8 +275,10 @@ class Refinement:
         if anchor is not None and np.abs(stage.t - anchor.t).max() <= _REACH:
             # Two accuracies away: those rules jump by less than this one is off, and they are known at the anchor.
             level = min(stage.level / CUT**2, ROUGH)
-            moved = anchor.moved(*(self.averages.rough(at, level) for at in (self._at(layers, anchor.t), q)))
-            return self._judged(state, layers, stage.t, q, moved), stage
+            if anchor.coarse is None:
+                anchor = anchor._replace(coarse=self.averages.rough(self._at(layers, anchor.t), level))
+            moved = anchor.moved(self.averages.rough(q, level))
+            return self._judged(state, layers, stage.t, q, moved), replace(stage, anchor=anchor)
         at = self._evaluate(state, layers, stage.t, stage.level)
         fine = at.here.averages
         return at, replace(stage, anchor=None if fine.sampled or stage.level >= ROUGH else Anchor(stage.t, fine))

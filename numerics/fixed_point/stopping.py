@@ -77,14 +77,18 @@ class Anchor(NamedTuple):
     ----------
     t : ndarray, shape (n,)
     averages : Averages
+    coarse : Averages, optional
+        Less accurate ones at the same point, once they have been asked for.
     """
 
     t: Array
     averages: Averages
+    coarse: Averages | None = None
 
-    def moved(self, here: Averages, there: Averages) -> Averages:
-        """Averages of the stage elsewhere, by the ratio of coarser ones there to those here."""
-        known = self.averages
+    def moved(self, there: Averages) -> Averages:
+        """Averages of the stage elsewhere, by the ratio of coarse ones there to those here."""
+        known, here = self.averages, self.coarse
+        assert here is not None
         with np.errstate(divide="ignore", invalid="ignore"):
             g = np.where(here.g != 0, known.g * (there.g / here.g), there.g)
             growth = np.where(here.growth != 0, known.growth * (there.growth / here.growth), there.growth)
