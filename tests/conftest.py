@@ -1,6 +1,5 @@
 """What every test shares: few threads, a headless plot backend, hypothesis settings, a seeded generator, processes."""
 
-import ctypes
 import gc
 import os
 import stat
@@ -19,6 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+from .launch import AS_OTHERS, REFUSED
 
 # Thousands of tests and compiled kernels stay: looking through them at Python's own pace takes a tenth of the time.
 gc.set_threshold(50_000)
@@ -41,11 +42,6 @@ def repository() -> Path:
     return Path(__file__).resolve().parent.parent
 
 
-# Capabilities by which the superuser reads and writes whatever the mode of a file says (capabilities(7)), and the
-# request of prctl(2) that takes one away.
-_DAC_OVERRIDE, _DAC_READ_SEARCH, _PR_CAPBSET_DROP = 1, 2, 24
-
-
 @dataclass(frozen=True)
 class Done:
     """Exit status, standard output, and the lines of standard error without progress bars."""
@@ -59,23 +55,13 @@ class Done:
         return [line for line in self.err.splitlines() if line.strip() and "%|" not in line]
 
 
-def as_others() -> None:
-    """Let the modes of files bind a child process, also that of the superuser."""
-    if os.geteuid() == 0:
-        libc = ctypes.CDLL(None, use_errno=True)
-        for capability in (_DAC_OVERRIDE, _DAC_READ_SEARCH):
-            if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
-                raise OSError(ctypes.get_errno(), "prctl")
-
-
 @pytest.fixture(scope="session")
 def modes_bind() -> None:
     """Skip where a child process can write whatever the modes of files say."""
     if os.name != "posix":
         pytest.skip("files have no modes")
-    try:
-        done = subprocess.run(["sh", "-c", "! test -w /proc/1/mem"], preexec_fn=as_others, check=False)
-    except subprocess.SubprocessError:
+    done = subprocess.run([*AS_OTHERS, "sh", "-c", "! test -w /proc/1/mem"], check=False)
+    if done.returncode == REFUSED:
         pytest.skip("the rights of the superuser cannot be taken from a child process")
     assert done.returncode == 0 or os.geteuid() == 0
 
@@ -87,11 +73,10 @@ def child() -> Callable[..., Done]:
     def run(*command: str, cwd: Path | str = "/", timeout: float = 600, **variables: str | None) -> Done:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")} | variables
         done = subprocess.run(
-            [str(part) for part in command],
+            [*AS_OTHERS, *map(str, command)],
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
-            preexec_fn=as_others,
             env={k: v for k, v in environment.items() if v is not None},
             cwd=cwd,
             timeout=timeout,

@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from ..launch import INTERRUPTIBLE
+
 FLAGS = "--workers 1"
 
 
@@ -125,13 +127,22 @@ def test_damage_is_said(attnlimits, grid, tmp_path):
 def test_an_interrupt_says_how_to_go_on(grid, tmp_path, workers):
     path, out = grid('task = "threshold"\n[axes]\nskip = { linspace = [0.6, 3, 120] }\ndigits = [6]'), tmp_path / "out"
     process = subprocess.Popen(
-        [sys.executable, "-m", "attnlimits.numerics.cli.main", "sweep", path, "--out", out, "--workers", workers],
+        [
+            *INTERRUPTIBLE,
+            sys.executable,
+            "-m",
+            "attnlimits.numerics.cli.main",
+            "sweep",
+            path,
+            "--out",
+            out,
+            "--workers",
+            workers,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A background job of a shell ignores it, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     # Not at the moment when the bar is first drawn: tqdm then complains about itself.
     while process.poll() is None and len(list((out / "points").glob("*.json"))) < 8:

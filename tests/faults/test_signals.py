@@ -14,6 +14,8 @@ import pytest
 from attnlimits.numerics.cli import main as cli
 from attnlimits.numerics.core.interrupts import interruptible
 
+from ..launch import INTERRUPTIBLE
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are sent to a group of processes")
 
 # As the console script of the installed command, with a sign that the command has begun.
@@ -51,13 +53,11 @@ LONG = {
 def begun(code, *arguments):
     """Start a process in a group of its own, as a terminal does; return it when the command begins."""
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
+        [*INTERRUPTIBLE, sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A background job of a shell ignores it, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert select.select([process.stderr], [], [], 60)[0]
