@@ -4,8 +4,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Test processes.
+# Test processes, and seconds after which a test is held to hang: where it stands is printed, and it has failed.
 JOBS ?= 2
+HANGS ?= 900
 OUT ?= results
 
 # Newer than pyproject.toml: the environment is as pyproject.toml asks.
@@ -48,7 +49,8 @@ run: setup ## the main job: thresholds, state evolution and the figure of the tw
 	$(BIN)/attnlimits figure troiani2025-1 --out $(OUT)
 
 test: setup ## the tests, without those marked slow
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" --benchmark-disable
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" --benchmark-disable \
+	    -o faulthandler_timeout=$(HANGS) -o faulthandler_exit_on_timeout=true
 
 test-all: setup ## every test, the slow ones included
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --benchmark-disable
