@@ -20,7 +20,7 @@ from .growth import known_rate, rates, undecided
 from .iteration import Iteration
 from .newton import broyden
 from .postprocess import Measured, postprocess, stated
-from .slopes import NEARLY, STEP, differences, logit, newton, stable
+from .slopes import NEARLY, STEP, Passed, differences, logit, newton, stable
 from .state import DEAD, Problem, Solution, State
 from .stopping import CUT, ROUGH, TOP, Anchor, Evaluation, Stage, judge_rule, judge_sampled, next_stage
 
@@ -97,10 +97,10 @@ class Refinement:
         slopes = None
         recovered = q.diagonal().max() >= RECOVERED - 1e-9
         if layers in state.slopes and not recovered:  # of another alpha: the way there is known to first order
-            log_there, slopes = state.slopes[layers]
+            passed = state.slopes[layers]
+            slopes = passed.slopes
             if stable(slopes):
-                step = np.linalg.solve(slopes, np.full(len(layers), math.log(self.problem.alpha) - log_there))
-                start = start + np.clip(step, -_FIRST, _FIRST)
+                start = passed.onward(math.log(self.problem.alpha), _FIRST)
         state, found = self._search(state, layers, start, slopes)
         if found is None:
             return state
@@ -219,7 +219,8 @@ class Refinement:
                 noise = self._noise(here.averages, chosen, inverse)
                 judged = judge_sampled(stage, step, noise, asked, at_rest=at_rest, coarse=coarse)
             else:
-                judged = judge_rule(stage, step, asked, at_rest=at_rest, coarse=coarse)
+                bias = _of_bias(here.averages, chosen, inverse)
+                judged = judge_rule(stage, step, bias, asked, at_rest=at_rest, coarse=coarse)
             if (judged.settled and (judged.enough or not coarse)) or state.n_iter >= self.problem.max_iter:
                 break
             stage = next_stage(stage, judged, here, asked, finest)
@@ -227,9 +228,14 @@ class Refinement:
             state,
             q=self._at(layers, stage.t + step) if sampled and judged.settled else state.q,
             converged=judged.settled,
-            slopes={**state.slopes, layers: (float(here.log_alpha.mean()), stage.slopes)},
+            slopes={**state.slopes, layers: self._passed(state, layers, stage, here)},
             error=self._entered(chosen, np.minimum(x * (1 - x) * judged.error, 1.0)),
         )
+
+    def _passed(self, state: State, layers: Layers, stage: Stage, here: Evaluation) -> Passed:
+        known = state.slopes.get(layers)
+        before = None if known is None else (known.t, known.log_alpha)
+        return Passed(stage.t, float(here.log_alpha.mean()), stage.slopes, before)
 
     def _with_slopes(self, at: _At, layers: Layers, stage: Stage) -> tuple[State, Stage]:
         """The stage with slopes that take the latest evaluation into account."""
@@ -274,7 +280,8 @@ class Refinement:
         anchor, q = stage.anchor, self._at(layers, stage.t)
         if anchor is not None and np.abs(stage.t - anchor.t).max() <= _REACH:
             # Two accuracies away: those rules jump by less than this one is off, and they are known at the anchor.
-            level = min(stage.level / CUT**2, ROUGH)
+            # Rounded: averages are kept by their accuracy.
+            level = min(float(f"{stage.level / CUT**2:.3g}"), ROUGH)
             if anchor.coarse is None:
                 anchor = anchor._replace(coarse=self.averages.rough(self._at(layers, anchor.t), level))
             moved = anchor.moved(self.averages.rough(q, level))
@@ -303,7 +310,7 @@ class Refinement:
         deviations = (g / mean) @ inverse.T
         factor = student(len(g)) if averages.sampled else 1.0
         out: Array = factor * deviations.std(axis=0, ddof=1) / math.sqrt(len(g))
-        return out + np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / mean)
+        return out + _of_bias(averages, chosen, inverse)
 
     def _differences(self, state: State, layers: Layers, t: Array, level: float, sampled: bool) -> tuple[State, Array]:
         """Slopes from differences of averages of this accuracy; the state stays where it is."""
@@ -315,3 +322,9 @@ class Refinement:
 
         slopes = differences(there, t, TOP, sampled=sampled, whole=len(t) == len(self.averages.layers))
         return state.beside(*tried), slopes
+
+
+def _of_bias(averages: Averages, chosen: list[int], inverse: Array) -> Array:
+    """What the bias of G makes of t."""
+    out: Array = np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / averages.g.mean(axis=0)[chosen, chosen])
+    return out

@@ -8,11 +8,12 @@ test_refinement.py` has the slopes near recovery, `tests/calibration/test_evolve
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NEARLY", "STEP", "differences", "logit", "newton", "stable"]
+__all__ = ["NEARLY", "STEP", "Passed", "differences", "logit", "newton", "stable"]
 
 Array = NDArray[np.float64]
 
@@ -24,9 +25,41 @@ _SAMPLED_STEP = 0.2
 _RECOVERY_STEP = 2.0
 #: Where all 1 - q are below this, the layers are on the way to recovery together.
 NEARLY = 1e-2
+# A parabola through two points and the slopes at the last is trusted so many times as far as the points are apart.
+_AHEAD = 3.0
 # Slopes (real parts of eigenvalues) below this count as flat: the fixed point is unstable or nearly so, and Newton's
 # step is shortened to 1/0.02 times the step of the plain iteration.
 _FLAT = 0.02
+
+
+class Passed(NamedTuple):
+    """A fixed point that a curve has passed.
+
+    Attributes
+    ----------
+    t : ndarray, shape (n,)
+    log_alpha : float
+    slopes : ndarray, shape (n, n)
+        d log alpha_l/dt.
+    before : (ndarray, float), optional
+        t and log alpha of the one passed before.
+    """
+
+    t: Array
+    log_alpha: float
+    slopes: Array
+    before: tuple[Array, float] | None = None
+
+    def onward(self, log_alpha: float, longest: float) -> Array:
+        """T of a neighbour, by a line or a parabola; steps of t are cut at `longest`."""
+        distance = log_alpha - self.log_alpha
+        step = np.linalg.solve(self.slopes, np.full(len(self.t), distance))
+        if self.before is not None and distance:
+            passed = self.log_alpha - self.before[1]
+            if abs(passed) > abs(distance) / _AHEAD:
+                step = step + (step / distance - (self.t - self.before[0]) / passed) * distance**2 / passed
+        out: Array = self.t + np.clip(step, -longest, longest)
+        return out
 
 
 def logit(x: Array | float) -> Array:

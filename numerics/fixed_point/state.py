@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from ..channel.averages import Averages, Channel
 from ..core.results import How
 from .balance import RECOVERED, Entries, image, overlap
+from .slopes import Passed
 
 __all__ = ["DEAD", "FAINT", "Problem", "Slopes", "Solution", "State", "Strategy", "Tolerance"]
 
 Array = NDArray[np.float64]
-# From layers that are learned to a log alpha and the slopes d log alpha_l/dt there.
-Slopes = Mapping[tuple[int, ...], tuple[float, Array]]
+# From layers that are learned to the fixed point of a neighbouring alpha.
+Slopes = Mapping[tuple[int, ...], Passed]
 
 #: Overlap below which a layer may be dropped again.
 DEAD = 1e-5

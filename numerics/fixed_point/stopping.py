@@ -92,7 +92,8 @@ class Anchor(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             g = np.where(here.g != 0, known.g * (there.g / here.g), there.g)
             growth = np.where(here.growth != 0, known.growth * (there.growth / here.growth), there.growth)
-        return replace(there, g=g, growth=growth)
+            bias = np.where(known.g.mean(axis=0) != 0, known.bias * (g / known.g).mean(axis=0), there.bias)
+        return replace(there, g=g, growth=growth, bias=bias)
 
 
 @dataclass(frozen=True)
@@ -157,13 +158,13 @@ def _left_by_three(before: Array, gap: Array) -> Array:
     return out
 
 
-def judge_rule(stage: Stage, step: Array, asked: Array, *, at_rest: bool, coarse: bool) -> Judgement:
-    """Judge a step by deterministic averages; `asked` is the accuracy of t, `coarse`: there are finer rules.
+def judge_rule(stage: Stage, step: Array, bias: Array, asked: Array, *, at_rest: bool, coarse: bool) -> Judgement:
+    """Judge a step by deterministic averages, whose known bias makes `bias` of t.
 
-    `at_rest`: max |F(q) - q| is at most the tolerance.
+    `asked` is the accuracy of t, `coarse`: there are finer rules. `at_rest`: max |F(q) - q| is at most the tolerance.
     """
     gap, coarser = stage.gap, stage.coarser
-    error, enough = gap + np.abs(step), False
+    error, enough = gap + bias + np.abs(step), False
     settled = _is_short(step, _SHARE * asked) and at_rest
     through = settled or (stage.tries + 1 >= _TRIES and coarse)
     if through:
@@ -171,7 +172,7 @@ def judge_rule(stage: Stage, step: Array, asked: Array, *, at_rest: bool, coarse
             # Two rules may agree by chance, three hardly.
             third = bool(np.isfinite(gap).all())
             before, gap = gap, np.maximum(np.abs(stage.t + step - coarser), CUT * gap if third else 0.0)
-            left = _left_by_three(before, gap) if third else gap
+            left = (_left_by_three(before, gap) if third else gap) + bias
             error, enough = left + np.abs(step), bool((left <= asked).all()) and third
         coarser = stage.t + step
     return Judgement(step, gap, error, enough, settled, through, coarser)

@@ -17,7 +17,7 @@ from ...model.network import Network
 from ...posterior.deep.mixing import Constants, apply_matrix, readout, solve
 from ...quadrature.rules import normal_qmc
 
-__all__ = ["Linearised"]
+__all__ = ["Linearised", "jacobians"]
 
 Array = NDArray[np.float64]
 
@@ -82,8 +82,7 @@ class Linearised:
 
     def _linear(self, omega: Array, deviation: Array, v: Array) -> tuple[Array, Array]:
         """Scores and traces."""
-        model, omega = self._model, np.ascontiguousarray(omega)
-        network = Constants(model.skip, model.beta, model.activation == "linear")
+        network, omega = _constants(self._model), np.ascontiguousarray(omega)
         scores, traces = np.empty_like(omega), np.empty((len(omega), *v.shape))
 
         def work(start: int) -> None:
@@ -95,26 +94,53 @@ class Linearised:
         return scores, traces
 
 
+def jacobians(model: Network, h: Array) -> Array:
+    """Derivatives of v = B_{L-1} h_L by the indices, dv_a/dh_lm, shape (n, L, M, M) with a before m.
+
+    Parameters
+    ----------
+    model : Network
+        Rank 1.
+    h : ndarray, shape (n, L, M)
+    """
+    out = np.empty((*h.shape, model.tokens))
+    _jacobians(np.ascontiguousarray(h), _constants(model), out)
+    return out
+
+
+def _constants(model: Network) -> Constants:
+    return Constants(model.skip, model.beta, model.activation == "linear")
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _jacobians(h: Array, network: Constants, out: Array) -> None:
+    """Fill derivatives by central differences."""
+    n, depth, size = h.shape
+    up, down = np.empty(size), np.empty(size)
+    base, sigma = np.empty((size, size)), np.empty((size, size))
+    for i in range(n):
+        x = h[i].copy()
+        for layer in range(depth):
+            for m in range(size):
+                x[layer, m] = h[i, layer, m] + _STEP
+                readout(x, network, base, sigma, up)
+                x[layer, m] = h[i, layer, m] - _STEP
+                readout(x, network, base, sigma, down)
+                x[layer, m] = h[i, layer, m]
+                for a in range(size):
+                    out[i, layer, a, m] = (up[a] - down[a]) / (2 * _STEP)
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _linearised(omega: Array, deviation: Array, v: Array, network: Constants, scores: Array, traces: Array) -> None:
     """Fill scores, shape (n, L, M), and traces, shape (n, L, L); zero where the linearised output says nothing."""
     n, depth, size = omega.shape
-    j = np.empty((depth, size, size))
-    up, down = np.empty(size), np.empty(size)
+    jacobian = np.empty((1, depth, size, size))
     gram, work, part = np.empty((size, size)), np.empty((size, size)), np.empty(size)
-    base, sigma = np.empty((size, size)), np.empty((size, size))
     seen, inverse = np.empty(size), np.empty((size, size))
     for i in range(n):
-        x = omega[i].copy()
-        for layer in range(depth):
-            for m in range(size):
-                x[layer, m] = omega[i, layer, m] + _STEP
-                readout(x, network, base, sigma, up)
-                x[layer, m] = omega[i, layer, m] - _STEP
-                readout(x, network, base, sigma, down)
-                x[layer, m] = omega[i, layer, m]
-                for a in range(size):
-                    j[layer, a, m] = (up[a] - down[a]) / (2 * _STEP)
+        _jacobians(omega[i : i + 1], network, jacobian)
+        j = jacobian[0]
         gram[:], seen[:] = 0.0, 0.0
         for a in range(depth):
             apply_matrix(j[a], deviation[i, a], part)

@@ -13,6 +13,7 @@ from ...core.errors import ConvergenceError
 from ...model.network import Network
 from ...model.routes import TWO_LAYER_QUADRATURE
 from ..averages import Averages, Channel, ChannelBase, Refinable, interval
+from .near_recovery import NearRecovery
 from .nodes import Hidden, around, centred
 from .sums import Outcome, output_sum, outputs, silent_sum
 
@@ -106,7 +107,7 @@ class TwoLayerQuadrature(ChannelBase):
         return np.array([self._averages(*at, share) for share in (1.0, COARSE)])
 
     def _checked(self, q: Array) -> tuple[float, float]:
-        if np.abs(q - np.diag(q.diagonal())).max() > 1e-12:
+        if not _is_diagonal(q):
             raise ValueError(
                 f"q must be diagonal, (14): y leaves the signs of h_1 and h_2 free; got q_12 = {q[0, 1]:g}"
             )
@@ -252,9 +253,7 @@ class TwoLayerQuadrature(ChannelBase):
 
 
 class TwoLayerAverages(Refinable, ChannelBase):
-    """Averages by quadrature and, where an overlap is closer to one than it goes or q is not diagonal, by sampling.
-
-    Near recovery 1 - q is small, and so is what the sampling error makes of it.
+    """Averages by quadrature, by a series near recovery, and by sampling where neither goes or q is not diagonal.
 
     Parameters
     ----------
@@ -269,7 +268,7 @@ class TwoLayerAverages(Refinable, ChannelBase):
 
     model: Network
     layers = (0, 1)
-    #: Near recovery.
+    #: Near recovery, beside the path of fixed points.
     sampled = True
     finest = (1e-9, _SAMPLED[-1][0])
     absolute = False
@@ -283,19 +282,43 @@ class TwoLayerAverages(Refinable, ChannelBase):
         self._workers = workers
         self._quadratures: dict[float, TwoLayerQuadrature] = {}
         self._sampled = cache(sampled)
+        self._near = NearRecovery(model, self._by_quadrature)
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q."""
-        return self._chosen(q, self.accuracy)(q)
+        return self._near_recovery(q, self.accuracy) or self._chosen(q, self.accuracy)(q)
 
     def rough(self, q: Array, accuracy: float) -> Averages:
         """Averages at q by one rule of this accuracy, without its error: the same value twice."""
+        if (near := self._near_recovery(q, accuracy)) is not None:
+            return near
         chosen = self._chosen(q, accuracy)
         return chosen.rough(q) if isinstance(chosen, TwoLayerQuadrature) else chosen(q)
 
     def _chosen(self, q: Array, accuracy: float) -> Channel:
-        if q.diagonal().max() <= 1 - CLOSEST and np.abs(q - np.diag(q.diagonal())).max() <= 1e-12:
-            if accuracy not in self._quadratures:
-                self._quadratures[accuracy] = TwoLayerQuadrature(self.model, accuracy, self._workers)
-            return self._quadratures[accuracy]
+        if q.diagonal().max() <= 1 - CLOSEST and _is_diagonal(q):
+            return self._quadrature(accuracy)
         return self._sampled(next((times for least, times in _SAMPLED if accuracy >= least), _SAMPLED[-1][1]))
+
+    def _quadrature(self, accuracy: float) -> TwoLayerQuadrature:
+        if accuracy not in self._quadratures:
+            self._quadratures[accuracy] = TwoLayerQuadrature(self.model, accuracy, self._workers)
+        return self._quadratures[accuracy]
+
+    def _by_quadrature(self, v1: float, v2: float, accuracy: float) -> Array:
+        """G_11 and G_22 by one rule."""
+        g: Array = self._quadrature(accuracy).rough(np.diag([1 - v1, 1 - v2])).g[0].diagonal()
+        return g
+
+    def _near_recovery(self, q: Array, accuracy: float) -> Averages | None:
+        """Averages by the series, whose error is a bias; None where it does not serve."""
+        v1, v2 = (1 - q).diagonal()
+        found = self._near(float(v1), float(v2), accuracy) if _is_diagonal(q) and min(v1, v2) > 0 else None
+        if found is None:
+            return None
+        growth = np.full((2, 2), math.nan)
+        return Averages(np.array([np.diag(found.g)] * 2), growth, np.diag(found.g * found.error), "estimated")
+
+
+def _is_diagonal(q: Array) -> bool:
+    return bool(np.abs(q - np.diag(q.diagonal())).max() <= 1e-12)

@@ -1,0 +1,84 @@
+"""Two layers near recovery: the limit of the linearised network, and the series about it."""
+
+import numpy as np
+import pytest
+
+from attnlimits.numerics.channel.deep.linearised import jacobians
+from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
+from attnlimits.numerics.channel.two_layers.near_recovery import NearRecovery
+from attnlimits.numerics.model.network import Network
+
+MODELS = [Network(), Network(skip=2.0, beta=0.7)]
+
+
+def near(model: Network) -> NearRecovery:
+    def quadrature(v1: float, v2: float, accuracy: float) -> np.ndarray:
+        found = TwoLayerQuadrature(model, accuracy).rough(np.diag([1 - v1, 1 - v2]))
+        return found.g[0].diagonal()
+
+    return NearRecovery(model, quadrature)
+
+
+@pytest.fixture(scope="module")
+def series() -> NearRecovery:
+    return near(Network())
+
+
+def on_path(series: NearRecovery, v: float) -> float:
+    """1 - q_22 at which both layers ask for the same alpha."""
+
+    def apart(log_ratio: float) -> float:
+        value = series(v, v * np.exp(log_ratio), 1e-2)
+        assert value is not None
+        first, last = (1 - np.array([v, v * np.exp(log_ratio)])) / (value.g * (v, v * np.exp(log_ratio)))
+        return float(np.log(first / last))
+
+    ends = np.log([0.008, 0.0125])
+    while np.ptp(ends) > 1e-6:
+        middle = ends.mean()
+        ends[int((apart(middle) > 0) == (apart(ends[1]) > 0))] = middle
+    return float(v * np.exp(ends.mean()))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_jacobians_are_those_of_the_readout(model, rng):
+    h = rng.standard_normal((5, 2, 2))
+    scores = model.beta * h[:, 0, :, None] * h[:, 0, None, :]
+    rows = np.exp(scores - scores.max(axis=2, keepdims=True))
+    mixing = model.skip * np.eye(2) + rows / rows.sum(axis=2, keepdims=True)
+    found = jacobians(model, h)
+    np.testing.assert_allclose(found[:, 1], mixing, atol=1e-8)
+    step = 1e-5
+    for m in range(2):
+        moved = [h.copy() for _ in range(2)]
+        for sign, at in zip((1, -1), moved, strict=True):
+            at[:, 0, m] += sign * step
+        up, down = (np.einsum("nab,nb->na", jacobians(model, at)[:, 1], at[:, 1]) for at in moved)
+        np.testing.assert_allclose(found[:, 0, :, m], (up - down) / (2 * step), atol=1e-6)
+
+
+def test_both_layers_ask_for_alpha_one_in_the_limit(series):
+    """On the path alpha = (1 - V_ll)/(V_ll G_ll) -> 1, from below: recovery of two numbers by two numbers."""
+    gaps = []
+    for v in (1e-2, 1e-3, 1e-4):
+        last = on_path(series, v)
+        value = series(v, last, 1e-2)
+        alphas = (1 - np.array([v, last])) / (value.g * (v, last))
+        gaps.append((1 - alphas.mean()) / v)
+    assert 0.25 < min(gaps) and max(gaps) < 0.5
+    assert gaps[0] < gaps[1] < gaps[2]
+
+
+@pytest.mark.parametrize(("v", "accuracy"), [(0.03, 2e-3), pytest.param(0.025, 4e-4, marks=pytest.mark.slow)])
+def test_the_series_agrees_with_quadrature_nearer_than_its_nodes(series, v, accuracy):
+    last = on_path(series, v)
+    value = series(v, last, accuracy)
+    exact = TwoLayerQuadrature(Network(), accuracy).rough(np.diag([1 - v, 1 - last])).g[0].diagonal()
+    assert (np.abs(value.g / exact - 1) < value.error + accuracy / 5).all()
+    assert (value.error < 1e-3).all()
+
+
+def test_it_does_not_serve_what_it_does_not_know(series):
+    assert series(0.2, 0.002, 1e-2) is None
+    # Far beside the path.
+    assert series(0.05, 0.05, 1e-2) is None
