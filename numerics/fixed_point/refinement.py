@@ -283,7 +283,7 @@ class Refinement:
             # Rounded: averages are kept by their accuracy.
             level = min(float(f"{stage.level / CUT**2:.3g}"), ROUGH)
             if anchor.coarse is None:
-                anchor = anchor._replace(coarse=self.averages.rough(self._at(layers, anchor.t), level))
+                anchor = replace(anchor, coarse=self.averages.rough(self._at(layers, anchor.t), level))
             moved = anchor.moved(self.averages.rough(q, level))
             return self._judged(state, layers, stage.t, q, moved), replace(stage, anchor=anchor)
         at = self._evaluate(state, layers, stage.t, stage.level)

@@ -70,7 +70,8 @@ class Evaluation(NamedTuple):
     imbalance: Array
 
 
-class Anchor(NamedTuple):
+@dataclass(frozen=True)
+class Anchor:
     """A point at which the averages of a stage are known.
 
     Attributes

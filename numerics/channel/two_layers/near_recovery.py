@@ -34,7 +34,7 @@ _ROUGHEST = 2e-3
 # Of the means over h: randomisations, points of each as a power of two, and their seed.
 _REPLICAS, _LOG2_POINTS, _SEED = 4, 15, 0x2EC0
 # Range of log r, and where on the path, relative, quadratures are close enough: f_l is nearly flat in r.
-_RATIOS, _ON_PATH = (-40.0, 40.0), 0.02
+_ENDS, _ON_PATH = 40.0, 0.02
 _TRIES = 4
 
 
@@ -122,14 +122,13 @@ class NearRecovery:
         """Ratio r at which both layers ask for the same alpha = (1 - V_ll)/(V_ll G_ll)."""
 
         def apart(log_ratio: float) -> float:
-            first, last = self._limits(math.exp(log_ratio))
             ratio = math.exp(log_ratio)
-            if v * ratio >= 1 or last <= 0:
-                return -math.inf
+            first, last = self._limits(ratio)
+            if min(first, last) <= 0 or v * ratio >= 1:
+                return math.copysign(_ENDS, first - 1)
             return float(math.log(first / last) - math.log((1 - v) / (1 - v * ratio)) + v * (f[0] - f[1]))
 
-        low, high = _RATIOS
-        return math.exp(brentq(lambda x: max(apart(x), -1e3), low, min(high, -math.log(v)), xtol=1e-12))
+        return math.exp(brentq(apart, -_ENDS, min(_ENDS, -math.log(v)), xtol=1e-12))
 
     def _limits(self, ratio: float) -> Array:
         """T_1 and T_2."""
