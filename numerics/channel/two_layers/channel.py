@@ -305,9 +305,14 @@ class TwoLayerAverages(Refinable, ChannelBase):
             self._quadratures[accuracy] = TwoLayerQuadrature(self.model, accuracy, self._workers)
         return self._quadratures[accuracy]
 
-    def _by_quadrature(self, v1: float, v2: float, accuracy: float) -> Array:
-        """G_11 and G_22 by one rule."""
-        g: Array = self._quadrature(accuracy).rough(np.diag([1 - v1, 1 - v2])).g[0].diagonal()
+    def _by_quadrature(self, v1: float, v2: float, accuracy: float) -> Array | None:
+        """G_11 and G_22 by one rule; None where that does not go."""
+        if not CLOSEST <= min(v1, v2) <= max(v1, v2) <= 1:
+            return None
+        try:
+            g: Array = self._quadrature(accuracy).rough(np.diag([1 - v1, 1 - v2])).g[0].diagonal()
+        except ConvergenceError:
+            return None
         return g
 
     def _near_recovery(self, q: Array, accuracy: float) -> Averages | None:

@@ -71,25 +71,26 @@ class NearRecovery:
     model : Network
         Two softmax layers of rank 1 over two tokens.
     quadrature : callable
-        Gives (G_11, G_22) at (1 - q_11, 1 - q_22) to a relative accuracy.
+        Gives (G_11, G_22) at (1 - q_11, 1 - q_22) to a relative accuracy; None where it does not go.
 
     References
     ----------
     troiani2025, (14), (95).
     """
 
-    def __init__(self, model: Network, quadrature: Callable[[float, float, float], Array]) -> None:
+    def __init__(self, model: Network, quadrature: Callable[[float, float, float], Array | None]) -> None:
         self._model, self._quadrature = model, quadrature
         self._sums: tuple[Array, Array] | None = None
         # f_l by 1 - q_11 and accuracy.
-        self._known: dict[tuple[float, float], Array] = {}
+        self._known: dict[tuple[float, float], Array | None] = {}
 
     def __call__(self, v1: float, v2: float, accuracy: float) -> NearValue | None:
         """G_ll at 1 - q_11 = v1 and 1 - q_22 = v2; None where the series does not have this relative accuracy."""
         for closest in _CLOSEST:
             if v1 > _SERVED * closest:
                 break
-            series = self._through_quadratures(closest, min(accuracy, _ROUGHEST))
+            if (series := self._through_quadratures(closest, min(accuracy, _ROUGHEST))) is None:
+                break
             f, gap = series.at(v1)
             # Beside the path f_l is another: by no more than itself, where r changes by a factor of e.
             gap = gap + np.abs(f) * abs(math.log(v2 / v1) - math.log(self._ratio(v1, f)))
@@ -97,22 +98,26 @@ class NearRecovery:
                 return NearValue(self._limits(v2 / v1) / (v1, v2) * np.exp(v1 * f), v1 * gap)
         return None
 
-    def _through_quadratures(self, closest: float, accuracy: float) -> _Series:
-        """Series through quadratures of this accuracy."""
+    def _through_quadratures(self, closest: float, accuracy: float) -> _Series | None:
+        """Series through quadratures of this accuracy; None where one of them does not go so far."""
         points = np.array(_MULTIPLES) * closest
-        guess = np.zeros(2)
+        values: list[Array] = []
         for v in points.tolist():
             if (v, accuracy) not in self._known:
-                coarser = [f for (at, _), f in self._known.items() if at == v]
-                self._known[v, accuracy] = self._on_path(v, coarser[-1] if coarser else guess, accuracy)
-            guess = self._known[v, accuracy]
-        return _Series(points, np.array([self._known[v, accuracy] for v in points.tolist()]))
+                coarser = [f for (at, _), f in self._known.items() if at == v and f is not None]
+                guess = coarser[-1] if coarser else values[-1] if values else np.zeros(2)
+                self._known[v, accuracy] = self._on_path(v, guess, accuracy)
+            if (found := self._known[v, accuracy]) is None:
+                return None
+            values.append(found)
+        return _Series(points, np.array(values))
 
-    def _on_path(self, v: float, f: Array, accuracy: float) -> Array:
+    def _on_path(self, v: float, f: Array, accuracy: float) -> Array | None:
         """f_l at the point of the path with 1 - q_11 = v, from a first guess."""
         for _ in range(_TRIES):
             ratio = self._ratio(v, f)
-            g = self._quadrature(v, ratio * v, accuracy)
+            if (g := self._quadrature(v, ratio * v, accuracy)) is None:
+                return None
             f = np.log((v, ratio * v) * g / self._limits(ratio)) / v
             if abs(math.log(self._ratio(v, f) / ratio)) <= _ON_PATH:
                 break

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.channel.deep.linearised import jacobians
-from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
+from attnlimits.numerics.channel.two_layers.channel import TwoLayerAverages, TwoLayerQuadrature
 from attnlimits.numerics.channel.two_layers.near_recovery import NearRecovery
 from attnlimits.numerics.model.network import Network
 
@@ -82,3 +82,17 @@ def test_it_does_not_serve_what_it_does_not_know(series):
     assert series(0.2, 0.002, 1e-2) is None
     # Far beside the path.
     assert series(0.05, 0.05, 1e-2) is None
+
+
+def test_layers_whose_quadrature_does_not_go_so_far_are_sampled():
+    """At strong skips the last layer is known far better than the first."""
+    averages = TwoLayerAverages(Network(skip=30.0), 1e-2, lambda times: lambda q: "sampled")
+    assert averages.rough(np.diag([0.97, 1 - 1e-7]), 1e-2) == "sampled"
+
+
+@pytest.mark.parametrize(("skip", "beta"), [(0.1, 1.0), (1.0, 10.0), (10.0, 0.5), (30.0, 1.0)])
+def test_every_model_has_a_ratio_at_which_the_limits_agree(skip, beta):
+    asked = []
+    assert NearRecovery(Network(skip=skip, beta=beta), lambda *at: asked.append(at))(0.01, 1e-4, 1e-2) is None
+    (first, last, _), *_ = asked
+    assert 0 < last < first
