@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Test processes, and seconds after which a test is held to hang: where it stands is printed, and it has failed.
+# Test processes; each takes whole files, so that what one test computes or compiles the next one has.
+# Seconds after which a test is held to hang: where it stands is printed, and it has failed.
 JOBS ?= 2
 HANGS ?= 900
 OUT ?= results
@@ -49,18 +50,18 @@ run: setup ## the main job: thresholds, state evolution and the figure of the tw
 	$(BIN)/attnlimits figure troiani2025-1 --out $(OUT)
 
 test: setup ## the tests, without those marked slow
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" --benchmark-disable \
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" --benchmark-disable \
 	    -o faulthandler_timeout=$(HANGS) -o faulthandler_exit_on_timeout=true
 
 test-all: setup ## every test, the slow ones included
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --benchmark-disable
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --benchmark-disable
 
 # Old packages use what newer ones below them have deprecated: that is theirs.
 test-lowest: ## the tests, with the lowest versions of the dependencies that pyproject.toml allows (Python 3.11)
 	@"$(PYTHON)" -m venv --clear $(LOWEST)
 	"$(PYTHON)" .ci/lowest.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[test]'
-	$(LOWEST)/bin/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" --benchmark-disable \
+	$(LOWEST)/bin/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" --benchmark-disable \
 	    -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(TESTS)
 
 derive: setup ## derive the expressions and write generated/

@@ -42,8 +42,9 @@ class Route:
 
     `cases` gives all settings from a generator seeded by the name; `truth` gives (value, error of it) and `against`
     says how. A route that raises ValueError or ConvergenceError refuses its case. `ordinary` is true of the settings of
-    which no more than half may be flagged or refused. `sample` cases run in `make test`; `fewest` must
-    count, less than a hundred only where one takes seconds. `again`, where truths are stored, computes one again.
+    which no more than half may be flagged or refused. `sample` cases run in `make test`: so many, spread over the list,
+    or those of these numbers, where most take long. `fewest` must count, less than a hundred only where one takes
+    seconds. `again`, where truths are stored, computes one again.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Route:
     truth: Callable[[Settings], tuple[Number, Number]]
     against: str
     ordinary: Callable[[Settings], bool] = lambda settings: True
-    sample: int = 3
+    sample: int | tuple[int, ...] = 3
     fewest: int = FEWEST
     again: Callable[[Settings], tuple[Number, Number]] | None = None
 
@@ -141,10 +142,12 @@ class Outcome:
         return found
 
 
-def calibrate(route: Route, *, most: int | None = None) -> Outcome:
-    """Run a route on its cases, or on `most` of them spread over the list."""
+def calibrate(route: Route, *, most: int | tuple[int, ...] | None = None) -> Outcome:
+    """Run a route on its cases, on `most` of them spread over the list, or on those of these numbers."""
     cases = route.all_cases()
-    if most is not None and most < len(cases):
+    if isinstance(most, tuple):
+        cases = [cases[i] for i in most]
+    elif most is not None and most < len(cases):
         cases = [cases[i] for i in np.unique(np.linspace(0, len(cases) - 1, most).round().astype(int))]
     return Outcome(route, [_compare(route, settings) for settings in cases])
 

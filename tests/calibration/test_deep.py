@@ -96,7 +96,8 @@ ROUTES = (
         _sampled,
         lambda s: _many_seeds(s["layers"], s["beta"]),
         "many seeds",
-        sample=1,
+        # Ten seconds each; test_linear_depth_four_states_an_honest_error is one of them.
+        sample=0,
     ),
     Route(
         "threshold, three layers, or two layers of three tokens",

@@ -37,7 +37,7 @@ def _known(store: str) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _route(what: str, store: str, samples: tuple[int, ...], count: int, sample: int) -> Route:
+def _route(what: str, store: str, samples: tuple[int, ...], count: int, sample: tuple[int, ...]) -> Route:
     return Route(
         f"evolve, {what}, sampled",
         "monte-carlo",
@@ -50,7 +50,7 @@ def _route(what: str, store: str, samples: tuple[int, ...], count: int, sample: 
 
 
 ROUTES = (
-    _route("two linear layers", "two_linear_layers", (96, 128, 192), 150, 3),
-    _route("two layers of three tokens", "three_tokens", (64, 96), 120, 1),
+    _route("two linear layers", "two_linear_layers", (96, 128, 192), 150, (84, 130)),
+    _route("two layers of three tokens", "three_tokens", (64, 96), 120, ()),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

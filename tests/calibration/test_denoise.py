@@ -79,7 +79,10 @@ def _affordable(run: Callable[[Settings], Answer], truth: Callable[[Settings], A
     return both
 
 
-def _route(name: str, how: Any, layers: int, count: int, run: Any, more: int, least: int, sample: int) -> Route:
+Sample = int | tuple[int, ...]
+
+
+def _route(name: str, how: Any, layers: int, count: int, run: Any, more: int, least: int, sample: Sample) -> Route:
     truth = partial(_more_digits, more=more, least=least)
     return Route(
         name,
@@ -94,7 +97,7 @@ def _route(name: str, how: Any, layers: int, count: int, run: Any, more: int, le
 
 ROUTES = (
     _route("denoise, one layer, float64", "estimated", 1, 320, _float64, 0, 25, 60),
-    _route("denoise, two layers, float64", "estimated", 2, 160, _float64, 0, 18, 3),
+    _route("denoise, two layers, float64", "estimated", 2, 160, _float64, 0, 18, (15, 25, 30, 80, 159)),
     _route("denoise --digits, one layer", "rigorous", 1, 220, _digits, 15, 0, 40),
     _route("denoise --digits, two layers", "estimated", 2, 150, _digits, 5, 0, 2),
 )

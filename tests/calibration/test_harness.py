@@ -88,3 +88,10 @@ def test_a_sample_is_spread_over_the_cases():
     sample = calibrate(_normal(1.0), most=5).cases
     everything = _normal(1.0).all_cases()
     assert [case.settings for case in sample] == [everything[i] for i in np.linspace(0, 399, 5).round().astype(int)]
+
+
+def test_a_sample_of_numbers_is_those_cases():
+    everything = _normal(1.0).all_cases()
+    assert [case.settings for case in calibrate(_normal(1.0), most=(7, 300)).cases] == [everything[7], everything[300]]
+    with pytest.raises(IndexError):
+        calibrate(_normal(1.0), most=(400,))

@@ -255,7 +255,7 @@ ROUTES = (
         _proved,
         _fifty_digits,
         "balls without a proof, 15 or 50 digits",
-        sample=1,
+        sample=(20,),
     ),
     Route(
         "threshold, first layer, perfect knowledge",

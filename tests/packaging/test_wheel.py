@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-# Both need a package index; one worker builds the wheel once for all tests of the file.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+# Needs a package index; a file runs in one process, which builds the wheel once for all its tests.
+pytestmark = pytest.mark.slow
 
 
 def run(*command, **options):
