@@ -26,7 +26,7 @@ _RECOVERED = 1e-15
 _LARGEST = 1e25
 # Of Delta: up to it alpha(Delta) may be that of recovery to rounding.
 _NEARLY = 1e-9
-# Relative widths of the bracket that is returned, in turn until the signs at its ends are beyond their errors.
+# Relative widths of the bracket that is returned: the least with signs at its ends that are beyond their errors.
 _WIDTHS = tuple(10.0 ** (k / 4) for k in range(-52, 13))
 
 
@@ -195,12 +195,17 @@ def _solve(
     root = float(brentq(off, *sorted((left, right)), xtol=1e-14, rtol=1e-15)) if at_right else right
     x = math.exp(root)
     V, q = route.state(x)
-    for width in _WIDTHS:
-        ends = (x / (1 + width), min(x * (1 + width), high))
-        above, below = route.alpha(ends[0]), route.alpha(ends[1])
-        if above.value - above.error > alpha > below.value + below.error:
-            break
-    else:
+
+    def ends_at(width: float) -> Ends:
+        return x / (1 + width), min(x * (1 + width), high)
+
+    def holds(width: float) -> bool:
+        above, below = (route.alpha(end) for end in ends_at(width))
+        return above.value - above.error > alpha > below.value + below.error
+
+    width = _least_width(holds)
+    if width is None:
+        above = route.alpha(ends_at(_WIDTHS[-1])[0])
         nearly = _nearly_recovered(route, alpha, x, high)
         if nearly is not None:
             return point(
@@ -210,6 +215,7 @@ def _solve(
             f"alpha(Delta) at Delta = {x:g} is not known well enough to bracket alpha = {alpha:g}: error "
             f"{above.error:.1e} ({CITE}, state evolution)"
         )
+    ends = ends_at(width)
     outer = [route.state(end)[0] for end in ends]
     error = max(abs(V.value - v.value) + v.error for v in outer)
     return point(
@@ -220,6 +226,19 @@ def _solve(
         abs(route.alpha(x).value - alpha),
         f"alpha(Delta) = alpha inside a bracket of relative width {2 * width:.0e}",
     )
+
+
+def _least_width(holds: Callable[[float], bool]) -> float | None:
+    """Least width of the bracket whose ends are beyond their errors, as those of all wider ones are; None: of none."""
+    if holds(_WIDTHS[0]):
+        return _WIDTHS[0]
+    if not holds(_WIDTHS[-1]):
+        return None
+    not_yet, enough = 0, len(_WIDTHS) - 1
+    while enough - not_yet > 1:
+        middle = (not_yet + enough) // 2
+        not_yet, enough = (not_yet, middle) if holds(_WIDTHS[middle]) else (middle, enough)
+    return _WIDTHS[enough]
 
 
 def _nearly_recovered(route: _Route, alpha: float, x: float, high: float) -> tuple[Estimate, Estimate] | None:
