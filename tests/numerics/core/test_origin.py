@@ -1,7 +1,6 @@
 """The model and the settings that made a result: in every result, plain, and enough to make it again."""
 
 import json
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -23,14 +22,6 @@ from attnlimits.numerics.thresholds.link.thresholds import threshold
 
 MODEL = Network(skip=0.7, beta=1.5)
 LINK = {"link": ["h_1_1*h_2_1"], "indices": 2, "tokens": 1, "noise": 0.25}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Kernels of these tests in a folder of their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def built(origin: Origin) -> Network:

@@ -23,15 +23,6 @@ Array = NDArray[np.float64]
 MODEL = Network()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Kernels of these tests in a folder of their own."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    yield
-    patch.undo()
-
-
 def holds(result: EvolutionResult, truth: Array) -> bool:
     """Within three stated errors, or marked as too near a threshold."""
     if not result.converged:

@@ -25,15 +25,6 @@ from attnlimits.numerics.thresholds.link.thresholds import threshold
 Array = NDArray[np.float64]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Kernels of these tests in a folder of their own."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    yield
-    patch.undo()
-
-
 def channel(text: str, noise: str = "0", samples: int = 512, seed: int = 0, **more: object) -> LinkChannel:
     """Averages of a link, without use of permutations."""
     kernel = kernel_of(text, noise=noise)
