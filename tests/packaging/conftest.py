@@ -1,6 +1,7 @@
 """The files of the source tree, and their imports, as the packaging tests see them."""
 
 import ast
+import functools
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -92,6 +93,10 @@ def imports(repository: Path, source_files: list[Path]) -> Callable[[str], Itera
         files = [p for p in source_files if p.suffix == ".py" and p.is_relative_to(repository / folder)]
         assert files, f"no Python file under {folder}/"
         for path in files:
-            yield from imports_of(path, repository)
+            yield from read(path)
+
+    @functools.cache
+    def read(path: Path) -> list[Import]:
+        return imports_of(path, repository)
 
     return under
