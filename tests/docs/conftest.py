@@ -1,16 +1,18 @@
 """Code blocks, tables and commands of a Markdown file, and the comparison of printed numbers."""
 
 import contextlib
+import functools
 import io
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from attnlimits.numerics.cli import main as cli
+from attnlimits.numerics.thresholds import last_layer
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = "papers/troiani2025/README.md"
@@ -99,6 +101,14 @@ def assert_printed(expected: str, printed: str) -> None:
     lines = iter(printed.splitlines())
     for wanted in expected.splitlines():
         assert any(agree(wanted, line) for line in lines), f"{wanted!r} not in order in\n{printed}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def proofs_once() -> Iterator[None]:
+    """Let the command and the example in Python that prove the same digits share the interval."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(last_layer, "enclose_last_layer", functools.cache(last_layer.enclose_last_layer))
+        yield
 
 
 @pytest.fixture

@@ -94,7 +94,12 @@ def test_inline_commands_run(inline, run, repository, tmp_path, monkeypatch):
     # The registries and the whole curve run elsewhere (tests/papers), here a part of each.
     if inline.startswith("attnlimits verify --paper"):
         inline = "attnlimits verify"
-    part = {"attnlimits verify": " --id 1 2 3", "attnlimits figure troiani2025-1": " --points 4"}
+    part = {
+        "attnlimits verify": " --id 1 2 3",
+        "attnlimits figure troiani2025-1": " --points 4",
+        # With ten digits it is an example.
+        "attnlimits threshold --rigorous": " --digits 3 --skip 5",
+    }
     if "grid.toml" in inline:
         text = (repository / "docs/how/sweep.md").read_text(encoding="utf-8")
         (tmp_path / "grid.toml").write_text(re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)[0], encoding="utf-8")

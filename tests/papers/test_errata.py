@@ -121,12 +121,12 @@ def test_a_published_error_of_the_posterior_mean_would_fail(monkeypatch):
 
 def test_growing_overlaps_of_three_layers_would_fail(monkeypatch):
     # Overlaps of the first layers that do not vanish need a multiplier above 1 / alpha.
-    sampled = errata._sampled_multipliers
+    plain, _ = errata._multipliers()
 
     def unstable(layers, overlap, labels, points):
         if layers == 3:
             return np.array([2.6, 0.2]), np.array([0.05, 0.05])
-        return sampled(layers, overlap, labels, points)
+        return plain[:1, 0], np.array([0.05])
 
     monkeypatch.setattr(errata, "_sampled_multipliers", unstable)
     assert not errata.three_layer_overlaps().ok
@@ -134,5 +134,6 @@ def test_growing_overlaps_of_three_layers_would_fail(monkeypatch):
 
 def test_one_threshold_of_two_layers_would_fail(monkeypatch):
     shared = SimpleNamespace(growth=np.full((2, 3), 1.1 / 1.05))
-    monkeypatch.setattr(errata, "DeepQuadrature", lambda *_, **__: lambda q: shared)
+    for average in ("DeepQuadrature", "ThreeLayers"):
+        monkeypatch.setattr(errata, average, lambda *_, **__: lambda q: shared)
     assert not errata.three_layer_thresholds().ok

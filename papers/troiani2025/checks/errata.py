@@ -4,6 +4,8 @@ Residuals are ratios: agreement of the routes over what they may differ by, and 
 published value over its actual distance. All of them must be at most one.
 """
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,6 +34,7 @@ def _over(least: float, distance: float) -> float:
     return least / distance if distance > 0.0 else np.inf
 
 
+@cache
 def _multipliers() -> tuple[Array, float]:
     """Multipliers of the operator (15) entry by entry (2, 2), two softmax layers at c = 1, and the total weight."""
     plain = PlainChannel(np.zeros((2, 2)), np.eye(2), reach=9.0)
@@ -158,18 +161,20 @@ def first_layer_of_message_passing() -> CheckOutcome:
 
     The map is monotone in the overlaps: a fixed point with a better known second layer lies higher still.
     """
-    averages = channel(Network(), samples=512, replicas=4, rng=np.random.default_rng(0), workers=1)
-    overlap = np.array([0.826, 1.0 - 1e-3])
-    lowest = overlap
-    for _ in range(20):
+    averages = channel(Network(), samples=256, replicas=4, rng=np.random.default_rng(0), workers=1)
+    # The published run quotes an error of 0.061, a third of what q_11 gains up to 0.99.
+    published, reached = 0.826, 0.99
+    overlap = np.array([published, 1.0 - 1e-3])
+    lowest, steps = overlap, 0
+    # Monotone: once it is far enough, it stays so.
+    while lowest[0] < reached and steps < 20:
         conjugates = 1.2 * averages(np.diag(overlap)).g
         images = np.array([np.diag(k @ np.linalg.inv(np.eye(2) + k)) for k in conjugates])
         # Five standard errors below the mean of four randomisations.
         lowest = images.mean(axis=0) - 2.5 * images.std(axis=0, ddof=1)
-        overlap = lowest
-    # The published run quotes 0.061, twice which would not reach 0.95.
-    residuals = [_over(0.122, float(lowest[0]) - 0.826)]
-    return numeric(residuals, 1.0, f"q_11 climbs from 0.826 above {lowest[0]:.3f} in twenty steps at alpha = 1.2")
+        overlap, steps = lowest, steps + 1
+    residuals = [_over(reached - published, float(lowest[0]) - published)]
+    return numeric(residuals, 1.0, f"q_11 climbs from 0.826 above {lowest[0]:.3f} in {steps} steps at alpha = 1.2")
 
 
 def prediction_error_of_the_figure() -> CheckOutcome:
