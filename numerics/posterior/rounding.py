@@ -98,7 +98,7 @@ def two_points_rounding(v: Array, omega: Array, V: Array, inexact: Array) -> tup
     nogil=True,
 )
 def two_layers_rounding(linear, parameters, moments, info, inexact, log_z, error, log_z_error):  # type: ignore[no-untyped-def]
-    """Fill in the errors of `DenoiserResult` for two layers, from what `lattice.run` takes and gives.
+    """Fill in the errors of `DenoiserResult` for two layers, from what `lattice.compiled` takes and gives.
 
     `inexact` bounds the error of the entries of v. The rule and what it left out count in `error` as they are.
     """

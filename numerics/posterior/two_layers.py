@@ -49,7 +49,7 @@ def two_layers(model: Network, batch: Batch, tol: float, workers: int | None) ->
         A sample missed `tol`, or float64 does not resolve the prior's widths.
     """
     v, inexact, omega, V = batch
-    functions = _functions(model.activation)
+    functions, run = _functions(model.activation), lattice.compiled()
     n = len(v)
     parameters = np.empty((n, lattice.N_PARAMETERS))
     fill_parameters(v, omega, V, model.skip, model.beta, parameters)
@@ -63,7 +63,7 @@ def two_layers(model: Network, batch: Batch, tol: float, workers: int | None) ->
     bound = inverse_determinant_bound(model.activation_name, model.skip)
 
     def work(part: slice) -> None:
-        lattice.run(functions, parameters[part], tol, scale, stiffness, bound, moments[part], info[part])
+        run(functions, parameters[part], tol, scale, stiffness, bound, moments[part], info[part])
 
     threads = workers if workers is not None else os.cpu_count() or 1
     # Interleaved costs differ; more parts than threads even them out.
@@ -127,7 +127,7 @@ def _pivot(a, b, d):  # type: ignore[no-untyped-def]
     nogil=True,
 )
 def fill_parameters(v, omega, V, skip, beta, parameters):  # type: ignore[no-untyped-def]
-    """Fill in what `lattice.run` takes: modes (plus, minus) of two tokens, and W with V^-1 = W^T W."""
+    """Fill in what `lattice.compiled` takes: modes (plus, minus) of two tokens, and W with V^-1 = W^T W."""
     half = math.sqrt(0.5)
     for s in range(len(v)):
         parameters[s, 0] = half * (v[s, 0] + v[s, 1])

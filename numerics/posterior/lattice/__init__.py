@@ -13,6 +13,6 @@ distance from the prior mean in whitened indices, summed over the branches h_2 =
 """
 
 from .integrand import N_MOMENTS, N_PARAMETERS, bind
-from .moments import MAX_NODES, N_INFO, STATUS, run
+from .moments import MAX_NODES, N_INFO, STATUS, compiled
 
-__all__ = ["MAX_NODES", "N_INFO", "N_MOMENTS", "N_PARAMETERS", "STATUS", "bind", "run"]
+__all__ = ["MAX_NODES", "N_INFO", "N_MOMENTS", "N_PARAMETERS", "STATUS", "bind", "compiled"]

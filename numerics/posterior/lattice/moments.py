@@ -1,6 +1,8 @@
 """Moments of the posterior to a tolerance: boxes, sums over a lattice in them, and refinement where these miss it."""
 
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,7 @@ from .integrand import (
 )
 from .peak import Peak, Steps, coarse_steps, descend, peak_share, rounding, search, steepest
 
-__all__ = ["MAX_NODES", "N_INFO", "STATUS", "run"]
+__all__ = ["MAX_NODES", "N_INFO", "STATUS", "compiled"]
 
 # Errors of the rule and of what it left out, nodes, boxes, status, steepest slope of z.
 N_INFO = 6
@@ -173,12 +175,14 @@ def _integrate(f, scales, tolerance, space):  # type: ignore[no-untyped-def]
     return _Answer(error, lost, n_nodes, n_boxes, status)
 
 
-@njit(
-    types.void(types.UniTuple(int64, 5), MATRIX, float64, float64, float64, float64, MATRIX, MATRIX),
-    error_model="numpy",
-    cache=True,
-    nogil=True,
-)
+@cache
+def compiled() -> Callable[..., None]:
+    """`run` as machine code, which takes seconds to compile: when it is first asked for, not when it is imported."""
+    signature = types.void(types.UniTuple(int64, 5), MATRIX, float64, float64, float64, float64, MATRIX, MATRIX)
+    made: Callable[..., None] = njit(signature, error_model="numpy", cache=True, nogil=True)(run)
+    return made
+
+
 def run(functions, parameters, tolerance, scale, stiffness, det_bound, moments, info):  # type: ignore[no-untyped-def]
     """Moments of a batch.
 
