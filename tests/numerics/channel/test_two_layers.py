@@ -93,14 +93,16 @@ def test_sampled_averages_agree(model: Network, q: tuple[float, float]) -> None:
 )
 def test_errors_are_honest(model: Network, q: tuple[float, float]) -> None:
     rough = TwoLayerQuadrature(model, 1e-3, 1).refinements(np.diag(q))
-    fine = TwoLayerQuadrature(model, 1e-5, 1).refinements(np.diag(q))
+    fine = TwoLayerQuadrature(model, 1e-4, 1).refinements(np.diag(q))
     known = np.isfinite(fine[0]) & (fine[0] != 0)
     error = SAFETY * (np.abs(rough[0] - rough[1]) + np.abs(fine[0] - fine[1]))[known]
     assert (np.abs(rough[0] - fine[0])[known] <= error + 1e-9).all()
     assert (np.abs(fine[0] - fine[1])[known] < 2e-3 * fine[0][known]).all()
 
 
-@pytest.mark.parametrize("model", COSTLY)
+@pytest.mark.parametrize(
+    "model", [MODELS[0], MODELS[2], *(pytest.param(m, marks=pytest.mark.slow) for m in (Network(skip=0.3), MODELS[1]))]
+)
 def test_no_overlap_gives_the_operator(model: Network) -> None:
     growth = TwoLayerQuadrature(model, 1e-6).refinements(np.zeros((2, 2)))[0, 2:]
     assert growth[1] == pytest.approx(last_layer(model, digits=10).operator_norm, rel=1e-5)
@@ -169,9 +171,9 @@ def test_first_layer_given_the_second() -> None:
 def test_the_asked_accuracy_is_reached() -> None:
     """Refined fixed points against much finer ones; the error is stated for what is asked."""
     model = Network()
-    for alpha, wanted in ((0.21, 1e-3), (0.5, 1e-4), (0.66, 1e-3)):
+    for alpha, wanted in ((0.21, 1e-3), (0.5, 1e-4)):
         found = evolve(model, alpha, accuracy=wanted)
-        fine = evolve(model, alpha, accuracy=1e-7)
+        fine = evolve(model, alpha, accuracy=1e-6)
         q, error = found.overlap[1, 1], found.overlap_error[1, 1]
         assert found.converged and fine.converged
         assert error <= wanted * q
