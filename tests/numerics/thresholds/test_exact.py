@@ -124,6 +124,8 @@ def test_bad_arguments_are_named(arguments, options, message):
         single_layer(*arguments, **options)
 
 
+# The generator of all files, which tests/derive compares with what is committed, prints it as well.
+@pytest.mark.slow
 def test_printed_file_is_fresh():
     text = Path(printed.__file__).read_text(encoding="utf-8")
     marks = [line for line in text.splitlines() if not line.startswith("# sympy: ")]

@@ -351,7 +351,7 @@ def chi_square_of_four() -> float:
     ("text", "noise", "expected"),
     [
         # four coupled entries
-        ("cosh(h_1**2 + h_2**2 + h_3**2 + h_4**2)", "0", chi_square_of_four),
+        pytest.param("cosh(h_1**2 + h_2**2 + h_3**2 + h_4**2)", "0", chi_square_of_four, marks=pytest.mark.slow),
         # two real outputs that are |h| of two orthogonal directions, not solved for h
         ("abs(h_1 + h_2); abs(h_1 - h_2)", "0", lambda: 0.5),
         # noise far below what a rule in the plane resolves

@@ -14,20 +14,20 @@ from attnlimits.numerics.thresholds.first_layer import _sampled, first_layer
 @pytest.fixture(scope="module")
 def softmax():
     tried: list[float] = []
-    return first_layer(Network(), digits=5, workers=1, progress=tried.append), tried
+    return first_layer(Network(), digits=4, workers=1, progress=tried.append), tried
 
 
 @pytest.fixture(scope="module")
 def sampled():
-    return _sampled(Network(), 512, 8, 0, 1, None)
+    return _sampled(Network(), 256, 8, 0, 1, None)
 
 
 def test_what_it_says(softmax) -> None:
     result, tried = softmax
     assert result.subspace == "layer 1" and result.how == "estimated" and result.converged
     assert float(result.value) == pytest.approx(1 / result.operator_norm, abs=result.error)
-    assert 0 < result.error <= 1e-5
-    assert len(result.value.lstrip("0.")) == 5
+    assert 0 < result.error <= 1e-4
+    assert len(result.value.lstrip("0.")) == 4
     assert len(tried) == result.n_iter
     np.testing.assert_array_equal(result.eigenvector, np.diag([1.0, 0.0]))
     assert "at q_22 = 0.9" in result.status
@@ -37,8 +37,8 @@ def test_what_it_says(softmax) -> None:
 
 def test_more_digits_agree(softmax) -> None:
     few, _ = softmax
-    more = first_layer(Network(), digits=6)
-    assert more.error <= 1e-6
+    more = first_layer(Network(), digits=5)
+    assert more.error <= 1e-5
     assert abs(float(few.value) - float(more.value)) <= few.error + more.error
 
 
@@ -50,7 +50,7 @@ def test_quadrature_and_sampling_agree(softmax, sampled) -> None:
     assert abs(float(result.value) - float(sampled.value)) < 4 * sampled.error
 
 
-@pytest.mark.parametrize("skip", [0.3, 3.0])
+@pytest.mark.parametrize("skip", [0.3, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_other_skips_by_both_routes(skip: float) -> None:
     result = first_layer(Network(skip=skip), digits=4)
     by_points = _sampled(Network(skip=skip), 512, 8, 1, None, None)
