@@ -50,7 +50,7 @@ def test_growth_from_nothing_against_exact_thresholds(model, exact):
     [
         (Network(2, 2), (0.3, 0.6)),
         (Network(2, 2, skip=2.0, beta=0.7), (0.7, 0.9)),
-        (Network(3, 2), (0.2, 0.5, 0.8)),
+        pytest.param(Network(3, 2), (0.2, 0.5, 0.8), marks=pytest.mark.slow),
         (Network(2, 3), (0.3, 0.7)),
         (Network(2, 2, activation="linear"), (0.3, 0.7)),
         (Network(1, 2, tied=False), (0.5, 0.5)),

@@ -81,6 +81,7 @@ def test_nothing_is_learned_below_the_threshold(alpha: float) -> None:
     assert result.estimation_error.value == 1 and result.estimation_error.error == 0
 
 
+@pytest.mark.slow
 def test_the_fixed_points_end_at_the_threshold() -> None:
     """alpha as a quadratic in the overlap q_22, extrapolated to q_22 = 0; the seeds give the scatter."""
     exact = float(last_layer(MODEL).value)
@@ -117,7 +118,7 @@ def test_growth_of_a_small_overlap_finds_the_threshold() -> None:
 # --- both starts, all entries, seeds ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alpha", [0.3, 0.5, pytest.param(0.9, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("alpha", [0.5, *(pytest.param(a, marks=pytest.mark.slow) for a in (0.3, 0.9))])
 def test_informed_and_uninformed_starts_agree(alpha: float) -> None:
     low, high = small(alpha), small(alpha, "informed")
     assert low.converged and high.converged

@@ -126,7 +126,7 @@ def _softmax_pair(odds_1, odds_2):
     return np.stack(entries, axis=-1)
 
 
-@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("rank", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_density_of_two_tied_tokens_is_normalised(rank, rng):
     layer = _layer("softmax", True, rank, 2, beta=0.25)
     omega, covariance = _prior(layer, rng)

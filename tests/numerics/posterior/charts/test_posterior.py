@@ -74,7 +74,7 @@ def test_a_rotated_layer_against_the_integral_over_its_fibre():
         Network(2, 2, heads=2, readouts=[[[1.0, 0.3], [-0.2, 0.8]]]),
         Network(2, 2, skip=0.4, output="sequence"),
         Network(2, 2, tied=False, output="sequence"),
-        Network(3, 2, (1, 2, 1), output="sequence"),
+        pytest.param(Network(3, 2, (1, 2, 1), output="sequence"), marks=pytest.mark.slow),
     ],
     ids=lambda model: model.describe(),
 )
