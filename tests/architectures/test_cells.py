@@ -8,7 +8,7 @@ from cells import MODELS, REASONS, VERBS, cell
 FEW = [
     ("L=1, M=2, untied", "curve"),
     ("L=1, M=3, untied, rank 2", "free-energy"),
-    ("L=2, M=2, untied", "gamp"),
+    ("L=1, M=2, untied", "gamp"),
     ("L=2, M=2, rank 2", "threshold"),
     ("L=2, M=2, untied, noise 0.3", "free-energy"),
     ("L=2, M=3, sequence output", "evolve"),

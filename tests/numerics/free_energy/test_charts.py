@@ -59,7 +59,7 @@ def test_stationary_points_that_the_iteration_reaches():
     assert best.stable and not zero.stable and not zero.overlap.any()
     exact = FreeEntropy(output_entropy(model, samples=64), 0.5)(best.overlap)
     assert abs(best.free_entropy.value - exact.value) < 3 * math.hypot(best.free_entropy.error, exact.error)
-    usual = evolve(model, 0.5, samples=256)
+    usual = evolve(model, 0.5, samples=64)
     off = np.hypot(best.overlap_error, usual.overlap_error)
     assert (np.abs(best.overlap - usual.overlap) <= 3 * off + 1e-9).all()
     with pytest.raises(ValueError, match="Gaussian prior"):
@@ -97,8 +97,8 @@ def test_free_entropies_of_every_architecture(model, alpha):
 
 def test_heads_that_do_not_mix_have_the_free_entropy_of_one():
     # Each is the network on half of the coordinates, which all samples inform of: alpha counts twice.
-    one = FreeEntropy(chart(Network(2, 2), samples=64), 0.6)(np.diag([0.3, 0.6]))
-    both = FreeEntropy(chart(Network(2, 2, heads=2, readouts=[np.eye(2)]), samples=64), 0.3)
+    one = FreeEntropy(chart(Network(2, 2), samples=16), 0.6)(np.diag([0.3, 0.6]))
+    both = FreeEntropy(chart(Network(2, 2, heads=2, readouts=[np.eye(2)]), samples=16), 0.3)
     found = both(np.diag([0.3] * 4 + [0.6] * 4))
     assert abs(found.value - one.value) < 3 * math.hypot(found.error, one.error)
     path = OutputEntropy(both.output.channel, route="integral of the gradient").value(np.diag([0.3] * 4 + [0.6] * 4))

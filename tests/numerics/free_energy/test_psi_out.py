@@ -75,7 +75,8 @@ def test_the_same_for_two_layers(q1, q2):
 # --- two routes -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "noise"), LINKS)
+# Under noise the derivative, above, takes a tenth of the time.
+@pytest.mark.parametrize(("text", "noise"), [*LINKS[:4], pytest.param(*LINKS[4], marks=pytest.mark.slow)])
 def test_the_integral_of_the_gradient_is_the_direct_value(text, noise):
     output = output_entropy(kernel_of(text, noise=noise))
     for q in (0.3, 0.999) if noise == "0" else (0.6,):
@@ -234,7 +235,7 @@ def test_differences_of_g_agree_with_second_differences_of_log_z():
 def test_over_two_layers_the_hessian_is_that_of_posterior_covariances(rng):
     """E sum dg dg^T by the denoiser over random outputs, against differences of the quadrature."""
     model, q = Network(), np.diag([0.3, 0.6])
-    normals = normal_qmc(8, 13, rng).reshape(-1, 2, 2, 2)
+    normals = normal_qmc(8, 11, rng).reshape(-1, 2, 2, 2)
     omega = matrix_root(q) @ normals[:, 0]
     h = omega + matrix_root(np.eye(2) - q) @ normals[:, 1]
     row = (h[:, 1:2] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0]

@@ -39,7 +39,7 @@ def slope(phi, q, k, step):
 # --- fixed points of the state evolution ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tokens", [2, 3, 4, 5])
+@pytest.mark.parametrize("tokens", [2, 5, *(pytest.param(m, marks=pytest.mark.slow) for m in (3, 4))])
 def test_one_layer_at_rest_is_stationary(tokens):
     """Phi from log Z_out at the fixed points of `evolve`: nothing in common but the model."""
     output = output_entropy(Network(1, tokens))
@@ -60,8 +60,8 @@ def test_one_layer_at_rest_is_stationary(tokens):
         ("h[1]**2", (0.55, 0.7, 0.85, 1.0, 1.1)),
         ("sign(h[1])", (0.2, 1.0, 2.0, 5.0, 20.0)),
         ("max(h[1],0)", (0.1, 0.5, 0.9, 1.2, 1.5)),
-        ("h[1]**3 - h[1]", (0.2, 0.5)),
-        ("min(abs(h[1]),1)", (1.0, 1.1, 1.2, 1.3, 1.4)),
+        pytest.param("h[1]**3 - h[1]", (0.2, 0.5), marks=pytest.mark.slow),
+        pytest.param("min(abs(h[1]),1)", (1.0, 1.1, 1.2, 1.3, 1.4), marks=pytest.mark.slow),
     ],
 )
 def test_links_at_rest_are_stationary(text, alphas):
@@ -78,7 +78,7 @@ def test_links_at_rest_are_stationary(text, alphas):
         assert spread < 1e-4 / (1 - q[0, 0])
 
 
-@pytest.mark.parametrize("skip", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("skip", [1.0, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.5, 3.0))])
 def test_two_layers_at_rest_are_stationary(skip):
     model = Network(skip=skip)
     averages, entropy = output_entropy(model, accuracy=1e-5, workers=1), TwoLayerEntropy(model, 1e-8, 1)
