@@ -34,7 +34,7 @@ def averages(kappa: float, l2: float, gap: float) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("kappa", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("kappa", [1.0, *(pytest.param(k, marks=pytest.mark.slow) for k in (0.3, 4.0))])
 def test_table_against_plain_averages(kappa: float) -> None:
     rule = double_exponential(1e-17, 45.0, 0.1)
     table = average_table(Pairs(kappa), rule, 13.0, 120.0, 1e5)
@@ -53,7 +53,10 @@ def test_table_against_plain_averages(kappa: float) -> None:
 
 @pytest.mark.parametrize(
     ("skip", "beta", "digits"),
-    [(1.0, 1.0, 9.0), (0.5, 0.02, 9.0), (0.3, 2.0, 9.0), pytest.param(1.0, 1.0, 19.0, marks=pytest.mark.slow)],
+    [
+        (0.3, 2.0, 9.0),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1.0, 1.0, 9.0), (0.5, 0.02, 9.0), (1.0, 1.0, 19.0))),
+    ],
 )
 def test_probability_and_variance_are_conserved(skip: float, beta: float, digits: float) -> None:
     """E[1] = 1 and E|h_3|^2 = 2 hold only if no tail, no direction and no Jacobian is missing."""
@@ -159,7 +162,7 @@ def test_norm_against_plain_sums() -> None:
     assert value == pytest.approx(linear_by_plain_sums(0.5, 0.02), rel=1e-6)
 
 
-@pytest.mark.parametrize("beta", [0.05, 1.0])
+@pytest.mark.parametrize("beta", [pytest.param(0.05, marks=pytest.mark.slow), 1.0])
 def test_norm_against_monte_carlo(beta: float) -> None:
     sampled, _ = linear_deep(Network(3, beta=beta, activation="linear"), np.random.default_rng(0))
     value = float(norm_three_linear(ONE, Pairs(beta), 7.0).fraction())
@@ -176,7 +179,9 @@ def test_outputs_beyond_float64_are_refused(layers: int) -> None:
 # --- steps and service ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (2.0, 0.1), pytest.param(0.5, 2.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("skip", "beta"), [(2.0, 0.1), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1.0, 1.0), (0.5, 2.0)))]
+)
 def test_norm_does_not_depend_on_the_steps(skip: float, beta: float) -> None:
     first = float(norm_three_linear(Pairs(skip), Pairs(beta), 8.0).fraction())
     second = float(norm_three_linear(Pairs(skip), Pairs(beta), 9.0, 1.3).fraction())
