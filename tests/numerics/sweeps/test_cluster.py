@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from attnlimits.numerics.sweeps import Function, cluster, open_sweep, sweep
+from attnlimits.numerics.core import cluster
+from attnlimits.numerics.sweeps import Function, open_sweep, sweep
 from attnlimits.numerics.sweeps.tasks import TASKS
 
 # A port that is free: the default one may be in use.
@@ -112,7 +113,7 @@ def test_a_point_that_ends_its_workers_fails_alone(distributed, grid_of, tmp_pat
 
 
 def test_no_cluster_there(distributed, grid_of, toy, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
+    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
     with pytest.raises(cluster.ClusterError, match=r"no Dask scheduler at tcp://127\.0\.0\.1:9: "):
         sweep(grid_of(TEXT), tmp_path / "out", dask="tcp://127.0.0.1:9")
     with pytest.raises(cluster.ClusterError, match="no Dask scheduler at somewhere: "):

@@ -1,0 +1,115 @@
+"""A Dask cluster: found by an address or a file or started on this machine, and what is said of one that is lost."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from joblib import cpu_count
+
+from .errors import ConvergenceError
+from .interrupts import without_interrupts
+from .kernel_cache import settle
+
+__all__ = ["PATIENCE", "ClusterError", "check_cluster", "open_client", "sentence"]
+
+#: Seconds that a scheduler has to answer, and that a cluster may be without workers.
+PATIENCE = 60.0
+# Every worker process computes one task at a time, on one thread.
+_ENVIRONMENT = {
+    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+}
+# Without an address the scheduler's web server takes port 8787, and warns where another one has it.
+_NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+
+
+class ClusterError(ConvergenceError):
+    """The cluster cannot be reached, cannot run its tasks, or was lost before the end."""
+
+
+def check_cluster(where: str, workers: int | None) -> None:
+    """Refuse what no cluster can serve, before anything is started.
+
+    Parameters
+    ----------
+    where : str
+        Address of a scheduler such as tcp://node1:8786, path of a scheduler file, or "local".
+    workers : int, optional
+        Processes of a local cluster.
+
+    Raises
+    ------
+    ValueError
+        Dask is not installed; `workers` is given for a cluster that has its own.
+    """
+    if where != "local" and workers is not None:
+        raise ValueError(f"workers is for a local cluster; {where} has its own")
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        raise ValueError("dask needs the package distributed: pip install 'attnlimits[cluster]'") from None
+
+
+@contextmanager
+def open_client(where: str, workers: int | None = None) -> Iterator[Any]:
+    """Give a client of a Dask cluster, which is closed at the end, and with it the cluster if it is local.
+
+    Parameters
+    ----------
+    where : str
+        Address of a scheduler, path of a scheduler file, or "local" for a cluster on this machine.
+    workers : int, optional
+        Processes of a local cluster, all cores by default.
+
+    Raises
+    ------
+    ClusterError
+        There is no scheduler.
+    """
+    from distributed import Client, LocalCluster
+
+    with ExitStack() as stack:
+        stack.enter_context(_quiet())
+        # As the default it would be asked for locks by whatever writes netCDF, also when it is gone.
+        options: dict[str, Any] = {"timeout": PATIENCE, "set_as_default": False}
+        try:
+            if where == "local":
+                settle()
+                with without_interrupts():
+                    cluster = LocalCluster(
+                        n_workers=cpu_count() if workers is None else workers,
+                        threads_per_worker=1,
+                        processes=True,
+                        dashboard_address=None,
+                        scheduler_kwargs=_NO_DASHBOARD,
+                        env=_ENVIRONMENT,
+                        silence_logs=logging.CRITICAL,
+                    )
+                client = Client(stack.enter_context(cluster), **options)
+            elif Path(where).is_file():
+                client = Client(scheduler_file=where, **options)
+            else:
+                client = Client(where, **options)
+        except (OSError, ValueError) as error:
+            raise ClusterError(f"no Dask scheduler at {where}: {sentence(error)}") from None
+        yield stack.enter_context(client)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what Dask logs about a lost connection off stderr: the exception says it in one line."""
+    loggers = [logging.getLogger(f"distributed.{name}") for name in ("client", "nanny", "core", "scheduler", "worker")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def sentence(error: BaseException) -> str:
+    """Kind and message of an error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
