@@ -22,6 +22,7 @@ from . import (
     free_energy,
     gamp,
     landscape,
+    make_data,
     multihead,
     report,
     sweep,
@@ -38,7 +39,7 @@ __all__ = ["parser", "run"]
 # In the order of the help.
 _VERBS = {
     "what can be learned": (threshold, evolve, curve, free_energy, landscape, committee, denoise),
-    "learning from data": (gamp, descend, trec),
+    "learning from data": (gamp, descend, make_data, trec),
     "other models of attention": (aim, multihead),
     "derivations and their checks": (symbolic,),
     "many points, figures and reports": (sweep, figure, report),

@@ -4,7 +4,9 @@ import argparse
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
+
+import numpy as np
 
 import attnlimits as al
 
@@ -19,6 +21,7 @@ from .verbs import Record, shown
 __all__ = [
     "STARTS",
     "Array",
+    "Data",
     "check_data",
     "check_iteration",
     "check_size",
@@ -27,9 +30,12 @@ __all__ = [
     "iteration_flags",
     "keep",
     "read_data",
+    "rounding_of",
     "start_of",
 ]
 
+#: An array, or blocks of rows.
+Data: TypeAlias = "Array | al.learning.RowFiles"
 Result = TypeVar("Result", "al.learning.GAMPResult", "al.learning.DescentResult")
 
 #: Starts of both verbs.
@@ -48,8 +54,18 @@ def data_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dimension", type=int, metavar="D", help="dimension of the tokens")
     group.add_argument("--seeds", type=int, metavar="K", help=f"number of instances (default: {_SEEDS})")
     group = parser.add_argument_group("data of your own, instead")
-    group.add_argument("--x", type=Path, metavar="FILE", help=".npy of shape (N, M, D); it is memory-mapped")
-    group.add_argument("--y", type=Path, metavar="FILE", help=".npy of shape (N, M, M), or (N, K) of a link")
+    group.add_argument(
+        "--x",
+        type=Path,
+        metavar="FILE",
+        help=".npy of shape (N, M, D), or a folder of such files, blocks of rows; they are memory-mapped",
+    )
+    group.add_argument(
+        "--y",
+        type=Path,
+        metavar="FILE",
+        help=".npy of shape (N, M, M), or (N, K) of a link; a folder of blocks of the same names where --x is one",
+    )
     group.add_argument("--out", type=Path, metavar="FILE", help="write the estimate there, .npy of shape (P, D)")
 
 
@@ -121,16 +137,26 @@ def instances_of(
     return found
 
 
-def start_of(args: argparse.Namespace, x: Array, y: Array, model: "al.learning.Source", seed: int) -> Array | None:
+def start_of(
+    args: argparse.Namespace, x: Data, y: Array | None, model: "al.learning.Source", seed: int
+) -> Array | None:
     """Return the first weights if they are to be spectral; None otherwise."""
     if args.start != "spectral":
         return None
     return al.learning.spectral_start(x, y, model, rng=seed, workers=args.workers)
 
 
-def read_data(args: argparse.Namespace) -> list[Array]:
-    """Map the files of the flags into memory."""
-    return [read_array(flag, path) for flag, path in (("--x", args.x), ("--y", args.y))]
+def read_data(args: argparse.Namespace) -> tuple[Data, Array | None]:
+    """Map the files of the flags into memory; folders become a source of blocks, which has the outputs."""
+    if args.x.is_dir():
+        return al.learning.RowFiles(args.x, args.y), None
+    return read_array("--x", args.x), read_array("--y", args.y)
+
+
+def rounding_of(x: Data) -> float:
+    """Rounding of the type of X, of blocks the coarsest."""
+    blocks = x.tokens() if isinstance(x, al.learning.RowFiles) else [x]
+    return max(float(np.finfo(block.dtype).eps) for block in blocks)
 
 
 def keep(args: argparse.Namespace, record: Record, text: list[str], weights: Array) -> Record:

@@ -23,6 +23,7 @@ from .data import (
     iteration_flags,
     keep,
     read_data,
+    rounding_of,
     start_of,
 )
 from .flags import model_of
@@ -145,7 +146,7 @@ def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
         "value": recorded(result.loss, 0.0),
         "quantity": "loss, the mean of ||y - g||^2 / 2 over the samples",
         # Rounding of the projections of X.
-        "error": 10 * float(np.finfo(x.dtype).eps) * result.spread,
+        "error": 10 * rounding_of(x) * result.spread,
         "how": "estimated",
         "n_iter": result.n_epochs,
     }

@@ -244,6 +244,7 @@ _ROUTES = {
     "curve": "curve",
     "free-energy": "free energy",
     "gamp": "gamp",
+    "make-data": "gamp",
     "denoise": "denoise-sampled",
     "descend": "descend",
 }

@@ -55,6 +55,11 @@ def add(verbs: Verbs) -> None:
         "for one tied layer of one index, or of more tokens than indices; for two softmax layers over two tokens at "
         "alpha < 2/3; for links in one entry of h per output, or in one combination of them",
     )
+    parser.add_argument(
+        "--dask",
+        metavar="WHERE",
+        help="on a Dask cluster, where the rows of --x stay: address of its scheduler, its scheduler file, or local",
+    )
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -66,8 +71,23 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f'--damping must be in [0, 1) or "adaptive", got {args.damping:g}')
     check_iteration(args, "max-iter")
     check_plot(args)
+    _check_cluster(args)
     model = model_of(args, "gamp")
     return _from_files(args, model) if own else _instances(args, model)
+
+
+def _check_cluster(args: argparse.Namespace) -> None:
+    """Refuse what is not done on a cluster."""
+    if args.dask is None:
+        return
+    if args.x is None or not args.x.is_dir():
+        raise ValueError(
+            "--dask is for data in folders of row blocks, --x X --y Y; attnlimits make-data writes such data"
+        )
+    if args.start == "spectral":
+        raise ValueError("--start spectral passes over X on this machine; leave out --dask, or start at random")
+    if args.dask != "local" and args.workers is not None:
+        raise ValueError(f"--workers is for a local cluster; {args.dask} has its own")
 
 
 def _settings(args: argparse.Namespace) -> Record:
@@ -122,7 +142,7 @@ def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
     def tick(step: "al.learning.GAMPStep") -> None:
         bar.to(step.iteration, args.max_iter)
 
-    result = al.gamp(asked, x, y, start=start, rng=args.seed, callback=tick, **_settings(args))
+    result = al.gamp(asked, x, y, start=start, rng=args.seed, callback=tick, client=args.dask, **_settings(args))
     bar.close()
     record = as_dict(replace(result, origin=result.origin.with_settings(start=args.start))) | {
         "value": recorded(result.self_overlap[-1, -1], 0.0),

@@ -6,7 +6,9 @@ from attnlimits.numerics.learning.data import informed_start, refuse_size
 from attnlimits.numerics.learning.descent import DescentResult, DescentStep, spectral_start
 from attnlimits.numerics.learning.gamp import GAMP, GAMPResult, GAMPStep, draw_runs, predicted_overlaps
 from attnlimits.numerics.learning.instances import Instances, mean_of, on_instances
+from attnlimits.numerics.learning.row_files import RowFiles
 from attnlimits.numerics.posterior.protocol import Model as Source
+from attnlimits.verbs.write_data import write_data
 
 __all__ = [
     "GAMP",
@@ -15,6 +17,7 @@ __all__ = [
     "GAMPResult",
     "GAMPStep",
     "Instances",
+    "RowFiles",
     "Source",
     "draw_runs",
     "expected",
@@ -25,4 +28,5 @@ __all__ = [
     "refuse_size",
     "spectral_start",
     "standard_error",
+    "write_data",
 ]

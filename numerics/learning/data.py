@@ -18,8 +18,12 @@ from .heads import blocks_of, of_blocks, to_indices, weight_rows
 __all__ = [
     "check_samples",
     "check_weights",
+    "count_of",
+    "draw",
     "informed_start",
     "make_data",
+    "outputs_of",
+    "part_rows",
     "refuse_rows",
     "refuse_size",
     "teacher",
@@ -145,17 +149,35 @@ def make_data(
     dimension, tokens = blocks_of(model) * w.shape[1], model.tokens
     asked = f"alpha = {alpha:g} at D = {dimension} with {tokens} tokens"
     refuse_size(model, alpha, dimension, asked, np.dtype(dtype).itemsize)
-    x = np.empty((max(1, round(alpha * dimension)), tokens, dimension), dtype)
+    x = np.empty((count_of(alpha, dimension), tokens, dimension), dtype)
     h = np.empty((len(x), model.indices, tokens))
-    for part in rows_of(x, max(1, _ENTRIES // (tokens * dimension))):
-        x[part] = generator.standard_normal(x[part].shape, dtype=dtype)
-        # As the network would, in double precision of the samples as they are stored.
-        projected = of_blocks(x[part], model).astype(np.float64) @ w.T
-        h[part] = to_indices(np.swapaxes(projected, 1, 2), model) / math.sqrt(w.shape[1])
+    for part in rows_of(x, part_rows(tokens, dimension)):
+        h[part] = draw(x[part], w, model, generator)
+    return x, outputs_of(h, model, generator)
+
+
+def count_of(alpha: float, dimension: int) -> int:
+    """Number of samples, round(alpha D) and at least 1."""
+    return max(1, round(alpha * dimension))
+
+
+def part_rows(tokens: int, dimension: int) -> int:
+    """Samples that are drawn at a time."""
+    return max(1, _ENTRIES // (tokens * dimension))
+
+
+def draw(x: Floats, weights: Array, model: Model, generator: np.random.Generator) -> Array:
+    """Fill x with new samples, and return their indices, shape (n, P, M)."""
+    x[:] = generator.standard_normal(x.shape, dtype=x.dtype.type)
+    # As the network would, in double precision of the samples as they are stored.
+    projected = of_blocks(x, model).astype(np.float64) @ weights.T
+    return to_indices(np.swapaxes(projected, 1, 2), model) / math.sqrt(weights.shape[1])
+
+
+def outputs_of(h: Array, model: Model, generator: np.random.Generator) -> Array:
+    """Outputs of indices, with the noise that a model has."""
     y = model.link(h)
-    if model.noise:
-        y = model.observed(y, generator.standard_normal(y.shape))
-    return x, y
+    return model.observed(y, generator.standard_normal(y.shape)) if model.noise else y
 
 
 def informed_start(weights: ArrayLike, q: ArrayLike | float, rng: np.random.Generator | int | None = None) -> Array:

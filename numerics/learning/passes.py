@@ -3,24 +3,26 @@
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
 from ..model.network import Network
-from ..posterior.protocol import Model, Scores
+from ..posterior.protocol import Model, Sampled, Scores
 from .blocks import Array, Floats, Source, rows_of
 from .data import check_samples, refuse_rows
 from .heads import HeadScores, blocks_of, of_blocks, weight_rows
 from .products import project, pull
+from .reduction import Sums
 from .sources import Blocks
 
-__all__ = ["Block", "Samples"]
+__all__ = ["Block", "Passes", "Samples", "Swept", "noise_of", "scores_of", "shape_of", "sweep_block", "whole_sums"]
 
 # Parts of a block that threads take, each with sums of its own: what is added up in which order does not depend on the
 # number of threads. At most so many, a power of two, of so many samples each; two as soon as there are that many.
@@ -38,20 +40,44 @@ class Block:
     Parameters
     ----------
     output : Scores
-    shape : tuple of int
-        (n, P, M).
+    onsager : ndarray, shape (n, P, M)
+        Term of Onsager of the next pass.
     """
 
-    def __init__(self, output: Scores, shape: tuple[int, int, int]) -> None:
-        self.output = output
-        # g_out of the last pass, and the term of Onsager of the next one.
-        self.g = np.zeros(shape)
-        self.onsager = np.zeros(shape)
+    def __init__(self, output: Scores, onsager: Array) -> None:
+        self.output, self.onsager = output, onsager
+        # g_out of the last pass.
+        self.g = np.zeros(onsager.shape)
 
     @property
     def rows(self) -> int:
         """Number of samples."""
         return self.output.rows
+
+
+class Passes(Protocol):
+    """A data set that an iteration passes over, wherever its rows are.
+
+    Attributes
+    ----------
+    dimension : int
+        D, or D/H of H heads.
+    """
+
+    dimension: int
+
+    @property
+    def rows(self) -> int:
+        """Number of samples passed over so far."""
+
+    def sweep(self, weights: Array, V: Array) -> tuple[Array, Array]:
+        """Run one pass, see `Samples.sweep`."""
+
+    def remember(self, newest: Array, old: float) -> None:
+        """Set the term of Onsager of the next pass, see `Samples.remember`."""
+
+    def noise(self) -> Array | None:
+        """Products of the errors of sampled scores, see `Samples.noise`."""
 
 
 class Samples(Blocks[Block]):
@@ -100,13 +126,8 @@ class Samples(Blocks[Block]):
     def keep(self, x: Floats, y: ArrayLike) -> Block:
         """Scores of the outputs, and what the iteration keeps."""
         refuse_rows(self.model, len(x))
-        output = self._prepare(y)
-        if output.rows != len(x):
-            raise ValueError(f"Y must have one output per sample of X (troiani2025 (1)): {output.rows} for {len(x)}")
-        heads = blocks_of(self.model)
-        if isinstance(self.model, Network) and heads > 1:
-            output = HeadScores(self.model, output)
-        return Block(output, (len(x), weight_rows(self.model), self.model.tokens * heads))
+        output = scores_of(self.model, self._prepare(y), len(x))
+        return Block(output, np.zeros(shape_of(self.model, len(x))))
 
     def sweep(self, weights: Array, V: Array) -> tuple[Array, Array]:
         """Run one pass: omega = W x / sqrt(D) - Onsager, g = g_out(y, omega, V), and what the weights need of g.
@@ -124,25 +145,93 @@ class Samples(Blocks[Block]):
             - sum over samples and tokens of d g_m / d omega_m, over D; of g g^T where slopes are not known, the same
             in the mean (Nishimori).
         """
-        total, curvature = np.zeros(weights.shape), np.zeros(V.shape)
+        total = Sums()
         # Threads share the rows; what a denoiser asks of BLAS has no work for more.
         with self._threads.limit(limits=1, user_api="blas"):
             for x, block in self.each():
-                parts = min(_LANES, 1 << max(len(x) >= _SHORTEST, (len(x) // _SHORTEST).bit_length() - 1))
-                edges = np.linspace(0, len(x), parts + 1).astype(int)
-                lanes = [slice(a, b) for a, b in pairwise(edges)]
-                rows = np.ascontiguousarray(weights, dtype=x.dtype)
                 run = map if self._spent < _SHORT else self._pool.map
-                self._spent = 0.0
-                for part, slope, spent in run(partial(_lane, x, block, rows, V), lanes):
-                    total += part
-                    curvature += slope
-                    self._spent += spent
-        scale = math.sqrt(self.dimension)
-        return total / scale, 0.5 * (curvature + curvature.T) / self.dimension
+                swept = sweep_block(x, block, weights, V, run)
+                self._spent = swept.seconds
+                total.add(swept.pull, swept.curvature)
+        pull, curvature = total.total()
+        return whole_sums(pull, curvature, self.dimension)
+
+    def remember(self, newest: Array, old: float) -> None:
+        """Set the term of Onsager of the next pass: newest g, with a share `old` of the last one in it.
+
+        Parameters
+        ----------
+        newest : ndarray, shape (P, P)
+        old : float
+        """
+        for block in self.blocks:
+            block.onsager *= old
+            block.onsager += (1 - old) * (newest @ block.g)
+
+    def noise(self) -> Array | None:
+        """Sum over samples of the products of the errors of their latest scores; None where none is sampled."""
+        sampled = [noise for block in self.blocks if (noise := noise_of(block.output)) is not None]
+        return sum(sampled[1:], sampled[0]) if sampled else None
 
 
-def _lane(x: Floats, block: Block, weights: Floats, V: Array, lane: slice) -> tuple[Array, Array, float]:
+def scores_of(model: Model, output: Scores, rows: int) -> Scores:
+    """Scores of the projections that a pass makes, from those of the outputs of `rows` samples."""
+    if output.rows != rows:
+        raise ValueError(f"Y must have one output per sample of X (troiani2025 (1)): {output.rows} for {rows}")
+    return HeadScores(model, output) if isinstance(model, Network) and blocks_of(model) > 1 else output
+
+
+def shape_of(model: Model, rows: int) -> tuple[int, int, int]:
+    """Shape of the projections of `rows` samples: (n, P, M), or (n, rows of the weights, M H) of H heads."""
+    return rows, weight_rows(model), model.tokens * blocks_of(model)
+
+
+def noise_of(output: Scores) -> Array | None:
+    """Products of the errors of the latest scores, None of scores that are not sampled."""
+    return output.noise if isinstance(output, Sampled) else None
+
+
+def whole_sums(pull: Array, curvature: Array, dimension: int) -> tuple[Array, Array]:
+    """What a pass returns, from its sums over all samples."""
+    return pull / math.sqrt(dimension), 0.5 * (curvature + curvature.T) / dimension
+
+
+class Swept(NamedTuple):
+    """Sums over the samples of a block, without their scale, and the seconds of one core that they took."""
+
+    pull: Array
+    curvature: Array
+    seconds: float
+
+
+#: `map`, or that of threads.
+Run = Callable[[Callable[[slice], Swept], list[slice]], Iterable[Swept]]
+
+
+def sweep_block(x: Floats, block: Block, weights: Array, V: Array, run: Run) -> Swept:
+    """Pass over a block: its scores are set, and what the weights need of them is summed in an order that is fixed.
+
+    Parameters
+    ----------
+    x : ndarray, shape (n, M, D)
+    block : Block
+    weights : ndarray, shape (P, D)
+    V : ndarray, shape (P, P)
+    run : callable
+        `map`, or that of threads, which share the rows.
+    """
+    parts = min(_LANES, 1 << max(len(x) >= _SHORTEST, (len(x) // _SHORTEST).bit_length() - 1))
+    edges = np.linspace(0, len(x), parts + 1).astype(int)
+    rows = np.ascontiguousarray(weights, dtype=x.dtype)
+    total, curvature, seconds = np.zeros(weights.shape), np.zeros(V.shape), 0.0
+    for lane in run(partial(_lane, x, block, rows, V), [slice(a, b) for a, b in pairwise(edges)]):
+        total += lane.pull
+        curvature += lane.curvature
+        seconds += lane.seconds
+    return Swept(total, curvature, seconds)
+
+
+def _lane(x: Floats, block: Block, weights: Floats, V: Array, lane: slice) -> Swept:
     began = time.thread_time()
     total, curvature = np.zeros(weights.shape), np.zeros(V.shape)
     for inner in rows_of(x[lane], max(_LEAST, _CALL // x[0].nbytes)):
@@ -154,7 +243,7 @@ def _lane(x: Floats, block: Block, weights: Floats, V: Array, lane: slice) -> tu
         block.g[part] = g
         curvature += np.einsum("nam,nbm->ab", g, g) if slope is None else slope
         pull(np.ascontiguousarray(g), tokens, total)
-    return total, curvature, time.thread_time() - began
+    return Swept(total, curvature, time.thread_time() - began)
 
 
 def _check_finite(omega: Array, x: Floats, part: slice) -> None:

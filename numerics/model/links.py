@@ -4,7 +4,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -116,6 +116,10 @@ class LinkKernel:
     parts : tuple of Part
     kernel_hash : str
     path : Path
+    outputs : callable
+        All outputs from the entries of h.
+    source : bytes
+        What the kernel was loaded from; a copy for another process is loaded from it again.
     """
 
     text: tuple[str, ...]
@@ -134,6 +138,11 @@ class LinkKernel:
     kernel_hash: str
     path: Path
     outputs: Callable[[ArrayLike], Array]
+    source: bytes = field(repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Callable[[bytes, Path], "LinkKernel"], tuple[bytes, Path]]:
+        """Functions that were compiled from a text travel as the text."""
+        return load_source, (self.source, self.path)
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -263,4 +272,5 @@ def load_source(source: bytes, path: Path) -> LinkKernel:
         kernel_hash=module.DERIVATION_HASH,
         path=path,
         outputs=module.link,
+        source=source,
     )

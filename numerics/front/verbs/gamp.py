@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -11,23 +12,33 @@ from attnlimits.numerics.learning.gamp import gamp as gamp_on
 from attnlimits.numerics.learning.gamp.results import GAMPResult
 from attnlimits.numerics.model.described import Model, kernel_or_network
 
+if TYPE_CHECKING:
+    import dask.array
+
 __all__ = ["gamp"]
 
 
-def gamp(model: Model, X: ArrayLike | Source, Y: ArrayLike | None = None, **settings: Any) -> GAMPResult:
+def gamp(
+    model: Model,
+    X: ArrayLike | Source | str | os.PathLike[str] | dask.array.Array,
+    Y: ArrayLike | str | os.PathLike[str] | dask.array.Array | None = None,
+    **settings: Any,
+) -> GAMPResult:
     """Weights estimated from data by generalised approximate message passing (Algorithm 1).
 
     Parameters
     ----------
     model : Network or Link
-    X : array_like of shape (N, M, D), or callable
-        N samples of M tokens, entries of mean 0 and variance 1; or a function that gives pairs of blocks (X, Y).
-    Y : array_like, shape (N, M, M), or (N, K) of a link
+    X : array_like of shape (N, M, D), callable, path or dask array
+        N samples of M tokens, entries of mean 0 and variance 1; or a function that gives pairs of blocks (X, Y); or the
+        path of a folder of .npy files of row blocks, as `learning.write_data` makes it. With `client` a folder or a
+        dask array.
+    Y : array_like, shape (N, M, M), or (N, K) of a link; path where X is one
         Outputs.
     settings : optional
         `teacher` (true weights, to measure overlaps), `damping` in [0, 1) or "adaptive", `max_iter`, `tol`, `start`,
         `side_information` with `side_strength`, `variance`, `denoiser_tol`, `nodes` of sampled posteriors, `callback`,
-        `rng`, `workers`, `throw`.
+        `rng`, `workers`, `throw`; `client`, a Dask client or the address of a scheduler: the rows stay on its workers.
 
     Returns
     -------
@@ -43,6 +54,8 @@ def gamp(model: Model, X: ArrayLike | Source, Y: ArrayLike | None = None, **sett
         An output is outside the range of the link.
     ConvergenceError
         `throw`, and no convergence.
+    ClusterError
+        The cluster of `client` cannot be reached, or was lost.
 
     References
     ----------

@@ -1,28 +1,37 @@
 """Generalised approximate message passing (Algorithm 1) for sequence multi-index models."""
 
+from __future__ import annotations
+
 import math
+import os
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ...core.cluster import ClusterError
 from ...core.errors import ConvergenceError
 from ...model.routes import require
 from ...posterior.choice import posterior
-from ...posterior.protocol import Model, Sampled, Scores
+from ...posterior.protocol import Model, Scores
 from ..blocks import Array, Source
-from ..passes import Samples
+from ..passes import Passes
+from ..placement import placed
 from .loop import DivergedError, Loop, guarded, resolved, side_field
 from .results import GAMPResult, GAMPStep
+
+if TYPE_CHECKING:
+    import dask.array
+    from distributed import Client
 
 __all__ = ["gamp"]
 
 
 def gamp(
-    X: ArrayLike | Source,
-    Y: ArrayLike | None,
+    X: ArrayLike | Source | str | os.PathLike[str] | dask.array.Array,
+    Y: ArrayLike | str | os.PathLike[str] | dask.array.Array | None,
     model: Model,
     *,
     damping: float | Literal["adaptive"] = 0.3,
@@ -38,6 +47,7 @@ def gamp(
     nodes: int | None = None,
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
+    client: Client | str | None = None,
     throw: bool = False,
 ) -> GAMPResult:
     """Estimate the weights of a sequence multi-index model from its inputs and outputs.
@@ -49,9 +59,11 @@ def gamp(
     ----------
     X : array_like of shape (N, M, D), or callable
         Samples of M tokens, float32 or float64, entries of mean 0 and variance 1; memory-mapped if wanted. Or a
-        function without arguments that gives an iterable of blocks (X_block, Y_block), the same at every call.
+        function without arguments that gives an iterable of blocks (X_block, Y_block), the same at every call. Or the
+        path of a folder of row blocks, .npy files of shape (n, M, D) in the order of their names. With `client` such a
+        folder, or a dask array.
     Y : array_like, shape (N, M, M), or (N, K) of a link; None where X is a function
-        Outputs.
+        Outputs; the path of a folder of blocks of the same names where X is one.
     model : Network or LinkKernel
         Network of rank 1 at any depth, tied layers of rank up to 3, untied layers of rank 1, links.
     damping : float in [0, 1), or "adaptive"
@@ -82,7 +94,11 @@ def gamp(
     rng : Generator, int or None, optional
         Of the start and of these nodes.
     workers : int, optional
-        Threads; all cores by default.
+        Threads; all cores by default. Of a local cluster the number of its processes.
+    client : distributed.Client or str, optional
+        Dask cluster on whose workers the rows of X stay (see `Spread`): a client, the address of a scheduler, the path
+        of a scheduler file, or "local" for a cluster on this machine. The numbers are those without it, for the same
+        blocks, to the last bit.
     throw : bool, optional
         Raise if not converged, instead of marking it.
 
@@ -101,6 +117,8 @@ def gamp(
         No denoiser for this model.
     ConvergenceError
         `throw` and no convergence.
+    ClusterError
+        The cluster cannot be reached, or was lost.
 
     Notes
     -----
@@ -114,53 +132,68 @@ def gamp(
     require("gamp", model)
     loop = Loop(model, damping, max_iter, tol, variance, rng)
 
-    def prepare(y: ArrayLike) -> Scores:
-        found = posterior(model, y, tol=denoiser_tol, nodes=nodes, rng=loop.node_seed)
-        return found if loop.slopes else _Slopeless(found)
+    prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
+    with placed(X, Y, model, prepare, workers, client) as samples:
+        side, strength = side_field(side_information, side_strength, model, samples.dimension)
 
-    samples = Samples(X, Y, model, prepare, workers)
-    side, strength = side_field(side_information, side_strength, model, samples.dimension)
+        def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
+            return _advanced(samples, weights, covariance, old, side, strength)
 
-    def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
-        return _advanced(samples, weights, covariance, old, side, strength)
-
-    result = loop.run(
-        advance,
-        samples.dimension,
-        lambda: samples.rows,
-        start=start,
-        teacher=teacher,
-        callback=callback,
-        throw=throw,
-        algorithm="gamp",
-        side_strength=strength,
-        denoiser_tol=denoiser_tol,
-        nodes=nodes,
-    )
-    noise = _sampling_noise(samples, result.covariance)
+        result = loop.run(
+            advance,
+            samples.dimension,
+            lambda: samples.rows,
+            start=start,
+            teacher=teacher,
+            callback=callback,
+            throw=throw,
+            algorithm="gamp",
+            side_strength=strength,
+            denoiser_tol=denoiser_tol,
+            nodes=nodes,
+        )
+        noise = _sampling_noise(samples, result.covariance)
     if noise is None:
         return result
     added = f"; the sampling of the posteriors adds {noise:.1e} to What What^T / D in some direction"
     return replace(result, status=result.status + added)
 
 
-def _sampling_noise(samples: Samples, covariance: Array) -> float | None:
+@dataclass(frozen=True)
+class _Prepare:
+    """Scores of outputs; it travels to the workers of a cluster."""
+
+    model: Model
+    tol: float
+    nodes: int | None
+    seed: int
+    slopes: bool
+
+    def __call__(self, y: ArrayLike) -> Scores:
+        """Prepare the outputs of a block."""
+        found = posterior(self.model, y, tol=self.tol, nodes=self.nodes, rng=self.seed)
+        return found if self.slopes else _Slopeless(found)
+
+
+def _sampling_noise(samples: Passes, covariance: Array) -> float | None:
     """What errors of sampled scores add to What What^T / D, in the direction of the most; None where none is sampled.
 
     The errors of different samples are independent, and so are the entries of x: C sum e x^T / sqrt(D).
     """
-    sampled = [block.output.noise for block in samples.blocks if isinstance(block.output, Sampled)]
-    if not sampled:
+    noise = samples.noise()
+    if noise is None:
         return None
-    return float(np.linalg.eigvalsh(covariance @ sum(sampled) @ covariance)[-1]) / samples.dimension
+    return float(np.linalg.eigvalsh(covariance @ noise @ covariance)[-1]) / samples.dimension
 
 
 def _advanced(
-    samples: Samples, weights: Array, covariance: Array, old: float, side: Array | float, strength: float
+    samples: Passes, weights: Array, covariance: Array, old: float, side: Array | float, strength: float
 ) -> tuple[Array, Array, Array]:
     """One iteration with a share `old` of the last one in it: What, its C, and C without that share."""
     try:
         pull, curvature = samples.sweep(weights, resolved(covariance))
+    except ClusterError:  # the iteration is not to blame
+        raise
     except ConvergenceError as error:
         raise DivergedError(str(error)) from error
     precision = (1 + strength) * np.eye(len(weights)) + curvature
@@ -170,9 +203,7 @@ def _advanced(
     newest = np.asarray(np.linalg.inv(precision), np.float64)
     moved = (1 - old) * (newest @ (pull + curvature @ weights + side)) + old * weights
     # What the estimate owes to past scores is a mixture likewise.
-    for block in samples.blocks:
-        block.onsager *= old
-        block.onsager += (1 - old) * (newest @ block.g)
+    samples.remember(newest, old)
     return guarded(moved), (1 - old) * newest + old * covariance, newest
 
 

@@ -1,0 +1,95 @@
+"""The verb `make-data`: samples of a teacher at random, written in blocks of rows."""
+
+import argparse
+import math
+from pathlib import Path
+
+import numpy as np
+
+import attnlimits as al
+
+from ..core.destinations import output_folder
+from ..core.progress import Bar
+from ..model.described import kernel_or_network
+from .flags import check_model, link_flags, model_flags, model_of
+from .verbs import Outcome, Record, Verbs, add_verb, shown
+
+__all__ = ["add", "run"]
+
+_TYPES = {"float32": np.float32, "float64": np.float64}
+
+
+def add(verbs: Verbs) -> None:
+    """Add the verb and its flags."""
+    parser = add_verb(
+        verbs,
+        "make-data",
+        run,
+        "samples of a teacher at random, written in blocks of rows for gamp, of any size that the disk has room for",
+        "attnlimits make-data --layers 1 --tokens 2 --alpha 1.2 --dimension 20000 --out data",
+    )
+    model_flags(parser)
+    link_flags(parser)
+    group = parser.add_argument_group("data")
+    alpha = group.add_argument("--alpha", "-a", type=float, help="samples per dimension N/D")
+    dimension = group.add_argument("--dimension", type=int, metavar="D", help="dimension of the tokens")
+    out = group.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="it gets folders X and Y of .npy blocks with the same names, and teacher.npy",
+    )
+    group.add_argument("--rows", type=int, metavar="N", help="samples of a block (default: as many as take 256 MiB)")
+    group.add_argument("--dtype", choices=_TYPES, default="float32", help="type of X (default: %(default)s)")
+    group.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
+    parser.needs(alpha, dimension, out)
+    parser.check = _check
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Write the blocks."""
+    _check(args)
+    asked = model_of(args, "make-data")
+    output_folder(args.out)
+    bar = Bar("make-data", show=shown(args))
+    blocks = al.learning.write_data(
+        asked,
+        al.teacher(asked, args.dimension, rng=args.seed),
+        args.alpha,
+        args.out,
+        rng=args.seed,
+        rows=args.rows,
+        dtype=_TYPES[args.dtype],
+        progress=bar.to,
+    )
+    bar.close()
+    model = kernel_or_network(asked)
+    samples = max(1, round(args.alpha * args.dimension))
+    shape = [samples, model.tokens, args.dimension]
+    record: Record = {
+        "model": model.describe(),
+        "x": str(args.out / "X"),
+        "y": str(args.out / "Y"),
+        "teacher": str(args.out / "teacher.npy"),
+        "shape": shape,
+        "dtype": args.dtype,
+        "blocks": len(blocks.blocks),
+        "alpha": args.alpha,
+        "seed": args.seed,
+        "status": f"wrote {len(blocks.blocks)} blocks",
+    }
+    size = math.prod(shape) * np.dtype(_TYPES[args.dtype]).itemsize
+    text = f"X of shape {tuple(shape)}, {args.dtype}, {size / 2**30:.3g} GiB in {len(blocks.blocks)} blocks"
+    where = f"wrote {args.out / 'X'}, {args.out / 'Y'} and {args.out / 'teacher.npy'}"
+    return record, "\n".join([model.describe(), text, where]), True
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse flags out of range."""
+    check_model("make-data")(args)
+    if args.alpha is not None and not (math.isfinite(args.alpha) and args.alpha > 0):
+        raise ValueError(f"--alpha must be finite and > 0, got {args.alpha:g}")
+    for flag, least in (("dimension", 1), ("rows", 1), ("seed", 0)):
+        value = getattr(args, flag)
+        if value is not None and value < least:
+            raise ValueError(f"--{flag} must be >= {least}, got {value}")
