@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -50,9 +50,10 @@ def placed(
     elif isinstance(client, str | os.PathLike):
         where = os.fspath(client)
         check_cluster(where, workers)
-        with open_client(where, workers) as opened:
-            yield Spread(opened, x, y, model, prepare)
+        with open_client(where, workers) as opened, closing(Spread(opened, x, y, model, prepare)) as spread:
+            yield spread
     else:
         if workers is not None:
             raise ValueError("workers is for threads of this process; the cluster of a client has its own")
-        yield Spread(client, x, y, model, prepare)
+        with closing(Spread(client, x, y, model, prepare)) as spread:
+            yield spread

@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from secrets import token_hex
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,6 +128,10 @@ class Spread:
         sampled = [noise for noise in self._last.noise if noise is not None]
         return sum(sampled[1:], sampled[0]) if sampled else None
 
+    def close(self) -> None:
+        """Let the workers forget their blocks."""
+        self._x, self._blocks = [], []
+
     def _map(
         self,
         function: Callable[..., object],
@@ -162,16 +167,13 @@ class Spread:
 
     def _finish(self, future: Any) -> None:
         """Wait for a future; raises ClusterError where there have been no workers for some time."""
-        since = time.monotonic()
-        while True:
-            try:
-                future.exception(timeout=_ASK)
-                return
-            except TimeoutError:
-                if self.client.nthreads():
-                    since = time.monotonic()
-                elif time.monotonic() > since + PATIENCE:
-                    raise ClusterError(f"the cluster has had no workers for {PATIENCE:g} s; start some") from None
+        finished, since = Event(), time.monotonic()
+        future.add_done_callback(lambda _: finished.set())
+        while not finished.wait(_ASK):
+            if self.client.nthreads():
+                since = time.monotonic()
+            elif time.monotonic() > since + PATIENCE:
+                raise ClusterError(f"the cluster has had no workers for {PATIENCE:g} s; start some")
 
 
 @contextmanager
