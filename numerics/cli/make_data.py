@@ -51,6 +51,9 @@ def run(args: argparse.Namespace) -> Outcome:
     _check(args)
     asked = model_of(args, "make-data")
     output_folder(args.out)
+    model = kernel_or_network(asked)
+    name = f"--dimension {args.dimension} at --alpha {args.alpha:g}"
+    al.learning.refuse_size(model, args.alpha, args.dimension, name, itemsize=0)
     bar = Bar("make-data", show=shown(args))
     blocks = al.learning.write_data(
         asked,
@@ -63,7 +66,6 @@ def run(args: argparse.Namespace) -> Outcome:
         progress=bar.to,
     )
     bar.close()
-    model = kernel_or_network(asked)
     samples = max(1, round(args.alpha * args.dimension))
     shape = [samples, model.tokens, args.dimension]
     record: Record = {

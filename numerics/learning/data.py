@@ -78,7 +78,7 @@ def refuse_size(model: Model, alpha: float, dimension: int, what: str, itemsize:
     what : str
         The arguments that determine the size, for the message.
     itemsize : int, optional
-        Bytes of an entry of X.
+        Bytes of an entry of X; 0 where it is not in memory as a whole.
     """
     rows = max(1.0, alpha * dimension)
     drawn = min(rows * model.tokens * dimension, max(float(_ENTRIES), model.tokens * dimension))

@@ -16,7 +16,7 @@ from ..core.files import replace_whole
 from ..core.validation import not_negative, whole
 from ..posterior.protocol import Model
 from .blocks import rows_of, stream
-from .data import check_weights, count_of, draw, outputs_of, part_rows, refuse_rows
+from .data import check_weights, count_of, draw, outputs_of, part_rows, refuse_size
 from .heads import blocks_of
 from .row_files import RowFiles
 
@@ -80,8 +80,9 @@ def write_data(
     troiani2025, (1).
     """
     w = check_weights("weights", weights, model)
-    count = count_of(not_negative("alpha", alpha, "(1)"), dimension := blocks_of(model) * w.shape[1])
-    refuse_rows(model, count)
+    alpha, dimension = not_negative("alpha", alpha, "(1)"), blocks_of(model) * w.shape[1]
+    refuse_size(model, alpha, dimension, f"alpha = {alpha:g} at D = {dimension} with {model.tokens} tokens", 0)
+    count = count_of(alpha, dimension)
     row = np.dtype(dtype).itemsize * model.tokens * dimension
     part = part_rows(model.tokens, dimension)
     size = part * max(1, _BLOCK // (part * row)) if rows is None else whole("rows", rows, 1, "(1)")

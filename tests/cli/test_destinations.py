@@ -32,6 +32,7 @@ FOLDERS = {
     "figure": "figure troiani2025-1 --out PLACE",
     "aim figure": "aim figure 1 --out PLACE",
     "multihead figure": "multihead figure steps --out PLACE",
+    "make-data": "make-data --layers 1 --alpha 1 --dimension 50 --out PLACE",
     "sweep": "sweep troiani2025-skip --out PLACE",
     "trec --write-corpus": "trec --write-corpus PLACE",
 }
