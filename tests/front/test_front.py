@@ -47,7 +47,10 @@ def test_another_name_is_refused_with_those_there_are():
         al.thresold  # noqa: B018
 
 
-EXAMPLES = ("curve", "denoise", "descend", "evolve", "explain", "free_entropy", "gamp", "make_data", "threshold")
+EXAMPLES = (
+    *("curve", "denoise", "descend", "evolve", "explain", "free_entropy", "gamp", "make_data", "threshold"),
+    "write_data",
+)
 
 
 @pytest.mark.parametrize("name", [*EXAMPLES, pytest.param("report", marks=pytest.mark.slow)])
