@@ -58,7 +58,8 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--dask",
         metavar="WHERE",
-        help="on a Dask cluster, where the rows of --x stay: address of its scheduler, its scheduler file, or local",
+        help="on a Dask cluster, where the rows of --x stay: address of its scheduler, its scheduler file, or local; "
+        "--workers are then the processes of a local one, and those that another one waits for (default: 1)",
     )
 
 
@@ -86,8 +87,6 @@ def _check_cluster(args: argparse.Namespace) -> None:
         )
     if args.start == "spectral":
         raise ValueError("--start spectral passes over X on this machine; leave out --dask, or start at random")
-    if args.dask != "local" and args.workers is not None:
-        raise ValueError(f"--workers is for a local cluster; {args.dask} has its own")
 
 
 def _settings(args: argparse.Namespace) -> Record:

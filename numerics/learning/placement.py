@@ -2,19 +2,22 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ..core.cluster import check_cluster, open_client
+from ..core.cluster import ClusterError, check_cluster, open_client
 from ..posterior.protocol import Model, Scores
 from .blocks import Source
 from .passes import Passes, Samples
 from .row_files import RowFiles
 from .spread import Spread
 
-__all__ = ["placed", "source_of"]
+__all__ = ["COMING", "placed", "source_of"]
+
+#: Seconds that workers have to come to a cluster: a batch system starts them one after the other.
+COMING = 600.0
 
 
 def source_of(X: Any, Y: Any) -> tuple[Any, Any]:
@@ -47,13 +50,23 @@ def placed(
     x, y = source_of(X, Y)
     if client is None:
         yield Samples(x, y, model, prepare, workers)
-    elif isinstance(client, str | os.PathLike):
-        where = os.fspath(client)
-        check_cluster(where, workers)
-        with open_client(where, workers) as opened, closing(Spread(opened, x, y, model, prepare)) as spread:
-            yield spread
-    else:
-        if workers is not None:
-            raise ValueError("workers is for threads of this process; the cluster of a client has its own")
-        with closing(Spread(client, x, y, model, prepare)) as spread:
-            yield spread
+        return
+    with ExitStack() as stack:
+        if isinstance(client, str | os.PathLike):
+            where = os.fspath(client)
+            local = workers if where == "local" else None
+            check_cluster(where, local)
+            client = stack.enter_context(open_client(where, local))
+        _await_workers(client, workers or 1)
+        yield stack.enter_context(closing(Spread(client, x, y, model, prepare)))
+
+
+def _await_workers(client: Any, count: int) -> None:
+    """Blocks are shared among the workers that are there: wait until they are."""
+    try:
+        client.wait_for_workers(count, timeout=COMING)
+    except (TimeoutError, OSError) as error:
+        there = len(client.nthreads()) if isinstance(error, TimeoutError) else 0
+        raise ClusterError(
+            f"{there} of {count} workers came to the cluster within {COMING:g} s; start more, or wait for fewer"
+        ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -90,22 +91,26 @@ def added(parts: Sequence[Part]) -> Part:
 
 
 _LOCK = Lock()
-# How many threads of this process pass over a block, and what gives BLAS its threads back.
-_state: dict[str, Any] = {"inside": 0}
+# Of every thread of this process that passes over a block a limit; the first one gives BLAS its threads back.
+_limits: list[Any] = []
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Libraries of this process, which takes long to find out."""
+    return ThreadpoolController()
 
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread for as long as any thread of this process passes over a block."""
     with _LOCK:
-        if not _state["inside"]:
-            controller = _state.setdefault("controller", ThreadpoolController())
-            _state["limit"] = controller.limit(limits=1, user_api="blas")
-        _state["inside"] += 1
+        _limits.append(None if _limits else _libraries().limit(limits=1, user_api="blas"))
     try:
         yield
     finally:
         with _LOCK:
-            _state["inside"] -= 1
-            if not _state["inside"]:
-                _state.pop("limit").restore_original_limits()
+            if len(_limits) > 1:
+                _limits.pop()
+            else:
+                _limits.pop().restore_original_limits()

@@ -157,7 +157,6 @@ def test_data_of_ones_own(attnlimits, files):
         ("--x x.npy --y y.npy --dask local", "--dask is for data in folders of row blocks"),
         ("--alpha 1 --dimension 10 --dask local", "--dask is for data in folders of row blocks"),
         ("--x . --y . --dask local --start spectral", "--start spectral passes over X on this machine"),
-        ("--x . --y . --dask tcp://127.0.0.1:9 --workers 2", "--workers is for a local cluster"),
     ],
 )
 def test_bad_flags(attnlimits, flags, words):

@@ -141,15 +141,50 @@ def test_the_batch_script_is_one(repository, tmp_path):
     """The shell accepts it, and Dask and the sweep know the flags that it gives them."""
     pytest.importorskip("distributed", reason="needs Dask: pip install 'attnlimits[cluster]'")
     text = (repository / "docs/how/cluster.md").read_text(encoding="utf-8")
-    [script] = re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S)
-    subprocess.run(["bash", "-n"], input=script, text=True, check=True, timeout=60)
-    for verb, flags in re.findall(r"dask (scheduler|worker) (.*?) &", script):
-        done = subprocess.run(
-            [sys.executable, "-m", "dask", verb, "--help"], capture_output=True, text=True, check=True, timeout=120
-        )
-        assert [flag for flag in re.findall(r"--[a-z-]+", flags) if flag not in done.stdout] == []
-    [sweep] = re.findall(r"^attnlimits (.*)$", script, re.M)
-    assert cli.parser().parse_args(shlex.split(sweep)).dask == "$where"
+    scripts = re.findall(r"^```bash\n(.*?)^```", text, re.M | re.S)
+    known = {verb: help_of_dask(verb) for verb in ("scheduler", "worker")}
+    for script in scripts:
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True, timeout=60)
+        for verb, flags in re.findall(r"dask (scheduler|worker) (.*?) &", script):
+            assert [flag for flag in re.findall(r"--[a-z-]+", flags) if flag not in known[verb]] == []
+        [command] = re.findall(r"^attnlimits (.*)$", script, re.M)
+        assert cli.parser().parse_args(shlex.split(command)).dask == "$where"
+    assert [re.search(r"^attnlimits (\w+)", script, re.M)[1] for script in scripts] == ["sweep", "gamp"]
+
+
+def help_of_dask(verb: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "dask", verb, "--help"], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+
+
+def test_the_parts_for_kubernetes_are_objects(repository):
+    """What the containers run is known to Dask and to the command, and names of the objects that are there."""
+    yaml = pytest.importorskip("yaml", reason="needs Dask: pip install 'attnlimits[cluster]'")
+    text = (repository / "docs/how/cluster.md").read_text(encoding="utf-8")
+    [shown] = re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)
+    parts = {(part["kind"], part["metadata"]["name"]): part["spec"] for part in yaml.safe_load_all(shown)}
+    for (kind, name), spec in parts.items():
+        if kind == "Service":
+            continue
+        template = spec["template"]
+        [container] = template["spec"]["containers"]
+        words = container["command"]
+        assert all(isinstance(word, str) for word in words)
+        assert {mount["name"] for mount in container.get("volumeMounts", ())} == {
+            volume["name"] for volume in template["spec"].get("volumes", ())
+        }
+        if kind != "Job":
+            assert spec["selector"]["matchLabels"] == template["metadata"]["labels"] == {"app": name}
+        if words[0] == "dask":
+            help_text = help_of_dask(words[1])
+            assert [word for word in words if word.startswith("--") and word not in help_text] == []
+        else:
+            args = cli.parser().parse_args(words[1:])
+            assert args.workers == parts["StatefulSet", "worker"]["replicas"]
+        assert [word for word in words if word.startswith("tcp:")] in ([], ["tcp://scheduler:8786"])
+    service = parts["Service", "scheduler"]
+    assert service["ports"] == [{"port": 8786}] and service["selector"] == {"app": "scheduler"}
 
 
 def test_links_and_images_lead_somewhere(repository, page):

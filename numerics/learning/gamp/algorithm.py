@@ -94,7 +94,8 @@ def gamp(
     rng : Generator, int or None, optional
         Of the start and of these nodes.
     workers : int, optional
-        Threads; all cores by default. Of a local cluster the number of its processes.
+        Threads; all cores by default. Of a local cluster the number of its processes; of another one how many workers
+        are waited for before the blocks are shared among them, by default one.
     client : distributed.Client or str, optional
         Dask cluster on whose workers the rows of X stay (see `Spread`): a client, the address of a scheduler, the path
         of a scheduler file, or "local" for a cluster on this machine. The numbers are those without it, for the same

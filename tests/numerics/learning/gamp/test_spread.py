@@ -4,8 +4,10 @@ import logging
 import os
 import pickle
 import signal
+import threading
 import time
 from collections import defaultdict
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 from attnlimits.numerics.core import cluster as core_cluster
 from attnlimits.numerics.core.cluster import ClusterError
 from attnlimits.numerics.core.errors import UnreachableOutputError
-from attnlimits.numerics.learning import spread
+from attnlimits.numerics.learning import placement, spread
 from attnlimits.numerics.learning.gamp import gamp, make_data, teacher
 from attnlimits.numerics.learning.made_files import write_data
 from attnlimits.numerics.learning.spread_tasks import prepared
@@ -37,6 +39,7 @@ QUIET = {
 }
 
 
+@contextmanager
 def clients(workers, **settings):
     with (
         distributed.LocalCluster(n_workers=workers, threads_per_worker=1, **QUIET, **settings) as made,
@@ -48,7 +51,8 @@ def clients(workers, **settings):
 @pytest.fixture(scope="module")
 def client():
     """Two workers, threads of this process: quick to start."""
-    yield from clients(2, processes=False)
+    with clients(2, processes=False) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +87,7 @@ def test_files_give_the_same_bits_with_and_without_a_cluster(client, files, want
 
 
 def test_one_worker_and_several_threads_give_the_same_bits(files, wanted):
-    for client in clients(1, processes=False):
+    with clients(1, processes=False) as client:
         same(gamp(files, None, MODEL, client=client, **FEW), wanted)
 
 
@@ -170,10 +174,6 @@ def test_data_that_do_not_fit_are_refused(client, data, files, tmp_path, monkeyp
             gamp(*given, MODEL, client=client)
     with pytest.raises(UnreachableOutputError):
         gamp(chunked, 0.5 - y, MODEL, client=client)
-    with pytest.raises(ValueError, match="workers is for threads"):
-        gamp(files, None, MODEL, client=client, workers=2)
-    with pytest.raises(ValueError, match="workers is for a local cluster"):
-        gamp(files, None, MODEL, client="tcp://127.0.0.1:9", workers=2)
 
 
 def test_files_that_do_not_fit_are_refused(client, tmp_path):
@@ -203,11 +203,29 @@ def test_a_file_that_a_worker_does_not_see(client, files, monkeypatch):
         gamp(files, None, MODEL, client=client)
 
 
-def test_a_cluster_without_workers(files, monkeypatch):
-    monkeypatch.setattr(spread, "PATIENCE", 0.1)
-    for client in clients(0, processes=False):
+def test_workers_that_are_waited_for(files, wanted, monkeypatch):
+    """Blocks are shared among all of them, and a run that goes on without any ends."""
+    shared = set()
+
+    def look(step):
+        for key, where in client.who_has().items():
+            shared.update(where if key.startswith("gamp_prepare") else ())
+
+    def leave(step):
+        client.cluster.scale(0)
+
+    with clients(0, processes=False) as client:
+        timer = threading.Timer(0.3, client.cluster.scale, (3,))
+        timer.start()
+        same(gamp(files, None, MODEL, client=client, workers=3, callback=look, **FEW), wanted)
+        timer.join()
+        assert len(shared) == 3
+        monkeypatch.setattr(placement, "COMING", 0.1)
+        with pytest.raises(ClusterError, match=r"3 of 4 workers came to the cluster within 0\.1 s; start more"):
+            gamp(files, None, MODEL, client=client, workers=4)
+        monkeypatch.setattr(spread, "PATIENCE", 0.1)
         with pytest.raises(ClusterError, match=r"had no workers for 0\.1 s; start some"):
-            gamp(files, None, MODEL, client=client)
+            gamp(files, None, MODEL, client=client, callback=leave)
 
 
 def test_no_cluster_there(files, monkeypatch):
@@ -237,7 +255,7 @@ class Watch(distributed.SchedulerPlugin):
 def test_a_worker_that_dies_costs_its_blocks_alone(kind, data, files, wanted):
     """In the middle of a pass: what others completed is not done again, and no bit of the result changes."""
     x, y = (files, None) if kind == "files" else (array.from_array(data[0], chunks=(ROWS, -1, -1)), data[1])
-    for client in clients(2, processes=True):
+    with clients(2, processes=True) as client:
         watch = Watch(client.run(os.getpid))
         client.cluster.scheduler.add_plugin(watch)
         same(gamp(x, y, MODEL, client=client, **FEW), wanted)
