@@ -1,16 +1,21 @@
 """A Dask cluster: found by an address or a file or started on this machine, and what is said of one that is lost."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from joblib import cpu_count
 
 from .errors import ConvergenceError
 from .interrupts import without_interrupts
 from .kernel_cache import settle
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = ["PATIENCE", "ClusterError", "check_cluster", "open_client", "sentence"]
 
@@ -28,13 +33,13 @@ class ClusterError(ConvergenceError):
     """The cluster cannot be reached, cannot run its tasks, or was lost before the end."""
 
 
-def check_cluster(where: str, workers: int | None) -> None:
+def check_cluster(where: str | Client, workers: int | None) -> None:
     """Refuse what no cluster can serve, before anything is started.
 
     Parameters
     ----------
-    where : str
-        Address of a scheduler such as tcp://node1:8786, path of a scheduler file, or "local".
+    where : str or distributed.Client
+        Address of a scheduler such as tcp://node1:8786, path of a scheduler file, or "local"; or a client.
     workers : int, optional
         Processes of a local cluster.
 
@@ -52,13 +57,14 @@ def check_cluster(where: str, workers: int | None) -> None:
 
 
 @contextmanager
-def open_client(where: str, workers: int | None = None) -> Iterator[Any]:
+def open_client(where: str | Client, workers: int | None = None) -> Iterator[Any]:
     """Give a client of a Dask cluster, which is closed at the end, and with it the cluster if it is local.
 
     Parameters
     ----------
-    where : str
-        Address of a scheduler, path of a scheduler file, or "local" for a cluster on this machine.
+    where : str or distributed.Client
+        Address of a scheduler, path of a scheduler file, or "local" for a cluster on this machine; or a client, which
+        is given as it is and stays open.
     workers : int, optional
         Processes of a local cluster, all cores by default.
 
@@ -69,6 +75,9 @@ def open_client(where: str, workers: int | None = None) -> Iterator[Any]:
     """
     from distributed import Client, LocalCluster
 
+    if isinstance(where, Client):
+        yield where
+        return
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         # As the default it would be asked for locks by whatever writes netCDF, also when it is gone.

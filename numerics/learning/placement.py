@@ -52,13 +52,11 @@ def placed(
         yield Samples(x, y, model, prepare, workers)
         return
     with ExitStack() as stack:
-        if isinstance(client, str | os.PathLike):
-            where = os.fspath(client)
-            local = workers if where == "local" else None
-            check_cluster(where, local)
-            client = stack.enter_context(open_client(where, local))
-        _await_workers(client, workers or 1)
-        yield stack.enter_context(closing(Spread(client, x, y, model, prepare)))
+        local = workers if client == "local" else None
+        check_cluster(client, local)
+        opened = stack.enter_context(open_client(client, local))
+        _await_workers(opened, workers or 1)
+        yield stack.enter_context(closing(Spread(opened, x, y, model, prepare)))
 
 
 def _await_workers(client: Any, count: int) -> None:

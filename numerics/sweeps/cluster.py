@@ -1,10 +1,12 @@
 """Points computed on a Dask cluster; the client alone writes records, so the workers need no common disk."""
 
+from __future__ import annotations
+
 import math
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.cluster import ClusterError, check_cluster, open_client, sentence
 from .grid import Point
@@ -12,13 +14,18 @@ from .records import Stored, compute, failure
 from .store import Store
 from .tasks import Task
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 __all__ = ["ClusterError", "on_cluster"]
 
 # Seconds between looks at what is finished, and between questions for the number of workers.
 _POLL, _ASK = 0.01, 1.0
 
 
-def on_cluster(task: Task, points: Sequence[Point], store: Store, where: str, workers: int | None = None) -> Stored:
+def on_cluster(
+    task: Task, points: Sequence[Point], store: Store, where: str | Client, workers: int | None = None
+) -> Stored:
     """Compute on a Dask cluster.
 
     Parameters
@@ -27,9 +34,9 @@ def on_cluster(task: Task, points: Sequence[Point], store: Store, where: str, wo
     points : sequence of Point
         They start in this order.
     store : Store
-    where : str
+    where : str or distributed.Client
         Address of a scheduler such as tcp://node1:8786, path of a scheduler file, or "local" for a cluster on this
-        machine that ends with the sweep.
+        machine that ends with the sweep; or a client, which stays open.
     workers : int, optional
         Processes of a local cluster, all cores by default.
 
@@ -49,7 +56,7 @@ def on_cluster(task: Task, points: Sequence[Point], store: Store, where: str, wo
     return _stored(task, points, store, where, workers)
 
 
-def _stored(task: Task, points: Sequence[Point], store: Store, where: str, workers: int | None) -> Stored:
+def _stored(task: Task, points: Sequence[Point], store: Store, where: str | Client, workers: int | None) -> Stored:
     from distributed import KilledWorker
 
     begin = time.perf_counter()
@@ -81,7 +88,7 @@ def _stored(task: Task, points: Sequence[Point], store: Store, where: str, worke
                 time.sleep(_POLL)
 
 
-def _threads(client: Any, where: str) -> int:
+def _threads(client: Any, where: str | Client) -> int:
     try:
         return sum(client.nthreads().values())
     except OSError as error:

@@ -1,10 +1,13 @@
 """Computing the points of a grid that are not known yet, each in a process with one thread."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .cluster import on_cluster
 from .grid import Grid, Point, read_grid
@@ -13,6 +16,9 @@ from .records import Stored
 from .store import FAILED, CorruptRecordError, Record, Store
 from .tasks import Task
 from .view import open_sweep, write_netcdf
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = ["SweepReport", "sweep"]
 
@@ -74,7 +80,7 @@ def sweep(
     out: str | Path,
     *,
     workers: int | None = None,
-    dask: str | None = None,
+    dask: str | Client | None = None,
     retry_failed: bool = False,
     limit: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -91,8 +97,8 @@ def sweep(
     workers : int, optional
         Points computed at a time; as many as there are cores by default. Each has one thread. One worker computes in
         this process, more in processes of joblib.
-    dask : str, optional
-        Compute on a Dask cluster instead: the address of its scheduler, its scheduler file, or "local".
+    dask : str or distributed.Client, optional
+        Compute on a Dask cluster instead: the address of its scheduler, its scheduler file, "local", or a client of it.
     retry_failed : bool, optional
         Also compute the points whose record is a failure.
     limit : int, optional
@@ -169,7 +175,7 @@ def _states(store: Store, points: Iterable[Point], say: Callable[[str], None]) -
     return states
 
 
-def _stored(task: Task, points: list[Point], store: Store, workers: int | None, dask: str | None) -> Stored:
+def _stored(task: Task, points: list[Point], store: Store, workers: int | None, dask: str | Client | None) -> Stored:
     if dask is not None and points:
         return on_cluster(task, points, store, dask, workers)
     # Processes that joblib kept from an earlier sweep may have another working folder.

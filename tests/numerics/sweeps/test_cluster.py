@@ -65,6 +65,22 @@ def test_a_cluster_of_ones_own_computes_thresholds(distributed, grid_of, tmp_pat
     assert records(tmp_path / "there") == records(tmp_path / "here")
 
 
+def test_a_client_of_ones_own(distributed, grid_of, toy, tmp_path, records):
+    """It stays open, for the next sweep and for whatever else."""
+    here = sweep(grid_of(TEXT), tmp_path / "here", workers=1)
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **QUIET) as made,
+        distributed.Client(made, set_as_default=False) as client,
+    ):
+        for folder in ("there", "again"):
+            there = sweep(grid_of(TEXT), tmp_path / folder, dask=client)
+            assert (there.done, there.failed, there.computed) == (here.done, here.failed, here.computed)
+            assert records(tmp_path / folder) == records(tmp_path / "here")
+        with pytest.raises(ValueError, match="workers is for a local cluster"):
+            sweep(grid_of(TEXT), tmp_path / "more", dask=client, workers=2)
+        assert client.submit(len, "open").result() == 4
+
+
 def test_workers_that_come_later_get_points(distributed, grid_of, tmp_path, monkeypatch):
     """Three points wait for each other to begin: they must run side by side, on workers that join late."""
 
