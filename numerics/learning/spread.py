@@ -82,7 +82,8 @@ class Spread:
         homes: list[str | None]
         with _loss():
             if isinstance(x, RowFiles):
-                self._x, ys = [list(paths) for paths in zip(*x.blocks, strict=True)]
+                # The workers may have been started in other folders.
+                self._x, ys = [[path.absolute() for path in paths] for paths in zip(*x.blocks, strict=True)]
                 homes = _shares(client, len(ys))
             else:
                 self._x, ys = _chunks(client, x, y)
