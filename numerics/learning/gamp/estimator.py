@@ -1,8 +1,11 @@
 """GAMP with the interface of scikit-learn's estimators, which it does not need."""
 
+from __future__ import annotations
+
 import math
+import os
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +19,10 @@ from ..data import check_samples, check_weights
 from ..heads import require_one_head
 from .algorithm import gamp
 from .results import GAMPResult, GAMPStep
+
+if TYPE_CHECKING:
+    import dask.array
+    from distributed import Client
 
 __all__ = ["GAMP"]
 
@@ -74,14 +81,15 @@ class GAMP(Estimator):
 
     def fit(
         self,
-        X: ArrayLike | Source,
-        Y: ArrayLike | None = None,
+        X: ArrayLike | Source | str | os.PathLike[str] | dask.array.Array,
+        Y: ArrayLike | str | os.PathLike[str] | dask.array.Array | None = None,
         *,
         start: ArrayLike | None = None,
         side_information: ArrayLike | None = None,
         side_strength: float | None = None,
         teacher: ArrayLike | None = None,
         callback: Callable[[GAMPStep], object] | None = None,
+        client: Client | str | None = None,
     ) -> Self:
         """Estimate the weights; arguments and errors are those of `gamp`."""
         params = self.get_params()
@@ -95,6 +103,7 @@ class GAMP(Estimator):
             side_strength=side_strength,
             teacher=teacher,
             callback=callback,
+            client=client,
         )
         self.weights_, self.covariance_ = self.result_.weights, self.result_.covariance
         self.converged_, self.n_iter_ = self.result_.converged, self.result_.n_iter

@@ -18,7 +18,7 @@ from attnlimits.numerics.core import cluster as core_cluster
 from attnlimits.numerics.core.cluster import ClusterError
 from attnlimits.numerics.core.errors import UnreachableOutputError
 from attnlimits.numerics.learning import placement, spread
-from attnlimits.numerics.learning.gamp import gamp, make_data, teacher
+from attnlimits.numerics.learning.gamp import GAMP, gamp, make_data, teacher
 from attnlimits.numerics.learning.made_files import write_data
 from attnlimits.numerics.learning.spread_tasks import prepared
 from attnlimits.numerics.model.link import Link
@@ -89,6 +89,11 @@ def test_files_give_the_same_bits_with_and_without_a_cluster(client, files, want
 def test_one_worker_and_several_threads_give_the_same_bits(files, wanted):
     with clients(1, processes=False) as client:
         same(gamp(files, None, MODEL, client=client, **FEW), wanted)
+
+
+def test_the_estimator_takes_a_cluster(client, files):
+    found = GAMP(MODEL, max_iter=2).fit(files, client=client)
+    assert (found.weights_ == gamp(files, None, MODEL, max_iter=2).weights).all()
 
 
 @pytest.mark.parametrize("outputs", [None, (50, 1, 2)])
