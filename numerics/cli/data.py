@@ -149,6 +149,8 @@ def start_of(
 def read_data(args: argparse.Namespace) -> tuple[Data, Array | None]:
     """Map the files of the flags into memory; folders become a source of blocks, which has the outputs."""
     if args.x.is_dir():
+        if args.y.exists() and not args.y.is_dir():
+            raise ValueError(f"--x {args.x} is a folder of row blocks, so --y must be one, too, and {args.y} is none")
         return al.learning.RowFiles(args.x, args.y), None
     return read_array("--x", args.x), read_array("--y", args.y)
 

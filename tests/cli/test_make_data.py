@@ -96,9 +96,9 @@ def test_verbs_read_the_blocks(attnlimits, made):
 
 def test_outputs_that_are_not_there(attnlimits, made):
     folder, _ = made
-    for y, words in ((folder / "none", "No such file"), (folder / "teacher.npy", "Not a directory")):
+    for y, words in ((folder / "none", "No such file"), (folder / "teacher.npy", "so --y must be one, too")):
         said = attnlimits(f"gamp --layers 1 --x {folder / 'X'} --y {y}")
-        assert said.status != 0 and words in said.err and str(y) in said.err
+        assert said.status == 2 and words in said.err and str(y) in said.err
 
 
 def test_a_cluster_reads_the_blocks(attnlimits, made, tmp_path):
