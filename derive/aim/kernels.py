@@ -9,7 +9,7 @@ import sympy as sp
 from ..kernels.kernel import Kernel, KernelPackage
 from ..nodes import Erfc, own
 from ..proof import prove_equal
-from . import channels, hardmax
+from . import channels, entrywise, hardmax, noise
 from .symbols import beta, variance
 
 __all__ = ["PACKAGE"]
@@ -28,6 +28,8 @@ _p = sp.symbols("p_1 p_2", real=True)
 _r, _t = sp.symbols("r t", real=True)
 _c = sp.Symbol("c", positive=True)
 _spreads = sp.symbols("c_1 c_2", positive=True)
+_sigma = sp.Symbol("sigma", real=True)
+_y, _value = sp.symbols("y value", real=True)
 
 _MEANINGS = (
     ("h", "real", "entry of the indices, which the output is"),
@@ -36,6 +38,8 @@ _MEANINGS = (
     ("mean", "real", "mean of phi - omega over all T^2 entries"),
     ("c", "> 0", "variance of the entry in units of V, 1 + delta_ab"),
     ("V", "> 0", "variance Q - q of the indices"),
+    ("sigma", "real", "covariance of two entries of the indices in units of V"),
+    ("Delta_n", "> 0", "variance of the noise on an index over 1 + delta_ab"),
     ("beta", "> 0", "inverse temperature"),
     *((name.name, "<= 0", f"logarithm of entry ({name.name[4]}, {name.name[5]}) of the output") for name in _logs),
     ("v", "real", "entry of Sigma^(-1) (phi - omega)"),
@@ -51,7 +55,9 @@ _MEANINGS = (
     *((name.name, "real", f"upper limit {i} of Phi2") for i, name in enumerate(_k, 1)),
     *((name.name, "real", f"ratio of dPhi2/dk_{i} to Phi2") for i, name in enumerate(_p, 1)),
     ("r", "-1 < r < 1", "correlation, s_1 s_2/3 in the limit"),
-    ("t", ">= 0", "how far below k_1 the first variable is"),
+    ("t", "real", "how far below k_1 the first variable is, >= 0; or an index in units of its spread"),
+    ("y", "real", "entry of the output"),
+    ("value", "real", "f(beta h) at an index, the entry without its noise"),
 )
 _POSITIVE = "any real arguments; V and the variances > 0"
 
@@ -172,6 +178,33 @@ _KERNELS = (
         "Score of a label of hardmax with two tokens.",
         "g_11 = s_1 p_1/(c_1 V)^(1/2), g_22 likewise, g_12 = -(g_11 + g_22), with p_i = P_i/Z_out.",
     ),
+    _kernel(
+        "noisy_indices",
+        (variance, noise.label_noise),
+        dict(zip(("total", "share"), noise.noisy_indices(), strict=True)),
+        (57,),
+        "Variance of the indices with their noise, and the share of the indices in it.",
+        "V + Delta_n, at which Z_out and g_out without noise are those with it, and V/(V + Delta_n).",
+        domain="V, Delta_n > 0",
+    ),
+    _kernel(
+        "noisy_covariance",
+        (_sigma, _c, variance, noise.label_noise),
+        {"sigma": noise.noisy_covariance(_sigma, _c)},
+        (57,),
+        "Covariance of the indices with their noise, in units of V + Delta_n.",
+        "(V sigma + Delta_n c)/(V + Delta_n), c = 0 of two different entries.",
+        domain="V, Delta_n > 0; real sigma; c >= 0",
+    ),
+    _kernel(
+        "entry_exponent",
+        (_t, _y, _value, _c, noise.label_noise),
+        {"exponent": entrywise.entry_exponent(_t, _y, _value, _c)},
+        (58,),
+        "Logarithm of the weight of an index given its entry of the output, f(beta h) with noise.",
+        "-t^2/2 - (y - f(beta h))^2/(2 Delta_n c) at h = omega + (V c)^(1/2) t.",
+        domain="Delta_n, c > 0; all others real",
+    ),
 )
 
 
@@ -230,16 +263,41 @@ def _prove_hardmax(values: dict[str, dict[str, sp.Expr]]) -> None:
     prove_equal(made, hardmax.partial(_k[0] - _t, _k[1], _r), "hardmax_weight")
 
 
+def _prove_noise(values: dict[str, dict[str, sp.Expr]]) -> None:
+    """The share of the indices is the information of a linear output; an entry of variance c keeps its covariance."""
+    for name, difference in noise.noise_identities().items():
+        prove_equal(difference, sp.S.Zero, f"noise, {name}")
+    share = values["noisy_indices"]["share"]
+    slope = values["linear_score"]["g"].subs(variance, values["noisy_indices"]["total"])
+    found = variance * _c * slope**2 * (variance + noise.label_noise) * _c / (_h - _omega) ** 2
+    prove_equal(found, share, "noisy_indices")
+    own = values["noisy_covariance"]["sigma"]
+    prove_equal(own.subs(_sigma, _c), _c, "noisy_covariance, in the limit")
+    prove_equal(sp.diff(own, _sigma), share, "noisy_covariance")
+    for name, difference in entrywise.entry_identities().items():
+        prove_equal(difference, sp.S.Zero, f"entries, {name}")
+    # Of a linear output it has its largest value at the posterior mean, whose score is that with noise.
+    exponent = values["entry_exponent"]["exponent"]
+    index = _omega + sp.sqrt(variance * _c) * _t
+    slope = sp.diff(exponent.subs(_value, index), _t)
+    best = sp.solve(slope, _t)[0]
+    total = values["noisy_indices"]["total"]
+    wanted = values["linear_score"]["g"].subs({_h: _y, variance: total})
+    prove_equal(best / sp.sqrt(variance * _c), wanted, "entry_exponent")
+    prove_equal(exponent.subs(_y, _value), -(_t**2) / 2, "entry_exponent")
+
+
 def _prove(kernels: tuple[Kernel, ...]) -> None:
     values = {kernel.name: dict(kernel.outputs) for kernel in kernels}
     _prove_entries(values)
     _prove_projection(values)
     _prove_hardmax(values)
+    _prove_noise(values)
 
 
 PACKAGE = KernelPackage(
     name="aim_channels",
-    title="Channels of attention-indexed models: linear and softmax with any number of tokens, hardmax with two",
+    title="Channels of attention-indexed models: linear and softmax with any number of tokens, hardmax with two; noise",
     activation="linear, softmax, hardmax",
     tokens=2,
     source="attnlimits.derive.aim.kernels",

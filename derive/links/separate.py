@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import sympy as sp
 
 from .branches import split
+from .exact import monotone
 from .functions import SoftmaxEntry
 from .reading import without_outer
 
@@ -43,6 +44,7 @@ def separated(output: sp.Expr) -> tuple[sp.Expr, ...]:
 
     Notes
     -----
+    A function of one entry that is provably strictly monotone gives that entry.
     A product of a function that is 1 or -1 and of one that is positive almost everywhere gives both. So does a sum
     of functions of finitely many values, and at most one other, if no value of the sum comes about in two ways.
 
@@ -53,8 +55,18 @@ def separated(output: sp.Expr) -> tuple[sp.Expr, ...]:
     (sign(h_1_1), Abs(h_2_1))
     """
     output = without_outer(output)
+    if _one_to_one(output):
+        return tuple(output.free_symbols)
     parts = _product(output) if isinstance(output, sp.Mul) else _sum(output) if isinstance(output, sp.Add) else ()
     return tuple(part for one in parts for part in separated(one)) or (output,)
+
+
+def _one_to_one(output: sp.Expr) -> bool:
+    """Whether an output is a function of one entry that is provably strictly monotone."""
+    if len(output.free_symbols) != 1 or output.is_Symbol:
+        return False
+    (entry,) = output.free_symbols
+    return monotone(output, entry) in (1, -1) and all(r.outputs[0].free_symbols for r in split([output]))
 
 
 def differences(outputs: Sequence[sp.Expr]) -> tuple[sp.Expr, ...]:

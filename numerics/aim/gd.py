@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..learning.blocks import Array, Floats, stream
 from ..learning.rules import Adam
-from .channels import Channel, Linear, Softmax
+from .channels import Channel, Linear, Noisy, Softmax
 from .checks import CITE, above_zero, count
 from .data import check_matrix, check_samples, indices
 from .results import DescentResult
@@ -42,7 +42,7 @@ def descend(
     x : array_like, shape (n, T, d)
     y : array_like, shape (n, T, T)
     output : Channel
-        Softmax or linear: the gradient goes through it.
+        Softmax or linear: the gradient goes through it. Noise on the scores is not part of the loss.
     rho : float
         Width of the students, r = round(rho d).
     students : int, keyword-only
@@ -73,6 +73,9 @@ def descend(
     ----------
     boncoraglio2025, gradient descent.
     """
+    if isinstance(output, Noisy):
+        # The loss is that of outputs without noise.
+        output = output.clean
     if not isinstance(output, Softmax | Linear):
         raise ValueError(f"{output.name} has no slopes to descend ({CITE}, gradient descent); use softmax or linear")
     tokens = check_samples(x, output.tokens)

@@ -9,7 +9,7 @@ from ..core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutp
 from ..core.results import Estimate
 from ..learning.blocks import Array
 from . import hardmax, hardmax_many
-from .bivariate import slopes
+from .bivariate import Slopes, slopes
 from .checks import CITE, check_outputs, count
 from .choices import choice_errors, predicted_choice
 from .entries import variances
@@ -34,6 +34,7 @@ class Hardmax:
     """
 
     functionals: int | None = None
+    observed = 0
     noise = 0.0
     scale_free = True
 
@@ -84,23 +85,34 @@ class Hardmax:
 
     def score(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
         """Slope of log Phi2(k1, k2; r) in omega."""
+        s1, s2 = seen.T
+        c1, c2, _ = self._spread(sigma)
+        found = self._slopes(seen, omega, V, sigma)
+        return np.stack(scores.hardmax_score(found.first, found.second, s1, s2, c1, c2, V), axis=1)
+
+    def log_evidence(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
+        """Log Phi2(k1, k2; r)."""
+        return self._slopes(seen, omega, V, sigma).log_z
+
+    def _slopes(self, seen: Array, omega: Array, V: float, sigma: Array | None) -> Slopes:
         if self.published:
             raise KernelNotFoundError(
                 "hardmax_published is no score of a model: it replaces a derivative by another function; use hardmax"
             )
         s1, s2 = seen.T
-        if sigma is None:
-            c1 = c2 = np.array(3.0)
-            r = np.array(1 / 3)
-        else:
-            # Covariance of h11 - h12 and h22 - h12.
-            covariance = _CONTRAST @ sigma @ _CONTRAST.T
-            c1, c2 = covariance[:, 0, 0], covariance[:, 1, 1]
-            # Of the order of 1/3; in the smallest dimensions it is clipped to the range where `log_phi2` is accurate.
-            r = np.clip(covariance[:, 0, 1] / np.sqrt(c1 * c2), -0.9, 0.9)
+        c1, c2, r = self._spread(sigma)
         k1, k2 = scores.hardmax_arguments(*omega.T, s1, s2, c1, c2, V)
-        found = slopes(np.asarray(k1), np.asarray(k2), s1 * s2 * r)
-        return np.stack(scores.hardmax_score(found.first, found.second, s1, s2, c1, c2, V), axis=1)
+        return slopes(np.asarray(k1), np.asarray(k2), s1 * s2 * r)
+
+    @staticmethod
+    def _spread(sigma: Array | None) -> tuple[Array, Array, Array]:
+        """Variances of h11 - h12 and h22 - h12 in units of V, and their correlation."""
+        if sigma is None:
+            return np.array(3.0), np.array(3.0), np.array(1 / 3)
+        covariance = _CONTRAST @ sigma @ _CONTRAST.T
+        c1, c2 = covariance[:, 0, 0], covariance[:, 1, 1]
+        # Of the order of 1/3; in the smallest dimensions it is clipped to the range where `log_phi2` is accurate.
+        return c1, c2, np.clip(covariance[:, 0, 1] / np.sqrt(c1 * c2), -0.9, 0.9)
 
     def predict(self, omega: Array, V: float) -> Array:
         """Probabilities of the labels, or the label at omega."""
@@ -151,12 +163,19 @@ class HardmaxMany(Hardmax):
 
     def score(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
         """Slope of log P[label] in omega; of sigma only the diagonal counts, its other entries vanish as d grows."""
+        return self._chains(seen, omega, V, sigma)[1]
+
+    def log_evidence(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
+        """Log P[label], with the same of sigma."""
+        return self._chains(seen, omega, V, sigma)[0]
+
+    def _chains(self, seen: Array, omega: Array, V: float, sigma: Array | None) -> tuple[Array, Array]:
         variance = variances(self.tokens) if sigma is None else np.diagonal(sigma, axis1=1, axis2=2)
         spread = np.broadcast_to(np.sqrt(V * variance), omega.shape)
-        _, off, g = label_chains(seen.astype(np.int64), np.asarray(omega, np.float64), spread)
+        log_z, off, g = label_chains(seen.astype(np.int64), np.asarray(omega, np.float64), spread)
         if not (off < _KNOWN).all():
             raise ConvergenceError(
                 f"the score of sample {int(np.argmax(~(off < _KNOWN)))} is known to {off.max():.1e} only ({CITE}, "
                 "hardmax channel); omega is far from any h with this label: raise the damping"
             )
-        return g
+        return log_z, g

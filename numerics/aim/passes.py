@@ -100,9 +100,7 @@ class Passes(Blocks[_Block]):
     @property
     def functionals(self) -> int:
         """K: functionals of h that an output fixes, exactly or but for noise; 0 where it fixes none."""
-        if self.output.functionals is not None:
-            return self.output.functionals
-        return len(variances(self.output.tokens)) if self.output.noise else 0
+        return self.output.observed
 
     def _blocks(self, covariance: str) -> Iterator[tuple[Floats, _Block, Array | None]]:
         for x, block in self.each():

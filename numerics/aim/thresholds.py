@@ -8,15 +8,16 @@ from typing import ClassVar
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
-from ..core.results import How, Result
-from .channels import Channel, Linear
-from .checks import CITE, count
+from ..core.results import Estimate, How, Result
+from .channels import Channel, Entries, Noisy
+from .checks import CITE, above_zero, count
 from .hardmax_many import MOST_TOKENS
 from .precise import MAX_DIGITS, exact_number, rounded
 
 __all__ = [
     "Threshold",
     "hardmax_tail",
+    "noisy_tail",
     "perfect_recovery",
     "weak_recovery",
 ]
@@ -109,42 +110,44 @@ def weak_recovery(output: Channel, *, digits: int | None = None) -> Threshold:
     Returns
     -------
     Threshold
-        1/(2 K) where an output fixes K functionals, (1 + Delta_n)/(2 K) with noise; in closed form for hardmax of two
-        tokens, and from a sum over labels for more.
+        1/(2 K) where an output fixes K functionals; in closed form for hardmax of two tokens, and from a sum over
+        labels for more. Noise on the scores multiplies it by 1 + Delta_n.
 
     References
     ----------
     boncoraglio2025, Corollary 4.2 and hardmax channel.
     """
     if digits is None:
-        digits = 15 if output.tokens == 2 or output.name != "hardmax" else _SUM_DIGITS
+        plain = output.tokens == 2 or output.name != "hardmax"
+        digits = 15 if plain and not isinstance(output, Entries) else _SUM_DIGITS
     ctx = _context(digits)
     quantity = "alpha/rho of weak recovery, rho -> 0"
-    if output.functionals is not None:
-        value = Fraction(1, 2 * output.functionals)
+    noise = Fraction(repr(output.noise))
+    clean = output.clean if isinstance(output, Noisy) else output
+    if clean.functionals is not None:
+        value = (1 + noise) / (2 * clean.functionals)
         return _closed(ctx, _mp(ctx, value), str(value), digits, quantity)
-    if isinstance(output, Linear):
-        value = (1 + Fraction(repr(output.noise))) / (2 * output.entries)
-        return _closed(ctx, _mp(ctx, value), str(value), digits, quantity)
-    if output.tokens != 2:
+    if output.tokens != 2 or isinstance(output, Entries):
         return _summed(output, digits, quantity)
     angle = ctx.asin(ctx.mpf(1) / 3)
     # 3 pi/(2 (2/Z+ + 1/Z-)) with Z+- = 1/4 +- asin(1/3)/(2 pi).
     plus, minus = ctx.mpf(1) / 4 + angle / (2 * ctx.pi), ctx.mpf(1) / 4 - angle / (2 * ctx.pi)
-    value = 3 * ctx.pi / (2 * (2 / plus + 1 / minus))
+    number = 3 * ctx.pi / (2 * (2 / plus + 1 / minus)) * _mp(ctx, 1 + noise)
     exact = "3*pi/(2*(2/(1/4 + asin(1/3)/(2*pi)) + 1/(1/4 - asin(1/3)/(2*pi))))"
+    if noise:
+        exact = f"{1 + noise} * {exact}"
     if output.name == "hardmax_published":
-        value *= 4 * ctx.pi / 9
+        number *= 4 * ctx.pi / 9
         exact = "4*pi/9 * " + exact
         quantity += ", by the published formula, which is not Bayes-optimal"
-    return _closed(ctx, value, exact, digits, quantity)
+    return _closed(ctx, number, exact, digits, quantity)
 
 
 def _summed(output: Channel, digits: int, quantity: str) -> Threshold:
     if digits > _SUM_DIGITS:
         raise ValueError(
-            f"digits must be <= {_SUM_DIGITS} for hardmax of more than two tokens, a sum over labels in float64 "
-            f"({CITE}, hardmax channel), got {digits}"
+            f"digits must be <= {_SUM_DIGITS} for hardmax of more than two tokens and functions with noise, in float64 "
+            f"({CITE}, weak recovery), got {digits}"
         )
     F = output.information(0.0)
     value = 1 / (2 * F.value)
@@ -218,3 +221,24 @@ def hardmax_tail(rho: float, *, tokens: int = 2, digits: int = 15) -> str:
     factor = freedom**2 * (1 + width)
     value = ctx.pi * _mp(ctx, factor) / (2 * _ties(ctx, tokens) ** 2 * integral**2)
     return rounded(ctx, value, 0, digits).value
+
+
+def noisy_tail(rho: float, output: Noisy) -> Estimate:
+    """Limit of alpha times the error at large alpha where there is noise: D Delta_n/(2 F(Q/Delta_n)).
+
+    As V vanishes qhat = 2 alpha F/V approaches (2 alpha/Delta_n) F(Q/Delta_n), F without noise, and the error of the
+    matrix denoiser D/qhat, D = min(2 rho - rho^2, 1).
+
+    Parameters
+    ----------
+    rho : float
+    output : Noisy
+
+    References
+    ----------
+    boncoraglio2025, (20) and (57).
+    """
+    rho = above_zero("rho", rho, "rho = r/d")
+    rate = output.information_per_variance(1 + rho)
+    value = (rho * (2 - rho) if rho < 1 else 1.0) / (2 * rate.value)
+    return Estimate(value, value * (rate.error / rate.value + 1e-15), "estimated")

@@ -1,7 +1,7 @@
 """`al.aim`: attention of extensive width, S = W W^T/sqrt(r d) with r of the order of d."""
 
 from attnlimits.numerics.aim.amp import amp
-from attnlimits.numerics.aim.channels import Channel, Softmax, channel
+from attnlimits.numerics.aim.channels import Channel, Noisy, Softmax, channel
 from attnlimits.numerics.aim.checks import above_zero
 from attnlimits.numerics.aim.data import instance, refuse_size, teacher
 from attnlimits.numerics.aim.free_energy import FreeEntropyPoint, free_entropy, free_entropy_at
@@ -14,7 +14,7 @@ from attnlimits.numerics.aim.results import AMPResult, AMPStep, DescentResult, E
 from attnlimits.numerics.aim.rie import denoise_matrix
 from attnlimits.numerics.aim.spectrum import mmse
 from attnlimits.numerics.aim.state_evolution import curve, evolve
-from attnlimits.numerics.aim.thresholds import hardmax_tail, perfect_recovery, weak_recovery
+from attnlimits.numerics.aim.thresholds import hardmax_tail, noisy_tail, perfect_recovery, weak_recovery
 
 __all__ = [
     "AMPResult",
@@ -23,6 +23,7 @@ __all__ = [
     "DescentResult",
     "EvolutionPoint",
     "FreeEntropyPoint",
+    "Noisy",
     "PredictionErrors",
     "Softmax",
     "SpectrumResult",
@@ -43,6 +44,7 @@ __all__ = [
     "instance",
     "mmse",
     "mmse_digits",
+    "noisy_tail",
     "perfect_recovery",
     "predict",
     "prediction_errors",

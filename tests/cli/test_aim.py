@@ -59,6 +59,43 @@ def test_noise(attnlimits):
     assert found["mmse"] == pytest.approx(0.311, abs=0.12)
 
 
+@pytest.mark.parametrize(("flags", "without"), [("--tokens 2", 0.3922), ("--activation hardmax", 0.7451)])
+def test_noise_on_the_scores(attnlimits, flags, without):
+    found = json.loads(attnlimits(f"aim evolve {flags} --noise 0.3 --rho 0.5 --alpha 0.1 --json").out)
+    assert float(found["value"]) > 1.05 * without
+    command = f"aim amp {flags} --noise 0.3 --rho 0.5 --alpha 0.1 --dimension 30 --seeds 2 --tol 1e-3 --json"
+    made = json.loads(attnlimits(command).out)
+    assert made["state_evolution"]["value"] == pytest.approx(float(found["value"]), rel=1e-9)
+    assert made["mmse"] == pytest.approx(float(found["value"]), rel=0.3)
+    assert made["model"].endswith("noise=0.3")
+    energy = json.loads(attnlimits(f"aim free-energy {flags} --noise 0.3 --rho 0.5 --alpha 0.1 --json").out)
+    assert energy["mmse"]["value"] == pytest.approx(float(found["value"]), rel=1e-9)
+
+
+def test_functions_of_one_score(attnlimits):
+    clean, linear = (
+        json.loads(attnlimits(f"aim evolve --activation {name} --rho 0.5 --alpha 0.1 --json").out)
+        for name in ("tanh(z)", "linear")
+    )
+    assert clean["value"] == linear["value"] and clean["prediction_error"] != linear["prediction_error"]
+    flags = "--activation tanh(z) --noise 0.3 --rho 0.5"
+    found = json.loads(attnlimits(f"aim evolve {flags} --alpha 0.1 --json").out)
+    assert float(found["value"]) > float(clean["value"]) and found["error"] < 1e-4
+    made = json.loads(attnlimits(f"aim amp {flags} --alpha 0.1 --dimension 30 --seeds 2 --tol 1e-3 --json").out)
+    assert made["mmse"] == pytest.approx(float(found["value"]), rel=0.25)
+    assert made["model"] == "attention-indexed model, tanh(z), T=2, rho=0.5, noise=0.3"
+    assert "perfect recovery: inf" in attnlimits("aim threshold --activation tanh(z) --noise 0.3 --rho 1/2").out
+    assert "exactly 1/8" in attnlimits("aim threshold --activation tanh(z) --rho 1/2").out
+
+
+def test_thresholds_with_noise(attnlimits):
+    assert "exactly 13/40" in attnlimits("aim threshold --noise 0.3").out
+    assert "exactly 13/10 * 3*pi" in attnlimits("aim threshold --noise 0.3 --activation hardmax").out
+    lines = attnlimits("aim threshold --noise 0.3 --rho 1/2").out
+    # D Delta_n/(2 K) = 0.75 0.3/4.
+    assert "perfect recovery: inf" in lines and "alpha MMSE at large alpha: 0.05625" in lines
+
+
 def test_threshold(attnlimits):
     said = attnlimits("aim threshold --activation hardmax --digits 20")
     assert said.status == 0 and "0.40341062903759930452" in said.out
@@ -200,8 +237,10 @@ def test_bad_files(attnlimits, files):
         ("evolve --rho 1 --alpha 1 --activation hardmax --beta -1", "beta must be"),
         ("evolve --rho 1 --alpha 1 --activation relu", "activation must be one of"),
         ("evolve --rho 1 --alpha 1 --activation hardmax --tokens 6", "T = 6"),
-        ("evolve --rho 1 --alpha 1 --noise 0.1", "noise is served for the linear channel"),
+        ("evolve --rho 1 --alpha 1 --noise 0.1 --activation hardmax_published", "the published formula has no noise"),
         ("evolve --rho 1 --alpha 1 --activation linear --noise -1", "noise must be finite and >= 0"),
+        ("evolve --rho 1 --alpha 1 --activation z**2", "not provably strictly monotone"),
+        ("evolve --rho 1 --alpha 1 --activation z+foo(z)", "foo"),
         ("threshold --activation hardmax --tokens 3 --digits 11", "digits must be <= 10"),
         ("threshold --rho 0", "rho must be"),
         ("threshold --rho half", "rho must be a positive number"),

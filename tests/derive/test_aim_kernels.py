@@ -55,6 +55,10 @@ def _largest(name, point):
     values = dict(zip([s.name for s in KERNELS[name].arguments], point, strict=True))
     if name == "projected_score":
         return (abs(values["v"]) + abs(values["u"] * values["v_sum"] / values["u_sum"])) / values["V"]
+    if name.startswith("noisy"):
+        return 1 + sum(map(abs, point)) + abs(values.get("sigma", 0)) + values.get("c", 0)
+    if name == "entry_exponent":
+        return values["t"] ** 2 + (abs(values["y"]) + abs(values["value"])) ** 2 / (values["c"] * values["Delta_n"])
     divisor = {"linear_score": ("c", "V"), "softmax_score": ("c", "V"), "softmax_index": ("beta",)}.get(name)
     top = sum(abs(x) for key, x in values.items() if key not in ("c", "V", "beta", "c_1", "c_2", "s_1", "s_2"))
     if divisor is not None:

@@ -63,9 +63,7 @@ def check_data(args: argparse.Namespace) -> bool:
 
 def data_channel(args: argparse.Namespace, own: bool) -> "al.aim.Channel":
     """Return the output channel of the data; instances come with log y, which does not underflow at any beta."""
-    if args.activation == "softmax" and (args.log_outputs or not own):
-        return al.aim.Softmax(args.tokens, args.beta, logarithms=True)
-    return channel_of(args)
+    return channel_of(args, logarithms=args.activation == "softmax" and (args.log_outputs or not own))
 
 
 def read_data(args: argparse.Namespace) -> list[Array]:

@@ -11,33 +11,42 @@ from ..verbs import Record
 
 __all__ = ["channel_flags", "channel_of", "name_of", "predicted", "said_of"]
 
+# Activations that have no temperature.
+_SCALE_FREE = ("hardmax", "hardmax_published", "linear")
+
 
 def channel_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the output channel."""
-    parser.add_argument("--activation", default="softmax", help=f"{', '.join(ACTIVATIONS)} (default: softmax)")
+    parser.add_argument(
+        "--activation",
+        default="softmax",
+        help=f"{', '.join(ACTIVATIONS)}, or a function of z such as tanh(z), entry by entry (default: softmax)",
+    )
     parser.add_argument("--tokens", "-M", type=int, default=2, metavar="T", help="tokens (default: %(default)s)")
-    parser.add_argument("--beta", "-b", type=float, default=1.0, help="inverse temperature of softmax (default: 1)")
+    parser.add_argument(
+        "--beta", "-b", type=float, default=1.0, help="inverse temperature of softmax, factor of z (default: 1)"
+    )
     parser.add_argument(
         "--noise",
         type=float,
         default=0.0,
-        help="of linear outputs, variance over 1 + delta_ab (default: 0)",
+        help="on the scores, on outputs of a function of z; variance over 1 + delta_ab (default: 0)",
     )
 
 
-def channel_of(args: argparse.Namespace) -> "al.aim.Channel":
+def channel_of(args: argparse.Namespace, *, logarithms: bool = False) -> "al.aim.Channel":
     """Return the output channel of the flags."""
     # Also where the channel would not use it.
     al.aim.above_zero("beta", args.beta, "softmax")
-    return al.aim.channel(args.activation, args.tokens, args.beta, args.noise)
+    return al.aim.channel(args.activation, args.tokens, args.beta, args.noise, logarithms=logarithms)
 
 
 def name_of(args: argparse.Namespace, rho: object) -> str:
     """Name of the model at a width."""
     width = "small width" if rho == 0 or rho is None else f"rho={rho}"
     noise = f", noise={args.noise:g}" if args.noise else ""
-    # Errors of estimation and thresholds are the same at all temperatures, those of prediction are not.
-    beta = f", beta={args.beta:g}" if args.activation == "softmax" and args.beta != 1 else ""
+    # Of softmax errors of estimation and thresholds are the same at all temperatures, those of prediction are not.
+    beta = f", beta={args.beta:g}" if args.activation not in _SCALE_FREE and args.beta != 1 else ""
     return f"attention-indexed model, {args.activation}, T={args.tokens}, {width}{beta}{noise}"
 
 

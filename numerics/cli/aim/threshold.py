@@ -4,6 +4,7 @@ import argparse
 
 import attnlimits as al
 
+from ...core.decimals import pm
 from ...core.results import as_dict
 from ..verbs import Outcome, Verbs, add_verb
 from .flags import channel_flags, channel_of, name_of
@@ -47,7 +48,11 @@ def run(args: argparse.Namespace) -> Outcome:
     if found.value == "inf":
         # As of links: no number, and the symbol of infinity where that is proved.
         record |= {"value": None, "exact": "oo"}
-        if output.name == "hardmax":
+        if isinstance(output, al.aim.Noisy):
+            falls = al.aim.noisy_tail(float(al.aim.exact_number("rho", args.rho, "rho = r/d")), output)
+            lines.append(f"alpha MMSE at large alpha: {pm(falls.value, falls.error)}")
+            record["tail"] = as_dict(falls)
+        elif output.name == "hardmax":
             tail = al.aim.hardmax_tail(args.rho, tokens=args.tokens, digits=min(digits, 15))
             lines.append(f"at large alpha MMSE = {tail}/alpha^2")
             record["tail"] = tail

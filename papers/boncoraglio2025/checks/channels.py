@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
-from attnlimits.derive.aim import channels, choices, hardmax
+from attnlimits.derive.aim import channels, choices, entrywise, hardmax, noise
 from attnlimits.derive.aim.symbols import beta, variance
 from attnlimits.derive.registry import CheckOutcome
 from attnlimits.papers.troiani2025.checks.tools import numeric, symbolic
@@ -224,3 +224,13 @@ def check_55() -> CheckOutcome:
 def check_56() -> CheckOutcome:
     """Softmax as a choice: its law, the product of two of its factors, and the density of that."""
     return symbolic(choices.choice_identities(), "exponents, density and the integral over t, in units of 1/beta")
+
+
+def check_57() -> CheckOutcome:
+    """Noise on the scores: the law of h + z, and F at V + Delta_n."""
+    return symbolic(noise.noise_identities(), "one entry; Z_out and F without noise are functions of h + z alone")
+
+
+def check_58() -> CheckOutcome:
+    """Outputs entry by entry: the score is a posterior mean, and F what is left of the variance."""
+    return symbolic(entrywise.entry_identities(), "two values of h stand for any number of them")

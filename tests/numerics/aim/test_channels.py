@@ -9,7 +9,16 @@ from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal
 
 from attnlimits.numerics.aim.bivariate import log_phi2, slopes
-from attnlimits.numerics.aim.channels import Hardmax, HardmaxMany, Linear, Softmax, channel, pairs, variances
+from attnlimits.numerics.aim.channels import (
+    Hardmax,
+    HardmaxMany,
+    Linear,
+    Noisy,
+    Softmax,
+    channel,
+    pairs,
+    variances,
+)
 from attnlimits.numerics.aim.data import gram, indices, teacher
 from attnlimits.numerics.aim.hardmax import information, information_between
 from attnlimits.numerics.core.errors import KernelNotFoundError, UnreachableOutputError
@@ -32,19 +41,23 @@ def draws(output, n, c, rng, scale=1.0):
     return omega, V, output.draw(symmetric(h, output.tokens), rng), h
 
 
+def named(output):
+    return f"{output.name}-{output.tokens}-{output.noise:g}"
+
+
 OUTPUTS = [
     Linear(2),
     Linear(4),
-    Linear(2, 0.4),
     Softmax(2),
     Softmax(3, 5.0),
     Softmax(5, 0.3),
     Hardmax(),
     HardmaxMany(3),
+    *(Noisy(clean, 0.4) for clean in (Linear(2), Softmax(3, 5.0), Hardmax(), HardmaxMany(3))),
 ]
 
 
-@pytest.mark.parametrize("output", OUTPUTS, ids=lambda o: f"{o.name}-{o.tokens}-{o.noise:g}")
+@pytest.mark.parametrize("output", OUTPUTS, ids=named)
 @pytest.mark.parametrize("c", [0.0, 0.7, 6.0])
 def test_information_is_the_average_of_the_score_and_nishimori_holds(output, c, rng):
     """V sum (1 + delta) E g^2 = F(c), and the same with (h - omega) g, on 20000 draws to five standard errors."""
@@ -86,7 +99,7 @@ def test_softmax_score_is_the_slope_of_log_z(tokens, sampled, rng):
 @pytest.mark.parametrize("sampled", [False, True])
 def test_score_of_noisy_outputs_is_the_slope_of_log_z(sampled, rng):
     """Z is the density of y ~ N(omega, V Sigma + Delta_n diag(1 + delta)), from SciPy."""
-    output = Linear(2, 0.3)
+    output = Noisy(Linear(2), 0.3)
     omega, V, y, _ = draws(output, 3, 1.0, rng)
     sigma = gram(rng.standard_normal((3, 2, 60))) if sampled else None
     seen = output.prepare(output.check(y))
@@ -96,7 +109,7 @@ def test_score_of_noisy_outputs_is_the_slope_of_log_z(sampled, rng):
         law = multivariate_normal(cov=V * matrix + 0.3 * np.diag(variances(2)))
         wanted = slopes_of(lambda o, k=k, law=law: law.logpdf(seen[k] - o), omega[k])
         assert np.allclose(g[k], wanted, rtol=1e-6, atol=1e-6)
-    nearly = Linear(2, 1e-9).score(seen, omega, V, sigma)
+    nearly = Noisy(Linear(2), 1e-9).score(seen, omega, V, sigma)
     assert np.allclose(nearly, Linear(2).score(seen, omega, V, sigma), rtol=1e-7)
 
 
@@ -116,6 +129,72 @@ def test_hardmax_score_is_the_slope_of_log_z(sampled, rng):
         f = lambda o, law=law, signs=signs: math.log(law.cdf(signs @ contrast @ o))  # noqa: E731
         # SciPy's distribution function is good to about 1e-9 there.
         assert np.allclose(g[k], slopes_of(f, omega[k], 1e-3), atol=2e-5)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize(
+    "clean", [Linear(3), Softmax(2), Softmax(3, 2.0), Hardmax(), HardmaxMany(3)], ids=lambda o: f"{o.name}-{o.tokens}"
+)
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_score_is_the_slope_of_the_log_evidence(clean, noise, sampled, rng):
+    """By central differences, of which the third derivative leaves 1e-8."""
+    output = Noisy(clean, noise) if noise else clean
+    omega, V, y, _ = draws(output, 4, 2.0, rng)
+    sigma = gram(rng.standard_normal((4, output.tokens, 50))) if sampled else None
+    seen = output.prepare(output.check(y))
+    g, step = output.score(seen, omega, V, sigma), 1e-4
+    for at in range(omega.shape[1]):
+        ends = [
+            output.log_evidence(seen, omega + s * step * (np.arange(omega.shape[1]) == at), V, sigma) for s in (1, -1)
+        ]
+        assert np.allclose((ends[0] - ends[1]) / (2 * step), g[:, at], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [Linear(2), Softmax(3), Noisy(Softmax(2), 0.3), Noisy(Linear(2), 0.3)],
+    ids=named,
+)
+def test_log_evidence_depends_on_the_variance_as_a_density_does(output, rng):
+    """Its slope in V is that of a law that spreads: d log Z/dV = E over h of it; by an average of densities over y.
+
+    The constant that is left out does not depend on V: the mean of exp(log Z(V') - log Z(V)) over y of V is one.
+    """
+    spread = np.sqrt(variances(output.tokens))
+    h = spread * rng.standard_normal((40000, len(spread)))
+    seen = output.prepare(output.check(output.draw(symmetric(h, output.tokens), rng)))
+    zero = np.zeros_like(h)
+    ratio = np.exp(output.log_evidence(seen, zero, 0.8) - output.log_evidence(seen, zero, 1.0))
+    assert abs(ratio.mean() - 1) < 5 * ratio.std() / 200
+
+
+def test_noisy_softmax_is_a_gaussian_law_of_its_logarithms(rng):
+    """Log Z from SciPy's normal density of phi - phi_TT, of covariance M (V Sigma + Delta_n diag(1 + delta)) M^T."""
+    output = Noisy(Softmax(3, 2.0), 0.4)
+    omega, V, y, _ = draws(output, 5, 1.0, rng)
+    sigma, seen = gram(rng.standard_normal((5, 3, 40))), output.prepare(output.check(y))
+    contrast = np.hstack([np.eye(5), -np.ones((5, 1))])
+    found = output.log_evidence(seen, omega, V, sigma)
+    exact = []
+    for k in range(5):
+        law = multivariate_normal(cov=contrast @ (V * sigma[k] + 0.4 * np.diag(variances(3))) @ contrast.T)
+        exact.append(law.logpdf(contrast @ (seen[k] - omega[k])))
+    # Up to a constant.
+    assert np.ptp(found - np.array(exact)) < 1e-10
+
+
+def test_noisy_labels_are_those_of_noisy_scores(rng):
+    """Shares of the four labels at omega = 0.3, against Z_out of 10^5 draws; and noise flips some labels."""
+    output = Noisy(Hardmax(), 0.5)
+    omega, V = np.array([[0.3, -0.2, 0.5]]), 0.4
+    h = omega + math.sqrt(V) * np.sqrt(variances(2)) * rng.standard_normal((100000, 3))
+    seen = output.prepare(output.check(output.draw(symmetric(h, 2), rng)))
+    for label in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+        share = (seen == label).all(axis=1).mean()
+        p = math.exp(output.log_evidence(np.array([label], float), omega, V)[0])
+        assert abs(share - p) < 5 * math.sqrt(p * (1 - p) / 100000)
+    clean = Hardmax().prepare(Hardmax().observe(symmetric(h, 2)))
+    assert 0.2 < (clean != seen).any(axis=1).mean() < 0.6
 
 
 def test_hardmax_score_far_from_any_label():
@@ -216,7 +295,7 @@ def test_logarithms_of_a_softmax_that_underflows(rng):
         (lambda: channel("relu"), ValueError, "activation must be one of softmax"),
         (lambda: channel("hardmax", 6), KernelNotFoundError, "T = 6"),
         (lambda: channel("hardmax_published", 3), KernelNotFoundError, "no published variant"),
-        (lambda: channel("softmax", 2, noise=0.1), ValueError, "noise is served for the linear channel"),
+        (lambda: channel("hardmax_published", noise=0.1), ValueError, "the published formula has no noise"),
         (lambda: channel("linear", 2, noise=-0.1), ValueError, "noise must be finite and >= 0"),
         (lambda: Softmax(2).check(np.full((1, 2, 2), 0.4)), UnreachableOutputError, "sum to 1"),
         (lambda: Softmax(2).check(np.array([[[1.5, -0.5], [0.5, 0.5]]])), UnreachableOutputError, "range of a softmax"),

@@ -1,0 +1,255 @@
+"""Outputs entry by entry, y_ab = f(beta h_ab), with noise of their own or without, where f is strictly monotone."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.polynomial.chebyshev import chebval
+from numpy.typing import ArrayLike
+
+from attnlimits.generated.aim_channels import numpy64 as kernels
+
+from ..core.errors import UnreachableOutputError
+from ..core.results import Estimate
+from ..learning.blocks import Array
+from ..quadrature.rules import gauss_legendre_panels
+from . import scalar
+from .channel_laws import Linear
+from .checks import CITE, above_zero, check_outputs, count
+from .entries import pairs, variances, variances_of_rows
+from .protocol import Channel
+from .results import PredictionErrors
+from .score_functions import EntryFunction
+
+__all__ = ["Entries", "OneToOne", "entrywise"]
+
+# Values of V at which F is computed; at each so many, and by wider rules, which the error is from.
+_NODES, _CHECKED, _COARSE = 28, 7, 1.35
+# Widths of panels for predictions.
+_FINE, _WIDE = 0.5, 0.75
+
+
+def entrywise(text: str, tokens: int, beta: float, noise: float) -> Channel:
+    """Return the channel of a function of one score.
+
+    Parameters
+    ----------
+    text : str
+        A function of z in the grammar of links, such as "tanh(z)".
+    tokens : int
+    beta, noise : float
+
+    Raises
+    ------
+    ValueError
+        The text cannot be read; or f is not provably strictly monotone, and there is no noise.
+    """
+    function = _read(text, beta)
+    if noise:
+        return Entries(function, tokens, noise)
+    if not function.one_to_one:
+        raise ValueError(
+            f"activation {text!r} is not provably strictly monotone, so that its outputs do not fix the scores "
+            f"({CITE}, (58)); give --noise > 0, with which any function is served"
+        )
+    return OneToOne(function, tokens)
+
+
+@lru_cache(maxsize=32)
+def _read(text: str, beta: float) -> EntryFunction:
+    """One object for each function, of which averages are kept."""
+    return EntryFunction(text, beta)
+
+
+class _Predicted:
+    """Predictions of f(beta h)."""
+
+    function: EntryFunction
+    tokens: int
+    scale_free = False
+
+    def observe(self, h: Array) -> Array:
+        """Outputs without noise."""
+        return self.function(h)
+
+    def predict(self, omega: Array, V: float) -> Array:
+        """Mean of f(beta h), or f(beta omega)."""
+        if not V:
+            return self.function(omega)
+        spread = np.broadcast_to(np.sqrt(V * variances_of_rows(self.tokens)), omega.shape)
+        rows = 1 << 14
+        flat = [(omega.ravel()[k : k + rows], spread.ravel()[k : k + rows]) for k in range(0, omega.size, rows)]
+        means = [scalar.smooth_moments(self.function, self.function.breaks, *part)[0] for part in flat]
+        return np.concatenate(means).reshape(omega.shape)
+
+    def prediction_errors(self, V: float, Q: float) -> PredictionErrors:
+        """Sums over all entries of E Var(f | omega) and E (f(h) - f(omega))^2, by rules of two widths."""
+        fine, coarse = (self._prediction_errors(V, Q, width) for width in (_FINE, _WIDE))
+        return PredictionErrors(
+            *(Estimate(a, abs(a - b) + 1e-13 * abs(a), "estimated") for a, b in zip(fine, coarse, strict=True))
+        )
+
+    def _prediction_errors(self, V: float, Q: float, width: float) -> tuple[float, float]:
+        mean_square = plug_in = 0.0
+        f, breaks = self.function, self.function.breaks
+        for kind, number in ((2.0, self.tokens), (1.0, self.tokens * (self.tokens - 1))):
+            spread, deviation = math.sqrt(V * kind), math.sqrt(max(Q - V, 0.0) * kind)
+            omega, weights = scalar.law_of_omega(deviation, spread, breaks, width)
+            mean, square = scalar.smooth_moments(f, breaks, omega, np.full(len(omega), spread), width)
+            variance = np.maximum(square - mean**2, 0.0)
+            mean_square += number * float(weights @ variance)
+            plug_in += number * float(weights @ (variance + (mean - f(omega)) ** 2))
+        return mean_square, plug_in
+
+
+class OneToOne(_Predicted, Linear):
+    """Outputs of a strictly monotone f without noise: they fix h, as the linear ones do.
+
+    Parameters
+    ----------
+    function : EntryFunction
+    tokens : int
+    """
+
+    def __init__(self, function: EntryFunction, tokens: int) -> None:
+        Linear.__init__(self, tokens)
+        self.function, self.name = function, function.text
+
+    def check(self, y: ArrayLike) -> Array:
+        """Refuse outputs that are not symmetric, or that no score has."""
+        array = Linear.check(self, y)
+        self.function.inverse(array)
+        return array
+
+    def prepare(self, y: Array) -> Array:
+        """h, entries a <= b."""
+        return self.function.inverse(y[:, *pairs(self.tokens)])
+
+
+class Entries(_Predicted):
+    """y_ab = f(beta h_ab) + noise of variance Delta_n (1 + delta_ab), y_ab = y_ba: a scalar channel for each entry.
+
+    Parameters
+    ----------
+    function : EntryFunction
+    tokens : int
+    noise : float
+        Delta_n > 0.
+
+    References
+    ----------
+    boncoraglio2025, (58).
+    """
+
+    functionals: int | None = None
+    observed = 0
+
+    def __init__(self, function: EntryFunction, tokens: int, noise: float) -> None:
+        self.function, self.tokens = function, count("tokens", tokens, 2, "T")
+        self.noise, self.name = above_zero("noise", noise, "outputs entry by entry"), function.text
+
+    def information(self, c: float, V: float = 1.0) -> Estimate:
+        """F at V and q = c V, interpolated along V at the same Q."""
+        found = _along(self.function, self.noise, float(f"{V * (1 + c):.13g}"), self.tokens)
+        return found.information(V)
+
+    def evidence(self, V: float, Q: float) -> Estimate:
+        """Minus the entropy of the noise, and minus the integral of F/(2 V) from 0 to V."""
+        return _along(self.function, self.noise, float(f"{Q:.13g}"), self.tokens).evidence(V)
+
+    def draw(self, h: Array, rng: np.random.Generator) -> Array:
+        """Outputs with their noise."""
+        half = rng.standard_normal(h.shape)
+        # Entries of variance 1, and 2 on the diagonal.
+        return self.observe(h) + math.sqrt(self.noise / 2) * (half + half.swapaxes(1, 2))
+
+    def check(self, y: ArrayLike) -> Array:
+        """Refuse outputs that are not symmetric."""
+        array = check_outputs(y, self.tokens)
+        off = float(np.abs(array - np.swapaxes(array, 1, 2)).max())
+        if off > 1e-9 * (1 + float(np.abs(array).max())):
+            raise UnreachableOutputError(
+                f"y must be symmetric, as h_ab = h_ba is, and its noise ({CITE}, (58)); it is off by {off:.3g}; pass "
+                "(y + y^T)/2 if that is rounding"
+            )
+        return array
+
+    def prepare(self, y: Array) -> Array:
+        """Entries a <= b."""
+        return np.asarray(y[:, *pairs(self.tokens)])
+
+    def score(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
+        """Posterior means; of sigma only the diagonal counts, its other entries vanish as d grows."""
+        spread = self._spread(omega, V, sigma)
+        mean = omega + spread * self._moments(seen, omega, spread).mean.reshape(omega.shape)
+        return np.asarray(kernels.linear_score(mean, omega, spread**2 / V, V)[0])
+
+    def log_evidence(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
+        """Sum over the entries, with the same of sigma."""
+        return self._moments(seen, omega, self._spread(omega, V, sigma)).log_z.reshape(omega.shape).sum(axis=1)
+
+    def _spread(self, omega: Array, V: float, sigma: Array | None) -> Array:
+        variance = variances(self.tokens) if sigma is None else np.diagonal(sigma, axis1=1, axis2=2)
+        return np.broadcast_to(np.sqrt(V * variance), omega.shape)
+
+    def _moments(self, seen: Array, omega: Array, spread: Array) -> scalar.Moments:
+        noise = np.broadcast_to(self.noise * variances(self.tokens), omega.shape)
+        return scalar.moments(
+            self.function, self.function.breaks, seen.ravel(), omega.ravel(), spread.ravel(), noise.ravel()
+        )
+
+
+class _Along:
+    """F at one Q as a function of V: Chebyshev series in x = (V/(V + Delta_n))^{1/2}.
+
+    F/x^2 is smooth where f is continuous, and F/x where it jumps: at small V only what is near a jump is not known.
+    """
+
+    def __init__(self, function: EntryFunction, noise: float, Q: float, tokens: int) -> None:
+        self.noise, self.tokens, self.power = noise, tokens, 1 if function.jumps else 2
+        self.end = math.sqrt(Q / (Q + noise))
+        angles = (np.arange(_NODES) + 0.5) * math.pi / _NODES
+        x = 0.5 * self.end * (1 + np.cos(angles))
+        fine = np.array([self._at(function, Q, float(v), 1.0) for v in x]) / x**self.power
+        few = x[::_CHECKED]
+        coarse = np.array([self._at(function, Q, float(v), _COARSE) for v in few]) / few**self.power
+        self.coefficients = 2 / _NODES * np.cos(np.outer(np.arange(_NODES), angles)) @ fine
+        self.coefficients[0] *= 0.5
+        # What the rules leave at the nodes, and the series leaves out.
+        rules = float(np.abs(fine[::_CHECKED] - coarse).max())
+        self.error = 2 * rules + 4 * float(np.abs(self.coefficients[-3:]).max()) + 1e-14 * float(np.abs(fine).max())
+
+    def _at(self, function: EntryFunction, Q: float, x: float, scale: float) -> float:
+        V = self._variance(x)
+        total = 0.0
+        for kind, number in ((2.0, self.tokens), (1.0, self.tokens * (self.tokens - 1) // 2)):
+            deviation, spread = math.sqrt(max(Q - V, 0.0) * kind), math.sqrt(V * kind)
+            total += number * scalar.information(
+                function, function.breaks, deviation, spread, self.noise * kind, scale=scale
+            )
+        return total
+
+    def _variance(self, x: float) -> float:
+        return self.noise * x * x / (1 - x * x)
+
+    def _series(self, x: Array | float) -> Array:
+        return np.asarray(chebval(2 * np.asarray(x) / self.end - 1, self.coefficients))
+
+    def information(self, V: float) -> Estimate:
+        """F."""
+        _, share = kernels.noisy_indices(V, self.noise)
+        scale = float(share) ** (0.5 * self.power)
+        return Estimate(float(self._series(math.sqrt(share))) * scale, self.error * scale, "estimated")
+
+    def evidence(self, V: float) -> Estimate:
+        """E log Z_out: dV/V = 2 dx/(x (1 - x^2))."""
+        rule = gauss_legendre_panels(np.array([0.0, math.sqrt(V / (V + self.noise))]), 40)
+        weights = rule.weights * rule.nodes ** (self.power - 1) / (1 - rule.nodes**2)
+        start = -0.5 * float(np.log(2 * math.pi * math.e * self.noise * variances(self.tokens)).sum())
+        value = start - float(weights @ self._series(rule.nodes))
+        return Estimate(value, self.error * float(weights.sum()) + 1e-14 * abs(value), "estimated")
+
+
+@lru_cache(maxsize=32)
+def _along(function: EntryFunction, noise: float, Q: float, tokens: int) -> _Along:
+    return _Along(function, noise, Q, tokens)
