@@ -1,4 +1,4 @@
-"""Channels of hardmax labels: of two tokens in closed form, of three to five by chains of integrals."""
+"""Channels of hardmax labels: of two tokens in closed form, of three to ten by chains of integrals."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,7 +8,7 @@ from attnlimits.generated.aim_channels import numpy64 as scores
 from ..core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from ..core.results import Estimate
 from ..learning.blocks import Array
-from . import hardmax, hardmax_many
+from . import hardmax, hardmax_many, hardmax_sampled
 from .bivariate import Slopes, slopes
 from .checks import CITE, check_outputs, count
 from .choices import choice_errors, predicted_choice
@@ -126,30 +126,33 @@ class Hardmax:
 
 
 class HardmaxMany(Hardmax):
-    """One-hot argmax of each row of h, three to five tokens (`label_chains`)."""
+    """One-hot argmax of each row of h, three to ten tokens (`label_chains`).
+
+    Averages over labels are sums up to five tokens (`hardmax_many`), and sampled beyond (`hardmax_sampled`).
+    """
 
     def __init__(self, tokens: int) -> None:
-        if not 2 < count("tokens", tokens, 2, "T") <= hardmax_many.MOST_TOKENS:
+        if not 2 < count("tokens", tokens, 2, "T") <= hardmax_sampled.MOST_TOKENS:
             raise KernelNotFoundError(
-                f"hardmax labels are summed for T = 3 to {hardmax_many.MOST_TOKENS} ({CITE}, hardmax channel), got "
+                f"hardmax labels are served for T = 3 to {hardmax_sampled.MOST_TOKENS} ({CITE}, hardmax channel), got "
                 f"T = {tokens}; take a smaller T, or the softmax channel"
             )
         super().__init__()
         self.tokens = tokens
+        self._averages = hardmax_many if tokens <= hardmax_many.MOST_TOKENS else hardmax_sampled
 
     def information(self, c: float, V: float = 1.0) -> Estimate:
         """F(c), from its behaviour at both ends of c."""
-        return hardmax_many.information(c, self.tokens)
+        return self._averages.information(c, self.tokens)
 
     def evidence(self, V: float, Q: float) -> Estimate:
         """Minus the entropy of the labels given omega."""
-        return self._minus(hardmax_many.label_entropy((Q - V) / V, self.tokens))
+        return self._minus(self._averages.label_entropy((Q - V) / V, self.tokens))
 
     def check(self, y: ArrayLike) -> Array:
         """Refuse rows that are not one-hot, and labels of probability zero."""
         array = super().check(y)
-        place = self.tokens ** np.arange(self.tokens)
-        possible = np.isin(array.argmax(axis=2) @ place, hardmax_many.labels(self.tokens) @ place)
+        possible = hardmax_many.possible(array.argmax(axis=2))
         if not possible.all():
             raise UnreachableOutputError(
                 f"y of sample {int(np.argmin(possible))} names a circle of three tokens or more as largest entries, "

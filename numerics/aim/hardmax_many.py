@@ -27,7 +27,7 @@ from .checks import CITE
 from .entries import pairs, variances
 from .label_chains import label_chains
 
-__all__ = ["MOST_TOKENS", "information", "label_entropy", "labels", "summed", "ties"]
+__all__ = ["MOST_TOKENS", "information", "label_entropy", "labels", "possible", "summed", "ties"]
 
 Labels = NDArray[np.int64]
 #: Beyond, there are more labels than can be summed.
@@ -40,11 +40,16 @@ _STEP, _NEAR = 0.02, (0.04, 0.08)
 def labels(tokens: int) -> Labels:
     """Labels of positive probability, shape (n, T): the largest entry of each row, without circles beyond two rows."""
     every = np.array(list(itertools.product(range(tokens), repeat=tokens)))
-    end = np.broadcast_to(np.arange(tokens), every.shape)
-    for _ in range(tokens):
-        end = np.take_along_axis(every, end, 1)
-    twice = np.take_along_axis(every, np.take_along_axis(every, end, 1), 1)
-    return np.asarray(every[(twice == end).all(axis=1)], np.int64)
+    return np.asarray(every[possible(every)], np.int64)
+
+
+def possible(given: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Whether labels, shape (n, T), have positive probability: no circle of more than two rows that name each other."""
+    end = np.broadcast_to(np.arange(given.shape[1]), given.shape)
+    for _ in range(given.shape[1]):
+        end = np.take_along_axis(given, end, 1)
+    twice = np.take_along_axis(given, np.take_along_axis(given, end, 1), 1)
+    return np.asarray((twice == end).all(axis=1))
 
 
 def _orbits(matrix: Array) -> tuple[Labels, Array]:

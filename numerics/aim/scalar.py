@@ -100,23 +100,17 @@ def moments(f: Function, breaks: Array, y: Array, omega: Array, spread: Array, n
     steep = _steepest(f, omega[few], spread[few], breaks)
     width = min(_PRIOR, _NOISE * float(np.sqrt(noise.min())) / max(steep, 1e-300))
     rows = max(1, int(_AT_ONCE * width / (2 * REACH * _ORDER)))
-    found = [
-        _moments(f, breaks, *(a[start : start + rows] for a in (y, omega, spread, noise)), width)
-        for start in range(0, len(y), rows)
-    ]
+    found = []
+    for start in range(0, len(y), rows):
+        part = slice(start, start + rows)
+        grid = _prior(omega[part], spread[part], breaks, width)
+        found.append(_moments(f(omega[part, None] + spread[part, None] * grid.nodes), y[part], noise[part], grid))
     return Moments(*map(np.concatenate, zip(*found, strict=True)))
 
 
-def _moments(f: Function, breaks: Array, y: Array, omega: Array, spread: Array, noise: Array, width: float) -> Moments:
-    grid = _prior(omega, spread, breaks, width)
-    value = f(omega[:, None] + spread[:, None] * grid.nodes)
-    # The weights have the law of t already.
-    zero = np.zeros(1)
-    exponent = kernels.entry_exponent(zero, y[:, None], value, np.ones(1), noise[:, None])[0]
-    return _averages(exponent, grid, noise)
-
-
-def _averages(exponent: Array, grid: _Grid, noise: Array) -> Moments:
+def _moments(value: Array, y: Array, noise: Array, grid: _Grid) -> Moments:
+    """From f at the nodes, whose weights have the law of t already."""
+    exponent = kernels.entry_exponent(np.zeros(1), y[:, None], value, np.ones(1), noise[:, None])[0]
     top = exponent.max(axis=-1, keepdims=True)
     weight = np.exp(exponent - top) * grid.weights
     total = weight.sum(axis=-1)

@@ -11,7 +11,8 @@ from mpmath.ctx_mp import MPContext
 from ..core.results import Estimate, How, Result
 from .channels import Channel, Entries, Noisy
 from .checks import CITE, above_zero, count
-from .hardmax_many import MOST_TOKENS
+from .hardmax_many import MOST_TOKENS as SUMMED_TOKENS
+from .hardmax_sampled import MOST_TOKENS
 from .precise import MAX_DIGITS, exact_number, rounded
 
 __all__ = [
@@ -23,8 +24,8 @@ __all__ = [
 ]
 
 _GUARD = 10
-# Of a threshold that is a sum over labels, known to some 1e-11.
-_SUM_DIGITS = 10
+# Of a threshold that is a sum over labels, known to some 1e-11, and of one from sampled labels.
+_SUM_DIGITS, _SAMPLED_DIGITS = 10, 4
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,7 +106,7 @@ def weak_recovery(output: Channel, *, digits: int | None = None) -> Threshold:
     ----------
     output : Channel
     digits : int, keyword-only
-        1 to 200, 15 by default; 1 to 10 for hardmax of more than two tokens, 10 by default.
+        1 to 200, 15 by default; at most 10 for hardmax of three to five tokens and functions with noise, 4 beyond.
 
     Returns
     -------
@@ -118,8 +119,7 @@ def weak_recovery(output: Channel, *, digits: int | None = None) -> Threshold:
     boncoraglio2025, Corollary 4.2 and hardmax channel.
     """
     if digits is None:
-        plain = output.tokens == 2 or output.name != "hardmax"
-        digits = 15 if plain and not isinstance(output, Entries) else _SUM_DIGITS
+        digits = min(15, _most_digits(output))
     ctx = _context(digits)
     quantity = "alpha/rho of weak recovery, rho -> 0"
     noise = Fraction(repr(output.noise))
@@ -143,17 +143,25 @@ def weak_recovery(output: Channel, *, digits: int | None = None) -> Threshold:
     return _closed(ctx, number, exact, digits, quantity)
 
 
+def _most_digits(output: Channel) -> int:
+    if isinstance(output, Entries):
+        return _SUM_DIGITS
+    if output.tokens == 2 or output.name != "hardmax":
+        return MAX_DIGITS
+    return _SUM_DIGITS if output.tokens <= SUMMED_TOKENS else _SAMPLED_DIGITS
+
+
 def _summed(output: Channel, digits: int, quantity: str) -> Threshold:
-    if digits > _SUM_DIGITS:
+    if digits > (most := _most_digits(output)):
         raise ValueError(
-            f"digits must be <= {_SUM_DIGITS} for hardmax of more than two tokens and functions with noise, in float64 "
-            f"({CITE}, weak recovery), got {digits}"
+            f"digits must be <= {most} for weak recovery of hardmax of {output.tokens} tokens or of a function with "
+            f"noise, a number in float64 ({CITE}, weak recovery), got {digits}"
         )
     F = output.information(0.0)
     value = 1 / (2 * F.value)
     text = f"{value:.{digits}g}"
     error = value * F.error / F.value + abs(float(text) - value)
-    return Threshold(text, None, error, "estimated", quantity)
+    return Threshold(text, None, error, F.how, quantity)
 
 
 def _below(ctx: MPContext, common: Fraction, own: list[int]) -> mpf:
@@ -171,11 +179,32 @@ def _ties(ctx: MPContext, tokens: int) -> mpf:
 
     Equal entries of variances v and w are N(0, v w/(v + w)).
     """
+    if tokens > SUMMED_TOKENS:
+        return _integrated_ties(ctx, tokens)
     with_own = _below(ctx, Fraction(2, 3), [1] * (tokens - 2))
     total = (tokens - 1) * with_own
     if tokens > 2:
         total += math.comb(tokens - 1, 2) * _below(ctx, Fraction(1, 2), [2] + [1] * (tokens - 3))
     return tokens * total
+
+
+def _integrated_ties(ctx: MPContext, tokens: int) -> mpf:
+    """The same by a trapezoid over the value at the tie: orthants of more than three variables have no closed form."""
+    reach = math.sqrt(2 * math.log(10) * ctx.dps) + 1
+    step = ctx.mpf(1) / (2 + ctx.dps // 6)
+
+    def average(power: int, spread: mpf, more: mpf) -> mpf:
+        """E Phi(spread x)^power Phi(more x)."""
+        count = int(reach / step) + 1
+        values = (
+            ctx.npdf(step * k) * ctx.ncdf(spread * step * k) ** power * ctx.ncdf(more * step * k)
+            for k in range(-count, count + 1)
+        )
+        return step * ctx.fsum(values)
+
+    own, other = ctx.sqrt(ctx.mpf(2) / 3), ctx.sqrt(ctx.mpf(1) / 2)
+    with_own = average(tokens - 3, own, own)
+    return tokens * ((tokens - 1) * with_own + math.comb(tokens - 1, 2) * average(tokens - 3, other, ctx.mpf(1) / 2))
 
 
 def _mp(ctx: MPContext, value: Fraction) -> mpf:
@@ -192,7 +221,7 @@ def hardmax_tail(rho: float, *, tokens: int = 2, digits: int = 15) -> str:
     ----------
     rho : int, float, Fraction or str
     tokens : int, keyword-only
-        2 to 5.
+        2 to 10.
     digits : int, keyword-only
         1 to 50.
 

@@ -236,7 +236,7 @@ def test_bad_files(attnlimits, files):
         ("evolve --rho 1 --alpha 1 --beta 0", "beta must be finite and > 0"),
         ("evolve --rho 1 --alpha 1 --activation hardmax --beta -1", "beta must be"),
         ("evolve --rho 1 --alpha 1 --activation relu", "activation must be one of"),
-        ("evolve --rho 1 --alpha 1 --activation hardmax --tokens 6", "T = 6"),
+        ("evolve --rho 1 --alpha 1 --activation hardmax --tokens 11", "T = 11"),
         ("evolve --rho 1 --alpha 1 --noise 0.1 --activation hardmax_published", "the published formula has no noise"),
         ("evolve --rho 1 --alpha 1 --activation linear --noise -1", "noise must be finite and >= 0"),
         ("evolve --rho 1 --alpha 1 --activation z**2", "not provably strictly monotone"),
