@@ -28,22 +28,18 @@ class _Fixed:
     """An output that fixes K linear functionals of h; the score is a projection."""
 
     tokens: int
-    functionals: int
+    functionals: int | None
+    observed: int
     noise = 0.0
     scale_free = False
 
-    @property
-    def observed(self) -> int:
-        """K."""
-        return self.functionals
-
     def information(self, c: float, V: float = 1.0) -> Estimate:
         """F = K."""
-        return Estimate(float(self.functionals), 0.0, "rigorous")
+        return Estimate(float(self.observed), 0.0, "rigorous")
 
     def evidence(self, V: float, Q: float) -> Estimate:
         """-(K/2) log V, up to a constant."""
-        return Estimate(-0.5 * self.functionals * math.log(V), _LOG, "rigorous")
+        return Estimate(-0.5 * self.observed * math.log(V), _LOG, "rigorous")
 
     def draw(self, h: Array, rng: np.random.Generator) -> Array:
         """Outputs; they have no noise."""
@@ -76,7 +72,7 @@ class Linear(_Fixed):
     def __init__(self, tokens: int) -> None:
         self.tokens = count("tokens", tokens, 2, "T")
         self.name = "linear"
-        self.functionals = self.tokens * (self.tokens + 1) // 2
+        self.functionals = self.observed = self.tokens * (self.tokens + 1) // 2
 
     def observe(self, h: Array) -> Array:
         """Outputs."""
@@ -136,7 +132,7 @@ class Softmax(_Fixed):
         self.beta = above_zero("beta", beta, "softmax")
         self.logarithms = logarithms
         self.name = "softmax"
-        self.functionals = self.tokens * (self.tokens + 1) // 2 - 1
+        self.functionals = self.observed = self.tokens * (self.tokens + 1) // 2 - 1
 
     def observe(self, h: Array) -> Array:
         """Outputs."""

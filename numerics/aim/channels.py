@@ -56,7 +56,7 @@ def channel(
         An unknown name, T < 2, beta not positive, noise negative, or of the published formula; a function that cannot
         be read, or without noise is not provably strictly monotone.
     KernelNotFoundError
-        Hardmax of more than five tokens, or the published formula for more than two.
+        Hardmax of more than ten tokens, or the published formula for more than two.
     """
     noise = from_zero("noise", noise, "noisy scores")
     if is_function(activation):

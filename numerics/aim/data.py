@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike
 
 from ..core.memory import refuse_memory
 from ..core.validation import numbers, plain
-from ..learning.blocks import Array, Floats
+from ..learning.blocks import Array, Floats, rows_of
 from ..learning.blocks import stream as seeded_stream
 from .channels import Channel, pairs
 from .checks import CITE, above_zero, count
 
 __all__ = [
+    "Single",
     "Stream",
     "check_matrix",
     "check_samples",
@@ -38,7 +39,7 @@ _MATRICES = 12
 _ENTRIES = 1 << 22
 # Largest entry of a matrix, whose squares are added up.
 _LARGEST = 1e100
-# Largest number of entries of x that are kept in memory in float64: 256 MiB.
+# Largest number of entries of x in float64 that are kept in memory: 256 MiB.
 _HELD = 1 << 25
 
 
@@ -185,13 +186,46 @@ def stream(
 
 
 def instance(
-    S: ArrayLike, alpha: float, output: Channel, rng: np.random.Generator | int | None = None
+    S: ArrayLike,
+    alpha: float,
+    output: Channel,
+    rng: np.random.Generator | int | None = None,
+    *,
+    dtype: type[np.float32] | type[np.float64] = np.float64,
 ) -> tuple[Floats, Array] | tuple[Stream, None]:
     """Draw samples as `make_data` does where x fits into 256 MiB, or else as `stream` does, in single precision."""
     matrix = check_matrix("S", S)
-    if round(alpha * matrix.size) * output.tokens * len(matrix) <= _HELD:
-        return make_data(matrix, alpha, output, rng)
+    if round(alpha * matrix.size) * output.tokens * len(matrix) * np.dtype(dtype).itemsize <= _HELD * 8:
+        return make_data(matrix, alpha, output, rng, dtype=dtype)
     return stream(matrix, alpha, output, rng), None
+
+
+class Single:
+    """An array of samples in blocks of single precision, converted again at every pass; it may be memory-mapped.
+
+    Parameters
+    ----------
+    x : array_like, shape (n, T, d)
+        float32 or float64.
+    y : array_like, shape (n, T, T)
+    output : Channel
+    """
+
+    def __init__(self, x: ArrayLike, y: ArrayLike, output: Channel) -> None:
+        self._x, self._y = check_samples(x, output.tokens), np.asarray(y)
+        if len(self._x) != len(self._y):
+            raise ValueError(
+                f"x and y must have as many samples, got {len(self._x)} and {len(self._y)} ({CITE}, model)"
+            )
+        self._parts = list(rows_of(self._x, rows_at_a_time(*self._x.shape[1:])))
+
+    def __call__(self) -> Iterator[tuple[Floats, Array]]:
+        """Blocks (x, y)."""
+        return zip(self.tokens(), (self._y[part] for part in self._parts), strict=True)
+
+    def tokens(self) -> Iterator[Floats]:
+        """Blocks of x."""
+        return (np.asarray(self._x[part], np.float32) for part in self._parts)
 
 
 def refuse_size(alpha: float, dimension: int, tokens: int, what: str, *, scalar: bool = False) -> None:

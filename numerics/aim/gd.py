@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..learning.blocks import Array, Floats, stream
 from ..learning.rules import Adam
-from .channels import Channel, Linear, Noisy, Softmax
+from .channels import Channel, Linear, Noisy, OneToOne, Softmax
 from .checks import CITE, above_zero, count
 from .data import check_matrix, check_samples, indices
 from .results import DescentResult
@@ -76,7 +76,7 @@ def descend(
     if isinstance(output, Noisy):
         # The loss is that of outputs without noise.
         output = output.clean
-    if not isinstance(output, Softmax | Linear):
+    if not isinstance(output, Softmax | Linear) or isinstance(output, OneToOne):
         raise ValueError(f"{output.name} has no slopes to descend ({CITE}, gradient descent); use softmax or linear")
     tokens = check_samples(x, output.tokens)
     labels = output.check(y)

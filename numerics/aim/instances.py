@@ -39,6 +39,7 @@ def amp_instances(
     count: int,
     seed: int = 0,
     max_iter: int = 200,
+    dtype: type[np.float32] | type[np.float64] = np.float64,
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Instances:
@@ -52,6 +53,8 @@ def amp_instances(
         d.
     output : Channel
     count, seed : int
+    dtype : {np.float64, np.float32}, optional
+        Of the tokens.
     progress : callable, optional
         Called with (done, total) iterations of all instances, as if none converged.
     max_iter, settings : optional
@@ -65,7 +68,7 @@ def amp_instances(
                 progress(number * max_iter + step.iteration, count * max_iter)
 
         S = teacher(dimension, rho, seed + number)
-        x, y = instance(S, alpha, output, seed + number)
+        x, y = instance(S, alpha, output, seed + number, dtype=dtype)
         found.append(
             amp(x, y, output, rho, teacher=S, seed=seed + number, callback=tick, max_iter=max_iter, **settings)
         )

@@ -3,7 +3,7 @@
 from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import Channel, Noisy, Softmax, channel
 from attnlimits.numerics.aim.checks import above_zero
-from attnlimits.numerics.aim.data import instance, refuse_size, teacher
+from attnlimits.numerics.aim.data import Single, instance, refuse_size, teacher
 from attnlimits.numerics.aim.free_energy import FreeEntropyPoint, free_entropy, free_entropy_at
 from attnlimits.numerics.aim.gd import descend
 from attnlimits.numerics.aim.instances import amp_instances, descent_instances
@@ -15,6 +15,7 @@ from attnlimits.numerics.aim.rie import denoise_matrix
 from attnlimits.numerics.aim.spectrum import mmse
 from attnlimits.numerics.aim.state_evolution import curve, evolve
 from attnlimits.numerics.aim.thresholds import hardmax_tail, noisy_tail, perfect_recovery, weak_recovery
+from attnlimits.numerics.aim.width import WidthEstimate, estimate_rho
 
 __all__ = [
     "AMPResult",
@@ -25,8 +26,10 @@ __all__ = [
     "FreeEntropyPoint",
     "Noisy",
     "PredictionErrors",
+    "Single",
     "Softmax",
     "SpectrumResult",
+    "WidthEstimate",
     "above_zero",
     "amp",
     "amp_instances",
@@ -36,6 +39,7 @@ __all__ = [
     "descend",
     "descent_instances",
     "errors_on_data",
+    "estimate_rho",
     "evolve",
     "exact_number",
     "free_entropy",

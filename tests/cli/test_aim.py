@@ -180,6 +180,33 @@ def test_outputs_in_single_precision(attnlimits, files):
     assert "sum to 1" in attnlimits(f"{flags}/y32.npy").err
 
 
+def test_single_precision(attnlimits, files):
+    S, folder = files
+    flags = f"aim amp --rho 0.5 --x {folder / 'x.npy'} --y {folder / 'y.npy'} --tol 1e-3 --json"
+    double, single = (json.loads(attnlimits(f"{flags} {more}").out) for more in ("", "--float32"))
+    # Tokens are rounded by 6e-8 of themselves, which some iterations let grow.
+    assert 0 < np.abs(np.array(single["estimate"]) - np.array(double["estimate"])).max() < 1e-3
+    np.save(folder / "x32.npy", np.load(folder / "x.npy").astype(np.float32))
+    mapped = json.loads(attnlimits(f"{flags.replace('x.npy', 'x32.npy')}").out)
+    assert np.allclose(mapped["estimate"], single["estimate"], atol=1e-12)
+    instances = "aim amp --rho 0.5 --alpha 0.15 --dimension 20 --seeds 2 --tol 1e-3 --json"
+    drawn = [json.loads(attnlimits(f"{instances} {more}").out)["errors"] for more in ("", "--float32")]
+    # Other numbers are drawn.
+    assert drawn[0] != drawn[1] and np.allclose(drawn[0], drawn[1], rtol=0.6)
+
+
+def test_width_from_data(attnlimits, files):
+    S, folder = files
+    said = attnlimits(f"aim amp --rho estimate --x {folder / 'x.npy'} --y {folder / 'y.npy'} --tol 1e-3")
+    assert "width rho, from the data: 0." in said.out
+    record = json.loads(attnlimits(f"aim amp --rho estimate --x {folder / 'x.npy'} --y {folder / 'y.npy'} --json").out)
+    width = record["width"]
+    assert abs(width["rho"] - 0.5) < width["error"] and record["rho"] == width["rho"]
+    refused = attnlimits("aim amp --rho estimate --alpha 0.1 --dimension 20")
+    assert refused.status == 2 and "--rho estimate is for data" in refused.err
+    assert 'expected a number or "estimate"' in attnlimits("aim amp --rho guess --alpha 0.1 --dimension 20").err
+
+
 def test_a_small_error_has_its_digits(attnlimits):
     lines = attnlimits("aim evolve --activation linear --noise 1e-9 --rho 0.5 --alpha 1").out.splitlines()
     # At low noise MMSE = (2 rho - rho^2) Delta with 2 alpha K Delta/(Delta_n + MMSE) = 1.

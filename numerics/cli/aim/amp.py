@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+import numpy as np
+
 import attnlimits as al
 
 from ...core.decimals import pm, recorded
@@ -26,7 +28,8 @@ def add(verbs: Verbs) -> None:
         "attnlimits aim amp --rho 0.5 --alpha 0.1 --dimension 60 --seeds 2",
         nested=True,
     )
-    data_flags(parser)
+    data_flags(parser, unknown_width=True)
+    parser.add_argument("--float32", action="store_true", help="tokens in single precision, half of the memory")
     parser.add_argument("--damping", type=damping, default="adaptive", help="in [0, 1), or adaptive (default)")
     parser.add_argument(
         "--covariance", choices=("gram", "scalar"), default="gram", help="of each sample, or its limit (default: gram)"
@@ -45,18 +48,27 @@ def run(args: argparse.Namespace) -> Outcome:
         "max_iter": args.max_iter,
         "tol": args.tol,
     }
-    name = name_of(args, f"{args.rho:g}")
-    return _own(args, output, name, settings) if own else _instances(args, output, name, settings)
+    if own:
+        return _own(args, output, settings)
+    if args.rho == "estimate":
+        raise ValueError("--rho estimate is for data of --x and --y; a teacher needs its width as a number")
+    return _instances(args, output, settings)
 
 
-def _own(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings: dict[str, Any]) -> Outcome:
+def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
     x, y = read_data(args)
+    width = None
+    if args.rho == "estimate":
+        width = al.aim.estimate_rho(x, y, output, covariance=args.covariance)
+        args.rho = width.rho
+    name = name_of(args, f"{args.rho:.6g}")
     bar = Bar("aim amp", show=shown(args))
 
     def tick(step: "al.aim.AMPStep") -> None:
         bar.to(step.iteration, args.max_iter)
 
-    found = al.aim.amp(x, y, output, args.rho, callback=tick, **settings)
+    tokens, labels = (al.aim.Single(x, y, output), None) if args.float32 else (x, y)
+    found = al.aim.amp(tokens, labels, output, args.rho, callback=tick, **settings)
     bar.close()
     own, errors = "not known", None
     if found.predicted_error is not None:
@@ -80,16 +92,30 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings
     if errors is not None:
         lines.insert(-2, f"on fresh samples, as that implies: {said_of(errors)}")
     keep(args, record, lines, found.estimate)
-    return record, "\n".join(lines), found.converged
+    if width is None:
+        return record, "\n".join(lines), found.converged
+    said = pm(width.rho, width.error) if width.error is not None else f"{width.rho:.3g}, error not known"
+    lines.insert(1, f"width rho, from the data: {said} ({width.status})")
+    record["width"] = as_dict(width)
+    return record, "\n".join(lines), found.converged and width.converged
 
 
-def _instances(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings: dict[str, Any]) -> Outcome:
+def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
+    name = name_of(args, f"{args.rho:g}")
     asked = f"--dimension {args.dimension} at --alpha {args.alpha:g} with --tokens {args.tokens}"
     al.aim.refuse_size(args.alpha, args.dimension, args.tokens, asked, scalar=args.covariance == "scalar")
     expected = al.aim.evolve(args.alpha, args.rho, output)
     bar = Bar("aim amp", show=shown(args))
     found = al.aim.amp_instances(
-        args.alpha, args.rho, args.dimension, output, count=args.seeds, seed=args.seed, progress=bar.to, **settings
+        args.alpha,
+        args.rho,
+        args.dimension,
+        output,
+        count=args.seeds,
+        seed=args.seed,
+        dtype=np.float32 if args.float32 else np.float64,
+        progress=bar.to,
+        **settings,
     )
     bar.close()
     theory = al.aim.prediction_errors(expected.mmse, args.rho, output)

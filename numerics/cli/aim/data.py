@@ -16,10 +16,23 @@ from .flags import channel_flags, channel_of
 __all__ = ["check_data", "data_channel", "data_flags", "keep", "read_data", "summary_of"]
 
 
-def data_flags(parser: Parser) -> None:
-    """Add the flags of the channel, of its width, and of data."""
+def _width(text: str) -> float | str:
+    """A width, or "estimate"."""
+    try:
+        return float(text)
+    except ValueError:
+        if text == "estimate":
+            return text
+        raise argparse.ArgumentTypeError(f'expected a number or "estimate", got {text!r}') from None
+
+
+def data_flags(parser: Parser, *, unknown_width: bool = False) -> None:
+    """Add the flags of the channel, of its width, which may be unknown, and of data."""
     channel_flags(parser)
-    parser.needs(parser.add_argument("--rho", type=float, help="width r/d"))
+    if unknown_width:
+        parser.needs(parser.add_argument("--rho", type=_width, help="width r/d, or estimate, from --x and --y"))
+    else:
+        parser.needs(parser.add_argument("--rho", type=float, help="width r/d"))
     parser.check = channel_of
     parser.add_argument("--alpha", "-a", type=float, help="n/d^2, of instances of a teacher")
     parser.add_argument("--dimension", type=int, metavar="d", help="of instances of a teacher")

@@ -8,6 +8,7 @@ from scipy.integrate import quad
 
 from attnlimits.numerics.aim.channels import channel, pairs, variances
 from attnlimits.numerics.aim.free_energy import free_entropy, free_entropy_at, psi_out
+from attnlimits.numerics.aim.gd import descend
 from attnlimits.numerics.aim.instances import amp_instances
 from attnlimits.numerics.aim.prediction import prediction_errors
 from attnlimits.numerics.aim.state_evolution import evolve
@@ -141,6 +142,12 @@ def test_free_entropy_is_stationary():
 def test_refusals(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_descent_refuses_functions(noise):
+    with pytest.raises(ValueError, match="no slopes to descend"):
+        descend(np.zeros((3, 2, 4)), np.zeros((3, 2, 2)), channel("tanh(z)", noise=noise), 0.5)
 
 
 def test_message_passing_at_40_dimensions():

@@ -1,0 +1,85 @@
+"""The width from data: against that of teachers, against the trace of their S, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+from attnlimits.numerics.aim.channels import channel
+from attnlimits.numerics.aim.data import make_data, stream, teacher
+from attnlimits.numerics.aim.free_energy import free_entropy_at
+from attnlimits.numerics.aim.width import _Scores, estimate_rho
+
+
+def instance(name, alpha, rho, d, seed, noise=0.0):
+    output = channel(name, noise=noise)
+    S = teacher(d, rho, seed)
+    return (*make_data(S, alpha, output, seed), output), S
+
+
+@pytest.mark.parametrize(("name", "noise"), [("softmax", 0.0), ("linear", 0.3)])
+def test_width_of_a_teacher(name, noise):
+    data, _ = instance(name, 0.2, 1.0, 24, 1, noise)
+    found = estimate_rho(*data)
+    assert found.converged and abs(found.rho - 1.0) < found.error < 1.0
+    assert found.n_iter == len(found.evidence)
+    # It is the largest evidence of those tried, but for the step between them.
+    best = found.evidence[found.evidence[:, 1].argmax(), 0]
+    assert abs(math.log(found.rho / best)) < 2 * np.diff(np.log(found.evidence[:, 0])).max()
+
+
+def test_evidence_of_the_linear_channel_with_one_part_left_is_that_of_its_law():
+    """Before any data h is Gaussian: the first part's score is the density of SciPy, up to a constant."""
+    from scipy.stats import multivariate_normal
+
+    from attnlimits.numerics.aim.data import gram, indices
+
+    (x, y, output), _ = instance("linear", 0.3, 0.5, 12, 3, 0.2)
+    scores = _Scores(x, y, output, 2, {})
+    covariance, means = gram(x), indices(x, np.eye(12))
+    spread = 0.2 * np.diag([2.0, 1.0, 2.0])
+    upper = np.triu_indices(2)
+
+    def exact(rho):
+        return sum(
+            multivariate_normal(cov=c + spread).logpdf((label - math.sqrt(rho) * mean)[upper])
+            for c, mean, label in zip(covariance, means, y, strict=True)
+        )
+
+    assert scores.first_look(0.4) - scores.first_look(0.9) == pytest.approx(exact(0.4) - exact(0.9), abs=1e-8)
+
+
+def test_evidence_of_parts_is_near_the_free_entropy():
+    """Per d^2 and for a Gaussian law with its constant, at the width of the teacher: some 10 per cent at d = 40."""
+    (x, y, output), _ = instance("hardmax", 0.6, 0.5, 40, 0)
+    found = _Scores(x, y, output, 4, {"max_iter": 60, "tol": 1e-4}).evidence(0.5) / 1600
+    # Parts are predicted by fewer samples than come before each of theirs, so that it is below.
+    limit = free_entropy_at(0.6, 0.5, output).free_entropy.value
+    assert 1.15 * limit < found < 0.97 * limit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "alpha", "rho", "noise"),
+    [("softmax", 0.15, 0.5, 0.0), ("linear", 0.2, 0.5, 0.3), ("softmax", 0.25, 2.0, 0.2), ("hardmax", 0.6, 0.5, 0.0)],
+)
+def test_errors_hold(name, alpha, rho, noise):
+    """Of 12 teachers at d = 30 at least ten: fewer have a chance of two per cent, if 95 per cent hold."""
+    inside = 0
+    for seed in range(12):
+        data, _ = instance(name, alpha, rho, 30, seed, noise)
+        found = estimate_rho(*data)
+        inside += found.converged and abs(found.rho - rho) <= found.error
+    assert inside >= 10
+
+
+def test_refusals():
+    (x, y, output), S = instance("softmax", 0.2, 0.5, 10, 0)
+    with pytest.raises(ValueError, match="x must be an array"):
+        estimate_rho(stream(S, 0.2, output, 0), None, output)
+    with pytest.raises(ValueError, match="parts must be an integer >= 2"):
+        estimate_rho(x, y, output, parts=1)
+    with pytest.raises(ValueError, match="as many samples as parts"):
+        estimate_rho(x[:3], y[:3], output)
+    with pytest.raises(ValueError, match="x and y must have as many samples"):
+        estimate_rho(x, y[:-1], output)
