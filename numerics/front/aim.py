@@ -6,6 +6,7 @@ from attnlimits.numerics.aim.checks import above_zero
 from attnlimits.numerics.aim.data import Single, instance, refuse_size, teacher
 from attnlimits.numerics.aim.free_energy import FreeEntropyPoint, free_entropy, free_entropy_at
 from attnlimits.numerics.aim.gd import descend
+from attnlimits.numerics.aim.heads import HeadsPoint, evolve_heads, heads_channel, heads_teacher
 from attnlimits.numerics.aim.instances import amp_instances, descent_instances
 from attnlimits.numerics.aim.law import SpectrumResult, spectrum
 from attnlimits.numerics.aim.precise import exact_number, mmse_digits
@@ -24,6 +25,7 @@ __all__ = [
     "DescentResult",
     "EvolutionPoint",
     "FreeEntropyPoint",
+    "HeadsPoint",
     "Noisy",
     "PredictionErrors",
     "Single",
@@ -41,10 +43,13 @@ __all__ = [
     "errors_on_data",
     "estimate_rho",
     "evolve",
+    "evolve_heads",
     "exact_number",
     "free_entropy",
     "free_entropy_at",
     "hardmax_tail",
+    "heads_channel",
+    "heads_teacher",
     "instance",
     "mmse",
     "mmse_digits",

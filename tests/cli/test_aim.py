@@ -181,7 +181,7 @@ def test_outputs_in_single_precision(attnlimits, files):
 
 
 def test_single_precision(attnlimits, files):
-    S, folder = files
+    _, folder = files
     flags = f"aim amp --rho 0.5 --x {folder / 'x.npy'} --y {folder / 'y.npy'} --tol 1e-3 --json"
     double, single = (json.loads(attnlimits(f"{flags} {more}").out) for more in ("", "--float32"))
     # Tokens are rounded by 6e-8 of themselves, which some iterations let grow.
@@ -196,7 +196,7 @@ def test_single_precision(attnlimits, files):
 
 
 def test_width_from_data(attnlimits, files):
-    S, folder = files
+    _, folder = files
     said = attnlimits(f"aim amp --rho estimate --x {folder / 'x.npy'} --y {folder / 'y.npy'} --tol 1e-3")
     assert "width rho, from the data: 0." in said.out
     record = json.loads(attnlimits(f"aim amp --rho estimate --x {folder / 'x.npy'} --y {folder / 'y.npy'} --json").out)

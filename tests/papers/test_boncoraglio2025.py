@@ -150,6 +150,7 @@ def _one_changed(f):
         ("channels.hardmax", "information_at_zero", _scaled(1.0001), "channels:check_36"),
         ("channels.plain", "hardmax_information", _scaled(1.001), "channels:check_37"),
         ("channels.plain", "published_tail", _scaled(1.001), "channels:check_38"),
+        ("evolution.heads", "head_identities", _one_changed, "evolution:check_59"),
         ("channels.entrywise", "entry_identities", _one_changed, "channels:check_58"),
         ("channels.noise", "noise_identities", _one_changed, "channels:check_57"),
         ("evolution.evolution", "counting_threshold", _scaled(2), "evolution:check_39"),

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import sympy as sp
 
-from attnlimits.derive.aim import channels, evolution, free_energy, hardmax, model, series
+from attnlimits.derive.aim import channels, evolution, free_energy, hardmax, heads, model, series
 from attnlimits.derive.aim.symbols import g, root, width
 from attnlimits.derive.aim.symbols import noise as delta
 from attnlimits.derive.registry import CheckOutcome
@@ -239,3 +239,8 @@ def check_54() -> CheckOutcome:
             residuals.append(abs(2.0 * slopes[1] - slopes[0] - 1.0))
     # What is left after one extrapolation in alpha is of its second order.
     return numeric(residuals, 1e-4, "(1 - V) / (2 alpha F(rho)) as alpha -> 0, hardmax and softmax at T = 2")
+
+
+def check_59() -> CheckOutcome:
+    """Heads whose scores are added: the scale of their sum, its Q, and the error of each head."""
+    return symbolic(heads.head_identities(), "L heads of one width; the symmetry of heads gives their estimates")
