@@ -1,8 +1,8 @@
 r"""Heads of one width whose scores are added before the activation, y = sigma(sum_l h^l): several layers that close.
 
 sum_l S_l = L^{1/2} S' with S' of width L rho, so that the state evolution, free energy and message passing are those of
-one layer of that width, at any rho; in the channel of h' beta is multiplied by L^{1/2}, and noise on scores over L. Only the
-sum is learned; of each head, what it has in common with all, with the error 1 - (1 - V')/L.
+one layer of that width, at any rho. The channel of h' has beta L^{1/2} for beta, and noise on the scores over L. Only
+the sum is learned; of each head, what it has in common with all, with the error 1 - (1 - V')/L.
 """
 
 from __future__ import annotations
