@@ -59,7 +59,7 @@ def errors(activation, heads, rho, alpha, d, seeds, noise=0.0):
     for seed in range(seeds):
         each = heads_teacher(d, rho, heads, seed)
         x, y = make_data(each.sum(axis=0) / math.sqrt(heads), alpha, output, seed)
-        shared = amp(x, y, output, heads * rho, tol=1e-4, max_iter=100).estimate
+        shared = amp(x, y, output, heads * rho, tol=1e-6, max_iter=200).estimate
         off = ((each.sum(axis=0) / math.sqrt(heads) - shared) ** 2).sum() / d
         single = ((each - shared / math.sqrt(heads)) ** 2).sum() / d / heads
         found.append((off, single))
