@@ -21,9 +21,9 @@ from ..core.errors import ConvergenceError
 from ..learning.blocks import Array
 from .checks import CITE
 
-__all__ = ["Moments", "information", "moments", "smooth_moments"]
+__all__ = ["Moments", "information", "law_of_omega", "moments", "smooth_moments"]
 
-#: Standard deviations out to which h and y are followed.
+# Standard deviations out to which h and y are followed.
 REACH = 9.0
 _ORDER = 10
 _NODES, _WEIGHTS = leggauss(_ORDER)
