@@ -391,8 +391,9 @@ _COMMANDS = {
 
 @pytest.mark.parametrize("kind", ["without proofs", pytest.param("with proofs", marks=pytest.mark.slow)])
 def test_output_does_not_depend_on_the_hash_seed(tmp_path, fresh, kind):
-    trees = []
-    for seed in ("0", "1", "4242"):
+    trees = [fresh]
+    # `fresh` has the seed of this process, and the committed files that of another.
+    for seed in ("1",) if kind == "without proofs" else ("0", "1", "4242"):
         folder = tmp_path / seed
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         command = [sys.executable, *_COMMANDS[kind], str(folder)]
@@ -404,7 +405,7 @@ def test_output_does_not_depend_on_the_hash_seed(tmp_path, fresh, kind):
             assert [name for name, _ in proved] == [package.name for package in ALL]
         files = (path for path in folder.rglob("*") if path.is_file())
         trees.append({path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in files})
-    assert trees[0] == trees[1] == trees[2] == fresh
+    assert all(tree == fresh for tree in trees[1:])
     # Manifest, two files of shared functions, exact thresholds; four files per package, posterior sums for a family.
     assert len(trees[0]) == 4 + 4 * len(PACKAGES) + len(FAMILIES)
 

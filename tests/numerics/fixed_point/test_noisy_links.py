@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import attnlimits as al
+from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.learning.data import informed_start
 
 Array = NDArray[np.float64]
@@ -25,10 +26,9 @@ LINKS: dict[str, Callable[[Array], Array]] = {
     "step(h[1])": lambda u: np.heaviside(u, 0.5),
 }
 NOISES = ("0.02", "0.1", "1")
-FAST = [("tanh(h[1])", "0.1"), ("h[1]**3", "1")]
-ALL = [pytest.param(t, d, marks=() if (t, d) in FAST else pytest.mark.slow) for t in LINKS for d in NOISES]
-# Curve and free energy start from the fixed point that the sums test for both.
-CURVES = [pytest.param(t, d, marks=() if (t, d) == FAST[1] else pytest.mark.slow) for t in LINKS for d in NOISES]
+FEW_NODES = [("tanh(h[1])", "0.1"), ("h[1]**3", "1")]
+# One link has its fixed point held against sums, and its curve and free energy against the fixed point.
+ALL = [pytest.param(t, d, marks=() if (t, d) == FEW_NODES[1] else pytest.mark.slow) for t in LINKS for d in NOISES]
 EVEN = ("h[1]**4", "sqrt(abs(h[1]))")
 # The largest error of the sums below, from twice as many nodes everywhere.
 _SUMS = 2e-4
@@ -51,7 +51,7 @@ def sums(text: str, noise: str) -> _Sums:
     weight = np.exp(-0.5 * truth**2)
     z, noise_weight = np.polynomial.hermite_e.hermegauss(10)
     # As dense as the noise over the steepest slope asks for.
-    u = np.linspace(-7, 7, 5_001 if (text, noise) in FAST else 20_001)
+    u = np.linspace(-7, 7, 5_001 if (text, noise) in FEW_NODES else 20_001)
     y = g(truth)[:, None] + np.sqrt(delta) * z
     gap = (y[:, :, None] - g(u)) ** 2 / (2 * delta)
     return _Sums(truth, weight / weight.sum(), u, np.exp(-gap).astype(np.float32), noise_weight / noise_weight.sum())
@@ -71,18 +71,24 @@ def score_square(text: str, noise: str, q: float) -> float:
     return total / v**2
 
 
+@cache
+def evolved(text: str, noise: str, alpha: float) -> EvolutionResult:
+    """The fixed point that the tests below share."""
+    return al.evolve(al.Link(text, noise), alpha)
+
+
 @pytest.mark.parametrize(("text", "noise"), ALL)
 def test_the_fixed_point_against_sums(text: str, noise: str):
     """At the overlap of `evolve`, q/(1 - q) = alpha E g^2."""
     alpha = 1.5
-    found = al.evolve(al.Link(text, noise), alpha)
+    found = evolved(text, noise, alpha)
     q, error = float(found.overlap[0, 0]), float(found.overlap_error[0, 0])
     assert found.converged
     odds = alpha * score_square(text, noise, q)
     assert abs(odds / (1 + odds) - q) <= error + _SUMS
 
 
-@pytest.mark.parametrize(("text", "noise"), CURVES)
+@pytest.mark.parametrize(("text", "noise"), ALL)
 def test_threshold_and_curve_and_free_energy(text: str, noise: str):
     """Below its threshold a link says nothing, and above it curve and free energy stand where evolve does."""
     link = al.Link(text, noise)
@@ -94,7 +100,7 @@ def test_threshold_and_curve_and_free_energy(text: str, noise: str):
         assert al.evolve(link, 0.98 * critical).overlap[0, 0] == 0
         assert al.evolve(link, 1.02 * critical).overlap[0, 0] > 0
     alpha = max(1.5, 1.5 * critical)
-    state = al.evolve(link, alpha)
+    state = evolved(text, noise, alpha)
     point = al.curve(link, [alpha]).points["uninformed"][0]
     q = state.overlap[0, 0]
     assert abs(point.overlap[0, 0] - q) <= point.overlap_error[0, 0] + state.overlap_error[0, 0] + 1e-5
