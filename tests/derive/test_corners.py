@@ -116,21 +116,38 @@ def _scores(point, layers, tokens):
 
 
 LINKS = [name for name in KNOWN if name.startswith("link_")]
+# Jacobians that take numba up to ten seconds to compile.
+LARGE = ["link_tied_softmax_m3_l3_r1", "link_tied_softmax_m2_h2_l2_r1", "link_tied_softmax_m4_l2_r1"]
+
+
+def _check_link(kernels, name, corner, ctx, functions):
+    """Softmax outputs are bounded, so nothing may be refused: the functions of each printer against those of mp."""
+    entry, oracle = KNOWN[name], kernels("mp")
+    point = _fill(_names(oracle.link)[1:], corner)
+    # Exponents of the size of the scores carry that many roundings, and 64 others come on top.
+    relative = 64 * EPS * (1 + _scores(point, entry["layers"], entry["tokens"]))
+    for printer, function in functions:
+        exact = getattr(oracle, function)(ctx, *point)
+        made = _silent(getattr(kernels(printer), function), *point)
+        _agree(made, exact, relative, (name, printer, function, corner))
 
 
 @pytest.mark.parametrize("corner", CORNERS, ids=str)
 @pytest.mark.parametrize("name", LINKS)
 def test_links(name, corner, place, context):
-    """Softmax outputs are bounded, so nothing may be refused."""
-    ctx, entry = context(60), KNOWN[name]
-    oracle, *backends = (load_package(place(name), printer) for printer in ("mp", "numpy64", "numba64"))
-    point = _fill(_names(oracle.link)[1:], corner)
-    # Exponents of the size of the scores carry that many roundings, and 64 others come on top.
-    relative = 64 * EPS * (1 + _scores(point, entry["layers"], entry["tokens"]))
-    for function in ("link", "jacobian"):
-        exact = getattr(oracle, function)(ctx, *point)
-        for module in backends:
-            _agree(_silent(getattr(module, function), *point), exact, relative, (name, function, corner))
+    functions = list(itertools.product(("numpy64", "numba64"), ("link", "jacobian")))
+    if name in LARGE:
+        functions.remove(("numba64", "jacobian"))
+    _check_link(lambda printer: load_package(place(name), printer), name, corner, context(60), functions)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corner", CORNERS, ids=str)
+@pytest.mark.parametrize("name", LARGE)
+def test_compiled_jacobians_of_large_links(name, corner, place, context):
+    assert name in LINKS
+    functions = [("numba64", "jacobian")]
+    _check_link(lambda printer: load_package(place(name), printer), name, corner, context(60), functions)
 
 
 # Every compilation takes seconds, those of the large Jacobians ten.
