@@ -250,13 +250,21 @@ _ROUTES = {
 }
 
 
+# Heads that several layers mix, at most: far more than any route serves.
+_MOST_HEADS = 1000
+
+
 def _readouts_of(args: argparse.Namespace) -> Matrices | None:
     """Readout weights of the flags, one matrix for every layer that mixes the heads."""
     count = 0 if args.heads == 1 else args.layers if args.output == "sequence" else args.layers - 1
     given: Matrices | None = getattr(args, "readouts", None)
     if given is None:
+        if args.layers == 1:
+            return None
+        if args.heads > _MOST_HEADS:
+            raise ValueError(f"--heads must be at most {_MOST_HEADS} for several layers (30), got {args.heads}")
         identity = tuple(tuple(float(a == b) for b in range(args.heads)) for a in range(args.heads))
-        return (identity,) * count if args.layers > 1 else None
+        return (identity,) * count
     return given * count if len(given) == 1 and count else given
 
 

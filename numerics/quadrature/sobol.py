@@ -14,6 +14,8 @@ __all__ = ["sobol"]
 
 _BITS = 30
 _MOST = 2**_BITS
+# Direction numbers are known for so many dimensions.
+_MOST_DIMENSIONS = 21201
 # Primitive polynomial (its bits are the coefficients) and first direction numbers of every dimension after the first:
 # S. Joe and F. Y. Kuo, SIAM J. Sci. Comput. 30, 2635 (2008), new-joe-kuo-6.21201. Later dimensions are SciPy's.
 _JOE_KUO: tuple[tuple[int, tuple[int, ...]], ...] = (
@@ -71,7 +73,7 @@ def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.fl
     Raises
     ------
     ValueError
-        A number of points that is no power of two, or too large.
+        A number of points that is no power of two, or too large; too many dimensions.
 
     References
     ----------
@@ -85,6 +87,11 @@ def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.fl
     """
     if count < 1 or count & (count - 1) or count > _MOST:
         raise ValueError(f"a Sobol sequence is balanced at powers of two up to 2^{_BITS}, got {count} points")
+    if dimension > _MOST_DIMENSIONS:
+        raise ValueError(
+            f"quasi-random points have at most {_MOST_DIMENSIONS} dimensions, got {dimension}; take fewer layers, "
+            "tokens or heads, or a lower rank"
+        )
     if dimension > len(_JOE_KUO) + 1:
         return np.asarray(scipy.stats.qmc.Sobol(dimension, rng=rng).random(count))
     stream = rng.spawn(1)[0]

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 import attnlimits as al
 
 
@@ -17,3 +19,19 @@ def test_heads_that_do_not_mix_are_networks_side_by_side(attnlimits):
     found = json.loads(attnlimits("threshold --heads 2 --samples 128 --json").out)
     alone = float(al.threshold(al.Network(2, 2)).value)
     assert abs(float(found["value"]) - alone / 2) < 4 * found["error"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--layers 2 --heads 99999999", "--heads must be at most 1000 for several layers"),
+        ("--layers 1 --heads 99999999", "heads must be at most 1000 for the exact threshold"),
+        ("--layers 1 --heads 99999999 --activation none", "activation must be one of"),
+        ("--layers 2 --heads 200", "quasi-random points have at most 21201 dimensions"),
+    ],
+)
+def test_more_heads_than_can_be_served_are_refused_at_once(attnlimits, flags, words):
+    """An identity of so many rows would take hours to write down, in which nothing answers."""
+    said = attnlimits(f"threshold {flags}")
+    assert said.status == 2
+    assert words in said.err
