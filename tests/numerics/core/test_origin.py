@@ -75,15 +75,12 @@ def test_thresholds_of_attention() -> None:
 
 
 def test_links() -> None:
-    kernel = kernel_of("h[1]*h[2]", noise="0.25")
-    results = (
-        threshold(kernel),
-        staircase(kernel),
-        evolve_link(kernel, 0.5, samples=64, replicas=4),
-    )
-    for result in results:
-        assert result.origin.model == LINK and is_plain(result.origin)
-    assert results[2].origin.settings["inner"] == 1
+    square = kernel_of("h[1]**2", noise="0.25")
+    for result in (threshold(square), staircase(square)):
+        assert result.origin.model == LINK | {"link": ["h_1_1**2"], "indices": 1} and is_plain(result.origin)
+    result = evolve_link(kernel_of("h[1]*h[2]", noise="0.25"), 0.5, samples=64, replicas=4)
+    assert result.origin.model == LINK and is_plain(result.origin)
+    assert result.origin.settings["inner"] == 1
 
 
 def test_estimates_from_data() -> None:
