@@ -53,7 +53,7 @@ class TwoLayerQuadrature(ChannelBase):
     accuracy : float, optional
         Relative accuracy aimed at, 1e-10 to 1e-2; what is reported as the error is the distance of a coarser rule.
     workers : int, optional
-        Threads; all cores by default.
+        Threads; one by default, as the sums are of many short steps, for which threads wait for each other.
 
     Notes
     -----
@@ -79,7 +79,7 @@ class TwoLayerQuadrature(ChannelBase):
             raise ValueError(f"accuracy must be in [1e-10, 1e-2], got {accuracy!r}")
         self.model = model
         self.accuracy = accuracy
-        self._workers = workers
+        self._workers = 1 if workers is None else workers
         self._log_accuracy = math.log(10.0 / accuracy)
         self._known: dict[tuple[float, float, float], Array] = {}
 
@@ -131,7 +131,8 @@ class TwoLayerQuadrature(ChannelBase):
                 # A small overlap leaves small differences of posterior means.
                 least = min(x for x in (q1, q2, _MODEST) if x)
                 finer = share * (1 + math.log(_MODEST / least) / self._log_accuracy)
-                self._known[key] = self._both(q1, q2, finer) if q1 else self._one_known(None, 1.0, q2, finer)
+                with threadpool_limits(1, "blas"):  # the products are small
+                    self._known[key] = self._both(q1, q2, finer) if q1 else self._one_known(None, 1.0, q2, finer)
         return self._known[key]
 
     def _between(self, layer: int, q1: float, q2: float, share: float) -> Array:
@@ -175,19 +176,18 @@ class TwoLayerQuadrature(ChannelBase):
         model, log_accuracy = self.model, self._log_accuracy * share
         rule = log_accuracy, FINENESS
         sd = math.sqrt(1 - q2)
-        with threadpool_limits(1, "blas"):  # the products are small
-            if centre is None:
-                nodes = self._nodes(q2, log_accuracy)
-                # The line z = 0 stands for all its x, E x^2 = 1.
-                square = np.where(nodes.z == 0, 1.0, nodes.x**2)
-                functions, multiplicity = (square - 1, nodes.x * nodes.z, nodes.z**2 - 1), (1.0, 2.0, 1.0)
-                if q2:
-                    v = outputs(nodes, model.skip, sd, *rule)
-                    found = output_sum(nodes, functions, multiplicity, q2, v, rule)
-                else:
-                    found = silent_sum(nodes, functions, multiplicity, model.skip, *rule)
+        if centre is None:
+            nodes = self._nodes(q2, log_accuracy)
+            # The line z = 0 stands for all its x, E x^2 = 1.
+            square = np.where(nodes.z == 0, 1.0, nodes.x**2)
+            functions, multiplicity = (square - 1, nodes.x * nodes.z, nodes.z**2 - 1), (1.0, 2.0, 1.0)
+            if q2:
+                v = outputs(nodes, model.skip, sd, *rule)
+                found = output_sum(nodes, functions, multiplicity, q2, v, rule)
             else:
-                found = self._known_first(centre, variance, q2, log_accuracy)
+                found = silent_sum(nodes, functions, multiplicity, model.skip, *rule)
+        else:
+            found = self._known_first(centre, variance, q2, log_accuracy)
         self._check(found.mass, math.exp(-log_accuracy), q2)
         first = found.first / variance**2
         last = (found.last / (1 - q2) ** 2, math.nan) if q2 else (0.0, found.last)
