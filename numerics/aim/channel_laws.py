@@ -11,7 +11,7 @@ from ..core.errors import UnreachableOutputError
 from ..core.results import Estimate
 from ..core.validation import precision, softmax_rows
 from ..learning.blocks import Array
-from .checks import CITE, above_zero, check_outputs, count
+from .checks import CITE, above_zero, check_outputs, check_symmetric, count
 from .choices import choice_errors, predicted_choice
 from .entries import pairs, variances, variances_of_rows
 from .results import PredictionErrors
@@ -80,14 +80,7 @@ class Linear(_Fixed):
 
     def check(self, y: ArrayLike) -> Array:
         """Refuse outputs that are not symmetric."""
-        array = check_outputs(y, self.tokens)
-        off = float(np.abs(array - np.swapaxes(array, 1, 2)).max())
-        if off > 1e-9 * (1 + float(np.abs(array).max())):
-            raise UnreachableOutputError(
-                f"y must be symmetric, as h_ab = h_ba is ({CITE}, linear channel); it is off by {off:.3g}; pass "
-                "(y + y^T)/2 if that is rounding"
-            )
-        return array
+        return check_symmetric(y, self.tokens, f"as h_ab = h_ba is ({CITE}, linear channel)")
 
     def prepare(self, y: Array) -> Array:
         """h, entries a <= b."""

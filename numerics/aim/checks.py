@@ -5,9 +5,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core.errors import UnreachableOutputError
 from ..core.validation import numbers
 
-__all__ = ["ACTIVATIONS", "CITE", "above_zero", "check_outputs", "count", "from_zero"]
+__all__ = ["ACTIVATIONS", "CITE", "above_zero", "check_outputs", "check_symmetric", "count", "from_zero"]
 
 #: Names of the output channels; the last is the published formula for hardmax, which is not Bayes-optimal.
 ACTIVATIONS = ("softmax", "hardmax", "linear", "hardmax_published")
@@ -62,4 +63,15 @@ def check_outputs(y: ArrayLike, tokens: int) -> NDArray[np.float64]:
     if not np.isfinite(array).all():
         bad = int(np.argmin(np.isfinite(array).all(axis=(1, 2))))
         raise ValueError(f"y must be finite, got NaN or infinity in sample {bad}; leave such samples out, of x too")
+    return array
+
+
+def check_symmetric(y: ArrayLike, tokens: int, because: str) -> NDArray[np.float64]:
+    """Return finite, symmetric outputs of shape (n, T, T), or raise ValueError."""
+    array = check_outputs(y, tokens)
+    off = float(np.abs(array - np.swapaxes(array, 1, 2)).max())
+    if off > 1e-9 * (1 + float(np.abs(array).max())):
+        raise UnreachableOutputError(
+            f"y must be symmetric, {because}; it is off by {off:.3g}; pass (y + y^T)/2 if that is rounding"
+        )
     return array

@@ -9,14 +9,13 @@ from numpy.typing import ArrayLike
 
 from attnlimits.generated.aim_channels import numpy64 as kernels
 
-from ..core.errors import UnreachableOutputError
 from ..core.results import Estimate
 from ..learning.blocks import Array
 from ..quadrature.rules import gauss_legendre_panels
 from . import scalar
 from .channel_laws import Linear
-from .checks import CITE, above_zero, check_outputs, count
-from .entries import pairs, variances, variances_of_rows
+from .checks import CITE, above_zero, check_symmetric, count
+from .entries import pairs, symmetric_normals, variances, variances_of_rows
 from .protocol import Channel
 from .results import PredictionErrors
 from .score_functions import EntryFunction
@@ -159,20 +158,11 @@ class Entries(_Predicted):
 
     def draw(self, h: Array, rng: np.random.Generator) -> Array:
         """Outputs with their noise."""
-        half = rng.standard_normal(h.shape)
-        # Entries of variance 1, and 2 on the diagonal.
-        return self.observe(h) + math.sqrt(self.noise / 2) * (half + half.swapaxes(1, 2))
+        return self.observe(h) + symmetric_normals(rng, h.shape, self.noise)
 
     def check(self, y: ArrayLike) -> Array:
         """Refuse outputs that are not symmetric."""
-        array = check_outputs(y, self.tokens)
-        off = float(np.abs(array - np.swapaxes(array, 1, 2)).max())
-        if off > 1e-9 * (1 + float(np.abs(array).max())):
-            raise UnreachableOutputError(
-                f"y must be symmetric, as h_ab = h_ba is, and its noise ({CITE}, (58)); it is off by {off:.3g}; pass "
-                "(y + y^T)/2 if that is rounding"
-            )
-        return array
+        return check_symmetric(y, self.tokens, f"as h_ab = h_ba is, and its noise ({CITE}, (58))")
 
     def prepare(self, y: Array) -> Array:
         """Entries a <= b."""

@@ -13,6 +13,7 @@ from .bivariate import Slopes, slopes
 from .checks import CITE, check_outputs, count
 from .choices import choice_errors, predicted_choice
 from .entries import variances
+from .hardmax_entropy import label_entropy
 from .label_chains import label_chains
 from .results import PredictionErrors
 
@@ -147,7 +148,7 @@ class HardmaxMany(Hardmax):
 
     def evidence(self, V: float, Q: float) -> Estimate:
         """Minus the entropy of the labels given omega."""
-        return self._minus(self._averages.label_entropy((Q - V) / V, self.tokens))
+        return self._minus(label_entropy((Q - V) / V, self.information))
 
     def check(self, y: ArrayLike) -> Array:
         """Refuse rows that are not one-hot, and labels of probability zero."""

@@ -21,13 +21,14 @@ from scipy.special import ndtr
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
 from ..learning.blocks import Array
-from ..quadrature.rules import gauss_hermite, gauss_legendre_panels
+from ..quadrature.rules import gauss_hermite
 from . import hardmax
 from .checks import CITE
 from .entries import pairs, variances
+from .hardmax_entropy import two_tokens
 from .label_chains import label_chains
 
-__all__ = ["MOST_TOKENS", "information", "label_entropy", "labels", "possible", "summed", "ties"]
+__all__ = ["MOST_TOKENS", "information", "labels", "possible", "summed", "ties"]
 
 Labels = NDArray[np.int64]
 #: Beyond, there are more labels than can be summed.
@@ -182,10 +183,9 @@ def _ratio(tokens: int) -> _Ratio:
     linear = (r - end) - square
     found = _Ratio(end, linear, square, 0.5 * second - square, 0.0, r * (error + 1e-11))
     # The integral of F/x over x is the entropy of all labels.
-    rule = gauss_legendre_panels(np.array([0.0, 1.0]), 24)
-    two = np.array([hardmax.information_between(float(x) ** -2 - 1).value for x in rule.nodes])
-    known = float((rule.weights * two / rule.nodes) @ np.array([sum(found.terms(float(x))) for x in rule.nodes]))
-    quartic = (_entropy(tokens) - known) / float((rule.weights * two) @ (1 - rule.nodes) ** 3)
+    nodes, weights, two = two_tokens()
+    known = float((weights * two / nodes) @ np.array([sum(found.terms(float(x))) for x in nodes]))
+    quartic = (_entropy(tokens) - known) / float((weights * two) @ (1 - nodes) ** 3)
     return _Ratio(*found[:4], quartic, found.error)
 
 
@@ -227,27 +227,3 @@ def information(c: float, tokens: int) -> Estimate:
     ratio = low + cubic + quartic
     error = abs(cubic) + abs(quartic) + series.error
     return Estimate(two.value * ratio, two.value * error + two.error * ratio, "estimated")
-
-
-def label_entropy(c: float, tokens: int) -> Estimate:
-    """Entropy of the labels given omega ~ N(0, c (1 + delta)) at V = 1: int_c^inf F(c')/(2 (1 + c')) dc'.
-
-    In x = (1 + c)^{-1/2} it is the integral of F/x from 0 to x, a smooth function.
-
-    Parameters
-    ----------
-    c : float
-        q/V, >= 0.
-    tokens : int
-        3 to 5.
-
-    References
-    ----------
-    boncoraglio2025, (45): dPsi_out/dq = F/(2 V).
-    """
-    rule = gauss_legendre_panels(np.array([0.0, 1 / math.sqrt(1 + c)]), 24)
-    found = [information(float(x) ** -2 - 1, tokens) for x in rule.nodes]
-    value, error = (
-        float((rule.weights / rule.nodes) @ np.array([getattr(f, name) for f in found])) for name in ("value", "error")
-    )
-    return Estimate(value, error, "estimated")

@@ -14,14 +14,13 @@ import numpy as np
 
 from ..core.results import Estimate
 from ..core.standard_error import standard_error
-from ..learning.blocks import Array
-from ..quadrature.rules import gauss_legendre_panels
 from . import hardmax
 from .entries import pairs, variances
+from .hardmax_entropy import two_tokens
 from .hardmax_many import ties
 from .label_chains import label_chains
 
-__all__ = ["MOST_TOKENS", "information", "label_entropy", "ratio_from"]
+__all__ = ["MOST_TOKENS", "information", "ratio_from"]
 
 #: Beyond, a label takes too long.
 MOST_TOKENS = 10
@@ -44,20 +43,9 @@ class Ratio(NamedTuple):
         return self.end + self.slope * x + self.bend * last, left
 
 
-@lru_cache
-def _two() -> tuple[Array, Array, Array]:
-    """Nodes and weights on [0, 1], and F of two tokens there."""
-    rule = gauss_legendre_panels(np.array([0.0, 1.0]), 24)
-    return (
-        rule.nodes,
-        rule.weights,
-        np.array([hardmax.information_between(float(x) ** -2 - 1).value for x in rule.nodes]),
-    )
-
-
 def ratio_from(start: Estimate, entropy: Estimate, tokens: int) -> Ratio:
     """The ratio from F(0) and the entropy of labels at omega = 0, both with standard errors."""
-    x, weights, two = _two()
+    x, weights, two = two_tokens()
     base = hardmax.information(0.0).value
     end = ties(tokens) / 2
     slope = start.value / base - end
@@ -105,25 +93,3 @@ def information(c: float, tokens: int) -> Estimate:
     two = hardmax.information_between(c)
     value, error = _ratio(tokens).at((1 + c) ** -0.5)
     return Estimate(two.value * value, two.value * error + two.error * value, "monte-carlo")
-
-
-def label_entropy(c: float, tokens: int) -> Estimate:
-    """Entropy of the labels given omega ~ N(0, c (1 + delta)) at V = 1: the integral of F/x from 0 to (1 + c)^{-1/2}.
-
-    Parameters
-    ----------
-    c : float
-        q/V, >= 0.
-    tokens : int
-        6 to 10.
-
-    References
-    ----------
-    boncoraglio2025, (45): dPsi_out/dq = F/(2 V).
-    """
-    rule = gauss_legendre_panels(np.array([0.0, (1 + c) ** -0.5]), 24)
-    found = [information(float(x) ** -2 - 1, tokens) for x in rule.nodes]
-    value, error = (
-        float((rule.weights / rule.nodes) @ np.array([getattr(f, name) for f in found])) for name in ("value", "error")
-    )
-    return Estimate(value, error, "monte-carlo")

@@ -1,7 +1,5 @@
 """Outputs of noisy indices, sigma(h + z), z_ab = z_ba of variance Delta_n (1 + delta_ab): channels at V + Delta_n."""
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -10,7 +8,7 @@ from attnlimits.generated.aim_channels import numpy64 as kernels
 from ..core.results import Estimate
 from ..learning.blocks import Array
 from .checks import above_zero
-from .entries import variances
+from .entries import symmetric_normals, variances
 from .protocol import Channel
 from .results import PredictionErrors
 
@@ -77,9 +75,7 @@ class Noisy:
 
     def draw(self, h: Array, rng: np.random.Generator) -> Array:
         """Outputs of h + z."""
-        half = rng.standard_normal(h.shape)
-        # Entries of variance 1, and 2 on the diagonal.
-        return self.clean.observe(h + math.sqrt(self.noise / 2) * (half + half.swapaxes(1, 2)))
+        return self.clean.observe(h + symmetric_normals(rng, h.shape, self.noise))
 
     def check(self, y: ArrayLike) -> Array:
         """As without noise."""

@@ -1,5 +1,7 @@
 """Entropies of labels of more than two tokens, by the sum over labels and by the integral of the information."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from attnlimits.numerics.aim import hardmax, hardmax_many
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.entries import variances
 from attnlimits.numerics.aim.free_energy import free_entropy_at
+from attnlimits.numerics.aim.hardmax_entropy import label_entropy
 from attnlimits.numerics.aim.label_chains import label_chains
 
 
@@ -15,7 +18,7 @@ def test_entropy_without_information_is_that_of_all_labels():
     every = hardmax_many.labels(3)
     means = np.zeros((len(every), 6))
     log_z = label_chains(every, means, np.broadcast_to(np.sqrt(variances(3)), means.shape))[0]
-    found = hardmax_many.label_entropy(0.0, 3)
+    found = label_entropy(0.0, partial(hardmax_many.information, tokens=3))
     expected = -float(np.exp(log_z) @ log_z)
     assert abs(found.value - expected) <= found.error < 0.01 * expected
 

@@ -1,6 +1,7 @@
 """Hardmax of more than five tokens: against sums over labels where these exist, and against sampling."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from mpmath.ctx_mp import MPContext
 from attnlimits.numerics.aim import hardmax_many, hardmax_sampled, thresholds
 from attnlimits.numerics.aim.channels import channel, pairs, variances
 from attnlimits.numerics.aim.free_energy import psi_out_slope
+from attnlimits.numerics.aim.hardmax_entropy import label_entropy
 from attnlimits.numerics.aim.instances import amp_instances
 from attnlimits.numerics.aim.state_evolution import evolve
 from attnlimits.numerics.core.results import Estimate
@@ -20,7 +22,7 @@ SIXTHS = [0.0, 0.1, 0.5, 2.0, 10.0, 100.0, 1e4]
 def test_the_interpolation_holds_where_labels_are_summed(tokens):
     """With F(0) and the entropy as they are known there, at all c."""
     start = hardmax_many.information(0.0, tokens)
-    entropy = hardmax_many.label_entropy(0.0, tokens)
+    entropy = label_entropy(0.0, partial(hardmax_many.information, tokens=tokens))
     found = hardmax_sampled.ratio_from(
         Estimate(start.value, 0.0, "rigorous"), Estimate(entropy.value, 0.0, "rigorous"), tokens
     )
