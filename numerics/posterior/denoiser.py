@@ -14,7 +14,6 @@ from .one_layer import Batch, one_layer
 from .protocol import Moments
 from .readout import invert_readout
 from .rounding import UNIT, WORST, readout_rounding
-from .two_layers import two_layers
 
 __all__ = ["check_covariance", "check_tolerance", "denoise", "denoise_readout", "of_output", "of_readout"]
 
@@ -158,7 +157,12 @@ def _denoise(
         raise ValueError("omega must be finite, got NaN or infinity")
 
     def rule(batch: Batch) -> Moments:
-        return one_layer(model, batch) if model.layers == 1 else two_layers(model, batch, tol, workers)
+        if model.layers == 1:
+            return one_layer(model, batch)
+        # Compiled when it is imported, which takes seconds the first time and serves no other number.
+        from .two_layers import two_layers
+
+        return two_layers(model, batch, tol, workers)
 
     batch = Batch(rows, readout[1], mean, check_covariance("V", prior[1], p))
     return of_readout(batch, rule, Origin.of(model, tol=tol))

@@ -6,20 +6,14 @@ UNIT S/sqrt(V): this is where a small V costs digits. An output y enters through
 costs digits near the edge of the range of y.
 """
 
-import math
-
 import numpy as np
-from numba import boolean, float64, njit, types, void
 from numpy.typing import NDArray
 
 from ..model.network import Network
 
-__all__ = ["UNIT", "WORST", "readout_rounding", "two_layers_rounding", "two_points_rounding"]
+__all__ = ["UNIT", "WORST", "readout_rounding", "two_points_rounding"]
 
 Array = NDArray[np.float64]
-
-_VECTOR, _MATRIX = float64[::1], float64[:, ::1]
-_INPUT = types.Array(float64, 1, "C", readonly=True)
 
 # Four roundings, each of 2^-53, all in one direction.
 UNIT = 2 * float(np.finfo(float).eps)
@@ -89,46 +83,3 @@ def two_points_rounding(v: Array, omega: Array, V: Array, inexact: Array) -> tup
             + UNIT * (1 + v.shape[1] * np.abs(np.log(V[:, 0, 0])))
         )
         return error, log_z_error
-
-
-@njit(
-    void(boolean, _MATRIX, _MATRIX, _MATRIX, _INPUT, _VECTOR, _VECTOR, _VECTOR),
-    error_model="numpy",
-    cache=True,
-    nogil=True,
-)
-def two_layers_rounding(linear, parameters, moments, info, inexact, log_z, error, log_z_error):  # type: ignore[no-untyped-def]
-    """Fill in the errors of `DenoiserResult` for two layers, from what `lattice.compiled` takes and gives.
-
-    `inexact` bounds the error of the entries of v. The rule and what it left out count in `error` as they are.
-    """
-    for s in range(len(parameters)):
-        p = parameters[s]
-        i1, slope, i2 = p[8], abs(p[9]), p[10]
-        mass = moments[s, 0]
-        squares = 1.0 + max(max(moments[s, 5], moments[s, 9]) / mass, max(moments[s, 12], moments[s, 14]) / mass)
-        # Sizes of h_1, h_2 and v where the posterior lives.
-        far = math.sqrt(squares) / i1
-        x = max(abs(p[4]), abs(p[5])) + far
-        spread = slope * far + math.sqrt(squares) / i2
-        h = max(abs(p[6]), abs(p[7])) + spread
-        v = math.sqrt(2.0) * max(abs(p[0]), abs(p[1]))
-        c = p[2]
-        if linear:
-            # h_2 = v/c - beta x (x.v)/(c (c + beta |x|^2)).
-            square = p[3] * x * x
-            undone = v / c * (c + 2.0 * square) / (c + square)
-            lever = 1.0 / c
-        else:
-            # The modes of h_2 are b = v_-/(c + tau) and a = (v_+ - s b)/(1 + c), |s| <= 1.
-            undone = (v + h) / (1.0 + c)
-            lever = min(1.0 / c, (abs(p[7]) + spread) / (abs(p[1]) + 1e-300))
-            lever = max(lever, (1.0 + lever) / (1.0 + c))
-        # Nodes lie where their rounding left them, and the exponentials of the kernel are as uncertain as these.
-        z_error = (UNIT * (h + undone) + lever * inexact[s]) * i2 + UNIT * x * info[s, 5]
-        # Exponents are half the sums of squares of z; sums of n positive terms err by chance.
-        reach = math.sqrt(squares)
-        weight = z_error * reach + UNIT * (squares + 0.25 * math.sqrt(info[s, 2]))
-        rule = info[s, 0] + info[s, 1]
-        error[s] = rule + z_error + weight
-        log_z_error[s] = rule + weight + UNIT * (1.0 + abs(log_z[s]) + abs(math.log(i1)) + abs(math.log(i2)))

@@ -17,7 +17,8 @@ from . import lattice
 from .one_layer import Batch
 from .protocol import Moments
 from .ranges import RANGES, inverse_determinant_bound
-from .rounding import UNIT, WORST, two_layers_rounding
+from .rounding import UNIT, WORST
+from .two_layers_rounding import two_layers_rounding
 
 __all__ = ["check_widths", "fill_parameters", "two_layers"]
 

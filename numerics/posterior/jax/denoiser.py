@@ -18,8 +18,9 @@ from ..denoiser import check_covariance, check_tolerance, of_output, of_readout
 from ..one_layer import Batch, two_points
 from ..protocol import Moments
 from ..readout import invert_readout
-from ..rounding import readout_rounding, two_layers_rounding, two_points_rounding
+from ..rounding import readout_rounding, two_points_rounding
 from ..two_layers import check_widths, fill_parameters
+from ..two_layers_rounding import two_layers_rounding
 from .backend import device_of, double_precision, jax, on_jax, require_jax
 from .batches import moments_of
 
