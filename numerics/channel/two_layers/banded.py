@@ -74,15 +74,6 @@ class Division(NamedTuple):
     floor: float
 
 
-class _Lifted(NamedTuple):
-    """Nodes at one v: base, A v, tau v, and the functions."""
-
-    weight: Array
-    shift: Array
-    lift: Array
-    functions: Array
-
-
 class _Window(NamedTuple):
     """Grids of d and of omega_- at one v: steps, first multiples; variance of the nodes, and how far they reach."""
 
@@ -108,27 +99,28 @@ def _gaussians(centre: float, step: float, first: int, last: int, variance: floa
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
-def _scatter(table: Array, nodes: _Lifted, sign: float, window: _Window, near: Array, side: Array) -> None:
-    """Fill the table: K, K <h_+ - omega_+>, K <h_-> and K <f> at each (o, d), for one sign of the last indices."""
-    weight, shift, lift, functions = nodes
+def _scatter(table: Array, nodes: Nodes, v: float, window: _Window, near: Array, side: Array) -> None:
+    """Fill the table: K, K <h_+ - omega_+>, K <h_-> and K <f> at each (o, d); the sign of v is that of omega_-."""
+    weight, a, tau, functions, _ = nodes
     step_d, first_d, step_o, first_o, variance, width = window
     rows, columns = table.shape[0], table.shape[1]
     table[:] = 0.0
     vector = np.zeros(_WIDTH)
     for k in range(len(weight)):
-        low_o = max(math.ceil((sign * lift[k] - width) / step_o), first_o)
-        high_o = min(math.floor((sign * lift[k] + width) / step_o), first_o + rows - 1)
+        shift, lift = a[k] * abs(v), tau[k] * abs(v)
+        low_o = max(math.ceil((tau[k] * v - width) / step_o), first_o)
+        high_o = min(math.floor((tau[k] * v + width) / step_o), first_o + rows - 1)
         if high_o < low_o:
             continue
-        low_d = max(math.ceil((shift[k] - width) / step_d), first_d)
-        high_d = min(math.floor((shift[k] + width) / step_d), first_d + columns - 1)
+        low_d = max(math.ceil((shift - width) / step_d), first_d)
+        high_d = min(math.floor((shift + width) / step_d), first_d + columns - 1)
         if high_d < low_d:
             continue
-        _gaussians(shift[k], step_d, low_d, high_d, variance, near)
-        _gaussians(sign * lift[k], step_o, low_o, high_o, variance, side)
+        _gaussians(shift, step_d, low_d, high_d, variance, near)
+        _gaussians(tau[k] * v, step_o, low_o, high_o, variance, side)
         vector[0] = weight[k]
-        vector[1] = weight[k] * shift[k]
-        vector[2] = weight[k] * lift[k]
+        vector[1] = weight[k] * shift
+        vector[2] = weight[k] * lift
         for f in range(3):
             vector[3 + f] = weight[k] * functions[f, k]
         for i in range(high_o - low_o + 1):
@@ -202,19 +194,18 @@ def singles(table: Array, rows: Rows, step: float, division: Division, out: Arra
 def banded_sum(outputs: tuple[Array, Array], nodes: Nodes, rule: OutputRule) -> Array:
     """Sums `last`, `first` and `mass` of `sums.Outcome` over outputs (u, v) and omega_2; nodes and weights of v."""
     v_nodes, v_weights = outputs
-    base, a, tau, functions, multiplicity = nodes
     overlap, reach, width, step_d, step_o, floor = rule
-    division = Division(multiplicity, floor)
+    division = Division(nodes.multiplicity, floor)
     variance = 1 - overlap
     sd = math.sqrt(variance)
-    total = np.zeros(3)
-    least, most = tau.min(), tau.max()
-    low_a, high_a = a.min(), a.max()
+    total, found = np.zeros(3), np.zeros(3)
+    (low_a, high_a), (least, most) = _ends(nodes.a), _ends(nodes.tau)
     outermost = reach * math.sqrt(overlap)
     near = np.empty(int(2 * width * sd / step_d) + 3)
     side = np.empty(int(2 * width * sd / step_o) + 3)
     rows_most = int(outermost / step_o) + 2
-    columns_most = int(((high_a - low_a) * v_nodes.max() + 2 * reach * sd) / step_d) + 3
+    columns_most = int(((high_a - low_a) * _ends(v_nodes)[1] + 2 * reach * sd) / step_d) + 3
+    o, prior = np.empty(rows_most), np.empty(rows_most)
     # One block of memory for all tables; the largest v has few rows and many columns.
     memory = np.empty(_WIDTH)
     memory_back = np.empty(_WIDTH)
@@ -231,29 +222,39 @@ def banded_sum(outputs: tuple[Array, Array], nodes: Nodes, rule: OutputRule) -> 
         if len(memory) < size:
             memory = np.empty(size)
         table = memory[:size].reshape((rows, columns, _WIDTH))
-        lifted = _Lifted(base, a * v, tau * v, functions)
         window = _Window(step_d, first_d, step_o, first_o, variance, width * sd)
-        _scatter(table, lifted, 1.0, window, near, side)
-        o = step_o * np.arange(first_o, first_o + rows).astype(np.float64)
-        prior = np.exp(-o * o / (2 * overlap)) * (2 * step_o / math.sqrt(2 * math.pi * overlap))
+        _scatter(table, nodes, v, window, near, side)
+        both = 0  # rows for which the other sign of the last indices is possible, too
+        for i in range(rows):
+            o[i] = step_o * (first_o + i)
+            prior[i] = math.exp(-o[i] * o[i] / (2 * overlap)) * (2 * step_o / math.sqrt(2 * math.pi * overlap))
+            if o[i] < reach * sd - least * v:
+                both = i + 1
         if first_o == 0:
             prior[0] /= 2
-        both = 0  # rows for which the other sign of the last indices is possible, too
-        while both < rows and o[both] < reach * sd - least * v:
-            both += 1
-        found = np.zeros(3)
+        found[:] = 0.0
         if both:
             size = both * columns * _WIDTH
             if len(memory_back) < size:
                 memory_back = np.empty(size)
             back = memory_back[:size].reshape((both, columns, _WIDTH))
-            _scatter(back, lifted, -1.0, window, near, side)
+            _scatter(back, nodes, -v, window, near, side)
             lags = of_pairs(columns, step_d, overlap)
             pairs(table[:both], back, Rows(o[:both], prior[:both]), lags, division, found)
         if both < rows:
-            singles(table[both:], Rows(o[both:], prior[both:]), step_d, division, found)
-        total += v_weights[n] * found
+            singles(table[both:], Rows(o[both:rows], prior[both:rows]), step_d, division, found)
+        for k in range(3):
+            total[k] += v_weights[n] * found[k]
     return total
+
+
+@njit(error_model="numpy", nogil=True, cache=True)
+def _ends(values: Array) -> tuple[float, float]:
+    """Least and largest."""
+    low = high = values[0]
+    for value in values:
+        low, high = min(low, value), max(high, value)
+    return low, high
 
 
 @njit(error_model="numpy", nogil=True, cache=True)
@@ -264,7 +265,9 @@ def of_pairs(count: int, step: float, overlap: float) -> tuple[Array, Array]:
         lag = step * (k - count + 1)
         gauss[k] = 0.5 * step * step * math.exp(-lag * lag / (8 * overlap)) / math.sqrt(2 * math.pi * overlap)
     outside = np.empty(count)
-    inside = gauss[count - 1 :].sum()
+    inside = 0.0
+    for k in range(count - 1, 2 * count - 1):
+        inside += gauss[k]
     for k in range(count):
         outside[k] = max(step - inside, 0.0)
         if k + 1 < count:

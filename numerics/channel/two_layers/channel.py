@@ -1,6 +1,7 @@
 """State-evolution averages of two layers of softmax attention with two tokens, without sampling."""
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -53,7 +54,7 @@ class TwoLayerQuadrature(ChannelBase):
     accuracy : float, optional
         Relative accuracy aimed at, 1e-10 to 1e-2; what is reported as the error is the distance of a coarser rule.
     workers : int, optional
-        Threads; one by default, as the sums are of many short steps, for which threads wait for each other.
+        Threads; those of the machine by default.
 
     Notes
     -----
@@ -79,7 +80,7 @@ class TwoLayerQuadrature(ChannelBase):
             raise ValueError(f"accuracy must be in [1e-10, 1e-2], got {accuracy!r}")
         self.model = model
         self.accuracy = accuracy
-        self._workers = 1 if workers is None else workers
+        self._workers = workers or os.cpu_count() or 1
         self._log_accuracy = math.log(10.0 / accuracy)
         self._known: dict[tuple[float, float, float], Array] = {}
 
@@ -183,7 +184,7 @@ class TwoLayerQuadrature(ChannelBase):
             functions, multiplicity = (square - 1, nodes.x * nodes.z, nodes.z**2 - 1), (1.0, 2.0, 1.0)
             if q2:
                 v = outputs(nodes, model.skip, sd, *rule)
-                found = output_sum(nodes, functions, multiplicity, q2, v, rule)
+                found = output_sum(nodes, functions, multiplicity, q2, v, rule, workers=self._workers)
             else:
                 found = silent_sum(nodes, functions, multiplicity, model.skip, *rule)
         else:

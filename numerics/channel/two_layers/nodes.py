@@ -10,19 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlimits.generated.attention_tied_softmax_m2.numpy64 import layer
+
 from ...thresholds.digits.steps import choose
+from .around import nodes_around
 
 __all__ = ["Hidden", "around", "centred"]
 
 Array = NDArray[np.float64]
 
-# Part of the distance to a singularity that a rule may use.
-_SHARE = 0.65
 # Nodes below this share of the accuracy are left out.
 _LIGHT = 1e-2
-# Steps as multiples of what resolves the last indices, and the places on a line at which that is looked up.
-_RESOLVE = 1.2
-_LOOKS = 25
 
 
 @dataclass(frozen=True)
@@ -95,84 +93,9 @@ def around(
     log_accuracy: float,
     resolved: tuple[float, float] = (math.inf, 0.0),
 ) -> Hidden:
-    """Nodes of h_1 ~ N(centre, variance I): trapezoidal rules in Y, z = scale sinh(Y), and in x for each z.
-
-    Parameters
-    ----------
-    skip, beta : float
-        c > 0 and beta > 0.
-    centre : ndarray, shape (2,)
-        omega_1 in token modes.
-    variance : float
-        V_11.
-    log_accuracy : float
-        L: what is below exp(-L) is neglected.
-    resolved : two floats, optional
-        A standard deviation and an output v: up to v, the last indices (A v, tau v) are resolved to such Gaussians.
-    """
-    narrow, v = resolved
-    reach = math.sqrt(2 * log_accuracy)
-    sd = math.sqrt(variance)
-    gauss = 2 * math.pi / reach * sd
-    scale = min(math.sqrt(2 * skip / beta), 2.0)
-    low, high = (math.asinh((centre[1] + side * reach * sd) / scale) for side in (-1, 1))
-    steepest = scale * math.cosh(max(abs(low), abs(high)))
-    step = min(gauss / steepest, 2 * math.pi * _SHARE * math.pi / 2 / log_accuracy)
-
-    def lines(step: float) -> tuple[Array, Array, Array, Array]:
-        """Y, z, what the weight leaves of L, and the needs along x and z at a few x of each line, over `narrow`."""
-        y = low + step * np.arange(math.ceil((high - low) / step) + 1, dtype=np.float64)
-        z = scale * np.sinh(y)
-        left: Array = log_accuracy - (z - centre[1]) ** 2 / (2 * variance)
-        across = reach * sd * np.linspace(-1, 1, _LOOKS)
-        return y, z, left, _needs(skip, beta, centre[0] + across, z, left[:, None] - across**2 / (2 * variance), v)
-
-    if math.isfinite(narrow):
-        y, _, _, needs = lines(step)
-        slope = scale * np.cosh(y)
-        step = min(step, _RESOLVE * narrow / max(float((needs[1].max(axis=1) * slope).max()), 1e-300))
-    y, z, left, needs = lines(step)
-    weight = scale * np.cosh(y) * step * np.exp(-((z - centre[1]) ** 2) / (2 * variance))
-    pole = math.pi / np.maximum(beta * np.abs(z), 1e-3)
-    width = np.minimum(gauss, 2 * math.pi * _SHARE * pole / log_accuracy)
-    if math.isfinite(narrow):
-        width = np.minimum(width, _RESOLVE * narrow / np.maximum(needs[0].max(axis=1), 1e-300))
-    # Of each line, what its weight leaves.
-    left = left + np.log(np.cosh(y) * scale / steepest)
-    keep = left > 0
-    z, weight, width = z[keep], weight[keep], width[keep]
-    half = np.ceil(np.sqrt(2 * left[keep]) * sd / width).astype(np.int64)
-    counts = 2 * half + 1
-    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts + half, counts)
-    offset = number * np.repeat(width, counts)
-    mass = np.repeat(weight * width, counts) * np.exp(-offset * offset / (2 * variance)) / (2 * math.pi * variance)
-    return _hidden(skip, beta, mass, centre[0] + offset, np.repeat(z, counts))
-
-
-def _needs(skip: float, beta: float, x: Array, z: Array, left: Array, v: float) -> Array:
-    """1/step in x and in z, shape (2, n_z, n_x), that resolve a last index of standard deviation one at outputs <= v.
-
-    Trapezoidal rule of step s in (A v, tau v): error exp(-2 pi^2/s^2) of a density exp(-tau^2 v^2/2) times the weight.
-    """
-    rho, w = beta * z[:, None] ** 2, beta * x * z[:, None]
-    top = np.maximum(rho, np.abs(w))
-    up, down, rise, fall = (np.exp(e - top) for e in (rho, -rho, w, -w))
-    total = up + down + rise + fall
-    big_t, big_s = (up - down) / total, (rise - fall) / total
-    t_rho, mixed, s_w = (up + down) / total - big_t**2, -big_t * big_s, (rise + fall) / total - big_s**2
-    t = skip + big_t
-    tau = (1 + skip) / t
-    budget = np.maximum(left, 0.0)
-    # Largest of v' sqrt(2 (left - tau^2 v'^2/2)) over v' <= v.
-    at = np.minimum(v, np.sqrt(budget) / tau)
-    strength = at * np.sqrt(np.maximum(2 * budget - (tau * at) ** 2, 0.0)) / (2 * math.pi)
-    needs = []
-    for d_w, d_rho in ((beta * z[:, None], 0.0), (beta * x, 2 * beta * z[:, None])):
-        slope_t, slope_s = t_rho * d_rho + mixed * d_w, s_w * d_w + mixed * d_rho
-        slope_a = (slope_s - big_s / t * slope_t) / t
-        slope_tau = -tau / t * slope_t
-        needs.append(np.hypot(slope_a, slope_tau) * strength)
-    return np.array(needs)
+    """Nodes of h_1 ~ N(centre, variance I), see `nodes_around`."""
+    where = (float(centre[0]), float(centre[1]))
+    return Hidden(*nodes_around((skip, beta), where, variance, log_accuracy, resolved))
 
 
 def _centre(skip: float, rho: float) -> float:
@@ -184,12 +107,8 @@ def _centre(skip: float, rho: float) -> float:
 
 def _hidden(skip: float, beta: float, weight: Array, x: Array, z: Array) -> Hidden:
     """Attach A = s/t and tau = (1 + c)/t, t = c + eta."""
-    rho, w = beta * z * z, beta * x * z
-    top = np.maximum(rho, np.abs(w))
-    up, down, rise, fall = (np.exp(e - top) for e in (rho, -rho, w, -w))
-    total = up + down + rise + fall
-    t = skip + (up - down) / total
-    return Hidden(weight, x, z, (rise - fall) / total / t, (1 + skip) / t)
+    _, s, _, t = layer(x, z, skip, beta)
+    return Hidden(weight, x, z, s / t, (1 + skip) / t)
 
 
 def _spacing(nodes: Hidden, reach: float) -> float:

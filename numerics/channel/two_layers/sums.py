@@ -9,6 +9,7 @@ sum over u and omega_+ runs over pairs (d, s) of entries of the tables. Everythi
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,9 +25,10 @@ Array = NDArray[np.float64]
 # Steps as multiples of what the analysis of `output_sum` allows.
 _STEP, _STEP_V = 1.0, 1.2
 _STRIP_V = 0.55
-# Nodes reach this much further, in log-accuracy, than the grids; beyond this many entries for each that a node reaches,
-# the banded sum is faster than matrix products.
-_TAIL, _SPARSE = 2.0, 8.0
+# Nodes reach this much further, in log-accuracy, than the grids.
+_TAIL = 2.0
+# Matrix products are faster than the banded sum where one node reaches so many entries, and all not many times as many.
+_LARGE, _SPARSE = 300.0, 8.0
 # Zeros of Z: pi V/a off the real axis in d, and half as far in omega_-, where both signs of the last indices have a
 # density of exp(-a^2/(2 V)). The largest of exp(-a^2/(2 V) - 2 pi distance/step) over a sets the step.
 _ZEROS_D, _ZEROS_O = 2 * math.pi**2 * 1.5**1.5, math.pi**2 * 1.5**1.5
@@ -60,6 +62,7 @@ def output_sum(
     accuracy: tuple[float, float],
     *,
     floor: float = FLOOR,
+    workers: int = 1,
 ) -> Outcome:
     """Averages at overlap q_22 over omega_2 and some of the outputs.
 
@@ -78,6 +81,8 @@ def output_sum(
         What is below exp(-log_accuracy) is neglected, and all steps are divided by the fineness.
     floor : float, optional
         Least density that is divided by, for nodes some of whose weights are negative.
+    workers : int, optional
+        Threads.
     """
     variance = 1 - overlap
     sd = math.sqrt(variance)
@@ -89,8 +94,16 @@ def output_sum(
     for spread, step in ((np.ptp(nodes.a), rule.step_d), (np.ptp(nodes.tau), rule.step_o)):
         shared *= (typical * float(spread) + 2 * rule.reach * sd) / step
         reached *= 2 * rule.width * sd / step
-    summed = banded_sum if shared > _SPARSE * reached else _dense_sum
-    total = summed(v, Nodes(base, nodes.a, nodes.tau, np.array(functions), np.array(multiplicity)), rule)
+    summed = _dense_sum if _LARGE < reached and shared <= _SPARSE * reached else banded_sum
+    known = Nodes(base, nodes.a, nodes.tau, np.array(functions), np.array(multiplicity))
+    workers = min(workers, len(v[0]))
+    if workers == 1:
+        total = summed(v, known, rule)
+    else:
+        # Neighbouring outputs cost about the same.
+        shares = [(v[0][k::workers], v[1][k::workers]) for k in range(workers)]
+        with ThreadPoolExecutor(workers) as pool:
+            total = np.sum(list(pool.map(lambda share: summed(share, known, rule), shares)), axis=0)
     return Outcome(float(total[0]), float(total[1]), float(total[2]))
 
 
