@@ -49,6 +49,8 @@ $(STAMP): pyproject.toml
 run: setup ## the main job: thresholds, state evolution and the figure of the two-layer model, under results/
 	$(BIN)/attnlimits figure troiani2025-1 --out $(OUT)
 
+# Threads for matrix products of several processes would wait for each other, turning.
+test test-all: export OPENBLAS_NUM_THREADS ?= 1
 test: setup ## the tests, without those marked slow
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" --benchmark-disable \
 	    -o faulthandler_timeout=$(HANGS) -o faulthandler_exit_on_timeout=true

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from ..quadrature.rules import Chebyshev, Rule, gauss_legendre_panels, gaussian
 from .network import Network, kernel
@@ -25,6 +26,8 @@ Array = NDArray[np.float64]
 
 # Standard normal variables are cut here: the mass beyond is 6e-18.
 _CUT = 8.6
+# Numbers of a block: four arrays of them fit a processor's cache.
+_BLOCK = 1 << 14
 
 
 def norm_cut(rank: int) -> float:
@@ -71,8 +74,9 @@ def mixing_law(model: Network, layers: int, level: int) -> MixingLaw:
     MixingLaw
     """
     law = MixingLaw(np.zeros(1), np.ones(1), np.ones((1, 1)), 0.0)
-    for done in range(layers):
-        law = _advance(model, law, done, level)
+    with threadpool_limits(1, "blas"):  # the products are small
+        for done in range(layers):
+            law = _advance(model, law, done, level)
     return law
 
 
@@ -113,16 +117,29 @@ def _advance(model: Network, law: MixingLaw, done: int, level: int) -> MixingLaw
         mass = gaussian(a) * row * plus.weights[:, None, None]
         z = s_grid.scale(s + s_step[:, None, None] * t)
         # Only even polynomials in S: the law is symmetric.
-        conditional = np.zeros((s_grid.n, plus.nodes.size, law.t.size))
-        older, newer = np.ones_like(z), 2 * z * z - 1
-        doubled = 2 * newer
-        for even in range(0, s_grid.n, 2):
-            conditional[even] = (mass * older).sum(axis=1)
-            older, newer = newer, doubled * newer - older
+        conditional = _even_moments(z, mass, (s_grid.n + 1) // 2)
         polynomials = t_grid.polynomials(log_t_step[:, None] + log_t)
-        moments += np.tensordot(conditional, polynomials, axes=((1, 2), (1, 2)))
+        moments[::2] += np.tensordot(conditional, polynomials, axes=((1, 2), (1, 2)))
     weights = t_grid.weights(s_grid.weights(moments).T).T
     return MixingLaw(s_grid.nodes, np.exp(t_grid.nodes), weights, law.log_k + math.log1p(c))
+
+
+def _even_moments(z: Array, mass: Array, count: int) -> Array:
+    """Sums of mass T_{2k}(z) over the second axis, shape (count, n_0, n_2), from (n_0, n_1, n_2)."""
+    out = np.empty((count, z.shape[0], z.shape[2]))
+    # A block stays in the processor's cache.
+    size = max(1, _BLOCK // (z.shape[1] * z.shape[2]))
+    for start in range(0, len(z), size):
+        block = slice(start, start + size)
+        step = 2 * z[block] ** 2 - 1
+        older, newer, spare = mass[block].copy(), step * mass[block], np.empty_like(step)
+        step *= 2
+        for k in range(count):
+            older.sum(axis=1, out=out[k, block])
+            np.multiply(step, newer, out=spare)
+            spare -= older
+            older, newer, spare = newer, spare, older
+    return out
 
 
 def _minus_rule(kappa: float, t_min: float, top: float, order: int) -> Rule:

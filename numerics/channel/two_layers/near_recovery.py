@@ -29,7 +29,7 @@ _MULTIPLES = (4.0, 2.0, 1.0)
 _CLOSEST = (0.05, 0.025, 0.0125)
 # The series serves 1 - q_11 up to this multiple of the closest quadrature; one at q itself costs less farther away.
 _SERVED = 1.2
-# Rougher quadratures than these do not tell the logarithm from a line.
+# Rougher quadratures than these are not asked for.
 _ROUGHEST = 1e-2
 # Of the means over h: randomisations, points of each as a power of two, and their seed.
 _REPLICAS, _LOG2_POINTS, _SEED = 4, 15, 0x2EC0

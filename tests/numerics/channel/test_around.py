@@ -39,28 +39,3 @@ def test_moments_of_the_gaussian_and_of_the_mixing(skip, beta, variance):
         assert nodes.weight @ (values - mean) ** 2 == pytest.approx(variance, rel=2e-5)
     for found, expected in ((nodes.tau, fine.tau), (nodes.a, fine.a)):
         assert nodes.weight @ found == pytest.approx(fine.weight @ expected, rel=1e-4, abs=1e-5)
-
-
-@pytest.mark.parametrize("sd", [0.1, 0.02])
-def test_nodes_resolve_the_density_of_the_last_indices(sd):
-    """The mixture of Gaussians about (A v, tau v), beside closer nodes: what is off falls with the accuracy."""
-    v, rng = 1.5, np.random.default_rng(0)
-    centre = np.array([0.4, 0.7])
-    fine = around(1.0, 1.0, centre, 0.5, 20.0, (sd / 3, v))
-    # Places where the density is large.
-    place = rng.choice(len(fine.a), 100, p=fine.weight / fine.weight.sum())
-
-    def density(nodes):
-        along = fine.a[place, None] - nodes.a
-        across = fine.tau[place, None] - nodes.tau
-        return np.exp(-(along**2 + across**2) * v**2 / (2 * sd**2)) @ nodes.weight
-
-    known = density(fine)
-
-    def off(accuracy, width):
-        nodes = around(1.0, 1.0, centre, 0.5, accuracy, (width, v))
-        return np.abs(density(nodes) - known).max() / known.max()
-
-    low, middle, high = (off(accuracy, sd) for accuracy in (8.0, 12.0, 16.0))
-    assert 0.1 > low > 3 * middle > 9 * high
-    assert off(16.0, 3 * sd) > 3 * high

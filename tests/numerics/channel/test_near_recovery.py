@@ -62,7 +62,7 @@ def test_both_layers_ask_for_alpha_one_in_the_limit(series):
     gaps = []
     for v in (1e-2, 1e-3, 1e-4):
         last = on_path(series, v)
-        value = series(v, last, 1e-2)
+        value = series(v, last, 2e-3)
         alphas = (1 - np.array([v, last])) / (value.g * (v, last))
         gaps.append((1 - alphas.mean()) / v)
     assert 0.25 < min(gaps) and max(gaps) < 0.5

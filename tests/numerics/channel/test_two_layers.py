@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.channel.averages import SAFETY
-from attnlimits.numerics.channel.two_layers import nodes as nodes_module
+from attnlimits.numerics.channel.two_layers import around as around_module
 from attnlimits.numerics.channel.two_layers import sums
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.channel.two_layers.nodes import around, centred
@@ -150,7 +150,7 @@ def test_nodes_resolve_narrow_last_indices(centre: tuple[float, float], v: float
         off = (nodes.a - a[:, None]) ** 2 + (nodes.tau - tau[:, None]) ** 2
         values.append(np.exp(-off * v**2 / (2 * narrow**2)) @ nodes.weight * np.exp(-((tau * v) ** 2) / 2))
     # The error exp(-L) of steps as wide as L allows, for steps wider by `_RESOLVE`; curvature costs a little.
-    np.testing.assert_allclose(values[0], values[1], atol=3 * math.exp(-12.0 / nodes_module._RESOLVE**2))
+    np.testing.assert_allclose(values[0], values[1], atol=3 * math.exp(-12.0 / around_module._RESOLVE**2))
 
 
 def test_first_layer_given_the_second() -> None:
