@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from ...model.network import Network
 from ...quadrature.rules import normal_qmc
@@ -125,6 +124,8 @@ class NearRecovery:
 
     def _ratio(self, v: float, f: Array) -> float:
         """Ratio r at which both layers ask for the same alpha = (1 - V_ll)/(V_ll G_ll)."""
+        # A fifth of a second at the start of every evolution, of which few come near recovery.
+        from scipy.optimize import brentq
 
         def apart(log_ratio: float) -> float:
             ratio = math.exp(log_ratio)
