@@ -4,6 +4,7 @@ from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import Channel, Noisy, Softmax, channel
 from attnlimits.numerics.aim.checks import above_zero
 from attnlimits.numerics.aim.data import Single, indices, instance, refuse_size, teacher
+from attnlimits.numerics.aim.deep_descent import LayersDescent, descend_layers
 from attnlimits.numerics.aim.free_energy import FreeEntropyPoint, free_entropy, free_entropy_at
 from attnlimits.numerics.aim.gd import descend
 from attnlimits.numerics.aim.heads import HeadsPoint, evolve_heads, head_error, heads_channel, heads_teacher
@@ -35,6 +36,7 @@ __all__ = [
     "FreeEntropyPoint",
     "HeadsPoint",
     "LastLayer",
+    "LayersDescent",
     "Noisy",
     "PredictionErrors",
     "Single",
@@ -50,6 +52,7 @@ __all__ = [
     "deep_outputs",
     "denoise_matrix",
     "descend",
+    "descend_layers",
     "descent_instances",
     "errors_on_data",
     "estimate_rho",

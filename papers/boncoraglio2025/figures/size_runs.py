@@ -132,7 +132,9 @@ def compute(progress: Progress | None = None) -> Path:
     step = Steps(progress, len(CASES))
     for case in CASES:
         if not any(all(r[name] == value for name, value in case.__dict__.items()) for r in stored()):
-            save(DATA, {"runs": [*stored(), run(case, range(_SEEDS[case.dimension]))]})
+            made = run(case, range(_SEEDS[case.dimension]))
+            # Read after the run: another process may have added some meanwhile.
+            save(DATA, {"runs": [*stored(), made]})
         step()
     return DATA
 
