@@ -16,7 +16,7 @@ from .choices import choice_errors, predicted_choice
 from .entries import pairs, variances, variances_of_rows
 from .results import PredictionErrors
 
-__all__ = ["Linear", "Softmax"]
+__all__ = ["Fixed", "Linear", "Softmax", "covariance_of"]
 
 # Logarithms of rows of a softmax computed in float64 are below this, and the rows sum to one within it.
 _ROW_SUM = 1e-9
@@ -24,7 +24,7 @@ _ROW_SUM = 1e-9
 _LOG = 4 * float(np.finfo(float).eps)
 
 
-class _Fixed:
+class Fixed:
     """An output that fixes K linear functionals of h; the score is a projection."""
 
     tokens: int
@@ -54,13 +54,13 @@ def _variances_of(omega: Array) -> Array:
     return variances(math.isqrt(2 * omega.shape[1]))
 
 
-def _covariance(omega: Array, V: float, sigma: Array | None) -> Array:
-    """Of the entries of each sample."""
+def covariance_of(omega: Array, V: float, sigma: Array | None) -> Array:
+    """Covariance V Sigma of the entries of each sample, V diag(1 + delta_ab) without Sigma."""
     matrix = np.diag(_variances_of(omega)) if sigma is None else sigma
     return np.broadcast_to(V * matrix, (*omega.shape, omega.shape[1]))
 
 
-class Linear(_Fixed):
+class Linear(Fixed):
     """y = h.
 
     Parameters
@@ -94,7 +94,7 @@ class Linear(_Fixed):
 
     def log_evidence(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
         """Density of a Gaussian law, up to a constant."""
-        size = np.linalg.slogdet(_covariance(omega, V, sigma))[1]
+        size = np.linalg.slogdet(covariance_of(omega, V, sigma))[1]
         return np.asarray(-0.5 * (((seen - omega) * self.score(seen, omega, V, sigma)).sum(axis=1) + size))
 
     def predict(self, omega: Array, V: float) -> Array:
@@ -107,7 +107,7 @@ class Linear(_Fixed):
         return PredictionErrors(error, error)
 
 
-class Softmax(_Fixed):
+class Softmax(Fixed):
     """y_ab = e^{beta h_ab}/sum_c e^{beta h_ac}: it fixes h up to one shift of all its entries.
 
     Parameters
@@ -177,7 +177,7 @@ class Softmax(_Fixed):
 
     def log_evidence(self, seen: Array, omega: Array, V: float, sigma: Array | None = None) -> Array:
         """Integral of a Gaussian density over the shift, up to a constant."""
-        covariance = _covariance(omega, V, sigma)
+        covariance = covariance_of(omega, V, sigma)
         of_shift = np.linalg.solve(covariance, np.ones_like(omega)[..., None]).sum(axis=(1, 2))
         size = np.linalg.slogdet(covariance)[1] + np.log(of_shift)
         return np.asarray(-0.5 * (((seen - omega) * self.score(seen, omega, V, sigma)).sum(axis=1) + size))

@@ -73,18 +73,8 @@ def descend(
     ----------
     boncoraglio2025, gradient descent.
     """
-    if isinstance(output, Noisy):
-        # The loss is that of outputs without noise.
-        output = output.clean
-    if not isinstance(output, Softmax | Linear) or isinstance(output, OneToOne):
-        raise ValueError(f"{output.name} has no slopes to descend ({CITE}, gradient descent); use softmax or linear")
-    tokens = check_samples(x, output.tokens)
-    labels = output.check(y)
-    if len(labels) != len(tokens):
-        raise ValueError(f"x and y must have as many samples, got {len(tokens)} and {len(labels)} ({CITE}, model)")
-    if not np.isfinite(tokens).all():
-        raise ValueError(f"x must be finite ({CITE}, model), got NaN or infinity; leave such samples out, of y too")
-    d = tokens.shape[2]
+    data = _checked(x, y, output)
+    d = data.x.shape[2]
     width = max(1, round(above_zero("rho", rho, "rho = r/d") * d))
     students, steps = count("students", students, 1, "starts"), count("steps", steps, 1, "Adam")
     rate = above_zero("rate", rate, "Adam")
@@ -99,7 +89,7 @@ def descend(
             ended = callback is not None and bool(callback(student, step))
             return ended
 
-        last, trace = _adam(_Loss(tokens, labels, output), draw.standard_normal((d, width)), rate, steps, tick)
+        last, trace = _adam(data, draw.standard_normal((d, width)), rate, steps, tick)
         found.append(_matrix(last))
         losses.append(trace[-1])
         taken = max(taken, len(trace) - 1)
@@ -158,6 +148,20 @@ class _Loss(NamedTuple):
 
     def __call__(self, W: Array) -> tuple[float, Array]:
         return loss_and_gradient(self.x, self.y, self.output, W)
+
+
+def _checked(x: ArrayLike, y: ArrayLike, output: Channel) -> _Loss:
+    """Data that can be descended on; the loss is that of outputs without noise."""
+    clean = output.clean if isinstance(output, Noisy) else output
+    if not isinstance(clean, Softmax | Linear) or isinstance(clean, OneToOne):
+        raise ValueError(f"{clean.name} has no slopes to descend ({CITE}, gradient descent); use softmax or linear")
+    tokens = check_samples(x, clean.tokens)
+    labels = clean.check(y)
+    if len(labels) != len(tokens):
+        raise ValueError(f"x and y must have as many samples, got {len(tokens)} and {len(labels)} ({CITE}, model)")
+    if not np.isfinite(tokens).all():
+        raise ValueError(f"x must be finite ({CITE}, model), got NaN or infinity; leave such samples out, of y too")
+    return _Loss(tokens, labels, clean)
 
 
 def _adam(loss: _Loss, W: Array, rate: float, steps: int, tick: Callable[[int], bool]) -> tuple[Array, list[float]]:

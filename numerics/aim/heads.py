@@ -14,16 +14,17 @@ from typing import ClassVar
 import numpy as np
 
 from ..core.errors import KernelNotFoundError
+from ..core.memory import refuse_memory
 from ..core.results import Estimate, Result, versions
-from ..learning.blocks import Array
+from ..learning.blocks import Array, stream
 from .channels import Channel, channel
-from .checks import CITE, above_zero, count, from_zero
+from .checks import CITE, count, from_zero
 from .data import teacher
 from .results import EvolutionPoint
 from .score_functions import is_function
 from .state_evolution import evolve
 
-__all__ = ["HeadsPoint", "evolve_heads", "heads_channel", "heads_teacher"]
+__all__ = ["HeadsPoint", "evolve_heads", "head_error", "heads_channel", "heads_teacher"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +36,7 @@ class HeadsPoint(Result):
     heads : int
         L.
     alpha, rho : float
-        n/d^2 and the width of each head.
+        n/d^2 and the width of each head; at rho = 0, alpha/(L rho).
     sum : EvolutionPoint
         Of S' = L^{-1/2} sum_l S_l, of width L rho.
     head : Estimate
@@ -103,9 +104,26 @@ def heads_teacher(dimension: int, rho: float, heads: int, rng: np.random.Generat
         Width of each.
     heads : int
     rng : Generator, int or None, optional
+        One head is that of `teacher` with the same seed.
     """
-    source = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
-    return np.stack([teacher(dimension, rho, source) for _ in range(count("heads", heads, 1, "L layers"))])
+    number = count("heads", heads, 1, "L layers")
+    refuse_memory(f"heads = {number} at dimension = {dimension}", 16.0 * number * dimension**2, "take fewer of either")
+    source = stream(rng, 0)
+    return np.stack([teacher(dimension, rho, source) for _ in range(number)])
+
+
+def head_error(heads: int, mmse: Estimate) -> Estimate:
+    """Error of each head, 1 - (1 - V')/L, from that of S' = L^{-1/2} sum_l S_l.
+
+    Parameters
+    ----------
+    heads : int
+        L >= 1.
+    mmse : Estimate
+        V'.
+    """
+    number = count("heads", heads, 1, "L layers")
+    return Estimate(1 - (1 - mmse.value) / number, mmse.error / number, mmse.how)
 
 
 def evolve_heads(
@@ -123,9 +141,9 @@ def evolve_heads(
     Parameters
     ----------
     alpha : float
-        n/d^2 >= 0.
+        n/d^2 >= 0; at rho = 0, alpha/(L rho).
     rho : float
-        Width of each head, > 0.
+        Width of each head; 0 is the limit of small width.
     activation, heads, tokens, beta, noise
         As in `heads_channel`.
 
@@ -142,7 +160,7 @@ def evolve_heads(
     ----------
     boncoraglio2025, (59).
     """
-    rho, number = above_zero("rho", rho, "rho = r/d"), count("heads", heads, 1, "L layers")
+    rho, number = from_zero("rho", rho, "rho = r/d"), count("heads", heads, 1, "L layers")
     point = evolve(alpha, number * rho, heads_channel(activation, number, tokens, beta, noise))
-    one = Estimate(1 - (1 - point.mmse.value) / number, point.mmse.error / number, point.mmse.how)
+    one = head_error(number, point.mmse)
     return HeadsPoint(number, point.alpha, rho, point, one, point.converged, point.status)

@@ -1,5 +1,6 @@
 """Message passing and gradient descent on instances of a teacher at random, and their mean errors."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from .amp import amp
 from .channels import Channel
 from .data import instance, make_data, refuse_size, teacher
 from .gd import descend
+from .heads import heads_teacher
 from .prediction import errors_on_data
 from .results import AMPResult, AMPStep, DescentResult, PredictionErrors
 
@@ -21,13 +23,15 @@ __all__ = ["DescentInstances", "Instances", "amp_instances", "descent_instances"
 class Instances(NamedTuple):
     """Results of instances, their mean error ||S - Shat||^2/d and its standard error, None for one instance.
 
-    `prediction` holds the mean errors of predictions on fresh samples, and their standard errors.
+    `prediction` holds the mean errors of predictions on fresh samples, and their standard errors. With several heads
+    S = L^{-1/2} sum_l S_l, and `head` is the error of each S_l, estimated by what they have in common; else None.
     """
 
     results: list[AMPResult]
     error: float
     error_of_error: float | None
     prediction: PredictionErrors
+    head: Estimate | None = None
 
 
 def amp_instances(
@@ -37,6 +41,7 @@ def amp_instances(
     output: Channel,
     *,
     count: int,
+    heads: int = 1,
     seed: int = 0,
     max_iter: int = 200,
     dtype: type[np.float32] | type[np.float64] = np.float64,
@@ -48,11 +53,12 @@ def amp_instances(
     Parameters
     ----------
     alpha, rho : float
-        n/d^2 and r/d.
+        n/d^2 and r/d, of each head.
     dimension : int
         d.
     output : Channel
-    count, seed : int
+        Of the sum of the heads, where there are several: `heads_channel`.
+    count, heads, seed : int
     dtype : {np.float64, np.float32}, optional
         Of the tokens.
     progress : callable, optional
@@ -60,23 +66,27 @@ def amp_instances(
     max_iter, settings : optional
         As in `amp`.
     """
-    found, fresh = [], []
+    found, fresh, single = [], [], []
     for number in range(count):
 
         def tick(step: AMPStep, number: int = number) -> None:
             if progress is not None:
                 progress(number * max_iter + step.iteration, count * max_iter)
 
-        S = teacher(dimension, rho, seed + number)
+        each = heads_teacher(dimension, rho, heads, seed + number)
+        S = each.sum(axis=0) / math.sqrt(heads)
         x, y = instance(S, alpha, output, seed + number, dtype=dtype)
+        width = heads * rho
         found.append(
-            amp(x, y, output, rho, teacher=S, seed=seed + number, callback=tick, max_iter=max_iter, **settings)
+            amp(x, y, output, width, teacher=S, seed=seed + number, callback=tick, max_iter=max_iter, **settings)
         )
         last = found[-1]
+        single.append(float(((each - last.estimate / math.sqrt(heads)) ** 2).sum()) / (heads * dimension))
         fresh.append(errors_on_data(S, last.estimate, max(last.predicted, 0.0), output, rng=seed + number))
     errors = np.array([r.mmse for r in found])
     prediction = PredictionErrors(_mean([f.posterior_mean for f in fresh]), _mean([f.plug_in for f in fresh]))
-    return Instances(found, float(errors.mean()), _spread(errors), prediction)
+    one = _mean([Estimate(value, math.inf, "monte-carlo") for value in single]) if heads > 1 else None
+    return Instances(found, float(errors.mean()), _spread(errors), prediction, one)
 
 
 class DescentInstances(NamedTuple):

@@ -9,10 +9,16 @@ known
 - for rho -> infinity at any qhat: V = Q - q = (I + qhat)^{-1};
 - for rho -> 0 with qhat diagonal: q_ll = max(1 - rho_l/qhat_ll, 0)^2, q_ll' = 0.
 
+Both sides are known, at any width, for heads of one width whose scores are added (`heads`), and for the last layer
+where those before it are known (`last_layer`): each is the state evolution of one layer.
+
 Open: qhat with entries off the diagonal at finite width, where matrices that do not commute are denoised together and
 no closed form is known; the channel's side of a deep network, which needs E[h | y, omega] through all its layers; and
-any check of a multi-layer state evolution against an algorithm. `deep_outputs` is the network itself, for such work.
+any check of a state evolution of layers that are unknown together against an algorithm. `deep_outputs` is the network
+itself, for such work.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 
@@ -25,7 +31,7 @@ from .channels import Softmax
 from .checks import CITE, above_zero, from_zero
 from .spectrum import mmse
 
-__all__ = ["deep_outputs", "joint_covariance", "prior_overlap"]
+__all__ = ["deep_outputs", "joint_covariance", "network_matrix", "prior_overlap"]
 
 
 def joint_covariance(rho: Sequence[float]) -> Array:
@@ -97,8 +103,8 @@ def prior_overlap(q_hat: ArrayLike, rho: Sequence[float], *, limit: str = "finit
     return q
 
 
-def deep_outputs(h: ArrayLike, skip: float, beta: float = 1.0) -> Array:
-    """Network matrix of the last layer: B_l = [c I + softmax(beta B_{l-1} h^l B_{l-1}^T)] B_{l-1}, B_0 = I.
+def network_matrix(h: ArrayLike, skip: float, beta: float = 1.0) -> Array:
+    """Network matrix of several layers: B_l = [c I + softmax(beta B_{l-1} h^l B_{l-1}^T)] B_{l-1}, B_0 = I.
 
     Parameters
     ----------
@@ -112,7 +118,7 @@ def deep_outputs(h: ArrayLike, skip: float, beta: float = 1.0) -> Array:
     Returns
     -------
     ndarray, shape (n, T, T)
-        softmax(beta B_{L-1} h^L B_{L-1}^T).
+        B_L.
     """
     array = numbers("h", h)
     if array.ndim != 4 or array.shape[2] != array.shape[3] or not array.size or not np.isfinite(array).all():
@@ -120,7 +126,29 @@ def deep_outputs(h: ArrayLike, skip: float, beta: float = 1.0) -> Array:
     skip = from_zero("skip", skip, "L layers")
     output = Softmax(array.shape[2], beta)
     mixed = np.broadcast_to(np.eye(array.shape[2]), array.shape[1:])
-    for layer in array[:-1]:
+    for layer in array:
         attention = output.observe(mixed @ layer @ mixed.swapaxes(1, 2))
         mixed = skip * mixed + attention @ mixed
-    return output.observe(mixed @ array[-1] @ mixed.swapaxes(1, 2))
+    return np.asarray(mixed)
+
+
+def deep_outputs(h: ArrayLike, skip: float, beta: float = 1.0) -> Array:
+    """Outputs of the last of several layers, softmax(beta B_{L-1} h^L B_{L-1}^T).
+
+    Parameters
+    ----------
+    h, skip, beta
+        As in `network_matrix`.
+
+    Returns
+    -------
+    ndarray, shape (n, T, T)
+    """
+    array = numbers("h", h)
+    if array.ndim != 4 or not len(array) or array.shape[2] != array.shape[3]:
+        raise ValueError(f"h must be finite, of shape (L, n, T, T) ({CITE}, L layers), got {array.shape}")
+    mixed = network_matrix(array[:-1], skip, beta) if len(array) > 1 else np.eye(array.shape[2])
+    scores = mixed @ numbers("h", array[-1]) @ mixed.swapaxes(-1, -2)
+    if not np.isfinite(scores).all():
+        raise ValueError(f"h must be finite, of shape (L, n, T, T) ({CITE}, L layers), got NaN or infinity")
+    return Softmax(array.shape[2], beta).observe(scores)

@@ -93,7 +93,7 @@ class Passes(Blocks[_Block]):
         for x, block, sigma in self._blocks(covariance):
             h = self._entries(x, S)
             g = self._score(block, h, 1.0, sigma)
-            square += float((g * (block.seen - h)).sum())
+            square += float((g * (_functionals(block.seen) - h)).sum())
             pull += _pull(x, g, tokens)
         return (1 + noise) * square / (self.samples * self.functionals), 0.5 * (pull + pull.T)
 
@@ -121,6 +121,11 @@ class Passes(Blocks[_Block]):
         if not np.isfinite(h).all():
             raise ValueError(f"x must be finite ({CITE}, model), got NaN or infinity; leave such samples out, of y too")
         return np.asarray(h)
+
+
+def _functionals(seen: Array) -> Array:
+    """Entries that an output fixes, which stand before what else the score needs of it."""
+    return seen if seen.ndim == 2 else np.asarray(seen[:, 0])
 
 
 def _as_many(x: Floats, y: Array) -> Array:

@@ -211,7 +211,7 @@ def _mp(ctx: MPContext, value: Fraction) -> mpf:
     return ctx.mpf(value.numerator) / value.denominator
 
 
-def hardmax_tail(rho: float, *, tokens: int = 2, digits: int = 15) -> str:
+def hardmax_tail(rho: object, *, tokens: int = 2, digits: int = 15) -> str:
     """Limit of alpha^2 times the error of hardmax: pi D^2 (1 + rho)/(2 N^2 I0^2), N = 2 for two tokens.
 
     D = min(2 rho - rho^2, 1), I0 the integral of phi^2/(Phi (1 - Phi)) over the line, and N the sum over rows and pairs

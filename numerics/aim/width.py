@@ -20,11 +20,12 @@ from scipy.optimize import minimize_scalar
 
 from ..core.errors import ConvergenceError
 from ..core.results import Result, versions
-from ..learning.blocks import Array, Floats, rows_of
+from ..learning.blocks import Array, Source
 from .amp import amp
 from .channels import Channel, pairs
-from .checks import CITE, count
-from .data import check_samples, gram, indices, rows_at_a_time
+from .checks import count
+from .data import gram, indices
+from .parts import Parts
 
 __all__ = ["WidthEstimate", "estimate_rho"]
 
@@ -70,19 +71,17 @@ class WidthEstimate(Result):
 class _Scores:
     """Samples in parts, and scores of predictions of them."""
 
-    def __init__(self, x: Floats, y: Array, output: Channel, parts: int, settings: dict[str, Any]) -> None:
-        self.x, self.y, self.output, self.settings = x, y, output, settings
-        self.cuts = [round(len(x) * k / parts) for k in range(parts + 1)]
-        self.seen = output.prepare(y)
+    def __init__(self, data: Parts, parts: int, settings: dict[str, Any]) -> None:
+        self.data, self.output, self.settings = data, data.output, settings
+        self.cuts = [round(data.samples * k / parts) for k in range(parts + 1)]
         self.scalar = settings.get("covariance") == "scalar"
 
-    def of(self, part: slice, S: Array, V: float | None) -> float:
-        """Log Z_out of a part, at V or at the V of the largest."""
+    def of(self, begin: int, end: int, S: Array, V: float | None) -> float:
+        """Log Z_out of the samples from one to another, at V or at the V of the largest."""
         blocks = []
-        for rows in rows_of(self.x[part], rows_at_a_time(self.output.tokens, self.x.shape[2])):
-            x = self.x[part][rows]
+        for x, y in self.data.rows(begin, end):
             h = indices(x, S)[:, *pairs(self.output.tokens)]
-            blocks.append((self.seen[part][rows], h, None if self.scalar else gram(x)))
+            blocks.append((self.output.prepare(y), h, None if self.scalar else gram(x)))
 
         def score(log_v: float) -> float:
             terms = (self.output.log_evidence(seen, h, math.exp(log_v), sigma) for seen, h, sigma in blocks)
@@ -95,20 +94,20 @@ class _Scores:
 
     def first_look(self, rho: float) -> float:
         """All samples by the mean of the prior."""
-        return self.of(slice(0, len(self.x)), math.sqrt(rho) * np.eye(self.x.shape[2]), 1.0)
+        return self.of(0, self.data.samples, math.sqrt(rho) * np.eye(self.data.dimension), 1.0)
 
     def evidence(self, rho: float) -> float:
         """Parts after parts."""
-        total = self.of(slice(0, self.cuts[1]), math.sqrt(rho) * np.eye(self.x.shape[2]), 1.0)
+        total = self.of(0, self.cuts[1], math.sqrt(rho) * np.eye(self.data.dimension), 1.0)
         for end, after in zip(self.cuts[1:-1], self.cuts[2:], strict=True):
-            learned = amp(self.x[:end], self.y[:end], self.output, rho, **self.settings)
-            total += self.of(slice(end, after), learned.estimate, None)
+            learned = amp(*self.data.first(end), self.output, rho, **self.settings)
+            total += self.of(end, after, learned.estimate, None)
         return total
 
 
 def estimate_rho(
-    x: ArrayLike,
-    y: ArrayLike,
+    x: ArrayLike | Source,
+    y: ArrayLike | None,
     output: Channel,
     *,
     parts: int = 4,
@@ -119,8 +118,10 @@ def estimate_rho(
 
     Parameters
     ----------
-    x : array_like, shape (n, T, d)
-    y : array_like, shape (n, T, T)
+    x : array_like of shape (n, T, d), or callable
+        Memory-mapped if wanted, or a function that gives an iterable of blocks (x, y), the same at every call: as in
+        `amp`.
+    y : array_like of shape (n, T, T), or None where x is a function
     output : Channel
     parts : int, keyword-only
         At least two; the samples are taken in the order given.
@@ -136,7 +137,7 @@ def estimate_rho(
     Raises
     ------
     ValueError
-        x is a function, or has fewer samples than parts; and as `amp`.
+        Fewer samples than parts; and as `amp`.
 
     Notes
     -----
@@ -149,16 +150,11 @@ def estimate_rho(
     ----------
     boncoraglio2025, (45): the evidence per d^2 in the limit.
     """
-    if callable(x):
-        raise ValueError(f"x must be an array where the width is estimated ({CITE}, model); it is taken in parts")
     parts = count("parts", parts, 2, "evidence")
-    samples = check_samples(x, output.tokens)
-    if len(samples) < parts:
-        raise ValueError(f"x must have at least as many samples as parts, got {len(samples)} and {parts}")
-    labels = output.check(y)
-    if len(labels) != len(samples):
-        raise ValueError(f"x and y must have as many samples, got {len(samples)} and {len(labels)} ({CITE}, model)")
-    scores = _Scores(samples, labels, output, parts, {"max_iter": 60, "tol": 1e-4} | settings)
+    data = Parts(x, y, output)
+    if data.samples < parts:
+        raise ValueError(f"x must have at least as many samples as parts, got {data.samples} and {parts}")
+    scores = _Scores(data, parts, {"max_iter": 60, "tol": 1e-4} | settings)
     looks = np.linspace(_LEAST, _LARGEST, _LOOKS)
     values = np.array([scores.first_look(math.exp(u)) for u in looks])
     best = int(values.argmax())
@@ -169,7 +165,7 @@ def estimate_rho(
     if bend > 0:
         centre += spacing * 0.5 * float((around[2] - around[0]) / (2 * around[1] - around[0] - around[2]))
     step = max(_REACH / _SIDES / math.sqrt(bend), _STEP) if bend > 0 else spacing
-    return _climbed(scores, centre, step, len(samples) / samples.shape[2] ** 2, callback)
+    return _climbed(scores, centre, step, data.samples / data.dimension**2, callback)
 
 
 def _climbed(
@@ -199,7 +195,7 @@ def _climbed(
         status = "not converged: the evidence has no maximum inside the widths tried; give more samples"
         return WidthEstimate(rho, None, rows, alpha, False, status, len(table))
     rho = math.exp(fit[0])
-    error = 2 * math.hypot(rho * fit[1], math.sqrt(8 * rho) / scores.x.shape[2])
+    error = 2 * math.hypot(rho * fit[1], math.sqrt(8 * rho) / scores.data.dimension)
     status = f"converged: a parabola through the logarithm of the evidence at {2 * _SIDES + 1} widths"
     return WidthEstimate(rho, error, rows, alpha, True, status, len(table))
 

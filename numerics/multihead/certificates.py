@@ -1,7 +1,7 @@
-"""Whether the parameters of a learned layer are the only ones, how well the examples fix them, and its exact risk."""
+"""Whether the parameters of a learned layer are the only ones, and how well the examples fix them."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,12 @@ from .head_errors import HeadError, expected_error, head_errors
 from .matrix_free import find_null
 from .undetermined import Open, open_directions
 
-__all__ = ["Certificates", "ExactRisk", "certify", "exact_risk", "refusal", "sensitivity"]
+__all__ = ["Certificates", "Doubt", "Reason", "certify", "refusal", "sensitivity"]
+
+#: Why the parameters of a layer are not the only ones: fewer outputs than unknowns; coordinates of X that do not vary
+#: by themselves; heads that are equal, silent, opposite or flip; null directions of the Jacobian; heads that the noise
+#: hides; a head that is not needed.
+Reason = Literal["few examples", "inputs", "heads", "singular", "noise", "spare head"]
 
 #: Below it some direction of parameters leaves the layer as it is: sigma_min / sigma_max of the scaled Jacobian.
 SENSITIVE = 1e-6
@@ -27,7 +32,21 @@ _MOST_UNKNOWNS = 2400
 _FIXED = 0.5
 # A block of parameters takes part in null directions if it has this share of their squares.
 _SHARE = 0.01
-_DOMAIN_BITS, _BLOCK_BITS = 20, 14
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason why other parameters may give the same layer, or one as good.
+
+    Attributes
+    ----------
+    reason : Reason
+    status : str
+        What it is, in words.
+    """
+
+    reason: Reason
+    status: str
 
 
 @dataclass(frozen=True)
@@ -54,6 +73,8 @@ class Certificates:
         Equal heads, heads without values, sign flips at k = 2.
     slack : ndarray, shape (m,), or None
         Least t of the convex body K(t) that contains Theta_i; of sculpting only.
+    doubts : tuple of Doubt
+        Why the parameters may not be the only ones, each with its reason; empty where no test found others.
     status : str
         A sentence.
     """
@@ -66,46 +87,29 @@ class Certificates:
     error_status: str
     degeneracies: Degeneracies
     slack: Array | None
+    doubts: tuple[Doubt, ...]
     status: str
 
     @property
     def passed(self) -> bool:
         """Whether no test found other parameters, up to the order of the heads; see `checked` for what was tested."""
-        return self.status in (PASSED, UNCHECKED)
+        return not self.doubts
 
     @property
     def counted_out(self) -> bool:
         """Whether the examples have fewer outputs than the layer has parameters."""
-        return any(_FEWER in reason for reason in self.null_directions)
+        return self.has("few examples")
+
+    def has(self, reason: Reason) -> bool:
+        """Whether this is one of the reasons why the parameters may not be the only ones."""
+        return any(doubt.reason == reason for doubt in self.doubts)
 
 
-PASSED = "no other parameters near by or by a known equivalence, up to the order of the heads"
-UNCHECKED = (
+_PASSED = "no other parameters near by or by a known equivalence, up to the order of the heads"
+_UNCHECKED = (
     "no other parameters by a known equivalence, up to the order of the heads; whether others are near by is not "
     "checked: the search for null directions of the Jacobian did not end"
 )
-# In the sentences on null directions.
-_INPUTS = "of X"
-_FEWER = "fewer than the unknowns"
-
-
-@dataclass(frozen=True)
-class ExactRisk:
-    """Difference of two layers over all inputs {+-1}^{k x d}.
-
-    Attributes
-    ----------
-    nmse : float
-        E |F' - F|^2 / E |F|^2.
-    largest : float
-        Largest |F' - F| of any entry of any input.
-    inputs : int
-        2^{k d}.
-    """
-
-    nmse: float
-    largest: float
-    inputs: int
 
 
 def certify(
@@ -141,7 +145,8 @@ def certify(
     degenerate = find_degeneracies(theta, w, X.shape[1])
     inputs = open_directions(X)
     near = _near_by(X, theta, w, inputs)
-    null = [*_counted(X, theta), *inputs.sentences(len(theta))]
+    doubts = [*_counted(X, theta), *(Doubt("inputs", one) for one in inputs.sentences(len(theta)))]
+    null = [doubt.status for doubt in doubts]
     singular = bool(null) or near.singular
     heads, expected = None, None
     if noise_std == 0:
@@ -155,38 +160,41 @@ def certify(
     else:
         heads = head_errors(near.gram, theta, w, noise_std)
         expected, said = expected_error(heads), "of the noise, to first order"
-    reasons = [*null]
     if not degenerate.identifiable:
-        reasons.append(degenerate.status)
+        doubts.append(Doubt("heads", degenerate.status))
     if near.singular:
         sensitive = "" if near.ratio is None else f": sigma_min/sigma_max = {near.ratio:.1e}"
-        reasons.append(f"the Jacobian is singular{sensitive}, in {near.where}")
+        doubts.append(Doubt("singular", f"the Jacobian is singular{sensitive}, in {near.where}"))
         null.append(f"the Jacobian is singular in {near.where}")
-    reasons += _open_heads(heads, expected)
+    doubts += _open_heads(heads, expected)
     if spare:
-        reasons.append(f"the noise leaves a head open: {spare}")
-    status = "; ".join(reasons) or (PASSED if near.checked else UNCHECKED)
+        doubts.append(Doubt("spare head", f"the noise leaves a head open: {spare}"))
+    status = "; ".join(one.status for one in doubts) or (_PASSED if near.checked else _UNCHECKED)
     ratio = near.ratio if near.gram is not None else None
-    return Certificates(ratio, near.checked, tuple(null), expected, heads, said, degenerate, slack, status)
+    return Certificates(
+        ratio, near.checked, tuple(null), expected, heads, said, degenerate, slack, tuple(doubts), status
+    )
 
 
-def _open_heads(heads: tuple[HeadError, ...] | None, expected: float | None) -> list[str]:
+def _open_heads(heads: tuple[HeadError, ...] | None, expected: float | None) -> list[Doubt]:
     """Heads that the noise leaves open."""
     zero = [i for i, head in enumerate(heads or ()) if head.maybe_zero]
     if zero:
         which = ", ".join(str(i) for i in zero)
-        return [f"the noise leaves a head open: {which} may be zero, its error is as large as its norm"]
+        said = f"the noise leaves a head open: {which} may be zero, its error is as large as its norm"
+        return [Doubt("noise", said)]
     if expected is not None and expected > _FIXED:
-        return [f"the noise leaves a head open: expected relative error {expected:.2g}"]
+        return [Doubt("noise", f"the noise leaves a head open: expected relative error {expected:.2g}")]
     return []
 
 
-def _counted(X: Array, theta: Array) -> list[str]:
+def _counted(X: Array, theta: Array) -> list[Doubt]:
     """That there are fewer equations than unknowns, if so."""
     n, k, d = X.shape
     if n * k * d >= 2 * theta.size:
         return []
-    return [f"the outputs of {n} examples are {n * k * d} numbers, {_FEWER}, {2 * theta.size}"]
+    said = f"the outputs of {n} examples are {n * k * d} numbers, fewer than the unknowns, {2 * theta.size}"
+    return [Doubt("few examples", said)]
 
 
 class _Near(NamedTuple):
@@ -261,13 +269,12 @@ def refusal(found: Certificates) -> NotIdentifiable | None:
     """The error that the certificates call for, or None."""
     if found.passed:
         return None
-    inputs = any(_INPUTS in one for one in found.null_directions)
     return NotIdentifiable(
         "the learned layer",
         f"one of many with the same outputs ({found.status})",
         "a layer whose heads differ, all with values, at k = 2 with no set of W_i that sums to zero, on inputs whose "
         "coordinates vary by themselves",
-        ("leave out such coordinates of X" if inputs else "take fewer heads, or more samples")
+        ("leave out such coordinates of X" if found.has("inputs") else "take fewer heads, or more samples")
         + "; strict=False returns one of these layers",
     )
 
@@ -288,40 +295,3 @@ def sensitivity(X: ArrayLike, theta: ArrayLike, w: ArrayLike) -> float:
     tokens, parts, values = (np.asarray(a, dtype=np.float64) for a in (X, theta, w))
     found = gram(tokens, parts, values)
     return _root_ratio(_spectrum(found, _units(open_directions(tokens), len(parts)))[0])
-
-
-def exact_risk(theta: ArrayLike, w: ArrayLike, theta_true: ArrayLike, w_true: ArrayLike, tokens: int) -> ExactRisk:
-    """Compare two layers on all inputs.
-
-    Parameters
-    ----------
-    theta, w : array_like, shape (m, d, d)
-    theta_true, w_true : array_like, shape (m', d, d)
-    tokens : int
-        k, with k d <= 20.
-
-    Raises
-    ------
-    ValueError
-        k d > 20.
-    """
-    learned, true = (
-        tuple(np.asarray(a, dtype=np.float64) for a in pair) for pair in ((theta, w), (theta_true, w_true))
-    )
-    dim = true[0].shape[1]
-    bits = tokens * dim
-    if bits > _DOMAIN_BITS:
-        raise ValueError(
-            f"tokens * dim must be <= {_DOMAIN_BITS} for all 2^(k d) inputs (chen2024), got {tokens} * {dim}; "
-            "use a test sample"
-        )
-    squares = size = largest = 0.0
-    for begin in range(0, 1 << bits, 1 << _BLOCK_BITS):
-        codes = np.arange(begin, min(begin + (1 << _BLOCK_BITS), 1 << bits))
-        batch = Batch(2.0 * (codes[:, None] >> np.arange(bits) & 1).reshape(-1, tokens, dim) - 1.0)
-        wanted = batch.predict(*true)
-        off = batch.predict(*learned) - wanted
-        squares += float(np.vdot(off, off))
-        size += float(np.vdot(wanted, wanted))
-        largest = max(largest, float(np.abs(off).max()))
-    return ExactRisk(squares / size, largest, 1 << bits)

@@ -9,10 +9,10 @@ import numpy as np
 
 from ..core.results import Estimate
 from ..learning.blocks import Array
-from .certificates import exact_risk
 from .holdout import sampled_error
 from .layer import multihead
 from .matching import parameter_error
+from .risk import exact_risk
 
 __all__ = ["Comparison", "compared"]
 

@@ -63,6 +63,8 @@ class HardnessPoint:
     status : str
         A sentence; for "sculpt", which needs a sum of the W_i of full rank, its refusal. The error is then 1: nothing
         is predicted.
+    refused : str
+        Name of the error by which the method refuses such layers; empty where it does not.
     """
 
     n: int
@@ -73,6 +75,7 @@ class HardnessPoint:
     starts: int
     seconds: float
     status: str
+    refused: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -200,7 +203,7 @@ def _point(method: str, task: _Task, generator: np.random.Generator) -> Hardness
     def learned(theta: Array, w: Array) -> bool:
         return float(np.mean(_squares(Descent(theta, w, 0.0, 0, ""), made, task.chosen))) < _EXACT
 
-    begin, least, tries, status = time.process_time(), np.inf, 0, ""
+    begin, least, tries, status, refused = time.process_time(), np.inf, 0, "", ""
     # The trivial predictor, until something is found.
     best = Descent(0 * made.theta, 0 * made.w, 1.0, 0, "")
     while tries < (1 if method == "sculpt" else task.starts) and least > _LEARNED:
@@ -208,7 +211,7 @@ def _point(method: str, task: _Task, generator: np.random.Generator) -> Hardness
         try:
             found = _descend(method, task, generator, learned)
         except LearnError as refusal:
-            status = str(refusal)
+            status, refused = str(refusal), type(refusal).__name__
             break
         error = float(np.mean(_squares(found, made, task.chosen)))
         if error < least:
@@ -216,7 +219,9 @@ def _point(method: str, task: _Task, generator: np.random.Generator) -> Hardness
     seconds = time.process_time() - begin
     squares = _squares(best, made, task.tested)
     deviation = float(squares.std(ddof=1) / np.sqrt(squares.size))
-    return HardnessPoint(task.n, len(made.theta), method, float(squares.mean()), deviation, tries, seconds, status)
+    return HardnessPoint(
+        task.n, len(made.theta), method, float(squares.mean()), deviation, tries, seconds, status, refused
+    )
 
 
 def _squares(found: Descent, made: ParityTeacher, X: Array) -> Array:

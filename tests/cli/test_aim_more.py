@@ -10,6 +10,7 @@ from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, teacher
 from attnlimits.numerics.aim.free_energy import free_entropy
 from attnlimits.numerics.aim.law import spectrum
+from attnlimits.numerics.aim.width import estimate_rho
 
 
 def test_descent_of_instances(attnlimits):
@@ -35,6 +36,22 @@ def test_descent_on_files(attnlimits, tmp_path):
     # The same as from Python, and fitted far beyond what no weights would leave.
     assert len(found["loss"]) == 2 and max(found["loss"]) < 0.1 * ((y - 0.5) ** 2).sum() / 12
     assert attnlimits(f"aim descend {flags} --alpha 1").status == 2
+
+
+def test_descent_at_the_width_of_the_data(attnlimits, tmp_path):
+    """By the evidence along it, as for message passing, and with the students of that width."""
+    output = channel("linear", noise=0.2)
+    x, y = make_data(teacher(8, 0.5, 3), 0.5, output, 3)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    flags = f"--activation linear --noise 0.2 --x {tmp_path / 'x.npy'} --y {tmp_path / 'y.npy'}"
+    found = json.loads(attnlimits(f"aim descend --rho estimate {flags} --steps 20 --students 1 --json").out)
+    expected = estimate_rho(x, y, output)
+    assert found["width"]["rho"] == pytest.approx(expected.rho, rel=1e-12)
+    assert f"rho={expected.rho:.6g}" in found["model"]
+    assert found["width"]["error"] == pytest.approx(expected.error, rel=1e-9)
+    refused = attnlimits("aim descend --rho estimate --alpha 0.1 --dimension 20")
+    assert refused.status == 2 and "--rho estimate is for data" in refused.err
 
 
 @pytest.mark.parametrize(("flags", "alpha"), [("", 0.1), ("--activation hardmax", 0.3)])

@@ -12,8 +12,8 @@ from ...core.progress import Bar
 from ...core.results import Estimate, as_dict
 from ..flags import damping
 from ..verbs import Outcome, Verbs, add_verb, shown
-from .data import check_data, data_channel, data_flags, keep, read_data, summary_of
-from .flags import name_of, predicted, said_of
+from .data import check_data, data_channel, data_flags, keep, read_data, said_of_width, summary_of, width_of_data
+from .flags import head_of, heads_flag, heads_of, name_of, predicted, said_of, width_of
 
 __all__ = ["add", "run"]
 
@@ -28,7 +28,8 @@ def add(verbs: Verbs) -> None:
         "attnlimits aim amp --rho 0.5 --alpha 0.1 --dimension 60 --seeds 2",
         nested=True,
     )
-    data_flags(parser, unknown_width=True)
+    data_flags(parser)
+    heads_flag(parser)
     parser.add_argument("--float32", action="store_true", help="tokens in single precision, half of the memory")
     parser.add_argument("--damping", type=damping, default="adaptive", help="in [0, 1), or adaptive (default)")
     parser.add_argument(
@@ -50,17 +51,12 @@ def run(args: argparse.Namespace) -> Outcome:
     }
     if own:
         return _own(args, output, settings)
-    if args.rho == "estimate":
-        raise ValueError("--rho estimate is for data of --x and --y; a teacher needs its width as a number")
     return _instances(args, output, settings)
 
 
 def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
     x, y = read_data(args)
-    width = None
-    if args.rho == "estimate":
-        width = al.aim.estimate_rho(x, y, output, covariance=args.covariance)
-        args.rho = width.rho
+    width = width_of_data(args, x, y, output, covariance=args.covariance)
     name = name_of(args, f"{args.rho:.6g}")
     bar = Bar("aim amp", show=shown(args))
 
@@ -68,13 +64,14 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
         bar.to(step.iteration, args.max_iter)
 
     tokens, labels = (al.aim.Single(x, y, output), None) if args.float32 else (x, y)
-    found = al.aim.amp(tokens, labels, output, args.rho, callback=tick, **settings)
+    found = al.aim.amp(tokens, labels, output, width_of(args), callback=tick, **settings)
     bar.close()
-    own, errors = "not known", None
+    own, errors, head = "not known", None, None
     if found.predicted_error is not None:
         own = pm(found.predicted, found.predicted_error)
-        stated = Estimate(min(found.predicted, 1 + args.rho), found.predicted_error, "estimated")
-        errors = al.aim.prediction_errors(stated, args.rho, output)
+        stated = Estimate(min(found.predicted, 1 + width_of(args)), found.predicted_error, "estimated")
+        errors = al.aim.prediction_errors(stated, width_of(args), output)
+        head = head_of(args, Estimate(found.predicted, found.predicted_error, "estimated"))
     record = as_dict(found) | {
         "value": recorded(found.predicted, found.predicted_error),
         "quantity": "error ||S - Shat||^2/d that the algorithm states of itself",
@@ -89,13 +86,17 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
         f"V = {found.V:.6g}",
         found.status,
     ]
+    if heads_of(args) > 1:
+        record |= {"heads": heads_of(args), "rho": args.rho, "head": as_dict(head)}
+        lines[2] = f"error ||S - Shat||^2/d of S = L^(-1/2) sum_l S_l, that the algorithm states of itself: {own}"
+        if head is not None:
+            lines.insert(3, f"error of each head, by what it shares with the others: {pm(head.value, head.error)}")
     if errors is not None:
         lines.insert(-2, f"on fresh samples, as that implies: {said_of(errors)}")
     keep(args, record, lines, found.estimate)
     if width is None:
         return record, "\n".join(lines), found.converged
-    said = pm(width.rho, width.error) if width.error is not None else f"{width.rho:.3g}, error not known"
-    lines.insert(1, f"width rho, from the data: {said} ({width.status})")
+    lines.insert(1, said_of_width(args, width))
     record["width"] = as_dict(width)
     return record, "\n".join(lines), found.converged and width.converged
 
@@ -104,7 +105,8 @@ def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dic
     name = name_of(args, f"{args.rho:g}")
     asked = f"--dimension {args.dimension} at --alpha {args.alpha:g} with --tokens {args.tokens}"
     al.aim.refuse_size(args.alpha, args.dimension, args.tokens, asked, scalar=args.covariance == "scalar")
-    expected = al.aim.evolve(args.alpha, args.rho, output)
+    heads, width = heads_of(args), width_of(args)
+    expected = al.aim.evolve(args.alpha, width, output)
     bar = Bar("aim amp", show=shown(args))
     found = al.aim.amp_instances(
         args.alpha,
@@ -112,13 +114,14 @@ def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dic
         args.dimension,
         output,
         count=args.seeds,
+        heads=heads,
         seed=args.seed,
         dtype=np.float32 if args.float32 else np.float64,
         progress=bar.to,
         **settings,
     )
     bar.close()
-    theory = al.aim.prediction_errors(expected.mmse, args.rho, output)
+    theory = al.aim.prediction_errors(expected.mmse, width, output)
     errors = [r.mmse for r in found.results]
     summary = summary_of(args, [r.converged for r in found.results], "raise --max-iter or --tol")
     record = {
@@ -145,4 +148,9 @@ def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dic
         f"{theory.plug_in.value:.4g}",
         str(summary["status"]),
     ]
+    if found.head is not None:
+        limit, error = head_of(args, expected.mmse), found.head.error if len(errors) > 1 else None
+        lines[2] = lines[2].replace("error:", "error of the sum:", 1)
+        lines.insert(3, f"error of each head: {pm(found.head.value, error)} (state evolution: {limit.value:.4g})")
+        record |= {"heads": heads, "head": as_dict(found.head), "head_by_state_evolution": as_dict(limit)}
     return record, "\n".join(lines), bool(summary["converged"])

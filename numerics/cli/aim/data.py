@@ -7,13 +7,23 @@ from pathlib import Path
 import attnlimits as al
 
 from ...core.array_files import read_array, write_array
+from ...core.decimals import pm
 from ...core.destinations import output_file
 from ...core.typing import Numbers as Array
 from ..parser import Parser
 from ..verbs import Record
-from .flags import channel_flags, channel_of
+from .flags import channel_flags, channel_of, heads_of
 
-__all__ = ["check_data", "data_channel", "data_flags", "keep", "read_data", "summary_of"]
+__all__ = [
+    "check_data",
+    "data_channel",
+    "data_flags",
+    "keep",
+    "read_data",
+    "said_of_width",
+    "summary_of",
+    "width_of_data",
+]
 
 
 def _width(text: str) -> float | str:
@@ -26,13 +36,10 @@ def _width(text: str) -> float | str:
         raise argparse.ArgumentTypeError(f'expected a number or "estimate", got {text!r}') from None
 
 
-def data_flags(parser: Parser, *, unknown_width: bool = False) -> None:
+def data_flags(parser: Parser) -> None:
     """Add the flags of the channel, of its width, which may be unknown, and of data."""
     channel_flags(parser)
-    if unknown_width:
-        parser.needs(parser.add_argument("--rho", type=_width, help="width r/d, or estimate, from --x and --y"))
-    else:
-        parser.needs(parser.add_argument("--rho", type=float, help="width r/d"))
+    parser.needs(parser.add_argument("--rho", type=_width, help="width r/d, or estimate, from --x and --y"))
     parser.check = channel_of
     parser.add_argument("--alpha", "-a", type=float, help="n/d^2, of instances of a teacher")
     parser.add_argument("--dimension", type=int, metavar="d", help="of instances of a teacher")
@@ -60,6 +67,8 @@ def check_data(args: argparse.Namespace) -> bool:
             raise ValueError(f"--log-outputs is for softmax outputs, got --activation {args.activation}")
         args.out = output_file(args.out, ".npy")
         return True
+    if args.rho == "estimate":
+        raise ValueError("--rho estimate is for data of --x and --y; a teacher needs its width as a number")
     if args.log_outputs:
         raise ValueError("--log-outputs describes --y; instances of a teacher are given in logarithms anyway")
     if args.alpha is None or args.dimension is None:
@@ -82,6 +91,24 @@ def data_channel(args: argparse.Namespace, own: bool) -> "al.aim.Channel":
 def read_data(args: argparse.Namespace) -> list[Array]:
     """Map the files of the flags into memory."""
     return [read_array(flag, path) for flag, path in (("--x", args.x), ("--y", args.y))]
+
+
+def width_of_data(
+    args: argparse.Namespace, x: Array, y: Array, output: "al.aim.Channel", covariance: str = "gram"
+) -> "al.aim.WidthEstimate | None":
+    """Estimate the width where --rho asks for it, and put that of each head in its place; None where it is given."""
+    if args.rho != "estimate":
+        return None
+    found = al.aim.estimate_rho(x, y, output, covariance=covariance)
+    args.rho = found.rho / heads_of(args)
+    return found
+
+
+def said_of_width(args: argparse.Namespace, width: "al.aim.WidthEstimate") -> str:
+    """Return a line on an estimated width."""
+    said = pm(width.rho, width.error) if width.error is not None else f"{width.rho:.3g}, error not known"
+    what = "width rho" if heads_of(args) == 1 else "width of the sum of the heads"
+    return f"{what}, from the data: {said} ({width.status})"
 
 
 def keep(args: argparse.Namespace, record: Record, lines: list[str], estimate: Array) -> None:

@@ -12,7 +12,7 @@ from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import as_dict
 from ..verbs import Outcome, Verbs, add_verb, shown
-from .data import check_data, data_channel, data_flags, keep, read_data, summary_of
+from .data import check_data, data_channel, data_flags, keep, read_data, said_of_width, summary_of, width_of_data
 from .flags import name_of
 
 __all__ = ["add", "run"]
@@ -42,13 +42,15 @@ def run(args: argparse.Namespace) -> Outcome:
             raise ValueError(f"--{flag} must be >= 1, got {getattr(args, flag)}")
     if not (math.isfinite(args.rate) and args.rate > 0):
         raise ValueError(f"--rate must be finite and > 0, got {args.rate:g}")
-    output, name = data_channel(args, own), name_of(args, f"{args.rho:g}")
+    output = data_channel(args, own)
     settings = {"students": args.students, "rate": args.rate, "steps": args.steps}
-    return _own(args, output, name, settings) if own else _instances(args, output, name, settings)
+    return _own(args, output, settings) if own else _instances(args, output, settings)
 
 
-def _own(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings: dict[str, Any]) -> Outcome:
+def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
     x, y = read_data(args)
+    width = width_of_data(args, x, y, output)
+    name = name_of(args, f"{args.rho:.6g}")
     bar = Bar("aim descend", show=shown(args))
 
     def tick(student: int, step: int) -> None:
@@ -73,10 +75,15 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings
         found.status,
     ]
     keep(args, record, lines, found.estimate)
-    return record, "\n".join(lines), found.converged
+    if width is None:
+        return record, "\n".join(lines), found.converged
+    lines.insert(1, said_of_width(args, width))
+    record["width"] = as_dict(width)
+    return record, "\n".join(lines), found.converged and width.converged
 
 
-def _instances(args: argparse.Namespace, output: "al.aim.Channel", name: str, settings: dict[str, Any]) -> Outcome:
+def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
+    name = name_of(args, f"{args.rho:g}")
     expected = al.aim.evolve(args.alpha, args.rho, output)
     bar = Bar("aim descend", show=shown(args))
     found = al.aim.descent_instances(

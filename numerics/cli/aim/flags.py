@@ -6,10 +6,20 @@ import attnlimits as al
 
 from ...aim.checks import ACTIVATIONS
 from ...core.decimals import pm
-from ...core.results import as_dict
+from ...core.results import Estimate, as_dict
 from ..verbs import Record
 
-__all__ = ["channel_flags", "channel_of", "name_of", "predicted", "said_of"]
+__all__ = [
+    "channel_flags",
+    "channel_of",
+    "head_of",
+    "heads_flag",
+    "heads_of",
+    "name_of",
+    "predicted",
+    "said_of",
+    "width_of",
+]
 
 # Activations that have no temperature.
 _SCALE_FREE = ("hardmax", "hardmax_published", "linear")
@@ -34,11 +44,40 @@ def channel_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def heads_flag(parser: argparse.ArgumentParser) -> None:
+    """Add the number of heads, for verbs that serve several."""
+    parser.add_argument(
+        "--heads",
+        type=int,
+        default=1,
+        metavar="L",
+        help="heads, each of width --rho, whose scores are added; errors are those of their sum (default: 1)",
+    )
+
+
+def heads_of(args: argparse.Namespace) -> int:
+    """Heads of the flags; one of verbs that have no such flag."""
+    return int(getattr(args, "heads", 1))
+
+
+def width_of(args: argparse.Namespace) -> float:
+    """Width of the sum of the heads."""
+    return heads_of(args) * float(args.rho)
+
+
+def head_of(args: argparse.Namespace, mmse: Estimate) -> Estimate:
+    """Error of each head, from that of the sum."""
+    return al.aim.head_error(heads_of(args), mmse)
+
+
 def channel_of(args: argparse.Namespace, *, logarithms: bool = False) -> "al.aim.Channel":
     """Return the output channel of the flags."""
     # Also where the channel would not use it.
     al.aim.above_zero("beta", args.beta, "softmax")
-    return al.aim.channel(args.activation, args.tokens, args.beta, args.noise, logarithms=logarithms)
+    heads = heads_of(args)
+    if heads == 1:
+        return al.aim.channel(args.activation, args.tokens, args.beta, args.noise, logarithms=logarithms)
+    return al.aim.heads_channel(args.activation, heads, args.tokens, args.beta, args.noise, logarithms=logarithms)
 
 
 def name_of(args: argparse.Namespace, rho: object) -> str:
@@ -47,7 +86,8 @@ def name_of(args: argparse.Namespace, rho: object) -> str:
     noise = f", noise={args.noise:g}" if args.noise else ""
     # Of softmax errors of estimation and thresholds are the same at all temperatures, those of prediction are not.
     beta = f", beta={args.beta:g}" if args.activation not in _SCALE_FREE and args.beta != 1 else ""
-    return f"attention-indexed model, {args.activation}, T={args.tokens}, {width}{beta}{noise}"
+    heads = f", heads={heads_of(args)}" if heads_of(args) > 1 else ""
+    return f"attention-indexed model, {args.activation}, T={args.tokens}{heads}, {width}{beta}{noise}"
 
 
 def predicted(errors: "al.aim.PredictionErrors | None") -> Record:

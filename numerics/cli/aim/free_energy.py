@@ -7,7 +7,7 @@ import attnlimits as al
 from ...core.decimals import pm, recorded
 from ...core.results import as_dict
 from ..verbs import Outcome, Verbs, add_verb
-from .flags import channel_flags, channel_of, name_of
+from .flags import channel_flags, channel_of, heads_flag, name_of, width_of
 
 __all__ = ["add", "run"]
 
@@ -23,6 +23,7 @@ def add(verbs: Verbs) -> None:
         nested=True,
     )
     channel_flags(parser)
+    heads_flag(parser)
     parser.needs(
         parser.add_argument("--rho", type=float, help="width r/d"),
         parser.add_argument("--alpha", "-a", type=float, help="n/d^2"),
@@ -35,9 +36,9 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Free entropy at the fixed point, and at errors that are asked for."""
-    output = channel_of(args)
+    output, width = channel_of(args), width_of(args)
     name = name_of(args, f"{args.rho:g}")
-    found = al.aim.free_entropy_at(args.alpha, args.rho, output)
+    found = al.aim.free_entropy_at(args.alpha, width, output)
     value = found.free_entropy
     record = as_dict(found) | {
         "value": recorded(value.value, value.error),
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> Outcome:
         f"{pm(found.information.value, found.information.error)}",
     ]
     if args.error is not None:
-        rows = [(V, al.aim.free_entropy(args.alpha, V, args.rho, output)) for V in args.error]
+        rows = [(V, al.aim.free_entropy(args.alpha, V, width, output)) for V in args.error]
         record["landscape"] = [{"mmse": V, "free_entropy": as_dict(f)} for V, f in rows]
         lines += [f"at V = {V:g}: {pm(f.value, f.error)}" for V, f in rows]
     lines.append(f"{found.status}; it is stationary to {abs(found.residual):.0e} of qhat/4")

@@ -61,8 +61,7 @@ def run(args: argparse.Namespace) -> Outcome:
     }
     lines = [f"hidden parity of n of {args.dim - 1} bits; mean squared error on it, 1 of the trivial predictor"]
     for p in found.points:
-        refused = p.status.startswith("DegenerateSum")
-        told = "refuses, DegenerateSum" if refused else f"{p.error:.3f} +- {p.deviation:.1g}"
+        told = f"refuses, {p.refused}" if p.refused else f"{p.error:.3f} +- {p.deviation:.1g}"
         lines.append(f"n = {p.n}, {counted(p.heads, 'head')}, {p.method}: {told}")
     lines.append(
         "exact: the concepts have correlations 0"

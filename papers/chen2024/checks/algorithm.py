@@ -6,10 +6,10 @@ from scipy.optimize import minimize
 from attnlimits.derive.multihead import estimates
 from attnlimits.derive.multihead.layer import matrix
 from attnlimits.derive.registry import CheckOutcome
-from attnlimits.numerics.multihead.certificates import exact_risk
 from attnlimits.numerics.multihead.equivalences import compare
 from attnlimits.numerics.multihead.layer import attention, multihead, nmse
 from attnlimits.numerics.multihead.regression import best_w
+from attnlimits.numerics.multihead.risk import exact_risk
 from attnlimits.numerics.multihead.sculpt.body import Body, slabs, violation
 from attnlimits.numerics.multihead.sculpt.certification import distinct
 from attnlimits.numerics.multihead.sculpt.crude_sum import crude_sum

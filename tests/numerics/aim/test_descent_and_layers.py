@@ -9,7 +9,7 @@ from scipy.special import softmax
 from attnlimits.numerics.aim.channels import channel, pairs
 from attnlimits.numerics.aim.data import indices, make_data, teacher
 from attnlimits.numerics.aim.gd import descend, loss_and_gradient
-from attnlimits.numerics.aim.layers import deep_outputs, joint_covariance, prior_overlap
+from attnlimits.numerics.aim.layers import deep_outputs, joint_covariance, network_matrix, prior_overlap
 from attnlimits.numerics.aim.results import DescentResult
 from attnlimits.numerics.aim.spectrum import mmse
 from attnlimits.numerics.aim.state_evolution import evolve
@@ -131,6 +131,7 @@ def test_deep_outputs_against_a_loop(rng):
         B = np.eye(2)
         for layer in (0, 1):
             B = (0.7 * np.eye(2) + softmax(1.3 * B @ h[layer, k] @ B.T, axis=1)) @ B
+        assert np.allclose(network_matrix(h[:2], 0.7, 1.3)[k], B, atol=1e-14)
         assert np.allclose(found[k], softmax(1.3 * B @ h[2, k] @ B.T, axis=1), atol=1e-14)
 
 

@@ -4,15 +4,17 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
-from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import channel
-from attnlimits.numerics.aim.data import make_data
+from attnlimits.numerics.aim.data import teacher
 from attnlimits.numerics.aim.heads import evolve_heads, heads_channel, heads_teacher
-from attnlimits.numerics.aim.instances import amp_instances
 from attnlimits.numerics.aim.layers import joint_covariance
 from attnlimits.numerics.aim.state_evolution import evolve, recovery
 from attnlimits.numerics.core.errors import KernelNotFoundError
+from attnlimits.numerics.core.standard_error import standard_error
+from attnlimits.numerics.learning.blocks import stream
+from attnlimits.papers.boncoraglio2025.figures import size_runs
 
 
 @pytest.mark.parametrize("activation", ["softmax", "hardmax", "tanh(z)", "z"])
@@ -54,47 +56,73 @@ def test_the_sum_has_the_variance_of_all_overlaps():
     assert float((S**2).sum()) / 200 / 3 == pytest.approx(1 + 1.2 + 1 / 200, rel=0.05)
 
 
-def errors(activation, heads, rho, alpha, d, seeds, noise=0.0):
-    """Errors of S' and of each head, with its estimate L^{-1/2} Shat'."""
-    output, found = heads_channel(activation, heads, noise=noise), []
-    for seed in range(seeds):
-        each = heads_teacher(d, rho, heads, seed)
-        x, y = make_data(each.sum(axis=0) / math.sqrt(heads), alpha, output, seed)
-        shared = amp(x, y, output, heads * rho, tol=1e-6, max_iter=200).estimate
-        off = ((each.sum(axis=0) / math.sqrt(heads) - shared) ** 2).sum() / d
-        single = ((each - shared / math.sqrt(heads)) ** 2).sum() / d / heads
-        found.append((off, single))
-    return np.array(found)
+@pytest.mark.parametrize(("dimension", "heads"), [(30, 2), (17, 3)])
+def test_the_sum_is_one_layer_as_wide_at_any_dimension(dimension, heads):
+    """S' = W W^T/sqrt(L r d) with W of all columns: what finite d does to it, it does to that layer."""
+    width = round(0.25 * dimension)
+    draws = stream(3, 0)
+    w = np.concatenate([draws.standard_normal((dimension, width)) for _ in range(heads)], axis=1)
+    S = heads_teacher(dimension, 0.25, heads, 3).sum(axis=0) / math.sqrt(heads)
+    assert np.allclose(S, w @ w.T / math.sqrt(w.shape[1] * dimension), atol=1e-13)
+    assert np.array_equal(heads_teacher(dimension, 0.25, 1, 3)[0], teacher(dimension, 0.25, 3))
+
+
+def means_agree(heads, alpha, noise, d, count):
+    """Errors of instances of the sum and of one layer of the width of all, within three standard errors."""
+    cases = [size_runs.Case(heads, alpha, noise, d, drawn) for drawn in ("sum", "one")]
+    runs = [size_runs.run(case, range(count)) for case in cases]
+    errors = [standard_error(np.array(run["mmse"])) for run in runs]
+    means = [np.mean(run["mmse"]) for run in runs]
+    return abs(means[0] - means[1]) < 3 * math.hypot(*errors), runs
 
 
 def test_message_passing_at_40_dimensions():
-    """Within three standard errors of the limit and a bias of finite size of up to 14 per cent."""
-    found = errors("softmax", 2, 0.25, 0.1, 40, 4)
-    expected = evolve_heads(0.1, 0.25, "softmax", 2)
-    spread = found.std(axis=0, ddof=1) / 2
-    for mean, limit, error in zip(found.mean(axis=0), (expected.sum.mmse, expected.head), spread, strict=True):
-        assert 0.95 * limit.value - 3 * error < mean < 1.14 * limit.value + 3 * error
+    agree, runs = means_agree(2, 0.1, 0.0, 40, 4)
+    # 0.39 in the limit, and 1 before there are data.
+    assert agree and max(runs[0]["mmse"]) < 0.6
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("activation", "heads", "alpha", "noise"), [("softmax", 2, 0.1, 0.0), ("softmax", 3, 0.15, 0.3)]
-)
-def test_message_passing_at_200_dimensions(activation, heads, alpha, noise):
-    """Six instances: the error of a head within three standard errors of the state evolution.
+@pytest.mark.parametrize(("heads", "alpha", "noise"), [(2, 0.1, 0.0), (3, 0.15, 0.3)])
+def test_message_passing_of_new_instances(heads, alpha, noise):
+    """At d = 200 as one layer as wide; the excess over the state evolution vanishes as 1/d within three errors."""
+    agree, large = means_agree(heads, alpha, noise, 200, 24)
+    assert agree
+    small = means_agree(heads, alpha, noise, 100, 40)[1]
+    (_, at_100), (_, at_200) = size_runs.excess([*small, *large])
+    error = math.hypot(2 * at_200.error, at_100.error)
+    assert error < 0.015 and abs(2 * at_200.value - at_100.value) < 3 * error
 
-    That of the sum has the bias of one layer at finite d, up to 4 per cent there; it is that of six instances of one
-    layer of the width of all within three standard errors.
-    """
-    found = errors(activation, heads, 0.25, alpha, 200, 6, noise)
-    expected = evolve_heads(alpha, 0.25, activation, heads, noise=noise)
-    (whole, one), spread = found.mean(axis=0), found.std(axis=0, ddof=1) / math.sqrt(6)
-    assert abs(one - expected.head.value) < 3 * spread[1]
-    limit = expected.sum.mmse.value
-    assert limit - 3 * spread[0] < whole < 1.04 * limit + 3 * spread[0]
-    output = heads_channel(activation, heads, noise=noise)
-    alone = amp_instances(alpha, heads * 0.25, 200, output, count=6, seed=100, tol=1e-6, max_iter=200)
-    assert abs(whole - alone.error) < 3 * math.hypot(spread[0], alone.error_of_error)
+
+@pytest.mark.parametrize("heads", [2, 3])
+def test_the_excess_of_stored_instances_vanishes_as_one_over_d(heads):
+    """c/d explains it within its errors, and d^(-1/2) does not."""
+    runs = [r for r in size_runs.stored() if r["heads"] == heads]
+    assert {(r["dimension"], r["drawn"]) for r in runs} >= {(d, k) for d in (50, 100, 200) for k in ("sum", "one")}
+    for drawn in ("sum", "one"):
+        assert len({r["dimension"] for r in runs if r["drawn"] == drawn}) >= 3
+    found = [(d, e.value, e.error) for d, e in size_runs.excess(runs)]
+    d, value, error = (np.array(part, np.float64) for part in zip(*found, strict=True))
+
+    def left(power):
+        design = d**-power / error
+        c = float(design @ (value / error)) / float(design @ design)
+        return float(np.sum((value / error - c * design) ** 2)), c
+
+    # Three standard deviations of a normal law.
+    rare = chi2.isf(0.0027, len(d) - 1)
+    off, c = left(1.0)
+    assert off < rare < left(0.5)[0]
+    # Of c one is the spread of S, and another -d log V/d log alpha the number of its entries.
+    assert 2.2 < c < 6
+
+
+@pytest.mark.parametrize("heads", [2, 3])
+def test_stored_instances_of_the_sum_and_of_one_layer_agree(heads):
+    runs = [r for r in size_runs.stored() if r["heads"] == heads]
+    parts = [size_runs.excess([r for r in runs if r["drawn"] == drawn]) for drawn in ("sum", "one")]
+    for (_, one), (_, other) in zip(*parts, strict=True):
+        assert abs(one.value - other.value) < 3 * math.hypot(one.error, other.error)
 
 
 def test_refusals():

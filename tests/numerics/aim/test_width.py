@@ -8,6 +8,7 @@ import pytest
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, stream, teacher
 from attnlimits.numerics.aim.free_energy import free_entropy_at
+from attnlimits.numerics.aim.parts import Parts
 from attnlimits.numerics.aim.width import _Scores, estimate_rho
 
 
@@ -35,7 +36,7 @@ def test_evidence_of_the_linear_channel_with_one_part_left_is_that_of_its_law():
     from attnlimits.numerics.aim.data import gram, indices
 
     (x, y, output), _ = instance("linear", 0.3, 0.5, 12, 3, 0.2)
-    scores = _Scores(x, y, output, 2, {})
+    scores = _Scores(Parts(x, y, output), 2, {})
     covariance, means = gram(x), indices(x, np.eye(12))
     spread = 0.2 * np.diag([2.0, 1.0, 2.0])
     upper = np.triu_indices(2)
@@ -52,10 +53,32 @@ def test_evidence_of_the_linear_channel_with_one_part_left_is_that_of_its_law():
 def test_evidence_of_parts_is_near_the_free_entropy():
     """Per d^2 and for a Gaussian law with its constant, at the width of the teacher: some 10 per cent at d = 40."""
     (x, y, output), _ = instance("hardmax", 0.6, 0.5, 40, 0)
-    found = _Scores(x, y, output, 4, {"max_iter": 60, "tol": 1e-4}).evidence(0.5) / 1600
+    found = _Scores(Parts(x, y, output), 4, {"max_iter": 60, "tol": 1e-4}).evidence(0.5) / 1600
     # Parts are predicted by fewer samples than come before each of theirs, so that it is below.
     limit = free_entropy_at(0.6, 0.5, output).free_entropy.value
     assert 1.15 * limit < found < 0.97 * limit
+
+
+def test_blocks_and_files_are_parts_as_arrays_are(tmp_path):
+    """Blocks of 17 samples, cut by parts of others; and tokens that stay in their file."""
+    (x, y, output), _ = instance("linear", 0.3, 0.5, 12, 3, 0.2)
+
+    def blocks():
+        return ((x[k : k + 17], y[k : k + 17]) for k in range(0, len(x), 17))
+
+    whole, made = Parts(x, y, output), Parts(blocks, None, output)
+    assert (made.samples, made.dimension) == (len(x), 12)
+    for begin, end in ((0, 5), (3, 20), (16, 18), (17, 34), (0, len(x)), (40, None)):
+        for column in (0, 1):
+            rows = np.concatenate([pair[column] for pair in made.rows(begin, end)])
+            assert np.array_equal(rows, np.concatenate([pair[column] for pair in whole.rows(begin, end)]))
+            assert np.array_equal(rows, (x, y)[column][begin:end])
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    found = [estimate_rho(*data, output, parts=2) for data in ((x, y), (blocks, None), (mapped, y))]
+    for other in found[1:]:
+        # Sums of blocks are added in another order.
+        assert np.allclose(other.evidence, found[0].evidence, rtol=1e-8) and other.rho == pytest.approx(found[0].rho)
 
 
 @pytest.mark.slow
@@ -75,8 +98,12 @@ def test_errors_hold(name, alpha, rho, noise):
 
 def test_refusals():
     (x, y, output), S = instance("softmax", 0.2, 0.5, 10, 0)
-    with pytest.raises(ValueError, match="x must be an array"):
-        estimate_rho(stream(S, 0.2, output, 0), None, output)
+    with pytest.raises(ValueError, match="y must be None where x is a function"):
+        estimate_rho(stream(S, 0.2, output, 0), y, output)
+    with pytest.raises(ValueError, match="at least one block"):
+        estimate_rho(lambda: iter(()), None, output)
+    with pytest.raises(ValueError, match="y must be given"):
+        estimate_rho(x, None, output)
     with pytest.raises(ValueError, match="parts must be an integer >= 2"):
         estimate_rho(x, y, output, parts=1)
     with pytest.raises(ValueError, match="as many samples as parts"):

@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from attnlimits.numerics.multihead.certificates import SENSITIVE, certify, exact_risk, refusal, sensitivity
+from attnlimits.numerics.multihead.certificates import SENSITIVE, certify, refusal, sensitivity
 from attnlimits.numerics.multihead.errors import NotIdentifiable
 from attnlimits.numerics.multihead.layer import jacobian, multihead
 from attnlimits.numerics.multihead.refine import levenberg_marquardt
+from attnlimits.numerics.multihead.risk import exact_risk
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
 
 
@@ -61,6 +62,7 @@ def test_degenerate_layers_are_refused(change, tokens, words, singular):
     change(theta, w)
     told = certify(inputs(400, tokens, 6), theta, w)
     assert not told.passed and words in told.status
+    assert [doubt.reason for doubt in told.doubts] == (["heads", "singular"] if singular else ["heads"])
     assert (told.sensitivity <= SENSITIVE) is singular
     error = refusal(told)
     assert isinstance(error, NotIdentifiable) and words in str(error) and "is needed" in str(error)
@@ -94,6 +96,7 @@ def test_noise_that_leaves_a_head_open():
     theta, w = make_teacher("corr", 2, 4, rng=1)
     told = certify(inputs(60, 2, 4), theta, w, noise_std=3.0)
     assert told.expected_error > 0.5 and not told.passed and "the noise leaves a head open" in told.status
+    assert [doubt.reason for doubt in told.doubts] == ["noise"]
 
 
 def test_exact_risk_is_the_mean_over_all_inputs():
@@ -111,7 +114,7 @@ def test_exact_risk_is_the_mean_over_all_inputs():
 def test_blocks_of_inputs_add_up(monkeypatch):
     (theta, w), (other, values) = make_teacher("gauss", 2, 4, rng=1), make_teacher("gauss", 2, 4, rng=2)
     whole = exact_risk(other, values, theta, w, 2)
-    monkeypatch.setattr("attnlimits.numerics.multihead.certificates._BLOCK_BITS", 3)
+    monkeypatch.setattr("attnlimits.numerics.multihead.risk._BLOCK_BITS", 3)
     parts = exact_risk(other, values, theta, w, 2)
     assert parts.nmse == pytest.approx(whole.nmse, rel=1e-13) and parts.largest == pytest.approx(whole.largest)
 

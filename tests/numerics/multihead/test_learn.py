@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.core.results import as_dict
-from attnlimits.numerics.multihead.certificates import exact_risk
 from attnlimits.numerics.multihead.errors import (
     Degenerate,
     DegenerateSum,
@@ -21,6 +20,7 @@ from attnlimits.numerics.multihead.holdout import hold_out, sampled_error
 from attnlimits.numerics.multihead.layer import multihead
 from attnlimits.numerics.multihead.learn import learn_multihead
 from attnlimits.numerics.multihead.matching import parameter_error
+from attnlimits.numerics.multihead.risk import exact_risk
 from attnlimits.numerics.multihead.teachers import make_examples, make_teacher
 
 

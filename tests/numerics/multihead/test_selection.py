@@ -8,9 +8,10 @@ from families import FAMILIES, alike, uneven
 from attnlimits.numerics.multihead.batch import Batch
 from attnlimits.numerics.multihead.gram import gram
 from attnlimits.numerics.multihead.holdout import hold_out
+from attnlimits.numerics.multihead.ladder import Ladder
 from attnlimits.numerics.multihead.layer import jacobian
 from attnlimits.numerics.multihead.nested import one_less, one_more
-from attnlimits.numerics.multihead.paired import paired
+from attnlimits.numerics.multihead.paired import Paired, paired
 from attnlimits.numerics.multihead.refine import levenberg_marquardt
 from attnlimits.numerics.multihead.resolution import in_two, needed, resolution
 from attnlimits.numerics.multihead.selection import select_heads, spare_head
@@ -64,6 +65,20 @@ def test_too_many_heads_come_down(monkeypatch):
     monkeypatch.setattr(place, lambda ladder, most: (ladder.fit(3), (3, []))[1])
     again = select_heads(split, None, np.random.default_rng(0))
     assert len(again.found.theta) == 2 == again.evidence.heads
+
+
+@pytest.mark.parametrize(("p", "words"), [(0.01, "by what may be chance: p = 0.01"), (0.3, "by what may be chance")])
+def test_a_gain_that_chance_gives_is_no_head(monkeypatch, p, words):
+    """In one of a hundred layers: it is no reason for more heads, and none to state that there are no more."""
+    split, *_ = split_of(FAMILIES["gauss"], 1, 3, samples=400, noise=0.1)
+
+    def further(ladder, heads):
+        return [ladder.layers[heads]] * 2, [Paired(1.0, 0.43, p)] * 2
+
+    monkeypatch.setattr(Ladder, "further", further)
+    fit = select_heads(split, None, np.random.default_rng(0))
+    assert fit.evidence.heads == 1 == len(fit.found.theta) and fit.found.converged
+    assert not fit.evidence.exact and words in fit.evidence.status
 
 
 def test_a_layer_of_one_head_less_is_a_start_for_it(rng):

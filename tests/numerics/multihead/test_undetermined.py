@@ -65,6 +65,7 @@ def test_open_parameters_are_named_and_counted(kind):
     told = certify(X, theta, w)
     assert not told.passed and told.null_directions[0] == said[0] and told.sensitivity < 1e-6
     assert f"in {directions} directions of Theta_0, Theta_1" in told.status
+    assert [doubt.reason for doubt in told.doubts] == ["inputs", "singular"] and not told.counted_out
     assert refusal(told).remedy.startswith("leave out such coordinates of X")
 
 
@@ -99,7 +100,9 @@ def test_fewer_examples_than_unknowns_are_counted():
     theta, w = make_teacher("gauss", 2, 4, rng=1)
     told = certify(inputs(7), theta, w)
     assert told.counted_out and "the outputs of 7 examples are 56 numbers, fewer than the unknowns, 64" in told.status
-    assert not certify(inputs(200), theta, w).counted_out
+    assert told.doubts[0].reason == "few examples" and refusal(told).remedy.startswith("take fewer heads, or more")
+    fine = certify(inputs(200), theta, w)
+    assert not fine.counted_out and fine.doubts == ()
 
 
 def test_null_directions_without_a_matrix_beside_the_spectrum(monkeypatch):
@@ -152,6 +155,7 @@ def test_two_heads_of_one_theta_are_named():
         warnings.simplefilter("ignore", LearnWarning)
         fit = learn_multihead(X, Y, 2, noise_std=noise_std, strict=False)
     assert not fit.converged and "one head less leaves as little of held-out examples" in fit.status
+    assert fit.certificates.has("spare head") and not fit.certificates.has("inputs")
 
 
 def test_a_sample_of_the_certificates():

@@ -1,0 +1,143 @@
+"""How the error of message passing falls to its limit with d, of the sum of several heads and of one layer as wide.
+
+`python -m attnlimits.papers.boncoraglio2025.figures.size_runs` adds the runs that size_runs.json beside this file lacks
+(half an hour for all on one core); an interrupted run goes on where it stopped.
+
+At every d the sum of L heads is one layer of width L r/d in law, S' = W W^T/sqrt(L r d) with W of all columns, and the
+error of both exceeds the state evolution by c/d.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from attnlimits.numerics.aim.amp import amp
+from attnlimits.numerics.aim.data import make_data, teacher
+from attnlimits.numerics.aim.heads import heads_channel, heads_teacher
+from attnlimits.numerics.aim.state_evolution import evolve
+from attnlimits.numerics.core.results import Estimate, load, save
+
+from ...figures import Progress, Record, Steps, recompute
+
+__all__ = ["CASES", "DATA", "RHO", "Case", "compute", "excess", "run", "stored"]
+
+DATA = Path(__file__).with_name("size_runs.json")
+#: Width of each head.
+RHO = 0.25
+# First seed of one layer: its teachers are no others' draws.
+_ALONE = 10_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """Instances of one dimension: of the sum of the heads, or ("one") of a layer of the width of all."""
+
+    heads: int
+    alpha: float
+    noise: float
+    dimension: int
+    drawn: str
+
+
+_SEEDS = {50: 200, 100: 80, 200: 40, 400: 8}
+
+CASES: tuple[Case, ...] = tuple(
+    Case(heads, alpha, noise, dimension, drawn)
+    for heads, alpha, noise, dimensions in (
+        (2, 0.1, 0.0, (50, 100, 200)),
+        (3, 0.15, 0.3, (50, 100, 200)),
+        (2, 0.1, 0.0, (400,)),
+    )
+    for dimension in dimensions
+    for drawn in ("sum", "one")
+)
+
+
+def _width(heads: int, dimension: int) -> float:
+    """Width of the sum, whose heads have a whole number of columns each."""
+    return heads * round(RHO * dimension) / dimension
+
+
+def run(case: Case, seeds: Sequence[int]) -> Record:
+    """Error ||S' - Shat||^2/d of every instance, with Tr S'/d and Tr S'^2/d, whose means are known."""
+    output = heads_channel("softmax", case.heads, noise=case.noise)
+    rows: list[tuple[float, float, float]] = []
+    for number in seeds:
+        if case.drawn == "sum":
+            seed = number
+            S = heads_teacher(case.dimension, RHO, case.heads, seed).sum(axis=0) / math.sqrt(case.heads)
+        else:
+            seed = _ALONE + number
+            S = teacher(case.dimension, _width(case.heads, case.dimension), seed)
+        x, y = make_data(S, case.alpha, output, seed)
+        found = amp(x, y, output, case.heads * RHO, tol=1e-6, max_iter=300, teacher=S)
+        assert found.mmse is not None
+        rows.append((found.mmse, float(np.trace(S)) / case.dimension, float((S**2).sum()) / case.dimension))
+    mmse, trace, square = zip(*rows, strict=True)
+    return case.__dict__ | {"mmse": list(mmse), "trace": list(trace), "square": list(square)}
+
+
+def stored() -> list[Record]:
+    """Return the stored runs."""
+    return list(load(DATA)["runs"]) if DATA.is_file() else []
+
+
+def excess(runs: Sequence[Record]) -> list[tuple[int, Estimate]]:
+    """By how much the mean error of the instances of each dimension exceeds the state evolution, relative to it.
+
+    Parameters
+    ----------
+    runs : sequence of dict
+        Of one number of heads, at one alpha and noise.
+
+    Returns
+    -------
+    list of (int, Estimate)
+        Dimensions, and the excess with one standard error. What the scatter of Tr S' and Tr S'^2 explains is taken
+        off, by a regression with slopes common to all dimensions on their distances from (r'/d)^{1/2} and
+        1 + (r' + 1)/d, the means.
+    """
+    first = runs[0]
+    output = heads_channel("softmax", first["heads"], noise=first["noise"])
+    dimensions = sorted({int(r["dimension"]) for r in runs})
+    rows, values = [], []
+    for r in runs:
+        d = int(r["dimension"])
+        width = _width(first["heads"], d)
+        limit = evolve(first["alpha"], width, output).mmse.value
+        for mmse, trace, square in zip(r["mmse"], r["trace"], r["square"], strict=True):
+            own = [float(d == other) for other in dimensions]
+            rows.append([*own, trace - math.sqrt(width), square - 1 - width - 1 / d])
+            values.append(mmse / limit - 1)
+    design, y = np.array(rows), np.array(values)
+    # The scatter depends on d: least squares with the variance of each dimension, from a first fit with equal ones.
+    weights = np.ones(len(y))
+    for _ in range(2):
+        fit = np.linalg.lstsq(design * weights[:, None], y * weights, rcond=None)[0]
+        off = y - design @ fit
+        for column in range(len(dimensions)):
+            own_rows = design[:, column] == 1
+            weights[own_rows] = 1 / off[own_rows].std(ddof=1)
+    covariance = np.linalg.inv(design.T @ (design * weights[:, None] ** 2))
+    return [
+        (d, Estimate(float(fit[i]), float(np.sqrt(covariance[i, i])), "monte-carlo")) for i, d in enumerate(dimensions)
+    ]
+
+
+def compute(progress: Progress | None = None) -> Path:
+    """Run the cases that are missing, each written to `DATA` at once."""
+    step = Steps(progress, len(CASES))
+    for case in CASES:
+        if not any(all(r[name] == value for name, value in case.__dict__.items()) for r in stored()):
+            made = run(case, range(_SEEDS[case.dimension]))
+            # Read after the run: another process may have added some meanwhile.
+            save(DATA, {"runs": [*stored(), made]})
+        step()
+    return DATA
+
+
+if __name__ == "__main__":
+    print(f"wrote {recompute('sizes of message passing', compute)}")
