@@ -31,8 +31,8 @@ class _Residuals:
 class Objective:
     """l(W) = mean of ||y - g(W x / sqrt(D))||^2 / 2 over samples.
 
-    Gradients are D times dl/dW: they are of the size of W, whatever D. Of H heads D is D/H, and W and x are those of the
-    blocks of coordinates (`heads`).
+    Gradients are D times dl/dW: they are of the size of W, whatever D. Of H heads D is D/H, and W and x are those of
+    the blocks of coordinates (`heads`).
 
     Parameters
     ----------
