@@ -163,11 +163,10 @@ ROUTES: tuple[Route, ...] = (
     *_verb("gamp", *_ONE_LAYER[1:]),
     Route(
         "gamp",
-        "nodes that solve for either of the last two layers",
+        "posterior sampled by nodes solved for either of the last two layers",
         kinds.deep_softmax,
         "monte-carlo",
-        "three and more softmax layers over two tokens",
-        "data.deep_pair.DeepPairPosterior",
+        posterior="data.deep_pair.DeepPairPosterior",
     ),
     replace(CHART, verb="gamp", posterior="data.chart.ChartedPosterior"),
     replace(SAMPLED_LAYERS, verb="gamp"),
