@@ -2,7 +2,8 @@
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -74,11 +75,7 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     skip, beta = (1.0 if text is None else float(Fraction(text)) for text in (args.skip, args.beta))
     at = f"beta = {beta:g}" if args.layers == 1 else f"c = {skip:g}, beta = {beta:g}"
     if args.layers > 1 and args.heads > 1:
-        why = (
-            "several layers of heads depend on readout weights o; where o = I the heads are networks of one head side "
-            f"by side, and alpha is that of --heads 1 over {args.heads}"
-        )
-        return ThresholdLine(at, reason=why)
+        return _side_by_side(threshold_line(argparse.Namespace(**(vars(args) | {"heads": 1}))), args.heads)
     output = args.output if args.layers > 1 else "last"
     model = Network(
         args.layers, args.tokens, args.rank, skip, beta, args.activation, tied=not args.untied, output=output
@@ -90,6 +87,18 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     if args.layers == 1:
         return _found(args, at, lambda _: al.threshold(model, heads=args.heads, output=args.output))
     return _found(args, at, lambda bar: al.threshold(model, digits=digits, progress=bar.to))
+
+
+def _side_by_side(one: ThresholdLine, heads: int) -> ThresholdLine:
+    """The line of several layers of heads that do not mix: each is a network of one head on D/H coordinates."""
+    at = f"{one.at}, o = I"
+    if one.value is None or one.error is None:
+        return replace(one, at=at)
+    exact = Decimal(one.value) / heads
+    digits = max(0, -int(Decimal(one.value).as_tuple().exponent)) + 1
+    value = round(exact, digits)
+    error = one.error / heads + abs(float(value - exact))
+    return replace(one, at=at, value=str(value), error=error, exact=None)
 
 
 def _found(args: argparse.Namespace, at: str, threshold: Callable[[Bar], _Threshold]) -> ThresholdLine:

@@ -288,7 +288,7 @@ def described(args: argparse.Namespace, heads: int = 1) -> Network:
 def attention(args: argparse.Namespace, verb: str) -> Network:
     """Return the network of the flags; refuse in their words what a verb does not serve."""
     if not is_attention(args):
-        if args.heads == 1 or (args.layers > 1 and verb != "descend"):
+        if args.heads == 1 or args.layers > 1 or verb == "descend":
             network = described(args, args.heads)
             plain = args.heads == 1 and (args.output == "last" or network.noise)
             if verb in _ROUTES and (plain or serving(_ROUTES[verb], network)):

@@ -14,7 +14,16 @@ from .blocks import Array, Floats
 
 Whole = NDArray[np.int64]
 
-__all__ = ["HeadScores", "blocks_of", "of_blocks", "require_one_head", "to_indices", "weight_rows"]
+__all__ = [
+    "HeadScores",
+    "blocks_of",
+    "of_blocks",
+    "require_one_head",
+    "to_blocks",
+    "to_indices",
+    "weight_blocks",
+    "weight_rows",
+]
 
 
 def weight_rows(model: Model) -> int:
@@ -25,6 +34,20 @@ def weight_rows(model: Model) -> int:
 def blocks_of(model: Model) -> int:
     """Blocks of coordinates of a token, as many as heads."""
     return model.heads if isinstance(model, Network) else 1
+
+
+def weight_blocks(model: Model) -> list[tuple[str, slice]]:
+    """Names and rows of the weights that are learned as one: layers, keys and queries, of each of several heads."""
+    if not isinstance(model, Network) or model.heads == 1:
+        return model.blocks
+    found, first = [], 0
+    for layer, rank in enumerate(model.ranks, start=1):
+        where = "" if model.layers == 1 else f" of layer {layer}"
+        for head in range(1, model.heads + 1):
+            for kind in ("",) if model.tied else ("keys of ", "queries of "):
+                found.append((f"{kind}head {head}{where}", slice(first, first + rank)))
+                first += rank
+    return found
 
 
 def require_one_head(what: str, model: Model) -> None:
@@ -70,6 +93,16 @@ def to_indices(h: Array, model: Model) -> Array:
     return np.ascontiguousarray(np.moveaxis(apart, 3, 2)[:, rows, blocks])
 
 
+def to_blocks(g: Array, model: Model) -> Array:
+    """Slopes in the projections of the blocks, shape (n, rows, M H), from those in the indices, shape (n, P, M)."""
+    if not isinstance(model, Network) or model.heads == 1:
+        return g
+    rows, blocks = _places(model)
+    apart = np.empty((len(g), model.weight_rows, model.heads, model.tokens))
+    apart[:, rows, blocks] = g
+    return np.ascontiguousarray(np.moveaxis(apart, 2, 3).reshape(len(g), model.weight_rows, -1))
+
+
 class HeadScores:
     """Scores of the projections of the blocks, from those of the indices.
 
@@ -99,9 +132,7 @@ class HeadScores:
         row, block = self._row, self._block
         together = block[:, None] == block
         g, curvature = self.output(to_indices(omega, self._model), V[np.ix_(row, row)] * together, part)
-        apart = np.empty((len(g), len(V), self._model.heads, self._model.tokens))
-        apart[:, row, block] = g
-        scores = np.ascontiguousarray(np.moveaxis(apart, 2, 3).reshape(omega.shape))
+        scores = to_blocks(g, self._model)
         if curvature is None:
             return scores, None
         total = np.zeros_like(V)

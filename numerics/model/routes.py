@@ -161,6 +161,13 @@ ROUTES: tuple[Route, ...] = (
         posterior="data.readout.ReadoutPosterior",
     ),
     *_verb("gamp", *_ONE_LAYER[1:]),
+    Route(
+        "gamp",
+        "posterior sampled by nodes solved for either of the last two layers",
+        kinds.deep_softmax,
+        "monte-carlo",
+        posterior="data.deep_pair.DeepPairPosterior",
+    ),
     replace(CHART, verb="gamp", posterior="data.chart.ChartedPosterior"),
     replace(SAMPLED_LAYERS, verb="gamp"),
     LINK,

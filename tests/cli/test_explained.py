@@ -34,7 +34,6 @@ def test_a_sampled_threshold_has_its_error(attnlimits):
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
-        ("--layers 2 --heads 2", "readout weights"),
         ("--layers 2 --tokens 3 --output sequence", "the attention of the last layer as output"),
         ("--layers 2 --tokens 30 --untied", "`attnlimits threshold` computes it"),
     ],
@@ -48,6 +47,31 @@ def test_without_a_number_the_page_says_why(attnlimits, flags, why):
 def test_the_number_of_heads_side_by_side(attnlimits):
     page = attnlimits("explain --layers 1 --tokens 3 --heads 2 --latex").out
     assert r"$\alpha_c$ of layer 1 = 0.0416666666667" in page and "exactly 1/24" in page
+
+
+@pytest.mark.parametrize(
+    ("flags", "heads"),
+    [
+        ("", 2),
+        pytest.param("--untied", 2, marks=pytest.mark.slow),
+        pytest.param("--tokens 3", 3, marks=pytest.mark.slow),
+    ],
+)
+def test_several_layers_of_heads_that_do_not_mix_have_the_number_of_one_over_h(attnlimits, flags, heads):
+    found, one = (
+        json.loads(attnlimits(f"explain --layers 2 {flags} --heads {count} --json").out)["number"]
+        for count in (heads, 1)
+    )
+    assert found["at"] == "c = 1, beta = 1, o = I" and found["subspace"] == "layer 2"
+    assert abs(heads * float(found["value"]) - float(one["value"])) <= heads * found["error"] - one["error"] + 1e-15
+    assert 0 < found["error"] < one["error"]
+
+
+def test_the_sampled_threshold_of_two_heads_is_that_of_one_over_two(attnlimits):
+    """On the chart of all heads, whose readout weights are the identity."""
+    number = json.loads(attnlimits("explain --layers 2 --heads 2 --json").out)["number"]
+    found = al.threshold(al.Network(2, 2, heads=2, readouts=[((1.0, 0.0), (0.0, 1.0))]), samples=64)
+    assert abs(float(found.value) - float(number["value"])) < 3 * found.error < 0.1
 
 
 def test_an_infinite_threshold_of_a_link_is_said(attnlimits):

@@ -15,6 +15,7 @@ from ...model.routes import require
 from ...posterior.protocol import Model
 from ..blocks import Array, Source, stream
 from ..data import check_weights
+from ..heads import blocks_of, weight_blocks, weight_rows
 from ..rules import METHODS, Adam, Method, Plain, Rule
 from .objective import Objective
 from .results import DescentResult, DescentStep
@@ -80,9 +81,9 @@ def descend(
         Most passes over the data.
     tol : float
         On the norm of D dl/dW + weight_decay W, over that of W.
-    start : array_like of shape (P, D), optional
+    start : array_like of shape (P, D), or (rows, D/H) of H heads, optional
         By default Gaussian of standard deviation 0.1, without information on the teacher.
-    teacher : array_like of shape (P, D), optional
+    teacher : array_like of the same shape, optional
         W, for overlaps and cosine similarities.
     callback : callable, optional
         Called with a `DescentStep` after every epoch; a true value ends the run.
@@ -126,7 +127,7 @@ def descend(
     weights = _first(start, model, dimension, generator)
     truth = None if teacher is None else check_weights("teacher", teacher, model, dimension)
     track = Track(model, truth, settings.weight_decay)
-    settings = settings.for_dimension(dimension)
+    settings = settings.for_dimension(dimension * blocks_of(model))
     run = _Run(objective, settings, track, generator, callback)
     weights, loss, converged, status = run.descend(weights)
     if throw and not converged:
@@ -138,7 +139,7 @@ def descend(
         weights=weights,
         loss=loss,
         spread=run.spread,
-        layers=tuple(name for name, _ in model.blocks),
+        layers=tuple(name for name, _ in weight_blocks(model)),
         cosine=None if overlap is None else cosines(model, overlap, own, track.norms),
         overlap=overlap,
         self_overlap=own,
@@ -151,7 +152,7 @@ def descend(
         status=status,
         n_epochs=len(track.losses) - 1,
         residual=track.residuals[-1],
-        alpha=objective.rows / dimension,
+        alpha=objective.rows / (dimension * blocks_of(model)),
         seed=seed,
         model=model.describe(),
         kernel_hash=model.kernel_hash,
@@ -162,7 +163,7 @@ def descend(
 
 def _first(start: ArrayLike | None, model: Model, dimension: int, rng: np.random.Generator) -> Array:
     if start is None:
-        return _START * rng.standard_normal((model.indices, dimension))
+        return _START * rng.standard_normal((weight_rows(model), dimension))
     return check_weights("start", start, model, dimension).copy()
 
 

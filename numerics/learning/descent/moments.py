@@ -11,6 +11,7 @@ from scipy.special import kve
 
 from ...posterior.data.chart import ChartedPosterior
 from ...posterior.data.deep import DeepPosterior
+from ...posterior.data.deep_pair import DeepPairPosterior
 from ...posterior.data.fibre import TiedPosterior, UntiedPosterior
 from ...posterior.data.link import LinkPosterior
 from ...posterior.data.readout import ReadoutPosterior
@@ -83,7 +84,7 @@ def prior_moments(model: Model, output: Posterior) -> tuple[Array, list[Array]]:
         return mean, [covariance.reshape(n, model.indices * m, -1)]
     if isinstance(output, ChartedPosterior):
         return mean, [_of_group(output.prior_moments(), group) for group in groups(model)]
-    assert isinstance(output, DeepPosterior)
+    assert isinstance(output, DeepPosterior | DeepPairPosterior)
     seconds = output.prior_moments()
     return mean, [seconds[:, layer] for layer in range(model.indices)]
 

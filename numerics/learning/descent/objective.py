@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from ...posterior.data.outputs import check_outputs
 from ...posterior.protocol import Model
 from ..blocks import Array, Floats, Source
+from ..heads import to_blocks, to_indices
 from ..passes import Samples
 from .gradient import Loss, square_loss
 
@@ -30,7 +31,8 @@ class _Residuals:
 class Objective:
     """l(W) = mean of ||y - g(W x / sqrt(D))||^2 / 2 over samples.
 
-    Gradients are D times dl/dW: they are of the size of W, whatever D.
+    Gradients are D times dl/dW: they are of the size of W, whatever D. Of H heads D is D/H, and W and x are those of
+    the blocks of coordinates (`heads`).
 
     Parameters
     ----------
@@ -61,7 +63,7 @@ class Objective:
         return len(self._outputs)
 
     def whole(self, weights: Array) -> tuple[float, Array]:
-        """Loss of all samples, and its gradient, shape (P, D)."""
+        """Loss of all samples, and its gradient, of the shape of the weights."""
         pull, _ = self._samples.sweep(weights, np.eye(len(weights)))
         losses = np.concatenate([output.losses for output in self._outputs])
         return float(losses.mean()), -pull * (self.dimension / len(losses))
@@ -85,6 +87,7 @@ class Objective:
         n, m, dimension = x.shape
         tokens = x.reshape(n * m, dimension)
         h = (tokens @ weights.T.astype(x.dtype)).astype(np.float64).reshape(n, m, -1).swapaxes(1, 2)
-        _, slopes = self._loss(h / np.sqrt(dimension), y)
+        _, slopes = self._loss(to_indices(h / np.sqrt(dimension), self.model), y)
+        slopes = to_blocks(slopes, self.model)
         pull = np.ascontiguousarray(slopes.swapaxes(1, 2).reshape(n * m, -1).T, dtype=x.dtype) @ tokens
         return np.asarray(pull * (np.sqrt(dimension) / n), np.float64)

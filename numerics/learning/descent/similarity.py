@@ -4,12 +4,13 @@ import numpy as np
 
 from ...posterior.protocol import Model
 from ..blocks import Array
+from ..heads import weight_blocks
 
 __all__ = ["cosines"]
 
 
 def cosines(model: Model, overlap: Array, self_overlap: Array, teacher_overlap: Array) -> Array:
-    """Cosine similarities of layers, or of the indices of a link.
+    """Cosine similarities of layers, of their heads if there are several, or of the indices of a link.
 
     Parameters
     ----------
@@ -25,7 +26,7 @@ def cosines(model: Model, overlap: Array, self_overlap: Array, teacher_overlap: 
         tr(W_l What_l^T) / (|W_l| |What_l|); 0 where What_l = 0.
     """
     found = []
-    for _, rows in model.blocks:
+    for _, rows in weight_blocks(model):
         both, own, truth = (
             np.trace(np.asarray(value)[..., rows, rows], axis1=-2, axis2=-1)
             for value in (overlap, self_overlap, teacher_overlap)

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...posterior.protocol import Model
 from ..blocks import Array
+from ..heads import weight_rows
 from ..symmetry import symmetry
 from .results import DescentStep
 from .similarity import cosines
@@ -27,7 +28,7 @@ class Track:
 
     def __post_init__(self) -> None:
         self.gauge = symmetry(self.model)
-        truth = np.zeros((self.model.indices, 1)) if self.teacher is None else self.teacher
+        truth = np.zeros((weight_rows(self.model), 1)) if self.teacher is None else self.teacher
         self.norms = truth @ truth.T / truth.shape[1]
 
     def overlap(self, weights: Array) -> Array | None:

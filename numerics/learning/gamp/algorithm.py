@@ -90,7 +90,7 @@ def gamp(
     denoiser_tol : float
         Of the posterior moments of each sample, in [1e-14, 1e-2].
     nodes : int, optional
-        Nodes of each posterior that is sampled.
+        Nodes of each posterior that is sampled, the most of them where their number is that which an output needs.
     rng : Generator, int or None, optional
         Of the start and of these nodes.
     workers : int, optional

@@ -17,6 +17,7 @@ __all__ = [
     "log_posterior",
     "new_scratch",
     "place",
+    "plain_prior",
     "prior_of",
     "read",
     "read_outputs",
@@ -114,6 +115,16 @@ def prior_of(layout: Layout, covariance: Array) -> Prior:
         follow[np.ix_(out, rest)] = slope
         spread[np.ix_(out, out)] = covariance[np.ix_(out, out)] - slope @ covariance[np.ix_(rest, out)]
     return Prior(precision, roots, inner, float(log_norm), float(log_inner), follow, spread)
+
+
+def plain_prior(covariance: Array, tokens: int) -> Prior:
+    """Prior of a covariance V of indices of which the output sees everything, without what only a chart needs."""
+    size = len(covariance)
+    none = np.zeros((size, size))
+    log_norm = -0.5 * tokens * (float(np.linalg.slogdet(covariance)[1]) + size * math.log(2 * math.pi))
+    precision = np.ascontiguousarray(np.broadcast_to(np.linalg.inv(covariance), (tokens, size, size)))
+    empty = np.zeros((tokens, 0, 0))
+    return Prior(precision, empty, empty, log_norm, 0.0, none, none)
 
 
 @njit(cache=True, nogil=True)

@@ -18,7 +18,7 @@ from .points import Points
 from .sampler import draw_node
 from .seeking import Search, seek_peaks
 
-__all__ = ["Frozen", "Weighed", "freeze", "weigh"]
+__all__ = ["Frozen", "Weighed", "freeze", "heavy_nodes", "weigh"]
 
 Array = NDArray[np.float64]
 
@@ -115,12 +115,12 @@ def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Ta
                     kept += 1
         if half == 0:
             first = kept
-    heavy = _heavy(log_weight[:kept], light)
+    heavy = heavy_nodes(log_weight[:kept], light)
     return Frozen(modes[heavy], log_base[heavy], int(np.sum(heavy < first)), peaks.centre[:images].copy())
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _heavy(log_weight: Array, light: float) -> NDArray[np.int64]:
+def heavy_nodes(log_weight: Array, light: float) -> NDArray[np.int64]:
     """Numbers of the nodes that hold all weight but a small part, in order."""
     if len(log_weight) == 0:
         return np.empty(0, np.int64)

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...core.errors import ConvergenceError
-from ...core.results import How
 from ...core.typing import Array
 from ...model.charts import chart_of
 from ...model.network import Network
-from ..charts.density import Target, energy, prior_of, with_noise
+from ..charts.density import Target, prior_of, with_noise
 from ..charts.frozen import Frozen, Weighed, freeze, weigh
 from ..charts.layout import constants_of, layout_of
 from ..charts.outputs import output_data
@@ -17,6 +15,7 @@ from ..charts.points import Points, drawn_points
 from ..charts.posterior import sign_flips
 from ..charts.seeking import Search
 from ..protocol import Settings
+from .frozen import FrozenPosterior, Given, squared_step
 from .outputs import named_rows
 
 __all__ = ["ChartedPosterior"]
@@ -33,7 +32,7 @@ _MOVED, _WORN, _WORTH = 0.5, 0.6, 200.0
 _LIGHT = 1e-4
 
 
-class ChartedPosterior:
+class ChartedPosterior(FrozenPosterior):
     """Posteriors of the outputs of a network that has a chart.
 
     Every output has nodes of its own, which stay where they are from call to call, so that its scores are smooth
@@ -47,19 +46,12 @@ class ChartedPosterior:
         With a chart (`derive.charts`).
     y : ndarray, shape (n, HM, M)
     settings : Settings
-
-    Attributes
-    ----------
-    noise : ndarray, shape (P, P)
-        Sum over outputs and tokens of the products of the errors of the latest scores, from the two sets of nodes.
     """
 
-    how: How = "monte-carlo"
-
     def __init__(self, model: Network, y: Array, settings: Settings) -> None:
-        self.rows, self.model = len(y), model
         self._chart = chart_of(model)  # kept: the layout holds addresses in it
         self.layout = layout_of(self._chart, constants_of(model))
+        super().__init__(model, len(y), self.layout.modes)
         self._data: Array = named_rows(lambda part: output_data(model, self.layout, part), y)
         self._most = settings.nodes or _MOST
         self._flips = sign_flips(model)
@@ -67,37 +59,11 @@ class ChartedPosterior:
         self._points = drawn_points(self.layout, self._most // 2, pairs, settings.rng)
         self._draws = settings.rng.standard_normal((_DRAWS, len(self.layout.free), model.tokens))
         self._kept: list[_Kept | None] = [None] * self.rows
-        self._errors = np.zeros((self.rows, model.indices, model.indices))
 
-    @property
-    def noise(self) -> Array:
-        """Products of the errors of the latest scores."""
-        return np.asarray(self._errors.sum(axis=0))
-
-    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
-        """Score the outputs of some rows."""
-        precision, indices = np.asarray(np.linalg.inv(V), np.float64), len(V)
-        turned, covariance = with_noise(self.layout, omega, V)
-        prior, search = prior_of(self.layout, covariance), self._search(covariance)
-        means, second, lost = np.empty((3, *omega.shape)), np.zeros(V.shape), 0
-        for number, row in enumerate(range(*part.indices(self.rows))):
-            target = Target(self._data[row], turned[number], prior, self.layout)
-            found = self._weighed(row, target, search)
-            lost += not found.worth > 0
-            means[:, number] = found.mean[:, :indices]
-            second += found.second[:indices, :indices]
-            off = precision @ (means[0, number] - means[1, number]) / 2
-            self._errors[row] = off @ off.T
-        if lost:
-            raise ConvergenceError(
-                f"the posterior (12) of {self.model.describe()} is nowhere finite that was looked at, for {lost} of "
-                f"{len(omega)} outputs; raise nodes, take another seed, or check that model and data match"
-            )
-        one, two, g = precision @ means
-        # The square of a sampled mean would have its variance on top.
-        crossed = np.einsum("nam,nbm->ab", one, two)
-        curvature = omega.size / len(V) * precision - precision @ second @ precision + 0.5 * (crossed + crossed.T)
-        return g @ self.layout.modes, curvature
+    def given(self, omega: Array, V: Array) -> Given:
+        """Means and prior of the indices and of the rows of the noise."""
+        means, covariance = with_noise(self.layout, omega, V)
+        return Given(means, covariance, prior_of(self.layout, covariance))
 
     def prior_moments(self) -> Array:
         """E[h h^T | y] of every output at omega = 0, V = I, shape (n, P, M, P, M)."""
@@ -129,24 +95,26 @@ class ChartedPosterior:
         found: Frozen = freeze(counts, points, search, target, _LIGHT)
         return found
 
-    def _weighed(self, row: int, target: Target, search: Search) -> Weighed:
+    def weighed(self, row: int, mean: Array, given: Given) -> Weighed:
         """Moments of one output, by the nodes that it has or by new ones."""
-        kept = self._kept[row]
-        nodes = _FIRST
+        kept, nodes = self._kept[row], _FIRST
         if kept is not None:
-            found: Weighed = weigh(kept.frozen, target.omega, target.prior, self.layout.free)
-            step, nodes = _squared_step(target, kept.latest), kept.nodes
-            kept.latest = target.omega
+            found: Weighed = weigh(kept.frozen, mean, given.prior, self.layout.free)
+            step, nodes = squared_step(mean, kept.latest, given.prior), kept.nodes
+            kept.latest = mean
             if step * found.worth < 1 and nodes < self._most:
                 nodes *= 2
-            elif found.worth > _WORN * kept.worth and _squared_step(target, kept.omega) < _MOVED**2:
+            elif found.worth > _WORN * kept.worth and squared_step(mean, kept.omega, given.prior) < _MOVED**2:
                 return found
+        search = self._search(given.covariance)
+        if kept is not None:
             search = _beginning(search, kept.frozen)
+        target = Target(self._data[row], mean, given.prior, self.layout)
         while True:
             nodes = min(nodes, self._most)
             frozen = self._drawn(row, nodes, target, search)
-            found = weigh(frozen, target.omega, target.prior, self.layout.free)
-            self._kept[row] = _Kept(frozen, nodes, found.worth, target.omega, target.omega)
+            found = weigh(frozen, mean, given.prior, self.layout.free)
+            self._kept[row] = _Kept(frozen, nodes, found.worth, mean, mean)
             if found.worth > _WORTH or nodes == self._most:
                 return found
             nodes, search = 2 * nodes, _beginning(search, frozen)
@@ -166,9 +134,3 @@ class _Kept:
 def _beginning(search: Search, nodes: Frozen) -> Search:
     """The search from the peaks of some nodes."""
     return Search(search.root, search.draws, search.flips, nodes.peaks)
-
-
-def _squared_step(target: Target, omega: Array) -> float:
-    """Squared distance of the prior's mean from another one, in its widths, of each index and token."""
-    step = target.omega - omega
-    return 2 * float(energy(step, np.zeros_like(step), target.prior.precision, np.empty_like(step))) / step.size

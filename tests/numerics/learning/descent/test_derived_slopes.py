@@ -5,6 +5,7 @@ import pytest
 
 from attnlimits.numerics.learning.descent import descend
 from attnlimits.numerics.learning.descent.gradient import WORKER, square_loss
+from attnlimits.numerics.learning.descent.objective import Objective
 from attnlimits.numerics.learning.gamp import make_data, teacher
 from attnlimits.numerics.model.derived_module import derived_module
 from attnlimits.numerics.model.network import Network
@@ -68,4 +69,40 @@ def test_an_untied_network_of_two_layers_is_learned(rng):
     assert found.converged, found.status
     assert found.losses[-1] < 0.05 * found.losses[0]
     assert found.layers == ("keys of layer 1", "queries of layer 1", "keys of layer 2", "queries of layer 2")
+    assert found.cosine is not None and (found.cosine > 0.99).all()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Network(1, 2, heads=2), Network(2, 2, heads=2, readouts=READOUTS), Network(1, 2, heads=2, tied=False)],
+    ids=lambda model: model.describe(),
+)
+def test_gradients_of_heads_are_differences_of_the_loss(model, rng):
+    """Every row of the weights meets all blocks of coordinates: in passes over all samples and in batches."""
+    weights = teacher(model, 8, 0)
+    x, y = make_data(model, weights, 1.5, 1, dtype=np.float64)
+    objective = Objective(x, y, model, workers=1)
+    at = weights + 0.3 * rng.standard_normal(weights.shape)
+    loss, gradient = objective.whole(at)
+    ((batch, outputs),) = objective.batches(None, rng)
+    assert objective.gradient(batch, outputs, at) == pytest.approx(gradient, rel=1e-10, abs=1e-12)
+    assert loss > objective.whole(weights)[0]
+    step = 1e-5
+    for place in np.ndindex(*weights.shape):
+        moved = np.zeros_like(at)
+        moved[place] = step
+        slope = (objective.whole(at + moved)[0] - objective.whole(at - moved)[0]) / (2 * step)
+        # Gradients are those of the loss times the columns of the weights; differences are good to step^2.
+        assert gradient[place] == pytest.approx(weights.shape[1] * slope, rel=1e-5, abs=1e-7)
+
+
+def test_two_heads_are_learned(rng):
+    model = Network(2, 2, heads=2, readouts=READOUTS)
+    weights = teacher(model, 20, 0)
+    x, y = make_data(model, weights, 10.0, 1, dtype=np.float64)
+    near = weights + 0.2 * rng.standard_normal(weights.shape)
+    found = descend(x, y, model, method="gd", start=near, teacher=weights, epochs=300, workers=1)
+    assert found.alpha == 10.0
+    assert found.layers == tuple(f"head {head} of layer {layer}" for layer in (1, 2) for head in (1, 2))
+    assert found.losses[-1] < 0.05 * found.losses[0]
     assert found.cosine is not None and (found.cosine > 0.99).all()

@@ -1,0 +1,115 @@
+"""Three or more softmax layers over two tokens: nodes that solve for either of the last two layers, and stay."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...core.typing import Array
+from ...model.network import Network
+from ...quadrature.rules import normal_qmc
+from ..charts.density import plain_prior
+from ..charts.frozen import Frozen, Weighed, weigh
+from ..charts.layout import token_modes
+from ..deep.frozen import Channel, Draws, freeze_deep
+from ..protocol import Settings
+from ..readout import invert_readout
+from .frozen import FrozenPosterior, Given, squared_step
+from .outputs import named_rows
+
+__all__ = ["DeepPairPosterior"]
+
+# Nodes of each set and half, sets, and share of the nodes that are solved for the last layer.
+_NODES, _SETS, _FOR_LAST = 512, 64, 0.5
+# Independent nodes that those of an output are worth at least, with up to so many nodes. The slopes of a score have the
+# square of its width in them: where they are known to less, an iteration amplifies what they are off by.
+_WORTH, _MOST = 200.0, 65536
+# Nodes are drawn anew where the prior's mean has moved by this part of its width, or where they are worth less than
+# this part of what they were.
+_MOVED, _WORN = 0.5, 0.6
+# Part of the weight of an output that nodes are left out with.
+_LIGHT = 1e-4
+
+
+class DeepPairPosterior(FrozenPosterior):
+    """Posteriors of L >= 3 tied softmax layers of rank 1 over two tokens.
+
+    Every output has as many nodes as make them worth enough: outputs that the estimate finds unlikely take up to
+    sixty-four times as many as the others. They stay where they are until (omega, V) has moved away from them.
+
+    Parameters
+    ----------
+    model : Network
+    y : ndarray, shape (n, 2, 2)
+    settings : Settings
+    """
+
+    def __init__(self, model: Network, y: Array, settings: Settings) -> None:
+        super().__init__(model, len(y), token_modes(2))
+        self._v = np.ascontiguousarray(named_rows(lambda part: invert_readout(model, part)[0], y) @ self.modes)
+        self._most = settings.nodes or _MOST
+        half = min(_NODES, max(16, self._most // 2))
+        sets = max(_SETS, self._most // (2 * half))
+        streams = settings.rng.spawn(2 * sets)
+        size = int(np.log2(half))
+        points = np.array([normal_qmc(2 * (model.layers - 1), size, stream) for stream in streams])
+        normal = np.ascontiguousarray(points.swapaxes(1, 2).reshape(sets, 2, 2 * (model.layers - 1), 1 << size))
+        self._draws = Draws(normal, round(_FOR_LAST * normal.shape[3]))
+        self._free = np.zeros(model.indices, np.bool_)
+        self._kept: list[_Kept | None] = [None] * self.rows
+
+    def given(self, omega: Array, V: Array) -> Given:
+        """Means in modes, and the prior."""
+        return Given(np.ascontiguousarray(omega @ self.modes), V, plain_prior(V, 2))
+
+    def weighed(self, row: int, mean: Array, given: Given) -> Weighed:
+        """Moments of one output, by the nodes that it has or by new ones."""
+        kept, least = self._kept[row], 2 * self._draws.normal.shape[3]
+        nodes = least
+        if kept is not None:
+            found: Weighed = weigh(kept.frozen, mean, given.prior, self._free)
+            if found.worth > _WORN * kept.worth and squared_step(mean, kept.mean, given.prior) < _MOVED**2:
+                return found
+            nodes = max(least, kept.nodes // 2)
+        while True:
+            nodes = min(nodes, self._most)
+            frozen = self._drawn(row, nodes // least, mean, given)
+            found = weigh(frozen, mean, given.prior, self._free)
+            self._kept[row] = _Kept(frozen, nodes, found.worth, mean)
+            if found.worth > _WORTH or nodes == self._most:
+                return found
+            nodes *= 2
+
+    def prior_moments(self) -> Array:
+        """E[h_l h_l^T | y] of every layer and output at omega = 0, V = I, shape (n, L, M, M)."""
+        depth = self.model.indices
+        given = self.given(np.zeros((self.rows, depth, 2)), np.eye(depth))
+        out = np.empty((self.rows, depth, 2, 2))
+        for row in range(self.rows):
+            self.weighed(row, given.means[row], given)
+            kept = self._kept[row]
+            assert kept is not None
+            h = kept.frozen.modes
+            height = kept.frozen.log_base - 0.5 * (h**2).sum(axis=(1, 2))
+            weight = np.exp(height - height.max())
+            out[row] = np.einsum("n,nlk,nlj->lkj", weight / weight.sum(), h, h)
+        return np.asarray(self.modes.T @ out @ self.modes)
+
+    def _drawn(self, row: int, sets: int, mean: Array, given: Given) -> Frozen:
+        """New nodes of one output, from so many sets, which outputs take in turn."""
+        depth, V = len(mean), given.covariance
+        others = [[k for k in range(depth) if k != left_out] for left_out in (depth - 1, depth - 2)]
+        roots = np.array([np.linalg.cholesky(V[np.ix_(keep, keep)]) for keep in others])
+        channel = Channel((self.model.skip, self.model.beta), given.prior.precision[0], roots)
+        which = (row + np.arange(max(1, sets))) % len(self._draws.normal)
+        found: Frozen = freeze_deep(self._v[row], mean, channel, self._draws, which, _LIGHT)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Nodes of an output, how many were drawn, what they were worth, and the prior's mean then."""
+
+    frozen: Frozen
+    nodes: int
+    worth: float
+    mean: Array

@@ -1,0 +1,92 @@
+"""Posteriors of data by nodes that stay where they are while the prior moves little: scores, slopes, errors."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+from ...core.errors import ConvergenceError
+from ...core.results import How
+from ...core.typing import Array
+from ...model.network import Network
+from ..charts.density import Prior, energy
+from ..charts.frozen import Weighed
+
+__all__ = ["FrozenPosterior", "Given", "squared_step"]
+
+
+class Given(NamedTuple):
+    """Prior of a pass: means in modes over the tokens, shape (n, P, M), covariance, and what nodes need of it."""
+
+    means: Array
+    covariance: Array
+    prior: Prior
+
+
+class FrozenPosterior(ABC):
+    """Posteriors whose outputs have nodes of their own, which stay where they are from call to call.
+
+    Scores are then smooth functions of (omega, V), and their slopes those of the sums over the nodes, so that an
+    iteration with them converges.
+
+    Parameters
+    ----------
+    model : Network
+    rows : int
+        Number of outputs.
+    modes : ndarray, shape (M, M)
+        Orthogonal: from tokens to modes.
+
+    Attributes
+    ----------
+    noise : ndarray, shape (P, P)
+        Sum over outputs and tokens of the products of the errors of the latest scores, from two sets of nodes.
+    """
+
+    how: How = "monte-carlo"
+
+    def __init__(self, model: Network, rows: int, modes: Array) -> None:
+        self.rows, self.model, self.modes = rows, model, modes
+        self._errors = np.zeros((rows, model.indices, model.indices))
+
+    @abstractmethod
+    def given(self, omega: Array, V: Array) -> Given:
+        """What a pass needs of the prior N(omega, V)."""
+
+    @abstractmethod
+    def weighed(self, row: int, mean: Array, given: Given) -> Weighed:
+        """Moments of one output at a mean of the prior, by the nodes that it has or by new ones."""
+
+    @property
+    def noise(self) -> Array:
+        """Products of the errors of the latest scores."""
+        return np.asarray(self._errors.sum(axis=0))
+
+    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
+        """Score the outputs of some rows."""
+        precision, indices = np.asarray(np.linalg.inv(V), np.float64), len(V)
+        given = self.given(omega, V)
+        means, second, lost = np.empty((3, *omega.shape)), np.zeros(V.shape), 0
+        for number, row in enumerate(range(*part.indices(self.rows))):
+            found = self.weighed(row, given.means[number], given)
+            lost += not found.worth > 0
+            means[:, number] = found.mean[:, :indices]
+            second += found.second[:indices, :indices]
+            off = precision @ (means[0, number] - means[1, number]) / 2
+            self._errors[row] = off @ off.T
+        if lost:
+            raise ConvergenceError(
+                f"the posterior (12) of {self.model.describe()} is nowhere finite that was looked at, for {lost} of "
+                f"{len(omega)} outputs; raise nodes, take another seed, or check that model and data match"
+            )
+        one, two, g = precision @ means
+        # The square of a sampled mean would have its variance on top.
+        crossed = np.einsum("nam,nbm->ab", one, two)
+        curvature = omega.size / len(V) * precision - precision @ second @ precision + 0.5 * (crossed + crossed.T)
+        return g @ self.modes, curvature
+
+
+def squared_step(mean: Array, other: Array, prior: Prior) -> float:
+    """Squared distance of two means of a prior in its widths, of each index and token."""
+    step = mean - other
+    return 2 * float(energy(step, np.zeros_like(step), prior.precision, np.empty_like(step))) / step.size
