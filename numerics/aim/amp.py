@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,7 @@ from .rie import denoise_matrix
 from .self_error import self_error
 from .spectrum import mmse
 
-__all__ = ["amp"]
+__all__ = ["AmpSettings", "amp"]
 
 # Least V: below, S counts as recovered.
 _FLOOR = 1e-6
@@ -30,6 +30,15 @@ _FLOOR = 1e-6
 _DOUBT = 5.0
 # Of V, at least 5 tol: fixed points fit outputs better than V, and slow last steps to some 25 tol.
 _UNFITTED, _SLOW = 20.0, 5.0
+
+
+class AmpSettings(TypedDict, total=False):
+    """Settings that others pass on to `amp`."""
+
+    damping: float | Literal["adaptive"]
+    covariance: Literal["gram", "scalar"]
+    max_iter: int
+    tol: float
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
 from ..core.results import Estimate
 from ..core.standard_error import standard_error
 from ..learning.blocks import Array
-from .amp import amp
+from .amp import AmpSettings, amp
 from .channels import Channel
 from .data import instance, make_data, refuse_size, teacher
 from .gd import descend
@@ -43,10 +43,9 @@ def amp_instances(
     count: int,
     heads: int = 1,
     seed: int = 0,
-    max_iter: int = 200,
     dtype: type[np.float32] | type[np.float64] = np.float64,
     progress: Callable[[int, int], None] | None = None,
-    **settings: Any,
+    **settings: Unpack[AmpSettings],
 ) -> Instances:
     """Estimate S of `count` teachers, with `seed` and those after it.
 
@@ -63,23 +62,22 @@ def amp_instances(
         Of the tokens.
     progress : callable, optional
         Called with (done, total) iterations of all instances, as if none converged.
-    max_iter, settings : optional
+    settings : optional
         As in `amp`.
     """
+    most = settings.setdefault("max_iter", 200)
     found, fresh, single = [], [], []
     for number in range(count):
 
         def tick(step: AMPStep, number: int = number) -> None:
             if progress is not None:
-                progress(number * max_iter + step.iteration, count * max_iter)
+                progress(number * most + step.iteration, count * most)
 
         each = heads_teacher(dimension, rho, heads, seed + number)
         S = each.sum(axis=0) / math.sqrt(heads)
         x, y = instance(S, alpha, output, seed + number, dtype=dtype)
         width = heads * rho
-        found.append(
-            amp(x, y, output, width, teacher=S, seed=seed + number, callback=tick, max_iter=max_iter, **settings)
-        )
+        found.append(amp(x, y, output, width, teacher=S, seed=seed + number, callback=tick, **settings))
         last = found[-1]
         single.append(float(((each - last.estimate / math.sqrt(heads)) ** 2).sum()) / (heads * dimension))
         fresh.append(errors_on_data(S, last.estimate, max(last.predicted, 0.0), output, rng=seed + number))
@@ -87,6 +85,12 @@ def amp_instances(
     prediction = PredictionErrors(_mean([f.posterior_mean for f in fresh]), _mean([f.plug_in for f in fresh]))
     one = _mean([Estimate(value, math.inf, "monte-carlo") for value in single]) if heads > 1 else None
     return Instances(found, float(errors.mean()), _spread(errors), prediction, one)
+
+
+class _Rate(TypedDict, total=False):
+    """Settings that are passed on to `descend`."""
+
+    rate: float
 
 
 class DescentInstances(NamedTuple):
@@ -114,7 +118,7 @@ def descent_instances(
     steps: int = 1000,
     students: int = 4,
     progress: Callable[[int, int], None] | None = None,
-    **settings: Any,
+    **settings: Unpack[_Rate],
 ) -> DescentInstances:
     """Descend from several starts on data of `count` teachers, those of `amp_instances`.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ from scipy.optimize import minimize_scalar
 from ..core.errors import ConvergenceError
 from ..core.results import Result, versions
 from ..learning.blocks import Array, Source
-from .amp import amp
+from .amp import AmpSettings, amp
 from .channels import Channel, pairs
 from .checks import count
 from .data import gram, indices
@@ -71,7 +71,7 @@ class WidthEstimate(Result):
 class _Scores:
     """Samples in parts, and scores of predictions of them."""
 
-    def __init__(self, data: Parts, parts: int, settings: dict[str, Any]) -> None:
+    def __init__(self, data: Parts, parts: int, settings: AmpSettings) -> None:
         self.data, self.output, self.settings = data, data.output, settings
         self.cuts = [round(data.samples * k / parts) for k in range(parts + 1)]
         self.scalar = settings.get("covariance") == "scalar"
@@ -112,7 +112,7 @@ def estimate_rho(
     *,
     parts: int = 4,
     callback: Callable[[int], object] | None = None,
-    **settings: Any,
+    **settings: Unpack[AmpSettings],
 ) -> WidthEstimate:
     """Estimate the width r/d of S = W W^T/sqrt(r d) from data, by the evidence along it.
 
@@ -154,7 +154,9 @@ def estimate_rho(
     data = Parts(x, y, output)
     if data.samples < parts:
         raise ValueError(f"x must have at least as many samples as parts, got {data.samples} and {parts}")
-    scores = _Scores(data, parts, {"max_iter": 60, "tol": 1e-4} | settings)
+    settings.setdefault("max_iter", 60)
+    settings.setdefault("tol", 1e-4)
+    scores = _Scores(data, parts, settings)
     looks = np.linspace(_LEAST, _LARGEST, _LOOKS)
     values = np.array([scores.first_look(math.exp(u)) for u in looks])
     best = int(values.argmax())

@@ -12,7 +12,7 @@ from ...core.progress import Bar
 from ...core.results import Estimate, as_dict
 from ..flags import damping
 from ..verbs import Outcome, Verbs, add_verb, shown
-from .data import check_data, data_channel, data_flags, keep, read_data, said_of_width, summary_of, width_of_data
+from .data import check_data, data_channel, data_flags, finished, read_data, summary_of, width_of_data
 from .flags import head_of, heads_flag, heads_of, name_of, predicted, said_of, width_of
 
 __all__ = ["add", "run"]
@@ -93,12 +93,7 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
             lines.insert(3, f"error of each head, by what it shares with the others: {pm(head.value, head.error)}")
     if errors is not None:
         lines.insert(-2, f"on fresh samples, as that implies: {said_of(errors)}")
-    keep(args, record, lines, found.estimate)
-    if width is None:
-        return record, "\n".join(lines), found.converged
-    lines.insert(1, said_of_width(args, width))
-    record["width"] = as_dict(width)
-    return record, "\n".join(lines), found.converged and width.converged
+    return finished(args, record, lines, found, width)
 
 
 def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:

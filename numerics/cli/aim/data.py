@@ -3,24 +3,25 @@
 import argparse
 import math
 from pathlib import Path
+from typing import Literal
 
 import attnlimits as al
 
 from ...core.array_files import read_array, write_array
 from ...core.decimals import pm
 from ...core.destinations import output_file
+from ...core.results import as_dict
 from ...core.typing import Numbers as Array
 from ..parser import Parser
-from ..verbs import Record
+from ..verbs import Outcome, Record
 from .flags import channel_flags, channel_of, heads_of
 
 __all__ = [
     "check_data",
     "data_channel",
     "data_flags",
-    "keep",
+    "finished",
     "read_data",
-    "said_of_width",
     "summary_of",
     "width_of_data",
 ]
@@ -94,7 +95,11 @@ def read_data(args: argparse.Namespace) -> list[Array]:
 
 
 def width_of_data(
-    args: argparse.Namespace, x: Array, y: Array, output: "al.aim.Channel", covariance: str = "gram"
+    args: argparse.Namespace,
+    x: Array,
+    y: Array,
+    output: "al.aim.Channel",
+    covariance: Literal["gram", "scalar"] = "gram",
 ) -> "al.aim.WidthEstimate | None":
     """Estimate the width where --rho asks for it, and put that of each head in its place; None where it is given."""
     if args.rho != "estimate":
@@ -104,20 +109,26 @@ def width_of_data(
     return found
 
 
-def said_of_width(args: argparse.Namespace, width: "al.aim.WidthEstimate") -> str:
-    """Return a line on an estimated width."""
-    said = pm(width.rho, width.error) if width.error is not None else f"{width.rho:.3g}, error not known"
-    what = "width rho" if heads_of(args) == 1 else "width of the sum of the heads"
-    return f"{what}, from the data: {said} ({width.status})"
-
-
-def keep(args: argparse.Namespace, record: Record, lines: list[str], estimate: Array) -> None:
-    """Write the estimate where --out says, and leave it out of the record then."""
+def finished(
+    args: argparse.Namespace,
+    record: Record,
+    lines: list[str],
+    found: "al.aim.AMPResult | al.aim.DescentResult",
+    width: "al.aim.WidthEstimate | None",
+) -> Outcome:
+    """Outcome of an estimate from data: written where --out says and left out of the record then; with its width."""
     if args.out is not None:
-        write_array(args.out, estimate)
+        write_array(args.out, found.estimate)
         del record["estimate"]
         record["out"] = str(args.out)
         lines.append(f"wrote {args.out}")
+    if width is None:
+        return record, "\n".join(lines), found.converged
+    said = pm(width.rho, width.error) if width.error is not None else f"{width.rho:.3g}, error not known"
+    what = "width rho" if heads_of(args) == 1 else "width of the sum of the heads"
+    lines.insert(1, f"{what}, from the data: {said} ({width.status})")
+    record["width"] = as_dict(width)
+    return record, "\n".join(lines), found.converged and width.converged
 
 
 def summary_of(args: argparse.Namespace, converged: list[bool], remedy: str) -> Record:

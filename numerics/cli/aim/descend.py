@@ -12,7 +12,7 @@ from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import as_dict
 from ..verbs import Outcome, Verbs, add_verb, shown
-from .data import check_data, data_channel, data_flags, keep, read_data, said_of_width, summary_of, width_of_data
+from .data import check_data, data_channel, data_flags, finished, read_data, summary_of, width_of_data
 from .flags import name_of
 
 __all__ = ["add", "run"]
@@ -74,12 +74,7 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
         f"last loss, sum ||y - yhat||^2/d: {loss:.4g}, from {found.loss.min():.4g} to {found.loss.max():.4g}",
         found.status,
     ]
-    keep(args, record, lines, found.estimate)
-    if width is None:
-        return record, "\n".join(lines), found.converged
-    lines.insert(1, said_of_width(args, width))
-    record["width"] = as_dict(width)
-    return record, "\n".join(lines), found.converged and width.converged
+    return finished(args, record, lines, found, width)
 
 
 def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
