@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from ..quadrature.rules import Chebyshev, Rule, gauss_legendre_panels, gaussian
 from .network import Network, kernel
@@ -74,9 +73,8 @@ def mixing_law(model: Network, layers: int, level: int) -> MixingLaw:
     MixingLaw
     """
     law = MixingLaw(np.zeros(1), np.ones(1), np.ones((1, 1)), 0.0)
-    with threadpool_limits(1, "blas"):  # the products are small
-        for done in range(layers):
-            law = _advance(model, law, done, level)
+    for done in range(layers):
+        law = _advance(model, law, done, level)
     return law
 
 
