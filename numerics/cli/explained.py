@@ -3,9 +3,10 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 import attnlimits as al
 
@@ -74,31 +75,24 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
         return _found(args, at, lambda _: al.threshold(link_of(args)))
     skip, beta = (1.0 if text is None else float(Fraction(text)) for text in (args.skip, args.beta))
     at = f"beta = {beta:g}" if args.layers == 1 else f"c = {skip:g}, beta = {beta:g}"
-    if args.layers > 1 and args.heads > 1:
-        return _side_by_side(threshold_line(argparse.Namespace(**(vars(args) | {"heads": 1}))), args.heads)
     output = args.output if args.layers > 1 else "last"
     model = Network(
         args.layers, args.tokens, args.rank, skip, beta, args.activation, tied=not args.untied, output=output
     )
+    # Heads of several layers that do not mix are one of them.
+    if args.layers > 1 and args.heads > 1:
+        at += ", o = I"
     route = preferred("last layer", model)
     if route == CHART_OPERATOR and model.indices * model.tokens > _MOST_ENTRIES:
         return ThresholdLine(at, reason="it takes minutes for this model; `attnlimits threshold` computes it")
     digits = _DIGITS if route in (BALLS, PAIRS) else None
     if args.layers == 1:
         return _found(args, at, lambda _: al.threshold(model, heads=args.heads, output=args.output))
-    return _found(args, at, lambda bar: al.threshold(model, digits=digits, progress=bar.to))
-
-
-def _side_by_side(one: ThresholdLine, heads: int) -> ThresholdLine:
-    """The line of several layers of heads that do not mix: each is a network of one head on D/H coordinates."""
-    at = f"{one.at}, o = I"
-    if one.value is None or one.error is None:
-        return replace(one, at=at)
-    exact = Decimal(one.value) / heads
-    digits = max(0, -int(Decimal(one.value).as_tuple().exponent)) + 1
-    value = round(exact, digits)
-    error = one.error / heads + abs(float(value - exact))
-    return replace(one, at=at, value=str(value), error=error, exact=None)
+    whole = model
+    if args.heads > 1:
+        count = args.layers - (args.output == "last")
+        whole = replace(model, heads=args.heads, readouts=(np.eye(args.heads),) * count)
+    return _found(args, at, lambda bar: al.threshold(whole, digits=digits, progress=bar.to))
 
 
 def _found(args: argparse.Namespace, at: str, threshold: Callable[[Bar], _Threshold]) -> ThresholdLine:

@@ -184,6 +184,12 @@ class Network:
         return replace(self, heads=1, output="last", readouts=None)
 
     @property
+    def side_by_side(self) -> bool:
+        """Whether it is several heads that do not mix: networks of one head, each on its own D/H coordinates."""
+        assert self.readouts is not None
+        return self.heads > 1 and all(np.array_equal(o, np.eye(self.heads)) for o in self.readouts)
+
+    @property
     def noise_rows(self) -> int:
         """Rows of M independent numbers that the noise of one output is made of."""
         if not self.noise:

@@ -1,6 +1,7 @@
 """Threshold of any layer of a network: of the last one, or of one before it."""
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.results import ThresholdResult
@@ -8,6 +9,7 @@ from ..model.network import Network
 from ..model.routes import CHART_OPERATOR, require
 from .charts import chart_threshold
 from .digits.threshold import Progress
+from .heads import of_one_head
 from .last_layer import last_layer
 
 if TYPE_CHECKING:
@@ -58,6 +60,20 @@ def layer_threshold(
     KernelNotFoundError, ConvergenceError
         As `last_layer` and `first_layer`.
     """
+    if model.layers > 1 and model.side_by_side and not model.noise:
+        # Noise on the readout of all heads may be shared by them.
+        one = layer_threshold(
+            replace(model, heads=1, readouts=None),
+            layer=layer,
+            given=given,
+            digits=digits,
+            samples=samples,
+            replicas=replicas,
+            rng=rng,
+            workers=workers,
+            progress=progress,
+        )
+        return of_one_head(one, model)
     layer = model.layers if layer is None else layer
     if not 1 <= layer <= model.layers:
         raise ValueError(f"layer must be from 1 to {model.layers}, got {layer}")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import attnlimits as al
+from attnlimits.numerics.thresholds.charts import chart_threshold
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_several_layers_of_heads_that_do_not_mix_have_the_number_of_one_over_h(a
 def test_the_sampled_threshold_of_two_heads_is_that_of_one_over_two(attnlimits):
     """On the chart of all heads, whose readout weights are the identity."""
     number = json.loads(attnlimits("explain --layers 2 --heads 2 --json").out)["number"]
-    found = al.threshold(al.Network(2, 2, heads=2, readouts=[((1.0, 0.0), (0.0, 1.0))]), samples=64)
+    found = chart_threshold(al.Network(2, 2, heads=2, readouts=[((1.0, 0.0), (0.0, 1.0))]), samples=64)
     assert abs(float(found.value) - float(number["value"])) < 3 * found.error < 0.1
 
 
