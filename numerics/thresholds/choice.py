@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..core.memory import refuse_memory
 from ..core.results import ThresholdResult
 from ..model.network import Network
 from ..model.routes import CHART_OPERATOR, require
@@ -62,6 +63,7 @@ def layer_threshold(
     """
     if model.layers > 1 and model.side_by_side and not model.noise:
         # Noise on the readout of all heads may be shared by them.
+        refuse_memory(f"heads = {model.heads}", 8 * model.indices**2, "the direction of all heads asks for fewer")
         one = layer_threshold(
             replace(model, heads=1, readouts=None),
             layer=layer,

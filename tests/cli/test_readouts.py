@@ -27,7 +27,7 @@ def test_heads_that_do_not_mix_are_networks_side_by_side(attnlimits):
         ("--layers 2 --heads 99999999", "--heads must be at most 1000 for several layers"),
         ("--layers 1 --heads 99999999", "heads must be at most 1000 for the exact threshold"),
         ("--layers 1 --heads 99999999 --activation none", "activation must be one of"),
-        ("--layers 2 --heads 200", "quasi-random points have at most 21201 dimensions"),
+        ("--layers 2 --heads 200 --noise 0.1", "quasi-random points have at most 21201 dimensions"),
     ],
 )
 def test_more_heads_than_can_be_served_are_refused_at_once(attnlimits, flags, words):
@@ -35,3 +35,9 @@ def test_more_heads_than_can_be_served_are_refused_at_once(attnlimits, flags, wo
     said = attnlimits(f"threshold {flags}")
     assert said.status == 2
     assert words in said.err
+
+
+def test_the_direction_of_many_heads_does_not_fit(attnlimits):
+    said = attnlimits("threshold --layers 2 --heads 999")
+    assert said.status == 1
+    assert "heads = 999 would take 29 TiB of memory" in said.err
