@@ -99,30 +99,6 @@ def _both_learned() -> list[Settings]:
     ]
 
 
-def _near_recovery(s: Settings) -> Truth:
-    """Overlaps by chord steps with one fine quadrature, without the series; the error by a coarser one."""
-    model, alpha = Network(**s["model"]), s["alpha"]
-    begin, error = (np.array(found) for found in _overlaps(evolve(model, alpha, accuracy=1e-2, workers=1)))
-
-    def imbalance(t: Any, accuracy: float) -> Any:
-        q = 1 / (1 + np.exp(-t))
-        g = TwoLayerQuadrature(model, accuracy, 1).rough(np.diag(q)).g[0].diagonal()
-        return np.log(alpha) - t + np.log(g)
-
-    t, step = np.log(begin / (1 - begin)), 0.05
-    here = imbalance(t, 1e-2)
-    slopes = np.stack([(here - imbalance(t + step * unit, 1e-2)) / step for unit in np.eye(2)], axis=1)
-    for _ in range(10):
-        move = np.linalg.solve(slopes, imbalance(t, 1e-4))
-        t = t + move
-        q = 1 / (1 + np.exp(-t))
-        if (np.abs(q * (1 - q) * move) < 1e-3 * error).all():
-            break
-    rules = imbalance(t, 1e-4), imbalance(t, 4e-4)
-    off = q * (1 - q) * np.abs(np.linalg.solve(slopes, rules[0] - rules[1]))
-    return q.tolist(), off.tolist()
-
-
 def _deep_models() -> list[Settings]:
     """Three layers of two tokens, and two layers of three tokens, where a threshold takes seconds."""
     rng = np.random.default_rng(4)
@@ -207,15 +183,6 @@ STORES: dict[str, tuple[str, list[Settings] | Callable[[], list[Settings]], Call
         "evolve at an accuracy of 1e-4",
         _both_learned,
         _by_rule(1e-4),
-    ),
-    "near_recovery": (
-        "quadrature at an accuracy of 1e-4, without the series",
-        lambda: [
-            {"model": {"layers": 2, "skip": skip, "beta": beta}, "alpha": alpha}
-            for skip, beta in ((1.0, 1.0), (2.0, 0.7))
-            for alpha in (0.984, 0.99, 0.993)
-        ],
-        _near_recovery,
     ),
     "three_layers": (
         "evolve at an accuracy of 2e-3",

@@ -109,16 +109,6 @@ ROUTES = (
         sample=1,
     ),
     _quadrature("two layers that are both learned", "both_layers", 102, (1e-3, 1e-2), "accuracy 1e-4, stored"),
-    Route(
-        "evolve, two layers near recovery, series",
-        "estimated",
-        _accuracies("near_recovery", 30, 3e-4, 1e-2),
-        _evolve,
-        _stored("near_recovery"),
-        "quadrature at 1e-4, stored",
-        sample=0,
-        fewest=30,
-    ),
     _quadrature("three layers", "three_layers", 100, (3e-3, 1e-2), "accuracy 2e-3, stored"),
 )
 test_sample, test_whole = calibration_tests(ROUTES)
