@@ -33,6 +33,8 @@ _DIGITS = 6
 _FIRST_ACCURACY, _FINEST = 1e-3, 1e-10
 # Solved for x = -log(1 - q_22), from here to there.
 _RANGE = (0.1, 9.0)
+# Step of slopes in x, and the longest step by them in units of the root of the accuracy.
+_STEP, _SHORT, _TRIES = 1e-3, 1e-2, 6
 
 
 def first_layer(
@@ -123,6 +125,8 @@ def _quadrature(
     """Refine the rules until the distance of two of them decides the digits."""
     evaluations = 0
     root: float | None = None
+    # Of alpha and of what is solved for, by x.
+    slopes: tuple[float, float] | None = None
     accuracy = _FIRST_ACCURACY
     while accuracy >= _FINEST:
         averages = TwoLayerQuadrature(model, accuracy, workers)
@@ -141,13 +145,21 @@ def _quadrature(
         def excess(x: float, at: Callable[[float], Array] = at) -> float:
             return float(at(x)[0].prod()) - 1
 
-        low, high = _bracket(model, excess, root)
-        root = float(brentq(excess, low, high, xtol=1e-3 * accuracy, rtol=1e-14))
-        step = 1e-3
-        here, beside = at(root), at(root + step)
-        slope = (beside[0] - here[0]) / step
-        slope_excess = (excess(root + step) - excess(root)) / step
-        alphas = here[:, 0] - slope[0] * (here.prod(axis=1) - 1) / slope_excess
+        if slopes is None or root is None:
+            root = float(brentq(excess, *_bracket(model, excess), xtol=1e-3 * accuracy, rtol=1e-14))
+            beside = root + _STEP
+            slopes = (at(beside)[0, 0] - at(root)[0, 0]) / _STEP, (excess(beside) - excess(root)) / _STEP
+        # The root of a finer rule is a step by known slopes away, whose square is to count for nothing.
+        for _ in range(_TRIES):
+            if abs(step := excess(root) / slopes[1]) <= _SHORT * math.sqrt(accuracy):
+                break
+            root -= step
+        else:
+            slopes = None  # they were no good: once more, with those of this rule
+            continue
+        here = at(root)
+        root -= step
+        alphas = here[:, 0] - slopes[0] * (here.prod(axis=1) - 1) / slopes[1]
         evaluations += len(known)
         value = significant(float(alphas[0]), digits)
         off = SAFETY * float(abs(alphas[1] - alphas[0]))
@@ -170,12 +182,8 @@ def _quadrature(
     )
 
 
-def _bracket(model: Network, excess: Callable[[float], float], root: float | None) -> tuple[float, float]:
-    """Interval of x around the first sign change, next to an earlier root if there is one."""
-    if root is not None:
-        for width in (1e-3, 1e-2, 0.1):
-            if excess(root - width) * excess(root + width) <= 0:
-                return root - width, root + width
+def _bracket(model: Network, excess: Callable[[float], float]) -> tuple[float, float]:
+    """Interval of x around the first sign change."""
     low, last = _RANGE
     while low < last:
         high = low + 0.8
