@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 import attnlimits as al
 
 from ..core.errors import ConvergenceError
@@ -15,7 +13,7 @@ from ..core.progress import Bar
 from ..core.results import How, ThresholdResult
 from ..model.network import Network
 from ..model.routes import BALLS, CHART_OPERATOR, PAIRS, preferred
-from .flags import link_of
+from .flags import link_of, readouts_of
 from .verbs import shown
 
 if TYPE_CHECKING:
@@ -88,10 +86,7 @@ def threshold_line(args: argparse.Namespace) -> ThresholdLine:
     digits = _DIGITS if route in (BALLS, PAIRS) else None
     if args.layers == 1:
         return _found(args, at, lambda _: al.threshold(model, heads=args.heads, output=args.output))
-    whole = model
-    if args.heads > 1:
-        count = args.layers - (args.output == "last")
-        whole = replace(model, heads=args.heads, readouts=(np.eye(args.heads),) * count)
+    whole = model if args.heads == 1 else replace(model, heads=args.heads, readouts=readouts_of(args))
     return _found(args, at, lambda bar: al.threshold(whole, digits=digits, progress=bar.to))
 
 

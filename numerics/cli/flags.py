@@ -254,7 +254,7 @@ _ROUTES = {
 _MOST_HEADS = 1000
 
 
-def _readouts_of(args: argparse.Namespace) -> Matrices | None:
+def readouts_of(args: argparse.Namespace) -> Matrices | None:
     """Readout weights of the flags, one matrix for every layer that mixes the heads."""
     count = 0 if args.heads == 1 else args.layers if args.output == "sequence" else args.layers - 1
     given: Matrices | None = getattr(args, "readouts", None)
@@ -280,7 +280,7 @@ def described(args: argparse.Namespace, heads: int = 1) -> Network:
         tied=not args.untied,
         heads=heads,
         output=args.output,
-        readouts=_readouts_of(args) if heads > 1 else getattr(args, "readouts", None),
+        readouts=readouts_of(args) if heads > 1 else getattr(args, "readouts", None),
         noise=noise_of(args),
     )
 

@@ -28,8 +28,6 @@ _MULTIPLES = (4.0, 2.0, 1.0)
 _CLOSEST = (0.05, 0.025, 0.0125)
 # The series serves 1 - q_11 up to this multiple of the closest quadrature; one at q itself costs less farther away.
 _SERVED = 1.2
-# Rougher quadratures than these are not asked for.
-_ROUGHEST = 1e-2
 # Of the means over h: randomisations, points of each as a power of two, and their seed.
 _REPLICAS, _LOG2_POINTS, _SEED = 4, 15, 0x2EC0
 # Range of log r, and where on the path, relative, quadratures are close enough: f_l is nearly flat in r.
@@ -88,7 +86,7 @@ class NearRecovery:
         for closest in _CLOSEST:
             if v1 > _SERVED * closest:
                 break
-            if (series := self._through_quadratures(closest, min(accuracy, _ROUGHEST))) is None:
+            if (series := self._through_quadratures(closest, accuracy)) is None:
                 break
             f, gap = series.at(v1)
             # Beside the path f_l is another: by no more than itself, where r changes by a factor of e.

@@ -15,7 +15,7 @@ from ..charts.points import Points, drawn_points
 from ..charts.posterior import sign_flips
 from ..charts.seeking import Search
 from ..protocol import Settings
-from .frozen import FrozenPosterior, Given, squared_step
+from .frozen import LIGHT, WORTH, FrozenPosterior, Given, last_long, squared_step
 from .outputs import named_rows
 
 __all__ = ["ChartedPosterior"]
@@ -25,11 +25,6 @@ _FIRST, _MOST = 256, 2048
 # Pairs of sets of nodes that outputs take turns with: sums over outputs that share one share its error, and slopes are
 # small differences of such sums. Draws from the prior among which peaks are looked for.
 _PAIRS, _DRAWS = 256, 64
-# Nodes are drawn anew where the prior's mean has moved by this part of its width, or where they are worth less than
-# this part of what they were; outputs whose nodes are worth less than the last get more nodes.
-_MOVED, _WORN, _WORTH = 0.5, 0.6, 200.0
-# Part of the weight of an output that nodes are left out with.
-_LIGHT = 1e-4
 
 
 class ChartedPosterior(FrozenPosterior):
@@ -92,7 +87,7 @@ class ChartedPosterior(FrozenPosterior):
         """New nodes of one output."""
         counts = np.array([nodes // 2 - nodes // 4, nodes // 4])
         points = Points(*(array[row % len(array)] for array in self._points))
-        found: Frozen = freeze(counts, points, search, target, _LIGHT)
+        found: Frozen = freeze(counts, points, search, target, LIGHT)
         return found
 
     def weighed(self, row: int, mean: Array, given: Given) -> Weighed:
@@ -104,7 +99,7 @@ class ChartedPosterior(FrozenPosterior):
             kept.latest = mean
             if step * found.worth < 1 and nodes < self._most:
                 nodes *= 2
-            elif found.worth > _WORN * kept.worth and squared_step(mean, kept.omega, given.prior) < _MOVED**2:
+            elif last_long(found.worth, kept.worth, squared_step(mean, kept.omega, given.prior)):
                 return found
         search = self._search(given.covariance)
         if kept is not None:
@@ -115,7 +110,7 @@ class ChartedPosterior(FrozenPosterior):
             frozen = self._drawn(row, nodes, target, search)
             found = weigh(frozen, mean, given.prior, self.layout.free)
             self._kept[row] = _Kept(frozen, nodes, found.worth, mean, mean)
-            if found.worth > _WORTH or nodes == self._most:
+            if found.worth > WORTH or nodes == self._most:
                 return found
             nodes, search = 2 * nodes, _beginning(search, frozen)
 

@@ -13,21 +13,15 @@ from ..charts.layout import token_modes
 from ..deep.frozen import Channel, Draws, freeze_deep
 from ..protocol import Settings
 from ..readout import invert_readout
-from .frozen import FrozenPosterior, Given, squared_step
+from .frozen import LIGHT, WORTH, FrozenPosterior, Given, last_long, squared_step
 from .outputs import named_rows
 
 __all__ = ["DeepPairPosterior"]
 
 # Nodes of each set and half, sets, and share of the nodes that are solved for the last layer.
 _NODES, _SETS, _FOR_LAST = 512, 64, 0.5
-# Independent nodes that those of an output are worth at least, with up to so many nodes. The slopes of a score have the
-# square of its width in them: where they are known to less, an iteration amplifies what they are off by.
-_WORTH, _MOST = 200.0, 65536
-# Nodes are drawn anew where the prior's mean has moved by this part of its width, or where they are worth less than
-# this part of what they were.
-_MOVED, _WORN = 0.5, 0.6
-# Part of the weight of an output that nodes are left out with.
-_LIGHT = 1e-4
+# Most nodes of an output.
+_MOST = 65536
 
 
 class DeepPairPosterior(FrozenPosterior):
@@ -67,7 +61,7 @@ class DeepPairPosterior(FrozenPosterior):
         nodes = least
         if kept is not None:
             found: Weighed = weigh(kept.frozen, mean, given.prior, self._free)
-            if found.worth > _WORN * kept.worth and squared_step(mean, kept.mean, given.prior) < _MOVED**2:
+            if last_long(found.worth, kept.worth, squared_step(mean, kept.mean, given.prior)):
                 return found
             nodes = max(least, kept.nodes // 2)
         while True:
@@ -75,7 +69,7 @@ class DeepPairPosterior(FrozenPosterior):
             frozen = self._drawn(row, nodes // least, mean, given)
             found = weigh(frozen, mean, given.prior, self._free)
             self._kept[row] = _Kept(frozen, nodes, found.worth, mean)
-            if found.worth > _WORTH or nodes == self._most:
+            if found.worth > WORTH or nodes == self._most:
                 return found
             nodes *= 2
 
@@ -101,7 +95,7 @@ class DeepPairPosterior(FrozenPosterior):
         roots = np.array([np.linalg.cholesky(V[np.ix_(keep, keep)]) for keep in others])
         channel = Channel((self.model.skip, self.model.beta), given.prior.precision[0], roots)
         which = (row + np.arange(max(1, sets))) % len(self._draws.normal)
-        found: Frozen = freeze_deep(self._v[row], mean, channel, self._draws, which, _LIGHT)
+        found: Frozen = freeze_deep(self._v[row], mean, channel, self._draws, which, LIGHT)
         return found
 
 

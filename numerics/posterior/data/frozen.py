@@ -12,7 +12,16 @@ from ...model.network import Network
 from ..charts.density import Prior, energy
 from ..charts.frozen import Weighed
 
-__all__ = ["FrozenPosterior", "Given", "squared_step"]
+__all__ = ["LIGHT", "WORTH", "FrozenPosterior", "Given", "last_long", "squared_step"]
+
+#: Independent nodes that those of an output are worth at least, or it gets more. The slopes of a score have the square
+#: of its width in them: where they are known to less, an iteration amplifies what they are off by.
+WORTH = 200.0
+#: Part of the weight of an output that nodes are left out with.
+LIGHT = 1e-4
+# Nodes are drawn anew where the prior's mean has moved by this part of its width, or where they are worth less than
+# this part of what they were.
+_MOVED, _WORN = 0.5, 0.6
 
 
 class Given(NamedTuple):
@@ -90,3 +99,8 @@ def squared_step(mean: Array, other: Array, prior: Prior) -> float:
     """Squared distance of two means of a prior in its widths, of each index and token."""
     step = mean - other
     return 2 * float(energy(step, np.zeros_like(step), prior.precision, np.empty_like(step))) / step.size
+
+
+def last_long(worth: float, was: float, moved: float) -> bool:
+    """Whether nodes stay: by what they are worth and were when they were drawn, and the squared step since then."""
+    return worth > _WORN * was and moved < _MOVED**2
