@@ -48,8 +48,9 @@ _TELLING = 1e-3
 # Slopes of sampled averages are measured afresh so far in t from where they were: on the way of all layers to
 # recovery, where a law is known for them, and elsewhere.
 _AWAY, _NEAR = 3.0, 0.8
-# Distance in t over which the ratio of averages of neighbouring accuracies changes by little of what it differs from 1.
-_REACH = 0.1
+# Distance in t over which the ratio of averages of neighbouring accuracies changes by little of what it differs from 1;
+# and of sampled ones, whose ratios tell their own errors by their scatter.
+_REACH, _SAMPLED_REACH = 0.1, 0.3
 # Accuracy of the sampled averages of which slopes are taken.
 _TOLD = 2e-3
 
@@ -277,18 +278,26 @@ class Refinement:
 
     def _anchored(self, state: State, layers: Layers, stage: Stage) -> tuple[_At, Stage]:
         """Averages of the stage; near a point where they are known, by how far coarser ones move from there."""
-        anchor, q = stage.anchor, self._at(layers, stage.t)
-        if anchor is not None and np.abs(stage.t - anchor.t).max() <= _REACH:
-            # Two accuracies away: those rules jump by less than this one is off, and they are known at the anchor.
-            # Rounded: averages are kept by their accuracy.
-            level = min(float(f"{stage.level / CUT**2:.3g}"), ROUGH)
-            if anchor.coarse is None:
-                anchor = replace(anchor, coarse=self.averages.rough(self._at(layers, anchor.t), level))
-            moved = anchor.moved(self.averages.rough(q, level))
-            return self._judged(state, layers, stage.t, q, moved), replace(stage, anchor=anchor)
+        anchor = stage.anchor
+        if anchor is not None:
+            sampled = anchor.averages.sampled
+            if np.abs(stage.t - anchor.t).max() <= (_SAMPLED_REACH if sampled else _REACH):
+                # Two accuracies away: those rules jump by less than this one is off, and they are known at the anchor.
+                # Rounded: averages are kept by their accuracy.
+                away = min(float(f"{stage.level / CUT**2:.3g}"), ROUGH)
+                return self._moved(state, layers, stage, anchor, min(away, _TOLD) if sampled else away)
         at = self._evaluate(state, layers, stage.t, stage.level)
-        fine = at.here.averages
-        return at, replace(stage, anchor=None if fine.sampled or stage.level >= ROUGH else Anchor(stage.t, fine))
+        found = at.here.averages
+        known = stage.level < (_TOLD if found.sampled else ROUGH)
+        return at, replace(stage, anchor=Anchor(stage.t, found) if known else None)
+
+    def _moved(self, state: State, layers: Layers, stage: Stage, anchor: Anchor, level: float) -> tuple[_At, Stage]:
+        """Averages of the stage by those of its anchor, and of averages of this accuracy at both points."""
+        q = self._at(layers, stage.t)
+        if anchor.coarse is None:
+            anchor = replace(anchor, coarse=self.averages.rough(self._at(layers, anchor.t), level))
+        moved = anchor.moved(self.averages.rough(q, level))
+        return self._judged(state, layers, stage.t, q, moved), replace(stage, anchor=anchor)
 
     def _evaluate(self, state: State, layers: Layers, t: Array, level: float) -> _At:
         """Averages of this accuracy at these t."""

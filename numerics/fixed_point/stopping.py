@@ -46,6 +46,9 @@ CUT = 0.2
 _LEAST_LEFT = 0.5
 # The last step is at most this share of the accuracy asked for, and at most so long: slopes are trusted no further.
 _SHARE, _SHORT = 0.1, 0.1
+# Sampled averages: noise of the next stage over what is asked of it, and the least cut. Levels stand for the inverse of
+# the number of outputs; noise falls as its power -2/3 (three layers at alpha = 1.3, 2^12 to 2^16 quasi-random outputs).
+_MARGIN, _LEAST_CUT, _PER_NOISE = 0.65, 0.5, 1.5
 # Share of a step that slopes from sampled averages of accuracy 2e-3 may miss.
 _UNTOLD = 0.5
 
@@ -118,7 +121,7 @@ class Stage:
     measured : (ndarray, ndarray), optional
         Of sampled averages: t at which slopes were taken from differences, and they, improved by steps.
     anchor : Anchor, optional
-        Of deterministic averages: where those of this stage were taken last.
+        Where averages of this stage were taken last, if their level is fine enough.
     """
 
     t: Array
@@ -185,7 +188,8 @@ def judge_sampled(stage: Stage, step: Array, noise: Array, asked: Array, *, at_r
     enough = bool((error <= asked).all())
     # At last, steps are to leave less than the noise, or as little as is asked for where they can.
     left = np.where(noise < asked, (asked - noise) / _UNTOLD, _UNTOLD * noise)
-    settled = _is_short(step, np.maximum(_SHARE * asked, noise if coarse or enough else left)) and at_rest
+    small = left if enough or not coarse else noise
+    settled = _is_short(step, np.maximum(_SHARE * asked, small)) and at_rest
     through = coarse and (settled or stage.tries + 1 >= _TRIES)
     return Judgement(step, noise, error, enough, settled, through, stage.coarser)
 
@@ -197,9 +201,15 @@ def next_stage(stage: Stage, judged: Judgement, here: Evaluation, asked: Array, 
         return replace(
             stage, t=t, gap=judged.gap, coarser=judged.coarser, tries=stage.tries + 1, moved=(stage.t, here.log_alpha)
         )
-    # Noise falls as the root of what it costs: no stops on the way that would not be enough. That of the roughest
-    # averages is mostly bias, which falls faster.
-    resolved = here.averages.sampled and stage.level < ROUGH
-    needed = float((asked / np.maximum(judged.gap, asked)).min()) ** 2 if resolved else 1.0
-    level = max(min(CUT, needed) * stage.level, finest)
+    level = max(_cut(stage, judged, asked, here.averages.sampled) * stage.level, finest)
     return replace(stage, t=t, gap=judged.gap, coarser=judged.coarser, level=level, tries=0, moved=None, anchor=None)
+
+
+def _cut(stage: Stage, judged: Judgement, asked: Array, sampled: bool) -> float:
+    """Accuracy of the next stage over that of this one."""
+    # The noise of the roughest sampled averages is mostly bias, which falls faster.
+    if not sampled or stage.level >= ROUGH:
+        return CUT
+    # No stops on the way that would not be enough, and no more than is asked.
+    missing = float((asked / np.maximum(judged.gap, asked)).min())
+    return min(_LEAST_CUT, (_MARGIN * missing) ** _PER_NOISE)

@@ -16,11 +16,23 @@ __all__ = ["DeepAverages"]
 
 Array = NDArray[np.float64]
 
-# Hidden layers known better than this, or more of them, ask for more points of omega than sampled outputs do.
-_WIDE, _MOST = 0.35, 3
-# Least accuracy of each effort of the sums; and where outputs are sampled, with points of each randomisation and nodes.
+# Hidden layers known better than this, or more of them, ask for more points of omega than sampled outputs do: of three
+# layers, whose outputs are sampled at less cost, and of more.
+_WIDE, _MOST_OF_THREE, _MOST_OF_MORE = 0.35, 1, 3
+# Least accuracy of each effort of the sums; and where outputs are sampled, with points of each randomisation and nodes:
+# of three layers their effective number, whose bias is to be less than the noise (`tests/numerics/channel/
+# test_deep_layers.py`), and of more layers as many as there are.
 _SUMMED = (5e-3, 1e-3, 0.0)
-_SAMPLED = ((5e-3, 1024, 1024), (1e-3, 8192, 4096), (3e-4, 32768, 8192), (0.0, 65536, 16384))
+_THREE = (
+    (5e-3, 1024, 16),
+    (2e-3, 4096, 32),
+    (1e-3, 8192, 32),
+    (5e-4, 16384, 64),
+    (2.5e-4, 32768, 64),
+    (1.2e-4, 65536, 96),
+    (0.0, 65536, 192),
+)
+_MORE = ((5e-3, 1024, 1024), (1e-3, 8192, 4096), (3e-4, 32768, 8192), (0.0, 65536, 16384))
 
 
 class DeepAverages(Refinable, ChannelBase):
@@ -53,6 +65,8 @@ class DeepAverages(Refinable, ChannelBase):
         self.accuracy = accuracy
         self._replicas, self._workers = replicas, workers
         self._seed = int(rng.integers(1 << 62))
+        self._efforts = _THREE if model.layers == 3 else _MORE
+        self._most = _MOST_OF_THREE if model.layers == 3 else _MOST_OF_MORE
         self._made: dict[tuple[bool, int], Channel] = {}
         self._known: dict[tuple[bytes, bool, int], Averages] = {}
 
@@ -65,11 +79,11 @@ class DeepAverages(Refinable, ChannelBase):
         overlaps = q.diagonal()
         summed = bool(
             overlaps[:-1].max() <= _WIDE
-            and np.count_nonzero(overlaps[:-1]) <= _MOST
+            and np.count_nonzero(overlaps[:-1]) <= self._most
             and overlaps[-1] <= 1 - CLOSEST
             and np.abs(q - np.diag(overlaps)).max() <= 1e-12
         )
-        efforts = _SUMMED if summed else [least for least, *_ in _SAMPLED]
+        efforts = _SUMMED if summed else [least for least, *_ in self._efforts]
         effort = next(i for i, least in enumerate(efforts) if accuracy >= least)
         if (summed, effort) not in self._made:
             self._made[summed, effort] = self._make(summed, effort)
@@ -86,7 +100,7 @@ class DeepAverages(Refinable, ChannelBase):
         model, workers = self.model, self._workers
         if summed:
             return DeepQuadrature(model, effort, rng=rng, workers=workers)
-        _, samples, nodes = _SAMPLED[effort]
+        _, samples, nodes = self._efforts[effort]
         size = 2 * model.layers * model.tokens
         points = [normal_qmc(size, int(math.log2(samples)), stream) for stream in rng.spawn(self._replicas)]
         chosen = ThreeLayers if model.layers == 3 else DeepChannel

@@ -7,7 +7,7 @@ __all__ = ["ThreeLayers"]
 
 
 class ThreeLayers(DeepChannel):
-    """Averages as `DeepChannel`'s, of more and cheaper nodes.
+    """Averages as `DeepChannel`'s, of cheaper nodes, as many of each output as it asks for.
 
     Parameters
     ----------
@@ -16,7 +16,7 @@ class ThreeLayers(DeepChannel):
     points : sequence of ndarray, shape (n, 12)
         Standard normal, one array per randomisation.
     nodes : int
-        Nodes of each output; a power of two from 64.
+        Effective number of nodes in half of those of each output.
     rng : numpy.random.Generator
     workers : int, optional
         Threads; all cores by default.

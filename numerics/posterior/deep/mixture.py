@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnlimits.generated.fastmath import exp_fast
 
-__all__ = ["Nodes", "mixture_sums"]
+__all__ = ["SQUARES", "SUMS", "Nodes", "Prior", "mixture_sums", "weight_of"]
 
 Array = NDArray[np.float64]
 
@@ -24,6 +24,25 @@ _FAST = {"contract", "arcp", "nsz", "reassoc"}
 _BLOCK = 128
 # Rows of the block: h_1, s and t of B_1, the layer drawn, the layer solved for, its factor of the weight and Jacobians.
 _X, _Z, _S, _T, _DRAWN, _SOLVED, _LAST, _BEFORE, _KNOWN, _EVEN, _ODD, _ROWS = 0, 1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 13
+
+
+#: Sums of each half of the nodes, and which of them is that of the squares of the weights.
+SUMS, SQUARES = 17, 16
+
+
+class Prior(NamedTuple):
+    """Independent layers, and the constants of the mixing.
+
+    Attributes
+    ----------
+    variance : ndarray, shape (3,)
+        Diagonal of V.
+    constants : tuple of float
+        c and beta.
+    """
+
+    variance: Array
+    constants: tuple[float, float]
 
 
 class Nodes(NamedTuple):
@@ -45,9 +64,7 @@ class Nodes(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def mixture_sums(
-    v: Array, omega: Array, variance: Array, constants: tuple[float, float], nodes: Nodes, out: Array
-) -> None:
+def mixture_sums(v: Array, omega: Array, prior: Prior, nodes: Nodes, out: Array) -> None:
     """Sums over the posterior by two independent halves; everything in token modes (+, -).
 
     Parameters
@@ -55,18 +72,15 @@ def mixture_sums(
     v : ndarray, shape (n, 2)
         B_2 h_3, up to its sign.
     omega : ndarray, shape (n, 3, 2)
-    variance : ndarray, shape (3,)
-        Diagonal of V.
-    constants : tuple of float
-        c and beta.
+    prior : Prior
     nodes : Nodes
-    out : ndarray, shape (n, 2, 16)
-        Mass, and of each layer h_+, h_-, h_+^2, h_+ h_-, h_-^2, times the mass.
+    out : ndarray, shape (n, 2, SUMS)
+        Mass; of each layer h_+, h_-, h_+^2, h_+ h_-, h_-^2, times the mass; and the sum of the squares of the weights.
     """
     draws, sets, for_last = nodes
+    variance, constants = prior
     count = draws.shape[3]
-    # n_l over the density's norm 1/(2 pi V_l).
-    shares = for_last * variance[2], (count - for_last) * variance[1]
+    shares = _shares(for_last, count, variance)
     sd = np.sqrt(variance)
     block = np.empty((_ROWS, _BLOCK))
     for i in range(len(v)):
@@ -86,6 +100,31 @@ def mixture_sums(
                     _weigh(block, kept, (omega[i, solved], variance[solved]), solved == 2, shares)
                     _add(block, kept, solved, sums)
                     start += span[1]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def weight_of(h: Array, v: Array, omega: Array, prior: Prior, counts: tuple[int, int]) -> float:
+    """Weight that a node with these indices, shape (3, 2), would have among so many, with v = B_2 h_3.
+
+    `counts`: nodes that are solved for h_3, and all.
+    """
+    variance, constants = prior
+    sd = np.sqrt(variance)
+    node, block = np.empty((5, 1)), np.empty((_ROWS, 1))
+    for mode in range(2):
+        node[mode, 0] = (h[0, mode] - omega[0, mode]) / sd[0]
+        node[2 + mode, 0] = (h[1, mode] - omega[1, mode]) / sd[1]
+    node[4, 0] = math.exp(0.5 * (node[2, 0] ** 2 + node[3, 0] ** 2))
+    _first(node, (0, 1), (omega[0], sd[0]), constants, block)
+    _last(node, (0, 1), (omega[1], sd[1]), v, constants, block)
+    _weigh(block, 1, (omega[2], variance[2]), True, _shares(counts[0], counts[1], variance))
+    return float(0.5 * (block[_EVEN, 0] + block[_ODD, 0]))
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+def _shares(for_last, count, variance):  # type: ignore[no-untyped-def]
+    """n_l over the density's norm 1/(2 pi V_l), of both layers that are solved for."""
+    return for_last * variance[2], (count - for_last) * variance[1]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
@@ -183,10 +222,13 @@ def _weigh(block, size, prior, last, shares):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
 def _add(block, size, solved, sums):  # type: ignore[no-untyped-def]
     """Add so many nodes of a block to the sums."""
-    total = 0.0
+    total = squares = 0.0
     for j in range(size):
-        total += block[_EVEN, j]
+        even, difference = block[_EVEN, j], block[_ODD, j]
+        total += even
+        squares += even * even + difference * difference
     sums[0] += total
+    sums[SQUARES] += 0.5 * squares
     for layer in range(3):
         rows = _X if layer == 0 else (_SOLVED if layer == solved else _DRAWN)
         odd = _ODD if layer == solved else _EVEN

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import scipy
@@ -19,6 +19,7 @@ from .mixing import Constants
 __all__ = ["PAIRS", "Halves", "SampledPosterior"]
 
 Array = NDArray[np.float64]
+Task = TypeVar("Task")
 
 #: Pairs of sets of nodes of each randomisation; outputs that share one share its error, too.
 PAIRS = 16
@@ -105,16 +106,19 @@ class SampledPosterior:
         def work(part: slice) -> None:
             posterior_moments(Outputs(h[part], omega[part], pair[part]), precision, draws, network, sums[part])
 
-        moments = self._moments(work, sums)
+        self._run(work, [slice(start, start + self.chunk) for start in range(0, n, self.chunk)])
+        moments = self._ratios(sums)
         means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
         seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
         return Halves(means, seconds)
 
-    def _moments(self, work: Callable[[slice], None], sums: Array) -> Array:
-        """Fill sums (n, 2, 1 + k) in parts, and return the k moments by each set and by both, shape (n, 3, k)."""
-        n = len(sums)
+    def _run(self, work: Callable[[Task], None], tasks: list[Task]) -> None:
         with ThreadPoolExecutor(self._workers) as pool:
-            list(pool.map(work, (slice(start, start + self.chunk) for start in range(0, n, self.chunk))))
+            list(pool.map(work, tasks))
+
+    def _ratios(self, sums: Array) -> Array:
+        """The k moments of sums (n, 2, 1 + k) by each set and by both, shape (n, 3, k)."""
+        n = len(sums)
         lost = int((~(np.isfinite(sums).all(axis=2) & (sums[..., 0] > 0))).any(axis=1).sum())
         if lost:
             raise ConvergenceError(

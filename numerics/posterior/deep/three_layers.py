@@ -1,12 +1,15 @@
 """Posteriors of three layers of softmax attention with two tokens: those of `SampledPosterior`, by cheaper nodes."""
 
 import math
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...quadrature.rules import normal_qmc
-from .mixture import Nodes, mixture_sums
+from .effort import Outputs, scatter
+from .mixture import SUMS, Nodes, Prior, mixture_sums
 from .sampled import PAIRS, Halves, SampledPosterior
 
 __all__ = ["MixturePosterior"]
@@ -14,41 +17,101 @@ __all__ = ["MixturePosterior"]
 Array = NDArray[np.float64]
 
 _MODES = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
-# Sets of nodes of each randomisation, and share of the nodes that are solved for the last layer.
-_SETS, _FOR_LAST = 64, 0.5
+# Share of the nodes that are solved for the last layer.
+_FOR_LAST = 0.5
+# Nodes of each half that an output can have, as powers of two, and sets of them in each randomisation.
+_SIZES = ((7, 64), (9, 32), (11, 16), (13, 4), (15, 2))
+# Outputs of a task of a thread, times their nodes.
+_TASK = 1 << 18
+
+
+class _Class(NamedTuple):
+    """Outputs with the same number of nodes, and the set that each of them takes."""
+
+    nodes: Nodes
+    outputs: NDArray[np.int64]
 
 
 class MixturePosterior(SampledPosterior):
-    """Posteriors under priors of independent layers."""
+    """Posteriors under priors of independent layers.
 
-    chunk = 256
+    Here `nodes` is the effective size that half of the nodes of an output is to have: as their weights differ, outputs
+    have from 128 nodes in each half to 32 768.
+    """
 
     def _draw(self, nodes: int, per: int, replicas: int, rng: np.random.Generator) -> None:
         # The generators of `SampledPosterior`'s nodes, unused: those that are spawned next stay the same.
         rng.spawn(2 * min(PAIRS, per) * replicas)
-        half = int(math.log2(nodes)) - 1
-        sets = min(_SETS, per)
-        streams = rng.spawn(2 * sets * replicas)
-        draws = np.array([normal_qmc(4, half, stream) for stream in streams]).swapaxes(1, 2)
+        self._effective = nodes
+        self._streams = rng.spawn(1 + len(_SIZES))
+        self._per, self._replicas = per, replicas
+        self._drawn: dict[int, Nodes] = {}
+
+    @cached_property
+    def _pilot(self) -> Nodes:
+        return self._nodes_of(0, self._streams[-1])
+
+    def _of_size(self, number: int) -> Nodes:
+        """Nodes of outputs of this class, drawn when the first of them comes."""
+        if number not in self._drawn:
+            self._drawn[number] = self._nodes_of(number, self._streams[number])
+        return self._drawn[number]
+
+    def _nodes_of(self, number: int, rng: np.random.Generator) -> Nodes:
+        log2, sets = _SIZES[number]
+        sets = min(sets, self._per)
+        draws = np.array([normal_qmc(4, log2, stream) for stream in rng.spawn(2 * sets * self._replicas)])
+        draws = draws.swapaxes(1, 2)
         densities = np.exp(0.5 * (draws[:, 2] ** 2 + draws[:, 3] ** 2))
-        laid = np.concatenate([draws, densities[:, None]], axis=1).reshape(-1, 2, 5, 1 << half)
-        self._draws = np.ascontiguousarray(laid)
-        self._set = np.arange(per * replicas) * sets // per
+        laid = np.concatenate([draws, densities[:, None]], axis=1).reshape(-1, 2, 5, 1 << log2)
+        of_outputs = np.arange(self._per * self._replicas) * sets // self._per
+        return Nodes(np.ascontiguousarray(laid), of_outputs, round(_FOR_LAST * (1 << log2)))
 
     def __call__(self, h: Array, omega: Array, v: Array) -> Halves:
         """Posteriors given the outputs of indices h, under N(omega, v), v diagonal."""
         model = self.model
         readout = (h[:, 2:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0] @ _MODES
-        modes = omega @ _MODES
-        variance = np.ascontiguousarray(v.diagonal())
-        sums = np.empty((len(h), 2, 16))
-        for_last = round(_FOR_LAST * self._draws.shape[3])
+        outputs = Outputs(readout, omega @ _MODES, h @ _MODES)
+        prior = Prior(np.ascontiguousarray(v.diagonal()), (model.skip, model.beta))
+        sums = np.empty((len(h), 2, SUMS))
 
-        def work(part: slice) -> None:
-            nodes = Nodes(self._draws, self._set[part], for_last)
-            mixture_sums(readout[part], modes[part], variance, (model.skip, model.beta), nodes, sums[part])
+        def work(task: _Class) -> None:
+            chosen = task.outputs
+            found = np.empty((len(chosen), 2, SUMS))
+            mixture_sums(outputs.readout[chosen], outputs.omega[chosen], prior, task.nodes, found)
+            sums[chosen] = found
 
-        moments = self._moments(work, sums).reshape(len(h), 3, 3, 5)
+        self._run(work, self._tasks(self._classes(outputs, prior)))
+        moments = self._ratios(sums[:, :, :-1]).reshape(len(h), 3, 3, 5)
         means = [moments[:, k, :, :2] @ _MODES for k in range(3)]
         seconds = [_MODES @ moments[:, k][..., [2, 3, 3, 4]].reshape(-1, 3, 2, 2) @ _MODES for k in range(3)]
         return Halves(means, seconds)
+
+    def nodes_over_effective(self, outputs: Outputs, prior: Prior) -> Array:
+        """What the nodes of each output are to be multiplied by, shape (n,), because their weights differ."""
+        found, pilot = np.empty(len(outputs.readout)), self._pilot
+
+        def work(part: slice) -> None:
+            few = Outputs(*(np.ascontiguousarray(x[part]) for x in outputs))
+            scatter(few, prior, pilot._replace(sets=pilot.sets[part]), found[part])
+
+        size = _TASK >> _SIZES[0][0]
+        self._run(work, [slice(start, start + size) for start in range(0, len(found), size)])
+        return found
+
+    def _classes(self, outputs: Outputs, prior: Prior) -> NDArray[np.int64]:
+        """Which of the numbers of nodes each output is to have: the nearest in its logarithm."""
+        middles = np.exp2([0.5 * (_SIZES[i][0] + _SIZES[i + 1][0]) for i in range(len(_SIZES) - 1)])
+        return np.searchsorted(middles, self._effective * self.nodes_over_effective(outputs, prior))
+
+    def _tasks(self, classes: NDArray[np.int64]) -> list[_Class]:
+        """Outputs of each class in parts that take about as long as each other, those with most nodes first."""
+        tasks = []
+        for number in sorted(set(classes.tolist()), reverse=True):
+            members, nodes = np.flatnonzero(classes == number), self._of_size(number)
+            size = max(_TASK >> _SIZES[number][0], 1)
+            tasks += [
+                _Class(nodes._replace(sets=nodes.sets[part]), part)
+                for part in (members[start : start + size] for start in range(0, len(members), size))
+            ]
+        return tasks

@@ -251,7 +251,7 @@ def three_layer_thresholds() -> CheckOutcome:
     model = Network(layers=3)
     summed = DeepQuadrature(model, 0, rng=np.random.default_rng(0))
     rng = np.random.default_rng(1)
-    sampled = ThreeLayers(model, [normal_qmc(12, 9, stream) for stream in rng.spawn(8)], nodes=4096, rng=rng)
+    sampled = ThreeLayers(model, [normal_qmc(12, 9, stream) for stream in rng.spawn(8)], nodes=64, rng=rng)
     residuals, told = [], []
     for average in (summed, sampled):
         first = alpha * float(average(np.diag([0.0, 0.0, last])).growth[:, 0].mean())

@@ -19,6 +19,9 @@ from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.fixed_point.evolve import curve, evolve
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.posterior.deep.effort import Outputs
+from attnlimits.numerics.posterior.deep.mixture import SQUARES, SUMS, Nodes, Prior, mixture_sums, weight_of
+from attnlimits.numerics.posterior.deep.three_layers import MixturePosterior
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 from .last_layer import LastLayer
@@ -155,7 +158,7 @@ def test_fast_samples_are_those_of_the_general_sampler(q: tuple[float, float, fl
     outer, overlap = points(THREE, 3), np.diag(q)
     v = np.eye(3) - overlap
     general = DeepChannel(THREE, outer, nodes=8192, rng=np.random.default_rng(0))
-    fast = ThreeLayers(THREE, outer, nodes=16384, rng=np.random.default_rng(1))
+    fast = ThreeLayers(THREE, outer, nodes=256, rng=np.random.default_rng(1))
     omega = matrix_root(overlap) @ general._xi
     h = omega + np.sqrt(v) @ general._zeta
     width = np.sqrt(np.diag(v))[:, None]
@@ -170,7 +173,7 @@ def test_fast_samples_are_those_of_the_general_sampler(q: tuple[float, float, fl
 def test_bias_of_few_nodes_is_told() -> None:
     """The same outputs with 16 times the nodes: what the bias hides, half of its estimate taken off."""
     outer, overlap = points(THREE, 9), np.diag([0.85, 0.8, 0.998])
-    few, many = (ThreeLayers(THREE, outer, nodes=n, rng=np.random.default_rng(n))(overlap) for n in (512, 8192))
+    few, many = (ThreeLayers(THREE, outer, nodes=n, rng=np.random.default_rng(n))(overlap) for n in (8, 128))
     for layer in range(3):
         change = (few.g - many.g)[:, layer, layer]
         allowed = few.bias[layer, layer] + many.bias[layer, layer]
@@ -178,6 +181,30 @@ def test_bias_of_few_nodes_is_told() -> None:
         assert many.bias[layer, layer] < 0.01 * many.g[:, layer, layer].mean()
     # Layer 2 has the most to hide.
     assert few.bias[1, 1] > 0.01 * few.g[:, 1, 1].mean()
+
+
+def test_weight_of_the_indices_that_gave_the_output() -> None:
+    """It is that of a node which is drawn there; and from it follows which outputs ask for more nodes."""
+    rng = np.random.default_rng(3)
+    n, variance = 200, np.array([0.5, 0.4, 0.01])
+    omega = rng.standard_normal((n, 3, 2))
+    h = omega + np.sqrt(variance)[:, None] * rng.standard_normal((n, 3, 2))
+    modes = np.array([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2)
+    readout = (h[:, 2:] @ modes @ np.swapaxes(THREE.mixing(h @ modes), 1, 2))[:, 0] @ modes
+    prior = Prior(variance, (THREE.skip, THREE.beta))
+    for i in range(5):
+        draw = ((h[i, :2] - omega[i, :2]) / np.sqrt(variance[:2, None])).ravel()
+        node = np.append(draw, math.exp(0.5 * (draw[2:] ** 2).sum()))[None, None, :, None].repeat(2, axis=1)
+        sums = np.empty((1, 2, SUMS))
+        nodes = Nodes(np.ascontiguousarray(node), np.zeros(1, np.int64), 1)
+        mixture_sums(readout[i : i + 1], omega[i : i + 1], prior, nodes, sums)
+        both, difference = sums[0, 0, 0], sums[0, 0, 11] / h[i, 2, 0]
+        own = weight_of(h[i], readout[i], omega[i], prior, (1, 1))
+        np.testing.assert_allclose(own, (both + difference) / 2, rtol=1e-9)
+        np.testing.assert_allclose(sums[0, 0, SQUARES], (both**2 + difference**2) / 2, rtol=1e-12)
+    posterior = MixturePosterior(THREE, 16, n, 1, rng, 1)
+    asked = posterior.nodes_over_effective(Outputs(readout, omega, h), prior)
+    assert asked.min() >= 1 and asked.max() <= 256 and asked.max() > 10 * np.median(asked)
 
 
 def test_fast_samples_without_nodes_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
