@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from .ratios import Ratios
+from .page import PAGE, page
+from .ratios import WORSE, Ratios
 
 
 def test_a_ratio_much_worse_fails_and_a_better_one_does_not(tmp_path):
@@ -31,3 +32,7 @@ def test_the_committed_ratios_name_their_machine():
     ratios = Ratios()
     assert ratios.machine != "no machine" and len(ratios.kept) >= 9
     assert all(ratio["value"] > 0 and ratio["better"] in ("more", "less") for ratio in ratios.kept.values())
+
+
+def test_the_page_has_the_committed_ratios():
+    assert PAGE.read_text(encoding="utf-8") == page(WORSE)
