@@ -154,7 +154,10 @@ def _checked(x: ArrayLike, y: ArrayLike, output: Channel) -> _Loss:
     """Data that can be descended on; the loss is that of outputs without noise."""
     clean = output.clean if isinstance(output, Noisy) else output
     if not isinstance(clean, Softmax | Linear) or isinstance(clean, OneToOne):
-        raise ValueError(f"{clean.name} has no slopes to descend ({CITE}, gradient descent); use softmax or linear")
+        raise ValueError(
+            f"students descend by the slopes of softmax or linear outputs ({CITE}, gradient descent), got {clean.name}"
+            "; take one of these"
+        )
     tokens = check_samples(x, clean.tokens)
     labels = clean.check(y)
     if len(labels) != len(tokens):

@@ -111,7 +111,7 @@ def test_spectrum_against_a_matrix(rng):
         ("free-energy --rho 0.5 --alpha 0.1 --error 1.5", "V must be in (0, 1)"),
         ("free-energy --rho 0.5 --alpha 0.1 --activation hardmax_published", "no model"),
         ("free-energy --rho 0 --alpha 0.1", "rho must be"),
-        ("descend --rho 0.5 --alpha 0.1 --dimension 9 --activation hardmax", "no slopes"),
+        ("descend --rho 0.5 --alpha 0.1 --dimension 9 --activation hardmax", "slopes of softmax or linear"),
         ("descend --rho 0.5 --alpha 0.1 --dimension 9 --steps 0", "--steps must be"),
         ("descend --rho 0.5 --alpha 0.1 --dimension 9 --rate nan", "--rate must be"),
         ("descend --rho 0.5 --alpha 0.1", "give --alpha and --dimension"),
