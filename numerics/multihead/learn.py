@@ -148,7 +148,7 @@ def learn_multihead(
             doubt=found.doubt,
             spare=spare_head(split, found.theta, found.w) if given else "",
         )
-    failure = _failure(found, certificates)
+    failure = _unfinished(found) if watch.interrupted else _failure(found, certificates)
     if failure is not None:
         if strict and not watch.interrupted:
             raise failure
@@ -194,6 +194,10 @@ def _check(split: Split, heads: int, method: Method) -> None:
             "k >= 2",
             "regress Y on X for the sum of the W_i, which is all that one token determines",
         )
+
+
+def _unfinished(found: _Found) -> LearnError:
+    return LearnError("the search for a layer", f"interrupted ({found.status})", "its end", "fit again")
 
 
 def _failure(found: _Found, certificates: Certificates) -> LearnError | None:
