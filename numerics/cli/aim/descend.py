@@ -11,8 +11,9 @@ import attnlimits as al
 from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import as_dict
+from ..data import Array, read_data
 from ..verbs import Outcome, Verbs, add_verb, shown
-from .data import check_data, data_channel, data_flags, finished, read_data, summary_of, width_of_data
+from .data import check_data, data_channel, data_flags, finished, summary_of, width_of_data
 from .flags import head_of, heads_flag, heads_of, name_of, width_of
 
 __all__ = ["add", "run"]
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
-    x, y = read_data(args)
+    x, y = _in_memory(args)
     width = width_of_data(args, x, y, output)
     name = name_of(args, f"{args.rho:.6g}")
     bar = Bar("aim descend", show=shown(args))
@@ -84,6 +85,15 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
         record |= {"heads": heads_of(args), "rho": args.rho}
         lines.insert(2, "the estimate is of S = L^(-1/2) sum_l S_l")
     return finished(args, record, lines, found, width)
+
+
+def _in_memory(args: argparse.Namespace) -> list[Array]:
+    """Tokens and outputs, of a folder all its rows: every step is taken over all samples."""
+    x, y = read_data(args)
+    if isinstance(x, al.learning.RowFiles):
+        return [np.concatenate(parts) for parts in zip(*x(), strict=True)]
+    assert y is not None
+    return [x, y]
 
 
 def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
