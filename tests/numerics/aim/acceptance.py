@@ -33,7 +33,7 @@ from attnlimits.numerics.aim.spectrum import mmse
 from attnlimits.numerics.aim.state_evolution import evolve
 from attnlimits.numerics.aim.width import estimate_rho
 from attnlimits.numerics.core.standard_error import standard_error
-from attnlimits.papers.boncoraglio2025.figures import amp_runs
+from attnlimits.papers.boncoraglio2025.figures import amp_runs, size_runs
 
 RHO, SAMPLES = 0.5, 1_000_000
 
@@ -166,13 +166,20 @@ def widths(name, alpha, d=40, count=8):
 
 
 def heads(number, alpha, noise, d=200, count=24):
-    """State evolution of the sum of heads of width 1/4, and message passing."""
+    """State evolution of the sum of heads of width 1/4, and message passing; the bias of stored instances."""
     output = heads_channel("softmax", number, noise=noise)
     width = number * round(0.25 * d) / d
     found = amp_instances(alpha, 0.25, d, output, count=count, heads=number, tol=1e-6, max_iter=300)
     expected = evolve(alpha, width, output).mmse
     said = f"{number} heads, alpha = {alpha:g}{f', noise {noise:g}' if noise else ''}, d = {d}"
     yield line(said, of(expected), mean([r.mmse for r in found.results]))
+    runs = [r for r in size_runs.stored() if r["heads"] == number]
+    parts = [size_runs.excess([r for r in runs if r["drawn"] == drawn]) for drawn in ("one", "sum")]
+    for (size, one), (_, other) in zip(*parts, strict=True):
+        yield line(f"{number} heads, bias at d = {size} of one layer as wide, and of the sum", of(one), of(other))
+    (least, first), *rest = [(size, (size * e.value, size * e.error)) for size, e in size_runs.excess(runs)]
+    for size, other in rest:
+        yield line(f"{number} heads, d times the bias at d = {least} and at d = {size}", first, other)
 
 
 def last_layer(alpha, d=200, count=10):
@@ -234,7 +241,6 @@ CASES = {
     "10 tokens 5": lambda: instances("softmax", 5, 0.02, fresh=False),
     "10 tokens 6": lambda: instances("softmax", 6, 0.01231, fresh=False),
     "10 tokens 5 larger": lambda: instances("softmax", 5, 0.02, d=400, fresh=False),
-    "10 tokens 6 larger": lambda: instances("softmax", 6, 0.01231, d=400, fresh=False),
     "11 softmax": lambda: instances("softmax", 2, 0.15, 0.3),
     "11 hardmax": lambda: instances("hardmax", 2, 0.3, 0.5),
     "11 hardmax 3": lambda: instances("hardmax", 3, 0.2, 0.5),
