@@ -29,7 +29,7 @@ from attnlimits.numerics.aim.instances import amp_instances
 from attnlimits.numerics.aim.last_layer import LastLayer, unmixed
 from attnlimits.numerics.aim.law import spectrum
 from attnlimits.numerics.aim.layers import deep_outputs, network_matrix
-from attnlimits.numerics.aim.prediction import prediction_errors
+from attnlimits.numerics.aim.prediction import errors_on_data, prediction_errors
 from attnlimits.numerics.aim.rie import denoise_matrix
 from attnlimits.numerics.aim.spectrum import mmse
 from attnlimits.numerics.aim.state_evolution import evolve
@@ -105,6 +105,24 @@ def instances(name, tokens, alpha, noise=0.0, d=200, count=8, fresh=True):
         theory = prediction_errors(expected, RHO, output)
         yield line(f"{said}: posterior mean", of(theory.posterior_mean), of(found.prediction.posterior_mean))
         yield line(f"{said}: plug-in", of(theory.plug_in), of(found.prediction.plug_in))
+
+
+def finite_d(tokens):
+    """Relative bias of errors of prediction by estimates that the matrix denoiser makes, without message passing."""
+    delta, output = 0.98049, channel("softmax", tokens)
+    V = mmse(RHO, delta).value
+    theory = prediction_errors(V, RHO, output).posterior_mean
+    for d, count in ((50, 40), (100, 40), (200, 40), (400, 12)):
+        found = []
+        for seed in range(count):
+            rng = np.random.default_rng([seed, d])
+            S = teacher(d, RHO, rng)
+            z = rng.standard_normal((d, d))
+            estimate = denoise_matrix(S + math.sqrt(delta / (2 * d)) * (z + z.T), RHO, delta).estimate
+            error = errors_on_data(S, estimate, V, output, samples=4000, rng=rng).posterior_mean.value
+            found.append(error / theory.value - 1)
+        said = f"softmax, T = {tokens}, bias of the error of prediction, estimates of the denoiser at d = {d}"
+        yield line(said, (0.0, theory.error / theory.value), mean(found))
 
 
 # 10. Spectrum, free energy, descent.
@@ -238,6 +256,8 @@ CASES = {
     "9 amp softmax 3": lambda: instances("softmax", 3, 0.04),
     "9 amp linear": lambda: instances("linear", 2, 0.08),
     "9 amp hardmax 2": lambda: instances("hardmax", 2, 0.3),
+    "9 finite d 2": lambda: finite_d(2),
+    "9 finite d 3": lambda: finite_d(3),
     "10 denoiser": lambda: denoised(0.5, 0.5),
     "10 denoiser with a gap": lambda: denoised(0.1, 0.05),
     "10 free energy": lambda: entropy_of_labels(0.3),
