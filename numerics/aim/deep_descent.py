@@ -18,11 +18,9 @@ from ..learning.rules import Adam
 from .channels import Softmax
 from .checks import CITE, above_zero, count, from_zero
 from .data import check_matrix, check_samples, indices
+from .gd import fitted, has_settled, student_matrix
 
 __all__ = ["LayersDescent", "deep_loss", "descend_layers"]
-
-# The data are fitted where less of the first loss is left; a descent has settled if its last tenth lowers it by less.
-_FITTED, _SLOW = 1e-6, 1e-3
 
 
 class LayersDescent(NamedTuple):
@@ -107,12 +105,11 @@ def descend_layers(
     for _ in range(steps + 1):
         value, slope = network.loss(labels, np.split(W, ends, axis=1))
         losses.append(value)
-        if value < _FITTED * losses[0] or len(losses) > steps:
+        if fitted(losses) or len(losses) > steps:
             break
         W = rule(W, np.concatenate(slope, axis=1))
-    estimates = np.stack([_matrix(part) for part in np.split(W, ends, axis=1)])
-    tenth = max(1, steps // 10)
-    done = losses[-1] < _FITTED * losses[0] or (len(losses) > tenth and losses[-1] > (1 - _SLOW) * losses[-1 - tenth])
+    estimates = np.stack([student_matrix(part) for part in np.split(W, ends, axis=1)])
+    done = has_settled(losses, steps)
     taken = len(losses) - 1
     status = f"converged after {taken} steps" if done else f"not converged: the loss still falls after {taken} steps"
     errors = None if truth is None else ((estimates - truth) ** 2).sum(axis=(1, 2)) / d
@@ -134,10 +131,6 @@ def deep_loss(
     return _Network(x, Softmax(x.shape[1], beta), skip).loss(y, weights)
 
 
-def _matrix(W: Array) -> Array:
-    return np.asarray(W @ W.T / math.sqrt(W.size))
-
-
 class _Network(NamedTuple):
     """Tokens, softmax and skip of a network."""
 
@@ -148,7 +141,7 @@ class _Network(NamedTuple):
     def loss(self, y: Array, weights: Sequence[Array]) -> tuple[float, list[Array]]:
         """Forward through the layers, and back."""
         tokens, d = self.x.shape[1:]
-        h = [indices(self.x, _matrix(W)) for W in weights]
+        h = [indices(self.x, student_matrix(W)) for W in weights]
         mixed = [np.broadcast_to(np.eye(tokens), h[0].shape)]
         seen: list[Array] = []
         for layer in h:

@@ -16,7 +16,7 @@ from .checks import CITE, above_zero, count
 from .data import check_matrix, check_samples, indices
 from .results import DescentResult
 
-__all__ = ["descend", "loss_and_gradient"]
+__all__ = ["descend", "fitted", "has_settled", "loss_and_gradient", "student_matrix"]
 
 # A run is over where its last tenth lowers the loss by less, or where less of the loss is left.
 _SLOW, _FITTED = 1e-3, 1e-6
@@ -90,12 +90,10 @@ def descend(
             return ended
 
         last, trace = _adam(data, draw.standard_normal((d, width)), rate, steps, tick)
-        found.append(_matrix(last))
+        found.append(student_matrix(last))
         losses.append(trace[-1])
         taken = max(taken, len(trace) - 1)
-        tenth = max(1, steps // 10)
-        settled = len(trace) > tenth and trace[-1] > (1 - _SLOW) * trace[-1 - tenth]
-        slow.append(trace[-1] < _FITTED * trace[0] or settled)
+        slow.append(has_settled(trace, steps))
         if ended:
             break
     S = np.mean(found, axis=0)
@@ -115,8 +113,20 @@ def descend(
     )
 
 
-def _matrix(W: Array) -> Array:
+def student_matrix(W: Array) -> Array:
+    """S = W W^T/sqrt(r d) of weights of shape (d, r)."""
     return np.asarray(W @ W.T / math.sqrt(W.size))
+
+
+def fitted(losses: list[float]) -> bool:
+    """Whether a millionth of the first loss is left."""
+    return losses[-1] < _FITTED * losses[0]
+
+
+def has_settled(losses: list[float], steps: int) -> bool:
+    """Whether the data are fitted, or the last tenth of the steps has lowered the loss by less than a thousandth."""
+    tenth = max(1, steps // 10)
+    return fitted(losses) or (len(losses) > tenth and losses[-1] > (1 - _SLOW) * losses[-1 - tenth])
 
 
 def loss_and_gradient(x: Floats, y: Array, output: Softmax | Linear, W: Array) -> tuple[float, Array]:
@@ -125,7 +135,7 @@ def loss_and_gradient(x: Floats, y: Array, output: Softmax | Linear, W: Array) -
     dL/dS = (sum_mu x^T G x - I sum_mu Tr G)/sqrt(d) with G = dL/dh, symmetric.
     """
     n, tokens, d = x.shape
-    made = output.observe(indices(x, _matrix(W)))
+    made = output.observe(indices(x, student_matrix(W)))
     if isinstance(output, Softmax) and output.logarithms:
         made, y = np.exp(made), np.exp(y)
     rest = made - y
@@ -154,7 +164,10 @@ def _checked(x: ArrayLike, y: ArrayLike, output: Channel) -> _Loss:
     """Data that can be descended on; the loss is that of outputs without noise."""
     clean = output.clean if isinstance(output, Noisy) else output
     if not isinstance(clean, Softmax | Linear) or isinstance(clean, OneToOne):
-        raise ValueError(f"{clean.name} has no slopes to descend ({CITE}, gradient descent); use softmax or linear")
+        raise ValueError(
+            f"students descend by the slopes of softmax or linear outputs ({CITE}, gradient descent), got {clean.name}"
+            "; take one of these"
+        )
     tokens = check_samples(x, clean.tokens)
     labels = clean.check(y)
     if len(labels) != len(tokens):
@@ -170,7 +183,7 @@ def _adam(loss: _Loss, W: Array, rate: float, steps: int, tick: Callable[[int], 
     for step in range(1, steps + 1):
         value, slope = loss(W)
         losses.append(value)
-        if value < _FITTED * losses[0] or tick(step):
+        if fitted(losses) or tick(step):
             return W, losses
         W = rule(W, slope)
     return W, [*losses, loss(W)[0]]

@@ -11,7 +11,7 @@ from ..core.standard_error import standard_error
 from ..learning.blocks import Array
 from .amp import AmpSettings, amp
 from .channels import Channel
-from .data import instance, make_data, refuse_size, teacher
+from .data import instance, make_data, refuse_size
 from .gd import descend
 from .heads import heads_teacher
 from .prediction import errors_on_data
@@ -24,7 +24,7 @@ class Instances(NamedTuple):
     """Results of instances, their mean error ||S - Shat||^2/d and its standard error, None for one instance.
 
     `prediction` holds the mean errors of predictions on fresh samples, and their standard errors. With several heads
-    S = L^{-1/2} sum_l S_l, and `head` is the error of each S_l, estimated by what they have in common; else None.
+    S = L^{-1/2} sum_l S_l, and `head` is the error of each S_l, estimated by L^{-1/2} Shat; else None.
     """
 
     results: list[AMPResult]
@@ -74,17 +74,16 @@ def amp_instances(
                 progress(number * most + step.iteration, count * most)
 
         each = heads_teacher(dimension, rho, heads, seed + number)
-        S = each.sum(axis=0) / math.sqrt(heads)
+        S = _sum(each)
         x, y = instance(S, alpha, output, seed + number, dtype=dtype)
         width = heads * rho
         found.append(amp(x, y, output, width, teacher=S, seed=seed + number, callback=tick, **settings))
         last = found[-1]
-        single.append(float(((each - last.estimate / math.sqrt(heads)) ** 2).sum()) / (heads * dimension))
+        single.append(_of_each(each, last.estimate))
         fresh.append(errors_on_data(S, last.estimate, max(last.predicted, 0.0), output, rng=seed + number))
     errors = np.array([r.mmse for r in found])
     prediction = PredictionErrors(_mean([f.posterior_mean for f in fresh]), _mean([f.plug_in for f in fresh]))
-    one = _mean([Estimate(value, math.inf, "monte-carlo") for value in single]) if heads > 1 else None
-    return Instances(found, float(errors.mean()), _spread(errors), prediction, one)
+    return Instances(found, float(errors.mean()), _spread(errors), prediction, _head(single, heads))
 
 
 class _Rate(TypedDict, total=False):
@@ -97,6 +96,7 @@ class DescentInstances(NamedTuple):
     """Results of instances, and means over these with their standard errors, None for one instance.
 
     `single` is the error ||S - Shat||^2/d of a student, `averaged` that of the mean of all students of an instance.
+    With several heads S = L^{-1/2} sum_l S_l, and `head` is the error of each S_l, by L^{-1/2} times that mean.
     """
 
     results: list[DescentResult]
@@ -105,6 +105,7 @@ class DescentInstances(NamedTuple):
     averaged: float
     error_of_averaged: float | None
     prediction: Estimate
+    head: Estimate | None = None
 
 
 def descent_instances(
@@ -114,6 +115,7 @@ def descent_instances(
     output: Channel,
     *,
     count: int,
+    heads: int = 1,
     seed: int = 0,
     steps: int = 1000,
     students: int = 4,
@@ -124,27 +126,35 @@ def descent_instances(
 
     Parameters
     ----------
-    alpha, rho, dimension, output, count, seed, progress
+    alpha, rho, dimension, output, count, heads, seed, progress
         As in `amp_instances`; progress counts steps.
     steps, students, settings : optional
         As in `descend`.
+
+    Notes
+    -----
+    A student of several heads is one of the width of all: S = W W^T/sqrt(L r d) with the columns of all heads in W, and
+    outputs depend on S alone.
     """
     refuse_size(alpha, dimension, output.tokens, f"d = {dimension} at alpha = {alpha:g}", scalar=True)
-    found, fresh = [], []
+    # Each head has a whole number of columns.
+    width = heads * max(1, round(rho * dimension)) / dimension
+    found, fresh, single = [], [], []
     for number in range(count):
 
         def tick(student: int, step: int, number: int = number) -> None:
             if progress is not None:
                 progress((number * students + student) * steps + step, count * students * steps)
 
-        S = teacher(dimension, rho, seed + number)
+        each = heads_teacher(dimension, rho, heads, seed + number)
+        S = _sum(each)
         x, y = make_data(S, alpha, output, seed + number)
         found.append(
             descend(
                 x,
                 y,
                 output,
-                rho,
+                width,
                 teacher=S,
                 rng=seed + number,
                 callback=tick,
@@ -154,10 +164,33 @@ def descent_instances(
             )
         )
         fresh.append(errors_on_data(S, found[-1].estimate, 0.0, output, rng=seed + number).plug_in)
-    single, averaged = (np.array([getattr(r, name) for r in found]) for name in ("single", "mmse"))
+        single.append(_of_each(each, found[-1].estimate))
+    alone, averaged = (np.array([getattr(r, name) for r in found]) for name in ("single", "mmse"))
     return DescentInstances(
-        found, float(single.mean()), _spread(single), float(averaged.mean()), _spread(averaged), _mean(fresh)
+        found,
+        float(alone.mean()),
+        _spread(alone),
+        float(averaged.mean()),
+        _spread(averaged),
+        _mean(fresh),
+        _head(single, heads),
     )
+
+
+def _sum(each: Array) -> Array:
+    """S = L^{-1/2} sum_l S_l."""
+    return np.asarray(each.sum(axis=0) / math.sqrt(len(each)))
+
+
+def _of_each(each: Array, estimate: Array) -> float:
+    """Mean error of the S_l, estimated by what they have in common."""
+    heads, d = each.shape[:2]
+    return float(((each - estimate / math.sqrt(heads)) ** 2).sum()) / (heads * d)
+
+
+def _head(errors: list[float], heads: int) -> Estimate | None:
+    """Mean over instances of the error of each of several heads."""
+    return _mean([Estimate(value, math.inf, "monte-carlo") for value in errors]) if heads > 1 else None
 
 
 def _spread(values: Array) -> float | None:

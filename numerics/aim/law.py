@@ -44,6 +44,8 @@ class SpectrumResult(Result):
         Error of the denoiser.
     x, density, shrunk : ndarray, shape (n,)
         Eigenvalues, the density at them, and the estimates f(x) of the eigenvalues of S.
+    density_error, shrunk_error : ndarray, shape (n,)
+        What the range of Delta leaves open of them; zero where Delta is given exactly.
     status, versions
         Provenance.
     """
@@ -59,6 +61,8 @@ class SpectrumResult(Result):
     x: Array
     density: Array
     shrunk: Array
+    density_error: Array
+    shrunk_error: Array
     status: str
     versions: dict[str, str] = field(default_factory=versions)
 
@@ -78,7 +82,14 @@ class SpectrumResult(Result):
             return axes
 
 
-def spectrum(rho: float, delta: float, *, at: ArrayLike | None = None, points: int = 201) -> SpectrumResult:
+def spectrum(
+    rho: float,
+    delta: float,
+    *,
+    at: ArrayLike | None = None,
+    points: int = 201,
+    within: tuple[float, float] | None = None,
+) -> SpectrumResult:
     """Support, density and optimal shrinkage of the eigenvalues of Y = S + sqrt(Delta) Z.
 
     Parameters
@@ -88,6 +99,8 @@ def spectrum(rho: float, delta: float, *, at: ArrayLike | None = None, points: i
     at : array_like, shape (n,), keyword-only, optional
         Eigenvalues; by default `points` of them on every interval, denser at its ends.
     points : int, keyword-only
+    within : (float, float), keyword-only, optional
+        Range of the noise, such as the `bracket` of a fixed point: errors contain what it leaves open.
 
     Returns
     -------
@@ -98,13 +111,19 @@ def spectrum(rho: float, delta: float, *, at: ArrayLike | None = None, points: i
     ValueError
         A parameter out of range.
     ConvergenceError
-        Intervals that float64 does not resolve.
+        Intervals that float64 does not resolve, or a range of the noise in which their number changes.
 
     References
     ----------
     boncoraglio2025, (12)-(17).
     """
     found = Spectrum(rho, delta)
+    ends = [Spectrum(rho, end) for end in within or ()]
+    if any(end.edges.shape != found.edges.shape for end in ends):
+        raise ConvergenceError(
+            f"Delta is known to be from {min(within or ()):.3g} to {max(within or ()):.3g} alone, where a gap of the "
+            f"spectrum opens ({CITE}, matrix denoiser); give one value of it"
+        )
     mass = found.mass()
     if abs(mass.value - 1) > _MASS:
         raise ConvergenceError(
@@ -123,15 +142,24 @@ def spectrum(rho: float, delta: float, *, at: ArrayLike | None = None, points: i
     # At an edge x is stationary in the parameter, so that the rounding of its terms is what is left.
     e = np.exp(np.array(found.intervals)).ravel()
     largest = float((1 / (found.s + e) + found.rho / e + found.delta * (found.s + e)).max())
+    density, shrunk, error = found.density(x), found.shrink(x), mmse(rho, delta)
+    off = _most(np.array(error.value), [np.array(mmse(rho, end).value) for end in within or ()])
     return SpectrumResult(
         rho=found.rho,
         delta=found.delta,
         edges=found.edges,
-        edge_error=8 * _EPS * largest,
+        edge_error=8 * _EPS * largest + float(_most(found.edges, [end.edges for end in ends]).max()),
         mass=Estimate(mass.value, max(mass.error, abs(mass.value - 1)), "estimated"),
-        mmse=mmse(rho, delta),
+        mmse=Estimate(error.value, error.error + float(off), error.how),
         x=x,
-        density=found.density(x),
-        shrunk=found.shrink(x),
+        density=density,
+        shrunk=shrunk,
+        density_error=_most(density, [end.density(x) for end in ends]),
+        shrunk_error=_most(shrunk, [end.shrink(x) for end in ends]),
         status=f"converged: the density integrates to one within {max(mass.error, abs(mass.value - 1)):.0e}",
     )
+
+
+def _most(values: Array, others: list[Array]) -> Array:
+    """Largest distance of each value from the others."""
+    return np.asarray(np.max([np.zeros_like(values), *(np.abs(other - values) for other in others)], axis=0))

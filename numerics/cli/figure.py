@@ -23,7 +23,7 @@ _TROIANI = {
 }
 _MODULES = {
     "troiani2025": _TROIANI,
-    "boncoraglio2025": {str(n): f"figure_{n}" for n in _NUMBERS},
+    "boncoraglio2025": {**{str(n): f"figure_{n}" for n in _NUMBERS}, "prediction": "prediction"},
     "chen2024": {name: name for name in ("hardness", "scaling")},
 }
 #: Figure name -> module, whose `FIGURE` is the figure and whose docstring says what it shows.
@@ -49,16 +49,16 @@ def add(verbs: Verbs) -> None:
 
 
 def add_aim_figure(verbs: Verbs) -> None:
-    """Add `aim figure`: figures of boncoraglio2025 by their numbers."""
+    """Add `aim figure`: figures of boncoraglio2025 by their names."""
     parser = add_verb(
         verbs,
         "figure",
         aim_figures,
-        "make the five figures of the paper, or some of them",
-        "attnlimits aim figure 2 4",
+        "make the five figures of the paper and that of errors of prediction, or some of them",
+        "attnlimits aim figure 2 prediction",
         nested=True,
     )
-    parser.add_argument("numbers", type=int, nargs="*", metavar="N", help="1 to 5 (default: all of them)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="1 to 5, or prediction (default: all of them)")
     _drawing_flags(parser)
 
 
@@ -138,11 +138,12 @@ def _listed() -> Outcome:
 
 
 def aim_figures(args: argparse.Namespace) -> Outcome:
-    """Make figures of boncoraglio2025 by their numbers."""
-    wrong = sorted(set(args.numbers) - set(_NUMBERS))
+    """Make figures of boncoraglio2025 by their names."""
+    known = _MODULES["boncoraglio2025"]
+    wrong = sorted(set(args.names) - set(known))
     if wrong:
-        raise ValueError(f"figures of boncoraglio2025 have numbers from 1 to 5, got {wrong[0]}; leave it out for all")
-    made = [_make(f"boncoraglio2025-{n}", args) for n in args.numbers or _NUMBERS]
+        raise ValueError(f"figures of boncoraglio2025 are {', '.join(known)}, got {wrong[0]}; leave it out for all")
+    made = [_make(f"boncoraglio2025-{name}", args) for name in args.names or known]
     first = made[0]
     wanting = [m["figure"] for m in made if not m["converged"]]
     record = {

@@ -70,16 +70,16 @@ def pm(value: float, error: float | None, *, digits: int = _MOST) -> str:
 
     Examples
     --------
-    >>> pm(0.486012, 0.00291), pm(3.2e-9, 1.1e-11), pm(0.0, 0.0)
-    ('0.4860 +- 0.0029', '3.200e-09 +- 1.1e-11', '0 +- 0')
+    >>> pm(0.486012, 0.00291), pm(3.2e-9, 1.1e-11), pm(8.81, 1.74), pm(0.0, 0.0)
+    ('0.4860 +- 0.0029', '3.200e-09 +- 1.1e-11', '8.8 +- 1.7', '0 +- 0')
     """
     if error is None or math.isnan(error):
         return to_error(value, 0.0, digits=min(digits, 6))
     shown = to_error(value, error, digits=digits)
     if error == 0:
         return f"{shown} +- 0"
-    if _SMALL <= error < 1 and "e" not in shown:
-        return f"{shown} +- {error:.{1 - _exponent(error)}f}"
+    if _SMALL <= error < 100 and "e" not in shown:
+        return f"{shown} +- {error:.{max(0, 1 - _exponent(error))}f}"
     return f"{shown} +- {error:.1e}"
 
 

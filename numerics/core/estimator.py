@@ -30,5 +30,16 @@ class Estimator:
             setattr(self, name, value)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's cross-validation and searches ask of an estimator: outputs are numbers, inputs tokens."""
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True, two_d_labels=True, multi_output=True),
+            regressor_tags=RegressorTags(),
+            input_tags=InputTags(two_d_array=False, three_d_array=True),
+        )
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.get_params().items())})"

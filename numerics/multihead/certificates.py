@@ -274,8 +274,8 @@ def refusal(found: Certificates) -> NotIdentifiable | None:
         f"one of many with the same outputs ({found.status})",
         "a layer whose heads differ, all with values, at k = 2 with no set of W_i that sums to zero, on inputs whose "
         "coordinates vary by themselves",
-        ("leave out such coordinates of X" if found.has("inputs") else "take fewer heads, or more samples")
-        + "; strict=False returns one of these layers",
+        "leave out such coordinates of X" if found.has("inputs") else "take fewer heads, or more samples",
+        "strict=False returns one of these layers",
     )
 
 

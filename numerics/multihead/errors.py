@@ -25,14 +25,22 @@ class LearnError(ConvergenceError):
         What it is, and what it would have to be.
     remedy : str
         What to try.
+    instead : str
+        How to have what was found all the same; empty where nothing was.
     """
 
-    def __init__(self, argument: str, found: str, needed: str, remedy: str) -> None:
-        super().__init__(argument, found, needed, remedy)
-        self.argument, self.found, self.needed, self.remedy = argument, found, needed, remedy
+    def __init__(self, argument: str, found: str, needed: str, remedy: str, instead: str = "") -> None:
+        super().__init__(argument, found, needed, remedy, instead)
+        self.argument, self.found, self.needed = argument, found, needed
+        self.remedy, self.instead = remedy, instead
+
+    @property
+    def sentence(self) -> str:
+        """The reason with its remedy."""
+        return f"{type(self).__name__}: {self.argument} is {self.found}, but {self.needed} is needed; {self.remedy}"
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}: {self.argument} is {self.found}, but {self.needed} is needed; {self.remedy}"
+        return f"{self.sentence}; {self.instead}" if self.instead else self.sentence
 
 
 class NotIdentifiable(LearnError):

@@ -31,6 +31,8 @@ Method = Literal["auto", "sculpt", "restarts"]
 
 METHODS = ("auto", "sculpt", "restarts")
 
+_INSTEAD = "strict=False returns this layer"
+
 
 @dataclass(frozen=True)
 class _Found:
@@ -146,11 +148,11 @@ def learn_multihead(
             doubt=found.doubt,
             spare=spare_head(split, found.theta, found.w) if given else "",
         )
-    failure = _failure(found, certificates)
+    failure = _unfinished(found) if watch.interrupted else _failure(found, certificates)
     if failure is not None:
         if strict and not watch.interrupted:
             raise failure
-        warnings.warn(str(failure), LearnWarning, stacklevel=2)
+        warnings.warn(failure.sentence, LearnWarning, stacklevel=2)
     return _fit(split, found, certificates, failure, seed)
 
 
@@ -171,7 +173,7 @@ def _fit(
         diagnostics=found.diagnostics,
         converged=failure is None,
         status=found.status + ("; " + certificates.status if found.converged or not certificates.passed else ""),
-        remedy="" if failure is None else failure.remedy.partition(";")[0],
+        remedy="" if failure is None else failure.remedy,
         how="estimated",
         seed=seed,
     )
@@ -194,6 +196,10 @@ def _check(split: Split, heads: int, method: Method) -> None:
         )
 
 
+def _unfinished(found: _Found) -> LearnError:
+    return LearnError("the search for a layer", f"interrupted ({found.status})", "its end", "fit again")
+
+
 def _failure(found: _Found, certificates: Certificates) -> LearnError | None:
     counted = found.evidence is None or found.evidence.exact
     if certificates.counted_out or (found.converged and (counted or not certificates.passed)):
@@ -203,14 +209,16 @@ def _failure(found: _Found, certificates: Certificates) -> LearnError | None:
             "the number of heads",
             found.evidence.status,
             "data in which a further head would be seen",
-            "take more samples, or give heads; strict=False returns this layer",
+            "take more samples, or give heads",
+            _INSTEAD,
         )
     m = len(found.theta)
     return NoConsistentModel(
         f"the validation error of the best layer of {m} head{'s' if m > 1 else ''}",
         f"{found.validation_error:.3g} ({found.status})",
         f"one that noise alone leaves, {found.accept:.2g} at most,",
-        "take another number of heads or noise level, more samples, or more starts; strict=False returns this layer",
+        "take another number of heads or noise level, more samples, or more starts",
+        _INSTEAD,
     )
 
 

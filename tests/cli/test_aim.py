@@ -195,6 +195,24 @@ def test_single_precision(attnlimits, files):
     assert drawn[0] != drawn[1] and np.allclose(drawn[0], drawn[1], rtol=0.6)
 
 
+def test_folders_of_blocks(attnlimits, files):
+    """Three blocks of rows, as message passing of other models takes them: the same estimates as from one file."""
+    _, folder = files
+    for name in "xy":
+        (folder / name).mkdir()
+        for number, part in enumerate(np.array_split(np.load(folder / f"{name}.npy"), 3)):
+            np.save(folder / name / f"{number}.npy", part)
+    for verb in ("amp --tol 1e-3", "descend --steps 40 --students 1"):
+        flags = f"aim {verb} --rho 0.5 --json --x {folder}"
+        whole = json.loads(attnlimits(f"{flags}/x.npy --y {folder}/y.npy").out)
+        blocks = json.loads(attnlimits(f"{flags}/x --y {folder}/y").out)
+        assert blocks["alpha"] == whole["alpha"] and np.allclose(blocks["estimate"], whole["estimate"], atol=1e-9)
+    mixed = attnlimits(f"aim amp --rho 0.5 --x {folder / 'x'} --y {folder / 'y.npy'}")
+    assert mixed.status == 2 and "so --y must be one, too" in mixed.err
+    single = attnlimits(f"aim amp --rho 0.5 --x {folder / 'x'} --y {folder / 'y'} --float32")
+    assert single.status == 2 and "--float32 is for one file of tokens" in single.err
+
+
 def test_width_from_data(attnlimits, files):
     _, folder = files
     said = attnlimits(f"aim amp --rho estimate --x {folder / 'x.npy'} --y {folder / 'y.npy'} --tol 1e-3")

@@ -8,7 +8,9 @@ import pytest
 
 from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.data import make_data
+from attnlimits.numerics.aim.gd import descend
 from attnlimits.numerics.aim.heads import evolve_heads, heads_channel, heads_teacher
+from attnlimits.numerics.aim.instances import descent_instances
 from attnlimits.numerics.aim.width import estimate_rho
 
 
@@ -86,6 +88,56 @@ def test_heads_on_files(attnlimits, files, tmp_path):
     assert found["head"]["error"] == pytest.approx(found["predicted_error"] / 2, rel=1e-12)
 
 
+def test_descent_on_instances_of_heads(attnlimits):
+    """Students of the width of all: of each head they know what it shares with the others."""
+    command = "aim descend --rho 0.25 --heads 2 --alpha 0.2 --dimension 12 --seeds 2 --students 2 --steps 300"
+    found = record(attnlimits, command)
+    limit = evolve_heads(0.2, 0.25, "softmax", 2)
+    assert found["heads"] == 2 and found["state_evolution"]["value"] == pytest.approx(limit.sum.mmse.value)
+    assert found["head_by_state_evolution"]["value"] == pytest.approx(limit.head.value)
+    apart, errors = [], []
+    for seed in (0, 1):
+        each = heads_teacher(12, 0.25, 2, seed)
+        S = each.sum(axis=0) / math.sqrt(2)
+        output = heads_channel("softmax", 2, logarithms=True)
+        x, y = make_data(S, 0.2, output, seed)
+        errors.append(descend(x, y, output, 0.5, students=2, steps=300, teacher=S, rng=seed).mmse)
+        apart.append(float(((each - each.mean(axis=0)) ** 2).sum()) / 24)
+    assert found["errors"] == pytest.approx(errors, rel=1e-9)
+    assert found["head"]["value"] == pytest.approx(np.mean(apart) + found["mmse"] / 2, rel=1e-9)
+    said = attnlimits(command.replace("300", "3")).out
+    assert "error of one student, of the sum of the heads: " in said and "error of each head: " in said
+
+
+def test_students_of_heads_have_their_columns(attnlimits):
+    """Three columns of each head, not round(2 x 0.25 x 13) = 6 or 7 of both."""
+    x, y = make_data(heads_teacher(13, 0.2, 2, 0).sum(axis=0) / math.sqrt(2), 0.2, heads_channel("softmax", 2), 0)
+    found = descent_instances(0.2, 0.2, 13, heads_channel("softmax", 2), count=1, heads=2, students=1, steps=30)
+    assert np.linalg.matrix_rank(found.results[0].estimate) == 2 * round(0.2 * 13) != round(0.4 * 13)
+    by_hand = descend(x, y, heads_channel("softmax", 2), 6 / 13, steps=30)
+    assert np.array_equal(found.results[0].estimate, by_hand.estimate)
+
+
+def test_descent_on_files_of_heads(attnlimits, files, tmp_path):
+    flags, _, (x, y) = files
+    found = record(attnlimits, f"aim descend --rho 0.25 --steps 60 --students 2 {flags}")
+    expected = descend(x, y, heads_channel("softmax", 2), 0.5, steps=60, students=2)
+    assert np.allclose(np.load(tmp_path / "s.npy"), expected.estimate, atol=1e-12)
+    assert (found["heads"], found["rho"]) == (2, 0.25) and "heads=2, rho=0.25" in found["model"]
+
+
+def test_spectrum_of_the_sum(attnlimits):
+    """That of one layer of the width of all, in the noise of the fixed point of the sum."""
+    found = record(attnlimits, "aim spectrum --rho 0.25 --heads 2 --alpha 0.1 --at 0 1")
+    one = record(attnlimits, "aim spectrum --rho 0.5 --alpha 0.1 --at 0 1")
+    assert found["value"] == one["value"] and found["density"] == one["density"]
+    limit = evolve_heads(0.1, 0.25, "softmax", 2)
+    assert found["mmse"]["value"] == pytest.approx(limit.sum.mmse.value, rel=1e-9)
+    assert found["head"]["value"] == pytest.approx(limit.head.value, rel=1e-9) and found["heads"] == 2
+    said = attnlimits("aim spectrum --rho 0.25 --heads 2 --delta 0.1").out
+    assert "heads=2, rho=0.25, Delta=0.1" in said and "MMSE of each head: 0.5332707" in said
+
+
 @pytest.mark.slow
 def test_width_of_heads_from_data(attnlimits, files):
     """That of their sum, and a share of it each."""
@@ -105,5 +157,12 @@ def test_width_of_heads_from_data(attnlimits, files):
     ],
 )
 def test_refusals(attnlimits, flags, words):
-    said = attnlimits(f"aim evolve --rho 0.5 --alpha 0.1 {flags}")
-    assert said.status == 2 and words in said.err
+    for verb in ("evolve --alpha 0.1", "spectrum --delta 0.1"):
+        said = attnlimits(f"aim {verb} --rho 0.5 {flags}")
+        assert said.status == 2 and words in said.err
+
+
+@pytest.mark.parametrize("activation", ["linear", "z", "hardmax", "tanh(z)"])
+def test_descent_refuses_outputs_of_heads_that_it_cannot_descend(attnlimits, activation):
+    said = attnlimits(f"aim descend --rho 0.5 --alpha 0.1 --dimension 9 --heads 2 --activation {activation}")
+    assert said.status == 2 and len(said.lines_of_error) == 1 and "times L^(1/2)" in said.err

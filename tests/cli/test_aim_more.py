@@ -10,7 +10,9 @@ from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, teacher
 from attnlimits.numerics.aim.free_energy import free_entropy
 from attnlimits.numerics.aim.law import spectrum
+from attnlimits.numerics.aim.state_evolution import evolve
 from attnlimits.numerics.aim.width import estimate_rho
+from attnlimits.numerics.core.errors import ConvergenceError
 
 
 def test_descent_of_instances(attnlimits):
@@ -88,6 +90,24 @@ def test_spectrum(attnlimits, tmp_path):
     assert fixed["mmse"]["value"] == pytest.approx(0.3921960173, abs=1e-9)
 
 
+def test_a_noise_that_is_a_fixed_point_has_its_error(attnlimits):
+    """Of hardmax of three tokens it is known to some thousandths: so are the edges, the densities and the estimates."""
+    flags = "aim spectrum --rho 0.5 --alpha 0.1 --activation hardmax --tokens 3 --at 0 1"
+    found = json.loads(attnlimits(flags + " --json").out)
+    point = evolve(0.1, 0.5, channel("hardmax", 3))
+    assert found["mmse"]["error"] == pytest.approx(point.mmse.error, rel=0.05) and point.mmse.error > 1e-4
+    low, high = (spectrum(0.5, end, at=[0, 1]) for end in point.bracket)
+    assert low.density_error.tolist() == [0, 0] and low.edge_error < 1e-13
+    for name, error in (("density", "density_error"), ("shrunk", "shrunk_error")):
+        ends = np.array([getattr(low, name), getattr(high, name)])
+        assert (np.abs(ends - found[name]).max(axis=0) <= np.array(found[error]) * (1 + 1e-9)).all()
+        assert (np.array(found[error]) < 2 * np.abs(ends[1] - ends[0])).all()
+    assert abs(low.edges - found["edges"]).max() <= found["edge_error"] < 0.02
+    assert "x = 0: density 0.236" in attnlimits(flags).out
+    with pytest.raises(ConvergenceError, match="where a gap of the spectrum opens"):
+        spectrum(0.05, 0.1, within=(0.1, 8.0))
+
+
 def test_spectrum_against_a_matrix(rng):
     """Eigenvalues of one matrix: none outside the support, and as many below a place as the density has."""
     d, delta = 300, 0.3
@@ -111,7 +131,7 @@ def test_spectrum_against_a_matrix(rng):
         ("free-energy --rho 0.5 --alpha 0.1 --error 1.5", "V must be in (0, 1)"),
         ("free-energy --rho 0.5 --alpha 0.1 --activation hardmax_published", "no model"),
         ("free-energy --rho 0 --alpha 0.1", "rho must be"),
-        ("descend --rho 0.5 --alpha 0.1 --dimension 9 --activation hardmax", "no slopes"),
+        ("descend --rho 0.5 --alpha 0.1 --dimension 9 --activation hardmax", "slopes of softmax or linear"),
         ("descend --rho 0.5 --alpha 0.1 --dimension 9 --steps 0", "--steps must be"),
         ("descend --rho 0.5 --alpha 0.1 --dimension 9 --rate nan", "--rate must be"),
         ("descend --rho 0.5 --alpha 0.1", "give --alpha and --dimension"),

@@ -8,6 +8,7 @@ import pytest
 from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, teacher
+from attnlimits.numerics.aim.prediction import prediction_errors
 from attnlimits.numerics.aim.state_evolution import evolve, iterate
 from attnlimits.numerics.cli.main import main
 from attnlimits.numerics.core.results import load
@@ -21,6 +22,8 @@ from attnlimits.papers.boncoraglio2025.figures import (
     figure_4,
     figure_5,
     panels,
+    prediction,
+    prediction_runs,
     published,
 )
 
@@ -204,6 +207,40 @@ def test_descents_of_all_tokens_are_alike_at_the_same_functionals(method):
             assert run["mmse"] > 1.05 * expected(run)
 
 
+def test_stored_errors_of_prediction_are_those_of_now():
+    """At three alphas of each curve; the plug-in is never the better one, and the errors end at recovery."""
+    for curve in load(prediction.DATA)["curves"]:
+        output = channel(curve["activation"], 2, curve["beta"])
+        assert curve["scale"] == pytest.approx(prediction.scale(curve["activation"], curve["beta"]), rel=1e-8)
+        for at in (3, 24, 40):
+            found = prediction_errors(evolve(curve["alpha"][at], 0.5, output).mmse, 0.5, output)
+            for kind in prediction.KINDS:
+                now = getattr(found, kind)
+                assert abs(now.value - curve[kind][at]) <= now.error + curve[f"{kind}_error"][at] + 1e-14
+        mean, plug = (np.array(curve[kind]) for kind in prediction.KINDS)
+        assert (mean <= plug + 1e-9).all() and (np.diff(mean) <= 1e-8).all() and mean[0] < curve["scale"]
+        assert curve["converged"] and (mean[-1] == 0) == (curve["activation"] == "softmax")
+
+
+def test_stored_predictions_of_message_passing_are_on_the_curves():
+    """Within three errors of the limit, but for the bias of d = 100, up to 9 per cent."""
+    runs = prediction_runs.stored()
+    assert len(runs) == len(prediction_runs.CASES)
+    for run in runs:
+        output = channel(run["activation"], 2, run["beta"])
+        limit = prediction_errors(evolve(run["alpha"], 0.5, output).mmse, 0.5, output)
+        for kind in prediction.KINDS:
+            value, error = run[kind]
+            expected = getattr(limit, kind).value
+            assert expected - 3 * error < value < 1.09 * expected + 3 * error
+            assert error < 0.1 * expected
+
+
+def test_a_run_of_prediction_is_a_mean_over_instances():
+    run = prediction_runs.run(prediction_runs.Case("softmax", 1.0, 0.3, dimension=16), 2)
+    assert run["seeds"] == 2 and run["posterior_mean"][0] <= run["plug_in"][0] < 0.41
+
+
 def test_missing_cases_are_added_once(tmp_path, monkeypatch):
     monkeypatch.setattr(amp_runs, "DATA", tmp_path / "runs.json")
     case = amp_runs.Case("softmax", 2, 0.5, 20, 0.1)
@@ -236,7 +273,8 @@ def test_a_figure_is_made_from_the_command_line(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("line", "says"), [("aim figure 6", "from 1 to 5, got 6"), ("aim figure 1 --points 3", "--points must be >= 4")]
+    ("line", "says"),
+    [("aim figure 6", "are 1, 2, 3, 4, 5, prediction, got 6"), ("aim figure 1 --points 3", "--points must be >= 4")],
 )
 def test_bad_flags_of_figures_are_refused(line, says, capsys):
     assert main(line.split()) == 2
@@ -263,5 +301,5 @@ def test_all_figures_are_made_where_none_is_named(monkeypatch, capsys, tmp_path)
 
     monkeypatch.setattr(cli_figure, "_make", make)
     assert main(["aim", "figure", "--out", str(tmp_path)]) == 1
-    assert asked == [f"boncoraglio2025-{n}" for n in (1, 2, 3, 4, 5)]
+    assert asked == [f"boncoraglio2025-{name}" for name in (1, 2, 3, 4, 5, "prediction")]
     assert "not converged: boncoraglio2025-4" in capsys.readouterr().err

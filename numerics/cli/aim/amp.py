@@ -10,9 +10,10 @@ import attnlimits as al
 from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import Estimate, as_dict
+from ..data import Data, read_data
 from ..flags import damping
 from ..verbs import Outcome, Verbs, add_verb, shown
-from .data import check_data, data_channel, data_flags, finished, read_data, summary_of, width_of_data
+from .data import check_data, data_channel, data_flags, finished, summary_of, width_of_data
 from .flags import head_of, heads_flag, heads_of, name_of, predicted, said_of, width_of
 
 __all__ = ["add", "run"]
@@ -56,6 +57,8 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
     x, y = read_data(args)
+    if args.float32 and y is None:
+        raise ValueError(f"--float32 is for one file of tokens, and the blocks of {args.x} are taken as they are")
     width = width_of_data(args, x, y, output, covariance=args.covariance)
     name = name_of(args, f"{args.rho:.6g}")
     bar = Bar("aim amp", show=shown(args))
@@ -63,8 +66,10 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
     def tick(step: "al.aim.AMPStep") -> None:
         bar.to(step.iteration, args.max_iter)
 
-    tokens, labels = (al.aim.Single(x, y, output), None) if args.float32 else (x, y)
-    found = al.aim.amp(tokens, labels, output, width_of(args), callback=tick, **settings)
+    tokens: Data | al.aim.Single = x
+    if args.float32 and isinstance(x, np.ndarray) and y is not None:
+        tokens, y = al.aim.Single(x, y, output), None
+    found = al.aim.amp(tokens, y, output, width_of(args), callback=tick, **settings)
     bar.close()
     own, errors, head = "not known", None, None
     if found.predicted_error is not None:

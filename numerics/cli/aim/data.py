@@ -7,11 +7,11 @@ from typing import Literal
 
 import attnlimits as al
 
-from ...core.array_files import read_array, write_array
+from ...core.array_files import write_array
 from ...core.decimals import pm
 from ...core.destinations import output_file
 from ...core.results import as_dict
-from ...core.typing import Numbers as Array
+from ..data import Array, Data
 from ..parser import Parser
 from ..verbs import Outcome, Record
 from .flags import channel_flags, channel_of, heads_of
@@ -21,7 +21,6 @@ __all__ = [
     "data_channel",
     "data_flags",
     "finished",
-    "read_data",
     "summary_of",
     "width_of_data",
 ]
@@ -46,8 +45,8 @@ def data_flags(parser: Parser) -> None:
     parser.add_argument("--dimension", type=int, metavar="d", help="of instances of a teacher")
     parser.add_argument("--seeds", type=int, default=4, help="instances (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="first seed (default: %(default)s)")
-    parser.add_argument("--x", type=Path, metavar="FILE", help="tokens (n, T, d), a .npy file")
-    parser.add_argument("--y", type=Path, metavar="FILE", help="outputs (n, T, T), a .npy file")
+    parser.add_argument("--x", type=Path, metavar="FILE", help="tokens (n, T, d), .npy, or a folder of blocks of rows")
+    parser.add_argument("--y", type=Path, metavar="FILE", help="outputs (n, T, T), .npy, or a folder where --x is one")
     parser.add_argument(
         "--log-outputs", action="store_true", help="--y holds log y of softmax, which does not underflow"
     )
@@ -89,15 +88,10 @@ def data_channel(args: argparse.Namespace, own: bool) -> "al.aim.Channel":
     return channel_of(args, logarithms=args.activation == "softmax" and (args.log_outputs or not own))
 
 
-def read_data(args: argparse.Namespace) -> list[Array]:
-    """Map the files of the flags into memory."""
-    return [read_array(flag, path) for flag, path in (("--x", args.x), ("--y", args.y))]
-
-
 def width_of_data(
     args: argparse.Namespace,
-    x: Array,
-    y: Array,
+    x: Data,
+    y: Array | None,
     output: "al.aim.Channel",
     covariance: Literal["gram", "scalar"] = "gram",
 ) -> "al.aim.WidthEstimate | None":

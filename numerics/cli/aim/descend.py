@@ -11,9 +11,10 @@ import attnlimits as al
 from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import as_dict
+from ..data import Array, read_data
 from ..verbs import Outcome, Verbs, add_verb, shown
-from .data import check_data, data_channel, data_flags, finished, read_data, summary_of, width_of_data
-from .flags import name_of
+from .data import check_data, data_channel, data_flags, finished, summary_of, width_of_data
+from .flags import head_of, heads_flag, heads_of, name_of, width_of
 
 __all__ = ["add", "run"]
 
@@ -29,6 +30,7 @@ def add(verbs: Verbs) -> None:
         nested=True,
     )
     data_flags(parser)
+    heads_flag(parser)
     parser.add_argument("--students", type=int, default=4, help="starts of each instance (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=0.1, help="of Adam (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=1000, help="at most, of each student (default: %(default)s)")
@@ -42,13 +44,18 @@ def run(args: argparse.Namespace) -> Outcome:
             raise ValueError(f"--{flag} must be >= 1, got {getattr(args, flag)}")
     if not (math.isfinite(args.rate) and args.rate > 0):
         raise ValueError(f"--rate must be finite and > 0, got {args.rate:g}")
+    if heads_of(args) > 1 and args.activation != "softmax":
+        raise ValueError(
+            f"--heads of descend is for --activation softmax, got {args.activation}: linear scores of L heads are "
+            "those of one of width L rho times L^(1/2), and students do not descend through other outputs"
+        )
     output = data_channel(args, own)
     settings = {"students": args.students, "rate": args.rate, "steps": args.steps}
     return _own(args, output, settings) if own else _instances(args, output, settings)
 
 
 def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
-    x, y = read_data(args)
+    x, y = _in_memory(args)
     width = width_of_data(args, x, y, output)
     name = name_of(args, f"{args.rho:.6g}")
     bar = Bar("aim descend", show=shown(args))
@@ -56,7 +63,7 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
     def tick(student: int, step: int) -> None:
         bar.to(student * args.steps + step, args.students * args.steps)
 
-    found = al.aim.descend(x, y, output, args.rho, rng=args.seed, callback=tick, **settings)
+    found = al.aim.descend(x, y, output, width_of(args), rng=args.seed, callback=tick, **settings)
     bar.close()
     loss, spread = float(found.loss.mean()), float(found.loss.max() - found.loss.min())
     d = len(found.estimate)
@@ -74,18 +81,39 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
         f"last loss, sum ||y - yhat||^2/d: {loss:.4g}, from {found.loss.min():.4g} to {found.loss.max():.4g}",
         found.status,
     ]
+    if heads_of(args) > 1:
+        record |= {"heads": heads_of(args), "rho": args.rho}
+        lines.insert(2, "the estimate is of S = L^(-1/2) sum_l S_l")
     return finished(args, record, lines, found, width)
+
+
+def _in_memory(args: argparse.Namespace) -> list[Array]:
+    """Tokens and outputs, of a folder all its rows: every step is taken over all samples."""
+    x, y = read_data(args)
+    if isinstance(x, al.learning.RowFiles):
+        return [np.concatenate(parts) for parts in zip(*x(), strict=True)]
+    assert y is not None
+    return [x, y]
 
 
 def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
     name = name_of(args, f"{args.rho:g}")
-    expected = al.aim.evolve(args.alpha, args.rho, output)
+    heads, width = heads_of(args), width_of(args)
+    expected = al.aim.evolve(args.alpha, width, output)
     bar = Bar("aim descend", show=shown(args))
     found = al.aim.descent_instances(
-        args.alpha, args.rho, args.dimension, output, count=args.seeds, seed=args.seed, progress=bar.to, **settings
+        args.alpha,
+        args.rho,
+        args.dimension,
+        output,
+        count=args.seeds,
+        heads=heads,
+        seed=args.seed,
+        progress=bar.to,
+        **settings,
     )
     bar.close()
-    theory = al.aim.prediction_errors(expected.mmse, args.rho, output).posterior_mean
+    theory = al.aim.prediction_errors(expected.mmse, width, output).posterior_mean
     summary = summary_of(args, [r.converged for r in found.results], "raise --steps")
     record = {
         "value": recorded(found.averaged, found.error_of_averaged),
@@ -116,4 +144,9 @@ def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dic
         f"{theory.value:.4g})",
         str(summary["status"]),
     ]
+    if found.head is not None:
+        limit, error = head_of(args, expected.mmse), found.head.error if args.seeds > 1 else None
+        lines[2:4] = [line.replace(":", ", of the sum of the heads:", 1) for line in lines[2:4]]
+        lines.insert(4, f"error of each head: {pm(found.head.value, error)} (Bayes-optimal: {limit.value:.4g})")
+        record |= {"heads": heads, "head": as_dict(found.head), "head_by_state_evolution": as_dict(limit)}
     return record, "\n".join(lines), bool(summary["converged"])

@@ -57,10 +57,12 @@ def lines_of(found: "al.multihead.MultiheadFit") -> list[str]:
         theta, w = pm(head.theta_norm, head.theta_error), pm(head.w_norm, head.w_error)
         lines.append(f"head {number}: |Theta| = {theta}, |W| = {w}{zero}")
     for rung in found.evidence.rungs if found.evidence else ():
+        # Beyond what float64 holds.
+        chance = f"p = {rung.p:.2g}" if rung.p else "p < 1e-300"
         gain = pm(rung.gain, rung.gain_deviation) if math.isfinite(rung.gain_deviation) else f"{rung.gain:.2g}"
         lines.append(
             f"{counted(rung.heads, 'head')}: error {rung.error:.3g}, less than that of {rung.against} by {gain}, "
-            f"p = {rung.p:.2g}"
+            f"{chance}"
         )
     return [*lines, ("converged: " if found.converged else "not converged: ") + _status(found)]
 

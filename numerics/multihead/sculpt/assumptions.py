@@ -26,7 +26,7 @@ def check_shape(tokens: int, dim: int, heads: int) -> None:
             "the dimension d of the tokens",
             str(dim),
             f"d >= m (k - 1) = {heads * (tokens - 1)}",
-            'fewer heads or tokens, or method="restarts"',
+            'take fewer heads or tokens, or method="restarts"',
         )
 
 
@@ -54,7 +54,7 @@ def check_sum(s: Array, y: Array, heads: int, noise: float = 0.0) -> None:
             f"the rank of S, the sum of the W_i,{' above the noise,' if noise else ''}",
             str(rank),
             f"min(d, m (k - 1) + 1) = {needed}",
-            'the regression on the simplex cannot tell patterns apart; try method="restarts"',
+            'try method="restarts", for the regression on the simplex cannot tell patterns apart',
         )
 
 
@@ -74,5 +74,5 @@ def check_certified(constraints: int, dim: int) -> None:
             "the number of logit differences from certified rows, of attention weights inside the simplex,",
             str(constraints),
             f"1.5 d^2 = {needed}",
-            "give more examples; saturated heads have few such rows",
+            "give more examples, for saturated heads have few such rows",
         )

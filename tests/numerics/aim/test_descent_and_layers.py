@@ -79,7 +79,7 @@ def test_descent_refuses():
     output = channel("softmax")
     x, y = make_data(teacher(8, 0.5, 0), 0.2, output, 0)
     for call, words in [
-        (lambda: descend(x, np.eye(2)[None], channel("hardmax"), 0.5), "no slopes"),
+        (lambda: descend(x, np.eye(2)[None], channel("hardmax"), 0.5), "slopes of softmax or linear"),
         (lambda: descend(x[:-1], y, output, 0.5), "as many samples"),
         (lambda: descend(np.where(x > 1, np.nan, x), y, output, 0.5), "x must be finite"),
         (lambda: descend(x, y, output, 0.5, students=0), "students"),

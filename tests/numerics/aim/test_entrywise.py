@@ -146,7 +146,7 @@ def test_refusals(call, error, words):
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_descent_refuses_functions(noise):
-    with pytest.raises(ValueError, match="no slopes to descend"):
+    with pytest.raises(ValueError, match="slopes of softmax or linear"):
         descend(np.zeros((3, 2, 4)), np.zeros((3, 2, 2)), channel("tanh(z)", noise=noise), 0.5)
 
 

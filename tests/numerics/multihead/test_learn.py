@@ -198,6 +198,18 @@ def test_not_strict_warns_and_returns_the_best():
     assert not fit.converged and fit.validation_error < 1e-20
 
 
+def test_remedies_are_whole_and_errors_say_how_to_have_the_layer():
+    with pytest.raises(NoConsistentModel) as caught:
+        learned(*teacher(3), 2, "restarts", starts=2)
+    with pytest.warns(LearnWarning) as warned:
+        fit = learned(*teacher(3), 2, "restarts", starts=2, strict=False)
+    said = "take another number of heads or noise level, more samples, or more starts"
+    assert fit.remedy == caught.value.remedy == said
+    assert str(caught.value).endswith(f"; {said}; strict=False returns this layer")
+    # There is a layer already.
+    assert str(warned[0].message) == caught.value.sentence and caught.value.sentence.endswith(said)
+
+
 def test_sculpting_is_tried_where_restarts_fail(monkeypatch):
     from attnlimits.numerics.multihead import learn, restarts
 
@@ -227,6 +239,8 @@ def test_errors_are_pickled():
     again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, LearnError) and str(again) == str(error)
     assert str(error) == "Degenerate: the dimension is 3, but 6 is needed; fewer heads"
+    more = Degenerate("the dimension", "3", "6", "fewer heads", "strict=False returns this layer")
+    assert str(pickle.loads(pickle.dumps(more))) == str(more) == f"{error}; strict=False returns this layer"
 
 
 X2 = np.ones((4, 2, 3))

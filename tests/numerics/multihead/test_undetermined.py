@@ -66,7 +66,7 @@ def test_open_parameters_are_named_and_counted(kind):
     assert not told.passed and told.null_directions[0] == said[0] and told.sensitivity < 1e-6
     assert f"in {directions} directions of Theta_0, Theta_1" in told.status
     assert [doubt.reason for doubt in told.doubts] == ["inputs", "singular"] and not told.counted_out
-    assert refusal(told).remedy.startswith("leave out such coordinates of X")
+    assert refusal(told).remedy == "leave out such coordinates of X"
 
 
 def test_what_varies_is_determined_in_any_units():
@@ -100,7 +100,7 @@ def test_fewer_examples_than_unknowns_are_counted():
     theta, w = make_teacher("gauss", 2, 4, rng=1)
     told = certify(inputs(7), theta, w)
     assert told.counted_out and "the outputs of 7 examples are 56 numbers, fewer than the unknowns, 64" in told.status
-    assert told.doubts[0].reason == "few examples" and refusal(told).remedy.startswith("take fewer heads, or more")
+    assert told.doubts[0].reason == "few examples" and refusal(told).remedy == "take fewer heads, or more samples"
     fine = certify(inputs(200), theta, w)
     assert not fine.counted_out and fine.doubts == ()
 
