@@ -8,9 +8,10 @@ from ...core.typing import Array
 from ...model.network import Network
 from ...quadrature.rules import normal_qmc
 from ..charts.density import plain_prior
-from ..charts.frozen import Frozen, Weighed, weigh
+from ..charts.frozen import Weighed
 from ..charts.layout import token_modes
 from ..deep.frozen import Channel, Draws, freeze_deep
+from ..deep.signs import Folded, weigh_signs
 from ..protocol import Settings
 from ..readout import invert_readout
 from .frozen import LIGHT, WORTH, FrozenPosterior, Given, last_long, squared_step
@@ -48,7 +49,6 @@ class DeepPairPosterior(FrozenPosterior):
         points = np.array([normal_qmc(2 * (model.layers - 1), size, stream) for stream in streams])
         normal = np.ascontiguousarray(points.swapaxes(1, 2).reshape(sets, 2, 2 * (model.layers - 1), 1 << size))
         self._draws = Draws(normal, round(_FOR_LAST * normal.shape[3]))
-        self._free = np.zeros(model.indices, np.bool_)
         self._kept: list[_Kept | None] = [None] * self.rows
 
     def given(self, omega: Array, V: Array) -> Given:
@@ -58,20 +58,20 @@ class DeepPairPosterior(FrozenPosterior):
     def weighed(self, row: int, mean: Array, given: Given) -> Weighed:
         """Moments of one output, by the nodes that it has or by new ones."""
         kept, least = self._kept[row], 2 * self._draws.normal.shape[3]
-        nodes = least
+        count = least
         if kept is not None:
-            found: Weighed = weigh(kept.frozen, mean, given.prior, self._free)
+            found = _moments(kept.nodes, mean, given)
             if last_long(found.worth, kept.worth, squared_step(mean, kept.mean, given.prior)):
                 return found
-            nodes = max(least, kept.nodes // 2)
+            count = max(least, kept.count // 2)
         while True:
-            nodes = min(nodes, self._most)
-            frozen = self._drawn(row, nodes // least, mean, given)
-            found = weigh(frozen, mean, given.prior, self._free)
-            self._kept[row] = _Kept(frozen, nodes, found.worth, mean)
-            if found.worth > WORTH or nodes == self._most:
+            count = min(count, self._most)
+            nodes = self._drawn(row, count // least, mean, given)
+            found = _moments(nodes, mean, given)
+            self._kept[row] = _Kept(nodes, count, found.worth, mean)
+            if found.worth > WORTH or count == self._most:
                 return found
-            nodes *= 2
+            count *= 2
 
     def prior_moments(self) -> Array:
         """E[h_l h_l^T | y] of every layer and output at omega = 0, V = I, shape (n, L, M, M)."""
@@ -82,20 +82,23 @@ class DeepPairPosterior(FrozenPosterior):
             self.weighed(row, given.means[row], given)
             kept = self._kept[row]
             assert kept is not None
-            h = kept.frozen.modes
-            height = kept.frozen.log_base - 0.5 * (h**2).sum(axis=(1, 2))
+            h = kept.nodes.modes
+            height = kept.nodes.log_base - 0.5 * (h**2).sum(axis=(1, 2))
             weight = np.exp(height - height.max())
             out[row] = np.einsum("n,nlk,nlj->lkj", weight / weight.sum(), h, h)
         return np.asarray(self.modes.T @ out @ self.modes)
 
-    def _drawn(self, row: int, sets: int, mean: Array, given: Given) -> Frozen:
+    def _drawn(self, row: int, sets: int, mean: Array, given: Given) -> Folded:
         """New nodes of one output, from so many sets, which outputs take in turn."""
         depth, V = len(mean), given.covariance
-        others = [[k for k in range(depth) if k != left_out] for left_out in (depth - 1, depth - 2)]
-        roots = np.array([np.linalg.cholesky(V[np.ix_(keep, keep)]) for keep in others])
-        channel = Channel((self.model.skip, self.model.beta), given.prior.precision[0], roots)
+        precisions, roots = np.zeros((3, depth, depth)), np.empty((2, depth - 1, depth - 1))
+        precisions[0] = given.prior.precision[0]
+        for number, left_out in enumerate((depth - 1, depth - 2)):
+            rest = np.ix_(*2 * [[k for k in range(depth) if k != left_out]])
+            precisions[1 + number][rest], roots[number] = np.linalg.inv(V[rest]), np.linalg.cholesky(V[rest])
+        channel = Channel((self.model.skip, self.model.beta), precisions, roots)
         which = (row + np.arange(max(1, sets))) % len(self._draws.normal)
-        found: Frozen = freeze_deep(self._v[row], mean, channel, self._draws, which, LIGHT)
+        found: Folded = freeze_deep(self._v[row], mean, channel, self._draws, which, LIGHT)
         return found
 
 
@@ -103,7 +106,12 @@ class DeepPairPosterior(FrozenPosterior):
 class _Kept:
     """Nodes of an output, how many were drawn, what they were worth, and the prior's mean then."""
 
-    frozen: Frozen
-    nodes: int
+    nodes: Folded
+    count: int
     worth: float
     mean: Array
+
+
+def _moments(nodes: Folded, mean: Array, given: Given) -> Weighed:
+    found: Weighed = weigh_signs(nodes, mean, given.prior.precision[0], given.prior.log_norm)
+    return found

@@ -1,9 +1,10 @@
 """Nodes of the posterior of deep softmax attention over two tokens, by the draws that solve for either last layer.
 
 The output fixes v = B_{L-1} h_L up to its sign. Nodes are drawn from the prior of all layers but one, and that one is
-solved for: h_L, or h_{L-1} where there is a solution; each gives two points, one for either sign. Points have the
-intensity n_L J_L N/N(h_L | rest) + n_{L-1} J_{L-1} N/N(h_{L-1} | rest), N the prior, n_l the numbers of draws and J_l =
-|dv/dh_l|. Indices, v and all matrices are in modes (+, -) over the tokens, in which mixing matrices are triangular.
+solved for: h_L, or h_{L-1} where there is a solution. The output does not depend on the sign of any layer, so that each
+draw is a node of all 2^L signs (`signs`), of intensity n_L J_L N/N(h_L | rest) + n_{L-1} J_{L-1} N/N(h_{L-1} | rest),
+summed over the signs of the rest; N is the prior, n_l are the numbers of draws and J_l = |dv/dh_l|. Indices, v and all
+matrices are in modes (+, -) over the tokens, in which mixing matrices are triangular.
 """
 
 import math
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from attnlimits.generated.attention_tied_softmax_m2.numba64 import invert, layer, link
 
-from ..charts.frozen import Frozen, heavy_nodes
+from ..charts.frozen import heavy_nodes
+from .signs import Folded, log_sum, set_energies
 
 __all__ = ["Channel", "Draws", "freeze_deep"]
 
@@ -29,14 +31,14 @@ class Channel(NamedTuple):
     ----------
     constants : tuple of float
         c and beta.
-    precision : ndarray, shape (L, L)
-        V^{-1}.
+    precisions : ndarray, shape (3, L, L)
+        V^{-1}; and of all layers but the last, and but the one before, with zeros in the rows of these.
     roots : ndarray, shape (2, L - 1, L - 1)
         Lower factors of V without the last layer, and without the one before.
     """
 
     constants: tuple[float, float]
-    precision: Array
+    precisions: Array
     roots: Array
 
 
@@ -113,29 +115,9 @@ def _draw(h: Array, normal: Array, omega: Array, root: Array, solved: int) -> No
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _log_intensity(h: Array, omega: Array, precision: Array, log_last: float, log_before: float) -> tuple[float, float]:
-    """Logarithm of the intensity over the prior, and half the squared distance of h from omega."""
-    depth = len(h)
-    energy, last, before = 0.0, 0.0, 0.0
-    for m in range(2):
-        for k in range(depth):
-            moved = 0.0
-            for i in range(depth):
-                moved += precision[k, i] * (h[i, m] - omega[i, m])
-            energy += 0.5 * moved * (h[k, m] - omega[k, m])
-            if k == depth - 1:
-                last += 0.5 * moved * moved / precision[k, k]
-            elif k == depth - 2:
-                before += 0.5 * moved * moved / precision[k, k]
-    one, two = log_last + last, log_before + before
-    top = max(one, two)
-    return top + math.log1p(math.exp(min(one, two) - top)), energy
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def freeze_deep(
     v: Array, omega: Array, channel: Channel, draws: Draws, sets: NDArray[np.int64], light: float
-) -> Frozen:
+) -> Folded:
     """Draw nodes of one output, and keep those that hold all weight but a small part.
 
     Parameters
@@ -153,18 +135,19 @@ def freeze_deep(
 
     Returns
     -------
-    Frozen
+    Folded
         Its weights are those of the density of v up to its sign.
     """
     depth, count = len(omega), draws.normal.shape[3]
-    constants, precision = channel.constants, channel.precision
-    most = 4 * count * len(sets)
+    constants, precision = channel.constants, channel.precisions[0]
+    most = 2 * count * len(sets)
     modes, log_base, log_weight = np.empty((most, depth, 2)), np.empty(most), np.empty(most)
-    h, numbers = np.empty((depth, 2)), np.empty(2 * (depth - 1))
+    h, numbers, energies = np.empty((depth, 2)), np.empty(2 * (depth - 1)), np.empty((3, 1 << depth))
     log_norm = math.log(np.linalg.det(precision)) - depth * math.log(2 * math.pi)
-    # Logarithms of the numbers of draws over the norms of the conditional densities of the layers solved for.
-    log_last = math.log(draws.for_last * len(sets) * 2 * math.pi / precision[depth - 1, depth - 1])
-    log_before = math.log((count - draws.for_last) * len(sets) * 2 * math.pi / precision[depth - 2, depth - 2])
+    # Logarithms of the numbers of draws over the norms of the conditional densities of the layers solved for. Both
+    # signs of these are of one draw.
+    log_last = math.log(draws.for_last * len(sets) * math.pi / precision[depth - 1, depth - 1])
+    log_before = math.log((count - draws.for_last) * len(sets) * math.pi / precision[depth - 2, depth - 2])
     kept, first = 0, 0
     for half in range(2):
         for place in sets:
@@ -176,16 +159,16 @@ def freeze_deep(
                 base = np.array(_mix(h, depth - 2, constants))
                 found = _solve_before(h, base, v, constants) if before else _solve_last(h, base, v, constants)
                 log_det = math.log(base[0] * base[2])
-                for _ in range(2):
-                    h[solved] = -h[solved]
-                    density, energy = _log_intensity(
-                        h, omega, precision, log_last + log_det + found[0], log_before + log_det + found[1]
-                    )
-                    if -np.inf < density < np.inf and energy < np.inf:
-                        modes[kept] = h
-                        log_weight[kept], log_base[kept] = -density, energy - density - log_norm
-                        kept += 1
+                for kind in range(3):
+                    set_energies(h, omega, channel.precisions[kind], energies[kind])
+                last = log_last + log_det + found[0] + log_sum(energies[1])
+                other = log_before + log_det + found[1] + log_sum(energies[2])
+                both = max(last, other) + math.log1p(math.exp(-abs(last - other)))
+                weight = log_sum(energies[0]) - both
+                if -np.inf < both < np.inf and -np.inf < weight < np.inf:
+                    modes[kept], log_base[kept], log_weight[kept] = h, -both - log_norm, weight
+                    kept += 1
         if half == 0:
             first = kept
     heavy = heavy_nodes(log_weight[:kept], light)
-    return Frozen(modes[heavy], log_base[heavy], int(np.sum(heavy < first)), np.empty((0, 0)))
+    return Folded(modes[heavy], log_base[heavy], int(np.sum(heavy < first)))

@@ -97,6 +97,20 @@ def test_scores_are_smooth_where_the_prior_moves_little(rng):
     np.testing.assert_allclose(whole, 2 * half, atol=0.02 * np.abs(whole).max())
 
 
+def test_scores_of_layers_of_which_nothing_is_known_have_no_noise(rng):
+    """Nodes have both signs of every layer: noise would be amplified like a direction of the weights."""
+    v = covariance((1.0, 1.0, 0.05), correlation=0.0)
+    y, omega, _ = drawn(THREE, v, 32, rng)
+    output = pair(THREE, y)
+    g, _ = output(omega, v, slice(0, 32))
+    assert np.abs(g[:, :2]).max() < 1e-12 < np.abs(g[:, 2]).min()
+    assert output.noise.diagonal()[:2].max() < 1e-24 < output.noise[2, 2]
+    # In proportion to what is known.
+    step = 1e-3 * rng.standard_normal((32, 3, 2))
+    moved, _ = output(omega + step, v, slice(0, 32))
+    assert np.abs(moved[:, :2]).max() < 10 * np.abs(step).max()
+
+
 def test_outputs_that_the_prior_finds_unlikely_have_more_nodes_and_are_not_lost(rng):
     y, omega, _ = drawn(THREE, np.eye(3), 32, rng)
     near = pair(THREE, y)
