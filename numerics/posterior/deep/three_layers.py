@@ -93,7 +93,7 @@ class MixturePosterior(SampledPosterior):
 
         def work(part: slice) -> None:
             few = Outputs(*(np.ascontiguousarray(x[part]) for x in outputs))
-            scatter(few, prior, pilot._replace(sets=pilot.sets[part]), found[part])
+            scatter(few, prior, Nodes(pilot.draws, pilot.sets[part], pilot.for_last), found[part])
 
         size = _TASK >> _SIZES[0][0]
         self._run(work, [slice(start, start + size) for start in range(0, len(found), size)])
@@ -111,7 +111,7 @@ class MixturePosterior(SampledPosterior):
             members, nodes = np.flatnonzero(classes == number), self._of_size(number)
             size = max(_TASK >> _SIZES[number][0], 1)
             tasks += [
-                _Class(nodes._replace(sets=nodes.sets[part]), part)
+                _Class(Nodes(nodes.draws, nodes.sets[part], nodes.for_last), part)
                 for part in (members[start : start + size] for start in range(0, len(members), size))
             ]
         return tasks
