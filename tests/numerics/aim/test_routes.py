@@ -4,7 +4,8 @@ import math
 from pathlib import Path
 
 import pytest
-from routes import CASES, SIGMAS, apart, table
+
+from .routes import CASES, SIGMAS, apart, table
 
 PAGE = Path(__file__).parents[3] / "docs" / "results" / "extensive_width.md"
 
