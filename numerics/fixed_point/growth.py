@@ -17,6 +17,8 @@ Array = NDArray[np.float64]
 
 # Where a layer that has just turned unstable starts.
 _SEED = 0.05
+# A growth rate above this in every randomisation needs no digits: even rough averages are off by a few percent only.
+_CERTAIN = 1.5
 
 
 def grown(strategy: Strategy, state: State, q: Array) -> State:
@@ -74,9 +76,14 @@ def rates(problem: Problem, state: State) -> Array:
 
 
 def known_rate(problem: Problem, state: State) -> float | None:
-    """Growth rate of the last layer from zero overlap: the operator (15) has it to many digits, where computed."""
+    """Growth rate of the last layer from zero overlap: the operator (15) has it to many digits, where computed.
+
+    None, too, where the averages leave no doubt that it grows: their own rate does.
+    """
     model = problem.averages.model
     if state.q.any() or not isinstance(model, Network) or not SAMPLED_LAYERS.serves(model):
+        return None
+    if problem.alpha * state.known.growth[:, -1].min() > _CERTAIN:
         return None
     norm = last_layer_norm(model)
     return None if norm is None else problem.alpha * norm

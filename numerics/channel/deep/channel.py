@@ -112,11 +112,11 @@ class DeepQuadrature(ChannelBase):
         xi[:, known] = points
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(self._workers) as pool:
             # Of the means, half the nodes are off by twice what all of them are: some points tell it of all.
-            halves = list(pool.map(lambda i: self._one(overlaps, xi[i], i, True), range(0, len(xi), _EVERY)))
-            wholes = list(pool.map(lambda i: self._one(overlaps, xi[i], i, False), range(len(xi))))
-        values = np.array(wholes)
+            halves = pool.map(lambda i: self._one(overlaps, xi[i], i, True), range(0, len(xi), _EVERY))
+            wholes = pool.map(lambda i: self._one(overlaps, xi[i], i, False), range(len(xi)))
+            coarse, values = np.array(list(halves)), np.array(list(wholes))
         share = weights[::_EVERY] / weights[::_EVERY].sum()
-        means = weights @ values - share @ (np.array(halves) - values[::_EVERY])
+        means = weights @ values - share @ (coarse - values[::_EVERY])
         variance = 1 - overlaps
         learned = overlaps > 0
         g = np.diag(np.where(learned, means / variance**2, 0.0))
