@@ -5,13 +5,15 @@ Compiled loops take one exponential for each of the two entries p = y_11 and r =
 take their own exponentials of u and w, with any common factor, and leave the rest to `numerators`.
 """
 
-from typing import TypeAlias
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import sympy as sp
 
 from ..architecture import Architecture
 from ..nodes import Select
-from ..primitives import Exp, Expit, Guard, Magnitude, Smallest, elementary
+from ..primitives import CopySign, Exp, Expit, Expm1, Guard, Magnitude, Smallest, elementary
 from ..proof import prove_equal
 from ..readout import invert
 from ..softmax_pair import layer_of_scores, pair_layer
@@ -179,6 +181,64 @@ def _ratios() -> Kernel:
     )
 
 
+def _turns() -> Kernel:
+    tau = sp.Symbol("tau", real=True)
+    return Kernel(
+        name="turns",
+        arguments=(_S, tau),
+        outputs=(("own", (1 - _S**2 - tau**2) / 2), ("mixed", -_S * tau)),
+        summary="Slopes of s and tau by the scores: ds/dw = dtau/du = own, ds/du = dtau/dw = mixed.",
+        notes=("Of s = sinh w/(cosh u + cosh w) and tau = sinh u/(cosh u + cosh w), from their values.",),
+        equations=(5,),
+        domain="|s| + |tau| <= 1",
+        meanings=(("s", "|s| < 1", "upper entry of the layer"), ("tau", "|tau| < 1", "lower entry less c")),
+        hot=True,
+    )
+
+
+class _Signs(NamedTuple):
+    """How choices by the sign of a number are written: for the printers, or for given signs."""
+
+    select: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
+    size: Callable[[sp.Expr], sp.Expr]
+    sign: Callable[[sp.Expr], sp.Expr]
+
+
+def _digits(signs: _Signs) -> dict[str, sp.Expr]:
+    """Return y11, y12, y21, y22, s and tau without any difference of nearly equal numbers."""
+    values = []
+    for x in _exponents():
+        small = Exp(-signs.size(x))
+        large = 1 / (1 + small)
+        values.append((signs.select(x, large, small * large), signs.select(x, small * large, large)))
+    (p, no_p), (r, no_r) = values
+    u, w = MODEL.beta * vm**2, MODEL.beta * vp * vm
+    outer = signs.select(w, p * no_r, r * no_p)
+    return {
+        "y11": p,
+        "y12": no_p,
+        "y21": no_r,
+        "y22": r,
+        "s": -signs.sign(w) * Expm1(-2 * signs.size(w)) * outer,
+        "tau": -Expm1(-2 * u) * p * r,
+    }
+
+
+def _attention() -> Kernel:
+    return Kernel(
+        name="attention",
+        arguments=(vp, vm, MODEL.beta),
+        outputs=tuple(_digits(_Signs(Select, Magnitude, CopySign)).items()),
+        summary="Entries y of softmax(beta v^T v), s = y11 - y22 and tau = y11 + y22 - 1, all with full accuracy.",
+        notes=(
+            "y11 = expit(beta vm (vm + vp)), y22 = expit(beta vm (vm - vp)), y12 = 1 - y11, y21 = 1 - y22;",
+            "tau = y11 y22 (1 - e^-2u), s = y11 y21 (1 - e^-2w) with u = beta vm^2, w = beta vp vm.",
+        ),
+        equations=(5, 176),
+        domain="any real vp, vm; beta > 0; entries below the smallest double are zero",
+    )
+
+
 def _written_out(kernel: Kernel) -> dict[str, sp.Expr]:
     """Return the outputs without the names of the body."""
     values = dict(kernel.outputs)
@@ -226,6 +286,29 @@ def _prove_ratios(numerators: Kernel, ratios: Kernel) -> None:
         prove_equal(chosen, sp.Matrix([s / lower, 1 / lower]), "ratios")
 
 
+def _prove_attention() -> None:
+    p, r = (elementary(Expit(x)) for x in _exponents())
+    wanted = sp.Matrix([p, 1 - p, 1 - r, r, p - r, p + r - 1])
+    numbers = (*_exponents(), MODEL.beta * vp * vm)
+    for chosen in itertools.product((1, -1), repeat=len(numbers)):
+        known = dict(zip(numbers, chosen, strict=True))
+        signs = _Signs(
+            lambda x, a, b, known=known: a if known[x] > 0 else b,
+            lambda x, known=known: known[x] * x,
+            lambda x, known=known: sp.Integer(known[x]),
+        )
+        prove_equal(sp.Matrix(list(_digits(signs).values())), wanted, "attention")
+
+
+def _prove_turns(turns: Kernel) -> None:
+    layer = layer_of_scores(MODEL.skip, _U, _W)
+    own, mixed = (
+        value.xreplace(dict(zip(turns.arguments, (layer.s, layer.tau), strict=True))) for _, value in turns.outputs
+    )
+    slopes = sp.Matrix([layer.s, layer.tau]).jacobian([_U, _W])
+    prove_equal(slopes, sp.Matrix([[mixed, own], [own, mixed]]), "turns")
+
+
 def prove(kernels: tuple[Kernel, ...]) -> None:
     """Prove every printed form.
 
@@ -234,13 +317,15 @@ def prove(kernels: tuple[Kernel, ...]) -> None:
     ProofError
         If one of them is not equal to what is derived.
     """
-    slopes, entries, recover, numerators, ratios = kernels
+    slopes, entries, recover, numerators, ratios, turns, _ = kernels
     _prove_slopes(slopes)
     _prove_inverse(entries, recover)
     _prove_ratios(numerators, ratios)
+    _prove_turns(turns)
+    _prove_attention()
 
 
-_KERNELS = (_slopes(), _entries(), _recover(), _numerators(), _ratios())
+_KERNELS = (_slopes(), _entries(), _recover(), _numerators(), _ratios(), _turns(), _attention())
 
 PACKAGE = KernelPackage(
     name="pair_softmax_m2",

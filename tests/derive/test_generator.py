@@ -228,7 +228,7 @@ def test_every_backend_has_the_same_functions(texts):
             "fibre": {"data", "fibre"},
             "aim": {kernel.name for kernel in aim_kernels.PACKAGE.kernels},
             "scores": {"layer", "root", "beside", "solve", "narrow", "widen", "entries"},
-            "pair": {"slopes", "entries", "recover", "numerators", "ratios"},
+            "pair": {"slopes", "entries", "recover", "numerators", "ratios", "turns", "attention"},
         }
         assert set(signatures[0]) == kinds[package.name.split("_")[0]]
 

@@ -96,6 +96,38 @@ def test_ratios_vanish_with_the_scores():
         assert printed.ratios(0.0, 3.0, 0.5)[1] == 2.0
 
 
+@BACKENDS
+def test_attention_keeps_all_digits(backend, context):
+    """Relative to each number, up to what the exponents are rounded by."""
+    ctx = context(1000)
+    for (vp, vm), (_, beta) in itertools.product(POINTS, MODELS):
+        exact = mp.attention(ctx, vp, vm, beta)
+        entries = family.link(ctx, vp, vm, beta)
+        _, s, _, lower = family.layer(ctx, vp, vm, 1, beta)
+        for value, wanted in zip(exact, (*entries, s, lower - 1), strict=True):
+            assert abs(value - wanted) <= ctx.mpf(10) ** -200
+        spread = 1 + beta * abs(vm) * (abs(vm) + abs(vp))
+        for value, wanted in zip(backend.attention(vp, vm, beta), exact, strict=True):
+            _close(value, wanted, 8 * EPS * spread * abs(wanted) + 1e-307, (vp, vm, beta))
+
+
+@BACKENDS
+def test_turns_are_the_slopes_of_the_entries(backend, context):
+    """Against differences of the family's layer: u = vm^2, w = vp vm at beta = 1."""
+    ctx = context(40)
+
+    def entries(u, w):
+        vm = ctx.sqrt(u)
+        _, s, _, lower = family.layer(ctx, w / vm, vm, 1, 1)
+        return s, lower - 1
+
+    for u, w in itertools.product([0.1, 0.8, 4.0], [-3.0, 0.0, 1.5]):
+        made = backend.turns(*(float(x) for x in entries(ctx.mpf(u), ctx.mpf(w))))
+        for k, order in itertools.product(range(2), ((1, 0), (0, 1))):
+            slope = ctx.diff(lambda a, b, k=k: entries(a, b)[k], (u, w), order)
+            assert abs(made[k != order[0]] - slope) <= 1e-12
+
+
 KINDS = {
     "float": (lambda x: x, np.exp),
     "complex": (lambda x: x + 0.2j, cmath.exp),
@@ -142,7 +174,13 @@ def test_numerators_enclose_in_balls(context):
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("slopes", "entries of slopes"), ("recover", "recover"), ("numerators", "numerators"), ("ratios", "ratios")],
+    [
+        ("slopes", "entries of slopes"),
+        ("recover", "recover"),
+        ("numerators", "numerators"),
+        ("ratios", "ratios"),
+        ("turns", "turns"),
+    ],
 )
 def test_a_wrong_form_is_no_proof(name, what):
     """With the first output doubled, or the first step of what it is made of."""
