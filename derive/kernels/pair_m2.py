@@ -204,6 +204,15 @@ class _Signs(NamedTuple):
     sign: Callable[[sp.Expr], sp.Expr]
 
 
+def _given(known: dict[sp.Expr, int]) -> _Signs:
+    """Return the choices where the signs of the numbers are these."""
+    return _Signs(
+        lambda x, value, other: value if known[x] > 0 else other,
+        lambda x: known[x] * x,
+        lambda x: sp.Integer(known[x]),
+    )
+
+
 def _digits(signs: _Signs) -> dict[str, sp.Expr]:
     """Return y11, y12, y21, y22, s and tau without any difference of nearly equal numbers."""
     values = []
@@ -291,12 +300,7 @@ def _prove_attention() -> None:
     wanted = sp.Matrix([p, 1 - p, 1 - r, r, p - r, p + r - 1])
     numbers = (*_exponents(), MODEL.beta * vp * vm)
     for chosen in itertools.product((1, -1), repeat=len(numbers)):
-        known = dict(zip(numbers, chosen, strict=True))
-        signs = _Signs(
-            lambda x, a, b, known=known: a if known[x] > 0 else b,
-            lambda x, known=known: known[x] * x,
-            lambda x, known=known: sp.Integer(known[x]),
-        )
+        signs = _given(dict(zip(numbers, chosen, strict=True)))
         prove_equal(sp.Matrix(list(_digits(signs).values())), wanted, "attention")
 
 
