@@ -7,6 +7,7 @@ import sympy as sp
 from ..nodes import Erfc, Select
 from ..primitives import CopySign, Exp, Expm1, Largest, Log1p, Magnitude, Smallest, elementary
 from .ir import canonical
+from .runtime_numba import HIGHEST
 
 # Plain functions that an activation of the user's may hold, and that every backend has.
 _PLAIN = {sp.tanh: "tanh", sp.sinh: "sinh", sp.cosh: "cosh", sp.sin: "sin", sp.cos: "cos", sp.tan: "tan"}
@@ -20,7 +21,7 @@ _INVERSE = {
     sp.atanh: "atanh",
 }
 
-__all__ = ["MpmathPrinter", "NumbaPrinter", "NumpyPrinter", "Printer"]
+__all__ = ["MpmathPrinter", "NumbaPrinter", "NumpyPrinter", "PlainPrinter", "Printer"]
 
 _ADD, _MUL, _UNARY, _POW, _ATOM = range(5)
 
@@ -152,6 +153,16 @@ def _in_denominator(factor: sp.Expr) -> bool:
     return isinstance(factor, sp.Pow) and bool(factor.exp.is_negative)
 
 
+class PlainPrinter(Printer):
+    """Sums, products and quotients alone: for whatever numbers, arrays of them included, have these."""
+
+    def number(self, value: sp.Rational) -> str:
+        """Return the literal of an integer, exact in every arithmetic."""
+        if not value.is_Integer:
+            raise TypeError(f"numbers of any kind need integers, got {value}")
+        return str(int(value))
+
+
 class _Float64Printer(Printer):
     """Literals of float64: constants are folded and written with 17 digits."""
 
@@ -222,6 +233,7 @@ class NumbaPrinter(_Float64Printer):
     root = "math.sqrt"
 
     def __init__(self, hot: bool) -> None:
+        self.hot = hot
         self.functions = {
             Exp: "exp_fast" if hot else "math.exp",
             Expm1: "expm1_fast" if hot else "math.expm1",
@@ -232,6 +244,14 @@ class NumbaPrinter(_Float64Printer):
             sp.erf: "math.erf",
             Erfc: "math.erfc",
         }
+
+    def with_level(self, expr: sp.Expr) -> tuple[str, int]:
+        """Return the text of an expression and how tightly it binds; the clamp of `exp_fast` needs no other one."""
+        if self.hot and isinstance(expr, Exp) and isinstance(expr.args[0], Smallest):
+            bound, *rest = sorted(expr.args[0].args, key=lambda arg: not arg.is_Number)
+            if bound == HIGHEST and len(rest) == 1:
+                return f"exp_fast({self.text(rest[0])})", _ATOM
+        return super().with_level(expr)
 
     def pairwise(self, expr: sp.Expr, arguments: list[str]) -> str:
         """Return the text of the smallest or the largest argument."""

@@ -11,11 +11,11 @@ from .. import symbols
 from ..kernels.kernel import Kernel, KernelPackage
 from . import runtime_checked
 from .ir import Program
-from .printers import MpmathPrinter, NumbaPrinter, NumpyPrinter, Printer
+from .printers import MpmathPrinter, NumbaPrinter, NumpyPrinter, PlainPrinter, Printer
 
-__all__ = ["facts", "render_init", "render_mp", "render_numba", "render_numpy", "run_mp"]
+__all__ = ["facts", "render_init", "render_mp", "render_numba", "render_numpy", "render_plain", "run_mp"]
 
-_KIND = {"numpy": "array_like", "numba": "float", "mp": "mpf"}
+_KIND = {"numpy": "array_like", "numba": "float", "mp": "mpf", "plain": "number"}
 
 # More names than this are given by the first and the last.
 _LISTED = 12
@@ -149,6 +149,17 @@ def render_numba(programs: Sequence[Program], runtime: str = "..") -> str:
     head = ["import math", ""] if "math." in text else []
     head += ["from numba import njit", "", f"from {runtime}fastmath import {', '.join(shared)}"]
     return "\n".join(head) + "\n\n\n" + text
+
+
+def render_plain(programs: Sequence[Program]) -> str:
+    """Return the source of the functions for numbers of any kind, without its header; of kernels that are `plain`."""
+    functions = []
+    for program in programs:
+        lines, values = _body(program.specialise(bounded=False), PlainPrinter())
+        arguments = ", ".join(f"{name}: Any" for name in _names(program))
+        signature = f"def {program.kernel.name}({arguments}) -> tuple[Any, ...]:"
+        functions.append(_function(signature, [_docstring(program, "plain"), *lines, _tuple(values, "return ")]))
+    return "\n\n\n".join(["from typing import Any", *(function.strip("\n") for function in functions)]) + "\n"
 
 
 _MP_HELPERS = {

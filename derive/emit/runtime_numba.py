@@ -2,7 +2,10 @@
 
 from .polynomial import exponential_coefficients
 
-__all__ = ["BODY", "render"]
+__all__ = ["BODY", "HIGHEST", "render"]
+
+#: Upper clamp of `exp_fast`.
+HIGHEST = 709
 
 BODY = '''
 import numpy as np
@@ -14,7 +17,7 @@ Array = NDArray[np.float64]
 
 # Lower and upper clamp: between them 2^n is a normal number for every n below.
 LOWEST = -708.0
-HIGHEST = 709.0
+HIGHEST = @HIGHEST@
 
 # log(2) in two parts; the first has trailing zeros, so n times it is exact for |n| <= 1023.
 _LOG2_HIGH = 6.93147180369123816490e-01
@@ -146,4 +149,4 @@ def expm1_array(x: Array) -> Array:
 def render() -> str:
     """Return the source below the header, with the coefficients of the polynomial filled in."""
     lines = [f"_Q{k} = {value:.17g}" for k, value in enumerate(exponential_coefficients())]
-    return BODY.replace("@COEFFICIENTS@", "\n".join(lines))
+    return BODY.replace("@COEFFICIENTS@", "\n".join(lines)).replace("@HIGHEST@", f"{HIGHEST}.0")

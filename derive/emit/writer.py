@@ -99,6 +99,8 @@ def _package_files(
         ),
         ("mp.py", "arbitrary precision (mpmath)", render.render_mp(programs, runtime), {}),
     ]
+    if plain := [program for program in programs if program.kernel.plain]:
+        modules.append(("plain.py", "numbers of any kind", render.render_plain(plain), {}))
     if "undo" in names:
         posterior = runtime_posterior.render(names)
         extra = {

@@ -43,6 +43,8 @@ class Kernel:
         True if the compiled version also raises where an output is not finite; False leaves that to its callers.
     towers : bool
         True if exponentials may be nested, so that numbers may leave even what arbitrary precision holds.
+    plain : bool
+        True if the outputs are sums and products of the arguments, to be printed for numbers of any kind as well.
     paper : str
         Citekey of the paper that `equations` counts in.
     """
@@ -60,6 +62,7 @@ class Kernel:
     total: bool = True
     refuses: bool = False
     towers: bool = False
+    plain: bool = False
     paper: str = "troiani2025"
 
 

@@ -9,6 +9,7 @@ from ..architecture import Architecture
 from ..emit.files import write_whole
 from ..emit.writer import package_files
 from . import linear_m2 as kernels_linear_m2
+from . import pair_m2 as kernels_pair_m2
 from . import softmax_m2 as kernels_softmax_m2
 from . import untied_m2 as kernels_untied_m2
 from .fibre import fibre_package
@@ -40,6 +41,7 @@ FIBRES: tuple[Architecture, ...] = (
 #: What numerics loads, committed in ``generated/``.
 PACKAGES: tuple[KernelPackage, ...] = (
     kernels_softmax_m2.PACKAGE,
+    kernels_pair_m2.PACKAGE,
     kernels_untied_m2.PACKAGE,
     kernels_linear_m2.PACKAGE,
     aim_kernels.PACKAGE,

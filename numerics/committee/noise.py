@@ -131,7 +131,7 @@ class NoisySum:
         self._count, self._least = count, least
         self._width = np.sqrt(count * layer.rest(0.0))
         # One layer may be far out, where its features grow like squares.
-        self._tail = math.tanh(0.5 * beta * _SQUARE)
+        self._tail = float(features(np.zeros(1), np.full(1, math.sqrt(_SQUARE)), beta)[1][0])
         narrow, self._widest = math.sqrt(least) / _LARGEST, _WIDEST * float(self._width.max())
         # The power of the characteristic function may end before the noise does.
         end = math.sqrt(-2 * math.log(_END)) / narrow

@@ -8,25 +8,11 @@ import math
 
 from numba import float64, njit, types
 
-from attnlimits.generated.fastmath import exp_fast, expm1_fast
+from attnlimits.generated.pair_softmax_m2.numba64 import ratios
 
 __all__ = ["RANGES", "inverse_determinant_bound"]
 
 _SIGNATURE = types.UniTuple(float64, 4)(float64[::1], float64, float64, float64, float64)
-
-
-@njit(error_model="numpy", inline="never")
-def _softmax_scalars(u, w, c):  # type: ignore[no-untyped-def]
-    """Return tau and s/(c + tau) for u, w >= 0, scaled so that nothing overflows."""
-    ratio = exp_fast(-abs(u - w))
-    denominator = (1.0 + ratio) * (1.0 + exp_fast(-(u + w)))
-    tau = -expm1_fast(-2.0 * u)
-    s = -expm1_fast(-2.0 * w)
-    if u >= w:
-        s *= ratio
-    else:
-        tau *= ratio
-    return tau / denominator, s / (c * denominator + tau)
 
 
 @njit(_SIGNATURE, error_model="numpy", cache=True)
@@ -40,15 +26,15 @@ def _softmax(parameters, x0, x1, y0, y1):  # type: ignore[no-untyped-def]
     near_x = 0.0 if x0 * x1 <= 0.0 else min(abs(x0), abs(x1))
     far_y = max(abs(y0), abs(y1))
     far_x = max(abs(x0), abs(x1))
-    tau_high, s_low = _softmax_scalars(beta * far_y * far_y, beta * near_x * near_y, c)
-    tau_low, s_high = _softmax_scalars(beta * near_y * near_y, beta * far_x * far_y, c)
+    s_low, inverse_low = ratios(beta * far_y * far_y, beta * near_x * near_y, c)
+    s_high, inverse_high = ratios(beta * near_y * near_y, beta * far_x * far_y, c)
     if (x0 >= 0.0 and y0 >= 0.0) or (x1 <= 0.0 and y1 <= 0.0):
         low, high = s_low, s_high
     elif (x0 >= 0.0 and y1 <= 0.0) or (x1 <= 0.0 and y0 >= 0.0):
         low, high = -s_high, -s_low
     else:
         low, high = -s_high, s_high
-    b0, b1 = vm / (c + tau_low), vm / (c + tau_high)
+    b0, b1 = vm * inverse_high, vm * inverse_low
     a0, a1 = (vp - vm * low) / (1.0 + c), (vp - vm * high) / (1.0 + c)
     return min(a0, a1), max(a0, a1), min(b0, b1), max(b0, b1)
 

@@ -8,7 +8,8 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from ..model.network import Network, kernel
+from attnlimits.generated.pair_softmax_m2.numpy64 import attention
+
 from ..quadrature.rules import gauss_legendre_panels
 
 __all__ = ["Means", "pair_means", "pair_rates"]
@@ -84,15 +85,12 @@ def pair_means(plus: float, minus: float, rank: int, beta: float, level: int) ->
     def mean(at_z: Array, at_minus_z: Array) -> float:
         return float(weight @ (at_z + at_minus_z))
 
-    softmax = kernel(Network(), "numpy64")
     rise = beta * minus * rho * (minus * rho)
     # With their complements, which keep the digits of what is nearly one.
-    first, no_first, no_second, second = softmax.link(plus * z, minus * rho, beta)
+    first, no_first, no_second, second, gap, gain = attention(plus * z, minus * rho, beta)
     slope, slope_minus = first * no_first, second * no_second
     curve, curve_minus = slope * (no_first - first), slope_minus * (no_second - second)
-    # first + second - 1 and first - second, which keep their digits where the softmax is nearly flat. At -z the first
-    # is the same, and the second changes sign.
-    gain, gap = -first * second * np.expm1(-2 * rise), -first * no_second * np.expm1(-2 * step * z)
+    # gain = first + second - 1 is the same at -z, and gap = first - second changes sign.
     lost = no_first + no_second
     lost_mean, gain_mean = mean(lost, lost), mean(gain, gain)
     flat = gain_mean < lost_mean

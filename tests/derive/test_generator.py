@@ -228,6 +228,7 @@ def test_every_backend_has_the_same_functions(texts):
             "fibre": {"data", "fibre"},
             "aim": {kernel.name for kernel in aim_kernels.PACKAGE.kernels},
             "scores": {"layer", "root", "beside", "solve", "narrow", "widen", "entries"},
+            "pair": {"slopes", "entries", "recover", "numerators", "ratios", "turns", "attention"},
         }
         assert set(signatures[0]) == kinds[package.name.split("_")[0]]
 
@@ -406,8 +407,11 @@ def test_output_does_not_depend_on_the_hash_seed(tmp_path, fresh, kind):
         files = (path for path in folder.rglob("*") if path.is_file())
         trees.append({path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in files})
     assert all(tree == fresh for tree in trees[1:])
-    # Manifest, two files of shared functions, exact thresholds; four files per package, posterior sums for a family.
-    assert len(trees[0]) == 4 + 4 * len(PACKAGES) + len(FAMILIES)
+    # Manifest, two files of shared functions, exact thresholds; four files per package, posterior sums for a family,
+    # and a file of what is printed for numbers of any kind.
+    plain = sum(any(kernel.plain for kernel in package.kernels) for package in PACKAGES)
+    assert plain == 1
+    assert len(trees[0]) == 4 + 4 * len(PACKAGES) + len(FAMILIES) + plain
 
 
 def test_check_names_the_stale_files_and_leaves_them(tmp_path, capsys, monkeypatch):

@@ -5,11 +5,11 @@ h_- = tau v with A = S/T, tau = 1/T. All else of the hidden layers enters as fun
 needs the means on the grid only.
 """
 
-import math
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from attnlimits.generated.attention_tied_softmax_m2.numba64 import layer
 
 __all__ = ["deposit", "push"]
 
@@ -38,17 +38,12 @@ def push(h: Array, skip: float, beta: float) -> Array:
     out = np.empty((2, count))
     for n in range(count):
         s, t, k = 0.0, 1.0, 1.0
-        for layer in range(depth):
-            z = k * t * h[layer, 1, n]
-            x = k * (h[layer, 0, n] + s * h[layer, 1, n])
-            rho, w = beta * z * z, beta * x * z
-            top = max(rho, abs(w))
-            up, down = math.exp(rho - top), math.exp(-rho - top)
-            rise, fall = math.exp(w - top), math.exp(-w - top)
-            total = up + down + rise + fall
-            s += (rise - fall) / total * t / (1 + skip)
-            t *= (skip + (up - down) / total) / (1 + skip)
-            k *= 1 + skip
+        for at in range(depth):
+            x = k * (h[at, 0, n] + s * h[at, 1, n])
+            gain, upper, _, lower = layer(x, k * t * h[at, 1, n], skip, beta)
+            s += upper * t / gain
+            t *= lower / gain
+            k *= gain
         out[0, n], out[1, n] = s / t, 1 / t
     return out
 

@@ -1,7 +1,6 @@
 """Nodes of h_1 about omega_1, as close as the posterior of the last indices asks for: compiled, without the lock.
 
-With S + i T = tanh((w + i rho')/2) continued to rho' = -i rho, the entries S and T of the mixing function at
-rho = beta z^2, w = beta x z obey dS/dw = dT/drho = (1 - S^2 - T^2)/2 and dS/drho = dT/dw = -S T.
+The entries S and T of the mixing function have slopes in rho = beta z^2 and w = beta x z that are functions of S and T.
 """
 
 import math
@@ -11,6 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from attnlimits.generated.attention_tied_softmax_m2.numba64 import layer
+from attnlimits.generated.pair_softmax_m2.numba64 import turns
 
 __all__ = ["nodes_around"]
 
@@ -38,7 +38,7 @@ def _needs(model: tuple[float, float], x: float, z: float, left: float, v: float
     # Largest of v' sqrt(2 (left - tau^2 v'^2/2)) over v' <= v.
     at = min(v, math.sqrt(budget) / tau)
     strength = at * math.sqrt(max(2 * budget - (tau * at) ** 2, 0.0)) / (2 * math.pi)
-    own, mixed = 0.5 * (1 - big_s * big_s - big_t * big_t), -big_s * big_t
+    own, mixed = turns(big_s, big_t)
     # Of w and rho, by x and by z.
     along = _slope(big_s, t, tau, (own * beta * z, mixed * beta * z))
     across = _slope(big_s, t, tau, (own * beta * x + mixed * 2 * beta * z, mixed * beta * x + own * 2 * beta * z))

@@ -7,6 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from attnlimits.generated.pair_softmax_m2.numba64 import entries, recover
+
 from .mixing import Constants, apply_to_layer, attend, mix, solve
 
 __all__ = ["Fibre", "Nodes", "complete", "new_nodes", "new_scratch"]
@@ -73,21 +75,17 @@ def _unmix(u: Array, v: Array, network: Constants, w: Array) -> bool:
                     w[a] *= scale
                 return True
         return False
-    # Two tokens, in their sum and difference: v_+ = (1 + c) u_+ + s u_-, v_- = t u_-, s = p - r, t = p + r + c - 1.
+    # Two tokens, in their sum and difference: v_+ = (1 + c) u_+ + s u_-, v_- = t u_-, |t| the lower entry.
     difference = u[0] - u[1]
     t = (v[0] - v[1]) / difference
     sign = 1.0 if t > 0.0 else -1.0
     s = (sign * (v[0] + v[1]) - (1.0 + skip) * (u[0] + u[1])) / difference
-    both = sign * t + 1.0 - skip
-    p, r = 0.5 * (both + s), 0.5 * (both - s)
-    if not (0.0 < p < 1.0 and 0.0 < r < 1.0 and both > 1.0):
+    p, r = entries(s, sign * t, skip)
+    if not (0.0 < p < 1.0 and 0.0 < r < 1.0 and p + r > 1.0):
         return False
-    first, second = math.log(p / (1.0 - p)) / beta, math.log(r / (1.0 - r)) / beta
-    if not first + second > 0.0:
-        return False
-    scale = 1.0 / math.sqrt(first + second)
-    w[0], w[1] = first * scale, -second * scale
-    return True
+    plus, minus, _ = recover(p, r, beta)
+    w[0], w[1] = (plus + minus) * math.sqrt(0.5), (plus - minus) * math.sqrt(0.5)
+    return minus > 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

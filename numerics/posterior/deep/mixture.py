@@ -14,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from attnlimits.generated.fastmath import exp_fast
+from attnlimits.generated.pair_softmax_m2.numba64 import entries, recover, slopes
 
 __all__ = ["SQUARES", "SUMS", "Nodes", "Prior", "mixture_sums", "weight_of"]
 
@@ -133,8 +134,8 @@ def _first(nodes, span, prior, constants, block):  # type: ignore[no-untyped-def
     (start, size), (omega, sd), (skip, beta) = span, prior, constants
     for j in range(size):
         x, z = omega[0] + sd * nodes[0, start + j], omega[1] + sd * nodes[1, start + j]
-        p, r = 1 / (1 + exp_fast(-beta * (z + x) * z)), 1 / (1 + exp_fast(-beta * (z - x) * z))
-        block[_X, j], block[_Z, j], block[_S, j], block[_T, j] = x, z, p - r, p + r + (skip - 1)
+        block[_X, j], block[_Z, j] = x, z
+        block[_S, j], block[_T, j], _ = slopes(x, z, skip, beta)
         block[_KNOWN, j] = nodes[4, start + j]
 
 
@@ -147,16 +148,14 @@ def _last(nodes, span, prior, v, constants, block):  # type: ignore[no-untyped-d
         s, t = block[_S, j], block[_T, j]
         plus, minus = omega[0] + sd * nodes[2, start + j], omega[1] + sd * nodes[3, start + j]
         w_plus, w_minus = gain * plus + s * minus, t * minus
-        p = 1 / (1 + exp_fast(-beta * (w_minus + w_plus) * w_minus))
-        r = 1 / (1 + exp_fast(-beta * (w_minus - w_plus) * w_minus))
-        mixed = p + r + (skip - 1)
-        u_minus = v[1] / mixed
-        u_plus = (v[0] - (p - r) * u_minus) / gain
+        upper, lower, jacobian = slopes(w_plus, w_minus, skip, beta)
+        u_minus = v[1] / lower
+        u_plus = (v[0] - upper * u_minus) / gain
         solved = u_minus / t
         block[_DRAWN, j], block[_DRAWN + 1, j] = plus, minus
         block[_SOLVED, j], block[_SOLVED + 1, j] = (u_plus - s * solved) / gain, solved
-        block[_LAST, j] = gain * mixed
-        block[_BEFORE, j] = 8 * beta * beta * p * (1 - p) * r * (1 - r) * w_minus * w_minus * u_minus * u_minus
+        block[_LAST, j] = gain * lower
+        block[_BEFORE, j] = jacobian * u_minus * u_minus
     return size
 
 
@@ -171,28 +170,26 @@ def _before(nodes, span, prior, v, constants, block):  # type: ignore[no-untyped
         u_plus, u_minus = gain * plus + block[_S, j] * minus, block[_T, j] * minus
         ratio = v[1] / u_minus
         sign = 1.0 if ratio > 0.0 else -1.0
-        both = sign * ratio + (1 - skip)
-        less = (sign * v[0] - gain * u_plus) / u_minus
+        lower = sign * ratio
+        upper = (sign * v[0] - gain * u_plus) / u_minus
         block[_DRAWN, j], block[_DRAWN + 1, j] = plus, minus
-        block[_SOLVED, j], block[_SOLVED + 1, j] = 0.5 * (both + less), 0.5 * (both - less)
-        block[_LAST, j] = gain * (both + (skip - 1))
+        block[_SOLVED, j], block[_SOLVED + 1, j] = entries(upper, lower, skip)
+        block[_LAST, j] = gain * lower
         block[_BEFORE, j] = u_minus * u_minus
     kept = 0
     for j in range(size):
         p, r = block[_SOLVED, j], block[_SOLVED + 1, j]
         if not (0.0 < p < 1.0 and 0.0 < r < 1.0 and p + r > 1.0):
             continue
-        a, b = math.log(p / (1 - p)) / beta, math.log(r / (1 - r)) / beta
-        square = 0.5 * (a + b)
-        if not square > 0.0:
+        w_plus, w_minus, jacobian = recover(p, r, beta)
+        if not w_minus > 0.0:
             continue
         s, t = block[_S, j], block[_T, j]
-        w_minus = math.sqrt(square)
         minus = w_minus / t
         for row in (_X, _Z, _T, _DRAWN, _DRAWN + 1, _LAST, _KNOWN):
             block[row, kept] = block[row, j]
-        block[_BEFORE, kept] = 8 * beta * beta * p * (1 - p) * r * (1 - r) * square * block[_BEFORE, j]
-        block[_SOLVED, kept] = (0.5 * (a - b) / w_minus - s * minus) / gain
+        block[_BEFORE, kept] = jacobian * block[_BEFORE, j]
+        block[_SOLVED, kept] = (w_plus - s * minus) / gain
         block[_SOLVED + 1, kept] = minus
         kept += 1
     return kept

@@ -4,10 +4,15 @@ Functions of (vp, vm, c, beta, xp_low, xp_high, xm_low, xm_high), arrays of one 
 (a_low, a_high, b_low, b_high), an enclosure of both modes of h_2 up to rounding.
 """
 
-from .backend import jnp
+from attnlimits.generated.pair_softmax_m2.numpy64 import ratios
+
+from .backend import jnp, on_jax
 from .tensor import Tensor
 
 __all__ = ["BOXES", "gap"]
+
+# s/(c + tau) and 1/(c + tau) for u, w >= 0.
+_ratios = on_jax(ratios)
 
 
 def gap(low: Tensor, high: Tensor) -> Tensor:
@@ -26,26 +31,17 @@ def _between(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     return jnp.minimum(first, second), jnp.maximum(first, second)
 
 
-def _softmax_scalars(u: Tensor, w: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Return tau and s/(c + tau) for u, w >= 0, scaled so that nothing overflows."""
-    ratio = jnp.exp(-jnp.abs(u - w))
-    denominator = (1.0 + ratio) * (1.0 + jnp.exp(-(u + w)))
-    tau = -jnp.expm1(-2.0 * u) * jnp.where(u >= w, 1.0, ratio)
-    s = -jnp.expm1(-2.0 * w) * jnp.where(u >= w, ratio, 1.0)
-    return tau / denominator, s / (c * denominator + tau)
-
-
 def _softmax(
     vp: Tensor, vm: Tensor, c: Tensor, beta: Tensor, x0: Tensor, x1: Tensor, y0: Tensor, y1: Tensor
 ) -> tuple[Tensor, ...]:
     """Use monotonicity: tau grows with u = beta xm^2 and falls with |w|, w = beta xp xm; |s|/(c + tau) the reverse."""
     near_x, near_y = gap(x0, x1), gap(y0, y1)
     far_x, far_y = jnp.maximum(jnp.abs(x0), jnp.abs(x1)), jnp.maximum(jnp.abs(y0), jnp.abs(y1))
-    tau_high, s_low = _softmax_scalars(beta * far_y * far_y, beta * near_x * near_y, c)
-    tau_low, s_high = _softmax_scalars(beta * near_y * near_y, beta * far_x * far_y, c)
+    s_low, inverse_low = _ratios(beta * far_y * far_y, beta * near_x * near_y, c)
+    s_high, inverse_high = _ratios(beta * near_y * near_y, beta * far_x * far_y, c)
     low, high = _signed(s_low, s_high, x0, x1, y0, y1)
     a = _between((vp - vm * low) / (1.0 + c), (vp - vm * high) / (1.0 + c))
-    return *a, *_between(vm / (c + tau_low), vm / (c + tau_high))
+    return *a, *_between(vm * inverse_high, vm * inverse_low)
 
 
 def _linear(

@@ -13,6 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from attnlimits.generated.pair_softmax_m2.numba64 import numerators
+
 __all__ = [
     "GOOD",
     "ROUGH",
@@ -120,11 +122,10 @@ def continued_softmax(xp, xm, vp, vm, c, beta):  # type: ignore[no-untyped-def]
     up, wp = abs(u.real), abs(w.real)
     scale_u, scale_w = math.exp(min(up - wp, 0.0)), math.exp(min(wp - up, 0.0))
     (rise_u, fall_u), (rise_w, fall_w) = _split(u), _split(w)
-    cosines = (rise_u + fall_u) * scale_u + (rise_w + fall_w) * scale_w
-    det = c * cosines + (rise_u - fall_u) * scale_u
+    upper, det, total = numerators(rise_u * scale_u, fall_u * scale_u, rise_w * scale_w, fall_w * scale_w, c)
     inverse = _inverse(det)
-    a = (vp - vm * ((rise_w - fall_w) * scale_w) * inverse) / (1 + c)
-    return a, vm * cosines * inverse, cosines * inverse / (1 + c), det, u, w
+    a = (vp - vm * upper * inverse) / (1 + c)
+    return a, vm * total * inverse, total * inverse / (1 + c), det, u, w
 
 
 @njit(error_model="numpy", cache=True)

@@ -14,6 +14,8 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
+from attnlimits.generated.pair_softmax_m2.plain import numerators
+
 from ...arithmetic.fixed_words import Fixed, words_for
 from .cut import cut_plane
 from .integrand import CUT, Array, Integrand
@@ -63,8 +65,8 @@ class _Piece:
 class _Softmax:
     """Modes of h_2 = B_1^{-1} v over its spread, and |det B_1|^{-1} over its largest value, for softmax attention.
 
-    With u = beta y^2, w = beta x y, E = e^-u, F = e^-|w| and r = e^-||w| - u|, numerators and denominators of the
-    generated `undo_node` divided by max(E, F) stay between c and 4 c + 1.
+    With u = beta y^2, w = beta x y, E = e^-u, F = e^-|w| and r = e^-||w| - u|, the exponentials of u and |w| times
+    E F/max(E, F) are at most one, and the determinant that the generated `numerators` makes of them is above c.
     """
 
     def __init__(self, exact: tuple[arb, ...], words: int) -> None:
@@ -79,10 +81,10 @@ class _Softmax:
         slope = self._beta * y
         u = slope * y
         e = (-u).exp()
-        return slope, u, e, self._one - e * e
+        return slope, u, e
 
     def node(self, x: Fixed, row: tuple[Fixed, ...]) -> tuple[Fixed, Fixed, Fixed]:
-        slope, u, e, rest = row
+        slope, u, e = row
         w = slope * x
         left = w.negative
         w = w.signed(left)
@@ -92,10 +94,10 @@ class _Softmax:
         r = gap.signed(~below).exp()
         # F and E over the larger of them.
         f_share, e_share = self._one.where(below, r), r.where(below, self._one)
-        cosines = (f * e + self._one) * (r + self._one)
-        inverse = (self._c * cosines + f_share * rest).reciprocal()
-        share = cosines * inverse
-        lean = (self._one - f * f) * e_share * inverse * self._va
+        both = f * e
+        upper, lower, total = numerators(f_share, both * e_share, e_share, both * f_share, self._c)
+        inverse = lower.reciprocal()
+        share, lean = total * inverse, upper * inverse * self._va
         return self._vp - lean.signed(left), share * self._vm, share
 
 

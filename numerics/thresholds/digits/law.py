@@ -14,6 +14,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from attnlimits.generated.pair_softmax_m2.plain import numerators
+
 from ...arithmetic.balls import Ball, Balls
 
 __all__ = ["LawNodes", "LineRule", "PlaneRule", "softmax_law"]
@@ -101,6 +103,7 @@ def softmax_law(skip: Ball, beta: Ball, rule: PlaneRule) -> LawNodes:
 def _line(skip: Ball, rho: Ball, common: Ball, rate: Ball, rule: LineRule, nodes: LawNodes) -> None:
     """Append the nodes w >= 0 at one rho."""
     cosh_rho, sinh_rho = rho.cosh(), rho.sinh()
+    rise_rho, fall_rho = cosh_rho + sinh_rho, cosh_rho - sinh_rho
     centre = (cosh_rho + sinh_rho / skip).acosh()
     strip, centre = arb.pi() ** 2, centre * centre
     step = arb(rule.step)
@@ -108,7 +111,7 @@ def _line(skip: Ball, rho: Ball, common: Ball, rate: Ball, rule: LineRule, nodes
     up, down = step.exp(), (-step).exp()
     # 2 sinh(Y) and 2 cosh(Y) by recurrence.
     rise = fall = arb(1)
-    top = 1 + skip
+    one, top = arb(1), 1 + skip
     for k in range(rule.count):
         sinh, cosh = (rise - fall) / 2, (rise + fall) / 2
         rise, fall = rise * up, fall * down
@@ -116,12 +119,11 @@ def _line(skip: Ball, rho: Ball, common: Ball, rate: Ball, rule: LineRule, nodes
         root = (strip + ratio).sqrt()
         w = sinh * root
         slope = (cosh * root * root - ratio * sinh * sinh / cosh) / root
-        e = w.exp()
-        inverse = 1 / e
-        half = 1 / (cosh_rho + (e + inverse) / 2)
-        t = skip + sinh_rho * half
-        shift = (e - inverse) / 2 * half / t
+        e = (-w).exp()
+        upper, lower, total = numerators(rise_rho * e, fall_rho * e, one, e * e, skip)
+        inverse = 1 / lower
+        shift = upper * inverse
         mass = common * slope * (rate * w * w).exp()
         nodes.weight.append(mass / 2 if k == 0 else mass)
         nodes.square.append(shift * shift)
-        nodes.tau.append(top / t)
+        nodes.tau.append(top * total * inverse)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlimits.generated.pair_softmax_m2.plain import numerators
+
 from .law import LineRule, PlaneRule
 from .output import OutputRule
 
@@ -138,9 +140,8 @@ def _lines(skip: float, beta: float, rho: Array, accuracy: float, fineness: floa
         top = np.maximum(rho[:, None], np.abs(w.real))
         up, down = np.exp(rho[:, None] - top), np.exp(-rho[:, None] - top)
         rise, fall = np.exp(w - top), np.exp(-w - top)
-        total = up + down + rise + fall
-        t = skip + (up - down) / total
-        a, tau = (rise - fall) / total / t, (1 + skip) / t
+        upper, lower, total = numerators(up, down, rise, fall, skip)
+        a, tau = upper / lower, (1 + skip) * total / lower
         growth = weight * np.maximum(0.0, a.imag**2 - (tau * tau).real)
         bound = (size + growth).max(axis=1)
         best = np.maximum(best, 2 * math.pi * shift[:, 0] / np.maximum(accuracy + bound, 0.1 * accuracy))

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from flint import arb, fmpq
 
+from attnlimits.generated.pair_softmax_m2.plain import numerators
+
 from ...arithmetic.ball import ball
 from ...core.errors import ConvergenceError
 from .bounds import support
@@ -105,18 +107,20 @@ class InnerRule:
     def nodes(self) -> Iterator[Node]:
         """Yield the nodes at the current precision."""
         law = support(self.skip)
-        c, beta = law.skip, ball(repr(float(self.beta)))
-        middle, half = (law.b_max + law.b_min) / 2, (law.b_max - law.b_min) / 2
+        c, beta, gain = law.skip, ball(repr(float(self.beta))), 1 / (1 + law.skip)
+        middle, half, one = (law.b_max + law.b_min) / 2, (law.b_max - law.b_min) / 2, arb(1)
         for j, count in zip(range(self.first, self.last + 1), self.angles, strict=True):
             q, density = _radius(j, self.step)
             weight = density * 2 / count
             scale = beta * q
             for i in range(count // 2):
                 sine, cosine = arb.sin_cos_pi_fmpq(fmpq(2 * i + 1, count))
-                p = 1 / (1 + (-scale * (1 - cosine + sine)).exp())
-                r = 1 / (1 + (-scale * (1 - cosine - sine)).exp())
-                tau = 1 / (c - 1 + p + r)
-                a = (p - r) * tau / (1 + c)
+                # Over the larger one of e^u and e^w, whichever it is: no rounding of an exponent is magnified.
+                gap, both = scale * (1 - cosine - sine), (-scale * (1 - cosine + sine)).exp()
+                rise_u, rise_w = (one, (-gap).exp()) if gap > 0 else (gap.exp(), one)
+                upper, lower, total = numerators(rise_u, both * rise_w, rise_w, both * rise_u, c)
+                inverse = 1 / lower
+                a, tau = upper * inverse * gain, total * inverse
                 yield Node(a * a / law.slope**2, (a * a + tau * tau - middle) / half, tau, weight)
 
     def height(self, u: arb, v: arb) -> arb:

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from attnlimits.generated.pair_softmax_m2.plain import numerators
+
 from ...arithmetic.doubledouble import accumulate, add, exp, mul, square, two_sum
 from ...arithmetic.pairs import Pairs, Parts
 from .rules import Grid, PairRule, cut, panels, pi
@@ -56,15 +58,17 @@ def pair_law(skip: Pairs, beta: Pairs, layers: int, digits: float, progress: Pro
     return law
 
 
-def _attention(v_plus: Pairs, v_minus: Pairs, kappa: Pairs) -> tuple[Pairs, Pairs]:
-    """Entries (p, r) = (sigma(rho + w), sigma(rho - w)), w = kappa v_+ v_-, rho = kappa v_-^2."""
-
-    def sigma(x: Pairs) -> Pairs:
-        small = (x * np.where(x.hi > 0, -1.0, 1.0)).exp()
-        return Pairs(np.where(x.hi > 0, 1.0, small.hi), np.where(x.hi > 0, 0.0, small.lo)) / (small + 1.0)
-
+def _layer(v_plus: Pairs, v_minus: Pairs, kappa: Pairs, c: Pairs) -> tuple[Pairs, Pairs]:
+    """s/(1 + c) and (c + eta)/(1 + c) at w = kappa v_+ v_- > 0, rho = kappa v_-^2; no exponential is above one."""
     w, rho = kappa * v_plus * v_minus, kappa * v_minus * v_minus
-    return sigma(rho + w), sigma(rho - w)
+    gap, both = rho - w, (-(rho + w)).exp()
+    first = gap.hi > 0
+    apart = (gap * np.where(first, -1.0, 1.0)).exp()
+    rise_rho = Pairs(np.where(first, 1.0, apart.hi), np.where(first, 0.0, apart.lo))
+    rise_w = Pairs(np.where(first, apart.hi, 1.0), np.where(first, apart.lo, 0.0))
+    upper, lower, total = numerators(rise_rho, both * rise_w, rise_w, both * rise_rho, c)
+    inverse = 1.0 / (total * (c + 1.0))
+    return upper * inverse, lower * inverse
 
 
 def grid_sizes(skip: float, done: int, digits: float) -> tuple[int, int]:
@@ -96,9 +100,9 @@ def _advance(law: PairLaw, c: Pairs, beta: Pairs, done: int, digits: float, prog
     def work(k: int) -> Parts:
         vm = minus.nodes[k]
         plus = _plus_rule(float(kappa.hi), float(c.hi), float(vm.hi), top * (1 + done / (1 + float(c.hi))), digits)
-        p, r = _attention(plus.nodes, vm, kappa)
-        step = (p - r) / total / s_top
-        shift = ((c - 1.0 + p + r) / total).log() * -2.0 / t_low
+        upper, lower = _layer(plus.nodes, vm, kappa, c)
+        step = upper / s_top
+        shift = lower.log() * -2.0 / t_low
         b = inverse_t * vm
         # Quadrants: v -> -v changes nothing, swapping the tokens changes the sign of v_- and of S.
         row = base * (b * b * -0.5).exp() * (minus.weights[k] * 4.0)
