@@ -6,6 +6,8 @@ of the output (`posterior.deep`).
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +66,7 @@ class DeepChannel(ChannelBase):
         self._replicas = len(points)
         normals = np.concatenate(points).reshape(-1, 2, depth, tokens)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
-        workers = workers or os.cpu_count() or 1
+        self._workers = workers = workers or os.cpu_count() or 1
         self._linearised = Linearised(model, len(points), workers)
         self._posterior = self.posterior(model, nodes, len(points[0]), len(points), rng, workers)
 
@@ -85,35 +87,14 @@ class DeepChannel(ChannelBase):
         shape = (self._replicas, depth, depth)
         out, bias = np.zeros(shape), np.zeros((depth, depth))
         diagonal = not (q - np.diag(q.diagonal())).any()
-        for a in range(depth):
-            for b in range(a, depth):
-                if not (learned[a] and learned[b]) or (diagonal and a != b):
-                    continue
-                gg, off = product([x[:, a] for x in g], [x[:, b] for x in g])
-                crossed = [0.5 * (x[:, a] * u[:, b] + x[:, b] * u[:, a]).sum(axis=1) for x in g]
-                none = np.zeros_like(gg)
-                # Controls, and what they may be off by.
-                controls = [
-                    (gg - crossed[2], off - excess(crossed)),
-                    ((u[:, a] * u[:, b]).sum(axis=1) - tokens * precision[a, b], none),
-                    *((control, none) for control in linear.get((a, b), [])),
-                ]
-                if diagonal:
-                    squares, off_squares = product([x[:, a] for x in means], [x[:, a] for x in means])
-                    traces = [np.einsum("nmm->n", second[:, a]) for second in seconds]
-                    spread, off_spread = traces[2] - squares, excess(traces) - off_squares
-                    controls.append(
-                        (
-                            gg + precision[a, a] ** 2 * spread - tokens * precision[a, a],
-                            off + precision[a, a] ** 2 * off_spread,
-                        )
-                    )
-                columns, offs = (np.stack(part, axis=1) for part in zip(*controls, strict=True))
-                weights = regression(gg, columns)
-                left = 0.5 * (off - offs @ weights)
-                of_each = (gg - columns @ weights - left).reshape(self._replicas, -1).mean(axis=1)
-                out[:, a, b] = out[:, b, a] = of_each
-                bias[a, b] = bias[b, a] = abs(left.mean())
+        known = _Known(means, seconds, g, u, precision, linear, diagonal)
+        both = [(a, b) for a in range(depth) for b in range(a, depth) if learned[a] and learned[b]]
+        pairs = [(a, b) for a, b in both if a == b or not diagonal]
+        with ThreadPoolExecutor(self._workers) as pool:
+            entries = list(pool.map(lambda pair: self._entry(pair, known), pairs))
+        for (a, b), (of_each, off) in zip(pairs, entries, strict=True):
+            out[:, a, b] = out[:, b, a] = of_each
+            bias[a, b] = bias[b, a] = off
         growth = np.full((self._replicas, depth), np.nan)
         for a in np.flatnonzero(~learned).tolist():
             identity = np.eye(tokens)
@@ -126,3 +107,43 @@ class DeepChannel(ChannelBase):
             ]
             growth[:, a] = controlled(values, variates, self._replicas)
         return Averages(out, growth, bias, "monte-carlo")
+
+    def _entry(self, pair: tuple[int, int], known: "_Known") -> tuple[Array, float]:
+        """An entry of G of each randomisation, and what their mean may be off by."""
+        (a, b), g, u, precision = pair, known.g, known.u, known.precision
+        gg, off = product([x[:, a] for x in g], [x[:, b] for x in g])
+        crossed = [0.5 * (x[:, a] * u[:, b] + x[:, b] * u[:, a]).sum(axis=1) for x in g]
+        none = np.zeros_like(gg)
+        # Controls, and what they may be off by.
+        controls = [
+            (gg - crossed[2], off - excess(crossed)),
+            ((u[:, a] * u[:, b]).sum(axis=1) - self.model.tokens * precision[a, b], none),
+            *((control, none) for control in known.linear.get((a, b), [])),
+        ]
+        if known.diagonal:
+            squares, off_squares = product([x[:, a] for x in known.means], [x[:, a] for x in known.means])
+            traces = [np.einsum("nmm->n", second[:, a]) for second in known.seconds]
+            spread, off_spread = traces[2] - squares, excess(traces) - off_squares
+            controls.append(
+                (
+                    gg + precision[a, a] ** 2 * spread - self.model.tokens * precision[a, a],
+                    off + precision[a, a] ** 2 * off_spread,
+                )
+            )
+        columns, offs = (np.stack(part, axis=1) for part in zip(*controls, strict=True))
+        weights = regression(gg, columns)
+        left = 0.5 * (off - offs @ weights)
+        of_each = (gg - columns @ weights - left).reshape(self._replicas, -1).mean(axis=1)
+        return of_each, float(abs(left.mean()))
+
+
+class _Known(NamedTuple):
+    """What the entries are made of: posterior moments, scores, V^{-1} (h - omega), V^{-1}; controls; is q diagonal."""
+
+    means: list[Array]
+    seconds: list[Array]
+    g: list[Array]
+    u: Array
+    precision: Array
+    linear: dict[tuple[int, int], list[Array]]
+    diagonal: bool

@@ -16,10 +16,11 @@ from ..sampled import Draws, Outputs, posterior_moments
 from ..student import freedom
 from .mixing import Constants
 
-__all__ = ["PAIRS", "Halves", "SampledPosterior"]
+__all__ = ["PAIRS", "Halves", "SampledPosterior", "moments_of"]
 
 Array = NDArray[np.float64]
 Task = TypeVar("Task")
+Found = TypeVar("Found")
 
 #: Pairs of sets of nodes of each randomisation; outputs that share one share its error, too.
 PAIRS = 16
@@ -107,23 +108,27 @@ class SampledPosterior:
             posterior_moments(Outputs(h[part], omega[part], pair[part]), precision, draws, network, sums[part])
 
         self._run(work, [slice(start, start + self.chunk) for start in range(0, n, self.chunk)])
-        moments = self._ratios(sums)
+        moments, lost = moments_of(sums)
+        self._all_met(lost, n)
         means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
         seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
         return Halves(means, seconds)
 
-    def _run(self, work: Callable[[Task], None], tasks: list[Task]) -> None:
+    def _run(self, work: Callable[[Task], Found], tasks: list[Task]) -> list[Found]:
         with ThreadPoolExecutor(self._workers) as pool:
-            list(pool.map(work, tasks))
+            return list(pool.map(work, tasks))
 
-    def _ratios(self, sums: Array) -> Array:
-        """The k moments of sums (n, 2, 1 + k) by each set and by both, shape (n, 3, k)."""
-        n = len(sums)
-        lost = int((~(np.isfinite(sums).all(axis=2) & (sums[..., 0] > 0))).any(axis=1).sum())
+    def _all_met(self, lost: int, n: int) -> None:
         if lost:
             raise ConvergenceError(
                 f"the sampled posterior (12) of {self.model.describe()} met {lost} of {n} outputs with no node at all; "
                 "raise nodes, or take another seed"
             )
-        sums = np.concatenate([sums, sums.sum(axis=1, keepdims=True)], axis=1)
-        return np.asarray(sums[:, :, 1:] / sums[:, :, :1])
+
+
+def moments_of(sums: Array) -> tuple[Array, int]:
+    """The k moments of sums (n, 2, 1 + k) by each set and by both, shape (n, 3, k); and how many rows have no node."""
+    lost = int((~(np.isfinite(sums).all(axis=2) & (sums[..., 0] > 0))).any(axis=1).sum())
+    sums = np.concatenate([sums, sums.sum(axis=1, keepdims=True)], axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(sums[:, :, 1:] / sums[:, :, :1]), lost

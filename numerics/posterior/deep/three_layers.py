@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...quadrature.rules import normal_qmc
 from .effort import Outputs, scatter
 from .mixture import SUMS, Nodes, Prior, mixture_sums
-from .sampled import PAIRS, Halves, SampledPosterior
+from .sampled import PAIRS, Halves, SampledPosterior, moments_of
 
 __all__ = ["MixturePosterior"]
 
@@ -73,19 +73,22 @@ class MixturePosterior(SampledPosterior):
         readout = (h[:, 2:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0] @ _MODES
         outputs = Outputs(readout, omega @ _MODES, h @ _MODES)
         prior = Prior(np.ascontiguousarray(v.diagonal()), (model.skip, model.beta))
-        sums = np.empty((len(h), 2, SUMS))
+        n = len(h)
+        made = Halves([np.empty((n, 3, 2)) for _ in range(3)], [np.empty((n, 3, 2, 2)) for _ in range(3)])
 
-        def work(task: _Class) -> None:
+        def work(task: _Class) -> int:
             chosen = task.outputs
-            found = np.empty((len(chosen), 2, SUMS))
-            mixture_sums(outputs.readout[chosen], outputs.omega[chosen], prior, task.nodes, found)
-            sums[chosen] = found
+            sums = np.empty((len(chosen), 2, SUMS))
+            mixture_sums(outputs.readout[chosen], outputs.omega[chosen], prior, task.nodes, sums)
+            moments, lost = moments_of(sums[:, :, :-1])
+            for k, (mean, second) in enumerate(zip(made.means, made.seconds, strict=True)):
+                layers = moments[:, k].reshape(-1, 3, 5)
+                mean[chosen] = layers[..., :2] @ _MODES
+                second[chosen] = _MODES @ layers[..., [2, 3, 3, 4]].reshape(-1, 3, 2, 2) @ _MODES
+            return lost
 
-        self._run(work, self._tasks(self._classes(outputs, prior)))
-        moments = self._ratios(sums[:, :, :-1]).reshape(len(h), 3, 3, 5)
-        means = [moments[:, k, :, :2] @ _MODES for k in range(3)]
-        seconds = [_MODES @ moments[:, k][..., [2, 3, 3, 4]].reshape(-1, 3, 2, 2) @ _MODES for k in range(3)]
-        return Halves(means, seconds)
+        self._all_met(sum(self._run(work, self._tasks(self._classes(outputs, prior)))), n)
+        return made
 
     def nodes_over_effective(self, outputs: Outputs, prior: Prior) -> Array:
         """What the nodes of each output are to be multiplied by, shape (n,), because their weights differ."""
