@@ -13,7 +13,7 @@ from ..core.typing import Array
 from ..model.links import LinkKernel
 from ..model.network import Network
 
-__all__ = ["Model", "Moments", "Posterior", "Sampled", "Scores", "Settings"]
+__all__ = ["Crossed", "Model", "Moments", "Posterior", "Sampled", "Scores", "Settings"]
 
 #: Models of which there is a posterior.
 Model: TypeAlias = Network | LinkKernel
@@ -99,6 +99,18 @@ class Sampled(Protocol):
     @property
     def noise(self) -> Array:
         """Sum over outputs and tokens of the products of the errors of the latest scores, shape (P, P)."""
+
+
+@runtime_checkable
+class Crossed(Protocol):
+    """Sampled scores whose products are known without the squares of their errors."""
+
+    def products(self, part: slice) -> Array:
+        """Sum over some outputs and tokens of g g^T of the latest scores, shape (P, P), by independent nodes."""
+
+    @property
+    def noise(self) -> Array:
+        """As `Sampled` has it."""
 
 
 class Posterior(Scores, Protocol):

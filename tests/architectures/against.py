@@ -86,7 +86,7 @@ def _mean_over_blocks(model: al.Network, values: Array, where: list[tuple[str, s
     return np.array([float(np.mean(values[rows])) for _, rows in where])
 
 
-def compare(name: str, seeds: int) -> Comparison:
+def compare(name: str, seeds: int, dimension: int | None = None) -> Comparison:
     """Run instances of an architecture from nothing, and its state evolution.
 
     Parameters
@@ -95,8 +95,12 @@ def compare(name: str, seeds: int) -> Comparison:
         One of `POINTS`.
     seeds : int
         Instances, at least two.
+    dimension : int, optional
+        D; that of `POINTS` if left out.
     """
     model, point = MODELS[name], POINTS[name]
+    if dimension is not None:
+        point = point._replace(dimension=dimension)
     where, began = weight_blocks(model), time.perf_counter()
     runs = []
     for seed in range(seeds):
@@ -130,13 +134,14 @@ def main() -> None:
     parser.add_argument("--model", help="those whose name contains this")
     parser.add_argument("--exact", action="store_true", help="the one whose name is this")
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--dimension", type=int, help="D, instead of the usual one")
     args = parser.parse_args()
     print("| architecture | alpha | D | overlaps, GAMP | overlaps, state evolution | sigmas | converged | seconds |")
     print("| --- |" + " --- |" * 7)
     for name, point in POINTS.items():
         if args.model is not None and not (name == args.model if args.exact else args.model in name):
             continue
-        made = compare(name, args.seeds)
+        made = compare(name, args.seeds, args.dimension)
         cells = [
             ", ".join(f"{value:.3f} +- {error:.3f}" for value, error in zip(*pair, strict=True))
             for pair in ((made.overlap, made.overlap_error), (made.theory, made.theory_error))
@@ -146,7 +151,7 @@ def main() -> None:
         row = [
             name,
             f"{point.alpha:g}",
-            str(point.dimension),
+            str(args.dimension or point.dimension),
             *cells,
             sigmas,
             f"{made.converged} of {args.seeds}",

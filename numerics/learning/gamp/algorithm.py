@@ -15,7 +15,7 @@ from ...core.cluster import ClusterError
 from ...core.errors import ConvergenceError
 from ...model.routes import require
 from ...posterior.choice import posterior
-from ...posterior.protocol import Model, Scores
+from ...posterior.protocol import Crossed, Model, Scores
 from ..blocks import Array, Source
 from ..passes import Passes
 from ..placement import placed
@@ -85,8 +85,9 @@ def gamp(
     callback : callable, optional
         Called with a `GAMPStep` after every iteration; a true value ends the run.
     variance : {"slope", "nishimori"}
-        Take A from the slopes of g, or as sum g g^T / D, which is the same in the mean and takes no slopes. Where only
-        g is known (tied rank 2 and 3, untied, sampled posteriors) it is always the latter.
+        Take A from the slopes of g, or as sum g g^T / D, which is the same in the mean and scatters less: it may settle
+        where slopes do not, next to an onset. Where only g is known (tied rank 2 and 3, untied of one layer) it is
+        always the latter.
     denoiser_tol : float
         Of the posterior moments of each sample, in [1e-14, 1e-2].
     nodes : int, optional
@@ -173,7 +174,9 @@ class _Prepare:
     def __call__(self, y: ArrayLike) -> Scores:
         """Prepare the outputs of a block."""
         found = posterior(self.model, y, tol=self.tol, nodes=self.nodes, rng=self.seed)
-        return found if self.slopes else _Slopeless(found)
+        if self.slopes:
+            return found
+        return _Products(found) if isinstance(found, Crossed) else _Slopeless(found)
 
 
 def _sampling_noise(samples: Passes, covariance: Array) -> float | None:
@@ -216,3 +219,20 @@ class _Slopeless:
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         return self._output(omega, V, part)[0], None
+
+
+class _Products:
+    """Sampled scores, with their products in place of their slopes: sums of g g^T without the squares of errors."""
+
+    def __init__(self, output: Scores) -> None:
+        assert isinstance(output, Crossed)
+        self.rows, self._output, self._sampled = output.rows, output, output
+        self.products = output.products
+
+    @property
+    def noise(self) -> Array:
+        """Products of the errors of the latest scores."""
+        return self._sampled.noise
+
+    def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
+        return self._output(omega, V, part)[0], self.products(part)

@@ -29,6 +29,12 @@ Advance = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 _SEED = 1.0
 # Overlap with itself, over 1/D, below which the start has died out, altogether or in a direction.
 _DEAD = 1e-3
+# A direction below it counts as died out once all others have settled for half as long again as these iterations, and
+# it is smaller than it was at some time in the last of them: one that turns while it grows shrinks now and then, and
+# one that waits for others to be learned shrinks until they are.
+_WAIT = 20
+# Overlap with itself, over the largest, that is made of rounding.
+_ROUNDING = 1e-26
 # Overlap with itself beyond which the iteration has left what a posterior mean can be, by far.
 _LOST = 4.0
 # Variances below this count as it: what is known better is not resolved by the denoisers, nor by float32 data.
@@ -166,7 +172,7 @@ class Loop:
         self, advance: Advance, course: "_Course", nothing: float, callback: Callable[[GAMPStep], object] | None
     ) -> tuple[bool, str]:
         """Iterate to the end: whether it has converged, and why it ended."""
-        share, tol = self._damping, self._tol
+        share, tol, quiet = self._damping, self._tol, 0
         for iteration in range(1, self._max_iter + 1):
             try:
                 moved, covariance, newest = advance(course.weights, course.covariance, share.value)
@@ -177,7 +183,9 @@ class Loop:
                 return False, f"{status}data match"
             step = course.move(moved, covariance, share.value)
             stop = callback is not None and callback(course.step())
-            if reason := _settled(course.changes[-1], tol, course.selves[-1], nothing, newest):
+            quiet = quiet + 1 if course.changes[-1] <= tol else 0
+            settled = quiet > (3 * _WAIT // 2 if course.dormant else 0)
+            if reason := _settled(course.changes[-1] if settled else math.inf, tol, course.selves[-1], nothing, newest):
                 return True, f"converged after {iteration} iterations: {reason}"
             if stop:
                 return False, f"ended by the callback after {iteration} iterations"
@@ -197,6 +205,8 @@ class _Course:
         self.changes: list[float] = []
         self.dampings: list[float] = []
         self._best = (math.inf, weights, self.covariance, 0)
+        #: Whether a direction is too small to count, and shrinks.
+        self.dormant = False
         self._learned = float(np.trace(own))
 
     def overlap(self, weights: Array) -> Array | None:
@@ -209,7 +219,9 @@ class _Course:
         step = weights - self.weights
         own = weights @ weights.T / dimension
         self.weights, self.covariance = weights, covariance
-        self.changes.append(_change(step, weights, _DEAD / dimension))
+        before = np.linalg.eigvalsh(np.array(self.selves[-_WAIT:])).max(axis=0)
+        change, self.dormant = _change(step, weights, _DEAD, before * dimension)
+        self.changes.append(change)
         self.dampings.append(share)
         self.history.append(self.overlap(weights))
         self.selves.append(own)
@@ -237,17 +249,18 @@ class _Course:
         )
 
 
-def _change(step: Array, weights: Array, nothing: float) -> float:
+def _change(step: Array, weights: Array, nothing: float, before: Array) -> tuple[float, bool]:
     """Return the change of What over its norm, in that eigenvector of What What^T where it is largest.
 
     An index that has hardly been learned yet, beside others that have, grows by steps that are small beside these. One
-    that is smaller than `nothing` and shrinks has died out.
+    whose squared norm is smaller than `nothing`, and than it was `before`, is left out; whether there is one is
+    returned, too.
     """
     vectors = np.linalg.eigh(weights @ weights.T)[1]
     now, moved = vectors.T @ weights, vectors.T @ step
-    size, before, change = ((rows**2).sum(axis=1) for rows in (now, now - moved, moved))
-    alive = (size > nothing * step.shape[1]) | (size > before)
-    return math.sqrt(float((change[alive] / size[alive]).max(initial=0.0)))
+    size, change = ((rows**2).sum(axis=1) for rows in (now, moved))
+    alive = ((size > nothing) | (size > before)) & (size > _ROUNDING * size.max())
+    return math.sqrt(float((change[alive] / size[alive]).max(initial=0.0))), not alive.all()
 
 
 def _settled(change: float, tol: float, own: Array, nothing: float, newest: Array) -> str:

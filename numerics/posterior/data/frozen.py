@@ -56,7 +56,7 @@ class FrozenPosterior(ABC):
 
     def __init__(self, model: Network, rows: int, modes: Array) -> None:
         self.rows, self.model, self.modes = rows, model, modes
-        self._errors = np.zeros((rows, model.indices, model.indices))
+        self._errors, self._products = np.zeros((2, rows, model.indices, model.indices))
 
     @abstractmethod
     def given(self, omega: Array, V: Array) -> Given:
@@ -71,6 +71,10 @@ class FrozenPosterior(ABC):
         """Products of the errors of the latest scores."""
         return np.asarray(self._errors.sum(axis=0))
 
+    def products(self, part: slice) -> Array:
+        """Sum of g g^T of the latest scores of some rows, by two independent sets of nodes."""
+        return np.asarray(self._products[part].sum(axis=0))
+
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
         """Score the outputs of some rows."""
         precision, indices = np.asarray(np.linalg.inv(V), np.float64), len(V)
@@ -81,18 +85,17 @@ class FrozenPosterior(ABC):
             lost += not found.worth > 0
             means[:, number] = found.mean[:, :indices]
             second += found.second[:indices, :indices]
-            off = precision @ (means[0, number] - means[1, number]) / 2
-            self._errors[row] = off @ off.T
+            one, two = precision @ means[0, number], precision @ means[1, number]
+            self._errors[row] = (one - two) @ (one - two).T / 4
+            # The square of a sampled mean would have its variance on top.
+            self._products[row] = 0.5 * (one @ two.T + two @ one.T)
         if lost:
             raise ConvergenceError(
                 f"the posterior (12) of {self.model.describe()} is nowhere finite that was looked at, for {lost} of "
                 f"{len(omega)} outputs; raise nodes, take another seed, or check that model and data match"
             )
-        one, two, g = precision @ means
-        # The square of a sampled mean would have its variance on top.
-        crossed = np.einsum("nam,nbm->ab", one, two)
-        curvature = omega.size / len(V) * precision - precision @ second @ precision + 0.5 * (crossed + crossed.T)
-        return g @ self.modes, curvature
+        curvature = omega.size / len(V) * precision - precision @ second @ precision + self.products(part)
+        return precision @ means[2] @ self.modes, curvature
 
 
 def squared_step(mean: Array, other: Array, prior: Prior) -> float:
