@@ -3,6 +3,7 @@
 import argparse
 import math
 import time
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ from cells import MODELS
 from numpy.typing import NDArray
 
 import attnlimits as al
+from attnlimits.numerics.core.errors import UnreachableOutputError
+from attnlimits.numerics.learning.gamp.results import GAMPResult
 from attnlimits.numerics.learning.heads import weight_blocks
 
 __all__ = ["POINTS", "Comparison", "Point", "compare"]
@@ -102,11 +105,17 @@ def compare(name: str, seeds: int, dimension: int | None = None) -> Comparison:
     if dimension is not None:
         point = point._replace(dimension=dimension)
     where, began = weight_blocks(model), time.perf_counter()
-    runs = []
-    for seed in range(seeds):
+    runs: list[GAMPResult] = []
+    for seed in count():
+        if len(runs) == seeds:
+            break
         weights = _teacher(model, point.dimension, seed)
         x, y = al.make_data(model, weights, point.alpha, rng=seed)
-        runs.append(al.gamp(model, x, y, teacher=weights, rng=seed))
+        try:
+            runs.append(al.gamp(model, x, y, teacher=weights, rng=seed))
+        except UnreachableOutputError:
+            # An attention that is 1 to the last bit: another instance.
+            continue
     found = np.array([_mean_over_blocks(model, run.overlap.diagonal(), where) for run in runs])
     middle = time.perf_counter()
     settings = {} if point.samples is None else {"samples": point.samples}

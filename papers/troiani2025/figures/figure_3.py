@@ -8,7 +8,7 @@ seeds (bands) is wider than the difference. Lines in (a) are monotone interpolat
 thresholds.
 
 `attnlimits figure troiani2025-3` draws from the data of `figure_3_right`, and from three_layers.json beside this file,
-which `python -m attnlimits.papers.troiani2025.figures.figure_3` computes again (23 minutes on two cores).
+which `python -m attnlimits.papers.troiani2025.figures.figure_3` computes again (9 minutes on two cores).
 """
 
 import time
