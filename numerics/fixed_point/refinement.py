@@ -49,7 +49,7 @@ _TELLING = 1e-3
 # recovery, where a law is known for them, and elsewhere.
 _AWAY, _NEAR = 3.0, 0.8
 # Distance in t over which the ratio of averages of neighbouring accuracies changes by little of what it differs from 1;
-# and of sampled ones, whose ratios tell their own errors by their scatter.
+# and of sampled ones, where the scatter of the ratio measures its error.
 _REACH, _SAMPLED_REACH = 0.1, 0.3
 # Accuracy of the sampled averages of which slopes are taken.
 _TOLD = 2e-3
@@ -280,24 +280,29 @@ class Refinement:
         """Averages of the stage; near a point where they are known, by how far coarser ones move from there."""
         anchor = stage.anchor
         if anchor is not None:
-            sampled = anchor.averages.sampled
-            if np.abs(stage.t - anchor.t).max() <= (_SAMPLED_REACH if sampled else _REACH):
-                # Two accuracies away: those rules jump by less than this one is off, and they are known at the anchor.
-                # Rounded: averages are kept by their accuracy.
-                away = min(float(f"{stage.level / CUT**2:.3g}"), ROUGH)
-                return self._moved(state, layers, stage, anchor, min(away, _TOLD) if sampled else away)
+            moved, anchor = self._moved(layers, stage, anchor)
+            if moved is not None:
+                q = self._at(layers, stage.t)
+                return self._judged(state, layers, stage.t, q, moved), replace(stage, anchor=anchor)
         at = self._evaluate(state, layers, stage.t, stage.level)
         found = at.here.averages
         known = stage.level < (_TOLD if found.sampled else ROUGH)
         return at, replace(stage, anchor=Anchor(stage.t, found) if known else None)
 
-    def _moved(self, state: State, layers: Layers, stage: Stage, anchor: Anchor, level: float) -> tuple[_At, Stage]:
-        """Averages of the stage by those of its anchor, and of averages of this accuracy at both points."""
-        q = self._at(layers, stage.t)
+    def _moved(self, layers: Layers, stage: Stage, anchor: Anchor) -> tuple[Averages | None, Anchor]:
+        """Averages of the stage by those of its anchor and by coarser ones at both points; None if these do not tell.
+
+        Deterministic ones of two accuracies away: such rules jump by less than the one of the stage is off, and those
+        of the next accuracy are known at the anchor.
+        """
+        sampled = anchor.averages.sampled
+        if np.abs(stage.t - anchor.t).max() > (_SAMPLED_REACH if sampled else _REACH):
+            return None, anchor
+        # Rounded: averages are kept by their accuracy.
+        level = _TOLD if sampled else min(float(f"{stage.level / CUT**2:.3g}"), ROUGH)
         if anchor.coarse is None:
             anchor = replace(anchor, coarse=self.averages.rough(self._at(layers, anchor.t), level))
-        moved = anchor.moved(self.averages.rough(q, level))
-        return self._judged(state, layers, stage.t, q, moved), replace(stage, anchor=anchor)
+        return anchor.moved(self.averages.rough(self._at(layers, stage.t), level)), anchor
 
     def _evaluate(self, state: State, layers: Layers, t: Array, level: float) -> _At:
         """Averages of this accuracy at these t."""

@@ -39,16 +39,17 @@ ROUGH = 1e-2
 # Evaluations of a stage that does not settle, before the next finer one is taken: coarse rules may jump where their
 # numbers of nodes change, by less than what they are off.
 _TRIES = 4
-#: Factor between the accuracies of neighbouring stages, at most: as errors fall at least so much, too, it also bounds
-# from below what three agreeing rules leave of the error of two.
+#: Factor between the accuracies of neighbouring stages of deterministic rules: as errors fall at least so much, too, it
+# also bounds from below what three agreeing rules leave of the error of two.
 CUT = 0.2
 # Least share of the distance of the last two of three rules that is stated as the error of the finest.
 _LEAST_LEFT = 0.5
 # The last step is at most this share of the accuracy asked for, and at most so long: slopes are trusted no further.
 _SHARE, _SHORT = 0.1, 0.1
-# Sampled averages: noise of the next stage over what is asked of it, and the least cut. Levels stand for the inverse of
-# the number of outputs; noise falls as its power -2/3 (three layers at alpha = 1.3, 2^12 to 2^16 quasi-random outputs).
-_MARGIN, _LEAST_CUT, _PER_NOISE = 0.65, 0.5, 1.5
+# Sampled averages: noise of the next stage over what is asked of it, and the mildest cut. Levels stand for the inverse
+# of the number of outputs; noise falls as its power -2/3 (three layers at alpha = 1.3, 2^12 to 2^16 quasi-random
+# outputs).
+_MARGIN, _MILDEST_CUT, _PER_NOISE = 0.65, 0.5, 1.5
 # Share of a step that slopes from sampled averages of accuracy 2e-3 may miss.
 _UNTOLD = 0.5
 
@@ -89,10 +90,15 @@ class Anchor:
     averages: Averages
     coarse: Averages | None = None
 
-    def moved(self, there: Averages) -> Averages:
-        """Averages of the stage elsewhere, by the ratio of coarse ones there to those here."""
+    def moved(self, there: Averages) -> Averages | None:
+        """Averages of the stage elsewhere, by the ratio of coarse ones there to those here.
+
+        None if one of the three is sampled and another is not, which have no ratio for each randomisation.
+        """
         known, here = self.averages, self.coarse
         assert here is not None
+        if not known.g.shape == here.g.shape == there.g.shape or len({known.sampled, here.sampled, there.sampled}) > 1:
+            return None
         with np.errstate(divide="ignore", invalid="ignore"):
             g = np.where(here.g != 0, known.g * (there.g / here.g), there.g)
             growth = np.where(here.growth != 0, known.growth * (there.growth / here.growth), there.growth)
@@ -212,4 +218,4 @@ def _cut(stage: Stage, judged: Judgement, asked: Array, sampled: bool) -> float:
         return CUT
     # No stops on the way that would not be enough, and no more than is asked.
     missing = float((asked / np.maximum(judged.gap, asked)).min())
-    return min(_LEAST_CUT, (_MARGIN * missing) ** _PER_NOISE)
+    return min(_MILDEST_CUT, (_MARGIN * missing) ** _PER_NOISE)

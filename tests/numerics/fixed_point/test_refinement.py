@@ -12,6 +12,7 @@ from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinabl
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.refinement import Refinement
 from attnlimits.numerics.fixed_point.state import Problem, Solution, State, Tolerance
+from attnlimits.numerics.fixed_point.stopping import Anchor
 from attnlimits.numerics.model.network import Network
 
 Array = NDArray[np.float64]
@@ -94,3 +95,18 @@ def test_two_layers_at_recovery(start: Any) -> None:
     assert found.converged
     assert (1 - q <= np.minimum(3 * error, 1e-4)).all()
     assert error.max() <= 1e-4
+
+
+def test_averages_of_different_kinds_have_no_ratio() -> None:
+    """Two ends of an interval, and eight randomisations: neither moves the other."""
+    sampled = Averages.unbiased(np.full((8, 1, 1), 0.5), np.ones((8, 1)), "monte-carlo")
+    rule = Averages.unbiased(np.full((2, 1, 1), 0.5), np.ones((2, 1)), "estimated")
+    at = np.zeros(1)
+    for anchor, there in (
+        (Anchor(at, sampled, rule), rule),
+        (Anchor(at, sampled, sampled), rule),
+        (Anchor(at, rule, rule), sampled),
+    ):
+        assert anchor.moved(there) is None
+    moved = Anchor(at, rule, rule).moved(Averages.unbiased(np.full((2, 1, 1), 0.6), np.ones((2, 1)), "estimated"))
+    assert moved is not None and np.allclose(moved.g, 0.6)
