@@ -102,15 +102,11 @@ class Sampled(Protocol):
 
 
 @runtime_checkable
-class Crossed(Protocol):
+class Crossed(Scores, Sampled, Protocol):
     """Sampled scores whose products are known without the squares of their errors."""
 
     def products(self, part: slice) -> Array:
         """Sum over some outputs and tokens of g g^T of the latest scores, shape (P, P), by independent nodes."""
-
-    @property
-    def noise(self) -> Array:
-        """As `Sampled` has it."""
 
 
 class Posterior(Scores, Protocol):

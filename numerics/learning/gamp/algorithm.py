@@ -72,7 +72,8 @@ def gamp(
     max_iter : int
     tol : float
         On the norm of the change of What over that of What, in the eigenvector of What What^T where it is largest, so
-        that indices which are learned later than others are waited for.
+        that indices which are learned later than others are waited for. Where a direction has shrunk to nothing it
+        is to hold for more than thirty iterations.
     start : array_like of shape (P, D), optional
         First estimate, with C = I - What What^T / D if that is positive and C = I if not; by default Gaussian of
         variance 1/D, without information on the teacher.
@@ -86,8 +87,8 @@ def gamp(
         Called with a `GAMPStep` after every iteration; a true value ends the run.
     variance : {"slope", "nishimori"}
         Take A from the slopes of g, or as sum g g^T / D, which is the same in the mean and scatters less: it may settle
-        where slopes do not, next to an onset. Where only g is known (tied rank 2 and 3, untied of one layer) it is
-        always the latter.
+        where slopes do not, next to an onset. Where only g is known (tied rank 2 and 3, untied of one layer, links
+        of several coupled indices) it is always the latter.
     denoiser_tol : float
         Of the posterior moments of each sample, in [1e-14, 1e-2].
     nodes : int, optional
@@ -224,15 +225,13 @@ class _Slopeless:
 class _Products:
     """Sampled scores, with their products in place of their slopes: sums of g g^T without the squares of errors."""
 
-    def __init__(self, output: Scores) -> None:
-        assert isinstance(output, Crossed)
-        self.rows, self._output, self._sampled = output.rows, output, output
-        self.products = output.products
+    def __init__(self, output: Crossed) -> None:
+        self.rows, self._output = output.rows, output
 
     @property
     def noise(self) -> Array:
         """Products of the errors of the latest scores."""
-        return self._sampled.noise
+        return self._output.noise
 
     def __call__(self, omega: Array, V: Array, part: slice) -> tuple[Array, Array | None]:
-        return self._output(omega, V, part)[0], self.products(part)
+        return self._output(omega, V, part)[0], self._output.products(part)

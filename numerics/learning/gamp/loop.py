@@ -1,6 +1,7 @@
 """The loop of message passing on data: stopping rule, history and result."""
 
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
@@ -29,10 +30,10 @@ Advance = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 _SEED = 1.0
 # Overlap with itself, over 1/D, below which the start has died out, altogether or in a direction.
 _DEAD = 1e-3
-# A direction below it counts as died out once all others have settled for half as long again as these iterations, and
-# it is smaller than it was at some time in the last of them: one that turns while it grows shrinks now and then, and
-# one that waits for others to be learned shrinks until they are.
-_WAIT = 20
+# A direction below it counts as died out once it is smaller than at some time in the last `_WAIT` iterations, and all
+# others have been settled for more than `_QUIET`: one that turns while it grows shrinks now and then, and one that
+# waits for others to be learned shrinks until they are.
+_WAIT, _QUIET = 20, 30
 # Overlap with itself, over the largest, that is made of rounding.
 _ROUNDING = 1e-26
 # Overlap with itself beyond which the iteration has left what a posterior mean can be, by far.
@@ -184,14 +185,18 @@ class Loop:
             step = course.move(moved, covariance, share.value)
             stop = callback is not None and callback(course.step())
             quiet = quiet + 1 if course.changes[-1] <= tol else 0
-            settled = quiet > (3 * _WAIT // 2 if course.dormant else 0)
-            if reason := _settled(course.changes[-1] if settled else math.inf, tol, course.selves[-1], nothing, newest):
+            settled = quiet > (_QUIET if course.dormant else 0)
+            if reason := course.end(settled, nothing, newest):
                 return True, f"converged after {iteration} iterations: {reason}"
             if stop:
                 return False, f"ended by the callback after {iteration} iterations"
             share.adapt(step)
-        status = f"not converged after {self._max_iter} iterations: What moved by {course.changes[-1]:.1e} of its norm "
-        return False, f"{status}in some direction > {tol:g}; raise max_iter or add damping"
+        status = f"not converged after {self._max_iter} iterations: "
+        if quiet:
+            rest = f"What has settled but in a direction below {_DEAD:g}/D, which has not shrunk for long enough"
+            return False, f"{status}{rest} to be taken for one that is not learned; raise max_iter"
+        moved_by = f"What moved by {course.changes[-1]:.1e} of its norm in some direction > {tol:g}"
+        return False, f"{status}{moved_by}; raise max_iter or add damping"
 
 
 class _Course:
@@ -205,6 +210,7 @@ class _Course:
         self.changes: list[float] = []
         self.dampings: list[float] = []
         self._best = (math.inf, weights, self.covariance, 0)
+        self._spectra = deque([np.linalg.eigvalsh(own)], maxlen=_WAIT)
         #: Whether a direction is too small to count, and shrinks.
         self.dormant = False
         self._learned = float(np.trace(own))
@@ -219,8 +225,8 @@ class _Course:
         step = weights - self.weights
         own = weights @ weights.T / dimension
         self.weights, self.covariance = weights, covariance
-        before = np.linalg.eigvalsh(np.array(self.selves[-_WAIT:])).max(axis=0)
-        change, self.dormant = _change(step, weights, _DEAD, before * dimension)
+        change, self.dormant = _change(step, weights, np.max(self._spectra, axis=0) * dimension)
+        self._spectra.append(np.linalg.eigvalsh(own))
         self.changes.append(change)
         self.dampings.append(share)
         self.history.append(self.overlap(weights))
@@ -230,6 +236,16 @@ class _Course:
             self._best = (self.changes[-1], weights, covariance, len(self.changes))
             self._learned = float(np.trace(own))
         return step
+
+    def end(self, settled: bool, nothing: float, newest: Array) -> str:
+        """Why the latest iteration is the last one; empty if it is not."""
+        if float(self.selves[-1].diagonal().max()) < nothing:
+            return "the start has died out, nothing is learned"
+        if settled:
+            return f"What moved by {self.changes[-1]:.1e} of its norm, or less, in every direction"
+        if float(np.linalg.eigvalsh(newest)[-1]) < _EXACT:
+            return f"the weights are recovered, C < {_EXACT:g}"
+        return ""
 
     def restore(self) -> int:
         """Go back to the best estimate; the number of its iteration."""
@@ -249,29 +265,19 @@ class _Course:
         )
 
 
-def _change(step: Array, weights: Array, nothing: float, before: Array) -> tuple[float, bool]:
+def _change(step: Array, weights: Array, before: Array) -> tuple[float, bool]:
     """Return the change of What over its norm, in that eigenvector of What What^T where it is largest.
 
     An index that has hardly been learned yet, beside others that have, grows by steps that are small beside these. One
-    whose squared norm is smaller than `nothing`, and than it was `before`, is left out; whether there is one is
-    returned, too.
+    whose squared norm is smaller than `_DEAD`, and than it was `before`, is left out; whether there is one is
+    returned, too. So is one that is made of rounding, for which nothing needs to be waited.
     """
     vectors = np.linalg.eigh(weights @ weights.T)[1]
     now, moved = vectors.T @ weights, vectors.T @ step
     size, change = ((rows**2).sum(axis=1) for rows in (now, moved))
-    alive = ((size > nothing) | (size > before)) & (size > _ROUNDING * size.max())
-    return math.sqrt(float((change[alive] / size[alive]).max(initial=0.0))), not alive.all()
-
-
-def _settled(change: float, tol: float, own: Array, nothing: float, newest: Array) -> str:
-    """Why an iteration is the last one; empty if it is not."""
-    if float(own.diagonal().max()) < nothing:
-        return "the start has died out, nothing is learned"
-    if change <= tol:
-        return f"What moved by {change:.1e} of its norm, or less, in every direction"
-    if float(np.linalg.eigvalsh(newest)[-1]) < _EXACT:
-        return f"the weights are recovered, C < {_EXACT:g}"
-    return ""
+    shrinks, rounding = (size <= _DEAD) & (size <= before), size <= _ROUNDING * size.max()
+    alive = ~(shrinks | rounding)
+    return math.sqrt(float((change[alive] / size[alive]).max(initial=0.0))), bool((shrinks & ~rounding).any())
 
 
 def guarded(weights: Array) -> Array:

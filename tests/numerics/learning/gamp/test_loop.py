@@ -9,8 +9,8 @@ from attnlimits.numerics.model.network import Network
 DIMENSION = 100
 
 
-def run(sizes, others=5.0):
-    """A run whose first index has these norms, one after the other, and its second those, by default at once."""
+def outcome(sizes, others=5.0, limit=400):
+    """Result of a run whose first index has these norms, one after the other, and its second those."""
     first, second = np.eye(DIMENSION)[:2]
     norms = iter(np.broadcast_to(others, len(sizes)))
     iterates = iter(sizes)
@@ -19,8 +19,8 @@ def run(sizes, others=5.0):
         moved = np.array([next(iterates) * first, next(norms) * second])
         return moved, np.eye(2) - moved @ moved.T / DIMENSION, np.eye(2)
 
-    loop = Loop(Network(2, 2), 0.0, 400, 1e-3, "slope", 0)
-    made = loop.run(
+    loop = Loop(Network(2, 2), 0.0, limit, 1e-3, "slope", 0)
+    return loop.run(
         advance,
         DIMENSION,
         lambda: 50,
@@ -31,6 +31,11 @@ def run(sizes, others=5.0):
         algorithm="gamp",
         side_strength=0.0,
     )
+
+
+def run(sizes, others=5.0):
+    """Whether that run converged, its iterations, and where its first index ended."""
+    made = outcome(sizes, others)
     return made.converged, made.n_iter, made.weights[0, 0]
 
 
@@ -54,3 +59,17 @@ def test_an_index_that_dies_out_is_not_waited_for(wave):
     steps = np.arange(500)
     converged, n_iter, found = run(1e-2 * 0.9**steps * (1 + wave * np.cos(0.3 * steps)))
     assert converged and n_iter < 150 and found < 1e-3
+
+
+def test_the_status_tells_a_wait_from_a_step_that_is_too_long():
+    """The second index moves for ten iterations; the first shrinks, and is waited for."""
+    steps = np.arange(500)
+    made = outcome(1e-3 * 0.9**steps, 5.0 - 3.0 * 0.3**steps, limit=20)
+    assert not made.converged and made.residual < 1e-3
+    assert "not shrunk for long enough" in made.status
+    assert "moved by" in outcome(1e-3 * 0.9**steps, 5.0 - 3.0 * 0.3**steps, limit=3).status
+
+
+def test_a_direction_that_is_made_of_rounding_is_not_waited_for():
+    made = outcome(np.full(50, 1e-20))
+    assert made.converged and made.n_iter < 5
