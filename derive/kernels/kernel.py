@@ -65,6 +65,13 @@ class Kernel:
     plain: bool = False
     paper: str = "troiani2025"
 
+    def written_out(self) -> dict[str, sp.Expr]:
+        """Return the outputs as expressions of the arguments alone, without the names of the body."""
+        known: dict[sp.Symbol, sp.Expr] = {}
+        for name, value in self.body:
+            known[name] = value.xreplace(known)
+        return {name: value.xreplace(known) for name, value in self.outputs}
+
 
 @dataclass(frozen=True)
 class KernelPackage:

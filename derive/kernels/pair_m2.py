@@ -6,12 +6,12 @@ take their own exponentials of u and w, with any common factor, and leave the re
 """
 
 import itertools
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import sympy as sp
 
 from ..architecture import Architecture
+from ..emit.runtime_numba import HIGHEST
 from ..nodes import Select
 from ..primitives import CopySign, Exp, Expit, Expm1, Guard, Magnitude, Smallest, elementary
 from ..proof import prove_equal
@@ -23,9 +23,6 @@ from .kernel import Kernel, KernelPackage
 __all__ = ["PACKAGE", "prove"]
 
 MODEL = Architecture(layers=2, tokens=2, activation="softmax")
-
-# Beyond, exp(x) leaves float64; 1/(1 + exp(709)) = 1.2e-308 is below half an ulp of every output.
-_CEILING = 709
 
 _U, _W, _S, _LOWER = sp.symbols("u w s lower", real=True)
 _P, _R = sp.symbols("p r", positive=True)
@@ -49,7 +46,8 @@ def _jacobian(p: sp.Expr, no_p: sp.Expr, r: sp.Expr, no_r: sp.Expr) -> sp.Expr:
 
 
 def _slopes() -> Kernel:
-    odds = [Exp(Guard(-x, Smallest(-x, _CEILING))) for x in _exponents()]
+    # Beyond, exp(x) leaves float64, and 1/(1 + exp(x)) = 1.2e-308 is below half an ulp of every output.
+    odds = [Exp(Guard(-x, Smallest(-x, HIGHEST))) for x in _exponents()]
     p, r = _P, _R
     excess = sp.Symbol("excess", real=True)
     return Kernel(
@@ -196,39 +194,21 @@ def _turns() -> Kernel:
     )
 
 
-class _Signs(NamedTuple):
-    """How choices by the sign of a number are written: for the printers, or for given signs."""
-
-    select: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
-    size: Callable[[sp.Expr], sp.Expr]
-    sign: Callable[[sp.Expr], sp.Expr]
-
-
-def _given(known: dict[sp.Expr, int]) -> _Signs:
-    """Return the choices where the signs of the numbers are these."""
-    return _Signs(
-        lambda x, value, other: value if known[x] > 0 else other,
-        lambda x: known[x] * x,
-        lambda x: sp.Integer(known[x]),
-    )
-
-
-def _digits(signs: _Signs) -> dict[str, sp.Expr]:
+def _digits() -> dict[str, sp.Expr]:
     """Return y11, y12, y21, y22, s and tau without any difference of nearly equal numbers."""
     values = []
     for x in _exponents():
-        small = Exp(-signs.size(x))
+        small = Exp(-Magnitude(x))
         large = 1 / (1 + small)
-        values.append((signs.select(x, large, small * large), signs.select(x, small * large, large)))
+        values.append((Select(x, large, small * large), Select(x, small * large, large)))
     (p, no_p), (r, no_r) = values
     u, w = MODEL.beta * vm**2, MODEL.beta * vp * vm
-    outer = signs.select(w, p * no_r, r * no_p)
     return {
         "y11": p,
         "y12": no_p,
         "y21": no_r,
         "y22": r,
-        "s": -signs.sign(w) * Expm1(-2 * signs.size(w)) * outer,
+        "s": -CopySign(w) * Expm1(-2 * Magnitude(w)) * Select(w, p * no_r, r * no_p),
         "tau": -Expm1(-2 * u) * p * r,
     }
 
@@ -237,7 +217,7 @@ def _attention() -> Kernel:
     return Kernel(
         name="attention",
         arguments=(vp, vm, MODEL.beta),
-        outputs=tuple(_digits(_Signs(Select, Magnitude, CopySign)).items()),
+        outputs=tuple(_digits().items()),
         summary="Entries y of softmax(beta v^T v), s = y11 - y22 and tau = y11 + y22 - 1, all with full accuracy.",
         notes=(
             "y11 = expit(beta vm (vm + vp)), y22 = expit(beta vm (vm - vp)), y12 = 1 - y11, y21 = 1 - y22;",
@@ -248,16 +228,16 @@ def _attention() -> Kernel:
     )
 
 
-def _written_out(kernel: Kernel) -> dict[str, sp.Expr]:
-    """Return the outputs without the names of the body."""
-    values = dict(kernel.outputs)
-    for name, value in reversed(kernel.body):
-        values = {output: expr.xreplace({name: value}) for output, expr in values.items()}
-    return values
+def _with_sign(expression: sp.Expr, number: sp.Expr, sign: int) -> sp.Expr:
+    """Return the expression where this number has this sign: without the choices that depend on it."""
+    size = {Magnitude(number): sign * number, CopySign(number): sp.Integer(sign)}
+    return expression.replace(
+        lambda e: isinstance(e, Select) and e.args[0] == number, lambda e: e.args[1 if sign > 0 else 2]
+    ).xreplace(size)
 
 
 def _prove_slopes(slopes: Kernel) -> None:
-    values = {name: elementary(value) for name, value in _written_out(slopes).items()}
+    values = {name: elementary(value) for name, value in slopes.written_out().items()}
     layer = pair_layer(MODEL, vp, vm)
     wanted = sp.Matrix([layer.s, layer.skip + layer.tau])
     prove_equal(sp.Matrix([values["s"], values["lower"]]), wanted, "entries of slopes")
@@ -267,9 +247,9 @@ def _prove_slopes(slopes: Kernel) -> None:
 
 
 def _prove_inverse(entries: Kernel, recover: Kernel) -> None:
-    p, r = (_written_out(entries)[name] for name in ("p", "r"))
+    p, r = (entries.written_out()[name] for name in ("p", "r"))
     prove_equal(sp.Matrix([p - r, p + r - 1 + MODEL.skip]), sp.Matrix([_S, _LOWER]), "entries")
-    made, inversion = _written_out(recover), invert(MODEL)
+    made, inversion = recover.written_out(), invert(MODEL)
     branch, y = inversion.branches[0] * mode_rotation(), readout_symbols(2)[1]
     at = {y[0, 0]: _P, y[0, 1]: 1 - _P, y[1, 0]: 1 - _R, y[1, 1]: _R}
     # Squares and the product fix a pair up to a common sign.
@@ -285,23 +265,24 @@ def _prove_ratios(numerators: Kernel, ratios: Kernel) -> None:
     layer = layer_of_scores(MODEL.skip, _U, _W)
     s, lower = layer.s, layer.skip + layer.tau
     plain = dict(zip(_PARTS, (factor * sp.exp(x) for x in (_U, -_U, _W, -_W)), strict=True))
-    made = {name: value.xreplace(plain) for name, value in _written_out(numerators).items()}
+    made = {name: value.xreplace(plain) for name, value in numerators.written_out().items()}
     both = sp.Matrix([made["upper"], made["lower"]]) / made["weight"]
     prove_equal(both, sp.Matrix([s, lower]), "numerators")
-    values = sp.Matrix(list(_written_out(ratios).values()))
+    values = sp.Matrix(list(ratios.written_out().values()))
     for sign in (1, -1):
-        chosen = values.replace(lambda e: isinstance(e, Select), lambda e, k=2 - (sign > 0): e.args[k])
-        chosen = chosen.xreplace({Magnitude(_U - _W): sign * (_U - _W)})
+        chosen = values.applyfunc(lambda value, sign=sign: _with_sign(value, _U - _W, sign))
         prove_equal(chosen, sp.Matrix([s / lower, 1 / lower]), "ratios")
 
 
-def _prove_attention() -> None:
+def _prove_attention(attention: Kernel) -> None:
     p, r = (elementary(Expit(x)) for x in _exponents())
     wanted = sp.Matrix([p, 1 - p, 1 - r, r, p - r, p + r - 1])
     numbers = (*_exponents(), MODEL.beta * vp * vm)
-    for chosen in itertools.product((1, -1), repeat=len(numbers)):
-        signs = _given(dict(zip(numbers, chosen, strict=True)))
-        prove_equal(sp.Matrix(list(_digits(signs).values())), wanted, "attention")
+    for signs in itertools.product((1, -1), repeat=len(numbers)):
+        values = sp.Matrix(list(attention.written_out().values()))
+        for number, sign in zip(numbers, signs, strict=True):
+            values = values.applyfunc(lambda value, number=number, sign=sign: _with_sign(value, number, sign))
+        prove_equal(values, wanted, "attention")
 
 
 def _prove_turns(turns: Kernel) -> None:
@@ -321,12 +302,12 @@ def prove(kernels: tuple[Kernel, ...]) -> None:
     ProofError
         If one of them is not equal to what is derived.
     """
-    slopes, entries, recover, numerators, ratios, turns, _ = kernels
+    slopes, entries, recover, numerators, ratios, turns, attention = kernels
     _prove_slopes(slopes)
     _prove_inverse(entries, recover)
     _prove_ratios(numerators, ratios)
     _prove_turns(turns)
-    _prove_attention()
+    _prove_attention(attention)
 
 
 _KERNELS = (_slopes(), _entries(), _recover(), _numerators(), _ratios(), _turns(), _attention())

@@ -180,6 +180,8 @@ def test_numerators_enclose_in_balls(context):
         ("numerators", "numerators"),
         ("ratios", "ratios"),
         ("turns", "turns"),
+        ("entries", "entries"),
+        ("attention", "attention"),
     ],
 )
 def test_a_wrong_form_is_no_proof(name, what):

@@ -85,17 +85,19 @@ class FrozenPosterior(ABC):
             lost += not found.worth > 0
             means[:, number] = found.mean[:, :indices]
             second += found.second[:indices, :indices]
-            one, two = precision @ means[0, number], precision @ means[1, number]
-            self._errors[row] = (one - two) @ (one - two).T / 4
-            # The square of a sampled mean would have its variance on top.
-            self._products[row] = 0.5 * (one @ two.T + two @ one.T)
         if lost:
             raise ConvergenceError(
                 f"the posterior (12) of {self.model.describe()} is nowhere finite that was looked at, for {lost} of "
                 f"{len(omega)} outputs; raise nodes, take another seed, or check that model and data match"
             )
+        one, two, both = precision @ means
+        apart = 0.5 * (one - two)
+        self._errors[part] = apart @ apart.swapaxes(1, 2)
+        # The square of a sampled mean would have its variance on top.
+        crossed = one @ two.swapaxes(1, 2)
+        self._products[part] = 0.5 * (crossed + crossed.swapaxes(1, 2))
         curvature = omega.size / len(V) * precision - precision @ second @ precision + self.products(part)
-        return precision @ means[2] @ self.modes, curvature
+        return both @ self.modes, curvature
 
 
 def squared_step(mean: Array, other: Array, prior: Prior) -> float:

@@ -36,7 +36,7 @@ class Outputs(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def scatter(outputs: Outputs, prior: Prior, pilot: Nodes, out: Array) -> None:
-    """Nodes of an output over its effective size, at least 1 and at most the pilot's nodes, into out (n,)."""
+    """Nodes of an output over its effective size, at most the pilot's nodes, into out (n,)."""
     sums = np.empty((len(out), 2, SUMS))
     mixture_sums(outputs.readout, outputs.omega, prior, pilot, sums)
     count = pilot.draws.shape[3]

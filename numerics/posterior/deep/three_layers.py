@@ -95,7 +95,7 @@ class MixturePosterior(SampledPosterior):
         found, pilot = np.empty(len(outputs.readout)), self._pilot
 
         def work(part: slice) -> None:
-            few = Outputs(*(np.ascontiguousarray(x[part]) for x in outputs))
+            few = Outputs(*(x[part] for x in outputs))
             scatter(few, prior, Nodes(pilot.draws, pilot.sets[part], pilot.for_last), found[part])
 
         size = _TASK >> _SIZES[0][0]
@@ -112,7 +112,7 @@ class MixturePosterior(SampledPosterior):
         tasks = []
         for number in sorted(set(classes.tolist()), reverse=True):
             members, nodes = np.flatnonzero(classes == number), self._of_size(number)
-            size = max(_TASK >> _SIZES[number][0], 1)
+            size = _TASK >> _SIZES[number][0]
             tasks += [
                 _Class(Nodes(nodes.draws, nodes.sets[part], nodes.for_last), part)
                 for part in (members[start : start + size] for start in range(0, len(members), size))
