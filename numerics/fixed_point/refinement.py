@@ -150,20 +150,30 @@ class Refinement:
             t = np.minimum(t, TOP)
             at = self._evaluate(state, layers, t, ROUGH)
             state, here = at.state, at.here
-            off = np.abs(here.imbalance).max()
+            off, close = np.abs(here.imbalance).max(), self._within_noise(here, layers)
             if (ended := self._ended(at, layers, t)) is not None:
                 return ended, None
             if slopes is not None and before is not None:
                 slopes = broyden(slopes, t - before[0], here.log_alpha - before[1], least=_SQUARE)
-            missing = slopes is None or (off <= _FOUND and not stable(slopes))
+            missing = slopes is None or (close and not stable(slopes))
             if missing and off < 1:
                 state, slopes = self._differences(state, layers, t, ROUGH, here.averages.sampled)
-            if off <= _FOUND and slopes is not None:
+            if close and slopes is not None:
                 return state, _Found(t, slopes)
             before = (t, here.log_alpha)
             step = here.imbalance if slopes is None else newton(slopes, here.imbalance)
             t = t + np.clip(step, -_LONGEST, _LONGEST)
         return state, None
+
+    def _within_noise(self, here: Evaluation, layers: Layers) -> bool:
+        """Whether the search has nothing more to find: what is left is a part of the averages' error.
+
+        Where sampled averages jump, as their numbers of nodes change, there may be no point at which less is left.
+        """
+        least = np.full(len(layers), _FOUND)
+        if here.averages.sampled:
+            least = np.maximum(least, self._noise(here.averages, list(layers), np.eye(len(layers))))
+        return bool((np.abs(here.imbalance) <= least).all())
 
     def _ended(self, at: _At, layers: Layers, t: Array) -> State | None:
         """State where a layer has died out, which `released` looks at, or recovery is reached; None elsewhere."""

@@ -12,7 +12,7 @@ from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinabl
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.refinement import Refinement
 from attnlimits.numerics.fixed_point.state import Problem, Solution, State, Tolerance
-from attnlimits.numerics.fixed_point.stopping import Anchor
+from attnlimits.numerics.fixed_point.stopping import ROUGH, Anchor
 from attnlimits.numerics.model.network import Network
 
 Array = NDArray[np.float64]
@@ -41,6 +41,22 @@ class Law(Refinable, ChannelBase):
         return self.rough(q, 0.0)
 
 
+class Jumping(Law):
+    """The same, where rough averages jump at the fixed point by less than their noise: none is at rest there."""
+
+    def __init__(self, noise: float, gap: float) -> None:
+        super().__init__(noise)
+        self.fine, self.coarse, self.gap = self.noise, (self.noise - self.noise.mean(axis=0)) * (0.02 / noise), gap
+
+    def rough(self, q: Array, accuracy: float) -> Averages:
+        self.noise = self.coarse if accuracy >= ROUGH else self.fine
+        found = super().rough(q, accuracy)
+        if accuracy < ROUGH:
+            return found
+        jump = math.copysign(0.006, self.gap - (1 - q[0, 0]))
+        return Averages.unbiased(found.g * math.exp(-jump), found.growth, found.how)
+
+
 def refinement(alpha: float, noise: float) -> Refinement:
     averages = Law(noise)
     return Refinement(Problem(averages, alpha, Tolerance(1e-5), 200), averages, 1e-4)
@@ -67,6 +83,19 @@ def test_the_fixed_point_near_recovery(gap: float) -> None:
     assert (np.abs(noisy.q.diagonal() - exact) < 4 * error).all()
     # Noise of alpha over the slope: no more than a few times what eight samples leave.
     assert error[0] < 5 * 3e-5 / 0.3
+
+
+def test_the_search_ends_where_rough_averages_jump() -> None:
+    gap = 5e-4
+    u = (TIRED[0] - TIRED[1]) * gap / (RATIO[0] - RATIO[1])
+    averages = Jumping(3e-5, gap)
+    strategy = Refinement(
+        Problem(averages, math.exp(RATIO[0] * u - TIRED[0] * gap), Tolerance(1e-5), 200), averages, 1e-4
+    )
+    state = strategy.settle(State.start(strategy.problem), np.diag([0.9, 0.998]), [0, 1])
+    assert state.converged and state.n_iter < 60
+    found = strategy.postprocess(state)
+    assert abs(found.q[0, 0] - (1 - gap)) < 4 * found.error[0, 0]
 
 
 @pytest.mark.parametrize("noise", [0.0, 3e-5])
