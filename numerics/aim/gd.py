@@ -13,10 +13,10 @@ from ..learning.blocks import Array, Floats, stream
 from ..learning.rules import Adam
 from .channels import Channel, Linear, Noisy, OneToOne, Softmax
 from .checks import CITE, above_zero, count
-from .data import check_matrix, check_samples, indices
+from .data import check_matrix, check_samples, indices, matrix_of
 from .results import DescentResult
 
-__all__ = ["descend", "fitted", "has_settled", "loss_and_gradient", "student_matrix"]
+__all__ = ["descend", "fitted", "has_settled", "loss_and_gradient"]
 
 # A run is over where its last tenth lowers the loss by less, or where less of the loss is left.
 _SLOW, _FITTED = 1e-3, 1e-6
@@ -90,7 +90,7 @@ def descend(
             return ended
 
         last, trace = _adam(data, draw.standard_normal((d, width)), rate, steps, tick)
-        found.append(student_matrix(last))
+        found.append(matrix_of(last))
         losses.append(trace[-1])
         taken = max(taken, len(trace) - 1)
         slow.append(has_settled(trace, steps))
@@ -113,11 +113,6 @@ def descend(
     )
 
 
-def student_matrix(W: Array) -> Array:
-    """S = W W^T/sqrt(r d) of weights of shape (d, r)."""
-    return np.asarray(W @ W.T / math.sqrt(W.size))
-
-
 def fitted(losses: list[float]) -> bool:
     """Whether a millionth of the first loss is left."""
     return losses[-1] < _FITTED * losses[0]
@@ -135,7 +130,7 @@ def loss_and_gradient(x: Floats, y: Array, output: Softmax | Linear, W: Array) -
     dL/dS = (sum_mu x^T G x - I sum_mu Tr G)/sqrt(d) with G = dL/dh, symmetric.
     """
     n, tokens, d = x.shape
-    made = output.observe(indices(x, student_matrix(W)))
+    made = output.observe(indices(x, matrix_of(W)))
     if isinstance(output, Softmax) and output.logarithms:
         made, y = np.exp(made), np.exp(y)
     rest = made - y
