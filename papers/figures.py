@@ -8,7 +8,7 @@ docstring says what the figure shows, the paragraph after it is the caption.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -36,9 +36,11 @@ __all__ = [
     "Progress",
     "Record",
     "Steps",
+    "add_missing",
     "label_rows",
     "panels",
     "recompute",
+    "stored_runs",
     "with_points",
 ]
 
@@ -263,6 +265,47 @@ def panels(
     found = grid[: len(titles)]
     titled(found, titles)
     return figure, found
+
+
+def stored_runs(path: Path) -> list[Record]:
+    """Return the runs that a data file of runs holds, none where there is no such file."""
+    return list(load(path)["runs"]) if path.is_file() else []
+
+
+def add_missing(
+    path: Path, cases: Sequence[Record], run: Callable[[Record], Record], progress: Progress | None = None
+) -> Path:
+    """Run the cases that a data file of runs lacks, each written at once.
+
+    Parameters
+    ----------
+    path : Path
+        The data file.
+    cases : sequence of dict
+        Entries by which the run of a case is known.
+    run : callable
+        Called with the entries of a case: the record, which has them.
+    progress : callable, optional
+        Called with (done, total) cases.
+
+    Returns
+    -------
+    Path
+        The data file.
+    """
+
+    def lacks(case: Record) -> bool:
+        return not any(all(r[name] == value for name, value in case.items()) for r in stored_runs(path))
+
+    step = Steps(progress, len(cases))
+    for case in cases:
+        if lacks(case):
+            made = run(case)
+            # Read again after the run: another process may have added some meanwhile, or this very one.
+            if lacks(case):
+                save(path, {"runs": [*stored_runs(path), made]})
+        step()
+    return path
 
 
 def recompute(title: str, compute: Callable[..., _Made]) -> _Made:

@@ -27,6 +27,7 @@ __all__ = [
     "indices",
     "instance",
     "make_data",
+    "matrix_of",
     "refuse_size",
     "rows_at_a_time",
     "stream",
@@ -58,8 +59,12 @@ def teacher(dimension: int, rho: float, rng: np.random.Generator | int | None = 
     dimension = count("dimension", dimension, 2, "d")
     refuse_memory(f"dimension = {dimension}", 8 * _MATRICES * float(dimension) ** 2, "take a smaller one")
     width = max(1, round(above_zero("rho", rho, "rho = r/d") * dimension))
-    w = seeded_stream(rng, 0).standard_normal((dimension, width))
-    return np.asarray(w @ w.T / math.sqrt(width * dimension))
+    return matrix_of(seeded_stream(rng, 0).standard_normal((dimension, width)))
+
+
+def matrix_of(W: Array) -> Array:
+    """S = W W^T/sqrt(r d) of weights of shape (d, r)."""
+    return np.asarray(W @ W.T / math.sqrt(W.size))
 
 
 def indices(x: Floats, S: Array) -> Array:

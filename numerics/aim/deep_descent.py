@@ -17,8 +17,8 @@ from ..learning.blocks import Array, Floats, stream
 from ..learning.rules import Adam
 from .channels import Softmax
 from .checks import CITE, above_zero, count, from_zero
-from .data import check_matrix, check_samples, indices
-from .gd import fitted, has_settled, student_matrix
+from .data import check_matrix, check_samples, indices, matrix_of
+from .gd import fitted, has_settled
 
 __all__ = ["LayersDescent", "deep_loss", "descend_layers"]
 
@@ -108,7 +108,7 @@ def descend_layers(
         if fitted(losses) or len(losses) > steps:
             break
         W = rule(W, np.concatenate(slope, axis=1))
-    estimates = np.stack([student_matrix(part) for part in np.split(W, ends, axis=1)])
+    estimates = np.stack([matrix_of(part) for part in np.split(W, ends, axis=1)])
     done = has_settled(losses, steps)
     taken = len(losses) - 1
     status = f"converged after {taken} steps" if done else f"not converged: the loss still falls after {taken} steps"
@@ -141,7 +141,7 @@ class _Network(NamedTuple):
     def loss(self, y: Array, weights: Sequence[Array]) -> tuple[float, list[Array]]:
         """Forward through the layers, and back."""
         tokens, d = self.x.shape[1:]
-        h = [indices(self.x, student_matrix(W)) for W in weights]
+        h = [indices(self.x, matrix_of(W)) for W in weights]
         mixed = [np.broadcast_to(np.eye(tokens), h[0].shape)]
         seen: list[Array] = []
         for layer in h:

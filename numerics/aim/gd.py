@@ -9,25 +9,28 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..learning.blocks import Array, Floats, stream
+from ..learning.blocks import Array, Floats, Source, stream
 from ..learning.rules import Adam
 from .channels import Channel, Linear, Noisy, OneToOne, Softmax
 from .checks import CITE, above_zero, count
-from .data import check_matrix, check_samples, indices
+from .data import check_matrix, indices, matrix_of
+from .heads import heads_width
+from .parts import Parts
 from .results import DescentResult
 
-__all__ = ["descend", "fitted", "has_settled", "loss_and_gradient", "student_matrix"]
+__all__ = ["descend", "fitted", "has_settled", "loss_and_gradient"]
 
 # A run is over where its last tenth lowers the loss by less, or where less of the loss is left.
 _SLOW, _FITTED = 1e-3, 1e-6
 
 
 def descend(
-    x: ArrayLike,
-    y: ArrayLike,
+    x: ArrayLike | Source,
+    y: ArrayLike | None,
     output: Channel,
     rho: float,
     *,
+    heads: int = 1,
     students: int = 1,
     rate: float = 0.1,
     steps: int = 1000,
@@ -39,12 +42,15 @@ def descend(
 
     Parameters
     ----------
-    x : array_like, shape (n, T, d)
-    y : array_like, shape (n, T, T)
+    x : array_like of shape (n, T, d), or callable
+        As in `amp`; the blocks of a function are put together, for every step is taken over all samples.
+    y : array_like of shape (n, T, T), or None where x is a function
     output : Channel
         Softmax or linear: the gradient goes through it. Noise on the scores is not part of the loss.
     rho : float
         Width of the students, r = round(rho d).
+    heads : int, keyword-only
+        Heads whose scores are added, each of width rho: students have the columns of all, L round(rho d).
     students : int, keyword-only
         Independent starts; the estimate is the mean of their S ("averaged gradient descent").
     rate : float, keyword-only
@@ -75,7 +81,7 @@ def descend(
     """
     data = _checked(x, y, output)
     d = data.x.shape[2]
-    width = max(1, round(above_zero("rho", rho, "rho = r/d") * d))
+    columns = round(heads_width(heads, rho, d) * d)
     students, steps = count("students", students, 1, "starts"), count("steps", steps, 1, "Adam")
     rate = above_zero("rate", rate, "Adam")
     truth = None if teacher is None else check_matrix("teacher", teacher, d)
@@ -89,8 +95,8 @@ def descend(
             ended = callback is not None and bool(callback(student, step))
             return ended
 
-        last, trace = _adam(data, draw.standard_normal((d, width)), rate, steps, tick)
-        found.append(student_matrix(last))
+        last, trace = _adam(data, draw.standard_normal((d, columns)), rate, steps, tick)
+        found.append(matrix_of(last))
         losses.append(trace[-1])
         taken = max(taken, len(trace) - 1)
         slow.append(has_settled(trace, steps))
@@ -113,11 +119,6 @@ def descend(
     )
 
 
-def student_matrix(W: Array) -> Array:
-    """S = W W^T/sqrt(r d) of weights of shape (d, r)."""
-    return np.asarray(W @ W.T / math.sqrt(W.size))
-
-
 def fitted(losses: list[float]) -> bool:
     """Whether a millionth of the first loss is left."""
     return losses[-1] < _FITTED * losses[0]
@@ -135,7 +136,7 @@ def loss_and_gradient(x: Floats, y: Array, output: Softmax | Linear, W: Array) -
     dL/dS = (sum_mu x^T G x - I sum_mu Tr G)/sqrt(d) with G = dL/dh, symmetric.
     """
     n, tokens, d = x.shape
-    made = output.observe(indices(x, student_matrix(W)))
+    made = output.observe(indices(x, matrix_of(W)))
     if isinstance(output, Softmax) and output.logarithms:
         made, y = np.exp(made), np.exp(y)
     rest = made - y
@@ -160,7 +161,7 @@ class _Loss(NamedTuple):
         return loss_and_gradient(self.x, self.y, self.output, W)
 
 
-def _checked(x: ArrayLike, y: ArrayLike, output: Channel) -> _Loss:
+def _checked(x: ArrayLike | Source, y: ArrayLike | None, output: Channel) -> _Loss:
     """Data that can be descended on; the loss is that of outputs without noise."""
     clean = output.clean if isinstance(output, Noisy) else output
     if not isinstance(clean, Softmax | Linear) or isinstance(clean, OneToOne):
@@ -168,10 +169,7 @@ def _checked(x: ArrayLike, y: ArrayLike, output: Channel) -> _Loss:
             f"students descend by the slopes of softmax or linear outputs ({CITE}, gradient descent), got {clean.name}"
             "; take one of these"
         )
-    tokens = check_samples(x, clean.tokens)
-    labels = clean.check(y)
-    if len(labels) != len(tokens):
-        raise ValueError(f"x and y must have as many samples, got {len(tokens)} and {len(labels)} ({CITE}, model)")
+    tokens, labels = Parts(x, y, clean).whole()
     if not np.isfinite(tokens).all():
         raise ValueError(f"x must be finite ({CITE}, model), got NaN or infinity; leave such samples out, of y too")
     return _Loss(tokens, labels, clean)

@@ -18,13 +18,21 @@ from ..core.memory import refuse_memory
 from ..core.results import Estimate, Result, versions
 from ..learning.blocks import Array, stream
 from .channels import Channel, channel
-from .checks import CITE, count, from_zero
+from .checks import CITE, above_zero, count, from_zero
 from .data import teacher
 from .results import EvolutionPoint
 from .score_functions import is_function
 from .state_evolution import evolve
 
-__all__ = ["HeadsPoint", "evolve_heads", "head_error", "heads_channel", "heads_teacher"]
+__all__ = [
+    "HeadsPoint",
+    "evolve_heads",
+    "head_error",
+    "heads_channel",
+    "heads_teacher",
+    "heads_width",
+    "sum_of_heads",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,6 +118,36 @@ def heads_teacher(dimension: int, rho: float, heads: int, rng: np.random.Generat
     refuse_memory(f"heads = {number} at dimension = {dimension}", 16.0 * number * dimension**2, "take fewer of either")
     source = stream(rng, 0)
     return np.stack([teacher(dimension, rho, source) for _ in range(number)])
+
+
+def sum_of_heads(each: Array) -> Array:
+    """Return S' = L^{-1/2} sum_l S_l.
+
+    Parameters
+    ----------
+    each : ndarray, shape (L, d, d)
+        As `heads_teacher` draws them.
+
+    Returns
+    -------
+    ndarray, shape (d, d)
+    """
+    return np.asarray(each.sum(axis=0) / math.sqrt(len(each)))
+
+
+def heads_width(heads: int, rho: float, dimension: int) -> float:
+    """Width of the sum at a finite d: each head has a whole number of columns, round(rho d) and at least one.
+
+    Parameters
+    ----------
+    heads : int
+        L >= 1.
+    rho : float
+        Width of each.
+    dimension : int
+    """
+    columns = max(1, round(above_zero("rho", rho, "rho = r/d") * dimension))
+    return count("heads", heads, 1, "L layers") * columns / dimension
 
 
 def head_error(heads: int, mmse: Estimate) -> Estimate:

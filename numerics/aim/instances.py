@@ -13,7 +13,7 @@ from .amp import AmpSettings, amp
 from .channels import Channel
 from .data import instance, make_data, refuse_size
 from .gd import descend
-from .heads import heads_teacher
+from .heads import heads_teacher, sum_of_heads
 from .prediction import errors_on_data
 from .results import AMPResult, AMPStep, DescentResult, PredictionErrors
 
@@ -66,7 +66,7 @@ def amp_instances(
         As in `amp`.
     """
     most = settings.setdefault("max_iter", 200)
-    found, fresh, single = [], [], []
+    found, fresh, of_heads = [], [], []
     for number in range(count):
 
         def tick(step: AMPStep, number: int = number) -> None:
@@ -74,16 +74,16 @@ def amp_instances(
                 progress(number * most + step.iteration, count * most)
 
         each = heads_teacher(dimension, rho, heads, seed + number)
-        S = _sum(each)
+        S = sum_of_heads(each)
         x, y = instance(S, alpha, output, seed + number, dtype=dtype)
         width = heads * rho
         found.append(amp(x, y, output, width, teacher=S, seed=seed + number, callback=tick, **settings))
         last = found[-1]
-        single.append(_of_each(each, last.estimate))
+        of_heads.append(_of_each(each, last.estimate))
         fresh.append(errors_on_data(S, last.estimate, max(last.predicted, 0.0), output, rng=seed + number))
     errors = np.array([r.mmse for r in found])
     prediction = PredictionErrors(_mean([f.posterior_mean for f in fresh]), _mean([f.plug_in for f in fresh]))
-    return Instances(found, float(errors.mean()), _spread(errors), prediction, _head(single, heads))
+    return Instances(found, float(errors.mean()), _spread(errors), prediction, _head(of_heads, heads))
 
 
 class _Rate(TypedDict, total=False):
@@ -133,13 +133,10 @@ def descent_instances(
 
     Notes
     -----
-    A student of several heads is one of the width of all: S = W W^T/sqrt(L r d) with the columns of all heads in W, and
-    outputs depend on S alone.
+    Outputs of several heads depend on S alone: a student is one of the width of all, as in `descend`.
     """
     refuse_size(alpha, dimension, output.tokens, f"d = {dimension} at alpha = {alpha:g}", scalar=True)
-    # Each head has a whole number of columns.
-    width = heads * max(1, round(rho * dimension)) / dimension
-    found, fresh, single = [], [], []
+    found, fresh, of_heads = [], [], []
     for number in range(count):
 
         def tick(student: int, step: int, number: int = number) -> None:
@@ -147,14 +144,15 @@ def descent_instances(
                 progress((number * students + student) * steps + step, count * students * steps)
 
         each = heads_teacher(dimension, rho, heads, seed + number)
-        S = _sum(each)
+        S = sum_of_heads(each)
         x, y = make_data(S, alpha, output, seed + number)
         found.append(
             descend(
                 x,
                 y,
                 output,
-                width,
+                rho,
+                heads=heads,
                 teacher=S,
                 rng=seed + number,
                 callback=tick,
@@ -164,22 +162,17 @@ def descent_instances(
             )
         )
         fresh.append(errors_on_data(S, found[-1].estimate, 0.0, output, rng=seed + number).plug_in)
-        single.append(_of_each(each, found[-1].estimate))
-    alone, averaged = (np.array([getattr(r, name) for r in found]) for name in ("single", "mmse"))
+        of_heads.append(_of_each(each, found[-1].estimate))
+    single, averaged = (np.array([getattr(r, name) for r in found]) for name in ("single", "mmse"))
     return DescentInstances(
         found,
-        float(alone.mean()),
-        _spread(alone),
+        float(single.mean()),
+        _spread(single),
         float(averaged.mean()),
         _spread(averaged),
         _mean(fresh),
-        _head(single, heads),
+        _head(of_heads, heads),
     )
-
-
-def _sum(each: Array) -> Array:
-    """S = L^{-1/2} sum_l S_l."""
-    return np.asarray(each.sum(axis=0) / math.sqrt(len(each)))
 
 
 def _of_each(each: Array, estimate: Array) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,7 +14,7 @@ from ..core.pictures import plots
 from ..core.results import Estimate, Result, versions
 from ..core.validation import numbers
 from ..learning.blocks import Array
-from .checks import CITE, count
+from .checks import CITE, above_zero, count
 from .spectrum import Spectrum, mmse
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def spectrum(
     *,
     at: ArrayLike | None = None,
     points: int = 201,
-    within: tuple[float, float] | None = None,
+    within: Sequence[float] = (),
 ) -> SpectrumResult:
     """Support, density and optimal shrinkage of the eigenvalues of Y = S + sqrt(Delta) Z.
 
@@ -99,8 +99,8 @@ def spectrum(
     at : array_like, shape (n,), keyword-only, optional
         Eigenvalues; by default `points` of them on every interval, denser at its ends.
     points : int, keyword-only
-    within : (float, float), keyword-only, optional
-        Range of the noise, such as the `bracket` of a fixed point: errors contain what it leaves open.
+    within : sequence of float, keyword-only, optional
+        Ends of the range of the noise, such as the `bracket` of a fixed point: errors contain what it leaves open.
 
     Returns
     -------
@@ -118,11 +118,11 @@ def spectrum(
     boncoraglio2025, (12)-(17).
     """
     found = Spectrum(rho, delta)
-    ends = [Spectrum(rho, end) for end in within or ()]
+    ends = [Spectrum(rho, above_zero("within", end, "matrix denoiser")) for end in within]
     if any(end.edges.shape != found.edges.shape for end in ends):
         raise ConvergenceError(
-            f"Delta is known to be from {min(within or ()):.3g} to {max(within or ()):.3g} alone, where a gap of the "
-            f"spectrum opens ({CITE}, matrix denoiser); give one value of it"
+            f"Delta is known to be from {min(within):.3g} to {max(within):.3g} alone, where a gap of the spectrum "
+            f"opens ({CITE}, matrix denoiser); give one value of it"
         )
     mass = found.mass()
     if abs(mass.value - 1) > _MASS:
@@ -142,15 +142,15 @@ def spectrum(
     # At an edge x is stationary in the parameter, so that the rounding of its terms is what is left.
     e = np.exp(np.array(found.intervals)).ravel()
     largest = float((1 / (found.s + e) + found.rho / e + found.delta * (found.s + e)).max())
-    density, shrunk, error = found.density(x), found.shrink(x), mmse(rho, delta)
-    off = _most(np.array(error.value), [np.array(mmse(rho, end).value) for end in within or ()])
+    density, shrunk, least = found.density(x), found.shrink(x), mmse(rho, delta)
+    off = _most(np.array(least.value), [np.array(mmse(rho, end).value) for end in within])
     return SpectrumResult(
         rho=found.rho,
         delta=found.delta,
         edges=found.edges,
         edge_error=8 * _EPS * largest + float(_most(found.edges, [end.edges for end in ends]).max()),
         mass=Estimate(mass.value, max(mass.error, abs(mass.value - 1)), "estimated"),
-        mmse=Estimate(error.value, error.error + float(off), error.how),
+        mmse=Estimate(least.value, least.error + float(off), least.how),
         x=x,
         density=density,
         shrunk=shrunk,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from ..learning.blocks import Array, Floats, Source, rows_of
@@ -33,7 +34,10 @@ class Parts:
             shapes = [block.shape for block, _ in self.rows(0, None)]
             if not shapes:
                 raise ValueError("x() must give at least one block (x_block, y_block), got none")
-            self.samples, self.dimension = sum(shape[0] for shape in shapes), int(shapes[0][2])
+            sizes = sorted({shape[2] for shape in shapes})
+            if len(sizes) > 1:
+                raise ValueError(f"blocks of x must have the same d ({CITE}, model), got {sizes[0]} and {sizes[-1]}")
+            self.samples, self.dimension = sum(shape[0] for shape in shapes), sizes[0]
             return
         if y is None:
             raise ValueError("y must be given with x: one output per sample; or let x be a function of blocks")
@@ -62,6 +66,13 @@ class Parts:
                 yield x[kept], y[kept]
             if end is not None and at >= end:
                 return
+
+    def whole(self) -> tuple[Floats, Array]:
+        """All rows in memory."""
+        if self._array is not None:
+            return self._array
+        x, y = zip(*self.rows(0, None), strict=True)
+        return np.concatenate(x), np.concatenate(y)
 
     def first(self, end: int) -> tuple[Floats | Source, Array | None]:
         """The first rows, as `amp` takes them."""

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -31,6 +31,7 @@ __all__ = [
     "keep",
     "read_data",
     "rounding_of",
+    "rows_in",
     "start_of",
 ]
 
@@ -157,8 +158,16 @@ def read_data(args: argparse.Namespace) -> tuple[Data, Array | None]:
 
 def rounding_of(x: Data) -> float:
     """Rounding of the type of X, of blocks the coarsest."""
-    blocks = x.tokens() if isinstance(x, al.learning.RowFiles) else [x]
-    return max(float(np.finfo(block.dtype).eps) for block in blocks)
+    return max(float(np.finfo(block.dtype).eps) for block in _blocks(x))
+
+
+def rows_in(x: Data) -> int:
+    """Number of samples."""
+    return sum(map(len, _blocks(x)))
+
+
+def _blocks(x: Data) -> Iterable[Array]:
+    return x.tokens() if isinstance(x, al.learning.RowFiles) else [x]
 
 
 def keep(args: argparse.Namespace, record: Record, text: list[str], weights: Array) -> Record:

@@ -3,7 +3,32 @@
 import inspect
 from typing import Any, Self
 
-__all__ = ["Estimator"]
+import numpy as np
+
+from .typing import Array
+
+__all__ = ["Estimator", "determination"]
+
+
+def determination(predicted: Array, outputs: Array, over: tuple[int, ...] = (0,)) -> float:
+    """Coefficient of determination, 1 - |F(X) - Y|^2 / |Y - mean Y|^2.
+
+    Parameters
+    ----------
+    predicted, outputs : ndarray, of one shape
+        F(X) and Y.
+    over : tuple of int
+        Axes along which the mean of Y is taken.
+
+    Raises
+    ------
+    ValueError
+        Outputs that do not vary.
+    """
+    off, spread = predicted - outputs, outputs - outputs.mean(axis=over, keepdims=True)
+    if not spread.any():
+        raise ValueError("Y must vary over the examples: the score compares with its mean; give more of them")
+    return 1.0 - float(np.vdot(off, off) / np.vdot(spread, spread))
 
 
 class Estimator:

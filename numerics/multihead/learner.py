@@ -9,7 +9,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core.estimator import Estimator
+from ..core.estimator import Estimator, determination
 from ..core.progress import Bar
 from ..learning.blocks import Array
 from .checks import examples, tokens_of
@@ -152,11 +152,7 @@ class MultiheadLearner(Estimator):
             As `predict`, or outputs that do not vary.
         """
         tokens, outputs = examples(X, Y)
-        off = self.predict(tokens) - outputs
-        spread = outputs - outputs.mean(axis=(0, 1))
-        if not spread.any():
-            raise ValueError("Y must vary over the examples: the score compares with its mean; give more of them")
-        return 1.0 - float(np.vdot(off, off) / np.vdot(spread, spread))
+        return determination(self.predict(tokens), outputs, over=(0, 1))
 
 
 def fit(X: ArrayLike, Y: ArrayLike, **settings: object) -> MultiheadLearner:

@@ -3,7 +3,6 @@
 import argparse
 import math
 import time
-from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,8 @@ from attnlimits.numerics.learning.heads import weight_blocks
 __all__ = ["POINTS", "Comparison", "Point", "compare"]
 
 Array = NDArray[np.float64]
+# Instances drawn for each that is wanted, at most: some have outputs that cannot be inverted.
+_TRIES = 4
 
 
 class Point(NamedTuple):
@@ -46,6 +47,19 @@ POINTS: dict[str, Point] = {
     "L=4, M=2": Point(0.5, 600),
 }
 
+#: Of the table that is printed.
+COLUMNS = (
+    "architecture",
+    "alpha",
+    "D",
+    "overlaps, GAMP",
+    "overlaps, state evolution",
+    "sigmas",
+    "converged",
+    "iterations",
+    "seconds of processor time of an instance + of the state evolution",
+)
+
 
 class Comparison(NamedTuple):
     """Overlaps of what is learned as one, by both routes.
@@ -59,8 +73,12 @@ class Comparison(NamedTuple):
         State evolution.
     converged : int
         Number of instances that did.
+    n_iter : tuple of int
+        Iterations of each instance.
     seconds : tuple of float
-        Of message passing, and of the state evolution.
+        Processor time of message passing on each instance, its data apart.
+    theory_seconds : float
+        Processor time of the state evolution.
     """
 
     names: list[str]
@@ -69,7 +87,9 @@ class Comparison(NamedTuple):
     theory: Array
     theory_error: Array
     converged: int
-    seconds: tuple[float, float]
+    n_iter: tuple[int, ...]
+    seconds: tuple[float, ...]
+    theory_seconds: float
 
     @property
     def sigmas(self) -> Array:
@@ -100,32 +120,42 @@ def compare(name: str, seeds: int, dimension: int | None = None) -> Comparison:
         Instances, at least two.
     dimension : int, optional
         D; that of `POINTS` if left out.
+
+    Raises
+    ------
+    RuntimeError
+        Of four times as many instances too few have outputs that can be inverted.
     """
     model, point = MODELS[name], POINTS[name]
     if dimension is not None:
         point = point._replace(dimension=dimension)
-    where, began = weight_blocks(model), time.perf_counter()
+    where = weight_blocks(model)
     runs: list[GAMPResult] = []
-    for seed in count():
+    spent: list[float] = []
+    for seed in range(_TRIES * seeds):
         if len(runs) == seeds:
             break
         weights = _teacher(model, point.dimension, seed)
         x, y = al.make_data(model, weights, point.alpha, rng=seed)
+        began = time.process_time()
         try:
             runs.append(al.gamp(model, x, y, teacher=weights, rng=seed))
         except UnreachableOutputError:
             # An attention that is 1 to the last bit: another instance.
             continue
+        spent.append(time.process_time() - began)
+    if len(runs) < seeds:
+        raise RuntimeError(f"{name}: {len(runs)} of {_TRIES * seeds} instances have outputs that can be inverted")
     found = np.array([_mean_over_blocks(model, run.overlap.diagonal(), where) for run in runs])
-    middle = time.perf_counter()
+    began = time.process_time()
     settings = {} if point.samples is None else {"samples": point.samples}
     theory = al.evolve(model, point.alpha, **settings)
+    theory_seconds = time.process_time() - began
     # Every row of the weights of several heads has as many indices as there are heads, with the same overlap.
     fold = model.heads if model.heads > 1 else 1
     where_theory = [(label, slice(fold * rows.start, fold * rows.stop)) for label, rows in where]
     value = _mean_over_blocks(model, theory.overlap.diagonal(), where_theory)
     error = np.array([float(np.max(theory.overlap_error.diagonal()[rows])) for _, rows in where_theory])
-    ended = time.perf_counter()
     return Comparison(
         [label for label, _ in where],
         found.mean(axis=0),
@@ -133,7 +163,9 @@ def compare(name: str, seeds: int, dimension: int | None = None) -> Comparison:
         value,
         error,
         sum(run.converged for run in runs),
-        (middle - began, ended - middle),
+        tuple(run.n_iter for run in runs),
+        tuple(spent),
+        theory_seconds,
     )
 
 
@@ -145,8 +177,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--dimension", type=int, help="D, instead of the usual one")
     args = parser.parse_args()
-    print("| architecture | alpha | D | overlaps, GAMP | overlaps, state evolution | sigmas | converged | seconds |")
-    print("| --- |" + " --- |" * 7)
+    print("| " + " | ".join(COLUMNS) + " |")
+    print("| --- " * len(COLUMNS) + "|")
     for name, point in POINTS.items():
         if args.model is not None and not (name == args.model if args.exact else args.model in name):
             continue
@@ -155,8 +187,11 @@ def main() -> None:
             ", ".join(f"{value:.3f} +- {error:.3f}" for value, error in zip(*pair, strict=True))
             for pair in ((made.overlap, made.overlap_error), (made.theory, made.theory_error))
         ]
-        sigmas = ", ".join(f"{s:.1f}" for s in made.sigmas)
-        took = " + ".join(f"{math.ceil(s)}" for s in made.seconds)
+        # Where the theory has 0 to the digits shown, an overlap of instances has a size and no sign.
+        shown = zip(made.sigmas, made.theory, strict=True)
+        sigmas = ", ".join(f"{s:.1f}" if value >= 5e-4 else "-" for s, value in shown)
+        least, most = min(made.n_iter), max(made.n_iter)
+        took = f"{math.ceil(np.mean(made.seconds))} + {math.ceil(made.theory_seconds)}"
         row = [
             name,
             f"{point.alpha:g}",
@@ -164,6 +199,7 @@ def main() -> None:
             *cells,
             sigmas,
             f"{made.converged} of {args.seeds}",
+            f"{least} to {most}",
             took,
         ]
         print("| " + " | ".join(row) + " |", flush=True)

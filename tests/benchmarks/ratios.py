@@ -1,8 +1,12 @@
 """Ratios of what was measured to its peer or floor: kept as JSON, compared with those that were committed.
 
+    python tests/benchmarks/ratios.py
+
+writes the page of the site about speed from the committed ones.
+
 Seconds say as much of the machine as of the program; a ratio of two that took turns says little of the machine. What is
-1.5 times worse than in `ratios.json` fails. `make bench` writes what it found to build/ratios.json; copy it here when a
-ratio has changed for a reason.
+1.5 times worse than in `ratios.json` fails. `make bench-short` writes what it found to build/ratios.json; copy it here
+when a ratio has changed for a reason.
 """
 
 import json
@@ -18,12 +22,32 @@ from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["COMMITTED", "WORSE", "Ratios", "processor_seconds", "seconds_of_commands"]
+__all__ = ["COMMITTED", "PAGE", "WORSE", "Ratios", "page", "processor_seconds", "seconds_of_commands"]
 
 COMMITTED = Path(__file__).with_name("ratios.json")
 WRITTEN = Path(__file__).parents[2] / "build" / "ratios.json"
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "speed.md"
 WORSE = 1.5
 _LIBRARIES = ("numpy", "scipy", "numba", "mpmath", "python-flint")
+_HEAD = """# Speed
+
+How fast are the kernels and the verbs? Seconds say as much of the machine as of the program. Here is the processor time
+of each task over that of its peer or its floor, measured in turns in one run: a plain compiled trapezoid for the
+denoiser, exponentials for what is made of exponentials, products of matrices for an iteration of message passing, the
+start of Python and of the libraries for a command.
+
+| task | ratio | better |
+| --- | --- | --- |
+"""
+_TAIL = """
+Measured on: {machine}, load {load:g}; {versions}.
+
+- `make bench-short` measures these ratios (half a minute), and fails where one of them is {worse:g} times worse than
+  here; it is part of what every change must pass. It writes what it found to build/ratios.json: when a ratio has
+  changed for a reason, copy that file to tests/benchmarks/ratios.json and write this page again:
+  `python tests/benchmarks/ratios.py`.
+- `make bench` measures longer ones, too, of which none is committed, with tables of accuracy against time.
+"""
 
 
 class Ratios:
@@ -108,3 +132,18 @@ def seconds_of_commands(commands: Sequence[Sequence[str]], rounds: int) -> list[
             spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             best[k] = min(best[k], spent) if turn else best[k]
     return best
+
+
+def page() -> str:
+    """Text of the page of the site about the committed ratios."""
+    record = json.loads(COMMITTED.read_text(encoding="utf-8"))
+    rows = "".join(
+        f"| {name.removeprefix('short: ')} | {one['value']:.4g} | {one['better']} |\n"
+        for name, one in record["ratios"].items()
+    )
+    versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
+    return _HEAD + rows + _TAIL.format(**{**record, "versions": versions}, worse=WORSE)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.data import make_data
 from attnlimits.numerics.aim.gd import descend
-from attnlimits.numerics.aim.heads import evolve_heads, heads_channel, heads_teacher
+from attnlimits.numerics.aim.heads import evolve_heads, heads_channel, heads_teacher, sum_of_heads
 from attnlimits.numerics.aim.instances import descent_instances
 from attnlimits.numerics.aim.width import estimate_rho
 
@@ -70,7 +70,7 @@ def test_instances_of_heads(attnlimits):
 @pytest.fixture
 def files(tmp_path):
     """Flags for data of two heads at d = 16, and the S of their sum."""
-    S = heads_teacher(16, 0.25, 2, 1).sum(axis=0) / math.sqrt(2)
+    S = sum_of_heads(heads_teacher(16, 0.25, 2, 1))
     x, y = make_data(S, 0.2, heads_channel("softmax", 2), 1)
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", y)
@@ -109,13 +109,18 @@ def test_descent_on_instances_of_heads(attnlimits):
     assert "error of one student, of the sum of the heads: " in said and "error of each head: " in said
 
 
-def test_students_of_heads_have_their_columns(attnlimits):
-    """Three columns of each head, not round(2 x 0.25 x 13) = 6 or 7 of both."""
-    x, y = make_data(heads_teacher(13, 0.2, 2, 0).sum(axis=0) / math.sqrt(2), 0.2, heads_channel("softmax", 2), 0)
+def test_students_of_heads_have_their_columns(attnlimits, tmp_path):
+    """Three columns of each head, not round(2 x 0.2 x 13) = 5 of both."""
+    x, y = make_data(sum_of_heads(heads_teacher(13, 0.2, 2, 0)), 0.2, heads_channel("softmax", 2), 0)
     found = descent_instances(0.2, 0.2, 13, heads_channel("softmax", 2), count=1, heads=2, students=1, steps=30)
     assert np.linalg.matrix_rank(found.results[0].estimate) == 2 * round(0.2 * 13) != round(0.4 * 13)
     by_hand = descend(x, y, heads_channel("softmax", 2), 6 / 13, steps=30)
     assert np.array_equal(found.results[0].estimate, by_hand.estimate)
+    for name, array in (("x", x), ("y", y)):
+        np.save(tmp_path / f"{name}.npy", array)
+    files = f"--x {tmp_path / 'x.npy'} --y {tmp_path / 'y.npy'} --out {tmp_path / 's.npy'}"
+    attnlimits(f"aim descend --heads 2 --rho 0.2 --students 1 --steps 30 {files}")
+    assert np.allclose(np.load(tmp_path / "s.npy"), by_hand.estimate, atol=1e-12)
 
 
 def test_descent_on_files_of_heads(attnlimits, files, tmp_path):

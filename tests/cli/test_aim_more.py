@@ -108,6 +108,20 @@ def test_a_noise_that_is_a_fixed_point_has_its_error(attnlimits):
         spectrum(0.05, 0.1, within=(0.1, 8.0))
 
 
+@pytest.mark.parametrize(
+    ("alpha", "status"), [("0.18749999999999994", "recovered"), ("0.18749999999999978", "recovered to")]
+)
+def test_next_to_recovery_the_noise_is_not_known(attnlimits, alpha, status):
+    """The range of the noise begins at 0: there is no number with an error, and no argument that is out of range."""
+    point = evolve(float(alpha), 0.5, channel("softmax"))
+    assert point.status.startswith(f"converged: {status}") and point.bracket[0] == 0 < 1 / point.q_hat < 1e-14
+    said = attnlimits(f"aim spectrum --rho 0.5 --alpha {alpha}")
+    assert said.status == 1 and len(said.lines_of_error) == 1
+    assert "S is recovered, to within rounding" in said.err and "give --delta" in said.err
+    with pytest.raises(ValueError, match="within must be finite and > 0"):
+        spectrum(0.5, 1 / point.q_hat, within=point.bracket)
+
+
 def test_spectrum_against_a_matrix(rng):
     """Eigenvalues of one matrix: none outside the support, and as many below a place as the density has."""
     d, delta = 300, 0.3

@@ -11,8 +11,8 @@ import pytest
 
 from attnlimits.numerics.cli.figure import FIGURES, shows
 from attnlimits.numerics.core.plots import WIDTHS, styled
-from attnlimits.numerics.core.results import load
-from attnlimits.papers.figures import Headline, Look, PaperFigure, panels
+from attnlimits.numerics.core.results import load, save
+from attnlimits.papers.figures import Headline, Look, PaperFigure, add_missing, panels, stored_runs
 from attnlimits.papers.troiani2025.figures import figure_1, figure_4
 
 ALL = {name: import_module(module) for name, module in FIGURES.items()}
@@ -139,3 +139,25 @@ def test_the_phase_diagram_has_no_kink():
     # As drawn: 0.85 in alpha is as high as seven tenths of the axis of c are long.
     slopes = np.diff(value / 0.85, axis=2) / (np.diff(logs) / np.ptp(logs)) * 0.7
     assert np.abs(np.diff(np.degrees(np.arctan(slopes)), axis=2)).max() < 5
+
+
+def test_runs_that_are_missing_are_added_beside_those_of_another_process(tmp_path):
+    path, ran, steps = tmp_path / "runs.json", [], []
+    save(path, {"runs": [{"alpha": 0.2, "value": 2}]})
+
+    def run(case):
+        """While it lasts another process adds the case after the next one, and one of its own."""
+        ran.append(case["alpha"])
+        if case["alpha"] == 0.1:
+            save(path, {"runs": [*stored_runs(path), {"alpha": 0.4, "value": 4}, {"alpha": 0.9, "value": 9}]})
+        return case | {"value": 1}
+
+    cases = [{"alpha": alpha} for alpha in (0.1, 0.2, 0.3, 0.4)]
+    assert add_missing(path, cases, run, lambda *done: steps.append(done)) == path
+    assert ran == [0.1, 0.3] and steps == [(k, 4) for k in (1, 2, 3, 4)]
+    found = {record["alpha"]: record["value"] for record in stored_runs(path)}
+    assert found == {0.1: 1, 0.2: 2, 0.3: 1, 0.4: 4, 0.9: 9} and len(stored_runs(path)) == 5
+    assert stored_runs(tmp_path / "none.json") == []
+    # The case itself, added meanwhile, is not there twice.
+    add_missing(path, [{"alpha": 0.5}], lambda case: save(path, {"runs": [*stored_runs(path), case]}) or case)
+    assert [record["alpha"] for record in stored_runs(path)].count(0.5) == 1

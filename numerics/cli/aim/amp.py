@@ -57,8 +57,12 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
     x, y = read_data(args)
-    if args.float32 and y is None:
-        raise ValueError(f"--float32 is for one file of tokens, and the blocks of {args.x} are taken as they are")
+    tokens: Data | al.aim.Single = x
+    outputs = y
+    if args.float32:
+        if isinstance(x, al.learning.RowFiles) or y is None:
+            raise ValueError(f"--float32 is for one file of tokens, and the blocks of {args.x} are taken as they are")
+        tokens, outputs = al.aim.Single(x, y, output), None
     width = width_of_data(args, x, y, output, covariance=args.covariance)
     name = name_of(args, f"{args.rho:.6g}")
     bar = Bar("aim amp", show=shown(args))
@@ -66,10 +70,7 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
     def tick(step: "al.aim.AMPStep") -> None:
         bar.to(step.iteration, args.max_iter)
 
-    tokens: Data | al.aim.Single = x
-    if args.float32 and isinstance(x, np.ndarray) and y is not None:
-        tokens, y = al.aim.Single(x, y, output), None
-    found = al.aim.amp(tokens, y, output, width_of(args), callback=tick, **settings)
+    found = al.aim.amp(tokens, outputs, output, width_of(args), callback=tick, **settings)
     bar.close()
     own, errors, head = "not known", None, None
     if found.predicted_error is not None:

@@ -11,7 +11,7 @@ import attnlimits as al
 from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import as_dict
-from ..data import Array, read_data
+from ..data import read_data, rows_in
 from ..verbs import Outcome, Verbs, add_verb, shown
 from .data import check_data, data_channel, data_flags, finished, summary_of, width_of_data
 from .flags import head_of, heads_flag, heads_of, name_of, width_of
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
-    x, y = _in_memory(args)
+    x, y = read_data(args)
     width = width_of_data(args, x, y, output)
     name = name_of(args, f"{args.rho:.6g}")
     bar = Bar("aim descend", show=shown(args))
@@ -63,21 +63,22 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
     def tick(student: int, step: int) -> None:
         bar.to(student * args.steps + step, args.students * args.steps)
 
-    found = al.aim.descend(x, y, output, width_of(args), rng=args.seed, callback=tick, **settings)
+    found = al.aim.descend(x, y, output, args.rho, heads=heads_of(args), rng=args.seed, callback=tick, **settings)
     bar.close()
     loss, spread = float(found.loss.mean()), float(found.loss.max() - found.loss.min())
     d = len(found.estimate)
+    alpha = rows_in(x) / d**2
     record = as_dict(found) | {
         "value": recorded(loss, spread),
         "quantity": "mean last loss of the students, sum ||y - yhat||^2/d; its error is their range",
         "error": spread,
         "how": "estimated",
-        "alpha": len(x) / d**2,
+        "alpha": alpha,
         "model": name,
     }
     lines = [
         name,
-        f"alpha = {len(x) / d**2:g}, d = {d}, {found.students} students",
+        f"alpha = {alpha:g}, d = {d}, {found.students} students",
         f"last loss, sum ||y - yhat||^2/d: {loss:.4g}, from {found.loss.min():.4g} to {found.loss.max():.4g}",
         found.status,
     ]
@@ -85,15 +86,6 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
         record |= {"heads": heads_of(args), "rho": args.rho}
         lines.insert(2, "the estimate is of S = L^(-1/2) sum_l S_l")
     return finished(args, record, lines, found, width)
-
-
-def _in_memory(args: argparse.Namespace) -> list[Array]:
-    """Tokens and outputs, of a folder all its rows: every step is taken over all samples."""
-    x, y = read_data(args)
-    if isinstance(x, al.learning.RowFiles):
-        return [np.concatenate(parts) for parts in zip(*x(), strict=True)]
-    assert y is not None
-    return [x, y]
 
 
 def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:

@@ -6,6 +6,7 @@ import math
 import attnlimits as al
 
 from ...core.decimals import pm, recorded, to_error
+from ...core.errors import ConvergenceError
 from ...core.results import as_dict
 from ..plot import check_plot, plot_flag, plotted
 from ..verbs import Outcome, Verbs, add_verb
@@ -42,12 +43,17 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError("give --delta, the noise, or --alpha, whose fixed point has one")
     check_plot(args)
     output, delta, width, heads = channel_of(args), args.delta, width_of(args), heads_of(args)
-    within = None
+    within: tuple[float, ...] = ()
     if delta is None:
         point = al.aim.evolve(args.alpha, width, output)
         if not (math.isfinite(point.q_hat) and point.q_hat > 0):
             what = "S is recovered" if point.q_hat else "nothing is learned"
             raise ValueError(f"at --alpha {args.alpha:g} {what}, and there is no noise to denoise from; give --delta")
+        if point.bracket[0] <= 0:
+            raise ConvergenceError(
+                f"at --alpha {args.alpha:g} S is recovered, to within rounding, which leaves the noise open; give "
+                "--delta"
+            )
         delta, within = 1 / point.q_hat, point.bracket
     found = al.aim.spectrum(width, delta, at=args.at, within=within)
     record = as_dict(found) | {
@@ -70,9 +76,11 @@ def run(args: argparse.Namespace) -> Outcome:
         lines[-1] = lines[-1].replace("MMSE", "MMSE of S = L^(-1/2) sum_l S_l", 1)
         lines.append(f"MMSE of each head: {pm(one.value, one.error)}")
     if args.at is not None:
-        laws = zip(found.density, found.density_error, strict=True)
-        rows = zip(found.x, laws, zip(found.shrunk, found.shrunk_error, strict=True), strict=True)
-        lines += [f"x = {x:g}: density {_said(*law)}, estimate {_said(*own)}" for x, law, own in rows]
+        found_at = (found.x, found.density, found.density_error, found.shrunk, found.shrunk_error)
+        lines += [
+            f"x = {x:g}: density {_said(density, off)}, estimate {_said(shrunk, off_shrunk)}"
+            for x, density, off, shrunk, off_shrunk in zip(*found_at, strict=True)
+        ]
     return record, plotted(args, found.plot, "\n".join([*lines, found.status])), True
 
 

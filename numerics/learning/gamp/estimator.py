@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...channel.averages import matrix_root
-from ...core.estimator import Estimator
+from ...core.estimator import Estimator, determination
+from ...core.validation import numbers
 from ...posterior.protocol import Model
 from ...quadrature.rules import normal_qmc
 from ..blocks import Array, Source, rows_of
@@ -151,3 +152,23 @@ class GAMP(Estimator):
             y = self.model.link((mean.astype(np.float64)[:, None] + draws).reshape(-1, p, m))
             out.append(y.reshape(len(mean), len(draws), *y.shape[1:]).mean(axis=1))
         return np.concatenate(out)
+
+    def score(self, X: ArrayLike, Y: ArrayLike) -> float:
+        """Coefficient of determination of `predict`, 1 - |F(X) - Y|^2 / |Y - mean Y|^2 with the mean of each output.
+
+        Parameters
+        ----------
+        X : array_like, shape (N, M, D)
+        Y : array_like, shape (N, M, M), or (N, K) of a link
+
+        Raises
+        ------
+        ValueError
+            As `predict`, outputs of another shape, not finite, or that do not vary over the samples.
+        """
+        predicted, outputs = self.predict(X), numbers("Y", Y)
+        if outputs.shape != predicted.shape:
+            raise ValueError(f"Y must have shape {predicted.shape}, one for each sample of X, got {outputs.shape}")
+        if not np.isfinite(outputs).all():
+            raise ValueError("Y must be finite, got NaN or infinity; leave such samples out, of X too")
+        return determination(predicted, outputs)

@@ -14,9 +14,9 @@ import numpy as np
 from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, teacher
-from attnlimits.numerics.core.results import load, save
+from attnlimits.numerics.core.results import save
 
-from ...figures import Progress, Record, Steps, recompute
+from ...figures import Progress, Record, Steps, recompute, stored_runs
 
 __all__ = ["CASES", "DATA", "Case", "add", "compute", "run", "stored"]
 
@@ -85,10 +85,6 @@ def run(case: Case, seeds: int = _SEEDS) -> Record:
     }
 
 
-def _runs() -> list[Record]:
-    return list(load(DATA)["runs"]) if DATA.is_file() else []
-
-
 def compute(progress: Progress | None = None) -> Path:
     """Run the cases that are missing, each written to `DATA` at once."""
     step = Steps(progress, len(CASES))
@@ -102,7 +98,7 @@ def compute(progress: Progress | None = None) -> Path:
 def add(made: list[Record]) -> None:
     """Write runs to `DATA` in the place of those alike, and keep what another process has added meanwhile."""
     alike = {_place(r) for r in made}
-    save(DATA, {"runs": [*(r for r in _runs() if _place(r) not in alike), *made]})
+    save(DATA, {"runs": [*(r for r in stored_runs(DATA) if _place(r) not in alike), *made]})
 
 
 def _place(record: Record) -> tuple[object, ...]:
@@ -111,7 +107,7 @@ def _place(record: Record) -> tuple[object, ...]:
 
 def stored(place: Record) -> list[Record]:
     """Return the stored runs that have the values of `place`, in increasing alpha."""
-    found = [r for r in _runs() if all(r[name] == value for name, value in place.items())]
+    found = [r for r in stored_runs(DATA) if all(r[name] == value for name, value in place.items())]
     return sorted(found, key=lambda r: float(r["alpha"]))
 
 

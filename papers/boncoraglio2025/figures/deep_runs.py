@@ -11,9 +11,8 @@ import numpy as np
 from attnlimits.numerics.aim.data import indices, teacher
 from attnlimits.numerics.aim.deep_descent import descend_layers
 from attnlimits.numerics.aim.layers import deep_outputs
-from attnlimits.numerics.core.results import load, save
 
-from ...figures import Progress, Record, Steps, recompute
+from ...figures import Progress, Record, add_missing, recompute, stored_runs
 
 __all__ = ["ALPHAS", "DATA", "RHO", "SEEDS", "compute", "run", "stored"]
 
@@ -39,18 +38,12 @@ def run(alpha: float, seeds: int) -> Record:
 
 def stored() -> list[Record]:
     """Return the stored runs, in increasing alpha."""
-    return sorted(load(DATA)["runs"] if DATA.is_file() else [], key=lambda r: float(r["alpha"]))
+    return sorted(stored_runs(DATA), key=lambda r: float(r["alpha"]))
 
 
 def compute(progress: Progress | None = None) -> Path:
     """Run what is missing, each alpha written to `DATA` at once."""
-    step = Steps(progress, len(ALPHAS))
-    for alpha in ALPHAS:
-        if not any(r["alpha"] == alpha for r in stored()):
-            made = run(alpha, SEEDS)
-            save(DATA, {"runs": [*stored(), made]})
-        step()
-    return DATA
+    return add_missing(DATA, [{"alpha": alpha} for alpha in ALPHAS], lambda case: run(case["alpha"], SEEDS), progress)
 
 
 if __name__ == "__main__":

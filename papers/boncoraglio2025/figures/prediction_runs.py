@@ -9,9 +9,8 @@ from pathlib import Path
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.instances import amp_instances
-from attnlimits.numerics.core.results import load, save
 
-from ...figures import Progress, Record, Steps, recompute
+from ...figures import Progress, Record, add_missing, recompute, stored_runs
 
 __all__ = ["CASES", "DATA", "RHO", "Case", "compute", "run", "stored"]
 
@@ -53,17 +52,12 @@ def run(case: Case, seeds: int = _SEEDS) -> Record:
 
 def stored() -> list[Record]:
     """Return the stored runs."""
-    return list(load(DATA)["runs"]) if DATA.is_file() else []
+    return stored_runs(DATA)
 
 
 def compute(progress: Progress | None = None) -> Path:
     """Run the cases that are missing, each written to `DATA` at once."""
-    step = Steps(progress, len(CASES))
-    for case in CASES:
-        if not any(all(r[name] == value for name, value in case.__dict__.items()) for r in stored()):
-            save(DATA, {"runs": [*stored(), run(case)]})
-        step()
-    return DATA
+    return add_missing(DATA, [vars(case) for case in CASES], lambda case: run(Case(**case)), progress)
 
 
 if __name__ == "__main__":

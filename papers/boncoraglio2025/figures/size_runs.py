@@ -16,11 +16,11 @@ import numpy as np
 
 from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.data import make_data, teacher
-from attnlimits.numerics.aim.heads import heads_channel, heads_teacher
+from attnlimits.numerics.aim.heads import heads_channel, heads_teacher, heads_width, sum_of_heads
 from attnlimits.numerics.aim.state_evolution import evolve
-from attnlimits.numerics.core.results import Estimate, load, save
+from attnlimits.numerics.core.results import Estimate
 
-from ...figures import Progress, Record, Steps, recompute
+from ...figures import Progress, Record, add_missing, recompute, stored_runs
 
 __all__ = ["CASES", "DATA", "RHO", "Case", "compute", "excess", "run", "stored"]
 
@@ -56,11 +56,6 @@ CASES: tuple[Case, ...] = tuple(
 )
 
 
-def _width(heads: int, dimension: int) -> float:
-    """Width of the sum, whose heads have a whole number of columns each."""
-    return heads * round(RHO * dimension) / dimension
-
-
 def run(case: Case, seeds: Sequence[int]) -> Record:
     """Error ||S' - Shat||^2/d of every instance, with Tr S'/d and Tr S'^2/d, whose means are known."""
     output = heads_channel("softmax", case.heads, noise=case.noise)
@@ -68,10 +63,10 @@ def run(case: Case, seeds: Sequence[int]) -> Record:
     for number in seeds:
         if case.drawn == "sum":
             seed = number
-            S = heads_teacher(case.dimension, RHO, case.heads, seed).sum(axis=0) / math.sqrt(case.heads)
+            S = sum_of_heads(heads_teacher(case.dimension, RHO, case.heads, seed))
         else:
             seed = _ALONE + number
-            S = teacher(case.dimension, _width(case.heads, case.dimension), seed)
+            S = teacher(case.dimension, heads_width(case.heads, RHO, case.dimension), seed)
         x, y = make_data(S, case.alpha, output, seed)
         found = amp(x, y, output, case.heads * RHO, tol=1e-6, max_iter=300, teacher=S)
         assert found.mmse is not None
@@ -82,7 +77,7 @@ def run(case: Case, seeds: Sequence[int]) -> Record:
 
 def stored() -> list[Record]:
     """Return the stored runs."""
-    return list(load(DATA)["runs"]) if DATA.is_file() else []
+    return stored_runs(DATA)
 
 
 def excess(runs: Sequence[Record]) -> list[tuple[int, Estimate]]:
@@ -106,7 +101,7 @@ def excess(runs: Sequence[Record]) -> list[tuple[int, Estimate]]:
     rows, values = [], []
     for r in runs:
         d = int(r["dimension"])
-        width = _width(first["heads"], d)
+        width = heads_width(first["heads"], RHO, d)
         limit = evolve(first["alpha"], width, output).mmse.value
         for mmse, trace, square in zip(r["mmse"], r["trace"], r["square"], strict=True):
             own = [float(d == other) for other in dimensions]
@@ -129,14 +124,11 @@ def excess(runs: Sequence[Record]) -> list[tuple[int, Estimate]]:
 
 def compute(progress: Progress | None = None) -> Path:
     """Run the cases that are missing, each written to `DATA` at once."""
-    step = Steps(progress, len(CASES))
-    for case in CASES:
-        if not any(all(r[name] == value for name, value in case.__dict__.items()) for r in stored()):
-            made = run(case, range(_SEEDS[case.dimension]))
-            # Read after the run: another process may have added some meanwhile.
-            save(DATA, {"runs": [*stored(), made]})
-        step()
-    return DATA
+
+    def made(case: Record) -> Record:
+        return run(Case(**case), range(_SEEDS[case["dimension"]]))
+
+    return add_missing(DATA, [vars(case) for case in CASES], made, progress)
 
 
 if __name__ == "__main__":

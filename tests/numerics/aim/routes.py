@@ -3,13 +3,12 @@
     python tests/numerics/aim/routes.py out.jsonl
     python tests/numerics/aim/routes.py out.jsonl --only heads
 
-Lines of the file are comparisons; cases that are in it are not run again. What is printed is the table of
-docs/results/extensive_width.md. Sampling is by NumPy and SciPy from the definitions of the model. Rows: 9 errors of
-prediction, 10 denoiser, free energy, descent and several tokens, 11 noise, functions and many labels, 12 heads and
-layers, 13 the error that message passing states, and precision.
+Lines of the file are comparisons; cases that are in it are not run again. It prints the table of the page
+docs/results/extensive_width.md. Sampling is by NumPy and SciPy from the model's definitions. Names begin with topics.
 """
 
 import argparse
+import itertools
 import json
 import math
 import tempfile
@@ -24,7 +23,7 @@ from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import instance, make_data, teacher
 from attnlimits.numerics.aim.free_energy import free_entropy_at
-from attnlimits.numerics.aim.heads import heads_channel
+from attnlimits.numerics.aim.heads import heads_channel, heads_width
 from attnlimits.numerics.aim.instances import amp_instances
 from attnlimits.numerics.aim.last_layer import LastLayer, unmixed
 from attnlimits.numerics.aim.law import spectrum
@@ -37,7 +36,7 @@ from attnlimits.numerics.aim.width import estimate_rho
 from attnlimits.numerics.core.standard_error import SIGMAS, standard_error
 from attnlimits.papers.boncoraglio2025.figures import amp_runs, size_runs
 
-__all__ = ["CASES", "SIGMAS", "apart", "table"]
+__all__ = ["CASES", "SIGMAS", "apart", "table", "topic_of"]
 
 RHO, SAMPLES = 0.5, 1_000_000
 
@@ -58,7 +57,7 @@ def of(estimate):
     return estimate.value, estimate.error
 
 
-# 9. Errors of prediction.
+# Errors of prediction, and message passing.
 
 
 def symmetric(spread, count, tokens, rng):
@@ -109,7 +108,9 @@ def instances(name, tokens, alpha, noise=0.0, d=200, count=8, fresh=True):
 
 def finite_d(tokens):
     """Relative bias of errors of prediction by estimates that the matrix denoiser makes, without message passing."""
-    delta, output = 0.98049, channel("softmax", tokens)
+    output = channel("softmax", tokens)
+    # Both numbers of tokens at one V.
+    delta = 1 / evolve(0.1, RHO, channel("softmax")).q_hat
     V = mmse(RHO, delta).value
     theory = prediction_errors(V, RHO, output).posterior_mean
     for d, count in ((50, 40), (100, 40), (200, 40), (400, 12)):
@@ -117,15 +118,32 @@ def finite_d(tokens):
         for seed in range(count):
             rng = np.random.default_rng([seed, d])
             S = teacher(d, RHO, rng)
-            z = rng.standard_normal((d, d))
-            estimate = denoise_matrix(S + math.sqrt(delta / (2 * d)) * (z + z.T), RHO, delta).estimate
+            Y = S + symmetric(math.sqrt(delta / d), 1, d, rng)[0]
+            estimate = denoise_matrix(Y, RHO, delta).estimate
             error = errors_on_data(S, estimate, V, output, samples=4000, rng=rng).posterior_mean.value
             found.append(error / theory.value - 1)
         said = f"softmax, T = {tokens}, bias of the error of prediction, estimates of the denoiser at d = {d}"
         yield line(said, (0.0, theory.error / theory.value), mean(found))
 
 
-# 10. Spectrum, free energy, descent.
+def further(tokens, alpha, d=200, seeds=range(8, 24)):
+    """Relative biases of instances that `instances` does not have, with more fresh samples."""
+    output, found = channel("softmax", tokens), []
+    expected = evolve(alpha, RHO, output).mmse
+    limit = prediction_errors(expected, RHO, output)
+    for seed in seeds:
+        S = teacher(d, RHO, seed)
+        learned = amp(*make_data(S, alpha, output, seed), output, RHO, teacher=S, tol=1e-6, max_iter=400)
+        V = max(learned.predicted, 0.0)
+        fresh = errors_on_data(S, learned.estimate, V, output, samples=4000, rng=seed)
+        found.append([learned.mmse, fresh.posterior_mean.value, fresh.plug_in.value])
+    columns = zip((expected, limit.posterior_mean, limit.plug_in), np.transpose(found), strict=True)
+    for name, (theory, values) in zip(("estimation", "posterior mean", "plug-in"), columns, strict=True):
+        said = f"softmax, T = {tokens}, alpha = {alpha:g}, d = {d}, {len(seeds)} further instances, bias: {name}"
+        yield line(said, (0.0, theory.error / theory.value), mean(values / theory.value - 1))
+
+
+# Spectrum, free energy, descent, width from data.
 
 
 def denoised(rho, delta, d=200, count=100):
@@ -135,8 +153,7 @@ def denoised(rho, delta, d=200, count=100):
     share = np.concatenate([[0], np.cumsum(0.5 * (law.density[1:] + law.density[:-1]) * np.diff(law.x))])
     for _ in range(count):
         S = teacher(d, rho, rng)
-        noise = rng.standard_normal((d, d))
-        Y = S + math.sqrt(delta / (2 * d)) * (noise + noise.T)
+        Y = S + symmetric(math.sqrt(delta / d), 1, d, rng)[0]
         errors.append(((S - denoise_matrix(Y, rho, delta).estimate) ** 2).sum() / d)
         below.append((np.linalg.eigvalsh(Y) < 0).mean())
     said = f"rho = {rho:g}, Delta = {delta:g}, {count} matrices of d = {d}"
@@ -151,13 +168,14 @@ def entropy_of_labels(alpha):
     omega = symmetric(math.sqrt(1 + RHO - V), 20_000, 2, rng)
     h = omega + symmetric(math.sqrt(V), len(omega), 2, rng)
     # h_11 - h_12 and h_22 - h_12: variances 3 V, covariance V.
-    law = multivariate_normal(cov=V * np.array([[3.0, 1.0], [1.0, 3.0]]))
+    covariance = V * np.array([[3.0, 1.0], [1.0, 3.0]])
     sign = np.sign(np.stack([h[:, 0, 0] - h[:, 0, 1], h[:, 1, 1] - h[:, 0, 1]], axis=1))
     middle = np.stack([omega[:, 0, 0] - omega[:, 0, 1], omega[:, 1, 1] - omega[:, 0, 1]], axis=1)
-    terms = []
-    for one, s in zip(middle, sign, strict=True):
-        flipped = multivariate_normal(cov=law.cov_object.covariance * np.outer(s, s))
-        terms.append(math.log(flipped.cdf(one * s)))
+    terms = np.empty(len(h))
+    for pattern in itertools.product((-1.0, 1.0), repeat=2):
+        rows = (sign == pattern).all(axis=1)
+        flipped = multivariate_normal(cov=covariance * np.outer(pattern, pattern))
+        terms[rows] = flipped.logcdf(middle[rows] * pattern)
     yield line(f"Psi_out of hardmax, alpha = {alpha:g}, V = {V:.4f}", of(found.psi_out), mean(terms))
 
 
@@ -172,9 +190,6 @@ def descents():
                 yield line(f"descent, {name}, T = 2 and T = {tokens}, alpha = {alpha:g}, d = 100", *numbers)
 
 
-# 11. Width from data.
-
-
 def widths(name, alpha, d=40, count=8):
     """The width of teachers, and its estimates."""
     output, found = channel(name), []
@@ -184,13 +199,13 @@ def widths(name, alpha, d=40, count=8):
     yield line(f"rho of {count} teachers, {name}, alpha = {alpha:g}, d = {d}", (RHO, 0.0), mean(found))
 
 
-# 12. Heads and layers.
+# Heads and layers.
 
 
 def heads(number, alpha, noise, d=200, count=24):
     """State evolution of the sum of heads of width 1/4, and message passing; the bias of stored instances."""
     output = heads_channel("softmax", number, noise=noise)
-    width = number * round(0.25 * d) / d
+    width = heads_width(number, 0.25, d)
     found = amp_instances(alpha, 0.25, d, output, count=count, heads=number, tol=1e-6, max_iter=300)
     expected = evolve(alpha, width, output).mmse
     said = f"{number} heads, alpha = {alpha:g}{f', noise {noise:g}' if noise else ''}, d = {d}"
@@ -218,7 +233,7 @@ def last_layer(alpha, d=200, count=10):
     yield line(f"last layer of two, alpha = {alpha:g}, d = {d}", of(expected), mean(found))
 
 
-# 13. Self-error and precision.
+# The error that message passing states, and precision.
 
 
 def self_errors(alpha, d=200, count=4):
@@ -246,38 +261,46 @@ def precisions(alpha, d=100):
 
 
 CASES = {
-    "9 softmax 2": lambda: prediction("softmax", 2, 1.0, 0.4),
-    "9 softmax 3": lambda: prediction("softmax", 3, 3.0, 0.2),
-    "9 hardmax 2": lambda: prediction("hardmax", 2, 1.0, 0.4),
-    "9 hardmax 3": lambda: prediction("hardmax", 3, 1.0, 0.1),
-    "9 linear": lambda: prediction("linear", 2, 1.0, 0.4),
-    "9 tanh": lambda: prediction("tanh(z)", 2, 2.0, 0.4),
-    "9 amp softmax 2": lambda: instances("softmax", 2, 0.1),
-    "9 amp softmax 3": lambda: instances("softmax", 3, 0.04),
-    "9 amp linear": lambda: instances("linear", 2, 0.08),
-    "9 amp hardmax 2": lambda: instances("hardmax", 2, 0.3),
-    "9 finite d 2": lambda: finite_d(2),
-    "9 finite d 3": lambda: finite_d(3),
-    "10 denoiser": lambda: denoised(0.5, 0.5),
-    "10 denoiser with a gap": lambda: denoised(0.1, 0.05),
-    "10 free energy": lambda: entropy_of_labels(0.3),
-    "10 descent": descents,
-    "10 tokens 5": lambda: instances("softmax", 5, 0.02, fresh=False),
-    "10 tokens 6": lambda: instances("softmax", 6, 0.01231, fresh=False),
-    "10 tokens 5 larger": lambda: instances("softmax", 5, 0.02, d=400, fresh=False),
-    "11 softmax": lambda: instances("softmax", 2, 0.15, 0.3),
-    "11 hardmax": lambda: instances("hardmax", 2, 0.3, 0.5),
-    "11 hardmax 3": lambda: instances("hardmax", 3, 0.2, 0.5),
-    "11 hardmax 6": lambda: instances("hardmax", 6, 0.04, count=4),
-    "11 tanh": lambda: instances("tanh(z)", 2, 0.15, 0.3),
-    "11 width": lambda: widths("linear", 0.2),
-    "12 heads 2": lambda: heads(2, 0.1, 0.0),
-    "12 heads 3": lambda: heads(3, 0.15, 0.3),
-    "12 last layer": lambda: last_layer(0.1),
-    "13 below recovery": lambda: self_errors(0.1),
-    "13 above recovery": lambda: self_errors(0.3),
-    "13 precision": lambda: precisions(0.15),
+    "prediction: softmax 2": lambda: prediction("softmax", 2, 1.0, 0.4),
+    "prediction: softmax 3": lambda: prediction("softmax", 3, 3.0, 0.2),
+    "prediction: hardmax 2": lambda: prediction("hardmax", 2, 1.0, 0.4),
+    "prediction: hardmax 3": lambda: prediction("hardmax", 3, 1.0, 0.1),
+    "prediction: linear": lambda: prediction("linear", 2, 1.0, 0.4),
+    "prediction: tanh": lambda: prediction("tanh(z)", 2, 2.0, 0.4),
+    "message passing: softmax 2": lambda: instances("softmax", 2, 0.1),
+    "message passing: softmax 3": lambda: instances("softmax", 3, 0.04),
+    "message passing: linear": lambda: instances("linear", 2, 0.08),
+    "message passing: hardmax 2": lambda: instances("hardmax", 2, 0.3),
+    "finite d: 2 tokens": lambda: finite_d(2),
+    "finite d: 3 tokens": lambda: finite_d(3),
+    "finite d: further instances": lambda: further(3, 0.04),
+    "finite d: 5 tokens, message passing": lambda: instances("softmax", 5, 0.02, d=100, count=16, fresh=False),
+    "finite d: 6 tokens, message passing": lambda: instances("softmax", 6, 0.01231, d=100, count=16, fresh=False),
+    "denoiser": lambda: denoised(0.5, 0.5),
+    "denoiser: with a gap": lambda: denoised(0.1, 0.05),
+    "free energy": lambda: entropy_of_labels(0.3),
+    "descent": descents,
+    "many tokens: 5": lambda: instances("softmax", 5, 0.02, fresh=False),
+    "many tokens: 6": lambda: instances("softmax", 6, 0.01231, fresh=False),
+    "many tokens: 5, d = 400": lambda: instances("softmax", 5, 0.02, d=400, fresh=False),
+    "many tokens: hardmax": lambda: instances("hardmax", 6, 0.04, count=4),
+    "noise: softmax": lambda: instances("softmax", 2, 0.15, 0.3),
+    "noise: hardmax": lambda: instances("hardmax", 2, 0.3, 0.5),
+    "noise: hardmax 3": lambda: instances("hardmax", 3, 0.2, 0.5),
+    "noise: tanh": lambda: instances("tanh(z)", 2, 0.15, 0.3),
+    "width": lambda: widths("linear", 0.2),
+    "heads: 2": lambda: heads(2, 0.1, 0.0),
+    "heads: 3": lambda: heads(3, 0.15, 0.3),
+    "last layer": lambda: last_layer(0.1),
+    "stated error: below recovery": lambda: self_errors(0.1),
+    "stated error: above recovery": lambda: self_errors(0.3),
+    "precision": lambda: precisions(0.15),
 }
+
+
+def topic_of(case):
+    """What a case is about, the first words of its name."""
+    return case.partition(":")[0]
 
 
 def apart(row):
@@ -287,7 +310,7 @@ def apart(row):
 
 
 def run(out, only=""):
-    """Rows of the file, with those of cases that it lacks added."""
+    """Rows of the file, with those of cases that it lacks added, in the order of the cases."""
     rows = [json.loads(text) for text in out.read_text().splitlines()] if out.exists() else []
     done = {row["case"] for row in rows}
     for case, make in CASES.items():
@@ -300,17 +323,17 @@ def run(out, only=""):
             rows.append({"case": case, **row, "seconds": seconds})
             with out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
-    return rows
+    return sorted(rows, key=lambda row: list(CASES).index(row["case"]))
 
 
 def table(rows):
     """Lines of Markdown."""
-    yield "| row | what | by formulas | sampled, or from data | apart, in errors | seconds |"
+    yield "| topic | what | one route | the other | apart, in errors | seconds |"
     yield "|---|---|---|---|---|---|"
     for row in rows:
         numbers = [f"{value:.6g} +- {error:.2g}" for value, error in (row["first"], row["second"])]
-        number = row["case"].partition(" ")[0]
-        yield f"| {number} | {row['what']} | {' | '.join(numbers)} | {apart(row)} | {row['seconds']:.0f} |"
+        topic = topic_of(row["case"])
+        yield f"| {topic} | {row['what']} | {' | '.join(numbers)} | {apart(row)} | {row['seconds']:.0f} |"
 
 
 def main():

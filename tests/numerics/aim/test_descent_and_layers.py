@@ -75,6 +75,20 @@ def test_descent_stops_when_the_data_are_fitted():
     assert found.converged and found.n_iter < 3000 and found.status.startswith("converged after")
 
 
+def test_descent_on_blocks():
+    """A function that gives blocks of rows: as from arrays, whose lengths are compared in every block."""
+    output = channel("softmax")
+    x, y = make_data(teacher(8, 0.5, 0), 0.4, output, 0)
+    whole, blocks = descend(x, y, output, 0.5, steps=20), lambda: [(x[:5], y[:5]), (x[5:], y[5:])]
+    assert np.array_equal(descend(blocks, None, output, 0.5, steps=20).estimate, whole.estimate)
+    with pytest.raises(ValueError, match="as many samples, got 3 and 4"):
+        descend(lambda: [(x[:3], y[:4]), (x[3:7], y[4:7])], None, output, 0.5)
+    with pytest.raises(ValueError, match=r"the same d .*, got 7 and 8"):
+        descend(lambda: [(x[:3], y[:3]), (x[3:, :, 1:], y[3:])], None, output, 0.5)
+    with pytest.raises(ValueError, match="y must be None"):
+        descend(lambda: [(x, y)], y, output, 0.5)
+
+
 def test_descent_refuses():
     output = channel("softmax")
     x, y = make_data(teacher(8, 0.5, 0), 0.2, output, 0)

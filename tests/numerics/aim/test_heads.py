@@ -8,7 +8,7 @@ from scipy.stats import chi2
 
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import teacher
-from attnlimits.numerics.aim.heads import evolve_heads, heads_channel, heads_teacher
+from attnlimits.numerics.aim.heads import evolve_heads, heads_channel, heads_teacher, heads_width, sum_of_heads
 from attnlimits.numerics.aim.layers import joint_covariance
 from attnlimits.numerics.aim.state_evolution import evolve, recovery
 from attnlimits.numerics.core.errors import KernelNotFoundError
@@ -62,8 +62,9 @@ def test_the_sum_is_one_layer_as_wide_at_any_dimension(dimension, heads):
     width = round(0.25 * dimension)
     draws = stream(3, 0)
     w = np.concatenate([draws.standard_normal((dimension, width)) for _ in range(heads)], axis=1)
-    S = heads_teacher(dimension, 0.25, heads, 3).sum(axis=0) / math.sqrt(heads)
+    S = sum_of_heads(heads_teacher(dimension, 0.25, heads, 3))
     assert np.allclose(S, w @ w.T / math.sqrt(w.shape[1] * dimension), atol=1e-13)
+    assert w.shape[1] / dimension == heads_width(heads, 0.25, dimension)
     assert np.array_equal(heads_teacher(dimension, 0.25, 1, 3)[0], teacher(dimension, 0.25, 3))
 
 

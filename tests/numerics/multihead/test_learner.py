@@ -1,7 +1,6 @@
 """The learner: scikit-learn's conventions, real inputs, progress, and what an interrupt leaves."""
 
 import doctest
-import warnings
 
 import numpy as np
 import pytest
@@ -55,22 +54,6 @@ def test_parameters_in_and_out(made):
     assert repr(learner).startswith("MultiheadLearner(heads='auto', method='auto'")
     with pytest.raises(ValueError, match="MultiheadLearner has no parameter 'head'"):
         learner.set_params(head=1)
-
-
-def test_cross_validation_by_scikit_learn(made):
-    X, Y, *_ = made
-    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'attnlimits[test]'")
-    from sklearn.base import clone, is_regressor
-    from sklearn.model_selection import GridSearchCV, cross_val_score
-
-    learner = al.multihead.MultiheadLearner(2, rng=5)
-    again = clone(learner.fit(X, Y))
-    assert again.get_params() == learner.get_params() and not hasattr(again, "theta_") and is_regressor(again)
-    assert cross_val_score(again, X, Y, cv=2) == pytest.approx(1.0, abs=1e-9)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LearnWarning)
-        found = GridSearchCV(again, {"heads": [1, 2]}, cv=2).fit(X, Y)
-    assert found.best_params_ == {"heads": 2} and found.best_estimator_.converged_
 
 
 def test_progress_counts_descents(made):

@@ -38,6 +38,14 @@ def test_errors_of_predictions_are_those_of_theory(fitted):
         assert abs(errors.mean() - theory.value) < 3 * sigma + 0.05 * theory.value
 
 
+def test_score_is_that_of_the_predictions(fitted):
+    weights, estimator, _ = fitted
+    x, y = make_data(MODEL, weights, 0.2, 99)
+    off, spread = estimator.predict(x) - y, y - y.mean(axis=0)
+    expected = 1 - (off**2).sum() / (spread**2).sum()
+    assert 0 < expected < 1 and estimator.score(x, y) == pytest.approx(expected, rel=1e-12)
+
+
 def test_parameters_in_and_out():
     estimator = GAMP(MODEL, damping=0.1)
     params = estimator.get_params()
@@ -59,10 +67,14 @@ def test_predictions_of_a_link_have_its_shape():
 
 
 def test_misuse_is_refused_in_a_sentence(fitted):
-    _, estimator, (x, _) = fitted
+    _, estimator, (x, y) = fitted
     with pytest.raises(ValueError, match="not fitted yet"):
         GAMP(MODEL).predict(x)
     with pytest.raises(ValueError, match="D = 1000 as in fit"):
         estimator.predict(x[:, :, :50])
     with pytest.raises(ValueError, match="method must be"):
         estimator.predict(x, method="best")
+    with pytest.raises(ValueError, match=r"Y must have shape \(3, 2, 2\)"):
+        estimator.score(x[:3], y[:4])
+    with pytest.raises(ValueError, match="Y must be finite"):
+        estimator.score(x[:3], np.where(y[:3] > 0.5, np.nan, y[:3]))
