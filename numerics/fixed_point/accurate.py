@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..channel.averages import Channel
+from ..channel.averages import Averages, Channel
 from ..channel.corrected import Corrected
 from ..core.errors import ConvergenceError
 from ..core.standard_error import standard_error
@@ -74,15 +74,17 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
     ConvergenceError
         The posteriors are worth too little at the most nodes.
     """
-    few, solution, fineness = _searched(ways, first)
+    few, solution, coarse = _searched(ways, first)
+    fineness = coarse
     # An average of squares of unit spread is then known to half the accuracy: near thresholds no effort is enough.
     most = min(_MOST, 2 ** math.floor(math.log2(4 / (replicas * accuracy**2))))
     while (error := _error(solution, accuracy)) > accuracy and fineness.samples < most and solution.converged:
-        fineness = _finer(fineness, few, solution, error / (_SHARE * accuracy), most)
+        scatter = _Scatter(few(solution.q), coarse.samples)
+        fineness = _finer(fineness, scatter, solution.doubt, error / (_SHARE * accuracy), most)
         many = ways.channel(fineness)
         if solution.doubt:
             # Few points may see another fixed point than many do.
-            few, solution = many, _solved(ways, many)
+            solution = _solved(ways, many)
         else:
             solution = _anchored(ways, few, many, solution, _CLOSE * accuracy)
     return _noted(solution, error, accuracy, fineness), few
@@ -129,13 +131,19 @@ def _error(solution: Solution, accuracy: float) -> float:
     return max(error, 2 * accuracy) if solution.doubt or not solution.converged else error
 
 
-def _finer(now: Fineness, few: Channel, solution: Solution, times: float, most: int) -> Fineness:
+class _Scatter(NamedTuple):
+    """Averages at a fixed point, and the points of each of their randomisations."""
+
+    averages: Averages
+    samples: int
+
+
+def _finer(now: Fineness, known: _Scatter, doubt: str, times: float, most: int) -> Fineness:
     """Points for errors so many times smaller, and nodes whose bias stays below them."""
-    more = int(np.clip(2 ** math.ceil(math.log2(times**2)), _LEAST_TIMES, _DOUBTED if solution.doubt else _MOST_TIMES))
+    more = int(np.clip(2 ** math.ceil(math.log2(times**2)), _LEAST_TIMES, _DOUBTED if doubt else _MOST_TIMES))
     samples = min(most, more * now.samples)
-    averages = few(solution.q)
-    scatter = standard_error(averages.g) * math.sqrt(now.samples / samples)
-    biased = bool((averages.bias > _BIAS * scatter).any())
+    scatter = standard_error(known.averages.g) * math.sqrt(known.samples / samples)
+    biased = bool((known.averages.bias > _BIAS * scatter).any())
     return Fineness(samples, min(_MOST_NODES, (2 if biased else 1) * now.nodes))
 
 
