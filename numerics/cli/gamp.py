@@ -46,6 +46,13 @@ def add(verbs: Verbs) -> None:
         "--damping", type=damping, default=0.3, help='share of the old estimate, or "adaptive" (default: %(default)s)'
     )
     group.add_argument("--max-iter", type=int, default=500, help="iterations (default: %(default)s)")
+    group.add_argument(
+        "--variance",
+        choices=("slope", "nishimori"),
+        default="slope",
+        help="covariance from the slopes of the scores, or from their squares, which may settle next to an onset where "
+        "slopes do not (default: %(default)s)",
+    )
     iteration_flags(group, STARTS, "the relative change")
     plot_flag(parser, "the overlaps over the iterations")
     parser.add_argument(
@@ -90,7 +97,7 @@ def _check_cluster(args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace) -> Record:
-    return {name: getattr(args, name) for name in ("damping", "max_iter", "tol", "workers")}
+    return {name: getattr(args, name) for name in ("damping", "max_iter", "tol", "variance", "workers")}
 
 
 def _instances(args: argparse.Namespace, asked: Model) -> Outcome:

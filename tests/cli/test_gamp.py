@@ -39,6 +39,17 @@ def test_one_instance_has_no_error(attnlimits):
     assert found["error"] is None and float(found["value"]) > 0
 
 
+def test_the_covariance_is_from_slopes_or_from_squares(attnlimits):
+    """Other iterates, another origin; the same estimate where much is learned."""
+    both = [
+        json.loads(attnlimits(f"{ONE} --seeds 1 --json --seed 1 {flag}").out)
+        for flag in ("", "--variance slope", "--variance nishimori")
+    ]
+    assert both[0]["overlap"] == both[1]["overlap"] != both[2]["overlap"]
+    assert [found["origin"]["settings"]["variance"] for found in both] == ["slope", "slope", "nishimori"]
+    assert both[0]["overlap"][0][0] == pytest.approx(both[2]["overlap"][0][0], abs=1e-2)
+
+
 def test_a_link_of_ones_own(attnlimits):
     said = attnlimits('gamp --link "h[1]**2" --alpha 1.5 --dimension 200 --seeds 2 --json')
     assert said.status == 0, said.err
