@@ -278,9 +278,10 @@ def render_init(package: KernelPackage, digest: str) -> str:
     """Return the source of the package's ``__init__``, without its header."""
     numbers = ", ".join(str(number) for number in package.equations)
     listed = ", ".join(f"`{kernel.name}`" for kernel in package.kernels)
+    compiled = ", `numba64` (compiled scalars)" if package.compiled else ""
     return f'''"""{package.title}.
 
-Each of the modules `numpy64` (vectorised), `numba64` (compiled scalars) and `mp` (arbitrary precision, an
+Each of the modules `numpy64` (vectorised){compiled} and `mp` (arbitrary precision, an
 mpmath context first) holds the same functions: {listed}.
 """
 

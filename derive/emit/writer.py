@@ -90,15 +90,12 @@ def _package_files(
     yield f"{package.name}/__init__.py", _header(common) + init
     modules: list[tuple[str, str, str, dict[str, str]]] = [
         ("numpy64.py", "vectorised float64 (numpy)", render.render_numpy(programs, runtime), {}),
-        # The hash of the run-time file makes compiled caches of this file stale when that one changes.
-        (
-            "numba64.py",
-            "compiled float64 scalars",
-            render.render_numba(programs, runtime),
-            {"overflow": _overflow(package), "fastmath": f"sha256 {fastmath}"},
-        ),
         ("mp.py", "arbitrary precision (mpmath)", render.render_mp(programs, runtime), {}),
     ]
+    if package.compiled:
+        # The hash of the run-time file makes compiled caches of this file stale when that one changes.
+        extra = {"overflow": _overflow(package), "fastmath": f"sha256 {fastmath}"}
+        modules.append(("numba64.py", "compiled float64 scalars", render.render_numba(programs, runtime), extra))
     if plain := [program for program in programs if program.kernel.plain]:
         modules.append(("plain.py", "numbers of any kind", render.render_plain(plain), {}))
     if "undo" in names:

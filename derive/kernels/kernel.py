@@ -94,6 +94,8 @@ class KernelPackage:
         For the headers of its files.
     model : Architecture, optional
         The one model the package is for, where it is not a family.
+    compiled : bool
+        Whether compiled scalars are printed: where loops of numerics call them, or a user's may.
     seconds : float
         Time the derivation took, for progress lines; no part of what the package is.
     """
@@ -107,6 +109,7 @@ class KernelPackage:
     prove: Callable[[], None]
     domain: str = "c > 0, beta > 0, all arguments real; each function states its own"
     model: Architecture | None = None
+    compiled: bool = True
     seconds: float = field(default=0.0, compare=False)
 
     @property

@@ -7,7 +7,7 @@
 # sympy: 1.14.0
 """Softmax attention with keys and queries, two tokens.
 
-Each of the modules `numpy64` (vectorised), `numba64` (compiled scalars) and `mp` (arbitrary precision, an
+Each of the modules `numpy64` (vectorised) and `mp` (arbitrary precision, an
 mpmath context first) holds the same functions: `layer`, `root`, `beside`, `solve`, `narrow`, `widen`, `entries`.
 """
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Refinable
-from ..core.standard_error import student
 from .balance import RECOVERED, Entries, log_alpha
 from .error import growth_error
 from .growth import known_rate, rates, undecided
@@ -22,7 +21,19 @@ from .newton import broyden
 from .postprocess import Measured, postprocess, stated
 from .slopes import NEARLY, STEP, Passed, differences, logit, newton, stable
 from .state import DEAD, Problem, Solution, State
-from .stopping import CUT, ROUGH, TOP, Anchor, Evaluation, Stage, judge_rule, judge_sampled, next_stage
+from .stopping import (
+    CUT,
+    ROUGH,
+    TOP,
+    Anchor,
+    Evaluation,
+    Stage,
+    bias_of,
+    judge_rule,
+    judge_sampled,
+    next_stage,
+    noise_of,
+)
 
 __all__ = ["Refinement"]
 
@@ -172,7 +183,7 @@ class Refinement:
         """
         least = np.full(len(layers), _FOUND)
         if here.averages.sampled:
-            least = np.maximum(least, self._noise(here.averages, list(layers), np.eye(len(layers))))
+            least = np.maximum(least, noise_of(here.averages, list(layers), np.eye(len(layers))))
         return bool((np.abs(here.imbalance) <= least).all())
 
     def _ended(self, at: _At, layers: Layers, t: Array) -> State | None:
@@ -191,12 +202,12 @@ class Refinement:
         chosen, level = list(layers), ROUGH
         x = state.q.diagonal()[chosen]
         error = 1 - x
-        while not (imbalance > _CLEAR * self._noise(state.known, chosen, np.eye(len(t)))).all():
+        while not (imbalance > _CLEAR * noise_of(state.known, chosen, np.eye(len(t)))).all():
             at = self._evaluate(state, layers, t, level)
             here, imbalance = at.here, at.here.imbalance
             state, slopes = self._differences(at.state, layers, t, max(level, _TOLD), here.averages.sampled)
             inverse = np.asarray(np.linalg.pinv(slopes), np.float64)
-            noise = self._noise(here.averages, chosen, inverse)
+            noise = noise_of(here.averages, chosen, inverse)
             # In 1 - q, of which the slopes are those of a line here.
             error = np.clip(x * (1 - x) * (noise - inverse @ imbalance), 1 - x, 1.0)
             if error.max() <= self.accuracy or level <= self.averages.finest[True]:
@@ -227,10 +238,10 @@ class Refinement:
             # Of t, for the accuracy asked of q.
             asked = self.accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
             if sampled:
-                noise = self._noise(here.averages, chosen, inverse)
+                noise = noise_of(here.averages, chosen, inverse)
                 judged = judge_sampled(stage, step, noise, asked, at_rest=at_rest, coarse=coarse)
             else:
-                bias = _of_bias(here.averages, chosen, inverse)
+                bias = bias_of(here.averages, chosen, inverse)
                 judged = judge_rule(stage, step, bias, asked, at_rest=at_rest, coarse=coarse)
             if (judged.settled and (judged.enough or not coarse)) or state.n_iter >= self.problem.max_iter:
                 break
@@ -327,15 +338,6 @@ class Refinement:
         residual = float(np.abs(1 / (1 + np.exp(-(t + imbalance))) - x).max())
         return _At(replace(state.visited(q, averages), residual=residual), Evaluation(x, averages, own, imbalance))
 
-    def _noise(self, averages: Averages, chosen: list[int], inverse: Array) -> Array:
-        """Standard error of t where G is sampled, and what its bias makes of it."""
-        g = averages.g[:, chosen, chosen]
-        mean = g.mean(axis=0)
-        deviations = (g / mean) @ inverse.T
-        factor = student(len(g)) if averages.sampled else 1.0
-        out: Array = factor * deviations.std(axis=0, ddof=1) / math.sqrt(len(g))
-        return out + _of_bias(averages, chosen, inverse)
-
     def _differences(self, state: State, layers: Layers, t: Array, level: float, sampled: bool) -> tuple[State, Array]:
         """Slopes from differences of averages of this accuracy; the state stays where it is."""
         tried: list[Array] = []
@@ -346,9 +348,3 @@ class Refinement:
 
         slopes = differences(there, t, TOP, sampled=sampled, whole=len(t) == len(self.averages.layers))
         return state.beside(*tried), slopes
-
-
-def _of_bias(averages: Averages, chosen: list[int], inverse: Array) -> Array:
-    """What the bias of G makes of t."""
-    out: Array = np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / averages.g.mean(axis=0)[chosen, chosen])
-    return out

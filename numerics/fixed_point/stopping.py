@@ -7,6 +7,7 @@ fits them again. `tests/calibration/test_evolve.py` and `test_deep.py` hold the 
 computations over the ranges served, and `tests/benchmarks/test_evolution_cost.py` holds the cost.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages
+from ..core.standard_error import student
 from .balance import RECOVERED
 from .slopes import logit
 
@@ -25,9 +27,11 @@ __all__ = [
     "Evaluation",
     "Judgement",
     "Stage",
+    "bias_of",
     "judge_rule",
     "judge_sampled",
     "next_stage",
+    "noise_of",
 ]
 
 Array = NDArray[np.float64]
@@ -155,6 +159,21 @@ class Judgement:
     settled: bool
     through: bool
     coarser: Array | None
+
+
+def noise_of(averages: Averages, chosen: list[int], inverse: Array) -> Array:
+    """Standard error of t where G is sampled, and what its bias makes of it."""
+    g = averages.g[:, chosen, chosen]
+    deviations = (g / g.mean(axis=0)) @ inverse.T
+    factor = student(len(g)) if averages.sampled else 1.0
+    out: Array = factor * deviations.std(axis=0, ddof=1) / math.sqrt(len(g))
+    return out + bias_of(averages, chosen, inverse)
+
+
+def bias_of(averages: Averages, chosen: list[int], inverse: Array) -> Array:
+    """What the bias of G makes of t."""
+    out: Array = np.abs(inverse) @ (np.abs(averages.bias[chosen, chosen]) / averages.g.mean(axis=0)[chosen, chosen])
+    return out
 
 
 def _is_short(step: Array, small: Array) -> bool:
