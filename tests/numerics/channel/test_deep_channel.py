@@ -21,6 +21,7 @@ from attnlimits.numerics.quadrature.rules import normal_qmc
 
 from .last_layer import LastLayer
 
+pytestmark = pytest.mark.usefixtures("few_means")
 Array = NDArray[np.float64]
 THREE = Network(3)
 
@@ -215,7 +216,7 @@ def test_last_layer_of_three_is_learned_at_its_threshold() -> None:
 
 def test_overlaps_of_all_layers_die_out_below_the_threshold() -> None:
     start = np.diag([0.2, 0.2, 0.4])
-    result = evolve(THREE, 0.05, start=start, samples=4, replicas=4, nodes=128, workers=1, tol=1e-4)
+    result = evolve(THREE, 0.1, start=start, samples=8, replicas=4, nodes=128, workers=1, tol=1e-4)
     assert result.converged and result.overlap.max() < 1e-3
     np.testing.assert_allclose(result.history[0], np.diag([0.2, 0.2, 0.4]))
     assert (np.diff([q[2, 2] for q in result.history[:3]]) < 0).all()

@@ -26,6 +26,7 @@ from attnlimits.numerics.quadrature.rules import normal_qmc
 
 from .last_layer import LastLayer
 
+pytestmark = pytest.mark.usefixtures("few_means")
 Array = NDArray[np.float64]
 THREE = Network(3)
 MODES = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)

@@ -23,6 +23,7 @@ from attnlimits.numerics.thresholds.last_layer import last_layer
 
 from ..channel.last_layer import LastLayer
 
+pytestmark = pytest.mark.usefixtures("few_means")
 Array = NDArray[np.float64]
 MODEL = Network()
 # The published curve (q_22 at q_11 = 0), with a Monte Carlo error of about 0.01 each.
@@ -51,7 +52,7 @@ def test_published_overlap_at_one_half_with_its_own_error() -> None:
 
 def test_published_curve_and_monotony() -> None:
     seen: list[EvolutionResult] = []
-    results = curve(MODEL, PUBLISHED, samples=256, replicas=8, workers=1, progress=seen.append)
+    results = curve(MODEL, PUBLISHED, samples=512, replicas=8, workers=1, progress=seen.append)
     assert seen == results and [r.alpha for r in results] == sorted(PUBLISHED)
     for result in results:
         assert result.converged
@@ -127,7 +128,8 @@ def test_a_step_is_that_of_its_averages() -> None:
 def test_informed_and_uninformed_starts_agree(alpha: float) -> None:
     low, high = small(alpha), small(alpha, "informed")
     assert low.converged and high.converged
-    spread = 3 * np.hypot(low.overlap_error, high.overlap_error) + 1e-4
+    # The points are the same: up to tol/(1 - F'), and 1 - F' is about 0.3 at 0.5
+    spread = 1e-4 if alpha == 0.5 else 3 * np.hypot(low.overlap_error, high.overlap_error) + 1e-4
     assert (np.abs(low.overlap - high.overlap) <= spread).all()
 
 
@@ -183,7 +185,7 @@ def test_the_first_layer_follows_the_second() -> None:
     before = small(0.65)
     assert before.overlap[0, 0] == 0 and 0.9 < before.overlap[1, 1] < 1
     assert 0.5 < before.stability[0] < 1
-    after = small(0.8)
+    after = evolve(MODEL, 0.8, samples=256, replicas=8, workers=1)
     assert after.overlap[0, 0] - 3 * after.overlap_error[0, 0] > 0.02
     assert np.isnan(after.stability).all()
     assert after.prediction_error.value < before.prediction_error.value
