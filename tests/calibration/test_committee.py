@@ -78,7 +78,7 @@ def _exactly(s: Settings) -> tuple[Any, Any]:
 
 
 ROUTES = (
-    Route("committee, thresholds", "estimated", _depths, _threshold, _finer, "the next resolution"),
+    Route("committee, thresholds", "estimated", _depths, _threshold, _finer, "the next resolution", sample=1),
     Route(
         "committee, last layer below the threshold",
         "estimated",
@@ -86,6 +86,7 @@ ROUTES = (
         _at_zero,
         _finer_at_zero,
         "the next resolution",
+        sample=1,
     ),
     Route(
         "committee, threshold of the last layer", "estimated", _strong, _expansion, _exactly, "threshold to 13 digits"

@@ -173,7 +173,7 @@ def test_the_asked_accuracy_is_reached() -> None:
     model = Network()
     for alpha, wanted in ((0.21, 1e-3), (0.5, 1e-4)):
         found = evolve(model, alpha, accuracy=wanted)
-        fine = evolve(model, alpha, accuracy=1e-6)
+        fine = evolve(model, alpha, accuracy=1e-5)
         q, error = found.overlap[1, 1], found.overlap_error[1, 1]
         assert found.converged and fine.converged
         assert error <= wanted * q

@@ -173,7 +173,7 @@ def test_quadrature_agrees_with_samples(text: str, noise: str) -> None:
     assert (error < 0.05 * exact).all()
 
 
-@pytest.mark.parametrize("q", [0.2, 0.9, 1 - 1e-4])
+@pytest.mark.parametrize("q", [0.2, pytest.param(0.9, marks=pytest.mark.slow), 1 - 1e-4])
 def test_narrow_noise_tends_to_none(q: float) -> None:
     """Noise far below the posterior's width changes nothing that it resolves; peaks are not skipped."""
     clean, noisy = kernel_of("h**2"), kernel_of("h**2", noise="1e-8")

@@ -152,7 +152,7 @@ def test_correlated_start_loses_its_correlation() -> None:
 
 
 def test_seeds_scatter_as_the_errors_say() -> None:
-    results = [small(0.5, rng=seed) for seed in range(6)]
+    results = [evolve(MODEL, 0.5, samples=64, replicas=8, rng=seed, workers=1) for seed in range(6)]
     q = np.array([r.overlap[1, 1] for r in results])
     sigma = np.array([r.overlap_error[1, 1] for r in results])
     pulls = (q - np.average(q, weights=sigma**-2)) / sigma
@@ -230,7 +230,7 @@ def test_one_layer_average_is_that_of_its_denoiser(tokens: int, q: float) -> Non
     assert sigma < 0.02 * np.mean(means)
 
 
-@pytest.mark.parametrize("tokens", [2, 4])
+@pytest.mark.parametrize("tokens", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_one_layer_fixed_points(tokens: int) -> None:
     model = Network(1, tokens)
     critical = 1 / (tokens * (tokens + 1))

@@ -30,7 +30,7 @@ def recursion(model, alpha, q, n_iter, strength, samples):
     ids=["L=1", "L=2", "side information", "untied"],
 )
 def test_undamped_it_is_the_bayes_optimal_recursion(model, alpha, q, strength):
-    n = 6
+    n = 4
     settings = {
         "n_iter": n,
         "start": q,
@@ -65,7 +65,7 @@ def test_damped_runs_follow_it_and_not_the_recursion(model, alpha, q):
         run = gamp(x, y, model, start=start, teacher=weights, damping=share, max_iter=n, tol=0.0)
         histories.append(run.history)
         selves.append(run.self_history)
-    found = predicted_overlaps(model, alpha, n_iter=n, start=q, damping=share, samples=2048)
+    found = predicted_overlaps(model, alpha, n_iter=n, start=q, damping=share, samples=1024)
     for runs, overlap, error in (
         (histories, found.overlap, found.overlap_error),
         (selves, found.self_overlap, found.self_overlap_error),
