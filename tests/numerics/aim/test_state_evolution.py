@@ -102,6 +102,20 @@ def test_the_bracket_holds_alpha():
     assert above.value + above.error < 0.3 < below.value - below.error
 
 
+@pytest.mark.slow
+def test_a_part_in_10_to_the_8_from_recovery():
+    point = evolve(0.1875 * (1 - 1e-8), 0.5, channel("softmax"))
+    assert 0 < point.mmse.value < 2e-8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tokens", "alpha"), [(2, 1e5), (3, 1e4)])
+def test_errors_of_hardmax_fall_as_the_square_far_out(tokens, alpha):
+    """As the value at a thousand has it: corrections are of the order of 1/alpha."""
+    near, far = (x**2 * evolve(x, 0.5, channel("hardmax", tokens)).mmse.value for x in (1e3, alpha))
+    assert far == pytest.approx(near, rel=6e-3)
+
+
 def test_limits_of_alpha():
     for name in ("softmax", "hardmax"):
         output = channel(name)

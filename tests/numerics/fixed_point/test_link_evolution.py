@@ -119,6 +119,15 @@ def test_phase_retrieval_thresholds() -> None:
     assert evolve(kernel, 0.95, start="informed").overlap[0, 0] < 0.9
 
 
+@pytest.mark.slow
+def test_phase_retrieval_next_to_its_jumps() -> None:
+    """Half of the way nearer to the thresholds 1.128 and 1, where the iteration is slow."""
+    kernel = kernel_of("h**2")
+    after = evolve(kernel, 1.15)
+    assert after.converged and after.overlap[0, 0] > 0.99999 and "recovered" in after.status
+    assert evolve(kernel, 0.97, start="informed").overlap[0, 0] < 0.9
+
+
 def test_informed_start_falls_to_the_same_fixed_point() -> None:
     kernel = kernel_of("h**2")
     low, high = evolve(kernel, 0.7, tol=1e-9), evolve(kernel, 0.7, start="informed", tol=1e-9, max_iter=400)

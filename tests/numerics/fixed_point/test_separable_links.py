@@ -23,7 +23,13 @@ def evolved(text: str, alpha: float) -> EvolutionResult:
 
 
 # Beyond alpha = 1.13 the second index is recovered, which takes long.
-@pytest.mark.parametrize(("text", "alpha"), [*((text, alpha) for text in PAIRS for alpha in (0.4, 0.9)), (SUM, 1.5)])
+@pytest.mark.parametrize(
+    ("text", "alpha"),
+    [
+        *((text, alpha) for text in PAIRS for alpha in (0.4, 0.9)),
+        *(pytest.param(text, 1.5, marks=[] if text == SUM else pytest.mark.slow) for text in PAIRS),
+    ],
+)
 def test_evolve_is_that_of_the_two(text: str, alpha: float):
     found = al.evolve(al.Link(text), alpha)
     alone = [evolved(one, alpha) for one in PAIRS[text]]

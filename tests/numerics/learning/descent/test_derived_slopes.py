@@ -20,9 +20,14 @@ MODELS = [
     Network(2, 2, output="sequence"),
     Network(1, 2, heads=2),
 ]
+LONGER = [Network(3, 2, (2, 1, 1), tied=False), Network(2, 2, 2, tied=False, activation="linear")]
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.describe())
+@pytest.mark.parametrize(
+    "model",
+    [*MODELS, *(pytest.param(model, marks=pytest.mark.slow) for model in LONGER)],
+    ids=lambda model: model.describe(),
+)
 def test_slopes_are_differences_of_the_link(model, rng):
     h = rng.standard_normal((5, model.indices, model.tokens))
     y = model.link(rng.standard_normal(h.shape))
