@@ -128,7 +128,7 @@ class Outcome:
             case = max(counted, key=lambda one: one.worst)
             found.append(f"{self.worst:.3g} errors off at {case.settings}")
         if not whole:
-            return found
+            return found if counted else [*found, "no case of the sample counts: choose others"]
         if len(counted) < self.route.fewest:
             found.append(f"{len(counted)} cases count, {self.route.fewest} are needed")
         if sum(case.blunt for case in counted) > 0.1 * len(counted):

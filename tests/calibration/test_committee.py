@@ -37,10 +37,12 @@ def _finer(s: Settings) -> tuple[list[float], list[float]]:
 
 
 def _below(rng: np.random.Generator) -> list[Settings]:
-    return [
-        {**s, "alpha": float(0.5 + (_gaussian_threshold(s["layers"], s["beta"]) - 0.5) * rng.uniform(0.02, 0.98))}
-        for s in _depths(rng)
-    ]
+    return [{**s, "share": float(rng.uniform(0.02, 0.98))} for s in _depths(rng)]
+
+
+def _alpha(s: Settings) -> float:
+    """A share of the way from 1/2 to the threshold."""
+    return float(0.5 + (_gaussian_threshold(s["layers"], s["beta"]) - 0.5) * s["share"])
 
 
 @cache
@@ -50,13 +52,14 @@ def _gaussian_threshold(layers: int, beta: float) -> float:
 
 
 def _at_zero(s: Settings) -> Answer:
-    found = remainder_at_zero(s["layers"], s["alpha"], beta=s["beta"])
+    found = remainder_at_zero(s["layers"], _alpha(s), beta=s["beta"])
     return Answer(found.value, found.error, found.how)
 
 
 def _finer_at_zero(s: Settings) -> tuple[float, float]:
-    start = GaussianCommittee(s["layers"], s["beta"]).remainder(s["alpha"])
-    _, rho = _root(s["layers"] - 1, s["beta"], start, 2, lambda a, x: a.share(x) - 1 / s["alpha"])
+    alpha = _alpha(s)
+    start = GaussianCommittee(s["layers"], s["beta"]).remainder(alpha)
+    _, rho = _root(s["layers"] - 1, s["beta"], start, 2, lambda a, x: a.share(x) - 1 / alpha)
     return rho, 0.0
 
 
@@ -75,7 +78,7 @@ def _exactly(s: Settings) -> tuple[Any, Any]:
 
 
 ROUTES = (
-    Route("committee, thresholds", "estimated", _depths, _threshold, _finer, "the next resolution"),
+    Route("committee, thresholds", "estimated", _depths, _threshold, _finer, "the next resolution", sample=1),
     Route(
         "committee, last layer below the threshold",
         "estimated",
@@ -83,6 +86,7 @@ ROUTES = (
         _at_zero,
         _finer_at_zero,
         "the next resolution",
+        sample=1,
     ),
     Route(
         "committee, threshold of the last layer", "estimated", _strong, _expansion, _exactly, "threshold to 13 digits"

@@ -131,7 +131,8 @@ ROUTES = (
         _point,
         lambda s: fixed_point(s["alpha"], s["tokens"]),
         "sum over the two signs, finer rule",
-        sample=2,
+        # Of a curve of five tokens; that of one token is folded, as the transitions below.
+        sample=(98, 118),
     ),
     Route(
         "curve and free-energy, onsets, jumps and transitions",

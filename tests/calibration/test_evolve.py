@@ -92,7 +92,7 @@ def _of_store(name: str, s: Settings) -> tuple[list[float], list[float]]:
 
 ROUTES = (
     Route(
-        "evolve, one layer", "estimated", _single, _one_layer, _by_signs, "sum over the two signs, finer rule", sample=5
+        "evolve, one layer", "estimated", _single, _one_layer, _by_signs, "sum over the two signs, finer rule", sample=3
     ),
     Route(
         "evolve, one layer and h**2, informed start",
@@ -119,6 +119,7 @@ ROUTES = (
         lambda s: _of_store("second_layer", s),
         "alpha(q) to 1e-8, stored",
         ordinary=lambda s: not _close(_stored("second_layer", s)),
+        sample=1,
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

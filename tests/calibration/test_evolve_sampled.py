@@ -130,7 +130,7 @@ ROUTES = (
         lambda s: _tied_fine(s["alpha"]),
         "65536 points",
         ordinary=lambda s: s["samples"] * s["replicas"] >= 2048 and s["alpha"] > 0.22,
-        sample=3,
+        sample=1,
     ),
     Route(
         "evolve, link h[1]*h[2], sampled",
@@ -180,7 +180,7 @@ ROUTES = (
         lambda s: _stored("links", NOISY, s["alpha"]),
         "8192 points, stored",
         ordinary=lambda s: s["samples"] * s["replicas"] >= 512,
-        sample=1,
+        sample=(2, 4),
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

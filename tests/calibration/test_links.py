@@ -175,7 +175,7 @@ ROUTES = (
         _closed,
         _known,
         "closed forms, convolutions, Bessel functions, folds",
-        sample=4,
+        sample=3,
     ),
     Route(
         "threshold, even links with noise, quadrature",

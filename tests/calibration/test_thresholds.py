@@ -272,7 +272,7 @@ ROUTES = (
         _first_layer,
         _of_diagram,
         "5 digits, stored, or 2 digits more",
-        sample=3,
+        sample=1,
     ),
     Route(
         "threshold, first layer, sampled",

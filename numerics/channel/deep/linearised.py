@@ -42,9 +42,7 @@ class Linearised:
         Of each randomisation for the means over omega, at least.
     """
 
-    def __init__(
-        self, model: Network, replicas: int, workers: int | None = None, *, points: int = 1 << _LOG2_MANY
-    ) -> None:
+    def __init__(self, model: Network, replicas: int, workers: int | None = None, *, points: int = 1) -> None:
         self._model, self._replicas = model, replicas
         self._log2 = max(_LOG2_MANY, math.ceil(math.log2(points)))
         self._workers = workers or os.cpu_count() or 1

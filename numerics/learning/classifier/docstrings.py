@@ -9,6 +9,7 @@ import importlib.util
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +96,14 @@ def _sentences(library: str, libraries: Sequence[str]) -> list[str]:
         raise ValueError(f"{library} is not an installed package; install it, or leave it out of libraries")
     root = Path(spec.submodule_search_locations[0])
     named = re.compile("|".join(map(re.escape, libraries)), re.I)
+    return [text for text in _all_first(root) if len(text.split()) in _WORDS and not named.search(text)]
+
+
+@cache
+def _all_first(root: Path) -> tuple[str, ...]:
+    """First sentences of all files in a folder; what is installed does not change while a process runs."""
     found = (text for path in sorted(root.rglob("*.py")) if not _TESTS & set(path.parts) for text in _first(path))
-    return [text for text in dict.fromkeys(found) if len(text.split()) in _WORDS and not named.search(text)]
+    return tuple(dict.fromkeys(found))
 
 
 def _first(path: Path) -> Iterator[str]:

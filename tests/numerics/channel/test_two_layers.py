@@ -19,8 +19,19 @@ from attnlimits.numerics.thresholds.last_layer import last_layer
 
 ROTATION = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
 MODELS = [Network(), Network(skip=0.1), Network(skip=4.0, beta=5.0)]
-# Near no overlap sums take twenty times as long at skip 0.1 as at 0.3, where the same nodes and bands are at work.
-COSTLY = [MODELS[0], Network(skip=0.3), pytest.param(MODELS[1], marks=pytest.mark.slow), MODELS[2]]
+# Near no overlap sums take twenty times as long at skip 0.1 as at 0.3, where the same nodes and bands are at work, and
+# three times as long there as at skip 1.
+NEAR_ZERO = (0.0, 5e-5)
+COSTLY = [
+    pytest.param(model, q, marks=pytest.mark.slow if slow else ())
+    for q in ((0.0, 0.0), NEAR_ZERO, (0.0, 0.3), (0.0, 0.96), (5e-4, 0.9), (0.4, 0.9))
+    for model, slow in (
+        (MODELS[0], q[0] > 0),
+        (Network(skip=0.3), q[0] > 0 or q == NEAR_ZERO),
+        (MODELS[1], True),
+        (MODELS[2], q[0] > 0),
+    )
+]
 
 
 def of_the_model(model: Network, x: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -79,18 +90,7 @@ def test_sampled_averages_agree(model: Network, q: tuple[float, float]) -> None:
             assert np.ptp(ours) < 0.05 * ours.mean()
 
 
-@pytest.mark.parametrize("model", COSTLY)
-@pytest.mark.parametrize(
-    "q",
-    [
-        (0.0, 0.0),
-        (0.0, 5e-5),
-        (0.0, 0.3),
-        (0.0, 0.96),
-        pytest.param((5e-4, 0.9), marks=pytest.mark.slow),
-        pytest.param((0.4, 0.9), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("model", "q"), COSTLY)
 def test_errors_are_honest(model: Network, q: tuple[float, float]) -> None:
     rough = TwoLayerQuadrature(model, 1e-3, 1).refinements(np.diag(q))
     fine = TwoLayerQuadrature(model, 1e-4, 1).refinements(np.diag(q))
@@ -173,7 +173,7 @@ def test_the_asked_accuracy_is_reached() -> None:
     model = Network()
     for alpha, wanted in ((0.21, 1e-3), (0.5, 1e-4)):
         found = evolve(model, alpha, accuracy=wanted)
-        fine = evolve(model, alpha, accuracy=1e-6)
+        fine = evolve(model, alpha, accuracy=1e-5)
         q, error = found.overlap[1, 1], found.overlap_error[1, 1]
         assert found.converged and fine.converged
         assert error <= wanted * q

@@ -115,7 +115,7 @@ def test_the_error_is_the_change_that_the_averages_may_be_off_by():
     assert exact.onsets[0].error == pytest.approx(noise, rel=1e-3)
 
 
-@pytest.mark.parametrize("tokens", [2, 3])
+@pytest.mark.parametrize("tokens", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_one_attention_layer_against_single_fixed_points(tokens):
     model = Network(layers=1, tokens=tokens)
     values = [0.0, 0.1, 0.25]

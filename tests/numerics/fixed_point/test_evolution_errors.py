@@ -30,7 +30,7 @@ def holds(result: EvolutionResult, truth: Array) -> bool:
     return bool((np.abs(result.overlap.diagonal() - truth) <= 3 * result.overlap_error.diagonal() + 1e-9).all())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_two_layers_just_above_the_threshold(seed: int) -> None:
     result = evolve(MODEL, 0.19, samples=256, rng=seed, workers=1)
     assert holds(result, np.array([0.0, 0.0050398]))
@@ -59,10 +59,9 @@ def test_the_first_layer_by_quadrature_is_in_doubt_next_to_its_threshold() -> No
 
 @pytest.mark.parametrize(("text", "alpha"), [("h[1]*h[2]", 0.62), ("abs(h[1])+h[2]", 1.1)])
 def test_links_just_above_a_threshold_are_marked(text: str, alpha: float) -> None:
-    for seed in range(2):
-        result = evolve_link(kernel_of(text), alpha, samples=64, rng=seed)
-        assert not result.converged and result.status.startswith("too near a threshold for this accuracy: ")
-        assert result.n_iter < 100
+    result = evolve_link(kernel_of(text), alpha, samples=64)
+    assert not result.converged and result.status.startswith("too near a threshold for this accuracy: ")
+    assert result.n_iter < 100
 
 
 def rises(channel: Channel, alpha: float, q: float) -> bool:
@@ -160,7 +159,7 @@ def test_a_doubt_is_a_failure_of_the_command(capsys: pytest.CaptureFixture[str])
 
 
 def test_few_randomisations_state_larger_errors() -> None:
-    few, many = (evolve(MODEL, 0.5, samples=4096 // r, replicas=r, workers=1) for r in (2, 16))
+    few, many = (evolve(MODEL, 0.5, samples=1024 // r, replicas=r, workers=1) for r in (2, 16))
     scatter = float(many.overlap_error[1, 1])
     assert few.overlap_error[1, 1] > 3 * scatter or not few.converged
 
@@ -169,7 +168,7 @@ def test_far_from_thresholds_the_error_takes_few_evaluations(monkeypatch: pytest
     calls: list[Array] = []
     plain = TwoLayers.__call__
     monkeypatch.setattr(TwoLayers, "__call__", lambda self, q: calls.append(q) or plain(self, q))
-    result = evolve(MODEL, 0.5, samples=1024, workers=1)
+    result = evolve(MODEL, 0.5, samples=128, workers=1)
     assert result.converged and len(calls) <= 1.4 * result.n_iter
 
 

@@ -1,6 +1,7 @@
 """A curve that is interrupted keeps its points, and goes on from them to the same numbers."""
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,6 +16,12 @@ MODELS = {
 }
 # The informed start of two layers takes ten times as long as one layer from both starts, which are kept alike.
 SLOW = {"both starts of two layers"}
+
+
+@cache
+def whole_curve(accuracy):
+    """The curve of two layers that is interrupted in different ways."""
+    return al.curve(al.Network(2, 2), [0.1, 0.3], accuracy=accuracy)
 
 
 class Count:
@@ -59,9 +66,8 @@ def test_averages_of_the_file_are_not_taken_again(tmp_path, monkeypatch):
 def test_a_file_of_something_else_is_passed_over(tmp_path, damage):
     path, model = tmp_path / "curve.json", al.Network(2, 2)
     settings = {"accuracy": 1e-2}
-    whole = al.curve(model, [0.1, 0.3], **settings)
     with pytest.raises(KeyboardInterrupt):
-        al.curve(model, [0.1, 0.3], keep=path, progress=Count(2), **settings | {"accuracy": 5e-3})
+        al.curve(model, [0.1, 0.3], keep=path, progress=Count(2), accuracy=5e-3)
     text = path.read_text(encoding="utf-8")
     if damage == "cut short":
         path.write_text(text[: len(text) // 2], encoding="utf-8")
@@ -70,5 +76,5 @@ def test_a_file_of_something_else_is_passed_over(tmp_path, damage):
     elif damage == "a byte":
         path.write_text(text.replace('"bytes": "', '"bytes": "!'), encoding="utf-8")
         settings = {"accuracy": 5e-3}
-        whole = al.curve(model, [0.1, 0.3], **settings)
-    assert al.curve(model, [0.1, 0.3], keep=path, **settings).to_dict() == whole.to_dict()
+    found = al.curve(model, [0.1, 0.3], keep=path, **settings)
+    assert found.to_dict() == whole_curve(**settings).to_dict()

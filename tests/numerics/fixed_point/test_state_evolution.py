@@ -23,6 +23,7 @@ from attnlimits.numerics.thresholds.last_layer import last_layer
 
 from ..channel.last_layer import LastLayer
 
+pytestmark = pytest.mark.usefixtures("few_means")
 Array = NDArray[np.float64]
 MODEL = Network()
 # The published curve (q_22 at q_11 = 0), with a Monte Carlo error of about 0.01 each.
@@ -32,7 +33,7 @@ PUBLISHED = {0.2333: 0.0736, 0.3: 0.218, 0.4: 0.499, 0.5: 0.773, 0.6333: 0.945}
 @cache
 def small(alpha: float, start: str = "uninformed", rng: int = 0, model: Network = MODEL) -> EvolutionResult:
     """One fixed point with few points, shared by the tests."""
-    return evolve(model, alpha, start=start, samples=256, replicas=8, rng=rng, workers=1)
+    return evolve(model, alpha, start=start, samples=128, replicas=8, rng=rng, workers=1)
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------
@@ -65,15 +66,15 @@ def test_published_curve_and_monotony() -> None:
 
 
 def test_a_curve_is_made_of_single_fixed_points() -> None:
-    single = evolve(MODEL, 0.4, samples=256, replicas=4, rng=7, workers=1)
-    last = curve(MODEL, [0.3, 0.4], samples=256, replicas=4, rng=7, workers=1)[-1]
+    single = evolve(MODEL, 0.4, samples=64, replicas=4, rng=7, workers=1)
+    last = curve(MODEL, [0.3, 0.4], samples=64, replicas=4, rng=7, workers=1)[-1]
     # same points, another way there: up to tol/(1 - F'), and 1 - F' is about 0.3 here
     assert last.overlap[1, 1] == pytest.approx(single.overlap[1, 1], abs=1e-4)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.185])
 def test_nothing_is_learned_below_the_threshold(alpha: float) -> None:
-    result = small(alpha)
+    result = evolve(MODEL, alpha, samples=64, replicas=4, workers=1)
     assert result.converged and not result.overlap.any() and not result.overlap_error.any()
     # at zero overlap the growth rate of the last layer is alpha/alpha_c
     assert result.stability[1] == pytest.approx(alpha / float(last_layer(MODEL).value), rel=1e-5)
@@ -102,17 +103,22 @@ def test_growth_of_a_small_overlap_finds_the_threshold() -> None:
     exact = float(last_layer(MODEL).value)
     ends = []
     for seed in range(4):
-        found = []
-        for delta in (0.04, 0.02):
-            start = np.diag([0.0, delta])
-            step = evolve(MODEL, exact, start=start, samples=512, max_iter=2, tol=1e-12, rng=seed, workers=1)
-            # The step is q -> alpha G/(1 + alpha G), and G does not depend on alpha.
-            q = step.history[1, 1, 1]
-            found.append(exact * delta / (1 - delta) / (q / (1 - q)))
+        averages = channel(MODEL, samples=512, replicas=8, rng=np.random.default_rng(seed), workers=1)
+        # The step is q -> alpha G/(1 + alpha G), and G does not depend on alpha.
+        g = [averages(np.diag([0.0, delta])).g[:, 1, 1].mean() for delta in (0.04, 0.02)]
+        found = [delta / (1 - delta) / value for delta, value in zip((0.04, 0.02), g, strict=True)]
         ends.append(2 * found[1] - found[0])
     sigma = np.std(ends, ddof=1) / 2
     assert sigma < 0.03 * exact  # 4 x 4096 points, and the extrapolation doubles the noise
     assert abs(np.mean(ends) - exact) < 5 * math.hypot(sigma, 0.002 * exact)  # Student, 3 degrees: p = 0.015
+
+
+def test_a_step_is_that_of_its_averages() -> None:
+    """q -> alpha G (I + alpha G)^{-1}, with the averages that a seed gives."""
+    start = np.diag([0.0, 0.04])
+    step = evolve(MODEL, 0.2, start=start, samples=64, replicas=4, max_iter=2, tol=1e-12, workers=1)
+    g = channel(MODEL, samples=64, replicas=4, rng=np.random.default_rng(0), workers=1)(start).g.mean(axis=0)
+    np.testing.assert_allclose(step.history[1], 0.2 * g @ np.linalg.inv(np.eye(2) + 0.2 * g), rtol=1e-9)
 
 
 # --- both starts, all entries, seeds ----------------------------------------------------------------------------
@@ -122,13 +128,14 @@ def test_growth_of_a_small_overlap_finds_the_threshold() -> None:
 def test_informed_and_uninformed_starts_agree(alpha: float) -> None:
     low, high = small(alpha), small(alpha, "informed")
     assert low.converged and high.converged
-    spread = 3 * np.hypot(low.overlap_error, high.overlap_error) + 1e-4
+    # The points are the same: up to tol/(1 - F'), and 1 - F' is about 0.3 at 0.5
+    spread = 1e-4 if alpha == 0.5 else 3 * np.hypot(low.overlap_error, high.overlap_error) + 1e-4
     assert (np.abs(low.overlap - high.overlap) <= spread).all()
 
 
 def test_correlated_start_loses_its_correlation() -> None:
     q0 = np.array([[0.3, 0.15], [0.15, 0.5]])
-    result = evolve(MODEL, 0.5, start=q0, samples=256, replicas=8, tol=1e-4, workers=1)
+    result = evolve(MODEL, 0.5, start=q0, samples=128, replicas=8, tol=1e-4, workers=1)
     assert result.converged
     np.testing.assert_allclose(result.history[0], q0, rtol=1e-14)  # through an eigendecomposition
     plain = small(0.5)
@@ -145,7 +152,7 @@ def test_correlated_start_loses_its_correlation() -> None:
 
 
 def test_seeds_scatter_as_the_errors_say() -> None:
-    results = [small(0.5, rng=seed) for seed in range(6)]
+    results = [evolve(MODEL, 0.5, samples=64, replicas=8, rng=seed, workers=1) for seed in range(6)]
     q = np.array([r.overlap[1, 1] for r in results])
     sigma = np.array([r.overlap_error[1, 1] for r in results])
     pulls = (q - np.average(q, weights=sigma**-2)) / sigma
@@ -155,9 +162,10 @@ def test_seeds_scatter_as_the_errors_say() -> None:
 
 
 def test_a_seed_reproduces() -> None:
-    again = evolve(MODEL, 0.5, samples=256, replicas=8, rng=0, workers=1)
-    np.testing.assert_array_equal(again.overlap, small(0.5).overlap)
-    from_generator = evolve(MODEL, 0.5, samples=256, replicas=8, rng=np.random.default_rng(0), workers=1)
+    once, again, from_generator = (
+        evolve(MODEL, 0.5, samples=16, replicas=4, rng=rng, workers=1) for rng in (0, 0, np.random.default_rng(0))
+    )
+    np.testing.assert_array_equal(again.overlap, once.overlap)
     np.testing.assert_array_equal(again.overlap, from_generator.overlap)
     assert (again.seed, from_generator.seed) == (0, -1)
     fresh = evolve(MODEL, 0.1, samples=16, replicas=2, rng=None, workers=1)
@@ -165,8 +173,9 @@ def test_a_seed_reproduces() -> None:
 
 
 def test_threads_do_not_change_the_numbers() -> None:
-    many = evolve(MODEL, 0.3, samples=256, replicas=8, rng=0, workers=3)
-    np.testing.assert_allclose(many.overlap, small(0.3).overlap, rtol=1e-12)
+    one, many = (evolve(MODEL, 0.3, samples=256, replicas=8, max_iter=2, rng=0, workers=n) for n in (1, 3))
+    assert one.overlap[1, 1] > 0
+    np.testing.assert_allclose(many.overlap, one.overlap, rtol=1e-12)
 
 
 # --- recovery and the first layer -------------------------------------------------------------------------------
@@ -176,7 +185,7 @@ def test_the_first_layer_follows_the_second() -> None:
     before = small(0.65)
     assert before.overlap[0, 0] == 0 and 0.9 < before.overlap[1, 1] < 1
     assert 0.5 < before.stability[0] < 1
-    after = small(0.8)
+    after = evolve(MODEL, 0.8, samples=256, replicas=8, workers=1)
     assert after.overlap[0, 0] - 3 * after.overlap_error[0, 0] > 0.02
     assert np.isnan(after.stability).all()
     assert after.prediction_error.value < before.prediction_error.value
@@ -221,7 +230,7 @@ def test_one_layer_average_is_that_of_its_denoiser(tokens: int, q: float) -> Non
     assert sigma < 0.02 * np.mean(means)
 
 
-@pytest.mark.parametrize("tokens", [2, 4])
+@pytest.mark.parametrize("tokens", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_one_layer_fixed_points(tokens: int) -> None:
     model = Network(1, tokens)
     critical = 1 / (tokens * (tokens + 1))
@@ -321,7 +330,7 @@ def test_history_and_provenance() -> None:
 def test_history_begins_at_the_start_and_ends_at_the_overlap() -> None:
     """Also where an overlap that died out was set to zero after the last step, or averages were taken elsewhere."""
     for start, first in (("uninformed", 0.0), ("informed", 1 - 1e-3)):
-        result = small(0.1, start=start)
+        result = evolve(MODEL, 0.1, start=start, samples=32, replicas=4, workers=1)
         assert result.history.shape[1:] == (2, 2) and len(result.history) <= result.n_iter + 1
         np.testing.assert_array_equal(result.history[0], first * np.eye(2))
         np.testing.assert_array_equal(result.history[-1], result.overlap)

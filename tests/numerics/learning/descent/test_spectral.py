@@ -193,7 +193,7 @@ def test_gamp_needs_fewer_iterations_from_it():
     """Above the threshold of the last layer, where most of them find the direction."""
     plain, spectral = [], []
     for seed in range(2):
-        weights, x, y = instance(TWO, 400, 0.6, seed)
+        weights, x, y = instance(TWO, 300, 0.6, seed)
         runs = [gamp(x, y, TWO, start=start, teacher=weights, rng=seed) for start in (None, spectral_start(x, y, TWO))]
         assert all(run.converged for run in runs)
         assert runs[0].overlap[1, 1] == pytest.approx(runs[1].overlap[1, 1], abs=0.02)
