@@ -89,10 +89,10 @@ def test_threshold_of_one_layer_is_exact(attnlimits, flags, exact):
 
 
 def test_explain(attnlimits):
-    said = attnlimits("explain --layers 2 --tokens 2 --untied")
+    said = attnlimits("explain --layers 2 --tokens 2 --untied --no-number")
     assert said.status == 0
     assert "S_1 = sigma(beta*k_1.T*q_1)" in said.out
-    latex = attnlimits("explain --layers 2 --tokens 3 --heads 2 --latex")
+    latex = attnlimits("explain --layers 2 --tokens 3 --heads 2 --latex --no-number")
     assert latex.out.count("{") == latex.out.count("}")
     found = record(attnlimits("explain --layers 1 --tokens 3 --json"))
     assert found["threshold"]["text"] == "1/12"

@@ -10,13 +10,14 @@ import sympy as sp
 
 from attnlimits.derive import depth, mixing
 from attnlimits.derive.architecture import Architecture
+from attnlimits.derive.explain import page
 from attnlimits.derive.explain.channel import channel_section
 from attnlimits.derive.explain.depth import committee_form
 from attnlimits.derive.explain.dimensions import free_variables
 from attnlimits.derive.explain.indices import index_rows
 from attnlimits.derive.explain.link import definitions
 from attnlimits.derive.explain.notation import Activated
-from attnlimits.derive.explain.page import description, explain, explain_record
+from attnlimits.derive.explain.page import description
 from attnlimits.derive.explain.symmetries import symmetries
 from attnlimits.derive.linearization import single_layer_threshold
 from attnlimits.derive.primitives import elementary
@@ -44,6 +45,22 @@ CASES = {
     "exact numbers": Architecture(layers=2, tokens=2, skip=sp.Rational(1, 2), beta=2),
 }
 each_case = pytest.mark.parametrize("model", CASES.values(), ids=CASES.keys())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def records_once():
+    """Derive each page once for all tests that read it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "explain_record", functools.cache(page.explain_record))
+        yield
+
+
+def explain(model, fmt="text"):
+    return page.explain(model, fmt)
+
+
+def explain_record(model):
+    return page.explain_record(model)
 
 
 def _softmax(scores):
