@@ -35,7 +35,9 @@ SECONDS = re.compile(r"\d+(\.\d+)? s\b|error \d\S*")
 #: leaves these out: there they are only read, by the parser of the command or as Python.
 SLOW = {
     "attnlimits derive --check": "tests/derive/test_generator.py tests/cli/test_verbs.py",
-    "attnlimits derive --layers 3 --tokens 3 --heads 2 --rank 1,1,2": "tests/derive/test_links.py tests/cli/test_verbs.py",
+    "attnlimits derive --layers 3 --tokens 3 --heads 2 --rank 1,1,2": (
+        "tests/derive/test_links.py tests/cli/test_verbs.py"
+    ),
     "attnlimits threshold --rigorous --digits 10": "tests/numerics/thresholds/test_enclosure.py",
     "docs/how/proof.md-0": "tests/numerics/thresholds/test_enclosure.py",
     "docs/how/gpu.md-0": "tests/numerics/posterior/test_jax_kernels.py",
