@@ -215,9 +215,14 @@ def test_folders_of_blocks(attnlimits, files):
 
 def test_width_from_data(attnlimits, files):
     _, folder = files
-    said = attnlimits(f"aim amp --rho estimate --x {folder / 'x.npy'} --y {folder / 'y.npy'} --tol 1e-3")
+    x, y = make_data(teacher(10, 0.5, 0), 0.4, channel("softmax"), 1)
+    np.save(folder / "small_x.npy", x)
+    np.save(folder / "small_y.npy", y)
+    said = attnlimits(f"aim amp --rho estimate --x {folder / 'small_x.npy'} --y {folder / 'small_y.npy'} --tol 1e-3")
     assert "width rho, from the data: 0." in said.out
-    record = json.loads(attnlimits(f"aim amp --rho estimate --x {folder / 'x.npy'} --y {folder / 'y.npy'} --json").out)
+    record = json.loads(
+        attnlimits(f"aim amp --rho estimate --x {folder / 'x.npy'} --y {folder / 'y.npy'} --tol 1e-3 --json").out
+    )
     width = record["width"]
     assert abs(width["rho"] - 0.5) < width["error"] and record["rho"] == width["rho"]
     refused = attnlimits("aim amp --rho estimate --alpha 0.1 --dimension 20")
