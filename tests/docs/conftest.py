@@ -39,6 +39,7 @@ SLOW = {
         "tests/derive/test_links.py tests/cli/test_verbs.py"
     ),
     "attnlimits threshold --rigorous --digits 10": "tests/numerics/thresholds/test_enclosure.py",
+    'attnlimits curve --link "h[1]**2" --from 0.4 --to 1.2 --points 3 --start both': "tests/cli/test_curve.py",
     "docs/how/proof.md-0": "tests/numerics/thresholds/test_enclosure.py",
     "docs/how/gpu.md-0": "tests/numerics/posterior/test_jax_kernels.py",
     "docs/how/architecture.md-1": "tests/numerics/thresholds/test_charts.py",
