@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from html import escape
 from importlib.metadata import version
 from itertools import islice
@@ -44,7 +45,13 @@ _PROVENANCE = ("converged", "status", "n_iter", "seed", "kernel_hash", "remedy",
 
 def versions() -> dict[str, str]:
     """Return the versions that a number depends on: this package, NumPy, SciPy and numba."""
-    return {name: version(name) for name in ("attnlimits", "numpy", "scipy", "numba")}
+    return {name: _version(name) for name in ("attnlimits", "numpy", "scipy", "numba")}
+
+
+@cache
+def _version(name: str) -> str:
+    """Of an installed package, whose metadata takes milliseconds to read: once a process, not once a result."""
+    return version(name)
 
 
 @dataclass(frozen=True)

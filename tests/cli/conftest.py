@@ -5,6 +5,8 @@ import io
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -38,3 +40,20 @@ def say(command: str) -> Said:
 def attnlimits() -> Callable[[str], Said]:
     """Return a function that runs `attnlimits <command>` in this process."""
     return say
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType, str], None]:
+    """Return a function after which one of a module computes once; later commands of the test have the same result."""
+
+    def keep(module: ModuleType, name: str) -> None:
+        plain, found = getattr(module, name), []
+
+        def first(*arguments: Any, **options: Any) -> Any:
+            if not found:
+                found.append(plain(*arguments, **options))
+            return found[0]
+
+        monkeypatch.setattr(module, name, first)
+
+    return keep

@@ -9,7 +9,7 @@ import pytest
 import attnlimits as al
 
 PAGES = [
-    "-L 2 --untied --heads 2",
+    "-L 2 --untied --heads 2 --no-number",
     "-L 3 -M 3 --output sequence",
     '-L 1 --activation "tanh(z)"',
     "-L 2 -r 2 -c 1/3 -b 2.5",

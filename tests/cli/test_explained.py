@@ -1,10 +1,12 @@
 """The number at the end of a page of `explain`: the threshold that `al.threshold` has, or why there is none."""
 
+import functools
 import json
 
 import pytest
 
 import attnlimits as al
+from attnlimits.numerics.thresholds import choice
 from attnlimits.numerics.thresholds.charts import chart_threshold
 
 
@@ -25,6 +27,14 @@ def test_the_page_ends_with_the_threshold(attnlimits, flags, model):
     assert f" of {expected.subspace} = {expected.value} +- {expected.error:.1e} ({expected.how}" in line
 
 
+@pytest.fixture
+def few_samples(monkeypatch):
+    """Thresholds from fewer points, each computed once: what is tested is that the page has that of its model."""
+    few = functools.cache(lambda model, **how: chart_threshold(model, **how | {"samples": 64}))
+    monkeypatch.setattr(choice, "chart_threshold", few)
+
+
+@pytest.mark.usefixtures("few_samples")
 def test_a_sampled_threshold_has_its_error(attnlimits):
     found = json.loads(attnlimits("explain --layers 2 --tokens 3 --untied --json").out)["number"]
     expected = al.threshold(al.Network(2, 3, tied=False))

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+import attnlimits as al
+
 PHASE = 'free-energy --link "h[1]**2"'
 
 
@@ -38,7 +40,8 @@ def test_a_divergent_value_is_null(attnlimits):
     assert found["stationary"][0]["kind"] == "recovered"
 
 
-def test_transitions(attnlimits):
+def test_transitions(attnlimits, once):
+    once(al.free_energy, "transitions")
     said = attnlimits(PHASE + " --transitions")
     assert said.status == 0, said.err
     assert "weak recovery: alpha = 0.500000" in said.out

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+import attnlimits as al
+
 DRAWN = {
     "curve": ('curve --link "h[1]**2" --from 0.4 --to 0.7 --points 4', "samples per dimension"),
     "evolve": ("evolve --layers 1 --alpha 0.4", "iteration"),
@@ -20,8 +22,11 @@ def words(path):
 
 
 @pytest.mark.parametrize("verb", DRAWN)
-def test_pictures(attnlimits, tmp_path, verb):
+def test_pictures(attnlimits, once, tmp_path, verb):
     command, axis = DRAWN[verb]
+    # What the picture is drawn of is computed once.
+    once(al, "curve")
+    once(al.free_energy, "located")
     plain = attnlimits(command)
     said = attnlimits(f"{command} --plot {tmp_path / 'new' / 'picture.svg'}")
     assert said.status == plain.status == 0, said.err

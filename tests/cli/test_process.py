@@ -53,8 +53,7 @@ def test_statuses_reach_the_shell():
     assert "skip must be" in bad.stderr
     unknown = attnlimits("solve")
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
-    deep = ("--layers", "4", "--skip", "2", "--beta", "0.1", "--activation", "linear")
-    short = attnlimits("threshold", *deep, "--digits", "6", "--json")
+    short = attnlimits("aim", "amp", *"--rho 0.5 --alpha 0.1 --dimension 4 --seeds 1 --max-iter 2 --json".split())
     assert short.returncode == 1
     assert json.loads(short.stdout)["converged"] is False
     assert short.stderr.count("\n") == 1

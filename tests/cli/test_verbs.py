@@ -8,6 +8,7 @@ import pytest
 import sympy as sp
 
 from attnlimits.derive import __main__ as generator
+from attnlimits.derive.emit import writer
 from attnlimits.derive.proof import ProofError
 from attnlimits.numerics.core.results import load
 from attnlimits.numerics.model.kernels import load_package
@@ -89,10 +90,10 @@ def test_threshold_of_one_layer_is_exact(attnlimits, flags, exact):
 
 
 def test_explain(attnlimits):
-    said = attnlimits("explain --layers 2 --tokens 2 --untied")
+    said = attnlimits("explain --layers 2 --tokens 2 --untied --no-number")
     assert said.status == 0
     assert "S_1 = sigma(beta*k_1.T*q_1)" in said.out
-    latex = attnlimits("explain --layers 2 --tokens 3 --heads 2 --latex")
+    latex = attnlimits("explain --layers 2 --tokens 3 --heads 2 --latex --no-number")
     assert latex.out.count("{") == latex.out.count("}")
     found = record(attnlimits("explain --layers 1 --tokens 3 --json"))
     assert found["threshold"]["text"] == "1/12"
@@ -249,9 +250,16 @@ def test_derive_check(attnlimits):
 
 def test_derive_writes_elsewhere_and_sees_what_is_stale(attnlimits, tmp_path, repository, monkeypatch):
     # The example in the documentation derives all of them.
-    monkeypatch.setattr(generator, "PACKAGES", tuple(p for p in generator.PACKAGES if p.name.startswith("attention_")))
+    linear = tuple(p for p in generator.PACKAGES if p.name == "attention_tied_linear_m2")
+    monkeypatch.setattr(generator, "PACKAGES", linear)
     monkeypatch.setattr(generator, "DERIVED", ())
+    # So do the exact thresholds, which tests/derive compares.
+    exact = (repository / "generated/exact.py").read_text(encoding="utf-8")
+    monkeypatch.setattr(writer, "_exact_files", lambda: {"exact.py": exact})
     assert attnlimits(f"derive --out {tmp_path}").status == 0
+    said = attnlimits(f"derive --check --out {tmp_path}")
+    assert said.status == 0 and "generated files are fresh" in said.out
+    assert said.out.splitlines()[-1] == "kernels fresh"
     for path in tmp_path.rglob("*.*"):
         where = repository / "generated" / path.relative_to(tmp_path)
         # A manifest of fewer packages is another one.

@@ -1,5 +1,6 @@
 """Fixtures of the derivation tests: packages they derive, a private mpmath context, a seeded grid with corners."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -16,15 +17,16 @@ from attnlimits.numerics.core.cache import private_folder
 def derived(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a function from the name of a package that is not committed to the folder it is derived into.
 
-    Each takes a second or two. The folder is that of `attnlimits derive`: processes share it, and what it holds of the
-    same hash is left as it is, with its compiled kernels.
+    They are not proved here: `test_generator` proves them all, and compares what is written here with it. The folder is
+    that of `attnlimits derive`: processes share it, and what it holds of the same hash is left as it is, with its
+    compiled kernels.
     """
     folder = private_folder("links") or tmp_path_factory.mktemp("derived")
     packages = {package.name: package for package in DERIVED}
 
     @functools.cache
     def derive(name: str) -> Path:
-        return write_package(packages[name], folder)
+        return write_package(dataclasses.replace(packages[name], prove=lambda: None), folder)
 
     return derive
 

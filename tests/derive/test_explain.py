@@ -10,13 +10,14 @@ import sympy as sp
 
 from attnlimits.derive import depth, mixing
 from attnlimits.derive.architecture import Architecture
+from attnlimits.derive.explain import page
 from attnlimits.derive.explain.channel import channel_section
 from attnlimits.derive.explain.depth import committee_form
 from attnlimits.derive.explain.dimensions import free_variables
 from attnlimits.derive.explain.indices import index_rows
 from attnlimits.derive.explain.link import definitions
 from attnlimits.derive.explain.notation import Activated
-from attnlimits.derive.explain.page import description, explain, explain_record
+from attnlimits.derive.explain.page import description
 from attnlimits.derive.explain.symmetries import symmetries
 from attnlimits.derive.linearization import single_layer_threshold
 from attnlimits.derive.primitives import elementary
@@ -44,6 +45,22 @@ CASES = {
     "exact numbers": Architecture(layers=2, tokens=2, skip=sp.Rational(1, 2), beta=2),
 }
 each_case = pytest.mark.parametrize("model", CASES.values(), ids=CASES.keys())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def records_once():
+    """Derive each page once for all tests that read it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "explain_record", functools.cache(page.explain_record))
+        yield
+
+
+def explain(model, fmt="text"):
+    return page.explain(model, fmt)
+
+
+def explain_record(model):
+    return page.explain_record(model)
 
 
 def _softmax(scores):
@@ -293,10 +310,12 @@ COUNTED += [
 COUNTED += [Architecture(layers=3, tokens=3, ranks=(1, 2, 1)), Architecture(layers=2, tokens=4, output="sequence")]
 
 
-def test_free_variables_are_those_of_the_derivative():
+@pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_free_variables_are_those_of_the_derivative(large):
     """What is left to integrate is what the output does not move with: variables less the rank of its derivative."""
     rng = np.random.default_rng(9)
-    for model in COUNTED:
+    # Sequences of three tokens after three layers take most of the time, and add no kind of model.
+    for model in (m for m in COUNTED if large == (m.output == "sequence" and (m.layers, m.tokens) == (3, 3))):
         entering, left = free_variables(model)
         dropped = model.indices * model.tokens - entering
         assert left == model.indices * model.tokens - _rank_of_the_output(model, rng) - dropped, description(model)

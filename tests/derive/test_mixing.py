@@ -42,7 +42,15 @@ def _forward_pass(weights, x, skip, beta, activation):
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 @pytest.mark.parametrize(
     ("layers", "tokens", "ranks"),
-    [(1, 2, 1), (2, 2, 1), (3, 2, 1), (4, 2, 1), (2, 3, (2, 1)), (2, 4, (1, 3)), (3, 3, (1, 2, 1))],
+    [
+        (1, 2, 1),
+        (2, 2, 1),
+        (3, 2, 1),
+        (4, 2, 1),
+        (2, 3, (2, 1)),
+        (2, 4, (1, 3)),
+        pytest.param(3, 3, (1, 2, 1), marks=pytest.mark.slow),
+    ],
 )
 def test_link_on_the_indices_equals_the_forward_pass(layers, tokens, ranks, activation, rng):
     model = Architecture(layers, tokens, ranks, activation, skip=SKIP, beta=BETA)

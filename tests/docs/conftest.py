@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from attnlimits.numerics.cli import main as cli
-from attnlimits.numerics.thresholds import last_layer
+from attnlimits.numerics.thresholds import choice, last_layer
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = "papers/troiani2025/README.md"
@@ -28,7 +28,35 @@ HASH = re.compile(r"\b[0-9a-f]{12}\b")
 LOOSE_LINE = re.compile(r"^(error|converged)\b")
 # Files that a command or an example writes.
 WRITTEN = re.compile(r"(?:--(?:out|write-corpus) |np\.save\(\")([^\s\"]+)")
+# Files that it reads, or writes by another flag.
+FILES = re.compile(r" --(x|y|train|plot) |^attnlimits (sweep|figure|derive|make-data) ")
 SECONDS = re.compile(r"\d+(\.\d+)? s\b|error \d\S*")
+#: Commands and examples of more than three seconds, each with the tests that run the same code in `make test`, which
+#: leaves these out: there they are only read, by the parser of the command or as Python.
+SLOW = {
+    "attnlimits derive --check": "tests/derive/test_generator.py tests/cli/test_verbs.py",
+    "attnlimits derive --layers 3 --tokens 3 --heads 2 --rank 1,1,2": (
+        "tests/derive/test_links.py tests/cli/test_verbs.py"
+    ),
+    "attnlimits threshold --rigorous --digits 10": "tests/numerics/thresholds/test_enclosure.py",
+    'attnlimits curve --link "h[1]**2" --from 0.4 --to 1.2 --points 3 --start both': "tests/cli/test_curve.py",
+    "docs/how/proof.md-0": "tests/numerics/thresholds/test_enclosure.py",
+    "docs/how/gpu.md-0": "tests/numerics/posterior/test_jax_kernels.py",
+    "docs/how/architecture.md-1": "tests/numerics/thresholds/test_charts.py",
+    "docs/how/multihead.md-0": "tests/numerics/multihead/test_learn.py tests/numerics/multihead/test_learner.py",
+    "attnlimits multihead demo --heads 3 --seq 2 --dim 8 --samples 6000 --noise 0.1 --seed 1": (
+        "tests/cli/test_multihead.py tests/numerics/multihead/test_learn.py"
+    ),
+    "attnlimits multihead hardness --bits 1 5 --methods adam sculpt --dim 20 --samples 4000 --starts 1": (
+        "tests/cli/test_multihead.py tests/numerics/multihead/test_hardness.py"
+    ),
+    "attnlimits report --layers 1 --tokens 2 --effort quick --out report": (
+        "tests/cli/test_report.py tests/numerics/report/test_report.py"
+    ),
+    'attnlimits report --link "h[1]**2" --effort quick --out report/': (
+        "tests/cli/test_report.py tests/numerics/report/test_report.py"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -68,6 +96,12 @@ def run_command(command: str) -> str:
     return out.getvalue()
 
 
+@functools.cache
+def run_once(command: str) -> str:
+    """As `run_command`, for a command that reads and writes no file: several pages show the same one."""
+    return run_command(command)
+
+
 def skeleton(line: str) -> str:
     return NUMBER.sub("#", SECONDS.sub("#", HASH.sub("#", line))).strip()
 
@@ -104,17 +138,36 @@ def assert_printed(expected: str, printed: str) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def proofs_once() -> Iterator[None]:
-    """Let the command and the example in Python that prove the same digits share the interval."""
+def thresholds_once() -> Iterator[None]:
+    """Let the commands and the examples in Python on the same threshold share it, and its proof."""
+    found = functools.cache(last_layer.last_layer)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(last_layer, "enclose_last_layer", functools.cache(last_layer.enclose_last_layer))
+        # Their bars are their own, and no part of what is computed.
+        patch.setattr(choice, "last_layer", lambda model, progress=None, **how: found(model, **how))
         yield
 
 
 @pytest.fixture
 def run() -> Callable[[str], str]:
-    """Return `run_command`."""
-    return run_command
+    """Return `run_command`, which does not run twice what needs no files."""
+    return lambda command: (
+        run_command(command) if WRITTEN.search(command) or FILES.search(command) else run_once(command)
+    )
+
+
+@pytest.fixture
+def left_out() -> dict[str, str]:
+    """Return `SLOW`."""
+    return SLOW
+
+
+@pytest.fixture
+def shown_code() -> dict[str, Block]:
+    """Commands of the pages by themselves, and examples by their page and number, with the block of each."""
+    found = {name: blocks(ROOT / name) for name in PAGES}
+    code = {line: block for parts in found.values() for block in parts for line in block.code.splitlines()}
+    return code | {name: block for name, block in examples(found)}
 
 
 @pytest.fixture
@@ -150,6 +203,20 @@ def commands(blocks_of: dict[str, list[Block]]) -> dict[tuple[str, str], list[st
     return found
 
 
+def examples(blocks_of: dict[str, list[Block]]) -> list[tuple[str, Block]]:
+    """Blocks in Python with the name of each: its page and its number there."""
+    return [
+        (f"{name}-{number}", block)
+        for name, parts in blocks_of.items()
+        for number, block in enumerate(b for b in parts if b.language == "python")
+    ]
+
+
+def slowly(name: str) -> list[pytest.MarkDecorator]:
+    """Mark of a command or an example."""
+    return [pytest.mark.slow] if name in SLOW or name.startswith("attnlimits figure") else []
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give every sh block, python block, table row and inline command of the pages a test of its own."""
     found = {name: blocks(ROOT / name) for name in PAGES}
@@ -158,23 +225,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("page", PAGES)
     if "command" in metafunc.fixturenames and "output" in metafunc.fixturenames:
         cases = [
-            pytest.param(
-                command,
-                output,
-                needed,
-                id=command,
-                marks=[pytest.mark.slow] if command.startswith("attnlimits figure") else [],
-            )
+            pytest.param(command, output, needed, id=command, marks=slowly(command))
             for (command, output), needed in commands(found).items()
             if command.startswith("make ") == ("make" in of)
         ]
         metafunc.parametrize(("command", "output", "needed"), cases)
     if "example" in metafunc.fixturenames:
-        cases = [
-            pytest.param(block, id=f"{name}-{number}")
-            for name, parts in found.items()
-            for number, block in enumerate(b for b in parts if b.language == "python")
-        ]
+        cases = [pytest.param(block, id=name, marks=slowly(name)) for name, block in examples(found)]
         metafunc.parametrize("example", cases)
     if "row" in metafunc.fixturenames:
         text = (ROOT / PAPER).read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """`import attnlimits as al`: every name is there, nothing is loaded before it is used, and the examples run."""
 
 import doctest
+import functools
 import importlib
 import inspect
 import pydoc
@@ -18,6 +19,12 @@ LINK = al.Link("h[1]**2")
 LAYER = (lambda made: (made.X, made.Y))(
     al.multihead.make_examples(*al.multihead.make_teacher("gauss", 2, 6, rng=1), samples=1500, tokens=2, rng=2)
 )
+
+
+@functools.cache
+def transitions():
+    """Those of the link, which take seconds."""
+    return al.free_energy.transitions(al.free_energy.entropy_of(LINK))
 
 
 def test_importing_loads_nothing_else():
@@ -117,7 +124,7 @@ def test_routes_are_listed(capsys):
         lambda: al.aim.denoise_matrix(np.eye(6), 0.5, 0.1),
         lambda: al.committee.committee_threshold(3),
         lambda: al.free_energy.located(al.free_entropy(LINK, 1.05)).points[0],
-        lambda: al.free_energy.transitions(al.free_energy.entropy_of(LINK)),
+        transitions,
         lambda: al.multihead.learn_multihead(*LAYER, 2, strict=False, rng=0),
         lambda: al.multihead.sculpt(*LAYER, 2, strict=False, rng=0),
     ],
@@ -146,10 +153,9 @@ def test_curves_are_arrays_and_pictures():
 
 
 def test_a_link_is_taken_where_a_network_is():
-    link = al.Link("h[1]**2")
-    weights = al.teacher(link, 20, rng=1)
+    weights = al.teacher(LINK, 20, rng=1)
     assert weights.shape == (1, 20)
-    found, same = (al.free_energy.transitions(x) for x in (link, al.free_energy.entropy_of(link)))
+    found, same = al.free_energy.transitions(LINK), transitions()
     assert found.weak == same.weak and found.recovery == same.recovery
 
 

@@ -20,7 +20,13 @@ def _result(name):
     return RESULTS[name]
 
 
-@pytest.mark.parametrize("name", [e.id for e in ENTRIES])
+# Of five seconds and more; the averages over a channel that they take are those of tests/numerics/channel.
+SLOW = ("message-passing-first-layer", "three-layer-thresholds")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(e.id, marks=[pytest.mark.slow] if e.id in SLOW else []) for e in ENTRIES]
+)
 def test_each_is_confirmed(name):
     result = _result(name)
     assert result.ok, result.message

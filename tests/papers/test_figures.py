@@ -50,7 +50,13 @@ def test_captions_stand_on_the_page_of_the_paper(module, repository):
     assert f"*{' '.join(caption.split())}*" in page
 
 
-@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+# In a column there is the least room.
+EACH_WIDTH = [
+    pytest.param(width, id=name, marks=[] if name == "column" else [pytest.mark.slow]) for name, width in WIDTHS.items()
+]
+
+
+@pytest.mark.parametrize("width", EACH_WIDTH)
 def test_legends_are_outside_the_data(module, width):
     """And nothing is cut off, at both widths of print."""
     figure = module.FIGURE
