@@ -15,7 +15,7 @@ from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import fibre_moments
 from attnlimits.numerics.posterior.readout import invert_readout
 
-from .weak_recovery import weak_recovery_operator, weak_recovery_threshold
+from .weak_recovery import threshold_of, weak_recovery_operator, weak_recovery_threshold
 
 # (activation, tied, rank, tokens)
 LAYERS = [
@@ -231,7 +231,7 @@ def test_threshold_of_an_untied_layer():
     diagonal = samples[:, [0, 1], [0, 1]][:, :, [0, 1], [0, 1]]
     sigma = diagonal.std(axis=0, ddof=1) / 4
     assert (np.abs(diagonal.mean(axis=0) - [[3, 2], [2, 1]]) < 4 * sigma).all()
-    got = weak_recovery_threshold(layer, rng=3, log2_samples=6, replicates=16)
+    got = threshold_of(samples)
     assert abs(got.value - (np.sqrt(5) - 2)) < 4 * got.error
 
 
