@@ -49,7 +49,7 @@ def test_finite_networks_converge_with_the_derived_rates(softmax):
 def test_means_converge_as_one_over_depth():
     """Rank 2, where the bias is large: slope of the mean error against depth."""
     limit = flow(1.0, rank=2, tol=1e-7)
-    depths = [8, 16, 32]
+    depths = [8, 32]
     error = []
     for depth in depths:
         minus = (ROTATION @ random_networks(1.0, depth, 120_000, rank=2, rng=depth + 1) @ ROTATION)[:, 1, 1]
@@ -110,7 +110,7 @@ def test_means_of_a_layer_are_those_of_the_derivation():
     a, b, beta, rank = 1.7, 1.2, 1.0, 3
     made = pair_flow(sp.S.One)
     rng = np.random.default_rng(5)
-    count = 300_000
+    count = 100_000
     values = (a, b, 0.0, np.sqrt(rng.chisquare(rank, count)), rng.normal(size=count))
     names = (made.plus, made.minus, made.cross, made.radius, made.angle)
     means = pair_means(a, b, rank, beta, 0)
