@@ -37,7 +37,7 @@ def is_plain(origin: Origin) -> bool:
 
 @pytest.mark.parametrize("start", ["informed", [[0.2, 0.0], [0.0, 0.6]]])
 def test_a_fixed_point_is_made_again_from_its_origin(start: object) -> None:
-    result = evolve(MODEL, 0.6, start=start, samples=16, replicas=2, tol=1e-4, max_iter=3, rng=5, workers=1)
+    result = evolve(MODEL, 0.6, start=start, samples=16, replicas=2, tol=1e-4, max_iter=2, rng=5, workers=1)
     assert is_plain(result.origin) and built(result.origin) == MODEL
     settings = dict(result.origin.settings)
     again = evolve(MODEL, result.alpha, **settings | {"rng": settings.pop("seed")}, workers=1)

@@ -202,14 +202,16 @@ def test_fewer_digits_are_the_rounded_prefix(activation: str) -> None:
 
 
 MODULE = "attnlimits.numerics.thresholds.last_layer"
+# Most and least attention beside what is skipped, and some in between.
+CORNERS = [(0.05, 5.0), (10.0, 0.2), (1.0, 0.7)]
 PAIRS = [(c, beta) for c in (0.05, 0.3, 1.0, 3.0, 10.0) for beta in (0.2, 0.7, 2.0, 5.0)]
 
 
 @pytest.mark.parametrize(
     ("activation", "pairs"),
     [
-        ("softmax", PAIRS[::6]),
-        ("linear", PAIRS[::6]),
+        ("softmax", CORNERS),
+        ("linear", CORNERS),
         pytest.param("softmax", PAIRS, marks=pytest.mark.slow),
         pytest.param("linear", PAIRS, marks=pytest.mark.slow),
     ],
@@ -351,7 +353,7 @@ def test_missing_models_are_named(model: Network, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "value"), [(2, "0.185478"), pytest.param(3, "0.207177", marks=pytest.mark.slow), (4, "0.228362")]
+    ("layers", "value"), [(2, "0.1855"), pytest.param(3, "0.2072", marks=pytest.mark.slow), (4, "0.2284")]
 )
 def test_sums_of_float64_that_miss_their_digits_are_replaced(
     monkeypatch: pytest.MonkeyPatch, layers: int, value: str
@@ -360,9 +362,9 @@ def test_sums_of_float64_that_miss_their_digits_are_replaced(
     monkeypatch.setattr(
         "attnlimits.numerics.thresholds.last_layer.softmax", lambda model, level: 4.8 + 0.01 * (-1) ** level
     )
-    result = last_layer(Network(layers), digits=6)
+    result = last_layer(Network(layers), digits=4)
     assert result.converged and result.value == value
-    assert result.error < 0.5e-6
+    assert result.error < 0.5e-4
 
 
 def test_a_norm_next_to_a_rounding_boundary_is_decided_at_three_layers(monkeypatch: pytest.MonkeyPatch) -> None:
