@@ -202,16 +202,16 @@ def test_fewer_digits_are_the_rounded_prefix(activation: str) -> None:
 
 
 MODULE = "attnlimits.numerics.thresholds.last_layer"
-# Most and least attention beside what is skipped, and some in between.
-CORNERS = [(0.05, 5.0), (10.0, 0.2), (1.0, 0.7)]
+# Much and little attention beside what is skipped, and some in between; the corner of most is among the slow ones.
+EASY = [(0.05, 0.2), (1.0, 0.7), (10.0, 0.2)]
 PAIRS = [(c, beta) for c in (0.05, 0.3, 1.0, 3.0, 10.0) for beta in (0.2, 0.7, 2.0, 5.0)]
 
 
 @pytest.mark.parametrize(
     ("activation", "pairs"),
     [
-        ("softmax", CORNERS),
-        ("linear", CORNERS),
+        ("softmax", EASY),
+        ("linear", EASY),
         pytest.param("softmax", PAIRS, marks=pytest.mark.slow),
         pytest.param("linear", PAIRS, marks=pytest.mark.slow),
     ],

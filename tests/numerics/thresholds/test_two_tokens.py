@@ -23,7 +23,8 @@ IDENTITY = [Panel(np.ones(1), np.zeros(1), np.array([[[1.0]], [[0.0]]]))]
 @pytest.mark.parametrize(
     ("model", "samples"),
     [
-        (Network(2, 2, tied=False), 128),
+        (Network(2, 2, tied=False, skip=2.0, beta=2.0), 128),
+        pytest.param(Network(2, 2, tied=False), 256, marks=pytest.mark.slow),
         pytest.param(Network(2, 2, (2, 1), skip=0.5, tied=False), 256, marks=pytest.mark.slow),
         (Network(2, 2, 2), 128),
         pytest.param(Network(2, 2, (1, 3), skip=0.4, beta=2.0), 512, marks=pytest.mark.slow),
