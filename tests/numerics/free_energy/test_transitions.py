@@ -98,6 +98,7 @@ def test_the_binary_perceptron_has_its_known_transitions():
 
     # recovery gains from there on: the sign changes within 5e-4
     assert gain(only.information.value - 5e-4) < 0 < gain(only.information.value + 5e-4)
+    assert abs(gain(only.information.value)) <= 2 * only.information.error + 1e-4
 
 
 def test_sparse_rows_need_as_many_equations_as_entries():
