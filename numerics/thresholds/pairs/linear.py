@@ -187,7 +187,7 @@ def _turned(p, q, x, y):  # type: ignore[no-untyped-def]
     return add(*mul(*p, *x), *mul(*q, *y)), add(*mul(*p, *y), *mul(-q[0], -q[1], *x))
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True, cache=True)
 def _moments(output: _Output, rule: _Rule, table: Table, out: NDArray[np.float64]) -> None:
     """Integral over a quadrant of w of (1, (v.h_3)^2/R^2, |h_3|^2 less that) (2 pi)^2 p(w) p(x)/(1 + kappa_2 |w|^2)."""
     starts, size = rule.starts, table.bound.size

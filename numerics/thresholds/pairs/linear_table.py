@@ -113,7 +113,7 @@ def _sine_squares() -> _Circle:
     return _Circle(numbers, Parts(hi, lo))
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True, cache=True)
 def _circle_averages(first: _First, gap: Parts, circle: _Circle, digits: float, out: Parts) -> None:
     """Set out[q, D, column] = weight tau^j exp(-D tau^2/2) <f exp(-D (1 - tau^2) sin^2/2)>."""
     (th, tl), (t2h, t2l), (wh, wl) = first
@@ -162,7 +162,7 @@ def _circle_sums(xh, xl, circle, row, far):  # type: ignore[no-untyped-def]
     return (a0h, a0l), (a1h, a1l), (a2h, a2l)
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True, cache=True)
 def bound_index(l1, size):  # type: ignore[no-untyped-def]
     """Where `Table.bound` holds for l1."""
     return min(size - 1, max(0, math.floor(4 * (math.log2(max(l1, 1e-300)) + 8))))
@@ -195,7 +195,7 @@ def _chebyshev(yh, yl, head, th, tl):  # type: ignore[no-untyped-def]
             th[k], tl[k] = 2 * yh * th[k - 1] - th[k - 2], 0.0
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True, cache=True)
 def evaluate(table: Table, l2: tuple[float, float], gap: tuple[float, float], work: Array, out: Parts) -> bool:
     """Set out[column] = F(l2, D); False beyond the table. `work` is scratch of 7 rows of n COLUMNS numbers."""
     n, columns, head = table.hi.shape[2], table.hi.shape[4], table.head

@@ -192,7 +192,7 @@ class _Nodes(NamedTuple):
     shift: Parts
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True, cache=True)
 def _moments(law: _Law, nodes: _Nodes, tiny: float, out: Parts) -> None:
     """Add the moments T_2m(z) T_n(x) of one v_- to out[m, n]. Terms below `tiny` are left out."""
     (sh, sl), (zh, zl), (xh, xl), (th, tl), (bh, bl), (rh, rl) = law

@@ -167,7 +167,7 @@ def matmul(a: Pairs, b: Pairs) -> Pairs:
     return Pairs(*out)
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True, cache=True)
 def _matmul(ah, al, bh, bl, ch, cl):  # type: ignore[no-untyped-def]
     """C += A B."""
     for i in range(ah.shape[0]):

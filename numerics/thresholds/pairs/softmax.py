@@ -61,7 +61,7 @@ def gaussian_sums(shift: Pairs, columns: "list[Pairs]", v: Pairs, tiny: float) -
     return [Pairs(h) + Pairs(lo) for h, lo in zip(*out, strict=True)]
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True, cache=True)
 def _sums(shift: Parts, column: Parts, v: Parts, tiny: float, out: Parts) -> None:
     """out[k, p] += sum_i column[k, i] exp(-(v[p] - shift[i])^2/2)."""
     n = v.hi.size

@@ -190,7 +190,7 @@ class _Span(NamedTuple):
     inverse: tuple[float, float]
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True, cache=True)
 def _select(nodes: _Nodes, span: _Span, light: float, tiny: float) -> tuple[Index, Index]:
     """Nodes with mass exp(rho^2 x) above `light`, and those between `tiny` and `light`, within the span."""
     mass, shift, x = nodes.mass.hi, nodes.shift.hi, nodes.half2.hi
@@ -208,7 +208,7 @@ def _select(nodes: _Nodes, span: _Span, light: float, tiny: float) -> tuple[Inde
     return head[:heads], tail[:tails]
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True, cache=True)
 def _head_moments(nodes: _Nodes, picked: Index, span: _Span, lanes: int, out: Parts) -> None:
     """Sum over the nodes that are picked, in pairs: out[k, n] += sum column_k mass exp(rho^2 x) T_n(shift/span)."""
     out_h, out_l = out
@@ -256,7 +256,7 @@ def _head_moments(nodes: _Nodes, picked: Index, span: _Span, lanes: int, out: Pa
                 out_h[k, m], out_l[k, m] = add(out_h[k, m], out_l[k, m], acc_h[m, k, p], acc_l[m, k, p])
 
 
-@njit(error_model="numpy", nogil=True)
+@njit(error_model="numpy", nogil=True, cache=True)
 def _tail_moments(nodes: _Nodes, picked: Index, span: _Span, lanes: int, out: Array) -> None:
     """`_head_moments` in float64."""
     mass, q1, q2, shift, x = nodes.mass.hi, nodes.q1.hi, nodes.q2.hi, nodes.shift.hi, nodes.half2.hi

@@ -37,7 +37,7 @@ def is_plain(origin: Origin) -> bool:
 
 @pytest.mark.parametrize("start", ["informed", [[0.2, 0.0], [0.0, 0.6]]])
 def test_a_fixed_point_is_made_again_from_its_origin(start: object) -> None:
-    result = evolve(MODEL, 0.6, start=start, samples=64, replicas=4, tol=1e-4, rng=5, workers=1)
+    result = evolve(MODEL, 0.6, start=start, samples=16, replicas=2, tol=1e-4, max_iter=2, rng=5, workers=1)
     assert is_plain(result.origin) and built(result.origin) == MODEL
     settings = dict(result.origin.settings)
     again = evolve(MODEL, result.alpha, **settings | {"rng": settings.pop("seed")}, workers=1)
@@ -78,7 +78,7 @@ def test_links() -> None:
     square = kernel_of("h[1]**2", noise="0.25")
     for result in (threshold(square), staircase(square)):
         assert result.origin.model == LINK | {"link": ["h_1_1**2"], "indices": 1} and is_plain(result.origin)
-    result = evolve_link(kernel_of("h[1]*h[2]", noise="0.25"), 0.5, samples=64, replicas=4)
+    result = evolve_link(kernel_of("h[1]*h[2]", noise="0.25"), 0.5, start="informed", samples=64, replicas=4)
     assert result.origin.model == LINK and is_plain(result.origin)
     assert result.origin.settings["inner"] == 1
 

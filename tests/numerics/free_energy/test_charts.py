@@ -51,7 +51,7 @@ def test_the_bias_of_the_logarithm_of_a_mean_is_part_of_the_error():
 
 def test_stationary_points_that_the_iteration_reaches():
     model = Network(1, 2, tied=False)
-    free = FreeEntropy(chart(model), 0.5)
+    free = FreeEntropy(chart(model, nodes=128), 0.5)
     points, status, converged = located(free)
     assert converged, status
     best, zero = points

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
@@ -51,7 +51,12 @@ def slope(function, q, step):
 def test_the_derivative_of_direct_values_is_half_of_g(text, noise, q):
     output = output_entropy(kernel_of(text, noise=noise))
     assert output.route == "direct"
-    found = slope(output.channel.log_density, one(q), 2e-3 * (1 - q))
+    if noise == "0":
+        found = slope(output.channel.log_density, one(q), 2e-3 * (1 - q))
+    else:
+        # A value takes a second: differences of second order, which are off by 1e-7 of it at this step.
+        low, high = (output.channel.log_density(one(q + shift))[-1] for shift in (-1e-4, 1e-4))
+        found = (high - low) / 2e-4
     gradient = 0.5 * output.averages(one(q)).g[:, 0, 0].mean()
     assert found == pytest.approx(gradient, rel=1e-6)
 
@@ -75,8 +80,10 @@ def test_the_same_for_two_layers(q1, q2):
 # --- two routes -----------------------------------------------------------------------------------------------------
 
 
-# Under noise the derivative, above, takes a tenth of the time.
-@pytest.mark.parametrize(("text", "noise"), [*LINKS[:4], pytest.param(*LINKS[4], marks=pytest.mark.slow)])
+# Of the others the derivative, above, takes a tenth of the time.
+@pytest.mark.parametrize(
+    ("text", "noise"), [*LINKS[:3], *(pytest.param(*link, marks=pytest.mark.slow) for link in LINKS[3:])]
+)
 def test_the_integral_of_the_gradient_is_the_direct_value(text, noise):
     output = output_entropy(kernel_of(text, noise=noise))
     for q in (0.3, 0.999) if noise == "0" else (0.6,):
@@ -125,7 +132,7 @@ def test_a_noisy_line_has_its_closed_form_by_quadrature_and_exactly():
     output = output_entropy(kernel)
     assert isinstance(output.channel, LinearChannel)
     general = LinkChannel(kernel, samples=16, replicas=2, rng=np.random.default_rng(0))
-    for q in (0.0, 0.3, 0.9):
+    for q in (0.0, 0.9):
         expected = -0.5 * (math.log(2 * math.pi * (1 - q + 0.5)) + 1)
         assert output.channel.log_density(one(q))[0] == pytest.approx(expected, abs=1e-14)
         # the ball that the three normals are averaged over leaves out 1e-9
@@ -251,6 +258,7 @@ def test_over_two_layers_the_hessian_is_that_of_posterior_covariances(rng):
 SQUARE, SIGN = (output_entropy(kernel_of(text)) for text in ("h[1]**2", "sign(h[1])"))
 
 
+@settings(max_examples=40)
 @given(a=st.floats(0, 0.99), b=st.floats(0, 0.99), share=st.floats(0, 1), square=st.booleans())
 def test_psi_out_rises_and_is_convex(a, b, share, square):
     output = SQUARE if square else SIGN

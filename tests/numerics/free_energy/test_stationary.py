@@ -44,7 +44,7 @@ def test_one_layer_at_rest_is_stationary(tokens):
     """Phi from log Z_out at the fixed points of `evolve`: nothing in common but the model."""
     output = output_entropy(Network(1, tokens))
     # from the threshold on, and up to recovery at 1/M
-    for share in np.linspace(1.2, 0.85 * (tokens + 1), 5):
+    for share in np.linspace(1.2, 0.85 * (tokens + 1), 3):
         alpha = float(share) / (tokens * (tokens + 1))
         free = FreeEntropy(output, alpha)
         q = evolve(Network(1, tokens), alpha, tol=1e-10).overlap
@@ -57,9 +57,9 @@ def test_one_layer_at_rest_is_stationary(tokens):
 @pytest.mark.parametrize(
     ("text", "alphas"),
     [
-        ("h[1]**2", (0.55, 0.7, 0.85, 1.0, 1.1)),
-        ("sign(h[1])", (0.2, 1.0, 2.0, 5.0, 20.0)),
-        ("max(h[1],0)", (0.1, 0.5, 0.9, 1.2, 1.5)),
+        ("h[1]**2", (0.55, 0.85, 1.1)),
+        ("sign(h[1])", (0.2, 2.0, 20.0)),
+        ("max(h[1],0)", (0.1, 0.9, 1.5)),
         pytest.param("h[1]**3 - h[1]", (0.2, 0.5), marks=pytest.mark.slow),
         pytest.param("min(abs(h[1]),1)", (1.0, 1.1, 1.2, 1.3, 1.4), marks=pytest.mark.slow),
     ],
@@ -83,7 +83,7 @@ def test_two_layers_at_rest_are_stationary(skip):
     model = Network(skip=skip)
     averages, entropy = output_entropy(model, accuracy=1e-5, workers=1), TwoLayerEntropy(model, 1e-8, 1)
     output = OutputEntropy(averages.channel, entropy.log_density)
-    for alpha in (0.35, 0.45, 0.55):
+    for alpha in (0.35, 0.55):
         free = FreeEntropy(output, alpha)
         q = evolve(model, alpha, tol=1e-8, accuracy=1e-5, workers=1).overlap
         q[0, 0] = 0.0
@@ -215,7 +215,7 @@ OUTPUT = output_entropy(kernel_of("min(abs(h[1]),1)"))
 REST = Rest(OUTPUT, FreeEntropy(OUTPUT, 1.0).prior)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(a=st.floats(0.05, 3), b=st.floats(0.05, 3))
 def test_more_samples_never_hurt(a, b):
     """The Bayes-optimal overlap and its free entropy rise with alpha, and 0 <= q <= 1."""

@@ -96,7 +96,8 @@ def test_the_binary_perceptron_has_its_known_transitions():
         qhat = 2 * alpha * slope
         return (alpha - 1) * math.log(2) - (row(qhat)[0] - q * qhat / 2 + alpha * (energy(q) + math.log(2)))
 
-    assert only.information.value == pytest.approx(brentq(gain, 1.2, 1.3, xtol=1e-6), abs=5e-4)
+    # recovery gains from there on: the sign changes within 5e-4
+    assert gain(only.information.value - 5e-4) < 0 < gain(only.information.value + 5e-4)
     assert abs(gain(only.information.value)) <= 2 * only.information.error + 1e-4
 
 

@@ -55,7 +55,7 @@ def test_families_without_noise(name):
 
 def test_too_many_heads_come_down(monkeypatch):
     """A start at a local minimum of two heads makes three better; from these, two are as good."""
-    split, *_ = split_of(FAMILIES["gauss"], 2, 4, samples=2000, noise=0.05)
+    split, *_ = split_of(FAMILIES["gauss"], 2, 4, samples=1200, noise=0.05)
     best = select_heads(split, None, np.random.default_rng(0)).found
     assert len(best.theta) == 2 and spare_head(split, best.theta, best.w) == ""
     more = one_more(split, best.theta, rng=np.random.default_rng(0), watch=Watch())

@@ -10,7 +10,7 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.fibres import fibre_moments
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
-__all__ = ["weak_recovery_operator", "weak_recovery_threshold"]
+__all__ = ["threshold_of", "weak_recovery_operator", "weak_recovery_threshold"]
 
 Array = NDArray[np.float64]
 
@@ -53,8 +53,14 @@ def weak_recovery_threshold(
     tol: float = 1e-8,
 ) -> Estimate:
     """Return alpha_c = 1/(largest eigenvalue of the operator (15)), (16); the error is one standard error."""
-    samples = weak_recovery_operator(layer, log2_samples=log2_samples, replicates=replicates, rng=rng, tol=tol)
-    size = layer.indices**2
+    return threshold_of(
+        weak_recovery_operator(layer, log2_samples=log2_samples, replicates=replicates, rng=rng, tol=tol)
+    )
+
+
+def threshold_of(samples: Array) -> Estimate:
+    """Return alpha_c and its standard error from independent estimates of the operator."""
+    size = samples.shape[1] ** 2
     norms = np.array([_top_eigenvalue(sample, size) for sample in samples])
     norm = _top_eigenvalue(samples.mean(axis=0), size)
     error = float(standard_error(norms))

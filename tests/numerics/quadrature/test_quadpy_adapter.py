@@ -102,8 +102,11 @@ def test_a_file_of_that_name_in_the_current_folder_is_not_quadpy(tmp_path, monke
     assert not (tmp_path / "imported").exists()
 
 
-@pytest.mark.parametrize("notice", ["", "print('evaluation licence, 3 days left')\n"])
-@pytest.mark.parametrize("scale", [1, 7], ids=["unit-weights", "scaled-weights"])
+@pytest.mark.parametrize(
+    ("scale", "notice"),
+    [(1, ""), (7, "print('evaluation licence, 3 days left')\n")],
+    ids=["unit-weights", "scaled-weights-and-a-notice"],
+)
 def test_nodes_and_weights_come_back_normalised(stand_in, notice, scale):
     stand_in(notice + STAND_IN.replace("np.outer(w, w)", f"{scale} * np.outer(w, w)"))
     assert quadpy_available() is True

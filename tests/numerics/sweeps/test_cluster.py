@@ -30,24 +30,20 @@ def distributed():
 
 
 def test_a_local_cluster_gives_the_same_records(distributed, grid_of, toy, tmp_path, records):
+    """Where the usual port is taken: warnings are errors here, and Dask would warn, were it to ask for that port."""
     here = sweep(grid_of(TEXT), tmp_path / "here", workers=1)
     seen = []
-    there = sweep(grid_of(TEXT), tmp_path / "there", dask="local", workers=2, progress=lambda *at: seen.append(at))
-    assert (there.done, there.failed, there.computed) == (here.done, here.failed, here.computed) == (3, 3, 6)
-    assert records(tmp_path / "there") == records(tmp_path / "here")
-    assert seen == [(k, 6) for k in range(1, 7)]
-    # With nothing left to compute no cluster is started.
-    assert sweep(grid_of(TEXT), tmp_path / "there", dask="tcp://nowhere:1").computed == 0
-
-
-def test_a_local_cluster_where_the_usual_port_is_taken(distributed, grid_of, toy, tmp_path):
-    """Warnings are errors here: Dask would warn, were it to ask for its dashboard's port."""
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with suppress(OSError):  # someone else has it: as good
             taken.bind(("127.0.0.1", 8787))
             taken.listen()
-        assert sweep(grid_of(TEXT), tmp_path / "out", dask="local", workers=1).done == 3
+        there = sweep(grid_of(TEXT), tmp_path / "there", dask="local", workers=2, progress=lambda *at: seen.append(at))
+    assert (there.done, there.failed, there.computed) == (here.done, here.failed, here.computed) == (3, 3, 6)
+    assert records(tmp_path / "there") == records(tmp_path / "here")
+    assert seen == [(k, 6) for k in range(1, 7)]
+    # With nothing left to compute no cluster is started.
+    assert sweep(grid_of(TEXT), tmp_path / "there", dask="tcp://nowhere:1").computed == 0
 
 
 def test_a_cluster_of_ones_own_computes_thresholds(distributed, grid_of, tmp_path, records, monkeypatch):

@@ -53,8 +53,15 @@ def test_the_netcdf_file_holds_the_same(grid_of, toy, mixed):
         assert file.status.values.tolist() == [["done", "failed"]] * 3
 
 
-def test_coordinates_that_are_no_numbers(grid_of, tmp_path):
-    grid = grid_of('task = "threshold"\n[fixed]\nlayers = 1\n[axes]\nrank = [1, [2]]\nuntied = [false, true]')
+def test_coordinates_that_are_no_numbers(grid_of, tmp_path, monkeypatch):
+    """A rank of every layer, and yes or no."""
+
+    def threshold(rank, untied):
+        size = (1 + untied) * (rank if isinstance(rank, int) else sum(rank))
+        return {"value": "0.5", "error": 0.0, "how": "rigorous", "eigenvector": np.eye(size).tolist()}
+
+    monkeypatch.setitem(TASKS, "sizes", Function("sizes", threshold))
+    grid = grid_of('task = "sizes"\n[axes]\nrank = [1, [2]]\nuntied = [false, true]')
     sweep(grid, tmp_path / "out", workers=1)
     found = open_sweep(tmp_path / "out")
     assert found["rank"].values.tolist() == ["1", "2"]

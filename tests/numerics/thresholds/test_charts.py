@@ -21,9 +21,10 @@ from attnlimits.numerics.thresholds.choice import layer_threshold
     ids=["untied", "rank two", "three ranks"],
 )
 def test_strong_skip_connections_leave_one_layer(model, limit):
-    found = chart_threshold(model, samples=256, nodes=512)
+    found = chart_threshold(model, samples=64, nodes=256)
     assert found.how == "monte-carlo" and found.converged
     assert abs(float(found.value) - limit) < 4 * found.error + 2e-3
+    assert found.error < 0.05 * limit
 
 
 def test_the_eigenvector_shares_queries_and_keys_alike():
@@ -34,7 +35,7 @@ def test_the_eigenvector_shares_queries_and_keys_alike():
 
 
 def test_digits_beyond_the_samples_are_refused_with_the_value():
-    found = layer_threshold(Network(2, 3, 2), digits=6, samples=64)
+    found = layer_threshold(Network(2, 3, 2), digits=6, samples=16)
     assert not found.converged and "6 digits were not reached" in found.status
     assert 0.1 < float(found.value) < 0.3
 
@@ -43,13 +44,13 @@ def test_overlaps_grow_above_the_threshold_and_not_below():
     model = Network(2, 2, tied=False)
     threshold = chart_threshold(model, samples=64, nodes=256)
     value = float(threshold.value)
-    below, above = (evolve(model, factor * value, samples=32, nodes=256) for factor in (0.7, 1.5))
+    below, above = (evolve(model, factor * value, samples=16, nodes=256, tol=1e-2) for factor in (0.7, 1.5))
     assert not below.overlap.any()
     assert above.overlap[2, 2] > 0.1 and above.overlap[3, 3] > 0.05 and not above.overlap[:2].any()
 
 
 def test_rows_of_one_layer_have_one_overlap():
-    found = evolve(Network(2, 2, 2), 1.0, samples=32, nodes=256)
+    found = evolve(Network(2, 2, 2), 1.0, samples=16, nodes=128, tol=1e-2)
     assert found.overlap[2, 2] == found.overlap[3, 3] > 0
     assert found.overlap_error[2, 2] == found.overlap_error[3, 3] > 0
 
@@ -63,5 +64,7 @@ def test_one_untied_layer_of_rank_two_is_served_by_its_chart():
     model = Network(1, 3, 2, tied=False)
     found = layer_threshold(model, samples=64)
     assert found.how == "monte-carlo" and found.error < 0.2 * float(found.value)
-    below, above = (evolve(model, factor * float(found.value), samples=32, nodes=256) for factor in (0.7, 1.5))
+    below, above = (
+        evolve(model, factor * float(found.value), samples=16, nodes=256, tol=1e-2) for factor in (0.7, 1.5)
+    )
     assert not below.overlap.any() and (above.overlap.diagonal() > 0.1).all()

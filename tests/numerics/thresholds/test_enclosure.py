@@ -336,7 +336,7 @@ def test_a_change_of_law_moves_the_sum_by_less_than_its_bound():
 # --- the interval ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (4.0, 0.5)])
+@pytest.mark.parametrize(("skip", "beta"), [pytest.param(1.0, 1.0, marks=pytest.mark.slow), (4.0, 0.5)])
 def test_the_interval_holds_the_estimate(skip, beta):
     model = Network(skip=skip, beta=beta)
     result = enclose_last_layer(model, width=1e-6)

@@ -26,8 +26,9 @@ def averages(kappa: float, l2: float, gap: float) -> np.ndarray:
     y = np.arange(-40.0, 4.3, 0.02)
     q = np.exp(y)[:, None]
     tau = 1 / (1 + 2 * kappa * q)
-    s2 = np.sin(math.pi / 2 * (np.arange(2000) + 0.5) / 2000) ** 2
-    mass = 0.02 * q * np.exp(-q) * tau**2 * np.exp(-0.5 * (l2 + gap) * tau**2 - 0.5 * gap * (1 - tau**2) * s2) / 2000
+    # Periodic: 200 nodes leave out exp(-400^2/(2 gap/4)) of it, e^-213 at the largest gap.
+    s2 = np.sin(math.pi / 2 * (np.arange(200) + 0.5) / 200) ** 2
+    mass = 0.02 * q * np.exp(-q) * tau**2 * np.exp(-0.5 * (l2 + gap) * tau**2 - 0.5 * gap * (1 - tau**2) * s2) / 200
     f = [np.ones_like(s2), s2 * (1 - s2), s2 * s2]
     return np.array(
         [(mass * tau**j * f[k]).sum() for j, k in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]]
@@ -54,8 +55,11 @@ def test_table_against_plain_averages(kappa: float) -> None:
 @pytest.mark.parametrize(
     ("skip", "beta", "digits"),
     [
-        (0.3, 2.0, 9.0),
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1.0, 1.0, 9.0), (0.5, 0.02, 9.0), (1.0, 1.0, 19.0))),
+        (0.3, 2.0, 7.0),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in ((0.3, 2.0, 9.0), (1.0, 1.0, 9.0), (0.5, 0.02, 9.0), (1.0, 1.0, 19.0))
+        ),
     ],
 )
 def test_probability_and_variance_are_conserved(skip: float, beta: float, digits: float) -> None:
@@ -165,7 +169,8 @@ def test_norm_against_plain_sums() -> None:
 @pytest.mark.parametrize("beta", [pytest.param(0.05, marks=pytest.mark.slow), 1.0])
 def test_norm_against_monte_carlo(beta: float) -> None:
     sampled, _ = linear_deep(Network(3, beta=beta, activation="linear"), np.random.default_rng(0))
-    value = float(norm_three_linear(ONE, Pairs(beta), 7.0).fraction())
+    # two digits more than the samples have
+    value = float(norm_three_linear(ONE, Pairs(beta), 5.0).fraction())
     assert abs(value - sampled.value) < 3 * sampled.error
 
 

@@ -12,7 +12,7 @@ from attnlimits.numerics.model.mixing_law import mixing_law
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.model.routes import PAIRS
 from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
-from attnlimits.numerics.thresholds.last_layer import last_layer
+from attnlimits.numerics.thresholds.last_layer_sums import softmax
 from attnlimits.numerics.thresholds.pairs import MAX_PAIR_DIGITS
 from attnlimits.numerics.thresholds.pairs.mixing import pair_law
 from attnlimits.numerics.thresholds.pairs.thresholds import pairs_threshold
@@ -27,10 +27,16 @@ ONE = Pairs(1.0)
 
 @pytest.mark.parametrize(
     ("skip", "beta"),
-    [(1.0, 1.0), pytest.param(0.1, 3.0, marks=pytest.mark.slow), pytest.param(4.0, 0.3, marks=pytest.mark.slow)],
+    [
+        (0.3, 1.0),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1.0, 1.0), (0.1, 3.0), (4.0, 0.3))),
+    ],
 )
 def test_two_layers_to_twenty_digits_against_ball_arithmetic(skip: float, beta: float) -> None:
-    """The two share no code: other variables of h_1, other compression, other arithmetic."""
+    """The two share no code: other variables of h_1, other compression, other arithmetic.
+
+    Decimals count as written: 0.3 is three tenths, and 20 digits would show the difference of the float64 next to it.
+    """
     model = Network(skip=skip, beta=beta)
     assert pairs_threshold(model, 20).value == precise_threshold(model, 20).value
 
@@ -58,9 +64,10 @@ def test_three_layers_to_twenty_digits() -> None:
 
 
 def test_three_layers_against_float64() -> None:
-    precise = pairs_threshold(Network(3, skip=2.0, beta=0.5), 5)
-    plain = last_layer(Network(3, skip=2.0, beta=0.5), digits=5)
-    assert abs(float(precise.value) - float(plain.value)) <= precise.error + plain.error
+    model = Network(3, skip=2.0, beta=0.5)
+    precise = pairs_threshold(model, 7)
+    # The coarsest level of the sums in float64 has eight digits and more.
+    assert abs(float(precise.value) - 1 / softmax(model, 0)) <= precise.error + 1e-9
 
 
 # --- three tokens -----------------------------------------------------------------------------------------------
@@ -175,12 +182,12 @@ def test_three_tokens_against_fine_lattices() -> None:
 
 
 def test_three_tokens_do_not_depend_on_the_rules() -> None:
-    """Other directions, other radii, other nodes of h_1: what is left is the error of nine digits."""
-    first = norm_three_tokens(ONE, ONE, three_token_steps(1.0, 1.0, 9.0), 9.0)
-    second = norm_three_tokens(ONE, ONE, Steps(0.19, 12.0, 0.103, 0.33, 6), 10.0)
-    assert abs(float((first - second).fraction())) < 3e-8
+    """Other directions, other radii, other nodes of h_1: what is left is the error of seven digits."""
+    first = norm_three_tokens(ONE, ONE, three_token_steps(1.0, 1.0, 7.0), 7.0)
+    second = norm_three_tokens(ONE, ONE, Steps(0.24, 12.0, 0.13, 0.42, 5), 8.0)
+    assert abs(float((first - second).fraction())) < 3e-6
     # known from refinements at 23 and 25 digits
-    assert float(second.fraction()) == pytest.approx(1 / 0.0955286148756866, abs=1e-8)
+    assert float(second.fraction()) == pytest.approx(1 / 0.0955286148756866, abs=1e-7)
 
 
 @pytest.mark.slow
@@ -213,8 +220,8 @@ def test_degree_bounds_the_chebyshev_tail() -> None:
 
 def test_every_digit_is_right_and_prefixes_agree() -> None:
     model = Network(skip=0.7, beta=1.3)
-    full = pairs_threshold(model, 18)
-    for digits in (1, 5, 11):
+    full = pairs_threshold(model, 17)
+    for digits in (1, 11):
         short = pairs_threshold(model, digits)
         assert short.value == f"{float(full.value):.{digits}g}"
         assert abs(float(short.value) - float(full.value)) <= short.error * (1 + 1e-9)
@@ -224,11 +231,6 @@ def test_progress_ends_at_its_total() -> None:
     seen: list[tuple[int, int]] = []
     pairs_threshold(Network(), 4, lambda done, total: seen.append((done, total)))
     assert seen == sorted(seen) and seen[-1][0] == seen[-1][1]
-
-
-def test_decimals_count_as_written() -> None:
-    """0.1 is one tenth: 18 digits would show the difference of the float64 next to it."""
-    assert pairs_threshold(Network(skip=0.1), 18).value == precise_threshold(Network(skip=0.1), 18).value
 
 
 @pytest.mark.parametrize("digits", [0, MAX_PAIR_DIGITS + 1, True, 3.0, "4"])

@@ -131,7 +131,7 @@ def second_route(skip: float, beta: float, digits: int) -> Any:
     return total * 2 / arb.pi()
 
 
-@pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (2.0, 0.5)])
+@pytest.mark.parametrize(("skip", "beta"), [pytest.param(1.0, 1.0, marks=pytest.mark.slow), (2.0, 0.5)])
 def test_second_route(skip: float, beta: float) -> None:
     with working_bits(120):
         alpha = 1 / second_route(skip, beta, 11)

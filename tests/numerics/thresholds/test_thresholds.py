@@ -15,6 +15,7 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.last_layer import MAX_DIGITS, last_layer, one_layer, proved_last_layer
+from attnlimits.numerics.thresholds.last_layer_sums import softmax
 
 from ..posterior.weak_recovery import weak_recovery_threshold
 
@@ -45,11 +46,20 @@ def test_one_layer_is_exact(tokens: int, activation: str) -> None:
     np.testing.assert_array_equal(result.eigenvector, [[1.0]])
 
 
-@pytest.mark.parametrize(("tokens", "rank", "tied"), [(2, 2, True), (3, 2, True), (2, 1, False), (3, 1, False)])
+# Against the formulas of their closed forms, tests/numerics/posterior/test_fibres.py samples those marked slow, too.
+@pytest.mark.parametrize(
+    ("tokens", "rank", "tied"),
+    [
+        (3, 2, True),
+        (3, 1, False),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((2, 2, True), (2, 1, False))),
+    ],
+)
 def test_one_layer_against_the_operator_on_its_fibres(tokens: int, rank: int, tied: bool) -> None:
     """The exact form against samples of the operator (15), whose moments are integrals over the fibre of y."""
     result = one_layer(tokens, rank, tied=tied)
-    sampled = weak_recovery_threshold(Network(1, tokens, rank, activation="softmax", tied=tied, beta=1.0), rng=1)
+    layer = Network(1, tokens, rank, activation="softmax", tied=tied, beta=1.0)
+    sampled = weak_recovery_threshold(layer, rng=1, log2_samples=7, tol=1e-6)
     assert sampled.how == "monte-carlo"
     assert abs(sampled.value - float(result.value)) < 4 * sampled.error
     assert sampled.error < 0.05 * sampled.value
@@ -94,7 +104,7 @@ def nested_softmax(model: Network, step: float) -> float:
         edge *= 2
     nodes, weights = np.polynomial.legendre.leggauss(14)
     total = 0.0
-    plus_step = 0.16 * (1 + model.skip)
+    plus_step = 0.3 * (1 + model.skip)
     for low, high in zip(edges, [*edges[1:], top], strict=True):
         half = 0.5 * (high - low)
         for node, w in zip(nodes, weights, strict=True):
@@ -118,7 +128,7 @@ def nested_linear(model: Network, step: float) -> float:
 
 
 # step of h_1: the kernel's nearest singularity is at a distance of about 1/sqrt(beta) (softmax) or sqrt(c/beta).
-@pytest.mark.parametrize(("skip", "beta", "step"), [(1.0, 1.0, 0.2), (10.0, 0.2, 0.4), (0.05, 0.2, 0.2)])
+@pytest.mark.parametrize(("skip", "beta", "step"), [(10.0, 0.2, 0.4), (0.05, 0.2, 0.2)])
 def test_softmax_against_plain_nested_quadrature(skip: float, beta: float, step: float) -> None:
     model = Network(skip=skip, beta=beta)
     assert nested_softmax(model, step) == pytest.approx(last_layer(model).operator_norm, rel=1e-9)
@@ -126,7 +136,8 @@ def test_softmax_against_plain_nested_quadrature(skip: float, beta: float, step:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("skip", "beta", "step"), [(0.05, 1.0, 0.12), (0.05, 5.0, 0.052), (1.0, 5.0, 0.055), (10.0, 5.0, 0.08)]
+    ("skip", "beta", "step"),
+    [(1.0, 1.0, 0.2), (0.05, 1.0, 0.12), (0.05, 5.0, 0.052), (1.0, 5.0, 0.055), (10.0, 5.0, 0.08)],
 )
 def test_softmax_against_plain_nested_quadrature_at_the_corners(skip: float, beta: float, step: float) -> None:
     model = Network(skip=skip, beta=beta)
@@ -177,27 +188,30 @@ def test_known_digits_of_the_two_layer_threshold() -> None:
 def test_fewer_digits_are_the_rounded_prefix(activation: str) -> None:
     model = Network(skip=0.4, beta=1.5, activation=activation)
     full = last_layer(model, digits=12)
-    for digits in (1, 3, 6, 9):
+    for digits in (1, 6, 9):
         result = last_layer(model, digits=digits)
         unit = 10.0 ** (math.floor(math.log10(float(full.value))) - digits + 1)
         assert len(result.value.replace("0.", "", 1).lstrip("0")) == digits
         # half a unit from rounding and what the coarser refinement may be off by
         assert abs(float(result.value) - float(full.value)) <= 0.5 * unit * (1 + 1e-6) + result.error
         assert abs(float(result.value) - float(full.value)) <= result.error + full.error
+        if digits == 6:
+            assert result.value == f"{float(full.value):#.6g}"
     more = last_layer(model, digits=MAX_DIGITS)
     assert abs(float(more.value) - float(full.value)) <= more.error + full.error
-    assert last_layer(model, digits=6).value == f"{float(full.value):#.6g}"
 
 
 MODULE = "attnlimits.numerics.thresholds.last_layer"
+# Much and little attention beside what is skipped, and some in between; the corner of most is among the slow ones.
+EASY = [(0.05, 0.2), (1.0, 0.7), (10.0, 0.2)]
 PAIRS = [(c, beta) for c in (0.05, 0.3, 1.0, 3.0, 10.0) for beta in (0.2, 0.7, 2.0, 5.0)]
 
 
 @pytest.mark.parametrize(
     ("activation", "pairs"),
     [
-        ("softmax", PAIRS[::3]),
-        ("linear", PAIRS[::3]),
+        ("softmax", EASY),
+        ("linear", EASY),
         pytest.param("softmax", PAIRS, marks=pytest.mark.slow),
         pytest.param("linear", PAIRS, marks=pytest.mark.slow),
     ],
@@ -256,12 +270,11 @@ def monte_carlo_norm(model: Network, outer: int, inner: int, rng: np.random.Gene
 @pytest.mark.parametrize("layers", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_depth_against_monte_carlo(layers: int) -> None:
     model = Network(layers)
-    values = [monte_carlo_norm(model, 1024, 2048, s) for s in np.random.default_rng(layers).spawn(8)]
+    values = [monte_carlo_norm(model, 1024, 1024, s) for s in np.random.default_rng(layers).spawn(8)]
     sigma = np.std(values, ddof=1) / math.sqrt(8)
-    result = last_layer(model, digits=6)
     assert sigma < 0.02 * np.mean(values)
-    assert abs(np.mean(values) - result.operator_norm) < 4 * sigma  # Student, 7 degrees: p = 0.005
-    assert result.subspace == f"layer {layers}"
+    # The coarsest level, which has eight digits and more; Student, 7 degrees: p = 0.005
+    assert abs(np.mean(values) - softmax(model, 0)) < 4 * sigma
 
 
 @pytest.mark.slow
@@ -283,7 +296,13 @@ def test_linear_depth_four_states_an_honest_error() -> None:
     assert abs(1 / first.operator_norm - 1 / second.operator_norm) < first.error + second.error
     assert not second.converged and "12 digits were not reached" in second.status
     assert second.error < 0.1 * float(second.value)
-    assert last_layer(model, digits=2, rng=1).value == first.value
+
+
+@pytest.mark.slow
+def test_a_seed_decides_linear_depth_four():
+    model = Network(4, skip=2.0, beta=0.1, activation="linear")
+    first, again = (last_layer(model, digits=2, rng=1) for _ in range(2))
+    assert first.value == again.value
 
 
 @pytest.mark.slow
@@ -333,17 +352,19 @@ def test_missing_models_are_named(model: Network, words: str) -> None:
         last_layer(model)
 
 
-@pytest.mark.parametrize(("layers", "value"), [(2, "0.185478"), (3, "0.207177"), (4, "0.228362")])
+@pytest.mark.parametrize(
+    ("layers", "value"), [(2, "0.1855"), pytest.param(3, "0.2072", marks=pytest.mark.slow), (4, "0.2284")]
+)
 def test_sums_of_float64_that_miss_their_digits_are_replaced(
     monkeypatch: pytest.MonkeyPatch, layers: int, value: str
 ) -> None:
-    """At every depth that has more precise sums."""
+    """At every depth that has more precise sums; at three layers the next test needs them, too."""
     monkeypatch.setattr(
         "attnlimits.numerics.thresholds.last_layer.softmax", lambda model, level: 4.8 + 0.01 * (-1) ** level
     )
-    result = last_layer(Network(layers), digits=6)
+    result = last_layer(Network(layers), digits=4)
     assert result.converged and result.value == value
-    assert result.error < 0.5e-6
+    assert result.error < 0.5e-4
 
 
 def test_a_norm_next_to_a_rounding_boundary_is_decided_at_three_layers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,10 @@ IDENTITY = [Panel(np.ones(1), np.zeros(1), np.array([[[1.0]], [[0.0]]]))]
 @pytest.mark.parametrize(
     ("model", "samples"),
     [
-        (Network(2, 2, tied=False), 256),
+        (Network(2, 2, tied=False, skip=2.0, beta=2.0), 128),
+        pytest.param(Network(2, 2, tied=False), 256, marks=pytest.mark.slow),
         pytest.param(Network(2, 2, (2, 1), skip=0.5, tied=False), 256, marks=pytest.mark.slow),
-        (Network(2, 2, 2), 256),
+        (Network(2, 2, 2), 128),
         pytest.param(Network(2, 2, (1, 3), skip=0.4, beta=2.0), 512, marks=pytest.mark.slow),
         pytest.param(Network(2, 2, (1, 2), skip=2.0, tied=False), 512, marks=pytest.mark.slow),
         pytest.param(Network(3, 2, tied=False, skip=1.5), 512, marks=pytest.mark.slow),
@@ -33,8 +34,8 @@ IDENTITY = [Panel(np.ones(1), np.zeros(1), np.array([[[1.0]], [[0.0]]]))]
     ids=lambda value: value.describe() if isinstance(value, Network) else str(value),
 )
 def test_sums_against_samples_on_charts(model, samples):
-    sums, sampled = last_layer(model, digits=6), chart_threshold(model, samples=samples, nodes=512)
-    assert sums.how == "estimated" and sums.converged and sums.error < 2e-6 * float(sums.value)
+    sums, sampled = last_layer(model, digits=4), chart_threshold(model, samples=samples, nodes=2 * samples)
+    assert sums.how == "estimated" and sums.converged and sums.error < 2e-4 * float(sums.value)
     assert abs(float(sums.value) - float(sampled.value)) < 3.5 * sampled.error
     np.testing.assert_allclose(np.diag(sums.eigenvector), np.diag(sampled.eigenvector), atol=0.05)
     assert np.linalg.norm(sums.eigenvector) == pytest.approx(1.0)
