@@ -315,4 +315,7 @@ def label_chains(labels: NDArray[np.int64], omega: Array, spread: Array) -> tupl
         of the label, all is of leading order, and `off` is the relative error of the slopes.
     g : ndarray, shape (n, T (T + 1)/2)
     """
-    return _all(np.asarray(labels, np.int64), omega, spread, Rule(_NODES, _WEIGHTS, _TAIL, _HIGHEST))
+    # Of one layout, whatever the arrays are views of: for another one all is compiled again.
+    rows = np.ascontiguousarray(labels, np.int64)
+    means, widths = np.array(omega, order="C"), np.array(spread, order="C")
+    return _all(rows, means, widths, Rule(_NODES, _WEIGHTS, _TAIL, _HIGHEST))
