@@ -4,8 +4,9 @@ import gc
 import os
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 # Set before numpy and numba load: where test processes share the cores, threads in each only compete.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -28,6 +29,26 @@ gc.set_threshold(50_000)
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Mark those instances of a test as slow whose ids, or the beginnings of them, its marker `slow_for` names."""
+    found = yield
+    named: set[str] = set()
+    met: set[str] = set()
+    for item in found if isinstance(found, list) else []:
+        for marker in item.iter_markers("slow_for") if isinstance(item, pytest.Function) else ():
+            named.update(marker.args)
+            matching = {one for one in marker.args if f"{item.callspec.id}-".startswith(f"{one}-")}
+            met |= matching
+            if matching:
+                item.add_marker(pytest.mark.slow)
+    if named != met:
+        raise collector.CollectError(
+            f"{found[0].originalname} has no instances {sorted(named - met)}, named by slow_for"
+        )
+    return found
 
 
 @pytest.fixture

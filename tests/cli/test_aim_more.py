@@ -108,6 +108,7 @@ def test_a_noise_that_is_a_fixed_point_has_its_error(attnlimits):
         spectrum(0.05, 0.1, within=(0.1, 8.0))
 
 
+@pytest.mark.slow_for("0.18749999999999978-recovered to")
 @pytest.mark.parametrize(
     ("alpha", "status"), [("0.18749999999999994", "recovered"), ("0.18749999999999978", "recovered to")]
 )

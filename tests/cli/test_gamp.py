@@ -58,6 +58,7 @@ def test_a_link_of_ones_own(attnlimits):
     assert float(found["value"]) > 0.8
 
 
+@pytest.mark.slow_for("--layers 1 --untied --rank 2 --tokens 3")
 @pytest.mark.parametrize("flags", ["--untied", "--rank 1,2", "--layers 1 --untied --rank 2 --tokens 3"])
 def test_architectures_on_charts(attnlimits, flags):
     """A start that has hardly been learned from: every index has an overlap, and the sampling its share."""

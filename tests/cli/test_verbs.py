@@ -315,6 +315,7 @@ def test_figure_of_three_layers(attnlimits, tmp_path):
     assert (tmp_path / "troiani2025-3.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow_for("troiani2025-4")
 @pytest.mark.parametrize("name", ["troiani2025-4", "troiani2025-5"])
 def test_figure_from_stored_data(attnlimits, tmp_path, name):
     said = attnlimits(f"figure {name} --out {tmp_path} --json")

@@ -90,6 +90,7 @@ def test_slopes_are_the_derivatives_of_phi2(k1, k2, r, context):
         assert abs((ends[0] - ends[1]) / (2 * h) / slope - 1) < 1e-13
 
 
+@pytest.mark.slow_for("signs1", "signs0")
 @pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, -1)])
 def test_hardmax_score_is_the_slope_of_log_z(signs, context):
     ctx, omega = context(40), (0.4, -0.3, 0.9)

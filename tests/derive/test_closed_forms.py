@@ -47,6 +47,7 @@ EXACT = {
 }
 
 
+@pytest.mark.slow_for("direction_three", "hard_attention")
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_values(name):
     entry = find(name)

@@ -133,6 +133,7 @@ def test_remainder_of_order_n_falls_with_the_next_power(model):
         assert last == pytest.approx(-(n + 1), abs=0.03), n
 
 
+@pytest.mark.slow_for("L3M2H1tied-softmax-last")
 @pytest.mark.parametrize("model", [MODELS[3], ARCHITECTURES[4], Architecture(2, 2, heads=2)], ids=_name)
 def test_series_against_derivatives_in_epsilon(model):
     """Order 2 of the mixing matrix: half the second derivative of the exact recursion at epsilon = 0."""

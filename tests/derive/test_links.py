@@ -131,6 +131,11 @@ def _relative(made, wanted):
 LONG = (MODELS[6], MODELS[8], MODELS[10])
 
 
+@pytest.mark.slow_for(
+    "link_untied_linear_m2_h3_l2_r1",
+    "link_untied_silu_m3_sequence_l2_r2x1_e5714031",
+    "link_tied_softmax_m3_sequence_h3_l1_r1",
+)
 @pytest.mark.parametrize(
     "model",
     [

@@ -39,6 +39,7 @@ def _forward_pass(weights, x, skip, beta, activation):
     raise AssertionError("no layers")
 
 
+@pytest.mark.slow_for("4-2-1-softmax", "2-4-ranks5-softmax")
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 @pytest.mark.parametrize(
     ("layers", "tokens", "ranks"),
@@ -67,6 +68,12 @@ def test_link_on_the_indices_equals_the_forward_pass(layers, tokens, ranks, acti
         assert error < 1e-12
 
 
+@pytest.mark.slow_for(
+    "2-2-1-3-True-sequence-softmax",
+    "3-2-ranks3-1-False-sequence-softmax",
+    "3-2-ranks3-1-False-sequence-tanh",
+    "2-2-ranks5-2-False-last-softmax",
+)
 @pytest.mark.parametrize("activation", ["softmax", "linear", sp.tanh])
 @pytest.mark.parametrize(
     ("layers", "tokens", "ranks", "heads", "tied", "output"),

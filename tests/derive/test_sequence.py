@@ -128,6 +128,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow_for("shape14-4", "shape13-0", "shape9-0", "shape7-0")
 @pytest.mark.parametrize(("shape", "surface"), CASES)
 def test_density_is_that_of_the_coarea_formula(shape, surface, context, rng):
     """dh = exp(log_surface_weight) d(coordinates) dH d(fibre), from derivatives of the forward pass and of h alone."""
@@ -221,6 +222,7 @@ def test_any_pivots_give_the_same_density(context, rng):
     assert max(abs(w - weights[0]) for w in weights) < ctx.mpf(10) ** -40
 
 
+@pytest.mark.slow_for("last0", "last1")
 @pytest.mark.parametrize(
     "last", [[[0, 2], [sp.Rational(-3, 2), 0]], [[1, 1], [1, 1]], [[0, 1], [3, sp.Rational(1, 2)]]]
 )

@@ -29,6 +29,7 @@ def assert_near(found, name, tokens, alpha, low, high, rho=0.5, noise=0.0):
     assert (1 + low) * expected - 3 * spread < found.mean() < (1 + high) * expected + 3 * spread
 
 
+@pytest.mark.slow_for("softmax-3-0.04")
 @pytest.mark.parametrize(
     ("name", "tokens", "alpha"),
     [("softmax", 2, 0.1), ("softmax", 3, 0.04), ("linear", 2, 0.08), ("hardmax", 2, 1.0)],

@@ -57,6 +57,7 @@ OUTPUTS = [
 ]
 
 
+@pytest.mark.slow_for("6.0-hardmax-3-0.4", "0.7-hardmax-3-0", "6.0-hardmax-3-0", "0.7-hardmax-3-0.4")
 @pytest.mark.parametrize("output", OUTPUTS, ids=named)
 @pytest.mark.parametrize("c", [0.0, 0.7, 6.0])
 def test_information_is_the_average_of_the_score_and_nishimori_holds(output, c, rng):

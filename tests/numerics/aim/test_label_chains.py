@@ -116,6 +116,7 @@ def test_permutations_are_used_and_change_nothing():
     assert summed(omega, 3)[0] == pytest.approx(float(np.exp(log_z) @ (g * g @ variances(3))), rel=1e-12)
 
 
+@pytest.mark.slow_for("4")
 @pytest.mark.parametrize("tokens", [3, 4])
 def test_information_without_knowledge_is_that_of_class_means(tokens, rng):
     """At c = 0 g is the mean of h over all h of the label: F(0) from 600000 draws, whose noise is subtracted."""

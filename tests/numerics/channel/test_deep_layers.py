@@ -95,6 +95,7 @@ def test_orbits_stand_for_all_points() -> None:
 # --- sums over all outputs --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("0.98", "0.9")
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.9, 0.98])
 def test_last_layer_is_that_of_the_law_of_the_hidden_ones(q: float) -> None:
     overlap = np.diag([0.0, 0.0, q])

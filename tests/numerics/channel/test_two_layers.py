@@ -72,6 +72,7 @@ def test_nodes_around_a_centre(centre: tuple[float, float], variance: float) -> 
     assert nodes.weight @ (x * z) == pytest.approx(0.0, abs=1e-6 * variance)
 
 
+@pytest.mark.slow_for("q1-model1", "q2-model1", "q1-model2")
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("q", [(0.0, 0.4), (0.0, 0.97), (0.3, 0.9)])
 def test_sampled_averages_agree(model: Network, q: tuple[float, float]) -> None:

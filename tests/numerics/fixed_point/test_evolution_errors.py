@@ -57,6 +57,7 @@ def test_the_first_layer_by_quadrature_is_in_doubt_next_to_its_threshold() -> No
     assert not near.converged and "q_11 grows by" in near.status and "smaller accuracy" in near.status
 
 
+@pytest.mark.slow_for("h[1]*h[2]-0.62")
 @pytest.mark.parametrize(("text", "alpha"), [("h[1]*h[2]", 0.62), ("abs(h[1])+h[2]", 1.1)])
 def test_links_just_above_a_threshold_are_marked(text: str, alpha: float) -> None:
     result = evolve_link(kernel_of(text), alpha, samples=64)

@@ -149,6 +149,7 @@ def test_squares_of_combinations_are_one_dimensional() -> None:
 # --- scalar routes against each other -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("h**2-1/10")
 @pytest.mark.parametrize(
     ("text", "noise"),
     [("h**2", "0"), ("max(h, 0)", "0"), ("sign(h)", "0"), ("h**3 - h", "0"), ("h**2", "1/10"), ("sign(h)", "1/4")],
@@ -182,6 +183,7 @@ def test_quadrature_agrees_with_samples(text: str, noise: str) -> None:
     assert (error < 0.05 * exact).all()
 
 
+@pytest.mark.slow_for("0.2")
 @pytest.mark.parametrize("q", [0.2, pytest.param(0.9, marks=pytest.mark.slow), 1 - 1e-4])
 def test_narrow_noise_tends_to_none(q: float) -> None:
     """Noise far below the posterior's width changes nothing that it resolves; peaks are not skipped."""
@@ -296,6 +298,7 @@ def test_hard_parities_stay_at_zero() -> None:
 # --- growth against the thresholds --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("h[1]*h[2]")
 @pytest.mark.parametrize(
     "text",
     ["h[1]*h[2]", "sign(h[1]*h[2])", "h[1]**2 + h[2]**2", "sign(h[1]**2 + h[2]**2 - 1)", "h[1,1]*h[1,2]", "h**2"],

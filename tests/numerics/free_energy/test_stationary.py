@@ -39,6 +39,7 @@ def slope(phi, q, k, step):
 # --- fixed points of the state evolution ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("5")
 @pytest.mark.parametrize("tokens", [2, 5, *(pytest.param(m, marks=pytest.mark.slow) for m in (3, 4))])
 def test_one_layer_at_rest_is_stationary(tokens):
     """Phi from log Z_out at the fixed points of `evolve`: nothing in common but the model."""

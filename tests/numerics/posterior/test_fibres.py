@@ -100,6 +100,7 @@ def test_against_the_derived_fibre_by_a_plain_sum(activation, tied, rank, tokens
     assert got.error <= 1e-10
 
 
+@pytest.mark.slow_for("linear-True-3-2", "softmax-False-1-3", "linear-False-1-3")
 @pytest.mark.parametrize(("activation", "tied", "rank", "tokens"), LAYERS)
 def test_moments_are_conditional_expectations(activation, tied, rank, tokens, rng):
     """E[f(y) h h^T] = E[f(y) E[h h^T | y]] and the same for h, for several f, by Monte Carlo."""
@@ -213,6 +214,7 @@ def _tied_threshold(rank, tokens, activation):
     return 1 / eigenvalue
 
 
+@pytest.mark.slow_for("3-2-softmax", "2-2-softmax")
 @pytest.mark.parametrize(
     ("rank", "tokens", "activation"),
     [(1, 2, "softmax"), (2, 2, "softmax"), (3, 2, "softmax"), (2, 3, "softmax"), (2, 2, "linear"), (2, 3, "linear")],

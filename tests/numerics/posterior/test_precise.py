@@ -119,6 +119,7 @@ def test_fewer_digits_of_the_reference(activation: str, category: str) -> None:
     assert max(gaps(made, exact, case["V"])) <= made.error
 
 
+@pytest.mark.slow_for("softmax-1.0-1.0")
 @pytest.mark.parametrize(
     ("activation", "skip", "beta"), [("softmax", 1.0, 1.0), ("linear", 1.0, 1.0), ("softmax", 0.3, 2.0)]
 )

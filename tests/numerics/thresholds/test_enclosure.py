@@ -224,6 +224,7 @@ def _fourth(law, u, v, extra):
     )  # fmt: skip
 
 
+@pytest.mark.slow_for("0.3")
 @pytest.mark.parametrize("step", [0.3, 0.5])
 def test_the_outer_bounds_dominate_at_a_price_of_six_in_the_step(step):
     # A = +-slope, tau = tau_max is a corner of the support: there Z ~ cosh(u v A) has zeros just beyond the strips.

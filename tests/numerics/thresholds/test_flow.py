@@ -91,6 +91,7 @@ def test_linear_coefficients_are_those_of_the_derivation():
     assert limit.bias_minus == pytest.approx(float(made.bias.subs(at)), rel=1e-12)
 
 
+@pytest.mark.slow_for("1e-300-3", "1e-100-3", "1e-07-1", "1e-100-1")
 @pytest.mark.parametrize("rank", [1, 3])
 @pytest.mark.parametrize("beta", [1e-7, 1e-100, 1e-300])
 def test_coefficients_of_a_flat_softmax(beta, rank):
@@ -260,6 +261,7 @@ def test_steep_softmax_approaches_hard_attention():
     assert steep[1] < steep[0] / 5 and steep[2] < steep[1] / 5
 
 
+@pytest.mark.slow_for("10.0")
 @pytest.mark.parametrize("beta", [10.0, 1000.0])
 def test_steep_flows_against_networks(beta):
     limit = flow(0.5, beta=beta, tol=1e-5)

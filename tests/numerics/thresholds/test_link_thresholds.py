@@ -257,6 +257,7 @@ def pairs_estimate(model: LinkKernel, direction: Array, rng: np.random.Generator
     return float(each.mean()), float(each.std(ddof=1) / math.sqrt(len(each)))
 
 
+@pytest.mark.slow_for("abs(h[1,1]*h[1,2])-0", "abs(h_1) + abs(h_2)-0", "cos(2*h)-0")
 @pytest.mark.parametrize(
     ("text", "noise"),
     [
@@ -300,6 +301,7 @@ def test_zero_threshold_by_monte_carlo(rng: np.random.Generator) -> None:
 # --- what the quadrature promises -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("abs(h_1)*h_2 + h_1", "h_1*tanh(h_2)")
 @pytest.mark.parametrize(
     "text", ["h_1*h_2", "max(h_1, h_2)", "h_1**2*h_2", "max(h_1*h_2, 0)", "h_1*tanh(h_2)", "abs(h_1)*h_2 + h_1"]
 )

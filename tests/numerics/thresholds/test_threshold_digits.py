@@ -400,6 +400,16 @@ def rounded(text: str, digits: int) -> str:
     return str(Context(prec=digits).create_decimal(text))
 
 
+@pytest.mark.slow_for(
+    "softmax-1.0-5.0",
+    "softmax-0.5-2.0",
+    "softmax-0.5-1.0",
+    "softmax-1.0-2.0",
+    "softmax-2.0-2.0",
+    "softmax-5.0-3.0",
+    "softmax-2.0-0.5",
+    "softmax-3.0-1.0",
+)
 @pytest.mark.parametrize("case", STORED, ids=lambda c: f"{c['activation']}-{c['skip']}-{c['beta']}")
 def test_fifteen_digits_are_the_rounded_prefix_of_fifty(case: dict[str, Any]) -> None:
     model = Network(skip=case["skip"], beta=case["beta"], activation=case["activation"])

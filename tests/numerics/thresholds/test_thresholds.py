@@ -144,6 +144,7 @@ def test_softmax_against_plain_nested_quadrature_at_the_corners(skip: float, bet
     assert nested_softmax(model, step) == pytest.approx(last_layer(model).operator_norm, rel=1e-9)
 
 
+@pytest.mark.slow_for("2.0-5.0-0.1", "0.2-0.2-0.16")
 @pytest.mark.parametrize(
     ("skip", "beta", "step"), [(1.0, 1.0, 0.16), (10.0, 0.2, 0.3), (2.0, 5.0, 0.1), (0.2, 0.2, 0.16)]
 )
@@ -152,6 +153,7 @@ def test_linear_against_plain_nested_quadrature(skip: float, beta: float, step: 
     assert nested_linear(model, step) == pytest.approx(last_layer(model).operator_norm, rel=1e-9)
 
 
+@pytest.mark.slow_for("0.2-3.0-linear", "0.2-3.0-softmax")
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 @pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (0.2, 3.0), (10.0, 0.2)])
 def test_against_the_denoiser_at_zero_overlap(activation: str, skip: float, beta: float) -> None:
