@@ -51,6 +51,8 @@ run: setup ## the main job: thresholds, state evolution and the figure of the tw
 
 # Threads for matrix products of several processes would wait for each other, turning.
 test test-all: export OPENBLAS_NUM_THREADS ?= 1
+# The commands that tests start find their modules compiled, also where the environment asks Python to keep none.
+test test-all: export PYTHONDONTWRITEBYTECODE =
 test: setup ## the tests, without those marked slow
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" --benchmark-disable \
 	    -o faulthandler_timeout=$(HANGS) -o faulthandler_exit_on_timeout=true
