@@ -23,6 +23,10 @@ MODELS = [
 LONGER = [Network(3, 2, (2, 1, 1), tied=False), Network(2, 2, 2, tied=False, activation="linear")]
 
 
+@pytest.mark.slow_for(
+    "untied softmax attention, L=3, M=2, rank 1, c=1, beta=1",
+    "tied softmax attention, L=2, M=2, rank 1, c=1, beta=0.8, H=2",
+)
 @pytest.mark.parametrize(
     "model",
     [*MODELS, *(pytest.param(model, marks=pytest.mark.slow) for model in LONGER)],
