@@ -72,7 +72,7 @@ class Draws(NamedTuple):
     tails: Array
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _draw_prior(nodes: Nodes, normals: Array, first: int, omega: Array, root: Array) -> None:
     """Layers from the prior, all but the one that is solved for; `normals` from number `first` on."""
     h, before, _ = nodes
@@ -87,7 +87,7 @@ def _draw_prior(nodes: Nodes, normals: Array, first: int, omega: Array, root: Ar
                 h[node, layer, m] = value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _draw_peaks(nodes: Nodes, normals: Array, tail: Array, first: int, peaks: Peaks) -> None:
     """Layers from the peaks, by their shares."""
     h, before, _ = nodes
@@ -107,7 +107,7 @@ def _draw_peaks(nodes: Nodes, normals: Array, tail: Array, first: int, peaks: Pe
             h[node, drawn_layer(j // size, depth, before), j % size] = flips[image, j] * value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _set_drawn(h: Array, before: bool, drawn: Array) -> None:
     """The layers that are drawn where the last one, or the one before it, is solved for."""
     depth, size = h.shape
@@ -115,7 +115,7 @@ def _set_drawn(h: Array, before: bool, drawn: Array) -> None:
         drawn[j] = h[drawn_layer(j // size, depth, before), j % size]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _tail(drawn: Array, image: int, centre: Array, factor: Array, flips: Array, z: Array) -> float:
     """1/(1 + d^2/nu) with the distance d from a peak; z is lost."""
     free = len(drawn)
@@ -129,14 +129,14 @@ def _tail(drawn: Array, image: int, centre: Array, factor: Array, flips: Array, 
     return 1.0 / (1.0 + square / freedom(free))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _times_power(value: float, factor: float, power: int) -> float:
     for _ in range(power):
         value *= factor
     return value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _prior_intensity(
     moved: Array, precision: Array, counts: NDArray[np.int64], det_last: float, det_before: float
 ) -> float:
@@ -154,7 +154,7 @@ def _prior_intensity(
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _add_moments(sums: Array, weight: float, h: Array) -> None:
     """Add a node: mass, h, h_l h_l^T."""
     depth, size = h.shape
@@ -199,7 +199,7 @@ def _add_nodes(sums: Array, nodes: Nodes, prior: Prior, counts: NDArray[np.int64
                 _add_moments(sums, weight, x)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _add_set(sums: Array, draws: Draws, place: tuple[int, int], prior: Prior, peaks: Peaks, fibre: Fibre) -> None:
     """Draw one set of nodes, the one at `place`, and add it to the sums of one output."""
     roots, counts, before_peak, points, tails = draws

@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..copies import copy_matrix, copy_vector
 from .layout import CIRCLE, Layout, complete_at, from_output_at, read_at
 
 __all__ = [
@@ -137,7 +138,7 @@ def new_scratch(layout: Layout) -> Scratch:
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _set_modes(h: Array, modes: Array, out: Array) -> None:
     """Modes of h over the tokens."""
     for p in range(h.shape[0]):
@@ -157,8 +158,8 @@ def read(h: Array, layout: Layout, data: Array, z: Array, signs: Array, scratch:
     _set_modes(h, layout.modes, scratch.modes)
     for j in range(count):
         z[j] = scratch.modes[layout.hidden[layout.row[j]], layout.mode[j]]
-    z[count:] = told[:variables]
-    signs[:] = told[variables:]
+    copy_vector(told[:variables], z[count:])
+    copy_vector(told[variables:], signs)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -190,10 +191,10 @@ def read_outputs(y: Array, anywhere: Array, layout: Layout, data: Array, h: Arra
         from_output_at(layout.from_output)(y[n], layout.constants, data[n])
         scratch.h[:] = np.nan
         place(z, signs, data[n], layout, scratch)
-        h[n] = scratch.h
+        copy_matrix(scratch.h, h[n])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def energy(modes: Array, omega: Array, precision: Array, moved: Array) -> float:
     """Half the squared distance of modes from omega; sets moved = precision times the deviation."""
     total = 0.0
@@ -216,7 +217,7 @@ def log_posterior(z: Array, signs: Array, target: Target, scratch: Scratch) -> f
     return value if value < np.inf else -np.inf
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def wrapped(difference: float, kind: int) -> float:
     """The difference of two values of a variable; on a circle the short way round."""
     if kind == CIRCLE:

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..copies import copy_matrix
 from .density import Prior, Target, new_scratch, place
 from .mixture import Broad, fit_broad, log_mixture, new_mixture, set_signs
 from .peaks import new_peaks
@@ -110,7 +111,7 @@ def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Ta
                 base = place(z, signs, target.data, layout, scratch) - density
                 height = base - _energy(scratch.modes, target.omega, target.prior, moved)
                 if -np.inf < height < np.inf:
-                    modes[kept] = scratch.modes
+                    copy_matrix(scratch.modes, modes[kept])
                     log_base[kept], log_weight[kept] = base, height
                     kept += 1
         if half == 0:

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..copies import copy_matrix, copy_vector
 from ..student import freedom
 from .density import Scratch, Target, log_posterior, read, wrapped
 from .layout import ARC, CIRCLE, LINE, Layout
@@ -75,7 +76,7 @@ class Mixture(NamedTuple):
     norms: tuple[float, float]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def new_mixture(counts: NDArray[np.int64], images: int, broad: Broad, peaks: Peaks) -> Mixture:
     """Mixture of so many nodes from the prior and from peaks."""
     from_peaks = counts[1] if images > 0 else 0
@@ -88,7 +89,7 @@ def new_mixture(counts: NDArray[np.int64], images: int, broad: Broad, peaks: Pea
     return Mixture(counts[0], from_peaks, images, broad, peaks, log_prior, log_counts, norms)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def fit_broad(target: Target, root: Array, pilot: Array, scratch: Scratch, broad: Broad) -> None:
     """Fit the broad density to variables of indices drawn from the prior; `root` is the lower factor of V."""
     omega, layout = target.omega, target.layout
@@ -109,13 +110,13 @@ def fit_broad(target: Target, root: Array, pilot: Array, scratch: Scratch, broad
                 for m in range(tokens):
                     h[p, m] += value * layout.modes[k, m]
         read(h, layout, told, z, signs, scratch)
-        values[n] = z[len(layout.row) :]
+        copy_vector(z[len(layout.row) :], values[n])
     for j in range(variables):
         broad.centre[j] = np.mean(values[:, j])
         broad.width[j] = _BROAD * np.std(values[:, j])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _log_broad(z: Array, layout: Layout, broad: Broad, norm: float) -> float:
     """Log-density of the variables where they are drawn from the broad density."""
     total, first = 0.0, len(layout.row)
@@ -128,7 +129,7 @@ def _log_broad(z: Array, layout: Layout, broad: Broad, norm: float) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def draw_prior(z: Array, normal: Array, loose: Array, target: Target, broad: Broad) -> None:
     """Coordinates of a node from the prior, from standard normal numbers and those of the broad density."""
     _, omega, prior, layout = target
@@ -147,7 +148,7 @@ def draw_prior(z: Array, normal: Array, loose: Array, target: Target, broad: Bro
             z[count + j] = loose[j] * (math.pi if layout.kinds[j] == ARC else 2 * math.pi)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _log_prior(z: Array, target: Target, broad: Broad, norm: float) -> float:
     """Log-density of a node where it is drawn from the prior."""
     _, omega, prior, layout = target
@@ -177,7 +178,7 @@ def squared_distance(z: Array, image: int, peaks: Peaks, layout: Layout, work: A
     return square
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def draw_peak(z: Array, normal: Array, tail: float, image: int, peaks: Peaks, layout: Layout) -> bool:
     """Coordinates of a node from a peak; False where a variable leaves its range, which no node does."""
     first = len(layout.row)
@@ -218,7 +219,7 @@ def set_signs(number: int, signs: Array) -> None:
         signs[j] = -1.0 if (number >> j) & 1 else 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def node_heights(z: Array, signs: Array, target: Target, scratch: Scratch) -> float:
     """Logarithm of the posterior's density at z, summed over the signs."""
     total = -np.inf
@@ -231,7 +232,7 @@ def node_heights(z: Array, signs: Array, target: Target, scratch: Scratch) -> fl
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, peaks: Peaks) -> int:
     """Find peaks near the images of the truth under changes of sign; return how many there are."""
     layout = target.layout
@@ -242,8 +243,8 @@ def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, pe
         fine, height, factor = find_peak(z, signs, target, scratch)
         if not fine:
             continue
-        peaks.centre[found] = z
-        peaks.factor[found] = factor
+        copy_vector(z, peaks.centre[found])
+        copy_matrix(factor, peaks.factor[found])
         peaks.height[found] = height
         peaks.log_det[found] = np.sum(np.log(np.diag(factor)))
         found += 1
@@ -251,11 +252,11 @@ def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, pe
     return found
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def set_shares(peaks: Peaks, found: int) -> None:
     """Divide the nodes among so many peaks by their volumes."""
     if found == 0:
         return
     volume = peaks.height[:found] + peaks.log_det[:found]
     mass = np.exp(volume - np.max(volume))
-    peaks.share[:found] = (mass / np.sum(mass) + _LEAST_SHARE) / (1.0 + found * _LEAST_SHARE)
+    copy_vector((mass / np.sum(mass) + _LEAST_SHARE) / (1.0 + found * _LEAST_SHARE), peaks.share)

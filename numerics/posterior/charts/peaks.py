@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..copies import copy_vector
 from ..student import freedom, lower_factor
 from .density import Scratch, Target, log_posterior
 
@@ -65,14 +66,14 @@ def log_student_norm(nu: int, dimension: int) -> float:
     return math.lgamma(0.5 * (nu + dimension)) - math.lgamma(0.5 * nu) - 0.5 * dimension * math.log(math.pi * nu)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def log_student(square: float, dimension: int, log_top: float) -> float:
     """Log-density of a Student variable at a squared distance, log_top where there is none."""
     nu = freedom(dimension)
     return log_top - 0.5 * (nu + dimension) * math.log1p(square / nu)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _slopes(z: Array, signs: Array, target: Target, scratch: Scratch, tangent: Array) -> tuple[Array, float]:
     """Set the derivatives of the modes of h by z; return the gradient of minus the log-density, and its value."""
     value = -log_posterior(z, signs, target, scratch)
@@ -94,7 +95,7 @@ def _slopes(z: Array, signs: Array, target: Target, scratch: Scratch, tangent: A
     return gradient, value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _curvature(tangent: Array, precision: Array) -> Array:
     """Hessian of the Gaussian's exponent along the tangent."""
     indices, tokens, free = tangent.shape
@@ -126,14 +127,14 @@ def _local(
     return True, value, gradient, np.ascontiguousarray(np.linalg.inv(hessian))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _stepped(z: Array, move: Array, value: float, signs: Array, target: Target, scratch: Scratch) -> float:
     """Move z by the longest of some steps along a direction that lowers the value; return how much lower it is."""
     for halving in range(_HALVINGS):
         trial = z + move * 0.5**halving
         lower = -log_posterior(trial, signs, target, scratch)
         if lower < value:
-            z[:] = trial
+            copy_vector(trial, z)
             return value - lower
     return 0.0
 

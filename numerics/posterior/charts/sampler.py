@@ -92,7 +92,7 @@ class Sums(NamedTuple):
     squares: Array
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _follow(target: Target, modes: Array) -> None:
     """Set the means that the output does not depend on to what they are given the rest."""
     _, omega, prior, layout = target
@@ -105,7 +105,7 @@ def _follow(target: Target, modes: Array) -> None:
             modes[p, 0] = value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _add(first: Array, second: Array, weight: float, modes: Array) -> None:
     """Add indices to the sums."""
     flat = modes.ravel()
@@ -118,7 +118,7 @@ def _add(first: Array, second: Array, weight: float, modes: Array) -> None:
                 second[p, q] += one * flat[q]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def draw_node(z: Array, node: int, points: Points, mixture: Mixture, target: Target) -> bool:
     """Coordinates of one node; False for one that is not counted."""
     if node < mixture.from_prior:
@@ -133,7 +133,7 @@ def draw_node(z: Array, node: int, points: Points, mixture: Mixture, target: Tar
     return draw_peak(z, points.normal[node], points.tails[node], image, peaks, target.layout)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _sum_nodes(
     sums: Sums, where: tuple[int, int], points: Points, mixture: Mixture, target: Target, scratch: Scratch
 ) -> None:

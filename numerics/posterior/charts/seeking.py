@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..copies import copy_matrix, copy_vector
 from .density import Scratch, Target, log_posterior, read
 from .layout import Layout
 from .mixture import set_shares, set_signs, squared_distance
@@ -62,7 +63,7 @@ def _set_coordinates(modes: Array, z: Array, signs: Array, layout: Layout, scrat
     read(np.ascontiguousarray(modes @ layout.modes), layout, np.empty(layout.data), z, signs, scratch)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _keep(peaks: Peaks, found: int, z: Array, height: float, factor: Array, layout: Layout) -> int:
     """Keep a peak that is none of those found, or in the place of the smallest; return how many there are."""
     work, log_det = np.empty(len(z)), np.sum(np.log(np.diag(factor)))
@@ -79,14 +80,14 @@ def _keep(peaks: Peaks, found: int, z: Array, height: float, factor: Array, layo
                 place, least = image, peaks.height[image] + peaks.log_det[image]
         if place == found:
             return found
-    peaks.centre[place] = z
-    peaks.factor[place] = factor
+    copy_vector(z, peaks.centre[place])
+    copy_matrix(factor, peaks.factor[place])
     peaks.height[place] = height
     peaks.log_det[place] = log_det
     return max(found, place + 1)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _without_small(peaks: Peaks, found: int) -> int:
     """Leave peaks out that hold next to nothing."""
     largest, kept = -np.inf, 0
@@ -94,15 +95,15 @@ def _without_small(peaks: Peaks, found: int) -> int:
         largest = max(largest, peaks.height[image] + peaks.log_det[image])
     for image in range(found):
         if peaks.height[image] + peaks.log_det[image] > largest + _SMALL:
-            peaks.centre[kept] = peaks.centre[image]
-            peaks.factor[kept] = peaks.factor[image]
+            copy_vector(peaks.centre[image], peaks.centre[kept])
+            copy_matrix(peaks.factor[image], peaks.factor[kept])
             peaks.height[kept] = peaks.height[image]
             peaks.log_det[kept] = peaks.log_det[image]
             kept += 1
     return kept
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def seek_peaks(search: Search, target: Target, scratch: Scratch, peaks: Peaks) -> int:
     """Find peaks from those known, from the images of the prior's mean and from the best draws of the prior.
 
@@ -122,23 +123,23 @@ def seek_peaks(search: Search, target: Target, scratch: Scratch, peaks: Peaks) -
     layout, free = target.layout, peaks.centre.shape[1]
     first, images = len(search.known), len(search.flips)
     starts = np.empty((first + images + _BEST, free))
-    starts[:first] = search.known
+    copy_matrix(search.known, starts)
     z, signs = np.empty(free), np.empty(layout.signs)
     for image in range(images):
         _set_coordinates(target.omega * search.flips[image].reshape(-1, 1), z, signs, layout, scratch)
-        starts[first + image] = z
+        copy_vector(z, starts[first + image])
     heights = np.full(_BEST, -np.inf)
     for draw in range(len(search.draws)):
         _set_coordinates(target.omega + search.root @ search.draws[draw], z, signs, layout, scratch)
         height, worst = _set_best_signs(z, signs, target, scratch), int(np.argmin(heights))
         if height > heights[worst]:
             heights[worst] = height
-            starts[first + images + worst] = z
+            copy_vector(z, starts[first + images + worst])
     found = 0
     for start in range(len(starts)):
         if start >= first + images and not heights[start - first - images] > -np.inf:
             continue
-        z[:] = starts[start]
+        copy_vector(starts[start], z)
         if not _set_best_signs(z, signs, target, scratch) > -np.inf:
             continue
         fine, height, factor = find_peak(z, signs, target, scratch)

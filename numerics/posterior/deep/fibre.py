@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from attnlimits.generated.pair_softmax_m2.numba64 import entries, recover
 
+from ..copies import copy_matrix, copy_vector
 from .mixing import Constants, apply_to_layer, attend, mix, solve
 
 __all__ = ["Fibre", "Nodes", "complete", "new_nodes", "new_scratch"]
@@ -59,7 +60,7 @@ def new_nodes(count: int, depth: int, size: int, before: bool) -> Nodes:
     return Nodes(np.empty((count, depth, size)), before, np.empty((count, 2)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _unmix(u: Array, v: Array, network: Constants, w: Array) -> bool:
     """Solve (c I + sigma(beta w w^T)) u = +-v for w, up to its sign; False where there is no solution."""
     skip, beta, linear = network
@@ -88,7 +89,7 @@ def _unmix(u: Array, v: Array, network: Constants, w: Array) -> bool:
     return minus > 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _set_mixing(sigma: Array, skip: float, out: Array) -> None:
     """Mixing matrix c I + sigma of one layer."""
     for a in range(len(sigma)):
@@ -96,7 +97,7 @@ def _set_mixing(sigma: Array, skip: float, out: Array) -> None:
             out[a, b] = sigma[a, b] + (skip if a == b else 0.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _set_slope(sigma: Array, w: Array, u: Array, network: Constants, out: Array) -> None:
     """Derivative of sigma(beta w w^T) u with respect to w."""
     beta, linear, size = network.beta, network.linear, len(w)
@@ -112,21 +113,6 @@ def _set_slope(sigma: Array, w: Array, u: Array, network: Constants, out: Array)
                 slope += beta * sigma[a, b] * w[b] * (u[b] - mean)
                 out[a, b] = beta * w[a] * sigma[a, b] * (u[b] - mean)
         out[a, a] += slope
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _copy(x: Array, out: Array) -> None:
-    """Copy a matrix."""
-    for a in range(len(x)):
-        for b in range(len(x)):
-            out[a, b] = x[a, b]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _copy_vector(x: Array, out: Array) -> None:
-    """Copy a vector."""
-    for a in range(len(x)):
-        out[a] = x[a]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -147,18 +133,18 @@ def complete(nodes: Nodes, fibre: Fibre) -> None:
                 continue
         else:
             apply_to_layer(base, x, last - 1, w)
-            _copy_vector(v, u)
+            copy_vector(v, u)
         attend(w, network, sigma)
         _set_mixing(sigma, network.skip, work)
         if before:
             # Only the determinant is wanted.
-            _copy_vector(v, spare)
+            copy_vector(v, spare)
             det_mixing = solve(work, spare)
-            _copy_vector(w, spare)
+            copy_vector(w, spare)
         else:
             det_mixing = solve(work, u)
-            _copy_vector(u, spare)
-        _copy(base, work)
+            copy_vector(u, spare)
+        copy_matrix(base, work)
         det_base = solve(work, spare)
         for m in range(size):
             x[solved, m] = spare[m]

@@ -49,7 +49,7 @@ class Draws(NamedTuple):
     for_last: int
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _mix(h: Array, layers: int, constants: tuple[float, float]) -> tuple[float, float, float]:
     """Entries (++, +-, --) of B after so many layers."""
     skip, beta = constants
@@ -68,7 +68,7 @@ def _log_slope(y: tuple[float, float, float, float], beta: float) -> tuple[float
     return plus, minus, log_jacobian + math.log(2.0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _solve_last(h: Array, base: Array, v: Array, constants: tuple[float, float]) -> tuple[float, float]:
     """Set h_L; returns the logarithms of J_L and J_{L-1}, over det B_{L-2}."""
     skip, beta = constants
@@ -83,7 +83,7 @@ def _solve_last(h: Array, base: Array, v: Array, constants: tuple[float, float])
     return math.log(a * d), slope + 2.0 * math.log(abs(u_minus))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _solve_before(h: Array, base: Array, v: Array, constants: tuple[float, float]) -> tuple[float, float]:
     """Set h_{L-1}; returns as `_solve_last`, -inf where there is no solution."""
     skip, beta = constants

@@ -70,7 +70,7 @@ def attend(w: Array, network: Constants, out: Array) -> None:
             out[a, b] /= total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def apply_matrix(matrix: Array, x: Array, out: Array) -> None:
     """Matrix times x."""
     size = len(x)
@@ -92,7 +92,7 @@ def apply_to_layer(matrix: Array, h: Array, layer: int, out: Array) -> None:
         out[a] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _set_identity(out: Array) -> None:
     """Unit matrix."""
     for a in range(len(out)):
@@ -100,7 +100,7 @@ def _set_identity(out: Array) -> None:
             out[a, b] = 1.0 if a == b else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _add_layer(base: Array, sigma: Array, skip: float, column: Array) -> None:
     """(c I + sigma) B in place of B, column by column."""
     size = len(base)

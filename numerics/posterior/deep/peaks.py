@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..copies import copy_matrix
 from ..student import freedom, lower_factor
 from .fibre import Fibre, Nodes, complete, new_nodes
 
@@ -86,13 +87,13 @@ def energy(h: Array, omega: Array, precision: Array, moved: Array) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _set_tangent(h: Array, fibre: Fibre, nodes: Nodes, tangent: Array) -> None:
     """Tangent of the fibre, h_L a function of the layers before; slopes by differences, for it only places nodes."""
     depth, size = h.shape
     free = (depth - 1) * size
     for i in range(free):
-        nodes.h[i] = h
+        copy_matrix(h, nodes.h[i])
         nodes.h[i, i // size, i % size] += 1e-6 * (1.0 + abs(h[i // size, i % size]))
     complete(nodes, fibre)
     for i in range(free):
@@ -102,7 +103,7 @@ def _set_tangent(h: Array, fibre: Fibre, nodes: Nodes, tangent: Array) -> None:
             tangent[free + m, i] = (nodes.h[i, depth - 1, m] - h[depth - 1, m]) / width
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _tangent_covariance(tangent: Array, precision: Array) -> Array:
     """Covariance of the layers before the last along the tangent."""
     depth, free = len(precision), tangent.shape[1]
@@ -117,7 +118,7 @@ def _tangent_covariance(tangent: Array, precision: Array) -> Array:
     return np.ascontiguousarray(np.linalg.inv(hessian))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _peak(h: Array, prior: Prior, before: bool, fibre: Fibre) -> tuple[float, Array]:
     """Move h to the peak of the posterior near it; returns the energy there, and the factor of the layers drawn.
 
@@ -141,14 +142,14 @@ def _peak(h: Array, prior: Prior, before: bool, fibre: Fibre) -> tuple[float, Ar
         move = -(covariance @ gradient)
         accepted = False
         for _ in range(6):
-            trial[:] = h
+            copy_matrix(h, trial)
             for i in range(free):
                 trial[i // size, i % size] += move[i]
             complete(single, fibre)
             lower = energy(trial, omega, precision, moved) if single.dets[0, 0] > 0.0 else np.inf
             if lower < least:
                 least = lower
-                h[:] = trial
+                copy_matrix(trial, h)
                 accepted = True
                 break
             move *= 0.5
@@ -156,8 +157,8 @@ def _peak(h: Array, prior: Prior, before: bool, fibre: Fibre) -> tuple[float, Ar
             least = energy(h, omega, precision, moved)
     if before:  # drawn: all but the layer before the last
         rows = np.empty((free, free))
-        rows[: free - size] = tangent[: free - size]
-        rows[free - size :] = tangent[free:]
+        copy_matrix(tangent[: free - size], rows)
+        copy_matrix(tangent[free:], rows[free - size :])
         covariance = rows @ covariance @ rows.T
         # Where the tangent is degenerate (h_l = 0) the curvature of the fibre spreads h_L.
         for m in range(free - size, free):
@@ -165,7 +166,7 @@ def _peak(h: Array, prior: Prior, before: bool, fibre: Fibre) -> tuple[float, Ar
     return least, lower_factor(covariance, 1e-14)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def place_peaks(truth: Array, prior: Prior, fibre: Fibre, count: int, peaks: Peaks) -> None:
     """Find the peaks of an output from the indices that made it, and divide so many nodes among them."""
     centre, factor, flips, share, norm, before = peaks
@@ -178,13 +179,14 @@ def place_peaks(truth: Array, prior: Prior, fibre: Fibre, count: int, peaks: Pea
     for image in range(images):
         for k in range(depth - 1):
             signs[k] = -1.0 if (image >> k) & 1 else 1.0
-        h[:] = truth
+        copy_matrix(truth, h)
         mean = prior.omega.copy()
         for k in range(depth):
             mean[k] *= signs[k]
             for j in range(depth):
                 flipped[k, j] = prior.precision[k, j] * signs[k] * signs[j]
-        share[image], factor[image] = _peak(h, Prior(mean, flipped, prior.log_det), before, fibre)
+        share[image], lower = _peak(h, Prior(mean, flipped, prior.log_det), before, fibre)
+        copy_matrix(lower, factor[image])
         for j in range(free):
             layer = drawn_layer(j // size, depth, before)
             centre[image, j], flips[image, j] = h[layer, j % size], signs[layer]
