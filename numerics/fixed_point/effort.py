@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from ..channel.averages import Channel
 from ..channel.choice import channel, is_costly
 from ..channel.deep.averages import DeepAverages
-from ..channel.two_layers.channel import TwoLayerAverages
+from ..channel.two_layers.averages import TwoLayerAverages
 from ..core.results import Origin
 from ..core.validation import check_nodes
 from ..model.network import Network
