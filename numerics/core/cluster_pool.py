@@ -19,7 +19,7 @@ from .cluster import LARGE_GRAPHS, await_future, check_cluster, open_client, tol
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["ClusterPool", "Recipe", "Workers", "called", "parts_of", "threads_of", "workers_of"]
+__all__ = ["ClusterPool", "Recipe", "Workers", "called", "mapped", "parts_of", "threads_of", "workers_of"]
 
 # Objects that a worker keeps, by the recipes of which it has made them.
 _MOST = 4
@@ -39,7 +39,13 @@ class ClusterPool:
     def __init__(self, client: Any) -> None:
         self._client, self._name, self._number = client, token_hex(4), 0
 
-    def map(self, function: Callable[..., Any], rows: Iterable[Mapping[str, object]], **shared: object) -> list[Any]:
+    def map(
+        self,
+        function: Callable[..., Any],
+        rows: Iterable[Mapping[str, object]],
+        tick: Callable[[], object] | None = None,
+        **shared: object,
+    ) -> list[Any]:
         """Results of a public function of each row of arguments, in their order.
 
         Parameters
@@ -48,6 +54,8 @@ class ClusterPool:
             At the level of its module, from where the workers import it.
         rows : iterable of mappings
             Arguments by their names.
+        tick : callable, optional
+            Called after each row, in their order.
         shared : optional
             Arguments of every call.
 
@@ -65,7 +73,32 @@ class ClusterPool:
             futures = self._client.map(called, arguments, key=keys, pure=False, function=function, shared=shared)
             for future in futures:
                 await_future(self._client, future)
+                if tick is not None:
+                    tick()
             return list(self._client.gather(futures))
+
+
+def mapped(
+    function: Callable[..., Any],
+    rows: Iterable[Mapping[str, object]],
+    tick: Callable[[], object],
+    pool: ClusterPool | None,
+) -> list[Any]:
+    """Results of a public function of each row of arguments: on the workers of a cluster where there is one, else here.
+
+    Parameters
+    ----------
+    function, rows, tick
+        As in `ClusterPool.map`.
+    pool : ClusterPool, optional
+    """
+    if pool is not None:
+        return pool.map(function, rows, tick)
+    found = []
+    for row in rows:
+        found.append(function(**row))
+        tick()
+    return found
 
 
 def called(row: Mapping[str, object], *, function: Callable[..., Any], shared: Mapping[str, object]) -> Any:

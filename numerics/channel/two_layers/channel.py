@@ -179,7 +179,8 @@ class TwoLayerQuadrature(ChannelBase):
                 found = list(pool.map(lambda point: self.at(point, q1, q2), points))
         else:
             rows = [{"points": points[part]} for part in parts_of(len(points), _POINTS)]
-            parts = self._pool.map(weighted, rows, model=self.model, accuracy=self.accuracy, q1=q1, q2=q2)
+            about = {"kind": type(self), "model": self.model, "accuracy": self.accuracy}
+            parts = self._pool.map(weighted, rows, **about, q1=q1, q2=q2)
             found = [one for part in parts for one in part]
         total = np.sum(found, axis=0)
         total[:2] /= mass.sum() ** 2
@@ -271,9 +272,11 @@ class TwoLayerQuadrature(ChannelBase):
             )
 
 
-def weighted(points: Sequence[Point], *, model: Network, accuracy: float, q1: float, q2: float) -> list[Array]:
-    """Weighted averages at some omega_1, on one thread."""
-    rule = TwoLayerQuadrature(model, accuracy, 1)
+def weighted(
+    points: Sequence[Point], *, kind: type[TwoLayerQuadrature], model: Network, accuracy: float, q1: float, q2: float
+) -> list[Array]:
+    """Weighted averages at some omega_1 by a quadrature of this kind, on one thread."""
+    rule = kind(model, accuracy, 1)
     with threadpool_limits(1, "blas"):  # the products are small
         return [rule.at(point, q1, q2) for point in points]
 
