@@ -73,6 +73,8 @@ class ClusterPool:
             futures = self._client.map(called, arguments, key=keys, pure=False, function=function, shared=shared)
             for future in futures:
                 await_future(self._client, future)
+                if future.status == "error":
+                    future.result()  # raises: of several errors that of the first row
                 if tick is not None:
                     tick()
             return list(self._client.gather(futures))
