@@ -9,21 +9,21 @@ import numpy as np
 from ..core.cluster_pool import ClusterPool, Recipe, Workers, parts_of
 from ..core.typing import Array
 
-__all__ = ["SpreadSums", "sums_of"]
+__all__ = ["SpreadPosterior", "part_of"]
 
 # Outputs of a task: each takes about a millisecond, a task at the scheduler as well.
 _OUTPUTS = 128
 
 
-class SpreadSums:
-    """Sums over nodes that each worker draws once, from the same generator, by a posterior of its own.
+class SpreadPosterior:
+    """Parts of a posterior whose nodes each worker draws once for all, from the same generator.
 
     Parameters
     ----------
     pool : ClusterPool
     recipe : Recipe
-        Of an object whose `sums` takes h, omega, what is the same for all outputs, and the number `start` of the first
-        of them.
+        Of a posterior whose `part` takes h and omega of some outputs, the number `start` of the first of them, and what
+        is the same for all.
     """
 
     def __init__(self, pool: ClusterPool, recipe: Recipe) -> None:
@@ -32,8 +32,8 @@ class SpreadSums:
     @classmethod
     def over(
         cls, workers: Workers, kind: type, settings: tuple[object, ...], rng: np.random.Generator
-    ) -> SpreadSums | None:
-        """Sums on the workers of a cluster; None where there are threads.
+    ) -> SpreadPosterior | None:
+        """A posterior on the workers of a cluster; None where there are threads.
 
         Parameters
         ----------
@@ -47,11 +47,11 @@ class SpreadSums:
         return cls(workers, Recipe.of(kind, *settings, rng, 1)) if isinstance(workers, ClusterPool) else None
 
     def __call__(self, h: Array, omega: Array, **shared: object) -> list[Any]:
-        """Sums of the parts of the outputs, in their order."""
+        """Parts in the order of their outputs."""
         rows = [{"h": h[part], "omega": omega[part], "start": part.start} for part in parts_of(len(h), _OUTPUTS)]
-        return self._pool.map(sums_of, rows, recipe=self._recipe, **shared)
+        return self._pool.map(part_of, rows, recipe=self._recipe, **shared)
 
 
-def sums_of(h: Array, omega: Array, start: int, *, recipe: Recipe, **shared: object) -> Any:
-    """Sums of some outputs, by the posterior that this worker has made."""
-    return recipe.made().sums(h, omega, start=start, **shared)
+def part_of(h: Array, omega: Array, start: int, *, recipe: Recipe, **shared: object) -> Any:
+    """One part, by the posterior that this worker has made."""
+    return recipe.made().part(h, omega, start=start, **shared)

@@ -11,7 +11,7 @@ from ...core.cluster_pool import Workers, threads_of
 from ...core.errors import ConvergenceError
 from ...model.charts import chart_of
 from ...model.network import Network
-from ..spread import SpreadSums
+from ..spread import SpreadPosterior
 from .density import prior_of, with_noise
 from .layout import constants_of, layout_of
 from .points import drawn_points
@@ -70,7 +70,7 @@ class ChartPosterior:
         self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: Workers = None
     ) -> None:
         self.model = model
-        self._spread = SpreadSums.over(workers, type(self), (model, nodes, per, replicas), rng)
+        self._spread = SpreadPosterior.over(workers, type(self), (model, nodes, per, replicas), rng)
         self._chart = chart_of(model)  # kept: the layout holds addresses in it
         self.layout = layout_of(self._chart, constants_of(model))
         self._workers = threads_of(workers)
@@ -105,7 +105,7 @@ class ChartPosterior:
         """
         n, rows, tokens = h.shape
         if self._spread is None:
-            sums = self.sums(h, omega, v, second=second)
+            sums = self.part(h, omega, v, second=second)
         else:
             parts = self._spread(h, omega, v=v, second=second)
             sums = Sums(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
@@ -125,8 +125,8 @@ class ChartPosterior:
             )
         return found
 
-    def sums(self, h: Array, omega: Array, v: Array, *, second: bool = True, start: int = 0) -> Sums:
-        """Sums over the nodes of each output, of which moments are made.
+    def part(self, h: Array, omega: Array, v: Array, *, second: bool = True, start: int = 0) -> Sums:
+        """Sums over the nodes of a part of the outputs, of which moments are made.
 
         Parameters
         ----------

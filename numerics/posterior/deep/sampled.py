@@ -14,7 +14,7 @@ from ...core.errors import ConvergenceError
 from ...model.network import Network
 from ...quadrature.sobol import sobol
 from ..sampled import Draws, Outputs, posterior_moments
-from ..spread import SpreadSums
+from ..spread import SpreadPosterior
 from ..student import freedom
 from .mixing import Constants
 
@@ -66,7 +66,7 @@ class SampledPosterior:
     ) -> None:
         self.model = model
         self._workers = threads_of(workers)
-        self._spread = SpreadSums.over(workers, type(self), (model, nodes, per, replicas), rng)
+        self._spread = SpreadPosterior.over(workers, type(self), (model, nodes, per, replicas), rng)
         self._invertible = model.activation == "linear" or model.tokens == 2
         self._draw(nodes, per, replicas, rng)
 
@@ -96,13 +96,16 @@ class SampledPosterior:
         ConvergenceError
             An output that no node gives.
         """
-        sums = self.sums(h, omega, v) if self._spread is None else np.concatenate(self._spread(h, omega, v=v))
-        moments, lost = moments_of(sums)
-        self._all_met(lost, len(h))
-        return self._halves(moments)
+        parts = [self.part(h, omega, v)] if self._spread is None else self._spread(h, omega, v=v)
+        n, depth, tokens = h.shape
+        self._all_met(sum(lost for _, lost in parts), n)
+        moments = parts[0][0] if len(parts) == 1 else np.concatenate([found for found, _ in parts])
+        means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
+        seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
+        return Halves(means, seconds)
 
-    def sums(self, h: Array, omega: Array, v: Array, start: int = 0) -> Array:
-        """Sums over the nodes of each output by each set of nodes, of which moments are made.
+    def part(self, h: Array, omega: Array, v: Array, start: int = 0) -> tuple[Array, int]:
+        """Moments of a part of the outputs by each set of nodes and by both, and how many outputs have no node.
 
         Parameters
         ----------
@@ -110,6 +113,11 @@ class SampledPosterior:
             As in a call.
         start : int, optional
             Number of the first of these outputs among those that take the sets of nodes in turn.
+
+        Returns
+        -------
+        moments : ndarray, shape (n, 3, L M + L M M)
+        lost : int
         """
         n, depth, tokens = h.shape
         others = [[i for i in range(depth) if i != left_out] for left_out in (depth - 1, depth - 2)]
@@ -126,14 +134,7 @@ class SampledPosterior:
             posterior_moments(Outputs(h[part], omega[part], pair[part]), precision, draws, network, sums[part])
 
         self._run(work, [slice(first, first + self.chunk) for first in range(0, n, self.chunk)])
-        return sums
-
-    def _halves(self, moments: Array) -> Halves:
-        """Moments (n, 3, k) by each set and by both, by what they are of."""
-        n, depth, tokens = len(moments), self.model.layers, self.model.tokens
-        means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
-        seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
-        return Halves(means, seconds)
+        return moments_of(sums)
 
     def _run(self, work: Callable[[Task], Found], tasks: list[Task]) -> list[Found]:
         with ThreadPoolExecutor(self._workers) as pool:

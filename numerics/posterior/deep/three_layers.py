@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...quadrature.rules import normal_qmc
 from .effort import Outputs, scatter
 from .mixture import SUMS, Nodes, Prior, mixture_sums
-from .sampled import PAIRS, Halves, SampledPosterior
+from .sampled import PAIRS, SampledPosterior, moments_of
 
 __all__ = ["MixturePosterior"]
 
@@ -70,29 +70,27 @@ class MixturePosterior(SampledPosterior):
         of_outputs = np.arange(self._per * self._replicas) * sets // self._per
         return Nodes(np.ascontiguousarray(laid), of_outputs, round(_FOR_LAST * (1 << log2)))
 
-    def sums(self, h: Array, omega: Array, v: Array, start: int = 0) -> Array:
-        """Sums of each output in modes of the tokens, v diagonal; see `SampledPosterior.sums`."""
+    def part(self, h: Array, omega: Array, v: Array, start: int = 0) -> tuple[Array, int]:
+        """Moments of a part of the outputs, v diagonal; see `SampledPosterior.part`."""
         model = self.model
         readout = (h[:, 2:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0] @ _MODES
         outputs = Outputs(readout, omega @ _MODES, h @ _MODES)
         prior = Prior(np.ascontiguousarray(v.diagonal()), (model.skip, model.beta))
-        sums = np.empty((len(h), 2, SUMS))
+        made = np.empty((len(h), 3, 18))
 
-        def work(task: _Class) -> None:
+        def work(task: _Class) -> int:
             chosen = task.outputs
-            of_class = np.empty((len(chosen), 2, SUMS))
-            mixture_sums(outputs.readout[chosen], outputs.omega[chosen], prior, task.nodes, of_class)
-            sums[chosen] = of_class
+            sums = np.empty((len(chosen), 2, SUMS))
+            mixture_sums(outputs.readout[chosen], outputs.omega[chosen], prior, task.nodes, sums)
+            moments, lost = moments_of(sums[:, :, :-1])
+            # From modes to tokens.
+            layers = moments.reshape(-1, 3, 3, 5)
+            made[chosen, :, :6] = (layers[..., :2] @ _MODES).reshape(-1, 3, 6)
+            seconds = _MODES @ layers[..., [2, 3, 3, 4]].reshape(-1, 3, 3, 2, 2) @ _MODES
+            made[chosen, :, 6:] = seconds.reshape(-1, 3, 12)
+            return lost
 
-        self._run(work, self._tasks(self._classes(outputs, prior, start), start))
-        return sums[:, :, :-1]
-
-    def _halves(self, moments: Array) -> Halves:
-        """From modes to tokens."""
-        layers = moments.reshape(-1, 3, 3, 5)
-        means = layers[..., :2] @ _MODES
-        seconds = _MODES @ layers[..., [2, 3, 3, 4]].reshape(-1, 3, 3, 2, 2) @ _MODES
-        return Halves([means[:, k] for k in range(3)], [seconds[:, k] for k in range(3)])
+        return made, sum(self._run(work, self._tasks(self._classes(outputs, prior, start), start)))
 
     def nodes_over_effective(self, outputs: Outputs, prior: Prior, start: int = 0) -> Array:
         """What the nodes of each output are to be multiplied by, shape (n,), because their weights differ."""

@@ -21,9 +21,9 @@ SAMPLED = {
     "tied_mean of two indices": (Network(1, 3, 2), 1024),
     "untied_mean": (Network(1, 2, tied=False), 1024),
     "scores": (Network(2, 2), 1024),
-    "sums_of": (Network(2, 3), 64),
-    "sums_of of a chart": (Network(1, 2, noise=0.1), 64),
-    "sums_of of three layers": (Network(3, 2), None),
+    "part_of": (Network(2, 3), 64),
+    "part_of of a chart": (Network(1, 2, noise=0.1), 64),
+    "part_of of three layers": (Network(3, 2), None),
 }
 
 
@@ -132,10 +132,10 @@ def test_a_worker_that_dies_costs_its_tasks_alone(small_clusters, watching):
     def found(**where):
         return al.evolve(al.Network(2, 3), 0.3, samples=128, replicas=4, nodes=128, max_iter=6, **where)
 
-    with small_clusters(2, processes=True) as client, watching(client, "sums_of") as completed:
+    with small_clusters(2, processes=True) as client, watching(client, "part_of") as completed:
         there = found(client=client)
     assert same(there, found(workers=1))
     assert completed.dead is not None
-    repeated = [where for where in completed.found["sums_of"].values() if len(where) > 1]
+    repeated = [where for where in completed.found["part_of"].values() if len(where) > 1]
     assert {where[0] for where in repeated} <= {completed.dead} and {len(where) for where in repeated} <= {2}
-    assert len(repeated) < completed.count("sums_of") / 2
+    assert len(repeated) < completed.count("part_of") / 2
