@@ -6,6 +6,7 @@ quasi-Monte Carlo.
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,7 +141,7 @@ class UntiedLayer(ChannelBase):
         return Averages.unbiased(out, growth, "monte-carlo")
 
 
-def _means(mean: Callable[..., Array], h: Array, omega: Array, workers: Workers, **settings: object) -> Array:
+def _means(mean: Callable[..., Array], h: Array, omega: Array, workers: Workers, **settings: Any) -> Array:
     """Posterior means of all outputs."""
     if not isinstance(workers, ClusterPool):
         return mean(h=h, omega=omega, **settings)

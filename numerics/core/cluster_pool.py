@@ -44,7 +44,7 @@ class ClusterPool:
         function: Callable[..., Any],
         rows: Iterable[Mapping[str, object]],
         tick: Callable[[], object] | None = None,
-        **shared: object,
+        **shared: Any,
     ) -> list[Any]:
         """Results of a public function of each row of arguments, in their order.
 

@@ -58,7 +58,7 @@ def led_to(rest: Rest, starts: Sequence[Array], free: list[int], log_alpha: floa
     if (remade := rest.output.remade) is None:
         found: Iterator[Any] = (_newton(rest, start, free, log_alpha) for start in starts)
     else:
-        settings = {"recipe": remade.recipe, "prior": rest.prior, "closest": rest.closest}
+        settings: dict[str, Any] = {"recipe": remade.recipe, "prior": rest.prior, "closest": rest.closest}
         tried_there = remade.pool.map(
             tried, [{"start": start} for start in starts], free=free, log_alpha=log_alpha, **settings
         )

@@ -46,12 +46,12 @@ class SpreadPosterior:
         """
         return cls(workers, Recipe.of(kind, *settings, rng, 1)) if isinstance(workers, ClusterPool) else None
 
-    def __call__(self, h: Array, omega: Array, **shared: object) -> list[Any]:
+    def __call__(self, h: Array, omega: Array, **shared: Any) -> list[Any]:
         """Parts in the order of their outputs."""
         rows = [{"h": h[part], "omega": omega[part], "start": part.start} for part in parts_of(len(h), _OUTPUTS)]
         return self._pool.map(part_of, rows, recipe=self._recipe, **shared)
 
 
-def part_of(h: Array, omega: Array, start: int, *, recipe: Recipe, **shared: object) -> Any:
+def part_of(h: Array, omega: Array, start: int, *, recipe: Recipe, **shared: Any) -> Any:
     """One part, by the posterior that this worker has made."""
     return recipe.made().part(h, omega, start=start, **shared)

@@ -43,7 +43,8 @@ class LinkChannel(ChannelBase):
     noiseless : LinkKernel, optional
         The same link without noise, whose branches place nodes where the noise is narrow.
     workers : int, ClusterPool or None
-        Of a cluster: each randomisation of a group that is sampled goes to one of them. Threads are not used.
+        Of a cluster: each randomisation of a group that is sampled goes to one of them where it has 1024 points or
+        more. Threads are not used.
 
     Raises
     ------

@@ -24,6 +24,8 @@ Array = NDArray[np.float64]
 _LINE, _SPACE = 96, 256
 # Points with fewer effective nodes get this many times as many.
 _SCARCE, _MORE = 16.0, 16
+# Points of a randomisation from which on it takes longer, 10 ms, than to send it to a cluster.
+_WORTH_SENDING = 1024
 # Share of the points that may find no solution of y = g(h), and effective number of inner nodes.
 _LOST, _FEW = 2e-3, 4.0
 
@@ -108,7 +110,8 @@ class SampledGroup:
         rng: np.random.Generator,
         workers: Workers = None,
     ) -> None:
-        self._pool = workers if isinstance(workers, ClusterPool) else None
+        worth = sizes.samples * sizes.inner >= _WORTH_SENDING
+        self._pool = workers if isinstance(workers, ClusterPool) and worth else None
         self._recipe = Recipe.of(SampledGroup, kernel, parts, sizes, rng)
         self.group = Group(kernel, parts)
         self.entries = self.group.entries

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,9 @@ _SMALL = (1e-3, 1e-4)
 _MODEST = 0.3
 # The sum of all weights may miss one by so many times the accuracy.
 _MASS = 100.0
-# Accuracy from which on points take longer than to send them to a cluster, and points of a task: from 1 ms each.
-_WORTH_SENDING, _POINTS = 1e-4, 4
+# Accuracy from which on points take longer than to send them to a cluster, and points of a task: from 2 ms each, and
+# many times that where an overlap is large.
+_WORTH_SENDING, _POINTS = 1e-5, 6
 # Overlaps closer to one would take too many nodes.
 CLOSEST = 3e-5
 
@@ -62,7 +63,7 @@ class TwoLayerQuadrature(ChannelBase):
         Relative accuracy aimed at, 1e-10 to 1e-2; what is reported as the error is the distance of a coarser rule.
     workers : int, ClusterPool or None
         Threads, those of the machine by default; or the workers of a cluster, to which the points of omega_1 go at an
-        accuracy of 1e-4 or finer.
+        accuracy of 1e-5 or finer.
 
     Notes
     -----
@@ -179,7 +180,7 @@ class TwoLayerQuadrature(ChannelBase):
                 found = list(pool.map(lambda point: self.at(point, q1, q2), points))
         else:
             rows = [{"points": points[part]} for part in parts_of(len(points), _POINTS)]
-            about = {"kind": type(self), "model": self.model, "accuracy": self.accuracy}
+            about: dict[str, Any] = {"kind": type(self), "model": self.model, "accuracy": self.accuracy}
             parts = self._pool.map(weighted, rows, **about, q1=q1, q2=q2)
             found = [one for part in parts for one in part]
         total = np.sum(found, axis=0)

@@ -65,7 +65,7 @@ def test_posteriors_of_sampled_averages(client, completed, name):
 
 def test_points_of_the_quadrature_of_two_layers(client, completed):
     q = np.diag([0.5, 0.6])
-    assert same(*both(lambda workers: TwoLayerQuadrature(Network(), 1e-4, workers), q, client))
+    assert same(*both(lambda workers: TwoLayerQuadrature(Network(), 1e-5, workers), q, client))
     sent = completed.count("weighted")
     assert sent > 10
     # Where a point takes less than a task, nothing is sent.
@@ -85,20 +85,23 @@ def test_randomisations_of_a_link(client, completed):
     kernel = al.Link("h[1]*h[2]").kernel
 
     def make(workers):
-        return LinkChannel(kernel, samples=64, replicas=3, rng=np.random.default_rng(0), workers=workers)
+        return LinkChannel(kernel, samples=samples, replicas=3, rng=np.random.default_rng(0), workers=workers)
 
-    q = 0.5 * np.eye(2)
+    q, samples = 0.5 * np.eye(2), 1024
     assert same(*both(make, q, client)) and same(make(1).operator(q), make(ClusterPool(client)).operator(q))
     assert completed.count("scores_of") == 6
+    # Where a randomisation takes less than a task, nothing is sent.
+    samples = 64
+    assert same(*both(make, q, client)) and completed.count("scores_of") == 6
 
 
 CASES = {
     "network": lambda **where: al.evolve(al.Network(2, 2), 0.9, samples=64, replicas=3, max_iter=12, **where),
-    "link": lambda **where: al.evolve(al.Link("h[1]*h[2]"), 2.0, samples=64, replicas=3, **where),
+    "link": lambda **where: al.evolve(al.Link("h[1]*h[2]"), 2.0, samples=1024, replicas=3, **where),
     "chart": lambda **where: al.evolve(al.Network(1, 2, noise=0.1), 0.9, accuracy=0.05, **where),
     "curve of a network": lambda **where: al.curve(al.Network(1, 3, 2), [0.2, 0.6], samples=64, replicas=3, **where),
     "curve of a link": lambda **where: al.curve(
-        al.Link("h[1]*h[2]"), [0.5, 2.0], start="both", samples=64, replicas=3, **where
+        al.Link("h[1]*h[2]"), [0.5, 2.0], start="both", samples=1024, replicas=3, **where
     ),
     "curve on a chart": lambda **where: al.curve(
         al.Network(1, 2, noise=0.1), [0.4, 0.9], samples=64, replicas=3, nodes=128, **where
@@ -106,7 +109,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# Those take seconds more than the others, which send the same tasks.
+LONG = ("link", "curve on a chart")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in CASES])
 def test_fixed_points_have_the_same_bits(client, completed, name):
     """The numbers, their errors, the evaluations that they took and the sentences."""
     assert same(CASES[name](client=client), CASES[name](workers=1))

@@ -27,7 +27,7 @@ def test_points_of_a_line(client, completed):
 
 
 def test_starts_of_two_overlaps(client, completed):
-    """Both starts at random go there with the others, and the points of the lines with the randomisations."""
+    """Both starts at random go there with the others, and the points of the lines."""
 
     def found(**where):
         return located(FreeEntropy(entropy_of(al.Link("h[1]*h[2]"), **FEW, **where), 1.5), starts=2)
@@ -43,7 +43,7 @@ def test_starts_of_two_overlaps(client, completed):
             other.residual,
             other.free_entropy,
         )
-    assert completed.count("tried") >= 4 and completed.count("told_at") > 20 and completed.count("scores_of") > 3
+    assert completed.count("tried") >= 4 and completed.count("told_at") > 20
 
 
 @pytest.mark.slow  # seconds, for what the points of a line test
