@@ -90,9 +90,6 @@ def open_client(where: str | Client, workers: int | None = None) -> Iterator[Any
     """
     from distributed import Client, LocalCluster
 
-    # Loaded with Dask, for which start-up does not wait.
-    from joblib import cpu_count
-
     if isinstance(where, Client):
         yield where
         return
@@ -105,7 +102,7 @@ def open_client(where: str | Client, workers: int | None = None) -> Iterator[Any
                 settle()
                 with without_interrupts():
                     cluster = LocalCluster(
-                        n_workers=cpu_count() if workers is None else workers,
+                        n_workers=workers,  # as many as there are cores where it is None
                         threads_per_worker=1,
                         processes=True,
                         dashboard_address=None,
