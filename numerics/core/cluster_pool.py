@@ -114,7 +114,7 @@ Workers: TypeAlias = "int | ClusterPool | None"
 
 def threads_of(workers: Workers) -> int:
     """Threads for what stays in this process: as many as asked for, all cores beside a cluster."""
-    return workers if isinstance(workers, int) else os.cpu_count() or 1
+    return (workers if isinstance(workers, int) else 0) or os.cpu_count() or 1
 
 
 def parts_of(count: int, size: int) -> list[slice]:

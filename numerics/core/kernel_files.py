@@ -197,9 +197,10 @@ class CheckedCache(FunctionCache):
 
     def load_overload(self, sig: object, target_context: object) -> Any:
         """Load a signature; None where there is none, or the disk refuses."""
+        found = None
         with self._compiled_otherwise():
-            return super().load_overload(sig, target_context)
-        return None
+            found = super().load_overload(sig, target_context)
+        return found
 
     def save_overload(self, sig: object, data: object) -> None:
         """Save a signature, unless the disk refuses."""

@@ -6,8 +6,10 @@ the average over the hidden layers' omega, is of smooth functions of a few varia
 """
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,6 +49,14 @@ _LOG2_NODES, _LOG_OMEGA, _BY_LAYERS = (13, 14, 15), (5.5, 7.5, 9.5), (1.4, 1.0, 
 _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
 # Overlaps closer to one than this are sampled: the law has too few nodes that an output allows.
 CLOSEST = 3e-4
+
+
+class Point(NamedTuple):
+    """Number of a point, which its nodes are drawn by; the hidden layers' xi; and whether each half is summed alone."""
+
+    number: int
+    xi: Array
+    halve: bool
 
 
 class DeepQuadrature(ChannelBase):
@@ -116,8 +126,9 @@ class DeepQuadrature(ChannelBase):
         xi = np.zeros((len(points), self.model.layers - 1, 2))
         xi[:, known] = points
         # Of the means, half the nodes are off by twice what all of them are: some points tell it of all.
-        coarse = self._all(overlaps, xi, range(0, len(xi), _EVERY), True)
-        values = self._all(overlaps, xi, range(len(xi)), False)
+        some = range(0, len(xi), _EVERY)
+        both = [Point(i, xi[i], True) for i in some] + [Point(i, xi[i], False) for i in range(len(xi))]
+        coarse, values = np.split(self._all(overlaps, both), [len(some)])
         share = weights[::_EVERY] / weights[::_EVERY].sum()
         means = weights @ values - share @ (coarse - values[::_EVERY])
         variance = 1 - overlaps
@@ -126,13 +137,13 @@ class DeepQuadrature(ChannelBase):
         growth = np.where(learned, np.nan, means)
         return Averages.unbiased(np.array([g, g]), np.array([growth, growth]), "estimated")
 
-    def _all(self, overlaps: Array, xi: Array, numbers: range, halve: bool) -> Array:
-        """Averages at the points of these numbers, shape (n, L)."""
+    def _all(self, overlaps: Array, points: Sequence[Point]) -> Array:
+        """Averages at some points, shape (n, L)."""
         if self._pool is None:
             with threadpool_limits(1, "blas"), ThreadPoolExecutor(self._workers) as pool:
-                return np.array(list(pool.map(lambda i: self.one(overlaps, xi[i], i, halve), numbers)))
-        rows = [{"numbers": numbers[part], "xi": xi[numbers[part]]} for part in parts_of(len(numbers), _POINTS)]
-        return np.concatenate(self._pool.map(sums_at, rows, recipe=self._recipe, overlaps=overlaps, halve=halve))
+                return np.array(list(pool.map(lambda point: self.at(overlaps, point), points)))
+        rows = [{"points": points[part]} for part in parts_of(len(points), _POINTS)]
+        return np.concatenate(self._pool.map(sums_at, rows, recipe=self._recipe, overlaps=overlaps))
 
     def _normals(self, index: int) -> Array:
         """Standard normals of a point's nodes, shape (L - 1, 2, n): both halves are nodes on their own."""
@@ -143,18 +154,18 @@ class DeepQuadrature(ChannelBase):
         signed = self._sets[index][:, None] * self._signs[None, :, :, None]
         return np.ascontiguousarray(signed.reshape(-1, *signed.shape[2:]).transpose(1, 2, 0))
 
-    def one(self, overlaps: Array, xi: Array, index: int, halve: bool) -> Array:
+    def at(self, overlaps: Array, point: Point) -> Array:
         """E |<h_l> - omega_l|^2, or growth rates, of all layers given the hidden layers' xi; halved: twice."""
-        zeta = self._normals(index)
+        zeta = self._normals(point.number)
         hidden = overlaps[:-1, None]
         moved = np.sqrt(1 - hidden)[:, :, None] * zeta
-        where = push((np.sqrt(hidden) * xi)[:, :, None] + moved, self.model.skip, self.model.beta)
+        where = push((np.sqrt(hidden) * point.xi)[:, :, None] + moved, self.model.skip, self.model.beta)
         functions = [
             mine if overlap > 0 else np.array([mine[0] ** 2 - 1, mine[0] * mine[1], mine[1] ** 2 - 1])
             for mine, overlap in zip(moved, overlaps, strict=False)
         ]
         count = zeta.shape[2]
-        cuts = (slice(count // 2), slice(count // 2, count)) if halve else (slice(count),)
+        cuts = (slice(count // 2), slice(count // 2, count)) if point.halve else (slice(count),)
         last = float(overlaps[-1])
         return np.mean([self._sums(where[:, cut], [f[:, cut] for f in functions], last) for cut in cuts], axis=0)
 
@@ -211,11 +222,11 @@ def deep_quadrature(model: Network, effort: int, rng: np.random.Generator) -> De
     return DeepQuadrature(model, effort, rng=rng, workers=1)
 
 
-def sums_at(numbers: range, xi: Array, *, recipe: Recipe, overlaps: Array, halve: bool) -> Array:
-    """Averages at the points of these numbers, by the nodes that this worker has drawn."""
+def sums_at(points: Sequence[Point], *, recipe: Recipe, overlaps: Array) -> Array:
+    """Averages at some points, by the nodes that this worker has drawn."""
     rule = recipe.made()
     with threadpool_limits(1, "blas"):
-        return np.array([rule.one(overlaps, at, index, halve) for at, index in zip(xi, numbers, strict=True)])
+        return np.array([rule.at(overlaps, point) for point in points])
 
 
 def _three(functions: Array) -> tuple[Array, Array, Array]:
