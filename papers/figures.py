@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from attnlimits.numerics.core.cluster_pool import ClusterPool
 from attnlimits.numerics.core.files import replace_whole
 from attnlimits.numerics.core.plots import WIDTHS, new_figure, save_figure, styled, titled
 from attnlimits.numerics.core.progress import Bar
@@ -133,6 +134,8 @@ class PaperFigure:
         Called with `progress`, a `Progress`: computes the stored record again.
     points : callable, optional
         Called with a number of points and `Progress`: a record of as many. Without it the command draws what is stored.
+    apart : bool
+        Whether its curves do not need each other: `points` then takes the workers of a cluster as well.
     width : float
         The figure's own, in inches.
     others : tuple of Path
@@ -144,7 +147,8 @@ class PaperFigure:
     draw: Callable[[Record, float], Picture]
     headline: Callable[[Record], Headline]
     compute: Callable[..., Record]
-    points: Callable[[int, Progress], Record] | None = None
+    points: Callable[..., Record] | None = None
+    apart: bool = False
     width: float = SINGLE
     others: tuple[Path, ...] = ()
 
@@ -175,7 +179,14 @@ class PaperFigure:
                 save_figure(picture, path)
 
     def make(
-        self, out: Path, points: int, progress: Progress, look: Look | None = None, *, stored: bool = False
+        self,
+        out: Path,
+        points: int,
+        progress: Progress,
+        look: Look | None = None,
+        *,
+        stored: bool = False,
+        pool: ClusterPool | None = None,
     ) -> dict[str, object]:
         """Draw the figure into a folder, with its data.
 
@@ -190,6 +201,8 @@ class PaperFigure:
         look : Look, optional
         stored : bool, keyword-only
             Draw what is stored, whatever `points` is.
+        pool : ClusterPool, keyword-only, optional
+            Workers of a cluster that compute the curves, of a figure whose curves do not need each other.
 
         Returns
         -------
@@ -201,7 +214,8 @@ class PaperFigure:
             record, source = load(self.data), f"drawn from {self.data.name}"
             progress(1, 1)
         else:
-            record, source = self.points(points, progress), "converged"
+            there = {"pool": pool} if self.apart else {}
+            record, source = self.points(points, progress, **there), "converged"
         files = {kind: out / f"{self.name}.{kind}" for kind in ("json", *look.formats)}
         save(files["json"], record)
         self.render(record, look, *(files[kind] for kind in look.formats))

@@ -25,9 +25,11 @@ def function_at(kind: types.FunctionType) -> Callable[[int], Any]:
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             del signature
-            value = cgutils.create_struct_proxy(kind)(context, builder)
-            value.jit_addr = builder.inttoptr(args[0], context.get_value_type(types.voidptr))
-            return value._getvalue()
+            model, pointer = context.data_model_manager[kind], context.get_value_type(types.voidptr)
+            # Addresses for C and for Python are those of no function: compiled code calls by the third one.
+            fields = [cgutils.get_null_value(pointer)] * model.field_count
+            fields[model.get_field_position("jit_addr")] = builder.inttoptr(args[0], pointer)
+            return cgutils.make_anonymous_struct(builder, fields, context.get_value_type(kind))
 
         return kind(types.int64), codegen
 

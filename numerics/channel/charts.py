@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.cluster_pool import Workers
 from ..model.network import Network
 from ..posterior.charts.posterior import ChartMoments, ChartPosterior
 from .averages import Averages, ChannelBase, matrix_root, regression
@@ -83,8 +84,8 @@ class ChartChannel(ChannelBase):
         Inner nodes of each output.
     rng : numpy.random.Generator
         Randomises the inner nodes.
-    workers : int, optional
-        Threads; all cores by default.
+    workers : int, ClusterPool or None
+        Threads, all cores by default; or the workers of a cluster, which sample the posteriors.
     """
 
     sampled = True
@@ -97,7 +98,7 @@ class ChartChannel(ChannelBase):
         *,
         nodes: int = 1024,
         rng: np.random.Generator,
-        workers: int | None = None,
+        workers: Workers = None,
     ) -> None:
         """Keep the points of both averages: G is a smooth function of q."""
         self.model = model

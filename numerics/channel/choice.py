@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.cluster_pool import Workers
 from ..model.network import Network
 from ..model.routes import CHART, preferred, require
 from ..quadrature.rules import normal_qmc
@@ -17,7 +18,7 @@ from .fibre import TiedLayer, UntiedLayer
 from .one_layer import OneLayer
 from .sampled import DeepChannel
 from .structure import normals_of
-from .two_layers.channel import TwoLayerAverages
+from .two_layers.averages import TwoLayerAverages
 from .two_layers.sampled import TwoLayers
 
 __all__ = ["channel", "is_costly", "is_sampled"]
@@ -42,7 +43,7 @@ def channel(
     samples: int,
     replicas: int,
     rng: np.random.Generator,
-    workers: int | None = None,
+    workers: Workers = None,
     nodes: int = 2048,
     accuracy: float | None = None,
 ) -> Channel:
@@ -57,8 +58,9 @@ def channel(
     replicas : int
         Number of independent randomisations, at least 2.
     rng : numpy.random.Generator
-    workers : int, optional
-        Threads of the denoiser.
+    workers : int, ClusterPool or None
+        Threads, all cores by default; or the workers of a cluster, to which the parts of the averages go that do not
+        need each other: posteriors of outputs where the outer average is sampled, points of a rule where it is not.
     nodes : int, optional
         Nodes of the posterior of each output, where it is sampled.
     accuracy : float, optional
@@ -74,9 +76,9 @@ def channel(
     if route is CHART:
         return ChartChannel(model, _points(size, log2_n, streams), nodes=nodes, rng=rng, workers=workers)
     if not model.tied:
-        return UntiedLayer(model, _points(size, log2_n, streams))
+        return UntiedLayer(model, _points(size, log2_n, streams), workers)
     if model.layers == 1:
-        return TiedLayer(model, _points(size, log2_n, streams))
+        return TiedLayer(model, _points(size, log2_n, streams), workers)
     if not is_sampled(model):
         if accuracy is None:
             return TwoLayers(model, _points(size, log2_n, streams), workers)
@@ -92,7 +94,7 @@ def _points(size: int, log2_n: int, streams: Sequence[np.random.Generator]) -> l
 
 
 def _near_recovery(
-    model: Network, log2_n: int, streams: Sequence[np.random.Generator], workers: int | None
+    model: Network, log2_n: int, streams: Sequence[np.random.Generator], workers: Workers
 ) -> Callable[[int], Channel]:
     """Sampled averages of two layers, of so many times the usual points, which are drawn when they are asked for."""
 

@@ -4,7 +4,6 @@ The outer average over (omega, h) is randomised quasi-Monte Carlo, the inner pos
 of the output (`posterior.deep`).
 """
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.cluster_pool import Workers, threads_of
 from ..model.network import Network
 from ..posterior.deep.sampled import SampledPosterior
 from .averages import NEARLY, Averages, ChannelBase, controlled, matrix_root, regression
@@ -41,8 +41,8 @@ class DeepChannel(ChannelBase):
         Inner nodes of each output; a power of two from 64.
     rng : numpy.random.Generator
         Randomises the inner nodes.
-    workers : int, optional
-        Threads; all cores by default.
+    workers : int, ClusterPool or None
+        Threads, all cores by default; or the workers of a cluster, which sample the posteriors.
     """
 
     model: Network
@@ -57,7 +57,7 @@ class DeepChannel(ChannelBase):
         *,
         nodes: int = 2048,
         rng: np.random.Generator,
-        workers: int | None = None,
+        workers: Workers = None,
     ) -> None:
         """Keep the points of both averages: G is a smooth function of q."""
         depth, tokens = model.layers, model.tokens
@@ -66,8 +66,8 @@ class DeepChannel(ChannelBase):
         self._replicas = len(points)
         normals = np.concatenate(points).reshape(-1, 2, depth, tokens)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
-        self._workers = workers = workers or os.cpu_count() or 1
-        self._linearised = Linearised(model, len(points), workers)
+        self._workers = threads_of(workers)
+        self._linearised = Linearised(model, len(points), self._workers)
         self._posterior = self.posterior(model, nodes, len(points[0]), len(points), rng, workers)
 
     def __call__(self, q: Array) -> Averages:

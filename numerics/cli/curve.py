@@ -20,6 +20,7 @@ from .flags import (
     check_output,
     check_points,
     check_sampling,
+    dask_flag,
     link_flags,
     model_flags,
     model_of,
@@ -80,6 +81,7 @@ def add(verbs: Verbs) -> None:
     )
     plot_flag(parser, "the overlaps along the curve")
     sampling_flags(parser, samples=None)
+    dask_flag(parser, "to which the parts of each average go that do not need each other")
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -109,6 +111,7 @@ def run(args: argparse.Namespace) -> Outcome:
             closest=args.closest,
             replicas=args.replicas,
             rng=args.seed,
+            client=args.dask,
             workers=args.workers,
             progress=bar.to,
             keep=args.out,

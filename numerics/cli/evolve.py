@@ -14,6 +14,7 @@ from .flags import (
     check_model,
     check_output,
     check_sampling,
+    dask_flag,
     link_flags,
     model_flags,
     network_of,
@@ -56,6 +57,7 @@ def add(verbs: Verbs) -> None:
     )
     plot_flag(parser, "the overlaps over the iteration")
     sampling_flags(parser, samples=None)
+    dask_flag(parser, "to which the parts of each average go that do not need each other")
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -84,6 +86,7 @@ def run(args: argparse.Namespace) -> Outcome:
         tol=args.tol,
         max_iter=args.max_iter,
         nodes=args.nodes,
+        client=args.dask,
         **sampling(args),
     )
     name = model.describe()

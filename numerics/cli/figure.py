@@ -2,15 +2,18 @@
 
 import argparse
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..core.cluster_pool import ClusterPool, workers_of
 from ..core.destinations import FORMATS, output_folder
 from ..core.pictures import plots
 from ..core.progress import Bar
-from .flags import check_points
+from .flags import check_points, dask_flag
 from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["FIGURES", "add", "add_aim_figure", "aim_figures", "look_flags", "look_of", "run", "shows"]
@@ -68,6 +71,8 @@ def _drawing_flags(parser: argparse.ArgumentParser) -> None:
         "--points", type=int, default=48, help="number of alphas, where they are computed (default: %(default)s)"
     )
     parser.add_argument("--stored", action="store_true", help="draw the stored data, and compute nothing")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes of --dask local (default: all cores)")
+    dask_flag(parser, "to which the curves go")
     look_flags(parser)
 
 
@@ -119,7 +124,8 @@ def run(args: argparse.Namespace) -> Outcome:
         return _listed()
     if args.name is None:
         raise ValueError("the following arguments are required: name; --list shows what there is")
-    made = _make(args.name, args)
+    with _pool(args, [args.name]) as pool:
+        made = _make(args.name, args, pool)
     return made, "\n".join(made["summary"]), bool(made["converged"])
 
 
@@ -143,7 +149,9 @@ def aim_figures(args: argparse.Namespace) -> Outcome:
     wrong = sorted(set(args.names) - set(known))
     if wrong:
         raise ValueError(f"figures of boncoraglio2025 are {', '.join(known)}, got {wrong[0]}; leave it out for all")
-    made = [_make(f"boncoraglio2025-{name}", args) for name in args.names or known]
+    names = [f"boncoraglio2025-{name}" for name in args.names or known]
+    with _pool(args, names) as pool:
+        made = [_make(name, args, pool) for name in names]
     first = made[0]
     wanting = [m["figure"] for m in made if not m["converged"]]
     record = {
@@ -158,14 +166,35 @@ def aim_figures(args: argparse.Namespace) -> Outcome:
     return record, "\n".join(line for m in made for line in m["summary"]), not wanting
 
 
-def _make(name: str, args: argparse.Namespace) -> dict[str, Any]:
+@contextmanager
+def _pool(args: argparse.Namespace, names: list[str]) -> Iterator[ClusterPool | None]:
+    """Refuse flags out of range, and give the workers of the cluster where there is one."""
     if args.points < 4:
         raise ValueError(f"--points must be >= 4 for a curve, got {args.points}")
     check_points(args.points)
+    if args.workers is not None and (args.workers < 1 or args.dask is None):
+        raise ValueError(f"--workers are the processes of --dask local, at least one; got {args.workers}")
+    if args.dask is not None:
+        _check_apart(args, names)
     output_folder(args.out)
+    with workers_of(args.dask, args.workers) as workers:
+        yield workers if isinstance(workers, ClusterPool) else None
+
+
+def _check_apart(args: argparse.Namespace, names: list[str]) -> None:
+    """Refuse a cluster for figures of which no curves are computed, or none that go apart."""
+    for name in names:
+        figure = import_module(FIGURES[name]).FIGURE
+        if args.stored or figure.points is None:
+            raise ValueError(f"{name} is drawn from stored data, and --dask computes curves; leave it out")
+        if not figure.apart:
+            raise ValueError(f"{name} is one curve whose points follow each other; leave out --dask")
+
+
+def _make(name: str, args: argparse.Namespace, pool: ClusterPool | None) -> dict[str, Any]:
     look = look_of(args)
     bar = Bar(name, show=shown(args))
     figure = import_module(FIGURES[name]).FIGURE
-    made: dict[str, Any] = figure.make(args.out, args.points, bar.to, look, stored=args.stored)
+    made: dict[str, Any] = figure.make(args.out, args.points, bar.to, look, stored=args.stored, pool=pool)
     bar.close()
     return made

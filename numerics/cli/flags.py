@@ -23,6 +23,7 @@ __all__ = [
     "check_points",
     "check_sampling",
     "damping",
+    "dask_flag",
     "described",
     "is_attention",
     "link_flags",
@@ -171,6 +172,25 @@ def sampling_flags(parser: argparse.ArgumentParser, *, samples: int | None = 409
     group.add_argument("--replicas", type=int, default=8, help="independent randomisations (default: %(default)s)")
     group.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
     group.add_argument("--workers", type=int, help="threads (default: all cores)")
+
+
+def dask_flag(parser: argparse.ArgumentParser, goes: str, *, workers: str = "") -> None:
+    """Add --dask, the same for every verb that computes on a cluster.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    goes : str
+        What goes to the workers.
+    workers : str, keyword-only
+        What --workers are then, beyond the processes of a local cluster.
+    """
+    parser.add_argument(
+        "--dask",
+        metavar="WHERE",
+        help=f"on a Dask cluster, {goes}: address of its scheduler, its scheduler file, or local; --workers are then "
+        f"the processes of a local one{workers}",
+    )
 
 
 def check_sampling(args: argparse.Namespace) -> None:

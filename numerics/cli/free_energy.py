@@ -5,10 +5,12 @@ import math
 
 import attnlimits as al
 
+from ..core.cluster_pool import Workers, workers_of
 from ..core.decimals import pm, recorded
 from ..core.results import Origin, as_dict
 from .flags import (
     check_model,
+    dask_flag,
     link_flags,
     model_flags,
     model_of,
@@ -56,6 +58,7 @@ def inference_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--starts", type=int, default=2, help="random starts where several overlaps are free (default: %(default)s)"
     )
+    dask_flag(parser, "to which the starts of the search go, and the parts of each average that do not need each other")
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -66,7 +69,12 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.transitions and args.plot is not None:
         raise ValueError("--plot draws the stationary points at one alpha; give --alpha instead of --transitions")
     check_plot(args)
-    output, name = output_of(args)
+    with workers_of(args.dask, args.workers) as workers:
+        return _found(args, workers)
+
+
+def _found(args: argparse.Namespace, workers: Workers) -> Outcome:
+    output, name = output_of(args, workers)
     prior = al.free_energy.prior_named(args.prior, args.density)
     about = {"model": name, "prior": prior.describe(), "route": output.route, "origin": origin_of(output, args)}
     if args.transitions:
@@ -116,13 +124,13 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError("--alpha is needed: samples per dimension, N/D")
 
 
-def output_of(args: argparse.Namespace) -> tuple["al.free_energy.OutputEntropy", str]:
+def output_of(args: argparse.Namespace, workers: Workers) -> tuple["al.free_energy.OutputEntropy", str]:
     """Psi_out of the flags, and the name of its model."""
     model = model_of(args, "free-energy")
     if args.samples is None:
         args.samples = al.free_energy.usual_samples(model)
     effort = {"accuracy": args.accuracy, "samples": args.samples, "replicas": args.replicas}
-    return al.free_energy.entropy_of(model, **effort, rng=args.seed, workers=args.workers), model.describe()
+    return al.free_energy.entropy_of(model, **effort, rng=args.seed, workers=workers), model.describe()
 
 
 def origin_of(output: "al.free_energy.OutputEntropy", args: argparse.Namespace) -> Origin:

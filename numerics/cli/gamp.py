@@ -24,7 +24,7 @@ from .data import (
     read_data,
     start_of,
 )
-from .flags import damping, model_of
+from .flags import damping, dask_flag, model_of
 from .plot import check_plot, plot_flag, plotted
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
@@ -62,12 +62,7 @@ def add(verbs: Verbs) -> None:
         "for one tied layer of one index, or of more tokens than indices; for two softmax layers over two tokens at "
         "alpha < 2/3; for links in one entry of h per output, or in one combination of them",
     )
-    parser.add_argument(
-        "--dask",
-        metavar="WHERE",
-        help="on a Dask cluster, where the rows of --x stay: address of its scheduler, its scheduler file, or local; "
-        "--workers are then the processes of a local one, and those that another one waits for (default: 1)",
-    )
+    dask_flag(parser, "where the rows of --x stay", workers=", and those that another one waits for (default: 1)")
 
 
 def run(args: argparse.Namespace) -> Outcome:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import attnlimits as al
 
+from ..core.cluster_pool import Workers, workers_of
 from ..core.decimals import recorded
 from ..core.destinations import output_file
 from ..core.progress import Bar
@@ -43,7 +44,12 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f"--out must end in .png, .pdf or .svg, got {args.out.name}")
     for suffix in (None, ".json"):
         output_file(args.out, suffix, make=True)
-    output, name = output_of(args)
+    with workers_of(args.dask, args.workers) as workers:
+        return _drawn(args, workers)
+
+
+def _drawn(args: argparse.Namespace, workers: Workers) -> Outcome:
+    output, name = output_of(args, workers)
     prior = al.free_energy.prior_named(args.prior, args.density)
     free = al.free_energy.FreeEntropy(output, args.alpha, prior)
     bar = Bar("landscape", show=shown(args))

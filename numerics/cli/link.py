@@ -82,6 +82,8 @@ def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, Record]:
         tol=args.tol,
         max_iter=args.max_iter,
         rng=args.seed,
+        client=args.dask,
+        workers=args.workers,
     )
     return result, _about(link.kernel)
 

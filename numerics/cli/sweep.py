@@ -9,6 +9,7 @@ import attnlimits as al
 
 from ..core.destinations import output_folder
 from ..core.progress import Bar
+from .flags import dask_flag
 from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -32,9 +33,7 @@ def add(verbs: Verbs) -> None:
     parser.needs(grid, out)
     parser.check = _check
     parser.add_argument("--workers", type=int, metavar="N", help="points computed at a time (default: all cores)")
-    parser.add_argument(
-        "--dask", metavar="WHERE", help="on a Dask cluster: address of its scheduler, its scheduler file, or local"
-    )
+    dask_flag(parser, "to which the points go")
     parser.add_argument("--retry-failed", action="store_true", help="also compute again what failed")
     parser.add_argument("--limit", type=int, metavar="N", help="compute at most N points now")
 
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> Outcome:
             args.grid,
             args.out,
             workers=args.workers,
-            dask=args.dask,
+            client=args.dask,
             retry_failed=args.retry_failed,
             limit=args.limit,
             progress=bar.to,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
-
-from joblib import cpu_count
 
 from .errors import ConvergenceError
 from .interrupts import without_interrupts
@@ -17,10 +19,23 @@ from .kernel_cache import settle
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["PATIENCE", "ClusterError", "check_cluster", "open_client", "sentence"]
+__all__ = [
+    "LARGE_GRAPHS",
+    "PATIENCE",
+    "ClusterError",
+    "await_future",
+    "check_cluster",
+    "open_client",
+    "sentence",
+    "told_apart",
+]
 
 #: Seconds that a scheduler has to answer, and that a cluster may be without workers.
 PATIENCE = 60.0
+#: Settings of Dask under which it does not warn of arguments of many bytes.
+LARGE_GRAPHS = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
+# Seconds between questions whether the cluster still has workers.
+_ASK = 1.0
 # Every worker process computes one task at a time, on one thread.
 _ENVIRONMENT = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -87,7 +102,7 @@ def open_client(where: str | Client, workers: int | None = None) -> Iterator[Any
                 settle()
                 with without_interrupts():
                     cluster = LocalCluster(
-                        n_workers=cpu_count() if workers is None else workers,
+                        n_workers=workers,  # as many as there are cores where it is None
                         threads_per_worker=1,
                         processes=True,
                         dashboard_address=None,
@@ -103,6 +118,40 @@ def open_client(where: str | Client, workers: int | None = None) -> Iterator[Any
         except (OSError, ValueError) as error:
             raise ClusterError(f"no Dask scheduler at {where}: {sentence(error)}") from None
         yield stack.enter_context(client)
+
+
+def await_future(client: Any, future: Any) -> None:
+    """Wait for a future of a client.
+
+    Raises
+    ------
+    ClusterError
+        There have been no workers for some time.
+    """
+    finished, since = Event(), time.monotonic()
+    future.add_done_callback(lambda _: finished.set())
+    while not finished.wait(_ASK):
+        if client.nthreads():
+            since = time.monotonic()
+        elif time.monotonic() > since + PATIENCE:
+            raise ClusterError(f"the cluster has had no workers for {PATIENCE:g} s; start some")
+
+
+@contextmanager
+def told_apart(what: str) -> Iterator[None]:
+    """Tell what is wrong with the arguments or the computation from what is wrong with the cluster.
+
+    Parameters
+    ----------
+    what : str
+        What the cluster is to complete.
+    """
+    try:
+        yield
+    except (ValueError, ArithmeticError, ConvergenceError, MemoryError):
+        raise
+    except (Exception, asyncio.CancelledError, CancelledError) as error:
+        raise ClusterError(f"the cluster did not complete {what}: {sentence(error)}") from error
 
 
 @contextmanager

@@ -19,30 +19,31 @@ from types import ModuleType
 
 __all__ = ["install", "settle"]
 
-_CACHING = "numba.core.caching"
+# Whose `Dispatcher` makes the cache of a kernel.
+_DISPATCHER = "numba.core.dispatcher"
 
 
 def install() -> None:
     """Have the kernels of this package cached as above, from the moment on that numba is imported."""
-    if _CACHING in sys.modules:
-        _attach(sys.modules[_CACHING])
+    if _DISPATCHER in sys.modules:
+        _attach(sys.modules[_DISPATCHER])
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def settle() -> None:
     """Choose the folder now: processes that this one starts take the same, and do not each speak of it."""
-    importlib.import_module(_CACHING)  # before what attaches itself to it
+    importlib.import_module(_DISPATCHER)  # before what attaches itself to it
     from .kernel_files import settle
 
     settle()
 
 
 class _Finder(MetaPathFinder):
-    """Waits for the import of numba's caching, and gives way to the usual finders."""
+    """Waits for the import of numba's dispatcher, and gives way to the usual finders."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != _CACHING:
+        if name != _DISPATCHER:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -58,7 +59,7 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-def _attach(caching: ModuleType) -> None:
+def _attach(dispatcher: ModuleType) -> None:
     from .kernel_files import attach
 
-    attach(caching)
+    attach(dispatcher)

@@ -6,6 +6,8 @@ import hashlib
 import io
 import multiprocessing
 import os
+import pickle
+import secrets
 import shutil
 import stat
 import sys
@@ -17,12 +19,20 @@ from types import ModuleType
 from typing import Any
 
 from numba.core import config
-from numba.core.caching import CacheImpl, IndexDataCacheFile, UserProvidedCacheLocator, UserWideCacheLocator
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    InTreeCacheLocator,
+    UserProvidedCacheLocator,
+    UserWideCacheLocator,
+    ZipCacheLocator,
+)
 
 from .identity import kernel_hash
 from .notes import note
 
-__all__ = ["CheckedFile", "Locator", "attach", "settle"]
+__all__ = ["CheckedCache", "CheckedFile", "Locator", "attach", "settle"]
 
 #: Environment variable by which a process tells those it starts of its private folder.
 PRIVATE = "ATTNLIMITS_PRIVATE_KERNELS"
@@ -53,40 +63,53 @@ class CheckedFile(IndexDataCacheFile):
         return found[1] if found is not None and found[0] == key else None
 
     def _load_index(self) -> dict[object, str]:
-        return super()._load_index() if _is_whole(self._index_path) else {}
+        content = _whole(self._index_path)
+        if content is None:
+            return {}
+        stream = io.BytesIO(content)
+        if pickle.load(stream) != self._version:
+            return {}  # the rest may be of classes that are no more
+        stamp, names = pickle.load(stream)
+        return dict(names) if stamp == self._source_stamp else {}
 
     def _load_data(self, name: str) -> Any:
-        return super()._load_data(name) if _is_whole(self._data_path(name)) else None
+        content = _whole(self._data_path(name))
+        return None if content is None else pickle.loads(content)
 
     @contextmanager
     def _open_for_write(self, path: str) -> Iterator[io.BytesIO]:
-        with super()._open_for_write(path) as stream:
-            content = io.BytesIO()
-            yield content
-            stream.write(content.getvalue() + hashlib.sha256(content.getvalue()).digest())
+        content = io.BytesIO()
+        yield content
+        part = Path(f"{path}.tmp.{secrets.token_hex(8)}")
+        try:
+            part.write_bytes(content.getvalue() + hashlib.sha256(content.getvalue()).digest())
+            os.replace(part, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
 
 
-def _is_whole(path: str) -> bool:
+def _whole(path: str) -> bytes | None:
+    """Content of a file without its checksum; None where there is no file, or one that is damaged."""
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
-        return False
+        return None
     if hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:]:
-        return True
+        return content[:-_DIGEST]
     _say_once(f"the compiled kernel {path} is damaged{_variable()}; it is compiled again")
-    return False
+    return None
 
 
 class Locator:
-    """Numba's own choices of a folder in numba's order, and a private temporary folder after them."""
+    """Numba's own choices of a folder for a source file in numba's order, and a private temporary one after them."""
 
-    usual: tuple[Any, ...] = ()
+    usual: tuple[Any, ...] = (UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator, ZipCacheLocator)
 
     @classmethod
     def from_function(cls, function: Callable[..., object], file: str) -> Any:
-        """Return the locator of a function of this package, None for others."""
-        if not _is_ours(function):
-            return None
+        """Return the locator of a function of this package."""
         for kind in cls.usual:
             if kind is UserWideCacheLocator and not os.path.isabs(os.path.expanduser("~")):
                 continue  # without a home it would make a folder named ~
@@ -149,31 +172,47 @@ def settle() -> None:
     Locator.from_function(settle, __file__)
 
 
-def attach(caching: ModuleType) -> None:
-    """Put locator, checked files and the guard in the place of numba's own, for kernels of this package."""
-    if CacheImpl._locator_classes[0] is Locator:
-        return
-    Locator.usual = tuple(CacheImpl._locator_classes)
-    CacheImpl._locator_classes.insert(0, Locator)
-    begin, usual_guard = caching.Cache.__init__, caching.Cache._guard_against_spurious_io_errors
+class _Located(CompileResultCacheImpl):
+    """What numba keeps of a kernel, in the folder of `Locator`."""
 
-    def begin_checked(self: Any, py_func: Callable[..., object]) -> None:
-        begin(self, py_func)
-        if _is_ours(py_func):
-            # Of its own file; and of those whose functions and constants it may hold.
-            stamp = (self._impl.locator.get_source_stamp(), kernel_hash(py_func.__module__))
-            self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base + _LAYOUT, stamp)
+    _locator_classes = (Locator,)
+
+
+class CheckedCache(FunctionCache):
+    """Cache of a kernel of this package: with checked files, and without an error of the disk.
+
+    Parameters
+    ----------
+    function : callable
+        In Python.
+    """
+
+    _impl_class = _Located
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        # Of its own file; and of those whose functions and constants it may hold.
+        stamp = (self._impl.locator.get_source_stamp(), kernel_hash(function.__module__))
+        self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base + _LAYOUT, stamp)
+
+    def load_overload(self, sig: object, target_context: object) -> Any:
+        """Load a signature; None where there is none, or the disk refuses."""
+        found = None
+        with self._compiled_otherwise():
+            found = super().load_overload(sig, target_context)
+        return found
+
+    def save_overload(self, sig: object, data: object) -> None:
+        """Save a signature, unless the disk refuses."""
+        with self._compiled_otherwise():
+            super().save_overload(sig, data)
 
     @contextmanager
-    def guard(self: Any) -> Iterator[None]:
-        if not _is_ours(self._py_func):
-            with usual_guard(self):
-                yield
-            return
+    def _compiled_otherwise(self) -> Iterator[None]:
+        """Say that a kernel is neither loaded nor saved: it is compiled in this run, and correct."""
         try:
             yield
         except OSError as error:
-            # Neither loaded nor saved: compiled in this run, and correct.
             where = error.filename or self._cache_path
             if os.environ.get(PRIVATE) != os.devnull:
                 _say_once(
@@ -181,8 +220,20 @@ def attach(caching: ModuleType) -> None:
                     "set NUMBA_CACHE_DIR to a folder with room that can be written"
                 )
 
-    caching.Cache.__init__ = begin_checked
-    caching.Cache._guard_against_spurious_io_errors = guard
+
+def attach(dispatcher: ModuleType) -> None:
+    """Have functions of this package cached by `CheckedCache` from now on, others as ever."""
+    usual = dispatcher.Dispatcher.enable_caching
+    if usual.__module__ == __name__:
+        return
+
+    def enable_caching(self: Any) -> None:
+        if _is_ours(self.py_func):
+            self._cache = CheckedCache(self.py_func)
+        else:
+            usual(self)
+
+    dispatcher.Dispatcher.enable_caching = enable_caching
 
 
 _said: list[str] = []

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from ..channel.averages import Channel
 from ..channel.choice import channel, is_costly
 from ..channel.deep.averages import DeepAverages
-from ..channel.two_layers.channel import TwoLayerAverages
+from ..channel.two_layers.averages import TwoLayerAverages
+from ..core.cluster_pool import Workers
 from ..core.results import Origin
 from ..core.validation import check_nodes
 from ..model.network import Network
@@ -70,7 +71,7 @@ class Effort:
         """The same with as many points at every alpha: none is searched for."""
         return self if self.first(model) is None else replace(self, accuracy=None, nodes=_CHART_NODES)
 
-    def channel(self, model: Network, rng: np.random.Generator, workers: int | None) -> Channel:
+    def channel(self, model: Network, rng: np.random.Generator, workers: Workers) -> Channel:
         """Averages of that effort."""
         assert self.samples is not None and self.nodes is not None
         return channel(

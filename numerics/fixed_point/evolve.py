@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel.averages import Channel
+from ..core.cluster_pool import Workers
 from ..core.errors import ConvergenceError
 from ..core.random import seeded
 from ..core.results import EvolutionResult
@@ -66,7 +67,7 @@ def evolve(
     tol: float = 1e-5,
     max_iter: int = 200,
     rng: np.random.Generator | int | None = 0,
-    workers: int | None = None,
+    workers: Workers = None,
     nodes: int | None = None,
     accuracy: float | None = None,
     throw: bool = False,
@@ -92,8 +93,8 @@ def evolve(
     max_iter : int, optional
         Evaluations of the channel averages.
     rng : Generator, int or None, optional
-    workers : int, optional
-        Threads; all cores by default.
+    workers : int, ClusterPool or None
+        Threads, all cores by default; or the workers of a cluster.
     nodes : int, optional
         Nodes of each sampled posterior, a power of two >= 64; halve the error they leave by twice as many. Default
         2048; on charts 512, or as many as `accuracy` takes, 128 first.
@@ -147,7 +148,7 @@ def curve(
     tol: float = 1e-5,
     max_iter: int = 200,
     rng: np.random.Generator | int | None = 0,
-    workers: int | None = None,
+    workers: Workers = None,
     nodes: int | None = None,
     accuracy: float | None = None,
 ) -> list[EvolutionResult]:
@@ -182,7 +183,7 @@ def _solved(
     start: str | ArrayLike,
     effort: Effort,
     rng: np.random.Generator,
-    workers: int | None,
+    workers: Workers,
 ) -> tuple[Solution, Channel]:
     """Fixed point, and the averages that it is one of."""
     begin, upwards = _beginning(start, model), isinstance(start, str) and start == "uninformed"

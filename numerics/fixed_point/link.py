@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel.link.channel import LinkChannel
+from ..core.cluster_pool import Workers
 from ..core.errors import ConvergenceError
 from ..core.random import seeded
 from ..core.results import EvolutionResult, Origin
@@ -37,6 +38,7 @@ def evolve(
     tol: float = 1e-5,
     max_iter: int = 200,
     rng: np.random.Generator | int | None = 0,
+    workers: Workers = None,
     throw: bool = False,
 ) -> EvolutionResult:
     """Fixed point of q = F(alpha G(q)) for a link, F(qhat) = qhat (I + qhat)^{-1}, G = E sum_m g_m g_m^T.
@@ -62,6 +64,8 @@ def evolve(
     max_iter : int, optional
         Evaluations of the channel averages.
     rng : Generator, int or None, optional
+    workers : int, ClusterPool or None
+        Of a cluster, to which the randomisations go. Threads are not used.
     throw : bool, optional
         Raise if not converged, instead of marking it.
 
@@ -103,6 +107,7 @@ def evolve(
         mask=mask,
         exchanges=exchanges(kernel, q),
         noiseless=noiseless,
+        workers=workers,
     )
     faces = Faces(channel, float(alpha), tol, int(max_iter))
     uninformed = isinstance(start, str) and start == "uninformed"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from ..channel.averages import SAFETY, Averages, Channel
 from ..channel.linear import LinearChannel, linear_map
 from ..channel.link.channel import LinkChannel
 from ..channel.two_layers.channel import TwoLayerQuadrature
+from ..core.cluster_pool import ClusterPool, Recipe, Workers
 from ..core.results import Estimate, How
 from ..core.standard_error import standard_error
 from ..fixed_point.continuation import default_channel
@@ -28,7 +29,7 @@ from .integral import along_path
 from .solved import solved_entries
 from .two_layers import TwoLayerEntropy
 
-__all__ = ["OutputEntropy", "output_entropy"]
+__all__ = ["OutputEntropy", "Remade", "entropy_again", "output_entropy"]
 
 Array = NDArray[np.float64]
 Route = Literal["direct", "integral of the gradient"]
@@ -43,6 +44,13 @@ _NEAR = {"estimated": 1e-6 * np.array([1.0, 4.0, 16.0]), "monte-carlo": 1e-4 * n
 _STEP = 0.08
 # An overlap that differs little from zero, for one-sided differences.
 _SMALL = 0.02
+
+
+class Remade(NamedTuple):
+    """The workers of a cluster, and how they make the same output entropy for themselves."""
+
+    pool: ClusterPool
+    recipe: Recipe
 
 
 class OutputEntropy:
@@ -86,6 +94,8 @@ class OutputEntropy:
         self.groups = tuple(
             tuple(i for i, _ in entries) for entries in channel.shared if entries[0][0] == entries[0][1]
         )
+        #: Where searches from several starts go; None: they are made here.
+        self.remade: Remade | None = None
         # Learned together, and yet with overlaps of their own.
         self._joined = len(self.groups) > len(channel.groups)
         self._known: dict[bytes, Averages] = {}
@@ -229,7 +239,7 @@ def output_entropy(
     samples: int | None = None,
     replicas: int = 8,
     rng: int = 0,
-    workers: int | None = None,
+    workers: Workers = None,
     route: Route | None = None,
     noiseless: LinkKernel | None = None,
 ) -> OutputEntropy:
@@ -242,7 +252,7 @@ def output_entropy(
     accuracy : float, optional
         Relative accuracy of G by deterministic averages; Psi_out of two layers is asked for a tenth of it, absolute.
     samples, replicas, rng, workers : optional
-        Of random averages, see `channel`.
+        Of the averages, see `channel`; the workers of a cluster also search for stationary points.
     route : {"direct", "integral of the gradient"}, optional
     noiseless : LinkKernel, optional
         Of a link with noise: the same outputs without it, whose branches place nodes where the noise is narrow.
@@ -251,22 +261,37 @@ def output_entropy(
     -------
     OutputEntropy
     """
+    effort = {"accuracy": accuracy, "samples": samples, "replicas": replicas, "rng": rng}
+    averages, direct = _averages(model, noiseless, workers, **effort)
+    made = OutputEntropy(averages, direct, route)
+    if isinstance(workers, ClusterPool):
+        settings = effort | {"route": route, "noiseless": noiseless, "workers": 1}
+        made.remade = Remade(workers, Recipe.of(entropy_again, model, settings))
+    return made
+
+
+def entropy_again(model: Network | LinkKernel | Channel, settings: dict[str, Any]) -> OutputEntropy:
+    """Psi_out on a worker of a cluster."""
+    return output_entropy(model, **settings)
+
+
+def _averages(
+    model: Network | LinkKernel | Channel, noiseless: LinkKernel | None, workers: Workers, **effort: Any
+) -> tuple[Channel, Callable[[Array], Array | None] | None]:
+    """Averages, and E log Z_out where it is not the channel's own."""
     if isinstance(model, LinkKernel):
         matrix = linear_map(model) if model.noise > 0 else None
         if matrix is not None:
-            return OutputEntropy(LinearChannel(model, matrix), route=route)
-        of_link = LinkChannel(
-            model, samples=samples or 1024, replicas=replicas, rng=np.random.default_rng(rng), noiseless=noiseless
-        )
-        return OutputEntropy(of_link, route=route)
+            return LinearChannel(model, matrix), None
+        rng = np.random.default_rng(effort["rng"])
+        sizes = {"samples": effort["samples"] or 1024, "replicas": effort["replicas"]}
+        return LinkChannel(model, **sizes, rng=rng, noiseless=noiseless, workers=workers), None
     if isinstance(model, Network):
         require("free energy", model)
-        averages = default_channel(
-            model, accuracy=accuracy, samples=samples, replicas=replicas, rng=rng, workers=workers
-        )
+        averages = default_channel(model, **effort, workers=workers)
     else:
         averages = model
     if isinstance(averages, TwoLayerQuadrature):
         finer = TwoLayerEntropy(averages.model, max(_SHARE * averages.accuracy, 1e-10), workers)
-        return OutputEntropy(averages, finer.log_density, route)
-    return OutputEntropy(averages, route=route)
+        return averages, finer.log_density
+    return averages, None

@@ -44,7 +44,7 @@ class Rest:
             closest = _CLOSEST_TWO if isinstance(output.channel, TwoLayerQuadrature) else _CLOSEST
         if not 0 < closest < 0.1:
             raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
-        self.top = -math.log(closest)
+        self.closest, self.top = closest, -math.log(closest)
         #: Whether some overlaps may reach one without the others: the outputs of attention tell of all layers or none.
         self.apart = isinstance(output.channel, LinkChannel) and len(output.groups) > 1
         #: Overlaps at which the averages were not resolved.
@@ -64,6 +64,19 @@ class Rest:
                 self.unresolved.append(self.overlaps(w))
                 self._known[key] = np.full(len(w), math.nan)
         return self._known[key]
+
+    def take(self, w: Array, told: Array) -> None:
+        """Know what another one has evaluated at w."""
+        if w.tobytes() not in self._known:
+            self._known[w.tobytes()] = told
+            if np.isnan(told).all():
+                self.note([self.overlaps(w)])
+
+    def note(self, unresolved: list[Array]) -> None:
+        """Note overlaps at which another one did not resolve the averages."""
+        for q in unresolved:
+            if not any(np.array_equal(q, other) for other in self.unresolved):
+                self.unresolved.append(q)
 
     def overlaps(self, w: Array) -> Array:
         """Overlaps of the groups."""

@@ -13,9 +13,9 @@ from scipy.optimize import brentq
 
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate, Result
-from ..fixed_point.newton import Limits, newton_root
 from .entropy import FreeEntropy
 from .rest import Rest
+from .starts import OFF, know, led_to
 
 __all__ = ["FLAT", "StationaryPoint", "stationary_points"]
 
@@ -24,10 +24,8 @@ Array = NDArray[np.float64]
 # A line is scanned at these w, and then in steps: of one group, and of more, whose averages take longer.
 _BEGIN, _STEP, _COARSE_STEP = np.geomspace(1e-3, 0.3, 7), 0.3, 0.6
 _TINY = np.geomspace(1e-12, 1e-4, 5)
-# For Newton's method in w, where several groups have an overlap.
-_LIMITS = Limits(tries=25, close=1e-9, enough=1e-4, longest=1.0, rcond=1e-10)
-# Smallest w of a point off the faces, and the distance of points that are one.
-_OFF, _SAME = 3e-3, 1e-3
+# Distance of points that are one.
+_SAME = 1e-3
 #: Eigenvalues of the Hessian below this share of alpha E G^2 have no sign.
 FLAT = 1e-9
 
@@ -153,31 +151,30 @@ class _Search:
         elif len(free) == 1:
             yield from self._on_line(w, free[0])
         else:
-            for start in self._starting(w, free, found):
-                at = self._newton(start, free)
-                if at is not None:
-                    yield at
+            yield from led_to(self.rest, list(self._starting(w, free, found)), free, self.log_alpha)
 
     def _on_line(self, w: Array, k: int) -> Iterator[Array]:
         """Every change of sign of log alpha_k - log alpha along one group."""
         top = self.rest.top
 
-        def wrong(x: float) -> float:
+        def moved(x: float) -> Array:
             at = w.copy()
             at[k] = x
-            return float(np.clip(self.rest(at)[k] - self.log_alpha, -700.0, 700.0))
+            return at
+
+        def wrong(x: float) -> float:
+            return float(np.clip(self.rest(moved(x))[k] - self.log_alpha, -700.0, 700.0))
 
         step = _STEP if self._size == 1 else _COARSE_STEP
         nodes = np.append(np.concatenate([_BEGIN, np.arange(_BEGIN[-1] + step, top - 0.1, step)]), top)
         if self.rest(w)[k] == -math.inf:
             # Any alpha sets it off, by an overlap of that order.
             nodes = np.concatenate([_TINY, nodes])
+        know(self.rest, [moved(float(x)) for x in nodes])
         values = [wrong(float(x)) for x in nodes]
         for a, b, left, right in zip(nodes[:-1], nodes[1:], values[:-1], values[1:], strict=True):
             if left * right < 0:
-                at = w.copy()
-                at[k] = brentq(wrong, float(a), float(b), xtol=1e-13, rtol=1e-13)
-                yield at
+                yield moved(brentq(wrong, float(a), float(b), xtol=1e-13, rtol=1e-13))
 
     def _starting(self, w: Array, free: list[int], found: list[Array]) -> Iterator[Array]:
         top = self.rest.top
@@ -186,31 +183,8 @@ class _Search:
         near += [0.5 * (a + b)[free] for i, a in enumerate(found) for b in found[:i]]
         for one in near:
             start = w.copy()
-            start[free] = np.clip(one, 10 * _OFF, 0.95 * top)
+            start[free] = np.clip(one, 10 * OFF, 0.95 * top)
             yield start
-
-    def _newton(self, w: Array, free: list[int]) -> Array | None:
-        """Newton's method from w; None where it leaves the face or does not come to rest."""
-
-        def full(z: Array) -> Array:
-            at = w.copy()
-            at[free] = z
-            return at
-
-        def inside(z: Array, moved: Array) -> Array | None:
-            out: Array = np.clip(moved, 0.3 * z, self.rest.top)
-            return None if (out < _OFF).any() else out
-
-        found = newton_root(
-            lambda z: self.rest(full(z))[free] - self.log_alpha,
-            w[free],
-            lambda z: self.rest.slopes(full(z), free),
-            inside,
-            _LIMITS,
-        )
-        if found is None or found.left >= _LIMITS.enough or (found.z >= self.rest.top).any():
-            return None
-        return full(found.z)
 
 
 def _point(free: FreeEntropy, rest: Rest, w: Array) -> StationaryPoint:

@@ -16,6 +16,7 @@ from .entropy import FreeEntropy
 from .prior import Gaussian, Prior
 from .psi_out import OutputEntropy
 from .rest import Rest
+from .starts import know
 
 __all__ = ["Transition", "Transitions", "transitions"]
 
@@ -135,6 +136,7 @@ class _Curve:
         self.output, self.prior = output, prior
         self.rest = Rest(output, prior, closest)
         self.nodes = np.concatenate([_BEGIN, np.arange(_BEGIN[-1] + _STEP, self.rest.top, _STEP), [self.rest.top]])
+        know(self.rest, [np.array([w]) for w in self.nodes])
         self.values = np.array([self.at(w) for w in self.nodes])
 
     def at(self, w: float) -> float:

@@ -30,8 +30,8 @@ class TwoLayerEntropy(quadrature.TwoLayerQuadrature):
         Two layers, two tokens, softmax, rank 1.
     accuracy : float, optional
         Absolute accuracy aimed at, 1e-10 to 1e-2.
-    workers : int, optional
-        Threads.
+    workers : int, ClusterPool or None
+        Threads, or the workers of a cluster.
 
     References
     ----------

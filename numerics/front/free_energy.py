@@ -1,7 +1,11 @@
 """`al.free_energy`: priors, stationary points, transitions and landscapes of the free entropy (10)."""
 
-from typing import Any
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from attnlimits.numerics.core.cluster import check_cluster
+from attnlimits.numerics.core.cluster_pool import ClusterPool
 from attnlimits.numerics.fixed_point.continuation import usual_samples
 from attnlimits.numerics.free_energy import (
     Binary,
@@ -25,6 +29,9 @@ from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.network import Network
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 __all__ = [
     "Binary",
     "FreeEntropy",
@@ -46,15 +53,32 @@ __all__ = [
 ]
 
 
-def entropy_of(model: Model, **settings: Any) -> OutputEntropy:
+def entropy_of(model: Model, *, client: Client | None = None, **settings: Any) -> OutputEntropy:
     """Psi_out of a network or a link, the part of the free entropy that does not depend on alpha or the prior.
 
     Parameters
     ----------
     model : Network or Link
+    client : distributed.Client, optional
+        The parts of the averages that do not need each other go to the workers of its cluster, and so do the points at
+        which a search for stationary points evaluates or from which it starts. It has to be open for as long as what is
+        returned is asked for values.
     settings : optional
         `accuracy`, `samples`, `replicas`, `rng`, `workers`.
+
+    Raises
+    ------
+    ValueError
+        A client that is an address, or threads beside a client.
     """
+    if client is not None:
+        if isinstance(client, str):
+            raise ValueError(
+                f"client must be an open distributed.Client here, as values are asked for later; got {client!r}: "
+                "distributed.Client(address) makes one"
+            )
+        check_cluster(client, settings.get("workers"))
+        settings["workers"] = ClusterPool(client)
     if isinstance(model, Link):
         return output_entropy(model.kernel, noiseless=model.noiseless, **settings)
     return output_entropy(model, **settings)

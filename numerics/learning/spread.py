@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from secrets import token_hex
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core.cluster import PATIENCE, ClusterError, sentence
-from ..core.errors import ConvergenceError
+from ..core.cluster import LARGE_GRAPHS, await_future, told_apart
 from ..posterior.protocol import Model, Scores
 from .blocks import Array
 from .passes import shape_of, whole_sums
@@ -29,10 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Spread"]
 
-# Seconds between questions whether the cluster still has workers.
-_ASK = 1.0
-# Bytes of weights and of terms of Onsager that Dask is not to warn of.
-_LARGE = {"distributed.admin.large-graph-warning-threshold": "1 TiB"}
+# What the cluster is to complete.
+_PASS = "a pass over X"
 
 Placed = list[Any]
 
@@ -80,7 +72,7 @@ class Spread:
     ) -> None:
         self.client, self._name, self._number = client, token_hex(4), 0
         homes: list[str | None]
-        with _loss():
+        with told_apart(_PASS):
             if isinstance(x, RowFiles):
                 # The workers may have been started in other folders.
                 self._x, ys = [[path.absolute() for path in paths] for paths in zip(*x.blocks, strict=True)]
@@ -104,7 +96,7 @@ class Spread:
 
     def sweep(self, weights: Array, V: Array) -> tuple[Array, Array]:
         """Run one pass, see `Samples.sweep`."""
-        with _loss():
+        with told_apart(_PASS):
             self._number += 1
             where = self.client.who_has(self._blocks)
             homes = [next(iter(where.get(block.key, ())), None) for block in self._blocks]
@@ -145,7 +137,7 @@ class Spread:
         import dask
 
         futures: Placed = [None] * len(homes)
-        with dask.config.set(_LARGE):
+        with dask.config.set(LARGE_GRAPHS):
             for home in dict.fromkeys(homes):
                 numbers = [number for number, each in enumerate(homes) if each == home]
                 found = self.client.map(
@@ -163,29 +155,8 @@ class Spread:
     def _gathered(self, futures: Placed) -> list[Any]:
         """Results of futures."""
         for future in futures:
-            self._finish(future)
+            await_future(self.client, future)
         return list(self.client.gather(futures))
-
-    def _finish(self, future: Any) -> None:
-        """Wait for a future; raises ClusterError where there have been no workers for some time."""
-        finished, since = Event(), time.monotonic()
-        future.add_done_callback(lambda _: finished.set())
-        while not finished.wait(_ASK):
-            if self.client.nthreads():
-                since = time.monotonic()
-            elif time.monotonic() > since + PATIENCE:
-                raise ClusterError(f"the cluster has had no workers for {PATIENCE:g} s; start some")
-
-
-@contextmanager
-def _loss() -> Iterator[None]:
-    """Tell what is wrong with the data or the computation from what is wrong with the cluster."""
-    try:
-        yield
-    except (ValueError, ArithmeticError, ConvergenceError, MemoryError):
-        raise
-    except (Exception, asyncio.CancelledError, CancelledError) as error:
-        raise ClusterError(f"the cluster did not complete a pass over X: {sentence(error)}") from error
 
 
 def _shares(client: Any, count: int) -> list[str | None]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..model.network import Network
 from ..quadrature.rotations import mean_rotation
 
-__all__ = ["tied_mean", "untied_mean"]
+__all__ = ["ratio_nodes", "tied_mean", "untied_mean"]
 
 Array = NDArray[np.float64]
 
@@ -90,7 +90,7 @@ def _rotated(h: Array, omega: Array, variance: float) -> tuple[Array, Array]:
     return log_c, rotation @ h
 
 
-def untied_mean(layer: Network, h: Array, omega: Array, precision: Array) -> Array:
+def untied_mean(layer: Network, h: Array, omega: Array, precision: Array, count: int | None = None) -> Array:
     """Posterior mean of key and query of an untied layer of rank 1, given the output of indices h.
 
     Parameters
@@ -101,6 +101,8 @@ def untied_mean(layer: Network, h: Array, omega: Array, precision: Array) -> Arr
         Keys, then queries.
     precision : ndarray, shape (2, 2)
         V^{-1}.
+    count : int, optional
+        Nodes of log t on each side of zero; by default those of `ratio_nodes` for these outputs.
 
     Returns
     -------
@@ -113,13 +115,8 @@ def untied_mean(layer: Network, h: Array, omega: Array, precision: Array) -> Arr
     """
     softmax = layer.activation == "softmax"
     m = layer.tokens
-    point = h.copy()
-    if softmax:
-        point[:, 1] -= point[:, 1].mean(axis=1, keepdims=True)
-    # Curvature of the exponent in log t at the truth, plus what the measure adds.
-    speed = point * np.array([1.0, -1.0])[:, None]
-    curvature = 1.0 + np.einsum("npm,pq,nqm->n", speed, precision, speed)
-    count = math.ceil(math.asinh(_RATIO_RANGE * math.sqrt(float(curvature.max()))) / _RATIO_STEP)
+    point, curvature = _ratio(layer, h, precision)
+    count = _count(curvature) if count is None else count
     z = _RATIO_STEP * np.arange(-count, count + 1)
     out = np.empty_like(h)
     for part in np.array_split(np.arange(len(h)), max(1, len(h) * z.size // (8 * _CHUNK))):
@@ -140,3 +137,30 @@ def untied_mean(layer: Network, h: Array, omega: Array, precision: Array) -> Arr
         weight = np.exp(exponent - exponent.max(axis=1, keepdims=True))
         out[part] = np.einsum("nk,nkpm->npm", weight / weight.sum(axis=1, keepdims=True), base)
     return out
+
+
+def ratio_nodes(layer: Network, h: Array, precision: Array) -> int:
+    """Nodes of log t on each side of zero that the narrowest of some posteriors asks for, see `untied_mean`.
+
+    Parameters
+    ----------
+    layer : Network
+        Untied, rank 1.
+    h : ndarray, shape (n, 2, M)
+    precision : ndarray, shape (2, 2)
+    """
+    return _count(_ratio(layer, h, precision)[1])
+
+
+def _ratio(layer: Network, h: Array, precision: Array) -> tuple[Array, Array]:
+    """The point at which fibres are entered, and the curvature of the exponent in log t at the truth."""
+    point = h.copy()
+    if layer.activation == "softmax":
+        point[:, 1] -= point[:, 1].mean(axis=1, keepdims=True)
+    speed = point * np.array([1.0, -1.0])[:, None]
+    # Plus what the measure adds.
+    return point, 1.0 + np.einsum("npm,pq,nqm->n", speed, precision, speed)
+
+
+def _count(curvature: Array) -> int:
+    return math.ceil(math.asinh(_RATIO_RANGE * math.sqrt(float(curvature.max()))) / _RATIO_STEP)

@@ -80,7 +80,7 @@ def sweep(
     out: str | Path,
     *,
     workers: int | None = None,
-    dask: str | Client | None = None,
+    client: str | Client | None = None,
     retry_failed: bool = False,
     limit: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -97,7 +97,7 @@ def sweep(
     workers : int, optional
         Points computed at a time; as many as there are cores by default. Each has one thread. One worker computes in
         this process, more in processes of joblib.
-    dask : str or distributed.Client, optional
+    client : str or distributed.Client, optional
         Compute on a Dask cluster instead: the address of its scheduler, its scheduler file, "local", or a client of it.
     retry_failed : bool, optional
         Also compute the points whose record is a failure.
@@ -137,7 +137,7 @@ def sweep(
         computed = 0
         with _view_made(store):
             try:
-                with closing(_stored(grid.task, todo, store, workers, dask)) as stored:
+                with closing(_stored(grid.task, todo, store, workers, client)) as stored:
                     for computed, _ in enumerate(stored, 1):
                         if progress is not None:
                             progress(computed, len(todo))
@@ -175,9 +175,9 @@ def _states(store: Store, points: Iterable[Point], say: Callable[[str], None]) -
     return states
 
 
-def _stored(task: Task, points: list[Point], store: Store, workers: int | None, dask: str | Client | None) -> Stored:
-    if dask is not None and points:
-        return on_cluster(task, points, store, dask, workers)
+def _stored(task: Task, points: list[Point], store: Store, workers: int | None, client: str | Client | None) -> Stored:
+    if client is not None and points:
+        return on_cluster(task, points, store, client, workers)
     # Processes that joblib kept from an earlier sweep may have another working folder.
     return in_processes(task, points, Store(store.folder.absolute()), workers)
 

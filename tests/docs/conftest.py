@@ -53,6 +53,16 @@ SLOW = {
     "attnlimits report --layers 1 --tokens 2 --effort quick --out report": (
         "tests/cli/test_report.py tests/numerics/report/test_report.py"
     ),
+    'attnlimits curve --link "h[1]*h[2]" --from 0.5 --to 1.5 --points 3 --samples 1024 --dask local --workers 1': (
+        "tests/cli/test_on_a_cluster.py"
+    ),
+    'attnlimits free-energy --link "h[1]*h[2]" --alpha 2.5 --samples 256 --dask local --workers 1': (
+        "tests/cli/test_on_a_cluster.py"
+    ),
+    "attnlimits figure boncoraglio2025-5 --points 8 --format svg --out results --dask local --workers 1": (
+        "tests/cli/test_on_a_cluster.py"
+    ),
+    "docs/how/cluster.md-0": "tests/numerics/free_energy/test_on_a_cluster.py",
     'attnlimits report --link "h[1]**2" --effort quick --out report/': (
         "tests/cli/test_report.py tests/numerics/report/test_report.py"
     ),

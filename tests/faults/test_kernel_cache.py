@@ -13,7 +13,8 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from numba.core.caching import Cache, IndexDataCacheFile
+from numba.core.caching import CacheImpl, FunctionCache, IndexDataCacheFile, IPythonCacheLocator
+from numba.core.dispatcher import Dispatcher
 
 from attnlimits.numerics.core import identity, kernel_files
 
@@ -242,20 +243,23 @@ def test_other_packages_are_cached_as_ever(kernel, tmp_path):
         kernel("others")
 
 
-def test_numba_has_what_is_replaced():
+def test_numba_has_what_is_replaced(kernel):
     """Another numba may have it under other names; then this fails, and not a user's run."""
-    assert Cache.__init__.__module__ == Cache._guard_against_spurious_io_errors.__module__ == kernel_files.__name__
-    assert kernel_files.UserProvidedCacheLocator in kernel_files.Locator.usual
+    assert Dispatcher.enable_caching.__module__ == kernel_files.__name__
+    assert isinstance(kernel()._cache, kernel_files.CheckedCache) and type(kernel("others")._cache) is FunctionCache
+    usual = [kind for kind in CacheImpl._locator_classes if kind is not IPythonCacheLocator]
+    assert list(kernel_files.Locator.usual) == usual
 
 
 @pytest.mark.parametrize("first", ["numba", "attnlimits.numerics"])
 def test_either_may_be_imported_first(first):
     code = (
-        f"import {first}, numba, attnlimits.numerics.core.kernel_files as k; from numba.core.caching import CacheImpl; "
+        f"import {first}, numba, attnlimits.numerics; from attnlimits.numerics.posterior.ranges import RANGES; "
+        "from numba.core.dispatcher import Dispatcher; print(Dispatcher.enable_caching.__module__, "
+        "{type(f._cache).__name__ for f in RANGES.values()})"
     )
-    code += "print(CacheImpl._locator_classes.index(k.Locator), CacheImpl._locator_classes.count(k.Locator))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "0 1\n"
+    assert done.stdout == f"{kernel_files.__name__} {{'CheckedCache'}}\n"
 
 
 def test_a_read_only_installation_without_a_home(child, installation, locked):

@@ -286,7 +286,7 @@ def test_all_figures_are_made_where_none_is_named(monkeypatch, capsys, tmp_path)
 
     asked = []
 
-    def make(name, args):
+    def make(name, args, pool):
         asked.append(name)
         done = name != "boncoraglio2025-4"
         return {

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.cluster_pool import Workers
 from ...model.network import Network
 from ...quadrature.rules import normal_qmc
 from ..averages import Averages, Channel, ChannelBase, Refinable
@@ -47,8 +48,8 @@ class DeepAverages(Refinable, ChannelBase):
     replicas : int
         Independent randomisations.
     rng : numpy.random.Generator
-    workers : int, optional
-        Threads.
+    workers : int, ClusterPool or None
+        Threads, or the workers of a cluster.
     """
 
     model: Network
@@ -58,7 +59,7 @@ class DeepAverages(Refinable, ChannelBase):
     absolute = True
 
     def __init__(
-        self, model: Network, accuracy: float, *, replicas: int, rng: np.random.Generator, workers: int | None = None
+        self, model: Network, accuracy: float, *, replicas: int, rng: np.random.Generator, workers: Workers = None
     ) -> None:
         self.model = model
         self.layers = tuple(range(model.layers))

@@ -6,13 +6,16 @@ the average over the hidden layers' omega, is of smooth functions of a few varia
 """
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
+from ...core.cluster_pool import ClusterPool, Recipe, Workers, parts_of, threads_of
 from ...core.errors import ConvergenceError
 from ...model.network import Network
 from ...model.routes import DEEP_QUADRATURE
@@ -22,7 +25,7 @@ from ..two_layers.nodes import Hidden
 from ..two_layers.sums import output_sum, outputs, silent_sum
 from .nodes import deposit, push
 
-__all__ = ["CLOSEST", "DeepQuadrature"]
+__all__ = ["CLOSEST", "DeepQuadrature", "sums_at"]
 
 Array = NDArray[np.float64]
 
@@ -37,6 +40,8 @@ _FLOOR = 1e-7
 _MASS = 2e-3
 # One in so many points is summed by half the nodes, too.
 _EVERY = 8
+# Points of a task of a cluster: from 10 ms each.
+_POINTS = 4
 # By effort: nodes of the hidden layers, as a power of two, and what is left out of the rules for omega, exp(-this),
 # with a factor for one, two, and more learned layers.
 _LOG2_NODES, _LOG_OMEGA, _BY_LAYERS = (13, 14, 15), (5.5, 7.5, 9.5), (1.4, 1.0, 0.85)
@@ -44,6 +49,14 @@ _LOG2_NODES, _LOG_OMEGA, _BY_LAYERS = (13, 14, 15), (5.5, 7.5, 9.5), (1.4, 1.0, 
 _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
 # Overlaps closer to one than this are sampled: the law has too few nodes that an output allows.
 CLOSEST = 3e-4
+
+
+class Point(NamedTuple):
+    """Number of a point, which its nodes are drawn by; the hidden layers' xi; and whether each half is summed alone."""
+
+    number: int
+    xi: Array
+    halve: bool
 
 
 class DeepQuadrature(ChannelBase):
@@ -57,8 +70,8 @@ class DeepQuadrature(ChannelBase):
         0, 1 or 2: nodes of the hidden layers and of their omega.
     rng : numpy.random.Generator
         Randomises the former.
-    workers : int, optional
-        Threads; all cores by default.
+    workers : int, ClusterPool or None
+        Threads, all cores by default; or the workers of a cluster, to which the points go.
 
     Notes
     -----
@@ -73,14 +86,16 @@ class DeepQuadrature(ChannelBase):
     model: Network
     sampled = False
 
-    def __init__(self, model: Network, effort: int, *, rng: np.random.Generator, workers: int | None = None) -> None:
+    def __init__(self, model: Network, effort: int, *, rng: np.random.Generator, workers: Workers = None) -> None:
         """Keep the nodes: G is a smooth function of q."""
         if not DEEP_QUADRATURE.serves(model):
             raise ValueError(f"needs three softmax layers or more, two tokens, rank 1; got {model.describe()}")
         self.model = model
         self.layers = tuple(range(model.layers))
         hidden = model.layers - 1
-        self._effort, self._workers = effort, workers
+        self._effort, self._workers = effort, threads_of(workers)
+        self._pool = workers if isinstance(workers, ClusterPool) else None
+        self._recipe = Recipe.of(deep_quadrature, model, effort, rng)
         log2 = _LOG2_NODES[effort]
         signs = min(hidden, log2 - 6)
         self._signs = 1 - 2 * (np.arange(1 << signs)[:, None] >> np.arange(hidden) & 1)
@@ -110,11 +125,10 @@ class DeepQuadrature(ChannelBase):
         points, weights = _folded_rule(overlaps[known], self._effort)
         xi = np.zeros((len(points), self.model.layers - 1, 2))
         xi[:, known] = points
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(self._workers) as pool:
-            # Of the means, half the nodes are off by twice what all of them are: some points tell it of all.
-            halves = pool.map(lambda i: self._one(overlaps, xi[i], i, True), range(0, len(xi), _EVERY))
-            wholes = pool.map(lambda i: self._one(overlaps, xi[i], i, False), range(len(xi)))
-            coarse, values = np.array(list(halves)), np.array(list(wholes))
+        # Of the means, half the nodes are off by twice what all of them are: some points tell it of all.
+        some = range(0, len(xi), _EVERY)
+        both = [Point(i, xi[i], True) for i in some] + [Point(i, xi[i], False) for i in range(len(xi))]
+        coarse, values = np.split(self._all(overlaps, both), [len(some)])
         share = weights[::_EVERY] / weights[::_EVERY].sum()
         means = weights @ values - share @ (coarse - values[::_EVERY])
         variance = 1 - overlaps
@@ -122,6 +136,14 @@ class DeepQuadrature(ChannelBase):
         g = np.diag(np.where(learned, means / variance**2, 0.0))
         growth = np.where(learned, np.nan, means)
         return Averages.unbiased(np.array([g, g]), np.array([growth, growth]), "estimated")
+
+    def _all(self, overlaps: Array, points: Sequence[Point]) -> Array:
+        """Averages at some points, shape (n, L)."""
+        if self._pool is None:
+            with threadpool_limits(1, "blas"), ThreadPoolExecutor(self._workers) as pool:
+                return np.array(list(pool.map(lambda point: self.at(overlaps, point), points)))
+        rows = [{"points": points[part]} for part in parts_of(len(points), _POINTS)]
+        return np.concatenate(self._pool.map(sums_at, rows, recipe=self._recipe, overlaps=overlaps))
 
     def _normals(self, index: int) -> Array:
         """Standard normals of a point's nodes, shape (L - 1, 2, n): both halves are nodes on their own."""
@@ -132,18 +154,18 @@ class DeepQuadrature(ChannelBase):
         signed = self._sets[index][:, None] * self._signs[None, :, :, None]
         return np.ascontiguousarray(signed.reshape(-1, *signed.shape[2:]).transpose(1, 2, 0))
 
-    def _one(self, overlaps: Array, xi: Array, index: int, halve: bool) -> Array:
+    def at(self, overlaps: Array, point: Point) -> Array:
         """E |<h_l> - omega_l|^2, or growth rates, of all layers given the hidden layers' xi; halved: twice."""
-        zeta = self._normals(index)
+        zeta = self._normals(point.number)
         hidden = overlaps[:-1, None]
         moved = np.sqrt(1 - hidden)[:, :, None] * zeta
-        where = push((np.sqrt(hidden) * xi)[:, :, None] + moved, self.model.skip, self.model.beta)
+        where = push((np.sqrt(hidden) * point.xi)[:, :, None] + moved, self.model.skip, self.model.beta)
         functions = [
             mine if overlap > 0 else np.array([mine[0] ** 2 - 1, mine[0] * mine[1], mine[1] ** 2 - 1])
             for mine, overlap in zip(moved, overlaps, strict=False)
         ]
         count = zeta.shape[2]
-        cuts = (slice(count // 2), slice(count // 2, count)) if halve else (slice(count),)
+        cuts = (slice(count // 2), slice(count // 2, count)) if point.halve else (slice(count),)
         last = float(overlaps[-1])
         return np.mean([self._sums(where[:, cut], [f[:, cut] for f in functions], last) for cut in cuts], axis=0)
 
@@ -193,6 +215,18 @@ class DeepQuadrature(ChannelBase):
                 f"q_LL = {last:.6g}: raise nodes, or ask for a smaller overlap"
             )
         return np.append(first, after)
+
+
+def deep_quadrature(model: Network, effort: int, rng: np.random.Generator) -> DeepQuadrature:
+    """The quadrature of a worker, on one thread."""
+    return DeepQuadrature(model, effort, rng=rng, workers=1)
+
+
+def sums_at(points: Sequence[Point], *, recipe: Recipe, overlaps: Array) -> Array:
+    """Averages at some points, by the nodes that this worker has drawn."""
+    rule = recipe.made()
+    with threadpool_limits(1, "blas"):
+        return np.array([rule.at(overlaps, point) for point in points])
 
 
 def _three(functions: Array) -> tuple[Array, Array, Array]:

@@ -18,8 +18,8 @@ class ThreeLayers(DeepChannel):
     nodes : int
         Effective number of nodes in half of those of each output.
     rng : numpy.random.Generator
-    workers : int, optional
-        Threads; all cores by default.
+    workers : int, ClusterPool or None
+        Threads, all cores by default; or the workers of a cluster, which sample the posteriors.
     """
 
     posterior = MixturePosterior

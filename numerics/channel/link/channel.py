@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.cluster_pool import Workers
 from ...core.errors import NotServedError
 from ...core.results import How
 from ...model.link_symmetry import couplings
@@ -17,7 +18,7 @@ from ...model.links import LinkKernel, Part
 from ..averages import ROUNDING, SAFETY, Averages, ChannelBase, interval
 from .scalar import ScalarLink
 from .scalar_noise import NoisyScalarLink, scalar_link
-from .scores import SampledGroup
+from .scores import SampledGroup, Sizes
 
 __all__ = ["LinkChannel"]
 
@@ -41,6 +42,9 @@ class LinkChannel(ChannelBase):
         Permutations of the indices over which the averages are averaged.
     noiseless : LinkKernel, optional
         The same link without noise, whose branches place nodes where the noise is narrow.
+    workers : int, ClusterPool or None
+        Of a cluster: each randomisation of a group that is sampled goes to one of them where it has 1024 points or
+        more. Threads are not used.
 
     Raises
     ------
@@ -61,6 +65,7 @@ class LinkChannel(ChannelBase):
         mask: NDArray[np.bool_] | None = None,
         exchanges: Sequence[tuple[int, ...]] = (),
         noiseless: LinkKernel | None = None,
+        workers: Workers = None,
     ) -> None:
         self.model = kernel
         self._exchanges = [list(order) for order in exchanges] or [list(range(kernel.indices))]
@@ -77,7 +82,7 @@ class LinkChannel(ChannelBase):
                     continue
                 except NotServedError:
                     pass
-            self._sampled.append(SampledGroup(kernel, parts, samples, inner, streams.spawn(replicas)))
+            self._sampled.append(SampledGroup(kernel, parts, Sizes(samples, replicas, inner), streams, workers))
         self.replicas = replicas if self._sampled else 2
         self.sampled = bool(self._sampled)
         self._how: How = "monte-carlo" if self._sampled else "estimated"

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.cluster_pool import ClusterPool, Recipe, Workers
 from ...core.errors import ConvergenceError
 from ...model.links import LinkKernel, Part
 from ...posterior.link.cells import Nodes
@@ -14,7 +16,7 @@ from ...posterior.link.moments import Group, Sums
 from ...quadrature.rules import normal_qmc
 from ..averages import controlled, matrix_root
 
-__all__ = ["SampledGroup", "Scores"]
+__all__ = ["SampledGroup", "Scores", "Sizes", "scores_of"]
 
 Array = NDArray[np.float64]
 
@@ -22,6 +24,8 @@ Array = NDArray[np.float64]
 _LINE, _SPACE = 96, 256
 # Points with fewer effective nodes get this many times as many.
 _SCARCE, _MORE = 16.0, 16
+# Points of a randomisation from which on it takes longer, 10 ms, than to send it to a cluster.
+_WORTH_SENDING = 1024
 # Share of the points that may find no solution of y = g(h), and effective number of inner nodes.
 _LOST, _FEW = 2e-3, 4.0
 
@@ -73,6 +77,24 @@ class Scores:
         return np.asarray(0.5 * (cross + np.swapaxes(cross, 1, 2)).reshape(r, k, k, k, k))
 
 
+class Sizes(NamedTuple):
+    """Points of each randomisation, number of these, and what multiplies the number of inner nodes."""
+
+    samples: int
+    replicas: int
+    inner: int
+
+
+class OfOne(NamedTuple):
+    """Scores of one randomisation as in `Scores`, and how many outputs meet no inner node, or few effective ones."""
+
+    score: Array
+    truth: Array
+    change: Array | None
+    lost: int
+    few: int
+
+
 def _count(dimension: int) -> int:
     return _LINE if dimension == 1 else _SPACE
 
@@ -84,20 +106,23 @@ class SampledGroup:
         self,
         kernel: LinkKernel,
         parts: Sequence[Part],
-        samples: int,
-        inner: int,
-        streams: Sequence[np.random.Generator],
+        sizes: Sizes,
+        rng: np.random.Generator,
+        workers: Workers = None,
     ) -> None:
+        worth = sizes.samples * sizes.inner >= _WORTH_SENDING
+        self._pool = workers if isinstance(workers, ClusterPool) and worth else None
+        self._recipe = Recipe.of(SampledGroup, kernel, parts, sizes, rng)
         self.group = Group(kernel, parts)
         self.entries = self.group.entries
-        self.replicas = len(streams)
+        self.replicas = sizes.replicas
         k = len(self.entries)
-        bits = max(4, math.ceil(math.log2(samples)))
+        bits = max(4, math.ceil(math.log2(sizes.samples)))
         self._nodes: list[list[tuple[Nodes, Nodes]]] = []
         dimensions = [self.group.dimension(kind) for kind in range(len(self.group.kinds))]
         points = []
         self._outputs: list[tuple[Array, NDArray[np.int64]]] = []
-        for stream in streams:
+        for stream in rng.spawn(sizes.replicas):
             outer, within = stream.spawn(2)
             normals = normal_qmc(2 * k + (self.group.outputs if kernel.noise else 0), bits, outer)
             points.append(normals[:, : 2 * k])
@@ -105,7 +130,7 @@ class SampledGroup:
             self._outputs.append((y + self.group.sigma * normals[:, 2 * k :] if kernel.noise else y, kinds))
             self._nodes.append(
                 [
-                    (Nodes.make(d, _count(d) * inner, own), Nodes.make(d, _count(d) * inner * _MORE, own))
+                    (Nodes.make(d, _count(d) * sizes.inner, own), Nodes.make(d, _count(d) * sizes.inner * _MORE, own))
                     for d, own in zip(dimensions, within.spawn(len(dimensions)), strict=True)
                 ]
             )
@@ -133,41 +158,12 @@ class SampledGroup:
 
     def __call__(self, q: Array, second: bool) -> Scores:
         """Posterior scores at the overlap q."""
-        k = len(self.entries)
-        known = self.covariance(q)
-        cov = np.eye(k) - known
-        spread, precision = matrix_root(known @ cov), np.linalg.inv(cov).astype(np.float64)
-        n = self._points.shape[1]
-        score, truth = np.zeros((self.replicas, n, 3, k)), np.zeros((self.replicas, n, k))
-        change = np.zeros((self.replicas, n, 2, k, k)) if second else None
-        lost = few = 0
-        for replica, points in enumerate(self._points):
-            # omega given h: the outputs do not depend on q, and jumps of the link make none in the averages.
-            shift = points[:, :k] @ cov - points[:, k:] @ spread
-            omega = points[:, :k] - shift
-            y, kinds = self._outputs[replica]
-            truth[replica] = shift @ precision
-            for kind, nodes in enumerate(self._nodes[replica]):
-                rows = np.flatnonzero(kinds == kind)
-                if not len(rows):
-                    continue
-                sums = self._posterior(kind, y[rows], omega[rows], cov, nodes, second)
-                total = sums.zero.sum(axis=1)
-                bad = ~(np.isfinite(total) & (sums.zero > 1e-280).all(axis=1))
-                lost += int(bad.sum())
-                few += int((total[~bad] ** 2 < _FEW * sums.squares[~bad]).sum())
-                # The last one is of both halves; where one of them found nothing it stands for both.
-                zero = np.concatenate([sums.zero, total[:, None]], axis=1)
-                first = np.concatenate([sums.first, sums.first.sum(axis=1, keepdims=True)], axis=1)
-                zero[bad] = np.maximum(total[bad, None], 1e-280)
-                first[bad] = first[bad, 2:]
-                mean = first / zero[:, :, None]
-                score[replica, rows] = mean @ precision
-                if change is not None and sums.second is not None:
-                    both = sums.second / zero[:, :2, None, None]
-                    variance = both - mean[:, :2, :, None] * mean[:, :2, None, :]
-                    variance[bad] = cov
-                    change[replica, rows] = precision @ variance @ precision - precision
+        if self._pool is None:
+            found = [self.randomisation(replica, q, second) for replica in range(self.replicas)]
+        else:
+            rows = [{"replica": replica} for replica in range(self.replicas)]
+            found = self._pool.map(scores_of, rows, recipe=self._recipe, q=q, second=second)
+        lost, few, n = sum(one.lost for one in found), sum(one.few for one in found), self._points.shape[1]
         if lost + 0.1 * few > _LOST * self.replicas * n:
             raise ConvergenceError(
                 f"the posterior of entries {', '.join(str(e + 1) for e in self.entries)} of h, token by token, is not "
@@ -175,4 +171,49 @@ class SampledGroup:
                 f"{self.replicas * n} outputs {lost} meet none and {few} fewer than {_FEW:g} effective ones "
                 "(12); raise `inner` (--nodes), or the noise"
             )
-        return Scores(score, truth, change, precision)
+        change = np.array([one.change for one in found]) if second else None
+        precision = np.linalg.inv(np.eye(len(self.entries)) - self.covariance(q)).astype(np.float64)
+        return Scores(np.array([one.score for one in found]), np.array([one.truth for one in found]), change, precision)
+
+    def randomisation(self, replica: int, q: Array, second: bool) -> OfOne:
+        """Posterior scores of one randomisation at the overlap q."""
+        k = len(self.entries)
+        known = self.covariance(q)
+        cov = np.eye(k) - known
+        spread, precision = matrix_root(known @ cov), np.linalg.inv(cov).astype(np.float64)
+        points = self._points[replica]
+        score = np.zeros((len(points), 3, k))
+        change = np.zeros((len(points), 2, k, k)) if second else None
+        lost = few = 0
+        # omega given h: the outputs do not depend on q, and jumps of the link make none in the averages.
+        shift = points[:, :k] @ cov - points[:, k:] @ spread
+        omega = points[:, :k] - shift
+        y, kinds = self._outputs[replica]
+        for kind, nodes in enumerate(self._nodes[replica]):
+            rows = np.flatnonzero(kinds == kind)
+            if not len(rows):
+                continue
+            sums = self._posterior(kind, y[rows], omega[rows], cov, nodes, second)
+            total = sums.zero.sum(axis=1)
+            bad = ~(np.isfinite(total) & (sums.zero > 1e-280).all(axis=1))
+            lost += int(bad.sum())
+            few += int((total[~bad] ** 2 < _FEW * sums.squares[~bad]).sum())
+            # The last one is of both halves; where one of them found nothing it stands for both.
+            zero = np.concatenate([sums.zero, total[:, None]], axis=1)
+            first = np.concatenate([sums.first, sums.first.sum(axis=1, keepdims=True)], axis=1)
+            zero[bad] = np.maximum(total[bad, None], 1e-280)
+            first[bad] = first[bad, 2:]
+            mean = first / zero[:, :, None]
+            score[rows] = mean @ precision
+            if change is not None and sums.second is not None:
+                both = sums.second / zero[:, :2, None, None]
+                variance = both - mean[:, :2, :, None] * mean[:, :2, None, :]
+                variance[bad] = cov
+                change[rows] = precision @ variance @ precision - precision
+        return OfOne(score, shift @ precision, change, lost, few)
+
+
+def scores_of(replica: int, *, recipe: Recipe, q: Array, second: bool) -> OfOne:
+    """Posterior scores of one randomisation, by the points and nodes that this worker has drawn."""
+    group: SampledGroup = recipe.made()
+    return group.randomisation(replica, q, second)

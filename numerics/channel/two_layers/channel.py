@@ -1,24 +1,23 @@
 """State-evolution averages of two layers of softmax attention with two tokens, without sampling."""
 
 import math
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from ...core.cluster_pool import ClusterPool, Workers, parts_of, threads_of
 from ...core.errors import ConvergenceError
 from ...model.network import Network
 from ...model.routes import TWO_LAYER_QUADRATURE
-from ..averages import Averages, Channel, ChannelBase, Refinable, interval
-from .near_recovery import NearRecovery
+from ..averages import Averages, ChannelBase, interval
 from .nodes import Hidden, around, centred
 from .sums import Outcome, output_sum, outputs, silent_sum
 
-__all__ = ["CLOSEST", "COARSE", "FINENESS", "TwoLayerAverages", "TwoLayerQuadrature"]
+__all__ = ["CLOSEST", "COARSE", "FINENESS", "TwoLayerQuadrature", "is_diagonal", "weighted"]
 
 Array = NDArray[np.float64]
 Functions = tuple[Array, Array, Array]
@@ -38,10 +37,19 @@ _SMALL = (1e-3, 1e-4)
 _MODEST = 0.3
 # The sum of all weights may miss one by so many times the accuracy.
 _MASS = 100.0
+# Accuracy from which on points take longer than to send them to a cluster, and points of a task: from 2 ms each, and
+# many times that where an overlap is large.
+_WORTH_SENDING, _POINTS = 1e-5, 6
 # Overlaps closer to one would take too many nodes.
 CLOSEST = 3e-5
-# Where averages are sampled: least accuracy, and factor for the number of points.
-_SAMPLED = ((1e-2, 1), (2e-3, 4), (4e-4, 16))
+
+
+class Point(NamedTuple):
+    """A node omega_1 with its weight, and the share of the log-accuracy that it is summed to."""
+
+    weight: float
+    centre: Array
+    share: float
 
 
 class TwoLayerQuadrature(ChannelBase):
@@ -53,8 +61,9 @@ class TwoLayerQuadrature(ChannelBase):
         Two layers, two tokens, softmax, rank 1.
     accuracy : float, optional
         Relative accuracy aimed at, 1e-10 to 1e-2; what is reported as the error is the distance of a coarser rule.
-    workers : int, optional
-        Threads; those of the machine by default.
+    workers : int, ClusterPool or None
+        Threads, those of the machine by default; or the workers of a cluster, to which the points of omega_1 go at an
+        accuracy of 1e-5 or finer.
 
     Notes
     -----
@@ -72,7 +81,7 @@ class TwoLayerQuadrature(ChannelBase):
     # Entries of h that y fixes: it has two.
     solved = 2.0
 
-    def __init__(self, model: Network, accuracy: float = 1e-6, workers: int | None = None) -> None:
+    def __init__(self, model: Network, accuracy: float = 1e-6, workers: Workers = None) -> None:
         """Keep the model and the effort."""
         if not TWO_LAYER_QUADRATURE.serves(model):
             raise ValueError(f"needs two softmax layers, two tokens and rank 1, got {model.describe()}")
@@ -80,7 +89,9 @@ class TwoLayerQuadrature(ChannelBase):
             raise ValueError(f"accuracy must be in [1e-10, 1e-2], got {accuracy!r}")
         self.model = model
         self.accuracy = accuracy
-        self._workers = workers or os.cpu_count() or 1
+        self._pool = workers if isinstance(workers, ClusterPool) and accuracy <= _WORTH_SENDING else None
+        # Beside a cluster all sums have the order that one thread gives them.
+        self._workers = 1 if isinstance(workers, ClusterPool) else threads_of(workers)
         self._log_accuracy = math.log(10.0 / accuracy)
         self._known: dict[tuple[float, float, float], Array] = {}
 
@@ -108,7 +119,7 @@ class TwoLayerQuadrature(ChannelBase):
         return np.array([self._averages(*at, share) for share in (1.0, COARSE)])
 
     def _checked(self, q: Array) -> tuple[float, float]:
-        if not _is_diagonal(q):
+        if not is_diagonal(q):
             raise ValueError(
                 f"q must be diagonal, (14): y leaves the signs of h_1 and h_2 free; got q_12 = {q[0, 1]:g}"
             )
@@ -158,19 +169,28 @@ class TwoLayerQuadrature(ChannelBase):
         mass = 2 * step * scale * np.cosh(y) * np.exp(-0.5 * xi * xi) / math.sqrt(2 * math.pi)
         heaviest = float(mass.max()) ** 2
         grid = ((a * b, np.array([x, z])) for x, a in zip(xi, mass, strict=True) for z, b in zip(xi, mass, strict=True))
-        points = [(weight, at) for weight, at in grid if weight > math.exp(-log_accuracy) * heaviest]
-
-        def one(point: tuple[float, Array]) -> Array:
-            weight, at = point
+        points = [
             # Light points need not be summed as finely.
-            left = 1 + math.log(weight / heaviest) / log_accuracy
-            return weight * self._one_known(math.sqrt(q1) * at, variance, q2, share * max(left, 0.35))
-
-        with ThreadPoolExecutor(self._workers) as pool:
-            total = np.sum(list(pool.map(one, points)), axis=0)
+            Point(weight, math.sqrt(q1) * at, share * max(1 + math.log(weight / heaviest) / log_accuracy, 0.35))
+            for weight, at in grid
+            if weight > math.exp(-log_accuracy) * heaviest
+        ]
+        if self._pool is None:
+            with ThreadPoolExecutor(self._workers) as pool:
+                found = list(pool.map(lambda point: self.at(point, q1, q2), points))
+        else:
+            rows = [{"points": points[part]} for part in parts_of(len(points), _POINTS)]
+            about: dict[str, Any] = {"kind": type(self), "model": self.model, "accuracy": self.accuracy}
+            parts = self._pool.map(weighted, rows, **about, q1=q1, q2=q2)
+            found = [one for part in parts for one in part]
+        total = np.sum(found, axis=0)
         total[:2] /= mass.sum() ** 2
         out: Array = total
         return out
+
+    def at(self, point: Point, q1: float, q2: float) -> Array:
+        """Weighted averages at one omega_1."""
+        return point.weight * self._one_known(point.centre, 1 - q1, q2, point.share)
 
     def _one_known(self, centre: Array | None, variance: float, q2: float, share: float) -> Array:
         """Averages given omega_1; None for q_11 = 0, where the growth of layer 1 takes the place of G_11."""
@@ -253,78 +273,15 @@ class TwoLayerQuadrature(ChannelBase):
             )
 
 
-class TwoLayerAverages(Refinable, ChannelBase):
-    """Averages by quadrature, by a series near recovery, and by sampling where neither goes or q is not diagonal.
-
-    Parameters
-    ----------
-    model : Network
-    accuracy : float
-        Of the averages that a call gives, see `TwoLayerQuadrature`.
-    sampled : callable
-        Makes averages of the same model by sampling, of so many times the usual points.
-    workers : int, optional
-        Threads.
-    """
-
-    model: Network
-    layers = (0, 1)
-    #: Near recovery, beside the path of fixed points.
-    sampled = True
-    finest = (1e-9, _SAMPLED[-1][0])
-    absolute = False
-
-    def __init__(
-        self, model: Network, accuracy: float, sampled: Callable[[int], Channel], workers: int | None = None
-    ) -> None:
-        """Keep both."""
-        self.model = model
-        self.accuracy = accuracy
-        self._workers = workers
-        self._quadratures: dict[float, TwoLayerQuadrature] = {}
-        self._sampled = cache(sampled)
-        self._near = NearRecovery(model, self._by_quadrature)
-
-    def __call__(self, q: Array) -> Averages:
-        """Averages at q."""
-        return self._near_recovery(q, self.accuracy) or self._chosen(q, self.accuracy)(q)
-
-    def rough(self, q: Array, accuracy: float) -> Averages:
-        """Averages at q by one rule of this accuracy, without its error: the same value twice."""
-        if (near := self._near_recovery(q, accuracy)) is not None:
-            return near
-        chosen = self._chosen(q, accuracy)
-        return chosen.rough(q) if isinstance(chosen, TwoLayerQuadrature) else chosen(q)
-
-    def _chosen(self, q: Array, accuracy: float) -> Channel:
-        if q.diagonal().max() <= 1 - CLOSEST and _is_diagonal(q):
-            return self._quadrature(accuracy)
-        return self._sampled(next((times for least, times in _SAMPLED if accuracy >= least), _SAMPLED[-1][1]))
-
-    def _quadrature(self, accuracy: float) -> TwoLayerQuadrature:
-        if accuracy not in self._quadratures:
-            self._quadratures[accuracy] = TwoLayerQuadrature(self.model, accuracy, self._workers)
-        return self._quadratures[accuracy]
-
-    def _by_quadrature(self, v1: float, v2: float, accuracy: float) -> Array | None:
-        """G_11 and G_22 by one rule; None where that does not go."""
-        if not CLOSEST <= min(v1, v2) <= max(v1, v2) <= 1:
-            return None
-        try:
-            g: Array = self._quadrature(accuracy).rough(np.diag([1 - v1, 1 - v2])).g[0].diagonal()
-        except ConvergenceError:
-            return None
-        return g
-
-    def _near_recovery(self, q: Array, accuracy: float) -> Averages | None:
-        """Averages by the series, whose error is a bias; None where it does not serve."""
-        v1, v2 = (1 - q).diagonal()
-        found = self._near(float(v1), float(v2), accuracy) if _is_diagonal(q) and min(v1, v2) > 0 else None
-        if found is None:
-            return None
-        growth = np.full((2, 2), math.nan)
-        return Averages(np.array([np.diag(found.g)] * 2), growth, np.diag(found.g * found.error), "estimated")
+def weighted(
+    points: Sequence[Point], *, kind: type[TwoLayerQuadrature], model: Network, accuracy: float, q1: float, q2: float
+) -> list[Array]:
+    """Weighted averages at some omega_1 by a quadrature of this kind, on one thread."""
+    rule = kind(model, accuracy, 1)
+    with threadpool_limits(1, "blas"):  # the products are small
+        return [rule.at(point, q1, q2) for point in points]
 
 
-def _is_diagonal(q: Array) -> bool:
+def is_diagonal(q: Array) -> bool:
+    """Whether nothing couples the layers, to rounding."""
     return bool(np.abs(q - np.diag(q.diagonal())).max() <= 1e-12)

@@ -1,16 +1,18 @@
 """Channel averages of two layers over two tokens, sampled: any overlap, softmax and linear attention."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.cluster_pool import ClusterPool, Workers, parts_of, threads_of
+from ...core.typing import Array
 from ...model.network import Network
 from ...posterior.denoiser import denoise_readout
 from ..averages import NEARLY, Averages, ChannelBase, controlled, matrix_root
 from ..deep.linearised import Linearised
 
-__all__ = ["TwoLayers"]
+__all__ = ["TwoLayers", "scores"]
 
-Array = NDArray[np.float64]
+# Outputs of a task of a cluster: some 0.02 ms each.
+_OUTPUTS = 2048
 
 
 class TwoLayers(ChannelBase):
@@ -22,14 +24,14 @@ class TwoLayers(ChannelBase):
     # Of the denoiser; far below the sampling error.
     tolerance = 1e-5
 
-    def __init__(self, model: Network, points: list[Array], workers: int | None) -> None:
+    def __init__(self, model: Network, points: list[Array], workers: Workers) -> None:
         """Keep standard normal points, one array of shape (n, 8) per randomisation."""
         self.model = model
         self._replicas = len(points)
         normals = np.concatenate(points).reshape(-1, 2, 2, 2)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
         self._workers = workers
-        self._linearised = Linearised(model, len(points), workers, points=16 * len(points[0]))
+        self._linearised = Linearised(model, len(points), threads_of(workers), points=16 * len(points[0]))
 
     def __call__(self, q: Array) -> Averages:
         """Averages with control variates: Nishimori's identities and, as V -> 0, the linearised posterior."""
@@ -37,8 +39,7 @@ class TwoLayers(ChannelBase):
         omega = matrix_root(q) @ self._xi
         h = omega + np.linalg.cholesky(v) @ self._zeta
         readout = (h[:, 1:2] @ np.swapaxes(self.model.mixing(h), 1, 2))[:, 0]
-        post = denoise_readout(self.model, readout, omega, v, tol=self.tolerance, workers=self._workers)
-        g, dg = post.g_out, post.dg_out
+        g, dg = self._scores(readout, omega, v)
         precision = np.linalg.inv(v)
         u = precision @ (h - omega)
         pairs = [(a, b) for a in range(2) for b in range(a, 2)]
@@ -61,5 +62,22 @@ class TwoLayers(ChannelBase):
                 growth[:, layer] = self._mean((dg[:, layer, :, layer, :] ** 2).sum(axis=(1, 2)))
         return Averages.unbiased(out, growth, "monte-carlo")
 
+    def _scores(self, readout: Array, omega: Array, v: Array) -> tuple[Array, Array]:
+        """Scores of all outputs and their derivatives."""
+        if not isinstance(self._workers, ClusterPool):
+            return scores(readout, omega, model=self.model, v=v, tol=self.tolerance, workers=self._workers)
+        rows = [{"readout": readout[part], "omega": omega[part]} for part in parts_of(len(omega), _OUTPUTS)]
+        parts = self._workers.map(scores, rows, model=self.model, v=v, tol=self.tolerance, workers=1)
+        g, dg = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return g, dg
+
     def _mean(self, values: Array) -> Array:
         return values.reshape(self._replicas, -1).mean(axis=1)
+
+
+def scores(
+    readout: Array, omega: Array, *, model: Network, v: Array, tol: float, workers: int | None
+) -> tuple[Array, Array]:
+    """Scores of some outputs, g of shape (n, 2, 2), and their derivatives by omega."""
+    found = denoise_readout(model, readout, omega, v, tol=tol, workers=workers)
+    return found.g_out, found.dg_out

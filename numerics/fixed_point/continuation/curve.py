@@ -12,6 +12,7 @@ from ...channel.averages import Channel
 from ...channel.choice import channel
 from ...channel.two_layers import channel as two_layers
 from ...channel.two_layers.channel import TwoLayerQuadrature
+from ...core.cluster_pool import Workers
 from ...core.identity import source_hash
 from ...core.random import seeded
 from ...core.results import Origin
@@ -53,7 +54,7 @@ def default_channel(
     replicas: int = 8,
     nodes: int = 2048,
     rng: int = 0,
-    workers: int | None = None,
+    workers: Workers = None,
 ) -> Channel:
     """Return deterministic averages where there are some, else randomised quasi-Monte Carlo.
 
@@ -98,7 +99,7 @@ def curve(
     replicas: int = 8,
     nodes: int = 2048,
     rng: np.random.Generator | int | None = 0,
-    workers: int | None = None,
+    workers: Workers = None,
     progress: Callable[[int, int], None] | None = None,
     keep: Kept | Path | str | None = None,
 ) -> CurveResult:
@@ -219,7 +220,7 @@ def _check(values: list[float], start: str, along: str, alpha: float | None) -> 
 
 
 def _family(
-    model: Network | Channel | Callable[[float], Channel], along: str, effort: _Effort, rng: int, workers: int | None
+    model: Network | Channel | Callable[[float], Channel], along: str, effort: _Effort, rng: int, workers: Workers
 ) -> Callable[[float | None], Channel]:
     """From the value of the parameter to averages; from None where alpha is the parameter."""
     if isinstance(model, Network):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...channel.link.channel import LinkChannel
 from ...channel.link.rotated import SymmetricLink
+from ...core.cluster_pool import Workers
 from ...model.link import Link
 from ...model.link_symmetry import couplings, exchanges, symmetric_axes
 from ...model.links import LinkKernel
@@ -38,6 +39,7 @@ def curve_link(
     rng: int = 0,
     closest: float | None = None,
     keep: Path | str | None = None,
+    workers: Workers = None,
     **settings: Any,
 ) -> CurveResult:
     """Fixed points of a link along alpha, with onsets and jumps.
@@ -52,7 +54,7 @@ def curve_link(
     closest : float, optional
         Distance to one at which an overlap counts as recovered; by default what the averages resolve, and 1e-3 where
         indices are learned together.
-    keep, settings : optional
+    keep, workers, settings : optional
         As in `continuation.curve`.
 
     Returns
@@ -73,7 +75,8 @@ def curve_link(
     that beside it. The onset of b is where the units specialise. `growth` is then that along axes without overlap.
     """
     made: dict[str, Any] = {"samples": samples, "replicas": replicas}
-    averages = LinkChannel(link.kernel, **made, rng=np.random.default_rng(rng), noiseless=link.noiseless)
+    there: dict[str, Any] = {"noiseless": link.noiseless, "workers": workers}
+    averages = LinkChannel(link.kernel, **made, **there, rng=np.random.default_rng(rng))
     found = _axes(link.kernel)
     if found is None:
         return curve(averages, values, **made, rng=rng, closest=closest, keep=keep, **settings)
@@ -81,8 +84,8 @@ def curve_link(
     averages = LinkChannel(
         link.kernel,
         **made,
+        **there,
         rng=np.random.default_rng(rng),
-        noiseless=link.noiseless,
         mask=couplings(link.kernel, zero),
         exchanges=exchanges(link.kernel, zero),
     )

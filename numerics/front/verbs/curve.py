@@ -1,18 +1,31 @@
 """Fixed points of a network or a link along a parameter."""
 
-from collections.abc import Iterable
-from typing import Any
+from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from attnlimits.numerics.core.cluster_pool import workers_of
 from attnlimits.numerics.fixed_point.continuation import CurveResult
 from attnlimits.numerics.fixed_point.continuation.curve import curve as network_curve
 from attnlimits.numerics.fixed_point.continuation.link_curve import curve_link
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 __all__ = ["curve"]
 
 
-def curve(model: Model, values: Iterable[float], **settings: Any) -> CurveResult:
+def curve(
+    model: Model,
+    values: Iterable[float],
+    *,
+    client: str | Client | None = None,
+    workers: int | None = None,
+    **settings: Any,
+) -> CurveResult:
     """Fixed points along alpha, skip strength or inverse temperature, with onsets, jumps and hysteresis.
 
     Parameters
@@ -20,9 +33,14 @@ def curve(model: Model, values: Iterable[float], **settings: Any) -> CurveResult
     model : Network or Link
     values : iterable of float
         Of the parameter that varies: alpha >= 0, or c or beta > 0.
+    client : str or distributed.Client, optional
+        A Dask client, the address of a scheduler, its scheduler file, or "local": points follow each other, and the
+        parts of the averages of each go to its workers. The numbers are those of one thread.
+    workers : int, optional
+        Threads, all cores by default; with a local cluster its processes.
     settings : optional
         `start` ("uninformed", "informed" or "both"); `along` ("alpha", "skip" or "beta"; of a link "alpha"), and
-        `alpha` where another parameter varies; `accuracy`, `samples`, `replicas`, `rng`, `tol`, `workers` of the
+        `alpha` where another parameter varies; `accuracy`, `samples`, `replicas`, `rng`, `tol` of the
         averages, as of `evolve`; `progress`, called with the numbers of points done and in all; `keep`, a file from
         which an interrupted curve goes on.
 
@@ -47,6 +65,7 @@ def curve(model: Model, values: Iterable[float], **settings: Any) -> CurveResult
     >>> f"{found.points['uninformed'][1].overlap[0, 0]:.6f}"
     '0.216227'
     """
-    if isinstance(model, Link):
-        return curve_link(model, values, **settings)
-    return network_curve(model, values, **settings)
+    with workers_of(client, workers) as hands:
+        if isinstance(model, Link):
+            return curve_link(model, values, workers=hands, **settings)
+        return network_curve(model, values, workers=hands, **settings)

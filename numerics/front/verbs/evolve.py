@@ -1,8 +1,11 @@
 """State evolution of a network or a link."""
 
-from dataclasses import replace
-from typing import Any
+from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from attnlimits.numerics.core.cluster_pool import workers_of
 from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.heads import evolve_heads
 from attnlimits.numerics.fixed_point.link_limit import evolve_link
@@ -11,11 +14,21 @@ from attnlimits.numerics.model.charts import of_scores
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 __all__ = ["evolve"]
 
 
 def evolve(
-    model: Model, alpha: float, *, heads: int | None = None, output: str | None = None, **settings: Any
+    model: Model,
+    alpha: float,
+    *,
+    heads: int | None = None,
+    output: str | None = None,
+    client: str | Client | None = None,
+    workers: int | None = None,
+    **settings: Any,
 ) -> EvolutionResult:
     """Fixed point of the state evolution (14) at alpha = N/D samples per dimension.
 
@@ -26,10 +39,15 @@ def evolve(
         >= 0.
     heads, output : optional
         Of one layer in place of those of the network: H equal heads side by side, and "last" or "sequence".
+    client : str or distributed.Client, optional
+        A Dask client, the address of a scheduler, its scheduler file, or "local": the parts of each average that do not
+        need each other go to its workers, and the numbers are those of one thread.
+    workers : int, optional
+        Threads, all cores by default; with a local cluster its processes.
     settings : optional
         `start`: "uninformed" (no overlap), "informed" (the truth) or an overlap of shape (P, P). `accuracy` of the
         overlaps where a quadrature serves; `samples` per randomisation, independent randomisations `replicas`, and the
-        seed `rng` where averages are sampled. `tol` on max |F(q) - q|, `max_iter`, `workers`.
+        seed `rng` where averages are sampled. `tol` on max |F(q) - q|, `max_iter`.
 
     Returns
     -------
@@ -51,11 +69,17 @@ def evolve(
     >>> print(f"{evolve(al.Network(layers=1, tokens=2), 0.4).overlap[0, 0]:.6f}")
     0.592012
     """
+    with workers_of(client, workers) as hands:
+        return _evolved(model, alpha, heads, output, workers=hands, **settings)
+
+
+def _evolved(model: Model, alpha: float, heads: int | None, output: str | None, **settings: Any) -> EvolutionResult:
+    """Fixed point by whatever serves the model."""
     if isinstance(model, Link):
         return evolve_link(model, alpha, **settings)
     heads, output = model.heads if heads is None else heads, model.output if output is None else output
     if model.layers == 1 and not model.noise and isinstance(model.activation, ScoreFunction):
-        found = evolve(of_scores(model), alpha, heads=heads, output=output, **settings)
+        found = _evolved(of_scores(model), alpha, heads, output, **settings)
         status = (
             f"{found.status}; {model.activation_name} is monotone: predictions are of scores, as of linear attention"
         )

@@ -19,7 +19,8 @@ def free_entropy(model: Model, alpha: float, *, prior: Prior | None = None, **se
     prior : Prior, optional
         Of a row of the weights, by default Gaussian; others are in `attnlimits.free_energy`.
     settings : optional
-        `accuracy`, `samples`, `replicas`, `rng`, `workers` of the averages, as of `evolve`.
+        `accuracy`, `samples`, `replicas`, `rng`, `workers` of the averages, as of `evolve`; `client`, an open Dask
+        client, to whose workers these and the starts of a search for stationary points go.
 
     Returns
     -------

@@ -1,6 +1,5 @@
 """Moments of sampled posteriors of any network with a chart, for averages over outputs whose indices are known."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import NamedTuple
@@ -8,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.cluster_pool import Workers, threads_of
 from ...core.errors import ConvergenceError
 from ...model.charts import chart_of
 from ...model.network import Network
+from ..spread import SpreadPosterior
 from .density import prior_of, with_noise
 from .layout import constants_of, layout_of
 from .points import drawn_points
@@ -61,17 +62,18 @@ class ChartPosterior:
     per, replicas : int
         Outputs of one randomisation, and randomisations: those of different ones share no nodes.
     rng : numpy.random.Generator
-    workers : int, optional
-        Threads.
+    workers : int, ClusterPool or None
+        Threads, all cores by default; or the workers of a cluster.
     """
 
     def __init__(
-        self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: int | None = None
+        self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: Workers = None
     ) -> None:
         self.model = model
+        self._spread = SpreadPosterior.over(workers, type(self), (model, nodes, per, replicas), rng)
         self._chart = chart_of(model)  # kept: the layout holds addresses in it
         self.layout = layout_of(self._chart, constants_of(model))
-        self._workers = workers or os.cpu_count() or 1
+        self._workers = threads_of(workers)
         self._flips = sign_flips(model)
         pairs = min(_PAIRS, per)
         self._pair = (np.arange(per) % pairs + pairs * np.arange(replicas)[:, None]).ravel()
@@ -102,7 +104,39 @@ class ChartPosterior:
             An output has no node at all.
         """
         n, rows, tokens = h.shape
-        size, indices = rows * tokens, len(v)
+        if self._spread is None:
+            sums = self.part(h, omega, v, second=second)
+        else:
+            parts = self._spread(h, omega, v=v, second=second)
+            sums = Sums(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        mass = sums.first[..., 0]
+        lost = int((~(np.isfinite(mass) & (mass > 0))).any(axis=1).sum())
+        if lost:
+            raise ConvergenceError(
+                f"the sampled posterior (12) of {self.model.describe()} met {lost} of {n} outputs with no node at all; "
+                "raise nodes, or take another seed"
+            )
+        spread = prior_of(self.layout, with_noise(self.layout, omega[:0], v)[1]).spread
+        found = _moments(sums, spread, (rows, tokens), len(v))
+        if n > 1 and (worth := float(np.median(found.effective))) < _LEAST_WORTH:
+            raise ConvergenceError(
+                f"half of the sampled posteriors (12) of {self.model.describe()} have an effective number of "
+                f"nodes of {worth:.1f} of {self._nodes.counts.sum()} or less, too few for an error; raise nodes"
+            )
+        return found
+
+    def part(self, h: Array, omega: Array, v: Array, *, second: bool = True, start: int = 0) -> Sums:
+        """Sums over the nodes of a part of the outputs, of which moments are made.
+
+        Parameters
+        ----------
+        h, omega, v, second
+            As in a call.
+        start : int, optional
+            Number of the first of these outputs among those that take the sets of nodes in turn.
+        """
+        n, rows, tokens = h.shape
+        size = rows * tokens
         turned, covariance = with_noise(self.layout, omega, v)
         prior, root = prior_of(self.layout, covariance), np.linalg.cholesky(covariance)
         sums = Sums(
@@ -111,29 +145,16 @@ class ChartPosterior:
             np.empty((n, 2, size, size) if second else (n, 2, 0, 0)),
             np.empty((n, 2)),
         )
-        outputs = Outputs(np.ascontiguousarray(h), turned, self._flips, self._pair[:n])
+        outputs = Outputs(np.ascontiguousarray(h), turned, self._flips, self._pair[start : start + n])
 
-        def work(start: int) -> None:
-            part = slice(start, start + _CHUNK)
+        def work(first: int) -> None:
+            part = slice(first, first + _CHUNK)
             some = Outputs(outputs.truth[part], outputs.omega[part], outputs.flips, outputs.pair[part])
             posterior_sums(some, root, prior, self._nodes, self.layout, Sums(*(array[part] for array in sums)))
 
         with ThreadPoolExecutor(self._workers) as pool:
             list(pool.map(work, range(0, n, _CHUNK)))
-        mass = sums.first[..., 0]
-        lost = int((~(np.isfinite(mass) & (mass > 0))).any(axis=1).sum())
-        if lost:
-            raise ConvergenceError(
-                f"the sampled posterior (12) of {self.model.describe()} met {lost} of {n} outputs with no node at all; "
-                "raise nodes, or take another seed"
-            )
-        found = _moments(sums, prior.spread, (rows, tokens), indices)
-        if n > 1 and (worth := float(np.median(found.effective))) < _LEAST_WORTH:
-            raise ConvergenceError(
-                f"half of the sampled posteriors (12) of {self.model.describe()} have an effective number of "
-                f"nodes of {worth:.1f} of {self._nodes.counts.sum()} or less, too few for an error; raise nodes"
-            )
-        return found
+        return sums
 
 
 def _moments(sums: Sums, spread: Array, shape: tuple[int, int], indices: int) -> ChartMoments:

@@ -9,10 +9,12 @@ import scipy
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ...core.cluster_pool import Workers, threads_of
 from ...core.errors import ConvergenceError
 from ...model.network import Network
 from ...quadrature.sobol import sobol
 from ..sampled import Draws, Outputs, posterior_moments
+from ..spread import SpreadPosterior
 from ..student import freedom
 from .mixing import Constants
 
@@ -52,18 +54,19 @@ class SampledPosterior:
     per, replicas : int
         Outputs of each randomisation, which share its pairs of sets, and number of these.
     rng : numpy.random.Generator
-    workers : int
-        Threads.
+    workers : int, ClusterPool or None
+        Threads, all cores by default; or the workers of a cluster.
     """
 
     # Outputs per task of a thread.
     chunk = 32
 
     def __init__(
-        self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: int
+        self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: Workers
     ) -> None:
         self.model = model
-        self._workers = workers
+        self._workers = threads_of(workers)
+        self._spread = SpreadPosterior.over(workers, type(self), (model, nodes, per, replicas), rng)
         self._invertible = model.activation == "linear" or model.tokens == 2
         self._draw(nodes, per, replicas, rng)
 
@@ -93,6 +96,29 @@ class SampledPosterior:
         ConvergenceError
             An output that no node gives.
         """
+        parts = [self.part(h, omega, v)] if self._spread is None else self._spread(h, omega, v=v)
+        n, depth, tokens = h.shape
+        self._all_met(sum(lost for _, lost in parts), n)
+        moments = parts[0][0] if len(parts) == 1 else np.concatenate([found for found, _ in parts])
+        means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
+        seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
+        return Halves(means, seconds)
+
+    def part(self, h: Array, omega: Array, v: Array, start: int = 0) -> tuple[Array, int]:
+        """Moments of a part of the outputs by each set of nodes and by both, and how many outputs have no node.
+
+        Parameters
+        ----------
+        h, omega, v : ndarray
+            As in a call.
+        start : int, optional
+            Number of the first of these outputs among those that take the sets of nodes in turn.
+
+        Returns
+        -------
+        moments : ndarray, shape (n, 3, L M + L M M)
+        lost : int
+        """
         n, depth, tokens = h.shape
         others = [[i for i in range(depth) if i != left_out] for left_out in (depth - 1, depth - 2)]
         roots = np.array([np.linalg.cholesky(v[np.ix_(keep, keep)]) for keep in others])
@@ -100,19 +126,15 @@ class SampledPosterior:
         before = bool(self._invertible and v[-1, -1] < v[-2, -2])
         precision = np.asarray(np.linalg.inv(v), np.float64)
         sums = np.empty((n, 2, 1 + depth * tokens * (1 + tokens)))
-        model, pair = self.model, np.resize(self._pair, n)
+        model, pair = self.model, np.resize(self._pair, start + n)[start:]
         network = Constants(model.skip, model.beta, model.activation == "linear")
         draws = Draws(roots, self._counts, before, self._nodes, self._tails)
 
         def work(part: slice) -> None:
             posterior_moments(Outputs(h[part], omega[part], pair[part]), precision, draws, network, sums[part])
 
-        self._run(work, [slice(start, start + self.chunk) for start in range(0, n, self.chunk)])
-        moments, lost = moments_of(sums)
-        self._all_met(lost, n)
-        means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
-        seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
-        return Halves(means, seconds)
+        self._run(work, [slice(first, first + self.chunk) for first in range(0, n, self.chunk)])
+        return moments_of(sums)
 
     def _run(self, work: Callable[[Task], Found], tasks: list[Task]) -> list[Found]:
         with ThreadPoolExecutor(self._workers) as pool:

@@ -1,6 +1,7 @@
 """Posteriors of three layers of softmax attention with two tokens: those of `SampledPosterior`, by cheaper nodes."""
 
 import math
+from copy import deepcopy
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from ...quadrature.rules import normal_qmc
 from .effort import Outputs, scatter
 from .mixture import SUMS, Nodes, Prior, mixture_sums
-from .sampled import PAIRS, Halves, SampledPosterior, moments_of
+from .sampled import PAIRS, SampledPosterior, moments_of
 
 __all__ = ["MixturePosterior"]
 
@@ -60,61 +61,63 @@ class MixturePosterior(SampledPosterior):
     def _nodes_of(self, number: int, rng: np.random.Generator) -> Nodes:
         log2, sets = _SIZES[number]
         sets = min(sets, self._per)
-        draws = np.array([normal_qmc(4, log2, stream) for stream in rng.spawn(2 * sets * self._replicas)])
+        # Of a copy: two tasks may draw the same nodes at a time.
+        streams = deepcopy(rng).spawn(2 * sets * self._replicas)
+        draws = np.array([normal_qmc(4, log2, stream) for stream in streams])
         draws = draws.swapaxes(1, 2)
         densities = np.exp(0.5 * (draws[:, 2] ** 2 + draws[:, 3] ** 2))
         laid = np.concatenate([draws, densities[:, None]], axis=1).reshape(-1, 2, 5, 1 << log2)
         of_outputs = np.arange(self._per * self._replicas) * sets // self._per
         return Nodes(np.ascontiguousarray(laid), of_outputs, round(_FOR_LAST * (1 << log2)))
 
-    def __call__(self, h: Array, omega: Array, v: Array) -> Halves:
-        """Posteriors given the outputs of indices h, under N(omega, v), v diagonal."""
+    def part(self, h: Array, omega: Array, v: Array, start: int = 0) -> tuple[Array, int]:
+        """Moments of a part of the outputs, v diagonal; see `SampledPosterior.part`."""
         model = self.model
         readout = (h[:, 2:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0] @ _MODES
         outputs = Outputs(readout, omega @ _MODES, h @ _MODES)
         prior = Prior(np.ascontiguousarray(v.diagonal()), (model.skip, model.beta))
-        n = len(h)
-        made = Halves([np.empty((n, 3, 2)) for _ in range(3)], [np.empty((n, 3, 2, 2)) for _ in range(3)])
+        made = np.empty((len(h), 3, 18))
 
         def work(task: _Class) -> int:
             chosen = task.outputs
             sums = np.empty((len(chosen), 2, SUMS))
             mixture_sums(outputs.readout[chosen], outputs.omega[chosen], prior, task.nodes, sums)
             moments, lost = moments_of(sums[:, :, :-1])
-            for k, (mean, second) in enumerate(zip(made.means, made.seconds, strict=True)):
-                layers = moments[:, k].reshape(-1, 3, 5)
-                mean[chosen] = layers[..., :2] @ _MODES
-                second[chosen] = _MODES @ layers[..., [2, 3, 3, 4]].reshape(-1, 3, 2, 2) @ _MODES
+            # From modes to tokens.
+            layers = moments.reshape(-1, 3, 3, 5)
+            made[chosen, :, :6] = (layers[..., :2] @ _MODES).reshape(-1, 3, 6)
+            seconds = _MODES @ layers[..., [2, 3, 3, 4]].reshape(-1, 3, 3, 2, 2) @ _MODES
+            made[chosen, :, 6:] = seconds.reshape(-1, 3, 12)
             return lost
 
-        self._all_met(sum(self._run(work, self._tasks(self._classes(outputs, prior)))), n)
-        return made
+        return made, sum(self._run(work, self._tasks(self._classes(outputs, prior, start), start)))
 
-    def nodes_over_effective(self, outputs: Outputs, prior: Prior) -> Array:
+    def nodes_over_effective(self, outputs: Outputs, prior: Prior, start: int = 0) -> Array:
         """What the nodes of each output are to be multiplied by, shape (n,), because their weights differ."""
         found, pilot = np.empty(len(outputs.readout)), self._pilot
+        sets = pilot.sets[start:]
 
         def work(part: slice) -> None:
             few = Outputs(*(x[part] for x in outputs))
-            scatter(few, prior, Nodes(pilot.draws, pilot.sets[part], pilot.for_last), found[part])
+            scatter(few, prior, Nodes(pilot.draws, sets[part], pilot.for_last), found[part])
 
         size = _TASK >> _SIZES[0][0]
-        self._run(work, [slice(start, start + size) for start in range(0, len(found), size)])
+        self._run(work, [slice(first, first + size) for first in range(0, len(found), size)])
         return found
 
-    def _classes(self, outputs: Outputs, prior: Prior) -> NDArray[np.int64]:
+    def _classes(self, outputs: Outputs, prior: Prior, start: int) -> NDArray[np.int64]:
         """Which of the numbers of nodes each output is to have: the nearest in its logarithm."""
         middles = np.exp2([0.5 * (_SIZES[i][0] + _SIZES[i + 1][0]) for i in range(len(_SIZES) - 1)])
-        return np.searchsorted(middles, self._effective * self.nodes_over_effective(outputs, prior))
+        return np.searchsorted(middles, self._effective * self.nodes_over_effective(outputs, prior, start))
 
-    def _tasks(self, classes: NDArray[np.int64]) -> list[_Class]:
+    def _tasks(self, classes: NDArray[np.int64], start: int) -> list[_Class]:
         """Outputs of each class in parts that take about as long as each other, those with most nodes first."""
         tasks = []
         for number in sorted(set(classes.tolist()), reverse=True):
             members, nodes = np.flatnonzero(classes == number), self._of_size(number)
             size = _TASK >> _SIZES[number][0]
             tasks += [
-                _Class(Nodes(nodes.draws, nodes.sets[part], nodes.for_last), part)
-                for part in (members[start : start + size] for start in range(0, len(members), size))
+                _Class(Nodes(nodes.draws, nodes.sets[start + part], nodes.for_last), part)
+                for part in (members[first : first + size] for first in range(0, len(members), size))
             ]
         return tasks

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.state_evolution import curve
 from attnlimits.numerics.aim.thresholds import Threshold, perfect_recovery, weak_recovery
+from attnlimits.numerics.core.cluster_pool import ClusterPool, mapped
 from attnlimits.numerics.core.colours import BLUE, GREEN, PURPLE, RED
 from attnlimits.numerics.core.plots import legend_below
 
@@ -20,7 +21,7 @@ from ...figures import PAGE, SINGLE, Array, Headline, PaperFigure, Picture, Prog
 from . import amp_runs
 from .published import Marks
 
-__all__ = ["COLOURS", "Curve", "Line", "Panel", "Spec", "compute", "data_path", "draw", "figure_of"]
+__all__ = ["COLOURS", "Curve", "Line", "Panel", "Spec", "compute", "data_path", "draw", "figure_of", "followed"]
 
 #: One colour per width.
 COLOURS = {0.0: "black", 0.1: PURPLE, 0.5: RED, 1.0: BLUE, 2.0: GREEN}
@@ -143,7 +144,7 @@ def _between(low: float, high: float, points: int) -> Array:
     return np.asarray((1 - share) * low + share * high)
 
 
-def compute(spec: Spec, points: int, progress: Progress | None = None) -> Record:
+def compute(spec: Spec, points: int, progress: Progress | None = None, *, pool: ClusterPool | None = None) -> Record:
     """Compute the curves of a figure and gather the dots that belong to it.
 
     Parameters
@@ -153,26 +154,35 @@ def compute(spec: Spec, points: int, progress: Progress | None = None) -> Record
         Alphas between the kinks of a curve.
     progress : callable, optional
         Called with (done, total) after every curve.
+    pool : ClusterPool, optional
+        Workers of a cluster that compute the curves.
     """
-    step, panels = Steps(progress, sum(len(panel.curves) for panel in spec.panels)), []
-    for panel in spec.panels:
-        curves = []
-        for line in panel.curves:
-            found = curve(_alphas(line, panel, points), line.rho, channel(line.activation, line.tokens))
-            curves.append(
-                {
-                    "activation": line.activation,
-                    "tokens": line.tokens,
-                    "rho": line.rho,
-                    "alpha": [p.alpha for p in found],
-                    "mmse": [p.mmse.value for p in found],
-                    "error": [p.mmse.error for p in found],
-                    "converged": all(p.converged for p in found),
-                }
-            )
-            step()
-        panels.append({"title": panel.title, "curves": curves, "runs": _runs(panel)})
+    lines = [(line, panel) for panel in spec.panels for line in panel.curves]
+    step = Steps(progress, len(lines))
+    rows = [
+        {"activation": line.activation, "tokens": line.tokens, "rho": line.rho, "alphas": _alphas(line, panel, points)}
+        for line, panel in lines
+    ]
+    curves = iter(mapped(followed, rows, step, pool))
+    panels = [
+        {"title": panel.title, "curves": [next(curves) for _ in panel.curves], "runs": _runs(panel)}
+        for panel in spec.panels
+    ]
     return {"figure": f"boncoraglio2025-{spec.number}", "how": "estimated", "panels": panels}
+
+
+def followed(activation: str, tokens: int, rho: float, alphas: Array) -> Record:
+    """One curve of the state evolution, each point from the one before."""
+    found = curve(alphas, rho, channel(activation, tokens))
+    return {
+        "activation": activation,
+        "tokens": tokens,
+        "rho": rho,
+        "alpha": [p.alpha for p in found],
+        "mmse": [p.mmse.value for p in found],
+        "error": [p.mmse.error for p in found],
+        "converged": all(p.converged for p in found),
+    }
 
 
 def _runs(panel: Panel) -> list[Record]:
@@ -275,5 +285,6 @@ def figure_of(spec: Spec) -> PaperFigure:
         partial(headline, spec),
         partial(compute, spec, POINTS),
         points=partial(compute, spec),
+        apart=True,
         width=PAGE if len(spec.panels) > 1 else SINGLE,
     )

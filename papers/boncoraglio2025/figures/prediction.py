@@ -21,6 +21,7 @@ from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.prediction import prediction_errors
 from attnlimits.numerics.aim.state_evolution import evolve
 from attnlimits.numerics.aim.thresholds import perfect_recovery
+from attnlimits.numerics.core.cluster_pool import ClusterPool, mapped
 from attnlimits.numerics.core.colours import BLUE, RED
 from attnlimits.numerics.core.decimals import pm, recorded
 from attnlimits.numerics.core.plots import legend_below
@@ -30,7 +31,7 @@ from ...figures import PAGE, Headline, PaperFigure, Picture, Progress, Record, S
 from . import prediction_runs
 from .prediction_runs import RHO
 
-__all__ = ["DATA", "FIGURE", "KINDS", "compute", "scale"]
+__all__ = ["DATA", "FIGURE", "KINDS", "compute", "errors_along", "scale"]
 
 DATA = Path(__file__).with_suffix(".json")
 #: Predictions, with their names, styles of curves and faces of dots.
@@ -46,36 +47,44 @@ def scale(activation: str, beta: float) -> float:
     return prediction_errors(1.0, RHO, channel(activation, 2, beta)).posterior_mean.value
 
 
-def compute(points: int = _POINTS, progress: Progress | None = None) -> Record:
-    """Curves of both errors along alpha, softmax with its point of perfect recovery."""
-    step, found = Steps(progress, len(_CURVES)), []
-    for activation, beta, _ in _CURVES:
-        output, (low, high) = channel(activation, 2, beta), _ENDS[activation]
-        if activation == "hardmax":
-            alphas = np.geomspace(low, high, points)
-        else:
-            corner = float(perfect_recovery(RHO, output).value)
-            # Denser where the curves bend.
-            alphas = np.append(corner - (corner - low) * np.cos(np.linspace(0, np.pi / 2, points)), high)
-        at = [evolve(float(alpha), RHO, output) for alpha in alphas]
-        errors = [prediction_errors(point.mmse, RHO, output) for point in at]
-        found.append(
-            {
-                "activation": activation,
-                "beta": beta,
-                "scale": scale(activation, beta),
-                "alpha": alphas.tolist(),
-                **{kind: [getattr(e, kind).value for e in errors] for kind in KINDS},
-                **{f"{kind}_error": [getattr(e, kind).error for e in errors] for kind in KINDS},
-                "converged": all(point.converged for point in at),
-            }
-        )
-        step()
+def compute(points: int = _POINTS, progress: Progress | None = None, *, pool: ClusterPool | None = None) -> Record:
+    """Curves of both errors along alpha, softmax with its point of perfect recovery.
+
+    Parameters
+    ----------
+    points : int
+    progress : callable, optional
+    pool : ClusterPool, optional
+        Workers of a cluster that compute the curves.
+    """
+    rows = [{"activation": activation, "beta": beta, "points": points} for activation, beta, _ in _CURVES]
     return {
         "figure": "boncoraglio2025-prediction",
         "how": "estimated",
-        "curves": found,
+        "curves": mapped(errors_along, rows, Steps(progress, len(rows)), pool),
         "runs": prediction_runs.stored(),
+    }
+
+
+def errors_along(activation: str, beta: float, points: int) -> Record:
+    """One pair of curves."""
+    output, (low, high) = channel(activation, 2, beta), _ENDS[activation]
+    if activation == "hardmax":
+        alphas = np.geomspace(low, high, points)
+    else:
+        corner = float(perfect_recovery(RHO, output).value)
+        # Denser where the curves bend.
+        alphas = np.append(corner - (corner - low) * np.cos(np.linspace(0, np.pi / 2, points)), high)
+    at = [evolve(float(alpha), RHO, output) for alpha in alphas]
+    errors = [prediction_errors(point.mmse, RHO, output) for point in at]
+    return {
+        "activation": activation,
+        "beta": beta,
+        "scale": scale(activation, beta),
+        "alpha": alphas.tolist(),
+        **{kind: [getattr(e, kind).value for e in errors] for kind in KINDS},
+        **{f"{kind}_error": [getattr(e, kind).error for e in errors] for kind in KINDS},
+        "converged": all(point.converged for point in at),
     }
 
 
@@ -127,7 +136,14 @@ def _headline(record: Record) -> Headline:
 
 
 FIGURE = PaperFigure(
-    "boncoraglio2025-prediction", DATA, _draw, _headline, partial(compute, _POINTS), points=compute, width=PAGE
+    "boncoraglio2025-prediction",
+    DATA,
+    _draw,
+    _headline,
+    partial(compute, _POINTS),
+    points=compute,
+    apart=True,
+    width=PAGE,
 )
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from attnlimits.numerics.channel.deep.channel import DeepQuadrature
 from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
 from attnlimits.numerics.channel.linear import LinearChannel, linear_map
 from attnlimits.numerics.channel.link.channel import LinkChannel
-from attnlimits.numerics.channel.two_layers.channel import TwoLayerAverages, TwoLayerQuadrature
+from attnlimits.numerics.channel.two_layers.averages import TwoLayerAverages
+from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.fixed_point.faces import Faces
 from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network

@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import brentq
 
 from attnlimits.numerics.channel.deep.linearised import jacobians
-from attnlimits.numerics.channel.two_layers.channel import TwoLayerAverages, TwoLayerQuadrature
+from attnlimits.numerics.channel.two_layers.averages import TwoLayerAverages
+from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.channel.two_layers.near_recovery import NearRecovery
 from attnlimits.numerics.model.network import Network
 

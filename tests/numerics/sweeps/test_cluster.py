@@ -38,12 +38,14 @@ def test_a_local_cluster_gives_the_same_records(distributed, grid_of, toy, tmp_p
         with suppress(OSError):  # someone else has it: as good
             taken.bind(("127.0.0.1", 8787))
             taken.listen()
-        there = sweep(grid_of(TEXT), tmp_path / "there", dask="local", workers=2, progress=lambda *at: seen.append(at))
+        there = sweep(
+            grid_of(TEXT), tmp_path / "there", client="local", workers=2, progress=lambda *at: seen.append(at)
+        )
     assert (there.done, there.failed, there.computed) == (here.done, here.failed, here.computed) == (3, 3, 6)
     assert records(tmp_path / "there") == records(tmp_path / "here")
     assert seen == [(k, 6) for k in range(1, 7)]
     # With nothing left to compute no cluster is started.
-    assert sweep(grid_of(TEXT), tmp_path / "there", dask="tcp://nowhere:1").computed == 0
+    assert sweep(grid_of(TEXT), tmp_path / "there", client="tcp://nowhere:1").computed == 0
 
 
 def test_a_cluster_of_ones_own_computes_thresholds(distributed, grid_of, tmp_path, records, monkeypatch):
@@ -55,8 +57,8 @@ def test_a_cluster_of_ones_own_computes_thresholds(distributed, grid_of, tmp_pat
         with distributed.Client(made) as client:
             client.write_scheduler_file(str(where))
         with pytest.raises(ValueError, match="workers is for a local cluster"):
-            sweep(grid, tmp_path / "there", dask=str(where), workers=2)
-        report = sweep(grid, tmp_path / "there", dask=str(where))
+            sweep(grid, tmp_path / "there", client=str(where), workers=2)
+        report = sweep(grid, tmp_path / "there", client=str(where))
     assert (report.done, report.failed) == (4, 0)
     assert records(tmp_path / "there") == records(tmp_path / "here")
 
@@ -69,11 +71,11 @@ def test_a_client_of_ones_own(distributed, grid_of, toy, tmp_path, records):
         distributed.Client(made, set_as_default=False) as client,
     ):
         for folder in ("there", "again"):
-            there = sweep(grid_of(TEXT), tmp_path / folder, dask=client)
+            there = sweep(grid_of(TEXT), tmp_path / folder, client=client)
             assert (there.done, there.failed, there.computed) == (here.done, here.failed, here.computed)
             assert records(tmp_path / folder) == records(tmp_path / "here")
         with pytest.raises(ValueError, match="workers is for a local cluster"):
-            sweep(grid_of(TEXT), tmp_path / "more", dask=client, workers=2)
+            sweep(grid_of(TEXT), tmp_path / "more", client=client, workers=2)
         assert client.submit(len, "open").result() == 4
 
 
@@ -102,7 +104,7 @@ def test_workers_that_come_later_get_points(distributed, grid_of, tmp_path, monk
             client.write_scheduler_file(str(where))
         timer = threading.Timer(1.0, lambda: made.scale(3))
         timer.start()
-        report = sweep(grid, tmp_path / "out", dask=str(where))
+        report = sweep(grid, tmp_path / "out", client=str(where))
         timer.join()
     assert (report.done, report.failed) == (3, 0)
 
@@ -118,7 +120,7 @@ def test_a_point_that_ends_its_workers_fails_alone(distributed, grid_of, tmp_pat
 
     monkeypatch.setitem(TASKS, "deadly", Function("deadly", deadly))
     grid = grid_of('task = "deadly"\n[axes]\na = [1, 2, 3]')
-    report = sweep(grid, tmp_path / "out", dask="local", workers=1)
+    report = sweep(grid, tmp_path / "out", client="local", workers=1)
     assert (report.done, report.failed) == (2, 1)
     assert report.failures[0]["parameters"] == {"a": 2}
     assert report.failures[0]["reason"].startswith("KilledWorker: ")
@@ -127,9 +129,9 @@ def test_a_point_that_ends_its_workers_fails_alone(distributed, grid_of, tmp_pat
 def test_no_cluster_there(distributed, grid_of, toy, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "PATIENCE", 0.5)
     with pytest.raises(cluster.ClusterError, match=r"no Dask scheduler at tcp://127\.0\.0\.1:9: "):
-        sweep(grid_of(TEXT), tmp_path / "out", dask="tcp://127.0.0.1:9")
+        sweep(grid_of(TEXT), tmp_path / "out", client="tcp://127.0.0.1:9")
     with pytest.raises(cluster.ClusterError, match="no Dask scheduler at somewhere: "):
-        sweep(grid_of(TEXT), tmp_path / "out", dask="somewhere")
+        sweep(grid_of(TEXT), tmp_path / "out", client="somewhere")
 
 
 def test_a_cluster_that_is_lost(distributed, grid_of, tmp_path, monkeypatch):
@@ -157,7 +159,7 @@ def test_a_cluster_that_is_lost(distributed, grid_of, tmp_path, monkeypatch):
         processes.append(dask("worker", "--nthreads", "1", "--death-timeout", "30"))
         grid = grid_of('task = "slow"\n[axes]\na = [1, 2]')
         with pytest.raises(cluster.ClusterError, match=r"did not compute a point: FutureCancelledError|was lost"):
-            sweep(grid, tmp_path / "out", dask=str(where), progress=lambda *_: processes[0].kill())
+            sweep(grid, tmp_path / "out", client=str(where), progress=lambda *_: processes[0].kill())
     finally:
         for process in processes:
             process.kill()
@@ -168,4 +170,4 @@ def test_a_cluster_that_is_lost(distributed, grid_of, tmp_path, monkeypatch):
 def test_without_dask(grid_of, toy, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ValueError, match=r"pip install 'attnlimits\[cluster\]'"):
-        sweep(grid_of(TEXT), tmp_path / "out", dask="local")
+        sweep(grid_of(TEXT), tmp_path / "out", client="local")

@@ -17,7 +17,7 @@ import pytest
 from attnlimits.numerics.core import cluster as core_cluster
 from attnlimits.numerics.core.cluster import ClusterError
 from attnlimits.numerics.core.errors import UnreachableOutputError
-from attnlimits.numerics.learning import placement, spread
+from attnlimits.numerics.learning import placement
 from attnlimits.numerics.learning.gamp import GAMP, gamp, make_data, teacher
 from attnlimits.numerics.learning.made_files import write_data
 from attnlimits.numerics.learning.spread_tasks import prepared
@@ -230,7 +230,7 @@ def test_workers_that_are_waited_for(files, wanted, monkeypatch):
         monkeypatch.setattr(placement, "COMING", 0.1)
         with pytest.raises(ClusterError, match=r"3 of 4 workers came to the cluster within 0\.1 s; start more"):
             gamp(files, None, MODEL, client=client, workers=4)
-        monkeypatch.setattr(spread, "PATIENCE", 0.1)
+        monkeypatch.setattr(core_cluster, "PATIENCE", 0.1)
         with pytest.raises(ClusterError, match=r"had no workers for 0\.1 s; start some"):
             gamp(files, None, MODEL, client=client, callback=leave)
 
