@@ -97,11 +97,15 @@ class Anchor:
     def moved(self, there: Averages) -> Averages | None:
         """Averages of the stage elsewhere, by the ratio of coarse ones there to those here.
 
-        None if one of the three is sampled and another is not, which have no ratio for each randomisation.
+        None if one of the three is sampled and another is not, which have no ratio for each randomisation, or if the
+        coarse ones are made in two ways: by rules, and by a series, whose error is a bias. These differ by more than
+        neighbours do.
         """
         known, here = self.averages, self.coarse
         assert here is not None
         if not known.g.shape == here.g.shape == there.g.shape or len({known.sampled, here.sampled, there.sampled}) > 1:
+            return None
+        if not here.sampled and here.bias.any() != there.bias.any():
             return None
         with np.errstate(divide="ignore", invalid="ignore"):
             g = np.where(here.g != 0, known.g * (there.g / here.g), there.g)

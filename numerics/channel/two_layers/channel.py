@@ -29,6 +29,15 @@ _MOST_FINENESS = 60.0
 _BANDS, _MOST_BANDS = 1.3, 10
 # All steps are finer than the Gaussians alone ask for, by this; the rule that measures the error is coarser.
 FINENESS, COARSE = 1.25, 0.8
+# Of outputs v given omega_1, whose sums over u and omega_2 are smooth: up to twice this step they have the same error.
+_FINENESS_V = 0.7
+# Nodes about omega_1 reach this much further, in log-accuracy, than what is neglected elsewhere.
+_TAIL = 2.5
+# Share of the log-accuracy that omega_1 of the least weight is summed without: what its sums miss has the size of the
+# accuracy, and its weight has it again.
+_LIGHTER = 0.5
+# Log-accuracy that sums over omega_1 may do without, as they miss several times less than what they neglect.
+_SPARED = 0.9
 # Scale of the map of omega_1/sqrt(q_11): in units of (V_11/q_11)^(1/2), and at most; its step times the log-accuracy.
 _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
 # Below these, G_11/q_11 and G_22/q_22 are lines.
@@ -160,6 +169,7 @@ class TwoLayerQuadrature(ChannelBase):
     def _both(self, q1: float, q2: float, share: float) -> Array:
         """Sum over omega_1, whose two components may be taken positive."""
         variance = 1 - q1
+        share -= _SPARED / self._log_accuracy
         log_accuracy = self._log_accuracy * share
         # xi = omega_1/sqrt(q_11) = scale sinh(Y): the sign of h_1 is open at |omega_1|^2 ~ V_11 only.
         scale = min(_SCALE_XI * math.sqrt(variance / q1), _WIDEST_XI)
@@ -171,7 +181,7 @@ class TwoLayerQuadrature(ChannelBase):
         grid = ((a * b, np.array([x, z])) for x, a in zip(xi, mass, strict=True) for z, b in zip(xi, mass, strict=True))
         points = [
             # Light points need not be summed as finely.
-            Point(weight, math.sqrt(q1) * at, share * max(1 + math.log(weight / heaviest) / log_accuracy, 0.35))
+            Point(weight, math.sqrt(q1) * at, share * (1 + _LIGHTER * math.log(weight / heaviest) / log_accuracy))
             for weight, at in grid
             if weight > math.exp(-log_accuracy) * heaviest
         ]
@@ -234,7 +244,7 @@ class TwoLayerQuadrature(ChannelBase):
         self, centre: Array, variance: float, log_accuracy: float, resolved: tuple[float, float] = (math.inf, 0.0)
     ) -> Hidden:
         """Nodes of h_1 about omega_1."""
-        return around(self.model.skip, self.model.beta, centre, variance, log_accuracy + 2, resolved)
+        return around(self.model.skip, self.model.beta, centre, variance, log_accuracy + _TAIL, resolved)
 
     def _bands(
         self, centre: Array, variance: float, q2: float, log_accuracy: float
@@ -242,7 +252,7 @@ class TwoLayerQuadrature(ChannelBase):
         """Bands of outputs v with their weights, each with nodes of h_1 as close as it asks for."""
         sd = math.sqrt(1 - q2)
         nodes = self._near(centre, variance, log_accuracy)
-        v, dv = outputs(nodes, self.model.skip, sd, log_accuracy, FINENESS)
+        v, dv = outputs(nodes, self.model.skip, sd, log_accuracy, _FINENESS_V)
         ends = np.searchsorted(v, v[-1] * _BANDS ** np.arange(-_MOST_BANDS, 1.0), side="right")
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             if end > start:

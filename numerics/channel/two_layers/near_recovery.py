@@ -23,11 +23,14 @@ __all__ = ["NearRecovery", "NearValue"]
 
 Array = NDArray[np.float64]
 
-# The quadratures are at these multiples of the closest, 1 - q_11 of which is one of these.
-_MULTIPLES = (4.0, 2.0, 1.0)
+# The quadratures are at these multiples of the closest, 1 - q_11 of which is one of these. Up to 1.2 times the closest
+# their relative errors enter with weights of at most .08, .57 and 1.26: the others are coarser by these factors.
+_MULTIPLES, _COARSER = (4.0, 2.0, 1.0), (5.0, 1.5, 1.0)
 _CLOSEST = (0.05, 0.025, 0.0125)
 # The series serves 1 - q_11 up to this multiple of the closest quadrature; one at q itself costs less farther away.
 _SERVED = 1.2
+# Coarsest relative accuracy of a quadrature.
+_COARSEST = 1e-2
 # Of the means over h: randomisations, points of each as a power of two, and their seed.
 _REPLICAS, _LOG2_POINTS, _SEED = 4, 15, 0x2EC0
 # Range of log r, and where on the path, relative, quadratures are close enough: f_l is nearly flat in r.
@@ -99,12 +102,13 @@ class NearRecovery:
         """Series through quadratures of this accuracy; None where one of them does not go so far."""
         points = np.array(_MULTIPLES) * closest
         values: list[Array] = []
-        for v in points.tolist():
-            if (v, accuracy) not in self._known:
+        for v, factor in zip(points.tolist(), _COARSER, strict=True):
+            key = v, min(float(f"{factor * accuracy:.3g}"), _COARSEST)
+            if key not in self._known:
                 coarser = [f for (at, _), f in self._known.items() if at == v and f is not None]
                 guess = coarser[-1] if coarser else values[-1] if values else np.zeros(2)
-                self._known[v, accuracy] = self._on_path(v, guess, accuracy)
-            if (found := self._known[v, accuracy]) is None:
+                self._known[key] = self._on_path(v, guess, key[1])
+            if (found := self._known[key]) is None:
                 return None
             values.append(found)
         return _Series(points, np.array(values))
