@@ -8,6 +8,8 @@ from .rounding import UNIT
 
 __all__ = ["two_layers_rounding"]
 
+# Half the nodes of the longest piece of a row, `LONGEST` of the kernels.
+_POWERS = 12.0
 _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
 _INPUT = types.Array(float64, 1, "C", readonly=True)
 
@@ -45,6 +47,9 @@ def two_layers_rounding(linear, parameters, moments, info, inexact, log_z, error
             undone = (v + h) / (1.0 + c)
             lever = min(1.0 / c, (abs(p[7]) + spread) / (abs(p[1]) + 1e-300))
             lever = max(lever, (1.0 + lever) / (1.0 + c))
+            # The exponentials of the kernel are powers along a row: their relative errors grow from node to node, and
+            # by no more than this do the modes follow those.
+            undone += _POWERS * h * max(min(1.0, 0.25 / c), 1.0 / (1.0 + c))
         # Nodes lie where their rounding left them, and the exponentials of the kernel are as uncertain as these.
         z_error = (UNIT * (h + undone) + lever * inexact[s]) * i2 + UNIT * x * info[s, 5]
         # Exponents are half the sums of squares of z; sums of n positive terms err by chance.
