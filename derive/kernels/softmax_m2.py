@@ -244,7 +244,7 @@ def _undo_ratios() -> Kernel:
 
 def _undo_node() -> Kernel:
     skip, vm = MODEL.skip, sym.vm
-    # D/(2 E F) and so on, of the head of this module: F + 1/F times E are the two exponentials.
+    # D/F and so on, with E and F of the head of this module: E/F and E F are the two exponentials.
     denominator = sym.row1 + (sym.rising + sym.falling)
     r = 1 / (skip * denominator + sym.row2)
     inverse = 1 / (1 + skip)
