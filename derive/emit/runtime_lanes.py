@@ -9,9 +9,8 @@ __all__ = ["render"]
 BODY = '''
 import operator
 
-from llvmlite import ir
 from numba import njit, types
-from numba.core.cgutils import get_or_insert_function
+from numba.core.cgutils import get_or_insert_function, ir
 from numba.core.typing import signature
 from numba.core.typing.templates import ConcreteTemplate, infer_global
 from numba.extending import intrinsic, lower_builtin, models, register_model

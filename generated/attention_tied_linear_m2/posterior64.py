@@ -6,7 +6,7 @@
 # sympy: 1.14.0
 # template: sha256 cf6659f1d7ac759b7503baf430dcdcb3a945781fe0f470a05f9ce23f6ac3bf03
 # fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
-# lanes: sha256 0c502834d3e1c6b53f630c06d55daa989f3c4ecd35568d279d564f550f277e48
+# lanes: sha256 2d718bd085d96533f97a9040763528df5853d9b276744e486274f12a3d86dbc2
 """Tied linear attention, two tokens, rank 1: posterior moments of two layers, compiled loops."""
 
 import math
