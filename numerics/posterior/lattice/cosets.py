@@ -128,15 +128,21 @@ def coset_sums(f, region, coset, buffer, out):  # type: ignore[no-untyped-def]
                             _flush(p, step_p, buffer, kind)
     for kind in range(3):
         _flush(p, step_p, buffer, kind)
-    for half in range(halves):
+    _collect(buffer, f.even, out)
+    return total
+
+
+@njit(**INNER)
+def _collect(buffer, even, out):  # type: ignore[no-untyped-def]
+    """Add up the lanes of the sums, for one coset or two."""
+    for half in range(len(out)):
         for k in range(N_MOMENTS):
             x = buffer.sums[half * N_MOMENTS + k]
             out[half, k] = ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]))
-    if f.even:
-        for half in range(halves):
+    if even:
+        for half in range(len(out)):
             for k in (1, 2, 7, 8, 10, 11):  # odd in x: z_1, z_2 and their products with z_3, z_4
                 out[half, k] = 0.0
-    return total
 
 
 @njit(**INNER)
