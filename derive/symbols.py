@@ -16,16 +16,18 @@ __all__ = [
     "a",
     "b",
     "beta",
-    "exponential",
+    "falling",
     "index_matrices",
     "inverse_skip",
     "meaning",
     "mode_rotation",
     "omega_matrix",
     "readout_symbols",
+    "rising",
     "row1",
     "row2",
     "skip",
+    "step",
     "token_pair",
     "tokens",
     "vm",
@@ -67,7 +69,8 @@ inverse_skip = sp.Symbol("epsilon", real=True)
 vp, vm = sp.symbols("vp vm", real=True)
 xp, xm = sp.symbols("xp xm", real=True)
 row1, row2 = sp.symbols("row1 row2", real=True)
-exponential = sp.Symbol("f", positive=True)
+rising, falling = sp.symbols("f1 f2", positive=True)
+step = sp.Symbol("step", real=True)
 a, b = sp.symbols("a b", real=True)
 y11, y12, y21, y22 = sp.symbols("y11 y12 y21 y22", positive=True)
 
@@ -111,7 +114,9 @@ ARGUMENTS: dict[str, tuple[str, str]] = {
     "xm": ("real", "minus mode of the first layer's indices h_1"),
     "row1": ("from `undo_row`", "first of the two numbers of xm"),
     "row2": ("from `undo_row`", "second of the two numbers of xm"),
-    "f": ("> 0", "exp of what `undo_exponent` returns"),
+    "f1": ("> 0", "exp of the first of `undo_exponents`"),
+    "f2": ("> 0", "exp of the second of `undo_exponents`"),
+    "step": ("real", "distance of two nodes in xp"),
     "a": ("real", "plus mode of the last layer's indices h_L"),
     "b": ("real", "minus mode of the last layer's indices h_L"),
     "y11": ("> 0", "entry (1, 1) of the output"),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import sympy as sp
 
 from ..kernels.kernel import KernelPackage
-from . import exact, render, runtime_checked, runtime_numba, runtime_posterior
+from . import exact, render, runtime_checked, runtime_lanes, runtime_numba, runtime_posterior
 from .ir import Program, lower
 
 __all__ = ["Generation", "generate", "package_files", "stale", "write"]
@@ -105,6 +105,7 @@ def _package_files(
             "equations": "troiani2025 (12), (163), (164), (165), (166), (167), (168), (169), (170)",
             "template": f"sha256 {_sha256(posterior)}",
             "fastmath": f"sha256 {fastmath}",
+            "lanes": f"sha256 {_lanes()[1]}",
         }
         # Its operations are the template's own; those of the programs do not describe it.
         modules.append(("posterior64.py", "posterior moments of two layers, compiled loops", posterior, extra))
@@ -129,6 +130,15 @@ def _fastmath() -> tuple[str, str]:
         "attnlimits.derive.emit.runtime_numba",
         "exponentials on [-708, 709], clamped outside",
         "Branch-free exponentials that vectorise inside compiled loops.",
+    )
+
+
+def _lanes() -> tuple[str, str]:
+    return _shared(
+        runtime_lanes.render(),
+        "attnlimits.derive.emit.runtime_lanes",
+        "exponentials on [-1020, 1020], clamped outside",
+        "Vectors of numbers that compiled loops compute with as they do with one number.",
     )
 
 
@@ -217,7 +227,7 @@ def generate(
         If a printed form does not equal its derivation.
     """
     text, fastmath = _fastmath()
-    made = Generation({"fastmath.py": text, "checked.py": _checked(), **_exact_files()}, {})
+    made = Generation({"fastmath.py": text, "lanes.py": _lanes()[0], "checked.py": _checked(), **_exact_files()}, {})
     printed: list[_Printed] = []
     for group, runtime, into in ((packages, _BESIDE, made.files), (derived, _INSTALLED, made.derived)):
         for package in group:

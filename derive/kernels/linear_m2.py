@@ -6,11 +6,11 @@ from .. import symbols as sym
 from ..architecture import Architecture
 from ..mixing import activate, layer_matrix_of_readout
 from ..primitives import CopySign, Largest
-from ..proof import prove_equal
+from ..proof import ProofError, prove_equal
 from ..readout import invert
 from ..softmax_pair import to_modes
 from .kernel import Kernel, KernelPackage
-from .softmax_m2 import prove_row_form, quadratic_kernel
+from .softmax_m2 import quadratic_kernel
 
 __all__ = ["PACKAGE"]
 
@@ -163,7 +163,10 @@ def _prove(kernels: tuple[Kernel, ...]) -> None:
     undone = matrix.inv() * sp.Matrix([sym.vp, sym.vm])
     made = sp.Matrix([values["undo"][name] for name in ("a", "b", "inv_det")])
     prove_equal(made, sp.Matrix([undone[0], undone[1], 1 / matrix.det()]), "undo")
-    prove_row_form(values)
+    row = {sym.row1: values["undo_row"]["row1"], sym.row2: values["undo_row"]["row2"]}
+    for name, printed in values["undo"].items():
+        if values["undo_node"][name].xreplace(row) != printed:
+            raise ProofError(f"undo_node: {name} at the outputs of undo_row is not that of undo")
 
 
 _KERNELS = (_layer(), _link(), _invert(), _undo(), _undo_row(), _undo_node(), quadratic_kernel())

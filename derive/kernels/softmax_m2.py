@@ -17,7 +17,7 @@ from .. import symbols as sym
 from ..architecture import Architecture
 from ..mixing import activate
 from ..primitives import CopySign, Exp, Expit, Expm1, Guard, Largest, Log1p, Magnitude, Smallest, elementary, stable
-from ..proof import ProofError, prove_equal
+from ..proof import prove_equal
 from ..readout import invert, log_odds
 from ..softmax_pair import pair_layer
 from .kernel import Kernel, KernelPackage
@@ -29,6 +29,8 @@ __all__ = ["PACKAGE"]
 _ROOM = 600
 # Where m - |w| > 350 the ratio E/F is below exp(-950): the clamp changes nothing in float64.
 _CEILING = 350
+# So much can the exponents change in a step of a geometric sequence: 24 of them add 288 to the ceiling.
+_STEEPEST = 12
 
 MODEL = Architecture(layers=2, tokens=2, activation="softmax")
 
@@ -191,46 +193,71 @@ def _undo() -> Kernel:
 
 
 def _undo_row() -> Kernel:
-    pieces = _scaled(sym.xp, sym.xm, one_exponential=True)
+    u = MODEL.beta * sym.xm**2
     return Kernel(
         name="undo_row",
         arguments=(sym.xm, MODEL.skip, MODEL.beta),
-        outputs=(("row1", pieces.E), ("row2", pieces.one_minus_e2)),
-        summary="What `undo` computes of xm alone.",
-        notes=("(e^m E, 1 - E^2) with E = exp(-beta xm^2); m > 0 only where E would underflow.",),
+        outputs=(("row1", 1 + Exp(-2 * u)), ("row2", -Expm1(-2 * u))),
+        summary="What `undo_node` wants of xm alone.",
+        notes=("(1 + E^2, 1 - E^2) with E = exp(-beta xm^2).",),
         equations=(5,),
         domain="any real xm; beta > 0",
         hot=True,
     )
 
 
-def _undo_exponent() -> Kernel:
-    pieces = _scaled(sym.xp, sym.xm, one_exponential=True)
+def _undo_exponents() -> Kernel:
+    u, w = MODEL.beta * sym.xm**2, MODEL.beta * sym.xp * sym.xm
     return Kernel(
-        name="undo_exponent",
+        name="undo_exponents",
         arguments=(sym.xp, sym.xm, MODEL.beta),
-        outputs=(("exponent", pieces.F.args[0]),),
-        summary="Exponent of the one exponential in `undo` that depends on xp.",
-        notes=("m - |w| with w = beta xp xm and the m of `undo_row`, bounded where the exponential would overflow.",),
+        outputs=tuple(
+            (name, Guard(exact, Smallest(_CEILING, exact))) for name, exact in (("rising", w - u), ("falling", -w - u))
+        ),
+        summary="Exponents of the two exponentials of `undo_node`, both linear in xp.",
+        notes=(
+            "(w - u, -w - u) with w = beta xp xm and u = beta xm^2, bounded above.",
+            "Beyond the bound the exponential is so much larger than all else that it cancels.",
+        ),
         equations=(5,),
         domain="any real xp, xm; beta > 0",
         hot=True,
     )
 
 
+def _undo_ratios() -> Kernel:
+    change = MODEL.beta * sym.step * sym.xm
+    return Kernel(
+        name="undo_ratios",
+        arguments=(sym.step, sym.xm, MODEL.beta),
+        outputs=tuple(
+            (name, Guard(exact, Smallest(_STEEPEST, exact)))
+            for name, exact in (("rising", change), ("falling", -change))
+        ),
+        summary="By what both of `undo_exponents` change in a step along xp.",
+        notes=(f"(beta xm step, -beta xm step), at most {_STEEPEST}: powers of their exponentials stay finite.",),
+        equations=(5,),
+        domain="any real step, xm; beta > 0",
+        hot=True,
+    )
+
+
 def _undo_node() -> Kernel:
-    pieces = _scaled(sym.xp, sym.xm, one_exponential=True)
-    # The minus of 1 - E^2 = -expm1(-2u) merges with other factors: replace the function itself.
-    given = {pieces.E: sym.row1, -pieces.one_minus_e2: -sym.row2, pieces.F: sym.exponential}
+    skip, vm = MODEL.skip, sym.vm
+    # D/F and so on, with E and F of the head of this module: E/F and E F are the two exponentials.
+    denominator = sym.row1 + (sym.rising + sym.falling)
+    r = 1 / (skip * denominator + sym.row2)
+    inverse = 1 / (1 + skip)
     return Kernel(
         name="undo_node",
-        arguments=(
-            *(sym.xp, sym.xm, sym.row1, sym.row2, sym.exponential, sym.vp, sym.vm),
-            *(MODEL.skip, MODEL.beta),
+        arguments=(sym.row1, sym.row2, sym.rising, sym.falling, sym.vp, vm, skip, MODEL.beta),
+        outputs=(
+            ("a", (sym.vp - vm * (sym.rising - sym.falling) * r) * inverse),
+            ("b", vm * denominator * r),
+            ("inv_det", denominator * r * inverse),
         ),
-        outputs=tuple((name, value.xreplace(given)) for name, value in _undone(pieces)),
-        summary="`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.",
-        notes=("The same outputs as `undo`.",),
+        summary="`undo` where (row1, row2) = `undo_row`(xm) and (f1, f2) = exp(`undo_exponents`(xp, xm)) are given.",
+        notes=("The same outputs as `undo`, without an exponential.",),
         equations=(5, 164, 165, 166, 167, 168, 169, 170),
         domain="any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named",
         hot=True,
@@ -287,18 +314,28 @@ def _prove(kernels: tuple[Kernel, ...]) -> None:
     wanted = sp.Matrix([undone[0], undone[1], 1 / first_layer.det()])
     made = sp.Matrix([values["undo"][name] for name in ("a", "b", "inv_det")])
     _prove_signed(made, wanted, sym.xp * sym.xm, "undo")
-    prove_row_form(values)
+    _prove_node(values, wanted)
     _prove_scale_free()
 
 
-def prove_row_form(values: dict[str, dict[str, sp.Expr]]) -> None:
-    """Prove that `undo_node` at the outputs of `undo_row` and `undo_exponent` is `undo`, as printed."""
-    row = {sym.row1: values["undo_row"]["row1"], sym.row2: values["undo_row"]["row2"]}
-    if "undo_exponent" in values:
-        row[sym.exponential] = Exp(values["undo_exponent"]["exponent"])
-    for name, wanted in values["undo"].items():
-        if values["undo_node"][name].xreplace(row) != wanted:
-            raise ProofError(f"undo_node: {name} at the outputs of undo_row and undo_exponent is not that of undo")
+def _prove_node(values: dict[str, dict[str, sp.Expr]], wanted: sp.Matrix) -> None:
+    """Prove that `undo_node` at the exponentials of `undo_exponents` undoes the layer, and that these are geometric."""
+    exponents = [_exact(values["undo_exponents"][name]) for name in ("rising", "falling")]
+    given = {
+        sym.row1: values["undo_row"]["row1"],
+        sym.row2: values["undo_row"]["row2"],
+        sym.rising: Exp(exponents[0]),
+        sym.falling: Exp(exponents[1]),
+    }
+    made = sp.Matrix([values["undo_node"][name].xreplace(given) for name in ("a", "b", "inv_det")])
+    prove_equal(elementary(made), wanted, "undo_node")
+    changes = [exponent.xreplace({sym.xp: sym.xp + sym.step}) - exponent for exponent in exponents]
+    ratios = sp.Matrix([_exact(values["undo_ratios"][name]) for name in ("rising", "falling")])
+    prove_equal(ratios, sp.Matrix(changes), "undo_ratios")
+
+
+def _exact(value: sp.Expr) -> sp.Expr:
+    return value.replace(lambda e: isinstance(e, Guard), lambda e: e.args[0])
 
 
 def _resolve_signs(made: sp.Matrix, cases: dict[sp.Expr, int]) -> sp.Matrix:
@@ -321,7 +358,7 @@ def _resolve_signs(made: sp.Matrix, cases: dict[sp.Expr, int]) -> sp.Matrix:
 
 
 def _prove_signed(made: sp.Matrix, wanted: sp.Matrix, product: sp.Expr, what: str) -> None:
-    exact = made.replace(lambda e: isinstance(e, Guard), lambda e: e.args[0])
+    exact = _exact(made)
     for sign in (1, -1):
         prove_equal(_resolve_signs(exact, {product: sign}), wanted, what)
 
@@ -336,7 +373,10 @@ def _prove_scale_free() -> None:
         prove_equal(getattr(scaled, name) / scaled.denominator, left, f"common factor in {name}")
 
 
-_KERNELS = (_layer(), _link(), _invert(), _undo(), _undo_row(), _undo_exponent(), _undo_node(), quadratic_kernel())
+_KERNELS = (
+    *(_layer(), _link(), _invert(), _undo()),
+    *(_undo_row(), _undo_exponents(), _undo_ratios(), _undo_node(), quadratic_kernel()),
+)
 
 PACKAGE = KernelPackage(
     name=MODEL.name,

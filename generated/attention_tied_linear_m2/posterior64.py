@@ -4,42 +4,53 @@
 # derivation: sha256 9c05ca73ddfb5003fb4d8c1781223417d8183072563fcee4aa08abb5a8da1c0e
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
-# template: sha256 aa2d48192ad02bb3b3244540d9f36563a12b23b432dba6a52dbee75e7e9a90f5
+# template: sha256 cf6659f1d7ac759b7503baf430dcdcb3a945781fe0f470a05f9ce23f6ac3bf03
 # fastmath: sha256 80348ddfe24f0ecdaf827577647ae0de1a1166355a8aae988e776ee0ead1ee47
+# lanes: sha256 2d718bd085d96533f97a9040763528df5853d9b276744e486274f12a3d86dbc2
 """Tied linear attention, two tokens, rank 1: posterior moments of two layers, compiled loops."""
+
+import math
 
 from numba import njit
 
-from ..fastmath import FLAGS, exp_fast
+from ..fastmath import FLAGS
+from ..lanes import LANES, exp2_fast, fill, load, store, where_less
 from .numba64 import undo_node, undo_row
 
-# Rows of the node buffer: four of input and five of scratch.
-BUFFER_ROWS = 9
+# Rows of the list of pieces: what the caller fills in, and what `undo_rows` does.
+PIECE_ROWS = 7
+# Nodes of a piece, at most: powers of the ratio of a geometric sequence lose this many roundings.
+LONGEST = 24
 
-# Sums over nodes may be taken in any order.
-_OPTIONS = {"error_model": "numpy", "fastmath": FLAGS | {"reassoc"}, "cache": True}
+_OPTIONS = {"error_model": "numpy", "fastmath": FLAGS, "cache": True}
 _VECTOR = "float64[::1]"
-_NODES = "float64[:, ::1]"
+_MATRIX = "float64[:, ::1]"
+# Weights are powers of two, of squares of z in units of this.
+_UNIT = math.sqrt(0.5 / math.log(2.0))
 
 
 
-@njit("void(float64[::1], float64[:, ::1], int64)", **_OPTIONS)
-def undo_rows(parameters, rows, n):
-    """Fill rows 1 and 2 of `rows` with `undo_row` of row 0, for the first n columns."""
+@njit(f"void({_VECTOR}, {_MATRIX}, int64, float64)", **_OPTIONS)
+def undo_rows(parameters, pieces, n, step):
+    """Fill in rows 5 and on of the first n pieces: what `undo_node` wants of a row."""
     c, beta = parameters[2], parameters[3]
-    xm, row1, row2 = rows[0], rows[1], rows[2]
+    xm = pieces[0]
+    row1, row2 = pieces[5], pieces[6]
     for k in range(n):
         row1[k], row2[k] = undo_row(xm[k], c, beta)
 
 
-@njit(f"void({_VECTOR}, {_NODES}, int64, float64, {_VECTOR})", **_OPTIONS)
-def branch_moments(parameters, nodes, n, sign, out):
+@njit(f"void({_VECTOR}, {_MATRIX}, int64, float64, float64, {_MATRIX})", **_OPTIONS)
+def branch_moments(parameters, pieces, n, step, sign, sums):
     """Posterior sums of one branch h_2 = sign undo(v).
 
-    Adds to `out` the sums of w, w z_i and w z_i z_j (i <= j, row by row) over the first n nodes, where
+    Adds to the first 15 rows of `sums`, shape (30, LANES), and to the last 15 what the first n pieces have of w, w z_i
+    and w z_i z_j (i <= j, row by row) times their shares in both, spread over LANES columns.
+    A piece has the nodes xp = first, first + step, ..;
     z = ((xp - w1p) i1, (xm - w1m) i1, (a' - w2p - slope (xp - w1p)) i2, (b' - w2m - slope (xm - w1m)) i2),
     w = exp((shift - |z|^2)/2) inv_det, (a', b') = (a, b) of the branch sign (vp, vm).
-    nodes has shape (BUFFER_ROWS, at least n): rows xp, xm and `undo_row`(xm), then scratch.
+    pieces has shape (PIECE_ROWS, at least n): xm, first, the number of nodes, both shares, and what `undo_rows` fills
+    in; n is a multiple of LANES, and the numbers of nodes do not grow from piece to piece.
     parameters = (vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2, shift): with i1 = V_11^{-1/2},
     slope = V_12/V_11 and i2 = (V_22 - V_12^2/V_11)^{-1/2}, z is h - omega whitened, first layer first.
 
@@ -48,90 +59,108 @@ def branch_moments(parameters, nodes, n, sign, out):
     troiani2025, (12), (163)-(170).
     """
     w1p, w1m, w2p, w2m = parameters[4], parameters[5], parameters[6], parameters[7]
-    i1, slope, i2, shift = parameters[8], parameters[9], parameters[10], parameters[11]
+    i1, i2, slope = parameters[8]*_UNIT, parameters[10]*_UNIT, parameters[9]
+    shift = parameters[11]*(_UNIT*_UNIT)
     c, beta = parameters[2], parameters[3]
-    vp, vm = sign*parameters[0], sign*parameters[1]
-    xp, xm, row1, row2 = nodes[0], nodes[1], nodes[2], nodes[3]
-    a, b, inv_det, w = nodes[4], nodes[5], nodes[6], nodes[7]
-    for k in range(n):
-        a[k], b[k], inv_det[k] = undo_node(xp[k], xm[k], row1[k], row2[k], vp, vm, c, beta)
-    for k in range(n):
-        dp = xp[k] - w1p
-        dm = xm[k] - w1m
-        z1 = dp*i1
-        z2 = dm*i1
-        z3 = (a[k] - w2p - slope*dp)*i2
-        z4 = (b[k] - w2m - slope*dm)*i2
-        w[k] = 0.5*(shift - z1*z1 - z2*z2 - z3*z3 - z4*z4)
-    for k in range(n):
-        w[k] = exp_fast(w[k])*inv_det[k]
-    s = 0.0
-    s1 = 0.0
-    s2 = 0.0
-    s3 = 0.0
-    s4 = 0.0
-    s11 = 0.0
-    s12 = 0.0
-    s13 = 0.0
-    s14 = 0.0
-    s22 = 0.0
-    s23 = 0.0
-    s24 = 0.0
-    s33 = 0.0
-    s34 = 0.0
-    s44 = 0.0
-    for k in range(n):
-        dp = xp[k] - w1p
-        dm = xm[k] - w1m
-        z1 = dp*i1
-        z2 = dm*i1
-        z3 = (a[k] - w2p - slope*dp)*i2
-        z4 = (b[k] - w2m - slope*dm)*i2
-        e = w[k]
-        s += e
-        e1 = e*z1
-        e2 = e*z2
-        e3 = e*z3
-        e4 = e*z4
-        s1 += e1
-        s2 += e2
-        s3 += e3
-        s4 += e4
-        s11 += e1*z1
-        s12 += e1*z2
-        s13 += e1*z3
-        s14 += e1*z4
-        s22 += e2*z2
-        s23 += e2*z3
-        s24 += e2*z4
-        s33 += e3*z3
-        s34 += e3*z4
-        s44 += e4*z4
-    out[0] += s
-    out[1] += s1
-    out[2] += s2
-    out[3] += s3
-    out[4] += s4
-    out[5] += s11
-    out[6] += s12
-    out[7] += s13
-    out[8] += s14
-    out[9] += s22
-    out[10] += s23
-    out[11] += s24
-    out[12] += s33
-    out[13] += s34
-    out[14] += s44
+    vp, vm = sign*parameters[0]*i2, sign*parameters[1]*i2
+    step1, step2 = step*i1, step*slope*i2
+    for t in range(0, n, LANES):
+        xm, first, count = load(pieces[0], t), load(pieces[1], t), load(pieces[2], t)
+        row1, row2 = load(pieces[5], t), load(pieces[6], t)
+        z2 = (xm - w1m)*i1
+        rest = shift - z2*z2
+        start1, start2 = (first - w1p)*i1, (w2p + slope*(first - w1p))*i2
+        hm = (w2m + slope*(xm - w1m))*i2
+        s = fill(0.0)
+        s1 = fill(0.0)
+        s3 = fill(0.0)
+        s4 = fill(0.0)
+        s11 = fill(0.0)
+        s13 = fill(0.0)
+        s14 = fill(0.0)
+        s33 = fill(0.0)
+        s34 = fill(0.0)
+        s44 = fill(0.0)
+        for k in range(int(pieces[2, t])):
+            a, b, inv_det = undo_node(first + k*step, xm, row1, row2, vp, vm, c, beta)
+            z1 = start1 + k*step1
+            hp = start2 + k*step2
+            q = where_less(float(k), count, rest - z1*z1, -1e4)
+            z3 = a - hp
+            z4 = b - hm
+            e = exp2_fast(q - z3*z3 - z4*z4)*inv_det
+            e1 = e*z1
+            e3 = e*z3
+            e4 = e*z4
+            s += e
+            s1 += e1
+            s3 += e3
+            s4 += e4
+            s11 += e1*z1
+            s13 += e3*z1
+            s14 += e4*z1
+            s33 += e3*z3
+            s34 += e3*z4
+            s44 += e4*z4
+        share1, share2 = load(pieces[3], t), load(pieces[4], t)
+        total = s
+        store(sums[0], 0, load(sums[0], 0) + total*share1)
+        store(sums[15], 0, load(sums[15], 0) + total*share2)
+        total = s1*(1.0/_UNIT)
+        store(sums[1], 0, load(sums[1], 0) + total*share1)
+        store(sums[16], 0, load(sums[16], 0) + total*share2)
+        total = s*z2*(1.0/_UNIT)
+        store(sums[2], 0, load(sums[2], 0) + total*share1)
+        store(sums[17], 0, load(sums[17], 0) + total*share2)
+        total = s3*(1.0/_UNIT)
+        store(sums[3], 0, load(sums[3], 0) + total*share1)
+        store(sums[18], 0, load(sums[18], 0) + total*share2)
+        total = s4*(1.0/_UNIT)
+        store(sums[4], 0, load(sums[4], 0) + total*share1)
+        store(sums[19], 0, load(sums[19], 0) + total*share2)
+        total = s11*(1.0/(_UNIT*_UNIT))
+        store(sums[5], 0, load(sums[5], 0) + total*share1)
+        store(sums[20], 0, load(sums[20], 0) + total*share2)
+        total = s1*z2*(1.0/(_UNIT*_UNIT))
+        store(sums[6], 0, load(sums[6], 0) + total*share1)
+        store(sums[21], 0, load(sums[21], 0) + total*share2)
+        total = s13*(1.0/(_UNIT*_UNIT))
+        store(sums[7], 0, load(sums[7], 0) + total*share1)
+        store(sums[22], 0, load(sums[22], 0) + total*share2)
+        total = s14*(1.0/(_UNIT*_UNIT))
+        store(sums[8], 0, load(sums[8], 0) + total*share1)
+        store(sums[23], 0, load(sums[23], 0) + total*share2)
+        total = s*z2*z2*(1.0/(_UNIT*_UNIT))
+        store(sums[9], 0, load(sums[9], 0) + total*share1)
+        store(sums[24], 0, load(sums[24], 0) + total*share2)
+        total = s3*z2*(1.0/(_UNIT*_UNIT))
+        store(sums[10], 0, load(sums[10], 0) + total*share1)
+        store(sums[25], 0, load(sums[25], 0) + total*share2)
+        total = s4*z2*(1.0/(_UNIT*_UNIT))
+        store(sums[11], 0, load(sums[11], 0) + total*share1)
+        store(sums[26], 0, load(sums[26], 0) + total*share2)
+        total = s33*(1.0/(_UNIT*_UNIT))
+        store(sums[12], 0, load(sums[12], 0) + total*share1)
+        store(sums[27], 0, load(sums[27], 0) + total*share2)
+        total = s34*(1.0/(_UNIT*_UNIT))
+        store(sums[13], 0, load(sums[13], 0) + total*share1)
+        store(sums[28], 0, load(sums[28], 0) + total*share2)
+        total = s44*(1.0/(_UNIT*_UNIT))
+        store(sums[14], 0, load(sums[14], 0) + total*share1)
+        store(sums[29], 0, load(sums[29], 0) + total*share2)
 
 
-@njit(f"void({_VECTOR}, {_NODES}, int64, {_VECTOR})", **_OPTIONS)
-def pair_moments(parameters, nodes, n, out):
+@njit(f"void({_VECTOR}, {_MATRIX}, int64, float64, {_MATRIX})", **_OPTIONS)
+def pair_moments(parameters, pieces, n, step, sums):
     """Posterior sums of both branches h_2 = +-undo(v).
 
-    Adds to `out` the sums of w, w z_i and w z_i z_j (i <= j, row by row) over the first n nodes, where
+    Adds to the first 15 rows of `sums`, shape (30, LANES), and to the last 15 what the first n pieces have of w, w z_i
+    and w z_i z_j (i <= j, row by row) times their shares in both, spread over LANES columns.
+    A piece has the nodes xp = first, first + step, ..;
     z = ((xp - w1p) i1, (xm - w1m) i1, (a' - w2p - slope (xp - w1p)) i2, (b' - w2m - slope (xm - w1m)) i2),
     w = exp((shift - |z|^2)/2) inv_det, summed over (a', b') = +-(a, b).
-    nodes has shape (BUFFER_ROWS, at least n): rows xp, xm and `undo_row`(xm), then scratch.
+    pieces has shape (PIECE_ROWS, at least n): xm, first, the number of nodes, both shares, and what `undo_rows` fills
+    in; n is a multiple of LANES, and the numbers of nodes do not grow from piece to piece.
     parameters = (vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2, shift): with i1 = V_11^{-1/2},
     slope = V_12/V_11 and i2 = (V_22 - V_12^2/V_11)^{-1/2}, z is h - omega whitened, first layer first.
 
@@ -140,93 +169,100 @@ def pair_moments(parameters, nodes, n, out):
     troiani2025, (12), (163)-(170).
     """
     w1p, w1m, w2p, w2m = parameters[4], parameters[5], parameters[6], parameters[7]
-    i1, slope, i2, shift = parameters[8], parameters[9], parameters[10], parameters[11]
+    i1, i2, slope = parameters[8]*_UNIT, parameters[10]*_UNIT, parameters[9]
+    shift = parameters[11]*(_UNIT*_UNIT)
     c, beta = parameters[2], parameters[3]
-    vp, vm = parameters[0], parameters[1]
-    xp, xm, row1, row2 = nodes[0], nodes[1], nodes[2], nodes[3]
-    a, b, inv_det, w, x = nodes[4], nodes[5], nodes[6], nodes[7], nodes[8]
-    for k in range(n):
-        a[k], b[k], inv_det[k] = undo_node(xp[k], xm[k], row1[k], row2[k], vp, vm, c, beta)
-    for k in range(n):
-        dp = xp[k] - w1p
-        dm = xm[k] - w1m
-        z1 = dp*i1
-        z2 = dm*i1
-        hp = w2p + slope*dp
-        hm = w2m + slope*dm
-        z3 = (a[k] - hp)*i2
-        z4 = (b[k] - hm)*i2
-        y3 = (-a[k] - hp)*i2
-        y4 = (-b[k] - hm)*i2
-        t = shift - z1*z1 - z2*z2
-        w[k] = 0.5*(t - z3*z3 - z4*z4)
-        x[k] = 0.5*(t - y3*y3 - y4*y4)
-    for k in range(n):
-        w[k] = exp_fast(w[k])*inv_det[k]
-    for k in range(n):
-        x[k] = exp_fast(x[k])*inv_det[k]
-    s = 0.0
-    s1 = 0.0
-    s2 = 0.0
-    s3 = 0.0
-    s4 = 0.0
-    s11 = 0.0
-    s12 = 0.0
-    s13 = 0.0
-    s14 = 0.0
-    s22 = 0.0
-    s23 = 0.0
-    s24 = 0.0
-    s33 = 0.0
-    s34 = 0.0
-    s44 = 0.0
-    for k in range(n):
-        dp = xp[k] - w1p
-        dm = xm[k] - w1m
-        z1 = dp*i1
-        z2 = dm*i1
-        hp = w2p + slope*dp
-        hm = w2m + slope*dm
-        z3 = (a[k] - hp)*i2
-        z4 = (b[k] - hm)*i2
-        y3 = (-a[k] - hp)*i2
-        y4 = (-b[k] - hm)*i2
-        e = w[k] + x[k]
-        e1 = e*z1
-        e2 = e*z2
-        w3 = w[k]*z3
-        w4 = w[k]*z4
-        x3 = x[k]*y3
-        x4 = x[k]*y4
-        e3 = w3 + x3
-        e4 = w4 + x4
-        s += e
-        s1 += e1
-        s2 += e2
-        s3 += e3
-        s4 += e4
-        s11 += e1*z1
-        s12 += e2*z1
-        s13 += e3*z1
-        s14 += e4*z1
-        s22 += e2*z2
-        s23 += e3*z2
-        s24 += e4*z2
-        s33 += w3*z3 + x3*y3
-        s34 += w3*z4 + x3*y4
-        s44 += w4*z4 + x4*y4
-    out[0] += s
-    out[1] += s1
-    out[2] += s2
-    out[3] += s3
-    out[4] += s4
-    out[5] += s11
-    out[6] += s12
-    out[7] += s13
-    out[8] += s14
-    out[9] += s22
-    out[10] += s23
-    out[11] += s24
-    out[12] += s33
-    out[13] += s34
-    out[14] += s44
+    vp, vm = parameters[0]*i2, parameters[1]*i2
+    step1, step2 = step*i1, step*slope*i2
+    for t in range(0, n, LANES):
+        xm, first, count = load(pieces[0], t), load(pieces[1], t), load(pieces[2], t)
+        row1, row2 = load(pieces[5], t), load(pieces[6], t)
+        z2 = (xm - w1m)*i1
+        rest = shift - z2*z2
+        start1, start2 = (first - w1p)*i1, (w2p + slope*(first - w1p))*i2
+        hm = (w2m + slope*(xm - w1m))*i2
+        s = fill(0.0)
+        s1 = fill(0.0)
+        s3 = fill(0.0)
+        s4 = fill(0.0)
+        s11 = fill(0.0)
+        s13 = fill(0.0)
+        s14 = fill(0.0)
+        s33 = fill(0.0)
+        s34 = fill(0.0)
+        s44 = fill(0.0)
+        for k in range(int(pieces[2, t])):
+            a, b, inv_det = undo_node(first + k*step, xm, row1, row2, vp, vm, c, beta)
+            z1 = start1 + k*step1
+            hp = start2 + k*step2
+            q = where_less(float(k), count, rest - z1*z1, -1e4)
+            z3 = a - hp
+            z4 = b - hm
+            y3 = a + hp
+            y4 = b + hm
+            w = exp2_fast(q - z3*z3 - z4*z4)*inv_det
+            x = exp2_fast(q - y3*y3 - y4*y4)*inv_det
+            w3 = w*z3
+            w4 = w*z4
+            x3 = x*y3
+            x4 = x*y4
+            e = w + x
+            e1 = e*z1
+            e3 = w3 - x3
+            e4 = w4 - x4
+            s += e
+            s1 += e1
+            s3 += e3
+            s4 += e4
+            s11 += e1*z1
+            s13 += e3*z1
+            s14 += e4*z1
+            s33 += w3*z3 + x3*y3
+            s34 += w3*z4 + x3*y4
+            s44 += w4*z4 + x4*y4
+        share1, share2 = load(pieces[3], t), load(pieces[4], t)
+        total = s
+        store(sums[0], 0, load(sums[0], 0) + total*share1)
+        store(sums[15], 0, load(sums[15], 0) + total*share2)
+        total = s1*(1.0/_UNIT)
+        store(sums[1], 0, load(sums[1], 0) + total*share1)
+        store(sums[16], 0, load(sums[16], 0) + total*share2)
+        total = s*z2*(1.0/_UNIT)
+        store(sums[2], 0, load(sums[2], 0) + total*share1)
+        store(sums[17], 0, load(sums[17], 0) + total*share2)
+        total = s3*(1.0/_UNIT)
+        store(sums[3], 0, load(sums[3], 0) + total*share1)
+        store(sums[18], 0, load(sums[18], 0) + total*share2)
+        total = s4*(1.0/_UNIT)
+        store(sums[4], 0, load(sums[4], 0) + total*share1)
+        store(sums[19], 0, load(sums[19], 0) + total*share2)
+        total = s11*(1.0/(_UNIT*_UNIT))
+        store(sums[5], 0, load(sums[5], 0) + total*share1)
+        store(sums[20], 0, load(sums[20], 0) + total*share2)
+        total = s1*z2*(1.0/(_UNIT*_UNIT))
+        store(sums[6], 0, load(sums[6], 0) + total*share1)
+        store(sums[21], 0, load(sums[21], 0) + total*share2)
+        total = s13*(1.0/(_UNIT*_UNIT))
+        store(sums[7], 0, load(sums[7], 0) + total*share1)
+        store(sums[22], 0, load(sums[22], 0) + total*share2)
+        total = s14*(1.0/(_UNIT*_UNIT))
+        store(sums[8], 0, load(sums[8], 0) + total*share1)
+        store(sums[23], 0, load(sums[23], 0) + total*share2)
+        total = s*z2*z2*(1.0/(_UNIT*_UNIT))
+        store(sums[9], 0, load(sums[9], 0) + total*share1)
+        store(sums[24], 0, load(sums[24], 0) + total*share2)
+        total = s3*z2*(1.0/(_UNIT*_UNIT))
+        store(sums[10], 0, load(sums[10], 0) + total*share1)
+        store(sums[25], 0, load(sums[25], 0) + total*share2)
+        total = s4*z2*(1.0/(_UNIT*_UNIT))
+        store(sums[11], 0, load(sums[11], 0) + total*share1)
+        store(sums[26], 0, load(sums[26], 0) + total*share2)
+        total = s33*(1.0/(_UNIT*_UNIT))
+        store(sums[12], 0, load(sums[12], 0) + total*share1)
+        store(sums[27], 0, load(sums[27], 0) + total*share2)
+        total = s34*(1.0/(_UNIT*_UNIT))
+        store(sums[13], 0, load(sums[13], 0) + total*share1)
+        store(sums[28], 0, load(sums[28], 0) + total*share2)
+        total = s44*(1.0/(_UNIT*_UNIT))
+        store(sums[14], 0, load(sums[14], 0) + total*share1)
+        store(sums[29], 0, load(sums[29], 0) + total*share2)

@@ -2,17 +2,17 @@
 # source: attnlimits.derive.kernels.softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 b5224d00cbd3c13e6eeff345d6a177483eb757d0c81b002d4d8599eb3ff31014
-# operations: 231 after sharing, 938 before
+# derivation: sha256 710e531ede04432d3d569ad6e2c582cb5ea312f08d151cb955235a04fa25fd45
+# operations: 209 after sharing, 879 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied softmax attention, two tokens, rank 1.
 
 Each of the modules `numpy64` (vectorised), `numba64` (compiled scalars) and `mp` (arbitrary precision, an
-mpmath context first) holds the same functions: `layer`, `link`, `invert`, `undo`, `undo_row`, `undo_exponent`, `undo_node`, `quadratic`.
+mpmath context first) holds the same functions: `layer`, `link`, `invert`, `undo`, `undo_row`, `undo_exponents`, `undo_ratios`, `undo_node`, `quadratic`.
 """
 
-DERIVATION_HASH = "b5224d00cbd3c13e6eeff345d6a177483eb757d0c81b002d4d8599eb3ff31014"
+DERIVATION_HASH = "710e531ede04432d3d569ad6e2c582cb5ea312f08d151cb955235a04fa25fd45"
 PAPER = "troiani2025"
 EQUATIONS = (5, 6, 7, 15, 164, 165, 166, 167, 168, 169, 170, 175, 176, 177, 178, 179, 180, 181, 182, 184, 185)
 TOKENS = 2

@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels.softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 b5224d00cbd3c13e6eeff345d6a177483eb757d0c81b002d4d8599eb3ff31014
-# operations: 231 after sharing, 938 before
+# derivation: sha256 710e531ede04432d3d569ad6e2c582cb5ea312f08d151cb955235a04fa25fd45
+# operations: 209 after sharing, 879 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied softmax attention, two tokens, rank 1: arbitrary precision (mpmath)."""
@@ -228,9 +228,9 @@ def undo(ctx: MPContext, xp: mpf, xm: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) 
 
 @precise('troiani2025, (5)', 'any real xm; beta > 0')
 def undo_row(ctx: MPContext, xm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
-    """What `undo` computes of xm alone.
+    """What `undo_node` wants of xm alone.
 
-    (e^m E, 1 - E^2) with E = exp(-beta xm^2); m > 0 only where E would underflow.
+    (1 + E^2, 1 - E^2) with E = exp(-beta xm^2).
 
     Parameters
     ----------
@@ -256,18 +256,19 @@ def undo_row(ctx: MPContext, xm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
     ----------
     troiani2025, (5).
     """
-    t0 = (xm*xm)*beta
+    t0 = -ctx.mpf(2)*(xm*xm)*beta
     return (
-        ctx.exp(-t0),
-        -ctx.expm1(-ctx.mpf(2)*t0),
+        ctx.mpf(1) + ctx.exp(t0),
+        -ctx.expm1(t0),
     )
 
 
 @precise('troiani2025, (5)', 'any real xp, xm; beta > 0')
-def undo_exponent(ctx: MPContext, xp: mpf, xm: mpf, beta: mpf) -> tuple[mpf, ...]:
-    """Exponent of the one exponential in `undo` that depends on xp.
+def undo_exponents(ctx: MPContext, xp: mpf, xm: mpf, beta: mpf) -> tuple[mpf, ...]:
+    """Exponents of the two exponentials of `undo_node`, both linear in xp.
 
-    m - |w| with w = beta xp xm and the m of `undo_row`, bounded where the exponential would overflow.
+    (w - u, -w - u) with w = beta xp xm and u = beta xm^2, bounded above.
+    Beyond the bound the exponential is so much larger than all else that it cancels.
 
     Parameters
     ----------
@@ -283,7 +284,7 @@ def undo_exponent(ctx: MPContext, xp: mpf, xm: mpf, beta: mpf) -> tuple[mpf, ...
     Returns
     -------
     tuple of mpf
-        (exponent).
+        (rising, falling).
 
     Notes
     -----
@@ -293,32 +294,72 @@ def undo_exponent(ctx: MPContext, xp: mpf, xm: mpf, beta: mpf) -> tuple[mpf, ...
     ----------
     troiani2025, (5).
     """
-    t0 = -abs(beta*xm*xp)
+    t0 = (xm*xm)*beta
+    t1 = beta*xm*xp
+    t2 = t1 - t0
+    t3 = -t0 - t1
     return (
-        t0,
+        t2,
+        t3,
     )
 
 
-@precise('troiani2025, (5), (164), (165), (166), (167), (168), (169), (170)', 'any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named')
-def undo_node(ctx: MPContext, xp: mpf, xm: mpf, row1: mpf, row2: mpf, f: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
-    """`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.
+@precise('troiani2025, (5)', 'any real step, xm; beta > 0')
+def undo_ratios(ctx: MPContext, step: mpf, xm: mpf, beta: mpf) -> tuple[mpf, ...]:
+    """By what both of `undo_exponents` change in a step along xp.
 
-    The same outputs as `undo`.
+    (beta xm step, -beta xm step), at most 12: powers of their exponentials stay finite.
 
     Parameters
     ----------
     ctx : mpmath context
         Its own precision is used; the global one is never read.
-    xp : mpf
-        Plus mode of the first layer's indices h_1; real.
+    step : mpf
+        Distance of two nodes in xp; real.
     xm : mpf
         Minus mode of the first layer's indices h_1; real.
+    beta : mpf
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of mpf
+        (rising, falling).
+
+    Notes
+    -----
+    Domain: any real step, xm; beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    t0 = beta*step*xm
+    t1 = -t0
+    return (
+        t0,
+        t1,
+    )
+
+
+@precise('troiani2025, (5), (164), (165), (166), (167), (168), (169), (170)', 'any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named')
+def undo_node(ctx: MPContext, row1: mpf, row2: mpf, f1: mpf, f2: mpf, vp: mpf, vm: mpf, c: mpf, beta: mpf) -> tuple[mpf, ...]:
+    """`undo` where (row1, row2) = `undo_row`(xm) and (f1, f2) = exp(`undo_exponents`(xp, xm)) are given.
+
+    The same outputs as `undo`, without an exponential.
+
+    Parameters
+    ----------
+    ctx : mpmath context
+        Its own precision is used; the global one is never read.
     row1 : mpf
         First of the two numbers of xm; from `undo_row`.
     row2 : mpf
         Second of the two numbers of xm; from `undo_row`.
-    f : mpf
-        Exp of what `undo_exponent` returns; > 0.
+    f1 : mpf
+        Exp of the first of `undo_exponents`; > 0.
+    f2 : mpf
+        Exp of the second of `undo_exponents`; > 0.
     vp : mpf
         Plus mode of the readout row v; real.
     vm : mpf
@@ -342,14 +383,13 @@ def undo_node(ctx: MPContext, xp: mpf, xm: mpf, row1: mpf, row2: mpf, f: mpf, vp
     troiani2025, (5), (164), (165), (166), (167), (168), (169), (170).
     """
     t0 = ctx.mpf(1)/(ctx.mpf(1) + c)
-    t2 = (ctx.mpf(1) + f*row1)*(f + row1)
-    t3 = ctx.mpf(1)/(c*t2 + f*row2)
-    t4 = beta*xm*xp
-    t5 = t2*t3
+    t1 = f1 + f2 + row1
+    t2 = ctx.mpf(1)/(c*t1 + row2)
+    t3 = t2*vm
     return (
-        (_copysign(ctx, t4)*ctx.expm1(-ctx.mpf(2)*abs(t4))*row1*t3*vm + vp)*t0,
-        t5*vm,
-        t0*t5,
+        (vp - (f1 - f2)*t3)*t0,
+        t1*t3,
+        t0*t1*t2,
     )
 
 

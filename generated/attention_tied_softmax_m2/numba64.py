@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels.softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 b5224d00cbd3c13e6eeff345d6a177483eb757d0c81b002d4d8599eb3ff31014
-# operations: 231 after sharing, 938 before
+# derivation: sha256 710e531ede04432d3d569ad6e2c582cb5ea312f08d151cb955235a04fa25fd45
+# operations: 209 after sharing, 879 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 # overflow: not checked: inf or nan where numpy64 raises
@@ -213,9 +213,9 @@ def undo(xp: float, xm: float, vp: float, vm: float, c: float, beta: float) -> t
 
 @njit(**OPTIONS)
 def undo_row(xm: float, c: float, beta: float) -> tuple[float, float]:
-    """What `undo` computes of xm alone.
+    """What `undo_node` wants of xm alone.
 
-    (e^m E, 1 - E^2) with E = exp(-beta xm^2); m > 0 only where E would underflow.
+    (1 + E^2, 1 - E^2) with E = exp(-beta xm^2).
 
     Parameters
     ----------
@@ -239,18 +239,19 @@ def undo_row(xm: float, c: float, beta: float) -> tuple[float, float]:
     ----------
     troiani2025, (5).
     """
-    t0 = (xm*xm)*beta
+    t0 = -2.0*(xm*xm)*beta
     return (
-        exp_fast(at_least(t0 - 600.0, 0.0) - t0),
-        -expm1_fast(-2.0*t0),
+        1.0 + exp_fast(t0),
+        -expm1_fast(t0),
     )
 
 
 @njit(**OPTIONS)
-def undo_exponent(xp: float, xm: float, beta: float) -> tuple[float]:
-    """Exponent of the one exponential in `undo` that depends on xp.
+def undo_exponents(xp: float, xm: float, beta: float) -> tuple[float, float]:
+    """Exponents of the two exponentials of `undo_node`, both linear in xp.
 
-    m - |w| with w = beta xp xm and the m of `undo_row`, bounded where the exponential would overflow.
+    (w - u, -w - u) with w = beta xp xm and u = beta xm^2, bounded above.
+    Beyond the bound the exponential is so much larger than all else that it cancels.
 
     Parameters
     ----------
@@ -264,7 +265,7 @@ def undo_exponent(xp: float, xm: float, beta: float) -> tuple[float]:
     Returns
     -------
     tuple of float
-        (exponent).
+        (rising, falling).
 
     Notes
     -----
@@ -274,30 +275,68 @@ def undo_exponent(xp: float, xm: float, beta: float) -> tuple[float]:
     ----------
     troiani2025, (5).
     """
-    t0 = -abs(beta*xm*xp)
+    t0 = (xm*xm)*beta
+    t1 = beta*xm*xp
+    t2 = t1 - t0
+    t3 = -t0 - t1
     return (
-        at_most(at_least((xm*xm)*beta - 600.0, 0.0) + t0, 350.0),
+        at_most(t2, 350.0),
+        at_most(t3, 350.0),
     )
 
 
 @njit(**OPTIONS)
-def undo_node(xp: float, xm: float, row1: float, row2: float, f: float, vp: float, vm: float, c: float, beta: float) -> tuple[float, float, float]:
-    """`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.
+def undo_ratios(step: float, xm: float, beta: float) -> tuple[float, float]:
+    """By what both of `undo_exponents` change in a step along xp.
 
-    The same outputs as `undo`.
+    (beta xm step, -beta xm step), at most 12: powers of their exponentials stay finite.
 
     Parameters
     ----------
-    xp : float
-        Plus mode of the first layer's indices h_1; real.
+    step : float
+        Distance of two nodes in xp; real.
     xm : float
         Minus mode of the first layer's indices h_1; real.
+    beta : float
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of float
+        (rising, falling).
+
+    Notes
+    -----
+    Domain: any real step, xm; beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    t0 = beta*step*xm
+    t1 = -t0
+    return (
+        at_most(t0, 12.0),
+        at_most(t1, 12.0),
+    )
+
+
+@njit(**OPTIONS)
+def undo_node(row1: float, row2: float, f1: float, f2: float, vp: float, vm: float, c: float, beta: float) -> tuple[float, float, float]:
+    """`undo` where (row1, row2) = `undo_row`(xm) and (f1, f2) = exp(`undo_exponents`(xp, xm)) are given.
+
+    The same outputs as `undo`, without an exponential.
+
+    Parameters
+    ----------
     row1 : float
         First of the two numbers of xm; from `undo_row`.
     row2 : float
         Second of the two numbers of xm; from `undo_row`.
-    f : float
-        Exp of what `undo_exponent` returns; > 0.
+    f1 : float
+        Exp of the first of `undo_exponents`; > 0.
+    f2 : float
+        Exp of the second of `undo_exponents`; > 0.
     vp : float
         Plus mode of the readout row v; real.
     vm : float
@@ -321,15 +360,13 @@ def undo_node(xp: float, xm: float, row1: float, row2: float, f: float, vp: floa
     troiani2025, (5), (164), (165), (166), (167), (168), (169), (170).
     """
     t0 = 1.0/(1.0 + c)
-    t1 = at_least(1.0 - at_least((xm*xm)*beta - 600.0, 0.0), 0.0)
-    t2 = (1.0 + f*row1*t1)*(f + row1)
-    t3 = 1.0/(c*t2 + f*row2)
-    t4 = beta*xm*xp
-    t5 = t2*t3
+    t1 = f1 + f2 + row1
+    t2 = 1.0/(c*t1 + row2)
+    t3 = t2*vm
     return (
-        (vp - (1.0 - (f*f)*t1)*math.copysign(1.0, t4)*row1*t3*vm)*t0,
-        t5*vm,
-        t0*t5,
+        (vp - (f1 - f2)*t3)*t0,
+        t1*t3,
+        t0*t1*t2,
     )
 
 

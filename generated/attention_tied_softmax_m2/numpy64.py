@@ -2,8 +2,8 @@
 # source: attnlimits.derive.kernels.softmax_m2
 # equations: troiani2025 (5), (6), (7), (15), (164), (165), (166), (167), (168), (169), (170),
 #   (175), (176), (177), (178), (179), (180), (181), (182), (184), (185)
-# derivation: sha256 b5224d00cbd3c13e6eeff345d6a177483eb757d0c81b002d4d8599eb3ff31014
-# operations: 231 after sharing, 938 before
+# derivation: sha256 710e531ede04432d3d569ad6e2c582cb5ea312f08d151cb955235a04fa25fd45
+# operations: 209 after sharing, 879 before
 # domain: c > 0, beta > 0, all arguments real; each function states its own
 # sympy: 1.14.0
 """Tied softmax attention, two tokens, rank 1: vectorised float64 (numpy)."""
@@ -212,9 +212,9 @@ def undo(xp: Array, xm: Array, vp: Array, vm: Array, c: Array, beta: Array) -> t
 
 @vectorised('troiani2025, (5)', 'any real xm; beta > 0', True)
 def undo_row(xm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
-    """What `undo` computes of xm alone.
+    """What `undo_node` wants of xm alone.
 
-    (e^m E, 1 - E^2) with E = exp(-beta xm^2); m > 0 only where E would underflow.
+    (1 + E^2, 1 - E^2) with E = exp(-beta xm^2).
 
     Parameters
     ----------
@@ -238,18 +238,19 @@ def undo_row(xm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
     ----------
     troiani2025, (5).
     """
-    t0 = (xm*xm)*beta
+    t0 = -2.0*(xm*xm)*beta
     return (
-        np.exp(np.maximum(0.0, t0 - 600.0) - t0),
-        -np.expm1(-2.0*t0),
+        1.0 + np.exp(t0),
+        -np.expm1(t0),
     )
 
 
 @vectorised('troiani2025, (5)', 'any real xp, xm; beta > 0', True)
-def undo_exponent(xp: Array, xm: Array, beta: Array) -> tuple[Array | float, ...]:
-    """Exponent of the one exponential in `undo` that depends on xp.
+def undo_exponents(xp: Array, xm: Array, beta: Array) -> tuple[Array | float, ...]:
+    """Exponents of the two exponentials of `undo_node`, both linear in xp.
 
-    m - |w| with w = beta xp xm and the m of `undo_row`, bounded where the exponential would overflow.
+    (w - u, -w - u) with w = beta xp xm and u = beta xm^2, bounded above.
+    Beyond the bound the exponential is so much larger than all else that it cancels.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ def undo_exponent(xp: Array, xm: Array, beta: Array) -> tuple[Array | float, ...
     Returns
     -------
     tuple of ndarray
-        (exponent), each with the broadcast shape of the arguments.
+        (rising, falling), each with the broadcast shape of the arguments.
 
     Notes
     -----
@@ -273,30 +274,68 @@ def undo_exponent(xp: Array, xm: Array, beta: Array) -> tuple[Array | float, ...
     ----------
     troiani2025, (5).
     """
-    t0 = -np.abs(beta*xm*xp)
+    t0 = (xm*xm)*beta
+    t1 = beta*xm*xp
+    t2 = t1 - t0
+    t3 = -t0 - t1
     return (
-        np.minimum(350.0, np.maximum(0.0, (xm*xm)*beta - 600.0) + t0),
+        np.minimum(350.0, t2),
+        np.minimum(350.0, t3),
+    )
+
+
+@vectorised('troiani2025, (5)', 'any real step, xm; beta > 0', True)
+def undo_ratios(step: Array, xm: Array, beta: Array) -> tuple[Array | float, ...]:
+    """By what both of `undo_exponents` change in a step along xp.
+
+    (beta xm step, -beta xm step), at most 12: powers of their exponentials stay finite.
+
+    Parameters
+    ----------
+    step : array_like
+        Distance of two nodes in xp; real.
+    xm : array_like
+        Minus mode of the first layer's indices h_1; real.
+    beta : array_like
+        Inverse temperature; > 0.
+
+    Returns
+    -------
+    tuple of ndarray
+        (rising, falling), each with the broadcast shape of the arguments.
+
+    Notes
+    -----
+    Domain: any real step, xm; beta > 0.
+
+    References
+    ----------
+    troiani2025, (5).
+    """
+    t0 = beta*step*xm
+    t1 = -t0
+    return (
+        np.minimum(12.0, t0),
+        np.minimum(12.0, t1),
     )
 
 
 @vectorised('troiani2025, (5), (164), (165), (166), (167), (168), (169), (170)', 'any real xp, xm, vp, vm; c > 0, beta > 0; the others from the functions named', True)
-def undo_node(xp: Array, xm: Array, row1: Array, row2: Array, f: Array, vp: Array, vm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
-    """`undo` where (row1, row2) = `undo_row`(xm) and f = exp(`undo_exponent`(xp, xm)) are given.
+def undo_node(row1: Array, row2: Array, f1: Array, f2: Array, vp: Array, vm: Array, c: Array, beta: Array) -> tuple[Array | float, ...]:
+    """`undo` where (row1, row2) = `undo_row`(xm) and (f1, f2) = exp(`undo_exponents`(xp, xm)) are given.
 
-    The same outputs as `undo`.
+    The same outputs as `undo`, without an exponential.
 
     Parameters
     ----------
-    xp : array_like
-        Plus mode of the first layer's indices h_1; real.
-    xm : array_like
-        Minus mode of the first layer's indices h_1; real.
     row1 : array_like
         First of the two numbers of xm; from `undo_row`.
     row2 : array_like
         Second of the two numbers of xm; from `undo_row`.
-    f : array_like
-        Exp of what `undo_exponent` returns; > 0.
+    f1 : array_like
+        Exp of the first of `undo_exponents`; > 0.
+    f2 : array_like
+        Exp of the second of `undo_exponents`; > 0.
     vp : array_like
         Plus mode of the readout row v; real.
     vm : array_like
@@ -320,15 +359,13 @@ def undo_node(xp: Array, xm: Array, row1: Array, row2: Array, f: Array, vp: Arra
     troiani2025, (5), (164), (165), (166), (167), (168), (169), (170).
     """
     t0 = 1.0/(1.0 + c)
-    t1 = np.maximum(0.0, 1.0 - np.maximum(0.0, (xm*xm)*beta - 600.0))
-    t2 = (1.0 + f*row1*t1)*(f + row1)
-    t3 = 1.0/(c*t2 + f*row2)
-    t4 = beta*xm*xp
-    t5 = t2*t3
+    t1 = f1 + f2 + row1
+    t2 = 1.0/(c*t1 + row2)
+    t3 = t2*vm
     return (
-        (vp - (1.0 - (f*f)*t1)*np.copysign(1.0, t4)*row1*t3*vm)*t0,
-        t5*vm,
-        t0*t5,
+        (vp - (f1 - f2)*t3)*t0,
+        t1*t3,
+        t0*t1*t2,
     )
 
 

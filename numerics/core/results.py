@@ -330,6 +330,8 @@ class EvolutionResult(Result):
 
 def as_dict(result: object) -> Any:
     """Turn a result object into plain JSON types: arrays to lists, NaN to null."""
+    if type(result) in (str, int, bool):
+        return result
     if is_dataclass(result) and not isinstance(result, type):
         return {f.name: as_dict(getattr(result, f.name)) for f in fields(result)}
     if isinstance(result, np.ndarray):

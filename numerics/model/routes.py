@@ -190,7 +190,7 @@ def serving(verb: str, model: object) -> tuple[Route, ...]:
 
 def preferred(verb: str, model: object) -> Route | None:
     """The first route of a verb that takes a model."""
-    return next(iter(serving(verb, model)), None)
+    return next((route for route in ROUTES if route.verb == verb and route.serves(model)), None)
 
 
 def require(verb: str, model: object) -> Route:

@@ -1,5 +1,6 @@
 """Denoiser of the output channel: log Z_out, g_out and its derivative, for batches of (y, omega, V)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -33,6 +34,8 @@ def check_covariance(name: str, matrix: ArrayLike, size: int) -> Array:
         raise ValueError(f"{name} must have shape (..., P, P) = (..., {size}, {size}), got {v.shape}")
     if not np.isfinite(v).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
+    if v.shape == (2, 2) and _clearly_definite(*v.ravel().tolist()):
+        return v
     # Each matrix by its own largest entry.
     scale = np.abs(v).max(axis=(-2, -1), keepdims=True)
     unit = v / np.where(scale > 0, scale, 1.0)
@@ -53,6 +56,11 @@ def check_covariance(name: str, matrix: ArrayLike, size: int) -> Array:
             "e.g. V + 1e-12 I"
         )
     return v if (unit == transposed).all() else 0.5 * v + 0.5 * np.swapaxes(v, -1, -2)
+
+
+def _clearly_definite(a: float, b: float, c: float, d: float) -> bool:
+    """Whether a symmetric matrix [[a, b], [c, d]] is so far from singular that rounding makes no difference."""
+    return b == c and 0.5 * (a + d) - math.hypot(0.5 * (a - d), b) > 1e-12 * max(a, d)
 
 
 def _at(shape: tuple[int, ...], flat: int) -> str:
@@ -179,10 +187,10 @@ def of_readout(batch: Batch, rule: Callable[[Batch], Moments], origin: Origin) -
     v, inexact, omega, V = batch
     (p, m), lead = omega.shape[-2:], np.broadcast_shapes(v.shape[:-1], omega.shape[:-2], V.shape[:-2])
     batch = Batch(
-        np.broadcast_to(v, (*lead, m)).reshape(-1, m),
-        np.ascontiguousarray(np.broadcast_to(inexact, lead)).reshape(-1),
-        np.broadcast_to(omega, (*lead, p, m)).reshape(-1, p, m),
-        np.broadcast_to(V, (*lead, p, p)).reshape(-1, p, p),
+        _flat(v, lead, (m,)),
+        np.ascontiguousarray(_flat(inexact, lead, ())),
+        _flat(omega, lead, (p, m)),
+        _flat(V, lead, (p, p)),
     )
     made = rule(batch)
     _check_resolved(made, batch)
@@ -196,6 +204,14 @@ def of_readout(batch: Batch, rule: Callable[[Batch], Moments], origin: Origin) -
     )
 
 
+def _flat(array: Array, lead: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """Broadcast the leading axes, and make them one."""
+    whole = (*lead, *shape)
+    if array.shape != whole:
+        array = np.broadcast_to(array, whole)
+    return array if len(lead) == 1 else array.reshape(-1, *shape)
+
+
 def of_output(result: DenoiserResult, log_jacobian: Array, jacobian_error: Array) -> DenoiserResult:
     """Density of the outputs instead of the readout rows."""
     # Two numbers of equal size may cancel.
@@ -205,12 +221,12 @@ def of_output(result: DenoiserResult, log_jacobian: Array, jacobian_error: Array
 
 def _check_resolved(made: Moments, batch: Batch) -> None:
     """Raise ConvergenceError where float64 overflows, or rounding leaves no digit of the moments."""
+    if all(np.isfinite(part).all() for part in made) and (made.error <= WORST).all():
+        return
     v, _, omega, V = batch
     n = len(v)
     finite = np.logical_and.reduce([np.isfinite(part).all(axis=tuple(range(1, part.ndim))) for part in made])
     bad = np.flatnonzero(~(finite & (made.error <= WORST)))
-    if not bad.size:
-        return
     k = int(bad[0])
     what = f"has an error of {made.error[k]:.1e} by rounding" if finite[k] else "overflows"
     raise ConvergenceError(

@@ -2,12 +2,13 @@
 
 import math
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from numba import float64, njit, types, void
+from numba import boolean, float64, njit, types, void
 from numpy.typing import NDArray
 
 from ..arithmetic.doubledouble import two_product
@@ -28,6 +29,7 @@ Array = NDArray[np.float64]
 _CHUNK = 32
 # Prior widths of two layers, and their inverses, from here: fourth powers of indices fit float64.
 _LEAST_SCALE = 1e-70
+_THREAD = threading.local()
 
 
 def _read_only(axes: int) -> types.Array:
@@ -39,6 +41,14 @@ def _functions(activation: str) -> tuple[int, ...]:
     model = Network(2, 2, activation=activation)
     loops, kernels = kernel(model, "posterior64"), kernel(model, "numba64")
     return lattice.bind(loops.pair_moments, loops.branch_moments, RANGES[activation], loops.undo_rows, kernels.undo)
+
+
+def _scratch() -> Array:
+    """Memory of this thread, some MB: to fetch it anew for every batch takes as long as a few samples."""
+    if not hasattr(_THREAD, "scratch"):
+        _THREAD.scratch = np.empty(lattice.SCRATCH)
+    scratch: Array = _THREAD.scratch
+    return scratch
 
 
 def two_layers(model: Network, batch: Batch, tol: float, workers: int | None) -> Moments:
@@ -64,20 +74,19 @@ def two_layers(model: Network, batch: Batch, tol: float, workers: int | None) ->
     bound = inverse_determinant_bound(model.activation_name, model.skip)
 
     def work(part: slice) -> None:
-        run(functions, parameters[part], tol, scale, stiffness, bound, moments[part], info[part])
+        run(functions, parameters[part], tol, scale, stiffness, bound, moments[part], info[part], _scratch())
 
     threads = workers if workers is not None else os.cpu_count() or 1
     # Interleaved costs differ; more parts than threads even them out.
     pieces = max(1, min(4 * threads, n // _CHUNK)) if threads > 1 else 1
-    edges = np.linspace(0, n, pieces + 1).astype(int)
-    parts = [slice(a, b) for a, b in pairwise(edges) if b > a]
-    if len(parts) > 1:
+    if pieces > 1:
+        edges = np.linspace(0, n, pieces + 1).astype(int)
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, parts))
-    elif parts:
-        work(parts[0])
-    bad = np.flatnonzero(info[:, 4])
-    if bad.size:
+            list(pool.map(work, [slice(a, b) for a, b in pairwise(edges)]))
+    else:
+        work(slice(0, n))
+    if info[:, 4].any():
+        bad = np.flatnonzero(info[:, 4])
         k = int(bad[0])
         raise ConvergenceError(
             f"the denoiser (169) missed tol = {tol:g} on {bad.size} of {n} samples; the first is number {k}: "
@@ -94,6 +103,8 @@ def two_layers(model: Network, batch: Batch, tol: float, workers: int | None) ->
 
 def check_widths(parameters: Array, omega: Array, V: Array) -> None:
     """Raise ConvergenceError where omega is so many prior widths from 0 that float64 resolves no width there."""
+    if _resolved(parameters):
+        return
     with np.errstate(all="ignore"):
         i1, slope, i2 = parameters[:, 8], parameters[:, 9], parameters[:, 10]
         first, second = (np.abs(parameters[:, k : k + 2]).max(axis=1) for k in (4, 6))
@@ -101,13 +112,24 @@ def check_widths(parameters: Array, omega: Array, V: Array) -> None:
         # The kernel squares h_1.
         fits = (i1 > _LEAST_SCALE) & (i2 > _LEAST_SCALE) & (np.maximum(i1, i2) < 1 / _LEAST_SCALE)
     bad = np.flatnonzero(~(fits & (UNIT * widths < WORST)))
-    if bad.size:
-        k = int(bad[0])
-        raise ConvergenceError(
-            f"the denoiser (169) cannot resolve {bad.size} of {len(V)} samples in float64; the first is number {k}: "
-            f"omega = {omega[k].tolist()} is {widths[k]:.1e} prior widths from 0, V = {V[k].tolist()}; take V larger "
-            f"beside omega^2, within [{_LEAST_SCALE**2:.0e}, {_LEAST_SCALE**-2:.0e}] and less correlated"
-        )
+    k = int(bad[0])
+    raise ConvergenceError(
+        f"the denoiser (169) cannot resolve {bad.size} of {len(V)} samples in float64; the first is number {k}: "
+        f"omega = {omega[k].tolist()} is {widths[k]:.1e} prior widths from 0, V = {V[k].tolist()}; take V larger "
+        f"beside omega^2, within [{_LEAST_SCALE**2:.0e}, {_LEAST_SCALE**-2:.0e}] and less correlated"
+    )
+
+
+@njit(boolean(float64[:, ::1]), error_model="numpy", cache=True, nogil=True)
+def _resolved(parameters):  # type: ignore[no-untyped-def]
+    """Whether every width of the priors is one in float64, as `check_widths` asks."""
+    for p in parameters:
+        i1, slope, i2 = p[8], p[9], p[10]
+        width = max(max(max(abs(p[4]), abs(p[5])) * i1, max(abs(p[6]), abs(p[7])) * i2), abs(slope) * i2 / i1)
+        fits = i1 > _LEAST_SCALE and i2 > _LEAST_SCALE and max(i1, i2) < 1 / _LEAST_SCALE
+        if not (fits and UNIT * width < WORST):
+            return False
+    return True
 
 
 @njit(error_model="numpy")

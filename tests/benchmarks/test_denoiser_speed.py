@@ -32,7 +32,7 @@ TOLERANCES = [1e-10, 1e-6]
 ROUNDS = 7
 
 _VECTOR = "float64[::1]"
-_NODES = "float64[:, ::1]"
+_PIECES = "float64[:, ::1]"
 
 
 def interleaved(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
@@ -46,26 +46,32 @@ def interleaved(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
     return best
 
 
-@njit(f"void({_VECTOR}, {_NODES}, int64, {_VECTOR})")
-def _counting_pair(parameters, nodes, n, out):  # type: ignore[no-untyped-def]
-    posterior64.pair_moments(parameters, nodes, n, out)
-    parameters[lattice.N_PARAMETERS] += n
+@njit(f"void({_VECTOR}, {_PIECES}, int64, float64, {_PIECES})")
+def _counting_pair(parameters, pieces, n, step, sums):  # type: ignore[no-untyped-def]
+    posterior64.pair_moments(parameters, pieces, n, step, sums)
+    parameters[lattice.N_PARAMETERS] += pieces[2, :n].sum()
 
 
-@njit(f"void({_VECTOR}, {_NODES}, int64, float64, {_VECTOR})")
-def _counting_branch(parameters, nodes, n, sign, out):  # type: ignore[no-untyped-def]
-    posterior64.branch_moments(parameters, nodes, n, sign, out)
-    parameters[lattice.N_PARAMETERS + 1] += n
+@njit(f"void({_VECTOR}, {_PIECES}, int64, float64, float64, {_PIECES})")
+def _counting_branch(parameters, pieces, n, step, sign, sums):  # type: ignore[no-untyped-def]
+    posterior64.branch_moments(parameters, pieces, n, step, sign, sums)
+    parameters[lattice.N_PARAMETERS + 1] += pieces[2, :n].sum()
+
+
+@njit(f"void({_VECTOR}, {_PIECES}, int64, float64)")
+def _counting_rows(parameters, pieces, n, step):  # type: ignore[no-untyped-def]
+    posterior64.undo_rows(parameters, pieces, n, step)
+    parameters[lattice.N_PARAMETERS + 2] += n
 
 
 def count_nodes(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Array:
-    """Nodes that one call of the denoiser evaluates: [with both branches, with one]."""
-    run, counts = lattice.compiled(), np.zeros(2)
-    functions = lattice.bind(_counting_pair, _counting_branch, RANGES["softmax"], posterior64.undo_rows, numba64.undo)
+    """What one call of the denoiser evaluates: [nodes with both branches, nodes with one, pieces of rows]."""
+    run, counts = lattice.compiled(), np.zeros(3)
+    functions = lattice.bind(_counting_pair, _counting_branch, RANGES["softmax"], _counting_rows, numba64.undo)
 
     def spy(_, parameters, *rest):  # type: ignore[no-untyped-def]
-        # The kernels read the first columns only; two more carry the counts.
-        wide = np.zeros((len(parameters), lattice.N_PARAMETERS + 2))
+        # The kernels read the first columns only; more carry the counts.
+        wide = np.zeros((len(parameters), lattice.N_PARAMETERS + counts.size))
         wide[:, : lattice.N_PARAMETERS] = parameters
         run(functions, wide, *rest)
         parameters[:] = wide[:, : lattice.N_PARAMETERS]
@@ -77,12 +83,14 @@ def count_nodes(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> Arr
     return counts
 
 
-def exponentials_per_node() -> Array:
-    """Exponentials that the generated kernels take per node: [with both branches, with one]."""
-    shared = inspect.getsource(numba64.undo_node.py_func).count("_fast(")
-    pair = inspect.getsource(posterior64.pair_moments.py_func).count("exp_fast(")
-    branch = inspect.getsource(posterior64.branch_moments.py_func).count("exp_fast(")
-    return np.array([shared + pair, shared + branch], dtype=float)
+def exponentials_of_each() -> Array:
+    """Exponentials that the generated kernels take for each of `count_nodes`."""
+    source = {
+        name: inspect.getsource(getattr(posterior64, name).py_func) for name in ("pair_moments", "branch_moments")
+    }
+    nodes = [source[name].count("exp2_fast(") for name in ("pair_moments", "branch_moments")]
+    row = inspect.getsource(numba64.undo_row.py_func).count("_fast(")
+    return np.array([*nodes, row + inspect.getsource(posterior64.undo_rows.py_func).count("exp_fast(")], dtype=float)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +140,7 @@ def test_denoiser_beside_a_plain_trapezoid(
     calls = [ours, theirs, lambda: exp_array(numbers), lambda: np.exp(numbers)]
     seconds = interleaved(calls, 1 if quick else ROUNDS)
     our, their, own_exp, numpy_exp = seconds
-    spent = float(count_nodes(ours, monkeypatch) @ exponentials_per_node()) / samples
+    spent = float(count_nodes(ours, monkeypatch) @ exponentials_of_each()) / samples
     assert spent > 0
     floor = 1e6 * spent * own_exp / numbers.size
     micro = 1e6 / samples

@@ -224,13 +224,17 @@ def test_families(name, printer, context):
             point = dict(zip(names, _fill(names, corner), strict=True))
             exact = () if function == "undo_node" else getattr(oracle, function)(ctx, *point.values())
             if function == "undo_node":
-                # The parts are scaled so that they do not underflow; together they give `undo`.
-                point["row1"], point["row2"] = module.undo_row(point["xm"], point["c"], point["beta"])
-                if "f" in point:
-                    point["f"] = math.exp(module.undo_exponent(point["xp"], point["xm"], point["beta"])[0])
-                exact = oracle.undo(ctx, *(point[n] for n in ("xp", "xm", "vp", "vm", "c", "beta")))
+                # The parts are bounded so that they do not overflow; together they give `undo`.
+                arguments = _names(oracle.undo)[1:]
+                x = dict(zip(arguments, _fill(arguments, corner), strict=True))
+                exact = oracle.undo(ctx, *x.values())
+                x["row1"], x["row2"] = module.undo_row(x["xm"], x["c"], x["beta"])
+                if "f1" in point:
+                    exponents = module.undo_exponents(x["xp"], x["xm"], x["beta"])
+                    x["f1"], x["f2"] = (math.exp(exponent) for exponent in exponents)
+                point = {name: x[name] for name in names}
             made = [float(value) for value in getattr(module, function)(*point.values())]
-            if function in ("undo_row", "undo_exponent"):
+            if function in ("undo_row", "undo_exponents", "undo_ratios"):
                 assert np.isfinite(made).all(), (name, function, corner)
                 continue
             # Exponents beta z^2 carry their roundings; sums of products lose against the largest output.

@@ -235,7 +235,7 @@ def test_every_backend_has_the_same_functions(texts):
             signatures.append(found)
         assert all(found == signatures[0] for found in signatures)
         names = {"layer", "link", "invert", "undo", "undo_row", "undo_node", "quadratic"}
-        names |= {"undo_exponent"} if package.activation == "softmax" else set()
+        names |= {"undo_exponents", "undo_ratios"} if package.activation == "softmax" else set()
         kinds = {
             "attention": names,
             "link": {"link", "jacobian"},
@@ -427,11 +427,11 @@ def test_output_does_not_depend_on_the_hash_seed(tmp_path, fresh, kind):
         files = (path for path in folder.rglob("*") if path.is_file())
         trees.append({path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in files})
     assert all(tree == fresh for tree in trees[1:])
-    # Manifest, two files of shared functions, exact thresholds; four files per package, posterior sums for a family,
+    # Manifest, three files of shared functions, exact thresholds; four files per package, posterior sums for a family,
     # and a file of what is printed for numbers of any kind.
     plain = sum(any(kernel.plain for kernel in package.kernels) for package in PACKAGES)
     assert plain == 1
-    assert len(trees[0]) == 4 + 4 * len(PACKAGES) - _uncompiled(PACKAGES) + len(FAMILIES) + plain
+    assert len(trees[0]) == 5 + 4 * len(PACKAGES) - _uncompiled(PACKAGES) + len(FAMILIES) + plain
 
 
 def test_check_names_the_stale_files_and_leaves_them(tmp_path, capsys, monkeypatch):

@@ -262,18 +262,21 @@ def test_posterior_sums_against_plain_ones(activation, sign, rng):
     c, beta, v = 0.8, 1.3, rng.normal(size=2)
     omega = rng.normal(size=(2, 2))
     covariance = np.array([[0.7, 0.2], [0.2, 0.4]])
-    xp, xm = rng.normal(size=(2, 101))
+    # Pieces of rows of falling length; the last lanes have no nodes.
+    lengths, step = np.array([24, 24, 9, 5, 5, 2, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0]), 0.13
+    pieces = np.zeros((loops.PIECE_ROWS, lengths.size))
+    pieces[0], pieces[1] = rng.normal(size=(2, lengths.size)) - [[0.0], [1.0]]
+    pieces[2] = lengths
+    pieces[3:5] = shares = rng.normal(size=(2, lengths.size))
     slope = covariance[0, 1] / covariance[0, 0]
     i1, i2 = covariance[0, 0] ** -0.5, (covariance[1, 1] - slope * covariance[0, 1]) ** -0.5
     shift = 0.7
     parameters = np.array([*v, c, beta, *omega[0], *omega[1], i1, slope, i2, shift])
-    n = 97
-    rows = [_module(activation, "numba64").undo_row(x, c, beta) for x in xm]
-    nodes = np.vstack([xp, xm, np.transpose(rows), np.empty((loops.BUFFER_ROWS - 4, len(xp)))])
 
-    def plain(branch):
-        a, b, inv_det = (part[:n] for part in vectorised.undo(xp, xm, *(branch * v), c, beta))
-        h = np.array([[xp[:n], xm[:n]], [a, b]]) - omega[:, :, None]
+    def plain(branch, first, xm, length):
+        xp, xm = first + step * np.arange(length), np.full(length, xm)
+        a, b, inv_det = vectorised.undo(xp, xm, *(branch * v), c, beta)
+        h = np.array([[xp, xm], [a, b]]) - omega[:, :, None]
         form = np.einsum("imk,ij,jmk->k", h, np.linalg.inv(covariance), h)
         weight = np.exp(0.5 * (shift - form)) * inv_det
         # z whitens h - omega: |z|^2 is the quadratic form of the Gaussian.
@@ -282,10 +285,14 @@ def test_posterior_sums_against_plain_ones(activation, sign, rng):
         second = np.einsum("k,ik,jk->ij", weight, z, z)
         return np.concatenate([[weight.sum()], z @ weight, second[np.triu_indices(4)]])
 
-    # Sums of 97 terms in another order.
-    out = np.zeros(15)
-    loops.branch_moments(parameters, nodes, n, sign, out)
-    np.testing.assert_allclose(out, plain(sign), rtol=1e-12, atol=1e-13)
-    both = np.zeros(15)
-    loops.pair_moments(parameters, nodes, n, both)
-    np.testing.assert_allclose(both, plain(1.0) + plain(-1.0), rtol=1e-12, atol=1e-13)
+    loops.undo_rows(parameters, pieces, lengths.size, step)
+    one, both = np.zeros((2, 30, loops.LANES))
+    loops.branch_moments(parameters, pieces, lengths.size, step, sign, one)
+    loops.pair_moments(parameters, pieces, lengths.size, step, both)
+    exact = {
+        branch: shares @ [plain(branch, *piece) for piece in zip(pieces[1], pieces[0], lengths, strict=True)]
+        for branch in (1.0, -1.0)
+    }
+    # Sums of few terms in another order, of powers up to the 24th.
+    np.testing.assert_allclose(one.sum(axis=1), exact[sign].ravel(), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(both.sum(axis=1), (exact[1.0] + exact[-1.0]).ravel(), rtol=1e-12, atol=1e-13)

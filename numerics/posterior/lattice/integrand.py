@@ -26,10 +26,10 @@ INNER = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_
 
 _VECTOR = float64[::1]
 MATRIX = float64[:, ::1]
-_PAIR = types.FunctionType(types.void(_VECTOR, MATRIX, int64, _VECTOR))
-_BRANCH = types.FunctionType(types.void(_VECTOR, MATRIX, int64, float64, _VECTOR))
+_PAIR = types.FunctionType(types.void(_VECTOR, MATRIX, int64, float64, MATRIX))
+_BRANCH = types.FunctionType(types.void(_VECTOR, MATRIX, int64, float64, float64, MATRIX))
 _RANGE = types.FunctionType(types.UniTuple(float64, 4)(_VECTOR, float64, float64, float64, float64))
-_ROWS = types.FunctionType(types.void(_VECTOR, MATRIX, int64))
+_ROWS = types.FunctionType(types.void(_VECTOR, MATRIX, int64, float64))
 _UNDO = types.FunctionType(types.UniTuple(float64, 3)(float64, float64, float64, float64, float64, float64))
 pair_at, branch_at, range_at = function_at(_PAIR), function_at(_BRANCH), function_at(_RANGE)
 rows_at, undo_at = function_at(_ROWS), function_at(_UNDO)

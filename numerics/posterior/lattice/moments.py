@@ -26,7 +26,7 @@ from .integrand import (
 )
 from .peak import Peak, Steps, coarse_steps, descend, peak_share, rounding, search, steepest
 
-__all__ = ["MAX_NODES", "N_INFO", "STATUS", "compiled"]
+__all__ = ["MAX_NODES", "N_INFO", "SCRATCH", "STATUS", "compiled"]
 
 # Errors of the rule and of what it left out, nodes, boxes, status, steepest slope of z.
 N_INFO = 6
@@ -40,6 +40,8 @@ STATUS = {
 }
 
 MAX_NODES = 80_000_000
+# Numbers of memory for `run`: nine and four indices and two bytes for each box.
+SCRATCH = MAX_BOXES * 11 + MAX_BOXES // 4
 # Rounding of the sums.
 _LEAST_TOLERANCE = 1e-14
 # Rounding of a weight from which there is nothing to sum.
@@ -157,7 +159,7 @@ def _integrate(f, scales, tolerance, space):  # type: ignore[no-untyped-def]
             status = 2
             break
         n_rows = merge(covered.boxes, grid, space.rows, space.spans)
-        region = Region(space.rows, n_rows, space.spans, radius * radius)
+        region = Region(space.rows, n_rows, space.spans, radius * radius, scales.stiffness**2)
         goal = _Goal(enough, MAX_NODES - n_nodes)
         error, nodes = _refined_sums(f, region, steps, goal, space.buffer, space.sums)
         n_nodes += nodes
@@ -178,12 +180,13 @@ def _integrate(f, scales, tolerance, space):  # type: ignore[no-untyped-def]
 @cache
 def compiled() -> Callable[..., None]:
     """`run` as machine code, which takes seconds to compile: when it is first asked for, not when it is imported."""
-    signature = types.void(types.UniTuple(int64, 5), MATRIX, float64, float64, float64, float64, MATRIX, MATRIX)
+    numbers = (float64, float64, float64, float64)
+    signature = types.void(types.UniTuple(int64, 5), MATRIX, *numbers, MATRIX, MATRIX, float64[::1])
     made: Callable[..., None] = njit(signature, error_model="numpy", cache=True, nogil=True)(run)
     return made
 
 
-def run(functions, parameters, tolerance, scale, stiffness, det_bound, moments, info):  # type: ignore[no-untyped-def]
+def run(functions, parameters, tolerance, scale, stiffness, det_bound, moments, info, scratch):  # type: ignore[no-untyped-def]
     """Moments of a batch.
 
     Parameters
@@ -206,21 +209,28 @@ def run(functions, parameters, tolerance, scale, stiffness, det_bound, moments, 
     info : ndarray, shape (n, N_INFO)
         Filled: discretisation error, bound of the truncated mass, nodes, boxes, status, largest |dz/dh_1| along an axis
         at the least Q.
+    scratch : ndarray, shape (SCRATCH,)
+        Memory that no other thread uses meanwhile.
     """
     pair, branch = pair_at(functions[0]), branch_at(functions[1])
     ranges, undo_rows, undo = range_at(functions[2]), rows_at(functions[3]), undo_at(functions[4])
     scales = Scales(scale, stiffness, det_bound)
-    cells, branches = np.empty((2, MAX_BOXES, 2), np.int32), np.empty((2, MAX_BOXES), np.int8)
-    least, rows, spans = np.empty((MAX_BOXES, 2)), np.empty((MAX_BOXES, 4)), np.empty((MAX_BOXES, 3))
+    n = MAX_BOXES
+    least, rows = scratch[: 2 * n].reshape(n, 2), scratch[2 * n : 6 * n].reshape(n, 4)
+    spans, rest = scratch[6 * n : 9 * n].reshape(n, 3), scratch[9 * n :]
+    cells = rest[: 2 * n].view(np.int32).reshape(2, n, 2)
+    branches = rest[2 * n :].view(np.int8).reshape(2, n)
     points = np.empty((4, 8))
-    pieces, nodes = BUFFER_SHAPES
+    listed, ordered, sums, places = BUFFER_SHAPES
+    filled, scratch = np.zeros(3, np.int64), np.zeros(places, np.int64)
+    buffer = Buffer(np.zeros(listed), filled, np.zeros(ordered), np.zeros(sums), scratch, pair, branch, undo_rows)
     space = Workspace(
         Peak(points[0], points[1], points[2], points[3]),
         Boxes(cells[0], branches[0], least),
         Boxes(cells[1], branches[1], least),
         rows,
         spans,
-        Buffer(np.zeros(pieces), np.zeros(nodes), np.zeros(4, np.int64), pair, branch, undo_rows),
+        buffer,
         np.zeros((7, N_MOMENTS)),
     )
     total = space.sums[6]
