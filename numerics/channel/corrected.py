@@ -12,6 +12,7 @@ from .averages import Averages, Channel, ChannelBase
 __all__ = ["Anchor", "Corrected"]
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 class Anchor(NamedTuple):
@@ -104,18 +105,18 @@ class Corrected(ChannelBase):
         return self._few.derivative(q)
 
 
-def _known(anchor: Anchor, q: Array) -> Array:
+def _known(anchor: Anchor, q: Array) -> Mask:
     """Entries of G whose layers are known both here and there."""
     known = (anchor.at.diagonal() > 0) & (q.diagonal() > 0)
-    return np.outer(known, known)
+    return np.asarray(np.outer(known, known), np.bool_)
 
 
-def _growing(anchor: Anchor, there: Averages) -> Array:
+def _growing(anchor: Anchor, there: Averages) -> Mask:
     """Growth rates that are computed both here and there."""
-    return np.asarray(np.isfinite(anchor.many.growth + anchor.few.growth + there.growth).all(axis=0))
+    return np.asarray(np.isfinite(anchor.many.growth + anchor.few.growth + there.growth).all(axis=0), np.bool_)
 
 
-def _shares(anchors: Sequence[Anchor], counts: Sequence[Array]) -> Array:
+def _shares(anchors: Sequence[Anchor], counts: Sequence[Mask]) -> Array:
     """Shares of the points of anchors where they count; zero where none does."""
     points = np.array([one.points * where for one, where in zip(anchors, counts, strict=True)])
     total = points.sum(axis=0)
