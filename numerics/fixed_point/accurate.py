@@ -8,25 +8,23 @@ from typing import NamedTuple
 import numpy as np
 
 from ..channel.averages import Averages, Channel
-from ..channel.corrected import Corrected
+from ..channel.corrected import Anchor, Corrected
 from ..core.errors import ConvergenceError
 from ..core.standard_error import standard_error
+from .postprocess import outlined
 from .state import Solution, State, Strategy
 
 __all__ = ["Fineness", "Ways", "as_accurate"]
 
 # Most points of a randomisation, whose posterior moments take 1 GiB, and most nodes of one output.
 _MOST, _MOST_NODES = 2**14, 2**13
-# Points of the next attempt in units of those of the last; what is asked of them is a share of the accuracy, as an
-# error of a few randomisations is itself known to a quarter.
-_LEAST_TIMES, _MOST_TIMES, _SHARE = 2, 64, 0.8
-# Where the search has to begin anew.
-_DOUBTED = 4
+# Points of the next attempt in units of those of the last, which are kept; what is asked of them is a share of the
+# accuracy, as an error of a few randomisations is itself known to a quarter.
+_LEAST_TIMES, _MOST_TIMES, _SHARE = 2, 4, 0.8
+# Points of all attempts in units of the most of one, at which the search ends: the last attempt may be repeated.
+_ROUNDS = 2
 # Largest bias of an average beside its standard error, which it adds to, before nodes are doubled.
-_BIAS = 0.5
-# Evaluations of many points in one attempt: the next one is where few points see the fixed point from the last, until
-# there |F(q) - q| is this share of the accuracy.
-_ANCHORS, _CLOSE = 6, 0.1
+_BIAS = 0.25
 
 
 class Fineness(NamedTuple):
@@ -75,54 +73,50 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
         The posteriors are worth too little at the most nodes.
     """
     few, solution, coarse = _searched(ways, first)
-    fineness = coarse
     # An average of squares of unit spread is then known to half the accuracy: near thresholds no effort is enough.
     most = min(_MOST, 2 ** math.floor(math.log2(4 / (replicas * accuracy**2))))
-    while (error := _error(solution, accuracy)) > accuracy and fineness.samples < most and solution.converged:
-        scatter = _Scatter(few(solution.q), coarse.samples)
-        fineness = _finer(fineness, scatter, solution.doubt, error / (_SHARE * accuracy), most)
-        many = ways.channel(fineness)
-        if solution.doubt:
-            # Few points may see another fixed point than many do.
-            solution = _solved(ways, many)
-        else:
-            solution = _anchored(ways, few, many, solution, _CLOSE * accuracy)
+    while solution.doubt and solution.converged and coarse.samples < most:
+        # The iteration may have come past a fixed point: on its way more points are wanted, too.
+        few, solution, coarse = _searched(ways, Fineness(min(most, _MOST_TIMES * coarse.samples), coarse.nodes))
+    fineness, averages, spent = coarse, Corrected(few, ()), coarse.samples
+    if _error(solution, accuracy) <= accuracy or coarse.samples >= most:
+        solution = _settled(ways, averages, solution, math.inf)
+    while (error := _error(solution, accuracy)) > accuracy and spent < _ROUNDS * most and solution.converged:
+        here = few(solution.q)
+        fineness = _finer(fineness, _Scatter(here, coarse), error / (_SHARE * accuracy), most)
+        many = ways.channel(fineness)(solution.q)
+        averages = averages.anchored(Anchor(solution.q, many, here, fineness.samples))
+        spent += fineness.samples
+        # Where more points are to follow in any case, the error to first order is enough.
+        solution = _settled(ways, averages, solution, accuracy if spent < _ROUNDS * most else math.inf)
     return _noted(solution, error, accuracy, fineness), few
 
 
 def _searched(ways: Ways, fineness: Fineness) -> tuple[Channel, Solution, Fineness]:
-    """Fixed point by few points, with as many nodes as it takes, and what these are."""
+    """Fixed point by few points, with as many nodes as it takes, and what these are; its error to first order."""
     while True:
         few = ways.channel(fineness)
+        strategy = ways.strategy(few)
         try:
-            return few, _solved(ways, few), fineness
+            return few, _stated(strategy, ways.begin(strategy, State.start(strategy.problem)), 0.0), fineness
         except ConvergenceError:
             if fineness.nodes >= _MOST_NODES:
                 raise
             fineness = Fineness(fineness.samples, 4 * fineness.nodes)
 
 
-def _solved(ways: Ways, averages: Channel) -> Solution:
+def _settled(ways: Ways, averages: Channel, solution: Solution, enough: float) -> Solution:
+    """Fixed point of averages near the last solution; its error, to first order where that exceeds what is enough."""
     strategy = ways.strategy(averages)
-    return strategy.postprocess(ways.begin(strategy, State.start(strategy.problem)))
+    state = replace(State.start(strategy.problem), n_iter=solution.n_iter, history=solution.history)
+    state = ways.again(strategy, state.visited(solution.q, strategy.problem.averages(solution.q)))
+    return _stated(strategy, state, enough)
 
 
-def _anchored(ways: Ways, few: Channel, many: Channel, solution: Solution, close: float) -> Solution:
-    """Fixed point of many points, by evaluations at those that few points see from the last of them."""
-    q = solution.q
-    for left in reversed(range(_ANCHORS)):
-        averages = many(q)
-        strategy = ways.strategy(Corrected(few, averages, q))
-        problem = strategy.problem
-        state = replace(State.start(problem), n_iter=solution.n_iter, history=solution.history)
-        state = ways.again(strategy, state.visited(q, averages))
-        known = q > 0
-        wrong = np.abs(problem.image(averages.g.mean(axis=0)) - q)[known].max(initial=0.0)
-        same = ((state.q > 0) == known).all()
-        if not left or (same and wrong <= close):
-            break
-        q = state.q
-    return strategy.postprocess(state)
+def _stated(strategy: Strategy, state: State, enough: float) -> Solution:
+    """Fixed point and its error, to first order where that exceeds what is enough and leaves nothing in doubt."""
+    rough = outlined(strategy.problem, state)
+    return rough if not rough.doubt and _error(rough, enough) > enough else strategy.postprocess(state)
 
 
 def _error(solution: Solution, accuracy: float) -> float:
@@ -132,18 +126,19 @@ def _error(solution: Solution, accuracy: float) -> float:
 
 
 class _Scatter(NamedTuple):
-    """Averages at a fixed point, and the points of each of their randomisations."""
+    """Averages at a fixed point, and how fine they are."""
 
     averages: Averages
-    samples: int
+    fineness: Fineness
 
 
-def _finer(now: Fineness, known: _Scatter, doubt: str, times: float, most: int) -> Fineness:
+def _finer(now: Fineness, known: _Scatter, times: float, most: int) -> Fineness:
     """Points for errors so many times smaller, and nodes whose bias stays below them."""
-    more = int(np.clip(2 ** math.ceil(math.log2(times**2)), _LEAST_TIMES, _DOUBTED if doubt else _MOST_TIMES))
+    more = int(np.clip(2 ** math.ceil(math.log2(times**2)), _LEAST_TIMES, _MOST_TIMES))
     samples = min(most, more * now.samples)
-    scatter = standard_error(known.averages.g) * math.sqrt(known.samples / samples)
-    biased = bool((known.averages.bias > _BIAS * scatter).any())
+    scatter = standard_error(known.averages.g) * math.sqrt(known.fineness.samples / samples)
+    bias = known.averages.bias * known.fineness.nodes / now.nodes
+    biased = bool((bias > _BIAS * scatter).any())
     return Fineness(samples, min(_MOST_NODES, (2 if biased else 1) * now.nodes))
 
 

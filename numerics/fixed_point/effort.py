@@ -27,7 +27,7 @@ _ACCURACY, _DEEP_ACCURACY, _CHART_ACCURACY = 1e-3, 1e-2, 1e-2
 # What can be asked for.
 _LARGEST, _LEAST, _LEAST_DEEP, _LEAST_ON_CHARTS = 1e-2, 1e-10, 1e-4, 1e-3
 # Nodes of each sampled posterior: of deep ones, of charts, and of charts where an accuracy says how many it takes.
-_NODES, _CHART_NODES, _FIRST_NODES = 2048, 512, 128
+_NODES, _CHART_NODES, _FIRST_NODES = 2048, 512, 64
 # Largest residual, over the accuracy, of overlaps of deep models, and of those on charts: few points settle it.
 _REST, _REST_ON_CHARTS = 0.1, 0.02
 #: Points per randomisation of a first search that finds the neighbourhood of the fixed point.

@@ -24,6 +24,7 @@ __all__ = [
     "blocked",
     "fixed_point_error",
     "growth_error",
+    "linear_error",
 ]
 
 Array = NDArray[np.float64]
@@ -100,15 +101,8 @@ def fixed_point_error(balance: Balance, x: Array, found: Averages) -> FixedPoint
     """
     slopes, of_growth = _slopes(balance, x, found)
     point, visited = _polished(balance, _Point(x, found, slopes))
-    moves = _noise(balance, point.x, point.found) @ point.response.T
+    moves, off, error = _linear(balance, point)
     sampled = point.found.sampled
-    factor = _factor(point.found)
-    left = np.abs(point.response @ _rest(balance, point.x, point.found))
-    if not sampled:
-        # The last step of a sequence that converges faster than linearly exceeds what is left after it.
-        left = 2 * left + _ROUNDING * np.abs(point.response).sum(axis=1)
-    off = np.abs(point.response) @ _systematic(balance, point.x, point.found)
-    error = factor * np.sqrt((moves**2).sum(axis=0)) + off + left
     held = _held(balance, point)
     doubt = ""
     reach = (SIGMAS if sampled else 1.0) * error
@@ -116,9 +110,24 @@ def fixed_point_error(balance: Balance, x: Array, found: Averages) -> FixedPoint
         doubt = "the iteration leads away from it"
     elif (reach > _LINEAR * held * balance.room(point.x)).any():
         error, doubt = _by_ends(balance, point, moves, error)
-    growth = _of_growth(point.found, moves, of_growth, factor) + np.abs(of_growth.T) @ (off + left)
+    growth = _of_growth(point.found, moves, of_growth, _factor(point.found)) + np.abs(of_growth.T) @ off
     growth += point.found.growth_bias
     return FixedPointError(point.x, error, point.found, visited, doubt, growth, 1 + _eigenvalues(balance, point))
+
+
+def linear_error(balance: Balance, x: Array, found: Averages) -> FixedPointError:
+    """The same to first order in what scatters, without the error of the growth rates.
+
+    Parameters
+    ----------
+    balance, x, found
+        As for `fixed_point_error`.
+    """
+    known = balance.slopes(x, found.g.mean(axis=0))
+    point = _Point(x, found, _slopes(balance, x, found)[0] if known is None else known)
+    doubt = "" if _held(balance, point) > 0 else "the iteration leads away from it"
+    none = np.zeros(found.growth.shape[1])
+    return FixedPointError(x, _linear(balance, point)[2], found, (), doubt, none, 1 + _eigenvalues(balance, point))
 
 
 def blocked(balance: Balance, path: Sequence[tuple[Array, Averages]], reached: FixedPointError) -> str:
@@ -139,6 +148,17 @@ def blocked(balance: Balance, path: Sequence[tuple[Array, Averages]], reached: F
             where = ", ".join(f"{value:.4g}" for value in x)
             return f"another fixed point may be at {where}"
     return ""
+
+
+def _linear(balance: Balance, point: _Point) -> tuple[Array, Array, Array]:
+    """To first order: displacements of x that the scatter makes, what does not scatter, and the error of both."""
+    moves = _noise(balance, point.x, point.found) @ point.response.T
+    left = np.abs(point.response @ _rest(balance, point.x, point.found))
+    if not point.found.sampled:
+        # The last step of a sequence that converges faster than linearly exceeds what is left after it.
+        left = 2 * left + _ROUNDING * np.abs(point.response).sum(axis=1)
+    off = np.abs(point.response) @ _systematic(balance, point.x, point.found) + left
+    return moves, off, _factor(point.found) * np.sqrt((moves**2).sum(axis=0)) + off
 
 
 def growth_error(found: Averages) -> Array:

@@ -97,7 +97,7 @@ def evolve(
         Threads, all cores by default; or the workers of a cluster.
     nodes : int, optional
         Nodes of each sampled posterior, a power of two >= 64; halve the error they leave by twice as many. Default
-        2048; on charts 512, or as many as `accuracy` takes, 128 first.
+        2048; on charts 512, or as many as `accuracy` takes, 64 first.
     accuracy : float, optional
         Of two and more softmax layers over two tokens, which are quadratures as far as they go unless `samples` is
         given: relative accuracy of the overlaps of two layers (default 1e-3), absolute accuracy of those of three and

@@ -1,6 +1,7 @@
 """What all strategies do at the end: solve for the fixed point further where that matters, and give its error."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,11 +10,11 @@ from numpy.typing import NDArray
 
 from ..core.standard_error import SIGMAS, standard_error
 from .balance import RECOVERED, Entries, FreeEntries, sharing
-from .error import blocked, fixed_point_error, growth_error
+from .error import blocked, fixed_point_error, growth_error, linear_error
 from .growth import rates, released, undecided
 from .state import DEAD, FAINT, Problem, Solution, State
 
-__all__ = ["Measured", "measured", "postprocess", "stated"]
+__all__ = ["Measured", "measured", "outlined", "postprocess", "stated"]
 
 Array = NDArray[np.float64]
 
@@ -47,6 +48,23 @@ class Measured(NamedTuple):
 def postprocess(problem: Problem, state: State) -> Solution:
     """Fixed point with its error."""
     return stated(problem, measured(problem, state))
+
+
+def outlined(problem: Problem, state: State) -> Solution:
+    """The same with errors to first order in what scatters, and fixed points that the iteration may have passed.
+
+    It takes no evaluation: for what more evaluations are to follow.
+    """
+    if not state.converged or not state.free or _held(problem, state):
+        return postprocess(problem, state)
+    balance = FreeEntries(problem.averages, problem.alpha, state.free, _matrix(problem, state, state.free))
+    error = np.zeros_like(state.q)
+    found = linear_error(balance, state.q[state.entries], state.known)
+    for entry, value in zip(state.free, found.error, strict=True):
+        for i, j in sharing(problem.averages, entry):
+            error[i, j] = error[j, i] = value
+    doubt = found.doubt or blocked(balance, state.path, found)
+    return stated(problem, Measured(state, np.minimum(error, 1.0), doubt, found.growth, found.eigenvalues))
 
 
 def stated(problem: Problem, found: Measured) -> Solution:
@@ -135,16 +153,22 @@ def _pushed(problem: Problem, state: State) -> State:
     return further if _decided(problem, further)[near].all() else replace(state, n_iter=further.n_iter)
 
 
+def _matrix(problem: Problem, state: State, free: Entries) -> Callable[[Array], Array]:
+    """From values of these entries to the overlap."""
+    rows, columns = np.array(free).T
+
+    def matrix(x: Array) -> Array:
+        q = state.q.copy()
+        q[rows, columns] = q[columns, rows] = x
+        return problem.overlap(state.free, q[state.entries])
+
+    return matrix
+
+
 def _measured_free(problem: Problem, state: State, free: Entries, error: Array) -> Measured:
     """Enter the errors of these entries, the others being held."""
     rows, columns = np.array(free).T
-    begin = state
-
-    def matrix(x: Array) -> Array:
-        q = begin.q.copy()
-        q[rows, columns] = q[columns, rows] = x
-        return problem.overlap(begin.free, q[begin.entries])
-
+    matrix = _matrix(problem, state, free)
     balance = FreeEntries(problem.averages, problem.alpha, free, matrix)
     found = fixed_point_error(balance, state.q[rows, columns], state.known)
     if state.converged and found.visited:

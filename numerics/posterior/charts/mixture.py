@@ -16,7 +16,7 @@ from ..copies import copy_matrix, copy_vector
 from ..student import freedom
 from .density import Scratch, Target, log_posterior, read, wrapped
 from .layout import ARC, CIRCLE, LINE, Layout
-from .peaks import Peaks, find_peak, log_student, log_student_norm
+from .peaks import Peaks, find_peak, log_student_norm
 
 __all__ = [
     "BROAD_FREEDOM",
@@ -41,6 +41,10 @@ _BROAD = 1.5
 BROAD_FREEDOM = 3
 # Least share of a peak.
 _LEAST_SHARE = 0.05
+# Relative difference of coordinates that are the same but for rounding.
+_SAME = 1e-6
+# Logarithm of a ratio of densities beside which the smaller one is nothing.
+_BEYOND = 600.0
 
 
 class Broad(NamedTuple):
@@ -60,10 +64,12 @@ class Mixture(NamedTuple):
     peaks : Peaks
     log_prior : float
         Of the number of nodes from the prior.
-    log_counts : ndarray, shape (images,)
-        Of the number of nodes of each peak.
-    norms : tuple of float
-        Of Student densities: of the peaks, and of a variable of the broad density.
+    log_top : float
+        Of the largest intensity at a centre of a peak.
+    tops : ndarray, shape (images,)
+        Those at all centres, in units of it.
+    norm : float
+        Logarithm of the Student density of a variable of the broad density.
     """
 
     from_prior: int
@@ -72,8 +78,9 @@ class Mixture(NamedTuple):
     broad: Broad
     peaks: Peaks
     log_prior: float
-    log_counts: Array
-    norms: tuple[float, float]
+    log_top: float
+    tops: Array
+    norm: float
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
@@ -81,12 +88,14 @@ def new_mixture(counts: NDArray[np.int64], images: int, broad: Broad, peaks: Pea
     """Mixture of so many nodes from the prior and from peaks."""
     from_peaks = counts[1] if images > 0 else 0
     log_prior = math.log(counts[0]) if counts[0] > 0 else -np.inf
-    log_counts = np.log(from_peaks * peaks.share[:images])
-    norms = (
-        log_student_norm(freedom(peaks.centre.shape[1]), peaks.centre.shape[1]),
-        log_student_norm(BROAD_FREEDOM, 1),
+    size, log_top = peaks.centre.shape[1], -np.inf
+    tops = np.log(from_peaks * peaks.share[:images]) - peaks.log_det[:images] + log_student_norm(freedom(size), size)
+    for image in range(images):
+        log_top = max(log_top, tops[image])
+    tops = np.exp(tops - log_top)
+    return Mixture(
+        counts[0], from_peaks, images, broad, peaks, log_prior, log_top, tops, log_student_norm(BROAD_FREEDOM, 1)
     )
-    return Mixture(counts[0], from_peaks, images, broad, peaks, log_prior, log_counts, norms)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
@@ -151,16 +160,17 @@ def draw_prior(z: Array, normal: Array, loose: Array, target: Target, broad: Bro
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _log_prior(z: Array, target: Target, broad: Broad, norm: float) -> float:
     """Log-density of a node where it is drawn from the prior."""
-    _, omega, prior, layout = target
+    layout, omega, inner = target.layout, target.omega, target.prior.inner
     total, count = 0.0, len(layout.row)
     for j in range(count):
-        k = layout.mode[j]
-        first = z[j] - omega[layout.hidden[layout.row[j]], k]
-        for i in range(count):
+        k, row = layout.mode[j], layout.row[j]
+        first = z[j] - omega[layout.hidden[row], k]
+        total += 0.5 * first * inner[k, row, row] * first
+        for i in range(j):
             if layout.mode[i] == k:
-                second = z[i] - omega[layout.hidden[layout.row[i]], k]
-                total += first * prior.inner[k, layout.row[j], layout.row[i]] * second
-    return prior.log_inner - 0.5 * total + _log_broad(z, layout, broad, norm)
+                other = layout.row[i]
+                total += first * inner[k, row, other] * (z[i] - omega[layout.hidden[other], k])
+    return target.prior.log_inner - total + _log_broad(z, layout, broad, norm)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -202,14 +212,16 @@ def log_mixture(z: Array, mixture: Mixture, target: Target, work: Array) -> floa
     """Logarithm of the intensity of nodes at z."""
     density = -np.inf
     if mixture.from_prior > 0:
-        density = mixture.log_prior + _log_prior(z, target, mixture.broad, mixture.norms[1])
+        density = mixture.log_prior + _log_prior(z, target, mixture.broad, mixture.norm)
+    if density > mixture.log_top + _BEYOND or mixture.images == 0:
+        return density
+    nu = freedom(len(z))
+    # Degrees of freedom are such that the density is a whole power.
+    power, total = (nu + len(z)) // 2, math.exp(density - mixture.log_top)
     for image in range(mixture.images):
         square = squared_distance(z, image, mixture.peaks, target.layout, work)
-        part = mixture.log_counts[image]
-        part += log_student(square, len(z), mixture.norms[0] - mixture.peaks.log_det[image])
-        top, low = max(density, part), min(density, part)
-        density = top + math.log1p(math.exp(low - top))
-    return density
+        total += mixture.tops[image] * (1.0 + square / nu) ** -power
+    return mixture.log_top + math.log(total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -234,12 +246,29 @@ def node_heights(z: Array, signs: Array, target: Target, scratch: Scratch) -> fl
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, peaks: Peaks) -> int:
-    """Find peaks near the images of the truth under changes of sign; return how many there are."""
+    """Find peaks near the images of the truth under changes of sign; return how many there are.
+
+    Rows of which the prior knows nothing have a posterior without a sign: their images have the same peak, reflected.
+    """
     layout = target.layout
     z, signs, told = np.empty(peaks.centre.shape[1]), np.empty(layout.signs), np.empty(layout.data)
+    first, unknown = np.empty_like(z), np.empty(len(truth), np.bool_)
+    for row in range(len(truth)):
+        unknown[row] = not np.any(target.omega[row])
+    places = np.full(len(flips), -1)
     found = 0
     for image in range(len(flips)):
         read(truth * flips[image].reshape(-1, 1), layout, told, z, signs, scratch)
+        for other in range(image):
+            change = flips[image] * flips[other]
+            if places[other] >= 0 and np.all((change > 0) | unknown):
+                read(truth * flips[other].reshape(-1, 1), layout, told, first, signs, scratch)
+                if _reflected(z, first, peaks, places[other], found):
+                    places[image] = found
+                    found += 1
+                    break
+        if places[image] >= 0:
+            continue
         fine, height, factor = find_peak(z, signs, target, scratch)
         if not fine:
             continue
@@ -247,9 +276,28 @@ def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, pe
         copy_matrix(factor, peaks.factor[found])
         peaks.height[found] = height
         peaks.log_det[found] = np.sum(np.log(np.diag(factor)))
+        places[image] = found
         found += 1
     set_shares(peaks, found)
     return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _reflected(z: Array, first: Array, peaks: Peaks, peak: int, place: int) -> bool:
+    """Put the reflection of a peak there, that takes one image of the truth to the other; False where it is none."""
+    size = len(z)
+    for j in range(size):
+        if not abs(abs(z[j]) - abs(first[j])) <= _SAME * abs(z[j]):
+            return False
+    for j in range(size):
+        sign = 1.0 if z[j] * first[j] >= 0.0 else -1.0
+        peaks.centre[place, j] = sign * peaks.centre[peak, j]
+        for k in range(size):
+            other = 1.0 if z[k] * first[k] >= 0.0 else -1.0
+            peaks.factor[place, j, k] = sign * other * peaks.factor[peak, j, k]
+    peaks.height[place] = peaks.height[peak]
+    peaks.log_det[place] = peaks.log_det[peak]
+    return True
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -8,10 +8,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ..copies import copy_vector
-from ..student import freedom, lower_factor
+from ..student import lower_factor
 from .density import Scratch, Target, log_posterior
 
-__all__ = ["Peaks", "find_peak", "log_student", "log_student_norm", "new_peaks"]
+__all__ = ["Peaks", "find_peak", "log_student_norm", "new_peaks"]
 
 Array = NDArray[np.float64]
 
@@ -64,13 +64,6 @@ def new_peaks(count: int, dimension: int) -> Peaks:
 def log_student_norm(nu: int, dimension: int) -> float:
     """Logarithm of the largest density of a Student variable of unit scale."""
     return math.lgamma(0.5 * (nu + dimension)) - math.lgamma(0.5 * nu) - 0.5 * dimension * math.log(math.pi * nu)
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def log_student(square: float, dimension: int, log_top: float) -> float:
-    """Log-density of a Student variable at a squared distance, log_top where there is none."""
-    nu = freedom(dimension)
-    return log_top - 0.5 * (nu + dimension) * math.log1p(square / nu)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -22,7 +22,7 @@ __all__ = ["ChartMoments", "ChartPosterior", "sign_flips"]
 Array = NDArray[np.float64]
 
 # Pairs of sets of nodes that outputs take turns with; outputs at a time; draws that broad densities are fitted to.
-_PAIRS, _CHUNK, _DRAWS = 32, 16, 32
+_PAIRS, _CHUNK, _DRAWS = 32, 64, 32
 # Independent nodes that half of the posteriors are worth at least: below, the bias of ratios has no estimate.
 _LEAST_WORTH = 8.0
 # Changes of sign at which peaks are looked for, at most: each is looked for at every output.

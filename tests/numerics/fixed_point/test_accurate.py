@@ -5,9 +5,10 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, ChannelBase
-from attnlimits.numerics.channel.corrected import Corrected
+from attnlimits.numerics.channel.corrected import Anchor, Corrected
 from attnlimits.numerics.channel.one_layer import OneLayer
 from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.core.standard_error import standard_error
 from attnlimits.numerics.fixed_point.accurate import Fineness, Ways, as_accurate
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.growth import grown
@@ -26,13 +27,13 @@ class Scattered(ChannelBase):
     sampled, smooth = True, False
 
     def __init__(self, samples: int, rng: np.random.Generator, bias: float = 0.0, *, enough: bool = True) -> None:
-        self.model, self.layers, self.calls, self.samples, self._enough = MODEL, (0,), 0, samples, enough
+        self.model, self.layers, self.calls, self.samples, self.enough = MODEL, (0,), 0, samples, enough
         self._factors = 1 + 0.2 * rng.standard_normal((8, 1, 1)) / np.sqrt(samples)
         self._bias = bias
 
     def __call__(self, q: Array) -> Averages:
         self.calls += 1
-        if not self._enough:
+        if not self.enough:
             raise ConvergenceError("an output has no node")
         known = EXACT(q)
         g, growth = known.g.mean(axis=0), known.growth.mean(axis=0)
@@ -64,8 +65,8 @@ def test_the_error_is_the_one_asked_for_and_holds(accuracy: float) -> None:
         error = found.error[0, 0]
         assert found.converged and error <= accuracy and not found.note
         off.append((found.q[0, 0] - exact) / error)
-        # Many points are asked a few times only.
-        assert all(one.calls <= 4 for one in channels[1:])
+        # Many points are asked once.
+        assert all(one.calls == 1 for one in channels[1:])
     assert np.abs(off).max() < 4 and 0.2 < np.sqrt(np.mean(np.square(off))) < 1.4
 
 
@@ -89,17 +90,44 @@ def test_many_points_have_the_nodes_that_few_needed() -> None:
     found = search(0.4, 2e-3, 0, channels, nodes=32)
     assert found.converged and found.error[0, 0] <= 2e-3
     # The first search alone fails.
-    assert [one.calls for one in channels].count(1) == 1 and len(channels) > 2
+    assert [one.enough for one in channels].count(False) == 1 and not channels[0].enough and len(channels) > 2
+
+
+def anchor(few: Scattered, many: Scattered, at: Array) -> Anchor:
+    return Anchor(at, many(at), few(at), many.samples)
 
 
 def test_corrected_averages_are_those_of_the_many_where_these_are_known() -> None:
     rng = np.random.default_rng(1)
     few, many, at = Scattered(64, rng), Scattered(10**6, rng), np.array([[0.4]])
-    corrected = Corrected(few, many(at), at)
-    assert np.array_equal(corrected(at).g, many(at).g)
+    corrected = Corrected(few, [anchor(few, many, at)])
+    assert np.allclose(corrected(at).g, many(at).g, rtol=1e-14)
     away = np.array([[0.45]])
     assert abs(corrected(away).g.mean() - EXACT(away).g.mean()) < abs(few(away).g.mean() - EXACT(away).g.mean())
     # What is silent at one of both places only is known by the few.
     assert np.array_equal(corrected(np.zeros((1, 1))).growth, few(np.zeros((1, 1))).growth)
     assert (corrected.shared, corrected.groups, corrected.solved) == (few.shared, few.groups, few.solved)
     assert corrected.derivative(at) is None
+    assert np.array_equal(Corrected(few, ())(away).g, few(away).g)
+
+
+def test_anchors_count_by_their_points() -> None:
+    rng = np.random.default_rng(2)
+    few, more, many, at = Scattered(64, rng), Scattered(1000, rng), Scattered(3000, rng), np.array([[0.4]])
+    corrected = Corrected(few, [anchor(few, more, at), anchor(few, many, at)])
+    assert np.allclose(corrected(at).g, 0.25 * more(at).g + 0.75 * many(at).g, rtol=1e-14)
+    # A former anchor is worth less where the change from it scatters.
+    near, far = (
+        Corrected(few, [anchor(few, many, at)]).anchored(anchor(few, many, np.array([[x]]))) for x in (0.41, 0.8)
+    )
+    assert near.anchors[0].points > far.anchors[0].points and near.anchors[1].points == far.anchors[1].points == 3000
+
+
+def test_the_error_of_the_change_counts_as_a_bias() -> None:
+    rng = np.random.default_rng(3)
+    few, many, at = Scattered(64, rng), Scattered(1000, rng, bias=0.01), np.array([[0.4]])
+    corrected = Corrected(few, [anchor(few, many, at)])
+    for x in (0.4, 0.41, 0.6, 0.8):
+        away = np.array([[x]])
+        assert corrected(away).g.std() == pytest.approx(many(at).g.std())
+        assert np.allclose(corrected(away).bias, many(at).bias + standard_error(few(away).g - few(at).g))

@@ -6,8 +6,11 @@ import pytest
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.model.charts import chart_of
 from attnlimits.numerics.model.network import Network
-from attnlimits.numerics.posterior.charts.layout import token_modes
-from attnlimits.numerics.posterior.charts.posterior import ChartPosterior
+from attnlimits.numerics.posterior.charts.density import Target, log_posterior, new_scratch, prior_of, read, with_noise
+from attnlimits.numerics.posterior.charts.layout import constants_of, layout_of, token_modes
+from attnlimits.numerics.posterior.charts.mixture import place_peaks
+from attnlimits.numerics.posterior.charts.peaks import find_peak, new_peaks
+from attnlimits.numerics.posterior.charts.posterior import ChartPosterior, sign_flips
 from attnlimits.numerics.posterior.denoiser import denoise
 from attnlimits.numerics.posterior.fibres import fibre_moments
 
@@ -107,3 +110,32 @@ def test_a_chart_is_derived_once(tmp_path, monkeypatch, capsys):
 def test_what_has_no_chart_says_why():
     with pytest.raises(KernelNotFoundError, match="equations on the layers before the last"):
         chart_of(Network(2, 3, output="sequence"))
+
+
+@pytest.mark.parametrize("model", [Network(2, 2, tied=False), Network(2, 2, 2)], ids=["untied", "rank two"])
+def test_images_of_layers_without_a_prior_mean_have_the_same_peak_reflected(model):
+    rows = model.indices
+    q = np.where(np.arange(rows) < rows // 2, 0.0, 0.5)
+    h, omega, v = drawn(model, q, 6, 4)
+    layout, flips = layout_of(chart_of(model), constants_of(model)), sign_flips(model)
+    means, covariance = with_noise(layout, omega, v)
+    prior, scratch = prior_of(layout, covariance), new_scratch(layout)
+    z, signs, told = np.empty(layout.dimension), np.empty(layout.signs), np.empty(layout.data)
+    reflected = np.where(np.arange(rows) < rows // 2, -1.0, 1.0)
+    pairs = [(i, j) for i in range(len(flips)) for j in range(i) if np.array_equal(flips[i] * flips[j], reflected)]
+    assert pairs
+    for truth, mean in zip(h, means, strict=True):
+        read(truth, layout, told, z, signs, scratch)
+        target, peaks = Target(told.copy(), mean, prior, layout), new_peaks(len(flips), layout.dimension)
+        assert place_peaks(truth, flips, target, scratch, peaks) == len(flips)
+        for i, j in pairs:
+            # The peak of one image is that of the other, with the signs that their coordinates have.
+            assert peaks.height[i] == peaks.height[j]
+            np.testing.assert_array_equal(np.abs(peaks.centre[i]), np.abs(peaks.centre[j]))
+        for image in range(len(flips)):
+            own = peaks.centre[image].copy()
+            assert log_posterior(own, signs, target, scratch) == pytest.approx(peaks.height[image], abs=1e-9)
+            read(truth * flips[image][:, None], layout, told, z, signs, scratch)
+            fine, height, factor = find_peak(z, signs, target, scratch)
+            assert fine and height == pytest.approx(peaks.height[image], abs=1e-2)
+            np.testing.assert_allclose(factor, peaks.factor[image], atol=0.02 * np.abs(factor).max())
