@@ -54,6 +54,8 @@ _SHARE, _SHORT = 0.1, 0.1
 # of the number of outputs; noise falls as its power -2/3 (three layers at alpha = 1.3, 2^12 to 2^16 quasi-random
 # outputs).
 _MARGIN, _MILDEST_CUT, _PER_NOISE = 0.65, 0.5, 1.5
+# Noise further ahead than this is not predicted: the finest averages are those that coarser ones have asked for.
+_SHARPEST_CUT = 0.04
 # Share of a step that slopes from sampled averages of accuracy 2e-3 may miss.
 _UNTOLD = 0.5
 
@@ -237,4 +239,4 @@ def _cut(stage: Stage, judged: Judgement, asked: Array, sampled: bool) -> float:
         return CUT
     # No stops on the way that would not be enough, and no more than is asked.
     missing = float((asked / np.maximum(judged.gap, asked)).min())
-    return min(_MILDEST_CUT, (_MARGIN * missing) ** _PER_NOISE)
+    return min(_MILDEST_CUT, max(_SHARPEST_CUT, (_MARGIN * missing) ** _PER_NOISE))

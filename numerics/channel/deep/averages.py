@@ -30,7 +30,8 @@ _THREE = (
     (5e-4, 16384, 64),
     (2.5e-4, 32768, 64),
     (1.2e-4, 65536, 96),
-    (0.0, 65536, 192),
+    (8e-5, 65536, 192),
+    (0.0, 65536, 768),
 )
 _MORE = ((5e-3, 1024, 1024), (1e-3, 8192, 4096), (3e-4, 32768, 8192), (0.0, 65536, 16384))
 
@@ -54,7 +55,7 @@ class DeepAverages(Refinable, ChannelBase):
     model: Network
     #: Where hidden layers are known.
     sampled = True
-    finest = (4e-4, 8e-5)
+    finest = (4e-4, 4e-5)
     absolute = True
 
     def __init__(

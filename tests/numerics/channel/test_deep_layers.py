@@ -74,10 +74,11 @@ def test_deposits_keep_cubic_polynomials() -> None:
     assert np.abs(moved @ grid[0] ** 4 - fourth).max() > 1e-6  # so the test can tell
 
 
-def test_orbits_stand_for_all_points() -> None:
+@pytest.mark.parametrize("offset", [0.5, 0.0])
+def test_orbits_stand_for_all_points(offset: float) -> None:
     """Moments of xi by the folded rule: those even in each layer and the same with the tokens exchanged."""
     overlaps = np.array([0.3, 0.1])
-    xi, weights = summed._folded_rule(overlaps, 2)
+    xi, weights = summed.folded_rule(overlaps, 9.5, offset=offset)
     assert weights.sum() == pytest.approx(1, abs=1e-12)
     # Small overlaps see these alone.
     np.testing.assert_allclose(np.einsum("n,nij->ij", weights, xi**2), 1, atol=1e-12)
@@ -145,7 +146,7 @@ def test_sums_refuse_what_they_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
         quadrature(0)(np.diag([0.0, 0.0, 0.9999]))
     with pytest.raises(ValueError, match="needs three softmax layers or more"):
         quadrature(0, Network(2))
-    monkeypatch.setattr(summed, "_MASS", 1e-12)
+    monkeypatch.setattr("attnlimits.numerics.channel.deep.given_omega._MASS", 1e-12)
     with pytest.raises(ConvergenceError, match=r"sum to [\d.]+ instead of 1 at q_LL = 0\.5"):
         quadrature(0)(np.diag([0.0, 0.0, 0.5]))
 
