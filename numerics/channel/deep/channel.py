@@ -30,7 +30,7 @@ _MANY, _ALONE = Resolution(8.0, 1.0, 0.8), Resolution(10.0, 1.2, 0.4)
 _EVERY, _FINER, _LEFT = 8, Resolution(10.0, 1.0, 0.8), 0.1
 # By effort: nodes of the hidden layers, as a power of two, and what is left out of the rules for omega, exp(-this),
 # with a factor for one, two, and more learned layers.
-_LOG2_NODES, _LOG_OMEGA, _BY_LAYERS = (13, 14, 15), (5.5, 7.5, 9.5), (1.4, 1.0, 0.85)
+_LOG2_NODES, _LOG_OMEGA, _BY_LAYERS = (13, 14, 15, 17), (5.5, 7.5, 9.5, 11.5), (1.4, 1.0, 0.85)
 # Scale of the map of omega_l/sqrt(q_ll): in units of (V_ll/q_ll)^(1/2), and at most; its step times the log-accuracy.
 _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
 # Overlaps closer to one than this are sampled: the law has too few nodes that an output allows.
@@ -45,7 +45,7 @@ class DeepQuadrature(ChannelBase):
     model : Network
         Three or more layers, two tokens, softmax, rank 1, c > 0.
     effort : int
-        0, 1 or 2: nodes of the hidden layers and of their omega.
+        0 to 3: nodes of the hidden layers and of their omega.
     rng : numpy.random.Generator
         Randomises the former.
     workers : int, optional
@@ -71,7 +71,9 @@ class DeepQuadrature(ChannelBase):
         self.model = model
         self.layers = tuple(range(model.layers))
         self._effort, self._workers = effort, workers
-        self._given = GivenOmega(model, _LOG2_NODES[effort], int(rng.integers(1 << 62)))
+        # The nodes of the most effort take too much memory to be kept for each point.
+        keep = effort < len(_LOG2_NODES) - 1
+        self._given = GivenOmega(model, _LOG2_NODES[effort], int(rng.integers(1 << 62)), keep=keep)
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q, twice.

@@ -296,7 +296,7 @@ def test_bad_accuracy_is_named() -> None:
         with pytest.raises(ValueError, match=r"accuracy must be a number in \[0.0001, 0.01\]"):
             evolve(THREE, 0.3, accuracy=value)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="accuracy is for two or more softmax layers"):
-        evolve(Network(3, 3), 0.3, accuracy=1e-2)
+        evolve(Network(1), 0.3, accuracy=1e-2)
 
 
 @pytest.mark.slow
