@@ -122,7 +122,7 @@ class DeepQuadrature(ChannelBase):
         return Averages(np.array([g, g]), np.array([growth, growth]), bias, "estimated", growth_bias=growth_bias)
 
 
-def folded_rule(overlaps: Array, log_accuracy: float, *, offset: float = 0.5) -> tuple[Array, Array]:
+def folded_rule(overlaps: Array, log_accuracy: float) -> tuple[Array, Array]:
     """Rule for xi = omega_l/sqrt(q_ll) of layers of these overlaps, one point of each orbit of the model's symmetries.
 
     The signs of the layers and the exchange of the tokens (all z) change nothing: x_l > 0 for all l and z_1 > 0 remain.
@@ -134,8 +134,6 @@ def folded_rule(overlaps: Array, log_accuracy: float, *, offset: float = 0.5) ->
         Not zero.
     log_accuracy : float
         Points of less than exp(-log_accuracy) of the largest weight are left out, and the steps are as fine.
-    offset : float, optional
-        Of the trapezoidal rules from the origin, in steps: 1/2, or 0 for the points between those.
     """
     if not len(overlaps):
         return np.zeros((1, 0, 2)), np.ones(1)
@@ -143,13 +141,10 @@ def folded_rule(overlaps: Array, log_accuracy: float, *, offset: float = 0.5) ->
     for number, q in enumerate(overlaps):
         scale = min(_SCALE_XI * math.sqrt((1 - q) / q), _WIDEST_XI)
         step = _STEP_XI / log_accuracy
-        y = step * (np.arange(math.ceil(math.asinh(math.sqrt(2 * log_accuracy) / scale) / step)) + offset)
+        y = step * (np.arange(math.ceil(math.asinh(math.sqrt(2 * log_accuracy) / scale) / step)) + 0.5)
         xi = scale * np.sinh(y)
         mass = np.cosh(y) * np.exp(-0.5 * xi * xi)
-        # The mirror image of the origin is the origin itself.
-        own = int(offset == 0)
-        both = np.concatenate([-xi[own:][::-1], xi]), np.concatenate([mass[own:][::-1], mass])
-        mass[:own] /= 2
+        both = np.concatenate([-xi[::-1], xi]), np.concatenate([mass[::-1], mass])
         axes += [xi, both[0] if number else xi]
         masses += [mass, both[1] if number else mass]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(overlaps), 2)
