@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..core.cluster_pool import Workers
 from ..model.network import Network
-from ..model.routes import CHART, preferred, require
+from ..model.routes import CHART, DEEP_QUADRATURE, preferred, require
 from ..quadrature.rules import normal_qmc
 from .averages import Channel
 from .charts import ChartChannel
@@ -83,7 +83,7 @@ def channel(
         if accuracy is None:
             return TwoLayers(model, _points(size, log2_n, streams), workers)
         return TwoLayerAverages(model, accuracy, _near_recovery(model, log2_n, streams, workers), workers)
-    if accuracy is not None:
+    if accuracy is not None and DEEP_QUADRATURE.serves(model):
         return DeepAverages(model, accuracy, replicas=replicas, rng=rng, workers=workers)
     return DeepChannel(model, _points(size, log2_n, streams), nodes=nodes, rng=rng, workers=workers)
 

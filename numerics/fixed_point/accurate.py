@@ -147,4 +147,7 @@ def _noted(solution: Solution, error: float, accuracy: float, fineness: Fineness
     if error <= accuracy:
         return solution
     why = f"the accuracy of {accuracy:g} is not reached with {fineness.samples} points per randomisation"
+    if not solution.doubt and solution.converged:
+        # Scatter falls as the root of their number.
+        why += f"; it would take about {max((error / accuracy) ** 2, 2.0):.0f} times as many"
     return replace(solution, note="; ".join(part for part in (solution.note, why) if part))

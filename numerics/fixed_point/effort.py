@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..channel.averages import Channel
-from ..channel.choice import channel, is_costly
+from ..channel.choice import channel, is_costly, is_sampled
 from ..channel.deep.averages import DeepAverages
 from ..channel.two_layers.averages import TwoLayerAverages
 from ..core.cluster_pool import Workers
 from ..core.results import Origin
 from ..core.validation import check_nodes
 from ..model.network import Network
-from ..model.routes import CHART, DEEP_QUADRATURE, TWO_LAYER_QUADRATURE, preferred, require
+from ..model.routes import CHART, DEEP_QUADRATURE, SAMPLED_LAYERS, TWO_LAYER_QUADRATURE, preferred, require
 from .accurate import Fineness
 from .iteration import Iteration
 from .refinement import Refinement
@@ -25,11 +25,11 @@ __all__ = ["COARSE", "Effort", "check_effort"]
 # Relative at two layers by quadrature, absolute at more and on charts.
 _ACCURACY, _DEEP_ACCURACY, _CHART_ACCURACY = 1e-3, 1e-2, 1e-2
 # What can be asked for.
-_LARGEST, _LEAST, _LEAST_DEEP, _LEAST_ON_CHARTS = 1e-2, 1e-10, 1e-4, 1e-3
-# Nodes of each sampled posterior: of deep ones, of charts, and of charts where an accuracy says how many it takes.
-_NODES, _CHART_NODES, _FIRST_NODES = 2048, 512, 64
-# Largest residual, over the accuracy, of overlaps of deep models, and of those on charts: few points settle it.
-_REST, _REST_ON_CHARTS = 0.1, 0.02
+_LARGEST, _LEAST, _LEAST_DEEP, _LEAST_SEARCHED = 1e-2, 1e-10, 1e-4, 1e-3
+# Nodes of each sampled posterior: of deep ones and of charts, and where an accuracy says how many it takes.
+_NODES, _CHART_NODES, _FIRST_NODES, _FIRST_CHART_NODES = 2048, 512, 512, 64
+# Largest residual, over the accuracy, of overlaps of deep models, and of those that few points settle.
+_REST, _REST_SEARCHED = 0.1, 0.02
 #: Points per randomisation of a first search that finds the neighbourhood of the fixed point.
 COARSE = 256
 # Times as many points from which on that search pays, and evaluations that both need.
@@ -56,20 +56,23 @@ class Effort:
         check_effort(alpha, samples, self.replicas, self.tol, self.max_iter)
         nodes = self.nodes
         if nodes is None:
-            nodes = _NODES if not _on_chart(model) else _CHART_NODES if accuracy is None else _FIRST_NODES
+            fixed, first = (_CHART_NODES, _FIRST_CHART_NODES) if _on_chart(model) else (_NODES, _FIRST_NODES)
+            nodes = first if accuracy is not None and _is_searched(model) else fixed
         check_nodes(nodes)
         return replace(self, samples=samples, accuracy=accuracy, nodes=nodes)
 
     def first(self, model: Network) -> Fineness | None:
         """Points and nodes with which a search of an accuracy begins; None where there is none."""
-        if self.accuracy is None or not _on_chart(model):
+        if self.accuracy is None or not _is_searched(model):
             return None
         assert self.samples is not None and self.nodes is not None
         return Fineness(self.samples, self.nodes)
 
     def alike(self, model: Network) -> "Effort":
         """The same with as many points at every alpha: none is searched for."""
-        return self if self.first(model) is None else replace(self, accuracy=None, nodes=_CHART_NODES)
+        if self.first(model) is None:
+            return self
+        return replace(self, accuracy=None, nodes=_CHART_NODES if _on_chart(model) else _NODES)
 
     def channel(self, model: Network, rng: np.random.Generator, workers: Workers) -> Channel:
         """Averages of that effort."""
@@ -89,7 +92,7 @@ class Effort:
         tolerance, accuracy = Tolerance(self.tol), self.accuracy
         if accuracy is not None and not isinstance(averages, TwoLayerAverages):
             deep = isinstance(averages, DeepAverages)
-            if (rough := (_REST if deep else _REST_ON_CHARTS) * accuracy) > self.tol:
+            if (rough := (_REST if deep else _REST_SEARCHED) * accuracy) > self.tol:
                 part = "a tenth" if deep else "a fiftieth"
                 why = f"the tolerance was {rough:.1e} instead of tol = {self.tol:g}: {part} of the accuracy asked for"
                 tolerance = Tolerance(rough, why)
@@ -113,6 +116,11 @@ def _on_chart(model: Network) -> bool:
     return preferred("evolve", model) == CHART
 
 
+def _is_searched(model: Network) -> bool:
+    """Whether an accuracy is reached by as many points of sampled posteriors as it takes."""
+    return _on_chart(model) or (preferred("evolve", model) == SAMPLED_LAYERS and is_sampled(model))
+
+
 def _default_accuracy(model: Network, samples: int | None, accuracy: float | None) -> float | None:
     """Of a quadrature, and of samples as many as it takes; None where their number is given, or always the same."""
     shallow, deep = TWO_LAYER_QUADRATURE.serves(model), DEEP_QUADRATURE.serves(model)
@@ -121,13 +129,14 @@ def _default_accuracy(model: Network, samples: int | None, accuracy: float | Non
         if samples is not None or not (shallow or deep or chart):
             return None
         return _ACCURACY if shallow else _DEEP_ACCURACY if deep else _CHART_ACCURACY
-    if not (shallow or deep or chart):
+    searched = _is_searched(model)
+    if not (shallow or deep or searched):
         raise ValueError(
-            "accuracy is for two or more softmax layers of two tokens at rank 1, and for networks on charts; for "
-            f"{model.describe()} raise samples"
+            "accuracy is for two or more softmax layers of two tokens at rank 1, and for networks whose posterior is "
+            f"sampled; for {model.describe()} raise samples"
         )
-    least = _LEAST if shallow else _LEAST_DEEP if deep else _LEAST_ON_CHARTS
-    largest = 10 * _LARGEST if chart else _LARGEST
+    least = _LEAST if shallow else _LEAST_DEEP if deep else _LEAST_SEARCHED
+    largest = 10 * _LARGEST if searched else _LARGEST
     if (
         isinstance(accuracy, bool)
         or not isinstance(accuracy, int | float | np.floating)

@@ -86,10 +86,10 @@ def evolve(
     samples, replicas : int, optional
         Points per randomisation (a power of two is taken), and independent randomisations, which give the error.
         Default 4096 points; 256 beyond two layers or two tokens (at depth >= 2), where each point's posterior is
-        sampled, too. On charts as many as `accuracy` takes, unless they are given.
+        sampled, too. On charts, and where an accuracy is asked for, as many as it takes, unless they are given.
     tol : float, optional
-        On max |F(q) - q|. By quadrature of three and more layers a tenth of `accuracy` where that is larger, on charts
-        a fiftieth; the status then says so.
+        On max |F(q) - q|. By quadrature of three and more layers a tenth of `accuracy` where that is larger, by as many
+        samples as it takes a fiftieth; the status then says so.
     max_iter : int, optional
         Evaluations of the channel averages.
     rng : Generator, int or None, optional
@@ -97,12 +97,13 @@ def evolve(
         Threads, all cores by default; or the workers of a cluster.
     nodes : int, optional
         Nodes of each sampled posterior, a power of two >= 64; halve the error they leave by twice as many. Default
-        2048; on charts 512, or as many as `accuracy` takes, 64 first.
+        2048, on charts 512; or as many as `accuracy` takes, 512 first, on charts 64.
     accuracy : float, optional
         Of two and more softmax layers over two tokens, which are quadratures as far as they go unless `samples` is
         given: relative accuracy of the overlaps of two layers (default 1e-3), absolute accuracy of those of three and
-        more, and of networks on charts by as many samples as it takes (default 1e-2; where what can be done is not
-        enough, the stated errors are larger).
+        more (default 1e-2). Of networks whose posterior is sampled, absolute, by as many samples as it takes (default
+        1e-2 on charts, elsewhere none). Where what can be done is not enough the stated errors are larger, and the
+        status says what it would take.
     throw : bool, optional
         Raise if not converged, instead of marking it.
 

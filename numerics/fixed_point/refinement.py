@@ -33,6 +33,7 @@ from .stopping import (
     judge_sampled,
     next_stage,
     noise_of,
+    noted,
 )
 
 __all__ = ["Refinement"]
@@ -125,7 +126,7 @@ class Refinement:
         if (error := state.error) is None:
             return postprocess(self.problem, state)
         state, doubt = self._near_growth(state, error) if state.silent else (state, "")
-        return stated(self.problem, Measured(state, error, doubt))
+        return noted(stated(self.problem, Measured(state, error, doubt)), self.averages, self.accuracy)
 
     def _leads_on(self, state: State, layers: Layers) -> bool:
         """Whether another layer is certain to join: what is found without it is only on the way."""
@@ -226,8 +227,7 @@ class Refinement:
         stage = Stage(found.t, found.slopes, np.full(len(layers), math.inf))
         while True:
             at, stage = self._anchored(state, layers, stage)
-            here = at.here
-            x, sampled = here.x, here.averages.sampled
+            here, x, sampled = at.here, at.here.x, at.here.averages.sampled
             state, stage = self._with_slopes(at, layers, stage)
             if (ended := self._ended(_At(state, here), layers, stage.t)) is not None:
                 return ended

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel.averages import Averages
+from ..channel.averages import Averages, Refinable
 from ..core.standard_error import student
 from .balance import RECOVERED
 from .slopes import logit
+from .state import Solution
 
 __all__ = [
     "CUT",
@@ -32,6 +33,7 @@ __all__ = [
     "judge_sampled",
     "next_stage",
     "noise_of",
+    "noted",
 ]
 
 Array = NDArray[np.float64]
@@ -54,6 +56,10 @@ _SHARE, _SHORT = 0.1, 0.1
 # of the number of outputs; noise falls as its power -2/3 (three layers at alpha = 1.3, 2^12 to 2^16 quasi-random
 # outputs).
 _MARGIN, _MILDEST_CUT, _PER_NOISE = 0.65, 0.5, 1.5
+# Errors up to so many times the accuracy asked for are what a last step leaves.
+_ROOM = 1.1
+# Noise further ahead than this is not predicted: the finest averages are those that coarser ones have asked for.
+_SHARPEST_CUT = 0.04
 # Share of a step that slopes from sampled averages of accuracy 2e-3 may miss.
 _UNTOLD = 0.5
 
@@ -241,4 +247,20 @@ def _cut(stage: Stage, judged: Judgement, asked: Array, sampled: bool) -> float:
         return CUT
     # No stops on the way that would not be enough, and no more than is asked.
     missing = float((asked / np.maximum(judged.gap, asked)).min())
-    return min(_MILDEST_CUT, (_MARGIN * missing) ** _PER_NOISE)
+    return min(_MILDEST_CUT, max(_SHARPEST_CUT, (_MARGIN * missing) ** _PER_NOISE))
+
+
+def noted(solution: Solution, averages: Refinable, accuracy: float) -> Solution:
+    """The same, with a sentence where the finest averages leave more than the accuracy asked for.
+
+    It says how many times as many sampled outputs would be needed, by the law of their noise.
+    """
+    asked = accuracy if averages.absolute else accuracy * solution.q.diagonal()
+    error = solution.error.diagonal()
+    times = float((error / np.maximum(asked, 1e-300)).max())
+    if not solution.converged or solution.doubt or times <= _ROOM:
+        return solution
+    why = f"the accuracy of {accuracy:g} is not reached: the finest averages leave {error.max():.2g}"
+    if solution.how == "monte-carlo":
+        why += f"; it would take about {max(times**_PER_NOISE, 2.0):.0f} times as many outputs"
+    return replace(solution, note="; ".join(part for part in (solution.note, why) if part))

@@ -20,10 +20,12 @@ Array = NDArray[np.float64]
 # Hidden layers known better than this, or more of them, ask for more points of omega than sampled outputs do: of three
 # layers, whose outputs are sampled at less cost, and of more.
 _WIDE, _MOST_OF_THREE, _MOST_OF_MORE = 0.35, 1, 3
+# Finest accuracies of more layers than three, whose rules for omega grow as a power with the layers.
+_FINEST_OF_MORE = (4e-4, 8e-5)
 # Least accuracy of each effort of the sums; and where outputs are sampled, with points of each randomisation and nodes:
 # of three layers their effective number, whose bias is to be less than the noise (`tests/numerics/channel/
 # test_deep_layers.py`), and of more layers as many as there are.
-_SUMMED = (5e-3, 1e-3, 0.0)
+_SUMMED = (5e-3, 1e-3, 2e-4, 0.0)
 _THREE = (
     (5e-3, 1024, 16),
     (2e-3, 4096, 32),
@@ -31,7 +33,8 @@ _THREE = (
     (5e-4, 16384, 64),
     (2.5e-4, 32768, 64),
     (1.2e-4, 65536, 96),
-    (0.0, 65536, 192),
+    (8e-5, 65536, 192),
+    (0.0, 65536, 768),
 )
 _MORE = ((5e-3, 1024, 1024), (1e-3, 8192, 4096), (3e-4, 32768, 8192), (0.0, 65536, 16384))
 
@@ -55,7 +58,7 @@ class DeepAverages(Refinable, ChannelBase):
     model: Network
     #: Where hidden layers are known.
     sampled = True
-    finest = (4e-4, 8e-5)
+    finest = (8e-5, 4e-5)
     absolute = True
 
     def __init__(
@@ -66,6 +69,8 @@ class DeepAverages(Refinable, ChannelBase):
         self.accuracy = accuracy
         self._replicas, self._workers = replicas, workers
         self._seed = int(rng.integers(1 << 62))
+        if model.layers > 3:
+            self.finest = _FINEST_OF_MORE
         self._efforts = _THREE if model.layers == 3 else _MORE
         self._most = _MOST_OF_THREE if model.layers == 3 else _MOST_OF_MORE
         self._made: dict[tuple[bool, int], Channel] = {}

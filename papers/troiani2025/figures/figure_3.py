@@ -1,14 +1,14 @@
 """Overlaps of three layers of attention against alpha, and when the layers of a classifier are learned.
 
 (a) State evolution of three layers, c = beta = 1, from the uninformed start; bands of twice the error are mostly as
-thin as the lines. The last layer is learned first, at 0.2072, then the first at 0.975 and the second at 1.128
+thin as the lines. The last layer is learned first, at 0.2072, then the first at 0.981 and the second at 1.126
 (dotted), and both rise ever more steeply up to perfect recovery at alpha = 3/2. (b) Two layers of a classifier of
 questions made from templates come near what they end as together, half-way after 4.5 and 4.3 epochs: the range over
 seeds (bands) is wider than the difference. Lines in (a) are monotone interpolation between computed points and
 thresholds.
 
 `attnlimits figure troiani2025-3` draws from the data of `figure_3_right`, and from three_layers.json beside this file,
-which `python -m attnlimits.papers.troiani2025.figures.figure_3` computes again (9 minutes on two cores).
+which `python -m attnlimits.papers.troiani2025.figures.figure_3` computes again (some ten minutes of processor time).
 """
 
 import time

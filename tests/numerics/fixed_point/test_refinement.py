@@ -98,6 +98,19 @@ def test_the_search_ends_where_rough_averages_jump() -> None:
     assert abs(found.q[0, 0] - (1 - gap)) < 4 * found.error[0, 0]
 
 
+def test_an_accuracy_that_is_not_reached_is_named() -> None:
+    """Noise that the finest averages do not lower: the status says by how much they would have to be finer."""
+    alpha = math.exp(-0.32 * 8e-3 + RATIO[0] * 0.07 * 8e-3 / 0.38)
+    assert not settled(alpha, 3e-5).note
+    found = settled(alpha, 2e-3)
+    error = found.error.diagonal().max()
+    assert found.converged and error > 2e-4
+    times = float(found.note.split(" times as many outputs")[0].split()[-1])
+    # Noise falls as the power -2/3 of the number of outputs; the accuracy is relative here.
+    assert times == pytest.approx((error / 1e-4) ** 1.5, rel=0.1, abs=1)
+    assert found.note.startswith(f"the accuracy of 0.0001 is not reached: the finest averages leave {error:.2g}")
+
+
 @pytest.mark.parametrize("noise", [0.0, 3e-5])
 def test_the_end_of_the_line(noise: float) -> None:
     found = settled(1.0, noise)
