@@ -53,6 +53,13 @@ def add(verbs: Verbs) -> None:
         help="covariance from the slopes of the scores, or from their squares, which may settle next to an onset where "
         "slopes do not (default: %(default)s)",
     )
+    group.add_argument(
+        "--solver",
+        choices=("damped", "double-loop"),
+        default="damped",
+        help="iterate with damping to the end, or go over to two loops once that turns, the estimate moving slowly and "
+        "the term of Onsager following it (default: %(default)s)",
+    )
     iteration_flags(group, STARTS, "the relative change")
     plot_flag(parser, "the overlaps over the iterations")
     parser.add_argument(
@@ -92,7 +99,7 @@ def _check_cluster(args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace) -> Record:
-    return {name: getattr(args, name) for name in ("damping", "max_iter", "tol", "variance", "workers")}
+    return {name: getattr(args, name) for name in ("damping", "max_iter", "tol", "variance", "solver", "workers")}
 
 
 def _instances(args: argparse.Namespace, asked: Model) -> Outcome:

@@ -76,6 +76,17 @@ class Passes(Protocol):
     def remember(self, newest: Array, old: float) -> None:
         """Set the term of Onsager of the next pass, see `Samples.remember`."""
 
+    @property
+    def scores(self) -> list[Array]:
+        """Scores g_out of the latest pass, of every block."""
+
+    @property
+    def terms(self) -> list[Array]:
+        """Terms of Onsager of every block."""
+
+    def recall(self, terms: list[Array]) -> None:
+        """Set the terms of Onsager of the next pass."""
+
     def noise(self) -> Array | None:
         """Products of the errors of sampled scores, see `Samples.noise`."""
 
@@ -167,6 +178,21 @@ class Samples(Blocks[Block]):
         for block in self.blocks:
             block.onsager *= old
             block.onsager += (1 - old) * (newest @ block.g)
+
+    @property
+    def scores(self) -> list[Array]:
+        """Scores g_out of the latest pass, of every block; the next pass overwrites them."""
+        return [block.g for block in self.blocks]
+
+    @property
+    def terms(self) -> list[Array]:
+        """Terms of Onsager of every block; `remember` overwrites them."""
+        return [block.onsager for block in self.blocks]
+
+    def recall(self, terms: list[Array]) -> None:
+        """Set the terms of Onsager of the next pass."""
+        for block, term in zip(self.blocks, terms, strict=True):
+            block.onsager = term
 
     def noise(self) -> Array | None:
         """Sum over samples of the products of the errors of their latest scores; None where none is sampled."""

@@ -116,6 +116,20 @@ class Spread:
         pairs = zip(self._onsager, self._last.scores, strict=True)
         self._onsager = [old * onsager + (1 - old) * (newest @ g) for onsager, g in pairs]
 
+    @property
+    def scores(self) -> list[Array]:
+        """Scores g_out of the latest pass, of every block."""
+        return list(self._last.scores)
+
+    @property
+    def terms(self) -> list[Array]:
+        """Terms of Onsager of every block."""
+        return self._onsager
+
+    def recall(self, terms: list[Array]) -> None:
+        """Set the terms of Onsager of the next pass."""
+        self._onsager = terms
+
     def noise(self) -> Array | None:
         """Products of the errors of sampled scores, see `Samples.noise`."""
         sampled = [noise for noise in self._last.noise if noise is not None]

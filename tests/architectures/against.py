@@ -109,7 +109,7 @@ def _mean_over_blocks(model: al.Network, values: Array, where: list[tuple[str, s
     return np.array([float(np.mean(values[rows])) for _, rows in where])
 
 
-def compare(name: str, seeds: int, dimension: int | None = None) -> Comparison:
+def compare(name: str, seeds: int, point: Point | None = None, **settings: object) -> Comparison:
     """Run instances of an architecture from nothing, and its state evolution.
 
     Parameters
@@ -118,17 +118,17 @@ def compare(name: str, seeds: int, dimension: int | None = None) -> Comparison:
         One of `POINTS`.
     seeds : int
         Instances, at least two.
-    dimension : int, optional
-        D; that of `POINTS` if left out.
+    point : Point, optional
+        That of `POINTS` if left out.
+    settings
+        Of `al.gamp`.
 
     Raises
     ------
     RuntimeError
         Of four times as many instances too few have outputs that can be inverted.
     """
-    model, point = MODELS[name], POINTS[name]
-    if dimension is not None:
-        point = point._replace(dimension=dimension)
+    model, point = MODELS[name], point or POINTS[name]
     where = weight_blocks(model)
     runs: list[GAMPResult] = []
     spent: list[float] = []
@@ -139,7 +139,7 @@ def compare(name: str, seeds: int, dimension: int | None = None) -> Comparison:
         x, y = al.make_data(model, weights, point.alpha, rng=seed)
         began = time.process_time()
         try:
-            runs.append(al.gamp(model, x, y, teacher=weights, rng=seed))
+            runs.append(al.gamp(model, x, y, teacher=weights, rng=seed, **settings))
         except UnreachableOutputError:
             # An attention that is 1 to the last bit: another instance.
             continue
@@ -148,8 +148,7 @@ def compare(name: str, seeds: int, dimension: int | None = None) -> Comparison:
         raise RuntimeError(f"{name}: {len(runs)} of {_TRIES * seeds} instances have outputs that can be inverted")
     found = np.array([_mean_over_blocks(model, run.overlap.diagonal(), where) for run in runs])
     began = time.process_time()
-    settings = {} if point.samples is None else {"samples": point.samples}
-    theory = al.evolve(model, point.alpha, **settings)
+    theory = al.evolve(model, point.alpha, **({} if point.samples is None else {"samples": point.samples}))
     theory_seconds = time.process_time() - began
     # Every row of the weights of several heads has as many indices as there are heads, with the same overlap.
     fold = model.heads if model.heads > 1 else 1
@@ -176,13 +175,19 @@ def main() -> None:
     parser.add_argument("--exact", action="store_true", help="the one whose name is this")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--dimension", type=int, help="D, instead of the usual one")
+    parser.add_argument("--alpha", type=float, help="alpha, instead of the usual one")
+    parser.add_argument("--variance", choices=("slope", "nishimori"), default="slope")
+    parser.add_argument("--solver", choices=("damped", "double-loop"), default="damped")
+    parser.add_argument("--max-iter", type=int, default=500)
     args = parser.parse_args()
+    settings = {"variance": args.variance, "solver": args.solver, "max_iter": args.max_iter}
     print("| " + " | ".join(COLUMNS) + " |")
     print("| --- " * len(COLUMNS) + "|")
     for name, point in POINTS.items():
         if args.model is not None and not (name == args.model if args.exact else args.model in name):
             continue
-        made = compare(name, args.seeds, args.dimension)
+        asked = Point(args.alpha or point.alpha, args.dimension or point.dimension, point.samples)
+        made = compare(name, args.seeds, asked, **settings)
         cells = [
             ", ".join(f"{value:.3f} +- {error:.3f}" for value, error in zip(*pair, strict=True))
             for pair in ((made.overlap, made.overlap_error), (made.theory, made.theory_error))
@@ -194,8 +199,8 @@ def main() -> None:
         took = f"{math.ceil(np.mean(made.seconds))} + {math.ceil(made.theory_seconds)}"
         row = [
             name,
-            f"{point.alpha:g}",
-            str(args.dimension or point.dimension),
+            f"{asked.alpha:g}",
+            str(asked.dimension),
             *cells,
             sigmas,
             f"{made.converged} of {args.seeds}",

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from against import POINTS, compare
+from against import POINTS, Point, compare
 
 import attnlimits as al
 from attnlimits.numerics.core.errors import UnreachableOutputError
@@ -36,10 +36,10 @@ def test_instances_that_cannot_be_inverted_are_left_out_until_too_few_remain(mon
     nothing = SimpleNamespace(overlap=np.zeros((2, 2)), overlap_error=np.zeros((2, 2)))
     monkeypatch.setattr(al, "evolve", lambda *args, **settings: nothing)
     reachable = 2
-    found = compare("L=2, M=2, linear", 2, 40)
+    found = compare("L=2, M=2, linear", 2, Point(0.9, 40))
     assert tried == [0, 1, 2] and found.n_iter == (2, 2) and len(found.seconds) == 2
     tried.clear()
     reachable = 100
     with pytest.raises(RuntimeError, match="1 of 8 instances have outputs that can be inverted"):
-        compare("L=2, M=2, linear", 2, 40)
+        compare("L=2, M=2, linear", 2, Point(0.9, 40))
     assert tried == list(range(8))

@@ -50,6 +50,16 @@ def test_the_covariance_is_from_slopes_or_from_squares(attnlimits):
     assert both[0]["overlap"][0][0] == pytest.approx(both[2]["overlap"][0][0], abs=1e-2)
 
 
+def test_where_it_turns_it_goes_over_to_two_loops_if_asked(attnlimits):
+    """Below the threshold of 1/6 the damped iteration turns on."""
+    turning = "gamp --layers 1 --alpha 0.16 --dimension 200 --seeds 1 --seed 1 --json"
+    damped, asked = (attnlimits(f"{turning} {flag}") for flag in ("", "--solver double-loop"))
+    assert damped.status == 1 and asked.status == 0
+    found = json.loads(asked.out)
+    assert found["origin"]["settings"]["solver"] == "double-loop" and found["n_iter"][0] < 500
+    assert abs(float(found["value"])) < 0.05 and "1 of 1" in found["status"]
+
+
 def test_a_link_of_ones_own(attnlimits):
     said = attnlimits('gamp --link "h[1]**2" --alpha 1.5 --dimension 200 --seeds 2 --json')
     assert said.status == 0, said.err

@@ -37,8 +37,9 @@ def gamp(
         Outputs.
     settings : optional
         `teacher` (true weights, to measure overlaps), `damping` in [0, 1) or "adaptive", `max_iter`, `tol`, `start`,
-        `side_information` with `side_strength`, `variance`, `denoiser_tol`, `nodes` of sampled posteriors, `callback`,
-        `rng`, `workers`, `throw`; `client`, a Dask client or the address of a scheduler: the rows stay on its workers.
+        `side_information` with `side_strength`, `variance`, `solver`, `denoiser_tol`, `nodes` of sampled posteriors,
+        `callback`, `rng`, `workers`, `throw`; `client`, a Dask client or the address of a scheduler: the rows stay on
+        its workers.
 
     Returns
     -------

@@ -13,13 +13,16 @@ from numpy.typing import ArrayLike
 
 from ...core.cluster import ClusterError
 from ...core.errors import ConvergenceError
+from ...core.validation import choice
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Crossed, Model, Scores
 from ..blocks import Array, Source
 from ..passes import Passes
 from ..placement import placed
-from .loop import DivergedError, Loop, guarded, resolved, side_field
+from .course import DivergedError, guarded, resolved
+from .double_loop import DoubleLoop
+from .loop import Loop, side_field
 from .results import GAMPResult, GAMPStep
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ def gamp(
     teacher: ArrayLike | None = None,
     callback: Callable[[GAMPStep], object] | None = None,
     variance: Literal["slope", "nishimori"] = "slope",
+    solver: Literal["damped", "double-loop"] = "damped",
     denoiser_tol: float = 1e-4,
     nodes: int | None = None,
     rng: np.random.Generator | int | None = 0,
@@ -89,6 +93,10 @@ def gamp(
         Take A from the slopes of g, or as sum g g^T / D, which is the same in the mean and scatters less: it may settle
         where slopes do not, next to an onset. Where only g is known (tied rank 2 and 3, untied of one layer, links
         of several coupled indices) it is always the latter.
+    solver : {"damped", "double-loop"}
+        "damped" iterates with `damping` to the end. "double-loop" goes over to two loops once that turns, coming no
+        closer to anything: the estimate moves slowly and the term of Onsager follows it, to the same fixed points. The
+        status tells how many iterations were made so.
     denoiser_tol : float
         Of the posterior moments of each sample, in [1e-14, 1e-2].
     nodes : int, optional
@@ -133,14 +141,22 @@ def gamp(
     troiani2025, Algorithm 1, (104)-(117).
     """
     require("gamp", model)
+    chosen = choice("solver", solver, ("damped", "double-loop"), "(104)-(112)")
     loop = Loop(model, damping, max_iter, tol, variance, rng)
 
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
     with placed(X, Y, model, prepare, workers, client) as samples:
         side, strength = side_field(side_information, side_strength, model, samples.dimension)
 
+        def image(weights: Array, covariance: Array) -> tuple[Array, Array]:
+            return _image(samples, weights, covariance, side, strength)
+
         def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
-            return _advanced(samples, weights, covariance, old, side, strength)
+            newest, best = image(weights, covariance)
+            # What the estimate owes to past scores is a mixture likewise.
+            samples.remember(newest, old)
+            moved = guarded((1 - old) * best + old * weights)
+            return moved, (1 - old) * newest + old * covariance, newest
 
         result = loop.run(
             advance,
@@ -151,6 +167,8 @@ def gamp(
             callback=callback,
             throw=throw,
             algorithm="gamp",
+            settle=DoubleLoop(image, samples) if chosen == "double-loop" else None,
+            solver=chosen,
             side_strength=strength,
             denoiser_tol=denoiser_tol,
             nodes=nodes,
@@ -191,10 +209,10 @@ def _sampling_noise(samples: Passes, covariance: Array) -> float | None:
     return float(np.linalg.eigvalsh(covariance @ noise @ covariance)[-1]) / samples.dimension
 
 
-def _advanced(
-    samples: Passes, weights: Array, covariance: Array, old: float, side: Array | float, strength: float
-) -> tuple[Array, Array, Array]:
-    """One iteration with a share `old` of the last one in it: What, its C, and C without that share."""
+def _image(
+    samples: Passes, weights: Array, covariance: Array, side: Array | float, strength: float
+) -> tuple[Array, Array]:
+    """C and What by a pass over the samples, without damping."""
     try:
         pull, curvature = samples.sweep(weights, resolved(covariance))
     except ClusterError:  # the iteration is not to blame
@@ -206,10 +224,7 @@ def _advanced(
     if not least > 0:
         raise DivergedError(f"the posterior precision I + A has the eigenvalue {least:.3g}")
     newest = np.asarray(np.linalg.inv(precision), np.float64)
-    moved = (1 - old) * (newest @ (pull + curvature @ weights + side)) + old * weights
-    # What the estimate owes to past scores is a mixture likewise.
-    samples.remember(newest, old)
-    return guarded(moved), (1 - old) * newest + old * covariance, newest
+    return newest, newest @ (pull + curvature @ weights + side)
 
 
 class _Slopeless:

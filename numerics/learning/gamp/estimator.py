@@ -37,7 +37,7 @@ class GAMP(Estimator):
     Parameters
     ----------
     model : Network or LinkKernel
-    damping, max_iter, tol, variance, denoiser_tol, nodes, rng, workers
+    damping, max_iter, tol, variance, solver, denoiser_tol, nodes, rng, workers
         As in `gamp`.
 
     Attributes
@@ -65,6 +65,7 @@ class GAMP(Estimator):
         max_iter: int = 500,
         tol: float = 1e-3,
         variance: Literal["slope", "nishimori"] = "slope",
+        solver: Literal["damped", "double-loop"] = "damped",
         denoiser_tol: float = 1e-4,
         nodes: int | None = None,
         rng: np.random.Generator | int | None = 0,
@@ -75,6 +76,7 @@ class GAMP(Estimator):
         self.max_iter = max_iter
         self.tol = tol
         self.variance = variance
+        self.solver = solver
         self.denoiser_tol = denoiser_tol
         self.nodes = nodes
         self.rng = rng

@@ -1,7 +1,6 @@
 """The loop of message passing on data: stopping rule, history and result."""
 
 import math
-from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
@@ -17,10 +16,11 @@ from ..blocks import Array, stream
 from ..damping import Damping
 from ..data import check_weights
 from ..heads import blocks_of, weight_rows
-from ..symmetry import symmetry
+from .course import DEAD, QUIET, Course, DivergedError
+from .double_loop import DoubleLoop
 from .results import GAMPResult, GAMPStep
 
-__all__ = ["DivergedError", "Loop", "first_covariance", "guarded", "resolved", "side_field"]
+__all__ = ["Loop", "side_field"]
 
 #: (What, C, share of the old estimate in the new one) -> What, its C, and C without that share.
 Advance = Callable[[Array, Array, float], tuple[Array, Array, Array]]
@@ -28,26 +28,10 @@ Advance = Callable[[Array, Array, float], tuple[Array, Array, Array]]
 # A start from nothing has this overlap with itself, over D: that with the teacher is then of the same size, as it
 # should be of a posterior mean.
 _SEED = 1.0
-# Overlap with itself, over 1/D, below which the start has died out, altogether or in a direction.
-_DEAD = 1e-3
-# A direction below it counts as died out once it is smaller than at some time in the last `_WAIT` iterations, and all
-# others have been settled for more than `_QUIET`: one that turns while it grows shrinks now and then, and one that
-# waits for others to be learned shrinks until they are.
-_WAIT, _QUIET = 20, 30
-# Overlap with itself, over the largest, that is made of rounding.
-_ROUNDING = 1e-26
-# Overlap with itself beyond which the iteration has left what a posterior mean can be, by far.
-_LOST = 4.0
-# Variances below this count as it: what is known better is not resolved by the denoisers, nor by float32 data.
-_EXACT = 1e-6
-# Least eigenvalue of I - What What^T / D that counts as a covariance.
-_LEFT = 1e-3
+# Iterations in two loops that the change stays below its bound before it counts: the term of Onsager follows in them.
+_FOLLOWED = 8
 # What C + What What^T / D may differ from I by: a part, and standard deviations of |W|^2 / D.
 _OFF, _SIGMAS = 0.25, 5.0
-
-
-class DivergedError(Exception):
-    """An iterate cannot be a posterior mean; the message gives the reason."""
 
 
 class Loop:
@@ -114,6 +98,7 @@ class Loop:
         callback: Callable[[GAMPStep], object] | None,
         throw: bool,
         algorithm: str,
+        settle: DoubleLoop | None = None,
         **settings: object,
     ) -> GAMPResult:
         """Iterate from the start with C = I - What What^T / D.
@@ -127,14 +112,17 @@ class Loop:
             Gives the number of samples; called at the end.
         start, side_strength, teacher, callback, throw
             As in `gamp`. Without start and side information an estimate that vanishes ends the run.
+        settle : DoubleLoop, optional
+            Takes the place of `advance` once that turns.
         algorithm, settings
             For the origin of the result.
         """
         model, weights = self._model, self._first(start, dimension)
         given = start is not None or side_strength > 0
         truth = None if teacher is None else check_weights("teacher", teacher, model, dimension)
-        course = _Course(weights, truth, model)
-        converged, status = self._iterate(advance, course, -1.0 if given else _DEAD / dimension, callback)
+        course = Course(weights, truth, model)
+        nothing = -1.0 if given else DEAD / dimension
+        converged, status = self._iterate(advance, settle, course, nothing, callback)
         weights, covariance = course.weights, course.covariance
         own = weights @ weights.T / dimension
         off = float(np.abs(np.linalg.eigvalsh(covariance + own - np.eye(len(own)))).max())
@@ -170,134 +158,45 @@ class Loop:
         return result
 
     def _iterate(
-        self, advance: Advance, course: "_Course", nothing: float, callback: Callable[[GAMPStep], object] | None
+        self,
+        advance: Advance,
+        settle: DoubleLoop | None,
+        course: Course,
+        nothing: float,
+        callback: Callable[[GAMPStep], object] | None,
     ) -> tuple[bool, str]:
         """Iterate to the end: whether it has converged, and why it ended."""
         share, tol, quiet = self._damping, self._tol, 0
         for iteration in range(1, self._max_iter + 1):
+            slowly = settle is not None and settle.prepare(course, tol)
             try:
-                moved, covariance, newest = advance(course.weights, course.covariance, share.value)
+                if settle is not None and slowly:
+                    moved, covariance, newest, step = settle(course.weights, course.covariance)
+                    course.move(moved, covariance, settle.share, step)
+                else:
+                    moved, covariance, newest = advance(course.weights, course.covariance, share.value)
+                    step = moved - course.weights
+                    course.move(moved, covariance, share.value, step)
             except DivergedError as error:
                 if iteration == 1 and isinstance(error.__cause__, ConvergenceError):
                     raise error.__cause__ from None
                 status = f"diverged: {error}; restored iteration {course.restore()}; add damping, check that model and "
                 return False, f"{status}data match"
-            step = course.move(moved, covariance, share.value)
             stop = callback is not None and callback(course.step())
+            done = "" if settle is None else settle.account
             quiet = quiet + 1 if course.changes[-1] <= tol else 0
-            settled = quiet > (_QUIET if course.dormant else 0)
-            if reason := course.end(settled, nothing, newest):
-                return True, f"converged after {iteration} iterations: {reason}"
+            needed = QUIET if course.dormant else _FOLLOWED if slowly else 0
+            if reason := course.end(quiet > needed, nothing, newest):
+                return True, f"converged after {iteration} iterations{done}: {reason}"
             if stop:
-                return False, f"ended by the callback after {iteration} iterations"
+                return False, f"ended by the callback after {iteration} iterations{done}"
             share.adapt(step)
-        status = f"not converged after {self._max_iter} iterations: "
+        status = f"not converged after {self._max_iter} iterations{'' if settle is None else settle.account}: "
         if quiet:
-            rest = f"What has settled but in a direction below {_DEAD:g}/D, which has not shrunk for long enough"
+            rest = f"What has settled but in a direction below {DEAD:g}/D, which has not shrunk for long enough"
             return False, f"{status}{rest} to be taken for one that is not learned; raise max_iter"
         moved_by = f"What moved by {course.changes[-1]:.1e} of its norm in some direction > {tol:g}"
         return False, f"{status}{moved_by}; raise max_iter or add damping"
-
-
-class _Course:
-    """The estimate, from a start with C = I - What What^T / D on, and what is kept of its iterations."""
-
-    def __init__(self, weights: Array, truth: Array | None, model: Model) -> None:
-        own = weights @ weights.T / weights.shape[1]
-        self.weights, self.covariance = weights, first_covariance(own)
-        self._truth, self._gauge = truth, symmetry(model)
-        self.history, self.selves = [self.overlap(weights)], [own]
-        self.changes: list[float] = []
-        self.dampings: list[float] = []
-        self._best = (math.inf, weights, self.covariance, 0)
-        self._spectra = deque([np.linalg.eigvalsh(own)], maxlen=_WAIT)
-        #: Whether a direction is too small to count, and shrinks.
-        self.dormant = False
-        self._learned = float(np.trace(own))
-
-    def overlap(self, weights: Array) -> Array | None:
-        """Overlap with the teacher, if it is known."""
-        return None if self._truth is None else self._gauge.align(self._truth @ weights.T / weights.shape[1])
-
-    def move(self, weights: Array, covariance: Array, share: float) -> Array:
-        """Take the next estimate; its difference to the last."""
-        dimension = weights.shape[1]
-        step = weights - self.weights
-        own = weights @ weights.T / dimension
-        self.weights, self.covariance = weights, covariance
-        change, self.dormant = _change(step, weights, np.max(self._spectra, axis=0) * dimension)
-        self._spectra.append(np.linalg.eigvalsh(own))
-        self.changes.append(change)
-        self.dampings.append(share)
-        self.history.append(self.overlap(weights))
-        self.selves.append(own)
-        # Of those that have learned about as much, the one that moved least.
-        if self.changes[-1] <= self._best[0] or np.trace(own) > 2 * self._learned:
-            self._best = (self.changes[-1], weights, covariance, len(self.changes))
-            self._learned = float(np.trace(own))
-        return step
-
-    def end(self, settled: bool, nothing: float, newest: Array) -> str:
-        """Why the latest iteration is the last one; empty if it is not."""
-        if float(self.selves[-1].diagonal().max()) < nothing:
-            return "the start has died out, nothing is learned"
-        if settled:
-            return f"What moved by {self.changes[-1]:.1e} of its norm, or less, in every direction"
-        if float(np.linalg.eigvalsh(newest)[-1]) < _EXACT:
-            return f"the weights are recovered, C < {_EXACT:g}"
-        return ""
-
-    def restore(self) -> int:
-        """Go back to the best estimate; the number of its iteration."""
-        _, self.weights, self.covariance, iteration = self._best
-        return iteration
-
-    def step(self) -> GAMPStep:
-        """The latest iteration as a callback gets it."""
-        return GAMPStep(
-            len(self.changes),
-            self.weights.copy(),
-            self.covariance.copy(),
-            self.selves[-1],
-            self.history[-1],
-            self.changes[-1],
-            self.dampings[-1],
-        )
-
-
-def _change(step: Array, weights: Array, before: Array) -> tuple[float, bool]:
-    """Return the change of What over its norm, in that eigenvector of What What^T where it is largest.
-
-    An index that has hardly been learned yet, beside others that have, grows by steps that are small beside these. One
-    whose squared norm is smaller than `_DEAD`, and than it was `before`, is left out; whether there is one is
-    returned, too. So is one that is made of rounding, for which nothing needs to be waited.
-    """
-    vectors = np.linalg.eigh(weights @ weights.T)[1]
-    now, moved = vectors.T @ weights, vectors.T @ step
-    size, change = ((rows**2).sum(axis=1) for rows in (now, moved))
-    shrinks, rounding = (size <= _DEAD) & (size <= before), size <= _ROUNDING * size.max()
-    alive = ~(shrinks | rounding)
-    return math.sqrt(float((change[alive] / size[alive]).max(initial=0.0))), bool((shrinks & ~rounding).any())
-
-
-def guarded(weights: Array) -> Array:
-    """Return the estimate, or raise DivergedError where no posterior mean is that large."""
-    own = weights @ weights.T / weights.shape[1]
-    if not np.isfinite(own).all() or np.linalg.eigvalsh(own)[-1] > _LOST:
-        raise DivergedError(f"What What^T / D exceeds {_LOST:g}, and that of a posterior mean stays below 1")
-    return weights
-
-
-def first_covariance(self_overlap: Array) -> Array:
-    """C of a first estimate: what is left of I (Nishimori); I if nothing is left, for then it is no posterior mean."""
-    rest = np.eye(len(self_overlap)) - self_overlap
-    return rest if np.linalg.eigvalsh(rest)[0] > _LEFT else np.eye(len(rest))
-
-
-def resolved(covariance: Array) -> Array:
-    """Covariances, shape (.., P, P), with eigenvalues that are at least the smallest that denoisers resolve."""
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray((vectors * np.maximum(values, _EXACT)[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def side_field(

@@ -34,7 +34,7 @@ from ...quadrature.rules import normal_qmc
 from ..blocks import Array
 from ..damping import Damping
 from ..heads import require_one_head
-from .loop import first_covariance, resolved
+from .course import first_covariance, resolved
 
 __all__ = ["PredictedOverlaps", "predicted_overlaps"]
 

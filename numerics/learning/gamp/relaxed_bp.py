@@ -16,7 +16,8 @@ from ...posterior.protocol import Model, Posterior
 from ..blocks import Array, Floats, rows_of
 from ..data import check_samples
 from ..heads import require_one_head
-from .loop import DivergedError, Loop, guarded, resolved, side_field
+from .course import DivergedError, guarded, resolved
+from .loop import Loop, side_field
 from .results import GAMPResult, GAMPStep
 
 __all__ = ["relaxed_bp"]

@@ -19,6 +19,7 @@ from attnlimits.numerics.core.cluster import ClusterError
 from attnlimits.numerics.core.errors import UnreachableOutputError
 from attnlimits.numerics.learning import placement
 from attnlimits.numerics.learning.gamp import GAMP, gamp, make_data, teacher
+from attnlimits.numerics.learning.gamp.course import Course
 from attnlimits.numerics.learning.made_files import write_data
 from attnlimits.numerics.learning.spread_tasks import prepared
 from attnlimits.numerics.model.link import Link
@@ -84,6 +85,16 @@ def test_files_give_the_same_bits_with_and_without_a_cluster(client, files, want
     same(gamp(files, None, MODEL, client=client, **FEW), wanted)
     x, y = (path.parent for path in files.blocks[0])
     same(gamp(x, str(y), MODEL, client=client, **FEW), wanted)
+
+
+def test_two_loops_give_the_same_bits(client, files, monkeypatch):
+    """From the third iteration on, with Anderson's method at the end; and a direction that is given a size before."""
+    monkeypatch.setattr(Course, "turns", lambda course: len(course.changes) == 3)
+    monkeypatch.setattr(Course, "restart", lambda course, tol: 2 * np.eye(2) if len(course.changes) == 2 else None)
+    settings = {"max_iter": 12, "tol": 0.0, "solver": "double-loop"}
+    wanted = gamp(files, None, MODEL, **settings)
+    assert "the last 9 of them in two loops" in wanted.status and "after 2 having" in wanted.status
+    same(gamp(files, None, MODEL, client=client, **settings), wanted)
 
 
 def test_one_worker_and_several_threads_give_the_same_bits(files, wanted):
