@@ -36,7 +36,8 @@ _TAIL = 2.5
 # Share of the log-accuracy that omega_1 of the least weight is summed without: what its sums miss has the size of the
 # accuracy, and its weight has it again.
 _LIGHTER = 0.5
-# Log-accuracy that sums over omega_1 may do without, as they miss several times less than what they neglect.
+# Log-accuracy that sums over omega_1 may do without at q_11 = 1, as they miss several times less than what they neglect;
+# in proportion at other overlaps, which ask for more digits the smaller they are.
 _SPARED = 0.9
 # Scale of the map of omega_1/sqrt(q_11): in units of (V_11/q_11)^(1/2), and at most; its step times the log-accuracy.
 _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
@@ -169,7 +170,7 @@ class TwoLayerQuadrature(ChannelBase):
     def _both(self, q1: float, q2: float, share: float) -> Array:
         """Sum over omega_1, whose two components may be taken positive."""
         variance = 1 - q1
-        share -= _SPARED / self._log_accuracy
+        share -= _SPARED * q1 / self._log_accuracy
         log_accuracy = self._log_accuracy * share
         # xi = omega_1/sqrt(q_11) = scale sinh(Y): the sign of h_1 is open at |omega_1|^2 ~ V_11 only.
         scale = min(_SCALE_XI * math.sqrt(variance / q1), _WIDEST_XI)
