@@ -297,6 +297,7 @@ def _prove(kernels: tuple[Kernel, ...]) -> None:
 
 PACKAGE = KernelPackage(
     name="aim_channels",
+    precise=False,
     title="Channels of attention-indexed models: linear and softmax with any number of tokens, hardmax with two; noise",
     activation="linear, softmax, hardmax",
     tokens=2,

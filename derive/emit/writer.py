@@ -23,6 +23,8 @@ _VERSION_MARKS = ("# sympy: ", "sympy = ")
 _MANIFEST = "MANIFEST.toml"
 # How the modules of a package import the shared functions: from beside, or from wherever they are installed.
 _BESIDE, _INSTALLED = "..", "attnlimits.generated."
+# The module of a package for arbitrary precision.
+_PRECISE = "mp.py"
 
 
 class Generation(NamedTuple):
@@ -33,7 +35,8 @@ class Generation(NamedTuple):
     files : dict of str to str
         The files to commit, the manifest among them.
     derived : dict of str to str
-        The files of packages that are not committed; the manifest holds their hashes.
+        The files that are not committed, of whole packages or for arbitrary precision alone; the manifest holds their
+        hashes.
     """
 
     files: dict[str, str]
@@ -90,7 +93,7 @@ def _package_files(
     yield f"{package.name}/__init__.py", _header(common) + init
     modules: list[tuple[str, str, str, dict[str, str]]] = [
         ("numpy64.py", "vectorised float64 (numpy)", render.render_numpy(programs, runtime), {}),
-        ("mp.py", "arbitrary precision (mpmath)", render.render_mp(programs, runtime), {}),
+        (_PRECISE, "arbitrary precision (mpmath)", render.render_mp(programs, runtime), {}),
     ]
     if package.compiled:
         # The hash of the run-time file makes compiled caches of this file stale when that one changes.
@@ -234,7 +237,9 @@ def generate(
             if progress is not None:
                 progress(f"{package.name}: proving and printing {len(package.kernels)} functions")
             printed.append(_print(package, fastmath, runtime, progress))
-            into.update(printed[-1].files)
+            for name, text in printed[-1].files.items():
+                committed = package.precise or not name.endswith(_PRECISE)
+                (into if committed else made.derived)[name] = text if committed else _installed(text)
     made.files[_MANIFEST] = _manifest(printed, made, fastmath)
     return made
 
@@ -279,6 +284,11 @@ def package_files(package: KernelPackage, progress: Callable[[str], None] | None
     """
     printed = _print(package, _fastmath()[1], _INSTALLED, progress)
     return _package_digest(printed.programs), {name.split("/", 1)[1]: text for name, text in printed.files.items()}
+
+
+def _installed(text: str) -> str:
+    """Return a module whose shared functions are beside as one that takes them from where they are installed."""
+    return text.replace(f"\nfrom {_BESIDE}", f"\nfrom {_INSTALLED}")
 
 
 def write(files: dict[str, str], folder: Path) -> list[str]:

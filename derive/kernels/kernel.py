@@ -96,6 +96,9 @@ class KernelPackage:
         The one model the package is for, where it is not a family.
     compiled : bool
         Whether compiled scalars are printed: where loops of numerics call them, or a user's may.
+    precise : bool
+        Whether numerics loads the printing for arbitrary precision. If not, it is not committed with the others: the
+        tests, whose reference it is, derive it.
     seconds : float
         Time the derivation took, for progress lines; no part of what the package is.
     """
@@ -110,6 +113,7 @@ class KernelPackage:
     domain: str = "c > 0, beta > 0, all arguments real; each function states its own"
     model: Architecture | None = None
     compiled: bool = True
+    precise: bool = True
     seconds: float = field(default=0.0, compare=False)
 
     @property

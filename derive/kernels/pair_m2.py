@@ -314,6 +314,7 @@ _KERNELS = (_slopes(), _entries(), _recover(), _numerators(), _ratios(), _turns(
 
 PACKAGE = KernelPackage(
     name="pair_softmax_m2",
+    precise=False,
     title="Softmax of two tokens for loops and for any arithmetic",
     activation="softmax",
     tokens=2,

@@ -195,6 +195,7 @@ _KERNELS = (_layer(), _root(), _beside(), _solve(), _narrow(), _widen(), _entrie
 PACKAGE = KernelPackage(
     name="scores_untied_softmax_m2",
     compiled=False,  # the thresholds take arrays of nodes
+    precise=False,
     title="Softmax attention with keys and queries, two tokens",
     activation="softmax",
     tokens=2,

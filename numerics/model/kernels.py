@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import importlib.util
 import pkgutil
 import sys
 from pathlib import Path
@@ -68,7 +69,7 @@ def load_package(place: str | Path, printer: str) -> ModuleType:
     place : str or path
         Name of a package of `available_kernels`, or the folder that `attnlimits derive --layers ..` printed.
     printer : {"numpy64", "numba64", "mp"}
-        Which printing of it.
+        Which printing of it. Those that numerics loads are committed.
 
     Returns
     -------
@@ -83,8 +84,9 @@ def load_package(place: str | Path, printer: str) -> ModuleType:
     """
     names = [str(entry["name"]) for entry in available_kernels()]
     file = Path(place) / f"{printer}.py"
-    if str(place) in names and printer in ("numpy64", "numba64", "mp"):
-        return importlib.import_module(f"{generated.__name__}.{place}.{printer}")
+    committed = f"{generated.__name__}.{place}.{printer}"
+    if str(place) in names and printer in ("numpy64", "numba64", "mp") and importlib.util.find_spec(committed):
+        return importlib.import_module(committed)
     if not file.is_file():
         raise KernelNotFoundError(
             f"no printing {printer!r} of a package {str(place)!r}; printings: numpy64, numba64, mp; "

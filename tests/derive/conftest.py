@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.derive.kernels.packages import DERIVED, write_package
+from attnlimits.derive.kernels.packages import DERIVED, PACKAGES, write_package
 from attnlimits.numerics.core.cache import private_folder
 
 
@@ -22,7 +22,7 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     compiled kernels.
     """
     folder = private_folder("links") or tmp_path_factory.mktemp("derived")
-    packages = {package.name: package for package in DERIVED}
+    packages = {package.name: package for package in (*PACKAGES, *DERIVED)}
 
     @functools.cache
     def derive(name: str) -> Path:

@@ -9,11 +9,18 @@ from scipy.integrate import quad
 
 from attnlimits.derive.aim import kernels
 from attnlimits.derive.proof import ProofError
-from attnlimits.generated.aim_channels import mp, numba64, numpy64
+from attnlimits.generated.aim_channels import numba64, numpy64
 from attnlimits.numerics.aim.channels import Hardmax, Linear, Softmax, pairs, variances
+from attnlimits.numerics.model.kernels import load_package
 
 KERNELS = {kernel.name: kernel for kernel in kernels.PACKAGE.kernels}
 V, THIRD = 0.37, 1 / 3
+
+
+@pytest.fixture(scope="module")
+def mp(derived):
+    """The printing for arbitrary precision, which is not committed."""
+    return load_package(derived("aim_channels"), "mp")
 
 
 def draw(kernel, rng, count):
@@ -32,7 +39,7 @@ def draw(kernel, rng, count):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_float64_is_the_rounded_arbitrary_precision(name, rng, context):
+def test_float64_is_the_rounded_arbitrary_precision(name, rng, context, mp):
     ctx = context(40)
     arguments = draw(KERNELS[name], rng, 60)
     vectorised = getattr(numpy64, name)(*arguments)
@@ -66,42 +73,42 @@ def _largest(name, point):
     return top / math.sqrt(values["V"] * min(values["c_1"], values["c_2"]))
 
 
-def phi2(ctx, k1, k2, r):
+def phi2(mp, ctx, k1, k2, r):
     """Phi2 from the generated weight."""
     weight = ctx.quad(lambda t: mp.hardmax_weight(ctx, t, k1, k2, r)[0], [0, 1, 3, 8, 20])
     return ctx.exp(-(ctx.mpf(k1) ** 2) / 2) / ctx.sqrt(2 * ctx.pi) * weight
 
 
-def test_weight_integrates_to_the_probability_of_a_quadrant(context):
+def test_weight_integrates_to_the_probability_of_a_quadrant(context, mp):
     ctx = context(30)
     for r in (THIRD, -THIRD, 0.7):
-        assert abs(phi2(ctx, 0, 0, r) - (0.25 + ctx.asin(r) / (2 * ctx.pi))) < 1e-25
+        assert abs(phi2(mp, ctx, 0, 0, r) - (0.25 + ctx.asin(r) / (2 * ctx.pi))) < 1e-25
         # One limit far out: the law of the other variable.
-        assert abs(phi2(ctx, 0.4, 30, r) - ctx.ncdf(0.4)) < 1e-25
+        assert abs(phi2(mp, ctx, 0.4, 30, r) - ctx.ncdf(0.4)) < 1e-25
 
 
 @pytest.mark.parametrize(("k1", "k2", "r"), [(0.3, -0.8, THIRD), (-2.0, 1.5, -THIRD), (-4.0, -5.0, 0.6)])
-def test_slopes_are_the_derivatives_of_phi2(k1, k2, r, context):
+def test_slopes_are_the_derivatives_of_phi2(k1, k2, r, context, mp):
     ctx = context(40)
     h = ctx.mpf(10) ** -8
     for at, slope in enumerate(mp.hardmax_slopes(ctx, k1, k2, r)):
-        ends = [phi2(ctx, *(k + s * h * (i == at) for i, k in enumerate((k1, k2))), r) for s in (1, -1)]
+        ends = [phi2(mp, ctx, *(k + s * h * (i == at) for i, k in enumerate((k1, k2))), r) for s in (1, -1)]
         # The next term of the difference is of order h^2.
         assert abs((ends[0] - ends[1]) / (2 * h) / slope - 1) < 1e-13
 
 
 @pytest.mark.slow_for("signs1", "signs0")
 @pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, -1)])
-def test_hardmax_score_is_the_slope_of_log_z(signs, context):
+def test_hardmax_score_is_the_slope_of_log_z(signs, context, mp):
     ctx, omega = context(40), (0.4, -0.3, 0.9)
     h = ctx.mpf(10) ** -9
     r = ctx.mpf(signs[0] * signs[1]) / 3
 
     def log_z(*means):
-        return ctx.log(phi2(ctx, *mp.hardmax_arguments(ctx, *means, *signs, 3, 3, V), r))
+        return ctx.log(phi2(mp, ctx, *mp.hardmax_arguments(ctx, *means, *signs, 3, 3, V), r))
 
     k = mp.hardmax_arguments(ctx, *omega, *signs, 3, 3, V)
-    z = phi2(ctx, *k, r)
+    z = phi2(mp, ctx, *k, r)
     ratios = [slope / z for slope in mp.hardmax_slopes(ctx, *k, r)]
     score = mp.hardmax_score(ctx, *ratios, *signs, 3, 3, V)
     for at, g in enumerate(score):
@@ -155,7 +162,7 @@ def test_softmax_score_is_a_posterior_mean(tokens, rng):
 
 @pytest.mark.parametrize("tokens", [2, 3])
 @pytest.mark.parametrize("own", [False, True])
-def test_numerics_are_the_generated_scores(tokens, own, rng, context):
+def test_numerics_are_the_generated_scores(tokens, own, rng, context, mp):
     """At 30 digits: softmax and linear of the numerics, with the limit's covariance and with one of its own."""
     ctx = context(30)
     size = len(variances(tokens))
@@ -175,7 +182,7 @@ def test_numerics_are_the_generated_scores(tokens, own, rng, context):
         assert Linear(tokens).score(seen, omega, V)[0] == pytest.approx([float(g) for g in wanted], rel=1e-14)
 
 
-def test_slopes_far_out(context):
+def test_slopes_far_out(context, mp):
     """Zero or the density, never nan: at 1e3 the label is certain or impossible."""
     with np.errstate(all="raise", under="ignore"):
         first, second = numpy64.hardmax_slopes([1e3, -1e3, 1e3, 0.0], [1e3, -1e3, -1e3, 1e3], THIRD)
@@ -185,7 +192,7 @@ def test_slopes_far_out(context):
     assert numpy64.hardmax_slopes(0.0, -30.0, THIRD)[0] == pytest.approx(float(tail), rel=1e-12) and 0 < tail < 1e-200
 
 
-def test_what_leaves_the_domain_is_refused(context):
+def test_what_leaves_the_domain_is_refused(context, mp):
     for call in (
         lambda: numpy64.linear_score(1.0, 0.0, 1.0, 0.0),
         lambda: numpy64.hardmax_slopes(0.1, 0.2, 1.5),

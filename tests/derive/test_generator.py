@@ -333,6 +333,11 @@ def test_what_tests_load_is_what_the_manifest_holds(generation, derived):
         texts = {path.name: path.read_text(encoding="utf-8") for path in derived(package.name).glob("*.py")}
         known = {name: text for name, text in generation[0].derived.items() if name.startswith(f"{package.name}/")}
         assert {f"{package.name}/{name}": text for name, text in texts.items()} == known
+    for package in PACKAGES:
+        name = f"{package.name}/mp.py"
+        assert (name in generation[0].derived) != package.precise
+        if not package.precise:
+            assert (derived(package.name) / "mp.py").read_text(encoding="utf-8") == generation[0].derived[name]
 
 
 def test_a_changed_derivation_of_what_is_not_committed_is_noticed(tmp_path):

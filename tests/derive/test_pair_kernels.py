@@ -14,8 +14,9 @@ from attnlimits.derive.kernels import pair_m2
 from attnlimits.derive.primitives import Exp, Smallest
 from attnlimits.derive.proof import ProofError
 from attnlimits.generated.attention_tied_softmax_m2 import mp as family
-from attnlimits.generated.pair_softmax_m2 import mp, numba64, numpy64, plain
+from attnlimits.generated.pair_softmax_m2 import numba64, numpy64, plain
 from attnlimits.numerics.arithmetic.ball import working_bits
+from attnlimits.numerics.model.kernels import load_package
 
 EPS = np.finfo(float).eps
 BACKENDS = pytest.mark.parametrize("backend", [numpy64, numba64], ids=["numpy64", "numba64"])
@@ -24,13 +25,19 @@ POINTS = [*itertools.product([-30.0, -1.3, 0.0, 0.4, 7.0, 1e3], [-50.0, -0.8, 1e
 MODELS = [(1.0, 1.0), (0.05, 3.0), (4.0, 0.2)]
 
 
+@pytest.fixture(scope="module")
+def mp(derived):
+    """The printing for arbitrary precision, which is not committed."""
+    return load_package(derived("pair_softmax_m2"), "mp")
+
+
 def _close(value, exact, allowed, what):
     assert np.isfinite(value), what
     assert abs(value - exact) <= allowed, (what, value, float(exact))
 
 
 @BACKENDS
-def test_slopes(backend, context):
+def test_slopes(backend, context, mp):
     ctx = context(60)
     for (vp, vm), (c, beta) in itertools.product(POINTS, MODELS):
         s, lower, jacobian = mp.slopes(ctx, vp, vm, c, beta)
@@ -44,7 +51,7 @@ def test_slopes(backend, context):
         _close(made[2], jacobian, 8 * EPS * (2 + spread) * jacobian + 1e-290, what)
 
 
-def test_the_jacobian_is_that_of_the_entries(context):
+def test_the_jacobian_is_that_of_the_entries(context, mp):
     ctx = context(40)
     for (vp, vm), (c, beta) in itertools.product([(0.4, 0.8), (-1.3, 2.5), (0.1, -0.7)], MODELS):
         entries = [lambda a, b, k=k, c=c, beta=beta: mp.slopes(ctx, a, b, c, beta)[k] for k in (0, 1)]
@@ -54,7 +61,7 @@ def test_the_jacobian_is_that_of_the_entries(context):
 
 
 @BACKENDS
-def test_what_is_recovered_has_the_entries_it_is_of(backend, context):
+def test_what_is_recovered_has_the_entries_it_is_of(backend, context, mp):
     ctx = context(60)
     for (vp, vm), (c, beta) in itertools.product([(0.4, 0.8), (-1.3, 1.5), (0.1, 0.7), (2.0, 0.3)], MODELS):
         s, lower, jacobian = mp.slopes(ctx, vp, vm, c, beta)
@@ -79,7 +86,7 @@ SCORES = [*itertools.product([0.0, 1e-12, 0.3, 4.0, 60.0, 2e3], repeat=2)]
 
 
 @BACKENDS
-def test_ratios(backend, context):
+def test_ratios(backend, context, mp):
     ctx = context(60)
     for (u, w), (c, _) in itertools.product(SCORES, MODELS):
         exact = mp.ratios(ctx, u, w, c)
@@ -97,7 +104,7 @@ def test_ratios_vanish_with_the_scores():
 
 
 @BACKENDS
-def test_attention_keeps_all_digits(backend, context):
+def test_attention_keeps_all_digits(backend, context, mp):
     """Relative to each number, up to what the exponents are rounded by."""
     ctx = context(1000)
     for (vp, vm), (_, beta) in itertools.product(POINTS, MODELS):
@@ -161,7 +168,7 @@ def test_compiled_numerators_take_complex_numbers():
         assert abs(made - wanted) <= 4 * EPS * abs(wanted)
 
 
-def test_numerators_enclose_in_balls(context):
+def test_numerators_enclose_in_balls(context, mp):
     ctx = context(60)
     with working_bits(128):
         u, w, c = arb(0.75), arb(2.5), arb(0.5)

@@ -10,9 +10,16 @@ from scipy.integrate import quad
 
 from attnlimits.derive.pair_scores import posterior_entries, prove_scores, solved_scores, wider_fibre
 from attnlimits.derive.proof import ProofError, prove_equal
-from attnlimits.generated.scores_untied_softmax_m2 import mp, numpy64
+from attnlimits.generated.scores_untied_softmax_m2 import numpy64
+from attnlimits.numerics.model.kernels import load_package
 
 EPS = np.finfo(float).eps
+
+
+@pytest.fixture(scope="module")
+def mp(derived):
+    """The printing for arbitrary precision, which is not committed."""
+    return load_package(derived("scores_untied_softmax_m2"), "mp")
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
@@ -56,7 +63,7 @@ def _context():
     return context
 
 
-def test_layer_keeps_its_digits_where_the_entry_is_small():
+def test_layer_keeps_its_digits_where_the_entry_is_small(mp):
     ctx = _context()
     for u, w, excess in itertools.product([-40.0, -3.0, 0.2, 600.0], [-7.0, 0.0, 2.5], [0.0, 1e-9, 2.0]):
         s, lower = mp.layer(ctx, u, w, excess)
@@ -65,7 +72,7 @@ def test_layer_keeps_its_digits_where_the_entry_is_small():
         assert abs(made[1] - lower) <= 8 * EPS * (1 + abs(u) + abs(w)) * lower
 
 
-def test_beside_the_root_no_digit_is_lost():
+def test_beside_the_root_no_digit_is_lost(mp):
     ctx = _context()
     for w, c in itertools.product([0.0, 0.3, 5.0, 300.0], [0.01, 0.5, 0.97]):
         (exact,) = mp.root(ctx, w, c)
