@@ -41,7 +41,7 @@ _NUMERICS = "attnlimits.numerics."
 # Verbs of the command, as the routes of a model name them.
 _ROUTED = {"threshold": "last layer", "evolve": "evolve"}
 # Of the command, and what changes no number of a point.
-_NO_PARAMETERS = ("verb", "run", "json", "quiet", "plot", "workers")
+_NO_PARAMETERS = ("verb", "run", "json", "quiet", "plot", "workers", "dask")
 # Flags that a chart depends on.
 _SHAPE = ("layers", "tokens", "rank", "activation", "untied", "heads", "output", "noise")
 

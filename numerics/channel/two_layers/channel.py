@@ -36,8 +36,8 @@ _TAIL = 2.5
 # Share of the log-accuracy that omega_1 of the least weight is summed without: what its sums miss has the size of the
 # accuracy, and its weight has it again.
 _LIGHTER = 0.5
-# Log-accuracy that sums over omega_1 may do without at q_11 = 1, as they miss several times less than what they neglect;
-# in proportion at other overlaps, which ask for more digits the smaller they are.
+# Log-accuracy that sums over omega_1 may do without at q_11 = 1, as they miss several times less than what they
+# neglect; in proportion at other overlaps, which ask for more digits the smaller they are.
 _SPARED = 0.9
 # Scale of the map of omega_1/sqrt(q_11): in units of (V_11/q_11)^(1/2), and at most; its step times the log-accuracy.
 _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45

@@ -292,7 +292,7 @@ def test_flags_read_one_by_one_are_those_of_the_whole_line(name):
         parameters = {
             k: list(v) if isinstance(v, tuple) else v
             for k, v in sorted(found.items())
-            if k not in ("verb", "run", "json", "quiet", "plot", "workers")
+            if k not in ("verb", "run", "json", "quiet", "plot", "workers", "dask")
         }
         assert json.dumps(point.parameters) == json.dumps(parameters)
         assert point.key == store.key_of(grid.task.name, parameters, grid.task.identity(parameters))
