@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> Outcome:
     check_link(args)
     check_plot(args)
     if args.link is not None:
+        if args.accuracy is not None:
+            raise ValueError("--accuracy is for networks; for a link raise --samples or --nodes")
         args.nodes = NODES if args.nodes is None else args.nodes
         return _outcome(*link_evolve(args), args)
     model = network_of(args, "evolve")

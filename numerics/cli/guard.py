@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import TextIO
 
-from ..core.errors import ConvergenceError
+from ..core.errors import ClusterError, ConvergenceError
 from ..core.interrupts import INTERRUPTED, forget_interrupt, interruptible, interrupts_before_errors
 from ..core.progress import close_bars
 
@@ -67,7 +67,7 @@ def _status(command: Callable[[], int]) -> int:
         return fail(_of_memory(error), 1)
     except RecursionError:
         return fail("the input is nested too deeply, or the model has too many layers; simplify it", 1)
-    except (ConvergenceError, ArithmeticError) as error:
+    except (ClusterError, ConvergenceError, ArithmeticError) as error:
         return fail(_sentence(error), 1)
     except ValueError as error:
         return fail(_sentence(error), 2)

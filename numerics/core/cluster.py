@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from .errors import ConvergenceError
+from .errors import ClusterError, ConvergenceError
 from .interrupts import without_interrupts
 from .kernel_cache import settle
 
@@ -42,10 +42,6 @@ _ENVIRONMENT = {
 }
 # Without an address the scheduler's web server takes port 8787, and warns where another one has it.
 _NO_DASHBOARD = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
-
-
-class ClusterError(ConvergenceError):
-    """The cluster cannot be reached, cannot run its tasks, or was lost before the end."""
 
 
 def check_cluster(where: str | Client, workers: int | None) -> None:
@@ -148,7 +144,7 @@ def told_apart(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (ValueError, ArithmeticError, ConvergenceError, MemoryError):
+    except (ValueError, ArithmeticError, ClusterError, ConvergenceError, MemoryError):
         raise
     except (Exception, asyncio.CancelledError, CancelledError) as error:
         raise ClusterError(f"the cluster did not complete {what}: {sentence(error)}") from error

@@ -1,6 +1,6 @@
 """Exceptions of the numerics; each message names the argument, what was expected, the equation and a remedy."""
 
-__all__ = ["ConvergenceError", "KernelNotFoundError", "NotServedError", "UnreachableOutputError"]
+__all__ = ["ClusterError", "ConvergenceError", "KernelNotFoundError", "NotServedError", "UnreachableOutputError"]
 
 
 class KernelNotFoundError(ValueError):
@@ -13,6 +13,10 @@ class NotServedError(ValueError):
 
 class UnreachableOutputError(ValueError):
     """An output y lies outside the range of the link, so its likelihood is zero."""
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot be reached, cannot run its tasks, or was lost before the end."""
 
 
 class ConvergenceError(RuntimeError):

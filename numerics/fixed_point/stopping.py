@@ -103,9 +103,9 @@ class Anchor:
     def moved(self, there: Averages) -> Averages | None:
         """Averages of the stage elsewhere, by the ratio of coarse ones there to those here.
 
-        None if one of the three is sampled and another is not, which have no ratio for each randomisation, or if the
-        coarse ones are made in two ways: by rules, and by a series, whose error is a bias. These differ by more than
-        neighbours do.
+        None if one of the three is sampled and another is not, which have no ratio for each randomisation, or if one
+        of the coarse ones states a bias and the other does not: they are made in two ways (two layers near recovery: by
+        a series, whose error is a bias, and by rules), which differ by more than neighbours do.
         """
         known, here = self.averages, self.coarse
         assert here is not None

@@ -89,7 +89,8 @@ def load_package(place: str | Path, printer: str) -> ModuleType:
         return importlib.import_module(committed)
     if not file.is_file():
         raise KernelNotFoundError(
-            f"no printing {printer!r} of a package {str(place)!r}; printings: numpy64, numba64, mp; "
+            f"no printing {printer!r} of a package {str(place)!r}; printings are numpy64, numba64 and mp, of which a "
+            "generated package has those that this library loads; "
             f"generated packages: {', '.join(names)}"
         )
     # The name makes its compiled functions kernels of this package, whose machine code is kept with a checksum; to load

@@ -159,7 +159,8 @@ class Verb:
             record, _, ok = args.run(args)
         # A sweep keeps versions, model and settings itself; of the iterates only their number.
         left_out = ("versions", "history", "origin")
-        return {k: v for k, v in record.items() if k not in left_out} | {"converged": record.get("converged", ok)}
+        converged = bool(record.get("converged", True)) and ok
+        return {k: v for k, v in record.items() if k not in left_out} | {"converged": converged}
 
     def _defaults(self) -> dict[str, object]:
         return _defaults(self.name, self.required)

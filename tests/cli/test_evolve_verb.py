@@ -23,3 +23,8 @@ def test_an_accuracy_that_is_reached_ends_with_success(attnlimits):
     assert said.status == 0, said.err
     assert found["error"] <= 1e-3
     assert "not reached" not in found["status"]
+
+
+def test_links_have_no_accuracy(attnlimits):
+    said = attnlimits('evolve --link "h[1]**2" --alpha 1.2 --accuracy 1e-9')
+    assert said.status == 2 and "--accuracy is for networks" in said.err

@@ -100,8 +100,9 @@ class TwoLayerQuadrature(ChannelBase):
         self.model = model
         self.accuracy = accuracy
         self._pool = workers if isinstance(workers, ClusterPool) and accuracy <= _WORTH_SENDING else None
-        # Beside a cluster all sums have the order that one thread gives them.
-        self._workers = 1 if isinstance(workers, ClusterPool) else threads_of(workers)
+        self._workers = threads_of(None if isinstance(workers, ClusterPool) else workers)
+        # Beside a cluster the sums of one point have the order that one thread gives them.
+        self._within = 1 if isinstance(workers, ClusterPool) else self._workers
         self._log_accuracy = math.log(10.0 / accuracy)
         self._known: dict[tuple[float, float, float], Array] = {}
 
@@ -215,7 +216,7 @@ class TwoLayerQuadrature(ChannelBase):
             functions, multiplicity = (square - 1, nodes.x * nodes.z, nodes.z**2 - 1), (1.0, 2.0, 1.0)
             if q2:
                 v = outputs(nodes, model.skip, sd, *rule)
-                found = output_sum(nodes, functions, multiplicity, q2, v, rule, workers=self._workers)
+                found = output_sum(nodes, functions, multiplicity, q2, v, rule, workers=self._within)
             else:
                 found = silent_sum(nodes, functions, multiplicity, model.skip, *rule)
         else:

@@ -99,7 +99,11 @@ class NearRecovery:
         return None
 
     def _through_quadratures(self, closest: float, accuracy: float) -> _Series | None:
-        """Series through quadratures of this accuracy; None where one of them does not go so far."""
+        """Series through quadratures: of this accuracy at the closest, coarser farther away, as they count less.
+
+        None where one of them does not go so far. What the quadratures miss is no part of the error of the series: it
+        is found by comparing accuracies, as that of all rules.
+        """
         points = np.array(_MULTIPLES) * closest
         values: list[Array] = []
         for v, factor in zip(points.tolist(), _COARSER, strict=True):

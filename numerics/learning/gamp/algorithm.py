@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...core.cluster import ClusterError
 from ...core.errors import ConvergenceError
 from ...core.validation import choice
 from ...model.routes import require
@@ -94,9 +93,10 @@ def gamp(
         where slopes do not, next to an onset. Where only g is known (tied rank 2 and 3, untied of one layer, links
         of several coupled indices) it is always the latter.
     solver : {"damped", "double-loop"}
-        "damped" iterates with `damping` to the end. "double-loop" goes over to two loops once that turns, coming no
-        closer to anything: the estimate moves slowly and the term of Onsager follows it, to the same fixed points. The
-        status tells how many iterations were made so.
+        "damped" iterates with `damping` to the end. "double-loop" goes over to two loops once that oscillates and comes
+        no closer to anything: the estimate moves slowly and the term of Onsager follows it, to the same fixed points.
+        Before that, a direction that is not learned is set to the size of a start. The status states how many
+        iterations were made in two loops.
     denoiser_tol : float
         Of the posterior moments of each sample, in [1e-14, 1e-2].
     nodes : int, optional
@@ -215,8 +215,6 @@ def _image(
     """C and What by a pass over the samples, without damping."""
     try:
         pull, curvature = samples.sweep(weights, resolved(covariance))
-    except ClusterError:  # the iteration is not to blame
-        raise
     except ConvergenceError as error:
         raise DivergedError(str(error)) from error
     precision = (1 + strength) * np.eye(len(weights)) + curvature

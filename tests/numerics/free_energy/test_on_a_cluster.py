@@ -7,7 +7,7 @@ import pytest
 
 import attnlimits as al
 from attnlimits.free_energy import FreeEntropy, entropy_of, located, transitions
-from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.core.errors import ClusterError, ConvergenceError
 from attnlimits.numerics.free_energy import starts
 from attnlimits.numerics.free_energy.rest import Rest
 
@@ -64,6 +64,18 @@ def test_overlaps_that_are_not_resolved_are_noted(client, monkeypatch):
     monkeypatch.setattr(Rest, "_evaluate", missed)
     found = [located(FreeEntropy(entropy_of(al.Link("h[1]**2"), **where), 1.05)) for where in ({}, {"client": client})]
     assert "the averages are not resolved" in found[0].status and found[1].status == found[0].status
+
+
+def test_a_lost_cluster_is_no_unresolved_posterior(client, monkeypatch):
+    rest = Rest(entropy_of(al.Link("h[1]**2"), client=client), al.free_energy.Gaussian())
+
+    def lost(self, w):
+        raise ClusterError("the cluster was lost")
+
+    monkeypatch.setattr(Rest, "_evaluate", lost)
+    with pytest.raises(ClusterError, match="was lost"):
+        rest(np.array([1.0]))
+    assert rest.unresolved == []
 
 
 def test_starts_note_what_they_do_not_resolve(client, monkeypatch):

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from attnlimits.generated import lanes
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior import lattice
 from attnlimits.numerics.posterior.denoiser import denoise, denoise_readout
+from attnlimits.numerics.posterior.lattice import cosets
 from attnlimits.numerics.posterior.ranges import RANGES, inverse_determinant_bound
 
 FAMILIES = ("softmax", "linear")
@@ -178,3 +180,10 @@ def test_sums_against_a_plain_rule(rng: np.random.Generator) -> None:
 def test_status_sentences_cover_the_codes() -> None:
     assert sorted(lattice.STATUS) == [0, 1, 2, 3, 4]
     assert all(lattice.STATUS.values())
+
+
+def test_the_loops_and_what_fills_their_memory_have_the_same_sizes():
+    for name in FAMILIES:
+        posterior = importlib.import_module(f"attnlimits.generated.attention_tied_{name}_m2.posterior64")
+        assert cosets._LANES == lanes.LANES and cosets._LONGEST == posterior.LONGEST
+        assert cosets._ROWS >= posterior.PIECE_ROWS
