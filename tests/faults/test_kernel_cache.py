@@ -37,6 +37,8 @@ def kernel(tmp_path, monkeypatch):
     """Return a function that loads the module of one kernel anew, as a module of this package or of another one."""
     path = tmp_path / "source.py"
     path.write_text(SOURCE, encoding="utf-8")
+    # Files are those of numba alone: Python's own may be written or not.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(kernel_files, "_said", [])
     # Set first: it is then as it was when the test ends, also where the kernels set it.
     monkeypatch.setenv(kernel_files.PRIVATE, "")
