@@ -223,7 +223,7 @@ class Refinement:
         follows from the distances of the fixed points of the last three, as errors fall by several times from one rule
         to the next. Of sampled averages it is their noise, and part of the last step.
         """
-        chosen, random = list(layers), self.averages.absolute
+        chosen = list(layers)
         stage = Stage(found.t, found.slopes, np.full(len(layers), math.inf))
         while True:
             at, stage = self._anchored(state, layers, stage)
@@ -242,7 +242,7 @@ class Refinement:
                 judged = judge_sampled(stage, step, noise, asked, at_rest=at_rest, coarse=coarse)
             else:
                 bias = bias_of(here.averages, chosen, inverse)
-                judged = judge_rule(stage, step, bias, asked, at_rest=at_rest, coarse=coarse, random=random)
+                judged = judge_rule(stage, step, bias, asked, at_rest=at_rest, coarse=coarse)
             if (judged.settled and (judged.enough or not coarse)) or state.n_iter >= self.problem.max_iter:
                 break
             stage = next_stage(stage, judged, here, asked, finest)

@@ -48,10 +48,8 @@ _TRIES = 4
 #: Factor between the accuracies of neighbouring stages of deterministic rules: as errors fall at least so much, too, it
 # also bounds from below what three agreeing rules leave of the error of two.
 CUT = 0.2
-# Least share of the distance of the last two of three rules that is stated as the error of the finest; where rules
-# have random nodes the distance is partly of these (`tests/calibration/test_deep.py`: three layers just above the
-# threshold, alpha = 0.212, miss .55 of it).
-_LEAST_LEFT, _LEAST_LEFT_RANDOM = 0.5, 0.6
+# Least share of the distance of the last two of three rules that is stated as the error of the finest.
+_LEAST_LEFT = 0.5
 # The last step is at most this share of the accuracy asked for, and at most so long: slopes are trusted no further.
 _SHARE, _SHORT = 0.1, 0.1
 # Sampled averages: noise of the next stage over what is asked of it, and the mildest cut. Levels stand for the inverse
@@ -192,20 +190,17 @@ def _is_short(step: Array, small: Array) -> bool:
     return bool((np.abs(step) <= np.minimum(small, _SHORT)).all())
 
 
-def _left_by_three(before: Array, gap: Array, least: float) -> Array:
+def _left_by_three(before: Array, gap: Array) -> Array:
     """Error of the finest of three rules, whose distances were these: they fall as a geometric series or faster."""
     ratio = np.minimum(gap / np.maximum(before, 1e-300), 0.5)
-    out: Array = gap * np.maximum(ratio / (1 - ratio), least)
+    out: Array = gap * np.maximum(ratio / (1 - ratio), _LEAST_LEFT)
     return out
 
 
-def judge_rule(
-    stage: Stage, step: Array, bias: Array, asked: Array, *, at_rest: bool, coarse: bool, random: bool = False
-) -> Judgement:
+def judge_rule(stage: Stage, step: Array, bias: Array, asked: Array, *, at_rest: bool, coarse: bool) -> Judgement:
     """Judge a step by deterministic averages, whose known bias makes `bias` of t.
 
     `asked` is the accuracy of t, `coarse`: there are finer rules. `at_rest`: max |F(q) - q| is at most the tolerance.
-    `random`: nodes of the rules are drawn at random.
     """
     gap, coarser = stage.gap, stage.coarser
     error, enough = gap + bias + np.abs(step), False
@@ -216,8 +211,7 @@ def judge_rule(
             # Two rules may agree by chance, three hardly.
             third = bool(np.isfinite(gap).all())
             before, gap = gap, np.maximum(np.abs(stage.t + step - coarser), CUT * gap if third else 0.0)
-            least = _LEAST_LEFT_RANDOM if random else _LEAST_LEFT
-            left = (_left_by_three(before, gap, least) if third else gap) + bias
+            left = (_left_by_three(before, gap) if third else gap) + bias
             error, enough = left + np.abs(step), bool((left <= asked).all()) and third
         coarser = stage.t + step
     return Judgement(step, gap, error, enough, settled, through, coarser)

@@ -185,12 +185,9 @@ STORES: dict[str, tuple[str, list[Settings] | Callable[[], list[Settings]], Call
         _by_rule(1e-4),
     ),
     "three_layers": (
-        "evolve at an accuracy of 1e-4, and of 5e-4 where a hidden layer is learned",
-        lambda: [
-            {"model": {"layers": 3}, "alpha": alpha}
-            for alpha in (0.2, 0.212, 0.225, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9, 1.05)
-        ],
-        lambda s: _by_rule(5e-4 if s["alpha"] > 1 else 1e-4)(s),
+        "evolve at an accuracy of 2e-3",
+        lambda: [{"model": {"layers": 3}, "alpha": alpha} for alpha in (0.2, 0.212, 0.225, 0.25, 0.3)],
+        _by_rule(2e-3),
     ),
     "deep_thresholds": ("threshold to 15 digits", _deep_models, _to_15_digits),
     "links": (
