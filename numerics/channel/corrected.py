@@ -56,7 +56,8 @@ class Corrected(ChannelBase):
         before = []
         for one in self.anchors:
             added = _ratio(anchor.few.g - one.few.g, one.many.g)[_known(one, anchor.at)]
-            before.append(one._replace(points=one.points / (1 + float(added.max(initial=0.0)) ** 2)))
+            points = one.points / (1 + float(added.max(initial=0.0)) ** 2)
+            before.append(Anchor(one.at, one.many, one.few, points))
         return Corrected(self._few, (*before, anchor))
 
     @property
