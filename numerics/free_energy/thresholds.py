@@ -23,7 +23,7 @@ __all__ = ["Transition", "Transitions", "transitions"]
 Array = NDArray[np.float64]
 
 # Step of w in which folds are looked for, and accuracy of their place.
-_STEP, _FINE = 0.15, 1e-10
+_STEP = 0.15
 _BEGIN = np.geomspace(1e-3, 0.15, 6)
 # Changes of log alpha along a fold below this are rounding.
 _DEEP = 1e-7

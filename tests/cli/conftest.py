@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,3 +58,24 @@ def once(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType, str], None]:
         monkeypatch.setattr(module, name, first)
 
     return keep
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory):
+    """The scheduler file of a cluster of one worker, a thread of this process."""
+    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'attnlimits[cluster]'")
+    where = tmp_path_factory.mktemp("cluster") / "scheduler.json"
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            protocol="tcp",
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        client.write_scheduler_file(str(where))
+        yield where

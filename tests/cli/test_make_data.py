@@ -1,7 +1,6 @@
 """The verb `make-data`: the numbers of `al.make_data` in blocks, which `gamp` and `descend` read."""
 
 import json
-import logging
 import tracemalloc
 
 import numpy as np
@@ -101,26 +100,11 @@ def test_outputs_that_are_not_there(attnlimits, made):
         assert said.status == 2 and words in said.err and str(y) in said.err
 
 
-def test_a_cluster_reads_the_blocks(attnlimits, made, tmp_path):
+def test_a_cluster_reads_the_blocks(attnlimits, made, where):
     """By its scheduler file, as on a batch system."""
-    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'attnlimits[cluster]'")
     folder, _ = made
     flags = f"gamp --layers 1 --x {folder / 'X'} --y {folder / 'Y'} --max-iter 4 --json"
-    where = tmp_path / "scheduler.json"
-    with (
-        distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=False,
-            protocol="tcp",
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        client.write_scheduler_file(str(where))
-        there = json.loads(attnlimits(f"{flags} --dask {where}").out)
+    there = json.loads(attnlimits(f"{flags} --dask {where}").out)
     here = json.loads(attnlimits(flags).out)
     assert there["weights"] == here["weights"] and there["n_iter"] == 4
 

@@ -1,7 +1,6 @@
 """Verbs with --dask: the records of the same commands without it, and what is refused."""
 
 import json
-import logging
 from pathlib import Path
 
 import pytest
@@ -12,27 +11,6 @@ COMMANDS = {
     "curve": '--link "h[1]*h[2]" --from 0.5 --to 2 --points 2 --samples 64 --replicas 3',
     "free-energy": '--link "h[1]*h[2]" --alpha 1.5 --samples 64 --replicas 3',
 }
-
-
-@pytest.fixture(scope="module")
-def where(tmp_path_factory):
-    """The scheduler file of a cluster of one worker, a thread of this process."""
-    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'attnlimits[cluster]'")
-    where = tmp_path_factory.mktemp("cluster") / "scheduler.json"
-    with (
-        distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=False,
-            protocol="tcp",
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        client.write_scheduler_file(str(where))
-        yield where
 
 
 def record_of(said):
