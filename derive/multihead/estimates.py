@@ -1,4 +1,4 @@
-"""What the first steps of the algorithm rest on: the mean of the crude sum, and rows on which the heads agree."""
+"""What the first steps of the algorithm assume: the mean of the crude sum, and rows on which the heads agree."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Verbs of the command that rest on the symbolic side: models, derive, verify, explain.
+"""Verbs of the command that need the symbolic side: models, derive, verify, explain.
 
 `derive` and `explain` are where the command crosses from the numerics to the derivations; SymPy loads only there.
 """

@@ -53,8 +53,8 @@ class CommitteeThreshold(Result):
 def committee_threshold(layers: int, *, beta: float = 1.0) -> CommitteeThreshold:
     """Threshold of the hidden layers, self-consistent with the last one, in the limit c -> infinity at fixed depth.
 
-    Solves alpha E[eta^2 J] = 1 (the last layer at rest) and alpha lambda = 1 (a hidden layer turns unstable). The first
-    average rises with rho and the second falls, so that there is one solution.
+    Solves alpha E[eta^2 J] = 1 (the last layer stationary) and alpha lambda = 1 (a hidden layer turns unstable). The
+    first average rises with rho and the second falls, so that there is one solution.
 
     Parameters
     ----------

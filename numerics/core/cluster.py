@@ -25,9 +25,9 @@ __all__ = [
     "ClusterError",
     "await_future",
     "check_cluster",
+    "cluster_failures",
     "open_client",
     "sentence",
-    "told_apart",
 ]
 
 #: Seconds that a scheduler has to answer, and that a cluster may be without workers.
@@ -134,8 +134,8 @@ def await_future(client: Any, future: Any) -> None:
 
 
 @contextmanager
-def told_apart(what: str) -> Iterator[None]:
-    """Tell what is wrong with the arguments or the computation from what is wrong with the cluster.
+def cluster_failures(what: str) -> Iterator[None]:
+    """Raise ClusterError for what fails on the cluster, and errors of the arguments or the computation as they are.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .cluster import LARGE_GRAPHS, await_future, check_cluster, open_client, told_apart
+from .cluster import LARGE_GRAPHS, await_future, check_cluster, cluster_failures, open_client
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -69,7 +69,7 @@ class ClusterPool:
         arguments = list(rows)
         self._number += 1
         keys = [f"{function.__name__}-{self._name}-{self._number}-{k}" for k in range(len(arguments))]
-        with told_apart(f"the tasks of {function.__name__}"), dask.config.set(LARGE_GRAPHS):
+        with cluster_failures(f"the tasks of {function.__name__}"), dask.config.set(LARGE_GRAPHS):
             futures = self._client.map(called, arguments, key=keys, pure=False, function=function, shared=shared)
             for future in futures:
                 await_future(self._client, future)

@@ -1,4 +1,4 @@
-"""The module of pictures, `plots`, loaded when it is first asked for: no number rests on it."""
+"""The module of pictures, `plots`, loaded when it is first asked for: no number depends on it."""
 
 from importlib import import_module
 from types import ModuleType

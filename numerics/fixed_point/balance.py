@@ -4,9 +4,9 @@ q = F(alpha G(q)), F(qhat) = qhat (I + qhat)^{-1} (14). On the diagonal this is 
 
     log alpha = log alpha_l(q),    log alpha_l = logit q_ll - log G_ll(q):
 
-alpha_l is the alpha at which index l is at rest; where alpha exceeds it, the iteration raises q_ll. These functions do
-not depend on alpha, so that their slopes serve Newton's method, neighbouring alphas and the error alike. With entries
-off the diagonal the equations are F(alpha G(q)) - q = 0.
+alpha_l is the alpha at which index l is stationary; where alpha exceeds it, the iteration raises q_ll. These functions
+do not depend on alpha, so that their slopes serve Newton's method, neighbouring alphas and the error alike. With
+entries off the diagonal the equations are F(alpha G(q)) - q = 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ def image(alpha: float, g: Array) -> Array:
 
 
 def log_alpha(logits: Array, g: Array) -> Array:
-    """Logarithm of the alpha at which each index is at rest, from its logit q and G of shape (n,)."""
+    """Logarithm of the alpha at which each index is stationary, from its logit q and G of shape (n,)."""
     out: Array = logits - np.log(g)
     return out
 

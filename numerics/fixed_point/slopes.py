@@ -1,8 +1,8 @@
 """Slopes of the alphas of the layers by t = log(q/(1 - q)): measured, improved by steps, used for Newton's step.
 
-Layer l is at rest where alpha = alpha_l(t), log alpha_l = t_l - log G_ll(q). Here d log alpha_l / d t_k is an array of
-shape (n, n). The constants were chosen by hand when these rules were written, and no script fits them again; they cost
-evaluations and not accuracy, as the error of a fixed point is measured anew. `tests/numerics/fixed_point/
+Layer l is stationary where alpha = alpha_l(t), log alpha_l = t_l - log G_ll(q). Here d log alpha_l / d t_k is an array
+of shape (n, n). The constants were chosen by hand when these rules were written, and no script fits them again; they
+cost evaluations and not accuracy, as the error of a fixed point is measured anew. `tests/numerics/fixed_point/
 test_refinement.py` has the slopes near recovery, `tests/calibration/test_evolve.py` and `test_deep.py` the errors.
 """
 

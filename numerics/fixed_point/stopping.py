@@ -73,7 +73,7 @@ class Evaluation(NamedTuple):
         Overlaps of the layers.
     averages : Averages
     log_alpha : ndarray, shape (n,)
-        Logarithm of the alpha at which each layer would be at rest.
+        Logarithm of the alpha at which each layer would be stationary.
     imbalance : ndarray, shape (n,)
         log alpha - log alpha_l; positive where the iteration raises the overlap.
     """

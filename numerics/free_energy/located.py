@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from .balance import GroupBalance
 from .entropy import FreeEntropy
 from .reached import reached
-from .rest import Rest
 from .stationary import StationaryPoint, stationary_points
 
 __all__ = ["Located", "located"]
@@ -29,8 +29,8 @@ def located(free: FreeEntropy, *, starts: int = 2, rng: int = 0) -> Located:
     """
     if not free.output.channel.smooth:
         return _reached(free)
-    rest = Rest(free.output, free.prior)
-    points = stationary_points(free, starts=starts, rng=rng, rest=rest)
+    balance = GroupBalance(free.output, free.prior)
+    points = stationary_points(free, starts=starts, rng=rng, balance=balance)
     largest = max(p.residual for p in points)
     number = f"{len(points)} stationary point{'s' if len(points) > 1 else ''}"
     converged = any(p.stable for p in points)
@@ -38,8 +38,8 @@ def located(free: FreeEntropy, *, starts: int = 2, rng: int = 0) -> Located:
     if not converged:
         # Phi has a maximum, if only towards recovery.
         status += "; none of them is stable, so that one was missed: raise --starts or --accuracy"
-    if rest.unresolved:
-        where = ", ".join(f"{x:.4g}" for x in rest.unresolved[0])
+    if balance.unresolved:
+        where = ", ".join(f"{x:.4g}" for x in balance.unresolved[0])
         status += f"; the averages are not resolved at overlaps ({where}): points near there would be missed"
     if len(free.output.groups) > 1:
         status += "; with both overlaps free, those that the starts lead to"

@@ -29,7 +29,7 @@ from .integral import along_path
 from .solved import solved_entries
 from .two_layers import TwoLayerEntropy
 
-__all__ = ["OutputEntropy", "Remade", "entropy_again", "output_entropy"]
+__all__ = ["OnCluster", "OutputEntropy", "entropy_on_worker", "output_entropy"]
 
 Array = NDArray[np.float64]
 Route = Literal["direct", "integral of the gradient"]
@@ -46,7 +46,7 @@ _STEP = 0.08
 _SMALL = 0.02
 
 
-class Remade(NamedTuple):
+class OnCluster(NamedTuple):
     """The workers of a cluster, and how they make the same output entropy for themselves."""
 
     pool: ClusterPool
@@ -95,7 +95,7 @@ class OutputEntropy:
             tuple(i for i, _ in entries) for entries in channel.shared if entries[0][0] == entries[0][1]
         )
         #: Where searches from several starts go; None: they are made here.
-        self.remade: Remade | None = None
+        self.on_cluster: OnCluster | None = None
         # Learned together, and yet with overlaps of their own.
         self._joined = len(self.groups) > len(channel.groups)
         self._known: dict[bytes, Averages] = {}
@@ -266,11 +266,11 @@ def output_entropy(
     made = OutputEntropy(averages, direct, route)
     if isinstance(workers, ClusterPool):
         settings = effort | {"route": route, "noiseless": noiseless, "workers": 1}
-        made.remade = Remade(workers, Recipe.of(entropy_again, model, settings))
+        made.on_cluster = OnCluster(workers, Recipe.of(entropy_on_worker, model, settings))
     return made
 
 
-def entropy_again(model: Network | LinkKernel | Channel, settings: dict[str, Any]) -> OutputEntropy:
+def entropy_on_worker(model: Network | LinkKernel | Channel, settings: dict[str, Any]) -> OutputEntropy:
     """Psi_out on a worker of a cluster."""
     return output_entropy(model, **settings)
 

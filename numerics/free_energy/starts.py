@@ -10,10 +10,10 @@ import numpy as np
 from ..core.cluster_pool import Recipe
 from ..core.typing import Array
 from ..fixed_point.newton import Limits, newton_root
+from .balance import GroupBalance
 from .prior import Prior
-from .rest import Rest
 
-__all__ = ["OFF", "know", "led_to", "told_at", "tried"]
+__all__ = ["OFF", "balance_at", "evaluate_ahead", "newton_point_at", "newton_points"]
 
 # For Newton's method in w, where several groups have an overlap.
 _LIMITS = Limits(tries=25, close=1e-9, enough=1e-4, longest=1.0, rcond=1e-10)
@@ -21,63 +21,65 @@ _LIMITS = Limits(tries=25, close=1e-9, enough=1e-4, longest=1.0, rcond=1e-10)
 OFF = 3e-3
 
 
-def know(rest: Rest, points: Sequence[Array]) -> None:
+def evaluate_ahead(balance: GroupBalance, points: Sequence[Array]) -> None:
     """Evaluate at points that do not need each other, where there is a cluster for them; none without.
 
     Parameters
     ----------
-    rest : Rest
+    balance : GroupBalance
         Knows them afterwards.
     points : sequence of ndarray, shape (n,)
         Values of w.
     """
-    if (remade := rest.output.remade) is not None:
+    if (on_cluster := balance.output.on_cluster) is not None:
         rows = [{"w": w} for w in points]
-        found = remade.pool.map(told_at, rows, recipe=remade.recipe, prior=rest.prior, closest=rest.closest)
-        for w, told in zip(points, found, strict=True):
-            rest.take(w, told)
+        found = on_cluster.pool.map(
+            balance_at, rows, recipe=on_cluster.recipe, prior=balance.prior, closest=balance.closest
+        )
+        for w, log_alphas in zip(points, found, strict=True):
+            balance.accept(w, log_alphas)
 
 
-def told_at(w: Array, *, recipe: Recipe, prior: Prior, closest: float) -> Array:
-    """Logarithms of the alphas at which the groups are at rest, on a worker of a cluster."""
-    return Rest(recipe.made(), prior, closest)(w)
+def balance_at(w: Array, *, recipe: Recipe, prior: Prior, closest: float) -> Array:
+    """Logarithms of the alphas at which the groups are stationary, on a worker of a cluster."""
+    return GroupBalance(recipe.made(), prior, closest)(w)
 
 
-def led_to(rest: Rest, starts: Sequence[Array], free: list[int], log_alpha: float) -> Iterator[Array]:
-    """Points at rest that Newton's method finds from some starts, on a cluster where there is one.
+def newton_points(balance: GroupBalance, starts: Sequence[Array], free: list[int], log_alpha: float) -> Iterator[Array]:
+    """Stationary points that Newton's method finds from some starts, on a cluster where there is one.
 
     Parameters
     ----------
-    rest : Rest
+    balance : GroupBalance
     starts : sequence of ndarray, shape (n,)
         Values of w.
     free : list of int
         Groups whose w is free.
     log_alpha : float
     """
-    if (remade := rest.output.remade) is None:
-        found: Iterator[Any] = (_newton(rest, start, free, log_alpha) for start in starts)
+    if (on_cluster := balance.output.on_cluster) is None:
+        found: Iterator[Any] = (_newton(balance, start, free, log_alpha) for start in starts)
     else:
-        settings: dict[str, Any] = {"recipe": remade.recipe, "prior": rest.prior, "closest": rest.closest}
-        tried_there = remade.pool.map(
-            tried, [{"start": start} for start in starts], free=free, log_alpha=log_alpha, **settings
+        settings: dict[str, Any] = {"recipe": on_cluster.recipe, "prior": balance.prior, "closest": balance.closest}
+        tried_there = on_cluster.pool.map(
+            newton_point_at, [{"start": start} for start in starts], free=free, log_alpha=log_alpha, **settings
         )
         for _, unresolved in tried_there:
-            rest.note(unresolved)
+            balance.note(unresolved)
         found = (at for at, _ in tried_there)
     return (at for at in found if at is not None)
 
 
-def tried(
+def newton_point_at(
     start: Array, *, free: list[int], log_alpha: float, recipe: Recipe, prior: Prior, closest: float
 ) -> tuple[Array | None, list[Array]]:
-    """Point at rest that Newton's method finds from a start, and unresolved overlaps, on a worker of a cluster."""
-    rest = Rest(recipe.made(), prior, closest)
-    return _newton(rest, start, free, log_alpha), rest.unresolved
+    """Stationary point that Newton's method finds from a start, and unresolved overlaps, on a worker of a cluster."""
+    balance = GroupBalance(recipe.made(), prior, closest)
+    return _newton(balance, start, free, log_alpha), balance.unresolved
 
 
-def _newton(rest: Rest, w: Array, free: list[int], log_alpha: float) -> Array | None:
-    """Newton's method from w; None where it leaves the face or does not come to rest."""
+def _newton(balance: GroupBalance, w: Array, free: list[int], log_alpha: float) -> Array | None:
+    """Newton's method from w; None where it leaves the face or does not converge."""
 
     def full(z: Array) -> Array:
         at = w.copy()
@@ -85,16 +87,16 @@ def _newton(rest: Rest, w: Array, free: list[int], log_alpha: float) -> Array | 
         return at
 
     def inside(z: Array, moved: Array) -> Array | None:
-        out: Array = np.clip(moved, 0.3 * z, rest.top)
+        out: Array = np.clip(moved, 0.3 * z, balance.top)
         return None if (out < OFF).any() else out
 
     found = newton_root(
-        lambda z: rest(full(z))[free] - log_alpha,
+        lambda z: balance(full(z))[free] - log_alpha,
         w[free],
-        lambda z: rest.slopes(full(z), free),
+        lambda z: balance.slopes(full(z), free),
         inside,
         _LIMITS,
     )
-    if found is None or found.left >= _LIMITS.enough or (found.z >= rest.top).any():
+    if found is None or found.left >= _LIMITS.enough or (found.z >= balance.top).any():
         return None
     return full(found.z)

@@ -13,9 +13,9 @@ from scipy.optimize import brentq
 
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate, Result
+from .balance import GroupBalance
 from .entropy import FreeEntropy
-from .rest import Rest
-from .starts import OFF, know, led_to
+from .starts import OFF, evaluate_ahead, newton_points
 
 __all__ = ["FLAT", "StationaryPoint", "stationary_points"]
 
@@ -64,7 +64,7 @@ def stationary_points(
     closest: float | None = None,
     starts: int = 2,
     rng: np.random.Generator | int = 0,
-    rest: Rest | None = None,
+    balance: GroupBalance | None = None,
 ) -> tuple[StationaryPoint, ...]:
     """Stationary points with diagonal overlaps, in the order of their free entropy, the global maximum first.
 
@@ -77,7 +77,7 @@ def stationary_points(
         Random starts where several groups have an overlap, beside those near zero, near one and between the points
         that were found.
     rng : Generator or int, optional
-    rest : Rest, optional
+    balance : GroupBalance, optional
         Of the same output and prior, whose evaluations are used again.
 
     Returns
@@ -102,14 +102,14 @@ def stationary_points(
     """
     if isinstance(starts, bool) or not isinstance(starts, int) or starts < 0:
         raise ValueError(f"starts must be an integer >= 0, got {starts!r}")
-    rest = Rest(free.output, free.prior, closest) if rest is None else rest
+    balance = GroupBalance(free.output, free.prior, closest) if balance is None else balance
     if free.alpha == 0:
-        return (_point(free, rest, np.zeros(len(free.output.groups))),)
+        return (_point(free, balance, np.zeros(len(free.output.groups))),)
     generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
-    search = _Search(rest, math.log(free.alpha), starts, generator)
-    found = [_point(free, rest, w) for w in search.points()]
+    search = _Search(balance, math.log(free.alpha), starts, generator)
+    found = [_point(free, balance, w) for w in search.points()]
     if (limit := free.recovered()).value > -math.inf:
-        found.append(_recovered(free, rest, np.full(len(free.output.groups), rest.top), limit))
+        found.append(_recovered(free, balance, np.full(len(free.output.groups), balance.top), limit))
     if not found:
         raise ConvergenceError(
             f"no stationary point (14) of {free.output.describe()} was found at alpha = {free.alpha:g}: raise starts, "
@@ -119,20 +119,20 @@ def stationary_points(
 
 
 class _Search:
-    """Points w at which every group is zero, at the top, or at rest at this alpha."""
+    """Points w at which every group is zero, at the top, or stationary at this alpha."""
 
-    def __init__(self, rest: Rest, log_alpha: float, starts: int, rng: np.random.Generator) -> None:
-        self.rest, self.log_alpha, self._starts, self._rng = rest, log_alpha, starts, rng
-        self._size = len(rest.output.groups)
+    def __init__(self, balance: GroupBalance, log_alpha: float, starts: int, rng: np.random.Generator) -> None:
+        self.balance, self.log_alpha, self._starts, self._rng = balance, log_alpha, starts, rng
+        self._size = len(balance.output.groups)
 
     def points(self) -> list[Array]:
         """All that are found, faces first."""
         found: list[Array] = []
-        states = product("0f1" if self.rest.apart else "0f", repeat=self._size)
+        states = product("0f1" if self.balance.apart else "0f", repeat=self._size)
         for state in sorted(states, key=lambda state: state.count("f")):
             if set(state) == {"1"}:
                 continue
-            w = np.array([self.rest.top if s == "1" else 0.0 for s in state])
+            w = np.array([self.balance.top if s == "1" else 0.0 for s in state])
             free = [k for k, s in enumerate(state) if s == "f"]
             for at in self._of_face(w, free, found):
                 if self._holds(at, state) and not any(np.abs(at - other).max() < _SAME for other in found):
@@ -141,9 +141,9 @@ class _Search:
 
     def _holds(self, w: Array, state: tuple[str, ...]) -> bool:
         """Whether overlaps of zero are stationary, and those at the top go on to one."""
-        told = self.rest(w)
-        zero = all(told[k] > -math.inf for k, s in enumerate(state) if s == "0")
-        return zero and all(told[k] < self.log_alpha for k, s in enumerate(state) if s == "1")
+        log_alphas = self.balance(w)
+        zero = all(log_alphas[k] > -math.inf for k, s in enumerate(state) if s == "0")
+        return zero and all(log_alphas[k] < self.log_alpha for k, s in enumerate(state) if s == "1")
 
     def _of_face(self, w: Array, free: list[int], found: list[Array]) -> Iterator[Array]:
         if not free:
@@ -151,11 +151,11 @@ class _Search:
         elif len(free) == 1:
             yield from self._on_line(w, free[0])
         else:
-            yield from led_to(self.rest, list(self._starting(w, free, found)), free, self.log_alpha)
+            yield from newton_points(self.balance, list(self._starting(w, free, found)), free, self.log_alpha)
 
     def _on_line(self, w: Array, k: int) -> Iterator[Array]:
         """Every change of sign of log alpha_k - log alpha along one group."""
-        top = self.rest.top
+        top = self.balance.top
 
         def moved(x: float) -> Array:
             at = w.copy()
@@ -163,21 +163,21 @@ class _Search:
             return at
 
         def wrong(x: float) -> float:
-            return float(np.clip(self.rest(moved(x))[k] - self.log_alpha, -700.0, 700.0))
+            return float(np.clip(self.balance(moved(x))[k] - self.log_alpha, -700.0, 700.0))
 
         step = _STEP if self._size == 1 else _COARSE_STEP
         nodes = np.append(np.concatenate([_BEGIN, np.arange(_BEGIN[-1] + step, top - 0.1, step)]), top)
-        if self.rest(w)[k] == -math.inf:
+        if self.balance(w)[k] == -math.inf:
             # Any alpha sets it off, by an overlap of that order.
             nodes = np.concatenate([_TINY, nodes])
-        know(self.rest, [moved(float(x)) for x in nodes])
+        evaluate_ahead(self.balance, [moved(float(x)) for x in nodes])
         values = [wrong(float(x)) for x in nodes]
         for a, b, left, right in zip(nodes[:-1], nodes[1:], values[:-1], values[1:], strict=True):
             if left * right < 0:
                 yield moved(brentq(wrong, float(a), float(b), xtol=1e-13, rtol=1e-13))
 
     def _starting(self, w: Array, free: list[int], found: list[Array]) -> Iterator[Array]:
-        top = self.rest.top
+        top = self.balance.top
         near = [np.full(len(free), level) for level in (0.3, 0.6 * top)]
         near += list(self._rng.uniform(0.05, 0.6, (self._starts, len(free))) * top)
         near += [0.5 * (a + b)[free] for i, a in enumerate(found) for b in found[:i]]
@@ -187,12 +187,12 @@ class _Search:
             yield start
 
 
-def _point(free: FreeEntropy, rest: Rest, w: Array) -> StationaryPoint:
+def _point(free: FreeEntropy, balance: GroupBalance, w: Array) -> StationaryPoint:
     output = free.output
-    x = rest.overlaps(w)
-    capped = w >= rest.top
+    x = balance.overlaps(w)
+    capped = w >= balance.top
     if capped.any():
-        return _partial(free, rest, w, capped)
+        return _partial(free, balance, w, capped)
     q = output.matrix(x)
     gradient, error = free.gradient(q)
     hessian = free.hessian(x)
@@ -209,23 +209,23 @@ def _point(free: FreeEntropy, rest: Rest, w: Array) -> StationaryPoint:
     return StationaryPoint(q, output.matrix(moved), free(q), kind, values, kind == "maximum", float(residual))
 
 
-def _partial(free: FreeEntropy, rest: Rest, w: Array, capped: NDArray[np.bool_]) -> StationaryPoint:
+def _partial(free: FreeEntropy, balance: GroupBalance, w: Array, capped: NDArray[np.bool_]) -> StationaryPoint:
     """With some overlaps at one: the slope of Phi by -log(1 - q) there tells where it goes."""
     output = free.output
-    g = output.averages(output.matrix(rest.overlaps(w))).g.mean(axis=0)
+    g = output.averages(output.matrix(balance.overlaps(w))).g.mean(axis=0)
     rooms = [(k, i) for k, group in enumerate(output.groups) if capped[k] for i in group]
-    excess = sum(free.alpha * math.exp(-rest.top) * g[i, i] - free.prior.dimension for _, i in rooms)
-    return _recovered(free, rest, w, Estimate(math.copysign(math.inf, excess), 0.0, output.how))
+    excess = sum(free.alpha * math.exp(-balance.top) * g[i, i] - free.prior.dimension for _, i in rooms)
+    return _recovered(free, balance, w, Estimate(math.copysign(math.inf, excess), 0.0, output.how))
 
 
-def _recovered(free: FreeEntropy, rest: Rest, w: Array, value: Estimate) -> StationaryPoint:
+def _recovered(free: FreeEntropy, balance: GroupBalance, w: Array, value: Estimate) -> StationaryPoint:
     """With the overlaps at the top recovered."""
-    output, capped = free.output, w >= rest.top
-    x = np.where(capped, 1.0, rest.overlaps(w))
+    output, capped = free.output, w >= balance.top
+    x = np.where(capped, 1.0, balance.overlaps(w))
     if capped.all() and free.excess():
         stable = free.excess() > 0
     else:
-        told, log_alpha = rest(w), math.log(free.alpha)
-        stable = bool((told[capped] < log_alpha).all() and (told[(w == 0)] > log_alpha).all())
-    off = output.matrix(np.where(capped, math.exp(-rest.top), 0.0))
+        log_alphas, log_alpha = balance(w), math.log(free.alpha)
+        stable = bool((log_alphas[capped] < log_alpha).all() and (log_alphas[w == 0] > log_alpha).all())
+    off = output.matrix(np.where(capped, math.exp(-balance.top), 0.0))
     return StationaryPoint(output.matrix(x), off, value, "recovered", np.zeros(0), stable, 0.0)

@@ -1,7 +1,8 @@
 """Transitions of the overlap of one group: weak recovery, spinodals, and where two branches have one free entropy.
 
-Along one overlap the alpha at rest is a function of it, alpha(w), w = -log(1 - q): branches are where it rises (maxima
-of Phi), and its folds are the spinodals. The uninformed branch rises to the first overlap with alpha(q) = alpha.
+Along one overlap the alpha at which it is stationary is a function of it, alpha(w), w = -log(1 - q): branches are
+where it rises (maxima of Phi), and its folds are the spinodals. The uninformed branch rises to the first overlap with
+alpha(q) = alpha.
 """
 
 import math
@@ -12,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
 from ..core.results import Estimate, Result, versions
+from .balance import GroupBalance
 from .entropy import FreeEntropy
 from .prior import Gaussian, Prior
 from .psi_out import OutputEntropy
-from .rest import Rest
-from .starts import know
+from .starts import evaluate_ahead
 
 __all__ = ["Transition", "Transitions", "transitions"]
 
@@ -134,14 +135,16 @@ class _Curve:
 
     def __init__(self, output: OutputEntropy, prior: Prior, closest: float | None) -> None:
         self.output, self.prior = output, prior
-        self.rest = Rest(output, prior, closest)
-        self.nodes = np.concatenate([_BEGIN, np.arange(_BEGIN[-1] + _STEP, self.rest.top, _STEP), [self.rest.top]])
-        know(self.rest, [np.array([w]) for w in self.nodes])
+        self.balance = GroupBalance(output, prior, closest)
+        self.nodes = np.concatenate(
+            [_BEGIN, np.arange(_BEGIN[-1] + _STEP, self.balance.top, _STEP), [self.balance.top]]
+        )
+        evaluate_ahead(self.balance, [np.array([w]) for w in self.nodes])
         self.values = np.array([self.at(w) for w in self.nodes])
 
     def at(self, w: float) -> float:
         """Log alpha."""
-        return float(self.rest(np.array([w]))[0])
+        return float(self.balance(np.array([w]))[0])
 
     def error(self, w: float) -> float:
         """Relative error of alpha."""
@@ -178,7 +181,7 @@ class _Curve:
         folds = self.folds()
         start = zero if math.isfinite(zero) else self.values[0]
         # Turning points with both ends: rising pieces in between are branches.
-        turns = [(0.0, start), *folds, (self.rest.top, float(self.values[-1]))]
+        turns = [(0.0, start), *folds, (self.balance.top, float(self.values[-1]))]
         first_order = []
         for k in range(len(turns) - 1):
             (w_high, high), (w_low, low) = turns[k], turns[k + 1]
@@ -253,7 +256,7 @@ class _Curve:
         return float(brentq(lambda w: self.at(float(w)) - target, begin, b, xtol=1e-12, rtol=1e-13))
 
     def _perfect(self, recovery: float) -> Estimate | None:
-        """Largest alpha at rest: above it nothing stops the uninformed start."""
+        """Largest alpha of a stationary point: above it nothing stops the uninformed start."""
         k = int(np.argmax(self.values))
         highest = max([self.values[k], *(value for _, value in self.folds())])
         if k == len(self.values) - 1 and not (math.isfinite(recovery) or self.prior.dimension == 0):
@@ -262,5 +265,5 @@ class _Curve:
         found = self._alpha(float(w), math.exp(float(highest)))
         if k == len(self.values) - 1:
             # alpha(w) goes on to its limit by terms of order V^{1/2}.
-            return Estimate(found.value, found.error + found.value * math.exp(-0.5 * self.rest.top), found.how)
+            return Estimate(found.value, found.error + found.value * math.exp(-0.5 * self.balance.top), found.how)
         return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core.cluster import LARGE_GRAPHS, await_future, told_apart
+from ..core.cluster import LARGE_GRAPHS, await_future, cluster_failures
 from ..posterior.protocol import Model, Scores
 from .blocks import Array
 from .passes import shape_of, whole_sums
@@ -72,7 +72,7 @@ class Spread:
     ) -> None:
         self.client, self._name, self._number = client, token_hex(4), 0
         homes: list[str | None]
-        with told_apart(_PASS):
+        with cluster_failures(_PASS):
             if isinstance(x, RowFiles):
                 # The workers may have been started in other folders.
                 self._x, ys = [[path.absolute() for path in paths] for paths in zip(*x.blocks, strict=True)]
@@ -96,7 +96,7 @@ class Spread:
 
     def sweep(self, weights: Array, V: Array) -> tuple[Array, Array]:
         """Run one pass, see `Samples.sweep`."""
-        with told_apart(_PASS):
+        with cluster_failures(_PASS):
             self._number += 1
             where = self.client.who_has(self._blocks)
             homes = [next(iter(where.get(block.key, ())), None) for block in self._blocks]

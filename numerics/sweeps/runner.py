@@ -131,7 +131,7 @@ def sweep(
         states = _states(store, grid.points, say)
         wanted = (None, FAILED) if retry_failed else (None,)
         todo = [point for point in grid.points if states[point.key] in wanted]
-        # The dear ones first: at the end no worker waits long for another.
+        # The costly ones first: at the end no worker waits long for another.
         todo.sort(key=lambda point: -grid.task.cost(point.parameters))
         todo = todo[:limit]
         computed = 0

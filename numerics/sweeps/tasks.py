@@ -30,7 +30,7 @@ class Task(Protocol):
         ...
 
     def cost(self, parameters: Parameters) -> float:
-        """Rough relative cost; dear points start first."""
+        """Rough relative cost; costly points start first."""
         ...
 
     def command(self, parameters: Parameters) -> str:

@@ -52,7 +52,7 @@ REASONS: dict[str, str] = {
 
 
 class Cell(NamedTuple):
-    """One number: its value, its error, and the seconds it took."""
+    """One number: its value, its error, and the seconds of processor time it took."""
 
     value: float
     error: float
@@ -106,12 +106,12 @@ def _alpha(model: al.Network) -> float:
 
 def cell(model: str, verb: str) -> Cell | str:
     """The number of a cell, or the sentence of its refusal."""
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         value, error = VERBS[verb](MODELS[model])
     except (ConvergenceError, ValueError) as refusal:
         return str(refusal)
-    return Cell(value, error, time.perf_counter() - began)
+    return Cell(value, error, time.process_time() - began)
 
 
 def main() -> None:

@@ -13,20 +13,17 @@ from attnlimits.papers.troiani2025.figures.cost_per_digit import growth, measure
 
 from .ratios import Ratios
 
-# Digits, and the seconds they may take.
-LIMITS = {15: 1.0, 30: 30.0, 50: 600.0}
 
-
-@pytest.mark.parametrize("digits", LIMITS)
+@pytest.mark.parametrize("digits", [15, 30, 50])
 def test_seconds(benchmark: Any, table: Callable[[str], None], digits: int) -> None:
     if benchmark.disabled and digits > 15:
         pytest.skip("a smoke run needs 15 digits only")
     precise_threshold(Network(), 14)
-    start = time.perf_counter()
+    start = time.process_time()
     result = benchmark.pedantic(lambda: precise_threshold(Network(), digits), rounds=1)
-    seconds = time.perf_counter() - start
-    table(f"threshold of two softmax layers, {digits} digits ({result.value}): {seconds:.2f} s")
-    assert seconds < LIMITS[digits]
+    seconds = time.process_time() - start
+    table(f"threshold of two softmax layers, {digits} digits ({result.value}): {seconds:.2f} processor seconds")
+    assert result.error < 10.0**-digits
 
 
 def test_growth(benchmark: Any, table: Callable[[str], None], ratio: Ratios) -> None:

@@ -143,7 +143,7 @@ def curve(
 
     Notes
     -----
-    Every layer tells the alpha at which it would be at rest; a fixed point is where these agree. One layer: alpha is
+    Every layer has an alpha at which it would be stationary; a fixed point is where these agree. One layer: alpha is
     an explicit function of its overlap, and the folds of its interpolant are the jumps. More: predictor and corrector
     along the arc. Only diagonal overlaps are followed, which symmetric links keep. Keys and queries have overlaps of
     their own, and posteriors on charts are found by a search: there every point is iterated from the one before

@@ -1,6 +1,6 @@
-"""The fixed points as an agreement between layers: every layer tells the alpha at which it would be at rest.
+"""The fixed points as an agreement between layers: every layer has an alpha at which it would be stationary.
 
-With w_l = -log(1 - q_ll), layer l is at rest, q = F(alpha G(q)) (14), where alpha equals
+With w_l = -log(1 - q_ll), layer l is stationary, q = F(alpha G(q)) (14), where alpha equals
 
     alpha_l(w) = q_ll / ((1 - q_ll) G_ll(q)),   and at q_ll = 0   alpha_l = 1/lambda_l,
 
@@ -43,7 +43,7 @@ class Local:
     w : ndarray, shape (n,)
         -log(1 - q) of each group of indices.
     log_alpha : ndarray, shape (n,)
-        Logarithm of the alpha at which each would be at rest; inf where the averages do not tell.
+        Logarithm of the alpha at which each would be stationary; inf where the averages do not determine it.
     noise : ndarray, shape (replicas, n)
         Its deviations.
     bias : ndarray, shape (n,)
@@ -201,7 +201,7 @@ class Equations:
         return self._slopes[key]
 
     def meet(self, w: Array, t: float, active: list[int], group: int) -> tuple[Array, float, Array, float]:
-        """Point of the branch of the active groups where another, held at its overlap, is at rest, too.
+        """Point of the branch of the active groups where another, held at its overlap, is stationary, too.
 
         Returns
         -------
@@ -244,6 +244,6 @@ class Equations:
 
 
 def _differences(moved: Array, here: Array, step: float) -> Array:
-    """Difference quotients; 0 where a group says nothing."""
+    """Difference quotients; 0 where a group has none."""
     finite = np.isfinite(moved) & np.isfinite(here)
     return np.where(finite, np.where(finite, moved, 0.0) - np.where(finite, here, 0.0), 0.0) / step

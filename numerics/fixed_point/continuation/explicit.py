@@ -168,13 +168,13 @@ class Explicit:
         return out
 
     def first(self, alpha: float) -> float:
-        """Smallest w at which the iteration from zero rests; the end where it goes beyond."""
+        """Smallest w at which the iteration from zero converges; the end where it goes beyond."""
         if alpha <= self.alpha(0.0):
             return 0.0
         return next(iter(self.crossings(lambda w: self.alpha(w) - alpha)), self.end)
 
     def last(self, alpha: float, top: float | None = None) -> float:
-        """Largest w <= top at which the iteration from above rests; the end where it stays beyond."""
+        """Largest w <= top at which the iteration from above converges; the end where it stays beyond."""
         top = self.end if top is None else top
         if self.alpha(top) <= alpha:
             return top

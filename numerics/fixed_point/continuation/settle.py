@@ -45,7 +45,7 @@ def _rested(equations: Equations, tol: float, w: Array, t: float) -> Walker:
             return walker
         weak = [k for k in active if w[k] < _WEAK]
         if weak:
-            # A layer that dies out slowly is at rest at zero, if it is stable there.
+            # A layer that dies out slowly is stationary at zero, if it is stable there.
             w = np.where(np.isin(np.arange(len(w)), weak), 0.0, w)
             without = _rested(equations, tol, w, t)
             if without.unstable() is None:

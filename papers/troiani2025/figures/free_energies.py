@@ -23,7 +23,7 @@ from attnlimits.numerics.core.colours import BLUE, GREEN, PURPLE, RED
 from attnlimits.numerics.core.plots import mark_threshold
 from attnlimits.numerics.core.results import load, save
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy
-from attnlimits.numerics.free_energy.rest import Rest
+from attnlimits.numerics.free_energy.balance import GroupBalance
 from attnlimits.numerics.free_energy.stationary import stationary_points
 from attnlimits.numerics.model.network import Network
 
@@ -48,17 +48,17 @@ def compute(progress: Progress | None = None) -> Record:
     step = Steps(progress, len(SKIPS))
     for skip in SKIPS:
         output = output_entropy(Network(skip=skip), accuracy=_ACCURACY)
-        rest: Rest | None = None
+        balance: GroupBalance | None = None
         for alpha in ALPHAS:
             if (skip, alpha) not in known:
                 free = FreeEntropy(output, alpha)
-                rest = Rest(output, free.prior, _CLOSEST[skip > 2]) if rest is None else rest
-                points = stationary_points(free, starts=_STARTS, rest=rest)
+                balance = GroupBalance(output, free.prior, _CLOSEST[skip > 2]) if balance is None else balance
+                points = stationary_points(free, starts=_STARTS, balance=balance)
                 cases.append(
                     {
                         "skip": skip,
                         "alpha": alpha,
-                        "unresolved": rest.unresolved,
+                        "unresolved": balance.unresolved,
                         "points": [
                             {
                                 "q": point.overlap.diagonal(),

@@ -20,7 +20,7 @@ from attnlimits.numerics.core.colours import BLUE, GREEN, RED, YELLOW
 from attnlimits.numerics.core.plots import legend_below, mark_threshold, smooth
 from attnlimits.numerics.fixed_point.continuation.link_curve import curve_link
 from attnlimits.numerics.free_energy import FreeEntropy, output_entropy, stationary_points
-from attnlimits.numerics.free_energy.rest import Rest
+from attnlimits.numerics.free_energy.balance import GroupBalance
 from attnlimits.numerics.free_energy.thresholds import transitions
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.link_kernels import kernel_of
@@ -50,12 +50,12 @@ def compute(progress: Progress | None = None) -> Record:
     }
     at_fold = FreeEntropy(output, only.algorithmic.value)(np.array([[record["fold"]]]))
     record["fold_phi"] = at_fold.value
-    rest: Rest | None = None
+    balance: GroupBalance | None = None
     step = Steps(progress, len(_ALPHAS))
     for alpha in _ALPHAS:
         free = FreeEntropy(output, float(alpha))
-        rest = Rest(output, free.prior) if rest is None else rest
-        for point in stationary_points(free, rest=rest):
+        balance = GroupBalance(output, free.prior) if balance is None else balance
+        for point in stationary_points(free, balance=balance):
             value = point.free_entropy
             record["points"].append(
                 {

@@ -9,7 +9,7 @@ import attnlimits as al
 from attnlimits.free_energy import FreeEntropy, entropy_of, located, transitions
 from attnlimits.numerics.core.errors import ClusterError, ConvergenceError
 from attnlimits.numerics.free_energy import starts
-from attnlimits.numerics.free_energy.rest import Rest
+from attnlimits.numerics.free_energy.balance import GroupBalance
 
 FEW = {"samples": 64, "replicas": 3}
 
@@ -23,7 +23,7 @@ def test_points_of_a_line(client, completed):
     assert [asdict(point.free_entropy) for point in there.points] == [
         asdict(point.free_entropy) for point in here.points
     ]
-    assert completed.count("told_at") > 40
+    assert completed.count("balance_at") > 40
 
 
 def test_starts_of_two_overlaps(client, completed):
@@ -43,52 +43,52 @@ def test_starts_of_two_overlaps(client, completed):
             other.residual,
             other.free_entropy,
         )
-    assert completed.count("tried") >= 4 and completed.count("told_at") > 20
+    assert completed.count("newton_point_at") >= 4 and completed.count("balance_at") > 20
 
 
 @pytest.mark.slow  # seconds, for what the points of a line test
 def test_transitions(client, completed):
     found = [transitions(entropy_of(al.Link("h[1]**2"), **where)) for where in ({}, {"client": client})]
-    assert repr(found[0]) == repr(found[1]) and completed.count("told_at") > 10
+    assert repr(found[0]) == repr(found[1]) and completed.count("balance_at") > 10
 
 
 def test_overlaps_that_are_not_resolved_are_noted(client, monkeypatch):
     """Those that another process met are named in the status as if they had been met here."""
-    evaluate = Rest._evaluate
+    evaluate = GroupBalance._evaluate
 
     def missed(self, w):
         if 2 < w[0] < 4:
             raise ConvergenceError("not resolved")
         return evaluate(self, w)
 
-    monkeypatch.setattr(Rest, "_evaluate", missed)
+    monkeypatch.setattr(GroupBalance, "_evaluate", missed)
     found = [located(FreeEntropy(entropy_of(al.Link("h[1]**2"), **where), 1.05)) for where in ({}, {"client": client})]
     assert "the averages are not resolved" in found[0].status and found[1].status == found[0].status
 
 
 def test_a_lost_cluster_is_no_unresolved_posterior(client, monkeypatch):
-    rest = Rest(entropy_of(al.Link("h[1]**2"), client=client), al.free_energy.Gaussian())
+    balance = GroupBalance(entropy_of(al.Link("h[1]**2"), client=client), al.free_energy.Gaussian())
 
     def lost(self, w):
         raise ClusterError("the cluster was lost")
 
-    monkeypatch.setattr(Rest, "_evaluate", lost)
+    monkeypatch.setattr(GroupBalance, "_evaluate", lost)
     with pytest.raises(ClusterError, match="was lost"):
-        rest(np.array([1.0]))
-    assert rest.unresolved == []
+        balance(np.array([1.0]))
+    assert balance.unresolved == []
 
 
 def test_starts_note_what_they_do_not_resolve(client, monkeypatch):
     output = entropy_of(al.Link("h[1]*h[2]"), **FEW, client=client)
-    rest = Rest(output, al.free_energy.Gaussian())
+    balance = GroupBalance(output, al.free_energy.Gaussian())
 
     def missed(self, w):
         raise ConvergenceError("not resolved")
 
-    monkeypatch.setattr(Rest, "_evaluate", missed)
+    monkeypatch.setattr(GroupBalance, "_evaluate", missed)
     begin = [np.array([1.0, 1.0]), np.array([1.0, 2.0])]
-    assert list(starts.led_to(rest, begin, [0, 1], 0.1)) == []
-    assert any(np.array_equal(rest.unresolved[0], rest.overlaps(w)) for w in begin)
+    assert list(starts.newton_points(balance, begin, [0, 1], 0.1)) == []
+    assert any(np.array_equal(balance.unresolved[0], balance.overlaps(w)) for w in begin)
 
 
 def test_a_client_has_to_be_open(client):

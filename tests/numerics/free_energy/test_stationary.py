@@ -14,7 +14,7 @@ from attnlimits.numerics.core.results import load
 from attnlimits.numerics.fixed_point import link as link_evolution
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.free_energy import FreeEntropy, OutputEntropy, output_entropy, stationary_points
-from attnlimits.numerics.free_energy.rest import Rest
+from attnlimits.numerics.free_energy.balance import GroupBalance
 from attnlimits.numerics.free_energy.two_layers import TwoLayerEntropy
 from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
@@ -213,14 +213,14 @@ def test_stable_means_that_the_iteration_returns(polynomial):
 
 
 OUTPUT = output_entropy(kernel_of("min(abs(h[1]),1)"))
-REST = Rest(OUTPUT, FreeEntropy(OUTPUT, 1.0).prior)
+BALANCE = GroupBalance(OUTPUT, FreeEntropy(OUTPUT, 1.0).prior)
 
 
 @settings(max_examples=8)
 @given(a=st.floats(0.05, 3), b=st.floats(0.05, 3))
 def test_more_samples_never_hurt(a, b):
     """The Bayes-optimal overlap and its free entropy rise with alpha, and 0 <= q <= 1."""
-    low, high = (stationary_points(FreeEntropy(OUTPUT, x), rest=REST)[0] for x in sorted((a, b)))
+    low, high = (stationary_points(FreeEntropy(OUTPUT, x), balance=BALANCE)[0] for x in sorted((a, b)))
     assert 0 <= low.overlap[0, 0] <= high.overlap[0, 0] + 1e-9 <= 1 + 1e-9
     assert -1e-12 <= low.free_entropy.value <= high.free_entropy.value + 1e-12
     assert np.linalg.eigvalsh(low.overlap)[0] >= 0

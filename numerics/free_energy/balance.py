@@ -1,6 +1,6 @@
-"""Where the overlaps are at rest: q = F(alpha G(q)) as the alpha that every group of indices asks for.
+"""Where the overlaps are stationary: q = F(alpha G(q)) as the alpha that every group of indices asks for.
 
-With w = -log(1 - q), a group at rest has alpha = qhat(q)/G(q); these functions do not depend on alpha, so that an
+With w = -log(1 - q), a stationary group has alpha = qhat(q)/G(q); these functions do not depend on alpha, so that an
 evaluation serves all alphas and the derivative of Phi by q is (alpha - alpha_l) G/2.
 """
 
@@ -15,7 +15,7 @@ from ..core.errors import ConvergenceError
 from .prior import Prior
 from .psi_out import OutputEntropy
 
-__all__ = ["Rest"]
+__all__ = ["GroupBalance"]
 
 Array = NDArray[np.float64]
 
@@ -27,8 +27,8 @@ _SURELY = 1e-9
 _STEP = 0.03
 
 
-class Rest:
-    """Logarithms of the alphas at which the groups are at rest.
+class GroupBalance:
+    """Logarithms of the alphas at which the groups are stationary.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ class Rest:
                 self._known[key] = np.full(len(w), math.nan)
         return self._known[key]
 
-    def take(self, w: Array, told: Array) -> None:
+    def accept(self, w: Array, log_alphas: Array) -> None:
         """Know what another one has evaluated at w."""
         if w.tobytes() not in self._known:
-            self._known[w.tobytes()] = told
-            if np.isnan(told).all():
+            self._known[w.tobytes()] = log_alphas
+            if np.isnan(log_alphas).all():
                 self.note([self.overlaps(w)])
 
     def note(self, unresolved: list[Array]) -> None:
@@ -88,16 +88,16 @@ class Rest:
         averages = output.averages(q)
         g = averages.g.mean(axis=0)
         qhat = self.prior.inverse(q)
-        told = np.empty(len(w))
+        log_alphas = np.empty(len(w))
         for k, group in enumerate(output.groups):
             mean = float(np.mean([g[i, i] for i in group]))
             if w[k] > 0:
-                told[k] = math.log(qhat[group[0], group[0]] / mean) if mean > 0 else math.inf
+                log_alphas[k] = math.log(qhat[group[0], group[0]] / mean) if mean > 0 else math.inf
             elif mean > _SURELY:
-                told[k] = -math.inf
+                log_alphas[k] = -math.inf
             else:
-                told[k] = -math.log(max(self._growth(q, group), 1e-300))
-        return told
+                log_alphas[k] = -math.log(max(self._growth(q, group), 1e-300))
+        return log_alphas
 
     def _growth(self, q: Array, group: tuple[int, ...]) -> float:
         """Growth rate over alpha of a small overlap of a group; small overlaps of all priors are alike."""
