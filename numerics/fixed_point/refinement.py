@@ -35,6 +35,7 @@ from .stopping import (
     next_stage,
     noise_of,
     noted,
+    telling,
 )
 
 __all__ = ["Refinement"]
@@ -264,8 +265,7 @@ class Refinement:
         t, moved = stage.t, stage.moved
         length = 0.0 if moved is None else float(np.abs(t - moved[0]).max())
         if not (here.averages.sampled and stage.level < ROUGH):
-            # Shorter steps show jumps of the rules that move averages, and make slopes that lead astray.
-            if moved is None or length <= moving(stage.level):
+            if moved is None or length <= telling(stage.level):
                 return state, stage
             return state, replace(stage, slopes=broyden(stage.slopes, t - moved[0], here.log_alpha - moved[1]))
         # Neighbours differ by their noise: slopes are taken from distant points.

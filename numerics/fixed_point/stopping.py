@@ -35,6 +35,7 @@ __all__ = [
     "next_stage",
     "noise_of",
     "noted",
+    "telling",
 ]
 
 Array = NDArray[np.float64]
@@ -52,6 +53,9 @@ _TRIES, _MOST_TRIES = 4, 8
 CUT = 0.2
 # Least share of the distance of the last two of three rules that is stated as the error of the finest.
 _LEAST_LEFT = 0.5
+# Least step in t from which slopes are learned, over the accuracy of the averages. A fifth of it made steps that led
+# astray (two layers at alpha = 0.978).
+_TELLING = 1.0
 # The last step is at most this share of the accuracy asked for, and at most so long: slopes are trusted no further.
 _SHARE, _SHORT = 0.1, 0.1
 # Sampled averages: noise of the next stage over what is asked of it, and the mildest cut. Levels stand for the inverse
@@ -176,6 +180,11 @@ class Judgement:
 def moving(level: float) -> float:
     """Accuracy of the rules that move averages of this one; rounded, as averages are kept by their accuracy."""
     return min(float(f"{level / CUT**2:.3g}"), ROUGH)
+
+
+def telling(level: float) -> float:
+    """Least step in t from which Broyden's update learns: shorter ones show jumps of the rules that move averages."""
+    return _TELLING * moving(level)
 
 
 def noise_of(averages: Averages, chosen: list[int], inverse: Array) -> Array:

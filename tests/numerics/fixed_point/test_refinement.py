@@ -70,7 +70,7 @@ class Seam(Law):
     def alike(self, q: Array, accuracy: float, neighbour: Averages | None) -> Averages:
         self.asked.append(accuracy)
         series = 1 - q[0, 0] < self.gap if neighbour is None else bool(neighbour.way)
-        g = super().rough(q, accuracy).g[:2] * math.exp(0.05 * accuracy * (-1 if series else 1))
+        g = super().rough(q, accuracy).g[:2] * math.exp(0.2 * accuracy * (-1 if series else 1))
         return Averages(g, np.full((2, 2), np.nan), np.zeros((2, 2)), "estimated", way="series" if series else "")
 
 
