@@ -63,6 +63,8 @@ class Averages:
         What a result made of these averages has to state, such as a restriction; empty otherwise.
     growth_bias : ndarray, shape (P,)
         What the mean of the growth rates may be off by beside its scatter; shape (1,), zero, where nothing is known.
+    way : str
+        Name of another way than rules and sampling by which they were found, see `Refinable.alike`; empty otherwise.
     """
 
     g: Array
@@ -71,6 +73,7 @@ class Averages:
     how: How
     note: str = ""
     growth_bias: Array = field(default_factory=lambda: np.zeros(1))
+    way: str = ""
 
     def __post_init__(self) -> None:
         for array in (self.g, self.growth, self.bias, self.growth_bias):
@@ -196,6 +199,14 @@ class Refinable(Channel, Protocol):
 
     def rough(self, q: Array, accuracy: float) -> Averages:
         """Averages at q of about this relative accuracy."""
+
+    def alike(self, q: Array, accuracy: float, neighbour: Averages | None) -> Averages:
+        """Averages at q, found in the way of these of a neighbour where a channel has several ways that serve both.
+
+        Two ways differ within their errors, which is more than neighbours differ by: between them a search goes to and
+        fro.
+        """
+        return self.rough(q, accuracy)
 
 
 def matrix_root(q: Array) -> Array:

@@ -31,9 +31,11 @@ from .stopping import (
     bias_of,
     judge_rule,
     judge_sampled,
+    moving,
     next_stage,
     noise_of,
     noted,
+    telling,
 )
 
 __all__ = ["Refinement"]
@@ -55,8 +57,6 @@ _JOINS = 1.2
 _MARGINAL = 0.05
 # Square of the length of a step that is rounding.
 _SQUARE = 1e-16
-# Least step in t from which Broyden's update learns: shorter ones show rounding, or jumps of the rules.
-_TELLING = 1e-3
 # Slopes of sampled averages are measured afresh so far in t from where they were: on the way of all layers to
 # recovery, where a law is known for them, and elsewhere.
 _AWAY, _NEAR = 3.0, 0.8
@@ -265,7 +265,7 @@ class Refinement:
         t, moved = stage.t, stage.moved
         length = 0.0 if moved is None else float(np.abs(t - moved[0]).max())
         if not (here.averages.sampled and stage.level < ROUGH):
-            if moved is None or length <= _TELLING:
+            if moved is None or length <= telling(stage.level):
                 return state, stage
             return state, replace(stage, slopes=broyden(stage.slopes, t - moved[0], here.log_alpha - moved[1]))
         # Neighbours differ by their noise: slopes are taken from distant points.
@@ -303,9 +303,10 @@ class Refinement:
         if anchor is not None:
             moved, anchor = self._moved(layers, stage, anchor)
             if moved is not None:
-                q = self._at(layers, stage.t)
-                return self._judged(state, layers, stage.t, q, moved), replace(stage, anchor=anchor)
-        at = self._evaluate(state, layers, stage.t, stage.level)
+                at = self._judged(state, layers, stage.t, self._at(layers, stage.t), moved)
+                return at, replace(stage, anchor=anchor)
+        begun = state if stage.tries else replace(state, averages=None)  # each stage keeps to the way it begins in
+        at = self._evaluate(begun, layers, stage.t, stage.level)
         found = at.here.averages
         known = stage.level < (_TOLD if found.sampled else ROUGH)
         return at, replace(stage, anchor=Anchor(stage.t, found) if known else None)
@@ -319,16 +320,15 @@ class Refinement:
         sampled = anchor.averages.sampled
         if np.abs(stage.t - anchor.t).max() > (_SAMPLED_REACH if sampled else _REACH):
             return None, anchor
-        # Rounded: averages are kept by their accuracy.
-        level = _TOLD if sampled else min(float(f"{stage.level / CUT**2:.3g}"), ROUGH)
+        level = _TOLD if sampled else moving(stage.level)
         if anchor.coarse is None:
-            anchor = replace(anchor, coarse=self.averages.rough(self._at(layers, anchor.t), level))
-        return anchor.moved(self.averages.rough(self._at(layers, stage.t), level)), anchor
+            anchor = replace(anchor, coarse=self.averages.alike(self._at(layers, anchor.t), level, anchor.averages))
+        return anchor.moved(self.averages.alike(self._at(layers, stage.t), level, anchor.averages)), anchor
 
     def _evaluate(self, state: State, layers: Layers, t: Array, level: float) -> _At:
-        """Averages of this accuracy at these t."""
+        """Averages of this accuracy at these t, found in the way of the latest ones."""
         q = self._at(layers, t)
-        return self._judged(state, layers, t, q, self.averages.rough(q, level))
+        return self._judged(state, layers, t, q, self.averages.alike(q, level, state.averages))
 
     def _judged(self, state: State, layers: Layers, t: Array, q: Array, averages: Averages) -> _At:
         """Averages with what the layers' alphas differ by from the one asked for."""
@@ -344,7 +344,7 @@ class Refinement:
 
         def there(at: Array) -> Array:
             tried.append(self._at(layers, at))
-            return self._log_alpha(layers, at, self.averages.rough(tried[-1], level))
+            return self._log_alpha(layers, at, self.averages.alike(tried[-1], level, state.averages))
 
         slopes = differences(there, t, TOP, sampled=sampled, whole=len(t) == len(self.averages.layers))
         return state.beside(*tried), slopes

@@ -31,9 +31,11 @@ __all__ = [
     "bias_of",
     "judge_rule",
     "judge_sampled",
+    "moving",
     "next_stage",
     "noise_of",
     "noted",
+    "telling",
 ]
 
 Array = NDArray[np.float64]
@@ -43,13 +45,17 @@ TOP = logit(RECOVERED)
 #: Relative accuracy of the averages of the first stage, and of the search before it.
 ROUGH = 1e-2
 # Evaluations of a stage that does not settle, before the next finer one is taken: coarse rules may jump where their
-# numbers of nodes change, by less than what they are off.
-_TRIES = 4
+# numbers of nodes change, by less than what they are off. Where the rule is fine enough, so many: a step by coarse
+# rules costs far less than a finer rule.
+_TRIES, _MOST_TRIES = 4, 8
 #: Factor between the accuracies of neighbouring stages of deterministic rules: as errors fall at least so much, too, it
 # also bounds from below what three agreeing rules leave of the error of two.
 CUT = 0.2
 # Least share of the distance of the last two of three rules that is stated as the error of the finest.
 _LEAST_LEFT = 0.5
+# Least step in t from which slopes are learned, over the accuracy of the averages. A fifth of it made steps that led
+# astray (two layers at alpha = 0.978).
+_TELLING = 1.0
 # The last step is at most this share of the accuracy asked for, and at most so long: slopes are trusted no further.
 _SHARE, _SHORT = 0.1, 0.1
 # Sampled averages: noise of the next stage over what is asked of it, and the mildest cut. Levels stand for the inverse
@@ -103,15 +109,15 @@ class Anchor:
     def moved(self, there: Averages) -> Averages | None:
         """Averages of the stage elsewhere, by the ratio of coarse ones there to those here.
 
-        None if one of the three is sampled and another is not, which have no ratio for each randomisation, or if one
-        of the coarse ones states a bias and the other does not: they are made in two ways (two layers near recovery: by
-        a series, whose error is a bias, and by rules), which differ by more than neighbours do.
+        None if one of the three is sampled and another is not, which have no ratio for each randomisation, or if they
+        are found in two ways (two layers near recovery: by a series and by rules), which differ by more than neighbours
+        do.
         """
         known, here = self.averages, self.coarse
         assert here is not None
         if not known.g.shape == here.g.shape == there.g.shape or len({known.sampled, here.sampled, there.sampled}) > 1:
             return None
-        if not here.sampled and here.bias.any() != there.bias.any():
+        if not known.way == here.way == there.way:
             return None
         with np.errstate(divide="ignore", invalid="ignore"):
             g = np.where(here.g != 0, known.g * (there.g / here.g), there.g)
@@ -171,6 +177,16 @@ class Judgement:
     coarser: Array | None
 
 
+def moving(level: float) -> float:
+    """Accuracy of the rules that move averages of this one; rounded, as averages are kept by their accuracy."""
+    return min(float(f"{level / CUT**2:.3g}"), ROUGH)
+
+
+def telling(level: float) -> float:
+    """Least step in t from which Broyden's update learns: shorter ones show jumps of the rules that move averages."""
+    return _TELLING * moving(level)
+
+
 def noise_of(averages: Averages, chosen: list[int], inverse: Array) -> Array:
     """Standard error of t where G is sampled, and what its bias makes of it."""
     g = averages.g[:, chosen, chosen]
@@ -213,6 +229,8 @@ def judge_rule(stage: Stage, step: Array, bias: Array, asked: Array, *, at_rest:
             before, gap = gap, np.maximum(np.abs(stage.t + step - coarser), CUT * gap if third else 0.0)
             left = (_left_by_three(before, gap) if third else gap) + bias
             error, enough = left + np.abs(step), bool((left <= asked).all()) and third
+            if enough and not settled and stage.tries + 1 < _MOST_TRIES:
+                return Judgement(step, stage.gap, error, False, False, False, coarser)
         coarser = stage.t + step
     return Judgement(step, gap, error, enough, settled, through, coarser)
 

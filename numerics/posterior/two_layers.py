@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-from numba import boolean, float64, njit, types, void
+from numba import float64, int64, njit, types, void
 from numpy.typing import NDArray
 
 from ..arithmetic.doubledouble import two_product
@@ -103,33 +103,31 @@ def two_layers(model: Network, batch: Batch, tol: float, workers: int | None) ->
 
 def check_widths(parameters: Array, omega: Array, V: Array) -> None:
     """Raise ConvergenceError where omega is so many prior widths from 0 that float64 resolves no width there."""
-    if _resolved(parameters):
+    bad, k, width = _unresolved(parameters)
+    if not bad:
         return
-    with np.errstate(all="ignore"):
-        i1, slope, i2 = parameters[:, 8], parameters[:, 9], parameters[:, 10]
-        first, second = (np.abs(parameters[:, k : k + 2]).max(axis=1) for k in (4, 6))
-        widths = np.maximum(np.maximum(first * i1, second * i2), np.abs(slope) * i2 / i1)
-        # The kernel squares h_1.
-        fits = (i1 > _LEAST_SCALE) & (i2 > _LEAST_SCALE) & (np.maximum(i1, i2) < 1 / _LEAST_SCALE)
-    bad = np.flatnonzero(~(fits & (UNIT * widths < WORST)))
-    k = int(bad[0])
     raise ConvergenceError(
-        f"the denoiser (169) cannot resolve {bad.size} of {len(V)} samples in float64; the first is number {k}: "
-        f"omega = {omega[k].tolist()} is {widths[k]:.1e} prior widths from 0, V = {V[k].tolist()}; take V larger "
+        f"the denoiser (169) cannot resolve {bad} of {len(V)} samples in float64; the first is number {k}: "
+        f"omega = {omega[k].tolist()} is {width:.1e} prior widths from 0, V = {V[k].tolist()}; take V larger "
         f"beside omega^2, within [{_LEAST_SCALE**2:.0e}, {_LEAST_SCALE**-2:.0e}] and less correlated"
     )
 
 
-@njit(boolean(float64[:, ::1]), error_model="numpy", cache=True, nogil=True)
-def _resolved(parameters):  # type: ignore[no-untyped-def]
-    """Whether every width of the priors is one in float64, as `check_widths` asks."""
-    for p in parameters:
+@njit(types.Tuple((int64, int64, float64))(float64[:, ::1]), error_model="numpy", cache=True, nogil=True)
+def _unresolved(parameters):  # type: ignore[no-untyped-def]
+    """How many samples have priors no width of which is one in float64, the first of them, and its omega in widths."""
+    bad, first, widths = 0, 0, 0.0
+    for k in range(len(parameters)):
+        p = parameters[k]
         i1, slope, i2 = p[8], p[9], p[10]
         width = max(max(max(abs(p[4]), abs(p[5])) * i1, max(abs(p[6]), abs(p[7])) * i2), abs(slope) * i2 / i1)
+        # The kernel squares h_1.
         fits = i1 > _LEAST_SCALE and i2 > _LEAST_SCALE and max(i1, i2) < 1 / _LEAST_SCALE
         if not (fits and UNIT * width < WORST):
-            return False
-    return True
+            if not bad:
+                first, widths = k, width
+            bad += 1
+    return bad, first, widths
 
 
 @njit(error_model="numpy")

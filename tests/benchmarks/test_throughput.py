@@ -11,6 +11,7 @@ from attnlimits.generated.fastmath import exp_array
 from attnlimits.numerics.fixed_point.evolve import curve, evolve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.last_layer import last_layer
+from attnlimits.papers.troiani2025.figures.figure_1 import grid
 
 from .ratios import Ratios
 
@@ -69,6 +70,37 @@ def test_points_of_the_main_job(benchmark: Any, table: Callable[[str], None], ra
     assert result.converged
     table(f"evolve of two layers at alpha = {alpha}, 1e-3: {spent:.2f} s of the processor")
     ratio(f"evolve of two layers at alpha = {alpha}, 1e-3 / 10^7 exponentials", spent / exponentials, better="less")
+
+
+def test_points_up_to_recovery(benchmark: Any, table: Callable[[str], None]) -> None:
+    """Densely where both layers are learned: no point takes many times as long as its neighbours."""
+    if benchmark.disabled:
+        pytest.skip("a minute or two: run `make bench`")
+    evolve(Network(), 0.01, workers=1)  # compiled kernels are loaded
+    spent = {}
+    for alpha in np.arange(0.9, 1.051, 0.002).round(3).tolist():
+        start = time.process_time()
+        assert evolve(Network(), alpha, accuracy=1e-3, workers=1).converged
+        spent[alpha] = time.process_time() - start
+    benchmark.pedantic(lambda: None, rounds=1)
+    slowest, median = max(spent, key=lambda alpha: spent[alpha]), np.median(list(spent.values()))
+    table(
+        f"evolve of two layers at {len(spent)} alphas from 0.9 to 1.05, 1e-3: {median:.2f} s of the processor in the "
+        f"median, at most {spent[slowest]:.2f} s (alpha = {slowest:g})"
+    )
+
+
+def test_curve_to_four_digits(benchmark: Any, table: Callable[[str], None]) -> None:
+    """The curve of `make run`, ten times as accurate, on two threads."""
+    if benchmark.disabled:
+        pytest.skip("minutes: run `make bench`")
+    # Of two decimals each, as the thresholds themselves are too near a threshold.
+    alphas = grid(48, (0.19, 0.73))
+    start = time.process_time()
+    results, seconds = timed(benchmark, lambda: curve(Network(), alphas, accuracy=1e-4, workers=2), 1)
+    spent = time.process_time() - start
+    assert max(float(result.overlap_error.max()) for result in results) <= 1e-4
+    table(f"{len(alphas)} points of two layers, 1e-4: {spent:.0f} s of the processor, {seconds:.0f} s on two threads")
 
 
 def test_curve(benchmark: Any, table: Callable[[str], None]) -> None:

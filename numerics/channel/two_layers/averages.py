@@ -18,6 +18,8 @@ __all__ = ["TwoLayerAverages"]
 
 # Where averages are sampled: least accuracy, and factor for the number of points.
 _SAMPLED = ((1e-2, 1), (2e-3, 4), (4e-4, 16))
+# What averages near recovery state of how they were found.
+_SERIES = "series near recovery"
 
 
 class TwoLayerAverages(Refinable, ChannelBase):
@@ -58,7 +60,12 @@ class TwoLayerAverages(Refinable, ChannelBase):
 
     def rough(self, q: Array, accuracy: float) -> Averages:
         """Averages at q by one rule of this accuracy, without its error: the same value twice."""
-        if (near := self._near_recovery(q, accuracy)) is not None:
+        return self.alike(q, accuracy, None)
+
+    def alike(self, q: Array, accuracy: float, neighbour: Averages | None) -> Averages:
+        """The same, by the series near recovery if the neighbour's are, by rules if not, in a range where both go."""
+        kept = None if neighbour is None else neighbour.way == _SERIES
+        if (near := self._near_recovery(q, accuracy, kept)) is not None:
             return near
         chosen = self._chosen(q, accuracy)
         return chosen.rough(q) if isinstance(chosen, TwoLayerQuadrature) else chosen(q)
@@ -83,11 +90,11 @@ class TwoLayerAverages(Refinable, ChannelBase):
             return None
         return g
 
-    def _near_recovery(self, q: Array, accuracy: float) -> Averages | None:
-        """Averages by the series, whose error is a bias; None where it does not serve."""
+    def _near_recovery(self, q: Array, accuracy: float, kept: bool | None = None) -> Averages | None:
+        """Averages by the series, whose error is a bias; None where it does not serve. `kept` as of `NearRecovery`."""
         v1, v2 = (1 - q).diagonal()
-        found = self._near(float(v1), float(v2), accuracy) if is_diagonal(q) and min(v1, v2) > 0 else None
+        found = self._near(float(v1), float(v2), accuracy, kept) if is_diagonal(q) and min(v1, v2) > 0 else None
         if found is None:
             return None
-        growth = np.full((2, 2), math.nan)
-        return Averages(np.array([np.diag(found.g)] * 2), growth, np.diag(found.g * found.error), "estimated")
+        g, growth = np.array([np.diag(found.g)] * 2), np.full((2, 2), math.nan)
+        return Averages(g, growth, np.diag(found.g * found.error), "estimated", way=_SERIES)

@@ -13,8 +13,8 @@ Array = NDArray[np.float64]
 
 # Least density that is divided by: far below anything that counts.
 FLOOR = 1e-290
-# Moments per entry, of which the last two are padding.
-_WIDTH = 8
+# Moments per entry.
+_WIDTH = 6
 
 
 class Nodes(NamedTuple):
@@ -44,8 +44,10 @@ class OutputRule(NamedTuple):
     ----------
     overlap : float
         q_22.
-    reach, width : float
-        Standard deviations that the grids reach, and that each node reaches.
+    reach : float
+        Standard deviations that the grids reach.
+    lasting : float
+        Log-accuracy to which a node of average weight is summed.
     step_d, step_o : float
         Steps of d and of omega_-.
     floor : float
@@ -54,7 +56,7 @@ class OutputRule(NamedTuple):
 
     overlap: float
     reach: float
-    width: float
+    lasting: float
     step_d: float
     step_o: float
     floor: float
@@ -75,62 +77,97 @@ class Division(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """Grids of d and of omega_- at one v: steps, first multiples; variance of the nodes, and how far they reach."""
+    """Grids of d and of omega_- at one v: steps, first multiples; and q_22."""
 
     step_d: float
     first_d: int
     step_o: float
     first_o: int
-    variance: float
-    width: float
+    overlap: float
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
-def _gaussians(centre: float, step: float, first: int, last: int, variance: float, out: Array) -> None:
-    """Values exp(-(k step - centre)^2/(2 variance)), first <= k <= last, by a recurrence of two factors."""
-    offset = first * step - centre
-    value = math.exp(-offset * offset / (2 * variance))
-    factor = math.exp(-step * (2 * offset + step) / (2 * variance))
+def _lasting(base: Array, lasting: float) -> Array:
+    """Log-accuracy to which each node is summed: what is left out of one is the same part of all of them."""
+    mean = 1e-300
+    for value in base:
+        mean += abs(value) / len(base)
+    out = np.empty(len(base))
+    for k in range(len(base)):
+        out[k] = lasting + math.log(max(abs(base[k]) / mean, 1e-300))
+    return out
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+def _fill_side(off: float, step: float, variance: float, out: Array) -> None:
+    """Gaussians exp(-x^2/(2 variance)) at x = off, off + step, .., by a recurrence of two factors."""
+    value = math.exp(-off * off / (2 * variance))
+    factor = math.exp(-step * (2 * off + step) / (2 * variance))
     change = math.exp(-step * step / variance)
-    for k in range(last - first + 1):
-        out[k] = value
+    for i in range(len(out)):
+        out[i] = value
         value *= factor
         factor *= change
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
-def _scatter(table: Array, nodes: Nodes, v: float, window: _Window, near: Array, side: Array) -> None:
-    """Fill the table: K, K <h_+ - omega_+>, K <h_-> and K <f> at each (o, d); the sign of v is that of omega_-."""
-    weight, a, tau, functions, _ = nodes
-    step_d, first_d, step_o, first_o, variance, width = window
+def _fill_moments(
+    off: float, step: float, variance: float, node: tuple[float, float, float, float, float], out: Array
+) -> None:
+    """Such Gaussians of a node, with its base, tau |v| and functions, times the moments that `_scatter` sums."""
+    base, lift, f0, f1, f2 = node
+    value = base * math.exp(-off * off / (2 * variance))
+    factor = math.exp(-step * (2 * off + step) / (2 * variance))
+    change = math.exp(-step * step / variance)
+    for j in range(len(out) // _WIDTH):
+        out[j * _WIDTH] = value
+        out[j * _WIDTH + 1] = value * (off + j * step)
+        out[j * _WIDTH + 2] = value * lift
+        out[j * _WIDTH + 3] = value * f0
+        out[j * _WIDTH + 4] = value * f1
+        out[j * _WIDTH + 5] = value * f2
+        value *= factor
+        factor *= change
+
+
+@njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
+def _scatter(table: Array, nodes: Nodes, lasting: Array, v: float, window: _Window, room: tuple[Array, Array]) -> None:
+    """Fill the table: K, K <h_+ - omega_+>, K <h_-> and K <f> at each (o, d); the sign of v is that of omega_-.
+
+    A node weighs exp(-(omega_- - tau v)^2/(2 V) - omega_-^2/(2 q_22) - (d - A v)^2/(2 V)), of which exp(-(tau v)^2/2)
+    is common to all its entries: it is summed over the rectangle about an ellipse in (omega_-, d).
+    """
+    base, a, tau, functions, _ = nodes
+    f0, f1, f2 = functions[0], functions[1], functions[2]
+    step_d, first_d, step_o, first_o, overlap = window
+    side, moments = room
     rows, columns = table.shape[0], table.shape[1]
-    table[:] = 0.0
-    vector = np.zeros(_WIDTH)
-    for k in range(len(weight)):
-        shift, lift = a[k] * abs(v), tau[k] * abs(v)
-        low_o = max(math.ceil((tau[k] * v - width) / step_o), first_o)
-        high_o = min(math.floor((tau[k] * v + width) / step_o), first_o + rows - 1)
-        if high_o < low_o:
+    stride = columns * _WIDTH
+    entries = table.reshape(rows * stride)
+    entries[:] = 0.0
+    variance = 1 - overlap
+    for k in range(len(base)):
+        lift, shift = tau[k] * v, a[k] * abs(v)
+        left = lasting[k] - 0.5 * lift * lift
+        if left <= 0:
             continue
-        low_d = max(math.ceil((shift - width) / step_d), first_d)
-        high_d = min(math.floor((shift + width) / step_d), first_d + columns - 1)
-        if high_d < low_d:
+        half_d = math.sqrt(2 * left * variance)
+        half_o = half_d * math.sqrt(overlap)
+        low_o = max(math.ceil((overlap * lift - half_o) / step_o), first_o)
+        high_o = min(math.floor((overlap * lift + half_o) / step_o), first_o + rows - 1)
+        low_d = max(math.ceil((shift - half_d) / step_d), first_d)
+        high_d = min(math.floor((shift + half_d) / step_d), first_d + columns - 1)
+        if high_o < low_o or high_d < low_d:
             continue
-        _gaussians(shift, step_d, low_d, high_d, variance, near)
-        _gaussians(tau[k] * v, step_o, low_o, high_o, variance, side)
-        vector[0] = weight[k]
-        vector[1] = weight[k] * shift
-        vector[2] = weight[k] * lift
-        for f in range(3):
-            vector[3 + f] = weight[k] * functions[f, k]
-        for i in range(high_o - low_o + 1):
-            for j in range(high_d - low_d + 1):
-                mass = side[i] * near[j]
-                for f in range(_WIDTH):
-                    table[low_o - first_o + i, low_d - first_d + j, f] += mass * vector[f]
-    for i in range(rows):
-        for j in range(columns):
-            table[i, j, 1] = (first_d + j) * step_d * table[i, j, 0] - table[i, j, 1]
+        width, height = (high_d - low_d + 1) * _WIDTH, high_o - low_o + 1
+        _fill_side(low_o * step_o - lift, step_o, variance, side[:height])
+        node = base[k], abs(lift), f0[k], f1[k], f2[k]
+        _fill_moments(low_d * step_d - shift, step_d, variance, node, moments[:width])
+        start = (low_o - first_o) * stride + (low_d - first_d) * _WIDTH
+        for i in range(height):
+            row = entries[start + i * stride : start + i * stride + width]
+            for j in range(len(row)):
+                row[j] += side[i] * moments[j]
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
@@ -194,15 +231,16 @@ def singles(table: Array, rows: Rows, step: float, division: Division, out: Arra
 def banded_sum(outputs: tuple[Array, Array], nodes: Nodes, rule: OutputRule) -> Array:
     """Sums `last`, `first` and `mass` of `sums.Outcome` over outputs (u, v) and omega_2; nodes and weights of v."""
     v_nodes, v_weights = outputs
-    overlap, reach, width, step_d, step_o, floor = rule
+    overlap, reach, _, step_d, step_o, floor = rule
     division = Division(nodes.multiplicity, floor)
     variance = 1 - overlap
     sd = math.sqrt(variance)
     total, found = np.zeros(3), np.zeros(3)
     (low_a, high_a), (least, most) = _ends(nodes.a), _ends(nodes.tau)
     outermost = reach * math.sqrt(overlap)
-    near = np.empty(int(2 * width * sd / step_d) + 3)
-    side = np.empty(int(2 * width * sd / step_o) + 3)
+    lasting = _lasting(nodes.base, rule.lasting)
+    most_entries = 2 * math.sqrt(2 * max(_ends(lasting)[1], 0.0)) * sd
+    room = np.empty(int(most_entries / step_o) + 2), np.empty((int(most_entries / step_d) + 2) * _WIDTH)
     rows_most = int(outermost / step_o) + 2
     columns_most = int(((high_a - low_a) * _ends(v_nodes)[1] + 2 * reach * sd) / step_d) + 3
     o, prior = np.empty(rows_most), np.empty(rows_most)
@@ -222,8 +260,8 @@ def banded_sum(outputs: tuple[Array, Array], nodes: Nodes, rule: OutputRule) -> 
         if len(memory) < size:
             memory = np.empty(size)
         table = memory[:size].reshape((rows, columns, _WIDTH))
-        window = _Window(step_d, first_d, step_o, first_o, variance, width * sd)
-        _scatter(table, nodes, v, window, near, side)
+        window = _Window(step_d, first_d, step_o, first_o, overlap)
+        _scatter(table, nodes, lasting, v, window, room)
         both = 0  # rows for which the other sign of the last indices is possible, too
         for i in range(rows):
             o[i] = step_o * (first_o + i)
@@ -238,7 +276,7 @@ def banded_sum(outputs: tuple[Array, Array], nodes: Nodes, rule: OutputRule) -> 
             if len(memory_back) < size:
                 memory_back = np.empty(size)
             back = memory_back[:size].reshape((both, columns, _WIDTH))
-            _scatter(back, nodes, -v, window, near, side)
+            _scatter(back, nodes, lasting, -v, window, room)
             lags = of_pairs(columns, step_d, overlap)
             pairs(table[:both], back, Rows(o[:both], prior[:both]), lags, division, found)
         if both < rows:

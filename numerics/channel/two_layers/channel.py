@@ -33,6 +33,10 @@ FINENESS, COARSE = 1.25, 0.8
 _FINENESS_V = 0.7
 # Nodes about omega_1 reach this much further, in log-accuracy, than what is neglected elsewhere.
 _TAIL = 2.5
+# Log-accuracy by which omega_1 reaches further than what is neglected: where points come and go with the overlap, the
+# averages jump by what these weigh. At 1e-2 they jump by 1e-4; without it by 1e-3, and searches that move finer ones by
+# these go astray.
+_FARTHER = 2.0
 # Share of the log-accuracy that omega_1 of the least weight is summed without: what its sums miss has the size of the
 # accuracy, and its weight has it again.
 _LIGHTER = 0.5
@@ -176,7 +180,8 @@ class TwoLayerQuadrature(ChannelBase):
         # xi = omega_1/sqrt(q_11) = scale sinh(Y): the sign of h_1 is open at |omega_1|^2 ~ V_11 only.
         scale = min(_SCALE_XI * math.sqrt(variance / q1), _WIDEST_XI)
         step = _STEP_XI / log_accuracy
-        y = step * (np.arange(math.ceil(math.asinh(math.sqrt(2 * log_accuracy) / scale) / step)) + 0.5)
+        least = log_accuracy + _FARTHER
+        y = step * (np.arange(math.ceil(math.asinh(math.sqrt(2 * least) / scale) / step)) + 0.5)
         xi = scale * np.sinh(y)
         mass = 2 * step * scale * np.cosh(y) * np.exp(-0.5 * xi * xi) / math.sqrt(2 * math.pi)
         heaviest = float(mass.max()) ** 2
@@ -185,7 +190,7 @@ class TwoLayerQuadrature(ChannelBase):
             # Light points need not be summed as finely.
             Point(weight, math.sqrt(q1) * at, share * (1 + _LIGHTER * math.log(weight / heaviest) / log_accuracy))
             for weight, at in grid
-            if weight > math.exp(-log_accuracy) * heaviest
+            if weight > math.exp(-least) * heaviest
         ]
         if self._pool is None:
             with ThreadPoolExecutor(self._workers) as pool:

@@ -23,12 +23,13 @@ __all__ = ["NearRecovery", "NearValue"]
 
 Array = NDArray[np.float64]
 
-# The quadratures are at these multiples of the closest, 1 - q_11 of which is one of these. Up to 1.2 times the closest
+# The quadratures are at these multiples of the closest, 1 - q_11 of which is one of these. Up to 1.4 times the closest
 # their relative errors enter with weights of at most .08, .57 and 1.26: the others are coarser by these factors.
 _MULTIPLES, _COARSER = (4.0, 2.0, 1.0), (5.0, 1.5, 1.0)
 _CLOSEST = (0.05, 0.025, 0.0125)
 # The series serves 1 - q_11 up to this multiple of the closest quadrature; one at q itself costs less farther away.
-_SERVED = 1.2
+# Beside a neighbour by the series it serves somewhat farther, beside one by a quadrature only much nearer.
+_SERVED, _SERVED_BESIDE = 1.2, {True: 1.4, False: 0.5}
 # Coarsest relative accuracy of a quadrature.
 _COARSEST = 1e-2
 # Of the means over h: randomisations, points of each as a power of two, and their seed.
@@ -84,10 +85,14 @@ class NearRecovery:
         # f_l by 1 - q_11 and accuracy.
         self._known: dict[tuple[float, float], Array | None] = {}
 
-    def __call__(self, v1: float, v2: float, accuracy: float) -> NearValue | None:
-        """G_ll at 1 - q_11 = v1 and 1 - q_22 = v2; None where the series does not have this relative accuracy."""
+    def __call__(self, v1: float, v2: float, accuracy: float, kept: bool | None = None) -> NearValue | None:
+        """G_ll at 1 - q_11 = v1 and 1 - q_22 = v2; None where the series does not have this relative accuracy.
+
+        `kept`: whether a neighbour, to which they are compared, is by the series; None where there is no neighbour.
+        """
+        served = _SERVED if kept is None else _SERVED_BESIDE[kept]
         for closest in _CLOSEST:
-            if v1 > _SERVED * closest:
+            if v1 > served * closest:
                 break
             if (series := self._through_quadratures(closest, accuracy)) is None:
                 break

@@ -7,7 +7,7 @@ the first threshold and falls to zero at alpha = 1. Open squares and dots: publi
 1.2 is of GAMP that had not converged. Lines are monotone interpolation between computed points; thresholds are among
 them.
 
-`attnlimits figure troiani2025-1` computes thresholds and curve, about a minute, and draws them; `attnlimits figure
+`attnlimits figure troiani2025-1` computes thresholds and curve, half a minute, and draws them; `attnlimits figure
 troiani2025-1 --stored` draws figure_1.json beside this file, which `python -m
 attnlimits.papers.troiani2025.figures.figure_1` computes again.
 """

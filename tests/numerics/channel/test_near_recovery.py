@@ -97,3 +97,19 @@ def test_every_model_has_a_ratio_at_which_the_limits_agree(skip, beta):
     assert NearRecovery(Network(skip=skip, beta=beta), lambda *at: asked.append(at))(0.01, 1e-4, 1e-2) is None
     (first, last, _), *_ = asked
     assert 0 < last < first
+
+
+def test_averages_keep_to_the_way_of_their_neighbour():
+    """By rules or by the series: a search that has begun on one side of the seam stays there next to it."""
+    averages = TwoLayerAverages(Network(), 1e-2, lambda times: lambda q: "sampled")
+    below, above = (np.diag([1 - v, 1 - 0.01 * v]) for v in (0.055, 0.065))
+    series, rules = averages.rough(below, 1e-2), averages.rough(above, 1e-2)
+    assert series.way and not rules.way
+    assert averages.alike(above, 1e-2, series).way == series.way
+    assert averages.alike(below, 1e-2, rules).way == rules.way
+    for q in (below, above):
+        one, other = (averages.alike(q, 1e-2, neighbour) for neighbour in (series, rules))
+        assert np.abs(one.g[0].diagonal() / other.g[0].diagonal() - 1).max() < 1e-2
+    # Far from the seam there is one way only.
+    assert averages.alike(np.diag([1 - 0.02, 1 - 2e-4]), 1e-2, rules).way == series.way
+    assert averages.alike(np.diag([1 - 0.08, 1 - 8e-4]), 1e-2, series).way == rules.way

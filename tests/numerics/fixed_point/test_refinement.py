@@ -12,7 +12,7 @@ from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinabl
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.refinement import Refinement
 from attnlimits.numerics.fixed_point.state import Problem, Solution, State, Tolerance
-from attnlimits.numerics.fixed_point.stopping import ROUGH, Anchor
+from attnlimits.numerics.fixed_point.stopping import CUT, ROUGH, Anchor, Stage, judge_rule
 from attnlimits.numerics.model.network import Network
 
 Array = NDArray[np.float64]
@@ -57,6 +57,23 @@ class Jumping(Law):
         return Averages.unbiased(found.g * math.exp(-jump), found.growth, found.how)
 
 
+class Seam(Law):
+    """Deterministic averages by two ways, of which one is best on each side of the fixed point; their errors differ."""
+
+    def __init__(self, gap: float) -> None:
+        super().__init__(0.0)
+        self.gap, self.asked = gap, []
+
+    def rough(self, q: Array, accuracy: float) -> Averages:
+        return self.alike(q, accuracy, None)
+
+    def alike(self, q: Array, accuracy: float, neighbour: Averages | None) -> Averages:
+        self.asked.append(accuracy)
+        series = 1 - q[0, 0] < self.gap if neighbour is None else bool(neighbour.way)
+        g = super().rough(q, accuracy).g[:2] * math.exp(0.2 * accuracy * (-1 if series else 1))
+        return Averages(g, np.full((2, 2), np.nan), np.zeros((2, 2)), "estimated", way="series" if series else "")
+
+
 def refinement(alpha: float, noise: float) -> Refinement:
     averages = Law(noise)
     return Refinement(Problem(averages, alpha, Tolerance(1e-5), 200), averages, 1e-4)
@@ -96,6 +113,32 @@ def test_the_search_ends_where_rough_averages_jump() -> None:
     assert state.converged and state.n_iter < 60
     found = strategy.postprocess(state)
     assert abs(found.q[0, 0] - (1 - gap)) < 4 * found.error[0, 0]
+
+
+def test_a_search_keeps_to_the_side_of_a_seam_on_which_it_has_begun() -> None:
+    """Two ways that ask for steps towards each other: between them there would be no rest at any accuracy."""
+    gap = 0.03
+    u = (TIRED[0] - TIRED[1]) * gap / (RATIO[0] - RATIO[1])
+    averages = Seam(gap)
+    alpha = math.exp(RATIO[0] * u - TIRED[0] * gap)
+    strategy = Refinement(Problem(averages, alpha, Tolerance(1e-5), 200), averages, 1e-3)
+    state = strategy.settle(State.start(strategy.problem), np.diag([0.9, 0.998]), [0, 1])
+    found = strategy.postprocess(state)
+    assert state.converged
+    assert abs(found.q[0, 0] - (1 - gap)) <= found.error[0, 0] <= 1e-3
+    assert min(averages.asked) >= ROUGH * CUT**2 * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(("tries", "through"), [(2, False), (3, False), (6, False), (7, True)])
+def test_a_rule_that_is_fine_enough_gets_more_steps(tries: int, through: bool) -> None:
+    """Its fixed point is not found yet: a step more costs less than a finer rule, but not for ever."""
+    one = np.ones(1)
+    stage = Stage(one, np.eye(1), 1e-2 * one, tries=tries, coarser=one)
+    judged = judge_rule(stage, 1.5e-3 * one, 0.0 * one, 1e-2 * one, at_rest=True, coarse=True)
+    assert judged.through == through and not judged.settled
+    # One that is not fine enough leads to the next.
+    far = judge_rule(stage, 1.5e-3 * one, 2e-2 * one, 1e-2 * one, at_rest=True, coarse=True)
+    assert far.through == (tries >= 3) and not far.enough
 
 
 def test_an_accuracy_that_is_not_reached_is_named() -> None:
