@@ -8,11 +8,11 @@ all tokens one more.
 import math
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
 from ..model.network import Network
 from ..quadrature.rotations import mean_rotation
+from ..quadrature.rules import gauss_legendre
 
 __all__ = ["ratio_nodes", "tied_mean", "untied_mean"]
 
@@ -71,7 +71,7 @@ def tied_mean(layer: Network, h: Array, omega: Array, variance: float) -> Array:
     upper = np.minimum(np.maximum(length, mean_token + _REACH * width), length + slack)
     counts = 2 ** np.ceil(np.log2(np.maximum(16, (upper - lower) / (_STEP * width)))).astype(int)
     for count in np.unique(counts):
-        nodes, weights = leggauss(int(count))
+        nodes, weights = gauss_legendre(int(count))
         chosen = np.flatnonzero(counts == count)
         for part in np.array_split(chosen, max(1, len(chosen) * int(count) // _CHUNK)):
             middle, half = 0.5 * (lower + upper)[part, None], 0.5 * (upper - lower)[part, None]

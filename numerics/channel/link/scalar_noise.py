@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
 from attnlimits.generated.fastmath import exp_fast
@@ -19,6 +18,7 @@ from attnlimits.generated.fastmath import exp_fast
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part, Region
 from ...posterior.link.rules import CUT
+from ...quadrature.rules import gauss_legendre
 from .scalar import ScalarEntry, ScalarLink
 
 __all__ = ["NoisyScalarLink", "scalar_link"]
@@ -209,7 +209,7 @@ class _Panels:
     """Panels along a stretch on which the link rises or falls."""
 
     def __init__(self, edges: Array, level: Array, value: Callable[[Array], Array], order: int) -> None:
-        nodes, weights = leggauss(order)
+        nodes, weights = gauss_legendre(order)
         half = 0.5 * np.diff(edges)[:, None]
         x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes
         self.rule = _Rule(x, half * weights, value(x))
