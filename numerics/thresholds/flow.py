@@ -12,7 +12,7 @@ from ..core.errors import ConvergenceError
 from ..core.results import Result
 from ..core.standard_error import standard_error
 from ..core.validation import choice, flag, not_negative, positive, whole
-from ..model.network import ACTIVATIONS
+from ..model.activations import ACTIVATIONS, activated
 from ..quadrature.rules import normal_qmc
 from .flow_means import pair_rates
 
@@ -210,8 +210,7 @@ def random_networks(
         for _ in range(layers):
             key = mixing @ generator.standard_normal((samples, tokens, rank))
             query = key if tied else mixing @ generator.standard_normal((samples, tokens, rank))
-            scores = beta * (key @ query.transpose(0, 2, 1))
-            attention = _softmax(scores) if activation == "softmax" else scores
+            attention = activated(key @ query.transpose(0, 2, 1), activation, beta)
             mixing += (kappa / layers) * (attention @ mixing)
     if not np.isfinite(mixing).all():
         why = "linear attention diverges; use a smaller kappa or the softmax"
@@ -232,11 +231,6 @@ def _checked(
         whole("rank", rank, 1, "(2)"),
         positive("beta", beta, "(3)"),
     )
-
-
-def _softmax(scores: Array) -> Array:
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def _closed(kappa: float, tokens: int, rank: int, plus: float) -> FlowResult:
@@ -316,7 +310,7 @@ def _many(kappa: float, tokens: int, rank: int, beta: float, rng: np.random.Gene
             trace = 0.0
             for start in range(0, len(points), chunk):
                 readout = points[start : start + chunk] @ mixing
-                attention = _softmax(beta * (readout.transpose(0, 2, 1) @ readout))
+                attention = activated(readout.transpose(0, 2, 1) @ readout, "softmax", beta)
                 trace += float(np.trace(attention, axis1=1, axis2=2).sum())
             return b * (trace / len(points) - 1) / (tokens - 1)
 

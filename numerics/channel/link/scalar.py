@@ -7,6 +7,7 @@ over the points with the same outputs, or over intervals on which these are cons
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,8 @@ def interval_posterior(low: Array, high: Array, omega: Array, sd: Array | float)
     """Integrals of (1, u - omega, (u - omega)^2) against N(omega, sd^2) over [low, high]."""
     a, b = (low - omega) / sd, (high - omega) / sd
     # Beyond the middle the complements keep their digits.
-    mass = np.where(a > 0, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))
+    beyond = a > 0
+    mass = ndtr(np.where(beyond, -a, b)) - ndtr(np.where(beyond, -b, a))
     finite = [np.clip(x, -40.0, 40.0) for x in (a, b)]
     left, right = (np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi) for x in finite)
     return mass, sd * (left - right), sd**2 * (mass + finite[0] * left - finite[1] * right)
@@ -265,7 +267,7 @@ class ScalarLink(ScalarEntry):
             everywhere &= ~here
             omega = q * nodes.u[here, None] + shift
             parts = [interval_posterior(np.array(a), np.array(b), omega, math.sqrt(v)) for a, b in same]
-            mass, first, second = (np.sum([p[k] for p in parts], axis=0) for k in range(3))
+            mass, first, second = (reduce(np.add, [p[k] for p in parts]) for k in range(3))
             mass = np.maximum(mass, 1e-300)
             mean = first / mass
             variance = second / mass - mean**2
