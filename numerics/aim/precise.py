@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 from mpmath import mpf
@@ -190,28 +191,41 @@ def _bracketed(ctx: MPContext, f: Callable[[mpf], mpf], left: mpf, right: mpf) -
 def _double_exponential(ctx: MPContext, f: Callable[[mpf], mpf], left: mpf, right: mpf, digits: int) -> tuple[mpf, mpf]:
     """Integral over (left, right) by the tanh-sinh rule, its step halved until two sums agree; and their difference."""
     half, middle = (right - left) / 2, (right + left) / 2
-    # The weights fall below the precision there.
-    reach = ctx.asinh(2 * (ctx.prec * ctx.log(2) + 2) / ctx.pi)
 
-    def added(step: mpf, every: int) -> mpf:
-        terms = []
-        last = int(reach / step)
-        for k in range(-last, last + 1):
-            if k % every or every == 1:
-                z = ctx.pi / 2 * ctx.sinh(k * step)
-                weight = ctx.cosh(k * step) / ctx.cosh(z) ** 2
-                terms.append(f(middle + half * ctx.tanh(z)) * weight)
-        return ctx.fsum(terms)
+    def added(level: int) -> mpf:
+        nodes = ((ctx.make_mpf(at), ctx.make_mpf(weight)) for at, weight in _added_nodes(ctx.prec, level))
+        return ctx.fsum(f(middle + half * at) * weight for at, weight in nodes)
 
     step = ctx.mpf(1) / 4
-    total = added(step, 1)
+    total = added(0)
     value, difference = total * step, ctx.inf
-    for _ in range(12):
+    for level in range(1, 13):
         step /= 2
-        total += added(step, 2)
+        total += added(level)
         previous, value = value, total * step
         difference = abs(value - previous)
         if difference <= abs(value) * ctx.mpf(10) ** -digits:
             break
     scale = half * ctx.pi / 2
     return scale * value, scale * difference
+
+
+@lru_cache(maxsize=64)
+def _added_nodes(prec: int, level: int) -> tuple[tuple[object, object], ...]:
+    """Nodes of the tanh-sinh rule of step 2^(-2 - level) on (-1, 1) that no coarser one has, and their weights.
+
+    In mpmath's own form of a number, which belongs to no context.
+    """
+    ctx = MPContext()
+    ctx.prec = prec
+    # The weights fall below the precision there.
+    reach = ctx.asinh(2 * (ctx.prec * ctx.log(2) + 2) / ctx.pi)
+    step = ctx.mpf(1) / (4 << level)
+    last = int(reach / step)
+    nodes = [(ctx.zero._mpf_, ctx.one._mpf_)] if level == 0 else []
+    for k in range(1, last + 1):
+        if k % 2 or level == 0:
+            z = ctx.pi / 2 * ctx.sinh(k * step)
+            at, weight = ctx.tanh(z), ctx.cosh(k * step) / ctx.cosh(z) ** 2
+            nodes += [(at._mpf_, weight._mpf_), ((-at)._mpf_, weight._mpf_)]
+    return tuple(nodes)

@@ -224,15 +224,16 @@ class Spectrum:
 
 
 def _monotone(f: Callable[[Array], Array], target: Array, left: float, right: float) -> Array:
-    """Solve f(t) = target for increasing f on [left, right], elementwise, by bisection to the last bit."""
-    low, high = np.full(target.shape, left), np.full(target.shape, right)
+    """Solve f(t) = target for increasing f on [left, right], elementwise, by bisection to the last bit of its ends."""
+    low, half = np.full(target.shape, left), 0.5 * (right - left)
+    least = 0.25 * np.spacing(min(abs(left), abs(right)))
     for _ in range(200):
-        middle = 0.5 * (low + high)
-        if not ((low < middle) & (middle < high)).any():
+        if half < least:
             break
-        less = f(middle) < target
-        low, high = np.where(less, middle, low), np.where(less, high, middle)
-    return 0.5 * (low + high)
+        middle = low + half
+        low = np.where(f(middle) < target, middle, low)
+        half *= 0.5
+    return low + half
 
 
 @lru_cache(maxsize=4096)

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import ThreadpoolController
 
+from ..core.blas import one_blas_thread
 from ..model.network import Network
 from ..posterior.protocol import Model, Sampled, Scores
 from .blocks import Array, Floats, Source, rows_of
@@ -122,8 +122,6 @@ class Samples(Blocks[Block]):
         self._pool = ThreadPoolExecutor(workers or os.cpu_count() or 1)
         # Seconds of one core that the last block took.
         self._spent = math.inf
-        # It looks for libraries, which takes longer than a pass over few samples.
-        self._threads = ThreadpoolController()
         super().__init__(x, y)
 
     def checked(self, x: ArrayLike, name: str) -> Floats:
@@ -158,7 +156,7 @@ class Samples(Blocks[Block]):
         """
         total = Sums()
         # Threads share the rows; what a denoiser asks of BLAS has no work for more.
-        with self._threads.limit(limits=1, user_api="blas"):
+        with one_blas_thread():
             for x, block in self.each():
                 run = map if self._spent < _SHORT else self._pool.map
                 swept = sweep_block(x, block, weights, V, run)

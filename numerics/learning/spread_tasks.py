@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
-from threadpoolctl import ThreadpoolController
 
+from ..core.blas import one_blas_thread
 from ..posterior.protocol import Model, Scores
 from .blocks import Array, Floats
 from .data import check_samples
@@ -75,7 +74,7 @@ def itself(array: Array) -> Array:
 def swept(x: Rows, block: Prepared, onsager: Array, weights: Array, V: Array) -> Part:
     """Pass over a block with its term of Onsager."""
     kept = Block(block.output, onsager)
-    with _one_blas_thread():
+    with _one_thread_for_all():
         found = sweep_block(of_blocks(opened("X", x), block.model), kept, weights, V, map)
     return Part(found.pull, found.curvature, (kept.g,), (noise_of(block.output),))
 
@@ -95,17 +94,11 @@ _LOCK = Lock()
 _limits: list[Any] = []
 
 
-@cache
-def _libraries() -> ThreadpoolController:
-    """Libraries of this process, which takes long to find out."""
-    return ThreadpoolController()
-
-
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def _one_thread_for_all() -> Iterator[None]:
     """Limit BLAS to one thread for as long as any thread of this process passes over a block."""
     with _LOCK:
-        _limits.append(None if _limits else _libraries().limit(limits=1, user_api="blas"))
+        _limits.append(None if _limits else one_blas_thread())
     try:
         yield
     finally:

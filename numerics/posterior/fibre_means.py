@@ -8,11 +8,11 @@ all tokens one more.
 import math
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
 from ..model.network import Network
 from ..quadrature.rotations import mean_rotation
+from ..quadrature.rules import gauss_legendre
 
 __all__ = ["ratio_nodes", "tied_mean", "untied_mean"]
 
@@ -71,7 +71,7 @@ def tied_mean(layer: Network, h: Array, omega: Array, variance: float) -> Array:
     upper = np.minimum(np.maximum(length, mean_token + _REACH * width), length + slack)
     counts = 2 ** np.ceil(np.log2(np.maximum(16, (upper - lower) / (_STEP * width)))).astype(int)
     for count in np.unique(counts):
-        nodes, weights = leggauss(int(count))
+        nodes, weights = gauss_legendre(int(count))
         chosen = np.flatnonzero(counts == count)
         for part in np.array_split(chosen, max(1, len(chosen) * int(count) // _CHUNK)):
             middle, half = 0.5 * (lower + upper)[part, None], 0.5 * (upper - lower)[part, None]
@@ -126,16 +126,21 @@ def untied_mean(layer: Network, h: Array, omega: Array, precision: Array, count:
         log_measure = np.tile(np.log(width * np.cosh(z)), 2) + (x if softmax else 0.0)
         sign = np.repeat([1.0, -1.0], z.size)
         t = sign * np.exp(x)
-        base = np.stack([t[:, :, None] * point[part, None, 0], point[part, None, 1] / t[:, :, None]], axis=2)
-        deviation = base - omega[part, None]
-        pulled = precision @ deviation
-        exponent = log_measure - 0.5 * (deviation * pulled).sum(axis=(2, 3))
-        if softmax:
-            slope = pulled[:, :, 1].sum(axis=2)
-            exponent += 0.5 * slope**2 / (m * precision[1, 1])
-            base[:, :, 1] -= (slope / (m * precision[1, 1]))[:, :, None]
+        key, query = point[part, 0], point[part, 1]
+        # Token by token: sums over a few last axes would take most of the time.
+        exponent, slope = log_measure, np.zeros(t.shape)
+        for token in range(m):
+            first = t * key[:, token, None] - omega[part, 0, token, None]
+            second = query[:, token, None] / t - omega[part, 1, token, None]
+            pulled = precision[1, 0] * first + precision[1, 1] * second
+            exponent -= 0.5 * (first * (precision[0, 0] * first + precision[0, 1] * second) + second * pulled)
+            slope += pulled
+        shift = slope / (m * precision[1, 1]) if softmax else np.zeros(t.shape)
+        exponent += 0.5 * slope * shift
         weight = np.exp(exponent - exponent.max(axis=1, keepdims=True))
-        out[part] = np.einsum("nk,nkpm->npm", weight / weight.sum(axis=1, keepdims=True), base)
+        weight /= weight.sum(axis=1, keepdims=True)
+        out[part, 0] = (weight * t).sum(axis=1)[:, None] * key
+        out[part, 1] = (weight / t).sum(axis=1)[:, None] * query - (weight * shift).sum(axis=1)[:, None]
     return out
 
 

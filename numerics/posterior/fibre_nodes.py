@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
 from ..core.errors import UnreachableOutputError
 from ..core.validation import softmax_rows
 from ..model.network import Network
+from ..quadrature.rules import gauss_legendre
 
 __all__ = ["Nodes", "Prior", "check_link", "completed", "edge", "in_range", "tied_rule", "untied_rule"]
 
@@ -134,7 +134,7 @@ def _sphere(dimension: int, n: int) -> tuple[Array, Array]:
     circle = np.stack([np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)], axis=-1).reshape(n, 2, 2)
     if dimension == 2:
         return circle, np.full(n, 2 * np.pi / n)
-    height, weight = leggauss(n // 2)
+    height, weight = gauss_legendre(n // 2)
     side = np.sqrt(1 - height**2)
     tilt = np.zeros((n // 2, 3, 3))
     tilt[:, 0, 0], tilt[:, 0, 1], tilt[:, 1, 0], tilt[:, 1, 1], tilt[:, 2, 2] = height, -side, side, height, 1.0

@@ -7,9 +7,10 @@ c is a Bessel function, on those of O(3) an integral of a product of two.
 import math
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.special import i0e, i1e
+
+from .rules import gauss_legendre
 
 __all__ = ["mean_rotation"]
 
@@ -77,7 +78,7 @@ def _three(values: Array) -> tuple[Array, Array]:
 
 def _special(first: Array, second: Array, third: Array) -> tuple[Array, Array]:
     """Log of the integral over SO(3), and its slopes; first >= second >= |third|."""
-    nodes, weights = leggauss(_ORDER)
+    nodes, weights = gauss_legendre(_ORDER)
     # u = tanh(k z)/tanh(k): geometric towards both ends, where the integrand varies on a scale of 1/s_i.
     stretch = 0.5 * np.log(3.0 + 4 * first)[..., None]
     # More panels the wider the scales, for slopes to 1e-6.

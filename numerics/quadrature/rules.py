@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
@@ -16,6 +17,7 @@ __all__ = [
     "Chebyshev",
     "Rule",
     "gauss_hermite",
+    "gauss_legendre",
     "gauss_legendre_panels",
     "gaussian",
     "half_line",
@@ -58,13 +60,22 @@ def gauss_hermite(n: int) -> Rule:
     return Rule(nodes, weights / weights.sum(), 2 * n - 1)
 
 
+@cache
+def gauss_legendre(n: int) -> tuple[Array, Array]:
+    """Nodes and weights on [-1, 1], computed once for each n; they cannot be written to."""
+    rule = leggauss(n)
+    for values in rule:
+        values.setflags(write=False)
+    return rule
+
+
 def gauss_legendre_panels(edges: Array, n: int) -> Rule:
     """Gauss-Legendre rule with n nodes on each panel between consecutive edges."""
     _count(n)
     edges = np.asarray(edges, dtype=np.float64)
     if edges.ndim != 1 or edges.size < 2 or not (np.diff(edges) > 0).all():
         raise ValueError("edges must be a strictly increasing sequence of at least two numbers")
-    nodes, weights = leggauss(n)
+    nodes, weights = gauss_legendre(n)
     half = 0.5 * np.diff(edges)[:, None]
     middle = 0.5 * (edges[1:] + edges[:-1])[:, None]
     return Rule((middle + half * nodes).ravel(), (half * weights).ravel(), 2 * n - 1)

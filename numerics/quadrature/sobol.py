@@ -99,8 +99,9 @@ def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.fl
     shift = stream.integers(2, size=(dimension, _BITS), dtype=np.uint32) @ powers
     lower = np.tril(stream.integers(2, size=(dimension, _BITS, _BITS), dtype=np.uint32), -1)
     scramble = lower + np.eye(_BITS, dtype=np.uint32)
-    # Bits of a direction number, the first the highest, are a column.
-    steps = powers[::-1] @ (scramble @ _bits(dimension) % 2)
+    # Bits of a direction number, the first the highest, are a column; floating-point products are BLAS's, and exact.
+    bits = (scramble.astype(np.float64) @ _bits(dimension)).astype(np.uint32)
+    steps = powers[::-1] @ (bits % 2)
     points = np.empty((count, dimension), np.uint32)
     points[0] = shift
     for k in range(count.bit_length() - 1):
@@ -110,7 +111,7 @@ def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.fl
 
 
 @cache
-def _bits(dimension: int) -> NDArray[np.uint32]:
+def _bits(dimension: int) -> NDArray[np.float64]:
     """Bits of the direction numbers, shape (dimension, bits, numbers)."""
     table = np.ones((dimension, _BITS), np.uint32)
     for row, (polynomial, first) in zip(table[1:], _JOE_KUO, strict=False):
@@ -125,4 +126,5 @@ def _bits(dimension: int) -> NDArray[np.uint32]:
         row[:] = numbers
     # The j-th number has j + 1 bits, of which the last is the one of weight 2^-(j+1).
     table <<= np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
-    return table[:, None] >> np.arange(_BITS - 1, -1, -1, dtype=np.uint32)[:, None] & np.uint32(1)
+    bits = table[:, None] >> np.arange(_BITS - 1, -1, -1, dtype=np.uint32)[:, None] & np.uint32(1)
+    return bits.astype(np.float64)

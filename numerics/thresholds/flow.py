@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
-from threadpoolctl import threadpool_limits
 
+from ..core.blas import one_blas_thread
 from ..core.errors import ConvergenceError
 from ..core.results import Result
 from ..core.standard_error import standard_error
 from ..core.validation import choice, flag, not_negative, positive, whole
-from ..model.network import ACTIVATIONS
+from ..model.activations import ACTIVATIONS, activated
 from ..quadrature.rules import normal_qmc
 from .flow_means import pair_rates
 
@@ -210,8 +210,7 @@ def random_networks(
         for _ in range(layers):
             key = mixing @ generator.standard_normal((samples, tokens, rank))
             query = key if tied else mixing @ generator.standard_normal((samples, tokens, rank))
-            scores = beta * (key @ query.transpose(0, 2, 1))
-            attention = _softmax(scores) if activation == "softmax" else scores
+            attention = activated(key @ query.transpose(0, 2, 1), activation, beta)
             mixing += (kappa / layers) * (attention @ mixing)
     if not np.isfinite(mixing).all():
         why = "linear attention diverges; use a smaller kappa or the softmax"
@@ -232,11 +231,6 @@ def _checked(
         whole("rank", rank, 1, "(2)"),
         positive("beta", beta, "(3)"),
     )
-
-
-def _softmax(scores: Array) -> Array:
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def _closed(kappa: float, tokens: int, rank: int, plus: float) -> FlowResult:
@@ -273,7 +267,7 @@ def _pair(kappa: float, rank: int, beta: float, tol: float) -> FlowResult:
         return np.asarray(solution.y[:, -1])
 
     # Both the quadrature and the solver are refined; the difference is the error of the coarser pair.
-    with threadpool_limits(1, "blas"):  # the sums are small: threads would only wait for each other
+    with one_blas_thread():  # the sums are small: threads would only wait for each other
         coarse, fine = solve(0, 30 * tol), solve(1, tol)
     # Some hundred roundings are below what two refinements can tell.
     error = max(abs(float(fine[0] - coarse[0])), 2e-14 * float(fine[0]))
@@ -316,7 +310,7 @@ def _many(kappa: float, tokens: int, rank: int, beta: float, rng: np.random.Gene
             trace = 0.0
             for start in range(0, len(points), chunk):
                 readout = points[start : start + chunk] @ mixing
-                attention = _softmax(beta * (readout.transpose(0, 2, 1) @ readout))
+                attention = activated(readout.transpose(0, 2, 1) @ readout, "softmax", beta)
                 trace += float(np.trace(attention, axis1=1, axis2=2).sum())
             return b * (trace / len(points) - 1) / (tokens - 1)
 

@@ -4,13 +4,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from attnlimits.generated.pair_softmax_m2.numpy64 import attention
 
-from ..quadrature.rules import gauss_legendre_panels
+from ..quadrature.rules import gauss_legendre, gauss_legendre_panels
 
 __all__ = ["Means", "pair_means", "pair_rates"]
 
@@ -60,7 +59,7 @@ def _half_line(centre: Array, width: Array, level: int) -> tuple[Array, Array]:
         [np.broadcast_to(plain, (len(centre), len(plain))), centre - offsets, centre + offsets], axis=1
     )
     edges = np.sort(np.clip(edges, 0.0, _CUT), axis=1)
-    nodes, weights = leggauss(_PANEL)
+    nodes, weights = gauss_legendre(_PANEL)
     half = 0.5 * np.diff(edges, axis=1)[:, :, None]
     z = 0.5 * (edges[:, 1:] + edges[:, :-1])[:, :, None] + half * nodes
     return z.reshape(len(centre), -1), (half * weights).reshape(len(centre), -1)

@@ -7,6 +7,7 @@ over the points with the same outputs, or over intervals on which these are cons
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from scipy.special import ndtr
 from ...model.links import LinkKernel, Part, Region
 from ...posterior.link.monotone import MonotonePieces
 from ...posterior.link.rules import CUT, half_interval_rule
+from .points import Points, log_sums, moments
 
 __all__ = ["ScalarEntry", "ScalarLink", "interval_posterior"]
 
@@ -24,7 +26,6 @@ Array = NDArray[np.float64]
 _RESOLUTIONS = ((10, 0.26), (14, 0.2))
 # First panel towards an end or a critical point, of t where u = start + length t^2; elsewhere.
 _DENSE, _PLAIN = 3e-3, 0.34
-_CHUNK = 400_000
 _SAME = 1e-7
 
 
@@ -32,7 +33,8 @@ def interval_posterior(low: Array, high: Array, omega: Array, sd: Array | float)
     """Integrals of (1, u - omega, (u - omega)^2) against N(omega, sd^2) over [low, high]."""
     a, b = (low - omega) / sd, (high - omega) / sd
     # Beyond the middle the complements keep their digits.
-    mass = np.where(a > 0, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))
+    beyond = a > 0
+    mass = ndtr(np.where(beyond, -a, b)) - ndtr(np.where(beyond, -b, a))
     finite = [np.clip(x, -40.0, 40.0) for x in (a, b)]
     left, right = (np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi) for x in finite)
     return mass, sd * (left - right), sd**2 * (mass + finite[0] * left - finite[1] * right)
@@ -56,6 +58,11 @@ class _Nodes:
     others: Array
     slopes: Array
     intervals: list[tuple[NDArray[np.bool_], list[tuple[float, float]]]]
+
+    def points(self, rows: NDArray[np.bool_]) -> Points:
+        """Those of the nodes at which the posterior is a sum over points."""
+        with np.errstate(divide="ignore"):
+            return Points(self.u[rows], self.others[rows], np.log(self.slopes[rows]))
 
 
 @dataclass(frozen=True)
@@ -243,59 +250,34 @@ class ScalarLink(ScalarEntry):
                 [interval_posterior(np.array(a), np.array(b), omega, math.sqrt(v))[0] for a, b in same], axis=0
             )
             total[here] = np.log(np.maximum(mass, 1e-300)) @ density
-        with np.errstate(divide="ignore"):
-            relative = np.log(nodes.slopes)
-        rows = np.flatnonzero(everywhere)
-        per = max(1, _CHUNK // (len(z) * nodes.others.shape[1]))
-        for begin in range(0, len(rows), per):
-            part = rows[begin : begin + per]
-            u = nodes.u[part, None]
-            # Of the truth the prior density is known on average; what the other points add to it is left.
-            gap = nodes.others[part, None, :] - u[:, :, None]
-            change = relative[part, None, :] - 0.5 * gap * (gap + 2 * (v * u - shift)[:, :, None]) / v
-            top = change.max(axis=2)
-            excess = top + np.log(np.exp(change - top[:, :, None]).sum(axis=2))
-            total[part] = excess @ density - 0.5 * (v * u[:, 0] ** 2 + q + math.log(2 * math.pi * v))
+        points = nodes.points(everywhere)
+        excess = np.empty(len(points.truth))
+        # Of the truth the prior density is known on average; what the other points add to it is left.
+        log_sums(points, q, shift, density, excess)
+        total[everywhere] = excess - 0.5 * (v * points.truth**2 + q + math.log(2 * math.pi * v))
         return float(nodes.weight @ total)
 
     def _average(self, q: float, nodes: _Nodes, step: float) -> tuple[float, float]:
         v = 1 - q
         z, density = _normal_rule(step)
         shift = math.sqrt(q * v) * z
-        moved = np.zeros(len(nodes.u))
-        spread, change = np.zeros(len(nodes.u)), np.zeros(len(nodes.u))
-
-        def enter(rows: NDArray[np.bool_] | slice, first: Array, second: Array) -> None:
-            """From E[u - omega] and its second moment, shape (rows, z)."""
-            variance = second - first**2
-            moved[rows] = first**2 @ density
-            spread[rows] = variance @ density
-            change[rows] = (variance / v - 1) ** 2 @ density
-
+        moved, spread, change = np.zeros((3, len(nodes.u)))
         everywhere = np.ones(len(nodes.u), dtype=bool)
-        with np.errstate(divide="ignore"):
-            relative = np.log(nodes.slopes)
         for here, same in nodes.intervals:
             everywhere &= ~here
             omega = q * nodes.u[here, None] + shift
             parts = [interval_posterior(np.array(a), np.array(b), omega, math.sqrt(v)) for a, b in same]
-            mass, first, second = (np.sum([p[k] for p in parts], axis=0) for k in range(3))
+            mass, first, second = (reduce(np.add, [p[k] for p in parts]) for k in range(3))
             mass = np.maximum(mass, 1e-300)
-            enter(here, first / mass, second / mass)
-        rows = np.flatnonzero(everywhere)
-        per = max(1, _CHUNK // (len(z) * nodes.others.shape[1]))
-        for begin in range(0, len(rows), per):
-            part = rows[begin : begin + per]
-            omega = (q * nodes.u[part, None] + shift)[:, :, None]
-            point = nodes.others[part, None, :] - omega
-            score = relative[part, None, :] - 0.5 * point**2 / v
-            w = np.exp(score - score.max(axis=2, keepdims=True))
-            w /= w.sum(axis=2, keepdims=True)
-            first = (w * point).sum(axis=2)
-            centred = point - first[:, :, None]
-            chosen = np.zeros(len(nodes.u), dtype=bool)
-            chosen[part] = True
-            enter(chosen, first, (w * centred**2).sum(axis=2) + first**2)
+            mean = first / mass
+            variance = second / mass - mean**2
+            moved[here] = mean**2 @ density
+            spread[here] = variance @ density
+            change[here] = (variance / v - 1) ** 2 @ density
+        points = nodes.points(everywhere)
+        out = np.empty((3, len(points.truth)))
+        moments(points, q, shift, density, out)
+        moved[everywhere], spread[everywhere], change[everywhere] = out
         # E (E[u|y] - omega)^2 = V - E Var[u|y]: each keeps its digits where it is the small one.
         g = nodes.weight @ moved / v**2 if v > 0.5 else (v - nodes.weight @ spread) / v**2
         return float(g), float(nodes.weight @ change / v**2)

@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
+
+from attnlimits.generated.fastmath import exp_fast
 
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part, Region
 from ...posterior.link.rules import CUT
+from ...quadrature.rules import gauss_legendre
 from .scalar import ScalarEntry, ScalarLink
 
 __all__ = ["NoisyScalarLink", "scalar_link"]
@@ -207,7 +209,7 @@ class _Panels:
     """Panels along a stretch on which the link rises or falls."""
 
     def __init__(self, edges: Array, level: Array, value: Callable[[Array], Array], order: int) -> None:
-        nodes, weights = leggauss(order)
+        nodes, weights = gauss_legendre(order)
         half = 0.5 * np.diff(edges)[:, None]
         x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes
         self.rule = _Rule(x, half * weights, value(x))
@@ -229,22 +231,24 @@ class _Panels:
         return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _integrate(
     spans: tuple[NDArray[np.int64], NDArray[np.int64]], rule: _Rule, truth: _Truth, v: float, sigma: float, out: Array
 ) -> None:
     """Sum of each row over its panels, from the first to the last of `spans`."""
     low, high = spans
-    x, w, level = rule
+    order = rule.x.shape[1]
+    x, w, level = rule.x.ravel(), rule.w.ravel(), rule.level.ravel()
     omega, y, own = truth
+    narrow, steep = 0.5 / v, math.sqrt(0.5) / sigma
     for row in range(len(y)):
         zero = first = second = 0.0
-        for panel in range(low[row], high[row]):
-            for k in range(x.shape[1]):
-                point = x[panel, k] - omega[row]
-                gap = (y[row] - level[panel, k]) / sigma
-                weight = w[panel, k] * math.exp(-0.5 * point * point / v - 0.5 * gap * gap - own[row])
-                zero += weight
-                first += weight * point
-                second += weight * point * point
+        # In any order, so that several nodes are added at once.
+        for k in range(low[row] * order, high[row] * order):
+            point = x[k] - omega[row]
+            gap = (y[row] - level[k]) * steep
+            weight = w[k] * exp_fast(-narrow * point * point - gap * gap - own[row])
+            zero += weight
+            first += weight * point
+            second += weight * point * point
         out[0, row], out[1, row], out[2, row] = zero, first, second

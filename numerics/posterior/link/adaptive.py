@@ -4,8 +4,9 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
+
+from ...quadrature.rules import gauss_legendre
 
 __all__ = ["adaptive"]
 
@@ -58,7 +59,7 @@ def adaptive(
             length.append(b - a)
             low.append(left)
             high.append(right)
-    nodes, weights = leggauss(order)
+    nodes, weights = gauss_legendre(order)
 
     def panels(o: Array, span: Array, t0: Array, t1: Array) -> Array:
         t = 0.5 * (t0 + t1)[:, None] + 0.5 * (t1 - t0)[:, None] * nodes

@@ -26,7 +26,6 @@ __all__ = ["Group", "Sums"]
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_POWER = 4
 _CHUNK = 200_000
 
 
@@ -269,7 +268,7 @@ class Group:
         cov: Array,
         jacobian: Array,
     ) -> Array:
-        """Partition of unity over the choices of unknown entries."""
+        """Partition of unity over the choices of unknown entries, by fourth powers of their Jacobians."""
         if len(cell.choices) == 1:
             return np.ones(jacobian.shape)
         scale = {e: math.sqrt(cov[i, i]) for i, e in enumerate(self.entries)}
@@ -278,7 +277,8 @@ class Group:
             size = np.full(jacobian.shape, self.sigma ** (self.outputs - len(other)) if self.sigma > 0 else 1.0)
             for number, entry, _ in other:
                 size = size * cell.slope(number, entry, values) * scale[entry]
-            power = size**_POWER
+            square = size * size
+            power = square * square
             total = total + power
             if other is choice:
                 mine = power

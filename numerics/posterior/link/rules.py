@@ -6,10 +6,10 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from ...quadrature.rules import gauss_legendre
 from .monotone import bisect_change
 
 __all__ = [
@@ -39,7 +39,7 @@ def _graded(order: int, least: float) -> tuple[Array, Array]:
     while edges[-1] < 1 / 1.5:
         edges.append(2 * edges[-1])
     edges[-1] = 1.0
-    nodes, weights = leggauss(order)
+    nodes, weights = gauss_legendre(order)
     width = 0.5 * np.diff(edges)[:, None]
     middle = 0.5 * (np.array(edges[1:]) + np.array(edges[:-1]))[:, None]
     return (middle + width * nodes).ravel(), (width * weights).ravel()

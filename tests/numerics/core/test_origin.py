@@ -20,6 +20,8 @@ from attnlimits.numerics.thresholds.last_layer import last_layer, one_layer
 from attnlimits.numerics.thresholds.link.staircase import staircase
 from attnlimits.numerics.thresholds.link.thresholds import threshold
 
+pytestmark = pytest.mark.usefixtures("few_means")
+
 MODEL = Network(skip=0.7, beta=1.5)
 LINK = {"link": ["h_1_1*h_2_1"], "indices": 2, "tokens": 1, "noise": 0.25}
 

@@ -3,6 +3,7 @@
 import json
 import math
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -86,6 +87,7 @@ def test_perceptron(alpha: float) -> None:
 # --- phase retrieval ------------------------------------------------------------------------------------------------
 
 
+@cache
 def phase_average(q: float) -> float:
     """E g^2 of y = h^2 over (omega, h) on a plain grid, g = (|h| tanh(|h| omega/V) - omega)/V."""
     v = 1 - q

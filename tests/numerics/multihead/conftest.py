@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from threadpoolctl import threadpool_limits
+
+from attnlimits.numerics.core.blas import one_blas_thread
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -13,5 +14,5 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """As `learn_multihead` sets it: the matrices are small, and threads would only wait for each other."""
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         yield

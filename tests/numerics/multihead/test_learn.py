@@ -55,8 +55,9 @@ def test_the_slack_of_sculpting_is_that_of_its_body():
         assert slack == pytest.approx(off.max(), rel=1e-9)
 
 
-def test_nothing_told():
-    theta, w = make_teacher("gauss", 2, 4, rng=3)
+@pytest.mark.parametrize("dim", [3, pytest.param(4, marks=pytest.mark.slow)])
+def test_nothing_told(dim):
+    theta, w = make_teacher("gauss", 2, dim, rng=3)
     fit = learned(theta, w, "auto", noise=0.05, samples=2500, told=False, starts=3)
     clean = multihead(make_examples(theta, w, samples=2500, tokens=2, rng=7).X, theta, w)
     assert fit.heads == 2 and fit.converged

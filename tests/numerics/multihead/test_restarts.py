@@ -218,7 +218,7 @@ def test_the_range_widens_with_what_is_fitted():
 @pytest.mark.parametrize("told", [True, False], ids=["known noise", "unknown noise"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_heads_are_counted(noise, told):
-    split, noise_std = split_of("gauss", 2, samples=2500, noise=noise, dim=4)
+    split, noise_std = split_of("gauss", 2, samples=1500, noise=noise, dim=3)
     fit = select_heads(split, noise_std if told else None, np.random.default_rng(1), starts=3)
     assert fit.found.converged and len(fit.found.theta) == 2 == fit.evidence.heads
 
