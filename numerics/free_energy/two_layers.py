@@ -9,12 +9,12 @@ import math
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from ..channel.two_layers import channel as quadrature
 from ..channel.two_layers.banded import FLOOR, of_pairs
 from ..channel.two_layers.nodes import Hidden
 from ..channel.two_layers.sums import densities, outputs, silent_densities
+from ..core.blas import one_blas_thread
 
 __all__ = ["TwoLayerEntropy"]
 
@@ -53,7 +53,7 @@ class TwoLayerEntropy(quadrature.TwoLayerQuadrature):
         """E log Z_out and the mass, given omega_1."""
         log_accuracy = self._log_accuracy * share
         rule = log_accuracy, quadrature.FINENESS
-        with threadpool_limits(1, "blas"):
+        with one_blas_thread():
             found = np.zeros(2)
             if not q2:
                 nodes = self._nodes(q2, log_accuracy) if centre is None else self._near(centre, variance, log_accuracy)

@@ -13,8 +13,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from ..core.blas import one_blas_thread
 from ..core.random import seeded
 from ..core.results import Result, versions
 from .adam import adam
@@ -165,7 +165,7 @@ def hardness(
     points: list[HardnessPoint] = []
     correlations = tuple(sq_correlations(n, dim if dim <= _ENUMERATED else max(n + 1, _ENUMERATED)) for n in sizes)
     # Threads of BLAS would only wait for each other on matrices of this size.
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         for n in sizes:
             # One stream per size: a table does not depend on which other sizes are in it.
             generator = np.random.default_rng([seed, n])

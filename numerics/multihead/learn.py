@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
+from ..core.blas import one_blas_thread
 from ..core.random import seeded
 from .certificates import Certificates, certify, refusal
 from .checks import at_least_zero, boolean, count, one_of
@@ -129,7 +129,7 @@ def learn_multihead(
     split = hold_out(X, Y, X_val, Y_val, generator)
     _check(split, 1 if heads == "auto" else heads, method)
     watch = watch or Watch()
-    with threadpool_limits(1, "blas"):  # the matrices are small: threads would only wait for each other
+    with one_blas_thread():  # the matrices are small: threads would only wait for each other
         if method == "sculpt":
             assert heads != "auto"
             found = _sculpt(split, heads, noise_std, strict, generator)

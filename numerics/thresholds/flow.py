@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
-from threadpoolctl import threadpool_limits
 
+from ..core.blas import one_blas_thread
 from ..core.errors import ConvergenceError
 from ..core.results import Result
 from ..core.standard_error import standard_error
@@ -273,7 +273,7 @@ def _pair(kappa: float, rank: int, beta: float, tol: float) -> FlowResult:
         return np.asarray(solution.y[:, -1])
 
     # Both the quadrature and the solver are refined; the difference is the error of the coarser pair.
-    with threadpool_limits(1, "blas"):  # the sums are small: threads would only wait for each other
+    with one_blas_thread():  # the sums are small: threads would only wait for each other
         coarse, fine = solve(0, 30 * tol), solve(1, tol)
     # Some hundred roundings are below what two refinements can tell.
     error = max(abs(float(fine[0] - coarse[0])), 2e-14 * float(fine[0]))

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from attnlimits.generated.scores_untied_softmax_m2 import DERIVATION_HASH as PAIR_KERNEL
 
+from ..core.blas import one_blas_thread
 from ..core.decimals import significant
 from ..core.errors import ConvergenceError, KernelNotFoundError
 from ..core.identity import source_hash
@@ -111,7 +111,7 @@ def _deep(model: Network, digits: int, rng: int, progress: Progress | None) -> T
         return _precise(model, digits, progress)
     # Relative to the norm, so to alpha; refinement stops when its last step was below half a unit.
     tolerance = 0.4 * 10.0**-digits
-    with threadpool_limits(1, "blas"):  # the products are small: threads would only wait for each other
+    with one_blas_thread():  # the products are small: threads would only wait for each other
         if model.activation == "softmax":
             norm, steps = refine(lambda level: softmax(model, level), relative=tolerance)
         elif model.layers == 2:
@@ -132,7 +132,7 @@ def _by_scores(model: Network, digits: int) -> ThresholdResult:
         operators.append(last_operator(model, level))
         return float(np.linalg.eigvalsh(operators[-1])[-1])
 
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         norm, steps = refine(largest, relative=0.4 * 10.0**-digits, last=3)
     return _result(model, norm, digits, steps, np.abs(np.linalg.eigh(operators[-1])[1][:, -1]))
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from ...core.blas import one_blas_thread
 from ...core.cluster_pool import ClusterPool, Recipe, Workers, parts_of, threads_of
 from ...model.network import Network
 from ...model.routes import DEEP_QUADRATURE
@@ -145,7 +145,7 @@ class DeepQuadrature(ChannelBase):
     def _all(self, overlaps: Array, points: Sequence[Point]) -> Array:
         """Averages at some points, shape (n, L)."""
         if self._pool is None:
-            with threadpool_limits(1, "blas"), ThreadPoolExecutor(self._workers) as pool:
+            with one_blas_thread(), ThreadPoolExecutor(self._workers) as pool:
                 return np.array(list(pool.map(lambda point: self.at(overlaps, point), points)))
         rows = [{"points": points[part]} for part in parts_of(len(points), _POINTS)]
         return np.concatenate(self._pool.map(sums_at, rows, recipe=self._recipe, overlaps=overlaps))
@@ -163,7 +163,7 @@ def deep_quadrature(model: Network, effort: int, rng: np.random.Generator) -> De
 def sums_at(points: Sequence[Point], *, recipe: Recipe, overlaps: Array) -> Array:
     """Averages at some points, by the nodes that this worker has drawn."""
     rule = recipe.made()
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         return np.array([rule.at(overlaps, point) for point in points])
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from ...core.blas import one_blas_thread
 from ...core.cluster_pool import ClusterPool, Workers, parts_of, threads_of
 from ...core.errors import ConvergenceError
 from ...model.network import Network
@@ -154,7 +154,7 @@ class TwoLayerQuadrature(ChannelBase):
                 # A small overlap leaves small differences of posterior means.
                 least = min(x for x in (q1, q2, _MODEST) if x)
                 finer = share * (1 + math.log(_MODEST / least) / self._log_accuracy)
-                with threadpool_limits(1, "blas"):  # the products are small
+                with one_blas_thread():  # the products are small
                     self._known[key] = self._both(q1, q2, finer) if q1 else self._one_known(None, 1.0, q2, finer)
         return self._known[key]
 
@@ -290,7 +290,7 @@ def weighted(
 ) -> list[Array]:
     """Weighted averages at some omega_1 by a quadrature of this kind, on one thread."""
     rule = kind(model, accuracy, 1)
-    with threadpool_limits(1, "blas"):  # the products are small
+    with one_blas_thread():  # the products are small
         return [rule.at(point, q1, q2) for point in points]
 
 

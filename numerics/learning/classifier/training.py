@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from threadpoolctl import threadpool_limits
 
+from ...core.blas import one_blas_thread
 from ...core.results import Origin, Result, versions
 from ..blocks import Array, Floats, rows_of
 from ..rules import Adam
@@ -135,7 +135,7 @@ def train(
     weights = [np.stack(network.layers)]
     status = ""
     # Weights that grow without bound end the run below, with a sentence; the products are small.
-    with np.errstate(all="ignore"), threadpool_limits(1, "blas"):
+    with np.errstate(all="ignore"), one_blas_thread():
         for epoch, trained in enumerate(_epochs(network, data, chosen, np.random.default_rng([seed, 1])), start=1):
             measured, now = _measure(trained, data) + _measure(trained, test), np.stack(trained.layers)
             if not (np.isfinite(measured).all() and np.isfinite(now).all()):

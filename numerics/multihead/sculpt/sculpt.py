@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
 
+from ...core.blas import one_blas_thread
 from ...core.random import seeded
 from ...learning.blocks import Array
 from ..checks import at_least_zero, boolean, count
@@ -104,7 +104,7 @@ def sculpt(
     boolean(split.X, 'the body is made of differences of such tokens; use method="restarts" for others')
     check_shape(split.X.shape[1], split.X.shape[2], heads)
     # The matrices are small: threads would only wait for each other.
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         found = _steps(split, heads, sigma, float(time_limit), seed, generator)
     if strict and not found.converged:
         raise NoConsistentModel(

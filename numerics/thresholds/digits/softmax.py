@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 from flint import arb
-from threadpoolctl import threadpool_limits
 
 from ...arithmetic.ball import working_bits
 from ...arithmetic.balls import Ball, Balls
 from ...arithmetic.fixed_digits import Fixed, dot, from_balls
+from ...core.blas import one_blas_thread
 from .law import softmax_law
 from .moments import compress, compression
 from .output import output_nodes
@@ -42,7 +42,7 @@ def softmax_norm(skip: Ball, beta: Ball, rules: Rules, tick: Callable[[float], N
         law = softmax_law(skip, beta, rules.plane)
     size = compression(law, rules.log_accuracy, rules.log_range)
     # The products are small: threads would only wait for each other.
-    with working_bits(rules.sum_bits), threadpool_limits(1, "blas"):
+    with working_bits(rules.sum_bits), one_blas_thread():
         u, u_weight, v, v_weight = output_nodes(rules.output)
         moments = compress(law, size, lambda share: tick(0.7 * share))
         table = tables(moments, u, v)

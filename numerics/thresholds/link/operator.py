@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from ...core.blas import one_blas_thread
 from ...core.errors import NotServedError
 from ...core.standard_error import standard_error, student
 from ...model.links import LinkKernel, Part
@@ -126,7 +126,7 @@ def _part_operator(kernel: LinkKernel, part: Part, learned: tuple[int, ...]) -> 
     if part.fixed and not sums.known:
         return _fixed_operator(sums, part)
     try:
-        with threadpool_limits(1, "blas"):
+        with one_blas_thread():
             found = _integrated(kernel, part, sums)
     except NotServedError as reason:
         return _sampled(kernel, part, sums, str(reason))
