@@ -172,13 +172,18 @@ def _direction(activation: str) -> str:
         ''').strip("\n")
 
 
+def _as_it_stands(formula: sp.Expr) -> str:
+    """Print a formula with its terms as they stand: SymPy's own order takes the value of every integral in it."""
+    return str(sp.sstr(formula, order="none"))
+
+
 def _links() -> tuple[list[ClosedForm], str]:
     """Return the entries that are one expression in the indices, and the two tables that hold them."""
     entries = [entry for entry in TABLE.values() if entry.expressions]
     formulas, values = [], []
     for entry in entries:
         for expression in entry.expressions:
-            formulas.append(f'    "{expression.replace(" ", "")}": ("{entry.name}", "{entry.formula}"),')
+            formulas.append(f'    "{expression.replace(" ", "")}": ("{entry.name}", "{_as_it_stands(entry.formula)}"),')
         if entry.formula not in (0, sp.oo):
             values.append(f'    "{entry.name}": lambda ctx: {_mp(entry.formula)},')
     return entries, "\n".join(
@@ -203,7 +208,9 @@ def render() -> str:
     body = "\n\n\n".join(functions)
     links, tables = _links()
     entries += links
-    digest = hashlib.sha256("\n".join(f"{e.name}: {sp.srepr(e.formula)}" for e in entries).encode()).hexdigest()
+    # In the order in which the terms stand, as in `_as_it_stands`.
+    trees = (f"{entry.name}: {sp.srepr(entry.formula, order='none')}" for entry in entries)
+    digest = hashlib.sha256("\n".join(trees).encode()).hexdigest()
     operations = sum(int(sp.count_ops(entry.formula)) for entry in entries)
     header = "\n".join(
         [

@@ -144,6 +144,12 @@ def _applied(loop: Callable[..., None], *parts: Array) -> Pairs:
     """Run a loop over flat arrays on arrays that broadcast."""
     shape = np.broadcast_shapes(*(part.shape for part in parts))
     hi, lo = np.empty(shape), np.empty(shape)
-    flat = (np.ascontiguousarray(np.broadcast_to(part, shape)).reshape(-1) for part in parts)
-    loop(*flat, hi.reshape(-1), lo.reshape(-1))
+    loop(*(_flat(part, shape) for part in parts), hi.reshape(-1), lo.reshape(-1))
     return Pairs(hi, lo)
+
+
+def _flat(part: Array, shape: tuple[int, ...]) -> Array:
+    """Entries of an array that broadcasts; never to be written, so that a loop is compiled for one kind of arrays."""
+    flat = np.ascontiguousarray(np.broadcast_to(part, shape)).reshape(-1)
+    flat.flags.writeable = False
+    return flat

@@ -31,9 +31,6 @@ OVERLAPS = [np.diag([0.0, 0.5]), np.diag([0.3, 0.99])]
 TOLERANCES = [1e-10, 1e-6]
 ROUNDS = 7
 
-_VECTOR = "float64[::1]"
-_PIECES = "float64[:, ::1]"
-
 
 def interleaved(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
     """Least seconds of each call; they take turns, so that a busy machine slows all of them."""
@@ -46,19 +43,19 @@ def interleaved(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
     return best
 
 
-@njit(f"void({_VECTOR}, {_PIECES}, int64, float64, {_PIECES})")
+@njit
 def _counting_pair(parameters, pieces, n, step, sums):  # type: ignore[no-untyped-def]
     posterior64.pair_moments(parameters, pieces, n, step, sums)
     parameters[lattice.N_PARAMETERS] += pieces[2, :n].sum()
 
 
-@njit(f"void({_VECTOR}, {_PIECES}, int64, float64, float64, {_PIECES})")
+@njit
 def _counting_branch(parameters, pieces, n, step, sign, sums):  # type: ignore[no-untyped-def]
     posterior64.branch_moments(parameters, pieces, n, step, sign, sums)
     parameters[lattice.N_PARAMETERS + 1] += pieces[2, :n].sum()
 
 
-@njit(f"void({_VECTOR}, {_PIECES}, int64, float64)")
+@njit
 def _counting_rows(parameters, pieces, n, step):  # type: ignore[no-untyped-def]
     posterior64.undo_rows(parameters, pieces, n, step)
     parameters[lattice.N_PARAMETERS + 2] += n

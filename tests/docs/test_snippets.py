@@ -1,6 +1,7 @@
 """Every command and every example of the README and of the site runs, and prints what the text shows."""
 
 import contextlib
+import functools
 import importlib.util
 import io
 import re
@@ -164,6 +165,7 @@ def test_the_batch_script_is_one(repository, tmp_path):
     assert [re.search(r"^attnlimits (\w+)", script, re.M)[1] for script in scripts] == ["sweep", "gamp"]
 
 
+@functools.cache
 def help_of_dask(verb: str) -> str:
     return subprocess.run(
         [sys.executable, "-m", "dask", verb, "--help"], capture_output=True, text=True, check=True, timeout=120

@@ -54,12 +54,12 @@ def _of_products(node: ast.AST) -> bool:
 class _Function:
     """One function, with the names that stand for exponentials and for hyperbolic cosines."""
 
-    def __init__(self, node: ast.FunctionDef, returning: set[str]) -> None:
-        self.node, self.returning = node, returning
+    def __init__(self, parts: list[ast.AST], returning: set[str]) -> None:
+        self.parts, self.returning = parts, returning
         self.names: dict[str, ast.AST | None] = {}
         self.cosines: set[str] = set()
-        self.scores = _names(node)
-        for part in ast.walk(node):
+        self.scores = {part.id for part in parts if isinstance(part, ast.Name)}
+        for part in parts:
             if isinstance(part, ast.Assign):
                 for target in part.targets:
                     self._assign(target, part.value)
@@ -116,7 +116,7 @@ class _Function:
 
     def forms(self) -> Iterator[tuple[int, str]]:
         """Yield the line and the kind of every form of the softmax of two tokens."""
-        for node in ast.walk(self.node):
+        for node in self.parts:
             what = self._division(node) or self._product(node) or self._sum(node) or self._call(node)
             if what:
                 yield node.lineno, what
@@ -185,15 +185,15 @@ def _doubled(node: ast.Call) -> bool:
 
 def forms_of(source: str) -> list[tuple[int, str]]:
     """Return the line and the kind of every form of the softmax of two tokens in a source."""
-    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    functions = [list(ast.walk(node)) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     returning: set[str] = set()
-    for node in functions:
-        function = _Function(node, set())
-        values = [part.value for part in ast.walk(node) if isinstance(part, ast.Return) and part.value is not None]
+    for every in functions:
+        function = _Function(every, set())
+        values = [part.value for part in every if isinstance(part, ast.Return) and part.value is not None]
         parts = [part for value in values for part in (value.elts if isinstance(value, ast.Tuple) else [value])]
         if any(function.exponential(factor) for part in parts for factor in _flat(part, ast.Mult)):
-            returning.add(node.name)
-    return sorted({form for node in functions for form in _Function(node, returning).forms()})
+            returning.add(every[0].name)
+    return sorted({form for every in functions for form in _Function(every, returning).forms()})
 
 
 def test_numerics_holds_no_softmax_of_two_tokens(repository, source_files):

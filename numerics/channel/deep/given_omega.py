@@ -115,8 +115,8 @@ class GivenOmega:
         count = zeta.shape[2]
         cuts = (slice(count // 2), slice(count // 2, count)) if halve else (slice(count),)
         last = float(overlaps[-1])
-        found = [self._sums(where[:, cut], [f[:, cut] for f in functions], last, resolution) for cut in cuts]
-        return np.asarray(np.mean(found, axis=0))
+        parts = [(np.ascontiguousarray(where[:, cut]), [f[:, cut] for f in functions]) for cut in cuts]
+        return np.asarray(np.mean([self._sums(*part, last, resolution) for part in parts], axis=0))
 
     def _sums(self, where: Array, functions: list[Array], last: float, resolution: Resolution) -> Array:
         """Sums over outputs and omega_L for nodes of equal weight."""

@@ -212,7 +212,7 @@ class _Panels:
         nodes, weights = gauss_legendre(order)
         half = 0.5 * np.diff(edges)[:, None]
         x = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes
-        self.rule = _Rule(x, half * weights, value(x))
+        self.rule = _Rule(x, half * weights, np.array(value(x), order="C"))
         self.edges = edges
         self.way = 1.0 if level[-1] >= level[0] else -1.0
         self.level = np.maximum.accumulate(self.way * level)

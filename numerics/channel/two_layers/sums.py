@@ -102,7 +102,9 @@ def output_sum(
         total = summed(v, known, rule)
     else:
         # Neighbouring outputs cost about the same.
-        shares = [(v[0][k::workers], v[1][k::workers]) for k in range(workers)]
+        shares = [
+            (np.ascontiguousarray(v[0][k::workers]), np.ascontiguousarray(v[1][k::workers])) for k in range(workers)
+        ]
         with ThreadPoolExecutor(workers) as pool:
             total = np.sum(list(pool.map(lambda share: summed(share, known, rule), shares)), axis=0)
     return Outcome(float(total[0]), float(total[1]), float(total[2]))

@@ -127,7 +127,9 @@ def heavy_nodes(log_weight: Array, light: float) -> NDArray[np.int64]:
         return np.empty(0, np.int64)
     order = np.argsort(log_weight)
     weight = np.exp(log_weight[order] - log_weight[order[-1]])
-    return np.sort(order[np.cumsum(weight) > light * np.sum(weight)])
+    kept = np.zeros(len(order), np.bool_)
+    kept[order[np.cumsum(weight) > light * np.sum(weight)]] = True
+    return np.flatnonzero(kept)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
