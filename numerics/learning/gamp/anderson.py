@@ -14,8 +14,9 @@ _MOST, _LEAST, _BYTES = 60, 10, 2 << 30
 _FIRST = 5
 # Part of their own squares by which the differences are kept from being dependent.
 _RIDGE = 1e-12
-# The points are forgotten where a residual is so many times the least of them.
-_WORSE = 4.0
+# The points are forgotten where a residual is so many times the least of them, and where so many residuals in turn are
+# not below those before: there the iteration is far from linear, and may go around as long as they are kept.
+_WORSE, _STALLED = 4.0, 30
 
 
 class Anderson:
@@ -40,7 +41,7 @@ class Anderson:
         """Next point, where r(x) is as small as combinations of the last ones allow if it is linear."""
         self._steps += 1
         size = float(np.linalg.norm(residual))
-        if size > _WORSE * min(self._sizes, default=math.inf):
+        if size > _WORSE * min(self._sizes, default=math.inf) or self._stalled():
             self.forget()
         self._sizes = [*self._sizes[-self._memory :], size]
         if self._last is not None:
@@ -55,6 +56,11 @@ class Anderson:
         shares = scale * np.linalg.solve(matrix, scale * (turned @ residual))
         mixed: Array = point + residual - shares @ self._moved[:kept]
         return mixed
+
+    def _stalled(self) -> bool:
+        """Whether the latest residuals are all above one of those before."""
+        before = self._sizes[:-_STALLED]
+        return bool(before) and min(self._sizes[-_STALLED:]) > min(before)
 
     def forget(self) -> None:
         """Start anew."""

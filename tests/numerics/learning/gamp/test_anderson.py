@@ -56,3 +56,13 @@ def test_it_starts_anew_where_the_residual_grows():
     x = np.full(len(SLOPES), 1e3)
     assert method(x, -SLOPES * x) == pytest.approx(x - SLOPES * x), "a plain step"
     assert min(residuals(200, method)) < 1e-4
+
+
+def test_it_starts_anew_where_residuals_do_not_fall():
+    """The fourth residual is half of the others: once thirty have not been below it the steps are plain ones again."""
+    method, rng, plain = Anderson(30), np.random.default_rng(2), []
+    for step in range(40):
+        x, residual = rng.standard_normal((2, 30))
+        residual *= (0.5 if step == 3 else 1.0) / np.linalg.norm(residual)
+        plain.append(np.allclose(method(x, residual), x + residual))
+    assert np.flatnonzero(plain).tolist() == [0, 1, 2, 3, 4, 34, 35]
