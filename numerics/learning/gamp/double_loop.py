@@ -22,6 +22,7 @@ __all__ = ["DoubleLoop", "Settling"]
 
 # Parts of the way that estimate and covariance, and the term of Onsager go in a pass. The second, times the largest
 # eigenvalue of V^{-1} Cov[h | y], is to be below 2 for all but few outputs; where it is not, Anderson's method helps.
+# The first is as large as lets instances of one layer settle (docs/results/matrix.md, which has those around it, too).
 _SLOW, _FAST = 0.2, 0.25
 
 #: (What, C) -> C and What by a pass with them, without damping.
