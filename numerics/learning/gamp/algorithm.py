@@ -96,7 +96,8 @@ def gamp(
         "damped" iterates with `damping` to the end. "double-loop" goes over to two loops once that oscillates and comes
         no closer to anything: the estimate moves slowly and the term of Onsager follows it, to the same fixed points.
         Before that, a direction that is not learned is set to the size of a start. The status states how many
-        iterations were made in two loops.
+        iterations were made in two loops. These take memory for 120 vectors of the size of What and the terms of
+        Onsager, or as many as 2 GiB hold (at least 20), and `damping` has no part in them.
     denoiser_tol : float
         Of the posterior moments of each sample, in [1e-14, 1e-2].
     nodes : int, optional

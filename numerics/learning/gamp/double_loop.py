@@ -8,7 +8,6 @@ Anderson's method speeds up both.
 """
 
 import math
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,18 +15,15 @@ import numpy as np
 
 from ..blocks import Array
 from ..passes import Passes
+from .anderson import Anderson
 from .course import Course, guarded, resolved
 
 __all__ = ["DoubleLoop", "Settling"]
 
 # Parts of the way that estimate and covariance, and the term of Onsager go in a pass. The second, times the largest
 # eigenvalue of V^{-1} Cov[h | y], is to be below 2 for all but few outputs; where it is not, Anderson's method helps.
-_SLOW, _FAST = 0.1, 0.25
-# Steps without Anderson's method, iterates that it combines, and part of the mean square of their differences by which
-# these are kept from being dependent.
-_FIRST, _MEMORY, _RIDGE = 5, 10, 1e-8
-# The iterates are forgotten where a residual is so many times the least of them.
-_WORSE = 4.0
+# The first is as large as lets instances of one layer settle (docs/results/matrix.md, which has those around it, too).
+_SLOW, _FAST = 0.2, 0.25
 
 #: (What, C) -> C and What by a pass with them, without damping.
 Image = Callable[[Array, Array], tuple[Array, Array]]
@@ -60,13 +56,13 @@ class DoubleLoop:
         #: Iterations, and after how many others a direction that was not learned got the size of a start.
         self.iterations, self.restarts = 0, list[int]()
         self._image, self._passes = image, passes
-        self._points: deque[Array] = deque(maxlen=_MEMORY + 1)
-        self._residuals: deque[Array] = deque(maxlen=_MEMORY + 1)
+        self._anderson: Anderson | None = None
 
     @property
     def account(self) -> str:
         """What it has done, for the status of a run."""
-        late = f", the last {self.iterations} of them in two loops, as it turned" if self.iterations else ""
+        since = ", since the damped iteration oscillated without coming closer to a fixed point"
+        late = f", the last {self.iterations} of them in two loops{since}" if self.iterations else ""
         if not self.restarts:
             return late
         after = " and ".join(map(str, self.restarts))
@@ -91,38 +87,19 @@ class DoubleLoop:
         follow = [V @ g - term for g, term in zip(self._passes.scores, terms, strict=True)]
         point = _joined(weights, root * covariance, terms)
         residual = _joined(_SLOW * (best - weights), _SLOW * root * (newest - covariance), [_FAST * f for f in follow])
-        moved = self._mixed(point, residual)
+        self._anderson = self._anderson or Anderson(len(point))
+        moved = self._anderson(point, residual)
         ends = np.cumsum([weights.size, covariance.size, *(term.size for term in terms)])[:-1]
         parts = np.split(moved, ends)
         spread = parts[1].reshape(covariance.shape) / root
         if not np.linalg.eigvalsh(spread)[0] > 0:
             # Between the covariances of two posteriors there are such only, beyond them there need not be.
-            self._forget()
+            self._anderson.forget()
             parts = np.split(point + residual, ends)
             spread = parts[1].reshape(covariance.shape) / root
         self._passes.recall([part.reshape(term.shape) for part, term in zip(parts[2:], terms, strict=True)])
         estimate = guarded(parts[0].reshape(weights.shape))
         return Settling(estimate, 0.5 * (spread + spread.T), newest, best - weights)
-
-    def _mixed(self, point: Array, residual: Array) -> Array:
-        """Next point of Anderson's method."""
-        least = min((float(np.linalg.norm(each)) for each in self._residuals), default=math.inf)
-        if float(np.linalg.norm(residual)) > _WORSE * least:
-            self._forget()
-        self._points.append(point)
-        self._residuals.append(residual)
-        if self.iterations <= _FIRST or len(self._points) < 3:
-            return point + residual
-        turned, moved = (np.diff(np.array(each), axis=0) for each in (self._residuals, self._points))
-        products = turned @ turned.T
-        products += _RIDGE * np.trace(products) / len(products) * np.eye(len(products))
-        mixed: Array = point + residual - np.linalg.solve(products, turned @ residual) @ (moved + turned)
-        return mixed
-
-    def _forget(self) -> None:
-        """Start Anderson's method anew."""
-        self._points.clear()
-        self._residuals.clear()
 
 
 def _joined(weights: Array, covariance: Array, terms: list[Array]) -> Array:

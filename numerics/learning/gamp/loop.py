@@ -180,7 +180,8 @@ class Loop:
             except DivergedError as error:
                 if iteration == 1 and isinstance(error.__cause__, ConvergenceError):
                     raise error.__cause__ from None
-                status = f"diverged: {error}; restored iteration {course.restore()}; add damping, check that model and "
+                remedy = "start elsewhere" if slowly else "add damping"
+                status = f"diverged: {error}; restored iteration {course.restore()}; {remedy}, check that model and "
                 return False, f"{status}data match"
             stop = callback is not None and callback(course.step())
             done = "" if settle is None else settle.account
@@ -196,7 +197,9 @@ class Loop:
             rest = f"What has settled but in a direction below {DEAD:g}/D, which has not shrunk for long enough"
             return False, f"{status}{rest} to be taken for one that is not learned; raise max_iter"
         moved_by = f"What moved by {course.changes[-1]:.1e} of its norm in some direction > {tol:g}"
-        return False, f"{status}{moved_by}; raise max_iter or add damping"
+        # In two loops the parts of the way are fixed.
+        remedy = "raise max_iter" if settle is not None and settle.iterations else "raise max_iter or add damping"
+        return False, f"{status}{moved_by}; {remedy}"
 
 
 def side_field(

@@ -133,3 +133,11 @@ def test_an_estimate_that_grows_does_not_turn(norm, turns):
     for t in range(90):
         course.move(weights, np.eye(1), 0.3, 0.9**t * weights)
     assert not course.turns()
+
+
+def test_advice_is_on_what_a_solver_heeds():
+    """Damping has no part in two loops."""
+    _, x, y = instance(0.2, 1)
+    damped, loops = (gamp(x, y, ONE, rng=1, max_iter=300, tol=0.0, solver=each) for each in ("damped", "double-loop"))
+    assert damped.status.endswith("raise max_iter or add damping")
+    assert "since the damped iteration oscillated" in loops.status and loops.status.endswith("; raise max_iter")
