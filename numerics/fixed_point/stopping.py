@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..channel.averages import Averages, Refinable
 from ..core.standard_error import student
 from .balance import RECOVERED
+from .reached import is_reached, times_asked
 from .slopes import logit
 from .state import Solution
 
@@ -60,8 +61,6 @@ _BENT = 2.0
 # of the number of outputs; noise falls as its power -2/3 (three layers at alpha = 1.3, 2^12 to 2^16 quasi-random
 # outputs).
 _MARGIN, _MILDEST_CUT, _PER_NOISE = 0.65, 0.5, 1.5
-# Errors up to so many times the accuracy asked for are what a last step leaves.
-_ROOM = 1.1
 # Noise further ahead than this is not predicted: the finest averages are those that coarser ones have asked for.
 _SHARPEST_CUT = 0.04
 # Share of a step that slopes from sampled averages of accuracy 2e-3 may miss.
@@ -256,16 +255,16 @@ def _cut(stage: Stage, judged: Judgement, asked: Array, sampled: bool) -> float:
 
 
 def noted(solution: Solution, averages: Refinable, accuracy: float) -> Solution:
-    """The same, with a sentence where the finest averages leave more than the accuracy asked for.
+    """The same, with whether the accuracy asked for is reached, and a sentence where the finest averages leave more.
 
     It says how many times as many sampled outputs would be needed, by the law of their noise.
     """
-    asked = accuracy if averages.absolute else accuracy * solution.q.diagonal()
+    reached = is_reached(solution, accuracy, absolute=averages.absolute)
+    if reached or not solution.converged or solution.doubt:
+        return replace(solution, reached=reached)
     error = solution.error.diagonal()
-    times = float((error / np.maximum(asked, 1e-300)).max())
-    if not solution.converged or solution.doubt or times <= _ROOM:
-        return solution
     why = f"the accuracy of {accuracy:g} is not reached: the finest averages leave {error.max():.2g}"
     if solution.how == "monte-carlo":
+        times = times_asked(solution, accuracy, absolute=averages.absolute)
         why += f"; it would take about {max(times**_PER_NOISE, 2.0):.0f} times as many outputs"
-    return replace(solution, note="; ".join(part for part in (solution.note, why) if part))
+    return replace(solution, reached=False, note="; ".join(part for part in (solution.note, why) if part))
