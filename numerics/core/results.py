@@ -284,6 +284,8 @@ class EvolutionResult(Result):
     history : ndarray, shape (T, P, P)
         Overlaps that the iteration went through: the first is where it began, the last is `overlap`. Evaluations for
         slopes and growth rates are in `n_iter` only.
+    reached : bool
+        Whether the overlaps are as accurate as was asked, by default or by `accuracy`; true where nothing was asked.
     converged, status, seed, kernel_hash, versions, origin
         Provenance.
     """
@@ -303,6 +305,7 @@ class EvolutionResult(Result):
     history: Array
     seed: int
     kernel_hash: str
+    reached: bool = True
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
 

@@ -12,6 +12,7 @@ from ..channel.corrected import Anchor, Corrected
 from ..core.errors import ConvergenceError
 from ..core.standard_error import standard_error
 from .postprocess import outlined
+from .reached import is_reached
 from .state import Solution, State, Strategy
 
 __all__ = ["Fineness", "Ways", "as_accurate"]
@@ -89,7 +90,9 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
         spent += fineness.samples
         # Where more points are to follow in any case, the error to first order is enough.
         solution = _settled(ways, averages, solution, accuracy if spent < _ROUNDS * most else math.inf)
-    return _noted(solution, error, accuracy, fineness), few
+    # What the averages are made of: the points of all attempts, or those of the search where there was none.
+    points = spent - coarse.samples or coarse.samples
+    return _noted(solution, error, accuracy, points), few
 
 
 def _searched(ways: Ways, fineness: Fineness) -> tuple[Channel, Solution, Fineness]:
@@ -115,6 +118,8 @@ def _settled(ways: Ways, averages: Channel, solution: Solution, enough: float) -
 
 def _stated(strategy: Strategy, state: State, enough: float) -> Solution:
     """Fixed point and its error, to first order where that exceeds what is enough and leaves nothing in doubt."""
+    if math.isinf(enough):
+        return strategy.postprocess(state)
     rough = outlined(strategy.problem, state)
     return rough if not rough.doubt and _error(rough, enough) > enough else strategy.postprocess(state)
 
@@ -142,12 +147,12 @@ def _finer(now: Fineness, known: _Scatter, times: float, most: int) -> Fineness:
     return Fineness(samples, min(_MOST_NODES, (2 if biased else 1) * now.nodes))
 
 
-def _noted(solution: Solution, error: float, accuracy: float, fineness: Fineness) -> Solution:
-    """The same, with a sentence where the accuracy was not reached."""
-    if error <= accuracy:
+def _noted(solution: Solution, error: float, accuracy: float, points: int) -> Solution:
+    """The same, with whether the accuracy was reached by so many points, and a sentence where it was not."""
+    if is_reached(solution, accuracy):
         return solution
-    why = f"the accuracy of {accuracy:g} is not reached with {fineness.samples} points per randomisation"
+    why = f"the accuracy of {accuracy:g} is not reached with {points} points per randomisation"
     if not solution.doubt and solution.converged:
         # Scatter falls as the root of their number.
         why += f"; it would take about {max((error / accuracy) ** 2, 2.0):.0f} times as many"
-    return replace(solution, note="; ".join(part for part in (solution.note, why) if part))
+    return replace(solution, reached=False, note="; ".join(part for part in (solution.note, why) if part))

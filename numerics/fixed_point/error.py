@@ -166,7 +166,7 @@ def growth_error(found: Averages) -> Array:
     none = np.zeros((len(found.g), 0))
     mean = found.growth.mean(axis=0)
     if not found.sampled:
-        return np.abs(found.growth - mean).max(axis=0)
+        return np.asarray(np.abs(found.growth - mean).max(axis=0) + found.growth_bias)
     deviations = (found.growth - mean) / math.sqrt(len(none) * (len(none) - 1))
     return student(len(none)) * np.asarray(np.sqrt((deviations**2).sum(axis=0))) + found.growth_bias
 

@@ -53,7 +53,8 @@ def postprocess(problem: Problem, state: State) -> Solution:
 def outlined(problem: Problem, state: State) -> Solution:
     """The same with errors to first order in what scatters, and fixed points that the iteration may have passed.
 
-    It takes no evaluation: for what more evaluations are to follow.
+    It takes an evaluation for each free entry at most, none where the averages have their derivative: for what more
+    evaluations are to follow.
     """
     if not state.converged or not state.free or _held(problem, state):
         return postprocess(problem, state)

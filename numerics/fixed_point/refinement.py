@@ -124,7 +124,7 @@ class Refinement:
     def postprocess(self, state: State) -> Solution:
         """Fixed point with the error of the averages, carried through the slopes, and of the last step."""
         if (error := state.error) is None:
-            return postprocess(self.problem, state)
+            return noted(postprocess(self.problem, state), self.averages, self.accuracy)
         state, doubt = self._near_growth(state, error) if state.silent else (state, "")
         return noted(stated(self.problem, Measured(state, error, doubt)), self.averages, self.accuracy)
 

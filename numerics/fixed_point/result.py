@@ -38,6 +38,7 @@ def finish(
         history=_history(solution),
         seed=seed,
         kernel_hash=model.kernel_hash,
+        reached=solution.reached,
         origin=origin,
     )
 

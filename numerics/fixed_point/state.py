@@ -163,6 +163,8 @@ class Solution:
         What the averages do not decide; empty otherwise.
     note : str
         What a result has to state beside whether it converged.
+    reached : bool
+        Whether it is as accurate as was asked (`reached.is_reached`); true where nothing was asked for.
     rates_error : ndarray
         Error of `rates`; empty where it was not wanted.
     eigenvalues : ndarray
@@ -181,6 +183,7 @@ class Solution:
     tolerance: Tolerance
     doubt: str = ""
     note: str = ""
+    reached: bool = True
     rates_error: Array = field(default_factory=lambda: np.zeros(0))
     eigenvalues: Array = field(default_factory=lambda: np.zeros(0))
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from ...core.blas import one_blas_thread
 from ...core.cluster_pool import ClusterPool, Recipe, Workers, parts_of, threads_of
@@ -25,12 +26,24 @@ __all__ = ["CLOSEST", "DeepQuadrature", "folded_rule", "sums_at"]
 
 Array = NDArray[np.float64]
 
-# Of the sums with an outer average, and where one law is all.
-_MANY, _ALONE = Resolution(8.0, 1.0, 0.8), Resolution(10.0, 1.2, 0.4)
-# One in so many points is summed by half the nodes, too, and by finer sums, whose difference misses this share of
-# itself (three layers, q = (.07, 0, .98) and (.46, .32, .993): of the last layer's averages the sums miss .2 %, finer
-# ones .01 %).
-_EVERY, _FINER, _LEFT = 8, Resolution(10.0, 1.0, 0.8), 0.1
+# Resolutions of the sums, and finer ones by which some of the points are summed, too: the difference puts the sums
+# right, and misses less than this share of itself. From an overlap of the last layer on coarser ones do, as the grid is
+# one of deviations, which are small there. (Three layers, the last one alone known: at q_33 = .057 sums miss .16 % of
+# its averages, and finer ones .002 %; at q_33 = .98 .2 % and .005 %. For skip and beta from .6 to 2 the ratio
+# is 2.5 % at most.)
+_WIDE, _NARROW, _NARROW_FROM = (
+    (Resolution(10.0, 1.2, 0.4), Resolution(13.0, 1.6, 0.16)),
+    (Resolution(8.0, 1.0, 0.8), Resolution(10.0, 1.2, 0.4)),
+    0.75,
+)
+_LEFT = 0.05
+# One in so many points is summed by the finer sums and by halves of its nodes, too.
+_EVERY = 8
+# So many points, those of the largest weights, are taken twice, with other nodes, or the only one so many times more:
+# how these differ measures what random nodes leave.
+_TWICE, _AGAIN = 8, 7
+# What random nodes leave is less than stated with this probability.
+_INSIDE = 0.95
 # Points of a task of a cluster: from 10 ms each.
 _POINTS = 4
 # By effort: nodes of the hidden layers, as a power of two, and what is left out of the rules for omega, exp(-this),
@@ -51,14 +64,69 @@ class Point(NamedTuple):
         Its nodes are drawn by it.
     xi : ndarray, shape (L - 1, 2)
     resolution : Resolution
-    halve : bool
-        Whether each half of the nodes is summed alone.
+    half : {0, 1}, optional
+        Which half of the nodes is summed alone; None for all of them.
     """
 
     number: int
     xi: Array
     resolution: Resolution
-    halve: bool = False
+    half: int | None = None
+
+
+class _Sampled(NamedTuple):
+    """Averages at the points of the rule, and at some of them again, with other nodes and by other sums.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (n,)
+    values : ndarray, shape (n, L)
+    repeated : ndarray of int
+        Which points are taken again with other nodes.
+    resolved : range
+        Which are taken by halves of their nodes, and by finer sums.
+    again : ndarray, shape (k, len(repeated), L)
+    halves : ndarray, shape (2, len(resolved), L)
+    fine : ndarray, shape (len(resolved), L)
+    """
+
+    weights: Array
+    values: Array
+    repeated: NDArray[np.int64]
+    resolved: range
+    again: Array
+    halves: Array
+    fine: Array
+
+    def mean(self) -> Array:
+        """Over the points, and what all nodes at each give."""
+        values = self.values.copy()
+        values[self.repeated] = self._copies().mean(axis=0)
+        return np.asarray(self.weights @ values)
+
+    def missed(self) -> Array:
+        """What the sums miss."""
+        return self._share() @ (self.fine - self.values[self.resolved])
+
+    def biased(self) -> Array:
+        """What ratios of sums over random nodes are off by in the mean: half the nodes are off by twice as much."""
+        return self._share() @ (self.halves.mean(axis=0) - self.values[self.resolved])
+
+    def scatter(self) -> Array:
+        """What random nodes leave of the mean, with a probability of `_INSIDE`."""
+        copies = self._copies()
+        square, k = self.weights**2, len(copies) - 1
+        of_each = square[self.repeated]
+        pooled = of_each @ copies.var(axis=0, ddof=1) / of_each.sum()
+        variance = (square.sum() - of_each.sum() * k / (k + 1)) * pooled
+        freedom = k * of_each.sum() ** 2 / (of_each**2).sum()
+        return np.asarray(stdtrit(freedom, 0.5 + 0.5 * _INSIDE) * np.sqrt(variance))
+
+    def _copies(self) -> Array:
+        return np.concatenate([self.values[None, self.repeated], self.again])
+
+    def _share(self) -> Array:
+        return np.asarray(self.weights[self.resolved] / self.weights[self.resolved].sum())
 
 
 class DeepQuadrature(ChannelBase):
@@ -102,7 +170,7 @@ class DeepQuadrature(ChannelBase):
         self._given = GivenOmega(model, _LOG2_NODES[effort], int(rng.integers(1 << 62)), keep=keep)
 
     def __call__(self, q: Array) -> Averages:
-        """Averages at q, twice.
+        """Averages at q, twice, and what they may be off by.
 
         Raises
         ------
@@ -116,31 +184,38 @@ class DeepQuadrature(ChannelBase):
         overlaps = q.diagonal()
         if not (overlaps.min() >= 0 and overlaps.max() <= 1 - CLOSEST):
             raise ValueError(f"q must be in [0, {1 - CLOSEST}] here, (14); got {overlaps}")
+        found = self._sampled(overlaps)
+        missed = found.missed()
+        means = found.mean() - found.biased() + missed
+        off = _LEFT * np.abs(missed) + found.scatter()
+        learned, variance = overlaps > 0, 1 - overlaps
+        g, bias = (np.diag(np.where(learned, x / variance**2, 0.0)) for x in (means, off))
+        growth = np.where(learned, np.nan, means)
+        growth_bias = np.where(learned, 0.0, off)
+        return Averages(np.array([g, g]), np.array([growth, growth]), bias, "estimated", growth_bias=growth_bias)
+
+    def _sampled(self, overlaps: Array) -> _Sampled:
+        """Averages at the points of the rule for these overlaps, and what measures their errors."""
         known = np.flatnonzero(overlaps[:-1] > 0)
         by_layers = _BY_LAYERS[min(max(len(known), 1), len(_BY_LAYERS)) - 1]
         rule, weights = folded_rule(overlaps[known], _LOG_OMEGA[self._effort] * by_layers)
-        xi = np.zeros((len(rule), self.model.layers - 1, 2))
+        n = len(rule)
+        xi = np.zeros((n, self.model.layers - 1, 2))
         xi[:, known] = rule
-        some = range(0, len(xi), _EVERY)
-        resolution, finer = (_MANY, _FINER) if len(known) else (_ALONE, _ALONE)
-
+        resolved = range(0, n, _EVERY)
+        repeated = np.argsort(-weights, kind="stable")[:_TWICE]
+        times = 1 if len(known) else _AGAIN
+        usual, finer = _NARROW if overlaps[-1] >= _NARROW_FROM else _WIDE
         points = [
-            *(Point(i, xi[i], resolution, halve=True) for i in some),
-            *(Point(i, xi[i], finer) for i in (some if finer != resolution else ())),
-            *(Point(i, xi[i], resolution) for i in range(len(xi))),
+            *(Point(k * n + i, xi[i], usual) for k in range(1, times + 1) for i in repeated.tolist()),
+            *(Point(i, xi[i], usual, half) for half in (0, 1) for i in resolved),
+            *(Point(i, xi[i], finer) for i in resolved),
+            *(Point(i, xi[i], usual) for i in range(n)),
         ]
-        found = self._all(overlaps, points)
-        values = found[-len(xi) :]
-        coarse, fine = found[: len(some)], found[len(some) : -len(xi)] if finer != resolution else values[some]
-        share = weights[some] / weights[some].sum()
-        # Of the means, half the nodes are off by twice what all of them are; and finer sums tell what the sums miss.
-        missed = share @ (fine - values[some])
-        means = weights @ values - share @ (coarse - values[some]) + missed
-        learned, variance = overlaps > 0, 1 - overlaps
-        g, bias = (np.diag(np.where(learned, x / variance**2, 0.0)) for x in (means, _LEFT * np.abs(missed)))
-        growth = np.where(learned, np.nan, means)
-        growth_bias = np.where(learned, 0.0, _LEFT * np.abs(missed))
-        return Averages(np.array([g, g]), np.array([growth, growth]), bias, "estimated", growth_bias=growth_bias)
+        ends = np.cumsum([times * len(repeated), 2 * len(resolved), len(resolved)])
+        again, halves, fine, values = np.split(self._all(overlaps, points), ends)
+        again, halves = again.reshape(times, len(repeated), -1), halves.reshape(2, len(resolved), -1)
+        return _Sampled(weights, values, repeated, resolved, again, halves, fine)
 
     def _all(self, overlaps: Array, points: Sequence[Point]) -> Array:
         """Averages at some points, shape (n, L)."""
@@ -152,7 +227,7 @@ class DeepQuadrature(ChannelBase):
 
     def at(self, overlaps: Array, point: Point) -> Array:
         """Averages at one point, shape (L,)."""
-        return self._given(overlaps, point.xi, point.number, point.resolution, halve=point.halve)
+        return self._given(overlaps, point.xi, point.number, point.resolution, half=point.half)
 
 
 def deep_quadrature(model: Network, effort: int, rng: np.random.Generator) -> DeepQuadrature:

@@ -85,7 +85,9 @@ class GivenOmega:
         signed = drawn[:, None] * self._signs[None, :, :, None]
         return np.ascontiguousarray(signed.reshape(-1, *signed.shape[2:]).transpose(1, 2, 0))
 
-    def __call__(self, overlaps: Array, xi: Array, index: int, resolution: Resolution, *, halve: bool = False) -> Array:
+    def __call__(
+        self, overlaps: Array, xi: Array, index: int, resolution: Resolution, *, half: int | None = None
+    ) -> Array:
         """Values of all layers at omega_l = sqrt(q_ll) xi_l of the hidden ones.
 
         Parameters
@@ -96,8 +98,8 @@ class GivenOmega:
         index : int
             Of the point: each one has nodes of its own.
         resolution : Resolution
-        halve : bool, optional
-            Mean of what either half of the nodes gives.
+        half : {0, 1}, optional
+            Which half of the nodes is taken; all of them by default.
 
         Raises
         ------
@@ -112,11 +114,10 @@ class GivenOmega:
             mine if overlap > 0 else np.array([mine[0] ** 2 - 1, mine[0] * mine[1], mine[1] ** 2 - 1])
             for mine, overlap in zip(moved, overlaps, strict=False)
         ]
-        count = zeta.shape[2]
-        cuts = (slice(count // 2), slice(count // 2, count)) if halve else (slice(count),)
-        last = float(overlaps[-1])
-        parts = [(np.ascontiguousarray(where[:, cut]), [f[:, cut] for f in functions]) for cut in cuts]
-        return np.asarray(np.mean([self._sums(*part, last, resolution) for part in parts], axis=0))
+        middle = zeta.shape[2] // 2
+        cut = slice(None) if half is None else (slice(middle), slice(middle, None))[half]
+        cut_functions = [f[:, cut] for f in functions]
+        return self._sums(np.ascontiguousarray(where[:, cut]), cut_functions, float(overlaps[-1]), resolution)
 
     def _sums(self, where: Array, functions: list[Array], last: float, resolution: Resolution) -> Array:
         """Sums over outputs and omega_L for nodes of equal weight."""

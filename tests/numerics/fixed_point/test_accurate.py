@@ -13,7 +13,8 @@ from attnlimits.numerics.fixed_point.accurate import Fineness, Ways, as_accurate
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.growth import grown
 from attnlimits.numerics.fixed_point.iteration import Iteration
-from attnlimits.numerics.fixed_point.state import Problem, Tolerance
+from attnlimits.numerics.fixed_point.reached import is_reached, times_asked
+from attnlimits.numerics.fixed_point.state import Problem, Solution, Tolerance
 from attnlimits.numerics.model.network import Network
 
 Array = NDArray[np.float64]
@@ -74,8 +75,9 @@ def test_what_is_not_reached_is_said() -> None:
     # Next to the threshold, 1/6, no number of points decides.
     channels: list[Scattered] = []
     found = search(0.16675, 1e-2, 3, channels)
-    assert "is not reached with 4096 points" in found.note
-    assert channels[-1].samples == 4096
+    # Those of all attempts.
+    assert "is not reached with 8192 points" in found.note
+    assert [one.samples for one in channels[-2:]] == [4096, 4096]
 
 
 def test_nodes_follow_the_bias() -> None:
@@ -138,3 +140,25 @@ def test_deep_networks_of_more_tokens_have_as_many_points_as_it_takes() -> None:
     rough, fine = (evolve(Network(2, 3), 0.2, accuracy=a, samples=32, nodes=128, workers=1) for a in (0.1, 0.03))
     assert rough.overlap_error[1, 1] <= 0.1 and fine.overlap_error[1, 1] <= 0.03
     assert abs(rough.overlap[1, 1] - fine.overlap[1, 1]) < 4 * np.hypot(*(r.overlap_error[1, 1] for r in (rough, fine)))
+
+
+def solution(error: float, *, converged: bool = True, doubt: str = "") -> Solution:
+    q, off = np.diag([0.5, 0.0]), np.diag([error, 0.0])
+    return Solution(0.4, q, off, np.zeros(2), "estimated", converged, 0.0, 1, (), Tolerance(1e-5), doubt)
+
+
+def test_an_accuracy_is_reached_by_one_rule() -> None:
+    """Errors of converged fixed points beyond doubt, up to a tenth more than asked; absolute, or relative to q."""
+    assert is_reached(solution(0.0109), 0.01) and not is_reached(solution(0.0111), 0.01)
+    assert is_reached(solution(0.0054), 0.01, absolute=False) and not is_reached(solution(0.0056), 0.01, absolute=False)
+    assert not is_reached(solution(1e-3, converged=False), 0.01)
+    assert not is_reached(solution(1e-3, doubt="another fixed point may be above it"), 0.01)
+    assert (
+        times_asked(solution(0.02), 0.01) == pytest.approx(2) == 0.5 * times_asked(solution(0.02), 0.01, absolute=False)
+    )
+
+
+def test_results_have_whether_the_accuracy_is_reached() -> None:
+    assert search(0.4, 1e-2, 0, []).reached and not search(0.16675, 1e-2, 3, []).reached
+    # Nothing is asked for of one layer.
+    assert evolve(MODEL, 0.4).reached
