@@ -197,6 +197,13 @@ class Refinable(Channel, Protocol):
     def rough(self, q: Array, accuracy: float) -> Averages:
         """Averages at q of about this relative accuracy."""
 
+    def beside(self, q: Array, accuracy: float, coarse: float) -> Averages:
+        """Averages for the ratio to those at another overlap, by which averages of this accuracy are moved.
+
+        Those of the accuracy `coarse`, unless there are others that follow them more closely.
+        """
+        return self.rough(q, coarse)
+
 
 def matrix_root(q: Array) -> Array:
     """Symmetric square root of a PSD matrix; rounding below zero is cut."""

@@ -322,8 +322,8 @@ class Refinement:
         # Rounded: averages are kept by their accuracy.
         level = _TOLD if sampled else min(float(f"{stage.level / CUT**2:.3g}"), ROUGH)
         if anchor.coarse is None:
-            anchor = replace(anchor, coarse=self.averages.rough(self._at(layers, anchor.t), level))
-        return anchor.moved(self.averages.rough(self._at(layers, stage.t), level)), anchor
+            anchor = replace(anchor, coarse=self.averages.beside(self._at(layers, anchor.t), stage.level, level))
+        return anchor.moved(self.averages.beside(self._at(layers, stage.t), stage.level, level)), anchor
 
     def _evaluate(self, state: State, layers: Layers, t: Array, level: float) -> _At:
         """Averages of this accuracy at these t."""
