@@ -208,6 +208,14 @@ class Refinable(Channel, Protocol):
         """
         return self.rough(q, accuracy)
 
+    def beside(self, q: Array, accuracy: float, coarse: float, neighbour: Averages | None) -> Averages:
+        """Averages for the ratio to those at another overlap, by which averages of this accuracy are moved.
+
+        Those of the accuracy `coarse`, found in the way of a neighbour's, unless there are others that follow them more
+        closely.
+        """
+        return self.alike(q, coarse, neighbour)
+
 
 def matrix_root(q: Array) -> Array:
     """Symmetric square root of a PSD matrix; rounding below zero is cut."""

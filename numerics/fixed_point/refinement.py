@@ -321,9 +321,10 @@ class Refinement:
         if np.abs(stage.t - anchor.t).max() > (_SAMPLED_REACH if sampled else _REACH):
             return None, anchor
         level = _TOLD if sampled else moving(stage.level)
+        how = stage.level, level, anchor.averages
         if anchor.coarse is None:
-            anchor = replace(anchor, coarse=self.averages.alike(self._at(layers, anchor.t), level, anchor.averages))
-        return anchor.moved(self.averages.alike(self._at(layers, stage.t), level, anchor.averages)), anchor
+            anchor = replace(anchor, coarse=self.averages.beside(self._at(layers, anchor.t), *how))
+        return anchor.moved(self.averages.beside(self._at(layers, stage.t), *how)), anchor
 
     def _evaluate(self, state: State, layers: Layers, t: Array, level: float) -> _At:
         """Averages of this accuracy at these t, found in the way of the latest ones."""

@@ -11,6 +11,7 @@ from ...quadrature.rules import normal_qmc
 from ..averages import Averages, Channel, ChannelBase, Refinable
 from ..sampled import DeepChannel
 from .channel import CLOSEST, DeepQuadrature
+from .hidden_lattice import HiddenLattice, RoughLattice
 from .three_layers import ThreeLayers
 
 __all__ = ["DeepAverages"]
@@ -22,10 +23,15 @@ Array = NDArray[np.float64]
 _WIDE, _MOST_OF_THREE, _MOST_OF_MORE = 0.35, 1, 3
 # Finest accuracies of more layers than three, whose rules for omega grow as a power with the layers.
 _FINEST_OF_MORE = (4e-4, 8e-5)
-# Least accuracy of each effort of the sums; and where outputs are sampled, with points of each randomisation and nodes:
-# of three layers their effective number, whose bias is to be less than the noise (`tests/numerics/channel/
-# test_deep_layers.py`), and of more layers as many as there are.
+# Of three layers, hidden layers that are known are summed over by lattices where finer averages than this are asked
+# for, which have as many points as those of sampled outputs take; and up to these overlaps where both are known: their
+# points increase as these approach one.
+_FINE, _HIGHEST = 1.2e-4, 0.6
+# Least accuracy of each effort of the sums, and of the lattices; and where outputs are sampled, with points of each
+# randomisation and nodes: of three layers their effective number, whose bias is to be less than the noise
+# (`tests/numerics/channel/test_deep_layers.py`), and of more layers as many as there are.
 _SUMMED = (5e-3, 1e-3, 2e-4, 0.0)
+_LATTICES = (8e-5, 0.0)
 _THREE = (
     (5e-3, 1024, 16),
     (2e-3, 4096, 32),
@@ -39,8 +45,14 @@ _THREE = (
 _MORE = ((5e-3, 1024, 1024), (1e-3, 8192, 4096), (3e-4, 32768, 8192), (0.0, 65536, 16384))
 
 
+# How averages are taken; generators are seeded by these numbers.
+_SAMPLED, _BY_RULES, _BY_LATTICES, _BY_ROUGH_LATTICES = range(4)
+
+
 class DeepAverages(Refinable, ChannelBase):
     """Averages at a diagonal overlap: sums over all outputs where hidden layers are hardly known, else sampled ones.
+
+    Fine ones of three layers are sums over all outputs at larger overlaps of the hidden layers, too (`HiddenLattice`).
 
     Parameters
     ----------
@@ -73,8 +85,8 @@ class DeepAverages(Refinable, ChannelBase):
             self.finest = _FINEST_OF_MORE
         self._efforts = _THREE if model.layers == 3 else _MORE
         self._most = _MOST_OF_THREE if model.layers == 3 else _MOST_OF_MORE
-        self._made: dict[tuple[bool, int], Channel] = {}
-        self._known: dict[tuple[bytes, bool, int], Averages] = {}
+        self._made: dict[tuple[int, int], Channel] = {}
+        self._known: dict[tuple[bytes, int, int], Averages] = {}
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q."""
@@ -82,30 +94,48 @@ class DeepAverages(Refinable, ChannelBase):
 
     def rough(self, q: Array, accuracy: float) -> Averages:
         """Averages at q by an effort for this accuracy."""
-        overlaps = q.diagonal()
-        summed = bool(
-            overlaps[:-1].max() <= _WIDE
-            and np.count_nonzero(overlaps[:-1]) <= self._most
-            and overlaps[-1] <= 1 - CLOSEST
-            and np.abs(q - np.diag(overlaps)).max() <= 1e-12
-        )
-        efforts = _SUMMED if summed else [least for least, *_ in self._efforts]
+        return self._by(self._kind(q, accuracy), q, accuracy)
+
+    def beside(self, q: Array, accuracy: float, coarse: float, neighbour: Averages | None) -> Averages:
+        """Averages at q for the ratio to those at another overlap, by which averages of this accuracy are moved."""
+        if self._kind(q, accuracy) == _BY_LATTICES:
+            return self._by(_BY_ROUGH_LATTICES, q, accuracy)
+        return self.alike(q, coarse, neighbour)
+
+    def _by(self, kind: int, q: Array, accuracy: float) -> Averages:
+        """Averages taken in this way, kept."""
+        efforts = {_SAMPLED: tuple(least for least, *_ in self._efforts), _BY_RULES: _SUMMED}.get(kind, _LATTICES)
         effort = next(i for i, least in enumerate(efforts) if accuracy >= least)
-        if (summed, effort) not in self._made:
-            self._made[summed, effort] = self._make(summed, effort)
-        key = q.tobytes(), summed, effort
+        if (kind, effort) not in self._made:
+            self._made[kind, effort] = self._make(kind, effort)
+        key = q.tobytes(), kind, effort
         if key not in self._known:
             # Solvers come back to where they were, if at once.
             for old in list(self._known)[:-3]:
                 del self._known[old]
-            self._known[key] = self._made[summed, effort](q)
+            self._known[key] = self._made[kind, effort](q)
         return self._known[key]
 
-    def _make(self, summed: bool, effort: int) -> Channel:
-        rng = np.random.default_rng([self._seed, summed, effort])
+    def _kind(self, q: Array, accuracy: float) -> int:
+        """How averages of this accuracy are taken."""
+        overlaps = q.diagonal()
+        hidden = np.count_nonzero(overlaps[:-1])
+        highest = overlaps[:-1].max()
+        if not (overlaps[-1] <= 1 - CLOSEST and np.abs(q - np.diag(overlaps)).max() <= 1e-12):
+            return _SAMPLED
+        if highest <= _WIDE and hidden <= self._most:
+            return _BY_RULES
+        fine = self.model.layers == 3 and accuracy < _FINE
+        return _BY_LATTICES if fine and (hidden == 1 or highest <= _HIGHEST) else _SAMPLED
+
+    def _make(self, kind: int, effort: int) -> Channel:
+        rng = np.random.default_rng([self._seed, kind, effort])
         model, workers = self.model, self._workers
-        if summed:
+        if kind == _BY_RULES:
             return DeepQuadrature(model, effort, rng=rng, workers=workers)
+        if kind in (_BY_LATTICES, _BY_ROUGH_LATTICES):
+            made = HiddenLattice if kind == _BY_LATTICES else RoughLattice
+            return made(model, effort, replicas=self._replicas, rng=rng, workers=workers)
         _, samples, nodes = self._efforts[effort]
         size = 2 * model.layers * model.tokens
         points = [normal_qmc(size, int(math.log2(samples)), stream) for stream in rng.spawn(self._replicas)]

@@ -22,7 +22,7 @@ from ...model.routes import DEEP_QUADRATURE
 from ..averages import Averages, ChannelBase
 from .given_omega import GivenOmega, Resolution
 
-__all__ = ["CLOSEST", "DeepQuadrature", "folded_rule", "sums_at"]
+__all__ = ["CLOSEST", "DeepQuadrature", "Point", "folded_grid", "folded_rule", "sums_at"]
 
 Array = NDArray[np.float64]
 
@@ -213,11 +213,11 @@ class DeepQuadrature(ChannelBase):
             *(Point(i, xi[i], usual) for i in range(n)),
         ]
         ends = np.cumsum([times * len(repeated), 2 * len(resolved), len(resolved)])
-        again, halves, fine, values = np.split(self._all(overlaps, points), ends)
+        again, halves, fine, values = np.split(self.at_points(overlaps, points), ends)
         again, halves = again.reshape(times, len(repeated), -1), halves.reshape(2, len(resolved), -1)
         return _Sampled(weights, values, repeated, resolved, again, halves, fine)
 
-    def _all(self, overlaps: Array, points: Sequence[Point]) -> Array:
+    def at_points(self, overlaps: Array, points: Sequence[Point]) -> Array:
         """Averages at some points, shape (n, L)."""
         if self._pool is None:
             with one_blas_thread(), ThreadPoolExecutor(self._workers) as pool:
@@ -257,19 +257,44 @@ def folded_rule(overlaps: Array, log_accuracy: float) -> tuple[Array, Array]:
     """
     if not len(overlaps):
         return np.zeros((1, 0, 2)), np.ones(1)
-    axes, masses = [], []
-    for number, q in enumerate(overlaps):
-        scale = min(_SCALE_XI * math.sqrt((1 - q) / q), _WIDEST_XI)
-        step = _STEP_XI / log_accuracy
-        y = step * (np.arange(math.ceil(math.asinh(math.sqrt(2 * log_accuracy) / scale) / step)) + 0.5)
-        xi = scale * np.sinh(y)
-        mass = np.cosh(y) * np.exp(-0.5 * xi * xi)
-        both = np.concatenate([-xi[::-1], xi]), np.concatenate([mass[::-1], mass])
-        axes += [xi, both[0] if number else xi]
-        masses += [mass, both[1] if number else mass]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(overlaps), 2)
-    total = reduce(np.multiply.outer, masses).ravel()
+    points, total = folded_grid(overlaps, log_accuracy, _STEP_XI / log_accuracy, (True,) * (2 * len(overlaps)))
     keep = total > math.exp(-log_accuracy) * total.max()
     points, total = points[keep], total[keep] / total[keep].sum()
     # What is left out has large xi: second moments are put right, which small overlaps see alone.
     return points / np.sqrt(np.einsum("n,nij->ij", total, points**2)), total
+
+
+def folded_grid(overlaps: Array, log_accuracy: float, step: float, halves: tuple[bool, ...]) -> tuple[Array, Array]:
+    """All points of a trapezoidal rule, one of each orbit, and their weights, which are not normalised.
+
+    Parameters
+    ----------
+    overlaps : ndarray, shape (k,)
+        Not zero.
+    log_accuracy : float
+        Along each axis the points reach to where the normal density is exp(-log_accuracy) of its largest value.
+    step : float
+        In Y.
+    halves : tuple of bool, length 2 k
+        For each axis, x and z of one layer after the other: whether the points are half a step off the origin.
+    """
+    axes, masses = [], []
+    for number, q in enumerate(overlaps):
+        scale = min(_SCALE_XI * math.sqrt((1 - q) / q), _WIDEST_XI)
+        count = math.ceil(math.asinh(math.sqrt(2 * log_accuracy) / scale) / step)
+        for mode in range(2):
+            half = halves[2 * number + mode]
+            y = step * (np.arange(count) + 0.5 if half else np.arange(count + 1.0))
+            xi = scale * np.sinh(y)
+            mass = np.cosh(y) * np.exp(-0.5 * xi * xi)
+            if mode and number:
+                other = slice(0 if half else 1, None)
+                xi = np.concatenate([-xi[other][::-1], xi])
+                mass = np.concatenate([mass[other][::-1], mass])
+            elif not half:
+                # Points on the plane are their own mirror images.
+                mass[0] /= 2
+            axes.append(xi)
+            masses.append(mass)
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(overlaps), 2)
+    return points, reduce(np.multiply.outer, masses).ravel()

@@ -1,0 +1,108 @@
+"""Lattices for omega of the hidden layers of three: their points, the averages by them, and what they may be off by."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from attnlimits.numerics.channel.deep.averages import DeepAverages
+from attnlimits.numerics.channel.deep.channel import DeepQuadrature
+from attnlimits.numerics.channel.deep.hidden_lattice import Fineness, HiddenLattice, lattice_of, left_by_rules
+from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
+from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.quadrature.rules import normal_qmc
+
+Array = NDArray[np.float64]
+THREE = Network(3)
+
+
+def lattice(effort: int = 0, seed: int = 0) -> HiddenLattice:
+    return HiddenLattice(THREE, effort, replicas=8, rng=np.random.default_rng(seed), workers=1)
+
+
+def bells(xi: Array) -> Array:
+    """Functions like the averages: even in each layer, the same with the tokens exchanged, small at zero only."""
+    squares = (xi**2).sum(axis=2)
+    crossed = np.prod(xi, axis=2).prod(axis=1) if xi.shape[1] == 2 else 0.0 * squares[:, 0]
+    return 1 - np.stack([np.exp(-squares.sum(axis=1)), np.exp(-1.5 * squares[:, 0]) + 0.1 * crossed], axis=1)
+
+
+@pytest.mark.parametrize("overlaps", [(0.44, 0.31), (0.1, 0.02), (0.5,), (0.85,)])
+def test_pairs_of_rules_cancel_each_others_errors(overlaps: tuple[float, ...]) -> None:
+    """Gaussian means that are known: of all points, and of each pair of rules alone."""
+    layers = len(overlaps)
+    exact = 1 - np.array([3.0**-layers, 0.25])
+    off: list[Array] = []
+    alone: list[Array] = []
+    for step, log_accuracy in ((0.85, 9.5), (0.58, 11.0)):
+        points = lattice_of(np.array(overlaps), Fineness(step, log_accuracy, 0))
+        assert points.weights.sum() == pytest.approx(1, abs=1e-12)
+        np.testing.assert_allclose(np.einsum("n,nij->ij", points.weights, points.xi**2), 1, atol=1e-12)
+        values = bells(points.xi)
+        off.append(np.abs(points.weights @ values - exact))
+        assert (off[-1] <= left_by_rules(points, values) + 1e-4 * exact).all(), step
+        one = points.rules == 0
+        alone.append(np.abs(points.weights[one] @ values[one] / points.weights[one].sum() - exact))
+    # so there is something to cancel
+    assert layers == 1 or alone[0].max() > 3 * off[0].max()
+    assert off[1].max() < 0.3 * off[0].max()
+
+
+def test_one_layer_known_against_rules_and_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(0.85, 9.5, 1),))
+    q = np.diag([0.45, 0.0, 0.9])
+    found = lattice()(q)
+    assert found.how == "monte-carlo" and found.g.shape == (8, 3, 3) and not np.ptp(found.g, axis=0).any()
+    by_rules = DeepQuadrature(THREE, 1, rng=np.random.default_rng(1), workers=1)(q)
+    outer = [normal_qmc(12, 7, stream) for stream in np.random.default_rng(2).spawn(8)]
+    sampled = ThreeLayers(THREE, outer, nodes=64, rng=np.random.default_rng(3), workers=1)(q)
+    for layer in (0, 2):
+        value, bias = found.g[0, layer, layer], found.bias[layer, layer]
+        assert 0 < bias < 1e-2 * value
+        # The rules have no more than 2^14 nodes.
+        assert abs(value - by_rules.g[0, layer, layer]) < 3 * bias + 2e-3 * value
+        other = sampled.g[:, layer, layer]
+        noise = other.std(ddof=1) / math.sqrt(len(other))
+        assert abs(value - other.mean()) < 4 * noise + sampled.bias[layer, layer] + 3 * bias
+    assert np.isfinite(found.growth[0, 1]) and np.isnan(found.growth[0, [0, 2]]).all()
+    assert abs(found.growth[0, 1] - by_rules.growth[0, 1]) < 3 * found.growth_bias[1] + 5e-3 * found.growth[0, 1]
+
+
+def test_changes_of_some_points_put_all_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half the nodes: the same averages within what is stated, which grows."""
+    q, found = np.diag([0.4, 0.0, 0.8]), []
+    for effort in (1, 0):
+        monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(0.85, 9.5, effort),))
+        found.append(lattice()(q))
+    usual, few = found
+    for layer in (0, 2):
+        off = abs(few.g[0, layer, layer] - usual.g[0, layer, layer])
+        assert off < 3 * few.bias[layer, layer] + usual.bias[layer, layer]
+    assert few.bias[0, 0] > 1.5 * usual.bias[0, 0]
+
+
+@pytest.mark.slow
+def test_both_hidden_layers_by_other_seeds_and_more_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    q = np.diag([0.4412, 0.3053, 0.9])
+    rough = [lattice(seed=seed)(q) for seed in (1, 2)]
+    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(0.68, 10.5, 2),))
+    fine = lattice()(q)
+    for layer in range(3):
+        value, bias = fine.g[0, layer, layer], fine.bias[layer, layer]
+        for other in rough:
+            assert bias < other.bias[layer, layer]
+            assert abs(other.g[0, layer, layer] - value) < other.bias[layer, layer] + bias
+
+
+def test_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both hidden layers known, or one that is not small: by lattices from fine accuracies on, up to some overlaps."""
+    for kind in (HiddenLattice, DeepQuadrature, ThreeLayers):
+        monkeypatch.setattr(kind, "__call__", lambda self, q: self)
+    averages = DeepAverages(THREE, 1e-3, replicas=2, rng=np.random.default_rng(0), workers=1)
+    for q in ((0.4, 0.3, 0.99), (0.05, 0.02, 0.9), (0.5, 0.0, 0.99), (0.0, 0.9, 0.99)):
+        made = [averages.rough(np.diag(q), accuracy) for accuracy in (8e-5, 4e-5)]
+        assert isinstance(made[0], HiddenLattice) and isinstance(made[1], HiddenLattice) and made[0] is not made[1]
+        assert isinstance(averages.rough(np.diag(q), 2e-3), ThreeLayers)
+    assert isinstance(averages.rough(np.diag([0.1, 0.0, 0.5]), 8e-5), DeepQuadrature)
+    assert isinstance(averages.rough(np.diag([0.9, 0.9, 0.99]), 1.2e-4), ThreeLayers)
