@@ -193,7 +193,7 @@ def _double_exponential(ctx: MPContext, f: Callable[[mpf], mpf], left: mpf, righ
     half, middle = (right - left) / 2, (right + left) / 2
 
     def added(level: int) -> mpf:
-        nodes = ((ctx.make_mpf(at), ctx.make_mpf(weight)) for at, weight in _added_nodes(ctx.prec, level))
+        nodes = ((ctx.mpf(at), ctx.mpf(weight)) for at, weight in _added_nodes(ctx.prec, level))
         return ctx.fsum(f(middle + half * at) * weight for at, weight in nodes)
 
     step = ctx.mpf(1) / 4
@@ -211,10 +211,10 @@ def _double_exponential(ctx: MPContext, f: Callable[[mpf], mpf], left: mpf, righ
 
 
 @lru_cache(maxsize=64)
-def _added_nodes(prec: int, level: int) -> tuple[tuple[object, object], ...]:
+def _added_nodes(prec: int, level: int) -> tuple[tuple[mpf, mpf], ...]:
     """Nodes of the tanh-sinh rule of step 2^(-2 - level) on (-1, 1) that no coarser one has, and their weights.
 
-    In mpmath's own form of a number, which belongs to no context.
+    Numbers of a context of their own.
     """
     ctx = MPContext()
     ctx.prec = prec
@@ -222,10 +222,10 @@ def _added_nodes(prec: int, level: int) -> tuple[tuple[object, object], ...]:
     reach = ctx.asinh(2 * (ctx.prec * ctx.log(2) + 2) / ctx.pi)
     step = ctx.mpf(1) / (4 << level)
     last = int(reach / step)
-    nodes = [(ctx.zero._mpf_, ctx.one._mpf_)] if level == 0 else []
+    nodes = [(ctx.zero, ctx.one)] if level == 0 else []
     for k in range(1, last + 1):
         if k % 2 or level == 0:
             z = ctx.pi / 2 * ctx.sinh(k * step)
             at, weight = ctx.tanh(z), ctx.cosh(k * step) / ctx.cosh(z) ** 2
-            nodes += [(at._mpf_, weight._mpf_), ((-at)._mpf_, weight._mpf_)]
+            nodes += [(at, weight), (-at, weight)]
     return tuple(nodes)

@@ -44,7 +44,6 @@ Array = NDArray[np.float64]
 Layers = tuple[int, ...]
 
 # As those of `slopes` and `stopping`, these constants were chosen by hand, and are held by the tests named there.
-#
 # Longest step, in t, and the largest imbalance in log alpha at which the search ends: a third of its averages' error.
 _LONGEST, _FOUND = 1.5, 3e-3
 # Longest first step from the slopes of a neighbouring alpha.

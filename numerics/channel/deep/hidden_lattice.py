@@ -105,7 +105,7 @@ class _OverLattices(ChannelBase):
         lattice = lattice_of(overlaps[known], self.fineness)
         xi = np.zeros((len(lattice.xi), self.model.layers - 1, 2))
         xi[:, known] = lattice.xi
-        return overlaps, lattice._replace(xi=xi)
+        return overlaps, Lattice(xi, lattice.weights, lattice.rules)
 
     def averages(self, overlaps: Array, means: Array, left: Array) -> Averages:
         """Averages from means over omega of E |<h_l> - omega_l|^2, or of growth rates, and what these may be off by.
