@@ -13,10 +13,6 @@ __all__ = ["OneLayer"]
 
 Array = NDArray[np.float64]
 
-# Nodes of each panel of |omega|, coarse and fine, of which both reach the rounding of the averages: up to twenty tokens
-# and within 1e-8 of both ends of q, rules of 20 and of 48 nodes differ by less than a third of `ROUNDING` M/V.
-_ORDERS = (20, 24)
-
 
 class OneLayer(ChannelBase):
     """Depth 1: the posterior is h = +-v, and two variables remain, r = |omega| and the component of h along omega.
@@ -35,7 +31,7 @@ class OneLayer(ChannelBase):
     def __call__(self, q: Array) -> Averages:
         """Averages as the ends of an interval about the finer of two resolutions."""
         scalar = float(q[0, 0])
-        coarse, fine = (self._value(scalar, order) for order in _ORDERS)
+        coarse, fine = (self._value(scalar, order) for order in (24, 32))
         m = self.model.tokens
         growth = np.full((2, 1), float(m * (m + 1)) if scalar == 0 else np.nan)
         # Differences of M/V leave their rounding.
@@ -49,7 +45,7 @@ class OneLayer(ChannelBase):
         """
         m, scalar = self.model.tokens, float(q[0, 0])
         constant = -0.5 * m * (math.log(2 * math.pi * (1 - scalar)) + 1)
-        return constant + np.array([self._doubt(scalar, order) for order in _ORDERS])
+        return constant + np.array([self._doubt(scalar, order) for order in (24, 32)])
 
     @property
     def solved(self) -> float:
@@ -69,16 +65,19 @@ class OneLayer(ChannelBase):
             return 0.0
         outer, inner, r, along = self._plane(q, order)
         # E[|h|^2 tanh^2] - M q = M V - E[|h|^2 sech^2]: no cancellation as V -> 0.
+        # In place: to make arrays of this size takes longer than to fill them.
         decay = np.abs(r * along)
-        decay *= -2 / v
+        decay *= -2
+        decay /= v
         np.exp(decay, out=decay)
-        square = along**2
-        square += v * (m - 1)
-        square *= decay
-        decay += 1
-        decay *= decay
-        square /= decay
-        return float((m * v - 4 * (outer @ (square @ inner))) / v**2)
+        below = 1 + decay
+        below *= below
+        decay *= 4
+        decay /= below
+        missing = along**2
+        missing += v * (m - 1)
+        missing *= decay
+        return float((m * v - outer @ (missing @ inner)) / v**2)
 
     def _plane(self, q: float, order: int) -> tuple[Array, Array, Array, Array]:
         """Weights of r = |omega| and of the component of h along it, given r; and both."""
