@@ -1,12 +1,18 @@
 """What every test shares: few threads, a headless plot backend, hypothesis settings, a seeded generator, processes."""
 
 import gc
+import importlib
 import os
 import stat
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 # Set before numpy and numba load: where test processes share the cores, threads in each only compete.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -29,6 +35,29 @@ gc.set_threshold(50_000)
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+# Modules whose functions are compiled when they are imported.
+COMPILED = (
+    "generated.attention_tied_linear_m2.posterior64",
+    "generated.attention_tied_softmax_m2.posterior64",
+    "numerics.arithmetic.digit_runs",
+    "numerics.learning.products",
+    "numerics.posterior.ranges",
+    "numerics.posterior.two_layers",
+    "numerics.posterior.two_layers_rounding",
+    "numerics.thresholds.digits.quotient",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let one of the test processes, which start together, compile those modules; the others find them compiled."""
+    if fcntl is None or not hasattr(config, "workerinput"):
+        return
+    with open(__file__, encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for name in COMPILED:
+            importlib.import_module(f"attnlimits.{name}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -28,10 +28,8 @@ from numba.core.caching import (
     UserWideCacheLocator,
     ZipCacheLocator,
 )
-from numba.core.compiler_lock import global_compiler_lock
 
 from .identity import kernel_hash
-from .kernel_locks import first_to_compile
 from .notes import note
 
 __all__ = ["CheckedCache", "CheckedFile", "Locator", "attach", "settle"]
@@ -196,8 +194,6 @@ class CheckedCache(FunctionCache):
         # Of its own file; and of those whose functions and constants it may hold.
         stamp = (self._impl.locator.get_source_stamp(), kernel_hash(function.__module__))
         self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base + _LAYOUT, stamp)
-        #: Whether other processes look for kernels in the same folder.
-        self.shared = not isinstance(self._impl.locator, _PrivateLocator)
 
     def load_overload(self, sig: object, target_context: object) -> Any:
         """Load a signature; None where there is none, or the disk refuses."""
@@ -226,11 +222,8 @@ class CheckedCache(FunctionCache):
 
 
 def attach(dispatcher: ModuleType) -> None:
-    """Have functions of this package cached by `CheckedCache` from now on, others as ever.
-
-    And compiled by one process, where several share a folder.
-    """
-    usual, usual_compile = dispatcher.Dispatcher.enable_caching, dispatcher.Dispatcher.compile
+    """Have functions of this package cached by `CheckedCache` from now on, others as ever."""
+    usual = dispatcher.Dispatcher.enable_caching
     if usual.__module__ == __name__:
         return
 
@@ -240,15 +233,7 @@ def attach(dispatcher: ModuleType) -> None:
         else:
             usual(self)
 
-    def compile_first(self: Any, signature: object) -> Any:
-        if not (isinstance(self._cache, CheckedCache) and self._cache.shared):
-            return usual_compile(self, signature)
-        # Numba's own lock first: another thread that compiles may come to need this kernel.
-        with global_compiler_lock, first_to_compile(self.py_func.__code__.co_filename):
-            return usual_compile(self, signature)
-
     dispatcher.Dispatcher.enable_caching = enable_caching
-    dispatcher.Dispatcher.compile = compile_first
 
 
 _said: list[str] = []
