@@ -226,7 +226,8 @@ class Spectrum:
 def _monotone(f: Callable[[Array], Array], target: Array, left: float, right: float) -> Array:
     """Solve f(t) = target for increasing f on [left, right], elementwise, by bisection to the last bit of its ends."""
     low, half = np.full(target.shape, left), 0.5 * (right - left)
-    least = 0.25 * np.spacing(min(abs(left), abs(right)))
+    ends = sorted((abs(left), abs(right)))
+    least = 0.25 * np.spacing(max(ends[0], 1e-17 * ends[1]))  # an end may be zero
     for _ in range(200):
         if half < least:
             break

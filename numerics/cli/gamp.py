@@ -57,8 +57,8 @@ def add(verbs: Verbs) -> None:
         "--solver",
         choices=("damped", "double-loop"),
         default="damped",
-        help="iterate with damping to the end, or go over to two loops once that turns, the estimate moving slowly and "
-        "the term of Onsager following it (default: %(default)s)",
+        help="iterate with damping to the end, or go over to two loops once that oscillates, the estimate moving "
+        "slowly and the term of Onsager following it (default: %(default)s)",
     )
     iteration_flags(group, STARTS, "the relative change")
     plot_flag(parser, "the overlaps over the iterations")

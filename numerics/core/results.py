@@ -284,8 +284,9 @@ class EvolutionResult(Result):
     history : ndarray, shape (T, P, P)
         Overlaps that the iteration went through: the first is where it began, the last is `overlap`. Evaluations for
         slopes and growth rates are in `n_iter` only.
-    reached : bool
-        Whether the overlaps are as accurate as was asked, by default or by `accuracy`; true where nothing was asked.
+    reached : bool, optional
+        Whether the overlaps are as accurate as was asked, by default or by `accuracy`; true where nothing was asked,
+        None in a file of an earlier version, which did not keep it.
     converged, status, seed, kernel_hash, versions, origin
         Provenance.
     """
@@ -305,7 +306,7 @@ class EvolutionResult(Result):
     history: Array
     seed: int
     kernel_hash: str
-    reached: bool = True
+    reached: bool | None = None
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
 

@@ -52,7 +52,7 @@ class GroupBalance:
         self._known: dict[bytes, Array] = {}
 
     def __call__(self, w: Array) -> Array:
-        """Log alpha of each group; -inf for one that any alpha sets off, inf where nothing is felt of it.
+        """Log alpha of each group; -inf for one that any alpha sets off, inf where the output does not depend on it.
 
         NaN where the averages are not resolved, which is noted.
         """
@@ -66,7 +66,7 @@ class GroupBalance:
         return self._known[key]
 
     def accept(self, w: Array, log_alphas: Array) -> None:
-        """Know what another one has evaluated at w."""
+        """Take the logarithms of alpha that a worker has evaluated at w."""
         if w.tobytes() not in self._known:
             self._known[w.tobytes()] = log_alphas
             if np.isnan(log_alphas).all():

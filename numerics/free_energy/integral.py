@@ -8,6 +8,7 @@ from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from ..channel.averages import Channel
+from ..quadrature.rules import gauss_legendre
 
 __all__ = ["PathIntegral", "along_path"]
 
@@ -46,7 +47,7 @@ def along_path(channel: Channel, q: Array, order: int = _ORDER) -> PathIntegral:
     values, axes = np.linalg.eigh(q)
     w = -np.log1p(-np.maximum(values, 0.0))
     panels = max(1, math.ceil(float(w.max(initial=0.0)) / _WIDTH))
-    x, weights = legendre.leggauss(order)
+    x, weights = gauss_legendre(order)
     total: Array = np.zeros(1)
     bias = rule = 0.0
     # Legendre coefficients of the integrand on a panel. A Gauss rule integrates twice their degree, and they decay

@@ -22,12 +22,12 @@ OFF = 3e-3
 
 
 def evaluate_ahead(balance: GroupBalance, points: Sequence[Array]) -> None:
-    """Evaluate at points that do not need each other, where there is a cluster for them; none without.
+    """Evaluate at independent points on the workers of a cluster; without a cluster, at none.
 
     Parameters
     ----------
     balance : GroupBalance
-        Knows them afterwards.
+        Keeps the values.
     points : sequence of ndarray, shape (n,)
         Values of w.
     """

@@ -210,7 +210,7 @@ def _point(free: FreeEntropy, balance: GroupBalance, w: Array) -> StationaryPoin
 
 
 def _partial(free: FreeEntropy, balance: GroupBalance, w: Array, capped: NDArray[np.bool_]) -> StationaryPoint:
-    """With some overlaps at one: the slope of Phi by -log(1 - q) there tells where it goes."""
+    """With some overlaps at one: the slope of Phi by -log(1 - q) there gives its direction."""
     output = free.output
     g = output.averages(output.matrix(balance.overlaps(w))).g.mean(axis=0)
     rooms = [(k, i) for k, group in enumerate(output.groups) if capped[k] for i in group]

@@ -72,15 +72,15 @@ def test_points_of_the_main_job(benchmark: Any, table: Callable[[str], None], ra
     ratio(f"evolve of two layers at alpha = {alpha}, 1e-3 / 10^7 exponentials", spent / exponentials, better="less")
 
 
-def test_points_up_to_recovery(benchmark: Any, table: Callable[[str], None]) -> None:
-    """Densely where both layers are learned: no point takes many times as long as its neighbours."""
+def test_points_up_to_recovery(benchmark: Any, table: Callable[[str], None], ratio: Ratios) -> None:
+    """Densely where both layers are learned: a point that takes many times as long as others is seen here."""
     if benchmark.disabled:
         pytest.skip("a minute or two: run `make bench`")
     evolve(Network(), 0.01, workers=1)  # compiled kernels are loaded
     spent = {}
     for alpha in np.arange(0.9, 1.051, 0.002).round(3).tolist():
         start = time.process_time()
-        assert evolve(Network(), alpha, accuracy=1e-3, workers=1).converged
+        assert evolve(Network(), alpha, accuracy=1e-3, workers=1).reached
         spent[alpha] = time.process_time() - start
     benchmark.pedantic(lambda: None, rounds=1)
     slowest, median = max(spent, key=lambda alpha: spent[alpha]), np.median(list(spent.values()))
@@ -88,6 +88,7 @@ def test_points_up_to_recovery(benchmark: Any, table: Callable[[str], None]) -> 
         f"evolve of two layers at {len(spent)} alphas from 0.9 to 1.05, 1e-3: {median:.2f} s of the processor in the "
         f"median, at most {spent[slowest]:.2f} s (alpha = {slowest:g})"
     )
+    ratio("evolve of two layers, alpha = 0.9 to 1.05: slowest point / median", spent[slowest] / median, better="less")
 
 
 def test_curve_to_four_digits(benchmark: Any, table: Callable[[str], None]) -> None:
@@ -99,7 +100,7 @@ def test_curve_to_four_digits(benchmark: Any, table: Callable[[str], None]) -> N
     start = time.process_time()
     results, seconds = timed(benchmark, lambda: curve(Network(), alphas, accuracy=1e-4, workers=2), 1)
     spent = time.process_time() - start
-    assert max(float(result.overlap_error.max()) for result in results) <= 1e-4
+    assert all(result.reached for result in results)
     table(f"{len(alphas)} points of two layers, 1e-4: {spent:.0f} s of the processor, {seconds:.0f} s on two threads")
 
 

@@ -41,9 +41,9 @@ class Anderson:
         """Next point, where r(x) is as small as combinations of the last ones allow if it is linear."""
         self._steps += 1
         size = float(np.linalg.norm(residual))
-        if size > _WORSE * min(self._sizes, default=math.inf) or self._stalled():
+        if size > _WORSE * min(self._sizes[-self._memory - 1 :], default=math.inf) or self._stalled():
             self.forget()
-        self._sizes = [*self._sizes[-self._memory :], size]
+        self._sizes = [*self._sizes[-max(self._memory, _STALLED) :], size]
         if self._last is not None:
             self._add(point - self._last[0], residual - self._last[1])
         self._last = point, residual

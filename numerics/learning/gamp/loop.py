@@ -113,7 +113,7 @@ class Loop:
         start, side_strength, teacher, callback, throw
             As in `gamp`. Without start and side information an estimate that vanishes ends the run.
         settle : DoubleLoop, optional
-            Takes the place of `advance` once that turns.
+            Takes the place of `advance` once that oscillates.
         algorithm, settings
             For the origin of the result.
         """

@@ -214,11 +214,12 @@ def test_the_range_widens_with_what_is_fitted():
     assert ends == sorted(ends) and ends[2] / ends[0] == pytest.approx(1 + (144 + 4 * math.sqrt(288)) / 3696, rel=1e-6)
 
 
-@pytest.mark.slow_for("0.1-unknown noise")
+@pytest.mark.slow_for("4", "3-0.1-unknown noise")
 @pytest.mark.parametrize("told", [True, False], ids=["known noise", "unknown noise"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_heads_are_counted(noise, told):
-    split, noise_std = split_of("gauss", 2, samples=1500, noise=noise, dim=3)
+@pytest.mark.parametrize(("dim", "samples"), [(3, 1500), (4, 2500)], ids=["3", "4"])
+def test_heads_are_counted(dim, samples, noise, told):
+    split, noise_std = split_of("gauss", 2, samples=samples, noise=noise, dim=dim)
     fit = select_heads(split, noise_std if told else None, np.random.default_rng(1), starts=3)
     assert fit.found.converged and len(fit.found.theta) == 2 == fit.evidence.heads
 

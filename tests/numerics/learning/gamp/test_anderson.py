@@ -58,8 +58,10 @@ def test_it_starts_anew_where_the_residual_grows():
     assert min(residuals(200, method)) < 1e-4
 
 
-def test_it_starts_anew_where_residuals_do_not_fall():
+@pytest.mark.parametrize("memory", [60, 10])
+def test_it_starts_anew_where_residuals_do_not_fall(monkeypatch, memory):
     """The fourth residual is half of the others: once thirty have not been below it the steps are plain ones again."""
+    monkeypatch.setattr(anderson, "_BYTES", memory * 16 * 30)
     method, rng, plain = Anderson(30), np.random.default_rng(2), []
     for step in range(40):
         x, residual = rng.standard_normal((2, 30))
