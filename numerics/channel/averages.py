@@ -63,8 +63,9 @@ class Averages:
         What a result made of these averages has to state, such as a restriction; empty otherwise.
     growth_bias : ndarray, shape (P,)
         What the mean of the growth rates may be off by beside its scatter; shape (1,), zero, where nothing is known.
-    way : str
-        Name of another way than rules and sampling by which they were found, see `Refinable.alike`; empty otherwise.
+    method : str
+        Name of another method than rules and sampling, such as a series near recovery; empty otherwise. Averages by two
+        methods differ by more than those of neighbouring overlaps, see `Refinable.alike`.
     """
 
     g: Array
@@ -73,7 +74,7 @@ class Averages:
     how: How
     note: str = ""
     growth_bias: Array = field(default_factory=lambda: np.zeros(1))
-    way: str = ""
+    method: str = ""
 
     def __post_init__(self) -> None:
         for array in (self.g, self.growth, self.bias, self.growth_bias):
@@ -201,17 +202,16 @@ class Refinable(Channel, Protocol):
         """Averages at q of about this relative accuracy."""
 
     def alike(self, q: Array, accuracy: float, neighbour: Averages | None) -> Averages:
-        """Averages at q, found in the way of these of a neighbour where a channel has several ways that serve both.
+        """Averages at q by the same method as those of a nearby overlap, where both methods serve.
 
-        Two ways differ within their errors, which is more than neighbours differ by: between them a search goes to and
-        fro.
+        Methods differ by more than neighbouring overlaps do, and a search that changes between them does not converge.
         """
         return self.rough(q, accuracy)
 
     def beside(self, q: Array, accuracy: float, coarse: float, neighbour: Averages | None) -> Averages:
         """Averages for the ratio to those at another overlap, by which averages of this accuracy are moved.
 
-        Those of the accuracy `coarse`, found in the way of a neighbour's, unless there are others that follow them more
+        Those of the accuracy `coarse` by the method of a neighbour, unless there are others that follow them more
         closely.
         """
         return self.alike(q, coarse, neighbour)

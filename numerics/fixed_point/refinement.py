@@ -35,7 +35,7 @@ from .stopping import (
     next_stage,
     noise_of,
     noted,
-    telling,
+    shortest_learned,
 )
 
 __all__ = ["Refinement"]
@@ -63,7 +63,7 @@ _AWAY, _NEAR = 3.0, 0.8
 # and of sampled ones, where the scatter of the ratio measures its error.
 _REACH, _SAMPLED_REACH = 0.1, 0.3
 # Accuracy of the sampled averages of which slopes are taken.
-_TOLD = 2e-3
+_FOR_SLOPES = 2e-3
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class Refinement:
         while not (imbalance > _CLEAR * noise_of(state.known, chosen, np.eye(len(t)))).all():
             at = self._evaluate(state, layers, t, level)
             here, imbalance = at.here, at.here.imbalance
-            state, slopes = self._differences(at.state, layers, t, max(level, _TOLD), here.averages.sampled)
+            state, slopes = self._differences(at.state, layers, t, max(level, _FOR_SLOPES), here.averages.sampled)
             inverse = np.asarray(np.linalg.pinv(slopes), np.float64)
             noise = noise_of(here.averages, chosen, inverse)
             # In 1 - q, of which the slopes are those of a line here.
@@ -264,14 +264,14 @@ class Refinement:
         t, moved = stage.t, stage.moved
         length = 0.0 if moved is None else float(np.abs(t - moved[0]).max())
         if not (here.averages.sampled and stage.level < ROUGH):
-            if moved is None or length <= telling(stage.level):
+            if moved is None or length <= shortest_learned(stage.level):
                 return state, stage
             return state, replace(stage, slopes=broyden(stage.slopes, t - moved[0], here.log_alpha - moved[1]))
         # Neighbours differ by their noise: slopes are taken from distant points.
         together = len(t) == len(self.averages.layers) and bool((1 - here.x).max() < NEARLY)
         measured = stage.measured
         if measured is None or np.abs(t - measured[0]).max() > (_AWAY if together else _NEAR):
-            state, slopes = self._differences(state, layers, t, _TOLD, sampled=True)
+            state, slopes = self._differences(state, layers, t, _FOR_SLOPES, sampled=True)
             measured = t, slopes
         elif moved is not None and not together and length > STEP:
             # The same samples as before the step: their noise is nearly the same.
@@ -304,14 +304,14 @@ class Refinement:
             if moved is not None:
                 at = self._judged(state, layers, stage.t, self._at(layers, stage.t), moved)
                 return at, replace(stage, anchor=anchor)
-        begun = state if stage.tries else replace(state, averages=None)  # each stage keeps to the way it begins in
+        begun = state if stage.tries else replace(state, averages=None)  # each stage keeps its first method
         at = self._evaluate(begun, layers, stage.t, stage.level)
         found = at.here.averages
-        known = stage.level < (_TOLD if found.sampled else ROUGH)
+        known = stage.level < (_FOR_SLOPES if found.sampled else ROUGH)
         return at, replace(stage, anchor=Anchor(stage.t, found) if known else None)
 
     def _moved(self, layers: Layers, stage: Stage, anchor: Anchor) -> tuple[Averages | None, Anchor]:
-        """Averages of the stage by those of its anchor and by coarser ones at both points; None if these do not tell.
+        """Averages of the stage by those of its anchor and by coarser ones at both points; None if these do not serve.
 
         Deterministic ones of two accuracies away: such rules jump by less than the one of the stage is off, and those
         of the next accuracy are known at the anchor.
@@ -319,14 +319,14 @@ class Refinement:
         sampled = anchor.averages.sampled
         if np.abs(stage.t - anchor.t).max() > (_SAMPLED_REACH if sampled else _REACH):
             return None, anchor
-        level = _TOLD if sampled else moving(stage.level)
+        level = _FOR_SLOPES if sampled else moving(stage.level)
         how = stage.level, level, anchor.averages
         if anchor.coarse is None:
             anchor = replace(anchor, coarse=self.averages.beside(self._at(layers, anchor.t), *how))
         return anchor.moved(self.averages.beside(self._at(layers, stage.t), *how)), anchor
 
     def _evaluate(self, state: State, layers: Layers, t: Array, level: float) -> _At:
-        """Averages of this accuracy at these t, found in the way of the latest ones."""
+        """Averages of this accuracy at these t, by the method of the latest ones."""
         q = self._at(layers, t)
         return self._judged(state, layers, t, q, self.averages.alike(q, level, state.averages))
 

@@ -36,7 +36,7 @@ __all__ = [
     "next_stage",
     "noise_of",
     "noted",
-    "telling",
+    "shortest_learned",
 ]
 
 Array = NDArray[np.float64]
@@ -54,9 +54,9 @@ _TRIES, _MOST_TRIES = 4, 8
 CUT = 0.2
 # Least share of the distance of the last two of three rules that is stated as the error of the finest.
 _LEAST_LEFT = 0.5
-# Least step in t from which slopes are learned, over the accuracy of the averages. A fifth of it made steps that led
-# astray (two layers at alpha = 0.978).
-_TELLING = 1.0
+# Least step in t from which slopes are learned, over the accuracy of the rules that move the averages. A fifth of it
+# made steps that led astray (two layers at alpha = 0.978).
+_LEARNED = 1.0
 # The last step is at most this share of the accuracy asked for, and at most so long: slopes are trusted no further.
 _SHARE, _SHORT = 0.1, 0.1
 # Next to a threshold slopes by t are proportional to the overlap, exp(t): from where they were measured, about a step
@@ -113,14 +113,14 @@ class Anchor:
         """Averages of the stage elsewhere, by the ratio of coarse ones there to those here.
 
         None if one of the three is sampled and another is not, which have no ratio for each randomisation, or if they
-        are found in two ways (two layers near recovery: by a series and by rules), which differ by more than neighbours
+        are found by two methods (two layers near recovery: a series and rules), which differ by more than neighbours
         do.
         """
         known, here = self.averages, self.coarse
         assert here is not None
         if not known.g.shape == here.g.shape == there.g.shape or len({known.sampled, here.sampled, there.sampled}) > 1:
             return None
-        if not known.way == here.way == there.way:
+        if not known.method == here.method == there.method:
             return None
         with np.errstate(divide="ignore", invalid="ignore"):
             g = np.where(here.g != 0, known.g * (there.g / here.g), there.g)
@@ -185,9 +185,9 @@ def moving(level: float) -> float:
     return min(float(f"{level / CUT**2:.3g}"), ROUGH)
 
 
-def telling(level: float) -> float:
+def shortest_learned(level: float) -> float:
     """Least step in t from which Broyden's update learns: shorter ones show jumps of the rules that move averages."""
-    return _TELLING * moving(level)
+    return _LEARNED * moving(level)
 
 
 def noise_of(averages: Averages, chosen: list[int], inverse: Array) -> Array:

@@ -64,7 +64,7 @@ class TwoLayerAverages(Refinable, ChannelBase):
 
     def alike(self, q: Array, accuracy: float, neighbour: Averages | None) -> Averages:
         """The same, by the series near recovery if the neighbour's are, by rules if not, in a range where both go."""
-        kept = None if neighbour is None else neighbour.way == _SERIES
+        kept = None if neighbour is None else neighbour.method == _SERIES
         if (near := self._near_recovery(q, accuracy, kept)) is not None:
             return near
         chosen = self._chosen(q, accuracy)
@@ -97,4 +97,4 @@ class TwoLayerAverages(Refinable, ChannelBase):
         if found is None:
             return None
         g, growth = np.array([np.diag(found.g)] * 2), np.full((2, 2), math.nan)
-        return Averages(g, growth, np.diag(found.g * found.error), "estimated", way=_SERIES)
+        return Averages(g, growth, np.diag(found.g * found.error), "estimated", method=_SERIES)

@@ -104,12 +104,12 @@ def test_averages_keep_to_the_way_of_their_neighbour():
     averages = TwoLayerAverages(Network(), 1e-2, lambda times: lambda q: "sampled")
     below, above = (np.diag([1 - v, 1 - 0.01 * v]) for v in (0.055, 0.065))
     series, rules = averages.rough(below, 1e-2), averages.rough(above, 1e-2)
-    assert series.way and not rules.way
-    assert averages.alike(above, 1e-2, series).way == series.way
-    assert averages.alike(below, 1e-2, rules).way == rules.way
+    assert series.method and not rules.method
+    assert averages.alike(above, 1e-2, series).method == series.method
+    assert averages.alike(below, 1e-2, rules).method == rules.method
     for q in (below, above):
         one, other = (averages.alike(q, 1e-2, neighbour) for neighbour in (series, rules))
         assert np.abs(one.g[0].diagonal() / other.g[0].diagonal() - 1).max() < 1e-2
     # Far from the seam there is one way only.
-    assert averages.alike(np.diag([1 - 0.02, 1 - 2e-4]), 1e-2, rules).way == series.way
-    assert averages.alike(np.diag([1 - 0.08, 1 - 8e-4]), 1e-2, series).way == rules.way
+    assert averages.alike(np.diag([1 - 0.02, 1 - 2e-4]), 1e-2, rules).method == series.method
+    assert averages.alike(np.diag([1 - 0.08, 1 - 8e-4]), 1e-2, series).method == rules.method

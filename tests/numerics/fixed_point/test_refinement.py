@@ -69,9 +69,9 @@ class Seam(Law):
 
     def alike(self, q: Array, accuracy: float, neighbour: Averages | None) -> Averages:
         self.asked.append(accuracy)
-        series = 1 - q[0, 0] < self.gap if neighbour is None else bool(neighbour.way)
+        series = 1 - q[0, 0] < self.gap if neighbour is None else bool(neighbour.method)
         g = super().rough(q, accuracy).g[:2] * math.exp(0.2 * accuracy * (-1 if series else 1))
-        return Averages(g, np.full((2, 2), np.nan), np.zeros((2, 2)), "estimated", way="series" if series else "")
+        return Averages(g, np.full((2, 2), np.nan), np.zeros((2, 2)), "estimated", method="series" if series else "")
 
 
 def refinement(alpha: float, noise: float) -> Refinement:
