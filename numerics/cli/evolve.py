@@ -115,7 +115,7 @@ def _outcome(result: EvolutionResult, about: Record, args: argparse.Namespace) -
         f"prediction error: {_pm(result.prediction_error)} (posterior mean), {_pm(result.plugin_error)} (plug-in)",
         result.status,
     ]
-    # Where the error is larger than was asked for, the status says what it would take.
+    # Where the error is larger than was asked for, the status states it.
     return record | about, plotted(args, result.plot, "\n".join(lines)), result.converged and bool(result.reached)
 
 

@@ -102,10 +102,10 @@ def evolve(
         Of two and more softmax layers over two tokens, which are quadratures as far as they go unless `samples` is
         given: relative accuracy of the overlaps of two layers (default 1e-3), absolute accuracy of those of three and
         more (default 1e-2). Of networks whose posterior is sampled, absolute, by as many samples as it takes (default
-        1e-2 on charts, elsewhere none). Where what can be done is not enough the stated errors are larger, and the
-        status says what it would take.
+        1e-2 on charts, elsewhere none). Where what can be done is not enough the stated errors are larger, `reached` of
+        the result is false, and the status states it.
     throw : bool, optional
-        Raise if not converged, instead of marking it.
+        Raise if not converged, instead of marking it; an accuracy that is not reached does not raise.
 
     Returns
     -------

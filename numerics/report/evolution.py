@@ -142,6 +142,7 @@ def _data(found: EvolutionResult, start: str) -> dict[str, object]:
         "plugin_error": found.plugin_error,
         "how": found.estimation_error.how,
         "converged": found.converged,
+        "reached": found.reached,
         "status": found.status,
     }
 

@@ -25,12 +25,14 @@ def curve_table(outcomes: Iterable[Outcome]) -> str:
     size = len(found[0]["overlap"]) if found else 0
     names = [f"q_{i + 1}{i + 1}" for i in range(size)]
     head = ["alpha", "start", *(name for q in names for name in (q, f"{q}_error")), "prediction_error"]
-    head += ["prediction_error_error", "plugin_error", "plugin_error_error", "converged", "how"]
+    head += ["prediction_error_error", "plugin_error", "plugin_error_error", "converged", "reached", "how"]
     rows = []
     for point in found:
         overlaps = [point[name][i][i] for i in range(size) for name in ("overlap", "overlap_error")]
         errors = [point[name][key] for name in ("prediction_error", "plugin_error") for key in ("value", "error")]
-        rows.append((point["alpha"], point["start"], *overlaps, *errors, point["converged"], point["how"]))
+        rows.append(
+            (point["alpha"], point["start"], *overlaps, *errors, point["converged"], point["reached"], point["how"])
+        )
     return _csv(head, rows)
 
 

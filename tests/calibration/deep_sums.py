@@ -30,7 +30,7 @@ _STEPS, _LENGTH = 12, 0.1
 
 
 def last_overlap(model: Network, alpha: float, guess: float) -> tuple[float, float]:
-    """Overlap q of the last layer at which it is at rest, the others being unknown, and its error.
+    """Overlap q of the last layer at which it is stationary, the others being unknown, and its error.
 
     Parameters
     ----------

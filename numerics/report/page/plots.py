@@ -42,7 +42,7 @@ def evolution_plot(points: Sequence[Record], marks: Sequence[tuple[str, float]])
                 above.fill_between(
                     alpha, np.maximum(q - error, 0), np.minimum(q + error, 1), color=series(i), alpha=0.2, lw=0
                 )
-                open_ = [(p["alpha"], p["overlap"][i][i]) for p in found if not p["converged"]]
+                open_ = [(p["alpha"], p["overlap"][i][i]) for p in found if not (p["converged"] and p["reached"])]
                 if open_:
                     above.plot(*zip(*open_, strict=True), "o", mfc="none", mec=series(i), ms=6)
             value = np.array([p["prediction_error"]["value"] for p in found], float)
