@@ -15,21 +15,20 @@ from numpy.typing import NDArray
 from ...core.cluster_pool import Workers
 from ...model.network import Network
 from ..averages import Averages, ChannelBase
-from .channel import DeepQuadrature, Point, folded_grid
-from .given_omega import Resolution
+from .channel import DeepQuadrature, Point, folded_grid, resolutions
 
 __all__ = ["Fineness", "HiddenLattice", "Lattice", "RoughLattice", "lattice_of", "left_by_rules"]
 
 Array = NDArray[np.float64]
 
-# Of all points; and of some, by which what these sums miss is put right: points of the first of the trapezoidal rules,
-# and one in so many of these.
-_USUAL, _FINE, _EVERY = Resolution(8.0, 1.0, 0.8), Resolution(10.0, 1.2, 0.6), 4
+# What the sums of all points miss is put right by finer sums of some: of the points of the first pair of rules, one in
+# so many.
+_EVERY = 4
 # Shares of what pairs of rules, sums and nodes have been found to miss that may be left; and what the finest sums miss,
 # relative to an average. Three layers, q = (.44, .31, .993): steps of .9 and .75 leave at most .5 and .3 of the scatter
 # of their pairs, and of 40 functions of two layers that are as even and narrow as the averages steps from .85 leave .3
-# to .6 of it (root mean square); sums miss .2 % of the last layer's averages, and finer ones 4e-5 of all; 2^17 nodes
-# leave up to .3 of what half of them changes, which is within the noise of that change.
+# to .6 of it (root mean square); 2^17 nodes leave up to .3 of what half of them changes, which is within the noise of
+# that change. Sums miss .2 % of the last layer's averages, and finer ones 6e-5 of all at q_33 = .95, 2e-5 at .99.
 _LEFT_RULES, _LEFT_SUMS, _LEFT_NODES, _ROUGH = 0.75, 0.05, 0.3, 5e-5
 # With one layer known points are few, and so are the pairs: a step so many times as fine leaves less than they show,
 # and less is left out.
@@ -166,10 +165,11 @@ class HiddenLattice(_OverLattices):
         xi = lattice.xi
         some = np.flatnonzero(lattice.rules == 0)
         few = some[::_EVERY]
+        usual, finer = resolutions(overlaps[-1])
         points = [
-            *(Point(i, xi[i], _FINE) for i in few.tolist()),
-            *(Point(i, xi[i], _USUAL, half) for half in (0, 1) for i in some.tolist()),
-            *(Point(i, xi[i], _USUAL) for i in range(len(xi))),
+            *(Point(i, xi[i], finer) for i in few.tolist()),
+            *(Point(i, xi[i], usual, half) for half in (0, 1) for i in some.tolist()),
+            *(Point(i, xi[i], usual) for i in range(len(xi))),
         ]
         found = self.quadrature.at_points(overlaps, points)
         fine, *halves, values = np.split(found, np.cumsum([len(few), len(some), len(some)]))
@@ -196,7 +196,8 @@ class RoughLattice(_OverLattices):
     def __call__(self, q: Array) -> Averages:
         """Averages at q by each of the pairs; raises as those of `HiddenLattice`."""
         overlaps, lattice = self.placed(q)
-        values = self.quadrature.at_points(overlaps, [Point(0, xi, _USUAL) for xi in lattice.xi])
+        usual, _ = resolutions(overlaps[-1])
+        values = self.quadrature.at_points(overlaps, [Point(0, xi, usual) for xi in lattice.xi])
         return self.averages(overlaps, _of_pairs(lattice, values), np.zeros(len(overlaps)))
 
 

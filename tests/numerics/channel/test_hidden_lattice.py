@@ -7,9 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.deep.averages import DeepAverages
-from attnlimits.numerics.channel.deep.channel import DeepQuadrature
+from attnlimits.numerics.channel.deep.channel import DeepQuadrature, Point, resolutions
+from attnlimits.numerics.channel.deep.given_omega import Resolution
 from attnlimits.numerics.channel.deep.hidden_lattice import Fineness, HiddenLattice, lattice_of, left_by_rules
 from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
+from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
@@ -69,6 +71,42 @@ def test_one_layer_known_against_rules_and_samples(monkeypatch: pytest.MonkeyPat
     assert abs(found.growth[0, 1] - by_rules.growth[0, 1]) < 3 * found.growth_bias[1] + 5e-3 * found.growth[0, 1]
 
 
+@pytest.mark.parametrize("last", [0.85, 0.95])
+def test_sums_of_some_points_put_all_right(last: float) -> None:
+    """Points of a lattice by far finer sums of the same nodes: what is stated of sums from an overlap of .95 on."""
+    overlaps = np.array([0.44, 0.31, last])
+    points = lattice_of(overlaps[:2], Fineness(0.85, 9.5, 0))
+    few = np.argsort(-points.weights)[:8]
+    xi = points.xi[few]
+    share = points.weights[few] / points.weights[few].sum()
+    rule = DeepQuadrature(THREE, 0, rng=np.random.default_rng(0), workers=1)
+
+    def mean(resolution: Resolution) -> Array:
+        sums = rule.at_points(overlaps, [Point(k, x, resolution) for k, x in enumerate(xi)])
+        return np.asarray(share @ sums)
+
+    usual, finer = (mean(resolution) for resolution in resolutions(last))
+    exact = mean(Resolution(13.0, 1.6, 0.16))
+    stated = 0.05 * np.abs(finer - usual) + 5e-5 * exact
+    within = np.abs(finer - exact) <= stated
+    assert within.all() if last >= 0.95 else not within.all()
+    # so there is something to put right
+    assert (np.abs(usual - exact) > stated).any()
+
+
+def test_nodes_resolve_the_posterior_where_all_overlaps_are_small() -> None:
+    """As many nodes as a fine lattice has, at the point of the largest weight: the sum of their weights is one."""
+    overlaps = np.array([0.05, 0.02, 0.3])
+    rule = DeepQuadrature(THREE, 2, rng=np.random.default_rng(0), workers=1)
+    points = lattice_of(overlaps[:2], Fineness(0.85, 9.5, 2))
+    largest = points.xi[points.weights.argmax()]
+    usual, finer = (rule.at(overlaps, Point(0, largest, resolution)) for resolution in resolutions(0.3))
+    np.testing.assert_allclose(usual, finer, rtol=0.02, atol=1e-6)
+    # A resolution for narrow posteriors does not do here.
+    with pytest.raises(ConvergenceError):
+        rule.at(overlaps, Point(0, largest, resolutions(0.99)[0]))
+
+
 def test_changes_of_some_points_put_all_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half the nodes: the same averages within what is stated, which grows."""
     q, found = np.diag([0.4, 0.0, 0.8]), []
@@ -100,9 +138,11 @@ def test_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (HiddenLattice, DeepQuadrature, ThreeLayers):
         monkeypatch.setattr(kind, "__call__", lambda self, q: self)
     averages = DeepAverages(THREE, 1e-3, replicas=2, rng=np.random.default_rng(0), workers=1)
-    for q in ((0.4, 0.3, 0.99), (0.05, 0.02, 0.9), (0.5, 0.0, 0.99), (0.0, 0.9, 0.99)):
+    for q in ((0.4, 0.3, 0.99), (0.05, 0.02, 0.95), (0.5, 0.0, 0.99), (0.0, 0.9, 0.99)):
         made = [averages.rough(np.diag(q), accuracy) for accuracy in (8e-5, 4e-5)]
         assert isinstance(made[0], HiddenLattice) and isinstance(made[1], HiddenLattice) and made[0] is not made[1]
         assert isinstance(averages.rough(np.diag(q), 2e-3), ThreeLayers)
     assert isinstance(averages.rough(np.diag([0.1, 0.0, 0.5]), 8e-5), DeepQuadrature)
     assert isinstance(averages.rough(np.diag([0.9, 0.9, 0.99]), 1.2e-4), ThreeLayers)
+    for q in ((0.9, 0.9, 0.99), (0.4, 0.3, 0.9), (0.44, 0.0, 0.7)):
+        assert isinstance(averages.rough(np.diag(q), 8e-5), ThreeLayers)
