@@ -17,9 +17,12 @@ from ...model.network import Network
 from ..averages import Averages, ChannelBase
 from .channel import DeepQuadrature, Point, folded_grid, resolutions
 
-__all__ = ["Fineness", "HiddenLattice", "Lattice", "RoughLattice", "lattice_of", "left_by_rules"]
+__all__ = ["METHOD", "Fineness", "HiddenLattice", "Lattice", "RoughLattice", "lattice_of", "left_by_rules"]
 
 Array = NDArray[np.float64]
+
+#: Name of the method in `Averages.method`.
+METHOD = "lattices"
 
 # What the sums of all points miss is put right by finer sums of some: of the points of the first pair of rules, one in
 # so many.
@@ -124,6 +127,7 @@ class _OverLattices(ChannelBase):
             np.where(learned, left / variance**2, 0.0) * diagonal,
             "monte-carlo",
             growth_bias=np.where(learned, 0.0, left),
+            method=METHOD,
         )
 
 

@@ -1,17 +1,27 @@
 """Lattices for omega of the hidden layers of three: their points, the averages by them, and what they may be off by."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from attnlimits.numerics.channel.averages import Averages
 from attnlimits.numerics.channel.deep.averages import DeepAverages
 from attnlimits.numerics.channel.deep.channel import DeepQuadrature, Point, resolutions
 from attnlimits.numerics.channel.deep.given_omega import Resolution
-from attnlimits.numerics.channel.deep.hidden_lattice import Fineness, HiddenLattice, lattice_of, left_by_rules
+from attnlimits.numerics.channel.deep.hidden_lattice import (
+    METHOD,
+    Fineness,
+    HiddenLattice,
+    RoughLattice,
+    lattice_of,
+    left_by_rules,
+)
 from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
 from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.fixed_point.stopping import Anchor
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
@@ -146,3 +156,31 @@ def test_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(averages.rough(np.diag([0.9, 0.9, 0.99]), 1.2e-4), ThreeLayers)
     for q in ((0.9, 0.9, 0.99), (0.4, 0.3, 0.9), (0.44, 0.0, 0.7)):
         assert isinstance(averages.rough(np.diag(q), 8e-5), ThreeLayers)
+
+
+def test_averages_of_both_kinds_have_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On both sides of the bounds of lattices a stage keeps to its method, or is evaluated afresh."""
+    sampled = Averages.unbiased(np.full((2, 3, 3), 0.5), np.full((2, 3), 0.5), "monte-carlo")
+    monkeypatch.setattr(ThreeLayers, "__call__", lambda self, q: sampled)
+    for kind in (HiddenLattice, RoughLattice):
+        monkeypatch.setattr(kind, "__call__", lambda self, q: replace(sampled, method=METHOD))
+    averages = DeepAverages(THREE, 1e-3, replicas=2, rng=np.random.default_rng(0), workers=1)
+    # Overlaps below, next to and beyond the bound; those of the last layer likewise.
+    for within, near, beyond in (
+        ((0.55, 0.3, 0.99), (0.61, 0.3, 0.99), (0.64, 0.3, 0.99)),
+        ((0.4, 0.3, 0.96), (0.4, 0.3, 0.949), (0.4, 0.3, 0.94)),
+    ):
+        here, other = (averages.rough(np.diag(q), 8e-5) for q in (within, beyond))
+        assert here.method == METHOD and not other.method and not averages.rough(np.diag(near), 8e-5).method
+        assert averages.alike(np.diag(near), 8e-5, here).method == METHOD
+        assert not averages.alike(np.diag(beyond), 8e-5, here).method
+        assert not averages.alike(np.diag(near), 8e-5, other).method
+        # Coarse averages at the anchor, and beside it.
+        for at in (here, other):
+            place = within if at is here else beyond
+            coarse = averages.beside(np.diag(place), 8e-5, 2e-3, at)
+            assert coarse.method == at.method
+            anchor = Anchor(np.zeros(3), at, coarse)
+            assert anchor.moved(averages.beside(np.diag(near), 8e-5, 2e-3, at)) is not None
+            across = beyond if at is here else within
+            assert anchor.moved(averages.beside(np.diag(across), 8e-5, 2e-3, at)) is None
