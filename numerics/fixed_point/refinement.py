@@ -123,9 +123,9 @@ class Refinement:
     def postprocess(self, state: State) -> Solution:
         """Fixed point with the error of the averages, carried through the slopes, and of the last step."""
         if (error := state.error) is None:
-            return noted(postprocess(self.problem, state), self.averages, self.accuracy)
+            return noted(postprocess(self.problem, state), self.averages, self.accuracy, state.averages)
         state, doubt = self._near_growth(state, error) if state.silent else (state, "")
-        return noted(stated(self.problem, Measured(state, error, doubt)), self.averages, self.accuracy)
+        return noted(stated(self.problem, Measured(state, error, doubt)), self.averages, self.accuracy, state.averages)
 
     def _leads_on(self, state: State, layers: Layers) -> bool:
         """Whether another layer is certain to join: what is found without it is only on the way."""

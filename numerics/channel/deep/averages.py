@@ -146,7 +146,7 @@ class DeepAverages(Refinable, ChannelBase):
             return DeepQuadrature(model, effort, rng=rng, workers=workers)
         if kind in (_BY_LATTICES, _BY_ROUGH_LATTICES):
             made = HiddenLattice if kind == _BY_LATTICES else RoughLattice
-            return made(model, effort, replicas=self._replicas, rng=rng, workers=workers)
+            return made(model, effort, rng=rng, workers=workers)
         _, samples, nodes = self._efforts[effort]
         size = 2 * model.layers * model.tokens
         points = [normal_qmc(size, int(math.log2(samples)), stream) for stream in rng.spawn(self._replicas)]
