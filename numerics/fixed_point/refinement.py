@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Refinable
 from .balance import RECOVERED, Entries, log_alpha
-from .error import growth_error
-from .growth import known_rate, rates, undecided
+from .growth import rates
 from .iteration import Iteration
+from .marginal import decided
 from .newton import broyden
 from .postprocess import Measured, postprocess, stated
 from .slopes import NEARLY, STEP, Passed, differences, logit, newton, stable
@@ -52,8 +52,6 @@ _FIRST = 0.5
 _CLEAR = 5.0
 # A growth rate of a layer of zero overlap that averages of accuracy 1e-2 do not mistake for one below 1.
 _JOINS = 1.2
-# Growth rates this close to 1 are judged with the error of the overlaps, too.
-_MARGINAL = 0.05
 # Square of the length of a step that is rounding.
 _SQUARE = 1e-16
 # Slopes of sampled averages are measured afresh so far in t from where they were: on the way of all layers to
@@ -123,36 +121,16 @@ class Refinement:
     def postprocess(self, state: State) -> Solution:
         """Fixed point with the error of the averages, carried through the slopes, and of the last step."""
         if (error := state.error) is None:
-            return noted(postprocess(self.problem, state), self.averages, self.accuracy)
-        state, doubt = self._near_growth(state, error) if state.silent else (state, "")
-        return noted(stated(self.problem, Measured(state, error, doubt)), self.averages, self.accuracy)
+            return noted(postprocess(self.problem, state), self.averages, self.accuracy, state.averages)
+        doubt = ""
+        if state.silent:
+            state, doubt = decided(self.problem, self.averages, self.accuracy, state, error)
+        return noted(stated(self.problem, Measured(state, error, doubt)), self.averages, self.accuracy, state.averages)
 
     def _leads_on(self, state: State, layers: Layers) -> bool:
         """Whether another layer is certain to join: what is found without it is only on the way."""
         growth = rates(self.problem, state)
         return any(growth[i] > _JOINS for i in range(len(growth)) if i not in {*layers, *state.dead})
-
-    def _near_growth(self, state: State, error: Array) -> tuple[State, str]:
-        """What is stated of layers of zero overlap that grow or not by less than the averages decide."""
-        growing = rates(self.problem, state)
-        silent = [i for i in state.silent if abs(growing[i] - 1) < _MARGINAL]
-        if not silent or (known_rate(self.problem, state) is not None and silent == [len(growing) - 1]):
-            return state, ""
-        # The ends of an interval, and what the error of the overlaps makes of it.
-        found = self.averages(state.q)
-        growth = growth_error(found)
-        here = self._rough_growth(state.q)
-        uncertain = np.flatnonzero(error.diagonal()).tolist()
-        for k in uncertain:
-            moved = state.q.copy()
-            moved[k, k] -= min(_MARGINAL * min(state.q[k, k], 1 - state.q[k, k]), 0.1)
-            slope = (self._rough_growth(moved) - here) / (moved[k, k] - state.q[k, k])
-            growth = growth + np.abs(slope) * error[k, k]
-        state = replace(state, n_iter=state.n_iter + 1 + len(uncertain))
-        return state, undecided(self.problem, state, growth, found.sampled)
-
-    def _rough_growth(self, q: Array) -> Array:
-        return np.asarray(self.averages.rough(q, ROUGH).growth.mean(axis=0))
 
     def _search(self, state: State, layers: Layers, t: Array, slopes: Array | None) -> tuple[State, _Found | None]:
         """Fixed point of the rough averages with the slopes there; None where it ended otherwise."""

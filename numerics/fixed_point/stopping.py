@@ -126,7 +126,11 @@ class Anchor:
             g = np.where(here.g != 0, known.g * (there.g / here.g), there.g)
             growth = np.where(here.growth != 0, known.growth * (there.growth / here.growth), there.growth)
             bias = np.where(known.g.mean(axis=0) != 0, known.bias * (g / known.g).mean(axis=0), there.bias)
-        return replace(there, g=g, growth=growth, bias=bias)
+            ratio = (there.growth / here.growth).mean(axis=0)
+        # NaN for layers that are learned, which have no growth rate.
+        moves = np.isfinite(ratio) & (here.growth != 0).all(axis=0)
+        growth_bias = np.where(moves, known.growth_bias * np.where(moves, ratio, 1.0), there.growth_bias)
+        return replace(there, g=g, growth=growth, bias=bias, growth_bias=growth_bias)
 
 
 @dataclass(frozen=True)
@@ -272,17 +276,20 @@ def _cut(stage: Stage, judged: Judgement, asked: Array, sampled: bool) -> float:
     return min(_MILDEST_CUT, max(_SHARPEST_CUT, (_MARGIN * missing) ** _PER_NOISE))
 
 
-def noted(solution: Solution, averages: Refinable, accuracy: float) -> Solution:
+def noted(solution: Solution, averages: Refinable, accuracy: float, found: Averages | None) -> Solution:
     """The same, with whether the accuracy asked for is reached, and a sentence where the finest averages leave more.
 
-    It says how many times as many sampled outputs would be needed, by the law of their noise.
+    Of sampled outputs it says how many times as many would be needed, by the law of their noise; of rules and of
+    another method (`Averages.method`, of those that were found last), that no finer ones are served.
     """
     reached = is_reached(solution, accuracy, absolute=averages.absolute)
     if reached or not solution.converged or solution.doubt:
         return replace(solution, reached=reached)
     error = solution.error.diagonal()
     why = f"the accuracy of {accuracy:g} is not reached: the finest averages leave {error.max():.2g}"
-    if solution.how == "monte-carlo":
+    if solution.how == "monte-carlo" and not (found is not None and found.method):
         times = times_asked(solution, accuracy, absolute=averages.absolute)
         why += f"; it would take about {max(times**_PER_NOISE, 2.0):.0f} times as many outputs"
+    else:
+        why += "; no finer rule is served"
     return replace(solution, reached=False, note="; ".join(part for part in (solution.note, why) if part))

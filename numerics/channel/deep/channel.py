@@ -22,7 +22,7 @@ from ...model.routes import DEEP_QUADRATURE
 from ..averages import Averages, ChannelBase
 from .given_omega import GivenOmega, Resolution
 
-__all__ = ["CLOSEST", "DeepQuadrature", "Point", "folded_grid", "folded_rule", "sums_at"]
+__all__ = ["CLOSEST", "DeepQuadrature", "Point", "folded_grid", "folded_rule", "resolutions", "sums_at"]
 
 Array = NDArray[np.float64]
 
@@ -205,7 +205,7 @@ class DeepQuadrature(ChannelBase):
         resolved = range(0, n, _EVERY)
         repeated = np.argsort(-weights, kind="stable")[:_TWICE]
         times = 1 if len(known) else _AGAIN
-        usual, finer = _NARROW if overlaps[-1] >= _NARROW_FROM else _WIDE
+        usual, finer = resolutions(overlaps[-1])
         points = [
             *(Point(k * n + i, xi[i], usual) for k in range(1, times + 1) for i in repeated.tolist()),
             *(Point(i, xi[i], usual, half) for half in (0, 1) for i in resolved),
@@ -240,6 +240,11 @@ def sums_at(points: Sequence[Point], *, recipe: Recipe, overlaps: Array) -> Arra
     rule = recipe.made()
     with one_blas_thread():
         return np.array([rule.at(overlaps, point) for point in points])
+
+
+def resolutions(last: float) -> tuple[Resolution, Resolution]:
+    """Usual and finer resolution of the sums at this overlap of the last layer."""
+    return _NARROW if last >= _NARROW_FROM else _WIDE
 
 
 def folded_rule(overlaps: Array, log_accuracy: float) -> tuple[Array, Array]:

@@ -15,25 +15,29 @@ from numpy.typing import NDArray
 from ...core.cluster_pool import Workers
 from ...model.network import Network
 from ..averages import Averages, ChannelBase
-from .channel import DeepQuadrature, Point, folded_grid
-from .given_omega import Resolution
+from .channel import CLOSEST, DeepQuadrature, Point, folded_grid, resolutions
 
-__all__ = ["Fineness", "HiddenLattice", "Lattice", "RoughLattice", "lattice_of", "left_by_rules"]
+__all__ = ["METHOD", "Fineness", "HiddenLattice", "Lattice", "RoughLattice", "lattice_of", "left_by_rules"]
 
 Array = NDArray[np.float64]
 
-# Of all points; and of some, by which what these sums miss is put right: points of the first of the trapezoidal rules,
-# and one in so many of these.
-_USUAL, _FINE, _EVERY = Resolution(8.0, 1.0, 0.8), Resolution(10.0, 1.2, 0.6), 4
+#: Name of the method in `Averages.method`.
+METHOD = "lattices"
+
+# What the sums of all points miss is put right by finer sums of some: of the points of the first pair of rules, one in
+# so many.
+_EVERY = 4
 # Shares of what pairs of rules, sums and nodes have been found to miss that may be left; and what the finest sums miss,
 # relative to an average. Three layers, q = (.44, .31, .993): steps of .9 and .75 leave at most .5 and .3 of the scatter
 # of their pairs, and of 40 functions of two layers that are as even and narrow as the averages steps from .85 leave .3
-# to .6 of it (root mean square); sums miss .2 % of the last layer's averages, and finer ones 4e-5 of all; 2^17 nodes
-# leave up to .3 of what half of them changes, which is within the noise of that change.
+# to .6 of it (root mean square); 2^17 nodes leave up to .3 of what half of them changes, which is within the noise of
+# that change. Sums miss .2 % of the last layer's averages, and finer ones 6e-5 of all at q_33 = .95, 2e-5 at .99.
 _LEFT_RULES, _LEFT_SUMS, _LEFT_NODES, _ROUGH = 0.75, 0.05, 0.3, 5e-5
 # With one layer known points are few, and so are the pairs: a step so many times as fine leaves less than they show,
 # and less is left out.
 _FINER, _FURTHER = 0.65, 3.0
+# Fewer pairs than these do not tell by their scatter what they are off by.
+_LEAST_PAIRS = 4
 
 
 class Fineness(NamedTuple):
@@ -56,22 +60,23 @@ class Fineness(NamedTuple):
 
 # Of the averages, by effort, and of those that move them.
 _EFFORTS = (Fineness(0.85, 9.5, 2), Fineness(0.58, 11.0, 3))
-_ROUGH_EFFORTS = (Fineness(1.05, 8.0, 0), Fineness(0.85, 8.0, 0))
+_ROUGH_EFFORTS = (Fineness(1.05, 11.0, 0), Fineness(0.85, 11.0, 0))
 
 
 class Lattice(NamedTuple):
-    """Points of the layers that are known, their weights, and which pair of rules each is of.
+    """Points of the layers that are known, their weights, and the pair of rules that each is of.
 
     Attributes
     ----------
     xi : ndarray, shape (n, k, 2)
     weights : ndarray, shape (n,)
-    rules : ndarray of int, shape (n,)
+    pairs : ndarray of int, shape (n,)
+        Numbered by pair.
     """
 
     xi: Array
     weights: Array
-    rules: NDArray[np.int64]
+    pairs: NDArray[np.int64]
 
 
 class _OverLattices(ChannelBase):
@@ -82,12 +87,10 @@ class _OverLattices(ChannelBase):
     #: By effort.
     efforts: tuple[Fineness, ...]
 
-    def __init__(
-        self, model: Network, effort: int, *, replicas: int, rng: np.random.Generator, workers: Workers = None
-    ) -> None:
+    def __init__(self, model: Network, effort: int, *, rng: np.random.Generator, workers: Workers = None) -> None:
         self.model = model
         self.layers = tuple(range(model.layers))
-        self.fineness, self.replicas = self.efforts[effort], replicas
+        self.fineness = self.efforts[effort]
         self.quadrature = DeepQuadrature(model, self.fineness.effort, rng=rng, workers=workers)
 
     def placed(self, q: Array) -> tuple[Array, Lattice]:
@@ -96,16 +99,18 @@ class _OverLattices(ChannelBase):
         Raises
         ------
         ValueError
-            q is not diagonal, or no hidden layer is known.
+            q is not diagonal, no hidden layer is known, or an overlap is closer to 1 than `CLOSEST`.
         """
         overlaps = q.diagonal()
+        if not (overlaps.min() >= 0 and overlaps.max() <= 1 - CLOSEST):
+            raise ValueError(f"q must be in [0, {1 - CLOSEST}] here, (14); got {overlaps}")
         known = np.flatnonzero(overlaps[:-1] > 0)
         if np.abs(q - np.diag(overlaps)).max() > 1e-12 or not len(known):
             raise ValueError(f"q must be diagonal here, (14), with a hidden layer known; got {q.tolist()}")
         lattice = lattice_of(overlaps[known], self.fineness)
         xi = np.zeros((len(lattice.xi), self.model.layers - 1, 2))
         xi[:, known] = lattice.xi
-        return overlaps, Lattice(xi, lattice.weights, lattice.rules)
+        return overlaps, Lattice(xi, lattice.weights, lattice.pairs)
 
     def averages(self, overlaps: Array, means: Array, left: Array) -> Averages:
         """Averages from means over omega of E |<h_l> - omega_l|^2, or of growth rates, and what these may be off by.
@@ -113,18 +118,18 @@ class _OverLattices(ChannelBase):
         Parameters
         ----------
         overlaps : ndarray, shape (L,)
-        means : ndarray, shape (k, L)
-            Each of these stands for as many randomisations as others.
+        means : ndarray, shape (n, L)
+            As many as there are pairs of rules, so that those of `RoughLattice` move those of `HiddenLattice`.
         left : ndarray, shape (L,)
         """
         learned, variance, diagonal = overlaps > 0, 1 - overlaps, np.eye(len(overlaps))
-        all_means = np.resize(means, (self.replicas, len(overlaps)))
         return Averages(
-            np.where(learned, all_means / variance**2, 0.0)[:, :, None] * diagonal,
-            np.where(learned, np.nan, all_means),
+            np.where(learned, means / variance**2, 0.0)[:, :, None] * diagonal,
+            np.where(learned, np.nan, means),
             np.where(learned, left / variance**2, 0.0) * diagonal,
             "monte-carlo",
             growth_bias=np.where(learned, 0.0, left),
+            method=METHOD,
         )
 
 
@@ -137,8 +142,6 @@ class HiddenLattice(_OverLattices):
         Three softmax layers, two tokens, rank 1, c > 0.
     effort : int
         0 or 1.
-    replicas : int
-        How often a value is given, for averages that others of as many randomisations move.
     rng : numpy.random.Generator
         Randomises the nodes of the hidden layers.
     workers : int, ClusterPool or None
@@ -146,8 +149,9 @@ class HiddenLattice(_OverLattices):
 
     Notes
     -----
-    The values do not scatter: all that they may be off by is in the bias. That is a share of the scatter of the pairs
-    of rules, of what finer sums and more nodes change at some points, and the standard error of that change.
+    There are as many values as pairs of rules, and they are all the same: what they may be off by is in the bias. That
+    is a share of the scatter of the pairs, of what finer sums and more nodes change at some points, and the standard
+    error of that change.
     """
 
     efforts = _EFFORTS
@@ -158,18 +162,19 @@ class HiddenLattice(_OverLattices):
         Raises
         ------
         ValueError
-            q is not diagonal, or no hidden layer is known.
+            q is not diagonal, no hidden layer is known, or an overlap is closer to 1 than `CLOSEST`.
         ConvergenceError
             The nodes do not resolve the posterior.
         """
         overlaps, lattice = self.placed(q)
         xi = lattice.xi
-        some = np.flatnonzero(lattice.rules == 0)
+        some = np.flatnonzero(lattice.pairs == 0)
         few = some[::_EVERY]
+        usual, finer = resolutions(overlaps[-1])
         points = [
-            *(Point(i, xi[i], _FINE) for i in few.tolist()),
-            *(Point(i, xi[i], _USUAL, half) for half in (0, 1) for i in some.tolist()),
-            *(Point(i, xi[i], _USUAL) for i in range(len(xi))),
+            *(Point(i, xi[i], finer) for i in few.tolist()),
+            *(Point(i, xi[i], usual, half) for half in (0, 1) for i in some.tolist()),
+            *(Point(i, xi[i], usual) for i in range(len(xi))),
         ]
         found = self.quadrature.at_points(overlaps, points)
         fine, *halves, values = np.split(found, np.cumsum([len(few), len(some), len(some)]))
@@ -179,7 +184,7 @@ class HiddenLattice(_OverLattices):
         means = lattice.weights @ values + of_sums + of_nodes
         left = left_by_rules(lattice, values) + _ROUGH * np.abs(means)
         left += _LEFT_SUMS * np.abs(of_sums) + _LEFT_NODES * np.abs(of_nodes) + np.hypot(off_sums, off_nodes)
-        return self.averages(overlaps, means[None], left)
+        return self.averages(overlaps, np.tile(means, (_number(lattice), 1)), left)
 
 
 class RoughLattice(_OverLattices):
@@ -187,8 +192,13 @@ class RoughLattice(_OverLattices):
 
     Notes
     -----
-    Every pair of rules takes the place of a randomisation: how their changes scatter is what the change may be off by.
-    All points have the same nodes, so that nothing jumps.
+    With two layers known every one of four pairs of rules takes the place of a randomisation, as the errors of their
+    changes are about independent: how these scatter, with Student's factor, is what the change may be off by. With one
+    known the two pairs are finer, and changes over .3 in log(q/(1 - q)) miss less than 4e-5, which the values that are
+    moved state (functions of omega of the width of the posterior): all values are the mean.
+
+    All points have the same nodes. Where points come and go with q, at exp(-11) of the largest weight, means jump by up
+    to 5e-5 of themselves.
     """
 
     efforts = _ROUGH_EFFORTS
@@ -196,8 +206,12 @@ class RoughLattice(_OverLattices):
     def __call__(self, q: Array) -> Averages:
         """Averages at q by each of the pairs; raises as those of `HiddenLattice`."""
         overlaps, lattice = self.placed(q)
-        values = self.quadrature.at_points(overlaps, [Point(0, xi, _USUAL) for xi in lattice.xi])
-        return self.averages(overlaps, _of_pairs(lattice, values), np.zeros(len(overlaps)))
+        usual, _ = resolutions(overlaps[-1])
+        values = self.quadrature.at_points(overlaps, [Point(0, xi, usual) for xi in lattice.xi])
+        means = _of_pairs(lattice, values)
+        if len(means) < _LEAST_PAIRS:
+            means = np.tile(lattice.weights @ values, (len(means), 1))
+        return self.averages(overlaps, means, np.zeros(len(overlaps)))
 
 
 def lattice_of(overlaps: Array, fineness: Fineness) -> Lattice:
@@ -211,12 +225,12 @@ def lattice_of(overlaps: Array, fineness: Fineness) -> Lattice:
     first = [word for word in words if word[0]]
     pairs = [(word, tuple(not half for half in word)) for word in first]
     grids = [(k, *folded_grid(overlaps, log_accuracy, step, word)) for k, pair in enumerate(pairs) for word in pair]
-    rules = np.concatenate([np.full(len(mass), k) for k, _, mass in grids])
+    numbers = np.concatenate([np.full(len(mass), k) for k, _, mass in grids])
     xi, mass = (np.concatenate(part) for part in zip(*((points, mass) for _, points, mass in grids), strict=True))
     keep = mass > math.exp(-log_accuracy) * mass.max()
-    xi, mass, rules = xi[keep], mass[keep] / mass[keep].sum(), rules[keep]
+    xi, mass, numbers = xi[keep], mass[keep] / mass[keep].sum(), numbers[keep]
     # What is left out has large xi. One factor for all rules: their errors are to cancel.
-    return Lattice(xi / np.sqrt(np.einsum("n,nij->ij", mass, xi**2)), mass, rules)
+    return Lattice(xi / np.sqrt(np.einsum("n,nij->ij", mass, xi**2)), mass, numbers)
 
 
 def _change(weights: Array, changes: Array) -> tuple[Array, Array]:
@@ -239,8 +253,13 @@ def left_by_rules(lattice: Lattice, values: Array) -> Array:
     return np.asarray(_LEFT_RULES * np.std(means, axis=0, ddof=1) / math.sqrt(len(means)))
 
 
+def _number(lattice: Lattice) -> int:
+    """Of its pairs of rules."""
+    return int(lattice.pairs.max()) + 1
+
+
 def _of_pairs(lattice: Lattice, values: Array) -> Array:
     """Mean by each pair of rules alone."""
     weights = lattice.weights
-    of_each = [np.flatnonzero(lattice.rules == k) for k in range(int(lattice.rules.max()) + 1)]
+    of_each = [np.flatnonzero(lattice.pairs == k) for k in range(_number(lattice))]
     return np.array([weights[mine] @ values[mine] / weights[mine].sum() for mine in of_each])

@@ -56,7 +56,11 @@ class TwoLayerAverages(Refinable, ChannelBase):
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q."""
-        return self._near_recovery(q, self.accuracy) or self._chosen(q, self.accuracy)(q)
+        return self.with_error(q, self.accuracy)
+
+    def with_error(self, q: Array, accuracy: float) -> Averages:
+        """Averages at q of this accuracy, with their error."""
+        return self._near_recovery(q, accuracy) or self._chosen(q, accuracy)(q)
 
     def rough(self, q: Array, accuracy: float) -> Averages:
         """Averages at q by one rule of this accuracy, without its error: the same value twice."""

@@ -1,6 +1,7 @@
 """Fixed points near recovery, where a line of them passes by, against a law whose fixed points are known."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,6 +155,17 @@ def test_an_accuracy_that_is_not_reached_is_named() -> None:
     assert found.note.startswith(f"the accuracy of 0.0001 is not reached: the finest averages leave {error:.2g}")
 
 
+def test_no_number_of_outputs_is_named_where_none_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another method than sampling has no law by which more outputs would help."""
+    rough = Law.rough
+    monkeypatch.setattr(Law, "rough", lambda self, q, accuracy: replace(rough(self, q, accuracy), method="lattices"))
+    found = settled(math.exp(-0.32 * 8e-3 + RATIO[0] * 0.07 * 8e-3 / 0.38), 2e-3)
+    error = found.error.diagonal().max()
+    assert found.converged and not found.reached
+    leaves = f"the accuracy of 0.0001 is not reached: the finest averages leave {error:.2g}"
+    assert found.note == f"{leaves}; no finer rule is served"
+
+
 @pytest.mark.parametrize("noise", [0.0, 3e-5])
 def test_the_end_of_the_line(noise: float) -> None:
     found = settled(1.0, noise)
@@ -195,3 +207,31 @@ def test_averages_of_different_kinds_have_no_ratio() -> None:
         assert anchor.moved(there) is None
     moved = Anchor(at, rule, rule).moved(Averages.unbiased(np.full((2, 1, 1), 0.6), np.ones((2, 1)), "estimated"))
     assert moved is not None and np.allclose(moved.g, 0.6)
+
+
+def test_averages_of_two_methods_have_no_ratio() -> None:
+    sampled = Averages.unbiased(np.full((4, 1, 1), 0.5), np.ones((4, 1)), "monte-carlo")
+    lattices = replace(sampled, method="lattices")
+    at = np.zeros(1)
+    assert Anchor(at, sampled, lattices).moved(lattices) is None
+    assert Anchor(at, lattices, lattices).moved(sampled) is None
+    assert Anchor(at, lattices, lattices).moved(lattices) is not None
+
+
+def test_what_growth_rates_are_off_by_moves_with_them() -> None:
+    """Of the fine averages at the anchor, not of the coarse ones elsewhere; none of a layer that is learned."""
+    g = np.zeros((4, 2, 2))
+    g[:, 0, 0] = 0.5
+
+    def averages(rate: float, off: float | None) -> Averages:
+        bias = np.zeros(1) if off is None else np.array([0.0, off])
+        growth = np.tile([np.nan, rate], (4, 1))
+        return Averages(g, growth, np.zeros((2, 2)), "monte-carlo", growth_bias=bias)
+
+    for off in (1e-3, None):
+        moved = Anchor(np.zeros(1), averages(0.8, off), averages(0.7, 0.2)).moved(averages(0.77, 0.3))
+        assert moved is not None and np.allclose(moved.growth[:, 1], 0.88)
+        np.testing.assert_allclose(moved.growth_bias, [0, 1.1 * (off or 0.0)])
+    # Where coarse averages have no rate here, that of the others is taken with what it is off by.
+    moved = Anchor(np.zeros(1), averages(0.8, 1e-3), averages(0.0, 0.2)).moved(averages(0.77, 0.3))
+    assert moved is not None and np.allclose(moved.growth[:, 1], 0.77) and moved.growth_bias[1] == 0.3
