@@ -121,7 +121,7 @@ class Refinement:
     def postprocess(self, state: State) -> Solution:
         """Fixed point with the error of the averages, carried through the slopes, and of the last step."""
         if (error := state.error) is None:
-            return noted(postprocess(self.problem, state), self.averages, self.accuracy, state.averages)
+            return noted(postprocess(self.problem, state), self.averages, self.accuracy, None)
         doubt = ""
         if state.silent:
             state, doubt = decided(self.problem, self.averages, self.accuracy, state, error)

@@ -280,16 +280,19 @@ def noted(solution: Solution, averages: Refinable, accuracy: float, found: Avera
     """The same, with whether the accuracy asked for is reached, and a sentence where the finest averages leave more.
 
     Of sampled outputs it says how many times as many would be needed, by the law of their noise; of rules and of
-    another method (`Averages.method`, of those that were found last), that no finer ones are served.
+    another method (`Averages.method`, of those that were `found` last), that no finer ones are served. An iteration,
+    without those, takes averages of one accuracy.
     """
     reached = is_reached(solution, accuracy, absolute=averages.absolute)
     if reached or not solution.converged or solution.doubt:
         return replace(solution, reached=reached)
-    error = solution.error.diagonal()
-    why = f"the accuracy of {accuracy:g} is not reached: the finest averages leave {error.max():.2g}"
-    if solution.how == "monte-carlo" and not (found is not None and found.method):
-        times = times_asked(solution, accuracy, absolute=averages.absolute)
-        why += f"; it would take about {max(times**_PER_NOISE, 2.0):.0f} times as many outputs"
+    left = f"{solution.error.diagonal().max():.2g}"
+    if found is None:
+        why = f"the averages of the iteration leave {left}"
+    elif solution.how == "monte-carlo" and not found.method:
+        times = times_asked(solution, accuracy, absolute=averages.absolute) ** _PER_NOISE
+        why = f"the finest averages leave {left}; it would take about {max(times, 2.0):.0f} times as many outputs"
     else:
-        why += "; no finer rule is served"
+        why = f"the finest averages leave {left}; no finer rule is served"
+    why = f"the accuracy of {accuracy:g} is not reached: {why}"
     return replace(solution, reached=False, note="; ".join(part for part in (solution.note, why) if part))

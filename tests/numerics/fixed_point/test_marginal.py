@@ -1,0 +1,67 @@
+"""Growth rates next to 1: finer averages are taken as long as they decide more, and no longer."""
+
+import numpy as np
+import pytest
+
+from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinable
+from attnlimits.numerics.core.typing import Array
+from attnlimits.numerics.fixed_point.marginal import decided
+from attnlimits.numerics.fixed_point.state import Problem, State, Tolerance
+from attnlimits.numerics.model.network import Network
+
+ALPHA, Q = 0.5, np.diag([0.0, 0.6])
+
+
+class Growing(Refinable, ChannelBase):
+    """The first layer grows by a rate whose error is the accuracy, and by the overlap of the second."""
+
+    def __init__(self, rate: float, slope: float) -> None:
+        self.model, self.layers, self.sampled, self.absolute = Network(), (0, 1), False, True
+        self.accuracy, self.finest = 1e-2, (1e-9, 1e-9)
+        self.rate, self.slope, self.asked = rate, slope, list[float]()
+
+    def __call__(self, q: Array) -> Averages:
+        return self.with_error(q, self.accuracy)
+
+    def rough(self, q: Array, accuracy: float) -> Averages:
+        rate = self.rate + self.slope * (q[1, 1] - Q[1, 1]) + 0.8 * accuracy
+        growth = np.array([[rate / ALPHA, np.nan]] * 2)
+        error = np.array([accuracy / ALPHA, 0.0])
+        return Averages(np.zeros((2, 2, 2)), growth, np.zeros((2, 2)), "estimated", growth_bias=error)
+
+    def with_error(self, q: Array, accuracy: float) -> Averages:
+        self.asked.append(accuracy)
+        return self.rough(q, accuracy)
+
+
+def judged(averages: Growing, error: float) -> tuple[State, str]:
+    problem = Problem(averages, ALPHA, Tolerance(1e-5), 200)
+    state = State(Q, Tolerance(1e-5), averages.rough(Q, 1e-2), converged=True, silent=frozenset({0}))
+    return decided(problem, averages, averages.accuracy, state, np.diag([0.0, error]))
+
+
+@pytest.mark.parametrize(("rate", "taken"), [(0.97, 1), (0.995, 2), (0.9992, 3)])
+def test_finer_averages_are_taken_until_they_decide(rate: float, taken: int) -> None:
+    averages = Growing(rate, slope=0.0)
+    state, doubt = judged(averages, error=1e-3)
+    assert doubt == "" and averages.asked == pytest.approx([1e-2 * 0.2**n for n in range(taken)])
+    # The rate that is stated is the finest one.
+    assert abs(ALPHA * state.known.growth[0, 0] - rate) <= averages.asked[-1]
+    assert state.n_iter == taken + 1
+
+
+def test_what_finer_averages_do_not_decide_is_in_doubt() -> None:
+    averages = Growing(0.9999, slope=0.0)
+    assert "q_11 grows by" in judged(averages, error=1e-3)[1]
+    assert len(averages.asked) == 3
+
+
+def test_what_the_error_of_the_overlaps_leaves_open_takes_no_finer_averages() -> None:
+    averages = Growing(0.995, slope=10.0)
+    assert "q_11 grows by" in judged(averages, error=1e-3)[1]
+    assert len(averages.asked) == 1
+
+
+def test_rates_far_from_one_take_no_averages() -> None:
+    averages = Growing(0.8, slope=10.0)
+    assert judged(averages, error=0.5)[1] == "" and not averages.asked
