@@ -110,7 +110,8 @@ class DeepAverages(Refinable, ChannelBase):
     def beside(self, q: Array, accuracy: float, coarse: float, neighbour: Averages | None) -> Averages:
         """Averages at q for the ratio to those at another overlap, by which averages of this accuracy are moved."""
         if self._kind(q, accuracy, neighbour) == _BY_LATTICES:
-            return self._by(_BY_ROUGH_LATTICES, q, accuracy)
+            # With one layer known the fine averages have so few points that they are taken themselves.
+            return self._by(_BY_ROUGH_LATTICES if q.diagonal()[:-1].all() else _BY_LATTICES, q, accuracy)
         return self.alike(q, coarse, neighbour)
 
     def _by(self, kind: int, q: Array, accuracy: float) -> Averages:

@@ -36,8 +36,8 @@ _LEFT_RULES, _LEFT_SUMS, _LEFT_NODES, _ROUGH = 0.75, 0.05, 0.3, 5e-5
 # With one layer known points are few, and so are the pairs: a step so many times as fine leaves less than they show,
 # and less is left out.
 _FINER, _FURTHER = 0.65, 3.0
-# Fewer pairs than these do not tell by their scatter what they are off by.
-_LEAST_PAIRS = 4
+# So many values of each average, the pairs of rules with two layers known.
+_VALUES = 4
 
 
 class Fineness(NamedTuple):
@@ -119,7 +119,7 @@ class _OverLattices(ChannelBase):
         ----------
         overlaps : ndarray, shape (L,)
         means : ndarray, shape (n, L)
-            As many as there are pairs of rules, so that those of `RoughLattice` move those of `HiddenLattice`.
+            As many of `RoughLattice` as of `HiddenLattice`, which they move.
         left : ndarray, shape (L,)
         """
         learned, variance, diagonal = overlaps > 0, 1 - overlaps, np.eye(len(overlaps))
@@ -149,9 +149,9 @@ class HiddenLattice(_OverLattices):
 
     Notes
     -----
-    There are as many values as pairs of rules, and they are all the same: what they may be off by is in the bias. That
-    is a share of the scatter of the pairs, of what finer sums and more nodes change at some points, and the standard
-    error of that change.
+    All values are the same, as many as others have that move them: what they may be off by is in the bias. That is a
+    share of the scatter of the pairs of rules, of what finer sums and more nodes change at some points, and the
+    standard error of that change.
     """
 
     efforts = _EFFORTS
@@ -184,7 +184,7 @@ class HiddenLattice(_OverLattices):
         means = lattice.weights @ values + of_sums + of_nodes
         left = left_by_rules(lattice, values) + _ROUGH * np.abs(means)
         left += _LEFT_SUMS * np.abs(of_sums) + _LEFT_NODES * np.abs(of_nodes) + np.hypot(off_sums, off_nodes)
-        return self.averages(overlaps, np.tile(means, (_number(lattice), 1)), left)
+        return self.averages(overlaps, np.tile(means, (_VALUES, 1)), left)
 
 
 class RoughLattice(_OverLattices):
@@ -192,10 +192,8 @@ class RoughLattice(_OverLattices):
 
     Notes
     -----
-    With two layers known every one of four pairs of rules takes the place of a randomisation, as the errors of their
-    changes are about independent: how these scatter, with Student's factor, is what the change may be off by. With one
-    known the two pairs are finer, and changes over .3 in log(q/(1 - q)) miss less than 4e-5, which the values that are
-    moved state (functions of omega of the width of the posterior): all values are the mean.
+    Both hidden layers are known. Each of the four pairs of rules takes the place of a randomisation: how their changes
+    scatter, with Student's factor, is what the change may be off by. Two pairs would not tell that of one layer.
 
     All points have the same nodes. Where points come and go with q, at exp(-11) of the largest weight, means jump by up
     to 5e-5 of themselves.
@@ -204,14 +202,13 @@ class RoughLattice(_OverLattices):
     efforts = _ROUGH_EFFORTS
 
     def __call__(self, q: Array) -> Averages:
-        """Averages at q by each of the pairs; raises as those of `HiddenLattice`."""
+        """Averages at q by each of the pairs; raises as those of `HiddenLattice`, and a ValueError for one layer."""
         overlaps, lattice = self.placed(q)
+        if not overlaps[:-1].all():
+            raise ValueError(f"both hidden layers must be known here; got {overlaps}")
         usual, _ = resolutions(overlaps[-1])
         values = self.quadrature.at_points(overlaps, [Point(0, xi, usual) for xi in lattice.xi])
-        means = _of_pairs(lattice, values)
-        if len(means) < _LEAST_PAIRS:
-            means = np.tile(lattice.weights @ values, (len(means), 1))
-        return self.averages(overlaps, means, np.zeros(len(overlaps)))
+        return self.averages(overlaps, _of_pairs(lattice, values), np.zeros(len(overlaps)))
 
 
 def lattice_of(overlaps: Array, fineness: Fineness) -> Lattice:
@@ -222,8 +219,7 @@ def lattice_of(overlaps: Array, fineness: Fineness) -> Lattice:
         step, log_accuracy = _FINER * step, log_accuracy + _FURTHER
     # Of two variables all choices of halves are two pairs; of four those with an even number of halves are four.
     words = [word for word in itertools.product((True, False), repeat=size) if size == 2 or sum(word) % 2 == 0]
-    first = [word for word in words if word[0]]
-    pairs = [(word, tuple(not half for half in word)) for word in first]
+    pairs = [(word, tuple(not half for half in word)) for word in words if word[0]]
     grids = [(k, *folded_grid(overlaps, log_accuracy, step, word)) for k, pair in enumerate(pairs) for word in pair]
     numbers = np.concatenate([np.full(len(mass), k) for k, _, mass in grids])
     xi, mass = (np.concatenate(part) for part in zip(*((points, mass) for _, points, mass in grids), strict=True))
@@ -253,13 +249,8 @@ def left_by_rules(lattice: Lattice, values: Array) -> Array:
     return np.asarray(_LEFT_RULES * np.std(means, axis=0, ddof=1) / math.sqrt(len(means)))
 
 
-def _number(lattice: Lattice) -> int:
-    """Of its pairs of rules."""
-    return int(lattice.pairs.max()) + 1
-
-
 def _of_pairs(lattice: Lattice, values: Array) -> Array:
     """Mean by each pair of rules alone."""
     weights = lattice.weights
-    of_each = [np.flatnonzero(lattice.pairs == k) for k in range(_number(lattice))]
+    of_each = [np.flatnonzero(lattice.pairs == k) for k in range(int(lattice.pairs.max()) + 1)]
     return np.array([weights[mine] @ values[mine] / weights[mine].sum() for mine in of_each])
