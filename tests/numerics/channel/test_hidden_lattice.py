@@ -214,7 +214,7 @@ def test_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(averages.rough(np.diag(q), 2e-3), ThreeLayers)
     assert isinstance(averages.rough(np.diag([0.1, 0.0, 0.5]), 8e-5), DeepQuadrature)
     assert isinstance(averages.rough(np.diag([0.9, 0.9, 0.99]), 1.2e-4), ThreeLayers)
-    for q in ((0.9, 0.9, 0.99), (0.4, 0.3, 0.9), (0.44, 0.0, 0.7)):
+    for q in ((0.9, 0.9, 0.99), (0.0, 0.98, 0.99), (0.4, 0.3, 0.9), (0.44, 0.0, 0.7)):
         assert isinstance(averages.rough(np.diag(q), 8e-5), ThreeLayers)
 
 
@@ -227,6 +227,7 @@ def test_averages_of_both_kinds_have_no_ratio(monkeypatch: pytest.MonkeyPatch) -
     averages = DeepAverages(THREE, 1e-3, replicas=2, rng=np.random.default_rng(0), workers=1)
     # Overlaps below, next to and beyond the bound; those of the last layer likewise.
     for within, near, beyond in (
+        ((0.9, 0.0, 0.99), (0.971, 0.0, 0.99), (0.975, 0.0, 0.99)),
         ((0.55, 0.3, 0.99), (0.61, 0.3, 0.99), (0.64, 0.3, 0.99)),
         ((0.4, 0.3, 0.96), (0.4, 0.3, 0.949), (0.4, 0.3, 0.94)),
     ):
