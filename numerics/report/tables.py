@@ -30,9 +30,9 @@ def curve_table(outcomes: Iterable[Outcome]) -> str:
     for point in found:
         overlaps = [point[name][i][i] for i in range(size) for name in ("overlap", "overlap_error")]
         errors = [point[name][key] for name in ("prediction_error", "plugin_error") for key in ("value", "error")]
-        rows.append(
-            (point["alpha"], point["start"], *overlaps, *errors, point["converged"], point["reached"], point["how"])
-        )
+        # A record of an earlier version has not kept whether an accuracy was reached.
+        ends = [point["converged"], point.get("reached", ""), point["how"]]
+        rows.append((point["alpha"], point["start"], *overlaps, *errors, *ends))
     return _csv(head, rows)
 
 

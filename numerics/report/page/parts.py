@@ -81,7 +81,7 @@ def _points(points: Sequence[Record]) -> str:
             p["start"],
             *(_number(p["overlap"][i][i], p["overlap_error"][i][i]) for i in range(size)),
             *(_number(p[name]["value"], p[name]["error"]) for name in ("prediction_error", "plugin_error")),
-            "" if p["converged"] and p["reached"] else escape(p["status"]),
+            "" if plots.as_asked(p) else escape(p["status"]),
         )
         for p in points
     ]

@@ -11,13 +11,18 @@ from .markup import Record
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["depth_plot", "entropy_plot", "evolution_plot", "instances_plot", "overlap_name"]
+__all__ = ["as_asked", "depth_plot", "entropy_plot", "evolution_plot", "instances_plot", "overlap_name"]
 
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _LABELS = {"uninformed": "posterior mean", "informed": "from full overlap"}
 _DASHES = {"uninformed": "-", "informed": (0, (4, 2))}
 # Marks nearer than this share of the axis have their letters in two rows.
 _NEAR = 0.05
+
+
+def as_asked(point: Record) -> bool:
+    """Whether a fixed point is converged and as accurate as asked, where the record has kept that."""
+    return bool(point["converged"] and point.get("reached", True))
 
 
 def overlap_name(i: int) -> str:
@@ -42,7 +47,7 @@ def evolution_plot(points: Sequence[Record], marks: Sequence[tuple[str, float]])
                 above.fill_between(
                     alpha, np.maximum(q - error, 0), np.minimum(q + error, 1), color=series(i), alpha=0.2, lw=0
                 )
-                open_ = [(p["alpha"], p["overlap"][i][i]) for p in found if not (p["converged"] and p["reached"])]
+                open_ = [(p["alpha"], p["overlap"][i][i]) for p in found if not as_asked(p)]
                 if open_:
                     above.plot(*zip(*open_, strict=True), "o", mfc="none", mec=series(i), ms=6)
             value = np.array([p["prediction_error"]["value"] for p in found], float)
