@@ -19,6 +19,7 @@ from attnlimits.numerics.report.commands import command, python
 from attnlimits.numerics.report.effort import EFFORTS, effort_named
 from attnlimits.numerics.report.evolution import evolution
 from attnlimits.numerics.report.page.document import document
+from attnlimits.numerics.report.page.plots import as_asked
 from attnlimits.numerics.report.served import served
 from attnlimits.numerics.report.steps import Runner, Step
 from attnlimits.papers.troiani2025.figures import phase_retrieval
@@ -265,3 +266,8 @@ def test_commands_and_constructors_give_the_model_again(model, line, code):
     assert command("evolve", model, {"alpha": 0.5}) == line
     assert python(model) == code
     assert eval(code, {"al": al}) == model
+
+
+def test_points_are_marked_where_an_accuracy_is_missed_and_not_where_a_record_does_not_keep_that() -> None:
+    assert as_asked({"converged": True, "reached": True}) and as_asked({"converged": True})
+    assert not as_asked({"converged": True, "reached": False}) and not as_asked({"converged": False, "reached": True})
