@@ -202,8 +202,8 @@ class Refinable(Channel, Protocol):
         """Averages at q of about this relative accuracy."""
 
     def with_error(self, q: Array, accuracy: float) -> Averages:
-        """Averages at q of about this accuracy that state what they are off by; of the usual one by default."""
-        return self(q)
+        """Averages at q of about this accuracy that state what they are off by, where rough ones do not."""
+        return self.rough(q, accuracy)
 
     def alike(self, q: Array, accuracy: float, neighbour: Averages | None) -> Averages:
         """Averages at q by the same method as those of a nearby overlap, where both methods serve.

@@ -12,7 +12,7 @@ from ..channel.corrected import Anchor, Corrected
 from ..core.errors import ConvergenceError
 from ..core.standard_error import standard_error
 from .postprocess import outlined
-from .reached import is_reached
+from .reached import is_reached, missed
 from .state import Solution, State, Strategy
 
 __all__ = ["Fineness", "Ways", "as_accurate"]
@@ -151,8 +151,8 @@ def _noted(solution: Solution, error: float, accuracy: float, points: int) -> So
     """The same, with whether the accuracy was reached by so many points, and a sentence where it was not."""
     if is_reached(solution, accuracy):
         return solution
-    why = f"the accuracy of {accuracy:g} is not reached with {points} points per randomisation"
+    why = f" with {points} points per randomisation"
     if not solution.doubt and solution.converged:
         # Scatter falls as the root of their number.
         why += f"; it would take about {max((error / accuracy) ** 2, 2.0):.0f} times as many"
-    return replace(solution, reached=False, note="; ".join(part for part in (solution.note, why) if part))
+    return missed(solution, accuracy, why)

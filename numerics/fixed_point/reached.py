@@ -1,10 +1,12 @@
 """Whether a fixed point is as accurate as was asked: the one decision that results, the command and sweeps read."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from .state import Solution
 
-__all__ = ["is_reached", "times_asked"]
+__all__ = ["is_reached", "missed", "times_asked"]
 
 # Errors up to so many times the accuracy asked for are what a last step leaves.
 _ROOM = 1.1
@@ -29,3 +31,9 @@ def is_reached(solution: Solution, accuracy: float, *, absolute: bool = True) ->
     """
     within = times_asked(solution, accuracy, absolute=absolute) <= _ROOM
     return bool(solution.converged and not solution.doubt and within)
+
+
+def missed(solution: Solution, accuracy: float, why: str) -> Solution:
+    """The same, marked as less accurate than asked, with a sentence that ends in the reason."""
+    sentence = f"the accuracy of {accuracy:g} is not reached{why}"
+    return replace(solution, reached=False, note="; ".join(part for part in (solution.note, sentence) if part))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..channel.averages import Averages, Refinable
 from ..core.standard_error import student
 from .balance import RECOVERED
-from .reached import is_reached, times_asked
+from .reached import is_reached, missed, times_asked
 from .slopes import logit
 from .state import Solution
 
@@ -294,5 +294,4 @@ def noted(solution: Solution, averages: Refinable, accuracy: float, found: Avera
         why = f"the finest averages leave {left}; it would take about {max(times, 2.0):.0f} times as many outputs"
     else:
         why = f"the finest averages leave {left}; no finer rule is served"
-    why = f"the accuracy of {accuracy:g} is not reached: {why}"
-    return replace(solution, reached=False, note="; ".join(part for part in (solution.note, why) if part))
+    return missed(solution, accuracy, f": {why}")

@@ -104,10 +104,6 @@ class DeepAverages(Refinable, ChannelBase):
         """The same, by lattices if the neighbour's are, sampled if not, in a range about the bounds of lattices."""
         return self._by(self._kind(q, accuracy, neighbour), q, accuracy)
 
-    def with_error(self, q: Array, accuracy: float) -> Averages:
-        """Averages at q of this accuracy, which state their error."""
-        return self.rough(q, accuracy)
-
     def beside(self, q: Array, accuracy: float, coarse: float, neighbour: Averages | None) -> Averages:
         """Averages at q for the ratio to those at another overlap, by which averages of this accuracy are moved."""
         if self._kind(q, accuracy, neighbour) == _BY_LATTICES:

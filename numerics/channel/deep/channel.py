@@ -17,12 +17,13 @@ from scipy.special import stdtrit
 
 from ...core.blas import one_blas_thread
 from ...core.cluster_pool import ClusterPool, Recipe, Workers, parts_of, threads_of
+from ...core.results import How
 from ...model.network import Network
 from ...model.routes import DEEP_QUADRATURE
 from ..averages import Averages, ChannelBase
 from .given_omega import GivenOmega, Resolution
 
-__all__ = ["CLOSEST", "DeepQuadrature", "Point", "folded_grid", "folded_rule", "resolutions", "sums_at"]
+__all__ = ["CLOSEST", "DeepQuadrature", "Point", "averages_of", "folded_grid", "folded_rule", "resolutions", "sums_at"]
 
 Array = NDArray[np.float64]
 
@@ -188,11 +189,7 @@ class DeepQuadrature(ChannelBase):
         missed = found.missed()
         means = found.mean() - found.biased() + missed
         off = _LEFT * np.abs(missed) + found.scatter()
-        learned, variance = overlaps > 0, 1 - overlaps
-        g, bias = (np.diag(np.where(learned, x / variance**2, 0.0)) for x in (means, off))
-        growth = np.where(learned, np.nan, means)
-        growth_bias = np.where(learned, 0.0, off)
-        return Averages(np.array([g, g]), np.array([growth, growth]), bias, "estimated", growth_bias=growth_bias)
+        return averages_of(overlaps, np.array([means, means]), off, "estimated")
 
     def _sampled(self, overlaps: Array) -> _Sampled:
         """Averages at the points of the rule for these overlaps, and what measures their errors."""
@@ -240,6 +237,29 @@ def sums_at(points: Sequence[Point], *, recipe: Recipe, overlaps: Array) -> Arra
     rule = recipe.made()
     with one_blas_thread():
         return np.array([rule.at(overlaps, point) for point in points])
+
+
+def averages_of(overlaps: Array, means: Array, off: Array, how: How, method: str = "") -> Averages:
+    """Averages from means over omega of E |<h_l> - omega_l|^2, or of growth rates, and what these may be off by.
+
+    Parameters
+    ----------
+    overlaps : ndarray, shape (L,)
+    means : ndarray, shape (n, L)
+        Each of them by itself.
+    off : ndarray, shape (L,)
+    how, method
+        As of `Averages`.
+    """
+    learned, variance, diagonal = overlaps > 0, 1 - overlaps, np.eye(len(overlaps))
+    return Averages(
+        np.where(learned, means / variance**2, 0.0)[:, :, None] * diagonal,
+        np.where(learned, np.nan, means),
+        np.where(learned, off / variance**2, 0.0) * diagonal,
+        how,
+        growth_bias=np.where(learned, 0.0, off),
+        method=method,
+    )
 
 
 def resolutions(last: float) -> tuple[Resolution, Resolution]:

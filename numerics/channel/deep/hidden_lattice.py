@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...core.cluster_pool import Workers
 from ...model.network import Network
 from ..averages import Averages, ChannelBase
-from .channel import CLOSEST, DeepQuadrature, Point, folded_grid, resolutions
+from .channel import CLOSEST, DeepQuadrature, Point, averages_of, folded_grid, resolutions
 
 __all__ = ["METHOD", "Fineness", "HiddenLattice", "Lattice", "RoughLattice", "lattice_of", "left_by_rules"]
 
@@ -112,26 +112,6 @@ class _OverLattices(ChannelBase):
         xi[:, known] = lattice.xi
         return overlaps, Lattice(xi, lattice.weights, lattice.pairs)
 
-    def averages(self, overlaps: Array, means: Array, left: Array) -> Averages:
-        """Averages from means over omega of E |<h_l> - omega_l|^2, or of growth rates, and what these may be off by.
-
-        Parameters
-        ----------
-        overlaps : ndarray, shape (L,)
-        means : ndarray, shape (n, L)
-            As many of `RoughLattice` as of `HiddenLattice`, which they move.
-        left : ndarray, shape (L,)
-        """
-        learned, variance, diagonal = overlaps > 0, 1 - overlaps, np.eye(len(overlaps))
-        return Averages(
-            np.where(learned, means / variance**2, 0.0)[:, :, None] * diagonal,
-            np.where(learned, np.nan, means),
-            np.where(learned, left / variance**2, 0.0) * diagonal,
-            "monte-carlo",
-            growth_bias=np.where(learned, 0.0, left),
-            method=METHOD,
-        )
-
 
 class HiddenLattice(_OverLattices):
     """Averages at a diagonal overlap with one or two hidden layers known.
@@ -184,7 +164,7 @@ class HiddenLattice(_OverLattices):
         means = lattice.weights @ values + of_sums + of_nodes
         left = left_by_rules(lattice, values) + _ROUGH * np.abs(means)
         left += _LEFT_SUMS * np.abs(of_sums) + _LEFT_NODES * np.abs(of_nodes) + np.hypot(off_sums, off_nodes)
-        return self.averages(overlaps, np.tile(means, (_VALUES, 1)), left)
+        return averages_of(overlaps, np.tile(means, (_VALUES, 1)), left, "monte-carlo", METHOD)
 
 
 class RoughLattice(_OverLattices):
@@ -208,7 +188,8 @@ class RoughLattice(_OverLattices):
             raise ValueError(f"both hidden layers must be known here; got {overlaps}")
         usual, _ = resolutions(overlaps[-1])
         values = self.quadrature.at_points(overlaps, [Point(0, xi, usual) for xi in lattice.xi])
-        return self.averages(overlaps, _of_pairs(lattice, values), np.zeros(len(overlaps)))
+        # As many as of `HiddenLattice`, which they move.
+        return averages_of(overlaps, _of_pairs(lattice, values), np.zeros(len(overlaps)), "monte-carlo", METHOD)
 
 
 def lattice_of(overlaps: Array, fineness: Fineness) -> Lattice:
