@@ -5,9 +5,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Test processes; each takes whole files, so that what one test computes or compiles the next one has.
-# Seconds after which a test is held to hang: where it stands is printed, and it has failed.
+# Seconds after which a test is held to hang: where it stands is printed, and the run ends. A process in its place would
+# wait for ever: pytest-xdist 3.8 may give it nothing but files that are done.
 JOBS ?= 2
-HANGS ?= 900
+HANGS ?= 400
+SHARED := -n $(JOBS) --dist loadfile --max-worker-restart=0 --benchmark-disable
 OUT ?= results
 
 # Newer than pyproject.toml: the environment is as pyproject.toml asks.
@@ -54,18 +56,18 @@ test test-all: export OPENBLAS_NUM_THREADS ?= 1
 # The commands that tests start find their modules compiled, also where the environment asks Python to keep none.
 test test-all: export PYTHONDONTWRITEBYTECODE =
 test: setup ## the tests, without those marked slow
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" --benchmark-disable \
+	$(BIN)/python -m pytest $(SHARED) -m "not slow" \
 	    -o faulthandler_timeout=$(HANGS) -o faulthandler_exit_on_timeout=true
 
 test-all: setup ## every test, the slow ones included
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --benchmark-disable
+	$(BIN)/python -m pytest $(SHARED)
 
 # Old packages use what newer ones below them have deprecated: that is theirs.
 test-lowest: ## the tests, with the lowest versions of the dependencies that pyproject.toml allows (Python 3.11)
 	@"$(PYTHON)" -m venv --clear $(LOWEST)
 	"$(PYTHON)" .ci/lowest.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[test]'
-	$(LOWEST)/bin/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" --benchmark-disable \
+	$(LOWEST)/bin/python -m pytest $(SHARED) -m "not slow" \
 	    -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(TESTS)
 
 derive: setup ## derive the expressions and write generated/
