@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Seconds after which a test is held to hang: where it stands is printed, and the run ends. A process in its place would
 # wait for ever: pytest-xdist 3.8 may give it nothing but files that are done.
 JOBS ?= 2
-HANGS ?= 400
+HANGS ?= 900
 SHARED := -n $(JOBS) --dist loadfile --max-worker-restart=0 --benchmark-disable
 OUT ?= results
 
