@@ -21,7 +21,7 @@ LOWEST := build/lowest
 TESTS ?= tests
 FOLDERS := derive generated numerics papers
 
-.PHONY: help setup run test test-all test-lowest docs-test derive derive-check lint format bench bench-short verify constants docs docs-serve clean distclean
+.PHONY: help setup run test test-all test-lowest docs-test derive derive-check lint format bench bench-short verify constants docs docs-serve docs-setup clean distclean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -103,6 +103,9 @@ constants: setup ## compute papers/troiani2025/constants.toml again; an interrup
 docs: setup ## the site, into build/docs, with warnings as errors
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -e '.[docs]'
 	$(BIN)/python -m sphinx -a -W --keep-going -q -c docs -d build/doctrees . build/docs
+
+docs-setup: setup ## install what the site and its tests need, where it can be had
+	.ci/site install
 
 docs-test: setup ## build the site and open its pages in a browser, where these can be had
 	.ci/site

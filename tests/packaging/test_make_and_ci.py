@@ -11,7 +11,7 @@ import pytest
 
 TARGETS = [
     "setup", "run", "test", "test-all", "test-lowest", "derive", "derive-check", "lint", "bench", "bench-short",
-    "verify", "docs", "docs-test", "clean", "help",
+    "verify", "docs", "docs-setup", "docs-test", "clean", "help",
 ]  # fmt: skip
 
 
@@ -120,23 +120,37 @@ def test_ci_runs_its_stages_in_order_and_times_them(checkout, tmp_path):
     done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
     assert done.returncode == 0, done.stderr
     stages = re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE)
-    assert stages == ["setup", "lint", "derive-check", "test", "bench-short", "docs-test"]
+    assert stages == ["setup", "docs-setup", "lint", "derive-check", "docs-test", "test", "bench-short"]
     assert "there was input" not in done.stdout
-    for stage in [*stages[:-2], "bench", "site", "total"]:
+    for stage in ["setup", "lint", "derive-check", "site", "test", "bench", "total"]:
         assert re.search(rf"^{stage} +\d+ s$", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
     ("failing", "printed"),
-    [("lint", ["setup", "lint"]), ("derive-check", ["setup", "lint", "derive-check"])],
+    [
+        ("docs-setup", ["setup", "docs-setup"]),
+        ("lint", ["setup", "docs-setup", "lint"]),
+        ("derive-check", ["setup", "docs-setup", "lint", "derive-check"]),
+        ("docs-test", ["setup", "docs-setup", "lint", "derive-check", "docs-test"]),
+    ],
 )
 def test_ci_stops_at_the_first_failure(checkout, tmp_path, failing, printed):
     script(tmp_path / "bin/make", f'echo "made $1"; [ "$1" != {failing} ] || exit 3')
     done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
     assert done.returncode == 3
     assert re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE) == printed
-    assert re.search(rf"^== {failing} +\d+ s  FAILED \(exit 3\)$", done.stderr, re.MULTILINE)
+    stage = {"docs-setup": "setup", "docs-test": "site"}.get(failing, failing)
+    assert re.search(rf"^== {stage} +\d+ s  FAILED \(exit 3\)$", done.stderr, re.MULTILINE)
     assert re.search(r"^setup +\d+ s$", done.stderr, re.MULTILINE)
+
+
+def test_ci_installs_nothing_once_checks_run_side_by_side(checkout, tmp_path):
+    """The environment is the same for all of them: the site takes what `docs-setup` has installed."""
+    script(tmp_path / "bin/make", 'echo "made $1, installed: ${SITE_INSTALLED:-no}"')
+    done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
+    assert done.returncode == 0, done.stderr
+    assert "made docs-setup, installed: no" in done.stdout and "made docs-test, installed: 1" in done.stdout
 
 
 def test_the_lowest_versions_are_those_of_pyproject(checkout):
@@ -155,29 +169,55 @@ def test_the_lowest_versions_have_an_environment_of_their_own(checkout):
     assert "-c build/lowest/constraints.txt" in done.stdout and ".venv" not in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("docs", "browser", "said"),
-    [
-        (False, True, "left out, for the package index does not give the extra docs"),
-        (True, False, "without a browser, for"),
-        (True, True, ""),
-    ],
-)
-def test_the_site_is_left_out_with_a_reason(checkout, tmp_path, docs, browser, said):
-    """Neither an index nor Debian's packages answer; `python` has the extra, or not."""
-    log = tmp_path / "python.log"
-    python = script(
-        tmp_path / "python",
-        f'echo "$@" >> {log}\ncase "$*" in *import*|*install*) exit {int(not docs)} ;; esac',
-    )
-    tools = tmp_path / "bin"
-    for name in ("bash", "env", "dirname", "timeout", "id"):
-        (tools / name).parent.mkdir(exist_ok=True)
-        (tools / name).symlink_to(shutil.which(name))
-    script(tools / "apt-get", "exit 1")
-    if browser:
-        script(tools / "chromium", "exit 0")
-    done = run(checkout, shutil.which("bash"), ".ci/site", CI="true", SITE_PYTHON=str(python), PATH=str(tools))
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def site(checkout, tmp_path):
+    """Return a function that runs `.ci/site` where neither an index nor Debian's packages answer.
+
+    `docs` says whether `python` has the extra, `browser` whether there is one. It returns what ran, the lines that
+    `python` was called with, and those that `apt-get` was.
+    """
+    logs = tmp_path / "python.log", tmp_path / "apt.log"
+
+    def call(*words, docs, browser, **variables):
+        answer = f'echo "$@" >> {logs[0]}\ncase "$*" in *import*|*install*) exit {int(not docs)} ;; esac'
+        python, tools = script(tmp_path / "python", answer), tmp_path / "bin"
+        for name in ("bash", "env", "dirname", "timeout", "id"):
+            (tools / name).parent.mkdir(exist_ok=True)
+            (tools / name).symlink_to(shutil.which(name))
+        script(tools / "apt-get", f'echo "$@" >> {logs[1]}\nexit 1')
+        if browser:
+            script(tools / "chromium", "exit 0")
+        variables |= {"CI": "true", "SITE_PYTHON": str(python), "PATH": str(tools)}
+        done = run(checkout, shutil.which("bash"), ".ci/site", *words, **variables)
+        assert done.returncode == 0, done.stderr
+        return done, *(log.read_text(encoding="utf-8") if log.exists() else "" for log in logs)
+
+    return call
+
+
+LEFT_OUT = [
+    (False, True, "left out, for the package index does not give the extra docs"),
+    (True, False, "without a browser, for"),
+    (True, True, ""),
+]
+
+
+@pytest.mark.parametrize(("docs", "browser", "said"), LEFT_OUT)
+def test_the_site_is_left_out_with_a_reason(site, docs, browser, said):
+    done, python, _ = site(docs=docs, browser=browser)
     assert said in done.stdout if said else done.stdout == ""
-    assert ("tests/docs/test_site.py" in log.read_text(encoding="utf-8")) is docs
+    assert ("tests/docs/test_site.py" in python) is docs
+    assert ("pip install" in python) is not docs
+
+
+@pytest.mark.parametrize(("docs", "browser", "said"), LEFT_OUT)
+def test_what_the_site_needs_may_be_installed_alone(site, docs, browser, said):
+    done, python, _ = site("install", docs=docs, browser=browser)
+    assert said in done.stdout and "test_site.py" not in python
+
+
+@pytest.mark.parametrize(("docs", "browser", "said"), LEFT_OUT)
+def test_the_site_that_is_installed_installs_nothing(site, docs, browser, said):
+    done, python, apt = site(docs=docs, browser=browser, SITE_INSTALLED="1")
+    assert said in done.stdout and ("test_site.py" in python) is docs
+    assert "pip" not in python and apt == ""
