@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from ..channel.link.channel import LinkChannel
 from ..channel.link.rotated import RotatedLink
 from ..core.standard_error import SIGMAS, standard_error
-from ..thresholds.link.thresholds import leading_direction, threshold
+from ..thresholds.link.kept import kept_threshold
+from ..thresholds.link.thresholds import leading_direction
 from .iteration import Iteration
 from .postprocess import measured
 from .state import DEAD, Problem, Solution, State, Tolerance
@@ -235,11 +236,8 @@ class Faces:
 
     def _from_nothing(self, zero: Array) -> _Growth | None:
         """The same at zero overlap by the threshold, closed or by quadrature; None where it is not known."""
-        try:
-            found = threshold(self.channel.model)
-        except ValueError:
-            return None
-        if not found.converged and found.value is None:
+        found = kept_threshold(self.channel.model)
+        if found is None or (not found.converged and found.value is None):
             return None
         if self.alpha == 0 or found.value is None:
             rate = 0.0

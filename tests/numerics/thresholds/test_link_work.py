@@ -1,10 +1,14 @@
-"""A quadrature over a link takes a bounded work; what takes more is sampled."""
+"""A quadrature over a link takes a bounded work; what takes more is sampled; what every fixed point asks for is kept."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from attnlimits.numerics.core.errors import NotServedError
 from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.posterior.link.work import Work
+from attnlimits.numerics.thresholds.link.kept import kept_threshold
 from attnlimits.numerics.thresholds.link.thresholds import threshold
 
 
@@ -23,6 +27,23 @@ def test_squares_cost_what_products_do() -> None:
         Work((text,)).spend(2 * 10**8)
     with pytest.raises(NotServedError):
         Work(("h_1_1**20",)).spend(2 * 10**8)
+
+
+def test_the_threshold_of_a_link_is_kept_for_all_of_its_kernels() -> None:
+    one, again = kernel_of("h[1]*h[2]"), kernel_of("h[1]*h[2]")
+    first, second = kept_threshold(one), kept_threshold(again)
+    assert one is not again and first is not None and first is second
+    found = threshold(one)
+    assert (first.value, first.error, first.status) == (found.value, found.error, found.status)
+    np.testing.assert_array_equal(first.eigenvector, found.eigenvector)
+    with pytest.raises(ValueError, match="read-only"):
+        first.eigenvector[0, 0] = 0.0
+    noisy, other = kept_threshold(kernel_of("h[1]**2", noise="1")), kept_threshold(kernel_of("h[1]**2", noise="2"))
+    assert noisy is not None and other is not None and float(noisy.value) < float(other.value)
+    # The noise counts for itself too, where a kernel was changed after it was loaded.
+    moved = kept_threshold(replace(kernel_of("h[1]**2", noise="1"), noise=2.0))
+    assert moved is not None and moved.value == other.value
+    assert kept_threshold(kernel_of("h[1]", noise="1e-40")) is None
 
 
 @pytest.mark.slow

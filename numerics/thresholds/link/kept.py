@@ -1,0 +1,43 @@
+"""Thresholds of links that are asked for again: every fixed point of a link begins with the same one."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from ...model.links import LinkKernel
+from .thresholds import LinkThreshold, threshold
+
+__all__ = ["kept_threshold"]
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A kernel, which equals any other that was loaded from the same source and has the same noise."""
+
+    source: bytes
+    noise: float
+    kernel: LinkKernel = field(compare=False, repr=False)
+
+
+def kept_threshold(kernel: LinkKernel) -> LinkThreshold | None:
+    """Return the threshold of a link, computed once in a process; None where it is refused.
+
+    Parameters
+    ----------
+    kernel : LinkKernel
+
+    Returns
+    -------
+    LinkThreshold or None
+        What `threshold` returns. Others share it: its eigenvector cannot be written.
+    """
+    return _of(_Loaded(kernel.source, kernel.noise, kernel))
+
+
+@lru_cache(maxsize=128)
+def _of(loaded: _Loaded) -> LinkThreshold | None:
+    try:
+        found = threshold(loaded.kernel)
+    except ValueError:
+        return None
+    found.eigenvector.flags.writeable = False
+    return found
