@@ -17,6 +17,7 @@ SAMPLES = {"cpu": 200}
 MANY, QUICK = 20_000, 8
 
 
+@pytest.mark.slow  # jax compiles; tests/numerics/posterior/test_jax_kernels.py compares the two at other places
 @pytest.mark.parametrize("q", [(0.0, 0.5), (0.3, 0.99)], ids=str)
 def test_jax_beside_the_compiled_denoiser(benchmark: Any, table: Callable[[str], None], q: tuple[float, float]) -> None:
     jax = pytest.importorskip("jax", reason="the extra attnlimits[gpu] is not installed")

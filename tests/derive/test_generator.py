@@ -324,6 +324,7 @@ def test_manifest_holds_the_hashes(fresh, texts):
 
 
 def test_committed_files_are_fresh(fresh, repository):
+    """The hash seed of this process is another than that with which they were written, and changes nothing."""
     assert stale(fresh, repository / "generated") == []
 
 
@@ -394,51 +395,30 @@ def test_the_softmax_proof_notices_a_wrong_kernel():
 # --- the command
 
 
-_WITHOUT_PROOFS = """
-import dataclasses, sys
-from pathlib import Path
-from attnlimits.derive.emit import writer
-from attnlimits.derive.emit.writer import generate, write
-from attnlimits.derive.kernels.packages import DERIVED, PACKAGES
-# The exact thresholds take seconds; as they are committed they are those of another seed.
-exact = Path(writer.__file__).parents[2] / "generated/exact.py"
-writer._exact_files = lambda: {"exact.py": exact.read_text(encoding="utf-8")}
-# A proof changes no file; it only stops the generator.
-trusted = (tuple(dataclasses.replace(p, prove=lambda: None) for p in group) for group in (PACKAGES, DERIVED))
-write(generate(*trusted).files, Path(sys.argv[1]))
-"""
-
-_COMMANDS = {
-    "without proofs": ["-c", _WITHOUT_PROOFS],
-    # What `make derive` runs.
-    "with proofs": ["-m", "attnlimits.derive", "--out"],
-}
-
-
-@pytest.mark.parametrize("kind", ["without proofs", pytest.param("with proofs", marks=pytest.mark.slow)])
-def test_output_does_not_depend_on_the_hash_seed(tmp_path, fresh, kind):
-    trees = [fresh]
-    # `fresh` has the seed of this process, and the committed files that of another.
-    for seed in ("1",) if kind == "without proofs" else ("0", "1", "4242"):
+@pytest.mark.slow  # `test_committed_files_are_fresh` compares with one other seed, and `make derive-check` likewise
+def test_output_does_not_depend_on_the_hash_seed(tmp_path, fresh):
+    """What `make derive` runs."""
+    for seed in ("0", "1", "4242"):
         folder = tmp_path / seed
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        command = [sys.executable, *_COMMANDS[kind], str(folder)]
+        command = [sys.executable, "-m", "attnlimits.derive", "--out", str(folder)]
         done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True, timeout=240)
-        if kind == "with proofs":
-            # Into an empty folder every file is new, and every package was proved on the way.
-            assert done.stdout == f"{len(fresh)} of {len(fresh)} files changed in {seed}/\n"
-            proved = re.findall(r"^(\w+): derive .* prove ([\d.]+) s", done.stderr, re.MULTILINE)
-            assert [name for name, _ in proved] == [package.name for package in ALL]
+        # Into an empty folder every file is new, and every package was proved on the way.
+        assert done.stdout == f"{len(fresh)} of {len(fresh)} files changed in {seed}/\n"
+        proved = re.findall(r"^(\w+): derive .* prove ([\d.]+) s", done.stderr, re.MULTILINE)
+        assert [name for name, _ in proved] == [package.name for package in ALL]
         files = (path for path in folder.rglob("*") if path.is_file())
-        trees.append({path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in files})
-    assert all(tree == fresh for tree in trees[1:])
+        assert {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in files} == fresh
+
+
+def test_no_package_misses_a_file_or_has_one_more(fresh):
     # Manifest, three files of shared functions, exact thresholds; four files per package, without that for arbitrary
     # precision where only tests load it, posterior sums for a family, and what is printed for numbers of any kind.
     imprecise = sum(not package.precise for package in PACKAGES)
     assert imprecise == 3
     plain = sum(any(kernel.plain for kernel in package.kernels) for package in PACKAGES)
     assert plain == 1
-    assert len(trees[0]) == 5 + 4 * len(PACKAGES) - _uncompiled(PACKAGES) - imprecise + len(FAMILIES) + plain
+    assert len(fresh) == 5 + 4 * len(PACKAGES) - _uncompiled(PACKAGES) - imprecise + len(FAMILIES) + plain
 
 
 def test_check_names_the_stale_files_and_leaves_them(tmp_path, capsys, monkeypatch):

@@ -158,6 +158,7 @@ def test_finer_sums_put_the_usual_ones_right(monkeypatch: pytest.MonkeyPatch) ->
     assert abs(usual.g[0, 2, 2] - finest.g[0, 2, 2]) > 1e-3 * finest.g[0, 2, 2]  # so the test can tell
 
 
+@pytest.mark.slow_for("0.0052", "0.5")
 @pytest.mark.parametrize("q", [0.0052, 0.0573, 0.15, 0.5])
 def test_sums_of_the_last_layer_alone_are_put_right(q: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the usual sums miss is the same at every effort: rules of rising effort agree on what is wrong."""

@@ -93,18 +93,25 @@ def changes(q: Array, other: Array, fineness: Fineness, monkeypatch: pytest.Monk
     return np.asarray(np.log(there / here))
 
 
-def test_changes_by_rough_lattices_with_both_layers_known(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("step", "finer", "log_accuracy"),
+    [
+        ((0.2, 0.3, 0.1), 0.9, 8.5),
+        *(pytest.param(s, 0.85, 11.0, marks=pytest.mark.slow) for s in ((0.02, 0.05, 0.0), (0.2, 0.3, 0.1))),
+    ],
+)
+def test_changes_by_rough_lattices_with_both_layers_known(
+    step: tuple[float, ...], finer: float, log_accuracy: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their scatter states what the mean change is off by: against finer lattices with the same nodes."""
     q = np.array([0.44, 0.31, 0.95])
-    for step in ([0.02, 0.05, 0.0], [0.2, 0.3, 0.1]):
-        other = 1 / (1 + (1 - q) / q * np.exp(-np.array(step)))
-        usual = changes(q, other, Fineness(1.05, 11.0, 0), monkeypatch)
-        finer = changes(q, other, Fineness(0.85, 11.0, 0), monkeypatch)
-        assert usual.shape == (4, 3)
-        off = np.abs(usual.mean(axis=0) - finer.mean(axis=0))
-        assert (off <= standard_error(usual) + 5e-5).all(), step
-        assert standard_error(usual).max() < 0.3 * np.abs(usual).max()
-        assert standard_error(finer).max() < standard_error(usual).max()
+    other = 1 / (1 + (1 - q) / q * np.exp(-np.array(step)))
+    usual, fine = (changes(q, other, Fineness(one, log_accuracy, 0), monkeypatch) for one in (1.05, finer))
+    assert usual.shape == (4, 3)
+    off = np.abs(usual.mean(axis=0) - fine.mean(axis=0))
+    assert (off <= standard_error(usual) + 5e-5).all()
+    assert standard_error(usual).max() < 0.3 * np.abs(usual).max()
+    assert standard_error(fine).max() < standard_error(usual).max()
 
 
 def test_with_one_layer_known_averages_are_moved_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +132,7 @@ def test_values_do_not_depend_on_the_number_of_randomisations(monkeypatch: pytes
     monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.2, 7.0, 0),) * 2)
     monkeypatch.setattr(RoughLattice, "efforts", (Fineness(1.2, 7.0, 0),) * 2)
     q, found = np.diag([0.3, 0.2, 0.96]), []
-    for replicas in (2, 5, 8):
+    for replicas in (2, 5):
         averages = DeepAverages(THREE, 1e-3, replicas=replicas, rng=np.random.default_rng(0), workers=1)
         fine = averages.rough(q, 8e-5)
         found.append((fine, averages.beside(q, 8e-5, 2e-3, fine)))
@@ -141,12 +148,12 @@ def test_overlaps_next_to_one_are_refused() -> None:
             lattice()(np.diag(q))
 
 
-@pytest.mark.parametrize("last", [0.85, 0.95])
-def test_sums_of_some_points_put_all_right(last: float) -> None:
+@pytest.mark.parametrize(("last", "count"), [(0.85, 4), (0.95, 2), pytest.param(0.95, 8, marks=pytest.mark.slow)])
+def test_sums_of_some_points_put_all_right(last: float, count: int) -> None:
     """Points of a lattice by far finer sums of the same nodes: what is stated of sums from an overlap of .95 on."""
     overlaps = np.array([0.44, 0.31, last])
     points = lattice_of(overlaps[:2], Fineness(0.85, 9.5, 0))
-    few = np.argsort(-points.weights)[:8]
+    few = np.argsort(-points.weights)[:count]
     xi = points.xi[few]
     share = points.weights[few] / points.weights[few].sum()
     rule = DeepQuadrature(THREE, 0, rng=np.random.default_rng(0), workers=1)

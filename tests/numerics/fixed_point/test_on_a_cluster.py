@@ -98,7 +98,10 @@ def test_randomisations_of_a_link(client, completed):
 CASES = {
     "network": lambda **where: al.evolve(al.Network(2, 2), 0.9, samples=64, replicas=3, max_iter=12, **where),
     "link": lambda **where: al.evolve(al.Link("h[1]*h[2]"), 2.0, samples=1024, replicas=3, **where),
-    "chart": lambda **where: al.evolve(al.Network(1, 2, noise=0.1), 0.6, accuracy=0.05, **where),
+    "chart": lambda **where: al.evolve(
+        al.Network(1, 2, noise=0.1), 0.6, samples=64, replicas=3, nodes=128, max_iter=12, **where
+    ),
+    "chart to an accuracy": lambda **where: al.evolve(al.Network(1, 2, noise=0.1), 0.6, accuracy=0.05, **where),
     "curve of a network": lambda **where: al.curve(al.Network(1, 3, 2), [0.2, 0.6], samples=64, replicas=3, **where),
     "curve of a link": lambda **where: al.curve(
         al.Link("h[1]*h[2]"), [0.2, 3.0], start="both", samples=1024, replicas=3, **where
@@ -110,7 +113,7 @@ CASES = {
 
 
 # Those take seconds more than the others, which send the same tasks.
-LONG = ("link", "curve on a chart")
+LONG = ("link", "chart to an accuracy", "curve on a chart")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in CASES])

@@ -1,4 +1,4 @@
-"""A quadrature over a link takes a bounded work; what takes more is sampled; what every fixed point asks for is kept."""
+"""A quadrature over a link takes a bounded work; what takes more is sampled; the threshold of a link is kept."""
 
 from dataclasses import replace
 
