@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from ..launch import INTERRUPTIBLE
+from ..waiting import wait_for
 
 FLAGS = "--workers 1"
 
@@ -145,8 +145,7 @@ def test_an_interrupt_says_how_to_go_on(grid, tmp_path, workers):
         start_new_session=True,
     )
     # Not at the moment when the bar is first drawn: tqdm then complains about itself.
-    while process.poll() is None and len(list((out / "points").glob("*.json"))) < 3:
-        time.sleep(0.02)
+    wait_for(lambda: len(list((out / "points").glob("*.json"))) >= 3, process)
     os.killpg(process.pid, signal.SIGINT)
     said, err = process.communicate(timeout=120)
     assert (process.returncode, said) == (130, "")

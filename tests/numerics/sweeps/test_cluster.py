@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 
 import pytest
@@ -13,6 +12,8 @@ import pytest
 from attnlimits.numerics.core import cluster
 from attnlimits.numerics.sweeps import Function, open_sweep, sweep
 from attnlimits.numerics.sweeps.tasks import TASKS
+
+from ...waiting import wait_for
 
 # A port that is free: the default one may be in use.
 QUIET = {
@@ -153,9 +154,8 @@ def test_a_cluster_that_is_lost(distributed, grid_of, tmp_path, monkeypatch):
 
     processes = [dask("scheduler", "--port", "0", "--dashboard-address", "127.0.0.1:0")]
     try:
-        while not where.is_file():
-            assert processes[0].poll() is None
-            time.sleep(0.05)
+        wait_for(where.is_file, processes[0])
+        assert processes[0].poll() is None
         processes.append(dask("worker", "--nthreads", "1", "--death-timeout", "30"))
         grid = grid_of('task = "slow"\n[axes]\na = [1, 2]')
         with pytest.raises(cluster.ClusterError, match=r"did not compute a point: FutureCancelledError|was lost"):

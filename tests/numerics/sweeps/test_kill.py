@@ -15,6 +15,8 @@ import xarray
 from attnlimits.numerics.sweeps import open_sweep, sweep
 from attnlimits.numerics.sweeps.tasks import TASKS
 
+from ...waiting import wait_for
+
 SCRIPT = Path(__file__).with_name("killed.py")
 KILLS = 20
 
@@ -43,8 +45,7 @@ def kill_at(out, log, workers, records, delay, *, all_processes):
         env=os.environ | {"ATTNLIMITS_TEST": str(out)},
         start_new_session=True,
     )
-    while process.poll() is None and len(list((out / "points").glob("*.json"))) < records:
-        time.sleep(0.002)
+    wait_for(lambda: len(list((out / "points").glob("*.json"))) >= records, process, 0.002)
     time.sleep(delay)
     (os.killpg if all_processes else os.kill)(process.pid, signal.SIGKILL)
     process.wait()
