@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 SEED = int(os.environ.get("ATTNLIMITS_FUZZ_SEED", "0"))
 # Lines of one test: each has a process of its own, which test processes share among them.
-CHUNK = 25
-FAST, ALL = 25, 2000
+CHUNK = 50
+FAST, ALL = 50, 2000
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="memory is measured by /proc of Linux"
