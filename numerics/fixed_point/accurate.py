@@ -114,7 +114,9 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
         solution = _settled(ways, averages, solution, math.inf if final else accuracy)
         limit = _limit(solution, accuracy, spent, _ROUNDS * most)
         if not final and spent >= limit and _error(solution, accuracy) > accuracy:
+            # What the iteration has left may have been the most of it.
             solution = _settled(ways, averages, solution, math.inf)
+            limit = _limit(solution, accuracy, spent, _ROUNDS * most)
     # What the averages are made of: the points of all attempts, or those of the search where there was none.
     points = spent - coarse.samples or coarse.samples
     return _noted(solution, error, accuracy, points), few
@@ -169,8 +171,8 @@ def _many(ways: Ways, fineness: Fineness, q: Array) -> Averages:
 
 
 def _limit(solution: Solution, accuracy: float, spent: int, most: int) -> int:
-    """Points to be spent at most: fewer where the error is more than the most points could make of it."""
-    enough = spent * (_error(solution, accuracy) / accuracy) ** 2 <= most and not solution.doubt
+    """Points to be spent at most: fewer where an accuracy takes more than twice the most points."""
+    enough = spent * (_error(solution, accuracy) / accuracy) ** 2 <= 2 * most and not solution.doubt
     return most if enough else min(most, _TRIED)
 
 
