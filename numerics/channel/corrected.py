@@ -1,15 +1,16 @@
 """Averages of many points by those of few: exact where they were taken, and changing from there as the few do."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.standard_error import standard_error
+from ..core.standard_error import standard_error, student
 from .averages import Averages, Channel, ChannelBase
 
-__all__ = ["Anchor", "Corrected"]
+__all__ = ["Anchor", "Corrected", "joined"]
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -22,7 +23,7 @@ class Anchor(NamedTuple):
     ----------
     at : ndarray, shape (P, P)
     many, few : Averages
-        Of as many randomisations.
+        The many may have more randomisations than the few.
     points : float
         How many the many are; of a former anchor, how many they are worth at a later one.
     """
@@ -51,8 +52,13 @@ class Corrected(ChannelBase):
         self.smooth, self.share = few.smooth, few.share
         self._few, self.anchors = few, tuple(anchors)
 
-    def anchored(self, anchor: Anchor) -> "Corrected":
+    def by(self, few: Channel) -> "Corrected":
+        """The same with other points that the changes are known by."""
+        return Corrected(few, [one._replace(few=few(one.at)) for one in self.anchors])
+
+    def anchored(self, at: Array, many: Averages, points: float) -> "Corrected":
         """The same with one more anchor; those before are worth less if the change from them scatters, too."""
+        anchor = Anchor(at, many, self._few(at), points)
         before = []
         for one in self.anchors:
             added = _ratio(anchor.few.g - one.few.g, one.many.g)[_known(one, anchor.at)]
@@ -82,19 +88,19 @@ class Corrected(ChannelBase):
             return there
         shares = _shares(self.anchors, [_known(one, q) for one in self.anchors])
         silent = _shares(self.anchors, [_growing(one, there) for one in self.anchors])
-        change, many, bias = there.g.copy(), np.zeros_like(there.g), np.zeros_like(there.bias)
-        moved, growing, growth_bias = there.growth.mean(axis=0), np.zeros_like(there.growth), np.zeros(len(q))
+        change, bias = there.g.copy(), np.zeros_like(there.bias)
+        moved, growth_bias = there.growth.mean(axis=0), np.zeros(len(q))
+        rates = []
         for one, share, part in zip(self.anchors, shares, silent, strict=True):
             change -= share * one.few.g
-            many += share * one.many.g
             bias += share * one.many.bias
-            rates = np.where(part > 0, one.many.growth - one.few.growth.mean(axis=0), 0.0)
-            growing += part * rates
+            rates.append(np.where(part > 0, one.many.growth - one.few.growth.mean(axis=0), 0.0))
             growth_bias += part * one.many.growth_bias
         known, quiet = np.sum(shares, axis=0) > 0, np.sum(silent, axis=0) > 0
+        many, growing = joined([one.many.g for one in self.anchors], shares), joined(rates, silent)
         return Averages(
-            np.where(known, many + change.mean(axis=0), there.g),
-            np.where(quiet, moved + growing, there.growth),
+            np.where(known, many + change.mean(axis=0), _as_many(there.g, len(many))),
+            np.where(quiet, moved + growing, _as_many(there.growth, len(many))),
             np.where(known, bias + standard_error(change), there.bias),
             there.how,
             there.note,
@@ -106,6 +112,46 @@ class Corrected(ChannelBase):
         return self._few.derivative(q)
 
 
+def joined(values: Sequence[Array], shares: Array) -> Array:
+    """Values that scatter as independent sets of randomisations do together.
+
+    Parameters
+    ----------
+    values : sequence of ndarray, shape (replicas, ...)
+    shares : ndarray, shape (sets, ...)
+        Of the means of the sets in that of all.
+
+    Returns
+    -------
+    ndarray, shape (all replicas, ...)
+        Their mean is that of the means; their standard error has Student's factor of the degrees of freedom that it is
+        known by (Welch and Satterthwaite, each set's variance as its share).
+    """
+    counts = [len(value) for value in values]
+    total, means = sum(counts), [value.mean(axis=0) for value in values]
+    inverse = sum(share**2 / (count - 1) for share, count in zip(shares, counts, strict=True))
+    # The least degrees of freedom of any entry that is known.
+    degrees = 1 / float(np.max(inverse)) if np.any(inverse > 0) else total - 1.0
+    factor = student(1 + math.floor(degrees)) / student(total)
+    mean = sum(share * one for share, one in zip(shares, means, strict=True))
+    return np.concatenate(
+        [
+            mean + factor * share * math.sqrt(total * (total - 1) / (count * (count - 1))) * (value - one)
+            for value, share, count, one in zip(values, shares, counts, means, strict=True)
+        ]
+    )
+
+
+def _as_many(values: Array, count: int) -> Array:
+    """So many values with the mean and the standard error of fewer, of which they are a multiple."""
+    few = len(values)
+    if few == count:
+        return values
+    mean = values.mean(axis=0)
+    scale = student(few) / student(count) * math.sqrt(count * (count - 1) / (few * (few - 1)) * few / count)
+    return np.asarray(mean + scale * np.tile(values - mean, (count // few,) + (1,) * mean.ndim))
+
+
 def _known(anchor: Anchor, q: Array) -> Mask:
     """Entries of G whose layers are known both here and there."""
     known = (anchor.at.diagonal() > 0) & (q.diagonal() > 0)
@@ -114,7 +160,8 @@ def _known(anchor: Anchor, q: Array) -> Mask:
 
 def _growing(anchor: Anchor, there: Averages) -> Mask:
     """Growth rates that are computed both here and there."""
-    return np.asarray(np.isfinite(anchor.many.growth + anchor.few.growth + there.growth).all(axis=0), np.bool_)
+    rates = (anchor.many.growth, anchor.few.growth, there.growth)
+    return np.asarray(np.all([np.isfinite(one).all(axis=0) for one in rates], axis=0), np.bool_)
 
 
 def _shares(anchors: Sequence[Anchor], counts: Sequence[Mask]) -> Array:
@@ -126,5 +173,5 @@ def _shares(anchors: Sequence[Anchor], counts: Sequence[Mask]) -> Array:
 
 def _ratio(change: Array, many: Array) -> Array:
     """Standard error of a mean change in units of that of many points; zero where these do not scatter."""
-    own = many.std(axis=0)
-    return np.asarray(np.where(own > 0, change.std(axis=0) / np.where(own > 0, own, 1.0), 0.0))
+    own = standard_error(many)
+    return np.asarray(np.where(own > 0, standard_error(change) / np.where(own > 0, own, 1.0), 0.0))

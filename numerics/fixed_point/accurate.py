@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Channel
-from ..channel.corrected import Anchor, Corrected
+from ..channel.corrected import Corrected
 from ..core.errors import ConvergenceError
 from ..core.standard_error import standard_error
 from .postprocess import outlined
@@ -17,11 +18,19 @@ from .state import Solution, State, Strategy
 
 __all__ = ["Fineness", "Ways", "as_accurate"]
 
-# Most points of a randomisation, whose posterior moments take 1 GiB, and most nodes of one output.
-_MOST, _MOST_NODES = 2**14, 2**13
+Array = NDArray[np.float64]
+
+# Most points for each of the randomisations asked for; least and most nodes of one output.
+_MOST, _LEAST_NODES, _MOST_NODES = 2**18, 64, 2**13
+# Points of one randomisation, whose posterior moments take a quarter of a GiB. Beyond, more of them share the points:
+# quasi-random points gain little from there on, and Student's factor falls.
+_EACH = 2**12
+# Points that are spent where more would not be enough, or where it is in doubt what they would settle; and those of a
+# search.
+_TRIED, _MOST_SEARCHED = 2**15, 2**14
 # Points of the next attempt in units of those of the last, which are kept; what is asked of them is a share of the
-# accuracy, as an error of a few randomisations is itself known to a quarter.
-_LEAST_TIMES, _MOST_TIMES, _SHARE = 2, 4, 0.8
+# accuracy, as an error of a few randomisations is itself known to a quarter; that of many randomisations to less.
+_LEAST_TIMES, _MOST_TIMES, _SHARE, _LARGE_SHARE = 2, 4, 0.8, 0.9
 # Points of all attempts in units of the most of one, at which the search ends: the last attempt may be repeated.
 _ROUNDS = 2
 # Largest bias of an average beside its standard error, which it adds to, before nodes are doubled.
@@ -48,12 +57,18 @@ class Ways(NamedTuple):
         From a state of zero overlap to the fixed point.
     again : callable
         The same from an overlap near it.
+    many : callable
+        Averages of that fineness that are asked for at one overlap.
+    left : float
+        Their bias over that of `channel`.
     """
 
     channel: Callable[[Fineness], Channel]
     strategy: Callable[[Channel], Strategy]
     begin: Callable[[Strategy, State], State]
     again: Callable[[Strategy, State], State]
+    many: Callable[[Fineness], Channel]
+    left: float
 
 
 def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> tuple[Solution, Channel]:
@@ -76,20 +91,32 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
     few, solution, coarse = _searched(ways, first)
     # An average of squares of unit spread is then known to half the accuracy: near thresholds no effort is enough.
     most = min(_MOST, 2 ** math.floor(math.log2(4 / (replicas * accuracy**2))))
-    while solution.doubt and solution.converged and coarse.samples < most:
+    largest = min(most, _MOST_SEARCHED)
+    while solution.doubt and solution.converged and coarse.samples < largest:
         # The iteration may have come past a fixed point: on its way more points are wanted, too.
-        few, solution, coarse = _searched(ways, Fineness(min(most, _MOST_TIMES * coarse.samples), coarse.nodes))
+        few, solution, coarse = _searched(ways, Fineness(min(largest, _MOST_TIMES * coarse.samples), coarse.nodes))
     fineness, averages, spent = coarse, Corrected(few, ()), coarse.samples
     if _error(solution, accuracy) <= accuracy or coarse.samples >= most:
         solution = _settled(ways, averages, solution, math.inf)
-    while (error := _error(solution, accuracy)) > accuracy and spent < _ROUNDS * most and solution.converged:
+    limit, fine = _limit(solution, accuracy, spent, _ROUNDS * most), False
+    while (error := _error(solution, accuracy)) > accuracy and spent < limit and solution.converged:
         here = few(solution.q)
-        fineness = _finer(fineness, _Scatter(here, coarse), error / (_SHARE * accuracy), most)
-        many = ways.channel(fineness)(solution.q)
-        averages = averages.anchored(Anchor(solution.q, many, here, fineness.samples))
+        known = _Known(here, coarse, ways.left, spent - coarse.samples)
+        fineness = _finer(fineness, known, error / accuracy, min(most, max(_EACH, limit - spent)))
+        if fineness.samples > _EACH and not fine:
+            # Near a threshold what averages change by is to be known better, too; the bias of few nodes hardly changes.
+            fine = True
+            averages = averages.by(ways.channel(Fineness(_EACH, max(_LEAST_NODES, int(ways.left * fineness.nodes)))))
+        averages = averages.anchored(solution.q, _many(ways, fineness, solution.q), fineness.samples)
         spent += fineness.samples
         # Where more points are to follow in any case, the error to first order is enough.
-        solution = _settled(ways, averages, solution, accuracy if spent < _ROUNDS * most else math.inf)
+        final = spent >= _ROUNDS * most
+        solution = _settled(ways, averages, solution, math.inf if final else accuracy)
+        limit = _limit(solution, accuracy, spent, _ROUNDS * most)
+        if not final and spent >= limit and _error(solution, accuracy) > accuracy:
+            # What the iteration has left may have been the most of it.
+            solution = _settled(ways, averages, solution, math.inf)
+            limit = _limit(solution, accuracy, spent, _ROUNDS * most)
     # What the averages are made of: the points of all attempts, or those of the search where there was none.
     points = spent - coarse.samples or coarse.samples
     return _noted(solution, error, accuracy, points), few
@@ -130,19 +157,47 @@ def _error(solution: Solution, accuracy: float) -> float:
     return max(error, 2 * accuracy) if solution.doubt or not solution.converged else error
 
 
-class _Scatter(NamedTuple):
-    """Averages at a fixed point, and how fine they are."""
+def _many(ways: Ways, fineness: Fineness, q: Array) -> Averages:
+    """Averages of so many points at one overlap, of more randomisations where one would have too many points."""
+    each = Fineness(min(_EACH, fineness.samples), fineness.nodes)
+    found = [ways.many(each)(q) for _ in range(fineness.samples // each.samples)]
+    return replace(
+        found[0],
+        g=np.concatenate([one.g for one in found]),
+        growth=np.concatenate([one.growth for one in found]),
+        bias=np.mean([one.bias for one in found], axis=0),
+        growth_bias=np.mean([one.growth_bias for one in found], axis=0),
+    )
+
+
+def _limit(solution: Solution, accuracy: float, spent: int, most: int) -> int:
+    """Points to be spent at most: fewer where an accuracy takes more than twice the most points."""
+    enough = spent * (_error(solution, accuracy) / accuracy) ** 2 <= 2 * most and not solution.doubt
+    return most if enough else min(most, _TRIED)
+
+
+class _Known(NamedTuple):
+    """Averages of few points at a fixed point, how fine they are, and the many points that are known.
+
+    `left` is the bias of the many over that of the few.
+    """
 
     averages: Averages
     fineness: Fineness
+    left: float
+    points: int
 
 
-def _finer(now: Fineness, known: _Scatter, times: float, most: int) -> Fineness:
+def _finer(now: Fineness, known: _Known, times: float, most: int) -> Fineness:
     """Points for errors so many times smaller, and nodes whose bias stays below them."""
-    more = int(np.clip(2 ** math.ceil(math.log2(times**2)), _LEAST_TIMES, _MOST_TIMES))
+    more = int(np.clip(2 ** math.ceil(math.log2((times / _SHARE) ** 2)), _LEAST_TIMES, _MOST_TIMES))
     samples = min(most, more * now.samples)
+    if samples > _EACH:
+        # Those before are kept, and any number of randomisations will do.
+        wanted = (times / _LARGE_SHARE) ** 2 * (known.points or now.samples) - known.points
+        samples = min(most, _EACH * math.ceil(min(wanted, _MOST_TIMES * now.samples) / _EACH))
     scatter = standard_error(known.averages.g) * math.sqrt(known.fineness.samples / samples)
-    bias = known.averages.bias * known.fineness.nodes / now.nodes
+    bias = known.left * known.averages.bias * known.fineness.nodes / now.nodes
     biased = bool((bias > _BIAS * scatter).any())
     return Fineness(samples, min(_MOST_NODES, (2 if biased else 1) * now.nodes))
 

@@ -5,10 +5,10 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, ChannelBase
-from attnlimits.numerics.channel.corrected import Anchor, Corrected
+from attnlimits.numerics.channel.corrected import Anchor, Corrected, joined
 from attnlimits.numerics.channel.one_layer import OneLayer
 from attnlimits.numerics.core.errors import ConvergenceError
-from attnlimits.numerics.core.standard_error import standard_error
+from attnlimits.numerics.core.standard_error import standard_error, student
 from attnlimits.numerics.fixed_point.accurate import Fineness, Ways, as_accurate
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.growth import grown
@@ -52,7 +52,10 @@ def search(alpha: float, accuracy: float, seed: int, channels: list[Scattered], 
     def onward(strategy, state):
         return grown(strategy, state, state.q)
 
-    ways = Ways(channel, lambda g: Iteration(Problem(g, alpha, Tolerance(0.02 * accuracy), 200)), onward, onward)
+    def strategy(averages):
+        return Iteration(Problem(averages, alpha, Tolerance(0.02 * accuracy), 200))
+
+    ways = Ways(channel, strategy, onward, onward, channel, 1.0)
     return as_accurate(ways, accuracy, Fineness(256, nodes), 8)[0]
 
 
@@ -78,6 +81,28 @@ def test_what_is_not_reached_is_said() -> None:
     # Those of all attempts.
     assert "is not reached with 8192 points" in found.note
     assert [one.samples for one in channels[-2:]] == [4096, 4096]
+
+
+def test_many_points_are_many_randomisations() -> None:
+    """Beyond 4096 points there are more randomisations, no more of them than it takes, and the errors hold."""
+    exact = evolve(MODEL, 0.4).overlap[0, 0]
+    off = []
+    for seed in range(4):
+        channels: list[Scattered] = []
+        found = search(0.4, 2e-4, seed, channels)
+        error = found.error[0, 0]
+        assert found.converged and 0.5 * 2e-4 < error <= 2e-4
+        assert max(one.samples for one in channels) == 4096
+        off.append((found.q[0, 0] - exact) / error)
+    assert np.abs(off).max() < 3
+
+
+def test_no_more_is_spent_where_it_stays_in_doubt() -> None:
+    # Next to the threshold, 1/6, more points might find that there is another fixed point, or none.
+    channels: list[Scattered] = []
+    found = search(0.1675, 1e-3, 0, channels)
+    assert not found.reached and found.doubt and "is not reached with" in found.note
+    assert sum(one.samples for one in channels if one.calls == 1) <= 2**15
 
 
 def test_nodes_follow_the_bias() -> None:
@@ -117,10 +142,16 @@ def test_anchors_count_by_their_points() -> None:
     rng = np.random.default_rng(2)
     few, more, many, at = Scattered(64, rng), Scattered(1000, rng), Scattered(3000, rng), np.array([[0.4]])
     corrected = Corrected(few, [anchor(few, more, at), anchor(few, many, at)])
-    assert np.allclose(corrected(at).g, 0.25 * more(at).g + 0.75 * many(at).g, rtol=1e-14)
+    found, parts = corrected(at).g, (more(at).g, many(at).g)
+    assert np.allclose(found.mean(axis=0), 0.25 * parts[0].mean(axis=0) + 0.75 * parts[1].mean(axis=0), rtol=1e-14)
+    # Degrees of freedom of both together, 7/(1/16 + 9/16), rounded down to 11: Student's factor is that of 12 values.
+    plain = [part.std(axis=0, ddof=1) / np.sqrt(8) for part in parts]
+    expected = student(12) * np.hypot(0.25 * plain[0], 0.75 * plain[1])
+    assert len(found) == 16 and np.allclose(standard_error(found), expected, rtol=1e-12)
     # A former anchor is worth less where the change from it scatters.
     near, far = (
-        Corrected(few, [anchor(few, many, at)]).anchored(anchor(few, many, np.array([[x]]))) for x in (0.41, 0.8)
+        Corrected(few, [anchor(few, many, at)]).anchored(away, many(away), many.samples)
+        for away in (np.array([[0.41]]), np.array([[0.8]]))
     )
     assert near.anchors[0].points > far.anchors[0].points and near.anchors[1].points == far.anchors[1].points == 3000
 
@@ -140,6 +171,28 @@ def test_deep_networks_of_more_tokens_have_as_many_points_as_it_takes() -> None:
     rough, fine = (evolve(Network(2, 3), 0.2, accuracy=a, samples=32, nodes=128, workers=1) for a in (0.1, 0.03))
     assert rough.overlap_error[1, 1] <= 0.1 and fine.overlap_error[1, 1] <= 0.03
     assert abs(rough.overlap[1, 1] - fine.overlap[1, 1]) < 4 * np.hypot(*(r.overlap_error[1, 1] for r in (rough, fine)))
+
+
+def test_sets_of_randomisations_are_joined_with_the_scatter_of_their_mean() -> None:
+    rng = np.random.default_rng(4)
+    parts = [rng.standard_normal((count, 2)) for count in (8, 8, 24)]
+    shares = np.array([[0.2, 0.0], [0.2, 0.0], [0.6, 1.0]])
+    found = joined(parts, shares)
+    plain = np.array([part.std(axis=0, ddof=1) / np.sqrt(len(part)) for part in parts])
+    assert np.allclose(found.mean(axis=0), np.sum(shares * [part.mean(axis=0) for part in parts], axis=0), rtol=1e-12)
+    # The second entry is known by one set alone, of 23 degrees of freedom.
+    assert np.allclose(standard_error(found), student(24) * np.sqrt(((shares * plain) ** 2).sum(axis=0)), rtol=1e-12)
+    assert np.allclose(joined(parts[:1], np.ones((1, 2))), parts[0], rtol=1e-14)
+
+
+def test_entries_without_many_points_keep_their_mean_and_error() -> None:
+    rng = np.random.default_rng(5)
+    few, at = Scattered(64, rng), np.array([[0.4]])
+    many = [Scattered(1000, rng) for _ in range(2)]
+    corrected = Corrected(few, [anchor(few, one, at) for one in many])
+    there, found = few(np.zeros((1, 1))), corrected(np.zeros((1, 1)))
+    assert found.growth.shape == (16, 1) and np.allclose(found.growth.mean(axis=0), there.growth.mean(axis=0))
+    assert np.allclose(standard_error(found.growth), standard_error(there.growth), rtol=1e-12)
 
 
 def solution(error: float, *, converged: bool = True, doubt: str = "") -> Solution:
