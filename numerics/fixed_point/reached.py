@@ -6,10 +6,10 @@ import numpy as np
 
 from .state import Solution
 
-__all__ = ["is_reached", "missed", "times_asked"]
+__all__ = ["ROOM", "is_reached", "missed", "times_asked"]
 
-# Errors up to so many times the accuracy asked for are what a last step leaves.
-_ROOM = 1.1
+#: Errors up to so many times the accuracy asked for are what a last step leaves.
+ROOM = 1.1
 
 
 def times_asked(solution: Solution, accuracy: float, *, absolute: bool = True) -> float:
@@ -29,7 +29,7 @@ def is_reached(solution: Solution, accuracy: float, *, absolute: bool = True) ->
     absolute : bool, optional
         Whether it is absolute, or relative to the overlap.
     """
-    within = times_asked(solution, accuracy, absolute=absolute) <= _ROOM
+    within = times_asked(solution, accuracy, absolute=absolute) <= ROOM
     return bool(solution.converged and not solution.doubt and within)
 
 

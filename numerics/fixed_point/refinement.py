@@ -29,6 +29,7 @@ from .stopping import (
     Evaluation,
     Stage,
     bias_of,
+    is_short,
     judge_rule,
     judge_sampled,
     moving,
@@ -55,8 +56,8 @@ _JOINS = 1.2
 # Square of the length of a step that is rounding.
 _SQUARE = 1e-16
 # Slopes of sampled averages are measured afresh so far in t from where they were: on the way of all layers to
-# recovery, where a law is known for them, and elsewhere.
-_AWAY, _NEAR = 3.0, 0.8
+# recovery, where a law is known for them, elsewhere, and where they are those of another alpha.
+_AWAY, _NEAR, _BESIDE = 3.0, 0.8, 0.5
 # Distance in t over which the ratio of averages of neighbouring accuracies changes by little of what it differs from 1;
 # and of sampled ones, where the scatter of the ratio measures its error.
 _REACH, _SAMPLED_REACH = 0.1, 0.3
@@ -64,8 +65,7 @@ _REACH, _SAMPLED_REACH = 0.1, 0.3
 _FOR_SLOPES = 2e-3
 
 
-@dataclass(frozen=True)
-class _At:
+class _At(NamedTuple):
     """A state with the evaluation at which it stands."""
 
     state: State
@@ -138,12 +138,14 @@ class Refinement:
         while state.n_iter < self.problem.max_iter:
             t = np.minimum(t, TOP)
             at = self._evaluate(state, layers, t, ROUGH)
-            state, here = at.state, at.here
+            state, here = at
             off, close = np.abs(here.imbalance).max(), self._within_noise(here, layers)
             if (ended := self._ended(at, layers, t)) is not None:
                 return ended, None
             if slopes is not None and before is not None:
                 slopes = broyden(slopes, t - before[0], here.log_alpha - before[1], least=_SQUARE)
+                # Slopes of another alpha have been put right by a step.
+                close = close or self._leaves_little(here, slopes)
             missing = slopes is None or (close and not stable(slopes))
             if missing and off < 1:
                 state, slopes = self._differences(state, layers, t, ROUGH, here.averages.sampled)
@@ -153,6 +155,14 @@ class Refinement:
             step = here.imbalance if slopes is None else newton(slopes, here.imbalance)
             t = t + np.clip(step, -_LONGEST, _LONGEST)
         return state, None
+
+    def _leaves_little(self, here: Evaluation, slopes: Array) -> bool:
+        """Whether the step that is left is so short beside the accuracy asked for that it may be the last one."""
+        return stable(slopes) and is_short(newton(slopes, here.imbalance), self._asked(here.x))
+
+    def _asked(self, x: Array) -> Array:
+        """Accuracy of t for that asked for of q."""
+        return self.accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
 
     def _within_noise(self, here: Evaluation, layers: Layers) -> bool:
         """Whether the search has nothing more to find: what is left is a part of the averages' error.
@@ -164,7 +174,7 @@ class Refinement:
             least = np.maximum(least, noise_of(here.averages, list(layers), np.eye(len(layers))))
         return bool((np.abs(here.imbalance) <= least).all())
 
-    def _ended(self, at: _At, layers: Layers, t: Array) -> State | None:
+    def _ended(self, at: _At, layers: Layers, t: Array, level: float = ROUGH) -> State | None:
         """State where a layer has died out, which `released` looks at, or recovery is reached; None elsewhere."""
         here = at.here
         if here.x.min() < DEAD and here.imbalance[int(here.x.argmin())] < 0:
@@ -172,26 +182,37 @@ class Refinement:
         # A layer is pushed beyond the last step that is resolved, with the others on the way.
         pushed = (here.x >= RECOVERED - 1e-9) & (here.imbalance > 0)
         if pushed.any() and (1 - here.x).max() < NEARLY:
-            return self._end(at.state, layers, t, here.imbalance)
+            return self._end(at, layers, t, level)
         return None
 
-    def _end(self, state: State, layers: Layers, t: Array, imbalance: Array) -> State:
+    def _end(self, at: _At, layers: Layers, t: Array, level: float) -> State:
         """Recovery: the last step that is resolved still leads on; by how little decides on the error."""
-        chosen, level = list(layers), ROUGH
-        x = state.q.diagonal()[chosen]
-        error = 1 - x
-        while not (imbalance > _CLEAR * noise_of(state.known, chosen, np.eye(len(t)))).all():
-            at = self._evaluate(state, layers, t, level)
-            here, imbalance = at.here, at.here.imbalance
-            state, slopes = self._differences(at.state, layers, t, max(level, _FOR_SLOPES), here.averages.sampled)
-            inverse = np.asarray(np.linalg.pinv(slopes), np.float64)
-            noise = noise_of(here.averages, chosen, inverse)
-            # In 1 - q, of which the slopes are those of a line here.
-            error = np.clip(x * (1 - x) * (noise - inverse @ imbalance), 1 - x, 1.0)
-            if error.max() <= self.accuracy or level <= self.averages.finest[True]:
-                break
-            level = max(CUT * level, self.averages.finest[True])
+        chosen, finest = list(layers), self.averages.finest[True]
+        state, here = at
+        error = left = 1 - here.x
+        while not (here.imbalance > _CLEAR * noise_of(here.averages, chosen, np.eye(len(t)))).all():
+            # Rough averages of which this is not clear leave too much: finer ones come first.
+            if level < ROUGH:
+                state, slopes = self._last_slopes(_At(state, here), layers, t)
+                inverse = np.asarray(np.linalg.pinv(slopes), np.float64)
+                noise = noise_of(here.averages, chosen, inverse)
+                # In 1 - q, of which the slopes are those of a line here.
+                error = np.clip(here.x * left * (noise - inverse @ here.imbalance), left, 1.0)
+                if error.max() <= self.accuracy or level <= finest:
+                    break
+            level = max(CUT * level, finest)
+            (state, here), error = self._evaluate(state, layers, t, level), left
         return replace(state, error=self._entered(chosen, error), converged=True, residual=0.0)
+
+    def _last_slopes(self, at: _At, layers: Layers, t: Array) -> tuple[State, Array]:
+        """Slopes at the last step that is resolved, which alphas beyond recovery have in common."""
+        state, here = at
+        passed = state.slopes.get(layers)
+        if passed is not None and passed.measured is not None and np.array_equal(passed.measured[0], t):
+            return state, passed.measured[1]
+        state, slopes = self._differences(state, layers, t, _FOR_SLOPES, here.averages.sampled)
+        passed = Passed(t, float(here.log_alpha.mean()), slopes, measured=(t, slopes))
+        return replace(state, slopes={**state.slopes, layers: passed}), slopes
 
     def _refine(self, state: State, layers: Layers, found: _Found) -> State:
         """Chord steps with finer and finer rules, until two of them agree to the accuracy asked for.
@@ -206,14 +227,13 @@ class Refinement:
             at, stage = self._anchored(state, layers, stage)
             here, x, sampled = at.here, at.here.x, at.here.averages.sampled
             state, stage = self._with_slopes(at, layers, stage)
-            if (ended := self._ended(_At(state, here), layers, stage.t)) is not None:
+            if (ended := self._ended(_At(state, here), layers, stage.t, stage.level)) is not None:
                 return ended
             inverse: Array = np.asarray(np.linalg.pinv(stage.slopes), np.float64)
             step = np.clip(inverse @ here.imbalance, -_LONGEST, _LONGEST)
             finest = self.averages.finest[sampled]
             coarse, at_rest = stage.level > finest, state.residual <= self.problem.tolerance.value
-            # Of t, for the accuracy asked of q.
-            asked = self.accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
+            asked = self._asked(x)
             if sampled:
                 noise = noise_of(here.averages, chosen, inverse)
                 judged = judge_sampled(stage, step, noise, asked, at_rest=at_rest, coarse=coarse)
@@ -225,7 +245,7 @@ class Refinement:
             stage = next_stage(stage, judged, here, asked, finest)
         return replace(
             state,
-            q=self._at(layers, stage.t + step) if sampled and judged.settled else state.q,
+            q=self._at(layers, stage.t + step) if judged.settled else state.q,
             converged=judged.settled,
             slopes={**state.slopes, layers: self._passed(state, layers, stage, here)},
             error=self._entered(chosen, np.minimum(x * (1 - x) * judged.error, 1.0)),
@@ -234,11 +254,11 @@ class Refinement:
     def _passed(self, state: State, layers: Layers, stage: Stage, here: Evaluation) -> Passed:
         known = state.slopes.get(layers)
         before = None if known is None else (known.t, known.log_alpha)
-        return Passed(stage.t, float(here.log_alpha.mean()), stage.slopes, before)
+        return Passed(stage.t, float(here.log_alpha.mean()), stage.slopes, before, stage.measured)
 
     def _with_slopes(self, at: _At, layers: Layers, stage: Stage) -> tuple[State, Stage]:
         """The stage with slopes that take the latest evaluation into account."""
-        state, here = at.state, at.here
+        state, here = at
         t, moved = stage.t, stage.moved
         length = 0.0 if moved is None else float(np.abs(t - moved[0]).max())
         if not (here.averages.sampled and stage.level < ROUGH):
@@ -248,6 +268,8 @@ class Refinement:
         # Neighbours differ by their noise: slopes are taken from distant points.
         together = len(t) == len(self.averages.layers) and bool((1 - here.x).max() < NEARLY)
         measured = stage.measured
+        if measured is None and not together and layers in state.slopes:
+            measured = state.slopes[layers].brought(t, here.log_alpha, _BESIDE)
         if measured is None or np.abs(t - measured[0]).max() > (_AWAY if together else _NEAR):
             state, slopes = self._differences(state, layers, t, _FOR_SLOPES, sampled=True)
             measured = t, slopes
@@ -324,5 +346,5 @@ class Refinement:
             tried.append(self._at(layers, at))
             return self._log_alpha(layers, at, self.averages.alike(tried[-1], level, state.averages))
 
-        slopes = differences(there, t, TOP, sampled=sampled, whole=len(t) == len(self.averages.layers))
+        slopes = differences(there, t, sampled=sampled, whole=len(t) == len(self.averages.layers))
         return state.beside(*tried), slopes

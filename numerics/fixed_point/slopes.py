@@ -13,12 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .newton import broyden
+
 __all__ = ["NEARLY", "STEP", "Passed", "differences", "logit", "newton", "stable"]
 
 Array = NDArray[np.float64]
 
 # Length in t of a difference of deterministic averages; and of sampled ones: their noise is the same at both ends in
-# part only, and is divided by the length. (Three layers at alpha = 1.3: lengths .2, .4 and .8 give the same slopes.)
+# part only, and is divided by the length.
 _STEP, _SAMPLED_STEP = 0.05, 0.5
 #: Least step of sampled averages from which Broyden's update learns: shorter ones show more noise than differences do.
 STEP = 0.5 * _SAMPLED_STEP
@@ -44,12 +46,15 @@ class Passed(NamedTuple):
         d log alpha_l/dt.
     before : (ndarray, float), optional
         t and log alpha of the one passed before.
+    measured : (ndarray, ndarray), optional
+        t at which slopes were taken from differences of sampled averages, and they: the same for every alpha.
     """
 
     t: Array
     log_alpha: float
     slopes: Array
     before: tuple[Array, float] | None = None
+    measured: tuple[Array, Array] | None = None
 
     def onward(self, log_alpha: float, longest: float) -> Array:
         """T of a neighbour, by a line or a parabola; steps of t are cut at `longest`."""
@@ -62,24 +67,37 @@ class Passed(NamedTuple):
         out: Array = self.t + np.clip(step, -longest, longest)
         return out
 
+    def brought(self, t: Array, log_alpha: Array, far: float) -> tuple[Array, Array] | None:
+        """Slopes from differences, where they are not so far away, put right by the way from there to t.
+
+        As a function of t they do not depend on alpha; and all layers were at rest at the fixed point that was passed.
+        """
+        if self.measured is None or np.abs(t - self.measured[0]).max() > far:
+            return None
+        where, slopes = self.measured
+        if np.abs(t - self.t).max() > STEP:
+            slopes = broyden(slopes, t - self.t, log_alpha - self.log_alpha)
+        return where, slopes
+
 
 def logit(x: Array | float) -> Array:
     """Return log(x/(1 - x))."""
     return np.asarray(np.log(x) - np.log1p(-np.asarray(x)), np.float64)
 
 
-def differences(log_alpha: Callable[[Array], Array], t: Array, top: Array, *, sampled: bool, whole: bool) -> Array:
-    """Slopes from differences: one-sided, and central where the averages are sampled.
+def differences(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool, whole: bool) -> Array:
+    """Slopes from differences with what is known at t itself.
 
-    log G is nearly a line in t. Near recovery the alphas depend on the ratios of the 1 - q_ll and hardly on their
-    size, in which they are lines: that slope comes from distant points, and along a direction of its own.
+    log alpha_l is nearly a line in -log(1 - q): next to a threshold in q, and towards recovery in t. There the alphas
+    depend on the ratios of the 1 - q_ll and hardly on their size, in which they are lines: that slope comes from
+    distant points, and along a direction of its own.
 
     Parameters
     ----------
     log_alpha : callable
         From t to log alpha_l.
-    t, top : ndarray
-        Where, and the largest t.
+    t : ndarray
+        Where.
     sampled : bool
     whole : bool
         All layers of the model are among these, so that they can come to recovery together.
@@ -87,18 +105,16 @@ def differences(log_alpha: Callable[[Array], Array], t: Array, top: Array, *, sa
     size = len(t)
     directions = np.eye(size)
     steps = np.full(size, _SAMPLED_STEP if sampled else _STEP)
-    lengths, centred = steps.copy(), sampled
     x = 1 / (1 + np.exp(-t))
+    # Of -log(1 - q): by t its slope is q.
+    lengths = (np.log1p(np.exp(t)) - np.log1p(np.exp(t - steps))) / x
     if whole and (1 - x).max() < NEARLY:
         directions[0], steps[0] = 1.0, _RECOVERY_STEP
         lengths[0] = math.expm1(_RECOVERY_STEP)  # of a line in 1 - q
-        centred = False
-    here = None if centred else log_alpha(t)
+    here = log_alpha(t)
     slopes = np.empty((size, size))
     for k, (step, direction) in enumerate(zip(steps, directions, strict=True)):
-        end = np.minimum(t + 0.5 * step * direction, top) if centred else t
-        above = here if here is not None else log_alpha(end)
-        slopes[:, k] = (above - log_alpha(end - step * direction)) / lengths[k]
+        slopes[:, k] = (here - log_alpha(t - step * direction)) / lengths[k]
     # Columns belong to directions.
     return np.asarray(slopes @ np.linalg.inv(directions.T), np.float64)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..channel.averages import Averages, Refinable
 from ..core.standard_error import student
 from .balance import RECOVERED
-from .reached import is_reached, missed, times_asked
+from .reached import ROOM, is_reached, missed, times_asked
 from .slopes import logit
 from .state import Solution
 
@@ -30,6 +30,7 @@ __all__ = [
     "Judgement",
     "Stage",
     "bias_of",
+    "is_short",
     "judge_rule",
     "judge_sampled",
     "moving",
@@ -57,7 +58,8 @@ _LEAST_LEFT = 0.5
 # Least step in t from which slopes are learned, over the accuracy of the rules that move the averages. A fifth of it
 # made steps that led astray (two layers at alpha = 0.978).
 _LEARNED = 1.0
-# The last step is at most this share of the accuracy asked for, and at most so long: slopes are trusted no further.
+# What the last step may miss is at most this share of the accuracy asked for (of sampled averages the step itself, if
+# their noise is less), and it is at most so long: slopes are trusted no further.
 _SHARE, _SHORT = 0.1, 0.1
 # Next to a threshold slopes by t are proportional to the overlap, exp(t): from where they were measured, about a step
 # away, to the fixed point, a step further on, they change by this many times the step. (Three layers at alpha = 0.212:
@@ -66,11 +68,11 @@ _BENT = 2.0
 # Sampled averages: noise of the next stage over what is asked of it, and the mildest cut. Levels stand for the inverse
 # of the number of outputs; noise falls as its power -2/3 (three layers at alpha = 1.3, 2^12 to 2^16 quasi-random
 # outputs).
-_MARGIN, _MILDEST_CUT, _PER_NOISE = 0.65, 0.5, 1.5
+_MARGIN, _MILDEST_CUT, _PER_NOISE = 0.72, 0.5, 1.5
 # Noise further ahead than this is not predicted: the finest averages are those that coarser ones have asked for.
 _SHARPEST_CUT = 0.04
-# Share of a step that slopes from sampled averages of accuracy 2e-3 may miss.
-_UNTOLD = 0.5
+# Share of a step that slopes from sampled averages of accuracy 2e-3 may miss, and those of rules.
+_UNTOLD, _UNTOLD_BY_RULES = 0.5, 0.25
 
 
 class Evaluation(NamedTuple):
@@ -213,6 +215,16 @@ def _is_short(step: Array, small: Array) -> bool:
     return bool((np.abs(step) <= np.minimum(small, _SHORT)).all())
 
 
+def _missed(step: Array) -> Array:
+    """What a step by deterministic averages may miss."""
+    return np.asarray(np.abs(step) * (_UNTOLD_BY_RULES + _BENT * np.abs(step)))
+
+
+def is_short(step: Array, asked: Array) -> bool:
+    """Whether what a step by deterministic averages may miss is a small part of the accuracy asked for, that of t."""
+    return bool((_missed(step) <= _SHARE * asked).all()) and _is_short(step, asked)
+
+
 def _left_by_three(before: Array, gap: Array) -> Array:
     """Error of the finest of three rules, whose distances were these: they fall as a geometric series or faster."""
     ratio = np.minimum(gap / np.maximum(before, 1e-300), 0.5)
@@ -226,16 +238,17 @@ def judge_rule(stage: Stage, step: Array, bias: Array, asked: Array, *, at_rest:
     `asked` is the accuracy of t, `coarse`: there are finer rules. `at_rest`: max |F(q) - q| is at most the tolerance.
     """
     gap, coarser = stage.gap, stage.coarser
-    to_come = np.abs(step) * (1 + _BENT * np.abs(step))
+    settled = is_short(step, asked) and at_rest
+    # A step that ends the refinement is taken.
+    to_come = _missed(step) if settled else np.abs(step) * (1 + _BENT * np.abs(step))
     error, enough = gap + bias + to_come, False
-    settled = _is_short(step, _SHARE * asked) and at_rest
     through = settled or (stage.tries + 1 >= _TRIES and coarse)
     if through:
         if coarser is not None:
-            # Two rules may agree by chance, three hardly.
             third = bool(np.isfinite(gap).all())
             before, gap = gap, np.maximum(np.abs(stage.t + step - coarser), CUT * gap if third else 0.0)
             left = (_left_by_three(before, gap) if third else gap) + bias
+            # Two rules may agree by chance, three hardly.
             error, enough = left + to_come, bool((left <= asked).all()) and third
             if enough and not settled and stage.tries + 1 < _MOST_TRIES:
                 return Judgement(step, stage.gap, error, False, False, False, coarser)
@@ -246,10 +259,12 @@ def judge_rule(stage: Stage, step: Array, bias: Array, asked: Array, *, at_rest:
 def judge_sampled(stage: Stage, step: Array, noise: Array, asked: Array, *, at_rest: bool, coarse: bool) -> Judgement:
     """Judge a step by sampled averages, whose standard error makes `noise` of t."""
     error = noise + _UNTOLD * np.abs(step)
-    enough = bool((error <= asked).all())
-    # At last, steps are to leave less than the noise, or as little as is asked for where they can.
-    left = np.where(noise < asked, (asked - noise) / _UNTOLD, _UNTOLD * noise)
-    small = left if enough or not coarse else noise
+    fine = bool((noise <= asked).all())
+    enough = fine and bool((error <= ROOM * asked).all())
+    # At last, steps are to leave less than the noise, or as little as is asked for where they can: they cost less than
+    # finer averages.
+    left = np.where(noise < asked, (ROOM * asked - noise) / _UNTOLD, _UNTOLD * noise)
+    small = left if fine or not coarse else noise
     settled = _is_short(step, np.maximum(_SHARE * asked, small)) and at_rest
     through = coarse and (settled or stage.tries + 1 >= _TRIES)
     return Judgement(step, noise, error, enough, settled, through, stage.coarser)

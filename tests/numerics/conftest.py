@@ -16,12 +16,13 @@ from attnlimits.numerics.core import identity
 
 @pytest.fixture(scope="module")
 def few_means() -> Iterator[None]:
-    """Take means of linearised controls over 2^11 points instead of 2^16: a second less for each average near recovery.
+    """Take means of linearised controls over 2^11 points instead of 2^16: half a second less for each average there.
 
     Each randomisation has its own, so that what they are off by is in the standard error.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnlimits.numerics.channel.deep.linearised._LOG2_MANY", 11)
+        for module in ("sampled", "two_layers.sampled"):
+            patch.setattr(f"attnlimits.numerics.channel.{module}.MANY", 1 << 11)
         yield
 
 

@@ -17,14 +17,18 @@ from ...model.network import Network
 from ...posterior.deep.mixing import Constants, apply_matrix, readout, solve
 from ...quadrature.rules import normal_qmc
 
-__all__ = ["Linearised", "jacobians"]
+__all__ = ["MANY", "TIMES", "Linearised", "jacobians"]
 
 Array = NDArray[np.float64]
 
+#: Points of each randomisation for the means over omega, and so many times those of its outputs, of which the means are
+#: to have no noise of their own.
+MANY, TIMES = 1 << 16, 16
+
 # Of the central differences: a control variate may be a little off.
 _STEP = 1e-4
-# Least points of each randomisation for the means over omega, as a power of two, and their seed; points per task.
-_LOG2_MANY, _SEED, _CHUNK = 16, 0x11EA4, 4096
+# Seed of the points for the means over omega, and points per task.
+_SEED, _CHUNK = 0x11EA4, 4096
 
 
 class Linearised:
@@ -38,13 +42,13 @@ class Linearised:
         Randomisations.
     workers : int, optional
         Threads; all cores by default.
-    points : int
-        Of each randomisation for the means over omega, at least.
+    points : int, optional
+        Of each randomisation for the means over omega; the next power of two is taken.
     """
 
-    def __init__(self, model: Network, replicas: int, workers: int | None = None, *, points: int = 1) -> None:
+    def __init__(self, model: Network, replicas: int, workers: int | None = None, *, points: int = MANY) -> None:
         self._model, self._replicas = model, replicas
-        self._log2 = max(_LOG2_MANY, math.ceil(math.log2(points)))
+        self._log2 = math.ceil(math.log2(points))
         self._workers = workers or os.cpu_count() or 1
         self._many: list[Array] = []
 
@@ -136,6 +140,7 @@ def _linearised(omega: Array, deviation: Array, v: Array, network: Constants, sc
     jacobian = np.empty((1, depth, size, size))
     gram, work, part = np.empty((size, size)), np.empty((size, size)), np.empty(size)
     seen, inverse = np.empty(size), np.empty((size, size))
+    weighted = np.empty((depth, size, size))
     for i in range(n):
         _jacobians(omega[i : i + 1], network, jacobian)
         j = jacobian[0]
@@ -145,7 +150,7 @@ def _linearised(omega: Array, deviation: Array, v: Array, network: Constants, sc
             seen += part
             for b in range(depth):
                 if v[a, b] != 0.0:
-                    gram += v[a, b] * (j[a] @ j[b].T)
+                    _add_product(j[a], j[b], v[a, b], gram)
         regular = True
         for m in range(size):
             work[:] = gram
@@ -155,8 +160,31 @@ def _linearised(omega: Array, deviation: Array, v: Array, network: Constants, sc
             inverse[:, m] = part
         if not regular:
             inverse[:] = 0.0
+        # J_a^T (J V J^T)^{-1}
         for a in range(depth):
-            weighted = j[a].T @ inverse
-            scores[i, a] = weighted @ seen
+            for m in range(size):
+                for k in range(size):
+                    total = 0.0
+                    for s in range(size):
+                        total += j[a, s, m] * inverse[s, k]
+                    weighted[a, m, k] = total
+        for a in range(depth):
+            apply_matrix(weighted[a], seen, scores[i, a])
             for b in range(depth):
-                traces[i, a, b] = np.trace(weighted @ j[b])
+                trace = 0.0
+                for m in range(size):
+                    for k in range(size):
+                        trace += weighted[a, m, k] * j[b, k, m]
+                traces[i, a, b] = trace
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _add_product(left: Array, right: Array, factor: float, out: Array) -> None:
+    """Add the factor times left right^T."""
+    size = len(out)
+    for a in range(size):
+        for b in range(size):
+            total = 0.0
+            for k in range(size):
+                total += left[a, k] * right[b, k]
+            out[a, b] += factor * total

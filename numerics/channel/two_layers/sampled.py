@@ -7,7 +7,7 @@ from ...core.typing import Array
 from ...model.network import Network
 from ...posterior.denoiser import denoise_readout
 from ..averages import NEARLY, Averages, ChannelBase, controlled, matrix_root
-from ..deep.linearised import Linearised
+from ..deep.linearised import MANY, TIMES, Linearised
 
 __all__ = ["TwoLayers", "scores"]
 
@@ -31,7 +31,8 @@ class TwoLayers(ChannelBase):
         normals = np.concatenate(points).reshape(-1, 2, 2, 2)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
         self._workers = workers
-        self._linearised = Linearised(model, len(points), threads_of(workers), points=16 * len(points[0]))
+        many = max(MANY, TIMES * len(points[0]))
+        self._linearised = Linearised(model, len(points), threads_of(workers), points=many)
 
     def __call__(self, q: Array) -> Averages:
         """Averages with control variates: Nishimori's identities and, as V -> 0, the linearised posterior."""

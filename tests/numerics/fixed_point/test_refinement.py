@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinable
 from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.fixed_point.reached import ROOM
 from attnlimits.numerics.fixed_point.refinement import Refinement
+from attnlimits.numerics.fixed_point.slopes import Passed, differences
 from attnlimits.numerics.fixed_point.state import Problem, Solution, State, Tolerance
-from attnlimits.numerics.fixed_point.stopping import CUT, ROUGH, Anchor, Stage, judge_rule
+from attnlimits.numerics.fixed_point.stopping import CUT, ROUGH, Anchor, Stage, judge_rule, judge_sampled
 from attnlimits.numerics.model.network import Network
 
 Array = NDArray[np.float64]
@@ -135,11 +137,68 @@ def test_a_rule_that_is_fine_enough_gets_more_steps(tries: int, through: bool) -
     """Its fixed point is not found yet: a step more costs less than a finer rule, but not for ever."""
     one = np.ones(1)
     stage = Stage(one, np.eye(1), 1e-2 * one, tries=tries, coarser=one)
-    judged = judge_rule(stage, 1.5e-3 * one, 0.0 * one, 1e-2 * one, at_rest=True, coarse=True)
+    judged = judge_rule(stage, 5e-3 * one, 0.0 * one, 1e-2 * one, at_rest=True, coarse=True)
     assert judged.through == through and not judged.settled
     # One that is not fine enough leads to the next.
-    far = judge_rule(stage, 1.5e-3 * one, 2e-2 * one, 1e-2 * one, at_rest=True, coarse=True)
+    far = judge_rule(stage, 5e-3 * one, 2e-2 * one, 1e-2 * one, at_rest=True, coarse=True)
     assert far.through == (tries >= 3) and not far.enough
+
+
+@pytest.mark.parametrize(
+    ("noise", "step", "enough", "through"),
+    [(0.8, 0.8, False, False), (0.8, 0.5, True, True), (1.2, 0.8, False, True)],
+    ids=["a step more", "enough", "finer"],
+)
+def test_a_step_costs_less_than_finer_samples(noise: float, step: float, enough: bool, through: bool) -> None:
+    """Where the noise is small enough and the last step too long, a step more is taken with the same outputs."""
+    asked = 0.05 * np.ones(1)
+    stage = Stage(np.ones(1), np.eye(1), asked, level=1e-4)
+    judged = judge_sampled(stage, step * asked, noise * asked, asked, at_rest=True, coarse=True)
+    assert judged.enough == enough and judged.through == through
+    # What is stated of a result is at most a tenth more than was asked for.
+    assert not enough or judged.error[0] <= ROOM * asked[0]
+
+
+def test_the_last_step_by_rules_is_taken() -> None:
+    """The averages of the last accuracy are nearer to rest at what is given than where they were taken last."""
+    gap = 0.03
+    u = (TIRED[0] - TIRED[1]) * gap / (RATIO[0] - RATIO[1])
+    averages, log_alpha = Seam(2 * gap), RATIO[0] * u - TIRED[0] * gap
+    strategy = Refinement(Problem(averages, math.exp(log_alpha), Tolerance(1e-3), 200), averages, 1e-2)
+    state = strategy.settle(State.start(strategy.problem), np.diag([0.9, 0.998]), [0, 1])
+    found, level = strategy.postprocess(state), min(averages.asked)
+
+    def imbalance(q: Array) -> float:
+        g = averages.alike(q, level, state.averages).g.mean(axis=0)
+        x = q.diagonal()
+        return float(np.abs(log_alpha - np.log(x / (1 - x)) + np.log(g.diagonal())).max())
+
+    assert state.converged and abs(found.q[0, 0] - (1 - gap)) <= found.error[0, 0] <= 1e-2
+    assert 0 < imbalance(found.q) < 0.3 * imbalance(state.history[-1])
+
+
+def test_slopes_next_to_a_threshold_and_towards_recovery() -> None:
+    """-log(1 - q) is q next to a threshold, and t towards recovery: log alpha is a line in it."""
+    t = np.array([-5.0, 0.0, 4.0])
+    rates = np.array([[1.0, 0.2, 0.3], [-0.1, 2.0, 0.1], [0.3, 0.4, 0.5]])
+    for sampled in (False, True):
+        slopes = differences(lambda t: rates @ np.log1p(np.exp(t)), t, sampled=sampled, whole=False)
+        np.testing.assert_allclose(slopes, rates / (1 + np.exp(-t)), rtol=1e-9)
+
+
+def test_slopes_of_a_neighbouring_alpha_are_put_right_by_the_way_from_there() -> None:
+    t, slopes = np.array([0.0, 1.0]), np.array([[0.3, 0.1], [0.0, 0.4]])
+    passed = Passed(t, 0.2, np.eye(2), None, (t - 0.1, slopes))
+    there, found = t + np.array([0.5, 0.4]), np.array([0.45, 0.41])
+    where, brought = passed.brought(there, found, 0.8) or (None, np.zeros(()))
+    assert where is passed.measured[0]  # type: ignore[index]
+    np.testing.assert_allclose(brought @ (there - t), found - 0.2)
+    # Along what is at right angles to the way nothing has been learned.
+    np.testing.assert_allclose(brought @ [-0.4, 0.5], slopes @ [-0.4, 0.5])
+    # Short ways show more noise than slopes, and far away they are others.
+    assert passed.brought(t + 0.1, found, 0.8)[1] is slopes  # type: ignore[index]
+    assert passed.brought(t + 0.75, found, 0.8) is None
+    assert Passed(t, 0.2, np.eye(2)).brought(there, found, 0.8) is None
 
 
 def test_an_accuracy_that_is_not_reached_is_named() -> None:
