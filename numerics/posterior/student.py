@@ -6,6 +6,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..arithmetic.references import INNER
+
 __all__ = ["freedom", "set_inverse", "set_lower_factor"]
 
 Array = NDArray[np.float64]
@@ -17,7 +19,7 @@ def freedom(dimension: int) -> int:
     return 4 + dimension % 2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def set_inverse(matrix: Array, out: Array) -> None:
     """Set the inverse of a positive definite matrix, which is lost; one that is singular has an infinite inverse."""
     size = len(matrix)
@@ -37,7 +39,7 @@ def set_inverse(matrix: Array, out: Array) -> None:
                     out[k, j] -= factor * out[i, j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def set_lower_factor(matrix: Array, least: float, out: Array) -> None:
     """Set the lower factor of a PSD matrix, or put it in its place.
 

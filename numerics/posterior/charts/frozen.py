@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ...arithmetic.references import lend, reference
+from ...arithmetic.references import INNER, lend, reference
 from ..copies import copy_matrix
 from .density import Prior, Scratch, Target, new_scratch, place
 from .mixture import Broad, Mixture, fit_broad, log_mixture, new_broad, new_mixture, set_signs
@@ -160,7 +160,7 @@ def heavy_nodes(log_weight: Array, light: float) -> NDArray[np.int64]:
     return np.flatnonzero(kept)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def _energy(modes: Array, omega: Array, precision: Array, deviation: Array) -> float:
     """Half the squared distance of modes from omega; sets the deviations, those of free means to their mean."""
     indices, tokens = omega.shape

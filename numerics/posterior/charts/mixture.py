@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.references import INNER
 from ..student import freedom
 from .density import Scratch, Target, log_posterior, read, wrapped
 from .layout import ARC, CIRCLE, LINE, Layout
@@ -192,7 +193,7 @@ def _log_prior(z: Array, target: Target, broad: Broad, norm: float) -> float:
     return target.prior.log_inner - total + _log_broad(z, layout, broad, norm)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def squared_distance(z: Array, image: int, peaks: Peaks, layout: Layout, work: Array) -> float:
     """Squared distance of a node from a peak in units of its scale."""
     kinds, centre, factor = layout.kinds, peaks.centre, peaks.factor
@@ -228,7 +229,7 @@ def draw_peak(z: Array, normal: Array, tail: float, image: int, peaks: Peaks, la
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def log_mixture(z: Array, mixture: Mixture, target: Target, work: Array) -> float:
     """Logarithm of the intensity of nodes at z."""
     density = -np.inf
@@ -246,7 +247,7 @@ def log_mixture(z: Array, mixture: Mixture, target: Target, work: Array) -> floa
     return mixture.log_top + math.log(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def set_signs(number: int, signs: Array) -> None:
     """One of the choices of all signs."""
     for j in range(len(signs)):
@@ -318,7 +319,7 @@ def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, pe
     return found
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def _reflected(z: Array, first: Array, peaks: Peaks, peak: int, place: int) -> bool:
     """Put the reflection of a peak there, that takes one image of the truth to the other; False where it is none."""
     size, centre, factor = len(z), peaks.centre, peaks.factor
@@ -336,7 +337,7 @@ def _reflected(z: Array, first: Array, peaks: Peaks, peak: int, place: int) -> b
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def set_shares(peaks: Peaks, found: int) -> None:
     """Divide the nodes among so many peaks by their volumes."""
     height, log_det, share = peaks.height, peaks.log_det, peaks.share

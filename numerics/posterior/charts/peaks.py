@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.references import INNER
 from ..copies import copy_matrix, copy_vector
 from ..student import set_inverse, set_lower_factor
 from .density import Scratch, Target, log_posterior
@@ -60,7 +61,7 @@ def new_peaks(count: int, dimension: int) -> Peaks:
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def log_student_norm(nu: int, dimension: int) -> float:
     """Logarithm of the largest density of a Student variable of unit scale."""
     return math.lgamma(0.5 * (nu + dimension)) - math.lgamma(0.5 * nu) - 0.5 * dimension * math.log(math.pi * nu)

@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.references import INNER
 from ..copies import copy_matrix, copy_vector
 from .density import Scratch, Target, log_posterior, read
 from .layout import Layout
@@ -45,7 +46,7 @@ class Search(NamedTuple):
     known: Array
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def _set_best_signs(z: Array, signs: Array, target: Target, scratch: Scratch) -> float:
     """Set the signs of the largest density at z; return its logarithm."""
     best, number_of_best = -np.inf, np.int64(0)  # numba compiles what takes a literal number once more
@@ -58,7 +59,7 @@ def _set_best_signs(z: Array, signs: Array, target: Target, scratch: Scratch) ->
     return best
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def _set_coordinates(turned: Array, target: Target, scratch: Scratch) -> None:
     """Set the coordinates of indices whose modes over the tokens are given; the output of these is another one."""
     modes, h = target.layout.modes, scratch.middle
