@@ -6,7 +6,7 @@ the chart there.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -281,10 +281,9 @@ def _set_image(truth: Array, flip: Array, target: Target, z: Array, scratch: Scr
 def _alike(one: Array, other: Array, omega: Array) -> bool:
     """Whether two changes of sign differ only by rows of which the prior knows nothing."""
     for p in range(len(one)):
-        if one[p] != other[p]:
-            for k in range(omega.shape[1]):
-                if omega[p, k] != 0.0:
-                    return False
+        for k in range(omega.shape[1]):
+            if one[p] != other[p] and omega[p, k] != 0.0:
+                return False
     return True
 
 
@@ -296,7 +295,7 @@ def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, pe
     """
     z, first, omega = scratch.z, scratch.trial, target.omega
     places = np.empty(len(flips), np.int64)
-    found = np.int64(0)  # numba compiles what takes a literal number once more
+    found: Any = np.int64(0)  # numba compiles what takes a literal number once more
     for image in range(len(flips)):
         _set_image(truth, flips[image], target, z, scratch)
         places[image] = -1

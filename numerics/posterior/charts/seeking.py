@@ -1,7 +1,7 @@
 """Peaks of a posterior whose indices nobody knows: looked for from many points, the best that differ are kept."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -49,7 +49,8 @@ class Search(NamedTuple):
 @njit(cache=True, **INNER)
 def _set_best_signs(z: Array, signs: Array, target: Target, scratch: Scratch) -> float:
     """Set the signs of the largest density at z; return its logarithm."""
-    best, number_of_best = -np.inf, np.int64(0)  # numba compiles what takes a literal number once more
+    best = -np.inf
+    number_of_best: Any = np.int64(0)  # numba compiles what takes a literal number once more
     for number in range(1 << len(signs)):
         set_signs(number, signs)
         height = log_posterior(z, signs, target, scratch)
@@ -98,7 +99,8 @@ def _keep(peaks: Peaks, found: int, z: Array, height: float, factor: Array, scra
 def _without_small(peaks: Peaks, found: int) -> int:
     """Leave peaks out that hold next to nothing."""
     height, log_det, centre, factor = peaks.height, peaks.log_det, peaks.centre, peaks.factor
-    largest, kept = -np.inf, np.int64(0)
+    largest = -np.inf
+    kept: Any = np.int64(0)
     for image in range(found):
         largest = max(largest, height[image] + log_det[image])
     for image in range(found):
@@ -161,7 +163,7 @@ def seek_peaks(search: Search, target: Target, scratch: Scratch, peaks: Peaks) -
     first = len(search.known) + len(search.flips)
     starts, heights = np.empty((first + _BEST, len(z))), np.full(_BEST, -np.inf)
     _set_starts(search, target, scratch, heights, starts)
-    found = np.int64(0)
+    found: Any = np.int64(0)
     for start in range(len(starts)):
         if start >= first and not heights[start - first] > -np.inf:
             continue
