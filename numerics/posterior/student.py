@@ -6,7 +6,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["freedom", "lower_factor"]
+from ..arithmetic.references import INNER
+
+__all__ = ["freedom", "set_inverse", "set_lower_factor"]
 
 Array = NDArray[np.float64]
 
@@ -17,13 +19,38 @@ def freedom(dimension: int) -> int:
     return 4 + dimension % 2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def lower_factor(matrix: Array, least: float) -> Array:
-    """Lower factor of a PSD matrix; directions that rounding has made flat get this share of a diagonal entry."""
+@njit(cache=True, **INNER)
+def set_inverse(matrix: Array, out: Array) -> None:
+    """Set the inverse of a positive definite matrix, which is lost; one that is singular has an infinite inverse."""
     size = len(matrix)
-    out = np.zeros((size, size))
     for i in range(size):
-        for j in range(i + 1):
+        for j in range(size):
+            out[i, j] = 1.0 if i == j else 0.0
+    for i in range(size):
+        pivot = matrix[i, i]
+        for j in range(size):
+            matrix[i, j] /= pivot
+            out[i, j] /= pivot
+        for k in range(size):
+            if k != i:
+                factor = matrix[k, i]
+                for j in range(size):
+                    matrix[k, j] -= factor * matrix[i, j]
+                    out[k, j] -= factor * out[i, j]
+
+
+@njit(cache=True, **INNER)
+def set_lower_factor(matrix: Array, least: float, out: Array) -> None:
+    """Set the lower factor of a PSD matrix, or put it in its place.
+
+    Directions that rounding has made flat get this share of a diagonal entry.
+    """
+    size = len(matrix)
+    for i in range(size):
+        for j in range(size):
+            if j > i:
+                out[i, j] = 0.0
+                continue
             total = matrix[i, j]
             for k in range(j):
                 total -= out[i, k] * out[j, k]
@@ -31,4 +58,3 @@ def lower_factor(matrix: Array, least: float) -> Array:
                 out[i, i] = math.sqrt(max(total, least * matrix[i, i]))
             else:
                 out[i, j] = total / out[j, j]
-    return out

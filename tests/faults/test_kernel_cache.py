@@ -306,3 +306,10 @@ def test_numbers_do_not_depend_on_the_cache(kernel):
     fresh, cached = kernel(), kernel()
     assert (hits(fresh), hits(cached)) == (0, 1)
     assert [fresh(x) for x in values] == [cached(x) for x in values]
+
+
+def test_kernels_are_compiled_without_the_entry_for_callers_in_c(kernel):
+    for package, entries in (("attnlimits", 0), ("another", 1)):
+        (result,) = kernel(package).overloads.values()
+        names = [function.name for function in result.library.get_defined_functions()]
+        assert sum(name.startswith("cfunc.") for name in names) == entries

@@ -7,7 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ..copies import copy_matrix, copy_vector
+from ...arithmetic.references import lend
+from ..copies import copy_matrix
 from .layout import CIRCLE, Layout, complete_at, from_output_at, read_at
 
 __all__ = [
@@ -67,12 +68,40 @@ class Target(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Arrays that every node uses anew: the entries of a chart, h, its modes, a product."""
+    """Arrays that every node and every step to a peak uses anew.
+
+    Attributes
+    ----------
+    entries : ndarray
+        Coordinates as a chart takes them.
+    told : ndarray
+        Variables and signs as it gives them.
+    h, modes, moved, middle : ndarray, shape (P, M)
+        Indices, their modes over the tokens, a product, and modes at the middle of a difference.
+    z, signs, data, work : ndarray
+        Coordinates, signs, what an output fixes, and numbers by coordinate.
+    gradient, trial : ndarray, shape (F,)
+    tangent : ndarray, shape (P, M, F)
+        Derivatives of the modes.
+    hessian, covariance, factor : ndarray, shape (F, F)
+    """
 
     entries: Array
+    told: Array
     h: Array
     modes: Array
     moved: Array
+    middle: Array
+    z: Array
+    signs: Array
+    data: Array
+    work: Array
+    gradient: Array
+    trial: Array
+    tangent: Array
+    hessian: Array
+    covariance: Array
+    factor: Array
 
 
 def with_noise(layout: Layout, omega: Array, covariance: Array) -> tuple[Array, Array]:
@@ -128,13 +157,27 @@ def plain_prior(covariance: Array, tokens: int) -> Prior:
     return Prior(precision, empty, empty, log_norm, 0.0, none, none)
 
 
-@njit(cache=True, nogil=True)
 def new_scratch(layout: Layout) -> Scratch:
     """Arrays for one chart."""
-    indices, tokens = len(layout.free), len(layout.modes)
-    entries = len(layout.hidden) * tokens + len(layout.kinds) + layout.signs
+    shape, free, variables = (len(layout.free), len(layout.modes)), layout.dimension, len(layout.kinds)
+    vector, square = (free,), (free, free)
     return Scratch(
-        np.empty(entries), np.empty((indices, tokens)), np.empty((indices, tokens)), np.empty((indices, tokens))
+        entries=np.empty(len(layout.hidden) * shape[1] + variables + layout.signs),
+        told=np.empty(variables + layout.signs),
+        h=np.empty(shape),
+        modes=np.empty(shape),
+        moved=np.empty(shape),
+        middle=np.empty(shape),
+        z=np.empty(vector),
+        signs=np.empty(layout.signs),
+        data=np.empty(layout.data),
+        work=np.empty(vector),
+        gradient=np.empty(vector),
+        trial=np.empty(vector),
+        tangent=np.empty((*shape, free)),
+        hessian=np.empty(square),
+        covariance=np.empty(square),
+        factor=np.empty(square),
     )
 
 
@@ -152,46 +195,54 @@ def _set_modes(h: Array, modes: Array, out: Array) -> None:
 @njit(cache=True, nogil=True, error_model="numpy")
 def read(h: Array, layout: Layout, data: Array, z: Array, signs: Array, scratch: Scratch) -> None:
     """Set what the output of h fixes, and the coordinates and signs of h."""
-    variables, count = len(layout.kinds), len(layout.row)
-    told = np.empty(variables + layout.signs)
+    told, modes, hidden, row, mode = scratch.told, scratch.modes, layout.hidden, layout.row, layout.mode
     read_at(layout.read)(h, layout.constants, data, told)
-    _set_modes(h, layout.modes, scratch.modes)
+    _set_modes(h, layout.modes, modes)
+    count = len(row)
     for j in range(count):
-        z[j] = scratch.modes[layout.hidden[layout.row[j]], layout.mode[j]]
-    copy_vector(told[:variables], z[count:])
-    copy_vector(told[variables:], signs)
+        z[j] = modes[hidden[row[j]], mode[j]]
+    for j in range(count, len(z)):
+        z[j] = told[j - count]
+    for j in range(len(signs)):
+        signs[j] = told[len(z) - count + j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def place(z: Array, signs: Array, data: Array, layout: Layout, scratch: Scratch) -> float:
     """Set the modes of the indices at coordinates z; return the log-weight of the chart."""
-    tokens, count = len(layout.modes), len(layout.row)
-    entries = scratch.entries
-    entries[:] = 0.0
+    row, mode, modes, entries = layout.row, layout.mode, layout.modes, scratch.entries
+    tokens, count = len(modes), len(row)
+    for j in range(len(entries)):
+        entries[j] = 0.0
     for j in range(count):
         for m in range(tokens):
-            entries[layout.row[j] * tokens + m] += z[j] * layout.modes[layout.mode[j], m]
-    first = len(layout.hidden) * tokens
-    for j in range(len(layout.kinds)):
-        entries[first + j] = z[count + j]
-    for j in range(layout.signs):
-        entries[first + len(layout.kinds) + j] = signs[j]
+            entries[row[j] * tokens + m] += z[j] * modes[mode[j], m]
+    first = len(layout.hidden) * tokens - count
+    for j in range(count, len(z)):
+        entries[first + j] = z[j]
+    for j in range(len(signs)):
+        entries[first + len(z) + j] = signs[j]
     log_weight = complete_at(layout.complete)(data, entries, layout.constants, scratch.h)
-    _set_modes(scratch.h, layout.modes, scratch.modes)
+    _set_modes(scratch.h, modes, scratch.modes)
     return log_weight
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
 def read_outputs(y: Array, anywhere: Array, layout: Layout, data: Array, h: Array) -> None:
     """Set what outputs fix, and indices that give them: those that have the coordinates of any given ones, or NaN."""
-    scratch, signs = new_scratch(layout), np.empty(layout.signs)
-    z, told = np.empty(len(layout.row) + len(layout.kinds)), np.empty(layout.data)
-    read(anywhere, layout, told, z, signs, scratch)
+    _read_outputs(y, anywhere, lend(layout), lend(new_scratch(layout)), data, h)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _read_outputs(y: Array, anywhere: Array, layout: Layout, scratch: Scratch, data: Array, h: Array) -> None:
+    z, signs, found = scratch.z, scratch.signs, scratch.h
+    read(anywhere, layout, scratch.data, z, signs, scratch)
     for n in range(len(y)):
         from_output_at(layout.from_output)(y[n], layout.constants, data[n])
-        scratch.h[:] = np.nan
+        for p in range(found.shape[0]):
+            for m in range(found.shape[1]):
+                found[p, m] = np.nan
         place(z, signs, data[n], layout, scratch)
-        copy_matrix(scratch.h, h[n])
+        copy_matrix(found, h[n])
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
@@ -211,9 +262,9 @@ def energy(modes: Array, omega: Array, precision: Array, moved: Array) -> float:
 @njit(cache=True, nogil=True, error_model="numpy")
 def log_posterior(z: Array, signs: Array, target: Target, scratch: Scratch) -> float:
     """Logarithm of the posterior's density in the coordinates, up to log Z; -inf where there is none."""
-    data, omega, prior, layout = target
-    log_weight = place(z, signs, data, layout, scratch)
-    value = log_weight + prior.log_norm - energy(scratch.modes, omega, prior.precision, scratch.moved)
+    prior = target.prior
+    log_weight = place(z, signs, target.data, target.layout, scratch)
+    value = log_weight + prior.log_norm - energy(scratch.modes, target.omega, prior.precision, scratch.moved)
     return value if value < np.inf else -np.inf
 
 

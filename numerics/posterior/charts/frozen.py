@@ -11,10 +11,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.references import INNER, lend, reference
 from ..copies import copy_matrix
-from .density import Prior, Target, new_scratch, place
-from .mixture import Broad, fit_broad, log_mixture, new_mixture, set_signs
-from .peaks import new_peaks
+from .density import Prior, Scratch, Target, new_scratch, place
+from .mixture import Broad, Mixture, fit_broad, log_mixture, new_broad, new_mixture, set_signs
+from .peaks import Peaks, new_peaks
 from .points import Points
 from .sampler import draw_node
 from .seeking import Search, seek_peaks
@@ -68,7 +69,6 @@ class Weighed(NamedTuple):
     worth: float
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
 def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Target, light: float) -> Frozen:
     """Look for peaks, draw both sets of nodes, and keep those that hold all weight but a small part.
 
@@ -87,53 +87,81 @@ def freeze(counts: NDArray[np.int64], points: Points, search: Search, target: Ta
     -------
     Frozen
     """
-    layout = target.layout
-    free = len(layout.row) + len(layout.kinds)
-    scratch, peaks = new_scratch(layout), new_peaks(_PEAKS, free)
-    broad = Broad(np.zeros(len(layout.kinds)), np.ones(len(layout.kinds)))
-    fit_broad(target, search.root, search.draws, scratch, broad)
-    images = seek_peaks(search, target, scratch, peaks)
-    mixture = new_mixture(counts, images, broad, peaks)
-    most = 2 * (counts[0] + counts[1]) << layout.signs
-    modes, log_base, log_weight = np.empty((most, *target.omega.shape)), np.empty(most), np.empty(most)
-    moved = np.empty(target.omega.shape)
-    z, work, signs = np.empty(free), np.empty(free), np.empty(layout.signs)
-    kept, first = 0, 0
-    normal, loose, tails = points
-    for half in range(2):
-        own = Points(normal[half], loose[half], tails[half])
-        for node in range(mixture.from_prior + mixture.from_peaks):
-            if not draw_node(z, node, own, mixture, target):
-                continue
-            density = log_mixture(z, mixture, target, work)
-            for number in range(1 << layout.signs):
-                set_signs(number, signs)
-                base = place(z, signs, target.data, layout, scratch) - density
-                height = base - _energy(scratch.modes, target.omega, target.prior, moved)
-                if -np.inf < height < np.inf:
-                    copy_matrix(scratch.modes, modes[kept])
-                    log_base[kept], log_weight[kept] = base, height
-                    kept += 1
-        if half == 0:
-            first = kept
-    heavy = heavy_nodes(log_weight[:kept], light)
-    return Frozen(modes[heavy], log_base[heavy], int(np.sum(heavy < first)), peaks.centre[:images].copy())
+    layout, (most, shape) = target.layout, (2 * int(counts[0] + counts[1]) << target.layout.signs, target.omega.shape)
+    peaks, made = new_peaks(_PEAKS, layout.dimension), _Made(np.empty((most, *shape)), *np.empty((2, most)))
+    lent = lend(Target(target.data, target.omega, lend(target.prior), lend(layout)))
+    work = _Work(lend(new_scratch(layout)), lend(peaks), lend(new_broad(layout)))
+    fit_broad(lent, search.root, search.draws, work.scratch, work.broad)
+    images = seek_peaks(lend(search), lent, work.scratch, work.peaks)
+    first, kept = _draw(counts, images, lend(points), lent, lend(work), lend(made))
+    heavy = heavy_nodes(made.log_weight[:kept], light)
+    return Frozen(made.modes[heavy], made.log_base[heavy], int(np.sum(heavy < first)), peaks.centre[:images].copy())
+
+
+class _Made(NamedTuple):
+    """Nodes, the logarithms of the weight of the chart over their intensity, and those of their weights."""
+
+    modes: Array
+    log_base: Array
+    log_weight: Array
+
+
+class _Work(NamedTuple):
+    """Arrays that are filled on the way."""
+
+    scratch: Scratch
+    peaks: Peaks
+    broad: Broad
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _draw(
+    counts: NDArray[np.int64], images: int, points: Points, target: Target, work: _Work, made: _Made
+) -> tuple[int, int]:
+    """Draw both sets of nodes; return how many of the first one are kept, and how many of both."""
+    mixture = reference(new_mixture(counts, images, work.broad, work.peaks))
+    kept, first = 0, 0
+    for half in range(2):
+        first = kept
+        own = reference(Points(points.normal[half], points.broad[half], points.tails[half]))
+        kept = _draw_set(own, mixture, target, work.scratch, made, kept)
+    return first, kept
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _draw_set(points: Points, mixture: Mixture, target: Target, scratch: Scratch, made: _Made, kept: int) -> int:
+    """Draw one set of nodes, after those that are kept; return how many are."""
+    z, work, signs, modes, moved = scratch.z, scratch.work, scratch.signs, scratch.modes, scratch.moved
+    data, omega, layout, precision = target.data, target.omega, target.layout, target.prior.precision
+    log_base, log_weight, all_modes = made.log_base, made.log_weight, made.modes
+    for node in range(mixture.from_prior + mixture.from_peaks):
+        if not draw_node(z, node, points, mixture, target):
+            continue
+        density = log_mixture(z, mixture, target, work)
+        for number in range(1 << len(signs)):
+            set_signs(number, signs)
+            base = place(z, signs, data, layout, scratch) - density
+            height = base - _energy(modes, omega, precision, moved)
+            if -np.inf < height < np.inf:
+                copy_matrix(modes, all_modes[kept])
+                log_base[kept], log_weight[kept] = base, height
+                kept += 1
+    return kept
+
+
 def heavy_nodes(log_weight: Array, light: float) -> NDArray[np.int64]:
     """Numbers of the nodes that hold all weight but a small part, in order."""
     if len(log_weight) == 0:
         return np.empty(0, np.int64)
-    order = np.argsort(log_weight)
+    order = np.argsort(log_weight, kind="stable")
     weight = np.exp(log_weight[order] - log_weight[order[-1]])
     kept = np.zeros(len(order), np.bool_)
     kept[order[np.cumsum(weight) > light * np.sum(weight)]] = True
     return np.flatnonzero(kept)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _energy(modes: Array, omega: Array, prior: Prior, deviation: Array) -> float:
+@njit(cache=True, **INNER)
+def _energy(modes: Array, omega: Array, precision: Array, deviation: Array) -> float:
     """Half the squared distance of modes from omega; sets the deviations, those of free means to their mean."""
     indices, tokens = omega.shape
     total = 0.0
@@ -144,8 +172,8 @@ def _energy(modes: Array, omega: Array, prior: Prior, deviation: Array) -> float
         for p in range(indices):
             value = 0.0
             for i in range(p):
-                value += prior.precision[k, p, i] * deviation[i, k]
-            total += deviation[p, k] * (value + 0.5 * prior.precision[k, p, p] * deviation[p, k])
+                value += precision[k, p, i] * deviation[i, k]
+            total += deviation[p, k] * (value + 0.5 * precision[k, p, p] * deviation[p, k])
     return total
 
 
@@ -170,7 +198,7 @@ def weigh(nodes: Frozen, omega: Array, prior: Prior, free: NDArray[np.bool_]) ->
     count = len(nodes.log_base)
     height, deviation = np.empty(count), np.empty((count, indices, tokens))
     for node in range(count):
-        height[node] = nodes.log_base[node] - _energy(nodes.modes[node], omega, prior, deviation[node])
+        height[node] = nodes.log_base[node] - _energy(nodes.modes[node], omega, prior.precision, deviation[node])
     mass, mean, second = np.zeros(3), np.zeros((3, indices, tokens)), np.zeros((indices, indices))
     top = np.max(height) if count else -np.inf
     squares = 0.0

@@ -6,17 +6,17 @@ the chart there.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ..copies import copy_matrix, copy_vector
+from ...arithmetic.references import INNER
 from ..student import freedom
 from .density import Scratch, Target, log_posterior, read, wrapped
 from .layout import ARC, CIRCLE, LINE, Layout
-from .peaks import Peaks, find_peak, log_student_norm
+from .peaks import Peaks, find_peak, keep_peak, log_student_norm
 
 __all__ = [
     "BROAD_FREEDOM",
@@ -26,6 +26,7 @@ __all__ = [
     "draw_prior",
     "fit_broad",
     "log_mixture",
+    "new_broad",
     "new_mixture",
     "node_heights",
     "place_peaks",
@@ -66,8 +67,6 @@ class Mixture(NamedTuple):
         Of the number of nodes from the prior.
     log_top : float
         Of the largest intensity at a centre of a peak.
-    tops : ndarray, shape (images,)
-        Those at all centres, in units of it.
     norm : float
         Logarithm of the Student density of a variable of the broad density.
     """
@@ -79,8 +78,12 @@ class Mixture(NamedTuple):
     peaks: Peaks
     log_prior: float
     log_top: float
-    tops: Array
     norm: float
+
+
+def new_broad(layout: Layout) -> Broad:
+    """Arrays for the variables of a chart."""
+    return Broad(np.zeros(len(layout.kinds)), np.ones(len(layout.kinds)))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
@@ -88,102 +91,120 @@ def new_mixture(counts: NDArray[np.int64], images: int, broad: Broad, peaks: Pea
     """Mixture of so many nodes from the prior and from peaks."""
     from_peaks = counts[1] if images > 0 else 0
     log_prior = math.log(counts[0]) if counts[0] > 0 else -np.inf
+    top, share, log_det = peaks.top, peaks.share, peaks.log_det
     size, log_top = peaks.centre.shape[1], -np.inf
-    tops = np.log(from_peaks * peaks.share[:images]) - peaks.log_det[:images] + log_student_norm(freedom(size), size)
+    norm = log_student_norm(freedom(size), size)
     for image in range(images):
-        log_top = max(log_top, tops[image])
-    tops = np.exp(tops - log_top)
-    return Mixture(
-        counts[0], from_peaks, images, broad, peaks, log_prior, log_top, tops, log_student_norm(BROAD_FREEDOM, 1)
-    )
+        top[image] = math.log(from_peaks * share[image]) - log_det[image] + norm
+        log_top = max(log_top, top[image])
+    for image in range(images):
+        top[image] = math.exp(top[image] - log_top)
+    return Mixture(counts[0], from_peaks, images, broad, peaks, log_prior, log_top, log_student_norm(BROAD_FREEDOM, 1))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fit_broad(target: Target, root: Array, pilot: Array, scratch: Scratch, broad: Broad) -> None:
+    """Fit the broad density to variables of indices drawn from the prior; `root` is the lower factor of V."""
+    omega, layout, z, h = target.omega, target.layout, scratch.z, scratch.middle
+    modes, centre, width = layout.modes, broad.centre, broad.width
+    count, variables = len(pilot), len(centre)
+    if variables == 0:
+        return
+    values = np.empty((variables, count))
+    for n in range(count):
+        _set_draw(h, pilot[n], omega, root, modes)
+        read(h, layout, scratch.data, z, scratch.signs, scratch)
+        for j in range(variables):
+            values[j, n] = z[len(z) - variables + j]
+    for j in range(variables):
+        total = 0.0
+        for n in range(count):
+            total += values[j, n]
+        mean, square = total / count, 0.0
+        for n in range(count):
+            square += (values[j, n] - mean) ** 2
+        centre[j], width[j] = mean, _BROAD * math.sqrt(square / count)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def fit_broad(target: Target, root: Array, pilot: Array, scratch: Scratch, broad: Broad) -> None:
-    """Fit the broad density to variables of indices drawn from the prior; `root` is the lower factor of V."""
-    omega, layout = target.omega, target.layout
-    count, variables = len(pilot), len(layout.kinds)
-    if variables == 0:
-        return
+def _set_draw(h: Array, normal: Array, omega: Array, root: Array, modes: Array) -> None:
+    """Set indices of the prior from standard normal numbers for their modes."""
     indices, tokens = omega.shape
-    values = np.empty((count, variables))
-    z, signs, told = np.empty(len(layout.row) + variables), np.empty(layout.signs), np.empty(layout.data)
-    h = np.empty((indices, tokens))
-    for n in range(count):
-        h[:] = 0.0
-        for k in range(tokens):
-            for p in range(indices):
-                value = omega[p, k]
-                for i in range(p + 1):
-                    value += root[p, i] * pilot[n, i, k]
-                for m in range(tokens):
-                    h[p, m] += value * layout.modes[k, m]
-        read(h, layout, told, z, signs, scratch)
-        copy_vector(z[len(layout.row) :], values[n])
-    for j in range(variables):
-        broad.centre[j] = np.mean(values[:, j])
-        broad.width[j] = _BROAD * np.std(values[:, j])
+    for p in range(indices):
+        for m in range(tokens):
+            h[p, m] = 0.0
+    for k in range(tokens):
+        for p in range(indices):
+            value = omega[p, k]
+            for i in range(p + 1):
+                value += root[p, i] * normal[i, k]
+            for m in range(tokens):
+                h[p, m] += value * modes[k, m]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _log_broad(z: Array, layout: Layout, broad: Broad, norm: float) -> float:
     """Log-density of the variables where they are drawn from the broad density."""
-    total, first = 0.0, len(layout.row)
-    for j in range(len(layout.kinds)):
-        if layout.kinds[j] == LINE:
-            x = (z[first + j] - broad.centre[j]) / broad.width[j]
-            total += norm - math.log(broad.width[j]) - 0.5 * (BROAD_FREEDOM + 1) * math.log1p(x * x / BROAD_FREEDOM)
+    kinds, centre, width = layout.kinds, broad.centre, broad.width
+    total, first = 0.0, len(z) - len(kinds)
+    for j in range(len(kinds)):
+        if kinds[j] == LINE:
+            x = (z[first + j] - centre[j]) / width[j]
+            total += norm - math.log(width[j]) - 0.5 * (BROAD_FREEDOM + 1) * math.log1p(x * x / BROAD_FREEDOM)
         else:
-            total -= math.log(math.pi if layout.kinds[j] == ARC else 2 * math.pi)
+            total -= math.log(math.pi if kinds[j] == ARC else 2 * math.pi)
     return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def draw_prior(z: Array, normal: Array, loose: Array, target: Target, broad: Broad) -> None:
     """Coordinates of a node from the prior, from standard normal numbers and those of the broad density."""
-    _, omega, prior, layout = target
-    count = len(layout.row)
+    omega, roots, layout = target.omega, target.prior.roots, target.layout
+    hidden, row, mode, kinds = layout.hidden, layout.row, layout.mode, layout.kinds
+    count, centre, width = len(row), broad.centre, broad.width
     for j in range(count):
-        k = layout.mode[j]
-        value = omega[layout.hidden[layout.row[j]], k]
+        k = mode[j]
+        value = omega[hidden[row[j]], k]
         for i in range(j + 1):
-            if layout.mode[i] == k:
-                value += prior.roots[k, layout.row[j], layout.row[i]] * normal[i]
+            if mode[i] == k:
+                value += roots[k, row[j], row[i]] * normal[i]
         z[j] = value
-    for j in range(len(layout.kinds)):
-        if layout.kinds[j] == LINE:
-            z[count + j] = broad.centre[j] + broad.width[j] * loose[j]
+    for j in range(len(kinds)):
+        if kinds[j] == LINE:
+            z[count + j] = centre[j] + width[j] * loose[j]
         else:
-            z[count + j] = loose[j] * (math.pi if layout.kinds[j] == ARC else 2 * math.pi)
+            z[count + j] = loose[j] * (math.pi if kinds[j] == ARC else 2 * math.pi)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _log_prior(z: Array, target: Target, broad: Broad, norm: float) -> float:
     """Log-density of a node where it is drawn from the prior."""
     layout, omega, inner = target.layout, target.omega, target.prior.inner
-    total, count = 0.0, len(layout.row)
-    for j in range(count):
-        k, row = layout.mode[j], layout.row[j]
-        first = z[j] - omega[layout.hidden[row], k]
+    hidden, rows, modes = layout.hidden, layout.row, layout.mode
+    total = 0.0
+    for j in range(len(rows)):
+        k, row = modes[j], rows[j]
+        first = z[j] - omega[hidden[row], k]
         total += 0.5 * first * inner[k, row, row] * first
         for i in range(j):
-            if layout.mode[i] == k:
-                other = layout.row[i]
-                total += first * inner[k, row, other] * (z[i] - omega[layout.hidden[other], k])
+            if modes[i] == k:
+                other = rows[i]
+                total += first * inner[k, row, other] * (z[i] - omega[hidden[other], k])
     return target.prior.log_inner - total + _log_broad(z, layout, broad, norm)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def squared_distance(z: Array, image: int, peaks: Peaks, layout: Layout, work: Array) -> float:
     """Squared distance of a node from a peak in units of its scale."""
-    first, square = len(layout.row), 0.0
+    kinds, centre, factor = layout.kinds, peaks.centre, peaks.factor
+    first, square = len(z) - len(kinds), 0.0
     for j in range(len(z)):
-        value = z[j] - peaks.centre[image, j]
+        value = z[j] - centre[image, j]
         if j >= first:
-            value = wrapped(value, layout.kinds[j - first])
+            value = wrapped(value, kinds[j - first])
         for k in range(j):
-            value -= peaks.factor[image, j, k] * work[k]
-        work[j] = value / peaks.factor[image, j, j]
+            value -= factor[image, j, k] * work[k]
+        work[j] = value / factor[image, j, j]
         square += work[j] * work[j]
     return square
 
@@ -191,15 +212,16 @@ def squared_distance(z: Array, image: int, peaks: Peaks, layout: Layout, work: A
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def draw_peak(z: Array, normal: Array, tail: float, image: int, peaks: Peaks, layout: Layout) -> bool:
     """Coordinates of a node from a peak; False where a variable leaves its range, which no node does."""
-    first = len(layout.row)
+    kinds, centre, factor = layout.kinds, peaks.centre, peaks.factor
+    first = len(z) - len(kinds)
     for j in range(len(z)):
         value = 0.0
         for k in range(j + 1):
-            value += peaks.factor[image, j, k] * normal[k]
+            value += factor[image, j, k] * normal[k]
         value *= tail
-        z[j] = peaks.centre[image, j] + value
+        z[j] = centre[image, j] + value
         if j >= first:
-            kind = layout.kinds[j - first]
+            kind = kinds[j - first]
             if kind == CIRCLE and abs(value) > math.pi:
                 return False
             if kind == ARC and not 0.0 < z[j] < math.pi:
@@ -207,7 +229,7 @@ def draw_peak(z: Array, normal: Array, tail: float, image: int, peaks: Peaks, la
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def log_mixture(z: Array, mixture: Mixture, target: Target, work: Array) -> float:
     """Logarithm of the intensity of nodes at z."""
     density = -np.inf
@@ -217,14 +239,15 @@ def log_mixture(z: Array, mixture: Mixture, target: Target, work: Array) -> floa
         return density
     nu = freedom(len(z))
     # Degrees of freedom are such that the density is a whole power.
-    power, total = (nu + len(z)) // 2, math.exp(density - mixture.log_top)
+    power, total, peaks = (nu + len(z)) // 2, math.exp(density - mixture.log_top), mixture.peaks
+    top = peaks.top
     for image in range(mixture.images):
-        square = squared_distance(z, image, mixture.peaks, target.layout, work)
-        total += mixture.tops[image] * (1.0 + square / nu) ** -power
+        square = squared_distance(z, image, peaks, target.layout, work)
+        total += top[image] * (1.0 + square / nu) ** -power
     return mixture.log_top + math.log(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def set_signs(number: int, signs: Array) -> None:
     """One of the choices of all signs."""
     for j in range(len(signs)):
@@ -245,66 +268,83 @@ def node_heights(z: Array, signs: Array, target: Target, scratch: Scratch) -> fl
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _set_image(truth: Array, flip: Array, target: Target, z: Array, scratch: Scratch) -> None:
+    """Set the coordinates and signs of the truth with the signs of its rows changed."""
+    h = scratch.middle
+    for p in range(h.shape[0]):
+        for m in range(h.shape[1]):
+            h[p, m] = truth[p, m] * flip[p]
+    read(h, target.layout, scratch.data, z, scratch.signs, scratch)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _alike(one: Array, other: Array, omega: Array) -> bool:
+    """Whether two changes of sign differ only by rows of which the prior knows nothing."""
+    for p in range(len(one)):
+        for k in range(omega.shape[1]):
+            if one[p] != other[p] and omega[p, k] != 0.0:
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def place_peaks(truth: Array, flips: Array, target: Target, scratch: Scratch, peaks: Peaks) -> int:
     """Find peaks near the images of the truth under changes of sign; return how many there are.
 
     Rows of which the prior knows nothing have a posterior without a sign: their images have the same peak, reflected.
     """
-    layout = target.layout
-    z, signs, told = np.empty(peaks.centre.shape[1]), np.empty(layout.signs), np.empty(layout.data)
-    first, unknown = np.empty_like(z), np.empty(len(truth), np.bool_)
-    for row in range(len(truth)):
-        unknown[row] = not np.any(target.omega[row])
-    places = np.full(len(flips), -1)
-    found = 0
+    z, first, omega = scratch.z, scratch.trial, target.omega
+    places = np.empty(len(flips), np.int64)
+    found: Any = np.int64(0)  # numba compiles what takes a literal number once more
     for image in range(len(flips)):
-        read(truth * flips[image].reshape(-1, 1), layout, told, z, signs, scratch)
+        _set_image(truth, flips[image], target, z, scratch)
+        places[image] = -1
         for other in range(image):
-            change = flips[image] * flips[other]
-            if places[other] >= 0 and np.all((change > 0) | unknown):
-                read(truth * flips[other].reshape(-1, 1), layout, told, first, signs, scratch)
+            if places[other] >= 0 and _alike(flips[image], flips[other], omega):
+                _set_image(truth, flips[other], target, first, scratch)
                 if _reflected(z, first, peaks, places[other], found):
                     places[image] = found
                     found += 1
                     break
         if places[image] >= 0:
             continue
-        fine, height, factor = find_peak(z, signs, target, scratch)
+        fine, height, factor = find_peak(z, scratch.signs, target, scratch)
         if not fine:
             continue
-        copy_vector(z, peaks.centre[found])
-        copy_matrix(factor, peaks.factor[found])
-        peaks.height[found] = height
-        peaks.log_det[found] = np.sum(np.log(np.diag(factor)))
+        keep_peak(peaks, found, z, height, factor)
         places[image] = found
         found += 1
     set_shares(peaks, found)
     return found
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def _reflected(z: Array, first: Array, peaks: Peaks, peak: int, place: int) -> bool:
     """Put the reflection of a peak there, that takes one image of the truth to the other; False where it is none."""
-    size = len(z)
+    size, centre, factor = len(z), peaks.centre, peaks.factor
     for j in range(size):
         if not abs(abs(z[j]) - abs(first[j])) <= _SAME * abs(z[j]):
             return False
     for j in range(size):
         sign = 1.0 if z[j] * first[j] >= 0.0 else -1.0
-        peaks.centre[place, j] = sign * peaks.centre[peak, j]
+        centre[place, j] = sign * centre[peak, j]
         for k in range(size):
             other = 1.0 if z[k] * first[k] >= 0.0 else -1.0
-            peaks.factor[place, j, k] = sign * other * peaks.factor[peak, j, k]
+            factor[place, j, k] = sign * other * factor[peak, j, k]
     peaks.height[place] = peaks.height[peak]
     peaks.log_det[place] = peaks.log_det[peak]
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(cache=True, **INNER)
 def set_shares(peaks: Peaks, found: int) -> None:
     """Divide the nodes among so many peaks by their volumes."""
-    if found == 0:
-        return
-    volume = peaks.height[:found] + peaks.log_det[:found]
-    mass = np.exp(volume - np.max(volume))
-    copy_vector((mass / np.sum(mass) + _LEAST_SHARE) / (1.0 + found * _LEAST_SHARE), peaks.share)
+    height, log_det, share = peaks.height, peaks.log_det, peaks.share
+    largest, total = -np.inf, 0.0
+    for image in range(found):
+        largest = max(largest, height[image] + log_det[image])
+    for image in range(found):
+        share[image] = math.exp(height[image] + log_det[image] - largest)
+        total += share[image]
+    for image in range(found):
+        share[image] = (share[image] / total + _LEAST_SHARE) / (1.0 + found * _LEAST_SHARE)

@@ -7,11 +7,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ..copies import copy_vector
-from ..student import lower_factor
+from ...arithmetic.references import INNER
+from ..copies import copy_matrix, copy_vector
+from ..student import set_inverse, set_lower_factor
 from .density import Scratch, Target, log_posterior
 
-__all__ = ["Peaks", "find_peak", "log_student_norm", "new_peaks"]
+__all__ = ["Peaks", "find_peak", "keep_peak", "log_student_norm", "new_peaks"]
 
 Array = NDArray[np.float64]
 
@@ -39,6 +40,8 @@ class Peaks(NamedTuple):
         Part of the nodes of the peaks.
     log_det : ndarray, shape (peaks,)
         Of the factors.
+    top : ndarray, shape (peaks,)
+        Intensity of nodes at the centre, in units of the largest.
     """
 
     centre: Array
@@ -46,32 +49,30 @@ class Peaks(NamedTuple):
     height: Array
     share: Array
     log_det: Array
+    top: Array
 
 
-@njit(cache=True, nogil=True)
 def new_peaks(count: int, dimension: int) -> Peaks:
     """Arrays for so many peaks."""
     return Peaks(
         np.empty((count, dimension)),
         np.empty((count, dimension, dimension)),
-        np.empty(count),
-        np.empty(count),
-        np.empty(count),
+        *np.empty((4, count)),
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def log_student_norm(nu: int, dimension: int) -> float:
     """Logarithm of the largest density of a Student variable of unit scale."""
     return math.lgamma(0.5 * (nu + dimension)) - math.lgamma(0.5 * nu) - 0.5 * dimension * math.log(math.pi * nu)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _slopes(z: Array, signs: Array, target: Target, scratch: Scratch, tangent: Array) -> tuple[Array, float]:
-    """Set the derivatives of the modes of h by z; return the gradient of minus the log-density, and its value."""
+def _set_slopes(z: Array, signs: Array, target: Target, scratch: Scratch) -> float:
+    """Set the gradient of minus the log-density and the derivatives of the modes of h by z; return the former."""
     value = -log_posterior(z, signs, target, scratch)
-    middle = scratch.modes.copy()
-    gradient = np.empty(len(z))
+    modes, middle, gradient, tangent = scratch.modes, scratch.middle, scratch.gradient, scratch.tangent
+    copy_matrix(modes, middle)
     for j in range(len(z)):
         kept = z[j]
         step = 0.0
@@ -79,52 +80,66 @@ def _slopes(z: Array, signs: Array, target: Target, scratch: Scratch, tangent: A
             step = times * _DIFFERENCE * (1.0 + abs(kept))
             z[j] = kept + step
             gradient[j] = (-log_posterior(z, signs, target, scratch) - value) / step
-            if np.isfinite(gradient[j]):
+            if math.isfinite(gradient[j]):
                 break
         for p in range(middle.shape[0]):
             for k in range(middle.shape[1]):
-                tangent[p, k, j] = (scratch.modes[p, k] - middle[p, k]) / step
+                tangent[p, k, j] = (modes[p, k] - middle[p, k]) / step
         z[j] = kept
-    return gradient, value
+    return value
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _curvature(tangent: Array, precision: Array) -> Array:
-    """Hessian of the Gaussian's exponent along the tangent."""
+def _set_curvature(tangent: Array, precision: Array, row: Array, out: Array) -> None:
+    """Set the Hessian of the Gaussian's exponent along the tangent."""
     indices, tokens, free = tangent.shape
-    out = np.zeros((free, free))
-    row = np.empty(free)
+    for i in range(free):
+        for j in range(free):
+            out[i, j] = 0.0
     for k in range(tokens):
         for p in range(indices):
-            row[:] = 0.0
+            for j in range(free):
+                row[j] = 0.0
             for i in range(indices):
                 for j in range(free):
                     row[j] += precision[k, p, i] * tangent[i, k, j]
             for i in range(free):
                 for j in range(free):
                     out[i, j] += tangent[p, k, i] * row[j]
-    return out
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _local(
-    z: Array, signs: Array, target: Target, scratch: Scratch, tangent: Array
-) -> tuple[bool, float, Array, Array]:
-    """Whether all is finite at z; minus the log-density there, its gradient, and the covariance along the tangent."""
-    gradient, value = _slopes(z, signs, target, scratch, tangent)
-    hessian = _curvature(tangent, target.prior.precision)
-    for j in range(len(z)):
-        hessian[j, j] += 1e-10 * (1.0 + hessian[j, j])
-    if not (np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(hessian).all()):
-        return False, value, gradient, hessian
-    return True, value, gradient, np.ascontiguousarray(np.linalg.inv(hessian))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _stepped(z: Array, move: Array, value: float, signs: Array, target: Target, scratch: Scratch) -> float:
-    """Move z by the longest of some steps along a direction that lowers the value; return how much lower it is."""
+def _set_local(z: Array, signs: Array, target: Target, scratch: Scratch) -> tuple[bool, float]:
+    """Whether all is finite at z; minus the log-density there. Its gradient and its covariance are set.
+
+    The covariance is that of the Gaussian along the tangent.
+    """
+    value = _set_slopes(z, signs, target, scratch)
+    gradient, hessian = scratch.gradient, scratch.hessian
+    _set_curvature(scratch.tangent, target.prior.precision, scratch.work, hessian)
+    total = value
+    for j in range(len(z)):
+        hessian[j, j] += 1e-10 * (1.0 + hessian[j, j])
+        total += gradient[j]
+        for i in range(len(z)):
+            total += hessian[i, j]
+    fine = math.isfinite(total)  # as all that it is the sum of
+    if fine:
+        set_inverse(hessian, scratch.covariance)
+    return fine, value
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _stepped(z: Array, value: float, signs: Array, target: Target, scratch: Scratch) -> float:
+    """Move z by the longest of some steps downhill that lowers the value; return how much lower it is."""
+    covariance, gradient, move, trial = scratch.covariance, scratch.gradient, scratch.work, scratch.trial
+    for i in range(len(z)):
+        move[i] = 0.0
+        for j in range(len(z)):
+            move[i] -= covariance[i, j] * gradient[j]
     for halving in range(_HALVINGS):
-        trial = z + move * 0.5**halving
+        for i in range(len(z)):
+            trial[i] = z[i] + move[i] * 0.5**halving
         lower = -log_posterior(trial, signs, target, scratch)
         if lower < value:
             copy_vector(trial, z)
@@ -143,17 +158,34 @@ def find_peak(z: Array, signs: Array, target: Target, scratch: Scratch) -> tuple
     height : float
         Log-density there.
     factor : ndarray, shape (F, F)
-        Lower factor of the covariance of the Gaussian along the tangent.
+        Lower factor of the covariance of the Gaussian along the tangent, in `scratch`.
     """
-    tangent = np.zeros((scratch.h.shape[0], scratch.h.shape[1], len(z)))
-    fine, value, gradient, covariance = _local(z, signs, target, scratch, tangent)
-    gain = np.inf
-    for _ in range(_STEPS):
-        if not fine or gain < _SMALL:
+    fine, value, gain, covariance = True, np.inf, np.inf, scratch.covariance
+    for step in range(_STEPS + 1):
+        fine, value = _set_local(z, signs, target, scratch)
+        if not fine or gain < _SMALL or step == _STEPS:
             break
-        gain = _stepped(z, -(covariance @ gradient), value, signs, target, scratch)
-        if gain > 0.0:
-            fine, value, gradient, covariance = _local(z, signs, target, scratch, tangent)
-    if not (fine and np.isfinite(covariance).all()):
-        return False, -np.inf, covariance
-    return True, -value, lower_factor(covariance, _LEAST)
+        gain = _stepped(z, value, signs, target, scratch)
+        if not gain > 0.0:
+            break
+    total, factor = 0.0, scratch.factor
+    for i in range(len(z)):
+        for j in range(len(z)):
+            total += covariance[i, j]
+    if not (fine and math.isfinite(total)):
+        return False, -np.inf, factor
+    set_lower_factor(covariance, _LEAST, factor)
+    return True, -value, factor
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def keep_peak(peaks: Peaks, place: int, z: Array, height: float, factor: Array) -> None:
+    """Set one of the peaks."""
+    centre, factors, log_det = peaks.centre, peaks.factor, 0.0
+    for i in range(len(z)):
+        centre[place, i] = z[i]
+        log_det += math.log(factor[i, i])
+        for j in range(len(z)):
+            factors[place, i, j] = factor[i, j]
+    peaks.height[place] = height
+    peaks.log_det[place] = log_det

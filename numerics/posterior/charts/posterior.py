@@ -138,7 +138,7 @@ class ChartPosterior:
         n, rows, tokens = h.shape
         size = rows * tokens
         turned, covariance = with_noise(self.layout, omega, v)
-        prior, root = prior_of(self.layout, covariance), np.linalg.cholesky(covariance)
+        prior, root = prior_of(self.layout, covariance), np.asarray(np.linalg.cholesky(covariance), np.float64)
         sums = Sums(
             np.empty(n),
             np.empty((n, 2, 1 + size)),

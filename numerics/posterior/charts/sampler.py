@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.references import lend, reference
 from .density import Prior, Scratch, Target, log_posterior, new_scratch, read
 from .layout import Layout
 from .mixture import (
@@ -19,12 +20,13 @@ from .mixture import (
     draw_prior,
     fit_broad,
     log_mixture,
+    new_broad,
     new_mixture,
     node_heights,
     place_peaks,
     set_signs,
 )
-from .peaks import new_peaks
+from .peaks import Peaks, new_peaks
 from .points import Points
 
 __all__ = ["Nodes", "Outputs", "Sums", "draw_node", "posterior_sums"]
@@ -95,27 +97,29 @@ class Sums(NamedTuple):
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _follow(target: Target, modes: Array) -> None:
     """Set the means that the output does not depend on to what they are given the rest."""
-    _, omega, prior, layout = target
+    omega, follow, free = target.omega, target.prior.follow, target.layout.free
     for p in range(len(modes)):
-        if layout.free[p]:
+        if free[p]:
             value = omega[p, 0]
             for i in range(len(modes)):
-                if not layout.free[i]:
-                    value += prior.follow[p, i] * (modes[i, 0] - omega[i, 0])
+                if not free[i]:
+                    value += follow[p, i] * (modes[i, 0] - omega[i, 0])
             modes[p, 0] = value
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _add(first: Array, second: Array, weight: float, modes: Array) -> None:
     """Add indices to the sums."""
-    flat = modes.ravel()
+    indices, tokens = modes.shape
     first[0] += weight
-    for p in range(len(flat)):
-        one = weight * flat[p]
-        first[1 + p] += one
-        if second.shape[0] > 0:
-            for q in range(len(flat)):
-                second[p, q] += one * flat[q]
+    for p in range(indices):
+        for k in range(tokens):
+            one = weight * modes[p, k]
+            first[1 + p * tokens + k] += one
+            if second.shape[0] > 0:
+                for i in range(indices):
+                    for j in range(tokens):
+                        second[p * tokens + k, i * tokens + j] += one * modes[i, j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
@@ -125,11 +129,12 @@ def draw_node(z: Array, node: int, points: Points, mixture: Mixture, target: Tar
         draw_prior(z, points.normal[node], points.broad[node], target, mixture.broad)
         return True
     peaks = mixture.peaks
+    share = peaks.share
     level = (node - mixture.from_prior + 0.5) / mixture.from_peaks
-    image, passed = 0, peaks.share[0]
+    image, passed = 0, share[0]
     while level > passed and image < mixture.images - 1:
         image += 1
-        passed += peaks.share[image]
+        passed += share[image]
     return draw_peak(z, points.normal[node], points.tails[node], image, peaks, target.layout)
 
 
@@ -139,23 +144,22 @@ def _sum_nodes(
 ) -> None:
     """Add one set of nodes to the sums of one output, each with every choice of the signs."""
     i, half = where
-    layout, free = target.layout, mixture.peaks.centre.shape[1]
-    z, work, signs = np.empty(free), np.empty(free), np.empty(layout.signs)
+    first, second, squares, log_scale = sums.first[i, half], sums.second[i, half], sums.squares, sums.log_scale[i]
+    z, work, signs, modes = scratch.z, scratch.work, scratch.signs, scratch.modes
     for node in range(mixture.from_prior + mixture.from_peaks):
         if not draw_node(z, node, points, mixture, target):
             continue
-        density = log_mixture(z, mixture, target, work) + sums.log_scale[i]
-        for number in range(1 << layout.signs):
+        density = log_mixture(z, mixture, target, work) + log_scale
+        for number in range(1 << len(signs)):
             set_signs(number, signs)
             height = log_posterior(z, signs, target, scratch)
             weight = math.exp(height - density)
             if 0.0 < weight < np.inf:
-                _follow(target, scratch.modes)
-                sums.squares[i, half] += weight * weight
-                _add(sums.first[i, half], sums.second[i, half], weight, scratch.modes)
+                _follow(target, modes)
+                squares[i, half] += weight * weight
+                _add(first, second, weight, modes)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
 def posterior_sums(outputs: Outputs, root: Array, prior: Prior, nodes: Nodes, layout: Layout, sums: Sums) -> None:
     """Sums over the posterior of a batch of outputs, each by two independent sets of nodes.
 
@@ -171,24 +175,46 @@ def posterior_sums(outputs: Outputs, root: Array, prior: Prior, nodes: Nodes, la
     sums : Sums
         Filled.
     """
-    free = len(layout.row) + len(layout.kinds)
-    scratch = new_scratch(layout)
-    z, signs = np.empty(free), np.empty(layout.signs)
-    peaks = new_peaks(len(outputs.flips), free)
-    broad = Broad(np.zeros(len(layout.kinds)), np.ones(len(layout.kinds)))
+    for array in (sums.first, sums.second, sums.squares):
+        array[...] = 0.0
+    work = _Work(
+        np.empty(layout.data),
+        lend(prior),
+        lend(layout),
+        lend(new_scratch(layout)),
+        lend(new_peaks(len(outputs.flips), layout.dimension)),
+        lend(new_broad(layout)),
+    )
+    _set_sums(lend(outputs), root, lend(nodes), lend(work), lend(sums))
+
+
+class _Work(NamedTuple):
+    """What the targets of all outputs share, the data of one of them at a time, and arrays that are used anew."""
+
+    data: Array
+    prior: Prior
+    layout: Layout
+    scratch: Scratch
+    peaks: Peaks
+    broad: Broad
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _set_sums(outputs: Outputs, root: Array, nodes: Nodes, work: _Work, sums: Sums) -> None:
+    """Add to sums that are zero."""
+    layout, scratch, peaks, broad = work.layout, work.scratch, work.peaks, work.broad
+    log_scale, heights, points = sums.log_scale, peaks.height, nodes.points
     for i in range(len(outputs.truth)):
-        target = Target(np.empty(layout.data), outputs.omega[i], prior, layout)
+        truth = outputs.truth[i]
+        target = reference(Target(work.data, outputs.omega[i], work.prior, layout))
         fit_broad(target, root, nodes.prior, scratch, broad)
-        read(outputs.truth[i], layout, target.data, z, signs, scratch)
-        images = place_peaks(outputs.truth[i], outputs.flips, target, scratch, peaks)
-        sums.log_scale[i] = node_heights(z, signs, target, scratch)
+        read(truth, layout, work.data, scratch.z, scratch.signs, scratch)
+        log_scale[i] = node_heights(scratch.z, scratch.signs, target, scratch)
+        images = place_peaks(truth, outputs.flips, target, scratch, peaks)
         for image in range(images):
-            sums.log_scale[i] = max(sums.log_scale[i], peaks.height[image])
-        mixture = new_mixture(nodes.counts, images, broad, peaks)
+            log_scale[i] = max(log_scale[i], heights[image])
+        mixture = reference(new_mixture(nodes.counts, images, broad, peaks))
         for half in range(2):
-            sums.first[i, half] = 0.0
-            sums.second[i, half] = 0.0
-            sums.squares[i, half] = 0.0
-            normal, loose, tails = nodes.points
             place = (outputs.pair[i], half)
-            _sum_nodes(sums, (i, half), Points(normal[place], loose[place], tails[place]), mixture, target, scratch)
+            own = reference(Points(points.normal[place], points.broad[place], points.tails[place]))
+            _sum_nodes(sums, (i, half), own, mixture, target, scratch)

@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 
 from attnlimits.generated.attention_tied_softmax_m2.numba64 import invert, layer, link
 
+from ...arithmetic.references import lend
 from ..charts.frozen import heavy_nodes
+from ..copies import copy_matrix
 from .signs import Folded, log_sum, set_energies
 
 __all__ = ["Channel", "Draws", "freeze_deep"]
 
 Array = NDArray[np.float64]
+# Entries (++, +-, --) of a triangular matrix.
+Triangle = tuple[float, float, float]
 
 
 class Channel(NamedTuple):
@@ -50,7 +54,7 @@ class Draws(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _mix(h: Array, layers: int, constants: tuple[float, float]) -> tuple[float, float, float]:
+def _mix(h: Array, layers: int, constants: tuple[float, float]) -> Triangle:
     """Entries (++, +-, --) of B after so many layers."""
     skip, beta = constants
     both, across, minus = 1.0, 0.0, 1.0
@@ -69,7 +73,7 @@ def _log_slope(y: tuple[float, float, float, float], beta: float) -> tuple[float
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _solve_last(h: Array, base: Array, v: Array, constants: tuple[float, float]) -> tuple[float, float]:
+def _solve_last(h: Array, base: Triangle, v: Array, constants: tuple[float, float]) -> tuple[float, float]:
     """Set h_L; returns the logarithms of J_L and J_{L-1}, over det B_{L-2}."""
     skip, beta = constants
     last = len(h) - 1
@@ -84,7 +88,7 @@ def _solve_last(h: Array, base: Array, v: Array, constants: tuple[float, float])
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _solve_before(h: Array, base: Array, v: Array, constants: tuple[float, float]) -> tuple[float, float]:
+def _solve_before(h: Array, base: Triangle, v: Array, constants: tuple[float, float]) -> tuple[float, float]:
     """Set h_{L-1}; returns as `_solve_last`, -inf where there is no solution."""
     skip, beta = constants
     last = len(h) - 1
@@ -114,7 +118,6 @@ def _draw(h: Array, normal: Array, omega: Array, root: Array, solved: int) -> No
             h[place, m] = value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
 def freeze_deep(
     v: Array, omega: Array, channel: Channel, draws: Draws, sets: NDArray[np.int64], light: float
 ) -> Folded:
@@ -138,37 +141,56 @@ def freeze_deep(
     Folded
         Its weights are those of the density of v up to its sign.
     """
-    depth, count = len(omega), draws.normal.shape[3]
-    constants, precision = channel.constants, channel.precisions[0]
-    most = 2 * count * len(sets)
-    modes, log_base, log_weight = np.empty((most, depth, 2)), np.empty(most), np.empty(most)
-    h, numbers, energies = np.empty((depth, 2)), np.empty(2 * (depth - 1)), np.empty((3, 1 << depth))
-    log_norm = math.log(np.linalg.det(precision)) - depth * math.log(2 * math.pi)
+    depth, most = len(omega), 2 * draws.normal.shape[3] * len(sets)
+    made = _Made(
+        np.empty((most, depth, 2)), np.empty(most), np.empty(most), np.empty((depth, 2)), np.empty((3, 1 << depth))
+    )
+    first, kept = _draw_all(v, omega, lend(channel), lend(draws), sets, lend(made))
+    heavy = heavy_nodes(made.log_weight[:kept], light)
+    log_norm = math.log(np.linalg.det(channel.precisions[0])) - depth * math.log(2 * math.pi)
+    return Folded(made.modes[heavy], made.log_base[heavy] - log_norm, int(np.sum(heavy < first)))
+
+
+class _Made(NamedTuple):
+    """Nodes, the logarithms of their weights without the prior and with it, and arrays that every node uses anew."""
+
+    modes: Array
+    log_base: Array
+    log_weight: Array
+    h: Array
+    energies: Array
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_all(
+    v: Array, omega: Array, channel: Channel, draws: Draws, sets: NDArray[np.int64], made: _Made
+) -> tuple[int, int]:
+    """Draw both sets of nodes; return how many of the first one are kept, and how many of both."""
+    modes, log_base, log_weight, h, energies = made.modes, made.log_base, made.log_weight, made.h, made.energies
+    depth, count, normal, for_last = len(omega), draws.normal.shape[3], draws.normal, draws.for_last
+    constants, precisions, precision = channel.constants, channel.precisions, channel.precisions[0]
     # Logarithms of the numbers of draws over the norms of the conditional densities of the layers solved for. Both
     # signs of these are of one draw.
-    log_last = math.log(draws.for_last * len(sets) * math.pi / precision[depth - 1, depth - 1])
-    log_before = math.log((count - draws.for_last) * len(sets) * math.pi / precision[depth - 2, depth - 2])
+    log_last = math.log(for_last * len(sets) * math.pi / precision[depth - 1, depth - 1])
+    log_before = math.log((count - for_last) * len(sets) * math.pi / precision[depth - 2, depth - 2])
     kept, first = 0, 0
     for half in range(2):
+        first = kept
         for place in sets:
             for node in range(count):
-                before = node >= draws.for_last
-                solved = depth - 2 if before else depth - 1
-                numbers[:] = draws.normal[place, half, :, node]
-                _draw(h, numbers, omega, channel.roots[1 if before else 0], solved)
-                base = np.array(_mix(h, depth - 2, constants))
+                before = node >= for_last
+                _draw(h, normal[place, half, :, node], omega, channel.roots[1 if before else 0], depth - 1 - before)
+                base = _mix(h, depth - 2, constants)
                 found = _solve_before(h, base, v, constants) if before else _solve_last(h, base, v, constants)
                 log_det = math.log(base[0] * base[2])
                 for kind in range(3):
-                    set_energies(h, omega, channel.precisions[kind], energies[kind])
+                    set_energies(h, omega, precisions[kind], energies[kind])
                 last = log_last + log_det + found[0] + log_sum(energies[1])
                 other = log_before + log_det + found[1] + log_sum(energies[2])
                 both = max(last, other) + math.log1p(math.exp(-abs(last - other)))
                 weight = log_sum(energies[0]) - both
                 if -np.inf < both < np.inf and -np.inf < weight < np.inf:
-                    modes[kept], log_base[kept], log_weight[kept] = h, -both - log_norm, weight
+                    copy_matrix(h, modes[kept])
+                    log_base[kept], log_weight[kept] = -both, weight
                     kept += 1
-        if half == 0:
-            first = kept
-    heavy = heavy_nodes(log_weight[:kept], light)
-    return Folded(modes[heavy], log_base[heavy], int(np.sum(heavy < first)))
+    return first, kept

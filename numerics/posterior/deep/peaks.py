@@ -8,7 +8,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ..copies import copy_matrix
-from ..student import freedom, lower_factor
+from ..student import freedom, set_lower_factor
 from .fibre import Fibre, Nodes, complete, new_nodes
 
 __all__ = ["Peaks", "Prior", "drawn_layer", "energy", "new_peaks", "place_peaks"]
@@ -163,7 +163,8 @@ def _peak(h: Array, prior: Prior, before: bool, fibre: Fibre) -> tuple[float, Ar
         # Where the tangent is degenerate (h_l = 0) the curvature of the fibre spreads h_L.
         for m in range(free - size, free):
             covariance[m, m] += _FLOOR * _FLOOR / precision[depth - 1, depth - 1]
-    return least, lower_factor(covariance, 1e-14)
+    set_lower_factor(covariance, 1e-14, covariance)
+    return least, covariance
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .integrand import INNER
+from ...arithmetic.references import INNER
 from .peak import improve
 
 __all__ = ["MAX_BOXES", "Boxes", "Cover", "Cut", "cover", "lobe_steps", "merge"]

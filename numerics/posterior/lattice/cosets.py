@@ -7,7 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .integrand import INNER, N_MOMENTS, Compiled
+from ...arithmetic.references import INNER
+from .integrand import N_MOMENTS, Compiled
 
 __all__ = ["BUFFER_SHAPES", "Buffer", "Coset", "Region", "coset_sums", "difference"]
 

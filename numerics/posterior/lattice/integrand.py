@@ -8,9 +8,10 @@ from numba import float64, int64, njit, types
 from numpy.typing import NDArray
 
 from ...arithmetic.addresses import address, function_at
+from ...arithmetic.references import INNER
 
 __all__ = [
-    "INNER", "MATRIX", "N_MOMENTS", "N_PARAMETERS", "SQUARING", "Compiled", "Integrand", "Scales",
+    "MATRIX", "N_MOMENTS", "N_PARAMETERS", "SQUARING", "Compiled", "Integrand", "Scales",
     "bind", "branch_at", "distance", "distances", "pair_at", "range_at", "rows_at", "undo_at",
 ]  # fmt: skip
 
@@ -20,9 +21,6 @@ N_PARAMETERS = 12
 N_MOMENTS = 15
 # An analytic integrand squares its error when the step is halved; the rest is margin.
 SQUARING = 1.7
-# No reference counts: they are atomic operations, and inner functions only look at arrays that `run` owns. Nor what
-# calls from Python take: compiling that costs a sixth of the time.
-INNER = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 _VECTOR = float64[::1]
 MATRIX = float64[:, ::1]

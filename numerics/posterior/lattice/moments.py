@@ -9,10 +9,10 @@ import numpy as np
 from numba import float64, int64, njit, types
 from numpy.typing import NDArray
 
+from ...arithmetic.references import INNER
 from .boxes import MAX_BOXES, Boxes, Cut, cover, lobe_steps, merge
 from .cosets import BUFFER_SHAPES, Buffer, Coset, Region, coset_sums, difference
 from .integrand import (
-    INNER,
     MATRIX,
     N_MOMENTS,
     SQUARING,

@@ -10,7 +10,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .integrand import INNER, distance, distances
+from ...arithmetic.references import INNER
+from .integrand import distance, distances
 
 __all__ = ["Peak", "Steps", "coarse_steps", "descend", "improve", "peak_share", "rounding", "search", "steepest"]
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from attnlimits.numerics.arithmetic.references import lend
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.model.charts import chart_of
 from attnlimits.numerics.model.network import Network
@@ -119,15 +120,15 @@ def test_images_of_layers_without_a_prior_mean_have_the_same_peak_reflected(mode
     h, omega, v = drawn(model, q, 6, 4)
     layout, flips = layout_of(chart_of(model), constants_of(model)), sign_flips(model)
     means, covariance = with_noise(layout, omega, v)
-    prior, scratch = prior_of(layout, covariance), new_scratch(layout)
+    chart, prior, scratch = lend(layout), lend(prior_of(layout, covariance)), lend(new_scratch(layout))
     z, signs, told = np.empty(layout.dimension), np.empty(layout.signs), np.empty(layout.data)
     reflected = np.where(np.arange(rows) < rows // 2, -1.0, 1.0)
     pairs = [(i, j) for i in range(len(flips)) for j in range(i) if np.array_equal(flips[i] * flips[j], reflected)]
     assert pairs
     for truth, mean in zip(h, means, strict=True):
-        read(truth, layout, told, z, signs, scratch)
-        target, peaks = Target(told.copy(), mean, prior, layout), new_peaks(len(flips), layout.dimension)
-        assert place_peaks(truth, flips, target, scratch, peaks) == len(flips)
+        read(truth, chart, told, z, signs, scratch)
+        target, peaks = lend(Target(told.copy(), mean, prior, chart)), new_peaks(len(flips), layout.dimension)
+        assert place_peaks(truth, flips, target, scratch, lend(peaks)) == len(flips)
         for i, j in pairs:
             # The peak of one image is that of the other, with the signs that their coordinates have.
             assert peaks.height[i] == peaks.height[j]
@@ -135,7 +136,7 @@ def test_images_of_layers_without_a_prior_mean_have_the_same_peak_reflected(mode
         for image in range(len(flips)):
             own = peaks.centre[image].copy()
             assert log_posterior(own, signs, target, scratch) == pytest.approx(peaks.height[image], abs=1e-9)
-            read(truth * flips[image][:, None], layout, told, z, signs, scratch)
+            read(truth * flips[image][:, None], chart, told, z, signs, scratch)
             fine, height, factor = find_peak(z, signs, target, scratch)
             assert fine and height == pytest.approx(peaks.height[image], abs=1e-2)
             np.testing.assert_allclose(factor, peaks.factor[image], atol=0.02 * np.abs(factor).max())

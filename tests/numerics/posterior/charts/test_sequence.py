@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from attnlimits.numerics.arithmetic.references import lend
 from attnlimits.numerics.core.errors import KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.model.charts import chart_of
 from attnlimits.numerics.model.network import Network
@@ -24,12 +25,13 @@ from attnlimits.numerics.posterior.charts.outputs import output_data
 def test_saturated_layers_lose_few_digits_of_the_indices(model):
     # Scores of tens: small entries of y have every digit of them, those near one have not.
     layout = layout_of(chart_of(model), constants_of(model))
-    scratch, kept = new_scratch(layout), ~layout.free
+    chart, scratch, kept = lend(layout), new_scratch(layout), ~layout.free
+    lent = lend(scratch)
     data, signs, z = np.empty(layout.data), np.empty(layout.signs), np.empty(layout.dimension)
     off = []
     for h in 1.5 * np.random.default_rng(3).standard_normal((1000, model.indices, 2)):
-        read(h, layout, data, z, signs, scratch)
-        assert np.isfinite(place(z, signs, data, layout, scratch))
+        read(h, chart, data, z, signs, lent)
+        assert np.isfinite(place(z, signs, data, chart, lent))
         # Means of free rows are arbitrary.
         differences = (scratch.h - h) @ layout.modes.T
         off.append(max(np.abs(differences[kept]).max(initial=0.0), np.abs(differences[:, 1]).max()))

@@ -1,0 +1,109 @@
+"""Named tuples by reference, against the same tuples by value."""
+
+import gc
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numba import njit
+
+from attnlimits.numerics.arithmetic.references import lend, reference
+
+
+class Inner(NamedTuple):
+    x: np.ndarray
+    scale: float
+    count: int
+    pair: tuple[float, float]
+
+
+class Outer(NamedTuple):
+    inner: Inner
+    matrix: np.ndarray
+    whole: np.ndarray
+    flags: np.ndarray
+
+
+class Alike(NamedTuple):
+    a: np.ndarray
+    b: np.ndarray
+
+
+@njit
+def _value(t):
+    inner, matrix, whole = t.inner, t.matrix, t.whole
+    total = inner.scale * inner.count + inner.pair[0] - 2.0 * inner.pair[1]
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            if t.flags[i]:
+                total += (i + 2 * j + 1) * matrix[i, j] + whole[i] * inner.x[j]
+    return total + matrix.size + len(inner.x)
+
+
+@njit
+def _value_within(t):
+    inner = reference(t.inner)
+    return _value(reference(Outer(inner, t.matrix[1:], t.whole[1:], t.flags[1:])))
+
+
+@njit
+def _set(t, value):
+    t.a[0] = value
+    t.b[1] = 2 * value
+
+
+def _outer(matrix, x=None):
+    inner = Inner(np.arange(4.0) if x is None else x, -0.75, 1 << 40, (0.5, np.pi))
+    return Outer(inner, matrix, np.arange(10, 10 + len(matrix)), np.arange(len(matrix)) % 2 == 0)
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns", "strides"])
+def test_fields_are_those_of_the_tuple(layout):
+    matrix = np.random.default_rng(0).standard_normal((6, 8))
+    matrix = {"rows": matrix[:3, :4].copy(), "columns": np.asfortranarray(matrix[:3, :4]), "strides": matrix[::2, ::2]}[
+        layout
+    ]
+    t = _outer(matrix)
+    assert _value(lend(t)) == _value(t)
+    assert _value(lend(Outer(lend(t.inner), *t[1:]))) == _value(t)
+    assert _value_within(t) == _value(Outer(t.inner, t.matrix[1:], t.whole[1:], t.flags[1:]))
+
+
+def test_two_tuples_of_other_types_are_read_as_their_own():
+    # Same class, other types of fields: the second one must not be read as the first.
+    x = np.arange(4, dtype=np.float32)
+    for t in (_outer(np.ones((3, 4))), _outer(np.ones((3, 4)), x), _outer(np.ones((3, 4), dtype=np.int64), x)):
+        assert _value(lend(t)) == _value(t)
+
+
+def test_arrays_are_written_where_they_are():
+    t = Alike(np.zeros(3), np.zeros(3))
+    _set(lend(t), 2.5)
+    np.testing.assert_array_equal(t.a, [2.5, 0, 0])
+    np.testing.assert_array_equal(t.b, [0, 5.0, 0])
+
+
+def test_no_reference_is_counted_and_the_arrays_are_held():
+    x = np.arange(4.0)
+    before = sys.getrefcount(x)
+    lent = lend(_outer(np.ones((3, 4)), x))
+    expected = _value(lent)
+    held = sys.getrefcount(x)
+    assert held > before
+    for _ in range(100):
+        _value(lent)
+    assert sys.getrefcount(x) == held
+    address = x.__array_interface__["data"][0]
+    del x
+    gc.collect()
+    filler = [np.full(4, -1.0) for _ in range(100)]  # would take its place
+    assert all(array.__array_interface__["data"][0] != address for array in filler)
+    assert _value(lent) == expected
+    del lent
+
+
+@pytest.mark.parametrize("field", [True, "text", None, 1j], ids=["bool", "str", "none", "complex"])
+def test_other_fields_are_refused(field):
+    with pytest.raises(TypeError, match="not passed by reference"):
+        lend(Alike(np.zeros(2), field))
