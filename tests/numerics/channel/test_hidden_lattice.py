@@ -193,6 +193,18 @@ def test_changes_of_some_points_put_all_right(monkeypatch: pytest.MonkeyPatch) -
     assert few.bias[0, 0] > 1.5 * usual.bias[0, 0]
 
 
+def test_what_random_nodes_leave_with_one_layer_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pairs of rules agree by chance too often to state it: growth rates were off by up to four times as much."""
+    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(0.85, 9.5, 0),))
+    results = [lattice(seed=seed)(np.diag([0.36, 0.0, 0.95])) for seed in range(8)]
+    values = np.array([[x.g[0, 0, 0], x.growth[0, 1], x.g[0, 2, 2]] for x in results])
+    stated = np.array([[x.bias[0, 0], x.growth_bias[1], x.bias[2, 2]] for x in results])
+    scatter = values.std(axis=0, ddof=1)
+    # a standard deviation of eight values is known to a quarter
+    assert (scatter < 1.5 * stated.min(axis=0)).all()
+    assert (stated.mean(axis=0) < 0.01 * values.mean(axis=0)).all()
+
+
 @pytest.mark.slow
 def test_both_hidden_layers_by_other_seeds_and_more_points(monkeypatch: pytest.MonkeyPatch) -> None:
     q = np.diag([0.4412, 0.3053, 0.9])
