@@ -63,7 +63,7 @@ ROUTES = (
         _put_right,
         _far,
         "far finer sums",
-        sample=(10,),
+        sample=(28,),
         fewest=_COUNT,
     ),
 )
