@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from deep_sums import last_overlap
+from finer_lattices import by_finer_lattice, lattice_cases
 from harness import Settings, store_truths
 
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
@@ -201,6 +202,11 @@ STORES: dict[str, tuple[str, list[Settings] | Callable[[], list[Settings]], Call
         "far finer sums over the outputs, and other nodes",
         [{"model": {"layers": 3}, "alpha": alpha} for alpha, _ in _LAST_ALONE],
         _three_layers,
+    ),
+    "lattices": (
+        "lattices with finer steps and other nodes; errors as stated of lattices with as many nodes",
+        lattice_cases,
+        by_finer_lattice,
     ),
     "deep_thresholds": ("threshold to 15 digits", _deep_models, _to_15_digits),
     "links": (

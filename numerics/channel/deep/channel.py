@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from ...core.blas import one_blas_thread
 from ...core.cluster_pool import ClusterPool, Recipe, Workers, parts_of, threads_of
@@ -22,29 +21,37 @@ from ...model.network import Network
 from ...model.routes import DEEP_QUADRATURE
 from ..averages import Averages, ChannelBase
 from .given_omega import GivenOmega, Resolution
+from .point_values import PointValues
 
-__all__ = ["CLOSEST", "DeepQuadrature", "Point", "averages_of", "folded_grid", "folded_rule", "resolutions", "sums_at"]
+__all__ = [
+    "CLOSEST",
+    "DeepQuadrature",
+    "Point",
+    "averages_of",
+    "folded_grid",
+    "folded_rule",
+    "resolutions",
+    "sums_at",
+]
 
 Array = NDArray[np.float64]
 
 # Resolutions of the sums, and finer ones by which some of the points are summed, too: the difference puts the sums
-# right, and misses less than this share of itself. From an overlap of the last layer on coarser ones do, as the grid is
-# one of deviations, which are small there. (Three layers, the last one alone known: at q_33 = .057 sums miss .16 % of
-# its averages, and finer ones .002 %; at q_33 = .98 .2 % and .005 %. For skip and beta from .6 to 2 the ratio
-# is 2.5 % at most.)
-_WIDE, _NARROW, _NARROW_FROM = (
-    (Resolution(10.0, 1.2, 0.4), Resolution(13.0, 1.6, 0.16)),
-    (Resolution(8.0, 1.0, 0.8), Resolution(10.0, 1.2, 0.4)),
-    0.75,
+# right. The grid is one of deviations, which are small at large overlaps of the last layer: from each of these on a
+# coarser one does. (With a hidden layer known: what the usual and the finer sums miss is .02 % and .003 % of the last
+# layer's averages below .75, .02 % and .002 % up to .94, and .2 % and .003 % beyond it. The last sums would miss up to
+# 10 % of small averages of hidden layers at .83.)
+_RESOLUTIONS = (
+    (0.94, (Resolution(8.0, 1.0, 0.8), Resolution(10.0, 1.2, 0.4))),
+    (0.75, (Resolution(10.0, 1.2, 0.4), Resolution(12.0, 1.4, 0.22))),
+    (0.0, (Resolution(10.0, 1.2, 0.4), Resolution(13.0, 1.6, 0.16))),
 )
-_LEFT = 0.05
-# One in so many points is summed by the finer sums and by halves of its nodes, too.
-_EVERY = 8
+# The points of the largest weights that hold this share of all are summed by the finer sums and by halves of their
+# nodes, too.
+_HELD = 0.9
 # So many points, those of the largest weights, are taken twice, with other nodes, or the only one so many times more:
 # how these differ measures what random nodes leave.
 _TWICE, _AGAIN = 8, 7
-# What random nodes leave is less than stated with this probability.
-_INSIDE = 0.95
 # Points of a task of a cluster: from 10 ms each.
 _POINTS = 4
 # By effort: nodes of the hidden layers, as a power of two, and what is left out of the rules for omega, exp(-this),
@@ -73,61 +80,6 @@ class Point(NamedTuple):
     xi: Array
     resolution: Resolution
     half: int | None = None
-
-
-class _Sampled(NamedTuple):
-    """Averages at the points of the rule, and at some of them again, with other nodes and by other sums.
-
-    Attributes
-    ----------
-    weights : ndarray, shape (n,)
-    values : ndarray, shape (n, L)
-    repeated : ndarray of int
-        Which points are taken again with other nodes.
-    resolved : range
-        Which are taken by halves of their nodes, and by finer sums.
-    again : ndarray, shape (k, len(repeated), L)
-    halves : ndarray, shape (2, len(resolved), L)
-    fine : ndarray, shape (len(resolved), L)
-    """
-
-    weights: Array
-    values: Array
-    repeated: NDArray[np.int64]
-    resolved: range
-    again: Array
-    halves: Array
-    fine: Array
-
-    def mean(self) -> Array:
-        """Over the points, and what all nodes at each give."""
-        values = self.values.copy()
-        values[self.repeated] = self._copies().mean(axis=0)
-        return np.asarray(self.weights @ values)
-
-    def missed(self) -> Array:
-        """What the sums miss."""
-        return self._share() @ (self.fine - self.values[self.resolved])
-
-    def biased(self) -> Array:
-        """What ratios of sums over random nodes are off by in the mean: half the nodes are off by twice as much."""
-        return self._share() @ (self.halves.mean(axis=0) - self.values[self.resolved])
-
-    def scatter(self) -> Array:
-        """What random nodes leave of the mean, with a probability of `_INSIDE`."""
-        copies = self._copies()
-        square, k = self.weights**2, len(copies) - 1
-        of_each = square[self.repeated]
-        pooled = of_each @ copies.var(axis=0, ddof=1) / of_each.sum()
-        variance = (square.sum() - of_each.sum() * k / (k + 1)) * pooled
-        freedom = k * of_each.sum() ** 2 / (of_each**2).sum()
-        return np.asarray(stdtrit(freedom, 0.5 + 0.5 * _INSIDE) * np.sqrt(variance))
-
-    def _copies(self) -> Array:
-        return np.concatenate([self.values[None, self.repeated], self.again])
-
-    def _share(self) -> Array:
-        return np.asarray(self.weights[self.resolved] / self.weights[self.resolved].sum())
 
 
 class DeepQuadrature(ChannelBase):
@@ -185,13 +137,12 @@ class DeepQuadrature(ChannelBase):
         overlaps = q.diagonal()
         if not (overlaps.min() >= 0 and overlaps.max() <= 1 - CLOSEST):
             raise ValueError(f"q must be in [0, {1 - CLOSEST}] here, (14); got {overlaps}")
-        found = self._sampled(overlaps)
-        missed = found.missed()
-        means = found.mean() - found.biased() + missed
-        off = _LEFT * np.abs(missed) + found.scatter()
+        found = self.values(overlaps)
+        means = found.mean() - found.biased() + found.missed()
+        off = found.left_by_sums() + found.scatter()
         return averages_of(overlaps, np.array([means, means]), off, "estimated")
 
-    def _sampled(self, overlaps: Array) -> _Sampled:
+    def values(self, overlaps: Array) -> PointValues:
         """Averages at the points of the rule for these overlaps, and what measures their errors."""
         known = np.flatnonzero(overlaps[:-1] > 0)
         by_layers = _BY_LAYERS[min(max(len(known), 1), len(_BY_LAYERS)) - 1]
@@ -199,20 +150,21 @@ class DeepQuadrature(ChannelBase):
         n = len(rule)
         xi = np.zeros((n, self.model.layers - 1, 2))
         xi[:, known] = rule
-        resolved = range(0, n, _EVERY)
-        repeated = np.argsort(-weights, kind="stable")[:_TWICE]
+        heaviest = np.argsort(-weights, kind="stable")
+        resolved = heaviest[: 1 + np.searchsorted(np.cumsum(weights[heaviest]), _HELD)]
+        repeated = heaviest[:_TWICE]
         times = 1 if len(known) else _AGAIN
         usual, finer = resolutions(overlaps[-1])
         points = [
             *(Point(k * n + i, xi[i], usual) for k in range(1, times + 1) for i in repeated.tolist()),
-            *(Point(i, xi[i], usual, half) for half in (0, 1) for i in resolved),
-            *(Point(i, xi[i], finer) for i in resolved),
+            *(Point(i, xi[i], usual, half) for half in (0, 1) for i in resolved.tolist()),
+            *(Point(i, xi[i], finer) for i in resolved.tolist()),
             *(Point(i, xi[i], usual) for i in range(n)),
         ]
         ends = np.cumsum([times * len(repeated), 2 * len(resolved), len(resolved)])
         again, halves, fine, values = np.split(self.at_points(overlaps, points), ends)
         again, halves = again.reshape(times, len(repeated), -1), halves.reshape(2, len(resolved), -1)
-        return _Sampled(weights, values, repeated, resolved, again, halves, fine)
+        return PointValues(xi, weights, values, repeated, resolved, again, halves, fine)
 
     def at_points(self, overlaps: Array, points: Sequence[Point]) -> Array:
         """Averages at some points, shape (n, L)."""
@@ -264,7 +216,7 @@ def averages_of(overlaps: Array, means: Array, off: Array, how: How, method: str
 
 def resolutions(last: float) -> tuple[Resolution, Resolution]:
     """Usual and finer resolution of the sums at this overlap of the last layer."""
-    return _NARROW if last >= _NARROW_FROM else _WIDE
+    return next(pair for least, pair in _RESOLUTIONS if last >= least)
 
 
 def folded_rule(overlaps: Array, log_accuracy: float) -> tuple[Array, Array]:

@@ -130,8 +130,8 @@ class HiddenLattice(_OverLattices):
     Notes
     -----
     All values are the same, as many as others have that move them: what they may be off by is in the bias. That is a
-    share of the scatter of the pairs of rules, of what finer sums and more nodes change at some points, and the
-    standard error of that change.
+    share of the scatter of the pairs of rules with what random nodes leave, a share of what finer sums and more nodes
+    change at some points, and the standard error of that change.
     """
 
     efforts = _EFFORTS
@@ -162,7 +162,9 @@ class HiddenLattice(_OverLattices):
         # Half the nodes are off by twice what all of them are.
         of_nodes, off_nodes = _change(lattice.weights[some], values[some] - np.mean(halves, axis=0))
         means = lattice.weights @ values + of_sums + of_nodes
-        left = left_by_rules(lattice, values) + _ROUGH * np.abs(means)
+        # Errors of the rules cancel in part, as `left_by_rules` has it; what random nodes leave does not.
+        scatter = _scatter_of_nodes(lattice.weights, some, 0.5 * (halves[0] - halves[1]))
+        left = np.hypot(left_by_rules(lattice, values), scatter) + _ROUGH * np.abs(means)
         left += _LEFT_SUMS * np.abs(of_sums) + _LEFT_NODES * np.abs(of_nodes) + np.hypot(off_sums, off_nodes)
         return averages_of(overlaps, np.tile(means, (_VALUES, 1)), left, "monte-carlo", METHOD)
 
@@ -215,6 +217,15 @@ def _change(weights: Array, changes: Array) -> tuple[Array, Array]:
     share = weights / weights.sum()
     mean = share @ changes
     return mean, np.sqrt(share**2 @ (changes - mean) ** 2)
+
+
+def _scatter_of_nodes(weights: Array, some: NDArray[np.int64], deviations: Array) -> Array:
+    """Standard error of a mean whose points have nodes of their own, from deviations of some of them.
+
+    Half the difference of the values by two halves of the nodes scatters as the value by all of them.
+    """
+    squares = weights**2
+    return np.asarray(np.sqrt(squares[some] @ deviations**2 * squares.sum() / squares[some].sum()))
 
 
 def left_by_rules(lattice: Lattice, values: Array) -> Array:

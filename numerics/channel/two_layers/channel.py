@@ -15,7 +15,7 @@ from ...model.network import Network
 from ...model.routes import TWO_LAYER_QUADRATURE
 from ..averages import Averages, ChannelBase, interval
 from .nodes import Hidden, around, centred
-from .sums import Outcome, output_sum, outputs, silent_sum
+from .sums import MODEST, Outcome, output_sum, outputs, silent_sum
 
 __all__ = ["CLOSEST", "COARSE", "FINENESS", "TwoLayerQuadrature", "is_diagonal", "weighted"]
 
@@ -47,8 +47,6 @@ _SPARED = 0.9
 _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
 # Below these, G_11/q_11 and G_22/q_22 are lines.
 _SMALL = (1e-3, 1e-4)
-# Overlaps below this one ask for more digits.
-_MODEST = 0.3
 # The sum of all weights may miss one by so many times the accuracy.
 _MASS = 100.0
 # Accuracy from which on points take longer than to send them to a cluster, and points of a task: from 2 ms each, and
@@ -156,8 +154,8 @@ class TwoLayerQuadrature(ChannelBase):
                 self._known[key] = self._between(1, q1, q2, share)
             else:
                 # A small overlap leaves small differences of posterior means.
-                least = min(x for x in (q1, q2, _MODEST) if x)
-                finer = share * (1 + math.log(_MODEST / least) / self._log_accuracy)
+                least = min(x for x in (q1, q2, MODEST) if x)
+                finer = share * (1 + math.log(MODEST / least) / self._log_accuracy)
                 with one_blas_thread():  # the products are small
                     self._known[key] = self._both(q1, q2, finer) if q1 else self._one_known(None, 1.0, q2, finer)
         return self._known[key]

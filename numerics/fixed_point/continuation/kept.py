@@ -31,6 +31,7 @@ _Value: TypeAlias = Averages | tuple[Averages, Array] | Array | None
 # Seconds after which the file is written again, against ends that nothing can catch.
 _OFTEN = 10.0
 _FIELDS = ("g", "growth", "bias", "growth_bias")
+_WORDS = ("how", "note", "method")
 
 
 class Kept:
@@ -126,7 +127,7 @@ def _encoded(value: _Value) -> JSON:
         return {"pair": [_encoded(value[0]), _encoded(value[1])]}
     if isinstance(value, Averages):
         arrays: dict[str, JSON] = {name: _encoded(getattr(value, name)) for name in _FIELDS}
-        return arrays | {"how": value.how, "note": value.note}
+        return arrays | {name: getattr(value, name) for name in _WORDS}
     content = np.ascontiguousarray(value, dtype=np.float64)
     return {"shape": list(value.shape), "bytes": base64.b64encode(content.tobytes()).decode("ascii")}
 
@@ -148,7 +149,8 @@ def _decoded(record: JSON) -> _Value:
         return cast(tuple[Averages, Array], (first, second))
     if "how" in record:
         arrays = {name: cast(Array, _decoded(record[name])) for name in _FIELDS}
-        return Averages(**arrays, how=cast(str, record["how"]), note=cast(str, record["note"]))  # type: ignore[arg-type]
+        words = {name: cast(str, record[name]) for name in _WORDS}
+        return Averages(**arrays, **words)  # type: ignore[arg-type]
     shape = tuple(int(cast(int, n)) for n in cast(list[JSON], record["shape"]))
     content = base64.b64decode(cast(str, record["bytes"]), validate=True)
     if len(content) != 8 * math.prod(shape):

@@ -143,19 +143,18 @@ def test_more_effort_converges() -> None:
 
 def test_finer_sums_put_the_usual_ones_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hidden layer known the usual sums miss 0.2 % of the averages of the last layer, at any effort."""
-    q = np.diag([0.07358, 0.0, 0.983045])
-    found = quadrature(0)(q)
-    monkeypatch.setattr(summed, "_NARROW", (Resolution(10.0, 1.2, 0.4),) * 2)
-    finest = quadrature(0)(q)
-    for layer in (0, 2):
-        off = abs(found.g[0, layer, layer] - finest.g[0, layer, layer])
-        # The same nodes: what is left is the sums' own.
-        assert off <= 2e-4 * finest.g[0, layer, layer]
+    overlaps = np.array([0.07358, 0.0, 0.983045])
+    found = quadrature(0).values(overlaps)
+    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(10.0, 1.2, 0.4),) * 2),))
+    finest = quadrature(0).values(overlaps)
+    # The same nodes: what is left is the sums' own, less than is stated of them.
+    exact, usual = finest.weights @ finest.values, found.weights @ found.values
+    left = found.left_by_sums()
+    assert (np.abs(usual + found.missed() - exact) <= left).all()
+    assert (left < 2e-4 * exact).all()
+    assert abs(usual[2] - exact[2]) > 1e-3 * exact[2] and (np.abs(usual - exact)[[0, 2]] > left[[0, 2]]).all()
     # What random nodes leave is more.
-    assert 1e-4 * finest.g[0, 2, 2] < found.bias[2, 2] < 5e-3 * finest.g[0, 2, 2]
-    monkeypatch.setattr(summed, "_NARROW", (Resolution(8.0, 1.0, 0.8),) * 2)
-    usual = quadrature(0)(q)
-    assert abs(usual.g[0, 2, 2] - finest.g[0, 2, 2]) > 1e-3 * finest.g[0, 2, 2]  # so the test can tell
+    assert 1e-4 * exact[2] < found.scatter()[2] < 5e-3 * exact[2]
 
 
 @pytest.mark.slow_for("0.0052", "0.5")
@@ -164,9 +163,9 @@ def test_sums_of_the_last_layer_alone_are_put_right(q: float, monkeypatch: pytes
     """What the usual sums miss is the same at every effort: rules of rising effort agree on what is wrong."""
     overlap = np.diag([0.0, 0.0, q])
     found = quadrature(0)(overlap)
-    monkeypatch.setattr(summed, "_WIDE", (Resolution(14.0, 1.6, 0.12),) * 2)
+    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(14.0, 1.6, 0.12),) * 2),))
     finest = quadrature(0)(overlap)
-    monkeypatch.setattr(summed, "_WIDE", (Resolution(10.0, 1.2, 0.4),) * 2)
+    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(10.0, 1.2, 0.4),) * 2),))
     usual = quadrature(0)(overlap)
     missed, left = (abs(x.g[0, 2, 2] - finest.g[0, 2, 2]) for x in (usual, found))
     assert missed > 3e-4 * finest.g[0, 2, 2] and missed > 10 * left

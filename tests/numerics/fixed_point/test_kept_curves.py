@@ -1,12 +1,15 @@
 """A curve that is interrupted keeps its points, and goes on from them to the same numbers."""
 
 import json
+from dataclasses import fields
 from functools import cache
 
 import numpy as np
 import pytest
 
 import attnlimits as al
+from attnlimits.numerics.channel.averages import Averages
+from attnlimits.numerics.fixed_point.continuation.kept import Kept
 
 MODELS = {
     "two layers": (al.Network(2, 2), [0.1, 0.2, 0.3], {"accuracy": 1e-2}),
@@ -51,6 +54,21 @@ def test_an_interrupted_curve_goes_on(tmp_path, name):
         for point in points:
             np.testing.assert_array_equal(np.array(point["overlap"]), found[point["parameter"]].overlap)
     assert al.curve(model, values, keep=path, **settings).to_dict() == whole.to_dict()
+
+
+def test_averages_are_kept_with_all_that_they_state(tmp_path):
+    """Averages by two methods are no neighbours (`Refinable.alike`): what is read back has the method, too."""
+    square, row = np.diag([0.1, 0.2]), np.array([0.3, 0.4])
+    given = Averages(square[None] * [[[1.0]], [[1.5]]], row[None], square / 7, "estimated", "a note", row / 3, "series")
+    first = Kept(tmp_path / "curve.json")
+    first.open({"of": "these averages"})
+    assert first.channel(0.5, lambda q: given)(square) is given
+    first.write("alpha", {"uninformed": [al.curve(al.Network(1, 2), [0.3]).points["uninformed"][0]]}, 2)
+    again = Kept(first.path)
+    again.open({"of": "these averages"})
+    found = again.channel(0.5, None)(square)
+    for field in fields(Averages):
+        np.testing.assert_array_equal(getattr(found, field.name), getattr(given, field.name), field.name)
 
 
 def test_averages_of_the_file_are_not_taken_again(tmp_path, monkeypatch):
