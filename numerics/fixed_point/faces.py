@@ -102,6 +102,16 @@ class Faces:
 
     def postprocess(self, face: Face) -> Solution:
         """Fixed point with its error; it is solved for further where that matters."""
+        found = self._measured(face)
+        if face.stage is None or not found.converged or len(found.history) == len(face.history):
+            return found
+        # Solved for further, it may have died out.
+        further = replace(face, q=found.q, n_iter=found.n_iter, history=found.history)
+        left = self._released(further)
+        return found if left is further else self.postprocess(left)
+
+    def _measured(self, face: Face) -> Solution:
+        """The fixed point of a face with its error."""
         found = Solution(
             alpha=self.alpha,
             q=face.q,
@@ -155,17 +165,21 @@ class Faces:
         """Settle within the range of q, and set directions to zero that have died out and are stable."""
         if not q.any():
             return self._rest(face, q)
-        face = self._settled(face, q)
+        return self._released(self._settled(face, q))
+
+    def _released(self, face: Face) -> Face:
+        """Set directions to zero that have died out and are stable there; the same face where there are none."""
         values, vectors = np.linalg.eigh(face.q)
-        if values[0] < DEAD and (values > _NOTHING).sum() > (values >= DEAD).sum():
-            without = self._masked((vectors * np.where(values < DEAD, 0.0, values)) @ vectors.T)
-            growth = self._growth(without)
-            face = replace(face, growth=growth, n_iter=face.n_iter + growth.n_iter)
-            if growth.rate <= 1:
-                if without.any() and np.linalg.norm(without) > DEAD:
-                    return self._settled(face, without)
-                return self._rest(face, np.zeros_like(q))
-        return face
+        if values[0] >= DEAD or (values > _NOTHING).sum() == (values >= DEAD).sum():
+            return face
+        without = self._masked((vectors * np.where(values < DEAD, 0.0, values)) @ vectors.T)
+        growth = self._growth(without)
+        if growth.rate > 1:
+            return face
+        face = replace(face, growth=growth, n_iter=face.n_iter + growth.n_iter)
+        if np.linalg.norm(without) > DEAD:
+            return self._settled(face, without)
+        return self._rest(face, np.zeros_like(face.q))
 
     def _rest(self, face: Face, q: Array) -> Face:
         """Stand at zero overlap."""
@@ -239,10 +253,11 @@ class Faces:
         found = kept_threshold(self.channel.model)
         if found is None or (not found.converged and found.value is None):
             return None
-        if self.alpha == 0 or found.value is None:
-            rate = 0.0
-        else:
-            rate = self.alpha / float(found.value) if float(found.value) > 0 else math.inf
+        rate, doubt = self.alpha * found.operator_norm if self.alpha else 0.0, ""
+        if found.value is not None and found.error and found.how != "rigorous":
+            off = rate * found.operator_norm * found.error
+            if abs(rate - 1) <= (SIGMAS if found.how == "monte-carlo" else 1.0) * off:
+                doubt = f"a small overlap grows by {rate:.10g} +- {off:.1g} per iteration"
         inside = found.eigenvector.diagonal() > 1e-6
         rates, n_iter = np.full(len(zero), np.nan), 0
         if rate <= 1:
@@ -251,7 +266,7 @@ class Faces:
             else:
                 rates, n_iter = self._each(zero, self.channel.operator(zero)[1].mean(axis=0)), 1
         rates[inside] = rate
-        return _Growth(rate, found.eigenvector, rates, n_iter)
+        return _Growth(rate, found.eigenvector, rates, n_iter, doubt)
 
     def _each(self, q: Array, matrix: Array) -> Array:
         """Growth rate of each index of zero overlap, among those that its overlap feeds and is fed by."""

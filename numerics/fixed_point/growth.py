@@ -52,14 +52,15 @@ def at_rest(problem: Problem, state: State) -> State:
 
 
 def released(problem: Problem, state: State, active: list[int], below: float = DEAD) -> tuple[State, list[int]]:
-    """Set overlaps that have died out to zero, if they are stable there; the state, and the layers that are left."""
+    """Set overlaps that have died out to zero, if they are known to be stable there; the state, and what is left."""
     for group in [g for g in problem.averages.groups if g[0] in active and all(state.q[i, i] < below for i in g)]:
         q = state.q.copy()
         for i in group:
             q[i, :] = q[:, i] = 0.0
         averages = problem.averages(q)
         state = replace(state, n_iter=state.n_iter + 1)
-        if not problem.alpha * averages.growth[:, group[0]].mean() > 1:
+        # NaN where the averages have no growth rates.
+        if problem.alpha * averages.growth[:, group[0]].mean() <= 1:
             kept = [k for k, pair in enumerate(state.free) if not set(pair) & set(group)]
             free, path = tuple(state.free[k] for k in kept), tuple((x[kept], found) for x, found in state.path)
             state = replace(state, q=q, averages=averages, free=free, path=path, silent=state.silent | set(group))

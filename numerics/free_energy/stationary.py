@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate, Result
@@ -171,7 +171,8 @@ class _Search:
             # Any alpha sets it off, by an overlap of that order.
             nodes = np.concatenate([_TINY, nodes])
         evaluate_ahead(self.balance, [moved(float(x)) for x in nodes])
-        values = [wrong(float(x)) for x in nodes]
+        values = np.array([wrong(float(x)) for x in nodes])
+        nodes, values = _with_folds(nodes, values, wrong)
         for a, b, left, right in zip(nodes[:-1], nodes[1:], values[:-1], values[1:], strict=True):
             if left * right < 0:
                 yield moved(brentq(wrong, float(a), float(b), xtol=1e-13, rtol=1e-13))
@@ -185,6 +186,31 @@ class _Search:
             start = w.copy()
             start[free] = np.clip(one, 10 * OFF, 0.95 * top)
             yield start
+
+
+def _with_folds(nodes: Array, values: Array, wrong: Callable[[float], float]) -> tuple[Array, Array]:
+    """Nodes of a line, and among them folds between which and their neighbours the sign changes twice.
+
+    Just inside a spinodal both points lie between two nodes. A fold is looked for where a parabola through the node
+    nearest to it and its neighbours comes at least half as close to zero.
+    """
+    more = []
+    for i in range(1, len(nodes) - 1):
+        x, v = nodes[i - 1 : i + 2], values[i - 1 : i + 2]
+        sign = math.copysign(1.0, v[1])
+        if not (v * sign > 0).all() or (sign * v).argmin() != 1:
+            continue
+        bend, slope, height = np.polyfit(x - x[1], sign * v, 2)
+        if height - 0.25 * slope**2 / bend < 0.5 * height:
+            fold = minimize_scalar(
+                lambda at, sign=sign: sign * wrong(float(at)),
+                bounds=(float(x[0]), float(x[2])),
+                method="bounded",
+                options={"xatol": 1e-7},
+            )
+            more.append(float(fold.x))
+    order = np.argsort(joined := np.append(nodes, more))
+    return joined[order], np.append(values, [wrong(at) for at in more])[order]
 
 
 def _point(free: FreeEntropy, balance: GroupBalance, w: Array) -> StationaryPoint:

@@ -334,6 +334,42 @@ def test_the_next_step_of_the_staircase_waits_for_its_growth() -> None:
     assert (0 <= result.stability[1:]).all() and (result.stability[1:] < 0.5).all()
 
 
+@pytest.mark.parametrize("distance", [2e-5, 4e-5, 1e-4])
+def test_small_overlaps_just_above_a_threshold_are_no_zeros(distance: float) -> None:
+    """For phase retrieval q = (2 alpha - 1)/(1 - slope/2) to first order, with the slope of E g^2/q at zero."""
+    kernel = kernel_of("h**2")
+    result = evolve(kernel, 0.5 * (1 + distance))
+    small = 1e-4
+    channel = LinkChannel(kernel, samples=1, replicas=2, rng=np.random.default_rng(0))
+    average = channel(np.array([[small]])).g.mean()
+    # alpha G = q/(1 - q) and G = 2 q + slope q^2.
+    slope = (average / small - 2) / small
+    expected = distance / (1 - 0.5 * slope)
+    q, error = result.overlap[0, 0], result.overlap_error[0, 0]
+    # Closer to the threshold it may be stated that averages do not decide whether another fixed point is there.
+    assert result.converged or (distance < 4e-5 and "too near a threshold" in result.status)
+    # The next order of E g^2/q is about ten times `small`.
+    assert abs(q - expected) <= error + 20 * small * expected
+    assert 0 < error < 1e-3 * q
+
+
+def test_just_below_a_threshold_what_was_learned_dies_out() -> None:
+    result = evolve(kernel_of("h**2"), 0.5 * (1 - 1e-5), start="informed")
+    assert result.converged
+    assert result.overlap[0, 0] == 0
+
+
+def test_a_growth_rate_that_is_one_within_its_error_is_in_doubt() -> None:
+    # Samples serve this threshold, to two digits or three.
+    kernel = kernel_of("h**4", noise="0.01")
+    found = threshold(kernel)
+    assert found.how == "monte-carlo"
+    assert found.error is not None
+    result = evolve(kernel, float(found.value or 0) * (1 - found.error))
+    assert not result.converged
+    assert "too near a threshold" in result.status
+
+
 def test_onset_lies_between_the_sides_of_the_threshold() -> None:
     kernel = kernel_of("sign(h[1]*h[2])")
     critical = math.pi**2 / 4

@@ -109,6 +109,20 @@ def test_both_layers_at_rest_are_stationary():
     assert values[1].value > max(values[0].value, values[2].value)
 
 
+@pytest.mark.parametrize("distance", [1e-4, 1e-6])
+def test_both_points_just_below_a_spinodal_are_found(distance):
+    """The spinodal of phase retrieval is the maximum of alpha(q) along the fixed points of the state evolution."""
+    kernel = kernel_of("h**2")
+    fold = 1.12847140667218
+    alpha = fold * (1 - distance)
+    below = stationary_points(FreeEntropy(output_entropy(kernel), alpha))
+    assert [point.kind for point in below] == ["recovered", "maximum", "minimum", "minimum"]
+    rest = link_evolution.evolve(kernel, alpha)
+    assert abs(below[1].overlap[0, 0] - rest.overlap[0, 0]) <= below[1].overlap_error[0, 0] + rest.overlap_error[0, 0]
+    above = stationary_points(FreeEntropy(output_entropy(kernel), fold * (1 + distance)))
+    assert [point.kind for point in above] == ["recovered", "minimum"]
+
+
 def test_the_search_finds_what_both_starts_find():
     kernel, alpha = kernel_of("h[1]**2"), 1.05
     points = stationary_points(FreeEntropy(output_entropy(kernel), alpha))

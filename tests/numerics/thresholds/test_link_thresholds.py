@@ -210,6 +210,19 @@ def test_noise_below_rounding_is_named() -> None:
     assert unresolved_noise(kernel("1e9*h_1*h_2", "1e-30"))
 
 
+@pytest.mark.parametrize("least", [5, 6, 7])
+def test_rare_outputs_far_out_are_within_the_error(least: int) -> None:
+    """Only |h| > least informs: 1/alpha = 2 (phi (t^3 + t) + 2 Q) beyond it, and (2 t phi)^2/(1 - 2 Q) within."""
+    found = threshold(kernel(f"max(abs(h[1]), {least})"))
+    with mpmath.workdps(40):
+        t = mpmath.mpf(least)
+        density, beyond = mpmath.npdf(t), mpmath.erfc(t / mpmath.sqrt(2)) / 2
+        norm = 2 * density * (t**3 + t) + 4 * beyond + (2 * t * density) ** 2 / (1 - 2 * beyond)
+        difference = abs(mpmath.mpf(found.value) - 1 / norm)
+    assert found.converged
+    assert difference <= found.error
+
+
 def test_known_index_leaves_a_continuous_output() -> None:
     # y - sign(h_1) h_2^2 .. given h_1, y fixes h_2 up to its sign
     result = threshold(kernel("h_2**2*sign(h_1) + 3*sign(h_1)"), given=[1])
