@@ -188,16 +188,16 @@ def test_nodes_resolve_the_posterior_where_all_overlaps_are_small() -> None:
 
 
 def test_changes_of_some_points_put_all_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half the nodes: the same averages within what is stated, which grows."""
+    """A quarter of the nodes: the same averages within what is stated, which grows at least as the noise of nodes."""
     q, found = np.diag([0.4, 0.0, 0.8]), []
-    for effort in (1, 0):
+    for effort in (2, 0):
         monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(0.85, 9.5, effort),))
         found.append(lattice()(q))
     usual, few = found
     for layer in (0, 2):
         off = abs(few.g[0, layer, layer] - usual.g[0, layer, layer])
         assert off < 3 * few.bias[layer, layer] + usual.bias[layer, layer]
-    assert few.bias[0, 0] > 1.5 * usual.bias[0, 0]
+        assert few.bias[layer, layer] > 1.5 * usual.bias[layer, layer]
 
 
 def test_what_random_nodes_leave_with_one_layer_known(monkeypatch: pytest.MonkeyPatch) -> None:
