@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..core.cluster_pool import Workers
 from ..model.network import Network
-from ..model.routes import CHART, DEEP_QUADRATURE, SAMPLED_LAYERS, preferred, require
+from ..model.routes import CHART, DEEP_QUADRATURE, preferred, require
 from ..quadrature.rules import normal_qmc
 from .averages import Channel
 from .charts import ChartChannel
@@ -20,9 +20,8 @@ from .sampled import DeepChannel
 from .structure import normals_of
 from .two_layers.averages import TwoLayerAverages
 from .two_layers.sampled import TwoLayers
-from .two_levels import LEFT, OUTPUTS, TwoLevels
 
-__all__ = ["channel", "is_costly", "is_sampled", "left_by_many", "many_channel"]
+__all__ = ["channel", "is_costly", "is_sampled"]
 
 Array = NDArray[np.float64]
 
@@ -87,26 +86,6 @@ def channel(
     if accuracy is not None and DEEP_QUADRATURE.serves(model):
         return DeepAverages(model, accuracy, replicas=replicas, rng=rng, workers=workers)
     return DeepChannel(model, _points(size, log2_n, streams), nodes=nodes, rng=rng, workers=workers)
-
-
-def many_channel(
-    model: Network, *, samples: int, replicas: int, rng: np.random.Generator, workers: Workers, nodes: int
-) -> Channel:
-    """Averages over many points at one overlap, of a model whose posterior is sampled.
-
-    Those of `channel`; on the fibre of several layers by few nodes, which few points put right.
-    """
-    if preferred("evolve", model) != SAMPLED_LAYERS:
-        return channel(model, samples=samples, replicas=replicas, rng=rng, workers=workers, nodes=nodes)
-    size, log2_n = normals_of(model), max(4, math.ceil(math.log2(samples)))
-    points = _points(size, log2_n, rng.spawn(replicas))
-    fewer = _points(size, max(4, log2_n - int(math.log2(OUTPUTS))), rng.spawn(replicas))
-    return TwoLevels(model, points, fewer, nodes=nodes, rng=rng, workers=workers)
-
-
-def left_by_many(model: Network) -> float:
-    """Bias of `many_channel` over that of `channel` of as many nodes."""
-    return LEFT if preferred("evolve", model) == SAMPLED_LAYERS else 1.0
 
 
 def _points(size: int, log2_n: int, streams: Sequence[np.random.Generator]) -> list[Array]:

@@ -13,24 +13,14 @@ from numpy.typing import NDArray
 
 from ..core.cluster_pool import Workers, threads_of
 from ..model.network import Network
-from ..posterior.deep.sampled import Halves, SampledPosterior
-from .averages import NEARLY, Averages, ChannelBase, matrix_root, regression
+from ..posterior.deep.sampled import SampledPosterior
+from .averages import NEARLY, Averages, ChannelBase, controlled, matrix_root, regression
 from .deep.linearised import MANY, TIMES, Linearised
 from .halves import excess, product
 
-__all__ = ["DeepChannel", "Outputs", "Weights"]
+__all__ = ["DeepChannel"]
 
 Array = NDArray[np.float64]
-Weights = dict[tuple[int, ...], Array]
-
-
-class Outputs(NamedTuple):
-    """Outputs at an overlap q: indices h, shape (n, L, M), and their prior N(omega, V)."""
-
-    q: Array
-    h: Array
-    omega: Array
-    v: Array
 
 
 class DeepChannel(ChannelBase):
@@ -83,29 +73,12 @@ class DeepChannel(ChannelBase):
 
     def __call__(self, q: Array) -> Averages:
         """Averages with control variates, which Nishimori's identities say vanish in the mean."""
-        outputs = self.outputs(q)
-        return self.averages(outputs, self._posterior(outputs.h, outputs.omega, outputs.v), {})
-
-    def outputs(self, q: Array) -> Outputs:
-        """Indices of the outputs and their prior at an overlap."""
-        v = np.eye(len(q)) - q
-        omega = matrix_root(q) @ self._xi
-        return Outputs(q, omega + np.linalg.cholesky(v) @ self._zeta, omega, v)
-
-    def averages(self, outputs: Outputs, halves: Halves, weights: Weights) -> Averages:
-        """Averages of posteriors of these outputs.
-
-        Parameters
-        ----------
-        outputs : Outputs
-        halves : Halves
-        weights : dict
-            Of the control variates of each entry, by its layers; those that are missing are fitted, and added.
-        """
-        q, h, omega, v = outputs
-        means, seconds = halves
         depth, tokens = self.model.layers, self.model.tokens
+        v = np.eye(depth) - q
         precision = np.asarray(np.linalg.inv(v), np.float64)
+        omega = matrix_root(q) @ self._xi
+        h = omega + np.linalg.cholesky(v) @ self._zeta
+        means, seconds = self._posterior(h, omega, v)
         learned = np.abs(q).max(axis=1) > 0
         # Of a layer without overlap the sign is free: its mean vanishes.
         g = [(precision @ (mean - omega)) * learned[:, None] for mean in means]
@@ -115,7 +88,7 @@ class DeepChannel(ChannelBase):
         shape = (self._replicas, depth, depth)
         out, bias = np.zeros(shape), np.zeros((depth, depth))
         diagonal = not (q - np.diag(q.diagonal())).any()
-        known = _Known(means, seconds, g, u, precision, linear, diagonal, weights)
+        known = _Known(means, seconds, g, u, precision, linear, diagonal)
         both = [(a, b) for a in range(depth) for b in range(a, depth) if learned[a] and learned[b]]
         pairs = [(a, b) for a, b in both if a == b or not diagonal]
         with ThreadPoolExecutor(self._workers) as pool:
@@ -129,12 +102,11 @@ class DeepChannel(ChannelBase):
             moments = [(second[:, a] - identity).reshape(len(h), -1) for second in seconds]
             true = (h[:, a, :, None] * h[:, a, None, :] - identity).reshape(len(h), -1)
             values, _ = product(moments, moments)
-            columns = np.stack(
-                [values - (moments[2] * true).sum(axis=1), (true**2).sum(axis=1) - tokens * (tokens + 1)], axis=1
-            )
-            if (a,) not in weights:
-                weights[a,] = regression(values, columns)
-            growth[:, a] = (values - columns @ weights[a,]).reshape(self._replicas, -1).mean(axis=1)
+            variates = [
+                values - (moments[2] * true).sum(axis=1),
+                (true**2).sum(axis=1) - tokens * (tokens + 1),
+            ]
+            growth[:, a] = controlled(values, variates, self._replicas)
         return Averages(out, growth, bias, "monte-carlo")
 
     def _entry(self, pair: tuple[int, int], known: "_Known") -> tuple[Array, float]:
@@ -160,19 +132,14 @@ class DeepChannel(ChannelBase):
                 )
             )
         columns, offs = (np.stack(part, axis=1) for part in zip(*controls, strict=True))
-        if pair not in known.weights:
-            known.weights[pair] = regression(gg, columns)
-        weights = known.weights[pair]
+        weights = regression(gg, columns)
         left = 0.5 * (off - offs @ weights)
         of_each = (gg - columns @ weights - left).reshape(self._replicas, -1).mean(axis=1)
         return of_each, float(abs(left.mean()))
 
 
 class _Known(NamedTuple):
-    """What the entries are made of: posterior moments, scores, V^{-1} (h - omega), V^{-1}; controls; is q diagonal.
-
-    Weights of the controls are those of each entry that are known.
-    """
+    """What the entries are made of: posterior moments, scores, V^{-1} (h - omega), V^{-1}; controls; is q diagonal."""
 
     means: list[Array]
     seconds: list[Array]
@@ -181,4 +148,3 @@ class _Known(NamedTuple):
     precision: Array
     linear: dict[tuple[int, int], list[Array]]
     diagonal: bool
-    weights: Weights

@@ -20,8 +20,8 @@ __all__ = ["Fineness", "Ways", "as_accurate"]
 
 Array = NDArray[np.float64]
 
-# Most points for each of the randomisations asked for; least and most nodes of one output.
-_MOST, _LEAST_NODES, _MOST_NODES = 2**18, 64, 2**13
+# Most points for each of the randomisations asked for, and most nodes of one output.
+_MOST, _MOST_NODES = 2**18, 2**13
 # Points of one randomisation, whose posterior moments take a quarter of a GiB. Beyond, more of them share the points:
 # quasi-random points gain little from there on, and Student's factor falls.
 _EACH = 2**12
@@ -57,18 +57,12 @@ class Ways(NamedTuple):
         From a state of zero overlap to the fixed point.
     again : callable
         The same from an overlap near it.
-    many : callable
-        Averages of that fineness that are asked for at one overlap.
-    left : float
-        Their bias over that of `channel`.
     """
 
     channel: Callable[[Fineness], Channel]
     strategy: Callable[[Channel], Strategy]
     begin: Callable[[Strategy, State], State]
     again: Callable[[Strategy, State], State]
-    many: Callable[[Fineness], Channel]
-    left: float
 
 
 def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> tuple[Solution, Channel]:
@@ -101,12 +95,12 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
     limit, fine = _limit(solution, accuracy, spent, _ROUNDS * most), False
     while (error := _error(solution, accuracy)) > accuracy and spent < limit and solution.converged:
         here = few(solution.q)
-        known = _Known(here, coarse, ways.left, spent - coarse.samples)
+        known = _Known(here, coarse, spent - coarse.samples)
         fineness = _finer(fineness, known, error / accuracy, min(most, max(_EACH, limit - spent)))
         if fineness.samples > _EACH and not fine:
             # Near a threshold what averages change by is to be known better, too; the bias of few nodes hardly changes.
             fine = True
-            averages = averages.by(ways.channel(Fineness(_EACH, max(_LEAST_NODES, int(ways.left * fineness.nodes)))))
+            averages = averages.by(ways.channel(Fineness(_EACH, coarse.nodes)))
         averages = averages.anchored(solution.q, _many(ways, fineness, solution.q), fineness.samples)
         spent += fineness.samples
         # Where more points are to follow in any case, the error to first order is enough.
@@ -160,7 +154,7 @@ def _error(solution: Solution, accuracy: float) -> float:
 def _many(ways: Ways, fineness: Fineness, q: Array) -> Averages:
     """Averages of so many points at one overlap, of more randomisations where one would have too many points."""
     each = Fineness(min(_EACH, fineness.samples), fineness.nodes)
-    found = [ways.many(each)(q) for _ in range(fineness.samples // each.samples)]
+    found = [ways.channel(each)(q) for _ in range(fineness.samples // each.samples)]
     return replace(
         found[0],
         g=np.concatenate([one.g for one in found]),
@@ -177,14 +171,10 @@ def _limit(solution: Solution, accuracy: float, spent: int, most: int) -> int:
 
 
 class _Known(NamedTuple):
-    """Averages of few points at a fixed point, how fine they are, and the many points that are known.
-
-    `left` is the bias of the many over that of the few.
-    """
+    """Averages of few points at a fixed point, how fine they are, and how many points are known there."""
 
     averages: Averages
     fineness: Fineness
-    left: float
     points: int
 
 
@@ -197,7 +187,7 @@ def _finer(now: Fineness, known: _Known, times: float, most: int) -> Fineness:
         wanted = (times / _LARGE_SHARE) ** 2 * (known.points or now.samples) - known.points
         samples = min(most, _EACH * math.ceil(min(wanted, _MOST_TIMES * now.samples) / _EACH))
     scatter = standard_error(known.averages.g) * math.sqrt(known.fineness.samples / samples)
-    bias = known.left * known.averages.bias * known.fineness.nodes / now.nodes
+    bias = known.averages.bias * known.fineness.nodes / now.nodes
     biased = bool((bias > _BIAS * scatter).any())
     return Fineness(samples, min(_MOST_NODES, (2 if biased else 1) * now.nodes))
 

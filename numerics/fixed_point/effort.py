@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..channel.averages import Channel
-from ..channel.choice import channel, is_costly, is_sampled, many_channel
+from ..channel.choice import channel, is_costly, is_sampled
 from ..channel.deep.averages import DeepAverages
 from ..channel.two_layers.averages import TwoLayerAverages
 from ..core.cluster_pool import Workers
@@ -85,17 +85,6 @@ class Effort:
             workers=workers,
             nodes=self.nodes,
             accuracy=self.accuracy,
-        )
-
-    def many(self, model: Network, fineness: Fineness, rng: np.random.Generator, workers: Workers) -> Channel:
-        """Averages over many points, which are asked for at one overlap."""
-        return many_channel(
-            model,
-            samples=fineness.samples,
-            replicas=int(self.replicas),
-            rng=rng,
-            workers=workers,
-            nodes=fineness.nodes,
         )
 
     def strategy(self, averages: Channel, alpha: float) -> Strategy:

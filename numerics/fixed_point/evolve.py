@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel.averages import Channel
-from ..channel.choice import left_by_many
 from ..core.cluster_pool import Workers
 from ..core.errors import ConvergenceError
 from ..core.random import seeded
@@ -196,8 +195,6 @@ def _solved(
             lambda averages: effort.strategy(averages, alpha),
             begin,
             _onward if isinstance(start, str) else begin,
-            lambda fine: effort.many(model, fine, rng, workers),
-            left_by_many(model),
         )
         return as_accurate(ways, effort.accuracy, first, effort.replicas)
     averages = effort.channel(model, rng, workers)

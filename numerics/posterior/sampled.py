@@ -59,9 +59,9 @@ class Draws(NamedTuple):
         Nodes of each in each set.
     before_peak : bool
         Whether the peaks are solved for the layer before the last.
-    points : ndarray, shape (pairs blocks, 2, nodes, (L - 1) M)
-        Standard normal; blocks of a pair follow each other.
-    tails : ndarray, shape (pairs blocks, 2, nodes)
+    points : ndarray, shape (pairs, 2, nodes, (L - 1) M)
+        Standard normal.
+    tails : ndarray, shape (pairs, 2, nodes)
         sqrt(nu/chi^2_nu) of the peaks.
     """
 
@@ -226,11 +226,10 @@ def posterior_moments(outputs: Outputs, precision: Array, draws: Draws, network:
         V^{-1}.
     draws : Draws
     network : Constants
-    out : ndarray, shape (n, blocks, 2, 1 + L M + L M M)
-        Filled: mass, sum of h, sum of h_l h_l^T of every layer, of both sets of each block.
+    out : ndarray, shape (n, 2, 1 + L M + L M M)
+        Filled: mass, sum of h, sum of h_l h_l^T of every layer, of both sets.
     """
     n, depth, size = outputs.truth.shape
-    blocks = out.shape[1]
     log_det = 0.5 * size * math.log(abs(np.linalg.det(precision)))
     fibre = Fibre(np.empty(size), network, new_scratch(size))
     peaks = new_peaks(depth, size, draws.before_peak)
@@ -239,7 +238,5 @@ def posterior_moments(outputs: Outputs, precision: Array, draws: Draws, network:
         prior = Prior(outputs.omega[i], precision, log_det)
         place_peaks(outputs.truth[i], prior, fibre, draws.counts[2], peaks)
         out[i] = 0.0
-        for block in range(blocks):
-            place = outputs.pair[i] * blocks + block
-            for half in range(2):
-                _add_set(out[i, block, half], draws, (place, half), prior, peaks, fibre)
+        for half in range(2):
+            _add_set(out[i, half], draws, (outputs.pair[i], half), prior, peaks, fibre)

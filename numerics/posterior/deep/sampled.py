@@ -18,7 +18,7 @@ from ..spread import SpreadPosterior
 from ..student import freedom
 from .mixing import Constants
 
-__all__ = ["PAIRS", "Halves", "SampledPosterior", "halves_of", "moments_of"]
+__all__ = ["PAIRS", "Halves", "SampledPosterior", "moments_of"]
 
 Array = NDArray[np.float64]
 Task = TypeVar("Task")
@@ -60,8 +60,6 @@ class SampledPosterior:
 
     # Outputs per task of a thread.
     chunk = 32
-    #: Parts of equal law that the nodes of an output are divided into.
-    blocks = 1
 
     def __init__(
         self, model: Network, nodes: int, per: int, replicas: int, rng: np.random.Generator, workers: Workers
@@ -74,26 +72,19 @@ class SampledPosterior:
 
     def _draw(self, nodes: int, per: int, replicas: int, rng: np.random.Generator) -> None:
         """Draw the nodes, and choose which of them each of the `per` outputs takes."""
-        half = nodes // (2 * self.blocks)
+        half = nodes // 2
         # The prior finds everything unless it is narrow, where the others are for.
         rest = 3 * half // 16
         self._counts = np.array([half - 2 * rest, rest, rest] if self._invertible else [half - rest, 0, rest])
         dimension = (self.model.layers - 1) * self.model.tokens
-        pairs = self.pairs_of(per)
+        pairs = min(PAIRS, per)
         streams = rng.spawn(2 * pairs * replicas)
-        uniform = np.array([sobol(dimension + 1, half * self.blocks, stream) for stream in streams])
-        uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, self.blocks, half, dimension + 1)
-        # Any aligned block of a Sobol sequence is the first one but for its random shift.
-        uniform = uniform.swapaxes(1, 2).reshape(-1, 2, half, dimension + 1)
+        uniform = np.array([sobol(dimension + 1, half, stream) for stream in streams])
+        uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, half, dimension + 1)
         self._pair = (np.arange(per) % pairs + pairs * np.arange(replicas)[:, None]).ravel()
         self._nodes = np.ascontiguousarray(ndtri(uniform[..., :dimension]))
         nu = freedom(dimension)
         self._tails = np.ascontiguousarray(np.sqrt(nu / scipy.stats.chi2.ppf(uniform[..., dimension], nu)))
-
-    @staticmethod
-    def pairs_of(per: int) -> int:
-        """Pairs of sets of nodes that so many outputs take in turn."""
-        return min(PAIRS, per)
 
     def __call__(self, h: Array, omega: Array, v: Array) -> Halves:
         """Posteriors given the outputs of indices h, under N(omega, v); shapes (n, L, M) and (L, L).
@@ -105,13 +96,13 @@ class SampledPosterior:
         ConvergenceError
             An output that no node gives.
         """
-        return halves_of(self._moments(h, omega, v), h.shape)
-
-    def _moments(self, h: Array, omega: Array, v: Array) -> Array:
-        """Moments of all parts."""
         parts = [self.part(h, omega, v)] if self._spread is None else self._spread(h, omega, v=v)
-        self._all_met(sum(lost for _, lost in parts), len(h))
-        return parts[0][0] if len(parts) == 1 else np.concatenate([found for found, _ in parts])
+        n, depth, tokens = h.shape
+        self._all_met(sum(lost for _, lost in parts), n)
+        moments = parts[0][0] if len(parts) == 1 else np.concatenate([found for found, _ in parts])
+        means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
+        seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
+        return Halves(means, seconds)
 
     def part(self, h: Array, omega: Array, v: Array, start: int = 0) -> tuple[Array, int]:
         """Moments of a part of the outputs by each set of nodes and by both, and how many outputs have no node.
@@ -128,17 +119,13 @@ class SampledPosterior:
         moments : ndarray, shape (n, 3, L M + L M M)
         lost : int
         """
-        return moments_of(self._sums(h, omega, v, start)[:, 0])
-
-    def _sums(self, h: Array, omega: Array, v: Array, start: int) -> Array:
-        """Sums over the nodes of each block, shape (n, blocks, 2, 1 + L M + L M M)."""
         n, depth, tokens = h.shape
         others = [[i for i in range(depth) if i != left_out] for left_out in (depth - 1, depth - 2)]
         roots = np.array([np.linalg.cholesky(v[np.ix_(keep, keep)]) for keep in others])
         # The peaks are solved for the wider of the last two layers.
         before = bool(self._invertible and v[-1, -1] < v[-2, -2])
         precision = np.asarray(np.linalg.inv(v), np.float64)
-        sums = np.empty((n, self.blocks, 2, 1 + depth * tokens * (1 + tokens)))
+        sums = np.empty((n, 2, 1 + depth * tokens * (1 + tokens)))
         model, pair = self.model, np.resize(self._pair, start + n)[start:]
         network = Constants(model.skip, model.beta, model.activation == "linear")
         draws = Draws(roots, self._counts, before, self._nodes, self._tails)
@@ -147,7 +134,7 @@ class SampledPosterior:
             posterior_moments(Outputs(h[part], omega[part], pair[part]), precision, draws, network, sums[part])
 
         self._run(work, [slice(first, first + self.chunk) for first in range(0, n, self.chunk)])
-        return sums
+        return moments_of(sums)
 
     def _run(self, work: Callable[[Task], Found], tasks: list[Task]) -> list[Found]:
         with ThreadPoolExecutor(self._workers) as pool:
@@ -159,14 +146,6 @@ class SampledPosterior:
                 f"the sampled posterior (12) of {self.model.describe()} met {lost} of {n} outputs with no node at all; "
                 "raise nodes, or take another seed"
             )
-
-
-def halves_of(moments: Array, shape: tuple[int, ...]) -> Halves:
-    """Moments (n, 3, L M + L M M) of n outputs of indices (L, M); `shape` is that of all indices."""
-    n, depth, tokens = shape
-    means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
-    seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
-    return Halves(means, seconds)
 
 
 def moments_of(sums: Array) -> tuple[Array, int]:

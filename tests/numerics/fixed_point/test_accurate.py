@@ -55,7 +55,7 @@ def search(alpha: float, accuracy: float, seed: int, channels: list[Scattered], 
     def strategy(averages):
         return Iteration(Problem(averages, alpha, Tolerance(0.02 * accuracy), 200))
 
-    ways = Ways(channel, strategy, onward, onward, channel, 1.0)
+    ways = Ways(channel, strategy, onward, onward)
     return as_accurate(ways, accuracy, Fineness(256, nodes), 8)[0]
 
 
