@@ -43,15 +43,13 @@ def decided(problem: Problem, averages: Refinable, accuracy: float, state: State
     for level in (accuracy * CUT**n for n in range(_FINER + 1)):
         found = averages.with_error(state.q, level)
         state = replace(state, n_iter=state.n_iter + 1)
+        # Those that are known may be of the overlaps before the last step, whose growth these errors do not cover.
+        here = replace(state, averages=_with_growth(state.known, found))
         if level < accuracy:
-            state = replace(state, averages=_with_growth(state.known, found))
-        doubt = undecided(problem, state, growth_error(found) + by_overlaps, found.sampled)
+            state = here
+        doubt = undecided(problem, here, growth_error(found) + by_overlaps, found.sampled)
         # Finer averages decide nothing that the error of the overlaps leaves open.
-        if (
-            not doubt
-            or level <= averages.finest[found.sampled]
-            or undecided(problem, state, by_overlaps, found.sampled)
-        ):
+        if not doubt or level <= averages.finest[found.sampled] or undecided(problem, here, by_overlaps, found.sampled):
             break
     return state, doubt
 

@@ -219,7 +219,7 @@ class Refinement:
 
         Each rule is summed at one point; the fixed point near it is found by coarser ones (`_anchored`). The error
         follows from the distances of the fixed points of the last three, as errors fall by several times from one rule
-        to the next. Of sampled averages it is their noise, and part of the last step.
+        to the next; of sampled averages it is their noise. The last step is taken, and a part of it added.
         """
         chosen = list(layers)
         stage = Stage(found.t, found.slopes, np.full(len(layers), math.inf))
@@ -233,19 +233,18 @@ class Refinement:
             step = np.clip(inverse @ here.imbalance, -_LONGEST, _LONGEST)
             finest = self.averages.finest[sampled]
             coarse, at_rest = stage.level > finest, state.residual <= self.problem.tolerance.value
-            asked = self._asked(x)
-            if sampled:
-                noise = noise_of(here.averages, chosen, inverse)
-                judged = judge_sampled(stage, step, noise, asked, at_rest=at_rest, coarse=coarse)
-            else:
-                bias = bias_of(here.averages, chosen, inverse)
-                judged = judge_rule(stage, step, bias, asked, at_rest=at_rest, coarse=coarse)
+            there = self._at(layers, stage.t + step).diagonal()[chosen]
+            # What is asked of q is asked where the step leads, too: an error of t makes one of q by x (1 - x) there.
+            asked = np.minimum(self._asked(x), self._asked(there))
+            judge, off = (judge_sampled, noise_of) if sampled else (judge_rule, bias_of)
+            judged = judge(stage, step, off(here.averages, chosen, inverse), asked, at_rest=at_rest, coarse=coarse)
             if (judged.settled and (judged.enough or not coarse)) or state.n_iter >= self.problem.max_iter:
                 break
             stage = next_stage(stage, judged, here, asked, finest)
+        q, x = (self._entered(chosen, there), there) if judged.settled else (state.q, x)
         return replace(
             state,
-            q=self._at(layers, stage.t + step) if judged.settled else state.q,
+            q=q,
             converged=judged.settled,
             slopes={**state.slopes, layers: self._passed(state, layers, stage, here)},
             error=self._entered(chosen, np.minimum(x * (1 - x) * judged.error, 1.0)),

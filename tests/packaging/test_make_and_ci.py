@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -143,6 +145,32 @@ def test_ci_stops_at_the_first_failure(checkout, tmp_path, failing, printed):
     stage = {"docs-setup": "setup", "docs-test": "site"}.get(failing, failing)
     assert re.search(rf"^== {stage} +\d+ s  FAILED \(exit 3\)$", done.stderr, re.MULTILINE)
     assert re.search(r"^setup +\d+ s$", done.stderr, re.MULTILINE)
+
+
+def is_running(pid):
+    """Whether there is such a process that has not ended; one that has may wait for its parent to ask."""
+    try:
+        return Path("/proc", str(pid), "stat").read_text(encoding="utf-8").split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_ci_ends_what_runs_beside_a_failure(checkout, tmp_path):
+    """Not `make` alone, but also what its commands have started."""
+    started = tmp_path / "started"
+    script(
+        tmp_path / "bin/make",
+        f"""case $1 in
+            derive-check) sleep 100 & echo $! >{started}.part; mv {started}.part {started}; wait ;;
+            lint) while ! [ -e {started} ]; do sleep 0.05; done; exit 3 ;;
+        esac""",
+    )
+    done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
+    assert done.returncode == 3
+    end = time.monotonic() + 10
+    while is_running(int(started.read_text(encoding="utf-8"))):
+        assert time.monotonic() < end, "the command is still running"
+        time.sleep(0.05)
 
 
 def test_ci_installs_nothing_once_checks_run_side_by_side(checkout, tmp_path):

@@ -39,8 +39,8 @@ Array = NDArray[np.float64]
 # Resolutions of the sums, and finer ones by which some of the points are summed, too: the difference puts the sums
 # right. The grid is one of deviations, which are small at large overlaps of the last layer: from each of these on a
 # coarser one does. (With a hidden layer known: what the usual and the finer sums miss is .02 % and .003 % of the last
-# layer's averages below .75, .02 % and .002 % up to .94, and .2 % and .003 % beyond it. The last sums would miss up to
-# 10 % of small averages of hidden layers at .83.)
+# layer's averages below .75, .02 % and .002 % up to .94, and .2 % and .003 % beyond it. The coarsest sums would miss up
+# to 10 % of small averages of hidden layers at .83.)
 _RESOLUTIONS = (
     (0.94, (Resolution(8.0, 1.0, 0.8), Resolution(10.0, 1.2, 0.4))),
     (0.75, (Resolution(10.0, 1.2, 0.4), Resolution(12.0, 1.4, 0.22))),

@@ -34,9 +34,10 @@ class Growing(Refinable, ChannelBase):
         return self.rough(q, accuracy)
 
 
-def judged(averages: Growing, error: float) -> tuple[State, str]:
+def judged(averages: Growing, error: float, before: Array = Q) -> tuple[State, str]:
+    """Judge growth at Q, where averages are known at the overlaps before the last step."""
     problem = Problem(averages, ALPHA, Tolerance(1e-5), 200)
-    state = State(Q, Tolerance(1e-5), averages.rough(Q, 1e-2), converged=True, silent=frozenset({0}))
+    state = State(Q, Tolerance(1e-5), averages.rough(before, 1e-2), converged=True, silent=frozenset({0}))
     return decided(problem, averages, averages.accuracy, state, np.diag([0.0, error]))
 
 
@@ -60,6 +61,13 @@ def test_what_the_error_of_the_overlaps_leaves_open_takes_no_finer_averages() ->
     averages = Growing(0.995, slope=10.0)
     assert "q_11 grows by" in judged(averages, error=1e-3)[1]
     assert len(averages.asked) == 1
+
+
+def test_growth_is_judged_after_the_last_step() -> None:
+    """Where averages were taken last it would be clear that the layer does not grow; it is not at what is given."""
+    before = np.diag([0.0, 0.597])
+    assert ALPHA * Growing(0.9999, slope=10.0).rough(before, 1e-2).growth[0, 0] < 1 - 2e-2
+    assert "q_11 grows by" in judged(Growing(0.9999, slope=10.0), 1e-4, before)[1]
 
 
 def test_rates_far_from_one_take_no_averages() -> None:

@@ -10,12 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinable
+from attnlimits.numerics.fixed_point import refinement as refining
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.reached import ROOM
 from attnlimits.numerics.fixed_point.refinement import Refinement
 from attnlimits.numerics.fixed_point.slopes import Passed, differences
 from attnlimits.numerics.fixed_point.state import Problem, Solution, State, Tolerance
-from attnlimits.numerics.fixed_point.stopping import CUT, ROUGH, Anchor, Stage, judge_rule, judge_sampled
+from attnlimits.numerics.fixed_point.stopping import CUT, ROUGH, Anchor, Judgement, Stage, judge_rule, judge_sampled
 from attnlimits.numerics.model.network import Network
 
 Array = NDArray[np.float64]
@@ -157,6 +158,26 @@ def test_a_step_costs_less_than_finer_samples(noise: float, step: float, enough:
     assert judged.enough == enough and judged.through == through
     # What is stated of a result is at most a tenth more than was asked for.
     assert not enough or judged.error[0] <= ROOM * asked[0]
+
+
+def test_the_error_is_that_of_the_overlaps_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of t makes x (1 - x) times as much of q where the last step has led: averages were taken elsewhere."""
+    judgements: list[Judgement] = []
+
+    def noting(*given: Any, **settings: Any) -> Judgement:
+        judgements.append(judge_rule(*given, **settings))
+        return judgements[-1]
+
+    monkeypatch.setattr(refining, "judge_rule", noting)
+    gap = 0.03
+    u = (TIRED[0] - TIRED[1]) * gap / (RATIO[0] - RATIO[1])
+    averages, alpha = Seam(2 * gap), math.exp(RATIO[0] * u - TIRED[0] * gap)
+    strategy = Refinement(Problem(averages, alpha, Tolerance(1e-3), 200), averages, 1e-2)
+    state = strategy.settle(State.start(strategy.problem), np.diag([0.9, 0.998]), [0, 1])
+    assert state.converged and state.error is not None
+    x, before = state.q.diagonal(), state.history[-1].diagonal()
+    assert np.abs(before * (1 - before) / (x * (1 - x)) - 1).max() > 1e-6
+    np.testing.assert_allclose(state.error.diagonal(), x * (1 - x) * judgements[-1].error, rtol=1e-10)
 
 
 def test_the_last_step_by_rules_is_taken() -> None:
