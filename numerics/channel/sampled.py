@@ -15,7 +15,7 @@ from ..core.cluster_pool import Workers, threads_of
 from ..model.network import Network
 from ..posterior.deep.sampled import SampledPosterior
 from .averages import NEARLY, Averages, ChannelBase, controlled, matrix_root, regression
-from .deep.linearised import MANY, TIMES, Linearised
+from .deep.linearised import LEAST, MANY, TIMES, Linearised
 from .halves import excess, product
 
 __all__ = ["DeepChannel"]
@@ -67,7 +67,7 @@ class DeepChannel(ChannelBase):
         normals = np.concatenate(points).reshape(-1, 2, depth, tokens)
         self._xi, self._zeta = normals[:, 0], normals[:, 1]
         self._workers = threads_of(workers)
-        many = min(MANY, TIMES * len(points[0]))
+        many = min(MANY, max(LEAST, TIMES * len(points[0])))
         self._linearised = Linearised(model, len(points), self._workers, points=many)
         self._posterior = self.posterior(model, nodes, len(points[0]), len(points), rng, workers)
 

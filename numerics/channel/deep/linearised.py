@@ -17,13 +17,13 @@ from ...model.network import Network
 from ...posterior.deep.mixing import Constants, apply_matrix, readout, solve
 from ...quadrature.rules import normal_qmc
 
-__all__ = ["MANY", "TIMES", "Linearised", "jacobians"]
+__all__ = ["LEAST", "MANY", "TIMES", "Linearised", "jacobians"]
 
 Array = NDArray[np.float64]
 
 #: Points of each randomisation for the means over omega, and so many times those of its outputs, of which the means are
-#: to have no noise of their own.
-MANY, TIMES = 1 << 16, 16
+#: to have no noise of their own; at least so many, which take less than their outputs do.
+MANY, TIMES, LEAST = 1 << 16, 16, 1 << 12
 
 # Of the central differences: a control variate may be a little off.
 _STEP = 1e-4
