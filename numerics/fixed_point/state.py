@@ -84,9 +84,9 @@ class State:
     tolerance : Tolerance
         What was asked for in the end.
     averages : Averages, optional
-        At q; None before the first evaluation.
+        At q, or where a last step that was taken without them began; None before the first evaluation.
     residual : float
-        Max |F(q) - q| over the free entries.
+        Max |F(q) - q| over the free entries, where the averages were taken.
     converged : bool
     free : tuple of (int, int)
         Entries that are solved for, the diagonal first.
