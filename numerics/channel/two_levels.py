@@ -34,6 +34,11 @@ class _FewNodes(DeepChannel):
 
     posterior = FewNodesPosterior
 
+    def fitted(self, q: Array, weights: Weights) -> Averages:
+        """Averages, and the weights of their control variates, which are added."""
+        outputs = self.outputs(q)
+        return self.averages(outputs, self._posterior(outputs.h, outputs.omega, outputs.v), weights)
+
 
 class _Blocked(DeepChannel):
     """Averages by all nodes, and by blocks of them."""
@@ -41,9 +46,9 @@ class _Blocked(DeepChannel):
     posterior = BlockedPosterior
     _posterior: BlockedPosterior
 
-    def levels(self, q: Array) -> tuple[Averages, list[Averages]]:
-        """Averages by all nodes, and by each block of them, with the same weights of the control variates."""
-        outputs, weights = self.outputs(q), Weights()
+    def levels(self, q: Array, weights: Weights) -> tuple[Averages, list[Averages]]:
+        """Averages by all nodes, and by each block of them, with these weights of the control variates."""
+        outputs = self.outputs(q)
         found = self._posterior.levels(outputs.h, outputs.omega, outputs.v)
         fine = self.averages(outputs, found.all, weights)
         return fine, [self.averages(outputs, block, weights) for block in found.blocks]
@@ -88,7 +93,9 @@ class TwoLevels(ChannelBase):
 
     def __call__(self, q: Array) -> Averages:
         """Averages, and what they are off by."""
-        few, (fine, blocks) = self._few(q), self._blocked.levels(q)
+        # Few nodes have a bias in the control variates, too: with the same weights it is that of a block.
+        weights = Weights()
+        few, (fine, blocks) = self._few.fitted(q, weights), self._blocked.levels(q, weights)
         change = fine.g - np.mean([block.g for block in blocks], axis=0)
         growing = fine.growth - np.mean([block.growth for block in blocks], axis=0)
         return Averages(

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlimits.numerics.channel.averages import matrix_root
+from attnlimits.numerics.channel import sampled
+from attnlimits.numerics.channel.averages import matrix_root, regression
 from attnlimits.numerics.channel.choice import channel, left_by_many, many_channel
 from attnlimits.numerics.channel.two_levels import TwoLevels
 from attnlimits.numerics.core.standard_error import standard_error
@@ -63,6 +64,21 @@ def test_averages_are_those_of_quadrature_within_their_errors() -> None:
             assert (found.bias.diagonal()[learned] > 0).all() and (found.growth_bias[~learned] > 0).all()
     # Errors of eight randomisations have Student's factor, 1.5.
     assert len(off) == 128 and np.mean(np.abs(off) > 3) <= 0.01 and 0.6 < np.sqrt(np.mean(np.square(off))) < 1.1
+
+
+def test_weights_of_control_variates_are_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few nodes are off by what a block is off by only with the same weights: those that many outputs give."""
+    fits: list[int] = []
+
+    def counted(values: Array, columns: Array) -> Array:
+        fits.append(len(values))
+        return regression(values, columns)
+
+    monkeypatch.setattr(sampled, "regression", counted)
+    model, rng = Network(3, 3), np.random.default_rng(0)
+    found = TwoLevels(model, points(model, 6, rng), points(model, 4, rng), nodes=64, rng=rng, workers=1)
+    found(np.diag([0.6, 0.0, 0.6]))
+    assert fits == [8 * 64] * 3
 
 
 def test_many_points_take_two_levels_where_layers_are_sampled() -> None:
