@@ -33,6 +33,11 @@ class _Reference(types.Type):
         self.whole = whole
         super().__init__(name=f"reference({whole.name})")
 
+    @property
+    def key(self) -> types.Type:
+        """What makes it equal to another one: names of types do not have the fields' names in them."""
+        return self.whole
+
 
 @register_model(_Reference)
 class _Pointer(models.PrimitiveModel):
@@ -64,6 +69,8 @@ def _field(context: Any, builder: Any, kind: _Reference, pointer: Any, name: str
         return place
     value = builder.load(place)
     if not isinstance(field, types.Array):
+        if context.data_model_manager[field].contains_nrt_meminfo():
+            raise TypeError(f"a field of type {field} is not read by reference: its arrays would be counted")
         return value
     array = context.make_array(field)(context, builder, value=value)
     # An array without an owner: references to it are not counted.
@@ -127,7 +134,7 @@ def _lay_out(whole: Any, words: list[int]) -> tuple[object, ...]:
             words += (0, 0, field.size, field.itemsize, field.__array_interface__["data"][0])
             words += field.shape
             words += field.strides
-            key.append((field.dtype.char, field.ndim, field.flags.num))
+            key.append((field.dtype, field.ndim, field.flags.num))
         elif isinstance(field, Lent):
             words.append(field.address)
             key.append(field._numba_type_)

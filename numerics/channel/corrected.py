@@ -38,7 +38,8 @@ class Corrected(ChannelBase):
     """G(q) = G_few(q) + mean of G_many(a) - G_few(a) over anchors a, which count by their points.
 
     Over the errors of a fixed point the few points know well how averages change, and badly what they are. G(q) has the
-    scatter of the mean over the anchors; the standard error of the change from there counts as a bias.
+    scatter of the mean over the anchors; the standard error of the change from there counts as a bias. Growth rates are
+    corrected alike.
 
     Parameters
     ----------
@@ -89,22 +90,23 @@ class Corrected(ChannelBase):
         shares = _shares(self.anchors, [_known(one, q) for one in self.anchors])
         silent = _shares(self.anchors, [_growing(one, there) for one in self.anchors])
         change, bias = there.g.copy(), np.zeros_like(there.bias)
-        moved, growth_bias = there.growth.mean(axis=0), np.zeros(len(q))
+        moved, growth_bias = there.growth.copy(), np.zeros(len(q))
         rates = []
         for one, share, part in zip(self.anchors, shares, silent, strict=True):
             change -= share * one.few.g
             bias += share * one.many.bias
-            rates.append(np.where(part > 0, one.many.growth - one.few.growth.mean(axis=0), 0.0))
+            moved -= np.where(part > 0, part * one.few.growth, 0.0)
+            rates.append(np.where(part > 0, one.many.growth, 0.0))
             growth_bias += part * one.many.growth_bias
         known, quiet = np.sum(shares, axis=0) > 0, np.sum(silent, axis=0) > 0
         many, growing = joined([one.many.g for one in self.anchors], shares), joined(rates, silent)
         return Averages(
             np.where(known, many + change.mean(axis=0), _as_many(there.g, len(many))),
-            np.where(quiet, moved + growing, _as_many(there.growth, len(many))),
+            np.where(quiet, growing + moved.mean(axis=0), _as_many(there.growth, len(many))),
             np.where(known, bias + standard_error(change), there.bias),
             there.how,
             there.note,
-            np.where(quiet, growth_bias, there.growth_bias),
+            np.where(quiet, growth_bias + standard_error(moved), there.growth_bias),
         )
 
     def derivative(self, q: Array) -> Array | None:

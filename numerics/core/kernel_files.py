@@ -69,7 +69,10 @@ class CheckedFile(IndexDataCacheFile):
         stream = io.BytesIO(content)
         if pickle.load(stream) != self._version:
             return {}  # the rest may be of classes that are no more
-        stamp, names = pickle.load(stream)
+        try:
+            stamp, names = pickle.load(stream)
+        except (AttributeError, ImportError):
+            return {}  # of arguments whose classes were moved or renamed since, with the sources
         return dict(names) if stamp == self._source_stamp else {}
 
     def _load_data(self, name: str) -> Any:

@@ -89,7 +89,7 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
     while solution.doubt and solution.converged and coarse.samples < largest:
         # The iteration may have come past a fixed point: on its way more points are wanted, too.
         few, solution, coarse = _searched(ways, Fineness(min(largest, _MOST_TIMES * coarse.samples), coarse.nodes))
-    fineness, averages, spent = coarse, Corrected(few, ()), coarse.samples
+    fineness, averages, spent, taken = coarse, Corrected(few, ()), coarse.samples, 0
     if _error(solution, accuracy) <= accuracy or coarse.samples >= most:
         solution = _settled(ways, averages, solution, math.inf)
     limit, fine = _limit(solution, accuracy, spent, _ROUNDS * most), False
@@ -101,8 +101,9 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
             # Near a threshold what averages change by is to be known better, too; the bias of few nodes hardly changes.
             fine = True
             averages = averages.by(ways.channel(Fineness(_EACH, coarse.nodes)))
-        averages = averages.anchored(solution.q, _many(ways, fineness, solution.q), fineness.samples)
-        spent += fineness.samples
+        many, points = _many(ways, fineness, solution.q)
+        averages = averages.anchored(solution.q, many, points)
+        spent, taken = spent + fineness.samples, taken + points
         # Where more points are to follow in any case, the error to first order is enough.
         final = spent >= _ROUNDS * most
         solution = _settled(ways, averages, solution, math.inf if final else accuracy)
@@ -112,8 +113,7 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
             solution = _settled(ways, averages, solution, math.inf)
             limit = _limit(solution, accuracy, spent, _ROUNDS * most)
     # What the averages are made of: the points of all attempts, or those of the search where there was none.
-    points = spent - coarse.samples or coarse.samples
-    return _noted(solution, error, accuracy, points), few
+    return _noted(solution, error, accuracy, taken or coarse.samples), few
 
 
 def _searched(ways: Ways, fineness: Fineness) -> tuple[Channel, Solution, Fineness]:
@@ -151,17 +151,21 @@ def _error(solution: Solution, accuracy: float) -> float:
     return max(error, 2 * accuracy) if solution.doubt or not solution.converged else error
 
 
-def _many(ways: Ways, fineness: Fineness, q: Array) -> Averages:
-    """Averages of so many points at one overlap, of more randomisations where one would have too many points."""
+def _many(ways: Ways, fineness: Fineness, q: Array) -> tuple[Averages, int]:
+    """Averages of so many points at one overlap, of more randomisations where one would have too many points.
+
+    The number of points is with them: what is left of whole randomisations is not taken.
+    """
     each = Fineness(min(_EACH, fineness.samples), fineness.nodes)
     found = [ways.channel(each)(q) for _ in range(fineness.samples // each.samples)]
-    return replace(
+    averages = replace(
         found[0],
         g=np.concatenate([one.g for one in found]),
         growth=np.concatenate([one.growth for one in found]),
         bias=np.mean([one.bias for one in found], axis=0),
         growth_bias=np.mean([one.growth_bias for one in found], axis=0),
     )
+    return averages, each.samples * len(found)
 
 
 def _limit(solution: Solution, accuracy: float, spent: int, most: int) -> int:

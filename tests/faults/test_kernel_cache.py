@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import types
 from pathlib import Path
 
 import numba
@@ -151,6 +152,23 @@ def test_data_of_another_signature_is_not_taken(kernel, tmp_path):
     other._save_data(data.name, (((*signature, numba.int64), *rest), payload))
     found = kernel()
     assert (found(1.25), hits(found)) == (VALUE, 0)
+
+
+def test_arguments_of_classes_that_are_no_more(tmp_path, monkeypatch):
+    """A new version may have renamed a class that the file of the old one names, or moved its module."""
+    former = types.ModuleType("attnlimits.former")
+    former.Pair = type("Pair", (), {"__module__": former.__name__})
+    monkeypatch.setitem(sys.modules, former.__name__, former)
+    kept = kernel_files.CheckedFile(str(tmp_path), "kernel", "old")
+    kept.save(("signature", former.Pair), 1)
+    assert kept.load(("signature", former.Pair)) == 1
+    new = kernel_files.CheckedFile(str(tmp_path), "kernel", "new")
+    del former.Pair
+    assert new.load(("signature",)) is None
+    monkeypatch.delitem(sys.modules, former.__name__)
+    assert new.load(("signature",)) is None
+    new.save(("signature",), 2)
+    assert new.load(("signature",)) == 2
 
 
 @pytest.mark.parametrize("fails", ["write", "replace", "fsize"])

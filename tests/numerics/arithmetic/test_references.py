@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.errors import NumbaValueError
 
 from attnlimits.numerics.arithmetic.references import lend, reference
 
@@ -75,6 +76,35 @@ def test_two_tuples_of_other_types_are_read_as_their_own():
     x = np.arange(4, dtype=np.float32)
     for t in (_outer(np.ones((3, 4))), _outer(np.ones((3, 4)), x), _outer(np.ones((3, 4), dtype=np.int64), x)):
         assert _value(lend(t)) == _value(t)
+
+
+def test_classes_of_one_name_are_read_by_their_own_fields():
+    def of_fields(*names):
+        return NamedTuple("Pair", [(name, float) for name in names])
+
+    @njit
+    def first(t):
+        return t.a
+
+    assert [first(lend(of_fields(*names)(1.0, 2.0))) for names in ("ab", "ba")] == [1.0, 2.0]
+
+
+def test_arrays_of_other_bytes_are_not_read_as_their_own():
+    t = Alike(np.arange(3.0), np.zeros(3))
+    lend(t)
+    with pytest.raises(NumbaValueError, match="dtype"):
+        lend(Alike(t.a.astype(">f8"), t.b))
+
+
+def test_arrays_in_plain_tuples_are_not_read():
+    t = Alike((np.arange(3.0), np.arange(3.0)), np.zeros(3))
+
+    @njit
+    def first(t):
+        return t.a[0][1]
+
+    with pytest.raises(TypeError, match="not read by reference"):
+        first(lend(t))
 
 
 def test_arrays_are_written_where_they_are():

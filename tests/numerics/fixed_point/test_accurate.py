@@ -102,7 +102,9 @@ def test_no_more_is_spent_where_it_stays_in_doubt() -> None:
     channels: list[Scattered] = []
     found = search(0.1675, 1e-3, 0, channels)
     assert not found.reached and found.doubt and "is not reached with" in found.note
-    assert sum(one.samples for one in channels if one.calls == 1) <= 2**15
+    spent = sum(one.samples for one in channels if one.calls == 1)
+    # Those that are stated are those that were taken, and not what was left to be spent.
+    assert spent <= 2**15 and f"with {spent} points" in found.note
 
 
 def test_nodes_follow_the_bias() -> None:
@@ -164,6 +166,27 @@ def test_the_error_of_the_change_counts_as_a_bias() -> None:
         away = np.array([[x]])
         assert corrected(away).g.std() == pytest.approx(many(at).g.std())
         assert np.allclose(corrected(away).bias, many(at).bias + standard_error(few(away).g - few(at).g))
+
+
+def test_the_error_of_the_change_of_growth_rates_counts_as_a_bias() -> None:
+    """A silent layer whose growth rate changes with the overlap of the other one, by what scatters."""
+    rng = np.random.default_rng(6)
+
+    class Pair(Scattered):
+        def __call__(self, q: Array) -> Averages:
+            growth = np.full((8, 2), np.nan)
+            growth[:, 1] = 1 + self._factors[:, 0, 0] * q[0, 0]
+            return Averages(np.zeros((8, 2, 2)), growth, np.zeros((2, 2)), "monte-carlo", growth_bias=np.full(2, 0.01))
+
+    few, many, at = Pair(64, rng), Pair(10**4, rng), np.diag([0.4, 0.0])
+    corrected = Corrected(few, [anchor(few, many, at)])
+    for x in (0.4, 0.41, 0.8):
+        away = np.diag([x, 0.0])
+        found, there, before = corrected(away), few(away).growth[:, 1], few(at).growth[:, 1]
+        known = many(at).growth[:, 1]
+        assert found.growth[:, 1] == pytest.approx(known + (there - before).mean(), rel=1e-12)
+        assert found.growth_bias[1] == pytest.approx(0.01 + standard_error(there - before), rel=1e-12)
+        assert abs(found.growth[:, 1].mean() - 1 - x) < 3 * (standard_error(known) + found.growth_bias[1] - 0.01)
 
 
 def test_deep_networks_of_more_tokens_have_as_many_points_as_it_takes() -> None:
