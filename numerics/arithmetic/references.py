@@ -117,6 +117,11 @@ class Lent:
         self._held, self._numba_type_ = (whole, memory), _KINDS[key]
         self.address: int = memory.__array_interface__["data"][0]
 
+    @property
+    def kind(self) -> types.Type:
+        """Numba's type of it."""
+        return self._numba_type_
+
 
 def lend(whole: Any) -> Any:
     """Named tuple of arrays, numbers, and such tuples or lent ones, as compiled functions take it by reference."""
@@ -137,7 +142,7 @@ def _lay_out(whole: Any, words: list[int]) -> tuple[object, ...]:
             key.append((field.dtype, field.ndim, field.flags.num))
         elif isinstance(field, Lent):
             words.append(field.address)
-            key.append(field._numba_type_)
+            key.append(field.kind)
         elif isinstance(field, tuple):
             key.append(_lay_out(field, words))
         elif isinstance(field, float):

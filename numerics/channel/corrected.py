@@ -55,7 +55,7 @@ class Corrected(ChannelBase):
 
     def by(self, few: Channel) -> "Corrected":
         """The same with other points that the changes are known by."""
-        return Corrected(few, [one._replace(few=few(one.at)) for one in self.anchors])
+        return Corrected(few, [Anchor(one.at, one.many, few(one.at), one.points) for one in self.anchors])
 
     def anchored(self, at: Array, many: Averages, points: float) -> "Corrected":
         """The same with one more anchor; those before are worth less if the change from them scatters, too."""
