@@ -217,8 +217,8 @@ def _precise(
         progress=progress,
     )
     value, g_out, dg_out = result.texts()
-    record: Record = {"value": value, "error": result.error, "how": result.how, "route": result.route}
-    text = _text(value, g_out, dg_out, f"error {result.error:.1e} ({result.how}; {result.route})")
+    record: Record = {"value": value, "error": result.printed_error, "how": result.how, "route": result.route}
+    text = _text(value, g_out, dg_out, f"error {result.printed_error:.1e} ({result.how}; {result.route})")
     return record | {"g_out": g_out, "dg_out": dg_out, "nodes": result.nodes}, text
 
 

@@ -50,7 +50,7 @@ def test_decimals_are_exact(attnlimits: Command) -> None:
     field = sum(a * b for a, b in zip(v, omega, strict=True)) / variance
     for entry, a, b in zip(made["g_out"][0], v, omega, strict=True):
         assert abs(CTX.mpf(entry) - (a * CTX.tanh(field) - b) / variance) < 1e-49
-    assert len(made["value"].replace("-", "").replace("0.", "", 1)) == 50
+    assert len(made["value"].replace("-", "").replace("0.", "", 1)) == 51  # its rounding is below the fiftieth digit
     assert made["how"] == "rigorous" and made["route"] == "closed form"
     as_text = parsed(attnlimits, ONE_LAYER.replace("0.7", '"0.7"').replace("0.2]", '"2e-1"]') + " --digits 50")
     assert as_text["value"] == made["value"]
@@ -65,6 +65,17 @@ def test_skip_and_beta_are_decimals(attnlimits: Command) -> None:
     decimal = precise.denoise_mp(model, *arguments, digits=22, skip="5.1", beta="0.2")
     assert abs(CTX.mpf(made["value"]) - decimal.log_z) < CTX.mpf("1e-21")
     assert CTX.mpf("1e-19") < abs(binary.log_z - decimal.log_z) < CTX.mpf("1e-14")
+
+
+def test_what_is_printed_is_within_its_error(attnlimits: Command) -> None:
+    """Rounding to the digits that are printed is far more than what the closed form is off by."""
+    made, finer = (parsed(attnlimits, f"{ONE_LAYER} --digits {digits}") for digits in (12, 40))
+    off = [abs(CTX.mpf(made["value"]) - CTX.mpf(finer["value"])) / max(1, abs(CTX.mpf(finer["value"])))]
+    for name in ("g_out", "dg_out"):
+        entries, exact = (np.ravel(one[name]) for one in (made, finer))
+        largest = max(abs(CTX.mpf(x)) for x in exact)
+        off += [abs(CTX.mpf(x) - CTX.mpf(z)) / largest for x, z in zip(entries, exact, strict=True)]
+    assert 1e-15 < max(off) <= made["error"] <= 1e-12
 
 
 def test_text_shows_the_same(attnlimits: Command) -> None:

@@ -49,7 +49,8 @@ class PreciseDenoiserResult(Result):
         V^{-1} Cov[h | y] V^{-1} - V^{-1} delta_{mm'}.
     error : float
         Largest of the errors of log_z (relative where |log_z| > 1), of g_out relative to its largest entry or to
-        tr(V)^{-1/2}, and of dg_out relative to its largest entry or to 1/tr(V), whichever is larger.
+        tr(V)^{-1/2}, and of dg_out relative to its largest entry or to 1/tr(V), whichever is larger. That of the
+        numbers as they are printed and saved is `printed_error`.
     how : {"rigorous", "estimated", "monte-carlo"}
         Rigorous at depth 1, where ball arithmetic encloses a closed form.
     digits : int
@@ -75,23 +76,29 @@ class PreciseDenoiserResult(Result):
     def lines(self) -> Iterator[str]:
         """Log Z, its error, and how it was computed."""
         yield f"log Z = {self.texts()[0]}"
-        yield f"error {self.error:.1e} ({self.how}); {self.route}, {self.nodes} nodes"
+        yield f"error {self.printed_error:.1e} ({self.how}); {self.route}, {self.nodes} nodes"
+
+    @property
+    def printed_error(self) -> float:
+        """Error of the numbers as `texts` gives them: with half a unit of their last digits."""
+        return self.error + 0.5 * 10.0**-self.digits
 
     def to_dict(self) -> dict[str, JSON]:
-        """All fields as plain JSON types, numbers in decimal with the digits asked for."""
+        """All fields as plain JSON types, numbers as in `texts`, with their error."""
         log_z, g_out, dg_out = self.texts()
         found: dict[str, JSON] = {f.name: as_dict(getattr(self, f.name)) for f in fields(self)}
-        return found | {"log_z": log_z, "g_out": as_dict(g_out), "dg_out": as_dict(dg_out)}
+        printed = {"log_z": log_z, "g_out": as_dict(g_out), "dg_out": as_dict(dg_out), "error": self.printed_error}
+        return found | printed
 
     def texts(self) -> tuple[str, list[list[str]], list[list[list[list[str]]]]]:
-        """log_z, g_out and dg_out in decimal, with the digits asked for."""
+        """log_z, g_out and dg_out in decimal, with one more significant digit than was asked for."""
         ctx = MPContext()
         ctx.dps = self.digits + 10
 
         def text(entries: Any) -> Any:
             if isinstance(entries, list):
                 return [text(entry) for entry in entries]
-            return ctx.nstr(entries, self.digits, strip_zeros=False)
+            return ctx.nstr(entries, self.digits + 1, strip_zeros=False)
 
         return text(self.log_z), text(self.g_out.tolist()), text(self.dg_out.tolist())
 
