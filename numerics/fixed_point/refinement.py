@@ -19,7 +19,7 @@ from .iteration import Iteration
 from .marginal import decided
 from .newton import broyden
 from .postprocess import Measured, postprocess, stated
-from .slopes import NEARLY, STEP, Passed, differences, logit, newton, stable
+from .slopes import NEARLY, STEP, Passed, differences, logistic, logit, newton, stable
 from .state import DEAD, Problem, Solution, State
 from .stopping import (
     CUT,
@@ -233,7 +233,7 @@ class Refinement:
             step = np.clip(inverse @ here.imbalance, -_LONGEST, _LONGEST)
             finest = self.averages.finest[sampled]
             coarse, at_rest = stage.level > finest, state.residual <= self.problem.tolerance.value
-            there = self._at(layers, stage.t + step).diagonal()[chosen]
+            there = np.minimum(logistic(stage.t + step), RECOVERED)
             # What is asked of q is asked where the step leads, too: an error of t makes one of q by x (1 - x) there.
             asked = np.minimum(self._asked(x), self._asked(there))
             judge, off = (judge_sampled, noise_of) if sampled else (judge_rule, bias_of)
@@ -290,7 +290,7 @@ class Refinement:
 
     def _at(self, layers: Layers, t: Array) -> Array:
         """Overlap with these t, and zero elsewhere."""
-        return self._entered(list(layers), np.minimum(1 / (1 + np.exp(-t)), RECOVERED))
+        return self._entered(list(layers), np.minimum(logistic(t), RECOVERED))
 
     def _log_alpha(self, layers: Layers, t: Array, averages: Averages) -> Array:
         return log_alpha(t, averages.g.mean(axis=0).diagonal()[list(layers)])
@@ -334,7 +334,7 @@ class Refinement:
         x = q.diagonal()[list(layers)]
         own = self._log_alpha(layers, t, averages)
         imbalance = math.log(self.problem.alpha) - own
-        residual = float(np.abs(1 / (1 + np.exp(-(t + imbalance))) - x).max())
+        residual = float(np.abs(logistic(t + imbalance) - x).max())
         return _At(replace(state.visited(q, averages), residual=residual), Evaluation(x, averages, own, imbalance))
 
     def _differences(self, state: State, layers: Layers, t: Array, level: float, sampled: bool) -> tuple[State, Array]:

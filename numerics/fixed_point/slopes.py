@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .newton import broyden
 
-__all__ = ["NEARLY", "STEP", "Passed", "differences", "logit", "newton", "stable"]
+__all__ = ["NEARLY", "STEP", "Passed", "differences", "logistic", "logit", "newton", "stable"]
 
 Array = NDArray[np.float64]
 
@@ -85,6 +85,11 @@ def logit(x: Array | float) -> Array:
     return np.asarray(np.log(x) - np.log1p(-np.asarray(x)), np.float64)
 
 
+def logistic(t: Array) -> Array:
+    """Return the x of which t is the logit."""
+    return np.asarray(1 / (1 + np.exp(-t)))
+
+
 def differences(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool, whole: bool) -> Array:
     """Slopes from differences with what is known at t itself.
 
@@ -105,7 +110,7 @@ def differences(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool,
     size = len(t)
     directions = np.eye(size)
     steps = np.full(size, _SAMPLED_STEP if sampled else _STEP)
-    x = 1 / (1 + np.exp(-t))
+    x = logistic(t)
     # Of -log(1 - q): by t its slope is q.
     lengths = (np.log1p(np.exp(t)) - np.log1p(np.exp(t - steps))) / x
     if whole and (1 - x).max() < NEARLY:

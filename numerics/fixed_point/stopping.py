@@ -211,7 +211,7 @@ def bias_of(averages: Averages, chosen: list[int], inverse: Array) -> Array:
     return out
 
 
-def _is_short(step: Array, small: Array) -> bool:
+def _is_within(step: Array, small: Array) -> bool:
     return bool((np.abs(step) <= np.minimum(small, _SHORT)).all())
 
 
@@ -222,7 +222,7 @@ def _missed(step: Array) -> Array:
 
 def is_short(step: Array, asked: Array) -> bool:
     """Whether what a step by deterministic averages may miss is a small part of the accuracy asked for, that of t."""
-    return bool((_missed(step) <= _SHARE * asked).all()) and _is_short(step, asked)
+    return bool((_missed(step) <= _SHARE * asked).all()) and _is_within(step, asked)
 
 
 def _left_by_three(before: Array, gap: Array) -> Array:
@@ -265,7 +265,7 @@ def judge_sampled(stage: Stage, step: Array, noise: Array, asked: Array, *, at_r
     # finer averages.
     left = np.where(noise < asked, (ROOM * asked - noise) / _UNTOLD, _UNTOLD * noise)
     small = left if fine or not coarse else noise
-    settled = _is_short(step, np.maximum(_SHARE * asked, small)) and at_rest
+    settled = _is_within(step, np.maximum(_SHARE * asked, small)) and at_rest
     through = coarse and (settled or stage.tries + 1 >= _TRIES)
     return Judgement(step, noise, error, enough, settled, through, stage.coarser)
 

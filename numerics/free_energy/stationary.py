@@ -208,9 +208,10 @@ def _with_folds(nodes: Array, values: Array, wrong: Callable[[float], float]) ->
                 method="bounded",
                 options={"xatol": 1e-7},
             )
-            more.append(float(fold.x))
-    order = np.argsort(joined := np.append(nodes, more))
-    return joined[order], np.append(values, [wrong(at) for at in more])[order]
+            more.append((float(fold.x), sign * float(fold.fun)))
+    joined = np.concatenate([np.column_stack([nodes, values]), np.reshape(more, (-1, 2))])
+    nodes, values = joined[np.argsort(joined[:, 0])].T
+    return nodes, values
 
 
 def _point(free: FreeEntropy, balance: GroupBalance, w: Array) -> StationaryPoint:
