@@ -122,9 +122,9 @@ def test_ci_runs_its_stages_in_order_and_times_them(checkout, tmp_path):
     done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
     assert done.returncode == 0, done.stderr
     stages = re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE)
-    assert stages == ["setup", "docs-setup", "lint", "derive-check", "docs-test", "test", "bench-short"]
+    assert stages == ["setup", "docs-setup", "lint", "derive-check", "test", "docs-test", "bench-short"]
     assert "there was input" not in done.stdout
-    for stage in ["setup", "lint", "derive-check", "site", "test", "bench", "total"]:
+    for stage in ["setup", "lint", "derive-check", "test", "site", "bench", "total"]:
         assert re.search(rf"^{stage} +\d+ s$", done.stdout, re.MULTILINE)
 
 
@@ -134,7 +134,8 @@ def test_ci_runs_its_stages_in_order_and_times_them(checkout, tmp_path):
         ("docs-setup", ["setup", "docs-setup"]),
         ("lint", ["setup", "docs-setup", "lint"]),
         ("derive-check", ["setup", "docs-setup", "lint", "derive-check"]),
-        ("docs-test", ["setup", "docs-setup", "lint", "derive-check", "docs-test"]),
+        ("test", ["setup", "docs-setup", "lint", "derive-check", "test"]),
+        ("docs-test", ["setup", "docs-setup", "lint", "derive-check", "test", "docs-test"]),
     ],
 )
 def test_ci_stops_at_the_first_failure(checkout, tmp_path, failing, printed):
