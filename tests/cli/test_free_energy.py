@@ -48,7 +48,7 @@ def test_transitions(attnlimits, once):
     assert "information-theoretic: alpha = 1.000000000 +- 0" in said.out
     assert "algorithmic: alpha = 1.12847" in said.out
     found = json.loads(attnlimits(PHASE + " --transitions --json").out)
-    assert found["value"] == "1.00000000000"
+    assert found["value"] == "1.0"
     assert found["first_order"][0]["algorithmic"]["value"] == pytest.approx(1.1284714, abs=1e-6)
 
 
