@@ -148,7 +148,11 @@ class _Separable:
         def rest(log_qhat: float) -> float:
             return math.log(max(self._rows[1].summary(np.array([[math.exp(log_qhat)]])).mmse[0, 0], 1e-300)) - target
 
-        return math.exp(brentq(rest, math.log(q) - 1.0, _TOP, xtol=1e-13, rtol=1e-14))
+        # F rises, and from few entries that are not zero faster than qhat.
+        low = math.log(q) - 1.0
+        while rest(low) < 0:
+            low -= 2.0
+        return math.exp(brentq(rest, low, _TOP, xtol=1e-13, rtol=1e-14))
 
     def response(self, q: Array) -> Array:
         """Return 1/E Var(w | y)^2 of each entry on the diagonal."""
