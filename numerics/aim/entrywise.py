@@ -4,26 +4,23 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.polynomial.chebyshev import chebval
 from numpy.typing import ArrayLike
 
 from attnlimits.generated.aim_channels import numpy64 as kernels
 
 from ..core.results import Estimate
 from ..learning.blocks import Array
-from ..quadrature.rules import gauss_legendre_panels
 from . import scalar
 from .channel_laws import Linear
 from .checks import CITE, above_zero, check_symmetric, count
 from .entries import pairs, symmetric_normals, variances, variances_of_rows
+from .entry_series import information_series
 from .protocol import Channel
 from .results import PredictionErrors
 from .score_functions import EntryFunction
 
 __all__ = ["Entries", "OneToOne", "entrywise"]
 
-# Values of V at which F is computed; at each so many, and by wider rules, which the error is from.
-_NODES, _CHECKED, _COARSE = 28, 7, 1.35
 # Widths of panels for predictions.
 _FINE, _WIDE = 0.5, 0.75
 
@@ -149,12 +146,12 @@ class Entries(_Predicted):
 
     def information(self, c: float, V: float = 1.0) -> Estimate:
         """F at V and q = c V, interpolated along V at the same Q."""
-        found = _along(self.function, self.noise, float(f"{V * (1 + c):.13g}"), self.tokens)
+        found = information_series(self.function, self.noise, float(f"{V * (1 + c):.13g}"), self.tokens)
         return found.information(V)
 
     def evidence(self, V: float, Q: float) -> Estimate:
         """Minus the entropy of the noise, and minus the integral of F/(2 V) from 0 to V."""
-        return _along(self.function, self.noise, float(f"{Q:.13g}"), self.tokens).evidence(V)
+        return information_series(self.function, self.noise, float(f"{Q:.13g}"), self.tokens).evidence(V)
 
     def draw(self, h: Array, rng: np.random.Generator) -> Array:
         """Outputs with their noise."""
@@ -187,59 +184,3 @@ class Entries(_Predicted):
         return scalar.moments(
             self.function, self.function.breaks, seen.ravel(), omega.ravel(), spread.ravel(), noise.ravel()
         )
-
-
-class _Along:
-    """F at one Q as a function of V: Chebyshev series in x = (V/(V + Delta_n))^{1/2}.
-
-    F/x^2 is smooth where f is continuous, and F/x where it jumps: at small V only what is near a jump is not known.
-    """
-
-    def __init__(self, function: EntryFunction, noise: float, Q: float, tokens: int) -> None:
-        self.noise, self.tokens, self.power = noise, tokens, 1 if function.jumps else 2
-        self.end = math.sqrt(Q / (Q + noise))
-        angles = (np.arange(_NODES) + 0.5) * math.pi / _NODES
-        x = 0.5 * self.end * (1 + np.cos(angles))
-        fine = np.array([self._at(function, Q, float(v), 1.0) for v in x]) / x**self.power
-        few = x[::_CHECKED]
-        coarse = np.array([self._at(function, Q, float(v), _COARSE) for v in few]) / few**self.power
-        self.coefficients = 2 / _NODES * np.cos(np.outer(np.arange(_NODES), angles)) @ fine
-        self.coefficients[0] *= 0.5
-        # What the rules leave at the nodes, and the series leaves out.
-        rules = float(np.abs(fine[::_CHECKED] - coarse).max())
-        self.error = 2 * rules + 4 * float(np.abs(self.coefficients[-3:]).max()) + 1e-14 * float(np.abs(fine).max())
-
-    def _at(self, function: EntryFunction, Q: float, x: float, scale: float) -> float:
-        V = self._variance(x)
-        total = 0.0
-        for kind, number in ((2.0, self.tokens), (1.0, self.tokens * (self.tokens - 1) // 2)):
-            deviation, spread = math.sqrt(max(Q - V, 0.0) * kind), math.sqrt(V * kind)
-            total += number * scalar.information(
-                function, function.breaks, deviation, spread, self.noise * kind, scale=scale
-            )
-        return total
-
-    def _variance(self, x: float) -> float:
-        return self.noise * x * x / (1 - x * x)
-
-    def _series(self, x: Array | float) -> Array:
-        return np.asarray(chebval(2 * np.asarray(x) / self.end - 1, self.coefficients))
-
-    def information(self, V: float) -> Estimate:
-        """F."""
-        _, share = kernels.noisy_indices(V, self.noise)
-        scale = float(share) ** (0.5 * self.power)
-        return Estimate(float(self._series(math.sqrt(share))) * scale, self.error * scale, "estimated")
-
-    def evidence(self, V: float) -> Estimate:
-        """E log Z_out: dV/V = 2 dx/(x (1 - x^2))."""
-        rule = gauss_legendre_panels(np.array([0.0, math.sqrt(V / (V + self.noise))]), 40)
-        weights = rule.weights * rule.nodes ** (self.power - 1) / (1 - rule.nodes**2)
-        start = -0.5 * float(np.log(2 * math.pi * math.e * self.noise * variances(self.tokens)).sum())
-        value = start - float(weights @ self._series(rule.nodes))
-        return Estimate(value, self.error * float(weights.sum()) + 1e-14 * abs(value), "estimated")
-
-
-@lru_cache(maxsize=32)
-def _along(function: EntryFunction, noise: float, Q: float, tokens: int) -> _Along:
-    return _Along(function, noise, Q, tokens)

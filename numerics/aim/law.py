@@ -45,7 +45,7 @@ class SpectrumResult(Result):
     x, density, shrunk : ndarray, shape (n,)
         Eigenvalues, the density at them, and the estimates f(x) of the eigenvalues of S.
     density_error, shrunk_error : ndarray, shape (n,)
-        What the range of Delta leaves open of them; zero where Delta is given exactly.
+        Estimated bounds on their errors: rounding, which counts at edges, and what a range of Delta leaves open.
     status, versions
         Provenance.
     """
@@ -143,6 +143,7 @@ def spectrum(
     e = np.exp(np.array(found.intervals)).ravel()
     largest = float((1 / (found.s + e) + found.rho / e + found.delta * (found.s + e)).max())
     density, shrunk, least = found.density(x), found.shrink(x), mmse(rho, delta)
+    rounding = _rounding(found, x, density, shrunk, largest)
     off = _most(np.array(least.value), [np.array(mmse(rho, end).value) for end in within])
     return SpectrumResult(
         rho=found.rho,
@@ -154,9 +155,23 @@ def spectrum(
         x=x,
         density=density,
         shrunk=shrunk,
-        density_error=_most(density, [end.density(x) for end in ends]),
-        shrunk_error=_most(shrunk, [end.shrink(x) for end in ends]),
+        density_error=rounding[0] + _most(density, [end.density(x) for end in ends]),
+        shrunk_error=rounding[1] + _most(shrunk, [end.shrink(x) for end in ends]),
         status=f"converged: the density integrates to one within {max(mass.error, abs(mass.value - 1)):.0e}",
+    )
+
+
+def _rounding(found: Spectrum, x: Array, density: Array, shrunk: Array, largest: float) -> tuple[Array, Array]:
+    """What rounding leaves of density and estimate: that of the terms of x moves x, and that of log e both of them."""
+    off = 8 * _EPS * (largest + np.abs(x))
+    near = [(found.density(at), found.shrink(at)) for at in (x - off, x + off)]
+    relative = 8 * _EPS * (1 + float(np.abs(found.intervals).max()))
+    return (
+        _most(density, [one for one, _ in near]) + (relative + found.rounding(x)) * density,
+        # Outside of the support it is a difference from x.
+        _most(shrunk, [one for _, one in near])
+        + relative * np.abs(shrunk)
+        + 2 * _EPS * (np.abs(x) + np.abs(x - shrunk)),
     )
 
 

@@ -79,9 +79,11 @@ def _steepest(f: Function, omega: Array, spread: Array, breaks: Array) -> float:
     """Largest slope of f in units of t, by differences between the breaks, within some six standard deviations."""
     t = np.linspace(-6.0, 6.0, 193)
     h = omega[:, None] + spread[:, None] * t
-    sides = np.searchsorted(breaks, h)
+    # A node at a break, where the value may be that of either side or of none, belongs to neither.
+    left, right = np.searchsorted(breaks, h, "left"), np.searchsorted(breaks, h, "right")
+    smooth = (right[:, :-1] == left[:, 1:]) & (left[:, :-1] == right[:, :-1]) & (left[:, 1:] == right[:, 1:])
     slopes = np.abs(np.diff(f(h), axis=1)) / (t[1] - t[0])
-    return float(slopes[sides[:, 1:] == sides[:, :-1]].max(initial=0.0))
+    return float(slopes[smooth].max(initial=0.0))
 
 
 def moments(f: Function, breaks: Array, y: Array, omega: Array, spread: Array, noise: Array) -> Moments:

@@ -58,6 +58,11 @@ class EntryFunction:
         return kernel_of(_VARIABLE.sub("h", self.text)).text == ("h_1_1",)
 
     @property
+    def even(self) -> bool:
+        """Whether f is provably even, so that outputs do not know the sign of h."""
+        return any(-1 in flip for flip in self._kernel.flips)
+
+    @property
     def _kernel(self) -> LinkKernel:
         return self._function.kernel
 

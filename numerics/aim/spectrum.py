@@ -174,6 +174,17 @@ class Spectrum:
         out[inside] = self.at(e[inside]).w / math.pi
         return out
 
+    def rounding(self, x: ArrayLike) -> Array:
+        """Relative error of w from the rounding of the sides of its triangle, which counts where it is flat."""
+        e = self.parameter(x)
+        inside = np.isfinite(e)
+        a, b = self._sides(e[inside])
+        m = self._m
+        flat = sum(1 / np.maximum(np.abs(part), 1e-300) for part in (b + m - a, a + m - b, a + b - m))
+        out = np.zeros(e.shape)
+        out[inside] = np.minimum(2 * _EPS * np.maximum(np.maximum(a, b), m) * flat, 1.0)
+        return out
+
     def shrink(self, x: ArrayLike) -> Array:
         """f(x) = x - 2 Delta Re g(x), the optimal estimate of the eigenvalues of S.
 

@@ -12,7 +12,8 @@ from scipy.optimize import brentq
 
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
-from .channels import Channel
+from .branches import at_onset, check_single, nearly_recovered, scanned
+from .channels import Channel, Entries
 from .checks import CITE, above_zero, from_zero
 from .results import EvolutionPoint
 from .spectrum import mmse, overlap_gain
@@ -24,8 +25,6 @@ _EPS = float(np.finfo(float).eps)
 # Of Delta: below, S counts as recovered, and V as zero up to it.
 _RECOVERED = 1e-15
 _LARGEST = 1e25
-# Of Delta: up to it alpha(Delta) may be that of recovery to rounding.
-_NEARLY = 1e-9
 # Relative widths of the bracket that is returned: the least with signs at its ends that are beyond their errors.
 _WIDTHS = tuple(10.0 ** (k / 4) for k in range(-52, 13))
 
@@ -156,13 +155,22 @@ def _evolve(alpha: float, rho: float, output: Channel, guess: float | None) -> E
         if 2 * alpha * output.functionals >= needed:
             full = Estimate(1 + rho, 0.0, "rigorous")
             return point(none, full, 0.0, (0.0, 0.0), 0.0, "recovered, for 2 alpha K >= lim MMSE/Delta")
-    start = output.information(rho).value
-    if alpha == 0 or (rho == 0 and 2 * alpha * start <= 1):
-        say = "alpha = 0" if alpha == 0 else "below weak recovery, alpha/rho <= 1/(2 F(0))"
+    if alpha == 0:
         one = Estimate(1.0, 0.0, "rigorous")
-        return point(one, Estimate(rho, 0.0, "rigorous"), math.inf, (math.inf, math.inf), 0.0, say)
+        return point(one, Estimate(rho, 0.0, "rigorous"), math.inf, (math.inf, math.inf), 0.0, "alpha = 0")
+    start = output.information(rho)
+    first = 0.5 if rho == 0 else 1 / (2 * alpha * start.value)
+    if isinstance(output, Entries):
+        check_single(route, alpha, scanned(rho, output.noise, first))
+    if rho == 0 and 2 * alpha * (start.value - start.error) <= 1:
+        if 2 * alpha * (start.value + start.error) > 1:
+            V, q, least = at_onset(route, alpha, _WIDTHS)
+            return point(V, q, least, (least, 1.0), 0.0, "alpha/rho is that of weak recovery, within the error of F(0)")
+        say = "below weak recovery, alpha/rho <= 1/(2 F(0))"
+        one, none = Estimate(1.0, 0.0, start.how), Estimate(0.0, 0.0, start.how)
+        return point(one, none, math.inf, (math.inf, math.inf), 0.0, say)
     low, high = (_RECOVERED, 1.0) if rho == 0 else (_RECOVERED, _LARGEST)
-    first = guess if guess is not None else 0.5 if rho == 0 else 1 / (2 * alpha * start)
+    first = guess if guess is not None else first
     return _solve(route, alpha, min(max(first, 2 * low), high / 2), low, high, point)
 
 
@@ -206,7 +214,7 @@ def _solve(
     width = _least_width(holds)
     if width is None:
         above = route.alpha(ends_at(_WIDTHS[-1])[0])
-        nearly = _nearly_recovered(route, alpha, x, high)
+        nearly = nearly_recovered(route, alpha, x, high) if route.output.functionals is not None else None
         if nearly is not None:
             return point(
                 *nearly, x, (0.0, x), abs(above.value - alpha), "recovered to within the error of alpha(Delta)"
@@ -239,19 +247,6 @@ def _least_width(holds: Callable[[float], bool]) -> float | None:
         middle = (not_yet + enough) // 2
         not_yet, enough = (not_yet, middle) if holds(_WIDTHS[middle]) else (middle, enough)
     return _WIDTHS[enough]
-
-
-def _nearly_recovered(route: _Route, alpha: float, x: float, high: float) -> tuple[Estimate, Estimate] | None:
-    """V and q where alpha is that of recovery to rounding: V is below that of the least Delta of a smaller alpha."""
-    if route.output.functionals is None:
-        return None
-    while (x := 2 * x) < min(_NEARLY, high):
-        below = route.alpha(x)
-        if below.value + below.error < alpha:
-            V, q = route.state(x)
-            half = 0.5 * (V.value + V.error)
-            return Estimate(half, half, "estimated"), Estimate(q.value + V.value - half, half + q.error, "estimated")
-    return None
 
 
 def curve(

@@ -8,6 +8,7 @@ from typing import ClassVar
 from mpmath import mpf
 from mpmath.ctx_mp import MPContext
 
+from ..core.errors import ConvergenceError
 from ..core.results import Estimate, How, Result
 from .channels import Channel, Entries, Noisy
 from .checks import CITE, above_zero, count
@@ -112,7 +113,8 @@ def weak_recovery(output: Channel, *, digits: int | None = None) -> Threshold:
     -------
     Threshold
         1/(2 K) where an output fixes K functionals; in closed form for hardmax of two tokens, and from a sum over
-        labels for more. Noise on the scores multiplies it by 1 + Delta_n.
+        labels for more. Noise on the scores multiplies it by 1 + Delta_n. Infinite for even functions, of which F(0) =
+        0: outputs that do not know the sign of h do not move a posterior mean of zero.
 
     References
     ----------
@@ -127,6 +129,8 @@ def weak_recovery(output: Channel, *, digits: int | None = None) -> Threshold:
     if clean.functionals is not None:
         value = (1 + noise) / (2 * clean.functionals)
         return _closed(ctx, _mp(ctx, value), str(value), digits, quantity)
+    if isinstance(output, Entries) and output.function.even:
+        return Threshold("inf", "inf", 0.0, "rigorous", quantity)
     if output.tokens != 2 or isinstance(output, Entries):
         return _summed(output, digits, quantity)
     angle = ctx.asin(ctx.mpf(1) / 3)
@@ -158,9 +162,15 @@ def _summed(output: Channel, digits: int, quantity: str) -> Threshold:
             f"noise, a number in float64 ({CITE}, weak recovery), got {digits}"
         )
     F = output.information(0.0)
+    if F.value <= F.error:
+        raise ConvergenceError(
+            f"F(0) of {output.name} is zero to within its error {F.error:.1e} ({CITE}, Corollary 4.2): weak recovery "
+            f"is beyond alpha/rho = {1 / (2 * (F.value + F.error)):.3g}, if there is any; lower --noise"
+        )
     value = 1 / (2 * F.value)
     text = f"{value:.{digits}g}"
-    error = value * F.error / F.value + abs(float(text) - value)
+    # 1/(2 F) is farthest at the lower end of F.
+    error = value * F.error / (F.value - F.error) + abs(float(text) - value)
     return Threshold(text, None, error, F.how, quantity)
 
 

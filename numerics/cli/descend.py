@@ -142,11 +142,12 @@ def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
 
     result = al.descend(asked, x, y, start=start, rng=args.seed, callback=tick, **_settings(args))
     bar.close()
+    # Of the projections of X.
+    rounding = 10 * rounding_of(x) * result.spread
     record = as_dict(replace(result, origin=result.origin.with_settings(start=args.start))) | {
-        "value": recorded(result.loss, 0.0),
+        "value": recorded(result.loss, rounding),
         "quantity": "loss, the mean of ||y - g||^2 / 2 over the samples",
-        # Rounding of the projections of X.
-        "error": 10 * rounding_of(x) * result.spread,
+        "error": rounding,
         "how": "estimated",
         "n_iter": result.n_epochs,
     }

@@ -152,9 +152,10 @@ def _from_files(args: argparse.Namespace, asked: Model) -> Outcome:
 
     result = al.gamp(asked, x, y, start=start, rng=args.seed, callback=tick, client=args.dask, **_settings(args))
     bar.close()
+    error = float(np.abs(result.self_overlap + result.covariance - np.eye(len(result.covariance))).max())
     record = as_dict(replace(result, origin=result.origin.with_settings(start=args.start))) | {
-        "value": recorded(result.self_overlap[-1, -1], 0.0),
-        "error": float(np.abs(result.self_overlap + result.covariance - np.eye(len(result.covariance))).max()),
+        "value": recorded(result.self_overlap[-1, -1], error),
+        "error": error,
         "how": "estimated",
         "state_evolution": None,
     }

@@ -9,6 +9,8 @@ __all__ = ["check_size", "pm", "recorded", "significant", "to_error"]
 
 # float64 has no more; and no number of the command is known to more digits unless it was asked for with --digits.
 _MOST = 10
+# Digits of a record: those of every float64, and of a value that has no error.
+_FLOAT, _UNKNOWN = 15, 12
 # Fixed notation from here up to here; scientific outside.
 _SMALL, _LARGE = 1e-4, 1e10
 # What a number may take as a quotient of integers: arithmetic with millions of digits is minutes and gigabytes.
@@ -86,13 +88,19 @@ def pm(value: float, error: float | None, *, digits: int = _MOST) -> str:
 def recorded(value: float, error: float | None) -> str:
     """Return the text of a value in a record: to the fifth digit of its error, so that its rounding adds nothing.
 
+    Where float64 has no such digits, or the error is zero, it is the shortest text that is read as the same number. Of
+    a value without an error it has twelve digits.
+
     Examples
     --------
-    >>> recorded(0.4860123, 0.00291), recorded(1.25e-8, 0.0)
-    ('0.4860123', '1.25000000000e-08')
+    >>> recorded(0.4860123, 0.00291), recorded(1.25e-8, 0.0), recorded(1 / 3, 1e-15), recorded(1 / 3, None)
+    ('0.4860123', '1.25e-08', '0.3333333333333333', '0.333333333333')
     """
-    known = error is not None and math.isfinite(error)
-    return to_error(value, error / 1000 if known and error is not None else 0.0, digits=12)
+    if error is None or not math.isfinite(error):
+        return to_error(value, 0.0, digits=_UNKNOWN)
+    if value and math.isfinite(value) and (not error or _exponent(value) - _exponent(error / 1000) + 2 > _FLOAT):
+        return repr(float(value))
+    return to_error(value, error / 1000, digits=_FLOAT)
 
 
 def _exponent(value: float) -> int:

@@ -48,8 +48,9 @@ class FreeEntropy:
         """Phi(q) - Phi(0), 0 <= q < I, of shape (P, P)."""
         q = np.asarray(q, dtype=np.float64)
         out = self.output.value(q)
-        value = self.output.channel.share * self.prior.potential(q) + self.alpha * out.value
-        return Estimate(value, self.alpha * out.error, out.how)
+        share = self.output.channel.share
+        value = share * self.prior.potential(q) + self.alpha * out.value
+        return Estimate(value, share * self.prior.rounding(q) + self.alpha * out.error, out.how)
 
     def gradient(self, q: Array) -> tuple[Array, Array]:
         """(alpha G(q) - qhat(q))/2 on the symmetric matrices, and its error: zero at a fixed point of (14).

@@ -22,6 +22,7 @@ __all__ = ["Binary", "GaussBernoulli", "Gaussian", "Prior", "prior_named"]
 
 Array = NDArray[np.float64]
 
+_EPS = float(np.finfo(float).eps)
 # Largest log qhat that an overlap is looked for at: beyond, 1 - q is lost in rounding.
 _TOP = 40.0
 
@@ -53,6 +54,9 @@ class Prior(Protocol):
 
     def potential(self, q: Array) -> float:
         """Infimum over qhat of psi(qhat) - Tr(q qhat)/2: zero at q = 0."""
+
+    def rounding(self, q: Array) -> float:
+        """What rounding leaves of the potential."""
 
     def describe(self) -> str:
         """One line."""
@@ -92,6 +96,11 @@ class Gaussian:
         """(Tr q + log det(I - q))/2."""
         values = np.linalg.eigvalsh(q)
         return 0.5 * float((values + np.log1p(-values)).sum())
+
+    def rounding(self, q: Array) -> float:
+        """Of two terms that cancel at small overlaps."""
+        values = np.linalg.eigvalsh(q)
+        return 2 * _EPS * float((np.abs(values) - np.log1p(-values)).sum())
 
     def describe(self) -> str:
         """One line."""
@@ -148,7 +157,11 @@ class _Separable:
         def rest(log_qhat: float) -> float:
             return math.log(max(self._rows[1].summary(np.array([[math.exp(log_qhat)]])).mmse[0, 0], 1e-300)) - target
 
-        return math.exp(brentq(rest, math.log(q) - 1.0, _TOP, xtol=1e-13, rtol=1e-14))
+        # F rises, and from few entries that are not zero faster than qhat.
+        low = math.log(q) - 1.0
+        while rest(low) < 0:
+            low -= 2.0
+        return math.exp(brentq(rest, low, _TOP, xtol=1e-13, rtol=1e-14))
 
     def response(self, q: Array) -> Array:
         """Return 1/E Var(w | y)^2 of each entry on the diagonal."""
@@ -159,6 +172,10 @@ class _Separable:
         """Psi - Tr(q qhat)/2 at the qhat of q."""
         qhat = self.inverse(q)
         return self.psi(qhat) - 0.5 * float(np.trace(q @ qhat))
+
+    def rounding(self, q: Array) -> float:
+        """Of two terms that grow with qhat, and cancel."""
+        return 4 * _EPS * float(np.abs(np.trace(q @ self.inverse(q))))
 
     def describe(self) -> str:
         """One line."""

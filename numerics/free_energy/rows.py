@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 # Standard deviations that a component reaches, and steps of the rule in one, two and three dimensions.
 _REACH = 9.0
-_STEPS = {1: 0.04, 2: 0.11, 3: 0.22}
+_STEPS = {1: 0.01, 2: 0.11, 3: 0.22}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ __all__ = ["FLAT", "StationaryPoint", "stationary_points"]
 
 Array = NDArray[np.float64]
 
+_EPS = float(np.finfo(float).eps)
 # A line is scanned at these w, and then in steps: of one group, and of more, whose averages take longer.
 _BEGIN, _STEP, _COARSE_STEP = np.geomspace(1e-3, 0.3, 7), 0.3, 0.6
 _TINY = np.geomspace(1e-12, 1e-4, 5)
@@ -229,8 +230,8 @@ def _point(free: FreeEntropy, balance: GroupBalance, w: Array) -> StationaryPoin
     each = np.array([sum(error[i, i] for i in group) for group in output.groups])
     wrong = np.array([sum(abs(gradient[i, i]) for i in group) for group in output.groups])
     response = np.abs(np.linalg.pinv(hessian))
-    # An overlap cannot be off by more than its range; zero is exact.
-    moved = np.where(w > 0, np.minimum(response @ np.where(w > 0, each + wrong, 0.0), 1.0), 0.0)
+    # An overlap cannot be off by more than its range, and is rounded; zero is exact.
+    moved = np.where(w > 0, np.minimum(response @ np.where(w > 0, each + wrong, 0.0) + _EPS * x, 1.0), 0.0)
     shrink = free.prior.response(q).diagonal()
     residual = max((2 * abs(gradient[i, i]) / shrink[i] for group in output.groups for i in group), default=0.0)
     return StationaryPoint(q, output.matrix(moved), free(q), kind, values, kind == "maximum", float(residual))

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from ..core.decimals import significant
+from ..core.errors import ConvergenceError
 from ..core.results import Origin, ThresholdResult
-from ..core.standard_error import standard_error
+from ..core.standard_error import SIGMAS, standard_error
 from ..core.validation import check_nodes, whole
 from ..model.network import Network
 
@@ -74,7 +75,7 @@ def chart_threshold(
     channel = ChartChannel(model, points, nodes=nodes, rng=generator, workers=workers)
     last = channel.groups[-model.heads :]
     bias = 0.0
-    best, eigenvector = np.zeros(replicas), np.zeros((model.indices,) * 2)
+    best, eigenvector = np.full(replicas, -np.inf), np.zeros((model.indices,) * 2)
     for group, operator in zip(last, channel.operators_at_rest(last), strict=True):
         rates, vector, left = operator.largest()
         if rates.mean() > best.mean():
@@ -82,8 +83,7 @@ def chart_threshold(
             eigenvector[:] = 0.0
             eigenvector[np.ix_(group, group)] = np.tensordot(np.abs(vector), operator.basis, axes=1)
     norm = float(best.mean())
-    alpha = 1 / norm
-    error = (float(standard_error(best)) + bias) * alpha * alpha
+    alpha, error = _inverse(norm, float(standard_error(best)) + bias, model)
     reached = max(2, min(_MOST_DIGITS, math.ceil(math.log10(alpha / error)) + 1))
     wanted = reached if digits is None else digits
     text = significant(alpha, wanted)
@@ -106,3 +106,15 @@ def chart_threshold(
     )
     origin = Origin.of(model, digits=digits, samples=samples, replicas=replicas, nodes=nodes, seed=rng)
     return replace(result, origin=origin)
+
+
+def _inverse(norm: float, error: float, model: Network) -> tuple[float, float]:
+    """Threshold 1/norm, and a third of what three errors of the norm leave of it at its lower end, the wider one."""
+    least, most = norm - SIGMAS * error, norm + SIGMAS * error
+    if least <= 0:
+        raise ConvergenceError(
+            f"the largest eigenvalue of the operator (15), {norm:.1e} +- {error:.1e}, is not known to be positive for "
+            f"{model.describe()}: alpha is larger than {1 / max(most, error):.2g}; raise samples or replicas, or lower "
+            "the noise"
+        )
+    return 1 / norm, (1 / least - 1 / norm) / SIGMAS

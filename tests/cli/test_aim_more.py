@@ -97,7 +97,8 @@ def test_a_noise_that_is_a_fixed_point_has_its_error(attnlimits):
     point = evolve(0.1, 0.5, channel("hardmax", 3))
     assert found["mmse"]["error"] == pytest.approx(point.mmse.error, rel=0.05) and point.mmse.error > 1e-4
     low, high = (spectrum(0.5, end, at=[0, 1]) for end in point.bracket)
-    assert low.density_error.tolist() == [0, 0] and low.edge_error < 1e-13
+    # Of one noise it is rounding alone.
+    assert low.density_error.max() < 1e-13 and low.edge_error < 1e-13
     for name, error in (("density", "density_error"), ("shrunk", "shrunk_error")):
         ends = np.array([getattr(low, name), getattr(high, name)])
         assert (np.abs(ends - found[name]).max(axis=0) <= np.array(found[error]) * (1 + 1e-9)).all()

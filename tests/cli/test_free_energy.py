@@ -1,6 +1,7 @@
 """The verbs `free-energy` and `landscape`: what they print and write, and what they refuse."""
 
 import json
+from fractions import Fraction
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_transitions(attnlimits, once):
     assert "information-theoretic: alpha = 1.000000000 +- 0" in said.out
     assert "algorithmic: alpha = 1.12847" in said.out
     found = json.loads(attnlimits(PHASE + " --transitions --json").out)
-    assert found["value"] == "1.00000000000"
+    assert found["value"] == "1.0"
     assert found["first_order"][0]["algorithmic"]["value"] == pytest.approx(1.1284714, abs=1e-6)
 
 
@@ -120,3 +121,23 @@ def test_what_is_refused(attnlimits, command, words):
     assert said.status == 2
     assert words in said.err
     assert len(said.lines_of_error) == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "overlap", "value"),
+    [
+        # h seen with noise, by both equations of the state evolution with integrals of mpmath, 30 digits.
+        ("--alpha 0.5 --density 0.05 --noise 0.001", "0.99986782421021489649", "1.30978323931557663"),
+        ("--alpha 0.02 --density 0.001 --noise 0.001", "0.99993474650089460101", "0.0564952030820000481"),
+        ("--alpha 0.02 --density 0.01 --noise 0.01", "0.19440610642947399788", "0.000580100898337436712"),
+    ],
+)
+def test_sparse_weights_are_within_errors_of_rounding(attnlimits, flags, overlap, value):
+    said = attnlimits(f'free-energy --link "h[1]" --prior sparse {flags} --json')
+    assert said.status == 0, said.err
+    found = json.loads(said.out)
+    for text, error, truth in (
+        (found["value"], found["error"], value),
+        (repr(found["overlap"][0][0]), found["overlap_error"][0][0], overlap),
+    ):
+        assert abs(Fraction(text) - Fraction(truth)) <= error <= 1e-12

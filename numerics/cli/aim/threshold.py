@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import attnlimits as al
 
+from ...aim.checks import ACTIVATIONS
 from ...core.decimals import pm
 from ...core.results import as_dict
 from ..verbs import Outcome, Verbs, add_verb
@@ -50,12 +51,13 @@ def run(args: argparse.Namespace) -> Outcome:
         "model": name_of(args, args.rho),
         "mmse": 1.0 if width is None else 0.0,
         "converged": True,
-        "status": "sum over all labels" if found.exact is None and found.how != "rigorous" else "closed form",
+        "status": _status(found, output),
     }
     lines = [str(record["model"]), f"{record['quantity']}: {found.value}"]
-    if found.value == "inf" and width is not None:
+    if found.value == "inf":
         # As of links: no number, and the symbol of infinity where that is proved.
         record |= {"value": None, "exact": "oo"}
+    if found.value == "inf" and width is not None:
         error = "MMSE" if heads == 1 else "MMSE of the sum"
         if isinstance(output, al.aim.Noisy):
             falls = al.aim.noisy_tail(float(width), output)
@@ -70,6 +72,14 @@ def run(args: argparse.Namespace) -> Outcome:
     else:
         lines.append(f"exactly {found.exact}")
     return record, "\n".join(lines), True
+
+
+def _status(found: "al.aim.Threshold", output: "al.aim.Channel") -> str:
+    if found.exact is not None or found.how == "rigorous":
+        return "closed form"
+    if output.name not in ACTIVATIONS:
+        return "quadrature over outputs"
+    return "sum over all labels" if found.how == "estimated" else "mean over sampled labels"
 
 
 def _weak(args: argparse.Namespace, output: "al.aim.Channel") -> "al.aim.Threshold":

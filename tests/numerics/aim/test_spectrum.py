@@ -11,6 +11,7 @@ from mpmath.ctx_mp import MPContext
 from numpy.polynomial.legendre import leggauss
 
 from attnlimits.numerics.aim.data import teacher
+from attnlimits.numerics.aim.law import spectrum
 from attnlimits.numerics.aim.precise import mmse_digits
 from attnlimits.numerics.aim.rie import denoise_matrix
 from attnlimits.numerics.aim.spectrum import Spectrum, mmse, overlap_gain
@@ -243,3 +244,31 @@ def test_refuses_digits():
         mmse_digits(1, 1, digits=201)
     with pytest.raises(ValueError, match="rho must be"):
         mmse_digits("a", 1)
+
+
+def exact_law(x, rho, delta):
+    """Density and estimate from the roots of the cubic in 50 digits."""
+    with mp.workdps(50):
+        x, rho, delta = mp.mpf(x), mp.mpf(rho), mp.mpf(delta)
+        s = mp.sqrt(rho)
+        roots = mp.polyroots([delta, -(x + delta * s), x * s + 1 - rho, -s], maxsteps=500, extraprec=400)
+        top = max(roots, key=lambda g: mp.im(g))
+        if mp.im(top) > mp.mpf(10) ** -30 * abs(top):
+            return mp.im(top) / mp.pi, x - 2 * delta * mp.re(top)
+        (g,) = (mp.re(g) for g in roots if -1 / mp.re(g) ** 2 + rho / (s - mp.re(g)) ** 2 + delta < 0)
+        return mp.mpf(0), x - 2 * delta * g
+
+
+def test_density_and_estimate_have_the_error_of_their_rounding():
+    # It was stated as zero; at an edge the density is off by more than itself, and so are estimates in a narrow gap.
+    rng = np.random.default_rng(3)
+    for rho, delta in [(2.2e-5, 9.8e-9), (1.7e-5, 2.9e-7), (0.04, 1.5e-9), (0.5, 0.1), (50.0, 5e4)]:
+        edges = spectrum(rho, delta, at=[0.0]).edges
+        low, high = edges.min(), edges.max()
+        at = [low + (high - low) * u for u in rng.uniform(-0.3, 1.3, 4)]
+        at += [a + (b - a) * u for a, b in edges for u in (1e-5, 1e-12, 1 - 1e-9, -1e-14)]
+        found = spectrum(rho, delta, at=at)
+        for k, x in enumerate(found.x):
+            density, shrunk = exact_law(float(x), rho, delta)
+            assert abs(found.density[k] - density) <= found.density_error[k]
+            assert abs(found.shrunk[k] - shrunk) <= found.shrunk_error[k]

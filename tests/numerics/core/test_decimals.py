@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlimits.numerics.core import memory
-from attnlimits.numerics.core.decimals import check_size, pm, significant
+from attnlimits.numerics.core.decimals import check_size, pm, recorded, significant
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,16 @@ def test_memory_is_refused_before_it_is_taken(monkeypatch):
 
 def test_the_limit_is_below_what_the_machine_has():
     assert 2**20 < memory.memory_limit() < 2**50
+
+
+@given(st.floats(1e-12, 1e12), st.floats(-20, 1), st.sampled_from([1, -1]))
+def test_rounding_of_a_record_adds_nothing_to_its_error(size, exponent, sign):
+    value, error = sign * size, size * 10.0**exponent
+    # It had twelve digits at most, which were off by more than errors below 1e-12 of the value.
+    assert abs(float(recorded(value, error)) - value) <= error / 1000
+
+
+def test_a_record_without_error_is_exact_or_has_twelve_digits():
+    assert float(recorded(1 / 3, 0.0)) == 1 / 3
+    assert recorded(1 / 3, None) == recorded(1 / 3, math.nan) == "0.333333333333"
+    assert recorded(0.0, 0.0) == "0" and recorded(math.inf, 0.0) == "inf"

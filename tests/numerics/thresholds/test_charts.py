@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.charts import chart_threshold
@@ -68,3 +69,12 @@ def test_one_untied_layer_of_rank_two_is_served_by_its_chart():
         evolve(model, factor * float(found.value), samples=16, nodes=256, tol=1e-2) for factor in (0.7, 1.5)
     )
     assert not below.overlap.any() and (above.overlap.diagonal() > 0.1).all()
+
+
+def test_an_operator_within_its_error_of_zero_has_no_threshold():
+    # The threshold approaches noise/6, and sampling errors of the eigenvalue do not fall with the noise: it was 40000
+    # +- 20000, or a division by zero where the sample was negative.
+    for seed in range(3):
+        with pytest.raises(ConvergenceError, match=r"alpha is larger than [\d.e+]+; raise samples") as refused:
+            chart_threshold(Network(1, 2, noise=1e6), rng=seed)
+        assert float(str(refused.value).split("larger than ")[1].split(";")[0]) < 1e6 / 6
