@@ -77,7 +77,7 @@ def brackets(channel: Channel, result: EvolutionResult) -> bool:
     return rises(channel, result.alpha, q - error) and not rises(channel, result.alpha, q + error)
 
 
-@pytest.mark.parametrize("alpha", [0.16668, 0.1667, 0.3, 0.499])
+@pytest.mark.parametrize("alpha", [0.16668, pytest.param(0.1667, marks=pytest.mark.slow), 0.3, 0.499])
 def test_one_layer_has_a_fixed_point_within_its_error(alpha: float) -> None:
     result = evolve(Network(1), alpha)
     assert result.converged and result.overlap_error[0, 0] < 1e-9

@@ -230,7 +230,7 @@ OUTPUT = output_entropy(kernel_of("min(abs(h[1]),1)"))
 BALANCE = GroupBalance(OUTPUT, FreeEntropy(OUTPUT, 1.0).prior)
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(a=st.floats(0.05, 3), b=st.floats(0.05, 3))
 def test_more_samples_never_hurt(a, b):
     """The Bayes-optimal overlap and its free entropy rise with alpha, and 0 <= q <= 1."""
