@@ -40,7 +40,7 @@ def test_table_against_plain_averages(kappa: float) -> None:
     rule = double_exponential(1e-17, 45.0, 0.1)
     table = average_table(Pairs(kappa), rule, 13.0, 120.0, 1e5)
     work, out = np.empty((7, table.hi.shape[2] * COLUMNS)), Parts.zeros(COLUMNS)
-    for l2, gap in [(0.3, 0.2), (2.0, 2.0), (1.99, 1e-9), (5.0, 7.0), (90.0, 0.5), (0.01, 130.0), (3.0, 1500.0)]:
+    for l2, gap in [(0.3, 0.2), (1.99, 1e-9), (90.0, 0.5), (0.01, 130.0), (3.0, 1500.0)]:
         assert evaluate(table, (l2, 0.0), (gap, 0.0), work, out)
         expected = averages(kappa, l2, gap)
         # thirteen digits at the top of the panel; where nothing is left of the mass, 1 at most, fewer will do
@@ -55,10 +55,10 @@ def test_table_against_plain_averages(kappa: float) -> None:
 @pytest.mark.parametrize(
     ("skip", "beta", "digits"),
     [
-        (0.3, 2.0, 7.0),
+        (1.0, 1.0, 7.0),
         *(
             pytest.param(*one, marks=pytest.mark.slow)
-            for one in ((0.3, 2.0, 9.0), (1.0, 1.0, 9.0), (0.5, 0.02, 9.0), (1.0, 1.0, 19.0))
+            for one in ((0.3, 2.0, 7.0), (0.3, 2.0, 9.0), (1.0, 1.0, 9.0), (0.5, 0.02, 9.0), (1.0, 1.0, 19.0))
         ),
     ],
 )
@@ -188,9 +188,9 @@ def test_outputs_beyond_float64_are_refused(layers: int) -> None:
     ("skip", "beta"), [(2.0, 0.1), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1.0, 1.0), (0.5, 2.0)))]
 )
 def test_norm_does_not_depend_on_the_steps(skip: float, beta: float) -> None:
-    first = float(norm_three_linear(Pairs(skip), Pairs(beta), 8.0).fraction())
-    second = float(norm_three_linear(Pairs(skip), Pairs(beta), 9.0, 1.3).fraction())
-    assert first == pytest.approx(second, rel=1e-8)
+    first = float(norm_three_linear(Pairs(skip), Pairs(beta), 7.0).fraction())
+    second = float(norm_three_linear(Pairs(skip), Pairs(beta), 8.0, 1.3).fraction())
+    assert first == pytest.approx(second, rel=1e-7)
 
 
 @pytest.mark.slow
