@@ -111,7 +111,7 @@ def test_last_layer_is_that_of_the_law_of_the_hidden_ones(q: float) -> None:
 def test_growth_of_the_last_layer_is_the_exact_norm() -> None:
     """1/alpha_c of the operator (15): three and four layers (thresholds.last_layer)."""
     for model, alpha in ((THREE, 0.207177), (Network(4), 0.2208)):
-        found = quadrature(1, model)(np.zeros((model.layers,) * 2))
+        found = quadrature(0, model)(np.zeros((model.layers,) * 2))
         assert found.growth[0, -1] * alpha == pytest.approx(1, abs=0.05)
 
 
@@ -173,8 +173,10 @@ def test_sums_of_the_last_layer_alone_are_put_right(q: float, monkeypatch: pytes
     assert left < found.bias[2, 2]
 
 
-def test_what_random_nodes_leave_is_stated() -> None:
+def test_what_random_nodes_leave_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Averages by other nodes: 95 % are to be within what is stated of them, of all three layers."""
+    # What sums miss is the same with all nodes, and nothing is stated of it here.
+    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(10.0, 1.2, 0.4),) * 2),))
     overlap = np.diag([0.0, 0.0, 0.0573])
     results = [quadrature(0, seed=seed)(overlap) for seed in range(20)]
     values = np.array([[x.g[0, 2, 2], *x.growth[0, :2]] for x in results])
