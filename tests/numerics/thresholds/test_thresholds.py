@@ -371,12 +371,12 @@ def test_sums_of_float64_that_miss_their_digits_are_replaced(
 
 
 def test_a_norm_next_to_a_rounding_boundary_is_decided_at_three_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """alpha = 0.207177..: sums with an error of 2e-5 of it may round to 0.20717."""
+    """alpha = 0.20717722470..: sums with an error of 2e-9 of it may round to 0.20717723."""
     norm = 4.826785383528
     monkeypatch.setattr(
-        "attnlimits.numerics.thresholds.last_layer.softmax", lambda model, level: norm * (1 - 2e-5 * level)
+        "attnlimits.numerics.thresholds.last_layer.softmax", lambda model, level: norm * (1 - 2e-9 * level)
     )
-    assert last_layer(Network(3), digits=5).value == "0.20718"
+    assert last_layer(Network(3), digits=8).value == "0.20717722"
 
 
 def test_proved_digits_are_those_of_the_estimate() -> None:
