@@ -40,7 +40,7 @@ def test_table_against_plain_averages(kappa: float) -> None:
     rule = double_exponential(1e-17, 45.0, 0.1)
     table = average_table(Pairs(kappa), rule, 13.0, 120.0, 1e5)
     work, out = np.empty((7, table.hi.shape[2] * COLUMNS)), Parts.zeros(COLUMNS)
-    for l2, gap in [(0.3, 0.2), (1.99, 1e-9), (90.0, 0.5), (0.01, 130.0), (3.0, 1500.0)]:
+    for l2, gap in [(0.3, 0.2), (2.0, 2.0), (1.99, 1e-9), (5.0, 7.0), (90.0, 0.5), (0.01, 130.0), (3.0, 1500.0)]:
         assert evaluate(table, (l2, 0.0), (gap, 0.0), work, out)
         expected = averages(kappa, l2, gap)
         # thirteen digits at the top of the panel; where nothing is left of the mass, 1 at most, fewer will do
