@@ -1,6 +1,7 @@
 """Channel averages of one tied layer of rank 1, by quadrature over two variables."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from .averages import ROUNDING, Averages, ChannelBase, interval
 __all__ = ["OneLayer"]
 
 Array = NDArray[np.float64]
+
+# Values of r at a time: arrays that stay in the cache, as to make larger ones takes longer than to fill them.
+_ROWS = 16
 
 
 class OneLayer(ChannelBase):
@@ -56,31 +60,33 @@ class OneLayer(ChannelBase):
         """E log(1 + exp(-2 omega.h/V)): minus E log of the posterior probability of the true sign."""
         if q == 0:
             return math.log(2.0)
-        outer, inner, r, along = self._plane(q, order)
-        return float(outer @ (np.logaddexp(0.0, -2 * r * along / (1 - q)) @ inner))
+        return self._mean(q, order, lambda r, along: np.logaddexp(0.0, -2 * r * along / (1 - q)))
 
     def _value(self, q: float, order: int) -> float:
         m, v = self.model.tokens, 1 - q
         if q == 0:
             return 0.0
-        outer, inner, r, along = self._plane(q, order)
-        # E[|h|^2 tanh^2] - M q = M V - E[|h|^2 sech^2]: no cancellation as V -> 0.
-        # In place: to make arrays of this size takes longer than to fill them.
-        decay = np.abs(r * along)
-        decay *= -2
-        decay /= v
-        np.exp(decay, out=decay)
-        below = 1 + decay
-        below *= below
-        decay *= 4
-        decay /= below
-        missing = along**2
-        missing += v * (m - 1)
-        missing *= decay
-        return float((m * v - outer @ (missing @ inner)) / v**2)
 
-    def _plane(self, q: float, order: int) -> tuple[Array, Array, Array, Array]:
-        """Weights of r = |omega| and of the component of h along it, given r; and both."""
+        def missing(r: Array, along: Array) -> Array:
+            """|h|^2 sech^2, in place."""
+            decay = np.abs(r * along)
+            decay *= -2
+            decay /= v
+            np.exp(decay, out=decay)
+            below = 1 + decay
+            below *= below
+            decay *= 4
+            decay /= below
+            squares = along**2
+            squares += v * (m - 1)
+            squares *= decay
+            return squares
+
+        # E[|h|^2 tanh^2] - M q = M V - E[|h|^2 sech^2]: no cancellation as V -> 0.
+        return (m * v - self._mean(q, order, missing)) / v**2
+
+    def _mean(self, q: float, order: int, function: Callable[[Array, Array], Array]) -> float:
+        """Mean of a function of r = |omega|, shape (n, 1), and of the component of h along it, shape (n, k)."""
         m, sd = self.model.tokens, math.sqrt(1 - q)
         # chi_M law of r = sqrt(q) rho; tanh switches at r ~ sd.
         edge = min(0.5, 0.5 * sd / math.sqrt(q))
@@ -95,6 +101,7 @@ class OneLayer(ChannelBase):
         r = math.sqrt(q) * rho.nodes[:, None]
         # In z the switch is at -r/sd with width sd/r, narrow only where it is out of reach.
         z = gauss_legendre_panels(np.linspace(-9.0, 9.0, 37), order // 2)
-        along = r + sd * z.nodes
+        along = sd * z.nodes
         weight = np.exp(-0.5 * z.nodes**2) * z.weights / math.sqrt(2 * math.pi)
-        return rho.weights * np.exp(log_density), weight, r, along
+        given = [function(r[i : i + _ROWS], r[i : i + _ROWS] + along) @ weight for i in range(0, len(r), _ROWS)]
+        return float((rho.weights * np.exp(log_density)) @ np.concatenate(given))

@@ -78,7 +78,7 @@ def _exactly(s: Settings) -> tuple[Any, Any]:
 
 
 ROUTES = (
-    Route("committee, thresholds", "estimated", _depths, _threshold, _finer, "the next resolution", sample=1),
+    Route("committee, thresholds", "estimated", _depths, _threshold, _finer, "the next resolution", sample=(1,)),
     Route(
         "committee, last layer below the threshold",
         "estimated",

@@ -45,7 +45,7 @@ ROUTES = (
         _sampled,
         lambda s: _norm(s["powers"], s["signed"]),
         "convolutions",
-        sample=1,
+        sample=(2,),
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

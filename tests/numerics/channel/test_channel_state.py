@@ -69,9 +69,9 @@ NAMES = (
 def overlaps(name: str) -> tuple[Array, Array]:
     """Two overlaps, of which the second one is sampled wherever there is no rule for it."""
     if name == "hidden layers":
-        return np.diag([0.0, 0.0, 0.5]), np.diag([0.0, 0.0, 0.7])
+        return np.diag([0.0, 0.0, 0.95]), np.diag([0.0, 0.0, 0.97])
     if name == "deep":
-        return np.diag([0.0, 0.0, 0.5]), 0.9 * np.eye(3)
+        return np.diag([0.0, 0.0, 0.95]), 0.9 * np.eye(3)
     size = made(name).model.indices
     return 0.3 * np.eye(size), np.diag([0.3, 1 - 1e-5]) if name == "two layers" else 0.9 * np.eye(size)
 

@@ -68,9 +68,8 @@ def test_one_layer_known_against_rules_and_samples(monkeypatch: pytest.MonkeyPat
     q = np.diag([0.45, 0.0, 0.96])
     found = lattice()(q)
     assert found.how == "monte-carlo" and found.g.shape == (4, 3, 3) and not np.ptp(found.g, axis=0).any()
-    # The second route has sums that are finer than those of the first.
-    finer = Resolution(10.0, 1.2, 0.4), Resolution(12.0, 1.4, 0.2)
-    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, finer),))
+    # All sums of the second route are as fine as those that put a few of the first one's right, and miss 3e-5.
+    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(10.0, 1.2, 0.4),) * 2),))
     by_rules = DeepQuadrature(THREE, 1, rng=np.random.default_rng(1), workers=1)(q)
     outer = [normal_qmc(12, 7, stream) for stream in np.random.default_rng(2).spawn(8)]
     sampled = ThreeLayers(THREE, outer, nodes=64, rng=np.random.default_rng(3), workers=1)(q)
@@ -97,7 +96,7 @@ def changes(q: Array, other: Array, fineness: Fineness, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("step", "finer", "log_accuracy"),
     [
-        ((0.2, 0.3, 0.1), 0.9, 8.5),
+        ((0.2, 0.3, 0.1), 0.9, 7.0),
         *(pytest.param(s, 0.85, 11.0, marks=pytest.mark.slow) for s in ((0.02, 0.05, 0.0), (0.2, 0.3, 0.1))),
     ],
 )
@@ -105,6 +104,7 @@ def test_changes_by_rough_lattices_with_both_layers_known(
     step: tuple[float, ...], finer: float, log_accuracy: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their scatter states what the mean change is off by: against finer lattices with the same nodes."""
+    monkeypatch.setattr(summed, "_LOG2_NODES", (11,))
     q = np.array([0.44, 0.31, 0.95])
     other = 1 / (1 + (1 - q) / q * np.exp(-np.array(step)))
     usual, fine = (changes(q, other, Fineness(one, log_accuracy, 0), monkeypatch) for one in (1.05, finer))
@@ -130,8 +130,8 @@ def test_with_one_layer_known_averages_are_moved_by_themselves(monkeypatch: pyte
 
 
 def test_values_do_not_depend_on_the_number_of_randomisations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.2, 7.0, 0),) * 2)
-    monkeypatch.setattr(RoughLattice, "efforts", (Fineness(1.2, 7.0, 0),) * 2)
+    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.4, 6.0, 0),) * 2)
+    monkeypatch.setattr(RoughLattice, "efforts", (Fineness(1.4, 6.0, 0),) * 2)
     q, found = np.diag([0.3, 0.2, 0.96]), []
     for replicas in (2, 5):
         averages = DeepAverages(THREE, 1e-3, replicas=replicas, rng=np.random.default_rng(0), workers=1)
@@ -149,7 +149,7 @@ def test_overlaps_next_to_one_are_refused() -> None:
             lattice()(np.diag(q))
 
 
-@pytest.mark.parametrize(("last", "count"), [(0.85, 4), (0.95, 2), pytest.param(0.95, 8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("last", "count"), [(0.85, 2), (0.95, 2), pytest.param(0.95, 8, marks=pytest.mark.slow)])
 def test_sums_of_some_points_put_all_right(last: float, count: int) -> None:
     """Points of a lattice by far finer sums of the same nodes: below .94 of the last layer the sums are finer."""
     overlaps = np.array([0.44, 0.31, last])
@@ -191,7 +191,7 @@ def test_changes_of_some_points_put_all_right(monkeypatch: pytest.MonkeyPatch) -
     """A quarter of the nodes: the same averages within what is stated, which grows at least as the noise of nodes."""
     q, found = np.diag([0.4, 0.0, 0.8]), []
     for effort in (2, 0):
-        monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(0.85, 9.5, effort),))
+        monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.0, 8.0, effort),))
         found.append(lattice()(q))
     usual, few = found
     for layer in (0, 2):
@@ -202,12 +202,14 @@ def test_changes_of_some_points_put_all_right(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_random_nodes_leave_with_one_layer_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two pairs of rules agree by chance too often to state it: growth rates were off by up to four times as much."""
-    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(0.85, 9.5, 0),))
-    results = [lattice(seed=seed)(np.diag([0.36, 0.0, 0.95])) for seed in range(8)]
+    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.2, 7.0, 0),))
+    # What sums miss is the same with all nodes: the coarsest do.
+    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(8.0, 1.0, 0.8),) * 2),))
+    results = [lattice(seed=seed)(np.diag([0.36, 0.0, 0.95])) for seed in range(6)]
     values = np.array([[x.g[0, 0, 0], x.growth[0, 1], x.g[0, 2, 2]] for x in results])
     stated = np.array([[x.bias[0, 0], x.growth_bias[1], x.bias[2, 2]] for x in results])
     scatter = values.std(axis=0, ddof=1)
-    # a standard deviation of eight values is known to a quarter
+    # a standard deviation of six values is known to a third; without the scatter of nodes two of them are twice as much
     assert (scatter < 1.5 * stated.min(axis=0)).all()
     assert (stated.mean(axis=0) < 0.01 * values.mean(axis=0)).all()
 

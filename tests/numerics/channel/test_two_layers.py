@@ -91,6 +91,7 @@ def test_sampled_averages_agree(model: Network, q: tuple[float, float]) -> None:
             assert np.ptp(ours) < 0.05 * ours.mean()
 
 
+@pytest.mark.slow_for("model4-q4")
 @pytest.mark.parametrize(("model", "q"), COSTLY)
 def test_errors_are_honest(model: Network, q: tuple[float, float]) -> None:
     rough = TwoLayerQuadrature(model, 1e-3, 1).refinements(np.diag(q))
@@ -102,7 +103,7 @@ def test_errors_are_honest(model: Network, q: tuple[float, float]) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [MODELS[0], MODELS[2], *(pytest.param(m, marks=pytest.mark.slow) for m in (Network(skip=0.3), MODELS[1]))]
+    "model", [MODELS[2], *(pytest.param(m, marks=pytest.mark.slow) for m in (MODELS[0], Network(skip=0.3), MODELS[1]))]
 )
 def test_no_overlap_gives_the_operator(model: Network) -> None:
     growth = TwoLayerQuadrature(model, 1e-6).refinements(np.zeros((2, 2)))[0, 2:]

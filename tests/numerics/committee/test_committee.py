@@ -173,7 +173,7 @@ def test_two_layers_are_the_limit_of_the_two_layer_thresholds():
 
 
 def test_three_layers_against_sampled_posteriors():
-    """At zero overlap: the Fourier sums against the sampled limit, and the network at c = 10, 20, 40 against that."""
+    """At zero overlap: the Fourier sums against the sampled limit, and the network at c = 20, 40 against that."""
     rho = 0.043
     sampled = Sampled(2)
     _, growth, share = sampled(0.0, rho)
@@ -184,11 +184,11 @@ def test_three_layers_against_sampled_posteriors():
     # Exchangeable posteriors: off the diagonal the operator is the same.
     np.testing.assert_allclose(growth, growth.mean(), rtol=0.06)
     gaps = []
-    for c in (10.0, 20.0, 40.0):
+    for c in (20.0, 40.0):
         _, full, full_share = sampled(0.0, rho, c)
         gaps.append([full_share - share, full.diagonal().mean() - growth.diagonal().mean()])
     ratios = np.array(gaps[:-1]) / np.array(gaps[1:])
-    # First order in 1/c: each halves, up to the second order, which is 1/c of it and more.
+    # First order in 1/c: both halve, up to the second order, which is 1/c of it and more.
     np.testing.assert_allclose(ratios, 2.0, atol=0.5)
     assert abs(gaps[-1][0]) < 0.1 * share
 
@@ -296,7 +296,8 @@ def test_evolution_against_sampled_state_evolution():
     told = committee_evolution(3, alpha)
     sampled = Sampled(2, outer=8, inner=10)
     q, rho = told.hidden_overlap.value, told.remainder.value
-    for _ in range(12):
+    # Each step goes half of the way.
+    for _ in range(7):
         conjugate, _, share = sampled(q, rho)
         conjugate = alpha * float(conjugate.diagonal().mean())
         q = 0.5 * (q + conjugate / (1 + conjugate))

@@ -59,7 +59,7 @@ def search(alpha: float, accuracy: float, seed: int, channels: list[Scattered], 
     return as_accurate(ways, accuracy, Fineness(256, nodes), 8)[0]
 
 
-@pytest.mark.parametrize("accuracy", [1e-2, 2e-3])
+@pytest.mark.parametrize("accuracy", [1e-2, 4e-3])
 def test_the_error_is_the_one_asked_for_and_holds(accuracy: float) -> None:
     exact = evolve(MODEL, 0.4).overlap[0, 0]
     off = []
@@ -87,7 +87,7 @@ def test_many_points_are_many_randomisations() -> None:
     """Beyond 4096 points there are more randomisations, no more of them than it takes, and the errors hold."""
     exact = evolve(MODEL, 0.4).overlap[0, 0]
     off = []
-    for seed in range(4):
+    for seed in range(2):
         channels: list[Scattered] = []
         found = search(0.4, 2e-4, seed, channels)
         error = found.error[0, 0]

@@ -77,7 +77,7 @@ def brackets(channel: Channel, result: EvolutionResult) -> bool:
     return rises(channel, result.alpha, q - error) and not rises(channel, result.alpha, q + error)
 
 
-@pytest.mark.parametrize("alpha", [0.16668, 0.1667, 0.3, 0.499])
+@pytest.mark.parametrize("alpha", [0.16668, pytest.param(0.1667, marks=pytest.mark.slow), 0.3, 0.499])
 def test_one_layer_has_a_fixed_point_within_its_error(alpha: float) -> None:
     result = evolve(Network(1), alpha)
     assert result.converged and result.overlap_error[0, 0] < 1e-9
@@ -138,7 +138,9 @@ def test_a_tolerance_that_was_loosened_is_stated(monkeypatch: pytest.MonkeyPatch
     assert 1e-9 < result.residual <= result.tol and result.origin.settings["tol"] == 1e-9
 
 
-def test_the_tolerance_of_three_layers_by_quadrature_is_stated() -> None:
+def test_the_tolerance_of_three_layers_by_quadrature_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Seconds, and nothing grows at alpha = 0.
+    monkeypatch.setattr("attnlimits.numerics.fixed_point.growth.last_layer_norm", lambda model: 1 / 0.207177)
     result = evolve(Network(3), 0.0)
     assert result.tol == 1e-3
     assert "the tolerance was 1.0e-03 instead of tol = 1e-05: a tenth of the accuracy asked for" in result.status

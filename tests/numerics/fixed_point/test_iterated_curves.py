@@ -79,7 +79,7 @@ def test_averages_on_a_chart_against_the_quadrature():
     model = Network(2, 2)
     rng = np.random.default_rng(0)
     points = [normal_qmc(8, 5, stream) for stream in rng.spawn(8)]
-    found = curve(ChartChannel(model, points, nodes=256, rng=rng), [0.12, 0.4])
+    found = curve(ChartChannel(model, points, nodes=128, rng=rng), [0.12, 0.4])
     exact = curve(model, [0.12, 0.4])
     assert not found.points["uninformed"][0].overlap.any()
     here, there = found.points["uninformed"][1], exact.points["uninformed"][1]

@@ -365,7 +365,7 @@ def test_a_growth_rate_that_is_one_within_its_error_is_in_doubt() -> None:
     found = threshold(kernel)
     assert found.how == "monte-carlo"
     assert found.error is not None
-    result = evolve(kernel, float(found.value or 0) * (1 - found.error))
+    result = evolve(kernel, float(found.value or 0) * (1 - found.error), samples=64)
     assert not result.converged
     assert "too near a threshold" in result.status
 
@@ -400,7 +400,7 @@ def test_symmetries() -> None:
 
 def test_seeds_scatter_as_the_errors_say() -> None:
     kernel = kernel_of("h[1]*h[2]")
-    results = [evolve(kernel, 1.2, samples=64, rng=seed) for seed in range(4)]
+    results = [evolve(kernel, 1.2, samples=64, rng=seed) for seed in range(3)]
     q = np.array([r.overlap[0, 0] for r in results])
     sigma = np.array([r.overlap_error[0, 0] for r in results])
     pulls = (q - np.average(q, weights=sigma**-2)) / sigma

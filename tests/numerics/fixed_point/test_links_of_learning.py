@@ -52,8 +52,8 @@ def test_a_softmax_without_noise_is_linear():
 
 
 def test_the_entries_of_a_softmax_of_two_are_one_output_with_half_the_noise():
-    two = al.evolve(al.Link("softmax(h[1], h[2])", "0.2"), 2.0, samples=128)
-    one = al.evolve(al.Link("softmax(h[1], h[2])[1]", "0.1"), 2.0, samples=128)
+    two = al.evolve(al.Link("softmax(h[1], h[2])", "0.2"), 2.0, samples=64)
+    one = al.evolve(al.Link("softmax(h[1], h[2])[1]", "0.1"), 2.0, samples=64)
     sigma = math.hypot(two.overlap_error.max(), one.overlap_error.max())
     assert np.abs(two.overlap - one.overlap).max() <= 3 * sigma < 0.03
 

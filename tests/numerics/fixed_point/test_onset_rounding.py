@@ -13,7 +13,7 @@ from attnlimits.numerics.thresholds import exact
 from attnlimits.numerics.thresholds.first_layer import first_layer
 
 
-@pytest.mark.parametrize("tokens", [2, 4])
+@pytest.mark.parametrize("tokens", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_onsets_are_within_their_rounding(tokens: int) -> None:
     model = Network(layers=1, tokens=tokens)
     true = Fraction(1, tokens * (tokens + 1))

@@ -126,7 +126,10 @@ def test_a_step_is_that_of_its_averages() -> None:
 
 @pytest.mark.parametrize("alpha", [0.5, *(pytest.param(a, marks=pytest.mark.slow) for a in (0.3, 0.9))])
 def test_informed_and_uninformed_starts_agree(alpha: float) -> None:
-    low, high = small(alpha), small(alpha, "informed")
+    low, high = (
+        evolve(MODEL, alpha, start=start, samples=32, replicas=8, rng=0, workers=1)
+        for start in ("uninformed", "informed")
+    )
     assert low.converged and high.converged
     # The points are the same: up to tol/(1 - F'), and 1 - F' is about 0.3 at 0.5
     spread = 1e-4 if alpha == 0.5 else 3 * np.hypot(low.overlap_error, high.overlap_error) + 1e-4
@@ -152,7 +155,7 @@ def test_correlated_start_loses_its_correlation() -> None:
 
 
 def test_seeds_scatter_as_the_errors_say() -> None:
-    results = [evolve(MODEL, 0.5, samples=64, replicas=8, rng=seed, workers=1) for seed in range(6)]
+    results = [evolve(MODEL, 0.5, samples=32, replicas=8, rng=seed, workers=1) for seed in range(6)]
     q = np.array([r.overlap[1, 1] for r in results])
     sigma = np.array([r.overlap_error[1, 1] for r in results])
     pulls = (q - np.average(q, weights=sigma**-2)) / sigma
@@ -173,7 +176,7 @@ def test_a_seed_reproduces() -> None:
 
 
 def test_threads_do_not_change_the_numbers() -> None:
-    one, many = (evolve(MODEL, 0.3, samples=256, replicas=8, max_iter=2, rng=0, workers=n) for n in (1, 3))
+    one, many = (evolve(MODEL, 0.3, samples=64, replicas=8, max_iter=2, rng=0, workers=n) for n in (1, 3))
     assert one.overlap[1, 1] > 0
     np.testing.assert_allclose(many.overlap, one.overlap, rtol=1e-12)
 
@@ -185,7 +188,7 @@ def test_the_first_layer_follows_the_second() -> None:
     before = small(0.65)
     assert before.overlap[0, 0] == 0 and 0.9 < before.overlap[1, 1] < 1
     assert 0.5 < before.stability[0] < 1
-    after = evolve(MODEL, 0.8, samples=256, replicas=8, workers=1)
+    after = evolve(MODEL, 0.9, samples=128, replicas=8, workers=1)
     assert after.overlap[0, 0] - 3 * after.overlap_error[0, 0] > 0.02
     assert np.isnan(after.stability).all()
     assert after.prediction_error.value < before.prediction_error.value
@@ -236,7 +239,7 @@ def test_one_layer_fixed_points(tokens: int) -> None:
     critical = 1 / (tokens * (tokens + 1))
     assert not evolve(model, 0.99 * critical).overlap.any()
     overlaps = []
-    for factor in (1.05, 1.2, 2.0):
+    for factor in (1.1, 2.0):
         low, high = (
             evolve(model, factor * critical, tol=1e-9),
             evolve(model, factor * critical, start="informed", tol=1e-9),
@@ -248,7 +251,7 @@ def test_one_layer_fixed_points(tokens: int) -> None:
         qhat = factor * critical * OneLayer(model)(np.array([[q]])).g[-1, 0, 0]
         assert qhat / (1 + qhat) == pytest.approx(q, abs=1e-8)
         overlaps.append(q)
-    assert 0 < overlaps[0] < overlaps[1] < overlaps[2] < 1
+    assert 0 < overlaps[0] < overlaps[1] < 1
     # one layer's weights are fixed by alpha M = 1 and more equations
     assert evolve(model, 1.5, max_iter=400).overlap[0, 0] > 0.999
 

@@ -100,7 +100,7 @@ def test_both_layers_at_rest_are_stationary():
     row = record["skip"].index(1.0)
     at = record["q11"][row].index(0.2)
     q, alpha = np.diag([0.2, record["q22"][row][at]]), record["alpha"][row][at]
-    free = FreeEntropy(output_entropy(Network(), accuracy=1e-3, workers=1), alpha)
+    free = FreeEntropy(output_entropy(Network(), accuracy=5e-3, workers=1), alpha)
     gradient, error = free.gradient(q)
     off = record["error"][row][at] / alpha
     # what alpha is off by moves the gradient by its share of G/2
@@ -230,7 +230,7 @@ OUTPUT = output_entropy(kernel_of("min(abs(h[1]),1)"))
 BALANCE = GroupBalance(OUTPUT, FreeEntropy(OUTPUT, 1.0).prior)
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(a=st.floats(0.05, 3), b=st.floats(0.05, 3))
 def test_more_samples_never_hurt(a, b):
     """The Bayes-optimal overlap and its free entropy rise with alpha, and 0 <= q <= 1."""

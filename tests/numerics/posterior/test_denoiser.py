@@ -190,7 +190,7 @@ def test_extremes(activation: str, size: float, rng: np.random.Generator) -> Non
     model = Network(activation=activation, skip=0.5)
     V = np.array([[0.5, 0.1], [0.1, 0.5]])
     finite = 0
-    for n in range(24):
+    for n in range(12):
         omega = size * rng.uniform(-1, 1, (2, 2)) * (n % 3 != 0)
         v = size * rng.uniform(-1, 1, 2) * (n % 4 != 0) + rng.standard_normal(2)
         try:
@@ -200,7 +200,7 @@ def test_extremes(activation: str, size: float, rng: np.random.Generator) -> Non
             continue
         finite += 1
         assert np.isfinite(post.log_z) and np.isfinite(post.g_out).all() and np.isfinite(post.dg_out).all()
-    assert finite >= 6
+    assert finite >= 3
 
 
 @pytest.mark.parametrize("activation", ["softmax", "linear"])

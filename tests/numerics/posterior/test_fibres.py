@@ -63,6 +63,7 @@ def _grid(variable, lower, upper):
     return nodes, np.full(45, nodes[1] - nodes[0])
 
 
+@pytest.mark.slow_for("softmax-True-3-2")
 @pytest.mark.parametrize(("activation", "tied", "rank", "tokens"), LAYERS)
 def test_against_the_derived_fibre_by_a_plain_sum(activation, tied, rank, tokens, rng):
     """The symbolic readout and measure, summed over a product grid: no closed form of the shift, other pivots."""

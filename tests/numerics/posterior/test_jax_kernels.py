@@ -60,6 +60,7 @@ PRIORS = {
 }
 
 
+@pytest.mark.slow_for("0.1-1.0", "1.0-0.5", "1.0-1.0", "4.0-1.0")
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("beta", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("skip", [0.1, 1.0, 4.0])

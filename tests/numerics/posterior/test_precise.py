@@ -282,6 +282,7 @@ def test_corners(y: Any, covariance: Any) -> None:
     assert max(gaps(low, high, covariance)) <= low.error <= 1e-7
 
 
+@pytest.mark.slow_for("0.437-1.46")
 @pytest.mark.parametrize(
     ("skip", "beta", "widths", "correlation", "size", "shrunk"),
     [

@@ -22,7 +22,7 @@ from attnlimits.numerics.thresholds.choice import layer_threshold
     ids=["untied", "rank two", "three ranks"],
 )
 def test_strong_skip_connections_leave_one_layer(model, limit):
-    found = chart_threshold(model, samples=64, nodes=256)
+    found = chart_threshold(model, samples=64, nodes=128)
     assert found.how == "monte-carlo" and found.converged
     assert abs(float(found.value) - limit) < 4 * found.error + 2e-3
     assert found.error < 0.05 * limit
@@ -63,7 +63,7 @@ def test_a_start_without_the_symmetries_is_refused():
 
 def test_one_untied_layer_of_rank_two_is_served_by_its_chart():
     model = Network(1, 3, 2, tied=False)
-    found = layer_threshold(model, samples=64)
+    found = layer_threshold(model, samples=32)
     assert found.how == "monte-carlo" and found.error < 0.2 * float(found.value)
     below, above = (
         evolve(model, factor * float(found.value), samples=16, nodes=256, tol=1e-2) for factor in (0.7, 1.5)

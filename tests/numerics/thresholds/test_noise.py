@@ -24,7 +24,7 @@ def _strong(model, draws=200_000):
 
 @pytest.mark.parametrize("model", [Network(1, 2, noise=300), Network(1, 3, activation="linear", noise=2000)])
 def test_strong_noise_leaves_the_covariance_with_the_scores(model):
-    found = chart_threshold(model, samples=256, nodes=256)
+    found = chart_threshold(model, samples=128, nodes=128)
     expected = model.noise * _strong(model)
     assert abs(float(found.value) - expected) < 4 * found.error + 0.03 * expected
     if model.activation == "linear":
@@ -64,8 +64,8 @@ def test_posteriors_on_a_grid_give_the_same_threshold(beta):
 
 def test_overlaps_grow_above_the_threshold_and_not_below():
     model = Network(1, 2, tied=False, noise=0.5)
-    value = float(chart_threshold(model, samples=64, nodes=256).value)
-    below, above = (evolve(model, factor * value, samples=64, nodes=256, tol=1e-2) for factor in (0.7, 2.5))
+    value = float(chart_threshold(model, samples=64, nodes=128).value)
+    below, above = (evolve(model, factor * value, samples=64, nodes=128, tol=1e-2) for factor in (0.7, 2.5))
     assert not below.overlap.any()
     assert (above.overlap.diagonal() > 5 * above.overlap_error.diagonal()).all()
 
@@ -80,7 +80,7 @@ def test_an_output_with_noise_is_a_stochastic_matrix():
 
 
 def test_sequences_with_noise_are_served_where_without_they_are_not():
-    found = chart_threshold(Network(2, 3, output="sequence", noise=1.0), samples=64, nodes=256)
+    found = chart_threshold(Network(2, 3, output="sequence", noise=1.0), samples=64, nodes=128)
     assert found.error < 0.3 * float(found.value)
     assert "noise 1" in Network(2, 3, output="sequence", noise=1.0).describe()
 

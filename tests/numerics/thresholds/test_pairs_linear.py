@@ -55,10 +55,10 @@ def test_table_against_plain_averages(kappa: float) -> None:
 @pytest.mark.parametrize(
     ("skip", "beta", "digits"),
     [
-        (0.3, 2.0, 7.0),
+        (1.0, 1.0, 7.0),
         *(
             pytest.param(*one, marks=pytest.mark.slow)
-            for one in ((0.3, 2.0, 9.0), (1.0, 1.0, 9.0), (0.5, 0.02, 9.0), (1.0, 1.0, 19.0))
+            for one in ((0.3, 2.0, 7.0), (0.3, 2.0, 9.0), (1.0, 1.0, 9.0), (0.5, 0.02, 9.0), (1.0, 1.0, 19.0))
         ),
     ],
 )
@@ -188,9 +188,9 @@ def test_outputs_beyond_float64_are_refused(layers: int) -> None:
     ("skip", "beta"), [(2.0, 0.1), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1.0, 1.0), (0.5, 2.0)))]
 )
 def test_norm_does_not_depend_on_the_steps(skip: float, beta: float) -> None:
-    first = float(norm_three_linear(Pairs(skip), Pairs(beta), 8.0).fraction())
-    second = float(norm_three_linear(Pairs(skip), Pairs(beta), 9.0, 1.3).fraction())
-    assert first == pytest.approx(second, rel=1e-8)
+    first = float(norm_three_linear(Pairs(skip), Pairs(beta), 7.0).fraction())
+    second = float(norm_three_linear(Pairs(skip), Pairs(beta), 8.0, 1.3).fraction())
+    assert first == pytest.approx(second, rel=1e-7)
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ IDENTITY = [Panel(np.ones(1), np.zeros(1), np.array([[[1.0]], [[0.0]]]))]
         (Network(2, 2, tied=False, skip=2.0, beta=2.0), 128),
         pytest.param(Network(2, 2, tied=False), 256, marks=pytest.mark.slow),
         pytest.param(Network(2, 2, (2, 1), skip=0.5, tied=False), 256, marks=pytest.mark.slow),
-        (Network(2, 2, 2), 128),
+        (Network(2, 2, 2), 64),
         pytest.param(Network(2, 2, (1, 3), skip=0.4, beta=2.0), 512, marks=pytest.mark.slow),
         pytest.param(Network(2, 2, (1, 2), skip=2.0, tied=False), 512, marks=pytest.mark.slow),
         pytest.param(Network(3, 2, tied=False, skip=1.5), 512, marks=pytest.mark.slow),

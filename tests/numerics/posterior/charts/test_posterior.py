@@ -84,7 +84,7 @@ def test_a_rotated_layer_against_the_integral_over_its_fibre():
 )
 def test_the_truth_is_one_more_sample_of_the_posterior(model):
     # Nishimori: E f(h) = E E[f(h) | y].
-    n = 512
+    n = 128
     h, omega, v = drawn(model, (0.4,) * model.indices, n, 4)
     found = ChartPosterior(model, 512, n, 1, np.random.default_rng(0))(h, omega, v, second=False)
     modes = token_modes(model.tokens)

@@ -40,11 +40,11 @@ def test_scores_and_slopes_beside_the_integral(q, rng):
 
 def test_outputs_alone_serve_as_well_as_the_indices_that_made_them(rng):
     model = Network(3, 2)
-    y, omega, v, h = drawn(model, (0.45, 0.33, 0.99), 48, rng)
+    y, omega, v, h = drawn(model, (0.45, 0.33, 0.99), 24, rng)
     output = charted(model, y)
-    output(omega, v, slice(0, 48))
-    g, _ = output(omega, v, slice(0, 48))
-    known = ChartPosterior(model, 1 << 14, 48, 1, np.random.default_rng(7))(h, omega, v, second=False)
+    output(omega, v, slice(0, 24))
+    g, _ = output(omega, v, slice(0, 24))
+    known = ChartPosterior(model, 1 << 14, 24, 1, np.random.default_rng(7))(h, omega, v, second=False)
     modes = output.layout.modes
     exact = np.linalg.solve(v, known.mean[2] @ modes - omega)
     true = ((g - exact) ** 2).sum(axis=(0, 2))

@@ -45,7 +45,7 @@ def covariance(variances, correlation=0.2):
 )
 def test_scores_and_densities_beside_those_on_the_chart(model, variances, rng):
     """The chart is solved for the last layer alone, by nodes around the indices that made the outputs."""
-    n, v = 24, covariance(variances)
+    n, v = 12, covariance(variances)
     y, omega, h = drawn(model, v, n, rng)
     output = pair(model, y)
     g, _ = output(omega, v, slice(0, n))
@@ -63,9 +63,9 @@ def test_scores_and_densities_beside_those_on_the_chart(model, variances, rng):
 @pytest.mark.parametrize("variances", [(1.0, 1.0, 1.0), (0.55, 0.67, 0.01)])
 def test_errors_are_those_of_the_scatter(variances, rng):
     v = covariance(variances)
-    y, omega, _ = drawn(THREE, v, 200, rng)
+    y, omega, _ = drawn(THREE, v, 100, rng)
     outputs = [pair(THREE, y, seed=seed) for seed in range(3)]
-    g = np.array([output(omega, v, slice(0, 200))[0] for output in outputs])
+    g = np.array([output(omega, v, slice(0, 100))[0] for output in outputs])
     scatter = g.var(axis=0, ddof=1).sum(axis=(0, 2))
     stated = np.mean([output.noise.diagonal() for output in outputs], axis=0)
     # A fifth of the sums is that of four outputs.
