@@ -288,6 +288,7 @@ def test_a_wrong_activation_is_noticed(monkeypatch):
         prove(model, kernels)
 
 
+@pytest.mark.slow_for("link_tied_softmax_m3_l3_r1", "link_tied_softmax_m4_l2_r1")
 @pytest.mark.parametrize("model", LINKS, ids=package_name)
 def test_the_jacobian_is_the_derivative_of_the_link(model, printing, context, rng):
     count, oracle, constants = model.indices * model.tokens, printing(model, "mp"), len(constants_of(model))
