@@ -137,6 +137,7 @@ def _check_link(kernels, name, corner, ctx, functions):
     "link_tied_softmax_m4_l2_r1",
     "link_tied_softmax_m2_h2_l2_r1",
     "link_untied_softmax_m2_l2_r1",
+    "link_tied_softmax_m2_l2_r2",
 )
 @pytest.mark.parametrize("corner", CORNERS, ids=str)
 @pytest.mark.parametrize("name", LINKS)

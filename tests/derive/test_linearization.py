@@ -55,7 +55,7 @@ def test_single_layer_eigenvalue_against_exact_moments(rank):
 def test_wide_softmax_layer_against_samples(tokens, rank):
     """y fixes all entries of K = h^T h but K_ee; the mean of that one given the rest, and what it loses."""
     rng = np.random.default_rng(3)
-    count = 200_000
+    count = 100_000
     h = rng.normal(size=(count, rank, tokens))
     modes = np.linalg.qr(np.column_stack([np.ones(tokens), np.eye(tokens)[:, 1:]]))[0]
     gram = np.einsum("am,nka,nkl,lb->nmb", modes, h, h, modes)

@@ -135,6 +135,7 @@ LONG = (MODELS[6], MODELS[8], MODELS[10])
     "link_untied_linear_m2_h3_l2_r1",
     "link_untied_silu_m3_sequence_l2_r2x1_e5714031",
     "link_tied_softmax_m3_sequence_h3_l1_r1",
+    "link_untied_linear_m3_sequence_l2_r2x1",
 )
 @pytest.mark.parametrize(
     "model",

@@ -191,6 +191,9 @@ def _without_last_entry(function):
     return wrong
 
 
+@pytest.mark.slow_for(
+    "channel-denoise_readout--channel:check_9", "factor_graph._Regression-denoiser--factor_graph:check_112"
+)
 @pytest.mark.parametrize(
     ("module", "name", "break_it", "check"),
     [
