@@ -31,7 +31,7 @@ WRITTEN = re.compile(r"(?:--(?:out|write-corpus) |np\.save\(\")([^\s\"]+)")
 # Files that it reads, or writes by another flag.
 FILES = re.compile(r" --(x|y|train|plot) |^attnlimits (sweep|figure|derive|make-data) ")
 SECONDS = re.compile(r"\d+(\.\d+)? s\b|error \d\S*")
-#: Commands and examples of more than a second, each with the tests that run the same code in `make test`, which
+#: Commands and examples of most of a second and more, each with the tests that run the same code in `make test`, which
 #: leaves these out: there they are only read, by the parser of the command or as Python.
 SLOW = {
     "attnlimits derive --check": "tests/derive/test_generator.py tests/cli/test_verbs.py",
@@ -81,6 +81,16 @@ SLOW = {
     "attnlimits verify --id 182 187": "tests/papers/test_verify_command.py tests/papers/test_troiani2025.py",
     'attnlimits aim evolve --activation "tanh(z)" --noise 0.3 --rho 0.5 --alpha 0.1': "tests/cli/test_aim.py",
     'attnlimits free-energy --link "sign(h[1])" --prior binary --alpha 1.3': "tests/cli/test_free_energy.py",
+    "attnlimits threshold --layer 1 --given self-consistent": "tests/cli/test_verbs.py",
+    "attnlimits threshold --digits 50": "tests/papers/test_constants.py",
+    "attnlimits committee --layers 101 --skip 400": "tests/numerics/committee",
+    "attnlimits multihead demo --heads 2 --seq 2 --dim 8 --samples 1000 --method sculpt --json": (
+        "tests/cli/test_multihead.py"
+    ),
+    "docs/how/data.md-2": (
+        "tests/numerics/learning/gamp/test_estimator.py tests/numerics/learning/gamp/test_prediction.py"
+    ),
+    "papers/troiani2025/README.md-0": "tests/numerics/thresholds/test_flow.py",
     "docs/how/cluster.md-0": "tests/numerics/free_energy/test_on_a_cluster.py",
     'attnlimits report --link "h[1]**2" --effort quick --out report/': (
         "tests/cli/test_report.py tests/numerics/report/test_report.py"
