@@ -95,24 +95,41 @@ def nearest(label: Array, omega: Array, spread: Array) -> tuple[Array, float]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _merged(one: Array, two: Array) -> Array:
+    """Two ascending arrays as one; to compile a general sort takes ten times as long."""
+    made = np.empty(len(one) + len(two))
+    i = j = 0
+    for k in range(len(made)):
+        if j == len(two) or (i < len(one) and one[i] <= two[j]):
+            made[k] = one[i]
+            i += 1
+        else:
+            made[k] = two[j]
+            j += 1
+    return made
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def edges_of(centres: Array, widths: Array, fine: float, growth: float) -> Array:
     """Edges that close in on every centre, in ascending order, out to the reach of each."""
-    count = 0
-    edges = np.empty(len(centres) * (2 * MOST + 1))
+    away = np.empty(MOST + 1)
+    most, step, at = 0, fine, 0.0
+    while at < REACH:
+        at = min(at + step, REACH)
+        away[most] = at
+        most += 1
+        step = min(step * growth, 3.0)
+    edges, own = np.empty(0), np.empty(2 * most + 1)
+    least = np.inf
     for u in range(len(centres)):
-        edges[count] = centres[u]
-        count += 1
-        step, at = fine, 0.0
-        while at < REACH:
-            at = min(at + step, REACH)
-            edges[count] = centres[u] + at * widths[u]
-            edges[count + 1] = centres[u] - at * widths[u]
-            count += 2
-            step = min(step * growth, 3.0)
-    edges = np.sort(edges[:count])
+        own[most] = centres[u]
+        for k in range(most):
+            own[most + 1 + k] = centres[u] + away[k] * widths[u]
+            own[most - 1 - k] = centres[u] - away[k] * widths[u]
+        edges = _merged(edges, own)
+        least = min(least, 0.25 * fine * widths[u])
     kept = 1
-    least = 0.25 * fine * widths.min()
-    for i in range(1, count):
+    for i in range(1, len(edges)):
         if edges[i] - edges[kept - 1] > least:
             edges[kept] = edges[i]
             kept += 1

@@ -188,7 +188,8 @@ def advance(numbers: Numbers, factor: Numbers, step: Step, low: Levels, high: Le
         # The ratio may have a single digit.
         _convolve(product, third, other, levels)
         _carry_run(product, levels)
-        other[:] = product
+        for k in range(levels):
+            _copy(other[k], product[k])
         _convolve(product, one, other, levels)
         _carry_run(product, levels)
         for j in range(count):

@@ -165,7 +165,8 @@ def exponential(x, tables, series, log2, out, size):  # type: ignore[no-untyped-
         steps = r[n - 2] >> np.uint64(64 - STEP * TABLES)
         r[n - 2] &= np.uint64((1 << (64 - STEP * TABLES)) - 1)
         degree = len(series) - 1
-        p[:] = series[degree]
+        for i in range(n):
+            p[i] = series[degree, i]
         for i in range(degree - 1, -1, -1):
             _product(r, p, q, size)
             _add_into(q, series[i], zero, size)

@@ -18,6 +18,7 @@ def record(attnlimits, command):
     return json.loads(attnlimits(f"{command} --json").out)
 
 
+@pytest.mark.slow_for("--activation tanh(z) --noise 0.3")
 @pytest.mark.parametrize("flags", ["", "--activation hardmax", "--activation tanh(z) --noise 0.3"])
 def test_evolve_is_that_of_the_sum_and_of_each_head(attnlimits, flags):
     found = record(attnlimits, f"aim evolve --rho 0.25 --heads 2 --alpha 0.05 0.1 {flags}")

@@ -6,7 +6,7 @@ import pytest
 
 from attnlimits.numerics.fixed_point.continuation import walk
 
-ONE = "curve --layers 1 --tokens 3 --from 0 --to 0.3 --points 4"
+ONE = "curve --layers 1 --tokens 3 --from 0 --to 0.12 --points 4"
 
 
 def test_a_curve_in_words(attnlimits):
@@ -30,7 +30,7 @@ def test_a_curve_as_json_and_in_a_file(attnlimits, tmp_path):
     found = json.loads(said.out)
     assert (found["value"], found["error"], found["how"]) == ("4", 0.0, "estimated")
     points = found["points"]["uninformed"]
-    assert [p["parameter"] for p in points] == pytest.approx([0, 0.1, 0.2, 0.3])
+    assert [p["parameter"] for p in points] == pytest.approx([0, 0.04, 0.08, 0.12])
     assert all(p["converged"] for p in points)
     assert found["onsets"][0]["value"] == pytest.approx(1 / 12)
     assert found["gap"] is None

@@ -128,7 +128,7 @@ def test_steps_that_leave_float64_are_told_in_one_line(attnlimits):
 
 
 def test_figure_of_learning_in_time(attnlimits, tmp_path):
-    said = attnlimits(f"figure troiani2025-2 --out {tmp_path} --json")
+    said = attnlimits(f"figure troiani2025-2 --format png --out {tmp_path} --json")
     assert said.status == 0, said.err
     found = json.loads(said.out)
     assert 0.95 < float(found["value"]) < 1 and 0 < found["error"] < 0.01 and found["how"] == "monte-carlo"

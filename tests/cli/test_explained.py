@@ -78,6 +78,7 @@ def test_several_layers_of_heads_that_do_not_mix_have_the_number_of_one_over_h(a
     assert 0 < found["error"] < one["error"]
 
 
+@pytest.mark.slow
 def test_the_sampled_threshold_of_two_heads_is_that_of_one_over_two(attnlimits):
     """On the chart of all heads, whose readout weights are the identity."""
     number = json.loads(attnlimits("explain --layers 2 --heads 2 --json").out)["number"]

@@ -72,7 +72,7 @@ def test_a_link_of_ones_own(attnlimits):
 @pytest.mark.parametrize("flags", ["--untied", "--rank 1,2", "--layers 1 --untied --rank 2 --tokens 3"])
 def test_architectures_on_charts(attnlimits, flags):
     """A start that has hardly been learned from: every index has an overlap, and the sampling its share."""
-    said = attnlimits(f"gamp {flags} --alpha 0.5 --dimension 60 --seeds 2 --max-iter 2 --json")
+    said = attnlimits(f"gamp {flags} --alpha 0.5 --dimension 20 --seeds 2 --max-iter 2 --json")
     found = json.loads(said.out)
     assert said.status == 1 and np.isfinite(found["overlap"]).all() and found["n_iter"] == [2, 2]
     assert "the sampling of the posteriors adds" in found["status"]
@@ -80,9 +80,9 @@ def test_architectures_on_charts(attnlimits, flags):
 
 def test_a_deep_model_comes_without_theory(attnlimits):
     """Its state evolution takes minutes."""
-    said = attnlimits("gamp --layers 3 --alpha 1 --dimension 50 --seeds 1 --max-iter 3 --json")
+    said = attnlimits("gamp --layers 3 --alpha 1 --dimension 30 --seeds 1 --max-iter 2 --json")
     found = json.loads(said.out)
-    assert said.status == 1 and found["state_evolution"] is None and found["n_iter"] == [3]
+    assert said.status == 1 and found["state_evolution"] is None and found["n_iter"] == [2]
 
 
 def test_nothing_is_computed_that_takes_minutes_and_was_not_asked_for(attnlimits, monkeypatch):

@@ -180,6 +180,7 @@ def test_errors(text: str, options: dict[str, object], says: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow_for("log(abs(h[2]*h[1]))-1/(-1 + 2*Integral")
 @pytest.mark.parametrize(
     ("text", "exact"),
     [

@@ -34,7 +34,7 @@ def test_demo_with_many_inputs_is_judged_on_a_sample(attnlimits):
 
 
 def test_demo_blind(attnlimits):
-    said = attnlimits("multihead demo --heads 2 --dim 6 --samples 1500 --noise 0.05 --starts 3 --blind")
+    said = attnlimits("multihead demo --heads 2 --dim 4 --samples 600 --noise 0.05 --starts 2 --blind")
     assert said.status == 0, said.err
     assert "2 heads" in said.out and "the rest is taken for noise" in said.out
     assert "2 heads: error " in said.out and "less than that of 1 by " in said.out
@@ -91,6 +91,7 @@ def test_figure_of_the_steps(attnlimits, tmp_path):
     assert stored["parameter_error"] < 1e-6 and stored["method"] == "sculpt" and stored["converged"]
 
 
+@pytest.mark.slow_for("scaling")
 @pytest.mark.parametrize("name", ["hardness", "scaling"])
 def test_figures_of_stored_studies(attnlimits, tmp_path, name):
     said = attnlimits(f"multihead figure {name} --out {tmp_path} --json")

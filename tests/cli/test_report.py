@@ -1,18 +1,23 @@
 """The verb `report`: its page, its exit status, and what it says on the way."""
 
 import json
+from dataclasses import replace
+
+from attnlimits.numerics.report.effort import EFFORTS, effort_named
 
 
-def test_a_report_is_written_and_taken_up(attnlimits, tmp_path):
-    said = attnlimits(f"report --layers 1 --effort quick --out {tmp_path}/page")
+def test_a_report_is_written_and_taken_up(attnlimits, tmp_path, monkeypatch):
+    few = replace(effort_named("quick"), points=3, overlaps=4, dimension=60, seeds=2)
+    monkeypatch.setitem(EFFORTS, "quick", few)
+    said = attnlimits(f"report --link 'h[1]**2' --effort quick --out {tmp_path}/page")
     assert said.status == 0
     assert said.out.splitlines()[-1] == f"wrote {tmp_path}/page/index.html"
     assert "thresholds: weak recovery: done" in said.err
-    again = attnlimits(f"report --layers 1 --effort quick --out {tmp_path}/page --json")
+    again = attnlimits(f"report --link 'h[1]**2' --effort quick --out {tmp_path}/page --json")
     assert again.status == 0 and again.err == ""
-    assert attnlimits(f"report --layers 1 --effort quick --out {tmp_path}/page --quiet").err == ""
+    assert attnlimits(f"report --link 'h[1]**2' --effort quick --out {tmp_path}/page --quiet").err == ""
     found = json.loads(again.out)
-    assert found["complete"] and found["parts"][1]["outcomes"][0]["numbers"][0]["exact"] == "1/6"
+    assert found["complete"] and found["parts"][1]["outcomes"][0]["numbers"][0]["exact"] == "1/2"
 
 
 def test_a_model_without_a_threshold_ends_in_one_and_has_its_page(attnlimits, tmp_path):

@@ -122,6 +122,7 @@ def test_damage_is_said(attnlimits, grid, tmp_path):
     assert all("is cut short or damaged; the point is computed again" in line for line in lines)
 
 
+@pytest.mark.slow_for("1")
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as SIGINT to a group of processes")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_an_interrupt_says_how_to_go_on(grid, tmp_path, workers):

@@ -307,6 +307,7 @@ def test_figure(attnlimits, tmp_path):
     assert "12/12" in said.err
 
 
+@pytest.mark.slow
 def test_figure_of_three_layers(attnlimits, tmp_path):
     said = attnlimits(f"figure troiani2025-3 --out {tmp_path} --json")
     found = record(said)

@@ -2,11 +2,13 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
+import sympy as sp
 from mpmath.ctx_mp import MPContext
 
 from attnlimits.derive.kernels.packages import DERIVED, PACKAGES, write_package
@@ -29,6 +31,22 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return write_package(dataclasses.replace(packages[name], prove=lambda: None), folder)
 
     return derive
+
+
+@pytest.fixture(scope="module")
+def once() -> Iterator[Callable[..., None]]:
+    """Return a function after which those of a module, pure ones, compute once for each arguments in this file."""
+
+    def fixed(value: object) -> object:
+        return value.as_immutable() if isinstance(value, sp.MatrixBase) else value
+
+    def keep(module: ModuleType, *names: str) -> None:
+        for name in names:
+            found = functools.cache(getattr(module, name))
+            patch.setattr(module, name, lambda *arguments, found=found: found(*map(fixed, arguments)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        yield keep
 
 
 @pytest.fixture

@@ -202,6 +202,16 @@ def test_what_leaves_the_domain_is_refused(context, mp):
             call()
 
 
+@pytest.fixture(scope="module")
+def proved_once(once):
+    """Let what is right in every case be proved once."""
+    once(kernels, "prove_equal")
+    once(kernels.channels, "softmax_gradient_by_integration")
+    once(kernels.noise, "noise_identities")
+    once(kernels.entrywise, "entry_identities")
+
+
+@pytest.mark.usefixtures("proved_once")
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_wrong_kernel_fails_its_proof(name):
     kernel = KERNELS[name]

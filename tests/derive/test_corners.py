@@ -132,7 +132,13 @@ def _check_link(kernels, name, corner, ctx, functions):
         _agree(made, exact, relative, (name, printer, function, corner))
 
 
-@pytest.mark.slow_for("link_tied_softmax_m3_l3_r1", "link_tied_softmax_m4_l2_r1", "link_tied_softmax_m2_h2_l2_r1")
+@pytest.mark.slow_for(
+    "link_tied_softmax_m3_l3_r1",
+    "link_tied_softmax_m4_l2_r1",
+    "link_tied_softmax_m2_h2_l2_r1",
+    "link_untied_softmax_m2_l2_r1",
+    "link_tied_softmax_m2_l2_r2",
+)
 @pytest.mark.parametrize("corner", CORNERS, ids=str)
 @pytest.mark.parametrize("name", LINKS)
 def test_links(name, corner, place, context):
@@ -159,7 +165,7 @@ BOTH = [
 ]
 
 
-@pytest.mark.slow_for("silu-numba64", "silu_sequence-numpy64")
+@pytest.mark.slow_for("silu-numba64", "silu_sequence-numpy64", "tanh-numba64")
 @pytest.mark.parametrize(("name", "printer"), BOTH)
 def test_links_on_demand(name, printer, place, context):
     """Right, or refused where a number does not fit into float64."""

@@ -29,6 +29,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow_for("L2M4softmax", "L3M3softmax")
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: f"L{m.layers}M{m.tokens}{m.activation}")
 def test_first_order_is_the_committee(model):
     expansion = expand(model, 1)
@@ -223,6 +224,7 @@ def test_bad_inputs_are_named():
         first_order_output(Architecture(2, 2, output="sequence"))
 
 
+@pytest.mark.slow
 def test_first_order_output_has_the_same_first_order():
     model = Architecture(2, 2, beta=sp.Integer(1))
     epsilon = symbols.inverse_skip

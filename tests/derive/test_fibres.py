@@ -131,6 +131,7 @@ def test_measure_is_the_determinant_of_the_numerical_derivative(rank, tokens, ac
 
 
 # Not untied at (2, 3): 12 x 12 exact determinants take half a minute; the numerical one above covers them.
+@pytest.mark.slow_for("2-3-softmax-True", "3-2-linear-False")
 @pytest.mark.parametrize(
     ("rank", "tokens", "activation", "tied"),
     [
@@ -191,6 +192,7 @@ def test_frames_are_orthonormal_and_their_measure_has_the_area_of_the_spheres(ra
     assert sp.simplify(2 ** len(signs) * area / wanted) == 1
 
 
+@pytest.mark.slow_for("2-3-True")
 @pytest.mark.parametrize(
     ("rank", "tokens", "tied"), [(1, 2, True), (2, 2, True), (2, 3, True), (1, 2, False), (3, 3, False)]
 )
@@ -261,6 +263,7 @@ def test_rank_one_jacobian_of_entries(activation, context):
         assert abs(abs(ctx.det(derivative)) / ctx.mpf(str(value)) - 1) < 1e-28
 
 
+@pytest.mark.slow_for("2-2-False-linear")
 @pytest.mark.parametrize(
     ("layers", "ranks", "tied", "activation"),
     [(2, (1, 2), True, "softmax"), (2, 1, False, "softmax"), (2, 2, False, "linear"), (1, 2, True, "linear")],

@@ -135,6 +135,7 @@ LONG = (MODELS[6], MODELS[8], MODELS[10])
     "link_untied_linear_m2_h3_l2_r1",
     "link_untied_silu_m3_sequence_l2_r2x1_e5714031",
     "link_tied_softmax_m3_sequence_h3_l1_r1",
+    "link_untied_linear_m3_sequence_l2_r2x1",
 )
 @pytest.mark.parametrize(
     "model",
@@ -288,6 +289,7 @@ def test_a_wrong_activation_is_noticed(monkeypatch):
         prove(model, kernels)
 
 
+@pytest.mark.slow_for("link_tied_softmax_m3_l3_r1", "link_tied_softmax_m4_l2_r1")
 @pytest.mark.parametrize("model", LINKS, ids=package_name)
 def test_the_jacobian_is_the_derivative_of_the_link(model, printing, context, rng):
     count, oracle, constants = model.indices * model.tokens, printing(model, "mp"), len(constants_of(model))

@@ -179,6 +179,13 @@ def test_numerators_enclose_in_balls(context, mp):
             assert value.rad() < 1e-35
 
 
+@pytest.fixture(scope="module")
+def proved_once(once):
+    """Let what is right in every case be proved once."""
+    once(pair_m2, "prove_equal")
+
+
+@pytest.mark.usefixtures("proved_once")
 @pytest.mark.parametrize(
     ("name", "what"),
     [

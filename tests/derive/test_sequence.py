@@ -128,7 +128,7 @@ CASES = [
 ]
 
 
-@pytest.mark.slow_for("shape14-4", "shape13-0", "shape9-0", "shape7-0")
+@pytest.mark.slow_for("shape14-4", "shape13-0", "shape9-0", "shape7-0", "shape5-0", "shape6-0")
 @pytest.mark.parametrize(("shape", "surface"), CASES)
 def test_density_is_that_of_the_coarea_formula(shape, surface, context, rng):
     """dh = exp(log_surface_weight) d(coordinates) dH d(fibre), from derivatives of the forward pass and of h alone."""
@@ -211,7 +211,7 @@ def test_any_pivots_give_the_same_density(context, rng):
     h = _draw(ctx, rng, 2, 3)
     y = list(_forward(ctx, model, h))
     weights = []
-    for pivots, reference in ((None, None), ((2,), 0), ((0,), 1)):
+    for pivots, reference in ((None, None), ((0,), 1)):
         numbers = _Numbers(ctx, sequence_channel(model, pivots=pivots, reference=reference))
         found, equations, _, (_, weight), _ = numbers(list(h)[:3], [], y)
         sign = ctx.sign(found[3] * h[1, 0])
@@ -271,7 +271,7 @@ def test_two_linear_layers_leave_eight_points(context, rng):
     # The other way round: Newton's method on the general equations finds the four h_1 of these points and no others.
     wanted = {tuple(np.round(p[:2], 8)) for p in points}
     solutions = set()
-    for start in rng.normal(size=(25, 2)):
+    for start in rng.normal(size=(12, 2)):
         try:
             root = ctx.findroot(lambda *x: numbers(list(x), [], y)[1], [ctx.mpf(x) for x in start], tol=1e-40)
         except (ValueError, ZeroDivisionError):
@@ -326,7 +326,7 @@ def test_density_on_a_curve_is_that_of_simulated_outputs():
     numbers = _Numbers(arrays, channel)
     assert (len(channel.equations), channel.dimension, len(channel.signs)) == (1, 4, 0)
     rng = np.random.default_rng(7)
-    centre, radius, count = np.array([3.0, 1.6, 0.9, 2.2]), 0.6, 400_000
+    centre, radius, count = np.array([3.0, 1.6, 0.9, 2.2]), 0.6, 200_000
     directions = rng.normal(size=(4, count))
     y = centre[:, None] + radius * directions / np.linalg.norm(directions, axis=0) * rng.random(count) ** 0.25
     ranges = [[float(end) for end in pair] for pair in channel.fibre_ranges]
@@ -352,7 +352,7 @@ def test_density_on_a_curve_is_that_of_simulated_outputs():
     values *= np.pi**2 / 2 * radius**4 * 2 * np.pi * np.prod([high - low for low, high in ranges])
     probability, error = values.mean(), values.std() / np.sqrt(count)
 
-    hits, chunks, chunk = 0, 3, 1_000_000
+    hits, chunks, chunk = 0, 2, 500_000
     for _ in range(chunks):
         first, second = rng.normal(size=(2, chunk)), rng.normal(size=(3, 2, chunk))
         # B_1 = I + h h^T/2, B_2 = (I + B_1 K B_1/2) B_1 with K = h_2^T h_2.

@@ -31,7 +31,7 @@ WRITTEN = re.compile(r"(?:--(?:out|write-corpus) |np\.save\(\")([^\s\"]+)")
 # Files that it reads, or writes by another flag.
 FILES = re.compile(r" --(x|y|train|plot) |^attnlimits (sweep|figure|derive|make-data) ")
 SECONDS = re.compile(r"\d+(\.\d+)? s\b|error \d\S*")
-#: Commands and examples of more than three seconds, each with the tests that run the same code in `make test`, which
+#: Commands and examples of most of a second and more, each with the tests that run the same code in `make test`, which
 #: leaves these out: there they are only read, by the parser of the command or as Python.
 SLOW = {
     "attnlimits derive --check": "tests/derive/test_generator.py tests/cli/test_verbs.py",
@@ -62,6 +62,35 @@ SLOW = {
     "attnlimits figure boncoraglio2025-5 --points 8 --format svg --out results --dask local --workers 1": (
         "tests/cli/test_on_a_cluster.py"
     ),
+    "attnlimits evolve --layers 2 --tokens 2 --skip 1 --alpha 0.4 --samples 1024": (
+        "tests/cli/test_verbs.py tests/cli/test_on_a_cluster.py"
+    ),
+    "attnlimits denoise --y '[[0.7, 0.3], [0.2, 0.8]]' --omega '[[0.1, 0.2], [0, 0.3]]' --V '[[1, 0.1], [0.1, 0.5]]' "
+    "--digits 30": "tests/cli/test_denoise_verb.py",
+    "docs/how/activation.md-0": (
+        "tests/numerics/model/test_user_activations.py tests/numerics/thresholds/test_charts.py"
+    ),
+    "attnlimits explain --layers 2 --tokens 2 --untied": "tests/cli/test_explained.py tests/cli/test_explain_verb.py",
+    "attnlimits gamp --layers 1 --x blocks/X --y blocks/Y --dask local --workers 1": (
+        "tests/numerics/learning/gamp/test_spread.py tests/cli/test_on_a_cluster.py"
+    ),
+    "attnlimits evolve --layers 1 --tokens 2 --rank 2 --alpha 0.9 --samples 256 --dask local --workers 1": (
+        "tests/cli/test_on_a_cluster.py"
+    ),
+    "docs/how/architecture.md-0": "tests/numerics/thresholds/test_charts.py",
+    "attnlimits verify --id 182 187": "tests/papers/test_verify_command.py tests/papers/test_troiani2025.py",
+    'attnlimits aim evolve --activation "tanh(z)" --noise 0.3 --rho 0.5 --alpha 0.1': "tests/cli/test_aim.py",
+    'attnlimits free-energy --link "sign(h[1])" --prior binary --alpha 1.3': "tests/cli/test_free_energy.py",
+    "attnlimits threshold --layer 1 --given self-consistent": "tests/cli/test_verbs.py",
+    "attnlimits threshold --digits 50": "tests/papers/test_constants.py",
+    "attnlimits committee --layers 101 --skip 400": "tests/numerics/committee",
+    "attnlimits multihead demo --heads 2 --seq 2 --dim 8 --samples 1000 --method sculpt --json": (
+        "tests/cli/test_multihead.py"
+    ),
+    "docs/how/data.md-2": (
+        "tests/numerics/learning/gamp/test_estimator.py tests/numerics/learning/gamp/test_prediction.py"
+    ),
+    "papers/troiani2025/README.md-0": "tests/numerics/thresholds/test_flow.py",
     "docs/how/cluster.md-0": "tests/numerics/free_energy/test_on_a_cluster.py",
     'attnlimits report --link "h[1]**2" --effort quick --out report/': (
         "tests/cli/test_report.py tests/numerics/report/test_report.py"
@@ -254,7 +283,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for row in rows:
             command = re.search(r"`(attnlimits [^`]+)`", row[-1])
             assert command is not None
-            fast = "threshold" in command[1] and "--layer 1" not in command[1] and "--layers 3" not in command[1]
+            # The other rows of linear attention take longer than those of softmax attention, and run the same code.
+            dear = ("evolve", "--layer 1", "--layers 3", "linear --skip 0.05", "linear --skip 10")
+            fast = not any(part in command[1] for part in dear)
             cases.append(pytest.param(row, command[1], id=command[1], marks=[] if fast else [pytest.mark.slow]))
         metafunc.parametrize(("row", "called"), cases)
     if "inline" in metafunc.fixturenames:
@@ -265,7 +296,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             c for page in PAGES for c in inline_commands(page) if re.match(r"attnlimits (\S+ |threshold|verify)", c)
         }
         slow = tuple(
-            f"attnlimits {part}" for part in ("figure", "multihead figure", "evolve", "verify", "threshold --layer 1")
+            f"attnlimits {part}"
+            for part in ("figure", "multihead figure", "aim figure", "evolve", "verify", "threshold --layer 1")
         )
         cases = [
             pytest.param(

@@ -143,10 +143,10 @@ def test_every_result_is_short_and_comes_back(found, tmp_path):
 
 
 def test_curves_are_arrays_and_pictures():
-    found = al.curve(NET, [0.1, 0.2], start="both")
+    found = al.curve(NET, [0.05, 0.1], start="both")
     data = found.to_xarray()
     assert dict(data.sizes) == {"start": 2, "alpha": 2, "i": 1, "j": 1}
-    assert float(data.overlap.sel(start="informed", alpha=0.2)[0, 0]) == found.points["informed"][1].overlap[0, 0]
+    assert float(data.overlap.sel(start="informed", alpha=0.1)[0, 0]) == found.points["informed"][1].overlap[0, 0]
     assert len(found.plot().containers) == 2
     steps = al.evolve(NET, 0.4)
     assert len(steps.plot().lines[0].get_xdata()) == len(steps.history)

@@ -124,6 +124,7 @@ def _one_changed(f):
     return wrong
 
 
+@pytest.mark.slow_for("evolution.plain-hardmax_information--evolution:check_53")
 @pytest.mark.parametrize(
     ("owner", "name", "break_it", "check"),
     [

@@ -39,6 +39,8 @@ def test_every_check_function_is_named_by_an_entry():
     assert sorted(defined) == CHECKS
 
 
+# tests/derive/test_multihead.py reduces the identities of parity.
+@pytest.mark.slow_for("parity:check_38")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda path: path.rpartition(".")[2])
 def test_claimed_checks_pass(check):
     """And what claims to be proved has a symbolic check."""
@@ -78,6 +80,7 @@ def _constant(f):
     return lambda *args, **kwargs: dict.fromkeys(f(*args, **kwargs), sp.Rational(1, 10**9))
 
 
+@pytest.mark.slow_for("parity.parity-coefficients--parity:check_38")
 @pytest.mark.parametrize(
     ("owner", "name", "break_it", "check"),
     [

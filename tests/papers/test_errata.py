@@ -20,8 +20,8 @@ def _result(name):
     return RESULTS[name]
 
 
-# Of five seconds and more; the averages over a channel that they take are those of tests/numerics/channel.
-SLOW = ("message-passing-first-layer", "three-layer-thresholds")
+# Of two seconds and more; the averages over a channel that they take are those of tests/numerics/channel.
+SLOW = ("message-passing-first-layer", "three-layer-thresholds", "three-layer-overlaps", "evolution-curve")
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ EACH_WIDTH = [
 ]
 
 
+@pytest.mark.slow_for("chen2024-scaling", "troiani2025-work_precision", "boncoraglio2025-1", "troiani2025-examples")
 @pytest.mark.parametrize("width", EACH_WIDTH)
 def test_legends_are_outside_the_data(module, width):
     """And nothing is cut off, at both widths of print."""

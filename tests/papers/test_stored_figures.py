@@ -60,6 +60,7 @@ def test_gamp_in_time_follows_its_state_evolution() -> None:
     ).all()
 
 
+@pytest.mark.slow
 def test_descent_again_from_another_seed() -> None:
     """Gradient descent at the stored settings: the second layer ends where the stored runs do."""
     record = load(figure_2.DATA)

@@ -49,6 +49,14 @@ def test_every_check_function_is_named_by_an_entry():
     assert sorted(defined) == CHECKS
 
 
+# Of more than a second, with the tests that derive or compute the same in another way.
+SLOW = {
+    "depth:check_52": "tests/derive/test_depth.py",
+    "linearization:check_185": "tests/numerics/thresholds/test_thresholds.py",
+}
+
+
+@pytest.mark.slow_for(*SLOW)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda path: path.rpartition(".")[2])
 def test_claimed_checks_pass(check):
     equations = [e for e in EQUATIONS if e.check == check]
@@ -183,6 +191,9 @@ def _without_last_entry(function):
     return wrong
 
 
+@pytest.mark.slow_for(
+    "channel-denoise_readout--channel:check_9", "factor_graph._Regression-denoiser--factor_graph:check_112"
+)
 @pytest.mark.parametrize(
     ("module", "name", "break_it", "check"),
     [

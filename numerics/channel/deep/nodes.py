@@ -94,6 +94,7 @@ def deposit(where: Array, values: Array, step: float) -> tuple[Array, Array]:
         for j in range(sizes[1]):
             if used[i, j]:
                 place[0, m], place[1, m] = low[0] + i * step, low[1] + j * step
-                out[:, m] = grid[i, j]
+                for k in range(kinds):
+                    out[k, m] = grid[i, j, k]
                 m += 1
     return place, out

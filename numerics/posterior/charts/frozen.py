@@ -223,11 +223,13 @@ def weigh(nodes: Frozen, omega: Array, prior: Prior, free: NDArray[np.bool_]) ->
     mass[2] = mass[0] + mass[1]
     if not (0.0 < mass[2] < np.inf):
         return Weighed(mean, second, -np.inf, 0.0)
-    mean[2] = mean[0] + mean[1]
-    for part in range(3):
-        # A set without nodes has the mean of the other.
-        mean[part] = mean[part] / mass[part] if mass[part] > 0.0 else mean[2] / mass[2]
     for p in range(indices):
+        for k in range(tokens):
+            mean[2, p, k] = mean[0, p, k] + mean[1, p, k]
+            for part in range(3):
+                # A set without nodes has the mean of the other.
+                own = part if mass[part] > 0.0 else 2
+                mean[part, p, k] = mean[own, p, k] / mass[own]
         for i in range(p + 1):
             second[p, i] = second[p, i] / mass[2] + prior.spread[p, i]
             second[i, p] = second[p, i]

@@ -45,17 +45,18 @@ def draws(tokens, c, count, rng):
     return omega, h
 
 
+@pytest.mark.slow_for("3.0")
 @pytest.mark.parametrize("c", [0.0, 0.5, 3.0])
 def test_information_of_six_tokens_is_the_average_of_the_score(c, rng):
-    """Of 500 draws; and Nishimori's identity, on the same."""
+    """Of 250 draws; and Nishimori's identity, on the same."""
     output = channel("hardmax", 6)
-    omega, h = draws(6, c, 500, rng)
+    omega, h = draws(6, c, 250, rng)
     g = output.score(output.prepare(output.check(output.observe(h))), omega, 1.0)
     F = output.information(c)
     assert F.how == "monte-carlo" and F.error < 0.05 * F.value
     rows, columns = pairs(6)
     for terms in ((variances(6) * g**2).sum(axis=1), ((h[:, rows, columns] - omega) * g).sum(axis=1)):
-        assert abs(terms.mean() - F.value) < 4 * terms.std() / math.sqrt(500) + F.error
+        assert abs(terms.mean() - F.value) < 4 * terms.std() / math.sqrt(250) + F.error
 
 
 def test_entropy_of_labels_falls_by_the_information():

@@ -17,6 +17,7 @@ def rows_of_the_page():
     return [line.strip("| ").split(" | ") for line in found[2:]]
 
 
+@pytest.mark.slow_for("prediction: hardmax 3")
 @pytest.mark.parametrize(
     "case",
     [

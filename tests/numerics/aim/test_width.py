@@ -18,6 +18,7 @@ def instance(name, alpha, rho, d, seed, noise=0.0):
     return (*make_data(S, alpha, output, seed), output), S
 
 
+@pytest.mark.slow_for("linear-0.3")
 @pytest.mark.parametrize(("name", "noise"), [("softmax", 0.0), ("linear", 0.3)])
 def test_width_of_a_teacher(name, noise):
     data, _ = instance(name, 0.2, 1.0, 18, 1, noise)

@@ -111,6 +111,7 @@ def _by_syntax_tree(module: str, text: str, package: bool):
             yield base, tuple(alias.name for alias in node.names)
 
 
+@pytest.mark.slow_for("derive")
 @pytest.mark.parametrize("folder", ["numerics", "derive", "generated"])
 def test_statements_are_those_of_the_syntax_tree(repository, folder):
     paths = sorted((repository / folder).rglob("*.py"))

@@ -171,6 +171,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.slow_for("saturated")
 @pytest.mark.parametrize("name", FAILURES)
 def test_every_failure_by_an_instance(name):
     kind, words, run = FAILURES[name]

@@ -214,7 +214,7 @@ def test_the_range_widens_with_what_is_fitted():
     assert ends == sorted(ends) and ends[2] / ends[0] == pytest.approx(1 + (144 + 4 * math.sqrt(288)) / 3696, rel=1e-6)
 
 
-@pytest.mark.slow_for("4", "3-0.1-unknown noise")
+@pytest.mark.slow_for("4", "3-0.1-unknown noise", "3-0.1-known noise")
 @pytest.mark.parametrize("told", [True, False], ids=["known noise", "unknown noise"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize(("dim", "samples"), [(3, 1500), (4, 2500)], ids=["3", "4"])

@@ -118,6 +118,7 @@ def test_noise_does_not_hide_the_rank_of_the_sum(noise, known):
         sculpt(made.X, made.Y, 2, noise_std=made.noise_std if known else None, rng=0)
 
 
+@pytest.mark.slow_for("True")
 @pytest.mark.parametrize("known", [True, False])
 def test_noise_known_and_unknown(known):
     theta, w, made, test = instance(("gauss", 2, 2, 8, 4.0, 0.1, 4000), 6)

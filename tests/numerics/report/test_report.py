@@ -64,6 +64,15 @@ class Told:
         self.steps[part, name] = (state, seconds)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few():
+    """Let quick reports have few points of their curves."""
+    few = replace(effort_named("quick"), points=4, overlaps=4, dimension=100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(EFFORTS, "quick", few)
+        yield few
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder, told = tmp_path_factory.mktemp("report"), Told()
@@ -97,7 +106,7 @@ def test_numbers_are_those_of_the_public_functions(made):
     assert abs(float(weak["value"]) - 1 / 6) <= weak["error"] + 1e-10
     assert outcomes(report, "entropy")[0]["data"]["perfect"]["value"] == found.perfect.value
     points = [o["data"] for o in outcomes(report, "evolution") if "start" in o["data"]]
-    for point in points[::5]:
+    for point in points[::3]:
         again = al.evolve(NET, point["alpha"], start=point["start"])
         np.testing.assert_array_equal(again.overlap, point["overlap"])
         assert again.prediction_error.value == point["prediction_error"]["value"]
@@ -164,10 +173,11 @@ def test_the_next_report_takes_up_what_is_finished(made):
     place = report.folder / "parts" / "thresholds-weak-recovery.json"
     record = json.loads(place.read_text())
     place.write_text(json.dumps(record | {"identity": "of another version"}))
-    (report.folder / "parts" / "entropy-transitions.json").write_text("half of a fi")
+    (damaged,) = (report.folder / "parts").glob("entropy-against*.json")
+    damaged.write_text("half of a fi")
     al.report(NET, report.folder, effort="quick", progress=again)
     computed = {step for step, (_, seconds) in again.steps.items() if seconds is not None}
-    assert computed == {("thresholds", "weak recovery"), ("entropy", "transitions")}
+    assert computed == {("thresholds", "weak recovery"), ("entropy", "against the overlap")}
 
 
 def test_a_step_is_computed_again_where_the_generated_kernel_is_another(tmp_path, monkeypatch):
@@ -223,10 +233,9 @@ def test_what_one_layer_is_computed_by_is_served(model, monkeypatch):
     assert len(found.outcomes) > 5 and all(outcome.done for outcome in found.outcomes)
 
 
-def test_a_link_has_its_staircase_and_its_hard_phase(tmp_path, monkeypatch):
-    """With few points of the curves; the algorithmic threshold beside that of the figure."""
-    few = replace(effort_named("quick"), points=3, overlaps=4, dimension=60, seeds=2)
-    monkeypatch.setitem(EFFORTS, "quick", few)
+def test_a_link_has_its_staircase_and_its_hard_phase(tmp_path, monkeypatch, few):
+    """The algorithmic threshold beside that of the figure."""
+    monkeypatch.setitem(EFFORTS, "quick", replace(few, points=3, dimension=60, seeds=2))
     found = al.report(al.Link("h[1]**2"), tmp_path, effort="quick")
     assert found.complete
     names = {n["name"]: n for o in outcomes(found, "entropy") for n in o["numbers"]}

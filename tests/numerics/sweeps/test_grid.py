@@ -125,9 +125,13 @@ def _keys():
     return {name: one(task, **fixed) for name, (task, fixed) in POINTS.items()}
 
 
+@pytest.fixture(scope="module")
+def before():
+    return _keys()
+
+
 @pytest.mark.parametrize("module", EDITS)
-def test_an_edit_makes_the_points_stale_that_it_may_change(edited, module):
-    before = _keys()
+def test_an_edit_makes_the_points_stale_that_it_may_change(edited, before, module):
     with edited(f"attnlimits.{module}"):
         after = _keys()
     link_store.derivation.cache_clear()

@@ -26,6 +26,7 @@ LONGER = [Network(3, 2, (2, 1, 1), tied=False), Network(2, 2, 2, tied=False, act
 @pytest.mark.slow_for(
     "untied softmax attention, L=3, M=2, rank 1, c=1, beta=1",
     "tied softmax attention, L=2, M=2, rank 1, c=1, beta=0.8, H=2",
+    "untied softmax attention, L=2, M=3, rank 1,2, c=0.7, beta=1",
 )
 @pytest.mark.parametrize(
     "model",
@@ -52,6 +53,7 @@ def test_slopes_are_differences_of_the_link(model, rng):
             )
 
 
+@pytest.mark.slow_for("tied softmax attention, L=2, M=3, rank 1,2, c=0.5, beta=1")
 @pytest.mark.parametrize("model", [Network(2, 2), Network(2, 3, (1, 2), skip=0.5)], ids=lambda model: model.describe())
 def test_both_routes_to_the_slopes_of_tied_attention(model, rng):
     h = rng.standard_normal((7, model.indices, model.tokens))

@@ -129,7 +129,7 @@ def test_the_law_of_one_index_by_its_integral():
     weight = np.exp(-0.5 * nodes**2)
     weight = weight / weight.sum()
     values, alpha, growth = nodes**2 - 1, 1.2, 1.1
-    grid = np.linspace(1e-4, 1 / growth + 1 / values.max() - 1e-6, 20001)
+    grid = np.linspace(1e-4, 1 / growth + 1 / values.max() - 1e-6, 4001)
     k = values[None] / (1 + (1 / growth - grid[:, None]) * values[None])
     sums = [alpha * (k**2 * factor) @ weight for factor in (np.ones(400), values)]
     r = int(np.argmin(np.abs(grid * alpha * ((values * k) @ weight) - 1)))
@@ -191,17 +191,13 @@ def test_deeper_models():
 
 def test_gamp_needs_fewer_iterations_from_it():
     """Above the threshold of the last layer, where most of them find the direction."""
-    plain, spectral = [], []
-    for seed in range(2):
-        weights, x, y = instance(TWO, 300, 0.6, seed)
-        runs = [gamp(x, y, TWO, start=start, teacher=weights, rng=seed) for start in (None, spectral_start(x, y, TWO))]
-        assert all(run.converged for run in runs)
-        assert runs[0].overlap[1, 1] == pytest.approx(runs[1].overlap[1, 1], abs=0.02)
-        # Until nine tenths are found: both wait alike for the first layer to die out.
-        found = [int(np.argmax(run.history[:, 1, 1] > 0.9 * run.overlap[1, 1])) for run in runs]
-        plain.append(found[0])
-        spectral.append(found[1])
-    assert np.mean(spectral) < np.mean(plain) - 3
+    weights, x, y = instance(TWO, 300, 0.6, 0)
+    runs = [gamp(x, y, TWO, start=start, teacher=weights, rng=0) for start in (None, spectral_start(x, y, TWO))]
+    assert all(run.converged for run in runs)
+    assert runs[0].overlap[1, 1] == pytest.approx(runs[1].overlap[1, 1], abs=0.02)
+    # Until nine tenths are found: both wait alike for the first layer to die out.
+    plain, spectral = (int(np.argmax(run.history[:, 1, 1] > 0.9 * run.overlap[1, 1])) for run in runs)
+    assert spectral < plain - 3
 
 
 def test_descent_begins_with_it():

@@ -53,7 +53,7 @@ def compare(model, alpha, dimension, seeds, student, **settings):
 )
 def test_fixed_points(model, alpha):
     # Of 6 instances: Student's law with 5 degrees of freedom at 3 sigma.
-    compare(model, alpha, 600 if model.layers == 1 else 400, 6, 5.5, max_iter=80)
+    compare(model, alpha, 600 if model.layers == 1 else 200, 6, 5.5, max_iter=80)
 
 
 @pytest.mark.slow
@@ -75,11 +75,11 @@ def test_fixed_points_at_dimension_4000(model, alpha):
 def test_the_last_layer_is_learned_first():
     """alpha = 1.2: half of layer 2 is known before layer 1 has begun, in the runs and in the prediction."""
     model, alpha = Network(2, 2), 1.2
-    (run,) = instances(model, alpha, 700, 1, damping=0.0)
+    (run,) = instances(model, alpha, 400, 1, damping=0.0)
     first, last = run.history[:, 0, 0], run.history[:, 1, 1]
     onset = int(np.argmax(last > 0.5))
     assert onset > 0 and first[onset] < 0.1
     assert first[-1] > 0.5 and int(np.argmax(first > 0.5)) > onset + 1
-    predicted = predicted_overlaps(model, alpha, n_iter=25, start=1e-3, samples=256, replicas=2).overlap
+    predicted = predicted_overlaps(model, alpha, n_iter=25, start=1e-3, samples=128, replicas=2).overlap
     onset = int(np.argmax(predicted[:, 1, 1] > 0.5))
     assert onset > 0 and predicted[onset, 0, 0] < 0.1 and predicted[-1, 0, 0] > 0.5

@@ -166,7 +166,7 @@ def test_a_callback_sees_every_iteration_and_can_end_the_run():
 
 def test_an_index_that_wakes_late_is_waited_for():
     """Once layer 2 is known and rests, steps of a layer 1 of norm 1e-10 are far below that of the whole."""
-    model, dimension, tol, seed = Network(2, 2), 300, 1e-3, 2
+    model, dimension, tol, seed = Network(2, 2), 200, 1e-3, 2
     weights = teacher(model, dimension, seed)
     x, y = make_data(model, weights, 0.9, seed)
     start = np.array([1e-10 * teacher(model, dimension, seed + 10)[0], 0.9 * weights[1]])

@@ -55,7 +55,7 @@ def test_undamped_it_is_the_bayes_optimal_recursion(model, alpha, q, strength):
 )
 def test_damped_runs_follow_it_and_not_the_recursion(model, alpha, q):
     """What is then no posterior mean: its overlap with the teacher is not that with itself."""
-    share, n, dimension, seeds = 0.5, 8, 500, 8
+    share, n, dimension, seeds = 0.5, 8, 250, 8
     histories, selves = [], []
     for seed in range(seeds):
         weights = teacher(model, dimension, seed)
@@ -65,7 +65,7 @@ def test_damped_runs_follow_it_and_not_the_recursion(model, alpha, q):
         run = gamp(x, y, model, start=start, teacher=weights, damping=share, max_iter=n, tol=0.0)
         histories.append(run.history)
         selves.append(run.self_history)
-    found = predicted_overlaps(model, alpha, n_iter=n, start=q, damping=share, samples=1024)
+    found = predicted_overlaps(model, alpha, n_iter=n, start=q, damping=share, samples=512)
     for runs, overlap, error in (
         (histories, found.overlap, found.overlap_error),
         (selves, found.self_overlap, found.self_overlap_error),

@@ -121,6 +121,7 @@ def test_whole_data_in_memory_agree_to_rounding(client, data, files):
     assert found.n_iter == here.n_iter and found.weights == pytest.approx(here.weights, abs=1e-12)
 
 
+@pytest.mark.slow_for("heads")
 @pytest.mark.parametrize(
     "model",
     [
