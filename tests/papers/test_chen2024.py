@@ -40,7 +40,6 @@ def test_every_check_function_is_named_by_an_entry():
 
 
 # tests/derive/test_multihead.py reduces the identities of parity.
-@pytest.mark.slow_for("parity:check_38")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda path: path.rpartition(".")[2])
 def test_claimed_checks_pass(check):
     """And what claims to be proved has a symbolic check."""
