@@ -39,7 +39,6 @@ def test_every_check_function_is_named_by_an_entry():
     assert sorted(defined) == CHECKS
 
 
-# tests/derive/test_multihead.py reduces the identities of parity.
 @pytest.mark.parametrize("check", CHECKS, ids=lambda path: path.rpartition(".")[2])
 def test_claimed_checks_pass(check):
     """And what claims to be proved has a symbolic check."""
