@@ -63,7 +63,7 @@ def test_a_start_without_the_symmetries_is_refused():
 
 def test_one_untied_layer_of_rank_two_is_served_by_its_chart():
     model = Network(1, 3, 2, tied=False)
-    found = layer_threshold(model, samples=32)
+    found = layer_threshold(model, samples=64)
     assert found.how == "monte-carlo" and found.error < 0.2 * float(found.value)
     below, above = (
         evolve(model, factor * float(found.value), samples=16, nodes=256, tol=1e-2) for factor in (0.7, 1.5)

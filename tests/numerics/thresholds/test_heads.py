@@ -32,7 +32,7 @@ def test_the_last_layer(model, one):
 def test_the_direction_is_that_of_the_chart():
     """Of the chart one of the heads is learned: the direction of all of them lies along it."""
     model = unmixed(2)
-    found, sampled = al.threshold(model), chart_threshold(model, samples=16, replicas=2)
+    found, sampled = al.threshold(model), chart_threshold(model, samples=32, replicas=4)
     mine, other = found.eigenvector, sampled.eigenvector
     assert set(np.flatnonzero(other.diagonal())) <= set(np.flatnonzero(mine.diagonal()))
     # All entries of a head are alike.

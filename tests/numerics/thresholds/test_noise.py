@@ -80,7 +80,7 @@ def test_an_output_with_noise_is_a_stochastic_matrix():
 
 
 def test_sequences_with_noise_are_served_where_without_they_are_not():
-    found = chart_threshold(Network(2, 3, output="sequence", noise=1.0), samples=64, nodes=128)
+    found = chart_threshold(Network(2, 3, output="sequence", noise=1.0), samples=128, nodes=128)
     assert found.error < 0.3 * float(found.value)
     assert "noise 1" in Network(2, 3, output="sequence", noise=1.0).describe()
 
