@@ -18,7 +18,7 @@ from .heads import heads_width
 from .parts import Parts
 from .results import DescentResult
 
-__all__ = ["descend", "fitted", "has_settled", "loss_and_gradient"]
+__all__ = ["descend", "fitted", "has_diverged", "has_settled", "loss_and_gradient"]
 
 # A run is over where its last tenth lowers the loss by less, or where less of the loss is left.
 _SLOW, _FITTED = 1e-3, 1e-6
@@ -68,7 +68,7 @@ def descend(
     -------
     DescentResult
         `converged` is True if every student has fitted the data (a millionth of its first loss is left), or its
-        last tenth of steps lowered the loss by less than a thousandth.
+        last tenth of steps lowered the loss by less than a thousandth; and none ends above the loss of S = 0.
 
     Raises
     ------
@@ -87,7 +87,8 @@ def descend(
     truth = None if teacher is None else check_matrix("teacher", teacher, d)
     seed = -1 if rng is None or isinstance(rng, np.random.Generator) else int(rng)
     draw = stream(rng, 2)
-    found, losses, slow, taken, ended = [], [], [], 0, False
+    nothing = data(np.zeros((d, columns)))[0]
+    found, losses, slow, lost, taken, ended = [], [], [], [], 0, False
     for student in range(students):
 
         def tick(step: int, student: int = student) -> bool:
@@ -100,12 +101,14 @@ def descend(
         losses.append(trace[-1])
         taken = max(taken, len(trace) - 1)
         slow.append(has_settled(trace, steps))
+        lost.append(has_diverged(trace, steps, nothing))
         if ended:
             break
     S = np.mean(found, axis=0)
     off = None if truth is None else [float(((s - truth) ** 2).sum()) / d for s in found]
-    done = all(slow) and not ended
-    why = "stopped by the callback" if ended else "a loss still falls; raise steps"
+    done = all(slow) and not any(lost) and not ended
+    why = "a loss ends above that of S = 0; lower rate" if any(lost) else "a loss still falls; raise steps"
+    why = "stopped by the callback" if ended else why
     return DescentResult(
         estimate=S,
         loss=np.array(losses),
@@ -128,6 +131,12 @@ def has_settled(losses: list[float], steps: int) -> bool:
     """Whether the data are fitted, or the last tenth of the steps has lowered the loss by less than a thousandth."""
     tenth = max(1, steps // 10)
     return fitted(losses) or (len(losses) > tenth and losses[-1] > (1 - _SLOW) * losses[-1 - tenth])
+
+
+def has_diverged(losses: list[float], steps: int, nothing: float) -> bool:
+    """Whether the loss has risen, or falls no longer, and is not below `nothing`, that of S = 0: rate is too large."""
+    ended = has_settled(losses, steps) or not losses[-1] < losses[0]
+    return ended and not fitted(losses) and not losses[-1] < nothing
 
 
 def loss_and_gradient(x: Floats, y: Array, output: Softmax | Linear, W: Array) -> tuple[float, Array]:

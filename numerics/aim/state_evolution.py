@@ -161,7 +161,7 @@ def _evolve(alpha: float, rho: float, output: Channel, guess: float | None) -> E
     start = output.information(rho)
     first = 0.5 if rho == 0 else 1 / (2 * alpha * start.value)
     if isinstance(output, Entries):
-        check_single(route, alpha, scanned(rho, output.noise, first))
+        check_single(route, alpha, scanned(rho, output.noise, min(first, _LARGEST)))
     if rho == 0 and 2 * alpha * (start.value - start.error) <= 1:
         if 2 * alpha * (start.value + start.error) > 1:
             V, q, least = at_onset(route, alpha, _WIDTHS)

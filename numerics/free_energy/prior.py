@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 _EPS = float(np.finfo(float).eps)
 # Largest log qhat that an overlap is looked for at: beyond, 1 - q is lost in rounding.
 _TOP = 40.0
+# Least log qhat: below, 1 - q is one to rounding, and no smaller qhat has another q.
+_BOTTOM = -700.0
 
 
 class Prior(Protocol):
@@ -161,6 +163,8 @@ class _Separable:
         low = math.log(q) - 1.0
         while rest(low) < 0:
             low -= 2.0
+            if low < _BOTTOM:
+                raise ConvergenceError(f"q = {q:.1e} is below the rounding of the averages of a {self.describe()}")
         return math.exp(brentq(rest, low, _TOP, xtol=1e-13, rtol=1e-14))
 
     def response(self, q: Array) -> Array:

@@ -106,7 +106,7 @@ def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dic
     )
     bar.close()
     theory = al.aim.prediction_errors(expected.mmse, width, output).posterior_mean
-    summary = summary_of(args, [r.converged for r in found.results], "raise --steps")
+    summary = summary_of(args, [r.converged for r in found.results], "raise --steps, or lower --rate")
     record = {
         "value": recorded(found.averaged, found.error_of_averaged),
         "error": found.error_of_averaged,

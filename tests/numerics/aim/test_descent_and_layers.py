@@ -75,6 +75,15 @@ def test_descent_stops_when_the_data_are_fitted():
     assert found.converged and found.n_iter < 3000 and found.status.startswith("converged after")
 
 
+@pytest.mark.parametrize("name", ["softmax", "linear"])
+def test_steps_that_are_too_large_have_not_converged(name):
+    """Outputs of softmax saturate, so that the loss is high and has no slope; linear ones grow."""
+    output = channel(name)
+    x, y = make_data(teacher(12, 0.5, 0), 0.3, output, 0)
+    found = descend(x, y, output, 0.5, rate=1e6, steps=60)
+    assert not found.converged and "a loss ends above that of S = 0; lower rate" in found.status
+
+
 def test_descent_on_blocks():
     """A function that gives blocks of rows: as from arrays, whose lengths are compared in every block."""
     output = channel("softmax")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
+from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.free_energy import Binary, GaussBernoulli, Gaussian
 from attnlimits.numerics.free_energy.rows import Mixture
 
@@ -150,3 +151,9 @@ def test_few_entries_that_are_not_zero(density):
         assert 1 - prior.mmse(qhat)[0, 0] == pytest.approx(overlap, abs=1e-12)
         if 1e-6 < overlap < 1 - 1e-6:
             assert prior.inverse(one(overlap))[0, 0] == pytest.approx(ratio * density, rel=1e-9 / overlap)
+
+
+def test_an_overlap_below_rounding_is_refused():
+    """No qhat has an overlap that is smaller than the rounding of 1 - q: the search for it ends."""
+    with pytest.raises(ConvergenceError, match="below the rounding"):
+        GaussBernoulli(1e-12).inverse(np.array([[1e-30]]))
