@@ -5,6 +5,7 @@ Near zero overlap the state evolution of an even model is linear: q -> alpha F(q
 
 from .operator import LayerTerm, apply_operator, curvature_blocks, layer_multipliers, layer_term, prove_parity
 from .single_layer import single_layer_direction, single_layer_eigenvalue, single_layer_threshold
+from .strong_skip import strong_skip_loss
 from .tied import gram_eigenvalue, shift_loss
 from .untied import UntiedOperator, fibre_moment, scale_mean_square, untied_operator
 
@@ -23,5 +24,6 @@ __all__ = [
     "single_layer_direction",
     "single_layer_eigenvalue",
     "single_layer_threshold",
+    "strong_skip_loss",
     "untied_operator",
 ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import sympy as sp
 
 
-def _moment(polynomial: sp.Expr, variables: Sequence[sp.Symbol]) -> sp.Expr:
+def gaussian_mean(polynomial: sp.Expr, variables: Sequence[sp.Symbol]) -> sp.Expr:
     """Return the mean of a polynomial over independent standard normal variables, by integration."""
     value = sp.expand(polynomial)
     for variable in variables:
@@ -37,10 +37,10 @@ def gram_eigenvalue(tokens: sp.Expr, rank: sp.Expr) -> sp.Expr:
     """
     first, second = sp.symbols("z_1 z_2", real=True)
     # Mean and variance of the two kinds of product, summed over r independent rows.
-    square_mean = _moment(first**2, [first])
-    square_variance = _moment(first**4, [first]) - square_mean**2
-    product_mean = _moment(first * second, [first, second])
-    product_variance = _moment(first**2 * second**2, [first, second]) - product_mean**2
+    square_mean = gaussian_mean(first**2, [first])
+    square_variance = gaussian_mean(first**4, [first]) - square_mean**2
+    product_mean = gaussian_mean(first * second, [first, second])
+    product_variance = gaussian_mean(first**2 * second**2, [first, second]) - product_mean**2
     diagonal = rank * square_variance / rank**2 + (rank * square_mean / rank - 1) ** 2
     other = rank * product_variance / rank**2 + (rank * product_mean / rank) ** 2
     return sp.factor(tokens * diagonal + tokens * (tokens - 1) * other)

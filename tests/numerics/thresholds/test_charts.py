@@ -18,8 +18,12 @@ from attnlimits.numerics.thresholds.choice import layer_threshold
         (Network(2, 2, tied=False, skip=1e3), math.sqrt(5) - 2),
         (Network(2, 3, 2, skip=1e3), 2 / 12),
         pytest.param(Network(3, 3, (1, 2, 1), skip=1e3), 1 / 12, marks=pytest.mark.slow),
+        pytest.param(Network(2, 3, (1, 2), skip=1e3), 2 / 12, marks=pytest.mark.slow),
+        pytest.param(Network(2, 3, 2, skip=1e3, activation="linear"), 2 / 12, marks=pytest.mark.slow),
+        pytest.param(Network(2, 3, tied=False, skip=1e3), math.sqrt(10) / 2 - 1.5, marks=pytest.mark.slow),
+        pytest.param(Network(3, 2, tied=False, skip=1e3), math.sqrt(5) - 2, marks=pytest.mark.slow),
     ],
-    ids=["untied", "rank two", "three ranks"],
+    ids=["untied", "rank two", "three ranks", "two ranks", "linear", "untied, three tokens", "untied, three layers"],
 )
 def test_strong_skip_connections_leave_one_layer(model, limit):
     found = chart_threshold(model, samples=64, nodes=128)
