@@ -242,9 +242,9 @@ def test_skip_and_temperature_scale_out_of_the_linear_model() -> None:
 
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_many_skips_reach_the_one_layer_threshold(activation: str) -> None:
-    """For c -> infinity B_1 = c I up to 1/c: the hidden layer no longer hides anything."""
+    """For c -> infinity the hidden layer no longer hides anything: a known matrix to first order in 1/c, undone."""
     gaps = [float(last_layer(Network(skip=skip, activation=activation)).value) - 1 / 6 for skip in (50.0, 200.0)]
-    assert 0 < gaps[1] < 0.35 * gaps[0]  # first order in 1/c
+    assert 0 < gaps[1] < 0.35 * gaps[0]  # second order in 1/c: a sixteenth
 
 
 # --- three layers -----------------------------------------------------------------------------------------------
