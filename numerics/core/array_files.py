@@ -9,6 +9,7 @@ import io
 import math
 import stat
 import sys
+import threading
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,9 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _AXES = 32
 # Bytes inflated at a time.
 _CHUNK = 1 << 20
+# NumPy parses headers by `ast`, whose recursion depth all threads share in Python 3.11 before 3.11.8 (python/cpython
+# issue 106905): two at once fail with a SystemError. The filters of `warnings` are shared by threads, too.
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class _RefusedError(ValueError):
@@ -212,7 +216,7 @@ def _header(stream: IO[bytes]) -> _Header:
     if len(field) < count or length > _HEADER:
         raise _RefusedError(f"its header of {length} bytes is longer than {_HEADER}, or cut short")
     text = stream.read(length)
-    with warnings.catch_warnings():
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             shape, column_major, dtype = read(io.BytesIO(field + text))

@@ -1,5 +1,8 @@
 """Arrays from files and to files: what is read is what was written, and what was there stays until all is written."""
 
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +105,27 @@ def test_damaged_bytes(tmp_path):
                 arrays = found if isinstance(found, list) else [found]
                 assert sum(array.nbytes for array in arrays) <= 2 * whole.nbytes
     assert refused > 900
+
+
+def test_threads_read_at_once(tmp_path):
+    # Threads at different depths, and change places in the middle of whatever allocates: Python 3.11.7 could not parse
+    # headers so.
+    path = tmp_path / "a.npy"
+    write_array(path, np.eye(3))
+
+    def read(depth: int) -> float:
+        return read(depth - 1) if depth else float(sum(read_array("--x", path, mapped=False).sum() for _ in range(100)))
+
+    def change_places(_phase: str, _info: dict[str, int]) -> None:
+        time.sleep(0)
+
+    often = gc.get_threshold()
+    gc.callbacks.append(change_places)
+    gc.set_threshold(20)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(read, (0, 7, 14, 21)))
+    finally:
+        gc.set_threshold(*often)
+        gc.callbacks.remove(change_places)
+    assert found == [300.0] * 4
