@@ -82,6 +82,49 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
     ConvergenceError
         The posteriors are worth too little at the most nodes.
     """
+    at = _begun(ways, accuracy, first, replicas)
+    while (error := _error(at.solution, accuracy)) > accuracy and at.spent < at.limit and at.solution.converged:
+        at = _refined(ways, accuracy, at)
+    # What the averages are made of: the points of all attempts, or those of the search where there was none.
+    return _noted(at.solution, error, accuracy, at.taken or at.coarse.samples), at.few
+
+
+class _Search(NamedTuple):
+    """Where a search stands.
+
+    Attributes
+    ----------
+    solution : Solution
+    few : Channel
+        Averages of few points, by which those of many change.
+    averages : Corrected
+        Of all points so far; those of the solution.
+    coarse, fineness : Fineness
+        Of the few, and of the last attempt.
+    spent, taken : int
+        Points of all attempts, with and without those of the few.
+    most : int
+        Points of one attempt at most.
+    limit : int
+        Points of all attempts at which the search ends.
+    steady : bool
+        Whether averages change as more points than the few say.
+    """
+
+    solution: Solution
+    few: Channel
+    averages: Corrected
+    coarse: Fineness
+    fineness: Fineness
+    spent: int
+    taken: int
+    most: int
+    limit: int
+    steady: bool = False
+
+
+def _begun(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> _Search:
+    """Fixed point of few points, of more where what they settle is in doubt."""
     few, solution, coarse = _searched(ways, first)
     # An average of squares of unit spread is then known to half the accuracy: near thresholds no effort is enough.
     most = min(_MOST, 2 ** math.floor(math.log2(4 / (replicas * accuracy**2))))
@@ -89,31 +132,43 @@ def as_accurate(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> 
     while solution.doubt and solution.converged and coarse.samples < largest:
         # The iteration may have come past a fixed point: on its way more points are wanted, too.
         few, solution, coarse = _searched(ways, Fineness(min(largest, _MOST_TIMES * coarse.samples), coarse.nodes))
-    fineness, averages, spent, taken = coarse, Corrected(few, ()), coarse.samples, 0
+    averages = Corrected(few, ())
     if _error(solution, accuracy) <= accuracy or coarse.samples >= most:
         solution = _settled(ways, averages, solution, math.inf)
-    limit, fine = _limit(solution, accuracy, spent, _ROUNDS * most), False
-    while (error := _error(solution, accuracy)) > accuracy and spent < limit and solution.converged:
-        here = few(solution.q)
-        known = _Known(here, coarse, spent - coarse.samples)
-        fineness = _finer(fineness, known, error / accuracy, min(most, max(_EACH, limit - spent)))
-        if fineness.samples > _EACH and not fine:
-            # Near a threshold what averages change by is to be known better, too; the bias of few nodes hardly changes.
-            fine = True
-            averages = averages.by(ways.channel(Fineness(_EACH, coarse.nodes)))
-        many, points = _many(ways, fineness, solution.q)
-        averages = averages.anchored(solution.q, many, points)
-        spent, taken = spent + fineness.samples, taken + points
-        # Where more points are to follow in any case, the error to first order is enough.
-        final = spent >= _ROUNDS * most
-        solution = _settled(ways, averages, solution, math.inf if final else accuracy)
-        limit = _limit(solution, accuracy, spent, _ROUNDS * most)
-        if not final and spent >= limit and _error(solution, accuracy) > accuracy:
-            # What the iteration has left may have been the most of it.
-            solution = _settled(ways, averages, solution, math.inf)
-            limit = _limit(solution, accuracy, spent, _ROUNDS * most)
-    # What the averages are made of: the points of all attempts, or those of the search where there was none.
-    return _noted(solution, error, accuracy, taken or coarse.samples), few
+    limit = _limit(solution, accuracy, coarse.samples, _ROUNDS * most)
+    return _Search(solution, few, averages, coarse, coarse, coarse.samples, 0, most, limit)
+
+
+def _refined(ways: Ways, accuracy: float, at: _Search) -> _Search:
+    """The search after another attempt, by more points."""
+    averages, steady, total = at.averages, at.steady, _ROUNDS * at.most
+    known = _Known(at.few(at.solution.q), at.coarse, at.spent - at.coarse.samples)
+    times = _error(at.solution, accuracy) / accuracy
+    fineness = _finer(at.fineness, known, times, min(at.most, max(_EACH, at.limit - at.spent)))
+    if fineness.samples > _EACH and not steady:
+        # Near a threshold what averages change by is to be known better, too; the bias of few nodes hardly changes.
+        steady = True
+        averages = averages.by(ways.channel(Fineness(_EACH, at.coarse.nodes)))
+    many, points = _many(ways, fineness, at.solution.q)
+    averages = averages.anchored(at.solution.q, many, points)
+    spent = at.spent + fineness.samples
+    # Where more points are to follow in any case, the error to first order is enough.
+    final = spent >= total
+    solution = _settled(ways, averages, at.solution, math.inf if final else accuracy)
+    limit = _limit(solution, accuracy, spent, total)
+    if not final and spent >= limit and _error(solution, accuracy) > accuracy:
+        # What the iteration has left may have been the most of it.
+        solution = _settled(ways, averages, solution, math.inf)
+        limit = _limit(solution, accuracy, spent, total)
+    return at._replace(
+        solution=solution,
+        averages=averages,
+        fineness=fineness,
+        spent=spent,
+        taken=at.taken + points,
+        limit=limit,
+        steady=steady,
+    )
 
 
 def _searched(ways: Ways, fineness: Fineness) -> tuple[Channel, Solution, Fineness]:
