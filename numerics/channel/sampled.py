@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ..core.cluster_pool import Workers, threads_of
 from ..model.network import Network
 from ..posterior.deep.sampled import SampledPosterior
-from .averages import NEARLY, Averages, ChannelBase, controlled, matrix_root, regression
+from .averages import NEARLY, Averages, ChannelBase, matrix_root, regression
 from .deep.linearised import LEAST, MANY, TIMES, Linearised
-from .halves import excess, product
+from .pieces import debiased, linear, product
 
 __all__ = ["DeepChannel"]
 
@@ -27,9 +27,9 @@ class DeepChannel(ChannelBase):
     """Averages over the output channel of `Network` at depth >= 2, rank 1.
 
     Every output's posterior is sampled by two independent sets of nodes, so that no square of a sampling error enters
-    an average. What is left is the bias of a ratio of two sums, inverse to the number of nodes: the comparison of both
-    halves with the whole estimates it. With few nodes in a posterior it is less than that, by up to a half or more:
-    half of the estimate is taken off, and half is what may be left (`Averages.bias`).
+    an average. What is left is the bias of a ratio of two sums, inverse to the number of nodes: halves and quarters of
+    the nodes estimate it, of every average with its control variates. It is taken off, and `Averages.bias` is what may
+    be left (`pieces`).
 
     Parameters
     ----------
@@ -84,11 +84,11 @@ class DeepChannel(ChannelBase):
         g = [(precision @ (mean - omega)) * learned[:, None] for mean in means]
         u = precision @ (h - omega)
         nearly = bool(learned.any() and (1 - q.diagonal())[learned].max() < NEARLY)
-        linear = self._linearised(matrix_root(q), h, omega, v) if nearly else {}
+        linearised = self._linearised(matrix_root(q), h, omega, v) if nearly else {}
         shape = (self._replicas, depth, depth)
-        out, bias = np.zeros(shape), np.zeros((depth, depth))
+        out, bias, growth_bias = np.zeros(shape), np.zeros((depth, depth)), np.zeros(depth)
         diagonal = not (q - np.diag(q.diagonal())).any()
-        known = _Known(means, seconds, g, u, precision, linear, diagonal)
+        known = _Known(omega, means, seconds, g, u, precision, linearised, diagonal)
         both = [(a, b) for a in range(depth) for b in range(a, depth) if learned[a] and learned[b]]
         pairs = [(a, b) for a, b in both if a == b or not diagonal]
         with ThreadPoolExecutor(self._workers) as pool:
@@ -101,50 +101,57 @@ class DeepChannel(ChannelBase):
             identity = np.eye(tokens)
             moments = [(second[:, a] - identity).reshape(len(h), -1) for second in seconds]
             true = (h[:, a, :, None] * h[:, a, None, :] - identity).reshape(len(h), -1)
-            values, _ = product(moments, moments)
-            variates = [
-                values - (moments[2] * true).sum(axis=1),
-                (true**2).sum(axis=1) - tokens * (tokens + 1),
-            ]
-            growth[:, a] = controlled(values, variates, self._replicas)
-        return Averages(out, growth, bias, "monte-carlo")
+            values = product(moments, moments)
+            crossed = linear([(moment * true).sum(axis=1) for moment in moments])
+            known_mean = (true**2).sum(axis=1) - tokens * (tokens + 1)
+            growth[:, a], growth_bias[a] = self._controlled(values, [values - crossed, known_mean])
+        return Averages(out, growth, bias, "monte-carlo", growth_bias=growth_bias)
 
     def _entry(self, pair: tuple[int, int], known: "_Known") -> tuple[Array, float]:
         """An entry of G of each randomisation, and what their mean may be off by."""
         (a, b), g, u, precision = pair, known.g, known.u, known.precision
-        gg, off = product([x[:, a] for x in g], [x[:, b] for x in g])
-        crossed = [0.5 * (x[:, a] * u[:, b] + x[:, b] * u[:, a]).sum(axis=1) for x in g]
-        none = np.zeros_like(gg)
-        # Controls, and what they may be off by.
+        tokens = self.model.tokens
+        gg = product([x[:, a] for x in g], [x[:, b] for x in g])
+        crossed = linear([0.5 * (x[:, a] * u[:, b] + x[:, b] * u[:, a]).sum(axis=1) for x in g])
         controls = [
-            (gg - crossed[2], off - excess(crossed)),
-            ((u[:, a] * u[:, b]).sum(axis=1) - self.model.tokens * precision[a, b], none),
-            *((control, none) for control in known.linear.get((a, b), [])),
+            gg - crossed,
+            (u[:, a] * u[:, b]).sum(axis=1) - tokens * precision[a, b],
+            *known.linearised.get((a, b), []),
         ]
         if known.diagonal:
-            squares, off_squares = product([x[:, a] for x in known.means], [x[:, a] for x in known.means])
-            traces = [np.einsum("nmm->n", second[:, a]) for second in known.seconds]
-            spread, off_spread = traces[2] - squares, excess(traces) - off_squares
-            controls.append(
-                (
-                    gg + precision[a, a] ** 2 * spread - self.model.tokens * precision[a, a],
-                    off + precision[a, a] ** 2 * off_spread,
-                )
-            )
-        columns, offs = (np.stack(part, axis=1) for part in zip(*controls, strict=True))
-        weights = regression(gg, columns)
-        left = 0.5 * (off - offs @ weights)
-        of_each = (gg - columns @ weights - left).reshape(self._replicas, -1).mean(axis=1)
-        return of_each, float(abs(left.mean()))
+            # E[|h - omega|^2 | y] = E[|h|^2 | y] - (2 <h> - omega) omega, by the same nodes.
+            omega = known.omega[:, a]
+            squares = [
+                np.einsum("nmm->n", second[:, a]) - ((2 * mean[:, a] - omega) * omega).sum(axis=1)
+                for mean, second in zip(known.means, known.seconds, strict=True)
+            ]
+            controls.append(precision[a, a] ** 2 * linear(squares) - tokens * precision[a, a])
+        return self._controlled(gg, controls)
+
+    def _controlled(self, values: Array, controls: list[Array]) -> tuple[Array, float]:
+        """Replica means of values minus the regression on controls, and what their mean may be off by.
+
+        Parameters
+        ----------
+        values : ndarray, shape (3, n)
+            By all nodes, by half and by a quarter of them.
+        controls : list of ndarray, shape (3, n) or (n,)
+            Of zero mean, up to the bias of few nodes; those of shape (n,) have no nodes in them.
+        """
+        columns = np.stack([np.broadcast_to(control, values.shape) for control in controls], axis=2)
+        weights = regression(values[0], columns[0])
+        of_each, left = debiased(np.concatenate([values[..., None], -columns * weights], axis=2))
+        return of_each.reshape(self._replicas, -1).mean(axis=1), left
 
 
 class _Known(NamedTuple):
-    """What the entries are made of: posterior moments, scores, V^{-1} (h - omega), V^{-1}; controls; is q diagonal."""
+    """Of an entry: omega, posterior moments, scores, V^{-1} (h - omega), V^{-1}; controls; whether q is diagonal."""
 
+    omega: Array
     means: list[Array]
     seconds: list[Array]
     g: list[Array]
     u: Array
     precision: Array
-    linear: dict[tuple[int, int], list[Array]]
+    linearised: dict[tuple[int, int], list[Array]]
     diagonal: bool

@@ -88,9 +88,15 @@ def _draw_prior(nodes: Nodes, normals: Array, first: int, omega: Array, root: Ar
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _draw_peaks(nodes: Nodes, normals: Array, tail: Array, first: int, peaks: Peaks) -> None:
-    """Layers from the peaks, by their shares."""
+def _draw_peaks(
+    nodes: Nodes, drawn: tuple[Array, Array, int], peaks: Peaks, pieces: int, piece: NDArray[np.int64]
+) -> None:
+    """Layers from the peaks, by their shares, and the piece of each node: all have nodes of every peak.
+
+    `drawn`: normals and tails, from that number on.
+    """
     h, before, _ = nodes
+    normals, tail, first = drawn
     centre, factor, flips, share, _, _ = peaks
     n, depth, size = h.shape
     image, passed = 0, share[0]
@@ -99,6 +105,7 @@ def _draw_peaks(nodes: Nodes, normals: Array, tail: Array, first: int, peaks: Pe
         while level > passed and image < len(share) - 1:
             image += 1
             passed += share[image]
+        piece[node] = min(int(pieces * max(level - passed + share[image], 0.0) / share[image]), pieces - 1)
         for j in range(centre.shape[1]):
             value = 0.0
             for k in range(j + 1):
@@ -168,8 +175,10 @@ def _add_moments(sums: Array, weight: float, h: Array) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _add_nodes(sums: Array, nodes: Nodes, prior: Prior, counts: NDArray[np.int64], peaks: Peaks) -> None:
-    """Add nodes of any draw, with both signs of the layer solved for, to the sums of one output."""
+def _add_nodes(
+    sums: Array, piece: NDArray[np.int64], nodes: Nodes, prior: Prior, counts: NDArray[np.int64], peaks: Peaks
+) -> None:
+    """Add nodes of any draw, with both signs of the layer solved for, to the sums of their pieces of one output."""
     h, before, dets = nodes
     omega, precision, log_det = prior
     centre, factor, flips, _, norm, before_peak = peaks
@@ -196,23 +205,25 @@ def _add_nodes(sums: Array, nodes: Nodes, prior: Prior, counts: NDArray[np.int64
             inverse += density * math.exp(height - log_det + 0.5 * depth * size * _LOG_TWO_PI)
             weight = 1.0 / inverse
             if weight > 0.0 and inverse > 0.0:
-                _add_moments(sums, weight, x)
+                _add_moments(sums[piece[node]], weight, x)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _add_set(sums: Array, draws: Draws, place: tuple[int, int], prior: Prior, peaks: Peaks, fibre: Fibre) -> None:
-    """Draw one set of nodes, the one at `place`, and add it to the sums of one output."""
+    """Draw one set of nodes, the one at `place`, and add its pieces, (pieces, 1 + L M + L M M), of one output."""
     roots, counts, before_peak, points, tails = draws
     depth, size = prior.omega.shape
+    pieces = len(sums)
     for which in range(2):
         nodes = new_nodes(counts[which], depth, size, which == 1)
         _draw_prior(nodes, points[place], which * counts[0], prior.omega, roots[which])
         complete(nodes, fibre)
-        _add_nodes(sums, nodes, prior, counts, peaks)
-    nodes = new_nodes(counts[2], depth, size, before_peak)
-    _draw_peaks(nodes, points[place], tails[place], counts[0] + counts[1], peaks)
+        piece = np.arange(counts[which]) * pieces // max(counts[which], 1)
+        _add_nodes(sums, piece, nodes, prior, counts, peaks)
+    nodes, piece = new_nodes(counts[2], depth, size, before_peak), np.zeros(counts[2], np.int64)
+    _draw_peaks(nodes, (points[place], tails[place], counts[0] + counts[1]), peaks, pieces, piece)
     complete(nodes, fibre)
-    _add_nodes(sums, nodes, prior, counts, peaks)
+    _add_nodes(sums, piece, nodes, prior, counts, peaks)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -226,10 +237,11 @@ def posterior_moments(outputs: Outputs, precision: Array, draws: Draws, network:
         V^{-1}.
     draws : Draws
     network : Constants
-    out : ndarray, shape (n, 2, 1 + L M + L M M)
-        Filled: mass, sum of h, sum of h_l h_l^T of every layer, of both sets.
+    out : ndarray, shape (n, 2 pieces, 1 + L M + L M M)
+        Filled: mass, sum of h, sum of h_l h_l^T of every layer, of each piece of both sets.
     """
     n, depth, size = outputs.truth.shape
+    pieces = out.shape[1] // 2
     log_det = 0.5 * size * math.log(abs(np.linalg.det(precision)))
     fibre = Fibre(np.empty(size), network, new_scratch(size))
     peaks = new_peaks(depth, size, draws.before_peak)
@@ -239,4 +251,5 @@ def posterior_moments(outputs: Outputs, precision: Array, draws: Draws, network:
         place_peaks(outputs.truth[i], prior, fibre, draws.counts[2], peaks)
         out[i] = 0.0
         for half in range(2):
-            _add_set(out[i, half], draws, (outputs.pair[i], half), prior, peaks, fibre)
+            mine = out[i, half * pieces : (half + 1) * pieces]
+            _add_set(mine, draws, (outputs.pair[i], half), prior, peaks, fibre)

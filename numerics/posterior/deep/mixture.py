@@ -75,31 +75,41 @@ def mixture_sums(v: Array, omega: Array, prior: Prior, nodes: Nodes, out: Array)
     omega : ndarray, shape (n, 3, 2)
     prior : Prior
     nodes : Nodes
-    out : ndarray, shape (n, 2, SUMS)
-        Mass; of each layer h_+, h_-, h_+^2, h_+ h_-, h_-^2, times the mass; and the sum of the squares of the weights.
+    out : ndarray, shape (n, 2 pieces, SUMS)
+        Of each piece of each half, every one with its share of both draws: mass; of each layer h_+, h_-, h_+^2,
+        h_+ h_-, h_-^2, times the mass; and the sum of the squares of the weights. The numbers of nodes of both draws
+        are multiples of the number of pieces, or zero.
     """
     draws, sets, for_last = nodes
     variance, constants = prior
     count = draws.shape[3]
     shares = _shares(for_last, count, variance)
     sd = np.sqrt(variance)
-    block = np.empty((_ROWS, _BLOCK))
+    block, pieces = np.empty((_ROWS, _BLOCK)), out.shape[1] // 2
+    # Where the parts of a block end that are of different pieces.
+    ends = np.zeros(pieces + 1, np.int64)
+    out[:] = 0.0
     for i in range(len(v)):
         for half in range(2):
-            sums = out[i, half]
-            sums[:] = 0.0
             mine = draws[sets[i], half]
             for end, solved in ((for_last, 2), (count, 1)):
-                start = 0 if solved == 2 else for_last
+                begin = 0 if solved == 2 else for_last
+                start, length = begin, (end - begin) // pieces
                 while start < end:
-                    span = (start, min(_BLOCK, end - start))
+                    step = min(_BLOCK, length)
+                    parts = min(_BLOCK // step, (end - start) // step)
+                    span = (start, parts * step)
                     _first(mine, span, (omega[i, 0], sd[0]), constants, block)
                     if solved == 2:
-                        kept = _last(mine, span, (omega[i, 1], sd[1]), v[i], constants, block)
+                        _last(mine, span, (omega[i, 1], sd[1]), v[i], constants, block)
+                        for part in range(parts + 1):
+                            ends[part] = part * step
                     else:
-                        kept = _before(mine, span, (omega[i, 2], sd[2]), v[i], constants, block)
-                    _weigh(block, kept, (omega[i, solved], variance[solved]), solved == 2, shares)
-                    _add(block, kept, solved, sums)
+                        _before(mine, span, (omega[i, 2], sd[2]), v[i], constants, (block, step, ends))
+                    _weigh(block, ends[parts], (omega[i, solved], variance[solved]), solved == 2, shares)
+                    for part in range(parts):
+                        piece = half * pieces + (start - begin + part * step) // length
+                        _add(block, (ends[part], ends[part + 1]), solved, out[i, piece])
                     start += span[1]
 
 
@@ -156,13 +166,16 @@ def _last(nodes, span, prior, v, constants, block):  # type: ignore[no-untyped-d
         block[_SOLVED, j], block[_SOLVED + 1, j] = (u_plus - s * solved) / gain, solved
         block[_LAST, j] = gain * lower
         block[_BEFORE, j] = jacobian * u_minus * u_minus
-    return size
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def _before(nodes, span, prior, v, constants, block):  # type: ignore[no-untyped-def]
-    """h_3 drawn and h_2 solved for, where there is one; those move to the front of the block."""
-    (start, size), (omega, sd), (skip, beta) = span, prior, constants
+def _before(nodes, span, prior, v, constants, work):  # type: ignore[no-untyped-def]
+    """h_3 drawn and h_2 solved for, where there is one; those move to the front of the block.
+
+    `work` is the block, a number of nodes, and an array to be filled: how many of so many nodes are kept, of twice as
+    many, and so on.
+    """
+    (start, size), (omega, sd), (skip, beta), (block, step, ends) = span, prior, constants, work
     gain = 1 + skip
     for j in range(size):
         minus = omega[1] + sd * nodes[3, start + j]
@@ -178,6 +191,8 @@ def _before(nodes, span, prior, v, constants, block):  # type: ignore[no-untyped
         block[_BEFORE, j] = u_minus * u_minus
     kept = 0
     for j in range(size):
+        if j % step == 0:
+            ends[j // step] = kept
         p, r = block[_SOLVED, j], block[_SOLVED + 1, j]
         if not (0.0 < p < 1.0 and 0.0 < r < 1.0 and p + r > 1.0):
             continue
@@ -192,7 +207,7 @@ def _before(nodes, span, prior, v, constants, block):  # type: ignore[no-untyped
         block[_SOLVED, kept] = (w_plus - s * minus) / gain
         block[_SOLVED + 1, kept] = minus
         kept += 1
-    return kept
+    ends[size // step] = kept
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
@@ -217,10 +232,11 @@ def _weigh(block, size, prior, last, shares):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
-def _add(block, size, solved, sums):  # type: ignore[no-untyped-def]
-    """Add so many nodes of a block to the sums."""
+def _add(block, nodes, solved, sums):  # type: ignore[no-untyped-def]
+    """Add nodes of a block, from the first to before the last, to the sums."""
+    first, last = nodes
     total = squares = 0.0
-    for j in range(size):
+    for j in range(first, last):
         even, difference = block[_EVEN, j], block[_ODD, j]
         total += even
         squares += even * even + difference * difference
@@ -230,7 +246,7 @@ def _add(block, size, solved, sums):  # type: ignore[no-untyped-def]
         rows = _X if layer == 0 else (_SOLVED if layer == solved else _DRAWN)
         odd = _ODD if layer == solved else _EVEN
         a = b = aa = ab = bb = 0.0
-        for j in range(size):
+        for j in range(first, last):
             plus, minus, weight, mean = block[rows, j], block[rows + 1, j], block[_EVEN, j], block[odd, j]
             a += mean * plus
             b += mean * minus

@@ -18,7 +18,7 @@ from ..spread import SpreadPosterior
 from ..student import freedom
 from .mixing import Constants
 
-__all__ = ["PAIRS", "Halves", "SampledPosterior", "moments_of"]
+__all__ = ["PAIRS", "PIECES", "SETS", "Pieces", "SampledPosterior", "moments_of"]
 
 Array = NDArray[np.float64]
 Task = TypeVar("Task")
@@ -26,10 +26,15 @@ Found = TypeVar("Found")
 
 #: Pairs of sets of nodes of each randomisation; outputs that share one share its error, too.
 PAIRS = 16
+#: Pieces of each set of nodes, and sets of moments: by each set and by both, and by halves and quarters of each set.
+PIECES, SETS = 4, 7
 
 
-class Halves(NamedTuple):
-    """Posterior moments by the first set of nodes, by the second, and by both.
+class Pieces(NamedTuple):
+    """Posterior moments by the first set of nodes, by the second, and by both; and the same by pieces of them.
+
+    These show what a ratio of two sums over few nodes is off by: means over the halves of the first set, of the second,
+    and means over the quarters of the first set, of the second.
 
     Attributes
     ----------
@@ -86,7 +91,7 @@ class SampledPosterior:
         nu = freedom(dimension)
         self._tails = np.ascontiguousarray(np.sqrt(nu / scipy.stats.chi2.ppf(uniform[..., dimension], nu)))
 
-    def __call__(self, h: Array, omega: Array, v: Array) -> Halves:
+    def __call__(self, h: Array, omega: Array, v: Array) -> Pieces:
         """Posteriors given the outputs of indices h, under N(omega, v); shapes (n, L, M) and (L, L).
 
         Outputs take the pairs of sets in turn.
@@ -100,12 +105,12 @@ class SampledPosterior:
         n, depth, tokens = h.shape
         self._all_met(sum(lost for _, lost in parts), n)
         moments = parts[0][0] if len(parts) == 1 else np.concatenate([found for found, _ in parts])
-        means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(3)]
-        seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(3)]
-        return Halves(means, seconds)
+        means = [moments[:, k, : depth * tokens].reshape(n, depth, tokens) for k in range(SETS)]
+        seconds = [moments[:, k, depth * tokens :].reshape(n, depth, tokens, tokens) for k in range(SETS)]
+        return Pieces(means, seconds)
 
     def part(self, h: Array, omega: Array, v: Array, start: int = 0) -> tuple[Array, int]:
-        """Moments of a part of the outputs by each set of nodes and by both, and how many outputs have no node.
+        """Moments of a part of the outputs as of `Pieces`, and how many outputs have no node.
 
         Parameters
         ----------
@@ -116,7 +121,7 @@ class SampledPosterior:
 
         Returns
         -------
-        moments : ndarray, shape (n, 3, L M + L M M)
+        moments : ndarray, shape (n, SETS, L M + L M M)
         lost : int
         """
         n, depth, tokens = h.shape
@@ -125,7 +130,7 @@ class SampledPosterior:
         # The peaks are solved for the wider of the last two layers.
         before = bool(self._invertible and v[-1, -1] < v[-2, -2])
         precision = np.asarray(np.linalg.inv(v), np.float64)
-        sums = np.empty((n, 2, 1 + depth * tokens * (1 + tokens)))
+        sums = np.empty((n, 2 * PIECES, 1 + depth * tokens * (1 + tokens)))
         model, pair = self.model, np.resize(self._pair, start + n)[start:]
         network = Constants(model.skip, model.beta, model.activation == "linear")
         draws = Draws(roots, self._counts, before, self._nodes, self._tails)
@@ -149,8 +154,27 @@ class SampledPosterior:
 
 
 def moments_of(sums: Array) -> tuple[Array, int]:
-    """The k moments of sums (n, 2, 1 + k) by each set and by both, shape (n, 3, k); and how many rows have no node."""
-    lost = int((~(np.isfinite(sums).all(axis=2) & (sums[..., 0] > 0))).any(axis=1).sum())
-    sums = np.concatenate([sums, sums.sum(axis=1, keepdims=True)], axis=1)
+    """The k moments of sums (n, 2 PIECES, 1 + k), shape (n, SETS, k), as of `Pieces`; and how many rows have no node.
+
+    Those rows have none in one of the two sets; of pieces without nodes the means are those of the others.
+    """
+    n, _, width = sums.shape
+    quarters = sums.reshape(n, 2, PIECES, width)
+    halves = quarters.reshape(n, 2, 2, PIECES // 2, width).sum(axis=3)
+    sets = halves.sum(axis=2)
+    lost = int((~(np.isfinite(sets).all(axis=2) & (sets[..., 0] > 0))).any(axis=1).sum())
+    out = np.empty((n, SETS, width - 1))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(sums[:, :, 1:] / sums[:, :, :1]), lost
+        out[:, :2] = sets[..., 1:] / sets[..., :1]
+        whole = sets.sum(axis=1)
+        out[:, 2] = whole[:, 1:] / whole[:, :1]
+    out[:, 3:5], out[:, 5:] = _mean_moments(halves), _mean_moments(quarters)
+    return out, lost
+
+
+def _mean_moments(sums: Array) -> Array:
+    """Mean over the pieces, (n, 2, pieces, 1 + k), of their moments, without those that have no node."""
+    mass = sums[..., :1]
+    found = mass > 0
+    count = np.maximum(found.sum(axis=2), 1)
+    return np.asarray((sums[..., 1:] * np.where(found, 1 / np.where(found, mass, 1.0), 0.0)).sum(axis=2) / count)

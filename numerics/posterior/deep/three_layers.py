@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...quadrature.rules import normal_qmc
 from .effort import Outputs, scatter
 from .mixture import SUMS, Nodes, Prior, mixture_sums
-from .sampled import PAIRS, SampledPosterior, moments_of
+from .sampled import PAIRS, PIECES, SETS, SampledPosterior, moments_of
 
 __all__ = ["MixturePosterior"]
 
@@ -76,18 +76,18 @@ class MixturePosterior(SampledPosterior):
         readout = (h[:, 2:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0] @ _MODES
         outputs = Outputs(readout, omega @ _MODES, h @ _MODES)
         prior = Prior(np.ascontiguousarray(v.diagonal()), (model.skip, model.beta))
-        made = np.empty((len(h), 3, 18))
+        made = np.empty((len(h), SETS, 18))
 
         def work(task: _Class) -> int:
             chosen = task.outputs
-            sums = np.empty((len(chosen), 2, SUMS))
+            sums = np.empty((len(chosen), 2 * PIECES, SUMS))
             mixture_sums(outputs.readout[chosen], outputs.omega[chosen], prior, task.nodes, sums)
             moments, lost = moments_of(sums[:, :, :-1])
             # From modes to tokens.
-            layers = moments.reshape(-1, 3, 3, 5)
-            made[chosen, :, :6] = (layers[..., :2] @ _MODES).reshape(-1, 3, 6)
-            seconds = _MODES @ layers[..., [2, 3, 3, 4]].reshape(-1, 3, 3, 2, 2) @ _MODES
-            made[chosen, :, 6:] = seconds.reshape(-1, 3, 12)
+            layers = moments.reshape(-1, SETS, 3, 5)
+            made[chosen, :, :6] = (layers[..., :2] @ _MODES).reshape(-1, SETS, 6)
+            seconds = _MODES @ layers[..., [2, 3, 3, 4]].reshape(-1, SETS, 3, 2, 2) @ _MODES
+            made[chosen, :, 6:] = seconds.reshape(-1, SETS, 12)
             return lost
 
         return made, sum(self._run(work, self._tasks(self._classes(outputs, prior, start), start)))
