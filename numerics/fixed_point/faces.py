@@ -19,6 +19,7 @@ from ..thresholds.link.thresholds import leading_direction
 from .iteration import Iteration
 from .postprocess import measured
 from .state import DEAD, Problem, Solution, State, Tolerance
+from .unconverged import covering_error, direction_of, distances
 
 __all__ = ["Face", "Faces"]
 
@@ -54,7 +55,10 @@ class _Growth:
 
 @dataclass(frozen=True)
 class Face:
-    """Where the strategy stands: an overlap, its axes, and the state of the iteration along them, unless q = 0."""
+    """Where the strategy stands: an overlap, its axes, and the state of the iteration along them, unless q = 0.
+
+    `grows`: directions of zero overlap may still join.
+    """
 
     q: Array
     axes: Array
@@ -64,6 +68,7 @@ class Face:
     residual: float = 0.0
     n_iter: int = 0
     history: tuple[Array, ...] = ()
+    grows: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class Faces:
 
     def grow(self, q: Array) -> Face:
         """Let unstable directions join until none is left, from zero overlap."""
-        face = self._rest(self._start(), q)
+        face = replace(self._rest(self._start(), q), grows=True)
         for _ in range(2 * len(q) + 1):
             face = self._grown(face)
             if face.growth.rate <= 1 or not face.converged:
@@ -122,10 +127,12 @@ class Faces:
             residual=face.residual,
             n_iter=face.n_iter,
             history=face.history,
-            tolerance=Tolerance(self.tol),
+            tolerance=Tolerance(self.tol) if face.stage is None else face.stage.tolerance,
             doubt=face.growth.doubt,
             note=face.growth.note,
         )
+        if not face.converged:
+            return replace(found, error=self._masked(self._covered(face)))
         if face.stage is None:
             return found
         stage, inside, doubt, *_ = measured(self._problem(face.axes), face.stage)
@@ -146,6 +153,17 @@ class Faces:
             n_iter=face.n_iter + len(new),
             residual=stage.residual,
         )
+
+    def _covered(self, face: Face) -> Array:
+        """Error of a face that did not converge: wherever the rest of the iteration leads, with those that may join."""
+        if face.stage is None or face.stage.converged:
+            return distances(face.q, 0)
+        problem = self._problem(face.axes)
+        if face.grows and not face.q.diagonal().all():
+            # Beside overlaps that rise, those that join do, too.
+            return distances(face.q, max(direction_of(problem, face.stage), 0))
+        size = np.abs(face.axes)
+        return np.asarray(size @ covering_error(problem, face.stage) @ size.T)
 
     def _start(self) -> Face:
         size = self.channel.model.indices

@@ -1,6 +1,5 @@
 """What all strategies do at the end: solve for the fixed point further where that matters, and give its error."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from .balance import RECOVERED, Entries, FreeEntries, sharing
 from .error import blocked, fixed_point_error, growth_error, linear_error
 from .growth import rates, released, undecided
 from .state import DEAD, FAINT, Problem, Solution, State
+from .unconverged import covering_error
 
 __all__ = ["Measured", "measured", "outlined", "postprocess", "stated"]
 
@@ -90,18 +90,16 @@ def stated(problem: Problem, found: Measured) -> Solution:
 
 
 def measured(problem: Problem, state: State) -> Measured:
-    """Error of q; q is solved for further where that matters."""
+    """Error of q; q is solved for further where that matters, and left as it is where it did not converge."""
     error = np.zeros_like(state.q)
     if state.averages is None:
         return Measured(state, error)
+    if not state.converged:
+        return Measured(state, covering_error(problem, state))
     if not state.free:
         return _silent(problem, state, error)
     rows, columns = state.entries
-    if not math.isfinite(state.residual):  # the evaluations ran out before the first one here
-        error[rows, columns] = error[columns, rows] = 1.0
-        return Measured(state, error)
-    if state.converged:
-        state = _pushed(problem, state)
+    state = _pushed(problem, state)
     held = _held(problem, state)
     left = 1 - state.q.diagonal()
     # Entries off the diagonal vanish with what is left of the overlaps beside them.
@@ -172,7 +170,7 @@ def _measured_free(problem: Problem, state: State, free: Entries, error: Array) 
     matrix = _matrix(problem, state, free)
     balance = FreeEntries(problem.averages, problem.alpha, free, matrix)
     found = fixed_point_error(balance, state.q[rows, columns], state.known)
-    if state.converged and found.visited:
+    if found.visited:
         state = state.beside(*(matrix(x) for x in found.visited))
         state = replace(state, q=state.history[-1], averages=found.found)
         wrong = problem.image(found.found.g.mean(axis=0)) - state.q
@@ -184,7 +182,7 @@ def _measured_free(problem: Problem, state: State, free: Entries, error: Array) 
     dying = (bool(found.doubt) or not balance.smooth) and not problem.relative
     way = _WAY * (problem if balance.smooth else state).tolerance.value
     below = max(DEAD if balance.smooth else FAINT, way) if dying else DEAD
-    if state.converged and (found.visited or dying) and float(state.q.diagonal()[rows].min()) < below:
+    if (found.visited or dying) and float(state.q.diagonal()[rows].min()) < below:
         before = {i for i, _ in state.free}
         state, active = released(problem, state, sorted(before), below)
         if len(active) < len(before):

@@ -18,7 +18,12 @@ _LOG2_N = 12
 
 
 def prediction_errors(
-    model: Model, q: Array, q_error: Array | None = None, *, rng: np.random.Generator | int | None = 0
+    model: Model,
+    q: Array,
+    q_error: Array | None = None,
+    *,
+    rng: np.random.Generator | int | None = 0,
+    both_ends: bool = False,
 ) -> tuple[Estimate, Estimate]:
     """Mean squared error of the posterior mean and of the plug-in prediction.
 
@@ -33,6 +38,8 @@ def prediction_errors(
     q_error : ndarray, shape (P, P), optional
         Its standard error; carried to the results through the change of the errors over q +- q_error.
     rng : Generator, int or None, optional
+    both_ends : bool, optional
+        Whether the change is that to the further end; the lower one is as good where the error is small.
 
     Returns
     -------
@@ -48,9 +55,12 @@ def prediction_errors(
     values = np.array([_errors(model, q, x) for x in points])
     mean, sigma = values.mean(axis=0), standard_error(values)
     if q_error is not None and q_error.any():
-        low = np.clip(q.diagonal() - q_error.diagonal(), 0, 1)
-        moved = q - np.diag(q.diagonal() - low)
-        shift = np.abs(_errors(model, moved, points[0]) - values[0])
+        shifts = []
+        for sign in (-1, 1) if both_ends else (-1,):
+            end = np.clip(q.diagonal() + sign * q_error.diagonal(), 0, 1)
+            moved = q + np.diag(end - q.diagonal())
+            shifts.append(np.abs(_errors(model, moved, points[0]) - values[0]))
+        shift = np.max(shifts, axis=0)
         sigma = np.hypot(sigma, shift)
     return (
         Estimate(float(mean[0]), float(sigma[0]), "monte-carlo"),

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Refinable
+from ..core.standard_error import SIGMAS
 from .balance import RECOVERED, Entries, log_alpha
 from .growth import rates
 from .iteration import Iteration
@@ -38,6 +39,7 @@ from .stopping import (
     noted,
     shortest_learned,
 )
+from .unconverged import covering_error
 
 __all__ = ["Refinement"]
 
@@ -120,6 +122,10 @@ class Refinement:
 
     def postprocess(self, state: State) -> Solution:
         """Fixed point with the error of the averages, carried through the slopes, and of the last step."""
+        if not state.converged:
+            # Rough averages do not state what they are off by.
+            found = stated(self.problem, Measured(state, covering_error(self.problem, state, SIGMAS * ROUGH)))
+            return noted(found, self.averages, self.accuracy, state.averages)
         if (error := state.error) is None:
             return noted(postprocess(self.problem, state), self.averages, self.accuracy, None)
         doubt = ""

@@ -8,6 +8,7 @@ from ..core.results import Estimate, EvolutionResult, How, Origin
 from .error import TOO_NEAR
 from .prediction_error import prediction_errors
 from .state import Solution
+from .unconverged import COVERED
 
 __all__ = ["finish", "status_of"]
 
@@ -20,13 +21,15 @@ def finish(
     """Result of a solution by these averages."""
     model = averages.model
     q, error, how = solution.q, solution.error, solution.how
-    posterior_mean, plugin = prediction_errors(model, q, error, rng=rng)
+    posterior_mean, plugin = prediction_errors(model, q, error, rng=rng, both_ends=not solution.converged)
     size = model.indices
+    # Errors that cover a way of all overlaps together add up.
+    total = np.linalg.norm(error.diagonal()) if solution.converged else error.diagonal().sum()
     return EvolutionResult(
         alpha=solution.alpha,
         overlap=q,
         overlap_error=error,
-        estimation_error=Estimate(float(1 - np.trace(q) / size), float(np.linalg.norm(error.diagonal()) / size), how),
+        estimation_error=Estimate(float(1 - np.trace(q) / size), float(total / size), how),
         prediction_error=posterior_mean,
         plugin_error=plugin,
         stability=solution.rates,
@@ -54,7 +57,7 @@ def status_of(solution: Solution, averages: Channel) -> str:
     else:
         status = (
             f"not converged: max |F(q) - q| = {solution.residual:.1e} > {solution.tolerance.value:.3g} after "
-            f"{solution.n_iter} evaluations; raise max_iter or tol"
+            f"{solution.n_iter} evaluations; {COVERED}; raise max_iter or tol"
         )
     return "; ".join(part for part in (status, solution.tolerance.why, solution.note) if part)
 
