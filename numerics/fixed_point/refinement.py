@@ -26,6 +26,7 @@ from .stopping import (
     CUT,
     ROUGH,
     TOP,
+    WRONG_BY_SAMPLES,
     Anchor,
     Evaluation,
     Stage,
@@ -49,22 +50,19 @@ Layers = tuple[int, ...]
 # As those of `slopes` and `stopping`, these constants were chosen by hand, and are held by the tests named there.
 # Longest step, in t, and the largest imbalance in log alpha at which the search ends: a third of its averages' error.
 _LONGEST, _FOUND = 1.5, 3e-3
-# Longest first step from the slopes of a neighbouring alpha.
-_FIRST = 0.5
+_FIRST = 0.5  # longest first step from the slopes of a neighbouring alpha
 # Imbalance beyond so many standard errors leaves no doubt of its sign: a recovered layer is pushed on.
 _CLEAR = 5.0
 # A growth rate of a layer of zero overlap that averages of accuracy 1e-2 do not mistake for one below 1.
 _JOINS = 1.2
-# Square of the length of a step that is rounding.
-_SQUARE = 1e-16
+_SQUARE = 1e-16  # square of the length of a step that is rounding
 # Slopes of sampled averages are measured afresh so far in t from where they were: on the way of all layers to
-# recovery, where a law is known for them, elsewhere, and where they are those of another alpha.
-_AWAY, _NEAR, _BESIDE = 3.0, 0.8, 0.5
+# recovery, where a law is known for them, and elsewhere.
+_AWAY, _NEAR = 3.0, 0.8
 # Distance in t over which the ratio of averages of neighbouring accuracies changes by little of what it differs from 1;
-# and of sampled ones, where the scatter of the ratio measures its error.
+# of sampled ones the scatter of the ratio measures its error.
 _REACH, _SAMPLED_REACH = 0.1, 0.3
-# Accuracy of the sampled averages of which slopes are taken.
-_FOR_SLOPES = 2e-3
+_FOR_SLOPES = 2e-3  # accuracy of the sampled averages of which slopes are taken
 
 
 class _At(NamedTuple):
@@ -107,8 +105,9 @@ class Refinement:
         state = replace(state, q=q.copy(), free=free, converged=False, residual=math.inf, path=(), error=None)
         start = logit(np.clip(q.diagonal()[list(layers)], 0.1 * DEAD, RECOVERED))
         slopes = None
-        recovered = q.diagonal().max() >= RECOVERED - 1e-9
-        if layers in state.slopes and not recovered:  # of another alpha: the way there is known to first order
+        if (
+            layers in state.slopes and q.diagonal().max() < RECOVERED - 1e-9
+        ):  # of another alpha: the way there is known to first order
             passed = state.slopes[layers]
             slopes = passed.slopes
             if stable(slopes):
@@ -164,7 +163,7 @@ class Refinement:
 
     def _leaves_little(self, here: Evaluation, slopes: Array) -> bool:
         """Whether the step that is left is so short beside the accuracy asked for that it may be the last one."""
-        return stable(slopes) and is_short(newton(slopes, here.imbalance), self._asked(here.x))
+        return stable(slopes) and is_short(slopes, newton(slopes, here.imbalance), self._asked(here.x))
 
     def _asked(self, x: Array) -> Array:
         """Accuracy of t for that asked for of q."""
@@ -247,19 +246,17 @@ class Refinement:
             if (judged.settled and (judged.enough or not coarse)) or state.n_iter >= self.problem.max_iter:
                 break
             stage = next_stage(stage, judged, here, asked, finest)
-        q, x = (self._entered(chosen, there), there) if judged.settled else (state.q, x)
+        if not judged.settled:
+            return state
+        before = None if (known := state.slopes.get(layers)) is None else (known.t, known.log_alpha)
+        passed = Passed(logit(there), math.log(self.problem.alpha), stage.slopes, before, stage.measured)
         return replace(
             state,
-            q=q,
-            converged=judged.settled,
-            slopes={**state.slopes, layers: self._passed(state, layers, stage, here)},
-            error=self._entered(chosen, np.minimum(x * (1 - x) * judged.error, 1.0)),
+            q=self._entered(chosen, there),
+            converged=True,
+            slopes={**state.slopes, layers: passed},
+            error=self._entered(chosen, np.minimum(there * (1 - there) * judged.error, 1.0)),
         )
-
-    def _passed(self, state: State, layers: Layers, stage: Stage, here: Evaluation) -> Passed:
-        known = state.slopes.get(layers)
-        before = None if known is None else (known.t, known.log_alpha)
-        return Passed(stage.t, float(here.log_alpha.mean()), stage.slopes, before, stage.measured)
 
     def _with_slopes(self, at: _At, layers: Layers, stage: Stage) -> tuple[State, Stage]:
         """The stage with slopes that take the latest evaluation into account."""
@@ -274,7 +271,7 @@ class Refinement:
         together = len(t) == len(self.averages.layers) and bool((1 - here.x).max() < NEARLY)
         measured = stage.measured
         if measured is None and not together and layers in state.slopes:
-            measured = state.slopes[layers].brought(t, here.log_alpha, _BESIDE)
+            measured = state.slopes[layers].brought(t, here.log_alpha, WRONG_BY_SAMPLES)
         if measured is None or np.abs(t - measured[0]).max() > (_AWAY if together else _NEAR):
             state, slopes = self._differences(state, layers, t, _FOR_SLOPES, sampled=True)
             measured = t, slopes
@@ -298,9 +295,6 @@ class Refinement:
         """Overlap with these t, and zero elsewhere."""
         return self._entered(list(layers), np.minimum(logistic(t), RECOVERED))
 
-    def _log_alpha(self, layers: Layers, t: Array, averages: Averages) -> Array:
-        return log_alpha(t, averages.g.mean(axis=0).diagonal()[list(layers)])
-
     def _anchored(self, state: State, layers: Layers, stage: Stage) -> tuple[_At, Stage]:
         """Averages of the stage; near a point where they are known, by how far coarser ones move from there."""
         anchor = stage.anchor
@@ -309,8 +303,8 @@ class Refinement:
             if moved is not None:
                 at = self._judged(state, layers, stage.t, self._at(layers, stage.t), moved)
                 return at, replace(stage, anchor=anchor)
-        begun = state if stage.tries else replace(state, averages=None)  # each stage keeps its first method
-        at = self._evaluate(begun, layers, stage.t, stage.level)
+        # Each stage keeps its first method.
+        at = self._evaluate(state if stage.tries else replace(state, averages=None), layers, stage.t, stage.level)
         found = at.here.averages
         known = stage.level < (_FOR_SLOPES if found.sampled else ROUGH)
         return at, replace(stage, anchor=Anchor(stage.t, found) if known else None)
@@ -338,7 +332,7 @@ class Refinement:
     def _judged(self, state: State, layers: Layers, t: Array, q: Array, averages: Averages) -> _At:
         """Averages with what the layers' alphas differ by from the one asked for."""
         x = q.diagonal()[list(layers)]
-        own = self._log_alpha(layers, t, averages)
+        own = log_alpha(t, averages.g.mean(axis=0).diagonal()[list(layers)])
         imbalance = math.log(self.problem.alpha) - own
         residual = float(np.abs(logistic(t + imbalance) - x).max())
         return _At(replace(state.visited(q, averages), residual=residual), Evaluation(x, averages, own, imbalance))
@@ -349,7 +343,8 @@ class Refinement:
 
         def there(at: Array) -> Array:
             tried.append(self._at(layers, at))
-            return self._log_alpha(layers, at, self.averages.alike(tried[-1], level, state.averages))
+            g = self.averages.alike(tried[-1], level, state.averages).g.mean(axis=0)
+            return log_alpha(at, g.diagonal()[list(layers)])
 
         slopes = differences(there, t, sampled=sampled, whole=len(t) == len(self.averages.layers))
         return state.beside(*tried), slopes

@@ -67,16 +67,20 @@ class Passed(NamedTuple):
         out: Array = self.t + np.clip(step, -longest, longest)
         return out
 
-    def brought(self, t: Array, log_alpha: Array, far: float) -> tuple[Array, Array] | None:
-        """Slopes from differences, where they are not so far away, put right by the way from there to t.
+    def brought(self, t: Array, log_alpha: Array, wrong: float) -> tuple[Array, Array] | None:
+        """Slopes from differences, put right by the way from the fixed point to t; None if they are more than so wrong.
 
-        As a function of t they do not depend on alpha; and all layers were at rest at the fixed point that was passed.
+        As a function of t they do not depend on alpha, and all layers are at rest at the fixed point that was passed:
+        what they miss on the way from there, as a share of it, measures their relative error.
         """
-        if self.measured is None or np.abs(t - self.measured[0]).max() > far:
+        if self.measured is None:
             return None
-        where, slopes = self.measured
-        if np.abs(t - self.t).max() > STEP:
-            slopes = broyden(slopes, t - self.t, log_alpha - self.log_alpha)
+        (where, slopes), way = self.measured, t - self.t
+        if np.abs(way).max() > STEP:
+            predicted = np.linalg.solve(slopes, log_alpha - self.log_alpha)
+            if np.abs(predicted - way).max() > wrong * np.abs(way).max():
+                return None
+            slopes = broyden(slopes, way, log_alpha - self.log_alpha)
         return where, slopes
 
 

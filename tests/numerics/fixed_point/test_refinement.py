@@ -211,15 +211,16 @@ def test_slopes_of_a_neighbouring_alpha_are_put_right_by_the_way_from_there() ->
     t, slopes = np.array([0.0, 1.0]), np.array([[0.3, 0.1], [0.0, 0.4]])
     passed = Passed(t, 0.2, np.eye(2), None, (t - 0.1, slopes))
     there, found = t + np.array([0.5, 0.4]), np.array([0.45, 0.41])
-    where, brought = passed.brought(there, found, 0.8) or (None, np.zeros(()))
+    where, brought = passed.brought(there, found, 0.5) or (None, np.zeros(()))
     assert where is passed.measured[0]  # type: ignore[index]
     np.testing.assert_allclose(brought @ (there - t), found - 0.2)
     # Along what is at right angles to the way nothing has been learned.
     np.testing.assert_allclose(brought @ [-0.4, 0.5], slopes @ [-0.4, 0.5])
     # Short ways show more noise than slopes, and far away they are others.
-    assert passed.brought(t + 0.1, found, 0.8)[1] is slopes  # type: ignore[index]
-    assert passed.brought(t + 0.75, found, 0.8) is None
-    assert Passed(t, 0.2, np.eye(2)).brought(there, found, 0.8) is None
+    assert passed.brought(t + 0.1, found, 0.5)[1] is slopes  # type: ignore[index]
+    # Over that way they are a third wrong.
+    assert passed.brought(there, found, 0.3) is None
+    assert Passed(t, 0.2, np.eye(2)).brought(there, found, 0.5) is None
 
 
 def test_an_accuracy_that_is_not_reached_is_named() -> None:
