@@ -14,8 +14,9 @@ __all__ = ["debiased", "linear", "product"]
 
 Array = NDArray[np.float64]
 
-# Share of what is taken off that may be left: quasi-random nodes come closer to their limit than as 1/N, up to twice as
-# fast (three layers, 128 and 192 nodes: `tests/numerics/channel/test_bias_of_few_nodes.py`).
+# Share of what is taken off that may be left, by measurement: three layers, five overlaps, 16, 64 and 192 nodes of each
+# of 4096 outputs, against 768. Of 45 averages, what is left is known to half of what is stated, or better, in 16: it is
+# .95(34) times that at most. Of the others 9 leave more, none by two standard errors; few at 192 nodes are resolved.
 _LEFT = 0.5
 
 
