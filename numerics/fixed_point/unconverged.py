@@ -86,7 +86,9 @@ def covering_error(problem: Problem, state: State, unknown: float = 0.0) -> Arra
         # At smaller overlaps the growth rates are smaller still.
         silent = [i for i in silent if not _largest_rates(problem, state)[i] <= 1]
         direction = 0 if silent else direction
-    learned = [i for i, j in state.free if i == j]
+    # With a free entry go those that symmetry sets to it.
+    free = [pair for entry in state.free for pair in sharing(problem.averages, entry)]
+    learned = [i for i, j in free if i == j]
     pairs = tuple(pair for pair in state.free if pair[0] != pair[1])
     found = distances(state.q, direction)
     for entry in free_entries(problem.averages, sorted({*learned, *silent}), pairs):

@@ -20,7 +20,7 @@ from attnlimits.numerics.model.network import Network
         (Network(1), 0.2, {}),
         (Network(1), 0.2, {"start": [[0.3]]}),
         (Network(2), 0.97, {}),
-        (Network(1, 2, 2), 1.0, {"samples": 64}),
+        (Network(1, 2, 2), 0.9, {"samples": 64}),
     ],
     ids=["up", "down", "past it", "from a matrix", "a layer joins", "sampled"],
 )
