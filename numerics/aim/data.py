@@ -32,6 +32,7 @@ __all__ = [
     "rows_at_a_time",
     "stream",
     "teacher",
+    "whole_sizes",
 ]
 
 # Arrays of d x d that an iteration has at a time: S, the step and its parts, the eigenvectors and their workspace.
@@ -49,6 +50,32 @@ def rows_at_a_time(tokens: int, dimension: int) -> int:
     return max(1, _ENTRIES // (tokens * dimension))
 
 
+def _samples(alpha: float, dimension: int) -> int:
+    """Samples n of alpha = n/d^2."""
+    return max(1, round(above_zero("alpha", alpha, "alpha = n/d^2") * dimension * dimension))
+
+
+def _columns(rho: float, dimension: int) -> int:
+    """Columns r of rho = r/d."""
+    return max(1, round(above_zero("rho", rho, "rho = r/d") * dimension))
+
+
+def whole_sizes(alpha: float, rho: float, dimension: int) -> tuple[float, float]:
+    """n/d^2 and r/d of the whole numbers n of samples and r of columns that `make_data` and `teacher` draw.
+
+    Parameters
+    ----------
+    alpha, rho : float
+    dimension : int
+        d.
+
+    Returns
+    -------
+    alpha, rho : float
+    """
+    return _samples(alpha, dimension) / dimension**2, _columns(rho, dimension) / dimension
+
+
 def teacher(dimension: int, rho: float, rng: np.random.Generator | int | None = None) -> Array:
     """Draw S = W W^T/sqrt(r d) with r = round(rho d), at least 1, and W standard Gaussian.
 
@@ -58,7 +85,7 @@ def teacher(dimension: int, rho: float, rng: np.random.Generator | int | None = 
     """
     dimension = count("dimension", dimension, 2, "d")
     refuse_memory(f"dimension = {dimension}", 8 * _MATRICES * float(dimension) ** 2, "take a smaller one")
-    width = max(1, round(above_zero("rho", rho, "rho = r/d") * dimension))
+    width = _columns(rho, dimension)
     return matrix_of(seeded_stream(rng, 0).standard_normal((dimension, width)))
 
 
@@ -185,7 +212,7 @@ def stream(
     """
     matrix = check_matrix("S", S)
     d = len(matrix)
-    n = max(1, round(above_zero("alpha", alpha, "alpha = n/d^2") * d * d))
+    n = _samples(alpha, d)
     step = rows_at_a_time(output.tokens, d) if rows is None else count("rows", rows, 1, "samples per block")
     return Stream(matrix, n, output, int(seeded_stream(rng, 1).integers(2**63)), dtype, step)
 

@@ -14,6 +14,7 @@ from ..core.array_files import read_array, write_array
 from ..core.destinations import output_file
 from ..core.progress import Bar
 from ..core.typing import Numbers as Array
+from .asked import run_at
 from .flags import check_model, link_flags, model_flags
 from .parser import Flags
 from .verbs import Record, shown
@@ -117,10 +118,11 @@ def check_iteration(args: argparse.Namespace, count: str) -> None:
 
 
 def check_size(args: argparse.Namespace, model: "al.learning.Source") -> None:
-    """Refuse instances that do not fit into memory."""
+    """Refuse instances that do not fit into memory; --alpha becomes N/D of the samples that they have."""
     al.learning.refuse_size(
         model, args.alpha, args.dimension, f"--dimension {args.dimension} at --alpha {args.alpha:g}"
     )
+    run_at(args, "alpha", al.learning.alpha_of(args.alpha, args.dimension))
 
 
 def instances_of(

@@ -12,6 +12,8 @@ from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
 from ..model.described import Model, kernel_or_network
+from .asked import asked as asked_flags
+from .asked import said
 from .data import (
     STARTS,
     Array,
@@ -113,6 +115,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "loss_error": as_dict(loss_error),
         "model": model.describe(),
         "alpha": args.alpha,
+        **asked_flags(args),
         "dimension": args.dimension,
         "seeds": len(found),
         "seed": args.seed,
@@ -122,7 +125,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "versions": first.versions,
         "origin": as_dict(first.origin.with_settings(start=args.start)),
     }
-    lines = [model.describe(), f"alpha = {args.alpha:g}, D = {args.dimension}, {len(found)} instances"]
+    lines = [model.describe(), f"alpha = {said(args)}, D = {args.dimension}, {len(found)} instances"]
     lines += [f"cosine similarity of {name}: {pm(cosine[k], error[k])}" for k, name in enumerate(first.layers)]
     best = float(np.mean([r.spread for r in found]))
     lines.append(

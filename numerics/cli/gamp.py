@@ -11,6 +11,8 @@ from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
 from ..model.described import Model, kernel_or_network
+from .asked import asked as asked_flags
+from .asked import said
 from .data import (
     STARTS,
     Array,
@@ -121,6 +123,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "how": "monte-carlo",
         "model": model.describe(),
         "alpha": args.alpha,
+        **asked_flags(args),
         "dimension": args.dimension,
         "seeds": len(found),
         "seed": args.seed,
@@ -129,7 +132,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "versions": found[0].versions,
         "origin": as_dict(found[0].origin.with_settings(start=args.start)),
     }
-    lines = [model.describe(), f"alpha = {args.alpha:g}, D = {args.dimension}, {len(found)} instances"]
+    lines = [model.describe(), f"alpha = {said(args)}, D = {args.dimension}, {len(found)} instances"]
     for i in range(len(average.overlap)):
         line = f"q_{i + 1}{i + 1} = {pm(average.overlap[i, i], error[i, i])}"
         if theory is not None:

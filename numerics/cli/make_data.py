@@ -11,6 +11,8 @@ import attnlimits as al
 from ..core.destinations import output_folder
 from ..core.progress import Bar
 from ..model.described import kernel_or_network
+from .asked import asked as asked_flags
+from .asked import run_at
 from .flags import check_model, link_flags, model_flags, model_of
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
@@ -66,8 +68,8 @@ def run(args: argparse.Namespace) -> Outcome:
         progress=bar.to,
     )
     bar.close()
-    samples = max(1, round(args.alpha * args.dimension))
-    shape = [samples, model.tokens, args.dimension]
+    run_at(args, "alpha", al.learning.alpha_of(args.alpha, args.dimension))
+    shape = [round(args.alpha * args.dimension), model.tokens, args.dimension]
     record: Record = {
         "model": model.describe(),
         "x": str(args.out / "X"),
@@ -77,6 +79,7 @@ def run(args: argparse.Namespace) -> Outcome:
         "dtype": args.dtype,
         "blocks": len(blocks.blocks),
         "alpha": args.alpha,
+        **asked_flags(args),
         "seed": args.seed,
         "status": f"wrote {len(blocks.blocks)} blocks",
     }

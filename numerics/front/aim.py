@@ -3,7 +3,7 @@
 from attnlimits.numerics.aim.amp import amp
 from attnlimits.numerics.aim.channels import Channel, Noisy, Softmax, channel
 from attnlimits.numerics.aim.checks import above_zero
-from attnlimits.numerics.aim.data import Single, indices, instance, refuse_size, teacher
+from attnlimits.numerics.aim.data import Single, indices, instance, refuse_size, teacher, whole_sizes
 from attnlimits.numerics.aim.deep_descent import LayersDescent, descend_layers
 from attnlimits.numerics.aim.free_energy import FreeEntropyPoint, free_entropy, free_entropy_at
 from attnlimits.numerics.aim.gd import descend
@@ -79,4 +79,5 @@ __all__ = [
     "teacher",
     "unmixed",
     "weak_recovery",
+    "whole_sizes",
 ]

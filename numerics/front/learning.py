@@ -2,7 +2,7 @@
 
 from attnlimits.numerics.core.standard_error import standard_error
 from attnlimits.numerics.fixed_point.expected import expected
-from attnlimits.numerics.learning.data import informed_start, refuse_size
+from attnlimits.numerics.learning.data import alpha_of, informed_start, refuse_size
 from attnlimits.numerics.learning.descent import DescentResult, DescentStep, spectral_start
 from attnlimits.numerics.learning.gamp import GAMP, GAMPResult, GAMPStep, draw_runs, predicted_overlaps
 from attnlimits.numerics.learning.instances import Instances, mean_of, on_instances
@@ -19,6 +19,7 @@ __all__ = [
     "Instances",
     "RowFiles",
     "Source",
+    "alpha_of",
     "draw_runs",
     "expected",
     "informed_start",

@@ -16,6 +16,7 @@ from .blocks import Array, Floats, rows_of, stream
 from .heads import blocks_of, of_blocks, to_indices, weight_rows
 
 __all__ = [
+    "alpha_of",
     "check_samples",
     "check_weights",
     "count_of",
@@ -159,6 +160,11 @@ def make_data(
 def count_of(alpha: float, dimension: int) -> int:
     """Number of samples, round(alpha D) and at least 1."""
     return max(1, round(alpha * dimension))
+
+
+def alpha_of(alpha: float, dimension: int) -> float:
+    """N/D of the whole number of samples N that `make_data` draws for an alpha."""
+    return count_of(alpha, dimension) / dimension
 
 
 def part_rows(tokens: int, dimension: int) -> int:

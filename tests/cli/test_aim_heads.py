@@ -57,7 +57,7 @@ def test_small_width_of_heads(attnlimits):
 def test_instances_of_heads(attnlimits):
     command = "aim amp --rho 0.25 --heads 2 --alpha 0.1 --dimension 16 --seeds 2"
     found = record(attnlimits, command)
-    limit = evolve_heads(0.1, 0.25, "softmax", 2)
+    limit = evolve_heads(26 / 16**2, 0.25, "softmax", 2)  # 25.6 samples were asked
     assert found["heads"] == 2 and found["head_by_state_evolution"]["value"] == pytest.approx(limit.head.value)
     # sum_l |S_l - Shat'/L^(1/2)|^2 = sum_l |S_l - mean|^2 + |S' - Shat'|^2: what heads do not share, of the teachers.
     apart = []

@@ -10,10 +10,11 @@ import attnlimits as al
 from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import Estimate, as_dict
+from ..asked import said
 from ..data import Data, read_data
 from ..flags import damping
 from ..verbs import Outcome, Verbs, add_verb, shown
-from .data import check_data, data_channel, data_flags, finished, summary_of, width_of_data
+from .data import check_data, data_channel, data_flags, finished, summary_of, take_whole_sizes, width_of_data
 from .flags import head_of, heads_flag, heads_of, name_of, predicted, said_of, width_of
 
 __all__ = ["add", "run"]
@@ -103,9 +104,8 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
 
 
 def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
-    name = name_of(args, f"{args.rho:g}")
-    asked = f"--dimension {args.dimension} at --alpha {args.alpha:g} with --tokens {args.tokens}"
-    al.aim.refuse_size(args.alpha, args.dimension, args.tokens, asked, scalar=args.covariance == "scalar")
+    take_whole_sizes(args, scalar=args.covariance == "scalar")
+    name = name_of(args, said(args, "rho"))
     heads, width = heads_of(args), width_of(args)
     expected = al.aim.evolve(args.alpha, width, output)
     bar = Bar("aim amp", show=shown(args))
@@ -143,7 +143,7 @@ def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dic
     }
     lines = [
         name,
-        f"alpha = {args.alpha:g}, d = {args.dimension}, {args.seeds} instances",
+        f"alpha = {said(args)}, d = {args.dimension}, {args.seeds} instances",
         f"error: {pm(found.error, found.error_of_error)} (state evolution: {expected.mmse.value:.4g})",
         f"on fresh samples: {said_of(found.prediction)}; state evolution: {theory.posterior_mean.value:.4g}, "
         f"{theory.plug_in.value:.4g}",

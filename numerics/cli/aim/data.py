@@ -11,6 +11,7 @@ from ...core.array_files import write_array
 from ...core.decimals import pm
 from ...core.destinations import output_file
 from ...core.results import as_dict
+from ..asked import asked, run_at
 from ..data import Array, Data
 from ..parser import Parser
 from ..verbs import Outcome, Record
@@ -22,6 +23,7 @@ __all__ = [
     "data_flags",
     "finished",
     "summary_of",
+    "take_whole_sizes",
     "width_of_data",
 ]
 
@@ -83,6 +85,15 @@ def check_data(args: argparse.Namespace) -> bool:
     return False
 
 
+def take_whole_sizes(args: argparse.Namespace, *, scalar: bool) -> None:
+    """Refuse instances that do not fit into memory; --alpha and --rho become those of whole samples and columns."""
+    what = f"--dimension {args.dimension} at --alpha {args.alpha:g} with --tokens {args.tokens}"
+    al.aim.refuse_size(args.alpha, args.dimension, args.tokens, what, scalar=scalar)
+    alpha, rho = al.aim.whole_sizes(args.alpha, args.rho, args.dimension)
+    run_at(args, "alpha", alpha)
+    run_at(args, "rho", rho)
+
+
 def data_channel(args: argparse.Namespace, own: bool) -> "al.aim.Channel":
     """Return the output channel of the data; instances come with log y, which does not underflow at any beta."""
     return channel_of(args, logarithms=args.activation == "softmax" and (args.log_outputs or not own))
@@ -136,6 +147,7 @@ def summary_of(args: argparse.Namespace, converged: list[bool], remedy: str) -> 
         "status": status,
         "alpha": args.alpha,
         "rho": args.rho,
+        **asked(args),
         "dimension": args.dimension,
         "seeds": count,
         "seed": args.seed,

@@ -11,9 +11,10 @@ import attnlimits as al
 from ...core.decimals import pm, recorded
 from ...core.progress import Bar
 from ...core.results import as_dict
+from ..asked import said
 from ..data import read_data, rows_in
 from ..verbs import Outcome, Verbs, add_verb, shown
-from .data import check_data, data_channel, data_flags, finished, summary_of, width_of_data
+from .data import check_data, data_channel, data_flags, finished, summary_of, take_whole_sizes, width_of_data
 from .flags import head_of, heads_flag, heads_of, name_of, width_of
 
 __all__ = ["add", "run"]
@@ -89,7 +90,8 @@ def _own(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str,
 
 
 def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dict[str, Any]) -> Outcome:
-    name = name_of(args, f"{args.rho:g}")
+    take_whole_sizes(args, scalar=True)
+    name = name_of(args, said(args, "rho"))
     heads, width = heads_of(args), width_of(args)
     expected = al.aim.evolve(args.alpha, width, output)
     bar = Bar("aim descend", show=shown(args))
@@ -128,7 +130,7 @@ def _instances(args: argparse.Namespace, output: "al.aim.Channel", settings: dic
     }
     lines = [
         name,
-        f"alpha = {args.alpha:g}, d = {args.dimension}, {args.seeds} instances of {args.students} students",
+        f"alpha = {said(args)}, d = {args.dimension}, {args.seeds} instances of {args.students} students",
         f"error of one student: {pm(found.single, found.error_of_single)}",
         f"error of their mean: {pm(found.averaged, found.error_of_averaged)} (Bayes-optimal: "
         f"{expected.mmse.value:.4g})",
