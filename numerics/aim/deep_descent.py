@@ -18,7 +18,7 @@ from ..learning.rules import Adam
 from .channels import Softmax
 from .checks import CITE, above_zero, count, from_zero
 from .data import check_matrix, check_samples, indices, matrix_of
-from .gd import fitted, has_diverged, has_settled
+from .gd import fitted, status_of, unfinished
 
 __all__ = ["LayersDescent", "deep_loss", "descend_layers"]
 
@@ -36,7 +36,7 @@ class LayersDescent(NamedTuple):
         sum ||y - yhat||^2/d at the end and at the start.
     n_iter : int
     converged : bool
-        The data are fitted, or the loss falls no longer and is below that of S = 0.
+        The data are fitted, or the loss no longer moves and is below that of S = 0.
     status : str
     """
 
@@ -109,13 +109,10 @@ def descend_layers(
             break
         W = rule(W, np.concatenate(slope, axis=1))
     estimates = np.stack([matrix_of(part) for part in np.split(W, ends, axis=1)])
-    lost = has_diverged(losses, steps, network.loss(labels, np.split(np.zeros_like(W), ends, axis=1))[0])
-    done = has_settled(losses, steps) and not lost
+    why = unfinished(losses, steps, network.loss(labels, np.split(np.zeros_like(W), ends, axis=1))[0])
     taken = len(losses) - 1
-    why = "the loss ends above that of S = 0, for which rate is too large," if lost else "the loss still falls"
-    status = f"converged after {taken} steps" if done else f"not converged: {why} after {taken} steps"
     errors = None if truth is None else ((estimates - truth) ** 2).sum(axis=(1, 2)) / d
-    return LayersDescent(estimates, errors, losses[-1], losses[0], taken, done, status)
+    return LayersDescent(estimates, errors, losses[-1], losses[0], taken, not why, status_of(why, taken))
 
 
 def deep_loss(

@@ -18,9 +18,9 @@ from .heads import heads_width
 from .parts import Parts
 from .results import DescentResult
 
-__all__ = ["descend", "fitted", "has_diverged", "has_settled", "loss_and_gradient"]
+__all__ = ["descend", "fitted", "loss_and_gradient", "status_of", "unfinished"]
 
-# A run is over where its last tenth lowers the loss by less, or where less of the loss is left.
+# A run is over where the loss moves by less over its last tenth, or where less of the loss is left.
 _SLOW, _FITTED = 1e-3, 1e-6
 
 
@@ -68,7 +68,7 @@ def descend(
     -------
     DescentResult
         `converged` is True if every student has fitted the data (a millionth of its first loss is left), or its
-        last tenth of steps lowered the loss by less than a thousandth; and none ends above the loss of S = 0.
+        loss moved by less than a thousandth over its last tenth of steps and is below that of S = 0.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def descend(
     seed = -1 if rng is None or isinstance(rng, np.random.Generator) else int(rng)
     draw = stream(rng, 2)
     nothing = data(np.zeros((d, columns)))[0]
-    found, losses, slow, lost, taken, ended = [], [], [], [], 0, False
+    found, losses, why, taken, ended = [], [], "", 0, False
     for student in range(students):
 
         def tick(step: int, student: int = student) -> bool:
@@ -100,15 +100,12 @@ def descend(
         found.append(matrix_of(last))
         losses.append(trace[-1])
         taken = max(taken, len(trace) - 1)
-        slow.append(has_settled(trace, steps))
-        lost.append(has_diverged(trace, steps, nothing))
+        why = why or unfinished(trace, steps, nothing)
         if ended:
+            why = "stopped by the callback"
             break
     S = np.mean(found, axis=0)
     off = None if truth is None else [float(((s - truth) ** 2).sum()) / d for s in found]
-    done = all(slow) and not any(lost) and not ended
-    why = "a loss ends above that of S = 0; lower rate" if any(lost) else "a loss still falls; raise steps"
-    why = "stopped by the callback" if ended else why
     return DescentResult(
         estimate=S,
         loss=np.array(losses),
@@ -116,8 +113,8 @@ def descend(
         single=None if off is None else float(np.mean(off)),
         students=len(found),
         n_iter=taken,
-        converged=done,
-        status=f"{'converged' if done else f'not converged: {why}'} after {taken} steps",
+        converged=not why,
+        status=status_of(why, taken),
         seed=seed,
     )
 
@@ -127,16 +124,32 @@ def fitted(losses: list[float]) -> bool:
     return losses[-1] < _FITTED * losses[0]
 
 
-def has_settled(losses: list[float], steps: int) -> bool:
-    """Whether the data are fitted, or the last tenth of the steps has lowered the loss by less than a thousandth."""
-    tenth = max(1, steps // 10)
-    return fitted(losses) or (len(losses) > tenth and losses[-1] > (1 - _SLOW) * losses[-1 - tenth])
+def unfinished(losses: list[float], steps: int, nothing: float) -> str:
+    """Why a descent has not converged; empty where it has.
+
+    Parameters
+    ----------
+    losses : list of float
+        Before every step, and the last one.
+    steps : int
+        At most.
+    nothing : float
+        Loss of S = 0.
+    """
+    if fitted(losses):
+        return ""
+    tenth = losses[-1 - max(1, steps // 10) :]
+    if losses[-1] < min((1 - _SLOW) * tenth[0], losses[0]):
+        return "the loss still falls; raise steps"
+    if not losses[-1] < nothing:
+        return "the loss ends above that of S = 0; lower rate"
+    settled = max(tenth) - min(tenth) <= _SLOW * max(tenth)
+    return "" if settled else "the loss rises or turns; lower rate"
 
 
-def has_diverged(losses: list[float], steps: int, nothing: float) -> bool:
-    """Whether the loss has risen, or falls no longer, and is not below `nothing`, that of S = 0: rate is too large."""
-    ended = has_settled(losses, steps) or not losses[-1] < losses[0]
-    return ended and not fitted(losses) and not losses[-1] < nothing
+def status_of(why: str, steps: int) -> str:
+    """Sentence of a descent that took so many steps, of what `unfinished` returns."""
+    return f"not converged after {steps} steps: {why}" if why else f"converged after {steps} steps"
 
 
 def loss_and_gradient(x: Floats, y: Array, output: Softmax | Linear, W: Array) -> tuple[float, Array]:

@@ -51,6 +51,15 @@ def test_many_samples_recover_two_layers():
     assert found.converged and found.loss < 1e-5 * found.first_loss and found.errors.max() < 1e-3
 
 
+def test_one_layer_ends_as_the_descent_on_it_does(rng):
+    """Steps that are too large, and too few: the same verdict in the same words."""
+    x, y, _ = network(rng, 8, 2, 1, 30, skip=1.0, beta=1.0)
+    for rate, steps in [(1e6, 60), (0.1, 20)]:
+        alone = descend(x, y, channel("softmax"), 0.5, rate=rate, steps=steps, students=1, rng=3)
+        deep = descend_layers(x, y, [0.5], 1.0, rate=rate, steps=steps, rng=3)
+        assert not deep.converged and deep.status == alone.status
+
+
 def test_stored_errors_of_the_last_layer_are_above_the_bound():
     """With the first layer unknown it is learned no better than with it known."""
     runs = deep_runs.stored()

@@ -8,7 +8,7 @@ from scipy.special import softmax
 
 from attnlimits.numerics.aim.channels import channel, pairs
 from attnlimits.numerics.aim.data import indices, make_data, teacher
-from attnlimits.numerics.aim.gd import descend, loss_and_gradient
+from attnlimits.numerics.aim.gd import descend, loss_and_gradient, unfinished
 from attnlimits.numerics.aim.layers import deep_outputs, joint_covariance, network_matrix, prior_overlap
 from attnlimits.numerics.aim.results import DescentResult
 from attnlimits.numerics.aim.spectrum import mmse
@@ -81,7 +81,38 @@ def test_steps_that_are_too_large_have_not_converged(name):
     output = channel(name)
     x, y = make_data(teacher(12, 0.5, 0), 0.3, output, 0)
     found = descend(x, y, output, 0.5, rate=1e6, steps=60)
-    assert not found.converged and "a loss ends above that of S = 0; lower rate" in found.status
+    assert not found.converged and "the loss ends above that of S = 0; lower rate" in found.status
+
+
+def test_a_loss_that_turns_below_that_of_nothing_has_not_settled():
+    """Labels of other samples cannot be fitted: small steps settle, and large ones turn about the same loss."""
+    output = channel("softmax")
+    x, y = make_data(teacher(12, 0.5, 0), 0.3, output, 0)
+    y = y[np.random.default_rng(0).permutation(len(y))]
+    small, large = (descend(x, y, output, 0.5, rate=rate, steps=300, students=1) for rate in (0.1, 0.3))
+    assert small.converged and small.status == "converged after 300 steps"
+    nothing = loss_and_gradient(x, y, output, np.zeros((12, 6)))[0]
+    assert not large.converged and large.loss[0] < nothing
+    assert large.status == "not converged after 300 steps: the loss rises or turns; lower rate"
+
+
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        ([0.5] * 11, ""),
+        ([0.5 - 1e-5 * k for k in range(11)], ""),
+        ([0.5 + 1e-2 * k for k in range(11)], "the loss rises"),
+        ([0.5 + 1e-2 * (k % 2) for k in range(11)], "the loss rises or turns"),
+        ([0.5 - 1e-2 * k for k in range(11)], "the loss still falls; raise steps"),
+        ([0.95] * 11, "the loss ends above that of S = 0; lower rate"),
+        ([0.5] * 10 + [float("nan")], "the loss ends above"),
+        ([1e-9] * 11, ""),
+    ],
+)
+def test_endings_of_a_descent(last, why):
+    """The last tenth of a hundred steps from a loss of one, with S = 0 at 0.9."""
+    found = unfinished([1.0, *np.linspace(1.0, last[0], 89), *last], 100, 0.9)
+    assert found.startswith(why) and bool(found) == bool(why)
 
 
 def test_descent_on_blocks():
