@@ -18,7 +18,7 @@ from attnlimits.numerics.core.errors import ConvergenceError
 def test_descent_of_instances(attnlimits):
     command = "aim descend --rho 0.5 --alpha 0.3 --dimension 16 --seeds 3 --steps 300 --students 2"
     said = attnlimits(command)
-    assert said.out.splitlines()[1] == "alpha = 0.3, d = 16, 3 instances of 2 students"
+    assert said.out.splitlines()[1] == "alpha = 0.300781 (0.3 asked), d = 16, 3 instances of 2 students"
     found = json.loads(attnlimits(command + " --json").out)
     assert float(found["value"]) == pytest.approx(np.mean(found["errors"]), rel=1e-2) and found["how"] == "monte-carlo"
     assert found["mmse"] <= found["single"] and found["students"] == 2 and len(found["n_iter"]) == 3
