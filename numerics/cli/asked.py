@@ -4,7 +4,7 @@ import argparse
 
 from .verbs import Record
 
-__all__ = ["asked", "run_at", "said"]
+__all__ = ["asked_sizes", "run_at", "said"]
 
 
 def run_at(args: argparse.Namespace, name: str, value: float) -> None:
@@ -14,7 +14,7 @@ def run_at(args: argparse.Namespace, name: str, value: float) -> None:
         setattr(args, name, value)
 
 
-def asked(args: argparse.Namespace) -> Record:
+def asked_sizes(args: argparse.Namespace) -> Record:
     """Entries `alpha_asked` and `rho_asked` of a record, where what is run differs."""
     names = ("alpha_asked", "rho_asked")
     return {name: getattr(args, name) for name in names if hasattr(args, name)}

@@ -25,7 +25,6 @@ __all__ = [
     "Data",
     "check_data",
     "check_iteration",
-    "check_size",
     "data_flags",
     "instances_of",
     "iteration_flags",
@@ -34,6 +33,7 @@ __all__ = [
     "rounding_of",
     "rows_in",
     "start_of",
+    "take_whole_samples",
 ]
 
 #: An array, or blocks of rows.
@@ -117,7 +117,7 @@ def check_iteration(args: argparse.Namespace, count: str) -> None:
         raise ValueError(f"--workers must be >= 1, got {args.workers}")
 
 
-def check_size(args: argparse.Namespace, model: "al.learning.Source") -> None:
+def take_whole_samples(args: argparse.Namespace, model: "al.learning.Source") -> None:
     """Refuse instances that do not fit into memory; --alpha becomes N/D of the samples that they have."""
     al.learning.refuse_size(
         model, args.alpha, args.dimension, f"--dimension {args.dimension} at --alpha {args.alpha:g}"

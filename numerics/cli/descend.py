@@ -12,14 +12,12 @@ from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
 from ..model.described import Model, kernel_or_network
-from .asked import asked as asked_flags
-from .asked import said
+from .asked import asked_sizes, said
 from .data import (
     STARTS,
     Array,
     check_data,
     check_iteration,
-    check_size,
     data_flags,
     instances_of,
     iteration_flags,
@@ -27,6 +25,7 @@ from .data import (
     read_data,
     rounding_of,
     start_of,
+    take_whole_samples,
 )
 from .flags import model_of
 from .verbs import Outcome, Record, Verbs, add_verb, shown
@@ -90,7 +89,7 @@ def _settings(args: argparse.Namespace) -> Record:
 
 def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
     model = kernel_or_network(asked)
-    check_size(args, model)
+    take_whole_samples(args, model)
 
     def one(seed: int, weights: Array, x: Array, y: Array) -> "al.learning.DescentResult":
         start = weights if args.start == "teacher" else start_of(args, x, y, model, seed)
@@ -115,7 +114,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "loss_error": as_dict(loss_error),
         "model": model.describe(),
         "alpha": args.alpha,
-        **asked_flags(args),
+        **asked_sizes(args),
         "dimension": args.dimension,
         "seeds": len(found),
         "seed": args.seed,

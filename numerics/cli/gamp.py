@@ -11,20 +11,19 @@ from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
 from ..model.described import Model, kernel_or_network
-from .asked import asked as asked_flags
-from .asked import said
+from .asked import asked_sizes, said
 from .data import (
     STARTS,
     Array,
     check_data,
     check_iteration,
-    check_size,
     data_flags,
     instances_of,
     iteration_flags,
     keep,
     read_data,
     start_of,
+    take_whole_samples,
 )
 from .flags import damping, dask_flag, model_of
 from .plot import check_plot, plot_flag, plotted
@@ -111,7 +110,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         )
 
     model = kernel_or_network(asked)
-    check_size(args, model)
+    take_whole_samples(args, model)
     # First, for it may be refused where it is asked for.
     theory = al.learning.expected(asked, args.alpha, wanted=args.state_evolution, rng=args.seed, workers=args.workers)
     found = instances_of(args, model, one)
@@ -123,7 +122,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "how": "monte-carlo",
         "model": model.describe(),
         "alpha": args.alpha,
-        **asked_flags(args),
+        **asked_sizes(args),
         "dimension": args.dimension,
         "seeds": len(found),
         "seed": args.seed,

@@ -11,8 +11,7 @@ import attnlimits as al
 from ..core.destinations import output_folder
 from ..core.progress import Bar
 from ..model.described import kernel_or_network
-from .asked import asked as asked_flags
-from .asked import run_at
+from .asked import asked_sizes, run_at
 from .flags import check_model, link_flags, model_flags, model_of
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
@@ -79,7 +78,7 @@ def run(args: argparse.Namespace) -> Outcome:
         "dtype": args.dtype,
         "blocks": len(blocks.blocks),
         "alpha": args.alpha,
-        **asked_flags(args),
+        **asked_sizes(args),
         "seed": args.seed,
         "status": f"wrote {len(blocks.blocks)} blocks",
     }

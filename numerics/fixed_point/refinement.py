@@ -105,10 +105,8 @@ class Refinement:
         state = replace(state, q=q.copy(), free=free, converged=False, residual=math.inf, path=(), error=None)
         start = logit(np.clip(q.diagonal()[list(layers)], 0.1 * DEAD, RECOVERED))
         slopes = None
-        if (
-            layers in state.slopes and q.diagonal().max() < RECOVERED - 1e-9
-        ):  # of another alpha: the way there is known to first order
-            passed = state.slopes[layers]
+        if layers in state.slopes and q.diagonal().max() < RECOVERED - 1e-9:
+            passed = state.slopes[layers]  # of another alpha: the way there is known to first order
             slopes = passed.slopes
             if stable(slopes):
                 start = passed.onward(math.log(self.problem.alpha), _FIRST)

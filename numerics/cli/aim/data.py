@@ -11,7 +11,7 @@ from ...core.array_files import write_array
 from ...core.decimals import pm
 from ...core.destinations import output_file
 from ...core.results import as_dict
-from ..asked import asked, run_at
+from ..asked import asked_sizes, run_at
 from ..data import Array, Data
 from ..parser import Parser
 from ..verbs import Outcome, Record
@@ -147,7 +147,7 @@ def summary_of(args: argparse.Namespace, converged: list[bool], remedy: str) -> 
         "status": status,
         "alpha": args.alpha,
         "rho": args.rho,
-        **asked(args),
+        **asked_sizes(args),
         "dimension": args.dimension,
         "seeds": count,
         "seed": args.seed,

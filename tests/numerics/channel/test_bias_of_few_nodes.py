@@ -84,8 +84,8 @@ def _piece(sums: Array, number: int) -> Array:
     return np.asarray(sums[:, number, 1:16] / sums[:, number, :1])
 
 
-def test_pieces_of_general_nodes_add_up() -> None:
-    """Three kinds of draws: the moments by both sets are the mass-weighted means of those by their pieces."""
+def test_pieces_of_general_nodes_know_the_same_posterior() -> None:
+    """Three kinds of draws: moments by halves and by quarters scatter about those by all nodes."""
     posterior = DeepChannel(
         Network(2, 3), [normal_qmc(12, 3, np.random.default_rng(0))] * 2, nodes=512, rng=np.random.default_rng(1)
     )._posterior
