@@ -9,6 +9,7 @@ from .. import symbols
 from ..architecture import ACTIVATIONS
 from ..closed_forms import TABLE, ClosedForm, pair_rank
 from ..linearization import single_layer_direction
+from .ir import canonical
 
 __all__ = ["PRINTED", "files", "render"]
 
@@ -208,8 +209,7 @@ def render() -> str:
     body = "\n\n\n".join(functions)
     links, tables = _links()
     entries += links
-    # In the order in which the terms stand, as in `_as_it_stands`.
-    trees = (f"{entry.name}: {sp.srepr(entry.formula, order='none')}" for entry in entries)
+    trees = (f"{entry.name}: {canonical(entry.formula)}" for entry in entries)
     digest = hashlib.sha256("\n".join(trees).encode()).hexdigest()
     operations = sum(int(sp.count_ops(entry.formula)) for entry in entries)
     header = "\n".join(
