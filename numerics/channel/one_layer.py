@@ -16,6 +16,11 @@ Array = NDArray[np.float64]
 
 # Values of r at a time: arrays that stay in the cache, as to make larger ones takes longer than to fill them.
 _ROWS = 16
+# Of the two resolutions: order of the panels in r, and step in z. At r = x sd the functions have their poles pi/(2 x)
+# off the real line, and the weight exp(-x^2/2): a step d misses exp(-pi^2/(x d) - x^2/2), at most 1.2e-15 and 1e-16.
+_COARSE, _FINE = (24, 0.09), (32, 0.08)
+# Normal variables end here, and panels in r beyond 1 are at most so wide.
+_CUT, _WIDEST = 9.0, 1.5
 
 
 class OneLayer(ChannelBase):
@@ -35,7 +40,7 @@ class OneLayer(ChannelBase):
     def __call__(self, q: Array) -> Averages:
         """Averages as the ends of an interval about the finer of two resolutions."""
         scalar = float(q[0, 0])
-        coarse, fine = (self._value(scalar, order) for order in (24, 32))
+        coarse, fine = (self._value(scalar, *rule) for rule in (_COARSE, _FINE))
         m = self.model.tokens
         growth = np.full((2, 1), float(m * (m + 1)) if scalar == 0 else np.nan)
         # Differences of M/V leave their rounding.
@@ -49,20 +54,20 @@ class OneLayer(ChannelBase):
         """
         m, scalar = self.model.tokens, float(q[0, 0])
         constant = -0.5 * m * (math.log(2 * math.pi * (1 - scalar)) + 1)
-        return constant + np.array([self._doubt(scalar, order) for order in (24, 32)])
+        return constant + np.array([self._doubt(scalar, *rule) for rule in (_COARSE, _FINE)])
 
     @property
     def solved(self) -> float:
         """Entries of h that the output fixes, up to a sign."""
         return float(self.model.tokens)
 
-    def _doubt(self, q: float, order: int) -> float:
+    def _doubt(self, q: float, order: int, step: float) -> float:
         """E log(1 + exp(-2 omega.h/V)): minus E log of the posterior probability of the true sign."""
         if q == 0:
             return math.log(2.0)
-        return self._mean(q, order, lambda r, along: np.logaddexp(0.0, -2 * r * along / (1 - q)))
+        return self._mean(q, order, step, lambda r, along: np.logaddexp(0.0, -2 * r * along / (1 - q)))
 
-    def _value(self, q: float, order: int) -> float:
+    def _value(self, q: float, order: int, step: float) -> float:
         m, v = self.model.tokens, 1 - q
         if q == 0:
             return 0.0
@@ -83,9 +88,9 @@ class OneLayer(ChannelBase):
             return squares
 
         # E[|h|^2 tanh^2] - M q = M V - E[|h|^2 sech^2]: no cancellation as V -> 0.
-        return (m * v - self._mean(q, order, missing)) / v**2
+        return (m * v - self._mean(q, order, step, missing)) / v**2
 
-    def _mean(self, q: float, order: int, function: Callable[[Array, Array], Array]) -> float:
+    def _mean(self, q: float, order: int, step: float, function: Callable[[Array, Array], Array]) -> float:
         """Mean of a function of r = |omega|, shape (n, 1), and of the component of h along it, shape (n, k)."""
         m, sd = self.model.tokens, math.sqrt(1 - q)
         # chi_M law of r = sqrt(q) rho; tanh switches at r ~ sd.
@@ -94,14 +99,15 @@ class OneLayer(ChannelBase):
         while edge < 1.0:
             edges.append(edge)
             edge *= 2
-        top = math.sqrt(m) + 9.0
-        rho = gauss_legendre_panels(np.unique([*edges, *np.linspace(1.0, top, 2 * math.ceil(top))]), order)
+        top = math.sqrt(m) + _CUT
+        wide = np.linspace(1.0, top, math.ceil((top - 1) / _WIDEST) + 1)
+        rho = gauss_legendre_panels(np.unique([*edges, *wide]), order)
         log_density = (m - 1) * np.log(rho.nodes) - 0.5 * rho.nodes**2
         log_density -= (0.5 * m - 1) * math.log(2) + math.lgamma(0.5 * m)
         r = math.sqrt(q) * rho.nodes[:, None]
-        # In z the switch is at -r/sd with width sd/r, narrow only where it is out of reach.
-        z = gauss_legendre_panels(np.linspace(-9.0, 9.0, 37), order // 2)
-        along = sd * z.nodes
-        weight = np.exp(-0.5 * z.nodes**2) * z.weights / math.sqrt(2 * math.pi)
+        reach = math.ceil(_CUT / step)
+        z = step * np.arange(-reach, reach + 1)
+        along = sd * z
+        weight = np.exp(-0.5 * z**2) * step / math.sqrt(2 * math.pi)
         given = [function(r[i : i + _ROWS], r[i : i + _ROWS] + along) @ weight for i in range(0, len(r), _ROWS)]
         return float((rho.weights * np.exp(log_density)) @ np.concatenate(given))
