@@ -30,8 +30,9 @@ _ENOUGH = 1e-7
 
 
 class _Fitted(NamedTuple):
-    """Coefficients, and the largest errors of the series and of the rules at the places between nodes."""
+    """Values at nodes, coefficients, and the largest errors of the series and of the rules between the nodes."""
 
+    values: Array
     coefficients: Array
     series: float
     rules: float
@@ -54,22 +55,28 @@ class InformationSeries:
         self.function, self.noise, self.Q, self.tokens = function, noise, Q, tokens
         self.power = 1 if function.jumps else 2
         self.end = math.asinh(math.sqrt(Q / noise))
-        nodes, fitted = _FIRST, self._fit(_FIRST)
+        nodes, fitted = _FIRST, self._fit(_FIRST, np.empty(0))
         while fitted.series > max(_ENOUGH * float(np.abs(fitted.coefficients).sum()), fitted.rules) and nodes < _LAST:
             nodes *= 3
-            fitted = self._fit(nodes)
+            fitted = self._fit(nodes, fitted.values)
         self.coefficients, self.error = fitted.coefficients, 2 * (fitted.series + fitted.rules)
 
-    def _fit(self, nodes: int) -> _Fitted:
-        """The series of so many nodes, compared with F where the polynomial that vanishes at the nodes is largest."""
+    def _fit(self, nodes: int, known: Array) -> _Fitted:
+        """The series of so many nodes, compared with F where the polynomial that vanishes at the nodes is largest.
+
+        The nodes of a third as many are among them, with values that are known.
+        """
         angles = (np.arange(nodes) + 0.5) * math.pi / nodes
-        values = np.array([self._scaled(t) for t in self._at(angles)])
+        values = np.empty(nodes)
+        values[1::3] = known if len(known) else [self._scaled(t) for t in self._at(angles[1::3])]
+        for part in (slice(0, None, 3), slice(2, None, 3)):
+            values[part] = [self._scaled(t) for t in self._at(angles[part])]
         coefficients = 2 / nodes * np.cos(np.outer(np.arange(nodes), angles)) @ values
         coefficients[0] *= 0.5
         between = self._at(np.unique(np.linspace(0, nodes - 1, _CHECKS).round()) * math.pi / nodes)
         fine, coarse = (np.array([self._scaled(t, scale) for t in between]) for scale in (1.0, _COARSE))
         off = float(np.abs(self._series(between, coefficients) - fine).max())
-        return _Fitted(coefficients, off, float(np.abs(fine - coarse).max() + 1e-14 * np.abs(values).max()))
+        return _Fitted(values, coefficients, off, float(np.abs(fine - coarse).max() + 1e-14 * np.abs(values).max()))
 
     def _at(self, angles: Array) -> Array:
         return np.asarray(0.5 * self.end * (1 + np.cos(angles)))
