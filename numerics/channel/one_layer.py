@@ -19,6 +19,8 @@ _ROWS = 16
 # Of the two resolutions: order of the panels in r, and step in z. At r = x sd the functions have their poles pi/(2 x)
 # off the real line, and the weight exp(-x^2/2): a step d misses exp(-pi^2/(x d) - x^2/2), at most 1.2e-15 and 1e-16.
 _COARSE, _FINE = (24, 0.09), (32, 0.08)
+# Below this overlap sums of |h|^2 tanh^2 lose fewer digits to differences than those of |h|^2 sech^2.
+_SMALL = 0.2
 # Normal variables end here, and panels in r beyond 1 are at most so wide.
 _CUT, _WIDEST = 9.0, 1.5
 
@@ -41,10 +43,10 @@ class OneLayer(ChannelBase):
         """Averages as the ends of an interval about the finer of two resolutions."""
         scalar = float(q[0, 0])
         coarse, fine = (self._value(scalar, *rule) for rule in (_COARSE, _FINE))
-        m = self.model.tokens
+        m, v = self.model.tokens, 1 - scalar
         growth = np.full((2, 1), float(m * (m + 1)) if scalar == 0 else np.nan)
-        # Differences of M/V leave their rounding.
-        rounding = ROUNDING * m / (1 - scalar) if scalar else 0.0
+        # Differences leave the rounding of their terms.
+        rounding = ROUNDING * (fine + 2 * m * scalar / v**2 if scalar < _SMALL else m / v)
         return Averages(interval(fine, coarse)[:, None, None], growth, np.array([[rounding]]), "estimated")
 
     def log_density(self, q: Array) -> Array:
@@ -72,6 +74,21 @@ class OneLayer(ChannelBase):
         if q == 0:
             return 0.0
 
+        def squares(along: Array) -> Array:
+            """|h|^2 given the component along omega."""
+            out = along**2
+            out += v * (m - 1)
+            return out
+
+        def known(r: Array, along: Array) -> Array:
+            """|h|^2 tanh^2."""
+            field = r * along
+            field /= v
+            np.tanh(field, out=field)
+            field *= field
+            field *= squares(along)
+            return field
+
         def missing(r: Array, along: Array) -> Array:
             """|h|^2 sech^2, in place."""
             decay = np.abs(r * along)
@@ -82,11 +99,11 @@ class OneLayer(ChannelBase):
             below *= below
             decay *= 4
             decay /= below
-            squares = along**2
-            squares += v * (m - 1)
-            squares *= decay
-            return squares
+            decay *= squares(along)
+            return decay
 
+        if q < _SMALL:
+            return (self._mean(q, order, step, known) - m * q) / v**2
         # E[|h|^2 tanh^2] - M q = M V - E[|h|^2 sech^2]: no cancellation as V -> 0.
         return (m * v - self._mean(q, order, step, missing)) / v**2
 

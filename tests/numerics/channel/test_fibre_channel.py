@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import sympy as sp
 from numpy.typing import NDArray
 from scipy.stats import ortho_group
 
@@ -123,6 +124,48 @@ def test_means_where_the_prior_is_narrow_stay_at_the_truth() -> None:
 
 
 # --- averages ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokens", [2, 3])
+def test_one_layer_has_all_digits_at_small_overlaps(tokens: int) -> None:
+    """Against E |h|^2 tanh^2(omega.h/V) - M q by powers of q up to the third; it is of the order of q itself."""
+    r, z, root, q = sp.symbols("r z root q")
+    h = r + root * z
+    field = r * h / root**2
+    squares = h**2 + root**2 * (tokens - 1)
+    terms = sp.Poly(
+        sp.expand(squares * (field**2 - sp.Rational(2, 3) * field**4 + sp.Rational(17, 45) * field**6)), r, z
+    )
+    mean = sum(
+        coefficient * q ** sp.Rational(k, 2) * _chi_moment(tokens, k) * _normal_moment(n)
+        for (k, n), coefficient in terms.terms()
+    )
+    series = sp.series((mean - tokens * q).subs(root, sp.sqrt(1 - q)) / (1 - q) ** 2, q, 0, 4).removeO()
+    for at in (1e-9, 1e-7, 1e-6):
+        expected = float(series.subs(q, at))
+        found = OneLayer(Network(1, tokens))(np.array([[at]]))
+        error = float(np.ptp(found.g) / 2 + found.bias[0, 0])
+        # The next power has a coefficient of some thousands.
+        assert abs(float(found.g.mean()) - expected) <= error + 1e4 * at**4
+        assert error < 3e-14 * expected
+
+
+def test_one_layer_by_both_sums() -> None:
+    """Where |h|^2 sech^2 takes the place of |h|^2 tanh^2 the averages go on along a line."""
+    channel = OneLayer(Network(1))
+    left, middle, right = (float(channel(np.array([[0.2 + step]])).g.mean()) for step in (-1e-6, 0.0, 1e-6))
+    assert 0.5 * (left + right) == pytest.approx(middle, rel=1e-10)
+    assert right - left == pytest.approx(2e-6 * middle / 0.2, rel=0.5)
+
+
+def _normal_moment(n: int) -> sp.Expr:
+    """E z^n."""
+    return sp.factorial2(n - 1) if n % 2 == 0 and n else sp.Integer(n == 0)
+
+
+def _chi_moment(size: int, n: int) -> sp.Expr:
+    """E rho^n of the norm of so many normal variables."""
+    return sp.Integer(2) ** sp.Rational(n, 2) * sp.gamma(sp.Rational(size + n, 2)) / sp.gamma(sp.Rational(size, 2))
 
 
 @pytest.mark.parametrize("q", [0.05, 0.6, 0.97])

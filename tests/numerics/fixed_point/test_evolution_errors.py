@@ -67,8 +67,8 @@ def test_links_just_above_a_threshold_are_marked(text: str, alpha: float) -> Non
 
 def rises(channel: Channel, alpha: float, q: float) -> bool:
     """Whether the iteration leads up from q, by the finer averages."""
-    g = alpha * float(channel(np.array([[q]])).g.mean())
-    return g / (1 + g) > q
+    # qhat/(1 + qhat) > q, without the rounding of numbers next to one.
+    return alpha * float(channel(np.array([[q]])).g.mean()) * (1 - q) > q
 
 
 def brackets(channel: Channel, result: EvolutionResult) -> bool:
