@@ -1,6 +1,7 @@
 """The operator (15) of a user's own link at zero overlap: closed, by quadrature, or from samples."""
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -192,8 +193,10 @@ def _sampled(kernel: LinkKernel, part: Part, sums: Sums, reason: str, optional: 
     # Fewer where each sample is large: the memory is bounded.
     n = 2 ** (_LOG2_SAMPLES - max(0, sums.n - 4))
     found = []
+    own = zlib.crc32("; ".join(kernel.text).encode())
     for replica in range(_REPLICAS):
-        rng = np.random.default_rng([replica, 15])
+        # Samples of its own for each link: errors of several links are independent.
+        rng = np.random.default_rng([replica, 15, own])
         h = rng.standard_normal((n, kernel.size))
         y = kernel.link(h.reshape(n, kernel.tokens, kernel.indices).swapaxes(1, 2))[:, outputs]
         y = y + math.sqrt(kernel.noise) * rng.standard_normal(y.shape)
