@@ -136,7 +136,7 @@ def _part_operator(kernel: LinkKernel, part: Part, learned: tuple[int, ...]) -> 
         return found
     # What the quadrature does not resolve, samples may.
     sampled = _sampled(kernel, part, sums, f"the quadrature leaves an error of {found.error:.0e}", optional=True)
-    return sampled if sampled is not None and sampled.error < found.error else found
+    return found if sampled is None or sampled.error >= found.error else sampled
 
 
 def _fixed_operator(sums: Sums, part: Part) -> Operator:

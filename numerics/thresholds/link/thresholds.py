@@ -152,13 +152,13 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
     linear = float(np.linalg.eigvalsh(found.linear)[-1])
     if exact == "0" or linear > max(_SURELY, 10 * found.error):
         return make.zero()
-    if linear > ZERO + (3 if sampled else 1) * found.error:
+    if not linear <= ZERO + (3 if sampled else 1) * found.error:
         return make.undecided(f"E ||E[h|y]||^2 = {linear:.1e} is neither zero nor clearly not")
     norm, vector = leading_direction(found.matrix, found.error)
     error = found.error
     if found.spread is not None:
         norm, error = sampled_norm(found)
-    if error > _USELESS * max(1.0, norm):
+    if not (math.isfinite(norm) and error <= _USELESS * max(1.0, norm)):
         return make.undecided(f"the operator (15) is {norm:.1e} +- {error:.1e}")
     if norm < max(ZERO, (_SIGNIFICANT if sampled else 1) * error):
         return make.bound(max(norm, 0.0) + (3 if sampled else 1) * error)
