@@ -165,7 +165,9 @@ def _evolve(alpha: float, rho: float, output: Channel, guess: float | None) -> E
     if rho == 0 and 2 * alpha * (start.value - start.error) <= 1:
         if 2 * alpha * (start.value + start.error) > 1:
             V, q, least = at_onset(route, alpha, _WIDTHS)
-            return point(V, q, least, (least, 1.0), 0.0, "alpha/rho is that of weak recovery, within the error of F(0)")
+            residual = abs(route.alpha(1 - math.sqrt(q.value)).value - alpha)
+            said = "alpha/rho is that of weak recovery, within the error of F(0)"
+            return point(V, q, least, (least, 1.0), residual, said)
         say = "below weak recovery, alpha/rho <= 1/(2 F(0))"
         one, none = Estimate(1.0, 0.0, start.how), Estimate(0.0, 0.0, start.how)
         return point(one, none, math.inf, (math.inf, math.inf), 0.0, say)
@@ -198,7 +200,8 @@ def _solve(
                 )
             V, q = route.state(low)
             bound = Estimate(0.0, V.value + V.error, "estimated")
-            return point(bound, Estimate(q.value, bound.error, "estimated"), low, (0.0, low), at_right, "recovered")
+            residual = abs(route.alpha(low).value - alpha)
+            return point(bound, Estimate(q.value, bound.error, "estimated"), low, (0.0, low), residual, "recovered")
         left, at_left, step = right, at_right, 2 * step
     root = float(brentq(off, *sorted((left, right)), xtol=1e-14, rtol=1e-15)) if at_right else right
     x = math.exp(root)

@@ -162,7 +162,7 @@ def _summed(output: Channel, digits: int, quantity: str) -> Threshold:
             f"noise, a number in float64 ({CITE}, weak recovery), got {digits}"
         )
     F = output.information(0.0)
-    if F.value <= F.error:
+    if not F.value > F.error:
         raise ConvergenceError(
             f"F(0) of {output.name} is zero to within its error {F.error:.1e} ({CITE}, Corollary 4.2): weak recovery "
             f"is beyond alpha/rho = {1 / (2 * (F.value + F.error)):.3g}, if there is any; lower --noise"

@@ -15,7 +15,7 @@ from ..channel.link.channel import LinkChannel
 from ..channel.link.rotated import RotatedLink
 from ..core.standard_error import SIGMAS, standard_error
 from ..thresholds.link.kept import kept_threshold
-from ..thresholds.link.thresholds import leading_direction
+from ..thresholds.link.leading import leading_direction
 from .iteration import Iteration
 from .postprocess import measured
 from .state import DEAD, Problem, Solution, State, Tolerance

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, root
 
 from ..core.errors import ConvergenceError
-from .rows import Mixture
+from .rows import Mixture, Summary
 
 __all__ = ["Binary", "GaussBernoulli", "Gaussian", "Prior", "prior_named"]
 
@@ -25,8 +25,12 @@ Array = NDArray[np.float64]
 _EPS = float(np.finfo(float).eps)
 # Largest log qhat that an overlap is looked for at: beyond, 1 - q is lost in rounding.
 _TOP = 40.0
-# Least log qhat: below, 1 - q is one to rounding, and no smaller qhat has another q.
-_BOTTOM = -700.0
+# Least overlap of an entry: below, what is made of it leaves the range of float64.
+_LEAST = 1e-300
+# Above this, log(1 - q) fixes qhat better than log q.
+_HALF = 0.5
+# Steps of rules that are compared with the usual ones.
+_COARSER = 1.25
 
 
 class Prior(Protocol):
@@ -45,6 +49,9 @@ class Prior(Protocol):
     def psi(self, qhat: Array) -> float:
         """Free entropy of the row channel."""
 
+    def overlap(self, qhat: Array) -> Array:
+        """F(qhat) = E <w><w>^T."""
+
     def mmse(self, qhat: Array) -> Array:
         """I - F(qhat), the mean posterior covariance."""
 
@@ -58,7 +65,7 @@ class Prior(Protocol):
         """Infimum over qhat of psi(qhat) - Tr(q qhat)/2: zero at q = 0."""
 
     def rounding(self, q: Array) -> float:
-        """What rounding leaves of the potential."""
+        """Error of the potential: of rounding, and of rules over rows of coupled entries."""
 
     def describe(self) -> str:
         """One line."""
@@ -79,6 +86,10 @@ class Gaussian:
         """Free entropy of the row channel."""
         values = np.linalg.eigvalsh(qhat)
         return 0.5 * float((values - np.log1p(values)).sum())
+
+    def overlap(self, qhat: Array) -> Array:
+        """Qhat (I + qhat)^{-1}."""
+        return np.asarray(np.linalg.solve(np.eye(len(qhat)) + qhat, qhat), dtype=np.float64)
 
     def mmse(self, qhat: Array) -> Array:
         """(I + qhat)^{-1}."""
@@ -131,45 +142,59 @@ class _Separable:
             self._rows[size] = Mixture.of_entries(*self._law, size)
         return self._rows[size]
 
+    def _entry(self, qhat: float) -> Summary:
+        """Averages of one entry."""
+        return self._rows[1].summary(np.array([[qhat]]))
+
     def psi(self, qhat: Array) -> float:
         """Free entropy of the row channel."""
         if _diagonal(qhat):
-            return sum(self._rows[1].summary(np.array([[value]])).psi for value in qhat.diagonal())
+            return sum(self._entry(value).psi for value in qhat.diagonal())
         return self._of(len(qhat)).summary(qhat).psi
+
+    def overlap(self, qhat: Array) -> Array:
+        """F(qhat) = E <w><w>^T."""
+        if _diagonal(qhat):
+            return np.diag([self._entry(value).overlap[0, 0] for value in qhat.diagonal()])
+        return self._of(len(qhat)).summary(qhat).overlap
 
     def mmse(self, qhat: Array) -> Array:
         """I - F(qhat)."""
         if _diagonal(qhat):
-            return np.diag([self._rows[1].summary(np.array([[value]])).mmse[0, 0] for value in qhat.diagonal()])
+            return np.diag([self._entry(value).mmse[0, 0] for value in qhat.diagonal()])
         return self._of(len(qhat)).summary(qhat).mmse
 
     def inverse(self, q: Array) -> Array:
         """Return qhat with F(qhat) = q."""
         if _diagonal(q):
-            return np.diag([self._entry(value) for value in q.diagonal()])
+            return np.diag([self._solved(value) for value in q.diagonal()])
         return _coupled(self, q)
 
-    def _entry(self, q: float) -> float:
-        """Of one entry."""
+    def _solved(self, q: float) -> float:
+        """Return qhat of one entry."""
         if q <= 0:
             return 0.0
-        # Both F and 1 - F keep their digits.
-        target = math.log(1 - q)
+        if q < _LEAST:
+            raise ConvergenceError(
+                f"q = {q:.1e} of a {self.describe()} is below {_LEAST:g}, where float64 numbers lose digits (14); "
+                "take a larger overlap, or 0"
+            )
 
         def rest(log_qhat: float) -> float:
-            return math.log(max(self._rows[1].summary(np.array([[math.exp(log_qhat)]])).mmse[0, 0], 1e-300)) - target
+            found = self._entry(math.exp(log_qhat))
+            if q < _HALF:
+                return math.log(q) - math.log(max(found.overlap[0, 0], 1e-307))
+            return math.log(max(found.mmse[0, 0], 1e-307)) - math.log1p(-q)
 
         # F rises, and from few entries that are not zero faster than qhat.
         low = math.log(q) - 1.0
         while rest(low) < 0:
             low -= 2.0
-            if low < _BOTTOM:
-                raise ConvergenceError(f"q = {q:.1e} is below the rounding of the averages of a {self.describe()}")
         return math.exp(brentq(rest, low, _TOP, xtol=1e-13, rtol=1e-14))
 
     def response(self, q: Array) -> Array:
         """Return 1/E Var(w | y)^2 of each entry on the diagonal."""
-        rows = [self._rows[1].summary(np.array([[self._entry(value)]])).square for value in q.diagonal()]
+        rows = [self._entry(self._solved(value)).square for value in q.diagonal()]
         return np.diag([1 / one for one in rows])
 
     def potential(self, q: Array) -> float:
@@ -178,8 +203,18 @@ class _Separable:
         return self.psi(qhat) - 0.5 * float(np.trace(q @ qhat))
 
     def rounding(self, q: Array) -> float:
-        """Of two terms that grow with qhat, and cancel."""
-        return 4 * _EPS * float(np.abs(np.trace(q @ self.inverse(q))))
+        """Of two terms that cancel, and of rules over coupled entries, which are compared with coarser ones.
+
+        A qhat that is off by delta moves the potential by (F(qhat) - q) delta/2: delta is that of (I - F)^{-1}.
+        """
+        qhat = self.inverse(q)
+        rounding = 4 * _EPS * float(np.abs(np.trace(q @ qhat)))
+        if _diagonal(q):
+            return rounding
+        fine, coarse = (self._of(len(q)).summary(qhat, wider) for wider in (1.0, _COARSER))
+        off = float(np.linalg.norm(coarse.overlap - fine.overlap))
+        moved = float(np.linalg.norm(np.linalg.inv(coarse.mmse) - np.linalg.inv(fine.mmse)))
+        return rounding + abs(coarse.psi - fine.psi) + 0.5 * off * moved
 
     def describe(self) -> str:
         """One line."""
@@ -232,7 +267,7 @@ def _diagonal(matrix: Array) -> bool:
     return not np.abs(matrix - np.diag(matrix.diagonal())).any()
 
 
-# Disagreement of F(qhat) with q that is small enough: what the rules over three entries resolve.
+# Disagreement of F(qhat) with q, of its largest entry, that is small enough: what the rules over three entries resolve.
 _CLOSE = 1e-6
 
 
@@ -240,7 +275,8 @@ def _coupled(prior: Prior, q: Array) -> Array:
     """Solve F(qhat) = q for a matrix that is not diagonal, from the qhat of the Gaussian prior."""
     size = len(q)
     rows, columns = np.triu_indices(size)
-    target = np.linalg.inv(np.eye(size) - q)
+    target = Gaussian().inverse(q)
+    scale = float(np.abs(target).max())
 
     def matrix(entries: Array) -> Array:
         out = np.zeros((size, size))
@@ -248,12 +284,13 @@ def _coupled(prior: Prior, q: Array) -> Array:
         return out
 
     def rest(entries: Array) -> Array:
-        # mmse^{-1} - I is qhat for the Gaussian prior, and grows with it for others.
-        return (np.linalg.inv(prior.mmse(matrix(entries))) - target)[rows, columns]
+        # F (I - F)^{-1} is qhat for the Gaussian prior, and grows with it for others.
+        qhat = scale * matrix(entries)
+        return (np.linalg.solve(prior.mmse(qhat), prior.overlap(qhat)) - target)[rows, columns] / scale
 
-    found = matrix(root(rest, Gaussian().inverse(q)[rows, columns], tol=1e-12).x)
-    off = float(np.abs(prior.mmse(found) - (np.eye(size) - q)).max())
-    if not off <= _CLOSE:
+    found = scale * matrix(root(rest, target[rows, columns] / scale, tol=1e-12).x)
+    off = float(np.abs(prior.overlap(found) - q).max())
+    if not off <= _CLOSE * float(np.abs(q).max()):
         raise ConvergenceError(
             f"no qhat with F(qhat) = q for the {prior.describe()} was found (14): off by {off:.1e}; "
             "take a diagonal overlap"

@@ -7,6 +7,7 @@ of no variance. With N_k the density of y, psi = E log sum_k p_k N_k(y)/N(y; 0, 
 import math
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,14 @@ __all__ = ["Mixture", "Summary"]
 
 Array = NDArray[np.float64]
 
-# Standard deviations that a component reaches, and steps of the rule in one, two and three dimensions.
-_REACH = 9.0
+# Standard deviations that a component reaches, and steps of the rule in one, two and three dimensions. Of one entry,
+# down to where exp(-x^2/2) is nothing: what a rare wide component leaves of a narrow one peaks far out in its tail.
+_REACH = {1: 38.0, 2: 9.0, 3: 9.0}
 _STEPS = {1: 0.01, 2: 0.11, 3: 0.22}
+# Scores of the likeliest component between which the ratio of densities is one plus something that keeps its digits.
+_LEAST_SCORE, _MOST_SCORE = -1.0, 50.0
+# Terms of the Taylor series of exp(x) - 1 - x where |x| is smaller than this: 2^-18/18! is below rounding.
+_SMALL, _TERMS = 0.5, 17
 
 
 @dataclass(frozen=True)
@@ -29,20 +35,42 @@ class Summary:
     Attributes
     ----------
     psi : float
+    overlap : ndarray, shape (P, P)
+        F(qhat) = E <w><w>^T.
     mmse : ndarray, shape (P, P)
-        E Cov(w | y).
+        E Cov(w | y) = I - F(qhat); both keep their digits.
     square : float
         E |Cov(w | y)|_F^2.
     """
 
     psi: float
+    overlap: Array
     mmse: Array
     square: float
 
 
+class _Component(NamedTuple):
+    """What y is under one component of the law of w."""
+
+    share: float
+    mean: Array
+    variance: Array
+    centre: Array  # of y
+    spread: Array  # covariance of y
+    excess: Array  # that covariance less the identity
+
+
+class _Posterior(NamedTuple):
+    """What y says of w, for n values of y."""
+
+    log_ratio: Array  # log of the density of y over that of N(0, I)
+    mean: Array
+    covariance: Array
+
+
 @dataclass(frozen=True)
 class Mixture:
-    """Law of a row: weights, means (K, P) and variances (K, P) of components with independent entries."""
+    """Law of a row of mean zero: weights, means (K, P) and variances (K, P) of components with independent entries."""
 
     weights: Array
     means: Array
@@ -55,56 +83,89 @@ class Mixture:
         pick = [np.array([[values[k] for k in choice] for choice in choices]) for values in (weights, means, variances)]
         return cls(pick[0].prod(axis=1), pick[1], pick[2])
 
-    def summary(self, qhat: Array) -> Summary:
-        """Averages at qhat, by a trapezoidal rule around every component."""
+    def summary(self, qhat: Array, wider: float = 1.0) -> Summary:
+        """Averages at qhat, by a trapezoidal rule around every component; its steps may be wider by a factor.
+
+        E N(y; 0, I)/p(y) = 1, so that psi = E[log r + 1/r - 1] with r = p(y)/N(y; 0, I): a sum of positive terms, which
+        keeps its digits where qhat is small, as E <w><w>^T does and I - E Cov(w | y) does not. Where the components are
+        far apart, the mean of 1/r is that over rare y between them, and nothing is small.
+        """
         size = len(qhat)
         root = matrix_root(qhat)
-        spreads = [np.eye(size) + (root * variance) @ root for variance in self.variances]
-        centres = self.means @ root
-        psi, mmse, square = 0.0, np.zeros((size, size)), 0.0
-        for share, centre, spread in zip(self.weights, centres, spreads, strict=True):
-            x, mass = _rule(size, math.sqrt(float(np.linalg.eigvalsh(spread)[-1])))
-            log_ratio, own = self._posterior(centre + x @ matrix_root(spread), root, centres, spreads)
-            psi += share * float(mass @ log_ratio)
-            mmse += share * np.tensordot(mass, own, axes=1)
-            square += share * float(mass @ (own**2).sum(axis=(1, 2)))
-        return Summary(psi, mmse, square)
-
-    def _posterior(self, y: Array, root: Array, centres: Array, spreads: list[Array]) -> tuple[Array, Array]:
-        """Log of the density of y over that of N(0, I), and the posterior covariance."""
-        scores, means, covariances = [], [], []
-        for share, centre, spread, mean, variance in zip(
-            self.weights, centres, spreads, self.means, self.variances, strict=True
-        ):
-            inverse = np.linalg.inv(spread)
-            gap = y - centre
-            scores.append(
-                math.log(share)
-                - 0.5 * np.linalg.slogdet(spread)[1]
-                - 0.5 * ((gap @ inverse) * gap).sum(axis=1)
-                + 0.5 * (y**2).sum(axis=1)
-            )
-            gain = variance[:, None] * (root @ inverse)
-            means.append(mean + gap @ gain.T)
-            covariances.append(np.diag(variance) - gain @ root * variance)
-        score = np.array(scores)
-        top = score.max(axis=0)
-        weight = np.exp(score - top)
-        total = weight.sum(axis=0)
-        weight /= total
-        at = np.array(means)
-        middle = np.einsum("kn,knp->np", weight, at)
-        moved = at - middle
-        within = np.einsum("kn,kpq->npq", weight, np.array(covariances))
-        return top + np.log(total), within + np.einsum("kn,knp,knq->npq", weight, moved, moved)
+        components = []
+        for share, mean, variance in zip(self.weights, self.means, self.variances, strict=True):
+            excess = (root * variance) @ root
+            components.append(_Component(share, mean, variance, root @ mean, np.eye(size) + excess, excess))
+        close = all(np.linalg.norm(one.centre) <= 1 for one in components)
+        psi, overlap, mmse, square = 0.0, np.zeros((size, size)), np.zeros((size, size)), 0.0
+        for one in components:
+            x, mass = _rule(size, math.sqrt(float(np.linalg.eigvalsh(one.spread)[-1])), wider)
+            mass = one.share * mass
+            found = _posterior(one.centre + x @ matrix_root(one.spread), root, components)
+            psi += float(mass @ (_beyond_linear(-found.log_ratio) if close else found.log_ratio))
+            overlap += (found.mean.T * mass) @ found.mean
+            mmse += np.tensordot(mass, found.covariance, axes=1)
+            square += float(mass @ (found.covariance**2).sum(axis=(1, 2)))
+        return Summary(psi, overlap, mmse, square)
 
 
-def _rule(size: int, widest: float) -> tuple[Array, Array]:
+def _posterior(y: Array, root: Array, components: list[_Component]) -> _Posterior:
+    """Posterior of w at each y.
+
+    exp(s_k) is the density of y under component k over that of N(0, I). The components have mean zero together, so that
+    r - 1 = sum_k p_k (exp(s_k) - 1 - c_k.y), and <w> = sum_k p_k ((exp(s_k) - 1) m_k + exp(s_k) gain_k (y - c_k))/r.
+    """
+    share = np.array([one.share for one in components])[:, None]
+    linear, beyond, conditional, covariances = [], [], [], []
+    for one in components:
+        inverse = np.linalg.inv(one.spread)
+        shrink = one.excess @ inverse
+        linear.append(y @ one.centre)
+        beyond.append(
+            0.5 * ((y @ shrink) * y).sum(axis=1)
+            - y @ (shrink @ one.centre)
+            - 0.5 * one.centre @ inverse @ one.centre
+            - 0.5 * float(np.log1p(np.linalg.eigvalsh(one.excess)).sum())
+        )
+        gain = one.variance[:, None] * (root @ inverse)
+        conditional.append((y - one.centre) @ gain.T)
+        deviation = np.sqrt(one.variance)
+        posterior = np.linalg.inv(np.eye(len(root)) + deviation[:, None] * (root @ root) * deviation)
+        covariances.append(deviation[:, None] * posterior * deviation)
+    score = np.array(linear) + np.array(beyond)
+    top = score.max(axis=0)
+    weight = share * np.exp(score - top)
+    total = weight.sum(axis=0)
+    near = (top > _LEAST_SCORE) & (top < _MOST_SCORE)
+    bounded = np.where(near, score, 0.0)
+    less_one = np.where(near, (share * (_beyond_linear(bounded) + np.array(beyond))).sum(axis=0), 0.0)
+    log_ratio = np.where(near, np.log1p(less_one), top + np.log(total))
+    weight /= total
+    pull = np.where(near, share * np.expm1(bounded) / (1 + less_one), weight)
+    means = np.array([one.mean for one in components])
+    at = means[:, None] + np.array(conditional)
+    middle = np.einsum("kn,kp->np", pull, means) + np.einsum("kn,knp->np", weight, np.array(conditional))
+    moved = at - middle
+    within = np.einsum("kn,kpq->npq", weight, np.array(covariances))
+    return _Posterior(log_ratio, middle, within + np.einsum("kn,knp,knq->npq", weight, moved, moved))
+
+
+def _beyond_linear(x: Array) -> Array:
+    """exp(x) - 1 - x, to rounding."""
+    small = np.abs(x) < _SMALL
+    near = np.where(small, x, 0.0)
+    series = np.zeros_like(near)
+    for k in range(_TERMS, 1, -1):
+        series = near / k * (1 + series) if k > 2 else 0.5 * near * near * (1 + series)
+    return np.where(small, series, np.expm1(x) - x)
+
+
+def _rule(size: int, widest: float, wider: float) -> tuple[Array, Array]:
     """Nodes x = a sinh(t) of a standard normal vector: close at zero, where a wide component meets a narrow one."""
     scale = min(1.0, 2.0 / widest)
-    step = _STEPS[size]
+    step = wider * _STEPS[size]
     t = step * np.arange(
-        -math.ceil(math.asinh(_REACH / scale) / step), math.ceil(math.asinh(_REACH / scale) / step) + 1
+        -math.ceil(math.asinh(_REACH[size] / scale) / step), math.ceil(math.asinh(_REACH[size] / scale) / step) + 1
     )
     x = scale * np.sinh(t)
     mass = scale * np.cosh(t) * step * np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
@@ -112,5 +173,5 @@ def _rule(size: int, widest: float) -> tuple[Array, Array]:
     weights = mass
     for _ in range(size - 1):
         weights = np.multiply.outer(weights, mass).ravel()
-    keep = weights > 1e-18 * float(weights.max())
+    keep = weights > (0.0 if size == 1 else 1e-18 * float(weights.max()))
     return nodes[keep], weights[keep]

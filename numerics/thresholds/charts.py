@@ -111,7 +111,11 @@ def chart_threshold(
 def _inverse(norm: float, error: float, model: Network) -> tuple[float, float]:
     """Threshold 1/norm, and a third of what three errors of the norm leave of it at its lower end, the wider one."""
     least, most = norm - SIGMAS * error, norm + SIGMAS * error
-    if least <= 0:
+    if not (math.isfinite(norm) and math.isfinite(error)):
+        raise ConvergenceError(
+            f"the samples of the operator (15) are not all numbers for {model.describe()}; change beta or the noise"
+        )
+    if not least > 0:
         raise ConvergenceError(
             f"the largest eigenvalue of the operator (15), {norm:.1e} +- {error:.1e}, is not known to be positive for "
             f"{model.describe()}: alpha is larger than {1 / max(most, error):.2g}; raise samples or replicas, or lower "

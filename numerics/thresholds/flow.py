@@ -159,7 +159,7 @@ def flow(
 
 
 def _at_most(name: str, value: float, most: float, kind: str, why: str) -> None:
-    if value > most:
+    if not value <= most:
         raise ValueError(f"{name} must be at most {most:g} for {kind} softmax, got {value:g} (46)-(47): {why}")
 
 
@@ -273,7 +273,7 @@ def _pair(kappa: float, rank: int, beta: float, tol: float) -> FlowResult:
     error = max(abs(float(fine[0] - coarse[0])), 2e-14 * float(fine[0]))
     spread = max(float(np.abs(fine[1:] - coarse[1:]).max()), 2e-14 * float(np.abs(fine[1:]).max()))
     # Looser than the tolerances by what errors grow by along the flow; beyond that the rule has failed.
-    if error > 1e3 * tol * fine[0]:
+    if not error <= 1e3 * tol * fine[0]:
         raise ConvergenceError(
             f"two refinements of the flow equation differ by {error:.1e} at kappa {kappa:g}; use a larger tol"
         )

@@ -107,6 +107,10 @@ def test_threshold(attnlimits):
     assert "perfect recovery: inf" in never.out and "0.101542635882429/alpha^2" in never.out
     record = json.loads(attnlimits("aim threshold --rho 1/2 --activation hardmax --json").out)
     assert (record["value"], record["exact"]) == (None, "oo")
+    assert record["status"].startswith("infinite: samples fix no linear function")
+    even = json.loads(attnlimits('aim threshold --activation "abs(z)" --noise 0.1 --json').out)
+    assert (even["value"], even["exact"], even["how"]) == (None, "oo", "rigorous")
+    assert even["status"].startswith("infinite: F(0) = 0")
 
 
 def test_denoise(attnlimits, tmp_path, rng):

@@ -75,6 +75,11 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def _status(found: "al.aim.Threshold", output: "al.aim.Channel") -> str:
+    """How the number is known, or why there is none."""
+    if found.value == "inf" and "perfect" in found.quantity:
+        return "infinite: samples fix no linear function of S, and the error vanishes only as alpha grows"
+    if found.value == "inf":
+        return "infinite: F(0) = 0, as outputs of an even function do not depend on the sign of the scores"
     if found.exact is not None or found.how == "rigorous":
         return "closed form"
     if output.name not in ACTIVATIONS:

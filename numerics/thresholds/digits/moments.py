@@ -188,7 +188,7 @@ def compress(law: LawNodes, size: Compression, tick: Callable[[float], None]) ->
         tick(number / len(size.groups))
     # Summed over the nodes, to first order and a thousandth more: of a power, the errors of its factors, all at most
     # one; of T_k, those of its parts, times the weight; of a product, what `fixed` leaves out.
-    if max(weight.error.max(), share.error.max(), place.error.max()) > _TINY:
+    if not all(part.error.max() <= _TINY for part in (weight, share, place)):
         raise ConvergenceError(f"nodes of the hidden law came out with errors above {_TINY}, (184)-(185): c too small")
     count, rounding = len(law), scale.rounding
     mass = np.array([float(x) for x in law.weight])

@@ -141,7 +141,7 @@ def enclose_last_layer(model: Network, *, width: float = 1e-30, progress: bool =
         points=lattice.size,
         bits=order.bits,
     )
-    if result.width > width:
+    if not result.width <= width:
         raise ConvergenceError(
             f"the interval [{lower}, {upper}] is proved, but wider than {width:g}; ask for a smaller width"
         )

@@ -83,7 +83,7 @@ def _with_exact(result: LinkThreshold, kernel: LinkKernel, digits: int | None) -
         return result
     # Half a unit of the last digit of each.
     rounding = 0.5 * 10.0 ** (math.floor(math.log10(float(found.value))) - (digits or _TABLE_DIGITS) + 1)
-    if abs(float(found.value) - float(result.value)) > result.error + rounding:
+    if not abs(float(found.value) - float(result.value)) <= result.error + rounding:
         status = f"{result.status}; but the derived value of this link is {found.value}: please report it"
         return replace(result, converged=False, status=status)
     if result.converged:

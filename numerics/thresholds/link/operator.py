@@ -1,6 +1,7 @@
 """The operator (15) of a user's own link at zero overlap: closed, by quadrature, or from samples."""
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -135,7 +136,7 @@ def _part_operator(kernel: LinkKernel, part: Part, learned: tuple[int, ...]) -> 
         return found
     # What the quadrature does not resolve, samples may.
     sampled = _sampled(kernel, part, sums, f"the quadrature leaves an error of {found.error:.0e}", optional=True)
-    return sampled if sampled is not None and sampled.error < found.error else found
+    return found if sampled is None or sampled.error >= found.error else sampled
 
 
 def _fixed_operator(sums: Sums, part: Part) -> Operator:
@@ -192,8 +193,10 @@ def _sampled(kernel: LinkKernel, part: Part, sums: Sums, reason: str, optional: 
     # Fewer where each sample is large: the memory is bounded.
     n = 2 ** (_LOG2_SAMPLES - max(0, sums.n - 4))
     found = []
+    own = zlib.crc32("; ".join(kernel.text).encode())
     for replica in range(_REPLICAS):
-        rng = np.random.default_rng([replica, 15])
+        # Samples of its own for each link: errors of several links are independent.
+        rng = np.random.default_rng([replica, 15, own])
         h = rng.standard_normal((n, kernel.size))
         y = kernel.link(h.reshape(n, kernel.tokens, kernel.indices).swapaxes(1, 2))[:, outputs]
         y = y + math.sqrt(kernel.noise) * rng.standard_normal(y.shape)

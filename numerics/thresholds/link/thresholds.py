@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from ...core.decimals import significant
 from ...core.results import How, Origin, Result, versions
-from ...core.standard_error import standard_error
 from ...model.link import MAX_DIGITS
 from ...model.links import LinkKernel
+from .leading import leading_direction, sampled_norm
 from .operator import ZERO, Operator, correlation, operator
 
-__all__ = ["LinkThreshold", "leading_direction", "threshold", "unresolved_noise"]
+__all__ = ["LinkThreshold", "threshold", "unresolved_noise"]
 
 Array = NDArray[np.float64]
 
@@ -24,6 +24,8 @@ _SURELY = 1e-7
 _USELESS = 0.1
 # Standard errors beyond which an average over samples is not zero.
 _SIGNIFICANT = 6.0
+# Diagonal entries of an eigenvector of unit norm from here on are indices that are learned.
+_PART = 1e-6
 # Values from here on are printed with a power of ten.
 _LARGEST_POSITIONAL = 1e15
 _NOISE_POINTS = 1000
@@ -42,7 +44,7 @@ class LinkThreshold(Result):
         Absolute error of `value`; None with it.
     how : {"rigorous", "estimated", "monte-carlo"}
         "monte-carlo" where no quadrature serves the link: the error is one standard error over independent samples,
-        plus the bias seen.
+        and the bias seen.
     exact : str or None
         Closed form, "0" and "oo" included, where it is proved.
     subspace : str
@@ -150,41 +152,17 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
     linear = float(np.linalg.eigvalsh(found.linear)[-1])
     if exact == "0" or linear > max(_SURELY, 10 * found.error):
         return make.zero()
-    if linear > ZERO + (3 if sampled else 1) * found.error:
+    if not linear <= ZERO + (3 if sampled else 1) * found.error:
         return make.undecided(f"E ||E[h|y]||^2 = {linear:.1e} is neither zero nor clearly not")
     norm, vector = leading_direction(found.matrix, found.error)
     error = found.error
     if found.spread is not None:
-        norm, error = _sampled_norm(found)
-    if error > _USELESS * max(1.0, norm):
+        norm, error = sampled_norm(found)
+    if not (math.isfinite(norm) and error <= _USELESS * max(1.0, norm)):
         return make.undecided(f"the operator (15) is {norm:.1e} +- {error:.1e}")
     if norm < max(ZERO, (_SIGNIFICANT if sampled else 1) * error):
         return make.bound(max(norm, 0.0) + (3 if sampled else 1) * error)
     return make.number(norm, error, vector)
-
-
-def _sampled_norm(found: Operator) -> tuple[float, float]:
-    """Top eigenvalue from independent samples, each along the direction that the others find: no noise adds up."""
-    assert found.spread is not None
-    each = []
-    for replica, one in enumerate(found.spread):
-        direction = leading_direction(np.delete(found.spread, replica, axis=0).mean(axis=0), found.error)[1]
-        each.append(float(np.einsum("ij,ijkl,kl->", direction, one, direction)))
-    return float(np.mean(each)), float(standard_error(each)) + found.defect
-
-
-def leading_direction(matrix: Array, error: float) -> tuple[float, Array]:
-    """Largest eigenvalue of the operator and a PSD eigenvector."""
-    r = len(matrix)
-    flat = matrix.reshape(r * r, r * r)
-    values, vectors = np.linalg.eigh(0.5 * (flat + flat.T))
-    # The identity is interior to the cone, so it has a part in the top eigenspace of a map that keeps the cone.
-    near = vectors[:, values >= values[-1] - max(1e-7 * values[-1], 4 * error)]
-    image = (near @ (near.T @ np.eye(r).ravel())).reshape(r, r)
-    size = np.linalg.norm(image)
-    if size > 0:
-        image = image / size
-    return float(values[-1]), 0.5 * (image + image.T)
 
 
 @dataclass(frozen=True)
@@ -222,7 +200,7 @@ class _Maker:
         full = np.zeros((p, p))
         full[np.ix_(self.found.rest, self.found.rest)] = matrix
         given = f" given {_names(i - 1 for i in self.learned)}" if self.learned else ""
-        learned = [i for i in range(p) if full[i, i] > 1e-6]
+        learned = _indices(full)
         return LinkThreshold(
             value=value,
             error=error,
@@ -293,6 +271,9 @@ class _Maker:
             status = "converged: closed form"
         elif good and sampled:
             status = f"converged: {self.found.evaluations} samples, as {self.found.unserved}"
+            if _indices(matrix) != _indices(leading_direction(self.found.matrix, 0.0)[1]):
+                joined = _names(self.found.rest[i] for i in _indices(matrix))
+                status += f"; the eigenvalues of {joined} are equal within the errors, and count as one subspace"
             if self.found.linear.any():
                 linear = np.trace(self.found.linear)
                 status += f"; E ||E[h|y]||^2 = {linear:.0e} +- {self.found.error:.0e} counts as zero"
@@ -327,6 +308,11 @@ def _decimal(value: float, digits: int) -> str:
     if value >= _LARGEST_POSITIONAL:
         return f"{value:.{digits - 1}e}"
     return significant(value, digits)
+
+
+def _indices(eigenvector: Array) -> list[int]:
+    """Indices that a PSD eigenvector has a part in."""
+    return [int(i) for i in np.flatnonzero(eigenvector.diagonal() > _PART)]
 
 
 def _names(indices: Iterable[int]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from attnlimits.numerics.aim import scalar
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.entry_series import information_series
-from attnlimits.numerics.aim.state_evolution import evolve
+from attnlimits.numerics.aim.state_evolution import alpha_at, evolve
 from attnlimits.numerics.aim.thresholds import weak_recovery
 from attnlimits.numerics.core.errors import ConvergenceError
 
@@ -88,4 +88,15 @@ def test_onset_of_weak_recovery_has_the_error_of_its_threshold():
     found = evolve(alpha, 0.0, output)
     assert found.mmse.error > 0
     assert found.mmse.value - found.mmse.error < 1 <= found.mmse.value + found.mmse.error + 1e-15
+    # The residual is that of the state that is stated, t = 1 - q^(1/2); it was 0.
+    there = alpha_at(1 - math.sqrt(found.overlap.value), 0.0, output).value
+    assert found.residual == pytest.approx(abs(there - alpha), rel=1e-6) and found.residual > 0
     assert evolve(float(onset.value) - 3 * onset.error, 0.0, output).mmse.value == 1
+
+
+def test_what_is_recovered_to_rounding_states_how_far_its_alpha_is_off():
+    """The residual is |alpha(Delta) - alpha|; it was the logarithm of their ratio, -2.2."""
+    alpha, output = 1e8, channel("hardmax")
+    found = evolve(alpha, 0.5, output)
+    assert found.mmse.value == 0
+    assert found.residual == pytest.approx(alpha - alpha_at(found.bracket[1], 0.5, output).value, rel=1e-6)

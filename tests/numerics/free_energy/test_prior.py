@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mpmath.ctx_mp import MPContext
 from scipy.integrate import quad
 
 from attnlimits.numerics.core.errors import ConvergenceError
@@ -153,7 +154,75 @@ def test_few_entries_that_are_not_zero(density):
             assert prior.inverse(one(overlap))[0, 0] == pytest.approx(ratio * density, rel=1e-9 / overlap)
 
 
-def test_an_overlap_below_rounding_is_refused():
-    """No qhat has an overlap that is smaller than the rounding of 1 - q: the search for it ends."""
-    with pytest.raises(ConvergenceError, match="below the rounding"):
-        GaussBernoulli(1e-12).inverse(np.array([[1e-30]]))
+def test_an_overlap_below_the_range_of_float64_is_refused():
+    with pytest.raises(ConvergenceError, match="below 1e-300"):
+        GaussBernoulli(1e-12).inverse(np.array([[1e-301]]))
+
+
+def sparse_to_60_digits(density, qhat):
+    """(F, psi) by Gauss-Legendre on panels: E <w>^2, and E log of p(y)/N(y; 0, 1) under p."""
+    mp = MPContext()
+    mp.dps = 60
+    density, qhat = mp.mpf(density), mp.mpf(qhat)
+    wide = 1 + qhat / density
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    ends = np.unique([*np.linspace(0, 22, 45), *(22 * math.sqrt(wide) * np.linspace(0, 1, 45))])
+    overlap = psi = mp.mpf(0)
+    for low, high in pairwise(ends):
+        for y, w in zip(0.5 * (low + high + (high - low) * nodes), (high - low) * weights, strict=True):
+            slab = density / mp.sqrt(wide) * mp.exp(mp.mpf(y) ** 2 * (1 - 1 / wide) / 2)
+            ratio = 1 - density + slab
+            law = w * mp.npdf(y)
+            overlap += law * (slab * mp.sqrt(qhat) / density * y / wide) ** 2 / ratio
+            psi += law * (ratio * mp.log(ratio) - ratio + 1)
+    return overlap, psi
+
+
+@pytest.mark.parametrize(
+    ("density", "qhat"),
+    [
+        (0.9, 1e-18),
+        (0.3, 1e-10),
+        (0.01, 1e-15),
+        (1e-6, 1e-18),
+        (1e-6, 1e-6),
+        (1e-12, 1e-12),
+        (1e-12, 1e-10),
+        (0.2, 1.0),
+        (0.3, 300.0),
+    ],
+)
+def test_the_potential_of_sparse_entries_is_within_its_error_of_60_digits(density, qhat):
+    """Psi is a sum of positive terms, and F not 1 - MMSE: at q = 1e-10 the potential was 1.4e-17 for -2.5e-21."""
+    prior = GaussBernoulli(density)
+    overlap, psi = sparse_to_60_digits(density, qhat)
+    # Gauss-Legendre in float64 has nodes and weights to some 1e-14.
+    assert prior.overlap(one(qhat))[0, 0] == pytest.approx(float(overlap), rel=1e-13)
+    assert prior.psi(one(qhat)) == pytest.approx(float(psi), rel=1e-13)
+    # The potential is stationary in qhat: that of q rounded to float64 is this, but for (q - F)^2.
+    q = float(overlap)
+    if q < 0.999:
+        truth = psi - q * qhat / 2
+        assert abs(prior.potential(one(q)) - float(truth)) <= prior.rounding(one(q)) + 1e-13 * float(psi)
+        assert prior.inverse(one(q))[0, 0] == pytest.approx(qhat, rel=1e-11)
+
+
+@pytest.mark.parametrize("q", [1e-30, 1e-18, 1e-15, 1e-10, 1e-5])
+def test_small_overlaps_of_binary_entries_are_their_series(q):
+    """F = x - x^2 + 5 x^3/3 - .. and psi = x^2/4 - x^3/6 + ..: the potential is -q^2/4 - q^3/6."""
+    potential = -(q**2) / 4 - q**3 / 6
+    # The next term is of order q^4.
+    assert abs(Binary().potential(one(q)) - potential) <= Binary().rounding(one(q)) + q**4
+    assert Binary().inverse(one(q))[0, 0] == pytest.approx(q + q * q, rel=q * q + 1e-12)
+
+
+@pytest.mark.parametrize("prior", PRIORS[1:], ids=lambda p: p.describe())
+@pytest.mark.parametrize("size", [1e-12, 1e-4, 1.0])
+def test_coupled_overlaps_keep_their_digits_and_state_what_their_rule_leaves(prior, size):
+    q = size * TURN.T @ np.diag([0.3, 0.7]) @ TURN
+    q = 0.5 * (q + q.T)
+    qhat = prior.inverse(q)
+    finer = prior._of(2).summary(qhat, 0.6)
+    assert finer.overlap == pytest.approx(q, rel=1e-6)
+    truth = finer.psi - 0.5 * np.trace(q @ qhat)
+    assert abs(prior.potential(q) - truth) <= prior.rounding(q)
