@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ..quadrature.rules import Chebyshev, Rule, gauss_legendre_panels, gaussian
@@ -26,6 +25,8 @@ Array = NDArray[np.float64]
 
 # Standard normal variables are cut here: the mass beyond is 6e-18.
 _CUT = 8.6
+# Numbers of a block: four arrays of them fit a processor's cache.
+_BLOCK = 1 << 14
 
 
 def norm_cut(rank: int) -> float:
@@ -114,29 +115,29 @@ def _advance(model: Network, law: MixingLaw, done: int, level: int) -> MixingLaw
         mass = gaussian(a) * row * plus.weights[:, None, None]
         z = s_grid.scale(s + s_step[:, None, None] * t)
         # Only even polynomials in S: the law is symmetric.
-        conditional = np.empty((len(z), (s_grid.n + 1) // 2, z.shape[2]))
-        _even_moments(z, mass, conditional)
+        conditional = _even_moments(z, mass, (s_grid.n + 1) // 2)
         polynomials = t_grid.polynomials(log_t_step[:, None] + log_t)
-        moments[::2] += np.tensordot(conditional, polynomials, axes=((0, 2), (1, 2)))
+        moments[::2] += np.tensordot(conditional, polynomials, axes=((1, 2), (1, 2)))
     weights = t_grid.weights(s_grid.weights(moments).T).T
     return MixingLaw(s_grid.nodes, np.exp(t_grid.nodes), weights, law.log_k + math.log1p(c))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _even_moments(z: Array, mass: Array, out: Array) -> None:
-    """Fill sums of mass T_{2k}(z) over the second axis of (n_0, n_1, n_2); out has shape (n_0, count, n_2)."""
-    size, points, width = z.shape
-    older, newer, double = np.empty(width), np.empty(width), np.empty(width)
-    for i in range(size):
-        out[i] = 0.0
-        for j in range(points):
-            for t in range(width):
-                step = 2 * z[i, j, t] * z[i, j, t] - 1
-                double[t], older[t], newer[t] = 2 * step, mass[i, j, t], step * mass[i, j, t]
-            for k in range(out.shape[1]):
-                for t in range(width):
-                    out[i, k, t] += older[t]
-                    older[t], newer[t] = newer[t], double[t] * newer[t] - older[t]
+def _even_moments(z: Array, mass: Array, count: int) -> Array:
+    """Sums of mass T_{2k}(z) over the second axis, shape (count, n_0, n_2), from (n_0, n_1, n_2)."""
+    out = np.empty((count, z.shape[0], z.shape[2]))
+    # A block stays in the processor's cache.
+    size = max(1, _BLOCK // (z.shape[1] * z.shape[2]))
+    for start in range(0, len(z), size):
+        block = slice(start, start + size)
+        step = 2 * z[block] ** 2 - 1
+        older, newer, spare = mass[block].copy(), step * mass[block], np.empty_like(step)
+        step *= 2
+        for k in range(count):
+            older.sum(axis=1, out=out[k, block])
+            np.multiply(step, newer, out=spare)
+            spare -= older
+            older, newer, spare = newer, spare, older
+    return out
 
 
 def _minus_rule(kappa: float, t_min: float, top: float, order: int) -> Rule:
