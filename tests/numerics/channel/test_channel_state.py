@@ -212,5 +212,6 @@ def test_the_streams_of_a_seed_stay_the_same(name: str) -> None:
         found += one.rough(q, 2e-3).g.mean(axis=0).diagonal().tolist()
     expected, spawned, own = RECORDED[name]
     # Other points differ by the sampling error, 1e-3 and more; the sums of other processors by their rounding.
-    assert found == pytest.approx(expected, rel=1e-9)
+    # Differences over 1e-6 place the peaks of sampled posteriors: their rounding comes out a million times as large.
+    assert found == pytest.approx(expected, rel=1e-7 if name == "deep, sampled" else 1e-9)
     assert (int(rng.spawn(1)[0].integers(1 << 32)), int(rng.integers(1 << 32))) == (spawned, own)
