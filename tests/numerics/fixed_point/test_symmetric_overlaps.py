@@ -9,7 +9,14 @@ from attnlimits.numerics.channel.averages import Averages, ChannelBase
 from attnlimits.numerics.channel.charts import ChartChannel
 from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.core.standard_error import standard_error
-from attnlimits.numerics.fixed_point.balance import RECOVERED, FreeEntries, filled, least_and_largest, restricted, symmetric
+from attnlimits.numerics.fixed_point.balance import (
+    RECOVERED,
+    FreeEntries,
+    filled,
+    least_and_largest,
+    restricted,
+    symmetric,
+)
 from attnlimits.numerics.fixed_point.error import growth_error
 from attnlimits.numerics.fixed_point.evolve import evolve, from_above
 from attnlimits.numerics.fixed_point.iteration import Iteration
