@@ -32,7 +32,9 @@ def prove_gaussian_integral() -> None:
         If SymPy's integral is another.
     """
     k, b = sp.Symbol("k", positive=True), sp.Symbol("b", real=True)
-    integral = sp.integrate(sp.exp(-(1 + k) * _XI**2 / 2 + b * _XI) / sp.sqrt(2 * sp.pi), (_XI, -sp.oo, sp.oo), manual=True)
+    integral = sp.integrate(
+        sp.exp(-(1 + k) * _XI**2 / 2 + b * _XI) / sp.sqrt(2 * sp.pi), (_XI, -sp.oo, sp.oo), manual=True
+    )
     stated = sp.exp(b**2 / (2 * (1 + k))) / sp.sqrt(1 + k)
     prove_equal(sp.powsimp(sp.expand(integral / stated)) ** 2, sp.S.One, "Gaussian average of an exponential")
 

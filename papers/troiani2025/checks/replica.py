@@ -176,7 +176,9 @@ def check_147() -> CheckOutcome:
     """Hubbard-Stratonovich: the square in the exponent as an average over xi."""
     k = sp.Symbol("k", positive=True)
     xi, total = sp.symbols("xi s", real=True)
-    integral = sp.integrate(sp.exp(-(xi**2) / 2 + sp.sqrt(k) * xi * total) / sp.sqrt(2 * sp.pi), (xi, -sp.oo, sp.oo), manual=True)
+    integral = sp.integrate(
+        sp.exp(-(xi**2) / 2 + sp.sqrt(k) * xi * total) / sp.sqrt(2 * sp.pi), (xi, -sp.oo, sp.oo), manual=True
+    )
     return symbolic({"average": integral - sp.exp(k * total**2 / 2)}, "Gaussian average over xi against the square")
 
 
