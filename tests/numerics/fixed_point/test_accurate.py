@@ -79,8 +79,8 @@ def test_what_is_not_reached_is_said() -> None:
     channels: list[Scattered] = []
     found = search(0.16675, 1e-2, 3, channels)
     # Those of all attempts.
-    assert "is not reached with 8192 points" in found.note
-    assert [one.samples for one in channels[-2:]] == [4096, 4096]
+    assert "is not reached with 16384 points" in found.note
+    assert [one.samples for one in channels[-4:]] == [4096] * 4
 
 
 def test_many_points_are_many_randomisations() -> None:
