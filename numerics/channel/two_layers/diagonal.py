@@ -38,7 +38,7 @@ class DiagonalQuadrature(ChannelBase):
     model : Network
         Two layers, two tokens, rank 1.
     accuracy : float, optional
-        Relative accuracy aimed at, 1e-10 to 1e-2; what is reported as the error is the distance of a coarser rule.
+        Relative accuracy aimed at, `finest` to 1e-2; what is reported as the error is the distance of a coarser rule.
     workers : int, ClusterPool or None
         Threads, those of the machine by default; or the workers of a cluster, to which parts of the sums go at an
         accuracy of 1e-5 or finer.
@@ -58,15 +58,18 @@ class DiagonalQuadrature(ChannelBase):
     accuracy: float
     # Entries of h that y fixes: it has two.
     solved = 2.0
-    #: Activation of the layers that are served.
+    #: Activation of the layers that are served, and the finest accuracy.
     activation: str
+    finest = 1e-10
+    #: Distance to one of the largest overlap that a curve asks for.
+    closest = CLOSEST
 
     def __init__(self, model: Network, accuracy: float = 1e-6, workers: Workers = None) -> None:
         """Keep the model and the effort."""
         if not (kinds.two_by_two(model) and model.activation == self.activation):
             raise ValueError(f"needs two {self.activation} layers, two tokens and rank 1, got {model.describe()}")
-        if not 1e-10 <= accuracy <= 1e-2:
-            raise ValueError(f"accuracy must be in [1e-10, 1e-2], got {accuracy!r}")
+        if not self.finest <= accuracy <= 1e-2:
+            raise ValueError(f"accuracy must be in [{self.finest:g}, 1e-2], got {accuracy!r}")
         self.model = model
         self.accuracy = accuracy
         self._pool = workers if isinstance(workers, ClusterPool) and accuracy <= _WORTH_SENDING else None

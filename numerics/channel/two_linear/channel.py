@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...core.cluster_pool import parts_of
 from ...core.errors import ConvergenceError
-from ..two_layers.diagonal import DiagonalQuadrature
+from ..two_layers.diagonal import COARSE, DiagonalQuadrature
 from ..two_layers.steps import widest_step
 from .nodes import Nodes, nodes_at
 from .sums import Grid, Rule, sums_at
@@ -25,17 +25,23 @@ Array = NDArray[np.float64]
 Point = tuple[float, float]
 
 # Half-width of the strip in Y, rho = c exp(Y - exp(-Y)), on which sums over omega are analytic.
-_STRIP = 0.55
-# Log-accuracy of the nodes beyond that of the sums over omega, and how much further they reach.
-_FINER, _FARTHER = 5.5, 3.0
+_STRIP = 0.5
+# Log-accuracy of all sums beyond the one asked for, so that the distance of the coarser rule has that size.
+_SURE = 2.0
+# Log-accuracy of the nodes beyond that of the sums over omega: for narrow posteriors, and more in proportion to the
+# wider of them, on which B_1 bends; and how much further nodes reach.
+_FINER, _WIDE, _FARTHER = 1.5, 8.0, 3.0
+# Log-accuracy of the nodes in units of that of the sums where nothing is known of a layer, whose growth rate weighs
+# squares of indices.
+_SILENT = 1.5
 # A node of the largest mass is summed so much further, in log-accuracy.
 _TAIL = 5.5
-# Log-accuracy that growth rates take more, as they weigh squares of indices.
+# Log-accuracy that all sums take more there.
 _GROWTH = 3.0
 # Shares of the inverse variances of the prior and of what grows, and the distance of the zeros: of `widest_step`.
 _MODE = (1.0, 1.0, 0.5)
-# Most nodes in all, and of these times the entries of a table that each reaches: two minutes of a core.
-_MOST_NODES, _MOST_ENTRIES = 3_000_000, 2e8
+# Most nodes in all, and of these times the points omega_1 that each is near: a minute of a core.
+_MOST_NODES, _MOST_PAIRS = 3_000_000, 6e7
 # Lengths of a task of a cluster.
 _LENGTHS = 2
 
@@ -68,7 +74,7 @@ class TwoLinearQuadrature(DiagonalQuadrature):
     model : Network
         Two layers, two tokens, linear attention, rank 1.
     accuracy : float, optional
-        Relative accuracy aimed at, 1e-10 to 1e-2; what is reported as the error is the distance of a coarser rule.
+        Relative accuracy aimed at, 1e-13 to 1e-2; what is reported as the error is the distance of a coarser rule.
     workers : int, ClusterPool or None
         Threads, those of the machine by default; or the workers of a cluster, to which the lengths of the readout go at
         an accuracy of 1e-5 or finer.
@@ -83,6 +89,8 @@ class TwoLinearQuadrature(DiagonalQuadrature):
     """
 
     activation = "linear"
+    finest = 1e-13
+    closest = 3e-3
     #: Whether log Z is averaged, too.
     entropy = False
 
@@ -103,7 +111,7 @@ class TwoLinearQuadrature(DiagonalQuadrature):
         return np.array([values[0] if q1 else 0.0, values[1] if q2 else 0.0, *np.where([q1, q2], math.nan, values)])
 
     def _steps(self, q1: float, q2: float, share: float) -> _Steps:
-        log_accuracy = self._log_accuracy * share + (0.0 if q1 and q2 else _GROWTH)
+        log_accuracy = (self._log_accuracy + _SURE) * share + (0.0 if q1 and q2 else _GROWTH)
         return _Steps((self.model.skip, self.model.beta), (q1, q2), log_accuracy, self.entropy)
 
     def _sums(self, steps: _Steps) -> Array:
@@ -119,7 +127,7 @@ class TwoLinearQuadrature(DiagonalQuadrature):
             found = self._pool.map(summed_at, rows, steps=tuple(steps), heaviest=heaviest)
             parts = [one for part in found for one in part]
         total: Array = np.sum(parts, axis=0)
-        self._check(float(total[2]), math.exp(-steps.log_accuracy), steps.overlaps[1])
+        self._check(float(total[2]), math.exp(-COARSE * self._log_accuracy), steps.overlaps[1])
         return total
 
     def _nodes(self, steps: _Steps, lengths: Sequence[tuple[float, float]]) -> list[Nodes]:
@@ -127,8 +135,8 @@ class TwoLinearQuadrature(DiagonalQuadrature):
         with ThreadPoolExecutor(self._workers) as pool:
             made = list(pool.map(lambda length: _nodes_at(steps, *length), lengths))
         count = sum(int(nodes.starts[-1]) for nodes in made)
-        entries = count * steps.log_accuracy**2 / (2 * math.pi) if all(steps.overlaps) else count
-        if count > _MOST_NODES or entries > _MOST_ENTRIES:
+        pairs = count * (steps.log_accuracy**2 / (2 * math.pi) if steps.overlaps[0] else 1.0)
+        if count > _MOST_NODES or pairs > _MOST_PAIRS:
             q1, q2 = steps.overlaps
             raise ConvergenceError(
                 f"the posterior at q = ({q1:.8g}, {q2:.8g}) takes {count} nodes of h_1, more than the sums are worth, "
@@ -166,7 +174,8 @@ def _lengths(steps: _Steps) -> list[tuple[float, float]]:
 def _nodes_at(steps: _Steps, rho: float, weight: float) -> Nodes:
     """Nodes at one length with all factors of the densities in their mass."""
     v1, v2 = (1 - q for q in steps.overlaps)
-    nodes = nodes_at(steps.model, rho, (v1, v2), steps.log_accuracy + _FINER, _FARTHER, _MOST_NODES)
+    finer = steps.log_accuracy * (1.0 if all(steps.overlaps) else _SILENT) + _FINER + _WIDE * max(v1, v2)
+    nodes = nodes_at(steps.model, rho, (v1, v2), finer, _FARTHER, _MOST_NODES)
     return nodes._replace(mass=nodes.mass * (weight / (2 * math.pi * v1 * v2)))
 
 
