@@ -41,7 +41,8 @@ class GroupBalance:
     def __init__(self, output: OutputEntropy, prior: Prior, closest: float | None = None) -> None:
         self.output, self.prior = output, prior
         if closest is None:
-            closest = max(_CLOSEST_TWO, output.channel.closest) if isinstance(output.channel, DiagonalQuadrature) else _CLOSEST
+            channel = output.channel
+            closest = max(_CLOSEST_TWO, channel.closest) if isinstance(channel, DiagonalQuadrature) else _CLOSEST
         if not 0 < closest < 0.1:
             raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
         self.closest, self.top = closest, -math.log(closest)

@@ -70,7 +70,7 @@ class NearRecovery:
     Parameters
     ----------
     model : Network
-        Two softmax layers of rank 1 over two tokens.
+        Two layers of rank 1 over two tokens.
     quadrature : callable
         Gives (G_11, G_22) at (1 - q_11, 1 - q_22) to a relative accuracy; None where it does not go.
 

@@ -1,4 +1,4 @@
-"""Steps of trapezoidal rules over side information, of whose sums over outputs the density has zeros off the real axis."""
+"""Steps of trapezoidal rules over side information, where the density of the outputs has zeros off the real axis."""
 
 import math
 

@@ -1,7 +1,7 @@
 """Nodes of the first layer's indices for one length of the readout.
 
-A rotation of the tokens turns the readout v = B_1 h_2 into (rho, 0), rho >= 0; h_1 = (x, y) then fixes h_2 = B_1^{-1} v.
-Both are analytic up to beta (x^2 + y^2) = -c. |h_2| grows with |y| on each line of constant x.
+A rotation of the tokens turns the readout v = B_1 h_2 into (rho, 0), rho >= 0; h_1 = (x, y) then fixes
+h_2 = B_1^{-1} v. Both are analytic up to beta (x^2 + y^2) = -c. |h_2| grows with |y| on each line of constant x.
 
 The trapezoidal rule of an analytic function errs by max |f(Y + i d)| exp(-2 pi d/step) for any shift d short of the
 singularities. Of a Gaussian in h about omega, at the omega where it weighs most with the distribution of omega, what
@@ -59,9 +59,7 @@ def _left(model: tuple[float, float], rho: float, x: float, y: float, log_accura
 
 
 @njit(error_model="numpy", nogil=True, cache=True)
-def _growth(
-    model: tuple[float, float], rho: float, x: complex, y: complex, variances: tuple[float, float]
-) -> float:
+def _growth(model: tuple[float, float], rho: float, x: complex, y: complex, variances: tuple[float, float]) -> float:
     """Logarithm of the largest weight at shifted indices, less that of the density at their real parts."""
     a, b, density = undo(x, y, rho, 0.0, *model)
     _, _, real = undo(x.real, y.real, rho, 0.0, *model)
