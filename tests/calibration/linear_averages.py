@@ -18,7 +18,9 @@ _FINER = 20.0
 def linear_cases() -> list[Settings]:
     """Skip strengths from 0.1 to 10, overlaps from zero to 0.97, among them small and very different ones."""
     rng = np.random.default_rng(14)
-    corners = [(c, q) for c in (0.1, 0.42, 10.0) for q in ((0.0, 0.0), (0.5, 0.0), (0.0, 0.95), (0.9, 0.01), (0.9, 0.9))]
+    corners = [
+        (c, q) for c in (0.1, 0.42, 10.0) for q in ((0.0, 0.0), (0.5, 0.0), (0.0, 0.95), (0.9, 0.01), (0.9, 0.9))
+    ]
     cases = []
     for number in range(120):
         skip, q = float(f"{np.exp(rng.uniform(-2.3, 2.3)):.3g}"), [_overlap(rng), _overlap(rng)]

@@ -31,6 +31,8 @@ _SURE = 2.0
 # Log-accuracy of the nodes beyond that of the sums over omega: for narrow posteriors, and more in proportion to the
 # wider of them, on which B_1 bends; and how much further nodes reach.
 _FINER, _WIDE, _FARTHER = 1.5, 8.0, 3.0
+# In units of log(1 + c/beta), as less of the output is of h_1 the larger the skip strength.
+_WEAK = 2.0
 # Log-accuracy of the nodes in units of that of the sums where nothing is known of a layer, whose growth rate weighs
 # squares of indices.
 _SILENT = 1.5
@@ -42,6 +44,8 @@ _GROWTH = 3.0
 _MODE = (1.0, 1.0, 0.5)
 # Most nodes in all, and of these times the points omega_1 that each is near: a minute of a core.
 _MOST_NODES, _MOST_PAIRS = 3_000_000, 6e7
+# In place of the measure of v where log Z is not averaged.
+_NO_MEASURE = 1e300
 # Lengths of a task of a cluster.
 _LENGTHS = 2
 
@@ -121,7 +125,7 @@ class TwoLinearQuadrature(DiagonalQuadrature):
         heaviest = max(_heaviest(nodes) for nodes in made)
         if self._pool is None:
             with ThreadPoolExecutor(self._workers) as pool:
-                parts = list(pool.map(lambda nodes: _summed(nodes, steps, heaviest), made))
+                parts = list(pool.map(lambda one: _summed(*one, steps, heaviest), zip(made, lengths, strict=True)))
         else:
             rows = [{"lengths": lengths[part]} for part in parts_of(len(lengths), _LENGTHS)]
             found = self._pool.map(summed_at, rows, steps=tuple(steps), heaviest=heaviest)
@@ -150,7 +154,7 @@ def summed_at(
 ) -> list[Array]:
     """Sums at some lengths, for a task of a cluster."""
     known = _Steps(*steps)
-    return [_summed(_nodes_at(known, *length), known, heaviest) for length in lengths]
+    return [_summed(_nodes_at(known, *length), length, known, heaviest) for length in lengths]
 
 
 def _lengths(steps: _Steps) -> list[tuple[float, float]]:
@@ -175,6 +179,7 @@ def _nodes_at(steps: _Steps, rho: float, weight: float) -> Nodes:
     """Nodes at one length with all factors of the densities in their mass."""
     v1, v2 = (1 - q for q in steps.overlaps)
     finer = steps.log_accuracy * (1.0 if all(steps.overlaps) else _SILENT) + _FINER + _WIDE * max(v1, v2)
+    finer += _WEAK * math.log1p(steps.model[0] / steps.model[1])
     nodes = nodes_at(steps.model, rho, (v1, v2), finer, _FARTHER, _MOST_NODES)
     return nodes._replace(mass=nodes.mass * (weight / (2 * math.pi * v1 * v2)))
 
@@ -187,11 +192,12 @@ def _heaviest(nodes: Nodes) -> float:
     return float((np.log(nodes.mass) - 0.5 * squares).max())
 
 
-def _summed(nodes: Nodes, steps: _Steps, heaviest: float) -> Array:
+def _summed(nodes: Nodes, length: Point, steps: _Steps, heaviest: float) -> Array:
     """Sums at one length."""
     q2, log_accuracy = steps.overlaps[1], steps.log_accuracy
     step = widest_step(q2, log_accuracy, _MODE) if q2 else 1.0
-    rule = Rule(steps.overlaps, step, log_accuracy + _TAIL, heaviest, steps.entropy)
+    measure = math.log(2 * math.pi * length[1]) if steps.entropy else _NO_MEASURE
+    rule = Rule(steps.overlaps, step, log_accuracy + _TAIL, heaviest, measure)
     found: Array = sums_at(nodes, _grid(steps), rule)
     return found * step**2 / (2 * math.pi * q2) if q2 else found
 

@@ -84,6 +84,12 @@ def _end(model: tuple[float, float], rho: float, x: float, log_accuracy: float) 
 
 
 @njit(error_model="numpy", nogil=True, cache=True)
+def _far(variances: tuple[float, float]) -> float:
+    """Part of the log-accuracy up to which growth counts: off the axis wide densities grow where they are nothing."""
+    return 1 + max(variances)
+
+
+@njit(error_model="numpy", nogil=True, cache=True)
 def _step(most: Array, strip: float, log_accuracy: float) -> float:
     """Longest step that some shift allows: `most` has the growth at the parts of the strip."""
     step = 0.0
@@ -101,6 +107,7 @@ def _map_of_lines(
     reach = math.sqrt(2 * log_accuracy)
     pole = math.sqrt(model[0] / model[1])
     best_scale, best_step, fewest = pole, 1.0, math.inf
+    far = _far(variances) * log_accuracy
     most = np.empty(_SHIFTS)
     for n in range(_SCALES):
         scale = pole * 2.0**n
@@ -109,7 +116,7 @@ def _map_of_lines(
         top = math.asinh(reach / scale)
         for i in range(_LOOKS):
             at = top * (i + 0.5) / _LOOKS
-            end = _end(model, rho, scale * math.sinh(at), log_accuracy)
+            end = _end(model, rho, scale * math.sinh(at), far)
             if end == 0.0:
                 continue
             for k in range(_SHIFTS):
@@ -129,16 +136,17 @@ def _map_of_line(
 ) -> tuple[float, float]:
     """Scale and step of y = scale sinh(Y) on a line with the fewest nodes."""
     pole = math.hypot(math.sqrt(model[0] / model[1]), x)
+    beyond = _end(model, rho, x, _far(variances) * log_accuracy)
     best_scale, best_step, fewest = pole, 1.0, math.inf
     most = np.empty(_SHIFTS)
     for n in range(_SCALES):
         scale = pole * 2.0**n
         strip = math.asin(min(1.0, pole / scale))
         most[:] = -1e300
-        top = math.asinh(end / scale)
+        top, farthest = math.asinh(end / scale), math.asinh(beyond / scale)
         for k in range(_SHIFTS):
             for j in range(_LOOKS):
-                y = scale * np.sinh(complex(top * j / _LOOKS, strip * (k + 0.5) / _SHIFTS))
+                y = scale * np.sinh(complex(farthest * j / _LOOKS, strip * (k + 0.5) / _SHIFTS))
                 most[k] = max(most[k], _growth(model, rho, complex(x, 0.0), y, variances))
         step = _step(most, strip, log_accuracy)
         if top / step < fewest:

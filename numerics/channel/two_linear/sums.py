@@ -28,6 +28,8 @@ Point = tuple[float, float]
 _FLOOR = 1e-290
 # Sums of `sums_at`, and the most functions of a node: 1, of h_1 and of h_2.
 _SUMS, _WIDEST = 4, 6
+# Beyond every logarithm: compiled with fast arithmetic, infinities are not told apart.
+_UNASKED = 1e4
 
 
 class Grid(NamedTuple):
@@ -61,15 +63,15 @@ class Rule(NamedTuple):
         Log-accuracy to which a node of the largest mass is summed.
     heaviest : float
         Logarithm of the largest mass.
-    entropy : bool
-        Whether Z log Z is summed, too.
+    measure : float
+        Logarithm of the measure of v that the masses contain; 1e4 or more where log Z is not averaged.
     """
 
     overlaps: tuple[float, float]
     step: float
     lasting: float
     heaviest: float
-    entropy: bool
+    measure: float
 
 
 class _Chosen(NamedTuple):
@@ -234,8 +236,8 @@ def _gathered(table: Array, box: _Box, width: int, rule: Rule, out: Array) -> No
             out[0] += weight * first / z
             out[1] += weight * (along * along + across * across) / z
             out[2] += weight * z
-            if rule.entropy:
-                out[3] += weight * z * math.log(z)
+            if rule.measure < _UNASKED:
+                out[3] += weight * z * (math.log(z) - rule.measure)
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
@@ -257,8 +259,8 @@ def _unknown(nodes: Nodes, chosen: _Chosen, count: int, omega: Point, rule: Rule
     out[0] += (total[1] ** 2 + (1 + (many == 4)) * total[2] ** 2 + total[3] ** 2) / total[0]
     out[1] += (growth[0] ** 2 + 2 * growth[1] ** 2 + growth[2] ** 2) / total[0]
     out[2] += total[0]
-    if rule.entropy:
-        out[3] += total[0] * math.log(2 * total[0])
+    if rule.measure < _UNASKED:
+        out[3] += total[0] * (math.log(2 * total[0]) - rule.measure)
 
 
 @njit(fastmath=True, error_model="numpy", nogil=True, cache=True)
