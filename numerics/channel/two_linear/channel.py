@@ -46,6 +46,8 @@ _MODE = (1.0, 1.0, 0.5)
 _MOST_NODES, _MOST_PAIRS = 3_000_000, 6e7
 # In place of the measure of v where log Z is not averaged.
 _NO_MEASURE = 1e300
+# Overlaps below this one are not asked whether they take too many nodes.
+_NARROW = 0.9
 # Lengths of a task of a cluster.
 _LENGTHS = 2
 
@@ -102,6 +104,8 @@ class TwoLinearQuadrature(DiagonalQuadrature):
         """Whether the nodes at this overlap are no more than the sums are worth."""
         if not super().serves(q):
             return False
+        if q.diagonal().max() < _NARROW:
+            return True
         steps = self._steps(*self._checked(q), 1.0)
         try:
             self._nodes(steps, _lengths(steps))
@@ -136,17 +140,25 @@ class TwoLinearQuadrature(DiagonalQuadrature):
 
     def _nodes(self, steps: _Steps, lengths: Sequence[tuple[float, float]]) -> list[Nodes]:
         """Nodes at each length."""
+        most = _most(steps)
+        counts = [0]
+
+        def made(length: Point) -> Nodes | None:
+            if sum(counts) > most:
+                return None
+            nodes = _nodes_at(steps, *length)
+            counts.append(int(nodes.starts[-1]))
+            return nodes
+
         with ThreadPoolExecutor(self._workers) as pool:
-            made = list(pool.map(lambda length: _nodes_at(steps, *length), lengths))
-        count = sum(int(nodes.starts[-1]) for nodes in made)
-        pairs = count * (steps.log_accuracy**2 / (2 * math.pi) if steps.overlaps[0] else 1.0)
-        if count > _MOST_NODES or pairs > _MOST_PAIRS:
+            found = [nodes for nodes in pool.map(made, lengths) if nodes is not None]
+        if sum(counts) > most:
             q1, q2 = steps.overlaps
             raise ConvergenceError(
-                f"the posterior at q = ({q1:.8g}, {q2:.8g}) takes {count} nodes of h_1, more than the sums are worth, "
-                f"(95), {self.model.describe()}: ask for a lower accuracy, or give samples"
+                f"the posterior at q = ({q1:.8g}, {q2:.8g}) takes more than {most} nodes of h_1, (95), "
+                f"{self.model.describe()}: ask for a lower accuracy, or give samples"
             )
-        return made
+        return found
 
 
 def summed_at(
@@ -175,12 +187,18 @@ def _lengths(steps: _Steps) -> list[tuple[float, float]]:
     return list(zip(rho.tolist(), weights.tolist(), strict=True))
 
 
+def _most(steps: _Steps) -> int:
+    """Most nodes that are worth it."""
+    near = steps.log_accuracy**2 / (2 * math.pi) if steps.overlaps[0] else 1.0
+    return int(min(_MOST_NODES, _MOST_PAIRS / near))
+
+
 def _nodes_at(steps: _Steps, rho: float, weight: float) -> Nodes:
     """Nodes at one length with all factors of the densities in their mass."""
     v1, v2 = (1 - q for q in steps.overlaps)
     finer = steps.log_accuracy * (1.0 if all(steps.overlaps) else _SILENT) + _FINER + _WIDE * max(v1, v2)
     finer += _WEAK * math.log1p(steps.model[0] / steps.model[1])
-    nodes = nodes_at(steps.model, rho, (v1, v2), finer, _FARTHER, _MOST_NODES)
+    nodes = nodes_at(steps.model, rho, (v1, v2), finer, _FARTHER, _most(steps))
     return nodes._replace(mass=nodes.mass * (weight / (2 * math.pi * v1 * v2)))
 
 

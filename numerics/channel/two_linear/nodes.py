@@ -173,7 +173,7 @@ def nodes_at(
     tail : float
         Log-accuracy that nodes reach further than their steps are chosen for.
     most : int
-        Beyond so many nodes they are only counted: the arrays are empty but for `starts`.
+        Of more nodes there are none: the arrays are empty but for `starts`, whose last one tells.
     """
     scale, step = _map_of_lines(model, rho, variances, log_accuracy)
     reach = math.sqrt(2 * (log_accuracy + tail))
@@ -188,6 +188,9 @@ def nodes_at(
             maps[i] = _map_of_line(model, rho, x, end, variances, log_accuracy)
             half[i] = math.ceil(math.asinh(end / maps[i, 0]) / maps[i, 1])
             starts[i + 1] += 2 * half[i] + 1
+        if starts[i + 1] > most:
+            starts[i + 1 :] = starts[i + 1]
+            break
     out = np.empty((5, starts[lines] if starts[lines] <= most else 0))
     for i in range(lines if starts[lines] <= most else 0):
         x, dx = scale * math.sinh((i + 0.5) * step), scale * math.cosh((i + 0.5) * step) * step
