@@ -7,6 +7,7 @@ is left are a sum over rho, over omega_1 and omega_2, and the posterior, a sum o
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -129,7 +130,7 @@ class TwoLinearQuadrature(DiagonalQuadrature):
         heaviest = max(_heaviest(nodes) for nodes in made)
         if self._pool is None:
             with ThreadPoolExecutor(self._workers) as pool:
-                parts = list(pool.map(lambda one: _summed(*one, steps, heaviest), zip(made, lengths, strict=True)))
+                parts = list(pool.map(_at_length, made, lengths, repeat(steps), repeat(heaviest)))
         else:
             rows = [{"lengths": lengths[part]} for part in parts_of(len(lengths), _LENGTHS)]
             found = self._pool.map(summed_at, rows, steps=tuple(steps), heaviest=heaviest)
@@ -166,7 +167,7 @@ def summed_at(
 ) -> list[Array]:
     """Sums at some lengths, for a task of a cluster."""
     known = _Steps(*steps)
-    return [_summed(_nodes_at(known, *length), length, known, heaviest) for length in lengths]
+    return [_at_length(_nodes_at(known, *length), length, known, heaviest) for length in lengths]
 
 
 def _lengths(steps: _Steps) -> list[tuple[float, float]]:
@@ -210,7 +211,7 @@ def _heaviest(nodes: Nodes) -> float:
     return float((np.log(nodes.mass) - 0.5 * squares).max())
 
 
-def _summed(nodes: Nodes, length: Point, steps: _Steps, heaviest: float) -> Array:
+def _at_length(nodes: Nodes, length: Point, steps: _Steps, heaviest: float) -> Array:
     """Sums at one length."""
     q2, log_accuracy = steps.overlaps[1], steps.log_accuracy
     step = widest_step(q2, log_accuracy, _MODE) if q2 else 1.0
