@@ -7,12 +7,12 @@ import numpy as np
 from attnlimits.numerics.channel.two_linear.channel import TwoLinearQuadrature
 from attnlimits.numerics.model.network import Network
 
-__all__ = ["averages_of", "by_finer_sums", "linear_cases"]
+__all__ = ["averages_of", "by_finer_sums", "first_alone", "linear_cases"]
 
 Settings = dict[str, Any]
 
-# Times finer than the accuracy of a case.
-_FINER = 20.0
+# Times finer than the accuracy of a case; accuracy of alpha where the first layer alone is learned.
+_FINER, _FINE = 20.0, 1e-6
 
 
 def linear_cases() -> list[Settings]:
@@ -49,3 +49,25 @@ def averages_of(s: Settings, accuracy: float) -> tuple[list[float], list[float]]
 def by_finer_sums(s: Settings) -> tuple[list[float], list[float]]:
     """The same by sums of many times the accuracy."""
     return averages_of(s, s["accuracy"] / _FINER)
+
+
+def first_alone() -> list[dict[str, Any]]:
+    """Fixed points at which the first layer alone is learned, chosen by their overlap: alpha is explicit there.
+
+    The error of the overlap is that of alpha over its slope.
+    """
+    rng = np.random.default_rng(15)
+    cases: list[dict[str, Any]] = []
+    while len(cases) < 104:
+        skip, beta = float(f"{np.exp(rng.uniform(-2.3, 0)):.3g}"), float(f"{np.exp(rng.uniform(-0.5, 0.5)):.3g}")
+        q11 = float(10 ** rng.uniform(-3, -1) if rng.integers(2) else rng.uniform(0.1, 0.7))
+        rule = TwoLinearQuadrature(Network(activation="linear", skip=skip, beta=beta), _FINE, 1)
+        at, beside = (rule.refinements(np.diag([q, 0.0])) for q in (q11, 1.01 * q11))
+        alphas = q11 / ((1 - q11) * at[:, 0])
+        slope = (1.01 * q11 / ((1 - 1.01 * q11) * beside[0, 0]) - alphas[0]) / (0.01 * q11)
+        # A second layer that joins, or a fold, would lead elsewhere.
+        if alphas[0] * at[0, 3] < 0.98 and slope > 0:
+            settings = {"skip": skip, "beta": beta, "alpha": float(alphas[0])}
+            off = 2 * (2 * abs(alphas[1] - alphas[0]) + 1e-15) / slope
+            cases.append({"settings": settings, "value": q11, "error": float(off)})
+    return cases

@@ -4,6 +4,7 @@ import numpy as np
 from harness import Answer, Route, Settings, calibration_tests, load_truths
 from linear_averages import averages_of, by_finer_sums
 
+from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.first_layer import first_layer
 
@@ -19,6 +20,23 @@ def _averages(s: Settings) -> Answer:
 def _stored(s: Settings) -> tuple[list[float], list[float]]:
     found = next(one for one in load_truths("linear_averages") if one["settings"] == s)
     return found["value"], found["error"]
+
+
+def _by_accuracy(rng: np.random.Generator) -> list[Settings]:
+    stored = [one["settings"] for one in load_truths("first_linear_layer")]
+    return [{**s, "accuracy": float(f"{10 ** rng.uniform(-4, -2):.2g}")} for s in stored]
+
+
+def _fixed_point(s: Settings) -> Answer:
+    model = Network(activation="linear", skip=s["skip"], beta=s["beta"])
+    found = evolve(model, s["alpha"], accuracy=s["accuracy"], workers=1)
+    return Answer(found.overlap.diagonal(), found.overlap_error.diagonal(), found.how, not found.converged)
+
+
+def _alone(s: Settings) -> tuple[list[float], list[float]]:
+    asked = {key: s[key] for key in ("skip", "beta", "alpha")}
+    found = next(one for one in load_truths("first_linear_layer") if one["settings"] == asked)
+    return [found["value"], 0.0], [found["error"], 0.0]
 
 
 def _models(rng: np.random.Generator) -> list[Settings]:
@@ -46,6 +64,15 @@ def _more_digits(s: Settings) -> tuple[float, float]:
 
 
 ROUTES = (
+    Route(
+        "evolve, first of two linear layers, quadrature",
+        "estimated",
+        _by_accuracy,
+        _fixed_point,
+        _alone,
+        "alpha(q) to 1e-6, stored",
+        sample=2,
+    ),
     Route(
         "averages of two linear layers",
         "estimated",

@@ -97,7 +97,7 @@ class TwoLinearQuadrature(DiagonalQuadrature):
 
     activation = "linear"
     finest = 1e-13
-    closest = 3e-3
+    closest = 5e-3
     #: Whether log Z is averaged, too.
     entropy = False
 
