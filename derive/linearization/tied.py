@@ -1,21 +1,23 @@
 """One tied layer: every direction of S_P has the same eigenvalue of the operator (15)."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import sympy as sp
+
+
+@cache
+def _normal_moment(power: int) -> sp.Expr:
+    z = sp.Symbol("z", real=True)
+    return sp.integrate(z**power * sp.exp(-(z**2) / 2) / sp.sqrt(2 * sp.pi), (z, -sp.oo, sp.oo))
 
 
 def gaussian_mean(polynomial: sp.Expr, variables: Sequence[sp.Symbol]) -> sp.Expr:
     """Return the mean of a polynomial over independent standard normal variables, by integration."""
     value = sp.expand(polynomial)
     for variable in variables:
-        weight = sp.exp(-(variable**2) / 2) / sp.sqrt(2 * sp.pi)
-        powers = sp.Poly(value, variable).all_terms()
-        value = sp.expand(
-            sp.Add(
-                *[c * sp.integrate(variable ** k[0] * weight, (variable, -sp.oo, sp.oo)) for k, c in powers if c != 0]
-            )
-        )
+        powers = sp.Poly(value, variable).terms()
+        value = sp.expand(sp.Add(*[c * _normal_moment(k) for (k,), c in powers if c != 0]))
     return value
 
 

@@ -30,6 +30,7 @@ def fibre_moment(power: int, rho: sp.Symbol) -> sp.Expr:
     return sp.simplify(made.rewrite(sp.exp))
 
 
+@cache
 def _norm_product(power: int, first: sp.Expr, second: sp.Expr) -> sp.Expr:
     """Return E |z|^p E |z'|^p of standard Gaussian vectors of these sizes, which differ by 0 or 1."""
     r, n = sp.symbols("r n", positive=True)

@@ -154,6 +154,18 @@ def tanh_determinant(size: int) -> dict[str, sp.Expr]:
     return {name: field.to_sympy(field.from_sympy(rest)) for name, rest in (("Cauchy", cauchy), ("tanh", tanh))}
 
 
+@cache
+def _sums(n: int) -> dict[int, sp.Expr]:
+    """sum_i c_i tanh(s + b_i) by s."""
+    field = sp.QQ.frac_field(token_exponent)
+    b, c = shifts(n), [field.from_sympy(value) for value in coefficients(n)]
+    found = {}
+    for s in range(-n, n + 1, 2):
+        terms = [ci * field.from_sympy(_tanh(s + bi)) for ci, bi in zip(c, b, strict=True)]
+        found[s] = field.to_sympy(sum(terms, field.zero))
+    return found
+
+
 def head_output(n: int, last: int) -> list[sp.Expr]:
     """What the heads add up to, x_d sum_i c_i tanh(x_d s + b_i), for s = -n, -n + 2, .., n at x_d = +1 or -1.
 
@@ -168,13 +180,7 @@ def head_output(n: int, last: int) -> list[sp.Expr]:
     ----------
     chen2024, (37).
     """
-    field = sp.QQ.frac_field(token_exponent)
-    b, c = shifts(n), [field.from_sympy(value) for value in coefficients(n)]
-    found = []
-    for s in range(-n, n + 1, 2):
-        terms = [ci * field.from_sympy(_tanh(last * s + bi)) for ci, bi in zip(c, b, strict=True)]
-        found.append(field.to_sympy(last * sum(terms, field.zero)))
-    return found
+    return [last * _sums(n)[last * s] for s in range(-n, n + 1, 2)]
 
 
 def parity_identities(n: int) -> dict[str, sp.Expr]:

@@ -32,7 +32,9 @@ def prove_gaussian_integral() -> None:
         If SymPy's integral is another.
     """
     k, b = sp.Symbol("k", positive=True), sp.Symbol("b", real=True)
-    integral = sp.integrate(sp.exp(-(1 + k) * _XI**2 / 2 + b * _XI) / sp.sqrt(2 * sp.pi), (_XI, -sp.oo, sp.oo))
+    integral = sp.integrate(
+        sp.exp(-(1 + k) * _XI**2 / 2 + b * _XI) / sp.sqrt(2 * sp.pi), (_XI, -sp.oo, sp.oo), manual=True
+    )
     stated = sp.exp(b**2 / (2 * (1 + k))) / sp.sqrt(1 + k)
     prove_equal(sp.powsimp(sp.expand(integral / stated)) ** 2, sp.S.One, "Gaussian average of an exponential")
 
@@ -89,7 +91,7 @@ def prove_decoupled_law_at(replicas: int) -> None:
     coefficients = sp.Poly(exponent, _XI)
     second, first, rest = (coefficients.coeff_monomial(_XI**k) for k in (2, 1, 0))
     b, c = sp.Symbol("b", real=True), sp.Symbol("c", positive=True)
-    integral = sp.integrate(sp.exp(-c * _XI**2 + b * _XI), (_XI, -sp.oo, sp.oo))
+    integral = sp.integrate(sp.exp(-c * _XI**2 + b * _XI), (_XI, -sp.oo, sp.oo), manual=True)
     quotient = (
         integral.subs({b: first, c: -second}) / sp.sqrt(2 * sp.pi) / (2 * sp.pi * spread) ** sp.Rational(replicas, 2)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Iterator
@@ -142,6 +141,8 @@ def cluster_failures(what: str) -> Iterator[None]:
     what : str
         What the cluster is to complete.
     """
+    import asyncio
+
     try:
         yield
     except (ValueError, ArithmeticError, ClusterError, ConvergenceError, MemoryError):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 __all__ = ["SIGMAS", "standard_error", "student"]
 
@@ -17,6 +17,7 @@ SIGMAS = 3.0
 _LEVEL = math.erf(SIGMAS / math.sqrt(2))
 
 
+@cache
 def student(replicas: int) -> float:
     """Factor by which a standard error from so few randomisations grows, so that three of it hold in 99.73 %.
 
@@ -25,6 +26,8 @@ def student(replicas: int) -> float:
     >>> print(f"{student(4):.2f} {student(8):.2f} {student(64):.2f}")
     3.07 1.51 1.02
     """
+    from scipy.special import stdtrit
+
     return max(1.0, float(stdtrit(replicas - 1, 0.5 + 0.5 * _LEVEL)) / SIGMAS)
 
 

@@ -207,9 +207,14 @@ class FreeEntries:
             # Down to zero overlap r changes with x and not with its logarithm.
             return _SMALL if x[k] < _SMALL / _STEP else -size
         # Up or down, as it stays further from the ends of the range.
-        unit = np.eye(len(x))[k]
-        size = max(size, _SMALL)
-        return float(max((-size, size), key=lambda step: self._margin(x + step * unit)))
+        unit, size = np.eye(len(x))[k], max(size, _SMALL)
+        for _ in range(_HALVINGS):
+            further = float(max((-size, size), key=lambda step: self._margin(x + step * unit)))
+            if self._margin(x + further * unit) > 0:
+                break
+            # Next to the edge of the range it may be left on both sides.
+            size *= 0.5
+        return further
 
     def inside(self, x: Array, moved: Array) -> Array:
         """Keep a share of the distance to the ends of the range."""

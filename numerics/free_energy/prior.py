@@ -13,9 +13,10 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, root
+from scipy.optimize import root
 
 from ..core.errors import ConvergenceError
+from .roots import decreasing_root
 from .rows import Mixture, Summary
 
 __all__ = ["Binary", "GaussBernoulli", "Gaussian", "Prior", "prior_named"]
@@ -23,6 +24,8 @@ __all__ = ["Binary", "GaussBernoulli", "Gaussian", "Prior", "prior_named"]
 Array = NDArray[np.float64]
 
 _EPS = float(np.finfo(float).eps)
+# Inverses that are kept.
+_KEPT = 256
 # Largest log qhat that an overlap is looked for at: beyond, 1 - q is lost in rounding.
 _TOP = 40.0
 # Least overlap of an entry: below, what is made of it leaves the range of float64.
@@ -131,6 +134,7 @@ class _Separable:
     def __init__(self, weights: list[float], means: list[float], variances: list[float]) -> None:
         self._law = (weights, means, variances)
         self._rows = {1: Mixture.of_entries(*self._law, 1)}
+        self._inverses: dict[float, float] = {}
 
     def _of(self, size: int) -> Mixture:
         if size not in self._rows:
@@ -167,11 +171,18 @@ class _Separable:
     def inverse(self, q: Array) -> Array:
         """Return qhat with F(qhat) = q."""
         if _diagonal(q):
-            return np.diag([self._solved(value) for value in q.diagonal()])
+            return np.diag([self._inverse(float(value)) for value in q.diagonal()])
         return _coupled(self, q)
 
+    def _inverse(self, q: float) -> float:
+        """Return qhat of one entry; potential, slope and error at the same overlap ask for the same one."""
+        if q not in self._inverses:
+            if len(self._inverses) >= _KEPT:
+                self._inverses.clear()
+            self._inverses[q] = self._solved(q)
+        return self._inverses[q]
+
     def _solved(self, q: float) -> float:
-        """Return qhat of one entry."""
         if q <= 0:
             return 0.0
         if q < _LEAST:
@@ -180,21 +191,24 @@ class _Separable:
                 "take a larger overlap, or 0"
             )
 
-        def rest(log_qhat: float) -> float:
-            found = self._entry(math.exp(log_qhat))
+        def rest(log_qhat: float) -> tuple[float, float]:
+            """Logarithm of what falls with qhat over what it is to be, and its slope: F grows by E Var(w | y)^2."""
+            qhat = math.exp(log_qhat)
+            found = self._entry(qhat)
+            overlap, mmse = (max(float(one[0, 0]), 1e-307) for one in (found.overlap, found.mmse))
             if q < _HALF:
-                return math.log(q) - math.log(max(found.overlap[0, 0], 1e-307))
-            return math.log(max(found.mmse[0, 0], 1e-307)) - math.log1p(-q)
+                return math.log(q) - math.log(overlap), -found.square * qhat / overlap
+            return math.log(mmse) - math.log1p(-q), -found.square * qhat / mmse
 
         # F rises, and from few entries that are not zero faster than qhat.
         low = math.log(q) - 1.0
-        while rest(low) < 0:
+        while rest(low)[0] < 0:
             low -= 2.0
-        return math.exp(brentq(rest, low, _TOP, xtol=1e-13, rtol=1e-14))
+        return math.exp(decreasing_root(rest, low, _TOP))
 
     def response(self, q: Array) -> Array:
         """Return 1/E Var(w | y)^2 of each entry on the diagonal."""
-        rows = [self._entry(self._solved(value)).square for value in q.diagonal()]
+        rows = [self._entry(self._inverse(float(value))).square for value in q.diagonal()]
         return np.diag([1 / one for one in rows])
 
     def potential(self, q: Array) -> float:

@@ -50,14 +50,34 @@ class Summary:
 
 
 class _Component(NamedTuple):
-    """What y is under one component of the law of w."""
+    """What y is under one component of the law of w, and what it says of w then."""
 
     share: float
     mean: Array
-    variance: Array
     centre: Array  # of y
     spread: Array  # covariance of y
-    excess: Array  # that covariance less the identity
+    shrink: Array  # (spread - 1) spread^{-1}
+    constant: float  # of the score
+    gain: Array  # E[w | y] = mean + gain (y - centre)
+    covariance: Array  # of w given y
+
+    @classmethod
+    def of(cls, share: float, mean: Array, variance: Array, root: Array) -> "_Component":
+        """At the square root of qhat."""
+        excess = (root * variance) @ root
+        spread = np.eye(len(root)) + excess
+        inverse, centre, deviation = np.linalg.inv(spread), root @ mean, np.sqrt(variance)
+        posterior = np.linalg.inv(np.eye(len(root)) + deviation[:, None] * (root @ root) * deviation)
+        return cls(
+            share,
+            mean,
+            centre,
+            spread,
+            excess @ inverse,
+            0.5 * centre @ inverse @ centre + 0.5 * float(np.log1p(np.linalg.eigvalsh(excess)).sum()),
+            variance[:, None] * (root @ inverse),
+            deviation[:, None] * posterior * deviation,
+        )
 
 
 class _Posterior(NamedTuple):
@@ -92,16 +112,16 @@ class Mixture:
         """
         size = len(qhat)
         root = matrix_root(qhat)
-        components = []
-        for share, mean, variance in zip(self.weights, self.means, self.variances, strict=True):
-            excess = (root * variance) @ root
-            components.append(_Component(share, mean, variance, root @ mean, np.eye(size) + excess, excess))
+        components = [
+            _Component.of(share, mean, variance, root)
+            for share, mean, variance in zip(self.weights, self.means, self.variances, strict=True)
+        ]
         close = all(np.linalg.norm(one.centre) <= 1 for one in components)
         psi, overlap, mmse, square = 0.0, np.zeros((size, size)), np.zeros((size, size)), 0.0
         for one in components:
             x, mass = _rule(size, math.sqrt(float(np.linalg.eigvalsh(one.spread)[-1])), wider)
             mass = one.share * mass
-            found = _posterior(one.centre + x @ matrix_root(one.spread), root, components)
+            found = _posterior(one.centre + x @ matrix_root(one.spread), components)
             psi += float(mass @ (_beyond_linear(-found.log_ratio) if close else found.log_ratio))
             overlap += (found.mean.T * mass) @ found.mean
             mmse += np.tensordot(mass, found.covariance, axes=1)
@@ -109,29 +129,18 @@ class Mixture:
         return Summary(psi, overlap, mmse, square)
 
 
-def _posterior(y: Array, root: Array, components: list[_Component]) -> _Posterior:
+def _posterior(y: Array, components: list[_Component]) -> _Posterior:
     """Posterior of w at each y.
 
     exp(s_k) is the density of y under component k over that of N(0, I). The components have mean zero together, so that
     r - 1 = sum_k p_k (exp(s_k) - 1 - c_k.y), and <w> = sum_k p_k ((exp(s_k) - 1) m_k + exp(s_k) gain_k (y - c_k))/r.
     """
     share = np.array([one.share for one in components])[:, None]
-    linear, beyond, conditional, covariances = [], [], [], []
+    linear, beyond, conditional = [], [], []
     for one in components:
-        inverse = np.linalg.inv(one.spread)
-        shrink = one.excess @ inverse
         linear.append(y @ one.centre)
-        beyond.append(
-            0.5 * ((y @ shrink) * y).sum(axis=1)
-            - y @ (shrink @ one.centre)
-            - 0.5 * one.centre @ inverse @ one.centre
-            - 0.5 * float(np.log1p(np.linalg.eigvalsh(one.excess)).sum())
-        )
-        gain = one.variance[:, None] * (root @ inverse)
-        conditional.append((y - one.centre) @ gain.T)
-        deviation = np.sqrt(one.variance)
-        posterior = np.linalg.inv(np.eye(len(root)) + deviation[:, None] * (root @ root) * deviation)
-        covariances.append(deviation[:, None] * posterior * deviation)
+        beyond.append(0.5 * ((y @ one.shrink) * y).sum(axis=1) - y @ (one.shrink @ one.centre) - one.constant)
+        conditional.append((y - one.centre) @ one.gain.T)
     score = np.array(linear) + np.array(beyond)
     top = score.max(axis=0)
     weight = share * np.exp(score - top)
@@ -146,7 +155,7 @@ def _posterior(y: Array, root: Array, components: list[_Component]) -> _Posterio
     at = means[:, None] + np.array(conditional)
     middle = np.einsum("kn,kp->np", pull, means) + np.einsum("kn,knp->np", weight, np.array(conditional))
     moved = at - middle
-    within = np.einsum("kn,kpq->npq", weight, np.array(covariances))
+    within = np.einsum("kn,kpq->npq", weight, np.array([one.covariance for one in components]))
     return _Posterior(log_ratio, middle, within + np.einsum("kn,knp,knq->npq", weight, moved, moved))
 
 

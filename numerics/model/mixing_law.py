@@ -62,7 +62,7 @@ def mixing_law(model: Network, layers: int, level: int) -> MixingLaw:
     Parameters
     ----------
     model : Network
-        Softmax, two tokens, tied, of any ranks; its depth is not used.
+        Softmax, two tokens, tied, of any ranks; of at least that many layers.
     layers : int
         Number l >= 0 of layers behind.
     level : int

@@ -12,221 +12,148 @@ J_j = |dv/dh_solved|; a node then weighs prior / sum_j n_j pi_j J_j, whichever d
 the prior are met by the draw that solves for what is wide, or by the peaks.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .deep.fibre import Fibre, Nodes, complete, new_nodes, new_scratch
-from .deep.mixing import Constants, readout
-from .deep.peaks import Peaks, Prior, drawn_layer, energy, new_peaks, place_peaks
-from .student import freedom
+from ..arithmetic.references import INNER, lend, reference
+from .deep.draws import Draws, Runs, draw_peaks, draw_prior, new_runs, set_peak_runs, set_prior_runs
+from .deep.fibre import Fibre, Nodes, complete, new_fibre, new_nodes
+from .deep.mixing import LOOPS, Constants, block_of, readout
+from .deep.peaks import Peaks, Prior, new_peaks, set_peaks
+from .deep.search import Outputs, Search, find_peaks, new_search
+from .deep.weights import Weights, new_weights, weigh
 
-__all__ = ["Draws", "Outputs", "posterior_moments"]
+__all__ = ["posterior_moments"]
 
 Array = NDArray[np.float64]
 
-_LOG_TWO_PI = math.log(2 * math.pi)
+# Numbers of a vector register.
+_VECTOR = 8
 
 
-class Outputs(NamedTuple):
-    """A batch of outputs.
+class _Work(NamedTuple):
+    """What the blocks of an output use: the surface, the peaks, the runs of a draw, nodes and their weights."""
 
-    Attributes
-    ----------
-    truth : ndarray, shape (n, L, M)
-        Indices that made the outputs: they carry v, and place the peaks.
-    omega : ndarray, shape (n, L, M)
-    pair : ndarray of int, shape (n,)
-        Which pair of sets of nodes an output takes.
-    """
-
-    truth: Array
-    omega: Array
-    pair: NDArray[np.int64]
+    fibre: Fibre
+    search: Search
+    peaks: Peaks
+    runs: Runs
+    nodes: Nodes
+    weights: Weights
 
 
-class Draws(NamedTuple):
-    """The three draws of nodes: from the prior for the last layer, for the layer before, and from the peaks.
-
-    Attributes
-    ----------
-    roots : ndarray, shape (2, L - 1, L - 1)
-        Cholesky factors of V without the last layer, and without the one before.
-    counts : ndarray of int, shape (3,)
-        Nodes of each in each set.
-    before_peak : bool
-        Whether the peaks are solved for the layer before the last.
-    points : ndarray, shape (pairs, 2, nodes, (L - 1) M)
-        Standard normal.
-    tails : ndarray, shape (pairs, 2, nodes)
-        sqrt(nu/chi^2_nu) of the peaks.
-    """
-
-    roots: Array
-    counts: NDArray[np.int64]
-    before_peak: bool
-    points: Array
-    tails: Array
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _draw_prior(nodes: Nodes, normals: Array, first: int, omega: Array, root: Array) -> None:
-    """Layers from the prior, all but the one that is solved for; `normals` from number `first` on."""
-    h, before, _ = nodes
-    n, depth, size = h.shape
-    for node in range(n):
-        for k in range(depth - 1):
-            layer = drawn_layer(k, depth, before)
-            for m in range(size):
-                value = omega[layer, m]
-                for j in range(k + 1):
-                    value += root[k, j] * normals[first + node, j * size + m]
-                h[node, layer, m] = value
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _draw_peaks(
-    nodes: Nodes, drawn: tuple[Array, Array, int], peaks: Peaks, pieces: int, piece: NDArray[np.int64]
-) -> None:
-    """Layers from the peaks, by their shares, and the piece of each node: all have nodes of every peak.
-
-    `drawn`: normals and tails, from that number on.
-    """
-    h, before, _ = nodes
-    normals, tail, first = drawn
-    centre, factor, flips, share, _, _ = peaks
-    n, depth, size = h.shape
-    image, passed = 0, share[0]
-    for node in range(n):
-        level = (node + 0.5) / n
-        while level > passed and image < len(share) - 1:
-            image += 1
-            passed += share[image]
-        piece[node] = min(int(pieces * max(level - passed + share[image], 0.0) / share[image]), pieces - 1)
-        for j in range(centre.shape[1]):
-            value = 0.0
-            for k in range(j + 1):
-                value += factor[image, j, k] * normals[first + node, k]
-            value = centre[image, j] + tail[first + node] * value
-            h[node, drawn_layer(j // size, depth, before), j % size] = flips[image, j] * value
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _set_drawn(h: Array, before: bool, drawn: Array) -> None:
-    """The layers that are drawn where the last one, or the one before it, is solved for."""
-    depth, size = h.shape
-    for j in range(len(drawn)):
-        drawn[j] = h[drawn_layer(j // size, depth, before), j % size]
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _tail(drawn: Array, image: int, centre: Array, factor: Array, flips: Array, z: Array) -> float:
-    """1/(1 + d^2/nu) with the distance d from a peak; z is lost."""
-    free = len(drawn)
-    square = 0.0
-    for j in range(free):
-        value = flips[image, j] * drawn[j] - centre[image, j]
-        for k in range(j):
-            value -= factor[image, j, k] * z[k]
-        z[j] = value / factor[image, j, j]
-        square += z[j] * z[j]
-    return 1.0 / (1.0 + square / freedom(free))
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _times_power(value: float, factor: float, power: int) -> float:
-    for _ in range(power):
-        value *= factor
-    return value
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _prior_intensity(
-    moved: Array, precision: Array, counts: NDArray[np.int64], det_last: float, det_before: float
-) -> float:
-    """Intensity of both draws from the prior over the prior, which is the conditional one of the layer solved for."""
-    depth, size = moved.shape
+@njit(cache=True, **LOOPS)
+def _add_run(h: Array, weights: Weights, span: tuple[int, int], solved: int, sums: Array) -> None:
+    """Add nodes of one piece, from the first to before the last, to its sums: mass, h, h_l h_l^T."""
+    depth, size = h.shape[0], h.shape[1]
+    even, odd = weights.even, weights.odd
+    first, last = span
+    if first < 0:
+        return
     total = 0.0
-    for which in range(2):
-        if counts[which] > 0:
-            k = depth - 1 - which
-            last = 0.0
-            for m in range(size):
-                last += 0.5 * moved[k, m] * moved[k, m] / precision[k, k]
-            last -= 0.5 * size * (math.log(precision[k, k]) - _LOG_TWO_PI)
-            total += counts[which] * (det_before if which else det_last) * math.exp(last)
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _add_moments(sums: Array, weight: float, h: Array) -> None:
-    """Add a node: mass, h, h_l h_l^T."""
-    depth, size = h.shape
-    sums[0] += weight
+    for j in range(first, last):
+        total += even[j]
+    sums[0] += total
+    at = 1 + depth * size
     for k in range(depth):
+        weight = odd if k == solved else even
         for m in range(size):
-            first = weight * h[k, m]
-            sums[1 + k * size + m] += first
-            for j in range(size):
-                sums[1 + depth * size + (k * size + m) * size + j] += first * h[k, j]
+            total = 0.0
+            for j in range(first, last):
+                total += weight[j] * h[k, m, j]
+            sums[1 + k * size + m] += total
+            for i in range(m + 1):
+                total = 0.0
+                for j in range(first, last):
+                    total += even[j] * h[k, m, j] * h[k, i, j]
+                sums[at + (k * size + m) * size + i] += total
+                if i < m:
+                    sums[at + (k * size + i) * size + m] += total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _add_nodes(
-    sums: Array, piece: NDArray[np.int64], nodes: Nodes, prior: Prior, counts: NDArray[np.int64], peaks: Peaks
+@njit(cache=True, **LOOPS)
+def _add_block(start: int, n: int, runs: Runs, solved: int, work: tuple[Nodes, Weights], sums: Array) -> None:
+    """Add a block of nodes of one draw to the sums of their pieces; `start` is the number of its first node."""
+    nodes, weights = work
+    begin, run = 0, 0
+    while begin < n:
+        end = min(runs.ends[run] - start, n)
+        if end > begin:
+            _add_run(nodes.h, weights, (begin, end), solved, sums[runs.pieces[run]])
+            begin = end
+        run += 1
+
+
+@njit(cache=True, **INNER)
+def _even(count: int, room: int) -> int:
+    """Nodes of each block where so many are divided evenly: a multiple of a vector's numbers, and at least that."""
+    blocks = max((count + room - 1) // room, 1)
+    return max((count + blocks * _VECTOR - 1) // (blocks * _VECTOR), 1) * _VECTOR
+
+
+@njit(cache=True, inline="always", **INNER)
+def _add_draw(which: int, draw: tuple[Draws, int], prior: Prior, network: Constants, work: _Work, sums: Array) -> None:
+    """Add the nodes of one draw, of both sets, to the sums of their pieces, (2 pieces, 1 + L M + L M M).
+
+    `draw`: the draws, and the pair of sets that is taken.
+    """
+    (draws, pair), nodes, weights, peaks, runs = draw, work.nodes, work.weights, work.peaks, work.runs
+    count, first, solved = draws.counts[which], draws.firsts[which], draws.solved[which]
+    before = solved < len(prior.omega) - 1
+    if which == 2:
+        set_peak_runs(count, len(sums) // 2, peaks.share, runs)
+    else:
+        set_prior_runs(count, len(sums) // 2, runs)
+    size = _even(2 * count, nodes.h.shape[2])
+    for start in range(0, 2 * count, size):
+        n = min(size, 2 * count - start)
+        if which == 2:
+            points = (draws.points[pair], draws.tails[pair])
+            draw_peaks(points, (start, first + start, n), runs, before, peaks, nodes.h)
+        else:
+            draw_prior(draws.points[pair], (first + start, n), (prior.omega, draws.roots[which]), before, nodes.h)
+        complete(nodes, before, n, network, work.fibre)
+        weigh(nodes, (solved, n), prior, (draws.counts, draws.solved, peaks), weights)
+        _add_block(start, n, runs, solved, (nodes, weights), sums)
+
+
+@njit(cache=True, inline="always", **INNER)
+def _set_readouts(truth: Array, span: tuple[int, int], network: Constants, work: _Work) -> None:
+    """The outputs of some vectors of indices."""
+    (first, n), h, v = span, work.nodes.h, work.search.v
+    for k in range(truth.shape[1]):
+        for m in range(truth.shape[2]):
+            for i in range(n):
+                h[k, m, i] = truth[first + i, k, m]
+    readout(h, network, n, work.fibre.mixed, v)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _set_moments(
+    outputs: Outputs, prior: tuple[Array, float], draws: Draws, network: Constants, work: _Work, out: Array
 ) -> None:
-    """Add nodes of any draw, with both signs of the layer solved for, to the sums of their pieces of one output."""
-    h, before, dets = nodes
-    omega, precision, log_det = prior
-    centre, factor, flips, _, norm, before_peak = peaks
-    n, depth, size = h.shape
-    free = (depth - 1) * size
-    moved, drawn, z = np.empty((depth, size)), np.empty(free), np.empty(free)
-    power = (freedom(free) + free) // 2
-    solved = depth - 2 if before else depth - 1
-    for node in range(n):
-        x, det_last, det_before = h[node], dets[node, 0], dets[node, 1]
-        if not det_last > 0.0:
-            continue
-        for _ in range(2):
-            for m in range(size):
-                x[solved, m] = -x[solved, m]
-            height = energy(x, omega, precision, moved)
-            # Intensity of all draws over the prior.
-            inverse = _prior_intensity(moved, precision, counts, det_last, det_before)
-            _set_drawn(x, before_peak, drawn)
-            density = 0.0
-            for image in range(len(norm)):
-                density += _times_power(norm[image], _tail(drawn, image, centre, factor, flips, z), power)
-            density *= det_before if before_peak else det_last
-            inverse += density * math.exp(height - log_det + 0.5 * depth * size * _LOG_TWO_PI)
-            weight = 1.0 / inverse
-            if weight > 0.0 and inverse > 0.0:
-                _add_moments(sums[piece[node]], weight, x)
+    """Fill moments; the prior is V^{-1} and its log det M/2."""
+    precision, log_det = prior
+    images, group = len(work.peaks.share), work.search.v.shape[1]
+    v, depth = work.fibre.v, len(precision)
+    for first in range(0, len(out), group):
+        count = min(group, len(out) - first)
+        _set_readouts(outputs.truth, (first, count), network, work)
+        find_peaks(outputs, (first, count), precision, (work.search, work.nodes, work.fibre), network)
+        for i in range(first, first + count):
+            for m in range(len(v)):
+                for j in range(v.shape[1]):
+                    v[m, j] = work.search.v[m, i - first]
+            own = reference(Prior(outputs.omega[i], precision, log_det))
+            peak = (draws.solved[2] < depth - 1, draws.counts[2])
+            set_peaks((i - first) * images, work.search, peak, work.peaks)
+            for which in range(3):
+                _add_draw(which, (draws, outputs.pair[i]), own, network, work, out[i])
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _add_set(sums: Array, draws: Draws, place: tuple[int, int], prior: Prior, peaks: Peaks, fibre: Fibre) -> None:
-    """Draw one set of nodes, the one at `place`, and add its pieces, (pieces, 1 + L M + L M M), of one output."""
-    roots, counts, before_peak, points, tails = draws
-    depth, size = prior.omega.shape
-    pieces = len(sums)
-    for which in range(2):
-        nodes = new_nodes(counts[which], depth, size, which == 1)
-        _draw_prior(nodes, points[place], which * counts[0], prior.omega, roots[which])
-        complete(nodes, fibre)
-        piece = np.arange(counts[which]) * pieces // max(counts[which], 1)
-        _add_nodes(sums, piece, nodes, prior, counts, peaks)
-    nodes, piece = new_nodes(counts[2], depth, size, before_peak), np.zeros(counts[2], np.int64)
-    _draw_peaks(nodes, (points[place], tails[place], counts[0] + counts[1]), peaks, pieces, piece)
-    complete(nodes, fibre)
-    _add_nodes(sums, piece, nodes, prior, counts, peaks)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def posterior_moments(outputs: Outputs, precision: Array, draws: Draws, network: Constants, out: Array) -> None:
     """Moments of the posterior of a batch of outputs, each by two independent sets of nodes.
 
@@ -241,15 +168,16 @@ def posterior_moments(outputs: Outputs, precision: Array, draws: Draws, network:
         Filled: mass, sum of h, sum of h_l h_l^T of every layer, of each piece of both sets.
     """
     n, depth, size = outputs.truth.shape
-    pieces = out.shape[1] // 2
-    log_det = 0.5 * size * math.log(abs(np.linalg.det(precision)))
-    fibre = Fibre(np.empty(size), network, new_scratch(size))
-    peaks = new_peaks(depth, size, draws.before_peak)
-    for i in range(n):
-        readout(outputs.truth[i], network, fibre.scratch.base, fibre.scratch.sigma, fibre.v)
-        prior = Prior(outputs.omega[i], precision, log_det)
-        place_peaks(outputs.truth[i], prior, fibre, draws.counts[2], peaks)
-        out[i] = 0.0
-        for half in range(2):
-            mine = out[i, half * pieces : (half + 1) * pieces]
-            _add_set(mine, draws, (outputs.pair[i], half), prior, peaks, fibre)
+    peaks, nodes = new_peaks(depth, size), block_of(size)
+    images = len(peaks.share)
+    work = _Work(
+        new_fibre(size, nodes),
+        new_search(depth, size, max(1, min(n, nodes // images))),
+        peaks,
+        new_runs(out.shape[1] // 2, images),
+        new_nodes(depth, size, nodes),
+        new_weights(depth, size, nodes),
+    )
+    log_det = 0.5 * size * float(np.linalg.slogdet(precision)[1])
+    out[:] = 0.0
+    _set_moments(lend(outputs), (precision, log_det), lend(draws), network, lend(work), out)

@@ -8,8 +8,6 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.polynomial.legendre import legder, legval
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh_tridiagonal
-from scipy.special import ndtri
 
 from ..core.results import Estimate
 from .sobol import sobol
@@ -68,6 +66,8 @@ def gauss_legendre(n: int) -> tuple[Array, Array]:
     Those of `numpy.polynomial.legendre.leggauss`, which takes time of order n^3: it does not use that the matrix whose
     eigenvalues are the zeros of P_n is tridiagonal.
     """
+    from scipy.linalg import eigvalsh_tridiagonal
+
     highest = np.zeros(n + 1)
     highest[-1] = 1
     scale = 1 / np.sqrt(2 * np.arange(n) + 1)
@@ -250,6 +250,8 @@ def normal_qmc(dimension: int, log2_n: int, rng: np.random.Generator) -> Array:
     -------
     ndarray, shape (2**log2_n, dimension)
     """
+    from scipy.special import ndtri
+
     uniform = sobol(dimension, 2**log2_n, rng)
     # The scrambled points live on a 2^-30 lattice that holds 0.
     return np.asarray(ndtri(np.clip(uniform, 2.0**-31, 1 - 2.0**-31)))

@@ -7,7 +7,6 @@ call does not wait for it.
 from functools import cache
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 __all__ = ["sobol"]
@@ -93,6 +92,8 @@ def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.fl
             "tokens or heads, or a lower rank"
         )
     if dimension > len(_JOE_KUO) + 1:
+        import scipy
+
         return np.asarray(scipy.stats.qmc.Sobol(dimension, rng=rng).random(count))
     stream = rng.spawn(1)[0]
     powers = np.uint32(1) << np.arange(_BITS, dtype=np.uint32)

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
@@ -94,6 +93,8 @@ def linear_two_layers(model: Network, level: int) -> float:
 
 def linear_deep(model: Network, rng: np.random.Generator) -> tuple[Estimate, int]:
     """Operator norm for linear attention at any depth, by randomised quasi-Monte Carlo over the hidden layers."""
+    from scipy.special import ndtr
+
     replicas = 16
     values = []
     halves = []

@@ -29,7 +29,7 @@ def test_the_record_is_the_same(attnlimits, where, name):
 
 
 def test_a_landscape_is_the_same(attnlimits, where, tmp_path):
-    command = 'landscape --link "h[1]*h[2]" --alpha 1.5 --samples 16 --replicas 2 --starts 0 --points 4'
+    command = 'landscape --link "h[1]*h[2]" --alpha 1.5 --samples 8 --replicas 2 --starts 0 --points 4'
     for folder, more in (("here", ""), ("there", f"--dask {where}")):
         assert attnlimits(f"{command} --out {tmp_path / folder / 'phi.svg'} {more}").status == 0
     assert (tmp_path / "there/phi.json").read_bytes() == (tmp_path / "here/phi.json").read_bytes()

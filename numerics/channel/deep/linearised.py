@@ -8,13 +8,15 @@ J_a^T (J V J^T)^{-1} J_b.
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.references import lend
 from ...model.network import Network
-from ...posterior.deep.mixing import Constants, apply_matrix, readout, solve
+from ...posterior.deep.mixing import LOOPS, Constants, Mixed, block_of, new_mixed, readout, solve
 from ...quadrature.rules import normal_qmc
 
 __all__ = ["LEAST", "MANY", "TIMES", "Linearised", "jacobians"]
@@ -89,7 +91,8 @@ class Linearised:
 
         def work(start: int) -> None:
             part = slice(start, start + _CHUNK)
-            _linearised(omega[part], deviation[part], v, network, scores[part], traces[part])
+            points = (omega[part], deviation[part])
+            _linearised(points, v, network, lend(_new_work(*omega.shape[1:])), scores[part], traces[part])
 
         with ThreadPoolExecutor(self._workers) as pool:
             list(pool.map(work, range(0, len(omega), _CHUNK)))
@@ -106,7 +109,7 @@ def jacobians(model: Network, h: Array) -> Array:
     h : ndarray, shape (n, L, M)
     """
     out = np.empty((*h.shape, model.tokens))
-    _jacobians(np.ascontiguousarray(h), _constants(model), out)
+    _jacobians(np.ascontiguousarray(h), _constants(model), lend(_new_work(*h.shape[1:])), out)
     return out
 
 
@@ -114,77 +117,171 @@ def _constants(model: Network) -> Constants:
     return Constants(model.skip, model.beta, model.activation == "linear")
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _jacobians(h: Array, network: Constants, out: Array) -> None:
-    """Fill derivatives by central differences."""
-    n, depth, size = h.shape
-    up, down = np.empty(size), np.empty(size)
-    base, sigma = np.empty((size, size)), np.empty((size, size))
-    for i in range(n):
-        x = h[i].copy()
-        for layer in range(depth):
-            for m in range(size):
-                x[layer, m] = h[i, layer, m] + _STEP
-                readout(x, network, base, sigma, up)
-                x[layer, m] = h[i, layer, m] - _STEP
-                readout(x, network, base, sigma, down)
-                x[layer, m] = h[i, layer, m]
-                for a in range(size):
-                    out[i, layer, a, m] = (up[a] - down[a]) / (2 * _STEP)
+class _Work(NamedTuple):
+    """Arrays that every block of points uses anew, the points last.
+
+    Attributes
+    ----------
+    h, deviation : ndarray, shape (L, M, points)
+    jacobian : ndarray, shape (L, M, M, points)
+        dv_a/dh_lm, a before m.
+    up, down : ndarray, shape (M, points)
+        Outputs next to a point.
+    gram : ndarray, shape (M, M, points)
+        J V J^T.
+    columns : ndarray, shape (M, M, points)
+        Columns of its inverse.
+    weighted : ndarray, shape (L, M, M, points)
+        J_a^T (J V J^T)^{-1}.
+    mixed : Mixed
+    """
+
+    h: Array
+    deviation: Array
+    jacobian: Array
+    up: Array
+    down: Array
+    gram: Array
+    columns: Array
+    weighted: Array
+    mixed: Mixed
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _linearised(omega: Array, deviation: Array, v: Array, network: Constants, scores: Array, traces: Array) -> None:
-    """Fill scores, shape (n, L, M), and traces, shape (n, L, L); zero where the linearised output says nothing."""
-    n, depth, size = omega.shape
-    jacobian = np.empty((1, depth, size, size))
-    gram, work, part = np.empty((size, size)), np.empty((size, size)), np.empty(size)
-    seen, inverse = np.empty(size), np.empty((size, size))
-    weighted = np.empty((depth, size, size))
-    for i in range(n):
-        _jacobians(omega[i : i + 1], network, jacobian)
-        j = jacobian[0]
-        gram[:], seen[:] = 0.0, 0.0
-        for a in range(depth):
-            apply_matrix(j[a], deviation[i, a], part)
-            seen += part
-            for b in range(depth):
-                if v[a, b] != 0.0:
-                    _add_product(j[a], j[b], v[a, b], gram)
-        regular = True
+def _new_work(depth: int, size: int) -> _Work:
+    """Arrays for a network."""
+    points = block_of(size)
+    layers, vector = (depth, size, points), (size, points)
+    square, squares = (size, size, points), (depth, size, size, points)
+    return _Work(
+        np.empty(layers),
+        np.empty(layers),
+        np.empty(squares),
+        np.empty(vector),
+        np.empty(vector),
+        np.empty(square),
+        np.empty(square),
+        np.empty(squares),
+        new_mixed(size, points),
+    )
+
+
+@njit(cache=True, **LOOPS)
+def _put_last(x: Array, first: int, n: int, out: Array) -> None:
+    """Put n points, shape (n, L, M), last."""
+    for layer in range(x.shape[1]):
+        for m in range(x.shape[2]):
+            for j in range(n):
+                out[layer, m, j] = x[first + j, layer, m]
+
+
+@njit(cache=True, **LOOPS)
+def _set_jacobians(n: int, network: Constants, work: _Work) -> None:
+    """Derivatives of a block by central differences."""
+    h, mixed, up, down = work.h, work.mixed, work.up, work.down
+    depth, size = h.shape[0], h.shape[1]
+    for layer in range(depth):
         for m in range(size):
-            work[:] = gram
-            part[:] = 0.0
-            part[m] = 1.0
-            regular = regular and solve(work, part) > 0.0
-            inverse[:, m] = part
-        if not regular:
-            inverse[:] = 0.0
-        # J_a^T (J V J^T)^{-1}
+            for j in range(n):
+                h[layer, m, j] += _STEP
+            readout(h, network, n, mixed, up)
+            for j in range(n):
+                h[layer, m, j] -= 2 * _STEP
+            readout(h, network, n, mixed, down)
+            for j in range(n):
+                h[layer, m, j] += _STEP
+            for a in range(size):
+                for j in range(n):
+                    work.jacobian[layer, a, m, j] = (up[a, j] - down[a, j]) / (2 * _STEP)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _jacobians(h: Array, network: Constants, work: _Work, out: Array) -> None:
+    """Fill derivatives."""
+    (n, depth, size), block = h.shape, work.h.shape[2]
+    for first in range(0, n, block):
+        count = min(block, n - first)
+        _put_last(h, first, count, work.h)
+        _set_jacobians(count, network, work)
+        for j in range(count):
+            for layer in range(depth):
+                for a in range(size):
+                    for m in range(size):
+                        out[first + j, layer, a, m] = work.jacobian[layer, a, m, j]
+
+
+@njit(cache=True, **LOOPS)
+def _set_gram(n: int, v: Array, work: _Work) -> None:
+    """J V J^T, and the columns of its inverse; these are zero where it is singular."""
+    jacobian, gram, columns, det = work.jacobian, work.gram, work.columns, work.up[0]
+    depth, size = jacobian.shape[0], jacobian.shape[1]
+    for m in range(size):
+        for k in range(size):
+            unit = 1.0 if m == k else 0.0
+            for j in range(n):
+                gram[m, k, j], columns[m, k, j] = 0.0, unit
+            for a in range(depth):
+                for b in range(depth):
+                    if v[a, b] != 0.0:
+                        for s in range(size):
+                            for j in range(n):
+                                gram[m, k, j] += v[a, b] * jacobian[a, m, s, j] * jacobian[b, k, s, j]
+    for j in range(n):
+        det[j] = 1.0
+    solve(gram, columns, n, det)
+    for m in range(size):
+        for k in range(size):
+            for j in range(n):
+                columns[m, k, j] = columns[m, k, j] if det[j] > 0.0 else 0.0
+
+
+@njit(cache=True, **LOOPS)
+def _set_scores(first: int, n: int, work: _Work, scores: Array, traces: Array) -> None:
+    """Scores and traces of a block."""
+    jacobian, columns, weighted, seen, row = work.jacobian, work.columns, work.weighted, work.down, work.up[0]
+    depth, size = jacobian.shape[0], jacobian.shape[1]
+    for k in range(size):
+        for j in range(n):
+            seen[k, j] = 0.0
         for a in range(depth):
+            for m in range(size):
+                for j in range(n):
+                    seen[k, j] += jacobian[a, k, m, j] * work.deviation[a, m, j]
+    for a in range(depth):
+        for m in range(size):
+            for k in range(size):
+                for j in range(n):
+                    weighted[a, m, k, j] = 0.0
+                for s in range(size):
+                    for j in range(n):
+                        weighted[a, m, k, j] += jacobian[a, s, m, j] * columns[k, s, j]
+            for j in range(n):
+                row[j] = 0.0
+            for k in range(size):
+                for j in range(n):
+                    row[j] += weighted[a, m, k, j] * seen[k, j]
+            for j in range(n):
+                scores[first + j, a, m] = row[j]
+        for b in range(depth):
+            for j in range(n):
+                row[j] = 0.0
             for m in range(size):
                 for k in range(size):
-                    total = 0.0
-                    for s in range(size):
-                        total += j[a, s, m] * inverse[s, k]
-                    weighted[a, m, k] = total
-        for a in range(depth):
-            apply_matrix(weighted[a], seen, scores[i, a])
-            for b in range(depth):
-                trace = 0.0
-                for m in range(size):
-                    for k in range(size):
-                        trace += weighted[a, m, k] * j[b, k, m]
-                traces[i, a, b] = trace
+                    for j in range(n):
+                        row[j] += weighted[a, m, k, j] * jacobian[b, k, m, j]
+            for j in range(n):
+                traces[first + j, a, b] = row[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _add_product(left: Array, right: Array, factor: float, out: Array) -> None:
-    """Add the factor times left right^T."""
-    size = len(out)
-    for a in range(size):
-        for b in range(size):
-            total = 0.0
-            for k in range(size):
-                total += left[a, k] * right[b, k]
-            out[a, b] += factor * total
+@njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+def _linearised(
+    points: tuple[Array, Array], v: Array, network: Constants, work: _Work, scores: Array, traces: Array
+) -> None:
+    """Fill scores, shape (n, L, M), and traces, shape (n, L, L); zero where the linearised output says nothing."""
+    (omega, deviation), block = points, work.h.shape[2]
+    for first in range(0, len(omega), block):
+        count = min(block, len(omega) - first)
+        _put_last(omega, first, count, work.h)
+        _put_last(deviation, first, count, work.deviation)
+        _set_jacobians(count, network, work)
+        _set_gram(count, v, work)
+        _set_scores(first, count, work, scores, traces)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 from attnlimits.numerics.core.results import ThresholdResult
 from attnlimits.numerics.model.activations import ScoreFunction
@@ -11,8 +11,9 @@ from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds.choice import layer_threshold
 from attnlimits.numerics.thresholds.heads import heads_threshold
-from attnlimits.numerics.thresholds.link.choice import link_threshold
-from attnlimits.numerics.thresholds.link.thresholds import LinkThreshold
+
+if TYPE_CHECKING:
+    from attnlimits.numerics.thresholds.link.thresholds import LinkThreshold
 
 __all__ = ["threshold"]
 
@@ -37,7 +38,7 @@ def threshold(
     **settings: Unpack[_Settings],
 ) -> ThresholdResult: ...
 @overload
-def threshold(model: Link, *, digits: int | None = None) -> LinkThreshold: ...
+def threshold(model: Link, *, digits: int | None = None) -> "LinkThreshold": ...
 
 
 def threshold(
@@ -47,7 +48,7 @@ def threshold(
     heads: int | None = None,
     output: str | None = None,
     **settings: Unpack[_Settings],
-) -> ThresholdResult | LinkThreshold:
+) -> "ThresholdResult | LinkThreshold":
     """Weak-recovery threshold: the least alpha = N/D at which a layer, or an index of a link, is learned from nothing.
 
     Parameters
@@ -84,6 +85,8 @@ def threshold(
     '1/6'
     """
     if isinstance(model, Link):
+        from attnlimits.numerics.thresholds.link.choice import link_threshold
+
         return link_threshold(model, digits=digits)
     heads, output = model.heads if heads is None else heads, model.output if output is None else output
     if model.layers == 1 and not model.noise and isinstance(model.activation, ScoreFunction):

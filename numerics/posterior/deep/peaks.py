@@ -1,4 +1,4 @@
-"""Peaks of the posterior on a fibre, one for every sign of the hidden layers: where they are, how wide, how likely."""
+"""Student densities at the peaks of a posterior on a fibre: where they are, how wide, and how likely."""
 
 import math
 from typing import NamedTuple
@@ -7,16 +7,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ..copies import copy_matrix
+from ...arithmetic.references import INNER
 from ..student import freedom, set_lower_factor
-from .fibre import Fibre, Nodes, complete, new_nodes
+from .search import Search, image_sign
 
-__all__ = ["Peaks", "Prior", "drawn_layer", "energy", "new_peaks", "place_peaks"]
+__all__ = ["Peaks", "Prior", "drawn_layer", "new_peaks", "set_peaks"]
 
 Array = NDArray[np.float64]
 
-# Steps towards the peak, and its share that every sign of it gets at least.
-_STEPS = 4
+# Share of the nodes that every peak gets at least.
 _LEAST_SHARE = 0.05
 # Least width of a peak in the last layer, in units of the prior's.
 _FLOOR = 0.05
@@ -31,7 +30,7 @@ class Prior(NamedTuple):
 
 
 class Peaks(NamedTuple):
-    """Peaks in the layers that are drawn.
+    """Peaks of one output in the layers that are drawn.
 
     Attributes
     ----------
@@ -41,8 +40,6 @@ class Peaks(NamedTuple):
         Signs of the coordinates there.
     share, norm : ndarray, shape (images,)
         Of the nodes, and the density's largest value times the number of nodes.
-    before : bool
-        Whether they are solved for the layer before the last.
     """
 
     centre: Array
@@ -50,11 +47,9 @@ class Peaks(NamedTuple):
     flips: Array
     share: Array
     norm: Array
-    before: bool
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def new_peaks(depth: int, size: int, before: bool) -> Peaks:
+def new_peaks(depth: int, size: int) -> Peaks:
     """Arrays for the peaks of a network."""
     images, free = 1 << (depth - 1), (depth - 1) * size
     return Peaks(
@@ -63,141 +58,72 @@ def new_peaks(depth: int, size: int, before: bool) -> Peaks:
         np.empty((images, free)),
         np.empty(images),
         np.empty(images),
-        before,
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def drawn_layer(k: int, depth: int, before: bool) -> int:
     """Layer that is drawn as number k where the last layer, or the one before it, is solved for."""
     return depth - 1 if before and k == depth - 2 else k
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def energy(h: Array, omega: Array, precision: Array, moved: Array) -> float:
-    """(h - omega)^T V^{-1} (h - omega) / 2; sets moved = V^{-1} (h - omega)."""
-    depth, size = h.shape
-    total = 0.0
-    for k in range(depth):
-        for m in range(size):
-            moved[k, m] = 0.0
-            for i in range(depth):
-                moved[k, m] += precision[k, i] * (h[i, m] - omega[i, m])
-            total += 0.5 * moved[k, m] * (h[k, m] - omega[k, m])
-    return total
+@njit(cache=True, **INNER)
+def _change_drawn(tangent: Array, floor: float, covariance: Array, part: Array) -> None:
+    """Make it the covariance of the layers that are drawn where the layer before the last is solved for.
 
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _set_tangent(h: Array, fibre: Fibre, nodes: Nodes, tangent: Array) -> None:
-    """Tangent of the fibre, h_L a function of the layers before; slopes by differences, for it only places nodes."""
-    depth, size = h.shape
-    free = (depth - 1) * size
-    for i in range(free):
-        copy_matrix(h, nodes.h[i])
-        nodes.h[i, i // size, i % size] += 1e-6 * (1.0 + abs(h[i // size, i % size]))
-    complete(nodes, fibre)
-    for i in range(free):
-        width = 1e-6 * (1.0 + abs(h[i // size, i % size]))
-        tangent[i, i] = 1.0
-        for m in range(size):
-            tangent[free + m, i] = (nodes.h[i, depth - 1, m] - h[depth - 1, m]) / width
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _tangent_covariance(tangent: Array, precision: Array) -> Array:
-    """Covariance of the layers before the last along the tangent."""
-    depth, free = len(precision), tangent.shape[1]
-    size = len(tangent) // depth
-    weighted = np.zeros((depth * size, free))
-    for k in range(depth):
-        for i in range(depth):
-            for m in range(size):
-                for j in range(free):
-                    weighted[k * size + m, j] += precision[k, i] * tangent[i * size + m, j]
-    hessian = tangent.T @ weighted
-    return np.ascontiguousarray(np.linalg.inv(hessian))
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _peak(h: Array, prior: Prior, before: bool, fibre: Fibre) -> tuple[float, Array]:
-    """Move h to the peak of the posterior near it; returns the energy there, and the factor of the layers drawn.
-
-    Gauss-Newton along the tangent of the fibre.
+    The last one takes the place of the layer before; `part` is lost.
     """
-    depth, size = h.shape
-    free = (depth - 1) * size
-    moved = np.empty((depth, size))
-    neighbours, single = new_nodes(free, depth, size, False), new_nodes(1, depth, size, False)
-    trial = single.h[0]
-    tangent = np.zeros((depth * size, free))
-    covariance = np.eye(free)
-    omega, precision, _ = prior
-    least = energy(h, omega, precision, moved)
-    for step in range(_STEPS + 1):
-        _set_tangent(h, fibre, neighbours, tangent)
-        covariance = _tangent_covariance(tangent, precision)
-        if step == _STEPS:
-            break
-        gradient = tangent.T @ moved.reshape(depth * size)
-        move = -(covariance @ gradient)
-        accepted = False
-        for _ in range(6):
-            copy_matrix(h, trial)
-            for i in range(free):
-                trial[i // size, i % size] += move[i]
-            complete(single, fibre)
-            lower = energy(trial, omega, precision, moved) if single.dets[0, 0] > 0.0 else np.inf
-            if lower < least:
-                least = lower
-                copy_matrix(trial, h)
-                accepted = True
-                break
-            move *= 0.5
-        if not accepted:
-            least = energy(h, omega, precision, moved)
-    if before:  # drawn: all but the layer before the last
-        rows = np.empty((free, free))
-        copy_matrix(tangent[: free - size], rows)
-        copy_matrix(tangent[free:], rows[free - size :])
-        covariance = rows @ covariance @ rows.T
-        # Where the tangent is degenerate (h_l = 0) the curvature of the fibre spreads h_L.
-        for m in range(free - size, free):
-            covariance[m, m] += _FLOOR * _FLOOR / precision[depth - 1, depth - 1]
-    set_lower_factor(covariance, 1e-14, covariance)
-    return least, covariance
+    size, free = tangent.shape
+    kept = free - size
+    for across in (False, True):
+        for j in range(free):
+            for m in range(size):
+                part[m] = 0.0
+                for i in range(free):
+                    part[m] += tangent[m, i] * (covariance[j, i] if across else covariance[i, j])
+            for m in range(size):
+                if across:
+                    covariance[j, kept + m] = part[m]
+                else:
+                    covariance[kept + m, j] = part[m]
+    # Where the tangent is degenerate (h_l = 0) the curvature of the fibre spreads h_L.
+    for i in range(kept, free):
+        covariance[i, i] += floor
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def place_peaks(truth: Array, prior: Prior, fibre: Fibre, count: int, peaks: Peaks) -> None:
-    """Find the peaks of an output from the indices that made it, and divide so many nodes among them."""
-    centre, factor, flips, share, norm, before = peaks
-    depth, size = truth.shape
-    images, free = centre.shape
-    nu = freedom(free)
-    tail_norm = math.lgamma((nu + free) // 2) - math.lgamma(0.5 * nu) - 0.5 * free * math.log(math.pi * nu)
-    h, flipped, signs = np.empty((depth, size)), np.empty((depth, depth)), np.ones(depth)
-    least = np.inf
+@njit(cache=True, inline="always", **INNER)
+def set_peaks(first: int, search: Search, draw: tuple[bool, int], peaks: Peaks) -> None:
+    """Set the peaks of one output, and divide the nodes among them.
+
+    Parameters
+    ----------
+    first : int
+        Number of the first of its searches; their covariances are lost.
+    search : Search
+    draw : tuple of bool and int
+        Whether nodes are solved for the layer before the last, and how many there are.
+    peaks : Peaks
+    """
+    (before, count), share, norm = draw, peaks.share, peaks.norm
+    images, free, depth = len(share), peaks.centre.shape[1], search.h.shape[1]
+    size, nu = free // (depth - 1), freedom(free)
+    log_norm = math.lgamma((nu + free) // 2) - math.lgamma(0.5 * nu) - 0.5 * free * math.log(math.pi * nu)
+    least, mass = np.inf, 0.0
     for image in range(images):
-        for k in range(depth - 1):
-            signs[k] = -1.0 if (image >> k) & 1 else 1.0
-        copy_matrix(truth, h)
-        mean = prior.omega.copy()
-        for k in range(depth):
-            mean[k] *= signs[k]
-            for j in range(depth):
-                flipped[k, j] = prior.precision[k, j] * signs[k] * signs[j]
-        share[image], lower = _peak(h, Prior(mean, flipped, prior.log_det), before, fibre)
-        copy_matrix(lower, factor[image])
+        least = min(least, search.least[first + image])
+    for image in range(images):
+        s, factor = first + image, peaks.factor[image]
+        if before:
+            floor = _FLOOR * _FLOOR / search.precision[image, depth - 1, depth - 1]
+            _change_drawn(search.tangent[s], floor, search.covariance[s], search.trial[0])
+        set_lower_factor(search.covariance[s], 1e-14, factor)
+        norm[image] = math.exp(log_norm)
         for j in range(free):
             layer = drawn_layer(j // size, depth, before)
-            centre[image, j], flips[image, j] = h[layer, j % size], signs[layer]
-        least = min(least, share[image])
-        norm[image] = math.exp(tail_norm)
-        for j in range(free):
-            norm[image] /= factor[image, j, j]
-    mass = 0.0
-    for image in range(images):
-        share[image] = math.exp(least - share[image])
+            peaks.centre[image, j] = search.h[s, layer, j % size]
+            peaks.flips[image, j] = image_sign(image, layer, depth)
+            norm[image] /= factor[j, j]
+        share[image] = math.exp(least - search.least[s])
         mass += share[image]
     for image in range(images):
         share[image] = (share[image] / mass + _LEAST_SHARE) / (1.0 + images * _LEAST_SHARE)

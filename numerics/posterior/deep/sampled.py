@@ -13,10 +13,12 @@ from ...core.cluster_pool import Workers, threads_of
 from ...core.errors import ConvergenceError
 from ...model.network import Network
 from ...quadrature.sobol import sobol
-from ..sampled import Draws, Outputs, posterior_moments
+from ..sampled import posterior_moments
 from ..spread import SpreadPosterior
 from ..student import freedom
+from .draws import Draws
 from .mixing import Constants
+from .search import Outputs
 
 __all__ = ["PAIRS", "PIECES", "SETS", "Pieces", "SampledPosterior", "moments_of"]
 
@@ -87,9 +89,13 @@ class SampledPosterior:
         uniform = np.array([sobol(dimension + 1, half, stream) for stream in streams])
         uniform = np.clip(uniform, 2.0**-31, 1 - 2.0**-31).reshape(-1, 2, half, dimension + 1)
         self._pair = (np.arange(per) % pairs + pairs * np.arange(replicas)[:, None]).ravel()
-        self._nodes = np.ascontiguousarray(ndtri(uniform[..., :dimension]))
-        nu = freedom(dimension)
-        self._tails = np.ascontiguousarray(np.sqrt(nu / scipy.stats.chi2.ppf(uniform[..., dimension], nu)))
+        # The nodes of a draw, of both sets, stand together.
+        ends = np.cumsum(self._counts)
+        laid = [uniform[:, :, end - count : end] for count, end in zip(self._counts, ends, strict=True)]
+        together = np.concatenate([part.reshape(len(uniform), -1, dimension + 1) for part in laid], axis=1)
+        self._nodes = np.ascontiguousarray(np.swapaxes(ndtri(together[..., :dimension]), 1, 2))
+        nu, of_peaks = freedom(dimension), together[:, nodes - 2 * rest :, dimension]
+        self._tails = np.sqrt(nu / scipy.stats.chi2.ppf(of_peaks, nu))
 
     def __call__(self, h: Array, omega: Array, v: Array) -> Pieces:
         """Posteriors given the outputs of indices h, under N(omega, v); shapes (n, L, M) and (L, L).
@@ -132,8 +138,10 @@ class SampledPosterior:
         precision = np.asarray(np.linalg.inv(v), np.float64)
         sums = np.empty((n, 2 * PIECES, 1 + depth * tokens * (1 + tokens)))
         model, pair = self.model, np.resize(self._pair, start + n)[start:]
+        firsts = 2 * (np.cumsum(self._counts) - self._counts)
+        solved = np.array([depth - 1, depth - 2, depth - 2 if before else depth - 1])
         network = Constants(model.skip, model.beta, model.activation == "linear")
-        draws = Draws(roots, self._counts, before, self._nodes, self._tails)
+        draws = Draws(roots, self._counts, firsts, solved, self._nodes, self._tails)
 
         def work(part: slice) -> None:
             posterior_moments(Outputs(h[part], omega[part], pair[part]), precision, draws, network, sums[part])

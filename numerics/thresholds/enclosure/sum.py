@@ -13,7 +13,6 @@ from itertools import islice
 
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpz, fmpz_mat
-from scipy.special import gammaln, ive
 
 from ...arithmetic.ball import working_bits
 from ...core.errors import ConvergenceError
@@ -84,6 +83,8 @@ class Orders:
 
 def orders(law: Support, lattice: Lattice, exponent: float) -> Orders:
     """Choose orders such that what is left out is about exp(-exponent); the sums themselves bound it anew."""
+    from scipy.special import gammaln, ive
+
     low, slope, range_b = float(law.tau_min), float(law.slope), float(law.b_max - law.b_min)
     rows = np.unique(np.linspace(0, len(lattice.counts) - 1, 80).astype(int))
     v = (rows + 0.5) * lattice.step_v

@@ -143,8 +143,9 @@ def _moments(hidden: _Hidden, ex: Pairs, ey: Pairs, rho: PairRule, grids: "list[
     for k, grid in enumerate(grids):
         span = _Span((rho.nodes[k] * rho.nodes[k]).number, (1.0 / grid.upper).number)
         head, tail = _select(nodes, span, light, tiny)
-        _head_moments(nodes, head, span, _LANES, Parts(hi[k, :, : grid.n], lo[k, :, : grid.n]))
-        _tail_moments(nodes, tail, span, _LANES, rest[k, :, : grid.n])
+        # Whole arrays, of one layout: for parts of them the loops would be compiled again.
+        _head_moments(nodes, head, span, (grid.n, _LANES), Parts(hi[k], lo[k]))
+        _tail_moments(nodes, tail, span, (grid.n, _LANES), rest[k])
     return Pairs(hi) + Pairs(lo) + Pairs(rest)
 
 
@@ -209,10 +210,13 @@ def _select(nodes: _Nodes, span: _Span, light: float, tiny: float) -> tuple[Inde
 
 
 @njit(error_model="numpy", nogil=True, cache=True)
-def _head_moments(nodes: _Nodes, picked: Index, span: _Span, lanes: int, out: Parts) -> None:
-    """Sum over the nodes that are picked, in pairs: out[k, n] += sum column_k mass exp(rho^2 x) T_n(shift/span)."""
+def _head_moments(nodes: _Nodes, picked: Index, span: _Span, sizes: tuple[int, int], out: Parts) -> None:
+    """Sum over the nodes that are picked, in pairs: out[k, n] += sum column_k mass exp(rho^2 x) T_n(shift/span).
+
+    Sizes are the number of T_n and of nodes side by side.
+    """
     out_h, out_l = out
-    n = out_h.shape[1]
+    n, lanes = sizes
     acc_h, acc_l = np.zeros((n, 6, lanes)), np.zeros((n, 6, lanes))
     old_h, old_l, new_h, new_l = np.empty(lanes), np.empty(lanes), np.empty(lanes), np.empty(lanes)
     yh, yl = np.empty(lanes), np.empty(lanes)
@@ -257,10 +261,10 @@ def _head_moments(nodes: _Nodes, picked: Index, span: _Span, lanes: int, out: Pa
 
 
 @njit(error_model="numpy", nogil=True, cache=True)
-def _tail_moments(nodes: _Nodes, picked: Index, span: _Span, lanes: int, out: Array) -> None:
+def _tail_moments(nodes: _Nodes, picked: Index, span: _Span, sizes: tuple[int, int], out: Array) -> None:
     """`_head_moments` in float64."""
+    n, lanes = sizes
     mass, q1, q2, shift, x = nodes.mass.hi, nodes.q1.hi, nodes.q2.hi, nodes.shift.hi, nodes.half2.hi
-    n = out.shape[1]
     acc = np.zeros((n, 6, lanes))
     old, new, y = np.empty(lanes), np.empty(lanes), np.empty(lanes)
     c = np.ones((6, lanes))

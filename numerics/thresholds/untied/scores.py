@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import k0e, k1e
 
 from attnlimits.generated.scores_untied_softmax_m2 import numpy64 as kernels
 
@@ -49,6 +48,8 @@ def density_and_mean(rho: Array, rank: int) -> tuple[Array, Array]:
         reached = 1
     else:
         # Rank 2, where the moments of the fibre are Bessel functions of whole order.
+        from scipy.special import k0e, k1e
+
         density = k0e(rho)
         mean = rho * k1e(rho) / density
         reached = 2

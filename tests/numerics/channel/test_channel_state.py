@@ -211,6 +211,7 @@ def test_the_streams_of_a_seed_stay_the_same(name: str) -> None:
     if isinstance(one, TwoLayerAverages):
         found += one.rough(q, 2e-3).g.mean(axis=0).diagonal().tolist()
     expected, spawned, own = RECORDED[name]
-    # Other points differ by the sampling error, 1e-3 and more; the sums of other processors by their rounding.
-    assert found == pytest.approx(expected, rel=1e-9)
+    # Other points differ by the sampling error, 1e-3 and more; the sums of other processors by their rounding, which
+    # the differences that place the peaks of sampled posteriors enlarge to 4e-9.
+    assert found == pytest.approx(expected, rel=1e-7)
     assert (int(rng.spawn(1)[0].integers(1 << 32)), int(rng.integers(1 << 32))) == (spawned, own)

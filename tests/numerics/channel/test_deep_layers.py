@@ -122,7 +122,7 @@ def test_sums_agree_with_samples(q: tuple[float, float, float], monkeypatch: pyt
     # The finer sums put right 0.2 % at these overlaps of the last layer.
     monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(8.0, 1.0, 0.8),) * 2),))
     found = quadrature(1)(np.diag(q))
-    sampled = DeepChannel(THREE, points(THREE, 6), nodes=512, rng=np.random.default_rng(1))(np.diag(q))
+    sampled = DeepChannel(THREE, points(THREE, 6), nodes=256, rng=np.random.default_rng(1))(np.diag(q))
     for layer in range(3):
         if q[layer]:
             value, other = found.g[0, layer, layer], sampled.g[:, layer, layer]

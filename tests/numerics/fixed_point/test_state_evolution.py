@@ -188,7 +188,7 @@ def test_the_first_layer_follows_the_second() -> None:
     before = small(0.65)
     assert before.overlap[0, 0] == 0 and 0.9 < before.overlap[1, 1] < 1
     assert 0.5 < before.stability[0] < 1
-    after = evolve(MODEL, 0.9, samples=128, replicas=8, workers=1)
+    after = evolve(MODEL, 0.9, samples=64, replicas=8, workers=1)
     assert after.overlap[0, 0] - 3 * after.overlap_error[0, 0] > 0.02
     assert np.isnan(after.stability).all()
     assert after.prediction_error.value < before.prediction_error.value

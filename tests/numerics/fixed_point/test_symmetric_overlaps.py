@@ -9,7 +9,14 @@ from attnlimits.numerics.channel.averages import Averages, ChannelBase
 from attnlimits.numerics.channel.charts import ChartChannel
 from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.core.standard_error import standard_error
-from attnlimits.numerics.fixed_point.balance import RECOVERED, restricted, symmetric
+from attnlimits.numerics.fixed_point.balance import (
+    RECOVERED,
+    FreeEntries,
+    filled,
+    least_and_largest,
+    restricted,
+    symmetric,
+)
 from attnlimits.numerics.fixed_point.error import growth_error
 from attnlimits.numerics.fixed_point.evolve import evolve, from_above
 from attnlimits.numerics.fixed_point.iteration import Iteration
@@ -49,6 +56,18 @@ def chart(model, *, samples=16, nodes=256, seed=0):
     rng = np.random.default_rng(seed)
     points = [normal_qmc(2 * model.indices * model.tokens, int(np.log2(samples)), one) for one in rng.spawn(8)]
     return ChartChannel(model, points, nodes=nodes, rng=rng)
+
+
+@pytest.mark.parametrize("entry", [0, 1, 2])
+def test_slopes_are_measured_within_the_range_where_it_is_narrow(entry):
+    # Eigenvalues 1e-7 and 1 - 1e-7: a wider step of a diagonal entry leaves the range up and down.
+    averages, x = Correlated(2.0), np.array([0.5, 0.5, 0.5 - 1e-7])
+    free = tuple(entries[0] for entries in averages.shared)
+    balance = FreeEntries(averages, 1.0, free, lambda x: filled(averages, free, x))
+    step = balance.step(x, entry)
+    least, largest = least_and_largest(averages, free, x + step * np.eye(3)[entry])
+    assert 0 < least and largest < 1
+    assert abs(step) > 1e-8
 
 
 def test_correlated_keys_and_queries_that_are_recovered_are_not_in_doubt():

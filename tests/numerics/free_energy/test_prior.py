@@ -217,7 +217,7 @@ def test_small_overlaps_of_binary_entries_are_their_series(q):
 
 
 @pytest.mark.parametrize("prior", PRIORS[1:], ids=lambda p: p.describe())
-@pytest.mark.parametrize("size", [1e-12, 1e-4, 1.0])
+@pytest.mark.parametrize("size", [1e-12, pytest.param(1e-4, marks=pytest.mark.slow), 1.0])
 def test_coupled_overlaps_keep_their_digits_and_state_what_their_rule_leaves(prior, size):
     q = size * TURN.T @ np.diag([0.3, 0.7]) @ TURN
     q = 0.5 * (q + q.T)

@@ -69,7 +69,7 @@ def test_one_layer_against_the_plain_trapezoid(skip: float, beta: float, step: f
     ],
 )
 def test_averages_are_those_of_sampled_mixing_matrices(layers: int, skip: float, beta: float) -> None:
-    model = Network(skip=skip, beta=beta)
+    model = Network(layers + 1, skip=skip, beta=beta)
     law = mixing_law(model, layers, 0)
     draws = [sampled(model, layers, stream) for stream in np.random.default_rng(layers).spawn(16)]
     for f in FUNCTIONS:

@@ -52,7 +52,8 @@ def test_links_have_samples_of_their_own(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("samples_alone")
-def test_indices_that_only_noise_joins_are_named_as_such() -> None:
+def test_indices_that_only_noise_joins_are_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators, "_LOG2_SAMPLES", 16)
     equal = threshold(kernel_of("abs(h[1]*h[2]*h[3])"))
     assert equal.subspace == "indices 1, 2, 3"
     assert "the eigenvalues of indices 1, 2, 3 are equal within the errors" in equal.status
