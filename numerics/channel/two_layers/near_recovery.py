@@ -141,7 +141,9 @@ class NearRecovery:
         def apart(log_ratio: float) -> float:
             ratio = math.exp(log_ratio)
             first, last = self._limits(ratio)
-            if min(first, last) <= 0 or v * ratio >= 1:
+            if v * ratio >= 1:  # of the last layer nothing is known, and it asks for alpha = 0
+                return -_ENDS
+            if min(first, last) <= 0:
                 return math.copysign(_ENDS, first - 1)
             return float(math.log(first / last) - math.log((1 - v) / (1 - v * ratio)) + v * (f[0] - f[1]))
 
