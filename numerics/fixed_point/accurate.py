@@ -33,8 +33,10 @@ _TRIED, _MOST_SEARCHED = 2**15, 2**14
 _LEAST_TIMES, _MOST_TIMES, _SHARE, _LARGE_SHARE = 2, 4, 0.8, 0.9
 # Points of all attempts in units of the most of one, at which the search ends: the last attempt may be repeated.
 _ROUNDS = 2
-# Largest bias of an average beside its standard error, which it adds to, before nodes are doubled.
-_BIAS = 0.25
+# Largest bias of an average beside its standard error, which it adds to. So many outputs of so many nodes have the least
+# error where the first is half the second, as they fall by the nodes and by the root of the outputs; with nodes that
+# are powers of two it lies between half of this and this.
+_BIAS = 0.7
 
 
 class Fineness(NamedTuple):
@@ -246,9 +248,10 @@ def _finer(now: Fineness, known: _Known, times: float, most: int) -> Fineness:
         wanted = (times / _LARGE_SHARE) ** 2 * (known.points or now.samples) - known.points
         samples = min(most, _EACH * math.ceil(min(wanted, _MOST_TIMES * now.samples) / _EACH))
     scatter = standard_error(known.averages.g) * math.sqrt(known.fineness.samples / samples)
-    bias = known.averages.bias * known.fineness.nodes / now.nodes
-    biased = bool((bias > _BIAS * scatter).any())
-    return Fineness(samples, min(_MOST_NODES, (2 if biased else 1) * now.nodes))
+    bias, nodes = known.averages.bias * known.fineness.nodes, now.nodes
+    while nodes < min(_MOST_NODES, _MOST_TIMES * now.nodes) and (bias > _BIAS * scatter * nodes).any():
+        nodes *= 2
+    return Fineness(samples, nodes)
 
 
 def _noted(solution: Solution, error: float, accuracy: float, points: int) -> Solution:
