@@ -62,7 +62,7 @@ class DiagonalQuadrature(ChannelBase):
     activation: str
     finest = 1e-10
     #: Distance to one of the largest overlap that a curve asks for.
-    closest = CLOSEST
+    closest: float = CLOSEST
 
     def __init__(self, model: Network, accuracy: float = 1e-6, workers: Workers = None) -> None:
         """Keep the model and the effort."""

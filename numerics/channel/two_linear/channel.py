@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.cluster_pool import parts_of
+from ...core.cluster_pool import Workers, parts_of
 from ...core.errors import ConvergenceError
-from ..two_layers.diagonal import COARSE, DiagonalQuadrature
+from ...model.network import Network
+from ..two_layers.diagonal import CLOSEST, COARSE, DiagonalQuadrature
 from ..two_layers.steps import widest_step
 from .nodes import Nodes, nodes_at
 from .sums import Grid, Rule, sums_at
@@ -49,6 +50,8 @@ _MOST_NODES, _MOST_PAIRS = 3_000_000, 6e7
 _NO_MEASURE = 1e300
 # Overlaps below this one are not asked whether they take too many nodes.
 _NARROW = 0.9
+# Distance to one of the largest overlap of a curve, at c <= beta.
+_CLOSEST = 5e-3
 # Lengths of a task of a cluster.
 _LENGTHS = 2
 
@@ -97,9 +100,14 @@ class TwoLinearQuadrature(DiagonalQuadrature):
 
     activation = "linear"
     finest = 1e-13
-    closest = 5e-3
     #: Whether log Z is averaged, too.
     entropy = False
+
+    def __init__(self, model: Network, accuracy: float = 1e-6, workers: Workers = None) -> None:
+        """Keep the model and the effort."""
+        super().__init__(model, accuracy, workers)
+        # Strong skips leave few nodes of h_1, and the last layer far closer to one than the first.
+        self.closest = max(CLOSEST, _CLOSEST / max(1.0, model.skip / model.beta))
 
     def serves(self, q: Array) -> bool:
         """Whether the nodes at this overlap are no more than the sums are worth."""

@@ -46,6 +46,14 @@ def test_a_curve_is_deterministic() -> None:
     assert (off <= last.overlap_error.diagonal() + one.overlap_error.diagonal()).all()
 
 
+def test_a_recovered_layer_leaves_the_error_of_the_others() -> None:
+    """Beyond alpha = 1 both overlaps are one, and the last one is held below it."""
+    last = curve(Network(activation="linear", skip=3.0), [1.1], start="informed", accuracy=1e-2, workers=1)
+    (point,) = last.points["informed"]
+    assert point.recovered
+    assert (point.overlap.diagonal() + point.overlap_error.diagonal() >= 1 - 1e-9).all()
+
+
 def test_psi_out_is_the_integral_of_its_gradient() -> None:
     q = np.diag([0.4, 0.3])
     direct = output_entropy(MODEL, accuracy=1e-2, workers=1)
