@@ -21,7 +21,7 @@ __all__ = ["Fineness", "Ways", "as_accurate"]
 Array = NDArray[np.float64]
 
 # Most points for each of the randomisations asked for, and most nodes of one output.
-_MOST, _MOST_NODES = 2**18, 2**13
+_MOST, _MOST_NODES = 2**19, 2**13
 # Points of one randomisation, whose posterior moments take a quarter of a GiB. Beyond, more of them share the points:
 # quasi-random points gain little from there on, and Student's factor falls.
 _EACH = 2**12
@@ -33,9 +33,9 @@ _TRIED, _MOST_SEARCHED = 2**15, 2**14
 _LEAST_TIMES, _MOST_TIMES, _SHARE, _LARGE_SHARE = 2, 4, 0.8, 0.9
 # Points of all attempts in units of the most of one, at which the search ends: the last attempt may be repeated.
 _ROUNDS = 2
-# Largest bias of an average beside its standard error, which it adds to. So many outputs of so many nodes have the least
-# error where the first is half the second, as they fall by the nodes and by the root of the outputs; with nodes that
-# are powers of two it lies between half of this and this.
+# Largest bias of an average beside its standard error, which it adds to. So many outputs of so many nodes have the
+# least error where the first is half the second, as they fall by the nodes and by the root of the outputs; with nodes
+# that are powers of two it lies between half of this and this.
 _BIAS = 0.7
 
 
@@ -128,8 +128,9 @@ class _Search(NamedTuple):
 def _begun(ways: Ways, accuracy: float, first: Fineness, replicas: int) -> _Search:
     """Fixed point of few points, of more where what they settle is in doubt."""
     few, solution, coarse = _searched(ways, first)
-    # An average of squares of unit spread is then known to half the accuracy: near thresholds no effort is enough.
-    most = min(_MOST, 2 ** math.floor(math.log2(4 / (replicas * accuracy**2))))
+    # An average of squares of unit spread is then known to a third of the accuracy, bias to as much: near thresholds no
+    # effort is enough.
+    most = min(_MOST, 2 ** math.floor(math.log2(8 / (replicas * accuracy**2))))
     largest = min(most, _MOST_SEARCHED)
     while solution.doubt and solution.converged and coarse.samples < largest:
         # The iteration may have come past a fixed point: on its way more points are wanted, too.

@@ -74,7 +74,7 @@ class _Component(NamedTuple):
             centre,
             spread,
             excess @ inverse,
-            0.5 * centre @ inverse @ centre + 0.5 * float(np.log1p(np.linalg.eigvalsh(excess)).sum()),
+            0.5 * float(centre @ inverse @ centre) + 0.5 * float(np.log1p(np.linalg.eigvalsh(excess)).sum()),
             variance[:, None] * (root @ inverse),
             deviation[:, None] * posterior * deviation,
         )

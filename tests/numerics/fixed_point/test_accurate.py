@@ -111,8 +111,8 @@ def test_nodes_follow_the_bias() -> None:
     channels: list[Scattered] = []
     found = search(0.3, 2e-3, 0, channels, bias=0.02)
     assert found.converged and 0 < found.error[0, 0] <= 2e-3
-    # Relative, of each set of averages: the scatter of 0.2 is that of one point. At last the bias of few nodes adds less
-    # than the standard error of eight randomisations, and nodes are not doubled beyond that.
+    # Relative, of each set of averages: the scatter of 0.2 is that of one point. At last the bias of few nodes adds
+    # less than the standard error of eight randomisations, and nodes are not doubled beyond that.
     last = channels[-1]
     scatter = 0.2 / np.sqrt(8 * last.samples)
     assert 0.2 < last.bias / scatter < 1 and channels[0].bias == 0.02
