@@ -64,7 +64,7 @@ def channel(
     nodes : int, optional
         Nodes of the posterior of each output, where it is sampled.
     accuracy : float, optional
-        Of two or more softmax layers and two tokens, by quadrature as far as it goes; None samples them.
+        Of two layers and two tokens, and of more of softmax, by quadrature as far as it goes; None samples them.
     """
     route = require("evolve", model)
     if model.indices == 1 and route is not CHART:

@@ -53,7 +53,7 @@ def inference_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--density", type=float, help="share of entries that are not zero, with --prior sparse")
     group.add_argument(
-        "--accuracy", type=float, default=1e-2, help="of two softmax layers' averages, relative (default: %(default)s)"
+        "--accuracy", type=float, default=1e-2, help="of two layers' averages, relative (default: %(default)s)"
     )
     group.add_argument(
         "--starts", type=int, default=2, help="random starts where several overlaps are free (default: %(default)s)"

@@ -67,7 +67,7 @@ def add(verbs: Verbs) -> None:
         "--state-evolution",
         action="store_true",
         help="show the state evolution of instances where it takes longer than seconds, too. By default it is shown "
-        "for one tied layer of one index, or of more tokens than indices; for two softmax layers over two tokens at "
+        "for one tied layer of one index, or of more tokens than indices; for two layers over two tokens at "
         "alpha < 2/3; for links in one entry of h per output, or in one combination of them",
     )
     dask_flag(parser, "where the rows of --x stay", workers=", and those that another one waits for (default: 1)")

@@ -18,8 +18,8 @@ _LEARNED = 2 / 3
 def takes_seconds(model: Network | LinkKernel, alpha: float) -> bool:
     """Whether the fixed point from the uninformed start is there within seconds on one core.
 
-    These are deterministic averages: one tied layer of more tokens than its rank or of one index; two softmax layers
-    over two tokens, below two thirds of the alpha at which outputs fix as many numbers as there are weights; links in
+    These are deterministic averages: one tied layer of more tokens than its rank or of one index; two layers over two
+    tokens, below two thirds of the alpha at which outputs fix as many numbers as there are weights; links in
     one entry, or one combination of entries, per output.
 
     Parameters

@@ -132,8 +132,8 @@ def _default_accuracy(model: Network, samples: int | None, accuracy: float | Non
     searched = _is_searched(model)
     if not (shallow or deep or searched):
         raise ValueError(
-            "accuracy is for two or more softmax layers of two tokens at rank 1, and for networks whose posterior is "
-            f"sampled; for {model.describe()} raise samples"
+            "accuracy is for two layers of two tokens and for more of softmax, at rank 1, and for networks whose "
+            f"posterior is sampled; for {model.describe()} raise samples"
         )
     least = _LEAST if shallow else _LEAST_DEEP if deep else _LEAST_SEARCHED
     largest = 10 * _LARGEST if searched else _LARGEST

@@ -99,11 +99,11 @@ def evolve(
         Nodes of each sampled posterior, a power of two >= 64; halve the error they leave by twice as many. Default
         2048, on charts 512; or as many as `accuracy` takes, 512 first, on charts 64.
     accuracy : float, optional
-        Of two and more softmax layers over two tokens, which are quadratures as far as they go unless `samples` is
-        given: relative accuracy of the overlaps of two layers (default 1e-3), absolute accuracy of those of three and
-        more (default 1e-2). Of networks whose posterior is sampled, absolute, by as many samples as it takes (default
-        1e-2 on charts, elsewhere none). Where what can be done is not enough the stated errors are larger, `reached` of
-        the result is false, and the status states it.
+        Of two layers over two tokens and of more softmax layers, which are quadratures as far as they go unless
+        `samples` is given: relative accuracy of the overlaps of two layers (default 1e-3), absolute accuracy of those
+        of three and more (default 1e-2). Of networks whose posterior is sampled, absolute, by as many samples as it
+        takes (default 1e-2 on charts, elsewhere none). Where what can be done is not enough the stated errors are
+        larger, `reached` of the result is false, and the status states it.
     throw : bool, optional
         Raise if not converged, instead of marking it; an accuracy that is not reached does not raise.
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from ..channel.averages import SAFETY
-from ..channel.two_layers.channel import TwoLayerQuadrature
+from ..channel.two_layers.choice import quadrature
 from ..core.results import Estimate
 from ..model.network import Network
 
@@ -27,7 +27,7 @@ def first_layer_given(
     Parameters
     ----------
     model : Network
-        Two softmax layers, two tokens, rank 1.
+        Two layers, two tokens, rank 1.
     alpha : float
         Samples per dimension, > 0.
     q22 : float
@@ -56,7 +56,7 @@ def first_layer_given(
     """
     if not (math.isfinite(alpha) and alpha > 0):
         raise ValueError(f"alpha must be finite and > 0 (alpha = N/D), got {alpha!r}")
-    averages = TwoLayerQuadrature(model, accuracy, workers)
+    averages = quadrature(model, accuracy, workers)
     start = averages.refinements(np.diag([0.0, q22]))
     if alpha * start[0, 2] <= 1:
         off = SAFETY * abs(start[0, 2] - start[1, 2]) * alpha

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.link.channel import LinkChannel
-from ..channel.two_layers.channel import TwoLayerQuadrature
+from ..channel.two_layers.diagonal import DiagonalQuadrature
 from ..core.errors import ConvergenceError
 from .prior import Prior
 from .psi_out import OutputEntropy
@@ -41,7 +41,8 @@ class GroupBalance:
     def __init__(self, output: OutputEntropy, prior: Prior, closest: float | None = None) -> None:
         self.output, self.prior = output, prior
         if closest is None:
-            closest = _CLOSEST_TWO if isinstance(output.channel, TwoLayerQuadrature) else _CLOSEST
+            channel = output.channel
+            closest = max(_CLOSEST_TWO, channel.closest) if isinstance(channel, DiagonalQuadrature) else _CLOSEST
         if not 0 < closest < 0.1:
             raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
         self.closest, self.top = closest, -math.log(closest)

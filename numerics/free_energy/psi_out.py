@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ..channel.averages import SAFETY, Averages, Channel
 from ..channel.linear import LinearChannel, linear_map
 from ..channel.link.channel import LinkChannel
-from ..channel.two_layers.channel import TwoLayerQuadrature
+from ..channel.two_layers.diagonal import DiagonalQuadrature
+from ..channel.two_linear.channel import TwoLinearQuadrature
 from ..core.cluster_pool import ClusterPool, Recipe, Workers
 from ..core.results import Estimate, How
 from ..core.standard_error import standard_error
@@ -28,6 +29,7 @@ from ..model.routes import require
 from .integral import along_path
 from .solved import solved_entries
 from .two_layers import TwoLayerEntropy
+from .two_linear import TwoLinearEntropy
 
 __all__ = ["OnCluster", "OutputEntropy", "entropy_on_worker", "output_entropy"]
 
@@ -291,7 +293,8 @@ def _averages(
         averages = default_channel(model, **effort, workers=workers)
     else:
         averages = model
-    if isinstance(averages, TwoLayerQuadrature):
-        finer = TwoLayerEntropy(averages.model, max(_SHARE * averages.accuracy, 1e-10), workers)
+    if isinstance(averages, DiagonalQuadrature):
+        entropy = TwoLinearEntropy if isinstance(averages, TwoLinearQuadrature) else TwoLayerEntropy
+        finer = entropy(averages.model, max(_SHARE * averages.accuracy, entropy.finest), workers)
         return averages, finer.log_density
     return averages, None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..channel.two_layers import channel as quadrature
 from ..channel.two_layers.banded import FLOOR, of_pairs
+from ..channel.two_layers.diagonal import COARSE
 from ..channel.two_layers.nodes import Hidden
 from ..channel.two_layers.sums import densities, outputs, silent_densities
 from ..core.blas import one_blas_thread
@@ -41,7 +42,7 @@ class TwoLayerEntropy(quadrature.TwoLayerQuadrature):
     def log_density(self, q: Array) -> Array:
         """E log Z_out by the coarser rule and by the finer one, shape (2,)."""
         at = self._checked(q)
-        return np.array([self._averages(*at, share)[0] for share in (quadrature.COARSE, 1.0)])
+        return np.array([self._averages(*at, share)[0] for share in (COARSE, 1.0)])
 
     def _averages(self, q1: float, q2: float, share: float) -> Array:
         key = (q1, q2, share)

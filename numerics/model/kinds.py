@@ -25,6 +25,7 @@ __all__ = [
     "tied",
     "tied_layer",
     "two_by_two",
+    "two_linear",
     "two_softmax",
     "untied_layer",
 ]
@@ -78,6 +79,11 @@ def two_by_two(model: object) -> bool:
 def two_softmax(model: object) -> bool:
     """Two such layers of softmax."""
     return isinstance(model, Network) and two_by_two(model) and model.activation == "softmax"
+
+
+def two_linear(model: object) -> bool:
+    """Two such layers of linear attention."""
+    return isinstance(model, Network) and two_by_two(model) and model.activation == "linear"
 
 
 def deep_softmax(model: object) -> bool:

@@ -79,7 +79,7 @@ FLOAT64 = Route(
 SCORES = Route("last layer", "sums over scores of keys and queries", kinds.scores, "estimated", "to 12 digits")
 BALLS = Route("last layer", "sums in ball arithmetic", kinds.balls, "estimated", "to 50 digits")
 PAIRS = Route("last layer", "sums in pairs of float64", kinds.pairs, "estimated", "to 22 digits, which take minutes")
-TWO_LAYER_QUADRATURE = Route("evolve", "quadrature over two layers", kinds.two_softmax, "estimated")
+TWO_LAYER_QUADRATURE = Route("evolve", "quadrature over two layers", kinds.two_by_two, "estimated")
 DEEP_QUADRATURE = Route("evolve", "quadrature over three or more layers", kinds.deep_softmax, "estimated")
 SAMPLED_LAYERS = Route(
     "evolve", "sampled posterior", kinds.several_layers, "monte-carlo", posterior="data.deep.DeepPosterior"
@@ -133,7 +133,8 @@ ROUTES: tuple[Route, ...] = (
     BALLS,
     PAIRS,
     CHART_OPERATOR,
-    Route("first layer", "quadrature over two layers", kinds.two_softmax, "estimated", "to 8 digits"),
+    Route("first layer", "quadrature over two softmax layers", kinds.two_softmax, "estimated", "to 8 digits"),
+    Route("first layer", "quadrature over two linear layers", kinds.two_linear, "estimated", "to 10 digits"),
     Route("first layer", "sampled averages", kinds.two_by_two, "monte-carlo"),
     Route("enclosure", "interval arithmetic", kinds.two_softmax, "rigorous", "0.3 <= c <= 10, 0.1 <= beta <= 10"),
     *_AVERAGES,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["layer_threshold"]
 
-# Points per randomisation of averages by rules.
-_SAMPLES = 4096
 # Evaluations that a threshold of an earlier layer takes, roughly: for `progress`.
 _TRIES = 40
 
@@ -92,7 +90,7 @@ def layer_threshold(
         model,
         given=given or "self-consistent",
         digits=digits,
-        samples=_SAMPLES if samples is None else samples,
+        samples=samples,
         replicas=replicas,
         rng=rng,
         workers=workers,

@@ -12,14 +12,15 @@ from scipy.optimize import brentq
 
 from ..channel.averages import SAFETY, Averages
 from ..channel.choice import channel
-from ..channel.two_layers.channel import TwoLayerQuadrature
+from ..channel.two_layers.choice import quadrature
+from ..channel.two_layers.diagonal import DiagonalQuadrature
 from ..core.decimals import recorded, significant
 from ..core.errors import ConvergenceError
 from ..core.results import How, Origin, ThresholdResult
 from ..core.standard_error import standard_error
 from ..core.validation import choice, whole
 from ..model.network import Network
-from ..model.routes import TWO_LAYER_QUADRATURE, require
+from ..model.routes import require
 
 __all__ = ["GIVEN", "MAX_DIGITS", "first_layer"]
 
@@ -27,10 +28,10 @@ Array = NDArray[np.float64]
 Given = Literal["self-consistent", "perfect"]
 
 GIVEN = ("self-consistent", "perfect")
-MAX_DIGITS = 8
+MAX_DIGITS = {"softmax": 8, "linear": 10}
 _DIGITS = 6
-# Rules are refined from this accuracy on, up to the finest one.
-_FIRST_ACCURACY, _FINEST = 1e-3, 1e-10
+# Rules are refined from this accuracy on, up to their finest one.
+_FIRST_ACCURACY = 1e-3
 # Solved for x = -log(1 - q_22), from here to there.
 _RANGE = (0.1, 9.0)
 # Step of slopes in x, and the longest step by them in units of the root of the accuracy.
@@ -42,7 +43,7 @@ def first_layer(
     *,
     given: Given = "self-consistent",
     digits: int | None = None,
-    samples: int = 4096,
+    samples: int | None = None,
     replicas: int = 8,
     rng: int = 0,
     workers: int | None = None,
@@ -62,11 +63,10 @@ def first_layer(
     given : {"self-consistent", "perfect"}
         The second layer at its fixed point at the same alpha, or known exactly, q_22 = 1.
     digits : int, optional
-        Significant digits by quadrature (softmax), 1 to 8, default 6. The linear activation is sampled: as many digits
-        as the error allows.
+        Significant digits by quadrature, 1 to 8 (softmax) or 10 (linear), default 6.
     samples, replicas, rng : int, optional
-        Where sampled: points per randomisation, independent randomisations, which give the error (one standard
-        error), and the seed.
+        Points per randomisation, for averages that are sampled instead: as many digits as the error allows; independent
+        randomisations, which give the error (one standard error), and the seed.
     workers : int, optional
         Threads.
     progress : callable, optional
@@ -90,13 +90,15 @@ def first_layer(
     troiani2025, (17)-(18), (186)-(187).
     """
     choice("given", given, GIVEN, "(186)-(187)")
-    if digits is not None and whole("digits", digits, 1, "(187)") > MAX_DIGITS:
-        raise ValueError(f"digits must be from 1 to {MAX_DIGITS} for a layer before the last, (187), got {digits}")
+    most = MAX_DIGITS.get(model.activation_name, max(MAX_DIGITS.values()))
+    if digits is not None and whole("digits", digits, 1, "(187)") > most:
+        raise ValueError(f"digits must be from 1 to {most} for a layer before the last, (187), got {digits}")
     require("first layer", model)
     if given == "perfect":
         found = _perfect(model, _DIGITS if digits is None else digits)
-    elif TWO_LAYER_QUADRATURE.serves(model):
-        found = _quadrature(model, _DIGITS if digits is None else digits, workers, progress)
+    elif samples is None:
+        many = _DIGITS if digits is None else digits
+        found = _from_zero(model, many, workers) or _quadrature(model, many, workers, progress)
     else:
         found = _sampled(model, samples, replicas, rng, workers, progress)
     origin = Origin.of(model, layer=1, given=given, digits=digits, samples=samples, replicas=replicas, seed=rng)
@@ -119,6 +121,40 @@ def _perfect(model: Network, digits: int) -> ThresholdResult:
     )
 
 
+def _from_zero(model: Network, digits: int, workers: int | None) -> ThresholdResult | None:
+    """Threshold 1/lambda_1 at q = 0 where the first layer is learned first; None where it is not."""
+    accuracy, evaluations, off = _FIRST_ACCURACY, 0, math.inf
+    while True:
+        averages = quadrature(model, accuracy, workers)
+        rates = averages.refinements(np.zeros((2, 2)))[:, 2:]
+        evaluations += 1
+        unsure = SAFETY * np.abs(rates[0] - rates[1])
+        if rates[0, 0] + unsure.sum() < rates[0, 1] or (accuracy <= averages.finest and rates[0, 0] <= rates[0, 1]):
+            return None
+        alphas = 1 / rates[:, 0]
+        off = SAFETY * float(abs(alphas[1] - alphas[0]))
+        if rates[0, 0] > rates[0, 1] + unsure.sum() and _decided(off, alphas[0], digits):
+            value = significant(float(alphas[0]), digits)
+            error = off + abs(float(value) - float(alphas[0]))
+            where = "the first layer is learned before the second, from q = 0"
+            return _threshold(model, value, error, "estimated", float(rates[0, 0]), evaluations, where=where)
+        if accuracy <= averages.finest:
+            raise _unreached(model, digits, off)
+        accuracy = max(0.1 * accuracy, averages.finest)
+
+
+def _decided(off: float, alpha: float, digits: int) -> bool:
+    """Whether an error is at most half a unit of the last digit; rounding adds at most as much."""
+    return off <= 0.5 * 10.0 ** (math.floor(math.log10(alpha)) + 1 - digits)
+
+
+def _unreached(model: Network, digits: int, error: float) -> ConvergenceError:
+    return ConvergenceError(
+        f"{digits} digits of the first-layer threshold were not reached for {model.describe()}, (187): the error is "
+        f"{error:.1e}; ask for fewer digits"
+    )
+
+
 def _quadrature(
     model: Network, digits: int, workers: int | None, progress: Callable[[float], None] | None
 ) -> ThresholdResult:
@@ -128,11 +164,11 @@ def _quadrature(
     # Of alpha and of what is solved for, by x.
     slopes: tuple[float, float] | None = None
     accuracy = _FIRST_ACCURACY
-    while accuracy >= _FINEST:
-        averages = TwoLayerQuadrature(model, accuracy, workers)
+    while True:
+        averages = quadrature(model, accuracy, workers)
         known: dict[float, Array] = {}
 
-        def at(x: float, averages: TwoLayerQuadrature = averages, known: dict[float, Array] = known) -> Array:
+        def at(x: float, averages: DiagonalQuadrature = averages, known: dict[float, Array] = known) -> Array:
             """Alpha along the branch and lambda_1 there, by two rules, shape (2, 2)."""
             if x not in known:
                 q22 = -math.expm1(-x)
@@ -164,8 +200,7 @@ def _quadrature(
         value = significant(float(alphas[0]), digits)
         off = SAFETY * float(abs(alphas[1] - alphas[0]))
         error = off + abs(float(value) - float(alphas[0]))
-        # Half a unit of the last digit, and rounding adds at most as much.
-        if off <= 0.5 * 10.0 ** (math.floor(math.log10(alphas[0])) + 1 - digits):
+        if _decided(off, float(alphas[0]), digits):
             return _threshold(
                 model,
                 value,
@@ -175,11 +210,9 @@ def _quadrature(
                 evaluations,
                 where=f"at q_22 = {-math.expm1(-root):.8f}",
             )
-        accuracy *= 0.1
-    raise ConvergenceError(
-        f"{digits} digits of the first-layer threshold were not reached for {model.describe()}, (187): the error is "
-        f"{error:.1e}; ask for fewer digits"
-    )
+        if accuracy <= averages.finest:
+            raise _unreached(model, digits, error)
+        accuracy = max(0.1 * accuracy, averages.finest)
 
 
 def _bracket(model: Network, excess: Callable[[float], float]) -> tuple[float, float]:

@@ -11,7 +11,9 @@ import numpy as np
 from deep_sums import last_overlap
 from finer_lattices import by_finer_lattice, lattice_cases
 from harness import Settings, store_truths
+from linear_averages import by_finer_sums, first_alone, linear_cases
 
+from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.evolve import evolve
@@ -149,6 +151,9 @@ def output_of(s: Settings, **points: int) -> OutputEntropy:
     """Psi_out of the model of stored settings, by so many random points."""
     shape = s["model"]
     model = kernel_of(shape["link"], noise=shape["noise"]) if "link" in shape else model_of(shape)
+    if isinstance(model, Network):  # by random points where there is a quadrature, too
+        rng = np.random.default_rng(points.pop("rng"))
+        return output_entropy(channel(model, **points, rng=rng, workers=1))
     return output_entropy(model, workers=1, **points)
 
 
@@ -208,6 +213,7 @@ STORES: dict[str, tuple[str, list[Settings] | Callable[[], list[Settings]], Call
         lattice_cases,
         by_finer_lattice,
     ),
+    "linear_averages": ("sums of 20 times the accuracy", linear_cases, by_finer_sums),
     "deep_thresholds": ("threshold to 15 digits", _deep_models, _to_15_digits),
     "links": (
         f"evolve with {_MANY // 2} points in each of 16 randomisations and another seed",
@@ -250,11 +256,16 @@ STORES: dict[str, tuple[str, list[Settings] | Callable[[], list[Settings]], Call
 }
 
 
+# One layer alone is learned: alpha is an explicit function of its overlap.
+ALONE = {"second_layer": ("1e-8", second_layer), "first_linear_layer": ("1e-6", first_alone)}
+
+
 def main(names: list[str]) -> None:
     """Write these stores, or all."""
-    for name in names or ["second_layer", *STORES]:
-        if name == "second_layer":
-            how, cases = "alpha at the overlap, by nested rules to 1e-8, and the slope there", second_layer()
+    for name in names or [*ALONE, *STORES]:
+        if name in ALONE:
+            accuracy, make = ALONE[name]
+            how, cases = f"alpha at the overlap, by nested rules to {accuracy}, and the slope there", make()
             known = {tuple(one["settings"].values()): (one["value"], one["error"]) for one in cases}
             store_truths(name, how, [one["settings"] for one in cases], lambda s, known=known: known[tuple(s.values())])
         else:

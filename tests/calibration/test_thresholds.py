@@ -14,7 +14,7 @@ from mpmath.ctx_mp import MPContext
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.thresholds import exact
 from attnlimits.numerics.thresholds.digits.threshold import precise_threshold
-from attnlimits.numerics.thresholds.first_layer import _sampled, first_layer
+from attnlimits.numerics.thresholds.first_layer import first_layer
 from attnlimits.numerics.thresholds.last_layer import last_layer, one_layer, proved_last_layer
 
 EXACT = MPContext()
@@ -145,8 +145,7 @@ def _first_layer(s: Settings) -> Answer:
 
 
 def _first_layer_sampled(s: Settings) -> Answer:
-    # The route of linear attention; at softmax there is a quadrature to hold it against.
-    found = _sampled(_two(s), s["samples"], s["replicas"], s["seed"], 1, None)
+    found = first_layer(_two(s), samples=s["samples"], replicas=s["replicas"], rng=s["seed"], workers=1)
     return Answer(float(found.value), found.error, found.how, not found.converged)
 
 

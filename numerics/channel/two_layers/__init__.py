@@ -1,1 +1,1 @@
-"""Channel averages of two layers of softmax attention over two tokens, by deterministic quadrature."""
+"""Channel averages of two layers over two tokens: softmax by quadrature, and what linear attention has in common."""

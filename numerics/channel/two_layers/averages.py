@@ -1,4 +1,4 @@
-"""Averages of two layers of softmax attention with two tokens at any overlap, as accurate as asked."""
+"""Averages of two layers with two tokens at any overlap, as accurate as asked."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,8 @@ from ...core.errors import ConvergenceError
 from ...core.typing import Array
 from ...model.network import Network
 from ..averages import Averages, Channel, ChannelBase, Refinable
-from .channel import CLOSEST, TwoLayerQuadrature, is_diagonal
+from .choice import quadrature
+from .diagonal import CLOSEST, DiagonalQuadrature, is_diagonal
 from .near_recovery import NearRecovery
 
 __all__ = ["TwoLayerAverages"]
@@ -29,7 +30,7 @@ class TwoLayerAverages(Refinable, ChannelBase):
     ----------
     model : Network
     accuracy : float
-        Of the averages that a call gives, see `TwoLayerQuadrature`.
+        Of the averages that a call gives, see `DiagonalQuadrature`.
     sampled : callable
         Makes averages of the same model by sampling, of so many times the usual points.
     workers : int, ClusterPool or None
@@ -50,7 +51,7 @@ class TwoLayerAverages(Refinable, ChannelBase):
         self.model = model
         self.accuracy = accuracy
         self._workers = workers
-        self._quadratures: dict[float, TwoLayerQuadrature] = {}
+        self._quadratures: dict[float, DiagonalQuadrature] = {}
         self._sampled = cache(sampled)
         self._near = NearRecovery(model, self._by_quadrature)
 
@@ -72,16 +73,17 @@ class TwoLayerAverages(Refinable, ChannelBase):
         if (near := self._near_recovery(q, accuracy, kept)) is not None:
             return near
         chosen = self._chosen(q, accuracy)
-        return chosen.rough(q) if isinstance(chosen, TwoLayerQuadrature) else chosen(q)
+        return chosen.rough(q) if isinstance(chosen, DiagonalQuadrature) else chosen(q)
 
     def _chosen(self, q: Array, accuracy: float) -> Channel:
-        if q.diagonal().max() <= 1 - CLOSEST and is_diagonal(q):
-            return self._quadrature(accuracy)
+        rule = self._quadrature(accuracy)
+        if rule.serves(q):
+            return rule
         return self._sampled(next((times for least, times in _SAMPLED if accuracy >= least), _SAMPLED[-1][1]))
 
-    def _quadrature(self, accuracy: float) -> TwoLayerQuadrature:
+    def _quadrature(self, accuracy: float) -> DiagonalQuadrature:
         if accuracy not in self._quadratures:
-            self._quadratures[accuracy] = TwoLayerQuadrature(self.model, accuracy, self._workers)
+            self._quadratures[accuracy] = quadrature(self.model, accuracy, self._workers)
         return self._quadratures[accuracy]
 
     def _by_quadrature(self, v1: float, v2: float, accuracy: float) -> Array | None:

@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.blas import one_blas_thread
-from ...core.cluster_pool import ClusterPool, Workers, parts_of, threads_of
+from ...core.cluster_pool import parts_of
 from ...core.errors import ConvergenceError
 from ...model.network import Network
-from ...model.routes import TWO_LAYER_QUADRATURE
-from ..averages import Averages, ChannelBase, interval
+from .diagonal import DiagonalQuadrature
 from .nodes import Hidden, around, centred
-from .sums import MODEST, Outcome, output_sum, outputs, silent_sum
+from .sums import Outcome, output_sum, outputs, silent_sum
 
-__all__ = ["CLOSEST", "COARSE", "FINENESS", "TwoLayerQuadrature", "is_diagonal", "weighted"]
+__all__ = ["FINENESS", "TwoLayerQuadrature", "weighted"]
 
 Array = NDArray[np.float64]
 Functions = tuple[Array, Array, Array]
@@ -27,8 +26,8 @@ _SPACING = 2.6
 _MOST_FINENESS = 60.0
 # Outputs v within this factor share their nodes of h_1; the lowest band is all that is left.
 _BANDS, _MOST_BANDS = 1.3, 10
-# All steps are finer than the Gaussians alone ask for, by this; the rule that measures the error is coarser.
-FINENESS, COARSE = 1.25, 0.8
+# All steps are finer than the Gaussians alone ask for, by this.
+FINENESS = 1.25
 # Of outputs v given omega_1, whose sums over u and omega_2 are smooth: up to twice this step they have the same error.
 _FINENESS_V = 0.7
 # Nodes about omega_1 reach this much further, in log-accuracy, than what is neglected elsewhere.
@@ -45,15 +44,8 @@ _LIGHTER = 0.5
 _SPARED = 0.9
 # Scale of the map of omega_1/sqrt(q_11): in units of (V_11/q_11)^(1/2), and at most; its step times the log-accuracy.
 _SCALE_XI, _WIDEST_XI, _STEP_XI = 1.5, 2.2, 3.45
-# Below these, G_11/q_11 and G_22/q_22 are lines.
-_SMALL = (1e-3, 1e-4)
-# The sum of all weights may miss one by so many times the accuracy.
-_MASS = 100.0
-# Accuracy from which on points take longer than to send them to a cluster, and points of a task: from 2 ms each, and
-# many times that where an overlap is large.
-_WORTH_SENDING, _POINTS = 1e-5, 6
-# Overlaps closer to one would take too many nodes.
-CLOSEST = 3e-5
+# Points of a task of a cluster: from 2 ms each, and many times that where an overlap is large.
+_POINTS = 6
 
 
 class Point(NamedTuple):
@@ -64,7 +56,7 @@ class Point(NamedTuple):
     share: float
 
 
-class TwoLayerQuadrature(ChannelBase):
+class TwoLayerQuadrature(DiagonalQuadrature):
     """Averages at a diagonal overlap by nested rules that converge exponentially.
 
     Parameters
@@ -86,89 +78,10 @@ class TwoLayerQuadrature(ChannelBase):
     troiani2025, (14), (95), (184)-(187).
     """
 
-    model: Network
-    layers = (0, 1)
-    sampled = False
-    accuracy: float
-    # Entries of h that y fixes: it has two.
-    solved = 2.0
+    activation = "softmax"
 
-    def __init__(self, model: Network, accuracy: float = 1e-6, workers: Workers = None) -> None:
-        """Keep the model and the effort."""
-        if not TWO_LAYER_QUADRATURE.serves(model):
-            raise ValueError(f"needs two softmax layers, two tokens and rank 1, got {model.describe()}")
-        if not 1e-10 <= accuracy <= 1e-2:
-            raise ValueError(f"accuracy must be in [1e-10, 1e-2], got {accuracy!r}")
-        self.model = model
-        self.accuracy = accuracy
-        self._pool = workers if isinstance(workers, ClusterPool) and accuracy <= _WORTH_SENDING else None
-        self._workers = threads_of(None if isinstance(workers, ClusterPool) else workers)
-        # Beside a cluster the sums of one point have the order that one thread gives them.
-        self._within = 1 if isinstance(workers, ClusterPool) else self._workers
-        self._log_accuracy = math.log(10.0 / accuracy)
-        self._known: dict[tuple[float, float, float], Array] = {}
-
-    def __call__(self, q: Array) -> Averages:
-        """Averages at q, as the two ends of an interval around the value by the finer of two rules.
-
-        Raises
-        ------
-        ValueError
-            q is not diagonal, or an overlap is closer to 1 than the rules resolve.
-        ConvergenceError
-            The rules do not resolve the posterior.
-        """
-        ends = interval(*self.refinements(q))
-        return Averages.unbiased(np.array([np.diag(end[:2]) for end in ends]), ends[:, 2:], "estimated")
-
-    def rough(self, q: Array) -> Averages:
-        """Averages by the finer rule alone, twice; raises as a call does."""
-        one = self._averages(*self._checked(q), 1.0)
-        return Averages.unbiased(np.array([np.diag(one[:2])] * 2), np.array([one[2:]] * 2), "estimated")
-
-    def refinements(self, q: Array) -> Array:
-        """G_11, G_22 and the growth rates by the rule and by a coarser one, shape (2, 4); raises as a call does."""
-        at = self._checked(q)
-        return np.array([self._averages(*at, share) for share in (1.0, COARSE)])
-
-    def _checked(self, q: Array) -> tuple[float, float]:
-        if not is_diagonal(q):
-            raise ValueError(
-                f"q must be diagonal, (14): y leaves the signs of h_1 and h_2 free; got q_12 = {q[0, 1]:g}"
-            )
-        q1, q2 = (float(x) for x in q.diagonal())
-        if not (0 <= min(q1, q2) and max(q1, q2) <= 1 - CLOSEST):
-            raise ValueError(f"q must be in [0, {1 - CLOSEST}] here, (14); got {q1:g} and {q2:g}")
-        return q1, q2
-
-    def _averages(self, q1: float, q2: float, share: float) -> Array:
-        """G_11, G_22 and the growth rates of both layers, NaN where the overlap is not zero.
-
-        Below `_SMALL`, G_ll/q_ll lies between the growth rate and its value there.
-        """
-        key = (q1, q2, share)
-        if key not in self._known:
-            if 0 < q1 < _SMALL[0]:
-                self._known[key] = self._between(0, q1, q2, share)
-            elif 0 < q2 < _SMALL[1]:
-                self._known[key] = self._between(1, q1, q2, share)
-            else:
-                # A small overlap leaves small differences of posterior means.
-                least = min(x for x in (q1, q2, MODEST) if x)
-                finer = share * (1 + math.log(MODEST / least) / self._log_accuracy)
-                with one_blas_thread():  # the products are small
-                    self._known[key] = self._both(q1, q2, finer) if q1 else self._one_known(None, 1.0, q2, finer)
-        return self._known[key]
-
-    def _between(self, layer: int, q1: float, q2: float, share: float) -> Array:
-        here = (q1, q2)[layer]
-        ends = [(end, q2) if layer == 0 else (q1, end) for end in (0.0, _SMALL[layer])]
-        zero, small = (self._averages(*end, share) for end in ends)
-        part = here / _SMALL[layer]
-        out: Array = zero + part * (small - zero)
-        out[layer] = here * (zero[2 + layer] + part * (small[layer] / _SMALL[layer] - zero[2 + layer]))
-        out[2 + layer] = np.nan
-        return out
+    def _summed(self, q1: float, q2: float, share: float) -> Array:
+        return self._both(q1, q2, share) if q1 else self._one_known(None, 1.0, q2, share)
 
     def _both(self, q1: float, q2: float, share: float) -> Array:
         """Sum over omega_1, whose two components may be taken positive."""
@@ -280,13 +193,6 @@ class TwoLayerQuadrature(ChannelBase):
             f"{self.model.describe()}: ask for a smaller overlap or a lower accuracy"
         )
 
-    def _check(self, mass: float, accuracy: float, q2: float) -> None:
-        if not abs(mass - 1) <= max(_MASS * accuracy, 1e-9):
-            raise ConvergenceError(
-                f"the weights of the quadrature sum to {mass:.9g} instead of 1 at q_22 = {q2:.8g}, (95), "
-                f"{self.model.describe()}: ask for a higher accuracy"
-            )
-
 
 def weighted(
     points: Sequence[Point], *, kind: type[TwoLayerQuadrature], model: Network, accuracy: float, q1: float, q2: float
@@ -295,8 +201,3 @@ def weighted(
     rule = kind(model, accuracy, 1)
     with one_blas_thread():  # the products are small
         return [rule.at(point, q1, q2) for point in points]
-
-
-def is_diagonal(q: Array) -> bool:
-    """Whether nothing couples the layers, to rounding."""
-    return bool(np.abs(q - np.diag(q.diagonal())).max() <= 1e-12)

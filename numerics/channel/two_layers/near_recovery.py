@@ -70,7 +70,7 @@ class NearRecovery:
     Parameters
     ----------
     model : Network
-        Two softmax layers of rank 1 over two tokens.
+        Two layers of rank 1 over two tokens.
     quadrature : callable
         Gives (G_11, G_22) at (1 - q_11, 1 - q_22) to a relative accuracy; None where it does not go.
 
@@ -141,7 +141,9 @@ class NearRecovery:
         def apart(log_ratio: float) -> float:
             ratio = math.exp(log_ratio)
             first, last = self._limits(ratio)
-            if min(first, last) <= 0 or v * ratio >= 1:
+            if v * ratio >= 1:  # of the last layer nothing is known, and it asks for alpha = 0
+                return -_ENDS
+            if min(first, last) <= 0:
                 return math.copysign(_ENDS, first - 1)
             return float(math.log(first / last) - math.log((1 - v) / (1 - v * ratio)) + v * (f[0] - f[1]))
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...channel.averages import Channel
 from ...channel.choice import channel
-from ...channel.two_layers import channel as two_layers
-from ...channel.two_layers.channel import TwoLayerQuadrature
+from ...channel.two_layers.choice import quadrature
+from ...channel.two_layers.diagonal import DiagonalQuadrature
 from ...core.cluster_pool import Workers
 from ...core.identity import source_hash
 from ...core.random import seeded
@@ -68,7 +68,7 @@ def default_channel(
     """
     samples = usual_samples(model) if samples is None else samples
     if TWO_LAYER_QUADRATURE.serves(model):
-        return TwoLayerQuadrature(model, accuracy, workers)
+        return quadrature(model, accuracy, workers)
     effort = {"samples": samples, "replicas": replicas, "nodes": nodes}
     return channel(model, **effort, rng=np.random.default_rng(rng), workers=workers)
 
@@ -164,7 +164,7 @@ def curve(
     at = _family(model, along, effort, points_seed, workers)
     first = at(None if alpha is None else ordered[0])
     if closest is None:
-        closest = two_layers.CLOSEST if isinstance(first, TwoLayerQuadrature) else _CLOSEST
+        closest = first.closest if isinstance(first, DiagonalQuadrature) else _CLOSEST
     if not 0 < closest < 0.1:
         raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
     both = start == "both"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...channel.two_layers.diagonal import DiagonalQuadrature
 from .equations import Equations, Local
 from .records import CurvePoint, Jump, Onset
 from .settle import eigenvalues
@@ -90,6 +91,10 @@ class Trace:
         equations, groups = self._equations, self._equations.groups(t)
         converged = found.residual <= self._tol and not note
         recovered = tuple(i for k in found.capped for i in groups[k])
+        error = found.error
+        if recovered and isinstance(equations.channel(t), DiagonalQuadrature):
+            # Attention recovers all layers or none: the others are solved for beside one that is held below one.
+            error = np.maximum(error, np.where(found.x > 0, 1 - found.x, 0.0))
         status = f"max |F(q) - q| = {found.residual:.1e}"
         if recovered:
             status += f"; recovered to within {math.exp(-equations.top):.1g}: " + _names(recovered)
@@ -102,7 +107,7 @@ class Trace:
                 parameter=parameter,
                 alpha=alpha,
                 overlap=equations.matrix(found.x, t),
-                overlap_error=equations.matrix(found.error, t),
+                overlap_error=equations.matrix(error, t),
                 eigenvalues=found.values,
                 growth=wide,
                 recovered=recovered,

@@ -348,7 +348,7 @@ def test_bad_accuracy_is_named() -> None:
     for value in (1e-5, 0.1, True, "1e-3"):
         with pytest.raises(ValueError, match=r"accuracy must be a number in \[0.0001, 0.01\]"):
             evolve(THREE, 0.3, accuracy=value)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="accuracy is for two or more softmax layers"):
+    with pytest.raises(ValueError, match="accuracy is for two layers of two tokens and for more of softmax"):
         evolve(Network(1), 0.3, accuracy=1e-2)
 
 

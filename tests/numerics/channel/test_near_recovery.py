@@ -10,6 +10,7 @@ from attnlimits.numerics.channel.deep.linearised import jacobians
 from attnlimits.numerics.channel.two_layers.averages import TwoLayerAverages
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
 from attnlimits.numerics.channel.two_layers.near_recovery import NearRecovery
+from attnlimits.numerics.channel.two_linear.channel import TwoLinearQuadrature
 from attnlimits.numerics.model.network import Network
 
 MODELS = [Network(), Network(skip=2.0, beta=0.7)]
@@ -113,3 +114,31 @@ def test_averages_keep_to_the_way_of_their_neighbour():
     # Far from the seam there is one way only.
     assert averages.alike(np.diag([1 - 0.02, 1 - 2e-4]), 1e-2, rules).method == series.method
     assert averages.alike(np.diag([1 - 0.08, 1 - 8e-4]), 1e-2, series).method == rules.method
+
+
+@pytest.mark.parametrize("skip", [1e-3, 0.01, 0.1, 30.0])
+def test_linear_layers_have_a_path_at_every_skip(skip):
+    """At weak ones the first layer is known well while the last one is hardly learned."""
+    asked = []
+
+    def quadrature(v1, v2, accuracy):
+        asked.append((v1, v2))
+        return 1 / np.array([v1, v2])
+
+    NearRecovery(Network(activation="linear", skip=skip), quadrature)(0.01, 0.1, 1e-9)
+    assert {first for first, _ in asked} == {0.2, 0.1, 0.05, 0.025, 0.0125}
+    assert all(0 < last < 1 for _, last in asked)
+
+
+def test_the_series_of_linear_layers_agrees_with_quadrature():
+    """Nearer than its nodes."""
+    model = Network(activation="linear")
+
+    def quadrature(v1, v2, accuracy):
+        return TwoLinearQuadrature(model, accuracy, 1).rough(np.diag([1 - v1, 1 - v2])).g[0].diagonal()
+
+    series = NearRecovery(model, quadrature)
+    last = 0.41 * 0.04  # near the path
+    value = series(0.04, last, 1e-2)
+    assert (np.abs(value.g / quadrature(0.04, last, 2e-3) - 1) < value.error + 2e-3).all()
+    assert (value.error < 1e-2).all()

@@ -10,6 +10,7 @@ from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.deep.channel import DeepQuadrature
 from attnlimits.numerics.channel.link.channel import LinkChannel
 from attnlimits.numerics.channel.two_layers.channel import TwoLayerQuadrature
+from attnlimits.numerics.channel.two_linear.channel import TwoLinearQuadrature
 from attnlimits.numerics.core.cluster_pool import ClusterPool
 from attnlimits.numerics.model.network import Network
 
@@ -71,6 +72,12 @@ def test_points_of_the_quadrature_of_two_layers(client, completed):
     # Where a point takes less than a task, nothing is sent.
     assert same(*both(lambda workers: TwoLayerQuadrature(Network(), 1e-3, workers), q, client))
     assert completed.count("weighted") == sent
+
+
+def test_lengths_of_the_quadrature_of_two_linear_layers(client, completed):
+    model, q = Network(activation="linear"), np.diag([0.2, 0.3])
+    assert same(*both(lambda workers: TwoLinearQuadrature(model, 1e-5, workers), q, client))
+    assert completed.count("summed_at") > 10
 
 
 def test_points_of_the_quadrature_of_more_layers(client, completed):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from attnlimits.numerics.channel.two_linear.channel import TwoLinearQuadrature
 from attnlimits.numerics.core.errors import KernelNotFoundError
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.model.network import Network
@@ -86,10 +87,33 @@ def test_given_the_second_layer_exactly() -> None:
 
 def test_linear_attention_starts_with_the_first_layer() -> None:
     model = Network(activation="linear")
-    result = first_layer(model, samples=256, replicas=8, workers=1)
-    assert "before the second" in result.status and result.n_iter == 1
-    stability = evolve(model, float(result.value), start=np.zeros((2, 2)), samples=256, rng=1, workers=1).stability
-    assert stability[0] == pytest.approx(1.0, abs=6 * result.error / float(result.value))
+    result = first_layer(model, digits=10, workers=1)
+    assert "before the second" in result.status and (result.value, result.how) == ("0.3972444666", "estimated")
+    finer = TwoLinearQuadrature(model, 1e-12, 1).rough(np.zeros((2, 2))).growth[0, 0]
+    assert abs(float(result.value) - 1 / finer) <= result.error < 1e-10
+    stability = evolve(model, float(result.value), start=np.zeros((2, 2)), workers=1).stability
+    assert stability[0] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_sampled_thresholds_agree() -> None:
+    """Given samples, of either activation."""
+    for model in (Network(activation="linear"), Network(activation="linear", skip=3.0)):
+        sampled, exact = first_layer(model, samples=256, workers=1), first_layer(model, digits=4, workers=1)
+        assert (sampled.how, exact.how) == ("monte-carlo", "estimated")
+        assert abs(float(sampled.value) - float(exact.value)) <= 4 * sampled.error + exact.error
+
+
+def test_linear_layers_change_their_order_smoothly() -> None:
+    """Near c = 1.05 both growth rates at q = 0 are equal: the threshold, by either equation, has no jump there."""
+    found = [first_layer(Network(activation="linear", skip=c), digits=6, workers=1) for c in (1.03, 1.05, 1.07)]
+    assert "before the second" in found[0].status and "at q_22" in found[2].status
+    low, middle, high = (float(one.value) for one in found)
+    assert middle == pytest.approx((low + high) / 2, abs=2e-5)
+
+
+def test_digits_of_linear_layers_have_their_limit() -> None:
+    with pytest.raises(ValueError, match="digits must be from 1 to 10"):
+        first_layer(Network(activation="linear"), digits=11)
 
 
 @pytest.mark.parametrize("model", [Network(1), Network(3), Network(2, 3), Network(2, 2, 2)])

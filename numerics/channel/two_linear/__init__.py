@@ -1,0 +1,1 @@
+"""Averages of two layers of linear attention over two tokens, by quadrature."""

@@ -1,0 +1,45 @@
+"""E log Z_out of two linear layers over two tokens, from the sums that state evolution takes over outputs.
+
+The Jacobian of the output, whose mean does not depend on q, is left out.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..channel.two_layers.diagonal import COARSE
+from ..channel.two_linear.channel import TwoLinearQuadrature
+
+__all__ = ["TwoLinearEntropy"]
+
+Array = NDArray[np.float64]
+
+
+class TwoLinearEntropy(TwoLinearQuadrature):
+    """E log Z_out at a diagonal overlap, by the rules of the quadrature of G.
+
+    Parameters
+    ----------
+    model : Network
+        Two layers, two tokens, linear attention, rank 1.
+    accuracy : float, optional
+        Absolute accuracy aimed at, 1e-13 to 1e-2.
+    workers : int, ClusterPool or None
+        Threads, or the workers of a cluster.
+
+    References
+    ----------
+    troiani2025, (10), (96)-(97), (163)-(170).
+    """
+
+    entropy = True
+
+    def log_density(self, q: Array) -> Array:
+        """E log Z_out by the coarser rule and by the finer one, shape (2,)."""
+        at = self._checked(q)
+        return np.array([self._averages(*at, share)[0] for share in (COARSE, 1.0)])
+
+    def _averages(self, q1: float, q2: float, share: float) -> Array:
+        key = (q1, q2, share)
+        if key not in self._known:
+            self._known[key] = self._sums(self._steps(q1, q2, share))[3:]
+        return self._known[key]
