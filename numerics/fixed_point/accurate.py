@@ -33,10 +33,8 @@ _TRIED, _MOST_SEARCHED = 2**15, 2**14
 _LEAST_TIMES, _MOST_TIMES, _SHARE, _LARGE_SHARE = 2, 4, 0.8, 0.9
 # Points of all attempts in units of the most of one, at which the search ends: the last attempt may be repeated.
 _ROUNDS = 2
-# Largest bias of an average beside its standard error, which it adds to. So many outputs of so many nodes have the
-# least error where the first is half the second, as they fall by the nodes and by the root of the outputs; with nodes
-# that are powers of two it lies between half of this and this.
-_BIAS = 0.7
+# Nodes that take as long as what an output takes beside its nodes: 50 to 140 on charts, 330 of deep layers.
+_BESIDE = 128
 
 
 class Fineness(NamedTuple):
@@ -250,9 +248,17 @@ def _finer(now: Fineness, known: _Known, times: float, most: int) -> Fineness:
         samples = min(most, _EACH * math.ceil(min(wanted, _MOST_TIMES * now.samples) / _EACH))
     scatter = standard_error(known.averages.g) * math.sqrt(known.fineness.samples / samples)
     bias, nodes = known.averages.bias * known.fineness.nodes, now.nodes
-    while nodes < min(_MOST_NODES, _MOST_TIMES * now.nodes) and (bias > _BIAS * scatter * nodes).any():
+    while nodes < min(_MOST_NODES, _MOST_TIMES * now.nodes) and (bias > _largest_bias(nodes) * scatter * nodes).any():
         nodes *= 2
     return Fineness(samples, nodes)
+
+
+def _largest_bias(nodes: int) -> float:
+    """Bias over the standard error from which on twice the nodes and fewer outputs have the same error at less cost.
+
+    They add, and fall by the nodes and by the root of the outputs: half of the bias is left for the standard error.
+    """
+    return 2 * (math.sqrt((2 * nodes + _BESIDE) / (nodes + _BESIDE)) - 1)
 
 
 def _noted(solution: Solution, error: float, accuracy: float, points: int) -> Solution:
