@@ -109,6 +109,14 @@ class Corrected(ChannelBase):
             np.where(quiet, growth_bias + standard_error(moved), there.growth_bias),
         )
 
+    def left_by_change(self, q: Array) -> Array:
+        """Standard error of the change from the anchors, shape (P, P); zero without any."""
+        if not self.anchors:
+            return np.zeros(q.shape)
+        shares = _shares(self.anchors, [_known(one, q) for one in self.anchors])
+        before = sum(share * one.few.g for one, share in zip(self.anchors, shares, strict=True))
+        return np.where(np.sum(shares, axis=0) > 0, standard_error(self._few(q).g - before), 0.0)
+
     def derivative(self, q: Array) -> Array | None:
         """That of the few."""
         return self._few.derivative(q)

@@ -33,6 +33,8 @@ _TRIED, _MOST_SEARCHED = 2**15, 2**14
 _LEAST_TIMES, _MOST_TIMES, _SHARE, _LARGE_SHARE = 2, 4, 0.8, 0.9
 # Points of all attempts in units of the most of one, at which the search ends: the last attempt may be repeated.
 _ROUNDS = 2
+# Standard error of the changes of averages, over that of what they are, from which on they are taken by more points.
+_CHANGE = 0.5
 # Nodes that take as long as what an output takes beside its nodes: 50 to 140 on charts, 330 of deep layers.
 _BESIDE = 128
 
@@ -146,7 +148,7 @@ def _refined(ways: Ways, accuracy: float, at: _Search) -> _Search:
     known = _Known(at.few(at.solution.q), at.coarse, at.spent - at.coarse.samples)
     times = _error(at.solution, accuracy) / accuracy
     fineness = _finer(at.fineness, known, times, min(at.most, max(_EACH, at.limit - at.spent)))
-    if fineness.samples > _EACH and not steady:
+    if fineness.samples > _EACH and not steady and _changes_matter(averages, at.solution.q):
         # Near a threshold what averages change by is to be known better, too; the bias of few nodes hardly changes.
         steady = True
         averages = averages.by(ways.channel(Fineness(_EACH, at.coarse.nodes)))
@@ -170,6 +172,11 @@ def _refined(ways: Ways, accuracy: float, at: _Search) -> _Search:
         limit=limit,
         steady=steady,
     )
+
+
+def _changes_matter(averages: Corrected, q: Array) -> bool:
+    """Whether the changes from the latest anchors add more than a share to the standard error of what they are."""
+    return bool((averages.left_by_change(q) > _CHANGE * standard_error(averages(q).g)).any())
 
 
 def _searched(ways: Ways, fineness: Fineness) -> tuple[Channel, Solution, Fineness]:

@@ -131,6 +131,16 @@ def anchor(few: Scattered, many: Scattered, at: Array) -> Anchor:
     return Anchor(at, many(at), few(at), many.samples)
 
 
+def test_what_changes_from_the_anchors_leave_grows_with_the_distance() -> None:
+    rng = np.random.default_rng(1)
+    few, many, at = Scattered(64, rng), Scattered(10**6, rng), np.array([[0.4]])
+    corrected = Corrected(few, [anchor(few, many, at)])
+    assert corrected.left_by_change(at) == 0 and Corrected(few, ()).left_by_change(at) == 0
+    near, far = (corrected.left_by_change(at + step) for step in (0.01, 0.1))
+    assert 0 < 5 * near < far
+    np.testing.assert_allclose(corrected(at + 0.1).bias - many.bias, far)
+
+
 def test_corrected_averages_are_those_of_the_many_where_these_are_known() -> None:
     rng = np.random.default_rng(1)
     few, many, at = Scattered(64, rng), Scattered(10**6, rng), np.array([[0.4]])
