@@ -70,8 +70,8 @@ def _evolve(model: al.Network) -> tuple[float, float]:
 
 
 def _curve(model: al.Network) -> tuple[float, float]:
-    # Above the onset of a first layer the posterior of nine indices and more is narrow.
-    nodes = 2048 if model.layers * model.tokens >= 9 else 512
+    # Above the onset of a first layer the posterior of many indices is narrow.
+    nodes = 2048 if model.indices * model.tokens >= 12 else 512
     found = al.curve(model, [_alpha(model), 1.5 * _alpha(model)], samples=16, nodes=nodes)
     last = found.points["uninformed"][-1]
     return float(last.overlap[-1, -1]), float(last.overlap_error[-1, -1])
