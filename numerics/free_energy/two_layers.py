@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from ..channel.two_layers import channel as quadrature
 from ..channel.two_layers.banded import FLOOR, of_pairs
-from ..channel.two_layers.diagonal import COARSE
 from ..channel.two_layers.nodes import Hidden
 from ..channel.two_layers.sums import densities, outputs, silent_densities
 from ..core.blas import one_blas_thread
+from .diagonal import DiagonalEntropy
 
 __all__ = ["TwoLayerEntropy"]
 
 Array = NDArray[np.float64]
 
 
-class TwoLayerEntropy(quadrature.TwoLayerQuadrature):
+class TwoLayerEntropy(DiagonalEntropy, quadrature.TwoLayerQuadrature):
     """E log Z_out at a diagonal overlap, by the nodes of the quadrature of G.
 
     Parameters
@@ -38,17 +38,6 @@ class TwoLayerEntropy(quadrature.TwoLayerQuadrature):
     ----------
     troiani2025, (10), (96)-(97), (163)-(170).
     """
-
-    def log_density(self, q: Array) -> Array:
-        """E log Z_out by the coarser rule and by the finer one, shape (2,)."""
-        at = self._checked(q)
-        return np.array([self._averages(*at, share)[0] for share in (COARSE, 1.0)])
-
-    def _averages(self, q1: float, q2: float, share: float) -> Array:
-        key = (q1, q2, share)
-        if key not in self._known:
-            self._known[key] = self._both(q1, q2, share) if q1 else self._one_known(None, 1.0, q2, share)
-        return self._known[key]
 
     def _one_known(self, centre: Array | None, variance: float, q2: float, share: float) -> Array:
         """E log Z_out and the mass, given omega_1."""

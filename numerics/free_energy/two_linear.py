@@ -6,15 +6,15 @@ The Jacobian of the output, whose mean does not depend on q, is left out.
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channel.two_layers.diagonal import COARSE
 from ..channel.two_linear.channel import TwoLinearQuadrature
+from .diagonal import DiagonalEntropy
 
 __all__ = ["TwoLinearEntropy"]
 
 Array = NDArray[np.float64]
 
 
-class TwoLinearEntropy(TwoLinearQuadrature):
+class TwoLinearEntropy(DiagonalEntropy, TwoLinearQuadrature):
     """E log Z_out at a diagonal overlap, by the rules of the quadrature of G.
 
     Parameters
@@ -33,13 +33,5 @@ class TwoLinearEntropy(TwoLinearQuadrature):
 
     entropy = True
 
-    def log_density(self, q: Array) -> Array:
-        """E log Z_out by the coarser rule and by the finer one, shape (2,)."""
-        at = self._checked(q)
-        return np.array([self._averages(*at, share)[0] for share in (COARSE, 1.0)])
-
-    def _averages(self, q1: float, q2: float, share: float) -> Array:
-        key = (q1, q2, share)
-        if key not in self._known:
-            self._known[key] = self._sums(self._steps(q1, q2, share))[3:]
-        return self._known[key]
+    def _summed(self, q1: float, q2: float, share: float) -> Array:
+        return self._sums(self._steps(q1, q2, share))[3:]
