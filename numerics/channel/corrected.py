@@ -87,13 +87,12 @@ class Corrected(ChannelBase):
         there = self._few(q)
         if not self.anchors:
             return there
-        shares = _shares(self.anchors, [_known(one, q) for one in self.anchors])
+        shares, change = self._changed(q, there)
         silent = _shares(self.anchors, [_growing(one, there) for one in self.anchors])
-        change, bias = there.g.copy(), np.zeros_like(there.bias)
+        bias = np.zeros_like(there.bias)
         moved, growth_bias = there.growth.copy(), np.zeros(len(q))
         rates = []
         for one, share, part in zip(self.anchors, shares, silent, strict=True):
-            change -= share * one.few.g
             bias += share * one.many.bias
             moved -= np.where(part > 0, part * one.few.growth, 0.0)
             rates.append(np.where(part > 0, one.many.growth, 0.0))
@@ -113,9 +112,15 @@ class Corrected(ChannelBase):
         """Standard error of the change from the anchors, shape (P, P); zero without any."""
         if not self.anchors:
             return np.zeros(q.shape)
-        shares = _shares(self.anchors, [_known(one, q) for one in self.anchors])
-        before = sum(share * one.few.g for one, share in zip(self.anchors, shares, strict=True))
-        return np.where(np.sum(shares, axis=0) > 0, standard_error(self._few(q).g - before), 0.0)
+        shares, change = self._changed(q, self._few(q))
+        return np.where(np.sum(shares, axis=0) > 0, standard_error(change), 0.0)
+
+    def _changed(self, q: Array, there: Averages) -> tuple[Array, Array]:
+        """Shares of the anchors, and what the few, which are `there` at q, change by from them."""
+        shares, change = _shares(self.anchors, [_known(one, q) for one in self.anchors]), there.g.copy()
+        for one, share in zip(self.anchors, shares, strict=True):
+            change -= share * one.few.g
+        return shares, change
 
     def derivative(self, q: Array) -> Array | None:
         """That of the few."""
