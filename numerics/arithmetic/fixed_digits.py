@@ -143,15 +143,17 @@ class Fixed:
 
 
 def from_balls(values: Balls, scale: Scale) -> Fixed:
-    """Numbers below 2^20."""
+    """Numbers below 2^20; OverflowError where one is not below 2^21, which digits cannot hold."""
     size = -(-(scale.bits + BITS) // 8) + 4
     offset = 1 << (scale.bits + BITS - 1)
     with working_bits(scale.bits + 64):
         unit = arb(2) ** scale.bits
-        parts = [
-            (int((value.mid() * unit).floor().unique_fmpz()) + offset).to_bytes(size, "little") for value in values
-        ]
+        whole = [int((value.mid() * unit).floor().unique_fmpz()) + offset for value in values]
         error = MORE * (np.array([float(value.rad()) for value in values]) + scale.unit)
+    if not (0 <= min(whole, default=0) and max(whole, default=0) < 2 * offset):
+        largest = max(abs(float(value.mid())) for value in values)
+        raise OverflowError(f"{largest:.3g} is beyond the range 2^{BITS - 1} of numbers in fixed point")
+    parts = [number.to_bytes(size, "little") for number in whole]
     raw = np.frombuffer(b"".join(parts), dtype=np.uint8).reshape(len(values), size).T.astype(np.int64)
     levels = np.empty((scale.last + 1, len(values)), dtype=np.int64)
     for place in range(scale.last + 1):

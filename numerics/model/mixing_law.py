@@ -100,7 +100,7 @@ def _advance(model: Network, law: MixingLaw, done: int, level: int) -> MixingLaw
     v_top = _CUT + norm_cut(rank) * done / (1 + c)
     kappa = model.beta * k * k
     moments = np.zeros((s_grid.n, t_grid.n))
-    minus = _minus_rule(kappa, float(law.t.min()), norm_cut(rank), order)
+    minus = _minus_rule(kappa, float(law.t.min()), c, norm_cut(rank), order)
     for vm, weight in zip(minus.nodes, minus.weights, strict=True):
         plus = _plus_rule(kappa, vm, v_top, order)
         _, a_pm, _, a_mm = layer(k * plus.nodes, np.full_like(plus.nodes, k * vm), c, model.beta)
@@ -140,9 +140,12 @@ def _even_moments(z: Array, mass: Array, count: int) -> Array:
     return out
 
 
-def _minus_rule(kappa: float, t_min: float, top: float, order: int) -> Rule:
-    """Panels in v_- > 0: the attention turns on at v_-^2 kappa ~ 1, the law of v_- has scales down to t_min."""
-    edge = min(0.5 / math.sqrt(kappa), 0.5, 0.5 * t_min)
+def _minus_rule(kappa: float, t_min: float, c: float, top: float, order: int) -> Rule:
+    """Panels in v_- > 0: the attention turns on at v_-^2 kappa ~ 1, the law of v_- has scales down to t_min.
+
+    At v_+ = 0 tau is kappa v_-^2/2 for small v_-: log(c + tau) has branch points at v_- = +-i (2 c/kappa)^(1/2).
+    """
+    edge = min(0.5 / math.sqrt(kappa), 0.5, 0.5 * t_min, math.sqrt(2 * c / kappa))
     edges = [0.0]
     while edge < 1.0:
         edges.append(edge)

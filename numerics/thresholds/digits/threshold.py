@@ -120,8 +120,14 @@ def _sum(model: Network, aim: float, fineness: float, tick: Callable[[float], No
     # Decimals: the law is sensitive to them.
     with working_bits(rules.law_bits):
         skip, beta = ball(model.skip), ball(model.beta)
-    with working_bits(rules.bits):
-        return softmax_norm(skip, beta, rules, tick), rules.bits
+    try:
+        with working_bits(rules.bits):
+            return softmax_norm(skip, beta, rules, tick), rules.bits
+    except OverflowError as error:
+        raise ConvergenceError(
+            f"the sums in fixed point do not hold {model.describe()}, (184)-(185): {error}; ask for fewer digits, at "
+            "most 13, which sums in float64 give, or for a larger skip"
+        ) from error
 
 
 def _check_size(model: Network, nodes: int) -> None:

@@ -33,6 +33,7 @@ from attnlimits.numerics.thresholds.digits.steps import choose
 from attnlimits.numerics.thresholds.digits.table import tables
 from attnlimits.numerics.thresholds.digits.threshold import MAX_DIGITS, precise_threshold
 from attnlimits.numerics.thresholds.last_layer import last_layer
+from attnlimits.numerics.thresholds.last_layer_sums import softmax
 from attnlimits.papers.figures import Look
 from attnlimits.papers.troiani2025.figures import cost_per_digit
 
@@ -465,9 +466,29 @@ def test_progress_goes_up_and_precision_comes_back() -> None:
 def test_what_cannot_be_reached_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConvergenceError, match=r"so many digits need \d+ nodes"):
         precise_threshold(Network(skip=1e-4, beta=1e4), 50)
+    # As many terms as that are few at three digits, but their sizes are beyond fixed point.
+    with pytest.raises(ConvergenceError, match=r"2.7e\+07 is beyond the range 2\^21.*at most 13"):
+        precise_threshold(Network(skip=1e-6), 3)
     monkeypatch.setattr(driver, "_LEVELS", 1)
     with pytest.raises(ConvergenceError, match="15 digits were not reached in 1 refinements"):
         precise_threshold(Network(), 15)
+
+
+@pytest.mark.parametrize("value", [2.0**21, -(2.0**21) - 1, 1e30, -1e30])
+def test_numbers_beyond_fixed_point_are_refused(value: float) -> None:
+    scale = Scale.for_bits(60)
+    assert from_balls([arb(2.0**20), arb(-(2.0**21))], scale).value.tolist() == [2.0**20, -(2.0**21)]
+    with pytest.raises(OverflowError, match="beyond the range"):
+        from_balls([arb(1), arb(value)], scale)
+
+
+@pytest.mark.parametrize("skip", [1e-3, 1e-5])
+def test_small_skips_in_float64_and_in_balls(skip: float) -> None:
+    """Nearly no skip: tau of the hidden layer ranges up to 1/c."""
+    model = Network(skip=skip)
+    balls = precise_threshold(model, 5)
+    # The lowest level has nine digits.
+    assert abs(1 / softmax(model, 0) - float(balls.value)) <= balls.error + 1e-8
 
 
 def test_digits_out_of_range_are_named() -> None:
