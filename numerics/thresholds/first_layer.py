@@ -223,9 +223,14 @@ def _bracket(model: Network, excess: Callable[[float], float]) -> tuple[float, f
         if excess(high) > 0:
             return (low, high) if excess(low) <= 0 else (1e-6, low)
         low = high
-    raise ConvergenceError(
-        f"the first layer of {model.describe()} stays stable up to q_22 = {-math.expm1(-low):.5f}: no threshold found, "
-        "(187)"
+    raise _stable(model, -math.expm1(-low))
+
+
+def _stable(model: Network, q22: float) -> ConvergenceError:
+    return ConvergenceError(
+        f"the first layer of {model.describe()} stays stable up to q_22 = {q22:.5f}, beyond which the posterior of the "
+        "last layer is too narrow for the rules, (187): take a skip and a beta closer to 1, or the last layer as known "
+        "exactly (given='perfect', --given perfect)"
     )
 
 
@@ -263,9 +268,7 @@ def _sampled(
     while excess(high) < 0:
         low, high = high, 1 - 0.5 * (1 - high)
         if high > 0.9999:
-            raise ConvergenceError(
-                f"the first layer of {model.describe()} stays stable up to q_22 = {low:.5f}: no threshold found (187)"
-            )
+            raise _stable(model, low)
     while excess(low) > 0 and low > 1e-3:
         low, high = 0.5 * low, low
     q22 = float(brentq(excess, low, high, xtol=1e-7, rtol=1e-10))

@@ -190,7 +190,7 @@ class TwoLayerQuadrature(DiagonalQuadrature):
             fineness *= min(2.0, max(1.1, spacing / allowed))
         raise ConvergenceError(
             f"the posterior of the last layer at q_22 = {q2:.8g} is too narrow for the nodes of h_1, (95), "
-            f"{self.model.describe()}: ask for a smaller overlap or a lower accuracy"
+            f"{self.model.describe()}: ask for fewer digits or a smaller overlap, or take a beta closer to 1"
         )
 
 

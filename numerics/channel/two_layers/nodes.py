@@ -76,10 +76,11 @@ def centred(skip: float, beta: float, log_accuracy: float, fineness: float) -> H
         common = 2 / math.pi / (beta * height) * plane.z_scale * math.cosh(number * step) * step * line.step
         mass = common * slope * np.exp(-0.5 * height**2 - w * w / (2 * beta * rho))
         mass[0] /= 2
-        keep = mass > _LIGHT * math.exp(-log_accuracy)
-        weight.append(mass[keep])
-        x.append(w[keep] / (beta * height))
-        z.append(np.full(int(keep.sum()), height))
+        # Without gaps: where the attention turns, nodes are close and so lighter than those further out.
+        count = int(np.flatnonzero(mass > _LIGHT * math.exp(-log_accuracy)).max(initial=-1)) + 1
+        weight.append(mass[:count])
+        x.append(w[:count] / (beta * height))
+        z.append(np.full(count, height))
     right = _hidden(skip, beta, np.concatenate(weight) / 2, np.concatenate(x), np.concatenate(z))
     pairs = ((right.weight, 1), (right.x, -1), (right.z, 1), (right.a, -1), (right.tau, 1))
     return Hidden(*(np.concatenate([values, sign * values]) for values, sign in pairs))

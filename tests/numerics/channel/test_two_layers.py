@@ -1,6 +1,7 @@
 """Deterministic averages of two softmax layers: nodes, sums, limits, and sampling with the exact denoiser."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -55,6 +56,15 @@ def test_centred_nodes(model: Network) -> None:
     square = np.where(nodes.z == 0, 1.0, nodes.x**2)
     assert nodes.weight @ square == pytest.approx(1.0, abs=1e-6)
     assert nodes.weight @ (square * nodes.z**2) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("beta", [1.0, 30.0])
+def test_finer_centred_nodes_are_closer(beta: float) -> None:
+    """Where a sharp attention turns, nodes are so close that each is light: none of them may be left out."""
+    spacings = [centred(1.0, beta, 19.0, fineness).spacing(math.sqrt(2 * 16.0)) for fineness in (2.0, 4.0, 8.0)]
+    for coarse, fine in pairwise(spacings):
+        # Steps are inversely proportional; where they are large, neighbours are closer than slopes have it.
+        assert fine < 0.65 * coarse
 
 
 @pytest.mark.parametrize("centre", [(0.0, 0.0), (0.7, 1.3), (2.0, -0.4)])

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.channel.two_linear.channel import TwoLinearQuadrature
-from attnlimits.numerics.core.errors import KernelNotFoundError
+from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.thresholds import first_layer as first_layer_module
 from attnlimits.numerics.thresholds.first_layer import _sampled, first_layer
 
 
@@ -126,3 +127,9 @@ def test_missing_models_are_named(model: Network) -> None:
 def test_bad_arguments_are_named(argument: str, value: object) -> None:
     with pytest.raises(ValueError, match=argument):
         first_layer(Network(), **{argument: value})
+
+
+def test_a_threshold_beyond_what_is_resolved_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_layer_module, "_RANGE", (0.1, 0.9))
+    with pytest.raises(ConvergenceError, match=r"stays stable up to q_22 = 0\.59343, beyond which .* --given perfect"):
+        first_layer(Network(), digits=2)
