@@ -121,6 +121,9 @@ def shows(name: str) -> str:
 def run(args: argparse.Namespace) -> Outcome:
     """Make one figure, or list all."""
     if args.list:
+        for flag in ("--dask", "--workers"):
+            if getattr(args, flag[2:]) is not None:
+                raise ValueError(f"--list computes no curves; leave out {flag}")
         return _listed()
     if args.name is None:
         raise ValueError("the following arguments are required: name; --list shows what there is")

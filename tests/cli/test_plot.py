@@ -51,6 +51,8 @@ def test_a_picture_beside_json(attnlimits, tmp_path):
         ("figure troiani2025-5 --width wide", "--width: a width is column, page or inches in [2, 40], got 'wide'"),
         ("figure troiani2025-5 --style none", "--style: no style 'none'"),
         ("figure troiani2025-5 --format gif", "argument --format"),
+        ("figure --list --dask local", "--list computes no curves; leave out --dask"),
+        ("figure --list --workers 2", "--list computes no curves; leave out --workers"),
     ],
 )
 def test_refused_before_anything_is_computed(attnlimits, line, says):
