@@ -19,6 +19,8 @@ _MEMORY = 4
 # Evaluations after which a share of the statistical error is enough, for averages that need it. Where those of a
 # network jump, the share grows with the evaluations: the error has all that is left.
 _PATIENCE, _ROUGH = 24, 0.1
+# Plain steps that an extrapolation may be, which doubles with every evaluation beyond `_PATIENCE`, so many times.
+_REACH, _DOUBLINGS = 20.0, 30
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ class Iteration:
         if not problem.averages.smooth and len(state.path) > _PATIENCE:
             # Extrapolation would follow the jumps of the averages, the mean of the latest images does not.
             return _Iterates(state, np.mean(images, axis=0), points, images)
-        return _Iterates(state, self._trusted(state.free, anderson(points, images), x, fx), points, images)
+        # Near a double root plain steps are as the square of the distance: no multiple of them will do.
+        reach = _REACH * 2.0 ** min(max(len(state.path) - _PATIENCE, 0), _DOUBLINGS)
+        return _Iterates(state, self._trusted(state.free, anderson(points, images, reach), x, fx), points, images)
 
     def postprocess(self, state: State) -> Solution:
         """Fixed point with its error; it is solved for further where that matters."""
