@@ -18,7 +18,8 @@ from numba.extending import NativeValue, infer_getattr, intrinsic, lower_getattr
 __all__ = ["INNER", "Lent", "lend", "reference"]
 
 #: Options of functions that only compiled ones call, and that only look at arrays of others. No reference counts: they
-#: are atomic operations. Nor what calls from Python take: compiling that costs a sixth of the time.
+#: are atomic operations. Nor what calls from Python take: compiling that costs a sixth of the time, and without it such
+#: a call ends the process; a test looks for them. `py_func` is the function as Python runs it.
 INNER = {"error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 _NAMED = (types.NamedTuple, types.NamedUniTuple)  # the second one where all fields are of one type

@@ -1,7 +1,10 @@
 """Named tuples by reference, against the same tuples by value."""
 
+import ast
 import gc
+import re
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from numba import njit
 from numba.core.errors import NumbaValueError
 
+from attnlimits import numerics
 from attnlimits.numerics.arithmetic.references import lend, reference
 
 
@@ -140,3 +144,63 @@ def test_no_reference_is_counted_and_the_arrays_are_held():
 def test_other_fields_are_refused(field):
     with pytest.raises(TypeError, match="not passed by reference"):
         lend(Alike(np.zeros(2), field))
+
+
+def _calls_from_python(source: str, inner: set[str]) -> list[str]:
+    """Calls of these functions, by the names they have in a module, from functions that are not compiled."""
+    tree = ast.parse(source)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    # `njit(..)(function)` compiles without a decorator.
+    compiled = {
+        one.id
+        for call in calls
+        if isinstance(call.func, ast.Call) and getattr(call.func.func, "id", "") == "njit"
+        for one in call.args
+        if isinstance(one, ast.Name)
+    }
+    within: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and (node.name in compiled or _compiled(node)):
+            within |= set(ast.walk(node))
+    return [
+        f"{call.func.id}, line {call.lineno}"
+        for call in calls
+        if call not in within and isinstance(call.func, ast.Name) and call.func.id in inner
+    ]
+
+
+def _compiled(function: ast.FunctionDef) -> bool:
+    return any(ast.unparse(one).startswith("njit") for one in function.decorator_list)
+
+
+def _inner(source: str) -> set[str]:
+    """Functions of a module with the options `INNER`, or others that hold them."""
+    return {
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+        and any(re.search(r"\*\*(INNER|LOOPS)\b", ast.unparse(one)) for one in node.decorator_list)
+    }
+
+
+def test_calls_from_python_are_seen():
+    source = "@njit(**INNER)\ndef f(x): return x\n@njit\ndef g(x): return f(x)\ndef h(x): return f(x)\n"
+    assert _inner(source) == {"f"}
+    assert _calls_from_python(source, {"f"}) == ["f, line 5"]
+    assert not _calls_from_python(source + "njit(int64(int64))(h)\n", {"f"})
+
+
+def test_what_only_compiled_functions_may_call_is_not_called_from_python():
+    # Without a wrapper for Python such a call ends the process.
+    sources = {path: path.read_text(encoding="utf-8") for path in Path(next(iter(numerics.__path__))).rglob("*.py")}
+    names = {path: _inner(source) for path, source in sources.items()}
+    assert sum(map(len, names.values())) > 60
+    wrong = []
+    for path, source in sources.items():
+        known = set(names[path])
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                origin = path.parents[node.level - 1].joinpath(*(node.module or "").split(".")).with_suffix(".py")
+                known |= {one.asname or one.name for one in node.names if one.name in names.get(origin, set())}
+        wrong += [f"{path.name}: {call}" for call in _calls_from_python(source, known)]
+    assert not wrong
