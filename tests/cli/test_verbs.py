@@ -10,6 +10,7 @@ import sympy as sp
 from attnlimits.derive import __main__ as generator
 from attnlimits.derive.emit import writer
 from attnlimits.derive.proof import ProofError
+from attnlimits.numerics.core import progress
 from attnlimits.numerics.core.results import load
 from attnlimits.numerics.model.kernels import load_package
 from attnlimits.numerics.model.network import Network
@@ -286,7 +287,10 @@ def test_a_failed_proof_is_a_failure_in_one_line(attnlimits, monkeypatch):
 
 
 @pytest.mark.slow
-def test_figure(attnlimits, tmp_path):
+def test_figure(attnlimits, tmp_path, monkeypatch):
+    # As on a terminal, and without waiting for what may soon be done.
+    monkeypatch.setattr("attnlimits.numerics.cli.figure.shown", lambda args: True)
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     said = attnlimits(f"figure troiani2025-1 --points 4 --out {tmp_path / 'new'} --json")
     assert said.status == 0
     found = record(said)
