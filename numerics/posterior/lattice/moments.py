@@ -126,6 +126,7 @@ def _integrate(f, scales, tolerance, space):  # type: ignore[no-untyped-def]
     best = search(f, sd * math.sqrt(2.0 * digits + _SEARCH_MARGIN), peak)
     steps = coarse_steps(f, scales, eta, peak)
     noise = rounding(f, scales.stiffness == 0.0, peak, best)
+    # Rounding leaves no digits, or is not a number as exponents are beyond float64.
     if not noise < _NO_DIGITS:
         return _Answer(noise, 0.0, 0, 0, 4)
     # Cosets differ by their rounding at least.
@@ -163,6 +164,7 @@ def _integrate(f, scales, tolerance, space):  # type: ignore[no-untyped-def]
         goal = _Goal(enough, MAX_NODES - n_nodes)
         error, nodes = _refined_sums(f, region, steps, goal, space.buffer, space.sums)
         n_nodes += nodes
+        # All weights have underflowed, or they are not numbers.
         if not total[0] > 0.0:
             status = 3
             break
