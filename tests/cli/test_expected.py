@@ -77,6 +77,16 @@ def test_every_verb_is_in_one_group():
     assert all(f"\n    {name} " in parser.format_help() for name in grouped)
 
 
+def test_the_parser_of_one_verb_is_that_among_all():
+    every = command.parser()
+    for name, verb in every.verbs.items():
+        alone = command.parser(name)
+        assert alone.verbs[name].format_help() == verb.format_help()
+        assert len(alone.verbs) <= 4 or name in ("cite", "completion")
+    for name in (None, "symbolic", "tresholds", "--help"):
+        assert command.parser(name).verbs.keys() == every.verbs.keys()
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
