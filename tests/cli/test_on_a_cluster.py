@@ -35,6 +35,7 @@ def test_a_landscape_is_the_same(attnlimits, where, tmp_path):
     assert (tmp_path / "there/phi.json").read_bytes() == (tmp_path / "here/phi.json").read_bytes()
 
 
+@pytest.mark.slow_for("figure boncoraglio2025-prediction")
 @pytest.mark.parametrize("verb", ["figure boncoraglio2025-prediction", "aim figure 5"])
 def test_a_figure_is_the_same(attnlimits, where, tmp_path, verb):
     for folder, more in (("here", ""), ("there", f"--dask {where}")):

@@ -20,7 +20,7 @@ from attnlimits.derive.emit.ir import canonical, lower
 from attnlimits.derive.emit.printers import MpmathPrinter, NumbaPrinter, NumpyPrinter
 from attnlimits.derive.emit.writer import generate, stale, write
 from attnlimits.derive.kernels.kernel import Kernel
-from attnlimits.derive.kernels.packages import DERIVED, PACKAGES
+from attnlimits.derive.kernels.packages import PACKAGES, derived
 from attnlimits.derive.primitives import CopySign, Exp, Guard, Largest, Magnitude, Smallest
 from attnlimits.derive.proof import ProofError
 
@@ -32,6 +32,7 @@ def _kernel(*outputs, arguments=(x, y)):
     return Kernel("f", arguments, named, "Test.", (), (1,), "any", False)
 
 
+DERIVED = derived()
 ALL = (*PACKAGES, *DERIVED)
 FAMILIES = tuple(p for p in PACKAGES if "undo" in {kernel.name for kernel in p.kernels})
 
@@ -439,7 +440,7 @@ def test_no_package_misses_a_file_or_has_one_more(fresh):
 
 def test_check_names_the_stale_files_and_leaves_them(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command_line, "PACKAGES", tuple(p for p in FAMILIES if p.activation == "linear"))
-    monkeypatch.setattr(command_line, "DERIVED", ())
+    monkeypatch.setattr(command_line, "derived", lambda: ())
     assert main(["--out", str(tmp_path)]) == 0
     assert main(["--check", "--out", str(tmp_path)]) == 0
     target = tmp_path / "attention_tied_linear_m2" / "numpy64.py"
