@@ -182,6 +182,7 @@ def test_bars_are_for_terminals():
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "done\n")
 
 
+@pytest.mark.slow_for("-q")
 @pytest.mark.parametrize("flag", ["--json", "--quiet", "-q"])
 def test_no_bar_where_nobody_looks(flag):
     assert on_terminal(flag) == ""
@@ -224,6 +225,7 @@ def test_a_long_silent_run_says_what_it_does(attnlimits, monkeypatch, quiet):
     assert said.err.endswith("attnlimits: stopped\n")
 
 
+@pytest.mark.slow_for("threshold --layers 1 --json")
 @pytest.mark.parametrize("command", ["models", "--help", "threshold --layers 1 --json"])
 def test_a_reader_that_leaves_ends_it_quietly(command):
     line = f"{' '.join(COMMAND)} {command} | head -n 1; exit ${{PIPESTATUS[0]}}"

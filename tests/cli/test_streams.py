@@ -14,6 +14,8 @@ from attnlimits.numerics.core.progress import Bar
 
 COMMAND = f"{sys.executable} -m attnlimits.numerics.cli.main"
 SILENT = ["models", "threshold --layers 1 --json", "--help", "evolve --help"]
+# One result and one help are written as the other ones are.
+one_of_each = pytest.mark.slow_for("threshold --layers 1 --json", "evolve --help")
 
 
 def shell(line, **environment):
@@ -22,6 +24,7 @@ def shell(line, **environment):
     )
 
 
+@one_of_each
 @pytest.mark.parametrize("arguments", SILENT)
 def test_a_full_disk_is_a_failure_in_one_line(arguments):
     done = shell(f"{COMMAND} {arguments} > /dev/full")
@@ -29,6 +32,7 @@ def test_a_full_disk_is_a_failure_in_one_line(arguments):
     assert "standard output could not be written: No space left on device" in done.stderr
 
 
+@one_of_each
 @pytest.mark.parametrize("arguments", SILENT)
 def test_a_closed_pipe_ends_quietly(arguments):
     # The reader is gone before the command prints.

@@ -138,8 +138,8 @@ class _Function:
         factors = _flat(node, ast.Mult)
         if sum(self.one_and_exponential(factor) is not None for factor in factors) > 1:
             return "(1 + e)(1 + f)"
-        names = {ast.dump(factor) for factor in factors}
-        if len({_less_one(factor) for factor in factors} & names) > 1:
+        rests = {rest for factor in factors if (rest := _less_one(factor)) is not None}
+        if len(rests) > 1 and len(rests & {ast.dump(factor) for factor in factors}) > 1:
             return "p (1 - p) r (1 - r)"
         decays = [f for f in factors if _called(f) == "expm1" and _doubled(f)]
         return "p r (1 - e^-2u)" if decays and len(factors) > 2 else None
