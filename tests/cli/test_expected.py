@@ -211,6 +211,7 @@ def test_what_the_library_prints_is_left_out_where_nobody_wants_it(attnlimits, m
     assert attnlimits(f"threshold {flag}").err == f"{said}attnlimits: stopped\n"
 
 
+@pytest.mark.slow_for("--json")  # one condition for both flags
 @pytest.mark.parametrize("quiet", ["", "--quiet", "--json"])
 def test_a_long_silent_run_says_what_it_does(attnlimits, monkeypatch, quiet):
     def slow(output, prior=None):

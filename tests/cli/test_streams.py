@@ -66,6 +66,7 @@ def test_characters_that_the_locale_has_not_are_escaped():
     assert (done.returncode, done.stderr, done.stdout) == (0, b"", b"q \\u2265 1\n")
 
 
+@pytest.mark.slow_for("variant0")  # of the two, the locale without these characters is the harder one
 @pytest.mark.parametrize("variant", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
 def test_arguments_of_any_bytes_are_quoted(variant):
     done = subprocess.run(

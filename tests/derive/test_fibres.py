@@ -138,7 +138,7 @@ def test_measure_is_the_determinant_of_the_numerical_derivative(rank, tokens, ac
 
 
 # Not untied at (2, 3): 12 x 12 exact determinants take half a minute; the numerical one above covers them.
-@pytest.mark.slow_for("2-3-softmax-True", "3-2-linear-False")
+@pytest.mark.slow_for("2-3-softmax-True", "3-2-linear-False", "3-2-softmax-True", "3-2-linear-True")
 @pytest.mark.parametrize(
     ("rank", "tokens", "activation", "tied"),
     [
