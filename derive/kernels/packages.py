@@ -1,5 +1,6 @@
 """All kernel packages: those that are committed, those that the tests derive, and that of any model on demand."""
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from .fibre import fibre_package
 from .kernel import KernelPackage
 from .link import link_package
 
-__all__ = ["DERIVED", "FIBRES", "LINKS", "PACKAGES", "write_link_package", "write_package"]
+__all__ = ["FIBRES", "LINKS", "PACKAGES", "derived", "write_link_package", "write_package"]
 
 #: Models whose links the tests derive: one of every kind, and the deeper and wider ones of the tied model.
 LINKS: tuple[Architecture, ...] = (
@@ -47,11 +48,11 @@ PACKAGES: tuple[KernelPackage, ...] = (
     aim_kernels.PACKAGE,
 )
 
-#: What only tests load: they derive it, and the manifest holds the hashes of its files.
-DERIVED: tuple[KernelPackage, ...] = (
-    *(link_package(model) for model in LINKS),
-    *(fibre_package(model) for model in FIBRES),
-)
+
+@functools.cache
+def derived() -> tuple[KernelPackage, ...]:
+    """Return what only tests load: they derive it, and the manifest holds the hashes of its files."""
+    return (*(link_package(model) for model in LINKS), *(fibre_package(model) for model in FIBRES))
 
 
 def write_link_package(model: Architecture, folder: str | Path, progress: Callable[[str], None] | None = None) -> Path:

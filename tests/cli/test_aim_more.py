@@ -42,11 +42,11 @@ def test_descent_on_files(attnlimits, tmp_path):
 
 def test_descent_at_the_width_of_the_data(attnlimits, tmp_path):
     """By the evidence along it, as for message passing, and with the students of that width."""
-    output = channel("linear", noise=0.2)
+    output = channel("linear", noise=1.0)
     x, y = make_data(teacher(8, 0.5, 3), 0.5, output, 3)
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", y)
-    flags = f"--activation linear --noise 0.2 --x {tmp_path / 'x.npy'} --y {tmp_path / 'y.npy'}"
+    flags = f"--activation linear --noise 1 --x {tmp_path / 'x.npy'} --y {tmp_path / 'y.npy'}"
     found = json.loads(attnlimits(f"aim descend --rho estimate {flags} --steps 20 --students 1 --json").out)
     expected = estimate_rho(x, y, output)
     assert found["width"]["rho"] == pytest.approx(expected.rho, rel=1e-12)

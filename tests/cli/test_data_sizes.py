@@ -53,7 +53,7 @@ def test_what_is_too_large(attnlimits, monkeypatch, command):
         (gamp_data, "gamp --layers 1 --tokens 6 --alpha 500 --dimension 12 --seeds 1 --max-iter 2 --workers 1"),
         (gamp_data, "descend --layers 1 --alpha 2 --dimension 1000 --seeds 1 --epochs 1 --workers 1"),
         (aim_data, "aim amp --rho 0.5 --alpha 0.02 --dimension 300 --seeds 1 --max-iter 2"),
-        (multihead_size, "multihead demo --samples 6000 --starts 1 --noise 0.3"),
+        (multihead_size, "multihead demo --samples 3000 --starts 1 --noise 0.3"),
     ],
 )
 def test_what_is_estimated_is_taken(attnlimits, monkeypatch, module, command):

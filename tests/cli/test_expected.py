@@ -77,6 +77,16 @@ def test_every_verb_is_in_one_group():
     assert all(f"\n    {name} " in parser.format_help() for name in grouped)
 
 
+def test_the_parser_of_one_verb_is_that_among_all():
+    every = command.parser()
+    for name, verb in every.verbs.items():
+        alone = command.parser(name)
+        assert alone.verbs[name].format_help() == verb.format_help()
+        assert len(alone.verbs) <= 4 or name in ("cite", "completion")
+    for name in (None, "symbolic", "tresholds", "--help"):
+        assert command.parser(name).verbs.keys() == every.verbs.keys()
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -172,6 +182,7 @@ def test_bars_are_for_terminals():
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "done\n")
 
 
+@pytest.mark.slow_for("-q")
 @pytest.mark.parametrize("flag", ["--json", "--quiet", "-q"])
 def test_no_bar_where_nobody_looks(flag):
     assert on_terminal(flag) == ""
@@ -200,6 +211,7 @@ def test_what_the_library_prints_is_left_out_where_nobody_wants_it(attnlimits, m
     assert attnlimits(f"threshold {flag}").err == f"{said}attnlimits: stopped\n"
 
 
+@pytest.mark.slow_for("--json")  # one condition for both flags
 @pytest.mark.parametrize("quiet", ["", "--quiet", "--json"])
 def test_a_long_silent_run_says_what_it_does(attnlimits, monkeypatch, quiet):
     def slow(output, prior=None):
@@ -214,6 +226,7 @@ def test_a_long_silent_run_says_what_it_does(attnlimits, monkeypatch, quiet):
     assert said.err.endswith("attnlimits: stopped\n")
 
 
+@pytest.mark.slow_for("threshold --layers 1 --json")
 @pytest.mark.parametrize("command", ["models", "--help", "threshold --layers 1 --json"])
 def test_a_reader_that_leaves_ends_it_quietly(command):
     line = f"{' '.join(COMMAND)} {command} | head -n 1; exit ${{PIPESTATUS[0]}}"

@@ -123,6 +123,7 @@ def test_what_is_refused(attnlimits, command, words):
     assert len(said.lines_of_error) == 1
 
 
+@pytest.mark.slow_for("--alpha 0.02 --density 0.001 --noise 0.001")
 @pytest.mark.parametrize(
     ("flags", "overlap", "value"),
     [

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import attnlimits as al
+
 COMMANDS = {
     "evolve": "--layers 2 --alpha 0.9 --samples 64 --replicas 3 --max-iter 8",
     "evolve of a link": '--link "h[1]*h[2]" --alpha 2 --samples 64 --replicas 3',
@@ -28,13 +30,16 @@ def test_the_record_is_the_same(attnlimits, where, name):
     assert (there.status, there.err) == (here.status, here.err)
 
 
-def test_a_landscape_is_the_same(attnlimits, where, tmp_path):
+def test_a_landscape_is_the_same(attnlimits, where, tmp_path, once):
+    # Its stationary points are those of free-energy, above.
+    once(al.free_energy, "located")
     command = 'landscape --link "h[1]*h[2]" --alpha 1.5 --samples 8 --replicas 2 --starts 0 --points 4'
     for folder, more in (("here", ""), ("there", f"--dask {where}")):
         assert attnlimits(f"{command} --out {tmp_path / folder / 'phi.svg'} {more}").status == 0
     assert (tmp_path / "there/phi.json").read_bytes() == (tmp_path / "here/phi.json").read_bytes()
 
 
+@pytest.mark.slow_for("figure boncoraglio2025-prediction")
 @pytest.mark.parametrize("verb", ["figure boncoraglio2025-prediction", "aim figure 5"])
 def test_a_figure_is_the_same(attnlimits, where, tmp_path, verb):
     for folder, more in (("here", ""), ("there", f"--dask {where}")):

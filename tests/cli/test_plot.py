@@ -21,6 +21,7 @@ def words(path):
     return " ".join(re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8")))
 
 
+@pytest.mark.slow_for("evolve of a link")  # drawn as that of a network
 @pytest.mark.parametrize("verb", DRAWN)
 def test_pictures(attnlimits, once, tmp_path, verb):
     command, axis = DRAWN[verb]

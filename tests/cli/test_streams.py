@@ -14,6 +14,8 @@ from attnlimits.numerics.core.progress import Bar
 
 COMMAND = f"{sys.executable} -m attnlimits.numerics.cli.main"
 SILENT = ["models", "threshold --layers 1 --json", "--help", "evolve --help"]
+# One result and one help are written as the other ones are.
+one_of_each = pytest.mark.slow_for("threshold --layers 1 --json", "evolve --help")
 
 
 def shell(line, **environment):
@@ -22,6 +24,7 @@ def shell(line, **environment):
     )
 
 
+@one_of_each
 @pytest.mark.parametrize("arguments", SILENT)
 def test_a_full_disk_is_a_failure_in_one_line(arguments):
     done = shell(f"{COMMAND} {arguments} > /dev/full")
@@ -29,6 +32,7 @@ def test_a_full_disk_is_a_failure_in_one_line(arguments):
     assert "standard output could not be written: No space left on device" in done.stderr
 
 
+@one_of_each
 @pytest.mark.parametrize("arguments", SILENT)
 def test_a_closed_pipe_ends_quietly(arguments):
     # The reader is gone before the command prints.
@@ -62,6 +66,7 @@ def test_characters_that_the_locale_has_not_are_escaped():
     assert (done.returncode, done.stderr, done.stdout) == (0, b"", b"q \\u2265 1\n")
 
 
+@pytest.mark.slow_for("variant0")  # of the two, the locale without these characters is the harder one
 @pytest.mark.parametrize("variant", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
 def test_arguments_of_any_bytes_are_quoted(variant):
     done = subprocess.run(

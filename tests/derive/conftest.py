@@ -11,7 +11,7 @@ import pytest
 import sympy as sp
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.derive.kernels.packages import DERIVED, PACKAGES, write_package
+from attnlimits.derive.kernels import packages as known
 from attnlimits.numerics.core.cache import private_folder
 
 
@@ -24,11 +24,11 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     compiled kernels.
     """
     folder = private_folder("links") or tmp_path_factory.mktemp("derived")
-    packages = {package.name: package for package in (*PACKAGES, *DERIVED)}
 
     @functools.cache
     def derive(name: str) -> Path:
-        return write_package(dataclasses.replace(packages[name], prove=lambda: None), folder)
+        package = next(package for package in (*known.PACKAGES, *known.derived()) if package.name == name)
+        return known.write_package(dataclasses.replace(package, prove=lambda: None), folder)
 
     return derive
 

@@ -104,6 +104,7 @@ def test_slope_of_the_estimator_is_its_derivative():
     assert slope(near[1]).real == pytest.approx(difference, abs=1e-6)  # h^2
 
 
+@pytest.mark.slow_for("0.5-1.5")
 @pytest.mark.parametrize(("rho", "delta"), [("0.5", "1.5"), ("2", "0.4")])
 def test_duality_in_arbitrary_precision(rho, delta):
     ctx = MPContext()

@@ -87,6 +87,7 @@ def test_weight_integrates_to_the_probability_of_a_quadrant(context, mp):
         assert abs(phi2(mp, ctx, 0.4, 30, r) - ctx.ncdf(0.4)) < 1e-25
 
 
+@pytest.mark.slow_for("0.3--0.8-0.3333333333333333")
 @pytest.mark.parametrize(("k1", "k2", "r"), [(0.3, -0.8, THIRD), (-2.0, 1.5, -THIRD), (-4.0, -5.0, 0.6)])
 def test_slopes_are_the_derivatives_of_phi2(k1, k2, r, context, mp):
     ctx = context(40)

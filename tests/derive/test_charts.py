@@ -35,15 +35,35 @@ MODELS = [
     Architecture(2, 2, (1, 2), tied=False, output="sequence"),
     Architecture(3, 2, (1, 2, 1), output="sequence"),
 ]
+# More rows, tokens or layers than others of their kind.
+LARGE = (
+    Architecture(2, 3, (1, 3)),
+    Architecture(2, 2, (2, 3)),
+    Architecture(2, 3, 2, "linear", tied=False),
+    Architecture(3, 3, tied=False),
+    Architecture(4, 2, tied=False),
+    Architecture(3, 2, (1, 2, 1), output="sequence"),
+)
+each_model = pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(
+            model,
+            id=f"{model.name}-{model.layers}-{model.rank_vector}",
+            marks=[pytest.mark.slow] if model in LARGE else [],
+        )
+        for model in MODELS
+    ],
+)
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.name}-{model.layers}-{model.rank_vector}")
+@each_model
 def test_the_chart_undoes_itself_and_its_weight_is_the_jacobian(model):
     found = chart(model)
     prove_chart(found, chart_kernels(found), seed=3)
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.name}-{model.layers}-{model.rank_vector}")
+@each_model
 def test_noise_leaves_all_indices_free(model):
     found = noisy_chart(model)
     prove_chart(found, chart_kernels(found), seed=3)

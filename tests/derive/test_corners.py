@@ -63,7 +63,8 @@ ON_DEMAND = {
     "tanh": Architecture(3, 2, activation=sp.tanh),
     "relu": Architecture(2, 3, activation=relu),
     "leaky": Architecture(2, 2, ranks=2, activation=leaky),
-    "linear": Architecture(5, 3, activation="linear"),
+    "linear": Architecture(5, 2, activation="linear"),
+    "linear_tokens": Architecture(5, 3, activation="linear"),
 }
 FAST = ("silu", "tanh")
 
@@ -165,7 +166,7 @@ BOTH = [
 ]
 
 
-@pytest.mark.slow_for("silu-numba64", "silu_sequence-numpy64", "tanh-numba64")
+@pytest.mark.slow_for("silu-numba64", "silu_sequence-numpy64", "linear_tokens-numpy64", "tanh-numba64")
 @pytest.mark.parametrize(("name", "printer"), BOTH)
 def test_links_on_demand(name, printer, place, context):
     """Right, or refused where a number does not fit into float64."""

@@ -91,6 +91,7 @@ def _name(model):
     return f"L{model.layers}M{model.tokens}H{model.heads}{tied}-{model.activation_name}-{model.output}"
 
 
+@pytest.mark.slow_for("model1")  # an activation of one argument has no nodes of its own
 @pytest.mark.parametrize("model", [Architecture(3, 2, beta=ONE), Architecture(3, 2, activation=sp.tanh, beta=ONE)])
 def test_numbers_are_evaluated_as_they_are_made(model):
     """Without `reduce`, with one that knows no own nodes, and with floats: order 4 in seconds, the same numbers."""

@@ -44,7 +44,13 @@ CASES = {
     "wide": Architecture(layers=1, tokens=3, ranks=4),
     "exact numbers": Architecture(layers=2, tokens=2, skip=sp.Rational(1, 2), beta=2),
 }
-each_case = pytest.mark.parametrize("model", CASES.values(), ids=CASES.keys())
+# Each property of these two is one of other cases.
+LARGE = ("heads, three layers, linear", "heads, two layers, sequence")
+each_case = pytest.mark.parametrize(
+    "model",
+    [pytest.param(model, marks=[pytest.mark.slow] if name in LARGE else []) for name, model in CASES.items()],
+    ids=CASES.keys(),
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -314,8 +320,8 @@ COUNTED += [Architecture(layers=3, tokens=3, ranks=(1, 2, 1)), Architecture(laye
 def test_free_variables_are_those_of_the_derivative(large):
     """What is left to integrate is what the output does not move with: variables less the rank of its derivative."""
     rng = np.random.default_rng(9)
-    # Sequences with many entries of h take most of the time, and add no kind of model.
-    apart = [m for m in COUNTED if m.output == "sequence" and m.layers > 1 and m.indices * m.tokens > 8]
+    # Sequences with more entries of h than these take most of the time, and add no kind of model.
+    apart = [m for m in COUNTED if m.output == "sequence" and m.layers > 1 and m.indices * m.tokens > 6]
     for model in apart if large else (m for m in COUNTED if m not in apart):
         entering, left = free_variables(model)
         dropped = model.indices * model.tokens - entering

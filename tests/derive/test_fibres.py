@@ -15,6 +15,10 @@ from attnlimits.derive.readout import prove_readout_jacobian, readout_jacobian
 
 SHAPES = [(1, 2), (2, 2), (3, 2), (1, 3), (2, 3), (3, 3), (2, 4)]
 KINDS = list(itertools.product(["softmax", "linear"], [True, False]))
+# As many rows as tokens, and fewer, with more tokens than in other shapes: the same formulas with larger matrices.
+large_shapes = pytest.mark.slow_for(
+    *(f"{kind}-{tied}-{shape}" for kind, tied in KINDS for shape in ("3-3", "2-4")),
+)
 
 
 def _model(rank, tokens, activation, tied, **more):
@@ -70,6 +74,7 @@ def _data(found, y):
     return {symbol: value.subs(names).evalf(25) for symbol, value in found.data}
 
 
+@large_shapes
 @pytest.mark.parametrize(("rank", "tokens"), SHAPES)
 @pytest.mark.parametrize(("activation", "tied"), KINDS)
 def test_every_point_of_the_fibre_has_the_output_it_came_from(rank, tokens, activation, tied, rng):
@@ -85,6 +90,7 @@ def test_every_point_of_the_fibre_has_the_output_it_came_from(rank, tokens, acti
         np.testing.assert_allclose(_forward(model, v), y, rtol=1e-9, atol=1e-9 * np.abs(y).max())
 
 
+@large_shapes
 @pytest.mark.parametrize(("rank", "tokens"), SHAPES)
 @pytest.mark.parametrize(("activation", "tied"), KINDS)
 def test_dependent_scores_follow_from_the_data(rank, tokens, activation, tied, rng):
@@ -114,6 +120,7 @@ def test_any_pivots_span_the_same_fibre(pivots, reference, rng):
         np.testing.assert_allclose(_forward(model, np.array(found.readout.subs(point).evalf(), float)), y, rtol=1e-9)
 
 
+@large_shapes
 @pytest.mark.parametrize(("rank", "tokens"), SHAPES)
 @pytest.mark.parametrize(("activation", "tied"), KINDS)
 def test_measure_is_the_determinant_of_the_numerical_derivative(rank, tokens, activation, tied, rng):
@@ -131,7 +138,7 @@ def test_measure_is_the_determinant_of_the_numerical_derivative(rank, tokens, ac
 
 
 # Not untied at (2, 3): 12 x 12 exact determinants take half a minute; the numerical one above covers them.
-@pytest.mark.slow_for("2-3-softmax-True", "3-2-linear-False")
+@pytest.mark.slow_for("2-3-softmax-True", "3-2-linear-False", "3-2-softmax-True", "3-2-linear-True")
 @pytest.mark.parametrize(
     ("rank", "tokens", "activation", "tied"),
     [
@@ -145,6 +152,7 @@ def test_measure_by_exact_differentiation(rank, tokens, activation, tied):
     prove_measure(_model(rank, tokens, activation, tied))
 
 
+@large_shapes
 @pytest.mark.parametrize(("rank", "tokens"), SHAPES)
 @pytest.mark.parametrize(("activation", "tied"), KINDS)
 def test_dimension_is_that_of_the_kernel_of_the_link(rank, tokens, activation, tied, rng):

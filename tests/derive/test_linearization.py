@@ -50,7 +50,7 @@ def test_single_layer_eigenvalue_against_exact_moments(rank):
     assert sigma < 0.1
 
 
-@pytest.mark.slow_for("3-5", "2-3")
+@pytest.mark.slow_for("3-5", "2-3", "2-2")
 @pytest.mark.parametrize(("tokens", "rank"), [(2, 2), (2, 3), (3, 3), (3, 5)])
 def test_wide_softmax_layer_against_samples(tokens, rank):
     """y fixes all entries of K = h^T h but K_ee; the mean of that one given the rest, and what it loses."""
@@ -224,6 +224,7 @@ def test_parity_of_tied_layers(tokens, ranks):
         prove_parity(model, 3)
 
 
+@pytest.mark.slow_for("3-2")  # as two layers of two tokens, and two of three
 @pytest.mark.parametrize(("layers", "tokens"), [(1, 2), (2, 2), (3, 2), (2, 3)])
 def test_operator_acts_entry_by_entry(layers, tokens):
     multipliers = layer_multipliers(Architecture(layers, tokens))

@@ -73,6 +73,8 @@ def test_link_on_the_indices_equals_the_forward_pass(layers, tokens, ranks, acti
     "3-2-ranks3-1-False-sequence-softmax",
     "3-2-ranks3-1-False-sequence-tanh",
     "2-2-ranks5-2-False-last-softmax",
+    "2-2-1-3-True-sequence-tanh",
+    "2-2-ranks5-2-False-last-tanh",
 )
 @pytest.mark.parametrize("activation", ["softmax", "linear", sp.tanh])
 @pytest.mark.parametrize(

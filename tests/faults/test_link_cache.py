@@ -300,12 +300,12 @@ for k in range(50):
 
 
 def test_writers_of_the_same_link_do_not_meet(folder, source, tmp_path):
-    """Three processes write the same fifty links at once, and read them while the others write."""
+    """Two processes write the same fifty links at once, and read them while the other one writes."""
     (tmp_path / "kernel.py").write_bytes(source)
     command = [sys.executable, "-c", _WRITER, str(tmp_path / "kernel.py"), str(tmp_path / "derived.py")]
-    writers = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    writers = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     errors = [writer.communicate("go\n")[1] for writer in writers]
-    assert errors == ["", "", ""] and [writer.returncode for writer in writers] == [0, 0, 0]
+    assert errors == ["", ""] and [writer.returncode for writer in writers] == [0, 0]
     assert [path.name for path in folder.glob("*.py")] == [f"{hashlib.sha256(source).hexdigest()}.py"]
     assert list(tmp_path.rglob("*.part")) == []
 

@@ -15,7 +15,7 @@ SEED = int(os.environ.get("ATTNLIMITS_FUZZ_SEED", "0"))
 # Lines of one test: each has a process of its own, which test processes share among them.
 CHUNK = 50
 # Of all lines, those that `make test` runs: nothing in them has to be compiled for long.
-FAST, ALL = range(24), 2000
+FAST, ALL = range(12), 2000
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="memory is measured by /proc of Linux"

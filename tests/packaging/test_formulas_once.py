@@ -55,7 +55,7 @@ class _Function:
     """One function, with the names that stand for exponentials and for hyperbolic cosines."""
 
     def __init__(self, parts: list[ast.AST], returning: set[str]) -> None:
-        self.parts, self.returning = parts, returning
+        self.parts, self.exponentials = parts, _EXPONENTIALS | returning
         self.names: dict[str, ast.AST | None] = {}
         self.cosines: set[str] = set()
         self.scores = {part.id for part in parts if isinstance(part, ast.Name)}
@@ -82,7 +82,7 @@ class _Function:
             return self.exponential(node.left) and self.exponential(node.right)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             return _one(node.left) and self.exponential(node.right)
-        return _called(node) in _EXPONENTIALS | self.returning
+        return _called(node) in self.exponentials
 
     def of_scores(self, node: ast.AST) -> bool:
         """Whether an exponential is one of a product, as a score is: not one of an unknown, such as a logit."""
@@ -93,8 +93,10 @@ class _Function:
 
     def one_and_exponential(self, node: ast.AST) -> ast.AST | None:
         """Exponential of 1 + e."""
+        if not isinstance(node, ast.BinOp):
+            return None
         terms = _flat(node, ast.Add)
-        if len(terms) != 2 or not isinstance(node, ast.BinOp) or sum(map(_one, terms)) != 1:
+        if len(terms) != 2 or sum(map(_one, terms)) != 1:
             return None
         (rest,) = (term for term in terms if not _one(term))
         return rest if any(self.exponential(factor) for factor in _flat(rest, ast.Mult)) else None
@@ -117,6 +119,8 @@ class _Function:
     def forms(self) -> Iterator[tuple[int, str]]:
         """Yield the line and the kind of every form of the softmax of two tokens."""
         for node in self.parts:
+            if not isinstance(node, ast.BinOp | ast.Call):
+                continue
             what = self._division(node) or self._product(node) or self._sum(node) or self._call(node)
             if what:
                 yield node.lineno, what
@@ -138,8 +142,8 @@ class _Function:
         factors = _flat(node, ast.Mult)
         if sum(self.one_and_exponential(factor) is not None for factor in factors) > 1:
             return "(1 + e)(1 + f)"
-        names = {ast.dump(factor) for factor in factors}
-        if len({_less_one(factor) for factor in factors} & names) > 1:
+        rests = {rest for factor in factors if (rest := _less_one(factor)) is not None}
+        if len(rests) > 1 and len(rests & {ast.dump(factor) for factor in factors}) > 1:
             return "p (1 - p) r (1 - r)"
         decays = [f for f in factors if _called(f) == "expm1" and _doubled(f)]
         return "p r (1 - e^-2u)" if decays and len(factors) > 2 else None
