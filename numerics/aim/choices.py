@@ -18,9 +18,10 @@ the bivariate normal law.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 from scipy.special import expit, ndtr, owens_t
 
 from ..core.results import Estimate
@@ -28,9 +29,6 @@ from ..learning.blocks import Array
 from ..quadrature.rules import Rule, gauss_hermite, gaussian, trapezoid
 from .entries import variances_of_rows
 from .results import PredictionErrors
-
-if TYPE_CHECKING:
-    from scipy.interpolate import CubicSpline
 
 __all__ = ["agreement", "choice_errors", "mean_choice", "predicted_choice"]
 
@@ -56,7 +54,7 @@ class _Laws(NamedTuple):
     """Averages over m of variance sigma^2, as functions of s between two ends, beyond which they are constant."""
 
     ends: tuple[float, float]
-    splines: "CubicSpline"
+    splines: CubicSpline
 
     def __call__(self, s: Array) -> tuple[Array, Array]:
         """Both at s."""
@@ -67,8 +65,6 @@ class _Laws(NamedTuple):
 @lru_cache(maxsize=256)
 def _laws(sigma: float, order: int) -> _Laws:
     """Averages of Gamma(s - m), and of Gamma' (order 1) or Gamma'' + Gamma' (order 2), e^{-order s} times Gamma."""
-    from scipy.interpolate import CubicSpline
-
     ends = (_LEAST - _REACH * sigma, _TAIL + _REACH * sigma)
     grid = np.linspace(*ends, int(_DENSE * (ends[1] - ends[0]) / math.hypot(1.0, sigma)))
     if sigma < _NARROW:

@@ -127,7 +127,7 @@ def test_the_measure_integrates_to_the_density_untied(printing, rng):
 
 
 def test_a_wrong_readout_is_noticed():
-    model = FIBRES[0]
+    model = FIBRES[1]
     package = fibre_package(model)
     data, fibre = package.kernels
     name, value = fibre.outputs[0]

@@ -208,7 +208,6 @@ def test_the_package_serves_the_function() -> None:
 # --- regions and branches ---------------------------------------------------------------------------------------
 
 
-
 @functools.cache
 def made_once(text: str) -> tuple[Link, dict[str, Any]]:
     made = link(text)

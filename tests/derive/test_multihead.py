@@ -29,6 +29,7 @@ PROOFS = {
 }
 
 
+@pytest.mark.slow_for("derivatives, d = 3")
 @pytest.mark.parametrize("name", PROOFS)
 def test_every_identity_reduces_to_zero(name):
     found = PROOFS[name]()
