@@ -28,6 +28,7 @@ def plain_F(f, noise, tokens=2):
     return total
 
 
+@pytest.mark.slow_for("tanh(z) + z")
 @pytest.mark.parametrize(
     ("text", "f", "noise"), [("tanh(z)", np.tanh, 1e-3), ("tanh(z) + z", lambda h: np.tanh(h) + h, 1e-2)]
 )
@@ -37,9 +38,11 @@ def test_weak_recovery_of_small_noise_is_that_of_plain_sums(text, f, noise):
     assert abs(float(found.value) - 1 / (2 * plain_F(f, noise))) <= found.error
 
 
-# At Q = 1 the series is the one that the tests below use, and is computed once.
+# At Q = 1 the series is one that another test uses, and is computed once.
+@pytest.mark.slow_for("tanh(z)-0.001-1.3")
 @pytest.mark.parametrize(
-    ("text", "noise", "Q"), [("abs(z)", 0.03, 1.0), ("tanh(z)", 1e-3, 1.3), ("sign(z)", 1e-4, 1.0)]
+    ("text", "noise", "Q"),
+    [("abs(z)", 0.03, 1.0), ("tanh(z)", 1e-3, 1.0), ("tanh(z)", 1e-3, 1.3), ("sign(z)", 1e-4, 1.0)],
 )
 def test_series_is_within_its_error_of_finer_rules(text, noise, Q):
     function = channel(text, noise=noise).function

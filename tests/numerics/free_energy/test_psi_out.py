@@ -69,6 +69,7 @@ def test_the_same_for_one_layer(tokens, q):
     assert found == pytest.approx(output.gradient(one(q))[0][0, 0], rel=1e-6)
 
 
+@pytest.mark.slow_for("0.0-0.9")
 @pytest.mark.parametrize(("q1", "q2"), [(0.0, 0.3), (0.0, 0.9)])
 def test_the_same_for_two_layers(q1, q2):
     model, q = Network(), np.diag([q1, q2])

@@ -109,7 +109,7 @@ def test_both_layers_at_rest_are_stationary():
     assert values[1].value > max(values[0].value, values[2].value)
 
 
-@pytest.mark.parametrize("distance", [1e-4, 1e-6])
+@pytest.mark.parametrize("distance", [pytest.param(1e-4, marks=pytest.mark.slow), 1e-6])
 def test_both_points_just_below_a_spinodal_are_found(distance):
     """The spinodal of phase retrieval is the maximum of alpha(q) along the fixed points of the state evolution."""
     kernel = kernel_of("h**2")

@@ -153,6 +153,8 @@ def test_rows_partly_inside_count():
     assert parameter_error(found.theta, found.w, theta, w) < 1e-8
 
 
+# The refusal is that of a wrong number of heads.
+@pytest.mark.slow_for("saturated")
 @pytest.mark.parametrize(
     ("row", "heads", "error", "sentence"),
     [
