@@ -54,6 +54,7 @@ def test_weak_heads_are_within_their_errors(family, m, d, samples, noise, seed):
             assert abs(np.linalg.norm(found) - np.linalg.norm(true)) < error
 
 
+@pytest.mark.slow_for("alike")
 @pytest.mark.parametrize(
     ("family", "m", "d", "samples", "noise", "seed", "why"),
     [

@@ -74,10 +74,13 @@ def test_three_heads_are_counted():
     assert parameter_error(fit.theta, fit.w, theta, w) < 1e-8
 
 
-def test_saturated_heads():
-    """Logits of 300: few rows have slopes, and they are enough."""
-    theta, w = make_teacher("gauss", 2, 8, scale=300.0, rng=1)
-    fit = learned(theta, w, 2, samples=3000)
+@pytest.mark.parametrize(
+    ("dim", "scale", "samples"), [(6, 100.0, 2000), pytest.param(8, 300.0, 3000, marks=pytest.mark.slow)]
+)
+def test_saturated_heads(dim, scale, samples):
+    """Logits of a hundred and more: few rows have slopes, and they are enough."""
+    theta, w = make_teacher("gauss", 2, dim, scale=scale, rng=1)
+    fit = learned(theta, w, 2, samples=samples)
     assert fit.converged and parameter_error(fit.theta, fit.w, theta, w) < 1e-8
 
 
