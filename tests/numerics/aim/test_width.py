@@ -21,7 +21,7 @@ def instance(name, alpha, rho, d, seed, noise=0.0):
 @pytest.mark.slow_for("linear-0.3")
 @pytest.mark.parametrize(("name", "noise"), [("softmax", 0.0), ("linear", 0.3)])
 def test_width_of_a_teacher(name, noise):
-    data, _ = instance(name, 0.2, 1.0, 18, 1, noise)
+    data, _ = instance(name, 0.2, 1.0, 14, 1, noise)
     found = estimate_rho(*data)
     assert found.converged and abs(found.rho - 1.0) < found.error < 1.0
     assert found.n_iter == len(found.evidence)

@@ -48,6 +48,7 @@ def test_undamped_it_is_the_bayes_optimal_recursion(model, alpha, q, strength):
     assert plain.overlap == pytest.approx(wanted, abs=4 * plain.overlap_error.max() + 1e-9)
 
 
+@pytest.mark.slow_for("L=2")
 @pytest.mark.parametrize(
     ("model", "alpha", "q"),
     [(Network(1, 2), 0.5, np.array([[0.1]])), (Network(2, 2), 0.9, np.diag([0.2, 0.2]))],
