@@ -49,7 +49,7 @@ def test_noise_of_linear_outputs(noise):
     assert found.min() > 0.1
 
 
-@pytest.mark.slow_for("scalar")
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["gram", "scalar"])
 def test_hardmax_of_three_tokens(covariance):
     """d = 40: bias of finite size."""

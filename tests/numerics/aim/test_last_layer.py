@@ -100,7 +100,7 @@ def agree(found):
 
 
 def test_message_passing_at_24_dimensions():
-    found = errors(24, 0.1, 4)
+    found = errors(24, 0.1, 3)
     # 1 before there are data, and 0.39 in the limit.
     assert agree(found) and found.max() < 0.7
 

@@ -48,7 +48,12 @@ def compare(model, alpha, dimension, seeds, student, **settings):
 
 @pytest.mark.parametrize(
     ("model", "alpha"),
-    [(Network(1, 2), 0.4), (Network(1, 3), 0.25), (Network(2, 2), 0.6)],
+    [
+        (Network(1, 2), 0.4),
+        (Network(1, 3), 0.25),
+        # Below, a run of two layers is compared with its prediction.
+        pytest.param(Network(2, 2), 0.6, marks=pytest.mark.slow),
+    ],
     ids=lambda value: value.describe() if isinstance(value, Network) else f"{value}",
 )
 def test_fixed_points(model, alpha):
