@@ -138,6 +138,7 @@ def test_information_without_knowledge_is_that_of_class_means(tokens, rng):
     assert float(weak_recovery(channel("hardmax", tokens)).value) == pytest.approx(1 / (2 * value), rel=0.006)
 
 
+@pytest.mark.slow_for("4-3.0")
 @pytest.mark.parametrize(("tokens", "c"), [(3, 0.5), (3, 30.0), (4, 3.0)])
 def test_information_is_the_mean_square_of_the_score(tokens, c, rng):
     """To four standard errors of 3000 draws, or of 400 with more tokens: 2 to 10 per cent."""

@@ -118,6 +118,7 @@ def test_spot_values(rho, delta, value):
 
 
 @pytest.mark.slow_for("1e-3-1e-12")
+@pytest.mark.slow_for("0.3-1e-20")
 @pytest.mark.parametrize(
     ("rho", "delta"),
     [("1/2", "1"), ("0.1", "10"), ("0.3", "1e-6"), ("1", "1e-3"), ("1e-3", "1e-12"), ("3", "1e12"), ("0.3", "1e-20")],

@@ -52,7 +52,7 @@ def test_heads_are_counted_exactly_where_a_further_one_would_be_seen():
     assert fit.evidence.status == "2 heads: one and two more leave more of held-out examples"
 
 
-@pytest.mark.slow_for("lowrank", "uneven", "low rank")
+@pytest.mark.slow  # the Gaussian one is counted in test_restarts.py
 @pytest.mark.parametrize("name", ["uneven", "sparse", "low rank", "lowrank"])
 def test_families_without_noise(name):
     split, *_ = split_of(FAMILIES[name], 3, 5, samples=1500, noise=0.0)
