@@ -6,6 +6,7 @@ of no variance. With N_k the density of y, psi = E log sum_k p_k N_k(y)/N(y; 0, 
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -161,14 +162,17 @@ def _posterior(y: Array, components: list[_Component]) -> _Posterior:
 
 def _beyond_linear(x: Array) -> Array:
     """exp(x) - 1 - x, to rounding."""
+    found = np.asarray(np.expm1(x) - x)
     small = np.abs(x) < _SMALL
-    near = np.where(small, x, 0.0)
+    near = x[small]
     series = np.zeros_like(near)
     for k in range(_TERMS, 1, -1):
         series = near / k * (1 + series) if k > 2 else 0.5 * near * near * (1 + series)
-    return np.where(small, series, np.expm1(x) - x)
+    found[small] = series
+    return found
 
 
+@lru_cache(maxsize=4)
 def _rule(size: int, widest: float, wider: float) -> tuple[Array, Array]:
     """Nodes x = a sinh(t) of a standard normal vector: close at zero, where a wide component meets a narrow one."""
     scale = min(1.0, 2.0 / widest)

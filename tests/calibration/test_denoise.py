@@ -97,8 +97,8 @@ def _route(name: str, how: Any, layers: int, count: int, run: Any, more: int, le
 
 ROUTES = (
     _route("denoise, one layer, float64", "estimated", 1, 320, _float64, 0, 25, 60),
-    _route("denoise, two layers, float64", "estimated", 2, 160, _float64, 0, 18, (15, 25, 30, 80, 159)),
+    _route("denoise, two layers, float64", "estimated", 2, 160, _float64, 0, 18, (15, 80, 159)),
     _route("denoise --digits, one layer", "rigorous", 1, 220, _digits, 15, 0, 40),
-    _route("denoise --digits, two layers", "estimated", 2, 150, _digits, 5, 0, 2),
+    _route("denoise --digits, two layers", "estimated", 2, 150, _digits, 5, 0, 1),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

@@ -59,6 +59,8 @@ ROUTES = (
         _by_series,
         _by_finer_rules,
         "rules of half the widths at each V",
+        # One with a jump, and one without.
+        sample=(3, 6),
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

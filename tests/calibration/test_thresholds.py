@@ -74,6 +74,16 @@ def _from_variances(s: Settings) -> tuple[Any, Any]:
     return 1 / norm, EXACT.mpf(10) ** -50 / norm
 
 
+def _bessel_k(order: int, x: Any) -> Any:
+    """K of that order, with as many digits more in between as 60 of it take."""
+    for digits in (70, 100, 140, 200):
+        with ctx.workdps(digits):
+            found = arb(EXACT.nstr(x, 60)).bessel_k(arb(order))
+            if found.rel_accuracy_bits() >= 203:
+                return EXACT.mpf(found.str(60, radius=False))
+    raise ValueError(f"K_{order} at {x} takes more than 200 digits")
+
+
 @cache
 def _bessel_rule(step: str) -> list[tuple[Any, Any, Any]]:
     """Trapezoidal rule in y, rho = exp(y - exp(-y)): rho, its weight times K_0(rho), and K_1/K_0."""
@@ -82,7 +92,7 @@ def _bessel_rule(step: str) -> list[tuple[Any, Any, Any]]:
     for k in range(-int(3.8 / h), int(5 / h)):
         y = k * h
         rho = EXACT.exp(y - EXACT.exp(-y))
-        k0, k1 = (EXACT.mpf(arb(EXACT.nstr(rho, 60)).bessel_k(n).str(60, radius=False)) for n in (arb(0), arb(1)))
+        k0, k1 = (_bessel_k(order, rho) for order in (0, 1))
         rule.append((rho, (1 + EXACT.exp(-y)) * k0, k1 / k0))
     return rule
 
@@ -95,8 +105,7 @@ def _bessel_norm(tokens: int, step: str) -> Any:
 
 
 def _by_trapezoid(s: Settings) -> tuple[Any, Any]:
-    with ctx.workdps(200):
-        fine, coarse = (_bessel_norm(s["tokens"], step) for step in ("0.04", "0.05"))
+    fine, coarse = (_bessel_norm(s["tokens"], step) for step in ("0.04", "0.05"))
     return 1 / fine, abs(1 / fine - 1 / coarse)
 
 
@@ -238,6 +247,7 @@ ROUTES = (
         _last_layer,
         _fifty_digits,
         "balls, other variables, 15 or 50 digits",
+        sample=(5, 31),
     ),
     Route(
         "threshold, two softmax layers, 14 to 30 digits",
@@ -246,6 +256,7 @@ ROUTES = (
         _last_layer,
         _fifty_digits,
         "50 digits, stored",
+        sample=(1, 4),
     ),
     Route(
         "threshold, two layers, `--rigorous`",

@@ -71,7 +71,7 @@ ROUTES = (
         _fixed_point,
         _alone,
         "alpha(q) to 1e-6, stored",
-        sample=2,
+        sample=(2,),
     ),
     Route(
         "averages of two linear layers",

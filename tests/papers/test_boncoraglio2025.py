@@ -124,7 +124,16 @@ def _one_changed(f):
     return wrong
 
 
-@pytest.mark.slow_for("evolution.plain-hardmax_information--evolution:check_53")
+# Of each module cheaper ones stay.
+@pytest.mark.slow_for(
+    "evolution.plain-hardmax_information",
+    "evolution.plain-hardmax_entropy--evolution:check_46",
+    "evolution.evolution-hardmax_tail--evolution:check_44",
+    "evolution.plain-mmse--evolution:check_52",
+    "channels.plain-bivariate_cdf--channels:check_35",
+    "channels.hardmax-information_at_zero--channels:check_36",
+    "spectrum.series-large_noise_series--spectrum:check_19",
+)
 @pytest.mark.parametrize(
     ("owner", "name", "break_it", "check"),
     [

@@ -78,7 +78,9 @@ def _constant(f):
     return lambda *args, **kwargs: dict.fromkeys(f(*args, **kwargs), sp.Rational(1, 10**9))
 
 
-@pytest.mark.slow_for("parity.parity-coefficients--parity:check_38")
+@pytest.mark.slow_for(
+    "parity.parity-coefficients--parity:check_38", "algorithm.estimates-crude_sum_bias--algorithm:check_22"
+)
 @pytest.mark.parametrize(
     ("owner", "name", "break_it", "check"),
     [

@@ -191,8 +191,14 @@ def _without_last_entry(function):
     return wrong
 
 
+# Of each module cheaper ones stay.
 @pytest.mark.slow_for(
-    "channel-denoise_readout--channel:check_9", "factor_graph._Regression-denoiser--factor_graph:check_112"
+    "channel-denoise_readout--channel:check_9",
+    "factor_graph._Regression-denoiser--factor_graph:check_112",
+    "depth-_committee_form--depth:check_53",
+    "depth.derived-committee--depth:check_54",
+    "variational-conjugate_of--variational:check_96",
+    "prediction-prediction_errors--prediction:check_11",
 )
 @pytest.mark.parametrize(
     ("module", "name", "break_it", "check"),

@@ -7,7 +7,7 @@ apart. The files are parsed, not imported.
 import ast
 import importlib.util
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,8 @@ LIBRARIES = ("matplotlib", "numba", "numpy", "scipy", "xarray")
 # Words of a sentence that is kept: shorter ones are titles, longer ones are cut by the network's length.
 _WORDS = range(4, 17)
 _TESTS = {"tests", "test", "testing"}
+# Fields of a node of the syntax tree that hold statements, in its order.
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
 def docstring_corpus(
@@ -111,10 +113,20 @@ def _first(path: Path) -> Iterator[str]:
         tree = ast.parse(path.read_bytes())
     except SyntaxError:  # a template, or Python of another version
         return
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             paragraph = (ast.get_docstring(node) or "").partition("\n\n")[0]
             yield " ".join(paragraph.split()).partition(". ")[0].strip()
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements in the order of `ast.walk`, level by level; there are none inside expressions."""
+    waiting: deque[ast.AST] = deque([tree])
+    while waiting:
+        node = waiting.popleft()
+        yield node
+        for field in _BLOCKS:
+            waiting.extend(getattr(node, field, ()))
 
 
 def _random_vectors(

@@ -59,7 +59,9 @@ FUNCTIONS = [("tanh(z)", 0.3), ("max(z, 0)", 0.3), ("sign(z)", 0.5), ("abs(z)", 
 STEEP = pytest.param("z**2", 1.0, marks=pytest.mark.slow)
 
 
-@pytest.mark.slow_for("1.2-abs(z)-0.2", "1.2-max(z, 0)-0.3", "0.2-sign(z)-0.5", "1.2-tanh(z)-0.3")
+@pytest.mark.slow_for(
+    "1.2-sign(z)-0.5", "1.2-abs(z)-0.2", "0.2-abs(z)-0.2", "1.2-max(z, 0)-0.3", "0.2-sign(z)-0.5", "1.2-tanh(z)-0.3"
+)
 @pytest.mark.parametrize(("text", "noise"), [*FUNCTIONS, STEEP])
 @pytest.mark.parametrize("V", [1.2, 0.2])
 def test_information_is_the_average_of_the_score_and_nishimori_holds(text, noise, V, rng):
@@ -109,7 +111,7 @@ def test_scores_are_those_of_plain_integrals(text, noise):
 
 def test_temperature_is_a_factor_of_the_scores():
     """tanh(z) at beta = 2 is tanh(2*z) at 1."""
-    one, two = channel("tanh(z)", 2, 2.0, 0.3), channel("tanh(2*z)", 2, 1.0, 0.3)
+    one, two = channel("tanh(z)", 2, 2.0, 1.0), channel("tanh(2*z)", 2, 1.0, 1.0)
     assert one.information(1.0).value == pytest.approx(two.information(1.0).value, rel=1e-9)
 
 
@@ -151,9 +153,9 @@ def test_descent_refuses_functions(noise):
         descend(np.zeros((3, 2, 4)), np.zeros((3, 2, 2)), channel("tanh(z)", noise=noise), 0.5)
 
 
-def test_message_passing_at_40_dimensions():
+def test_message_passing_at_32_dimensions():
     output = channel("tanh(z)", 2, noise=0.2)
-    found = amp_instances(0.25, 0.5, 40, output, count=3, tol=1e-3, max_iter=60)
+    found = amp_instances(0.25, 0.5, 32, output, count=2, tol=1e-3, max_iter=60)
     expected = evolve(0.25, 0.5, output).mmse.value
     assert 0.95 * expected - 3 * found.error_of_error < found.error < 1.14 * expected + 3 * found.error_of_error
 

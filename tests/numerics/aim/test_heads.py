@@ -78,7 +78,7 @@ def means_agree(heads, alpha, noise, d, count):
 
 
 def test_message_passing_at_40_dimensions():
-    agree, runs = means_agree(2, 0.1, 0.0, 40, 4)
+    agree, runs = means_agree(2, 0.1, 0.0, 40, 3)
     # 0.39 in the limit, and 1 before there are data.
     assert agree and max(runs[0]["mmse"]) < 0.6
 

@@ -290,7 +290,7 @@ def test_refusals(call, words):
 @pytest.mark.parametrize(
     ("name", "rho", "alpha"),
     [
-        ("softmax", 0.2, 0.09),
+        pytest.param("softmax", 0.2, 0.09, marks=pytest.mark.slow),
         ("linear", 0.2, 0.06),
         pytest.param("linear", 0.2, 0.0599999999999999, marks=pytest.mark.slow),
     ],

@@ -21,7 +21,7 @@ def instance(name, alpha, rho, d, seed, noise=0.0):
 @pytest.mark.slow_for("linear-0.3")
 @pytest.mark.parametrize(("name", "noise"), [("softmax", 0.0), ("linear", 0.3)])
 def test_width_of_a_teacher(name, noise):
-    data, _ = instance(name, 0.2, 1.0, 18, 1, noise)
+    data, _ = instance(name, 0.2, 1.0, 14, 1, noise)
     found = estimate_rho(*data)
     assert found.converged and abs(found.rho - 1.0) < found.error < 1.0
     assert found.n_iter == len(found.evidence)
@@ -51,6 +51,7 @@ def test_evidence_of_the_linear_channel_with_one_part_left_is_that_of_its_law():
     assert scores.first_look(0.4) - scores.first_look(0.9) == pytest.approx(exact(0.4) - exact(0.9), abs=1e-8)
 
 
+@pytest.mark.slow
 def test_evidence_of_parts_is_near_the_free_entropy():
     """Per d^2 and for a Gaussian law with its constant, at the width of the teacher: some 10 per cent at d = 40."""
     (x, y, output), _ = instance("hardmax", 0.6, 0.5, 40, 0)

@@ -294,7 +294,7 @@ def test_evolution_against_sampled_state_evolution():
     """Three layers at alpha = 1.3: iterate (14) with sampled posteriors; Gaussian sums are off by less than stated."""
     alpha = 1.3
     told = committee_evolution(3, alpha)
-    sampled = Sampled(2, outer=8, inner=10)
+    sampled = Sampled(2, outer=7, inner=9)
     q, rho = told.hidden_overlap.value, told.remainder.value
     # Each step goes half of the way.
     for _ in range(7):
@@ -315,7 +315,7 @@ def test_evolution_below_the_threshold_and_beyond_recovery():
     # Less is known of the last layer at smaller alpha; and it is at rest, at another resolution.
     assert below.remainder.value > below.threshold.remainder.value
     assert 0.9 * NoisySum(2, 1.0, 0.05).share(below.remainder.value) == pytest.approx(1.0, abs=1e-5)
-    beyond = committee_evolution(101, 55.0)
+    beyond = committee_evolution(31, 17.5)
     assert beyond.recovered and beyond.hidden_overlap.value == 1.0
     assert not any(math.isnan(x.error) for x in (beyond.hidden_overlap, beyond.remainder, beyond.free_entropy))
 

@@ -25,7 +25,7 @@ def chart(model, *, samples=64, nodes=256, seed=0):
     ("model", "q"),
     [
         (Network(2, 2), (0.3, 0.6)),
-        (Network(2, 2), (0.9, 0.99)),
+        pytest.param(Network(2, 2), (0.9, 0.99), marks=pytest.mark.slow),
         (Network(1, 2, tied=False), (0.5, 0.3)),
         (Network(1, 3, 2), (0.5, 0.5)),
     ],
@@ -51,7 +51,7 @@ def test_the_bias_of_the_logarithm_of_a_mean_is_part_of_the_error():
 
 def test_stationary_points_that_the_iteration_reaches():
     model = Network(1, 2, tied=False)
-    free = FreeEntropy(chart(model, nodes=128), 0.5)
+    free = FreeEntropy(chart(model, nodes=64), 0.5)
     points, status, converged = located(free)
     assert converged, status
     best, zero = points
@@ -97,8 +97,8 @@ def test_free_entropies_of_every_architecture(model, alpha):
 
 def test_heads_that_do_not_mix_have_the_free_entropy_of_one():
     # Each is the network on half of the coordinates, which all samples inform of: alpha counts twice.
-    one = FreeEntropy(chart(Network(2, 2), samples=16), 0.6)(np.diag([0.3, 0.6]))
-    both = FreeEntropy(chart(Network(2, 2, heads=2, readouts=[np.eye(2)]), samples=16), 0.3)
+    one = FreeEntropy(chart(Network(2, 2), samples=16, nodes=64), 0.6)(np.diag([0.3, 0.6]))
+    both = FreeEntropy(chart(Network(2, 2, heads=2, readouts=[np.eye(2)]), samples=16, nodes=64), 0.3)
     found = both(np.diag([0.3] * 4 + [0.6] * 4))
     assert abs(found.value - one.value) < 3 * math.hypot(found.error, one.error)
     path = OutputEntropy(both.output.channel, route="integral of the gradient").value(np.diag([0.3] * 4 + [0.6] * 4))

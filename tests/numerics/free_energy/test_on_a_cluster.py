@@ -30,7 +30,7 @@ def test_starts_of_two_overlaps(client, completed):
     """Both starts at random go there with the others, and the points of the lines."""
 
     def found(**where):
-        return located(FreeEntropy(entropy_of(al.Link("h[1]*h[2]"), **FEW, **where), 1.5), starts=2)
+        return located(FreeEntropy(entropy_of(al.Link("h[1]*h[2]"), samples=16, replicas=2, **where), 1.5), starts=2)
 
     here, there = found(workers=None), found(client=client)
     assert there.status == here.status and len(there.points) == len(here.points) >= 2

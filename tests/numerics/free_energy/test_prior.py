@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
-from mpmath.ctx_mp import MPContext
 from scipy.integrate import quad
 
 from attnlimits.numerics.core.errors import ConvergenceError
@@ -161,21 +161,23 @@ def test_an_overlap_below_the_range_of_float64_is_refused():
 
 def sparse_to_60_digits(density, qhat):
     """(F, psi) by Gauss-Legendre on panels: E <w>^2, and E log of p(y)/N(y; 0, 1) under p."""
-    mp = MPContext()
-    mp.dps = 60
-    density, qhat = mp.mpf(density), mp.mpf(qhat)
-    wide = 1 + qhat / density
     nodes, weights = np.polynomial.legendre.leggauss(40)
-    ends = np.unique([*np.linspace(0, 22, 45), *(22 * math.sqrt(wide) * np.linspace(0, 1, 45))])
-    overlap = psi = mp.mpf(0)
-    for low, high in pairwise(ends):
-        for y, w in zip(0.5 * (low + high + (high - low) * nodes), (high - low) * weights, strict=True):
-            slab = density / mp.sqrt(wide) * mp.exp(mp.mpf(y) ** 2 * (1 - 1 / wide) / 2)
-            ratio = 1 - density + slab
-            law = w * mp.npdf(y)
-            overlap += law * (slab * mp.sqrt(qhat) / density * y / wide) ** 2 / ratio
-            psi += law * (ratio * mp.log(ratio) - ratio + 1)
-    return overlap, psi
+    ends = np.unique([*np.linspace(0, 22, 45), *(22 * math.sqrt(1 + qhat / density) * np.linspace(0, 1, 45))])
+    with ctx.workdps(60):
+        density, qhat = arb(density), arb(qhat)
+        wide = 1 + qhat / density
+        share, root, rate = density / wide.sqrt(), qhat.sqrt() / density / wide, (1 - 1 / wide) / 2
+        overlap = psi = arb(0)
+        for low, high in pairwise(ends):
+            for node, w in zip(0.5 * (low + high + (high - low) * nodes), (high - low) * weights, strict=True):
+                y = arb(node)
+                slab = share * (y * y * rate).exp()
+                ratio = 1 - density + slab
+                law = w * (-y * y / 2).exp()
+                overlap += law * (slab * root * y) ** 2 / ratio
+                psi += law * (ratio * ratio.log() - ratio + 1)
+        scale = (2 * arb.pi()).sqrt()
+        return overlap / scale, psi / scale
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,8 @@ def test_the_potential_of_sparse_entries_is_within_its_error_of_60_digits(densit
     # The potential is stationary in qhat: that of q rounded to float64 is this, but for (q - F)^2.
     q = float(overlap)
     if q < 0.999:
-        truth = psi - q * qhat / 2
+        with ctx.workdps(60):
+            truth = psi - arb(q) * arb(qhat) / 2
         assert abs(prior.potential(one(q)) - float(truth)) <= prior.rounding(one(q)) + 1e-13 * float(psi)
         assert prior.inverse(one(q))[0, 0] == pytest.approx(qhat, rel=1e-11)
 
@@ -216,8 +219,10 @@ def test_small_overlaps_of_binary_entries_are_their_series(q):
     assert Binary().inverse(one(q))[0, 0] == pytest.approx(q + q * q, rel=q * q + 1e-12)
 
 
+# Small overlaps and large ones, and both priors, are each in one of those that stay.
+@pytest.mark.slow_for("0.0001", "1.0-Gauss-Bernoulli prior of density 0.3", "1e-12-binary prior")
 @pytest.mark.parametrize("prior", PRIORS[1:], ids=lambda p: p.describe())
-@pytest.mark.parametrize("size", [1e-12, pytest.param(1e-4, marks=pytest.mark.slow), 1.0])
+@pytest.mark.parametrize("size", [1e-12, 1e-4, 1.0])
 def test_coupled_overlaps_keep_their_digits_and_state_what_their_rule_leaves(prior, size):
     q = size * TURN.T @ np.diag([0.3, 0.7]) @ TURN
     q = 0.5 * (q + q.T)

@@ -45,6 +45,8 @@ def slope(function, q, step):
 # --- the gradient ---------------------------------------------------------------------------------------------------
 
 
+# Direct values under noise are also those of a noisy line, below.
+@pytest.mark.slow_for("h[1]**2-0.3")
 @pytest.mark.parametrize(
     ("text", "noise", "q"), [(*link, q) for link in LINKS for q in ((0.2, 0.7, 0.95) if link[1] == "0" else (0.6,))]
 )
@@ -69,6 +71,7 @@ def test_the_same_for_one_layer(tokens, q):
     assert found == pytest.approx(output.gradient(one(q))[0][0, 0], rel=1e-6)
 
 
+@pytest.mark.slow_for("0.0-0.9")
 @pytest.mark.parametrize(("q1", "q2"), [(0.0, 0.3), (0.0, 0.9)])
 def test_the_same_for_two_layers(q1, q2):
     model, q = Network(), np.diag([q1, q2])

@@ -46,6 +46,8 @@ def test_recovered_weights_predict_without_error():
     assert found.information is None
 
 
+# What a binary row tells is also in the information at its recovery, below.
+@pytest.mark.slow_for("binary")
 @pytest.mark.parametrize("prior", [None, Binary()], ids=["Gaussian", "binary"])
 def test_another_sample_tells_what_the_overlap_leaves(prior):
     """d I(W; Y | X)/d N = Psi_out(I) - Psi_out(q)."""

@@ -56,6 +56,7 @@ def test_link_is_the_forward_pass_at_finite_dimension(layers, tokens, rank, acti
     np.testing.assert_allclose(model.link(h), expected, atol=1e-12 * max(1.0, np.abs(expected).max()))
 
 
+@pytest.mark.slow_for("3-2-1-softmax")
 @pytest.mark.parametrize(("layers", "tokens", "rank", "activation"), [c for c in CASES if c[0] < 3 or c[3] != "linear"])
 def test_link_is_the_symbolic_link(layers, tokens, rank, activation, rng) -> None:
     model = Network(layers, tokens, rank, 0.5, 2.0, activation)

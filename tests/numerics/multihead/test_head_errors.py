@@ -41,7 +41,8 @@ def learned(family, m, d, samples, noise, seed):
 
 
 @pytest.mark.parametrize(
-    ("family", "m", "d", "samples", "noise", "seed"), [(weak, 2, 5, 1000, 0.05, 1), (weak, 2, 6, 2000, 0.05, 2)]
+    ("family", "m", "d", "samples", "noise", "seed"),
+    [(weak, 2, 5, 1000, 0.05, 1), pytest.param(weak, 2, 6, 2000, 0.05, 2, marks=pytest.mark.slow)],
 )
 def test_weak_heads_are_within_their_errors(family, m, d, samples, noise, seed):
     fit, theta, w = learned(family, m, d, samples, noise, seed)
@@ -53,6 +54,7 @@ def test_weak_heads_are_within_their_errors(family, m, d, samples, noise, seed):
             assert abs(np.linalg.norm(found) - np.linalg.norm(true)) < error
 
 
+@pytest.mark.slow_for("alike")
 @pytest.mark.parametrize(
     ("family", "m", "d", "samples", "noise", "seed", "why"),
     [
@@ -69,13 +71,14 @@ def test_layers_that_fit_equally_well_have_no_stated_error(family, m, d, samples
 
 
 def test_a_start_that_is_no_best_one_is_left():
-    """Accepted at 1.12 times the noise, one start is a local minimum; the best one is found twice."""
-    fit, _, w = learned(weak, 3, 6, 2000, 0.05, 2023)
-    assert len(fit.diagnostics["start_losses"]) > 1
+    """Accepted 6 % above the best one, the first start is a local minimum; the best one is found twice."""
+    fit, _, w = learned(weak, 3, 5, 1000, 0.05, 2023)
+    losses = fit.diagnostics["start_losses"]
+    assert losses[0] > 1.05 * min(losses) and losses[0] <= fit.accept
     if fit.certificates.heads is not None:
         for head, found, true in zip(fit.certificates.heads, fit.w, w, strict=True):
             assert np.linalg.norm(found - true) < head.w_error
-    # 3840 held-out entries scatter by 2.3 %.
+    # 2000 held-out entries scatter by 3.2 %.
     assert fit.validation_error <= fit.accept
 
 

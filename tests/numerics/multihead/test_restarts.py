@@ -139,6 +139,8 @@ def assert_row(row, seed):
     assert distance < (5e-2 if noise else 1e-7)
 
 
+# Noise has tests of fewer samples below.
+@pytest.mark.slow_for("('gauss', 2, 2, 8, 4.0, 0.1, 30000)")
 @pytest.mark.parametrize("row", SMALL, ids=str)
 def test_rows_of_the_table(row):
     assert_row(row, 1000)
@@ -172,16 +174,16 @@ def test_too_few_heads_are_not_accepted():
 
 
 def test_noise_is_estimated():
-    split, noise_std = split_of("gauss", 2, samples=2500, noise=0.1, dim=4)
+    split, noise_std = split_of("gauss", 2, samples=1500, noise=0.1, dim=3)
     fit = fit_heads(split, 2, np.random.default_rng(1), starts=3)
     assert fit.found.converged and all(rung.p > 0.5 for rung in fit.evidence.rungs if rung.heads > 2)
-    # 4000 held-out entries: 1.1 % of scatter
-    assert fit.noise_std == pytest.approx(noise_std, rel=0.04)
+    # 1800 held-out entries: 1.7 % of scatter
+    assert fit.noise_std == pytest.approx(noise_std, rel=0.05)
     assert fit_heads(split_of("gauss", 2, samples=1000)[0], 2, np.random.default_rng(1)).noise_std == 0.0
 
 
 def test_what_is_no_noise_is_not_taken_for_it():
-    split, _ = split_of("gauss", 3, samples=1500)
+    split, _ = split_of("gauss", 3, samples=500)
     fit = fit_heads(split, 2, np.random.default_rng(1), starts=3)
     assert not fit.found.converged and "not noise alone" in fit.found.status
     Y = np.random.default_rng(3).standard_normal(split.X.shape)

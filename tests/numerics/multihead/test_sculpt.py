@@ -81,10 +81,10 @@ def test_the_box_of_the_net_is_cut_by_one_sided_constraints(learned):
     assert box.high[0] - box.low[0] < 0.99 * (free.high[0] - free.low[0])
 
 
-def test_a_seed_repeats_itself(learned):
-    _, _, made, _ = instance(QUICK, 11)
-    again = sculpt(made.X, made.Y, 2, rng=3)
-    assert np.array_equal(again.theta, learned[3].theta) and np.array_equal(again.w, learned[3].w)
+def test_a_seed_repeats_itself():
+    _, _, made, _ = instance(("gauss", 2, 2, 6, 4.0, 0.0, 500), 6)
+    first, again = (sculpt(made.X, made.Y, 2, rng=3) for _ in range(2))
+    assert np.array_equal(again.theta, first.theta) and np.array_equal(again.w, first.w)
 
 
 def test_one_head_by_large_margins():
@@ -121,12 +121,12 @@ def test_noise_does_not_hide_the_rank_of_the_sum(noise, known):
 @pytest.mark.slow_for("True")
 @pytest.mark.parametrize("known", [True, False])
 def test_noise_known_and_unknown(known):
-    theta, w, made, test = instance(("gauss", 2, 2, 8, 4.0, 0.1, 4000), 6)
+    theta, w, made, test = instance(("gauss", 2, 2, 6, 4.0, 0.1, 3000), 6)
     found = sculpt(made.X, made.Y, 2, noise_std=made.noise_std if known else None, rng=0)
-    # 256 unknowns from 51200 noisy entries leave 0.5 per cent of the noise's power.
+    # 144 unknowns from 28800 noisy entries leave 0.5 per cent of the noise's power.
     assert nmse(test.Y, multihead(test.X, found.theta, found.w)) < 0.05 * 0.1**2
     assert parameter_error(found.theta, found.w, theta, w) < 0.05
-    # 12800 held-out residuals: 0.6 per cent, and what the fit adds.
+    # 7200 held-out residuals: 0.8 per cent, and what the fit adds.
     assert found.noise_std == pytest.approx(made.noise_std, rel=0.0 if known else 0.03)
 
 
@@ -139,7 +139,7 @@ def test_few_examples_are_enough_where_certified_rows_are():
 
 def test_saturated_heads_take_all_examples():
     """Few rows show Theta at logits of 300: the descents from 400 samples miss it, the last one, from all, does not."""
-    theta, w, made, _ = instance(("saturated", 2, 2, 6, 300.0, 0.0, 3000), 1)
+    theta, w, made, _ = instance(("saturated", 2, 2, 6, 300.0, 0.0, 3000), 2)
     found = sculpt(made.X, made.Y, 2, rng=0)
     assert min(attempt.validation_error for attempt in found.attempts) > found.accept
     assert found.converged and parameter_error(found.theta, found.w, theta, w) < 1e-8
@@ -153,6 +153,8 @@ def test_rows_partly_inside_count():
     assert parameter_error(found.theta, found.w, theta, w) < 1e-8
 
 
+# The refusal is that of a wrong number of heads.
+@pytest.mark.slow_for("saturated")
 @pytest.mark.parametrize(
     ("row", "heads", "error", "sentence"),
     [
@@ -161,7 +163,7 @@ def test_rows_partly_inside_count():
         (("lowrank", 2, 2, 8, 4.0, 0.0, 500), 2, DegenerateSum, r"rank of S.* is 1"),
         (("parity", 3, 2, 8, None, 0.0, 500), 3, DegenerateSum, r"rank of S.* is 1"),
         (("gauss", 2, 2, 8, 4.0, 0.0, 45), 2, InsufficientCertifiedRows, r"1.5 d\^2 = 96"),
-        (("gauss", 3, 2, 6, 4.0, 0.0, 1000), 2, NoConsistentModel, r"number of heads \(2\)"),
+        (("gauss", 3, 2, 5, 4.0, 0.0, 500), 2, NoConsistentModel, r"number of heads \(2\)"),
         (("saturated", 2, 2, 6, 3000.0, 0.0, 1000), 2, NoConsistentModel, r"validation error"),
     ],
     ids=["k=1", "d<m(k-1)", "aligned", "parity", "few", "heads", "saturated"],

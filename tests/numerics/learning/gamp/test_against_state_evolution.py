@@ -48,7 +48,12 @@ def compare(model, alpha, dimension, seeds, student, **settings):
 
 @pytest.mark.parametrize(
     ("model", "alpha"),
-    [(Network(1, 2), 0.4), (Network(1, 3), 0.25), (Network(2, 2), 0.6)],
+    [
+        (Network(1, 2), 0.4),
+        (Network(1, 3), 0.25),
+        # Below, a run of two layers is compared with its prediction.
+        pytest.param(Network(2, 2), 0.6, marks=pytest.mark.slow),
+    ],
     ids=lambda value: value.describe() if isinstance(value, Network) else f"{value}",
 )
 def test_fixed_points(model, alpha):
@@ -75,7 +80,7 @@ def test_fixed_points_at_dimension_4000(model, alpha):
 def test_the_last_layer_is_learned_first():
     """alpha = 1.2: half of layer 2 is known before layer 1 has begun, in the runs and in the prediction."""
     model, alpha = Network(2, 2), 1.2
-    (run,) = instances(model, alpha, 400, 1, damping=0.0)
+    (run,) = instances(model, alpha, 250, 1, damping=0.0)
     first, last = run.history[:, 0, 0], run.history[:, 1, 1]
     onset = int(np.argmax(last > 0.5))
     assert onset > 0 and first[onset] < 0.1

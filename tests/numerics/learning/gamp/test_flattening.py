@@ -52,7 +52,7 @@ def test_who_does_not_know_the_ties_needs_more_samples():
     known, unknown = (float(threshold(kernel).value) for kernel in (tied, free))
     assert 2 * unknown > 1.5 * known
     # Between both thresholds the rows are learned by the one, and not by the other.
-    dimension, alpha = 400, 0.5 * (known + 2 * unknown)
+    dimension, alpha = 250, 0.5 * (known + 2 * unknown)
     weights = teacher(tied, dimension, 0)
     x, y = make_data(tied, weights, alpha, 0)
     found = gamp(x, y, tied, teacher=weights)

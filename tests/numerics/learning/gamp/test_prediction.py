@@ -35,7 +35,7 @@ def test_undamped_it_is_the_bayes_optimal_recursion(model, alpha, q, strength):
         "n_iter": n,
         "start": q,
         "side_strength": strength,
-        "samples": 1024 if model.layers == 1 and model.tied else 256,
+        "samples": 512 if model.layers == 1 and model.tied else 128,
     }
     found = predicted_overlaps(model, alpha, **settings, self_start=q)
     assert found.how == "population"
@@ -48,6 +48,7 @@ def test_undamped_it_is_the_bayes_optimal_recursion(model, alpha, q, strength):
     assert plain.overlap == pytest.approx(wanted, abs=4 * plain.overlap_error.max() + 1e-9)
 
 
+@pytest.mark.slow_for("L=2")
 @pytest.mark.parametrize(
     ("model", "alpha", "q"),
     [(Network(1, 2), 0.5, np.array([[0.1]])), (Network(2, 2), 0.9, np.diag([0.2, 0.2]))],

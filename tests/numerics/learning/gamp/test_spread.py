@@ -32,7 +32,7 @@ array = pytest.importorskip("dask.array")
 MODEL, D, ROWS = Network(2, 2), 60, 16
 WEIGHTS = teacher(MODEL, D, 0)
 # Iterations, enough for an error in one of them to show.
-FEW = {"max_iter": 8}
+FEW = {"max_iter": 4}
 QUIET = {
     "dashboard_address": None,
     "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
@@ -80,7 +80,7 @@ def same(found, wanted):
 
 
 def test_files_give_the_same_bits_with_and_without_a_cluster(client, files, wanted):
-    assert wanted.n_iter == 8 and len(files.blocks) == 15
+    assert wanted.n_iter == 4 and len(files.blocks) == 15
     same(gamp(files, None, MODEL, **FEW), wanted)
     same(gamp(files, None, MODEL, client=client, **FEW), wanted)
     x, y = (path.parent for path in files.blocks[0])
@@ -91,9 +91,9 @@ def test_two_loops_give_the_same_bits(client, files, monkeypatch):
     """From the third iteration on, with Anderson's method at the end; and a direction that is given a size before."""
     monkeypatch.setattr(Course, "turns", lambda course: len(course.changes) == 3)
     monkeypatch.setattr(Course, "restart", lambda course, tol: 2 * np.eye(2) if len(course.changes) == 2 else None)
-    settings = {"max_iter": 12, "tol": 0.0, "solver": "double-loop"}
+    settings = {"max_iter": 9, "tol": 0.0, "solver": "double-loop"}
     wanted = gamp(files, None, MODEL, **settings)
-    assert "the last 9 of them in two loops" in wanted.status and "after 2 having" in wanted.status
+    assert "the last 6 of them in two loops" in wanted.status and "after 2 having" in wanted.status
     same(gamp(files, None, MODEL, client=client, **settings), wanted)
 
 
