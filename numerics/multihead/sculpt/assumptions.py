@@ -5,7 +5,7 @@ import numpy as np
 from ...learning.blocks import Array
 from ..errors import Degenerate, DegenerateSum, InsufficientCertifiedRows, NotIdentifiable
 
-__all__ = ["check_certified", "check_distinct", "check_shape", "check_sum"]
+__all__ = ["check_bounded", "check_certified", "check_distinct", "check_shape", "check_sum"]
 
 # Of singular values that count for the rank of the sum, and of its size beside that of the outputs.
 _RANK, _NOTHING = 1e-3, 1e-6
@@ -74,5 +74,17 @@ def check_certified(constraints: int, dim: int) -> None:
             "the number of logit differences from certified rows, of attention weights inside the simplex,",
             str(constraints),
             f"1.5 d^2 = {needed}",
+            "give more examples, for saturated heads have few such rows",
+        )
+
+
+def check_bounded(sizes: Array) -> None:
+    """Raise InsufficientCertifiedRows if no constraint depends on one of the directions that have these sizes."""
+    fixed = int(np.count_nonzero(sizes))
+    if fixed < len(sizes):
+        raise InsufficientCertifiedRows(
+            "the number of directions of Theta that logit differences from certified rows depend on",
+            str(fixed),
+            f"each of {len(sizes)}",
             "give more examples, for saturated heads have few such rows",
         )

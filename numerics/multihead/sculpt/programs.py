@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 
 from ...learning.blocks import Array
 from ..errors import LinearProgramFailure
+from .assumptions import check_bounded
 from .body import Body
 from .hull import Hull
 
@@ -57,6 +58,11 @@ class Polytope:
         Seconds for each program.
     reach : int
         Free directions, m - 1 at least; d^2 for all of them.
+
+    Raises
+    ------
+    InsufficientCertifiedRows
+        If no two-sided constraint depends on one of these directions.
     """
 
     def __init__(self, slab: Body, one_sided: Body, hull: Hull, time_limit: float, reach: int = 144) -> None:
@@ -64,6 +70,7 @@ class Polytope:
         both = slab.rows / slab.slack[:, None] @ basis
         below = one_sided.rows / one_sided.slack[:, None] @ basis
         self.scale = np.linalg.norm(both, axis=0) / math.sqrt(len(slab))
+        check_bounded(self.scale)
         self.hull_axes = range(len(self.scale) - len(hull.directions), len(self.scale))
         both /= self.scale
         below /= self.scale
