@@ -13,7 +13,7 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 
-def averages(model, q, *, samples=256, nodes=512, seed=0):
+def averages(model, q, *, samples=128, nodes=512, seed=0):
     """Averages at an overlap by the chart."""
     rng = np.random.default_rng(seed)
     points = [normal_qmc(2 * model.indices * model.tokens, int(math.log2(samples)), s) for s in rng.spawn(8)]
@@ -69,7 +69,7 @@ def test_scores_against_other_routes(model, q):
 def test_heads_side_by_side_are_models_of_their_own():
     # Without mixing each head is the two-layer network on half of the coordinates: alpha counts N over all of them.
     model = Network(2, 2, heads=2, readouts=[np.eye(2)])
-    found = averages(model, np.zeros((8, 8)), samples=128, nodes=256).growth[:, [4, 6]]
+    found = averages(model, np.zeros((8, 8)), samples=64, nodes=256).growth[:, [4, 6]]
     for head in range(2):
         assert abs(found[:, head].mean() - 2 / 0.1854778) < 4 * standard_error(found[:, head])
 

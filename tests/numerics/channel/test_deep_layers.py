@@ -115,6 +115,7 @@ def test_growth_of_the_last_layer_is_the_exact_norm() -> None:
         assert found.growth[0, -1] * alpha == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.slow_for("q2")
 @pytest.mark.parametrize(
     "q", [(0.0, 0.0, 0.95), (0.2, 0.0, 0.97), (0.2, 0.1, 0.97), pytest.param((0.5, 0.4, 0.97), marks=pytest.mark.slow)]
 )

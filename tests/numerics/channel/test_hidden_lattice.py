@@ -68,8 +68,8 @@ def test_one_layer_known_against_rules_and_samples(monkeypatch: pytest.MonkeyPat
     q = np.diag([0.45, 0.0, 0.96])
     found = lattice()(q)
     assert found.how == "monte-carlo" and found.g.shape == (4, 3, 3) and not np.ptp(found.g, axis=0).any()
-    # All sums of the second route are as fine as those that put a few of the first one's right, and miss 3e-5.
-    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(10.0, 1.2, 0.4),) * 2),))
+    # All sums of the second route are nearly as fine as those that put a few of the first one's right, and miss 1e-4.
+    monkeypatch.setattr(summed, "_RESOLUTIONS", ((0.0, (Resolution(9.0, 1.1, 0.5),) * 2),))
     by_rules = DeepQuadrature(THREE, 1, rng=np.random.default_rng(1), workers=1)(q)
     outer = [normal_qmc(12, 6, stream) for stream in np.random.default_rng(2).spawn(8)]
     sampled = ThreeLayers(THREE, outer, nodes=64, rng=np.random.default_rng(3), workers=1)(q)
@@ -96,7 +96,7 @@ def changes(q: Array, other: Array, fineness: Fineness, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("step", "finer", "log_accuracy"),
     [
-        ((0.2, 0.3, 0.1), 0.9, 7.0),
+        ((0.2, 0.3, 0.1), 0.9, 6.0),
         *(pytest.param(s, 0.85, 11.0, marks=pytest.mark.slow) for s in ((0.02, 0.05, 0.0), (0.2, 0.3, 0.1))),
     ],
 )
@@ -116,7 +116,7 @@ def test_changes_by_rough_lattices_with_both_layers_known(
 
 
 def test_with_one_layer_known_averages_are_moved_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.2, 7.0, 0),) * 2)
+    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.4, 6.0, 0),) * 2)
     averages = DeepAverages(THREE, 1e-3, replicas=3, rng=np.random.default_rng(0), workers=1)
     q, other = np.diag([0.45, 0.0, 0.96]), np.diag([0.47, 0.0, 0.96])
     here, there = averages.rough(q, 8e-5), averages.rough(other, 8e-5)
@@ -149,12 +149,13 @@ def test_overlaps_next_to_one_are_refused() -> None:
             lattice()(np.diag(q))
 
 
-@pytest.mark.parametrize(("last", "count"), [(0.85, 2), (0.95, 2), pytest.param(0.95, 8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("last", "count"), [(0.85, 2), (0.95, 1), pytest.param(0.95, 8, marks=pytest.mark.slow)])
 def test_sums_of_some_points_put_all_right(last: float, count: int) -> None:
     """Points of a lattice by far finer sums of the same nodes: below .94 of the last layer the sums are finer."""
     overlaps = np.array([0.44, 0.31, last])
     points = lattice_of(overlaps[:2], Fineness(0.85, 9.5, 0))
-    few = np.argsort(-points.weights)[:count]
+    # At the centre, whose weight is the largest, there is nothing to average.
+    few = np.argsort(-points.weights)[1 : 1 + count]
     xi = points.xi[few]
     share = points.weights[few] / points.weights[few].sum()
     rule = DeepQuadrature(THREE, 0, rng=np.random.default_rng(0), workers=1)
@@ -187,8 +188,12 @@ def test_nodes_resolve_the_posterior_where_all_overlaps_are_small() -> None:
         rule.at(overlaps, Point(0, largest, resolutions(0.99)[0]))
 
 
+@pytest.mark.slow
 def test_changes_of_some_points_put_all_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of the nodes: the same averages within what is stated, which grows at least as the noise of nodes."""
+    """A quarter of the nodes: the same averages within what is stated, which grows at least as the noise of nodes.
+
+    The next test compares what is stated with the scatter of averages by other nodes.
+    """
     q, found = np.diag([0.4, 0.0, 0.8]), []
     for effort in (2, 0):
         monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.0, 8.0, effort),))

@@ -119,7 +119,7 @@ def test_no_overlap_gives_the_operator(model: Network) -> None:
     growth = TwoLayerQuadrature(model, 1e-6).refinements(np.zeros((2, 2)))[0, 2:]
     assert growth[1] == pytest.approx(last_layer(model, digits=10).operator_norm, rel=1e-5)
     # and the sum over omega is continuous there
-    small = TwoLayerQuadrature(model, 1e-5).refinements(np.diag([0.0, 1.001e-4]))[0]
+    small = TwoLayerQuadrature(model, 1e-4).refinements(np.diag([0.0, 1.001e-4]))[0]
     assert small[1] / 1.001e-4 == pytest.approx(growth[1], rel=3e-3)
     assert small[2] == pytest.approx(growth[0], rel=1e-3)
 
@@ -175,7 +175,7 @@ def test_first_layer_given_the_second() -> None:
     # q_11 follows q_22 at a rate far below 1/(1 - q_22)
     assert abs(held.value - q1) <= held.error + free.overlap_error[0, 0] + free.overlap_error[1, 1] / (1 - q2)
     assert held.error < 0.1
-    assert first_layer_given(model, alpha, 0.5).value == 0.0
+    assert first_layer_given(model, alpha, 0.5, accuracy=1e-2).value == 0.0
     with pytest.raises(ValueError, match="alpha must be"):
         first_layer_given(model, 0.0, 0.5)
 

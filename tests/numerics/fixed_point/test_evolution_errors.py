@@ -46,7 +46,7 @@ def test_below_a_threshold_that_is_known_exactly_nothing_is_in_doubt() -> None:
 
 def test_far_from_thresholds_errors_hold() -> None:
     truth = np.array([0.0, evolve(MODEL, 0.4, workers=1).overlap[1, 1]])
-    results = [evolve(MODEL, 0.4, samples=64, rng=seed, workers=1) for seed in range(4)]
+    results = [evolve(MODEL, 0.4, samples=64, rng=seed, workers=1) for seed in range(3)]
     assert all(result.converged and holds(result, truth) for result in results)
 
 

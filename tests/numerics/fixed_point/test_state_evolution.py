@@ -52,8 +52,10 @@ def test_published_overlap_at_one_half_with_its_own_error() -> None:
 
 def test_published_curve_and_monotony() -> None:
     seen: list[EvolutionResult] = []
-    results = curve(MODEL, PUBLISHED, samples=512, replicas=8, workers=1, progress=seen.append)
-    assert seen == results and [r.alpha for r in results] == sorted(PUBLISHED)
+    # 0.5 is that of the test above.
+    values = sorted(PUBLISHED.keys() - {0.5})
+    results = curve(MODEL, values, samples=512, replicas=8, workers=1, progress=seen.append)
+    assert seen == results and [r.alpha for r in results] == values
     for result in results:
         assert result.converged
         q, sigma = result.overlap[1, 1], result.overlap_error[1, 1]
@@ -138,7 +140,7 @@ def test_informed_and_uninformed_starts_agree(alpha: float) -> None:
 
 def test_correlated_start_loses_its_correlation() -> None:
     q0 = np.array([[0.3, 0.15], [0.15, 0.5]])
-    result = evolve(MODEL, 0.5, start=q0, samples=128, replicas=8, tol=1e-4, workers=1)
+    result = evolve(MODEL, 0.5, start=q0, samples=64, replicas=8, tol=1e-4, workers=1)
     assert result.converged
     np.testing.assert_allclose(result.history[0], q0, rtol=1e-14)  # through an eigendecomposition
     plain = small(0.5)
@@ -188,7 +190,7 @@ def test_the_first_layer_follows_the_second() -> None:
     before = small(0.65)
     assert before.overlap[0, 0] == 0 and 0.9 < before.overlap[1, 1] < 1
     assert 0.5 < before.stability[0] < 1
-    after = evolve(MODEL, 0.9, samples=64, replicas=8, workers=1)
+    after = evolve(MODEL, 0.9, samples=32, replicas=8, workers=1)
     assert after.overlap[0, 0] - 3 * after.overlap_error[0, 0] > 0.02
     assert np.isnan(after.stability).all()
     assert after.prediction_error.value < before.prediction_error.value

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from attnlimits.numerics.core.results import EvolutionResult
 from attnlimits.numerics.fixed_point.continuation import curve
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.free_energy.psi_out import output_entropy
@@ -11,9 +12,14 @@ from attnlimits.numerics.model.network import Network
 MODEL = Network(activation="linear")
 
 
-def test_samples_agree_with_the_quadrature() -> None:
-    found = evolve(MODEL, 0.6, accuracy=1e-3, workers=1)
-    sampled = evolve(MODEL, 0.6, samples=128, workers=1, tol=1e-5)
+@pytest.fixture(scope="module")
+def found() -> EvolutionResult:
+    """Fixed point at 0.5 to 1e-3."""
+    return evolve(MODEL, 0.5, accuracy=1e-3, workers=1)
+
+
+def test_samples_agree_with_the_quadrature(found: EvolutionResult) -> None:
+    sampled = evolve(MODEL, 0.5, samples=128, workers=1, tol=1e-5)
     assert (found.how, sampled.how) == ("estimated", "monte-carlo")
     assert found.converged and found.reached
     assert (found.overlap_error.diagonal() <= 1e-3 * found.overlap.diagonal()).all()
@@ -23,13 +29,15 @@ def test_samples_agree_with_the_quadrature() -> None:
 
 def test_the_first_layer_is_learned_alone() -> None:
     """Between 0.3972 and where the second joins, of which the accuracy says how well it is known."""
-    rough, fine = (evolve(MODEL, 0.41, accuracy=accuracy, workers=1) for accuracy in (1e-2, 1e-5))
+    rough, fine = (evolve(MODEL, 0.41, accuracy=accuracy, workers=1) for accuracy in (1e-2, 1e-4))
     assert fine.overlap[1, 1] == 0 and 0 < fine.overlap[0, 0] < 0.02
     assert abs(rough.overlap[0, 0] - fine.overlap[0, 0]) <= rough.overlap_error[0, 0]
-    assert fine.overlap_error[0, 0] <= 1e-5 * fine.overlap[0, 0]
+    assert fine.overlap_error[0, 0] <= 1e-4 * fine.overlap[0, 0]
     assert not evolve(MODEL, 0.39, workers=1).overlap.any()
 
 
+# The series is the same code at either skip; tests/numerics/channel/test_near_recovery.py has it from 1e-3 to 30.
+@pytest.mark.slow_for("0.3")
 @pytest.mark.parametrize("skip", [0.3, 3.0])
 def test_recovery_is_reached(skip: float) -> None:
     """Beyond alpha = 1, by the series near recovery."""
@@ -37,18 +45,18 @@ def test_recovery_is_reached(skip: float) -> None:
     assert found.converged and (found.overlap.diagonal() > 0.999).all()
 
 
-def test_a_curve_is_deterministic() -> None:
-    found = curve(MODEL, [0.42, 0.5], accuracy=1e-2, workers=1)
-    one = evolve(MODEL, 0.5, accuracy=1e-3, workers=1)
-    assert found.how == "estimated" and found.converged
-    last = found.points["uninformed"][-1]
-    off = np.abs(last.overlap.diagonal() - one.overlap.diagonal())
-    assert (off <= last.overlap_error.diagonal() + one.overlap_error.diagonal()).all()
+def test_a_curve_is_deterministic(found: EvolutionResult) -> None:
+    made = curve(MODEL, [0.42, 0.5], accuracy=1e-2, workers=1)
+    assert made.how == "estimated" and made.converged
+    last = made.points["uninformed"][-1]
+    off = np.abs(last.overlap.diagonal() - found.overlap.diagonal())
+    assert (off <= last.overlap_error.diagonal() + found.overlap_error.diagonal()).all()
 
 
 def test_a_recovered_layer_leaves_the_error_of_the_others() -> None:
-    """Beyond alpha = 1 both overlaps are one, and the last one is held below it."""
-    last = curve(Network(activation="linear", skip=3.0), [1.1], start="informed", accuracy=1e-2, workers=1)
+    """Beyond alpha = 1 both overlaps are one, and the last one is held below it: nearer to it the rules take longer."""
+    model = Network(activation="linear", skip=3.0)
+    last = curve(model, [1.1], start="informed", accuracy=1e-2, closest=0.01, workers=1)
     (point,) = last.points["informed"]
     assert point.recovered
     assert (point.overlap.diagonal() + point.overlap_error.diagonal() >= 1 - 1e-9).all()

@@ -29,7 +29,11 @@ def jax(request: pytest.FixtureRequest) -> Any:
     """Return jax, for all tests but those of what happens without it."""
     if "without_jax" in request.node.name:
         return None
-    return pytest.importorskip("jax", reason="the extra attnlimits[gpu] is not installed")
+    module = pytest.importorskip("jax", reason="the extra attnlimits[gpu] is not installed")
+    if (kept := getattr(request.config, "cache", None)) is not None:
+        # Three seconds of compiling for each activation, on the first run only.
+        module.config.update("jax_compilation_cache_dir", str(kept.mkdir("jax")))
+    return module
 
 
 def draw(model: Network, V: Array, samples: int, rng: np.random.Generator) -> tuple[Array, Array]:

@@ -49,7 +49,7 @@ def test_overlaps_grow_above_the_threshold_and_not_below():
     model = Network(2, 2, tied=False)
     threshold = chart_threshold(model, samples=64, nodes=256)
     value = float(threshold.value)
-    below, above = (evolve(model, factor * value, samples=16, nodes=256, tol=1e-2) for factor in (0.7, 1.5))
+    below, above = (evolve(model, factor * value, samples=16, nodes=128, tol=1e-2) for factor in (0.7, 1.5))
     assert not below.overlap.any()
     assert above.overlap[2, 2] > 0.1 and above.overlap[3, 3] > 0.05 and not above.overlap[:2].any()
 

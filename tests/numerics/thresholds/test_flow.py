@@ -23,7 +23,7 @@ def softmax():
 
 def test_finite_networks_converge_with_the_derived_rates(softmax):
     """Tied softmax, M = 2: fluctuations L^-1/2, means L^-1, both with the coefficients of the result."""
-    depths, samples = [8, 16, 64], 50_000
+    depths, samples = [8, 16, 64], 25_000
     spread, bias, noise = [], [], []
     for depth in depths:
         mixing = ROTATION @ random_networks(1.0, depth, samples, rng=depth) @ ROTATION
@@ -38,7 +38,7 @@ def test_finite_networks_converge_with_the_derived_rates(softmax):
     # Corrections of relative order 1/L: 0.1 at L = 8 falls to 0.01 at 64, which tilts the fit by some 0.05.
     assert slope == pytest.approx(-0.5, abs=0.05)
     last = mixing[:, 1, 1].var() * 64, mixing[:, 0, 1].var() * 64
-    # Next order at L = 64, some five over L, and the sampling error of a variance, sqrt(2/5e4).
+    # Next order at L = 64, some five over L, and the sampling error of a variance, sqrt(2/25000).
     assert last[0] == pytest.approx(softmax.variance_minus, rel=0.08)
     assert last[1] == pytest.approx(softmax.variance_cross, rel=0.12)
     for depth, value, sigma in zip(depths, bias, noise, strict=True):
@@ -65,7 +65,7 @@ def test_linear_networks_converge_to_the_closed_form():
     kappa, tokens = 0.1, 3
     limit = flow(kappa, tokens, activation="linear")
     assert limit.minus == pytest.approx(float(linear_flow(beta=sp.S.One).minus.subs(time, kappa)), rel=1e-15)
-    depths, spread = [24, 96, 384], []
+    depths, spread = [24, 96, 288], []
     for depth in depths:
         mixing = random_networks(kappa, depth, 10_000, tokens, activation="linear", rng=depth)
         spread.append(np.sqrt(((mixing - limit.matrix) ** 2).mean()))
@@ -73,7 +73,7 @@ def test_linear_networks_converge_to_the_closed_form():
     # Corrections of relative order ten over L: cubic growth gives heavy tails at small depth, which steepen the fit.
     assert slope == pytest.approx(-0.5, abs=0.08)
     c = depths[-1] / kappa
-    # Variances at L = 384 up to a relative correction of order ten over L and 1.5% of sampling error.
+    # Variances at L = 288 up to a relative correction of order ten over L and 1.5% of sampling error.
     assert c * mixing[:, 0, 0].var() == pytest.approx(limit.variance_minus, rel=0.1)
     assert c * mixing[:, 0, 1].var() == pytest.approx(limit.variance_cross, rel=0.1)
     sigma = mixing[:, 0, 0].std() / math.sqrt(10_000)
@@ -106,8 +106,10 @@ def test_coefficients_of_a_flat_softmax(beta, rank):
         assert abs(value - exact) <= made.coefficient_error + 20 * beta * abs(exact)
 
 
-def test_means_of_a_layer_are_those_of_the_derivation():
+def test_means_of_a_layer_are_those_of_the_derivation(monkeypatch):
     """Every integrand of the derivation, averaged over one sample, against the quadrature."""
+    # What the derivation proves on the way takes a second: tests/derive/test_flow.py has it.
+    monkeypatch.setattr("attnlimits.derive.flow.prove_equal", lambda *sides: None)
     a, b, beta, rank = 1.7, 1.2, 1.0, 3
     made = pair_flow(sp.S.One)
     rng = np.random.default_rng(5)
@@ -265,10 +267,10 @@ def test_steep_softmax_approaches_hard_attention():
 @pytest.mark.parametrize("beta", [10.0, 1000.0])
 def test_steep_flows_against_networks(beta):
     limit = flow(0.5, beta=beta, tol=1e-5)
-    mixing = ROTATION @ random_networks(0.5, 128, 20_000, beta=beta, rng=4) @ ROTATION
+    mixing = ROTATION @ random_networks(0.5, 128, 10_000, beta=beta, rng=4) @ ROTATION
     c, minus = 256, mixing[:, 1, 1]
-    assert abs(minus.mean() - limit.minus - limit.bias_minus / c) < 4 * minus.std() / math.sqrt(20_000) + 1 / c**2
-    # Relative corrections of order five over L, and 1% of sampling error.
+    assert abs(minus.mean() - limit.minus - limit.bias_minus / c) < 4 * minus.std() / 100 + 1 / c**2
+    # Relative corrections of order five over L, and 1.4% of sampling error.
     assert c * minus.var() == pytest.approx(limit.variance_minus, rel=0.1)
     assert c * mixing[:, 0, 1].var() == pytest.approx(limit.variance_cross, rel=0.1)
 

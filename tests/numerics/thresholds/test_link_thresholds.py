@@ -21,6 +21,7 @@ from attnlimits.derive.emit.link_source import write
 from attnlimits.derive.links.link import link, rotated
 from attnlimits.numerics.core.cache import cache_folder
 from attnlimits.numerics.core.errors import KernelNotFoundError
+from attnlimits.numerics.model.link_store import Request, keep, stored
 from attnlimits.numerics.model.links import LinkKernel, load_link
 from attnlimits.numerics.posterior.link.adaptive import adaptive
 from attnlimits.numerics.posterior.link.monotone import MonotonePieces
@@ -33,9 +34,20 @@ from attnlimits.numerics.thresholds.link.thresholds import LinkThreshold, thresh
 Array = NDArray[np.float64]
 
 
+@pytest.fixture
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the samples, with errors that are stated as so much larger."""
+    monkeypatch.setattr("attnlimits.numerics.thresholds.link.operator._LOG2_SAMPLES", 17)
+
+
 @cache
-def kernel(text: str, noise: str = "0", indices: int | None = None) -> LinkKernel:
-    return load_link(write(link(text, noise=noise, indices=indices), Path(mkdtemp())))
+def kernel(text: str, noise: str = "0", indices: int | None = None, axes: tuple[Any, ...] = ()) -> LinkKernel:
+    """From the cache, as long as what derives links is the same, or derived here: SymPy is loaded once."""
+    asked = Request(text, None, indices, noise, axes)
+    if (found := stored(asked)) is not None:
+        return found
+    made = link(text, noise=noise, indices=indices)
+    return keep(asked, write(rotated(made, axes) if axes else made, Path(mkdtemp())).read_bytes())
 
 
 def alpha(result: LinkThreshold) -> float:
@@ -140,6 +152,7 @@ def test_a_step_of_several_indices_needs_them_on_the_axes() -> None:
     assert not stairs.converged and "rotate the indices" in stairs.status
 
 
+@pytest.mark.usefixtures("few_samples")
 def test_a_step_with_two_coupled_entries_beside_a_known_one_is_sampled() -> None:
     # h_1 known, y = h_2 h_3 once divided by it
     result = threshold(kernel("h_1**2; h_1*h_2*h_3"), given=[1])
@@ -148,7 +161,7 @@ def test_a_step_with_two_coupled_entries_beside_a_known_one_is_sampled() -> None
 
 
 def along(text: str) -> Any:
-    return lambda axes: load_link(write(rotated(link(text), axes), Path(mkdtemp())))
+    return lambda axes: kernel(text, axes=tuple(map(tuple, axes)))
 
 
 def committee_given_the_sum() -> float:
@@ -363,6 +376,7 @@ def chi_square_of_four() -> float:
     return 2.0
 
 
+@pytest.mark.usefixtures("few_samples")
 @pytest.mark.parametrize(
     ("text", "noise", "expected"),
     [
@@ -483,6 +497,7 @@ def test_a_tiny_operator_gives_a_lower_bound_and_no_infinity() -> None:
     assert math.log(result.at_least) < 400
 
 
+@pytest.mark.usefixtures("few_samples")
 def test_huge_outputs_overflow_into_place() -> None:
     # exp(100 h_1 h_2) overflows: where it does it still says h_1 h_2 > 7
     result = threshold(kernel("exp(100*h[1]*h[2]) + h[1]**2"))

@@ -28,8 +28,8 @@ ONE = Pairs(1.0)
 @pytest.mark.parametrize(
     ("skip", "beta"),
     [
-        (0.3, 1.0),
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1.0, 1.0), (0.1, 3.0), (4.0, 0.3))),
+        (4.0, 0.3),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((0.3, 1.0), (1.0, 1.0), (0.1, 3.0))),
     ],
 )
 def test_two_layers_to_twenty_digits_against_ball_arithmetic(skip: float, beta: float) -> None:
@@ -63,7 +63,9 @@ def test_three_layers_to_twenty_digits() -> None:
     assert result.error < 1e-20
 
 
+@pytest.mark.slow
 def test_three_layers_against_float64() -> None:
+    """As test_thresholds.py has them at c = beta = 1, to eight digits."""
     model = Network(3, skip=4.0, beta=0.3)
     precise = pairs_threshold(model, 7)
     # The coarsest level of the sums in float64 has eight digits and more.
@@ -183,7 +185,7 @@ def test_three_tokens_against_fine_lattices() -> None:
 
 def test_three_tokens_do_not_depend_on_the_rules() -> None:
     """Other directions, other radii, other nodes of h_1: what is left is the error of seven digits."""
-    first = norm_three_tokens(ONE, ONE, three_token_steps(1.0, 1.0, 7.0), 7.0)
+    first = norm_three_tokens(ONE, ONE, three_token_steps(1.0, 1.0, 6.5), 6.5)
     second = norm_three_tokens(ONE, ONE, Steps(0.24, 12.0, 0.13, 0.42, 5), 8.0)
     assert abs(float((first - second).fraction())) < 3e-6
     # known from refinements at 23 and 25 digits
@@ -220,8 +222,8 @@ def test_degree_bounds_the_chebyshev_tail() -> None:
 
 def test_every_digit_is_right_and_prefixes_agree() -> None:
     model = Network(skip=2.0, beta=0.7)
-    full = pairs_threshold(model, 17)
-    for digits in (1, 11):
+    full = pairs_threshold(model, 14)
+    for digits in (1, 9):
         short = pairs_threshold(model, digits)
         assert short.value == f"{float(full.value):.{digits}g}"
         assert abs(float(short.value) - float(full.value)) <= short.error * (1 + 1e-9)

@@ -55,7 +55,7 @@ def test_quadrature_and_sampling_agree(softmax, sampled) -> None:
 @pytest.mark.parametrize("skip", [0.3, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_other_skips_by_both_routes(skip: float) -> None:
     result = first_layer(Network(skip=skip), digits=4)
-    by_points = _sampled(Network(skip=skip), 512, 8, 1, None, None)
+    by_points = _sampled(Network(skip=skip), 256, 8, 1, None, None)
     assert abs(float(result.value) - float(by_points.value)) < 4 * by_points.error
 
 
@@ -99,14 +99,14 @@ def test_linear_attention_starts_with_the_first_layer() -> None:
 def test_sampled_thresholds_agree() -> None:
     """Given samples, of either activation."""
     for model in (Network(activation="linear"), Network(activation="linear", skip=3.0)):
-        sampled, exact = first_layer(model, samples=256, workers=1), first_layer(model, digits=4, workers=1)
+        sampled, exact = first_layer(model, samples=128, workers=1), first_layer(model, digits=4, workers=1)
         assert (sampled.how, exact.how) == ("monte-carlo", "estimated")
         assert abs(float(sampled.value) - float(exact.value)) <= 4 * sampled.error + exact.error
 
 
 def test_linear_layers_change_their_order_smoothly() -> None:
     """Near c = 1.05 both growth rates at q = 0 are equal: the threshold, by either equation, has no jump there."""
-    found = [first_layer(Network(activation="linear", skip=c), digits=6, workers=1) for c in (1.03, 1.05, 1.07)]
+    found = [first_layer(Network(activation="linear", skip=c), digits=5, workers=1) for c in (1.03, 1.05, 1.07)]
     assert "before the second" in found[0].status and "at q_22" in found[2].status
     low, middle, high = (float(one.value) for one in found)
     assert middle == pytest.approx((low + high) / 2, abs=2e-5)

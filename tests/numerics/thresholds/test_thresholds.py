@@ -191,7 +191,8 @@ def test_known_digits_of_the_two_layer_threshold() -> None:
 def test_fewer_digits_are_the_rounded_prefix(activation: str) -> None:
     model = Network(skip=1.0, beta=0.7, activation=activation)
     full = last_layer(model, digits=12)
-    for digits in (1, 6, 9):
+    assert full.converged and full.error < 1e-12
+    for digits in (1, 6):
         result = last_layer(model, digits=digits)
         unit = 10.0 ** (math.floor(math.log10(float(full.value))) - digits + 1)
         assert len(result.value.replace("0.", "", 1).lstrip("0")) == digits
@@ -205,8 +206,9 @@ def test_fewer_digits_are_the_rounded_prefix(activation: str) -> None:
 
 
 MODULE = "attnlimits.numerics.thresholds.last_layer"
-# Much and little attention beside what is skipped, and some in between; the corner of most is among the slow ones.
-EASY = [(0.05, 0.2), (1.0, 0.7), (10.0, 0.2)]
+# Much and little attention beside what is skipped; the test above has some in between, and the corner of most attention
+# is among the slow ones.
+EASY = [(0.05, 0.2), (10.0, 0.2)]
 PAIRS = [(c, beta) for c in (0.05, 0.3, 1.0, 3.0, 10.0) for beta in (0.2, 0.7, 2.0, 5.0)]
 
 
@@ -356,7 +358,8 @@ def test_missing_models_are_named(model: Network, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "value"), [(2, "0.1855"), pytest.param(3, "0.2072", marks=pytest.mark.slow), (4, "0.2284")]
+    ("layers", "value"),
+    [(2, "0.1855"), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((3, "0.2072"), (4, "0.2284")))],
 )
 def test_sums_of_float64_that_miss_their_digits_are_replaced(
     monkeypatch: pytest.MonkeyPatch, layers: int, value: str

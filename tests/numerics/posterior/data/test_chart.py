@@ -98,15 +98,16 @@ def test_outputs_that_the_prior_finds_unlikely_are_not_lost(rng):
 )
 def test_scores_obey_nishimori(model, rng):
     """E g = 0, E g (V^{-1}(h - omega))^T = E g g^T, whose mean is that of the slopes."""
-    y, omega, v, h = drawn(model, np.linspace(0.1, 0.5, model.indices), 400, rng)
-    g, slopes = charted(model, y, nodes=512)(omega, v, slice(0, 400))
+    n = 200
+    y, omega, v, h = drawn(model, np.linspace(0.1, 0.5, model.indices), n, rng)
+    g, slopes = charted(model, y, nodes=512)(omega, v, slice(0, n))
     u = (h - omega) / np.diag(v)[:, None]
-    # Outputs take 256 sets of nodes in turn: their errors, too, are not of 400 independent ones.
-    assert (np.abs(g.mean(axis=0)) < 4.5 * g.std(axis=0) / 16).all()
+    # As many sets of nodes as outputs: their errors are independent.
+    assert (np.abs(g.mean(axis=0)) < 4.5 * g.std(axis=0) / np.sqrt(n)).all()
     crossed = np.einsum("nam,nbm->nab", g, u)
-    # Of variances by nodes worth 200 at least, over so many sets; the widths of the prior are its units.
-    sampled = model.tokens * 400 * np.sqrt(2 / 200 / 256) / np.sqrt(np.outer(np.diag(v), np.diag(v)))
-    error = np.hypot(crossed.std(axis=0) * 20, sampled)
+    # Of variances by nodes worth 200 at least; the widths of the prior are its units.
+    sampled = model.tokens * n * np.sqrt(2 / 200 / n) / np.sqrt(np.outer(np.diag(v), np.diag(v)))
+    error = np.hypot(crossed.std(axis=0) * np.sqrt(n), sampled)
     assert (np.abs(slopes - crossed.sum(axis=0)) < 4.5 * error).all()
 
 

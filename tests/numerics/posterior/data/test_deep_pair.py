@@ -75,13 +75,14 @@ def test_errors_are_those_of_the_scatter(variances, rng):
 def test_scores_obey_nishimori(rng):
     """E g (V^{-1}(h - omega))^T = E g g^T, whose mean is that of the slopes."""
     v = covariance((0.6, 0.7, 0.05))
-    y, omega, h = drawn(THREE, v, 400, rng)
-    _, slopes = pair(THREE, y)(omega, v, slice(0, 400))
-    g, _ = pair(THREE, y, seed=1)(omega, v, slice(0, 400))
+    n = 200
+    y, omega, h = drawn(THREE, v, n, rng)
+    _, slopes = pair(THREE, y)(omega, v, slice(0, n))
+    g, _ = pair(THREE, y, seed=1)(omega, v, slice(0, n))
     crossed = np.einsum("nam,nbm->nab", g, np.linalg.solve(v, h - omega))
     # Of variances by nodes worth 200 at least; outputs take 64 sets of nodes in turn.
     scale = np.sqrt(np.outer(v.diagonal(), v.diagonal()))
-    error = np.hypot(crossed.std(axis=0) * 20, 800 * np.sqrt(2 / 200 / 64) / scale)
+    error = np.hypot(crossed.std(axis=0) * np.sqrt(n), 2 * n * np.sqrt(2 / 200 / 64) / scale)
     assert (np.abs(slopes - crossed.sum(axis=0)) < 4.5 * error).all()
 
 
