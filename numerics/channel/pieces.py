@@ -5,12 +5,13 @@ linear in it, or in products of moments by two independent sets of nodes. Three 
 average is taken with its controls at all three, as these are off by as much as itself.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["debiased", "linear", "product"]
+__all__ = ["debiased", "largest_bias", "linear", "product"]
 
 Array = NDArray[np.float64]
 
@@ -49,3 +50,18 @@ def debiased(parts: Array) -> tuple[Array, float]:
     off = (first + next_order).sum(axis=1)
     left = float(np.abs(next_order.mean(axis=0)).sum()) + _LEFT * abs(float(off.mean()))
     return np.asarray(parts[0].sum(axis=1) - off), left
+
+
+def largest_bias(nodes: int, beside: float) -> float:
+    """Bias over the standard error from which on twice the nodes and fewer outputs have the same error at less cost.
+
+    They add, and fall by the nodes and by the root of the outputs: half of the bias is left for the standard error.
+
+    Parameters
+    ----------
+    nodes : int
+        Of each output.
+    beside : float
+        Nodes that take as long as what an output takes beside its nodes.
+    """
+    return 2 * (math.sqrt((2 * nodes + beside) / (nodes + beside)) - 1)

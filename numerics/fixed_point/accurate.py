@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Channel
 from ..channel.corrected import Corrected
+from ..channel.pieces import largest_bias
 from ..core.errors import ConvergenceError
 from ..core.standard_error import standard_error
 from .postprocess import outlined
@@ -255,17 +256,10 @@ def _finer(now: Fineness, known: _Known, times: float, most: int) -> Fineness:
         samples = min(most, _EACH * math.ceil(min(wanted, _MOST_TIMES * now.samples) / _EACH))
     scatter = standard_error(known.averages.g) * math.sqrt(known.fineness.samples / samples)
     bias, nodes = known.averages.bias * known.fineness.nodes, now.nodes
-    while nodes < min(_MOST_NODES, _MOST_TIMES * now.nodes) and (bias > _largest_bias(nodes) * scatter * nodes).any():
+    most = min(_MOST_NODES, _MOST_TIMES * now.nodes)
+    while nodes < most and (bias > largest_bias(nodes, _BESIDE) * scatter * nodes).any():
         nodes *= 2
     return Fineness(samples, nodes)
-
-
-def _largest_bias(nodes: int) -> float:
-    """Bias over the standard error from which on twice the nodes and fewer outputs have the same error at less cost.
-
-    They add, and fall by the nodes and by the root of the outputs: half of the bias is left for the standard error.
-    """
-    return 2 * (math.sqrt((2 * nodes + _BESIDE) / (nodes + _BESIDE)) - 1)
 
 
 def _noted(solution: Solution, error: float, accuracy: float, points: int) -> Solution:

@@ -1,14 +1,17 @@
 """Averages of three and more layers of softmax attention with two tokens, as accurate as asked."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.cluster_pool import Workers
+from ...core.standard_error import standard_error
 from ...model.network import Network
 from ...quadrature.rules import normal_qmc
 from ..averages import Averages, Channel, ChannelBase, Refinable
+from ..pieces import largest_bias
 from ..sampled import DeepChannel
 from .channel import CLOSEST, DeepQuadrature
 from .hidden_lattice import METHOD, HiddenLattice, RoughLattice
@@ -31,24 +34,48 @@ _FINEST_OF_MORE = (4e-4, 8e-5)
 _FINE, _HIGHEST, _HIGHEST_ALONE, _LEAST_LAST = 1.2e-4, 0.6, 0.97, 0.95
 # So far beyond these bounds, and so far within them, in log(1 - q), averages are taken as those of a neighbour are.
 _BAND = 0.1
-# Least accuracy of each effort of the sums, and of the lattices; and where outputs are sampled, with points of each
-# randomisation and nodes: of three layers their effective number, whose bias is to be less than the noise
-# (`tests/numerics/channel/test_deep_layers.py`), and of more layers as many as there are.
+# Least accuracy of each effort of the sums, and of the lattices.
 _SUMMED = (5e-3, 1e-3, 2e-4, 0.0)
 _LATTICES = (8e-5, 0.0)
+
+
+class _Sampling(NamedTuple):
+    """An effort of sampled outputs: the least accuracy, points of each randomisation asked for, and nodes.
+
+    Of three layers `nodes` is the effective number, of more layers as many as there are; None where the bias of few of
+    them is to be at most `share` of the largest that is worth more outputs than nodes (`largest_bias`).
+    """
+
+    least: float
+    samples: int
+    nodes: int | None
+    share: float = 1.0
+
+
 _THREE = (
-    (5e-3, 1024, 32),
-    (2e-3, 4096, 64),
-    (1e-3, 8192, 64),
-    (5e-4, 16384, 128),
-    (2.5e-4, 32768, 128),
-    (1.2e-4, 65536, 128),
-    (1e-4, 65536, 128),
-    (8e-5, 65536, 192),
-    (4.2e-5, 65536, 384),
-    (0.0, 65536, 768),
+    _Sampling(5e-3, 1024, 32),
+    _Sampling(2e-3, 4096, 64),
+    _Sampling(1e-3, 8192, None),
+    _Sampling(5e-4, 16384, None),
+    _Sampling(2.5e-4, 32768, None),
+    _Sampling(1.2e-4, 65536, None),
+    # More outputs take too much memory.
+    _Sampling(0.0, 65536, None, 0.25),
 )
-_MORE = ((5e-3, 1024, 1024), (1e-3, 8192, 4096), (3e-4, 32768, 8192), (0.0, 65536, 16384))
+_MORE = (
+    _Sampling(5e-3, 1024, 1024),
+    _Sampling(1e-3, 8192, 4096),
+    _Sampling(3e-4, 32768, 8192),
+    _Sampling(0.0, 65536, 16384),
+)
+# Which effort of three layers tells the bias, and how far nodes are raised by it; nodes that take as long as what an
+# output takes beside them (40 us an output at 64 nodes, 101 at 256, 172 at 512).
+_TELLS, _MOST_NODES, _BESIDE = 1, 1024, 90
+# Of three layers the points are those of so many times the randomisations asked for: quasi-random points of so many
+# variables gain little from a larger number of them, and Student's factor is 1.1 for 32 randomisations, 1.5 for 8.
+_SPLIT = 4
+# Averages of one kind, effort and number of nodes that are kept with their points: a search takes turns.
+_KEPT = 5
 
 
 # How averages are taken; generators are seeded by these numbers.
@@ -91,8 +118,8 @@ class DeepAverages(Refinable, ChannelBase):
             self.finest = _FINEST_OF_MORE
         self._efforts = _THREE if model.layers == 3 else _MORE
         self._most = _MOST_OF_THREE if model.layers == 3 else _MOST_OF_MORE
-        self._made: dict[tuple[int, int], Channel] = {}
-        self._known: dict[tuple[bytes, int, int], Averages] = {}
+        self._made: dict[_Key, Channel] = {}
+        self._known: dict[tuple[bytes, _Key], Averages] = {}
 
     def __call__(self, q: Array) -> Averages:
         """Averages at q."""
@@ -115,17 +142,32 @@ class DeepAverages(Refinable, ChannelBase):
 
     def _by(self, kind: int, q: Array, accuracy: float) -> Averages:
         """Averages taken in this way, kept."""
-        efforts = {_SAMPLED: tuple(least for least, *_ in self._efforts), _BY_RULES: _SUMMED}.get(kind, _LATTICES)
+        efforts = {_SAMPLED: tuple(one.least for one in self._efforts), _BY_RULES: _SUMMED}.get(kind, _LATTICES)
         effort = next(i for i, least in enumerate(efforts) if accuracy >= least)
-        if (kind, effort) not in self._made:
-            self._made[kind, effort] = self._make(kind, effort)
-        key = q.tobytes(), kind, effort
-        if key not in self._known:
+        key = _Key(kind, effort, self._nodes(q, effort) if kind == _SAMPLED else 0)
+        if (q.tobytes(), key) not in self._known:
+            made = self._made.pop(key, None) or self._make(key)
+            self._made[key] = made
+            for unused in list(self._made)[:-_KEPT]:
+                del self._made[unused]
+            found = made(q)
             # Solvers come back to where they were, if at once.
             for old in list(self._known)[:-3]:
                 del self._known[old]
-            self._known[key] = self._made[kind, effort](q)
-        return self._known[key]
+            self._known[q.tobytes(), key] = found
+        return self._known[q.tobytes(), key]
+
+    def _nodes(self, q: Array, effort: int) -> int:
+        """Nodes of each output for this effort: as many as their bias at q asks for, told by coarse averages there."""
+        wanted, known = self._efforts[effort], self._efforts[_TELLS]
+        if wanted.nodes is not None:
+            return wanted.nodes
+        assert known.nodes is not None
+        off = _bias_over_noise(self._by(_SAMPLED, q, known.least)) * math.sqrt(wanted.samples / known.samples)
+        nodes = known.nodes
+        while nodes < _MOST_NODES and off * known.nodes / nodes > wanted.share * largest_bias(nodes, _BESIDE):
+            nodes *= 2
+        return nodes
 
     def _kind(self, q: Array, accuracy: float, neighbour: Averages | None) -> int:
         """How averages of this accuracy are taken."""
@@ -143,7 +185,8 @@ class DeepAverages(Refinable, ChannelBase):
         beyond = 1 - highest < (1 - most) * math.exp(-band) or 1 - overlaps[-1] > (1 - _LEAST_LAST) * math.exp(band)
         return _SAMPLED if beyond else _BY_LATTICES
 
-    def _make(self, kind: int, effort: int) -> Channel:
+    def _make(self, key: "_Key") -> Channel:
+        kind, effort, nodes = key
         rng = np.random.default_rng([self._seed, kind, effort])
         model, workers = self.model, self._workers
         if kind == _BY_RULES:
@@ -151,8 +194,29 @@ class DeepAverages(Refinable, ChannelBase):
         if kind in (_BY_LATTICES, _BY_ROUGH_LATTICES):
             made = HiddenLattice if kind == _BY_LATTICES else RoughLattice
             return made(model, effort, rng=rng, workers=workers)
-        _, samples, nodes = self._efforts[effort]
-        size = 2 * model.layers * model.tokens
-        points = [normal_qmc(size, int(math.log2(samples)), stream) for stream in rng.spawn(self._replicas)]
-        chosen = ThreeLayers if model.layers == 3 else DeepChannel
+        chosen, split = (ThreeLayers, _SPLIT) if model.layers == 3 else (DeepChannel, 1)
+        size, log2_n = 2 * model.layers * model.tokens, int(math.log2(self._efforts[effort].samples // split))
+        points = [normal_qmc(size, log2_n, stream) for stream in rng.spawn(split * self._replicas)]
         return chosen(model, points, nodes=nodes, rng=rng, workers=workers)
+
+
+class _Key(NamedTuple):
+    """A kind of averages, its effort, and the nodes of each output where they are sampled."""
+
+    kind: int
+    effort: int
+    nodes: int
+
+
+def _bias_over_noise(found: Averages) -> float:
+    """The largest ratio of bias and standard error, of all layers that are learned together and of each growth rate.
+
+    Near recovery and thresholds every layer responds to all of them about alike: biases add, and squares of noise.
+    """
+    g = found.g.mean(axis=0).diagonal()
+    learned = g != 0
+    bias, noise = (x.diagonal()[learned] / g[learned] for x in (found.bias, standard_error(found.g)))
+    growing = np.isfinite(found.growth).all(axis=0) & (found.growth_bias > 0)
+    off = np.append(np.broadcast_to(found.growth_bias, growing.shape)[growing], bias.sum())
+    scatter = np.append(standard_error(found.growth)[growing], np.linalg.norm(noise))
+    return float((off / np.maximum(scatter, 1e-300))[off > 0].max(initial=0.0))

@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 _MODES = np.array([[1.0, 1.0], [1.0, -1.0]]) * math.sqrt(0.5)
 # Share of the nodes that are solved for the last layer.
 _FOR_LAST = 0.5
-# Nodes of each half that an output can have, as powers of two, and sets of them in each randomisation.
-_SIZES = ((7, 64), (9, 32), (11, 16), (13, 4), (15, 2))
+# Nodes of each half that an output can have, as powers of two, and sets of them in all randomisations.
+_SIZES = ((7, 512), (9, 256), (11, 128), (13, 32), (15, 16))
 # Outputs of a task of a thread, times their nodes.
 _TASK = 1 << 18
 
@@ -60,7 +60,7 @@ class MixturePosterior(SampledPosterior):
 
     def _nodes_of(self, number: int, rng: np.random.Generator) -> Nodes:
         log2, sets = _SIZES[number]
-        sets = min(sets, self._per)
+        sets = min(max(1, sets // self._replicas), self._per)
         # Of a copy: two tasks may draw the same nodes at a time.
         streams = deepcopy(rng).spawn(2 * sets * self._replicas)
         draws = np.array([normal_qmc(4, log2, stream) for stream in streams])

@@ -118,7 +118,7 @@ def test_stated_bias_holds_with_controls(
     overlap = np.diag([0.44, 0.30, 0.993])
     few = [averages(16, seed, outer, overlap) for seed in range(seeds)]
     monkeypatch.setattr(
-        "attnlimits.numerics.posterior.deep.three_layers._SIZES", ((9, 64), (11, 64), (13, 64), (15, 16))
+        "attnlimits.numerics.posterior.deep.three_layers._SIZES", ((9, 512), (11, 512), (13, 512), (15, 128))
     )
     many = np.array([averages(16 * times, 1000 + seed, outer, overlap)[0] for seed in range(3)])
     values, stated = np.array([x for x, _ in few]), np.mean([x for _, x in few], axis=0)

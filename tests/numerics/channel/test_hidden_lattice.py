@@ -236,6 +236,7 @@ def test_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both hidden layers known, or one that is not small: by lattices from fine accuracies on, up to some overlaps."""
     for kind in (HiddenLattice, DeepQuadrature, ThreeLayers):
         monkeypatch.setattr(kind, "__call__", lambda self, q: self)
+    monkeypatch.setattr(DeepAverages, "_nodes", lambda self, q, effort: 64)
     averages = DeepAverages(THREE, 1e-3, replicas=2, rng=np.random.default_rng(0), workers=1)
     for q in ((0.4, 0.3, 0.99), (0.05, 0.02, 0.95), (0.5, 0.0, 0.99), (0.0, 0.9, 0.99)):
         made = [averages.rough(np.diag(q), accuracy) for accuracy in (8e-5, 4e-5)]
