@@ -256,8 +256,8 @@ def _finer(now: Fineness, known: _Known, times: float, most: int) -> Fineness:
         samples = min(most, _EACH * math.ceil(min(wanted, _MOST_TIMES * now.samples) / _EACH))
     scatter = standard_error(known.averages.g) * math.sqrt(known.fineness.samples / samples)
     bias, nodes = known.averages.bias * known.fineness.nodes, now.nodes
-    most = min(_MOST_NODES, _MOST_TIMES * now.nodes)
-    while nodes < most and (bias > largest_bias(nodes, _BESIDE) * scatter * nodes).any():
+    highest = min(_MOST_NODES, _MOST_TIMES * now.nodes)
+    while nodes < highest and (bias > largest_bias(nodes, _BESIDE) * scatter * nodes).any():
         nodes *= 2
     return Fineness(samples, nodes)
 
