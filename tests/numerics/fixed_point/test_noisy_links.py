@@ -137,7 +137,7 @@ def test_gamp_finds_the_overlap_of_evolve(text: str):
     wanted = float(al.evolve(link, alpha).overlap[0, 0])
     found = []
     for seed in range(4):
-        weights = al.teacher(link.kernel, dimension, seed)
+        weights = al.teacher(link, dimension, rng=seed)
         x, y = al.make_data(link, weights, alpha, rng=seed)
         # Even links stay at zero overlap from nothing but noise of size 1/sqrt(D).
         start = informed_start(weights, 0.2, seed)

@@ -128,8 +128,10 @@ def test_a_step_is_that_of_its_averages() -> None:
 
 @pytest.mark.parametrize("alpha", [0.5, *(pytest.param(a, marks=pytest.mark.slow) for a in (0.3, 0.9))])
 def test_informed_and_uninformed_starts_agree(alpha: float) -> None:
+    # At 0.9, 32 samples leave it open whether another fixed point is above.
+    samples = 128 if alpha == 0.9 else 32
     low, high = (
-        evolve(MODEL, alpha, start=start, samples=32, replicas=8, rng=0, workers=1)
+        evolve(MODEL, alpha, start=start, samples=samples, replicas=8, rng=0, workers=1)
         for start in ("uninformed", "informed")
     )
     assert low.converged and high.converged
