@@ -29,7 +29,7 @@ from hypothesis import HealthCheck, settings
 from .launch import AS_OTHERS, REFUSED
 
 # Thousands of tests and compiled kernels stay: looking through them at Python's own pace takes a tenth of the time.
-gc.set_threshold(50_000)
+gc.set_threshold(400_000)
 
 # A first example may compile a kernel, so no deadline per example. Under CI the examples never vary.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -104,23 +104,20 @@ def averages(nodes: int, seed: int, outer: list[Array], overlap: Array) -> tuple
     return found.g.mean(axis=0).diagonal(), found.bias.diagonal()
 
 
-@pytest.mark.parametrize(
-    ("seeds", "times", "log2_outputs"), [(8, 4, 5), pytest.param(64, 32, 7, marks=pytest.mark.slow)]
-)
-def test_stated_bias_holds_with_controls(
-    seeds: int, times: int, log2_outputs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same outputs by 16 nodes of many seeds and by so many times as many: what is left in the mean is as stated.
+@pytest.mark.slow
+def test_stated_bias_holds_with_controls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same outputs by 16 nodes of many seeds and by 32 times as many: what is left in the mean is as stated.
 
-    Half the estimate by the two halves of the nodes was 4 times too small for the last layer.
+    Half the estimate by the two halves of the nodes was 4 times too small for the last layer, which fewer seeds do not
+    tell; the faster `test_bias_of_few_nodes_is_told` runs the same code.
     """
-    outer = [normal_qmc(12, log2_outputs, stream) for stream in np.random.default_rng(5).spawn(8)]
+    outer = [normal_qmc(12, 7, stream) for stream in np.random.default_rng(5).spawn(8)]
     overlap = np.diag([0.44, 0.30, 0.993])
-    few = [averages(16, seed, outer, overlap) for seed in range(seeds)]
+    few = [averages(16, seed, outer, overlap) for seed in range(64)]
     monkeypatch.setattr(
         "attnlimits.numerics.posterior.deep.three_layers._SIZES", ((9, 512), (11, 512), (13, 512), (15, 128))
     )
-    many = np.array([averages(16 * times, 1000 + seed, outer, overlap)[0] for seed in range(3)])
+    many = np.array([averages(16 * 32, 1000 + seed, outer, overlap)[0] for seed in range(3)])
     values, stated = np.array([x for x, _ in few]), np.mean([x for _, x in few], axis=0)
     noise = np.sqrt(values.var(axis=0, ddof=1) / len(values) + many.var(axis=0, ddof=1) / len(many))
     off = values.mean(axis=0) - many.mean(axis=0)
