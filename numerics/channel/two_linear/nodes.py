@@ -185,7 +185,7 @@ def nodes_at(
         end = _end(model, rho, x, log_accuracy + tail)
         starts[i + 1] = starts[i]
         if end > 0:
-            maps[i] = _map_of_line(model, rho, x, end, variances, log_accuracy)
+            maps[i, 0], maps[i, 1] = _map_of_line(model, rho, x, end, variances, log_accuracy)
             half[i] = math.ceil(math.asinh(end / maps[i, 0]) / maps[i, 1])
             starts[i + 1] += 2 * half[i] + 1
         if starts[i + 1] > most:

@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.copies import copy_vector
 from ...learning.blocks import Array
 
 __all__ = ["Patterns", "faces", "simplex_regression"]
@@ -111,13 +112,13 @@ def _solve(gram: Array, products: Array, masks: NDArray[np.int64], face: NDArray
                     high = max(high, abs(c[j]))
                 if value < lowest:
                     lowest, chosen = value, mask
-                    best[:] = trial
+                    copy_vector(trial, best)
                 if low >= multiplier - _SLACK * max(scale, high):
                     chosen = mask
-                    best[:] = trial
+                    copy_vector(trial, best)
                     break
             face[sample, row] = chosen
-            alpha[sample, row] = best
+            copy_vector(best, alpha[sample, row])
 
 
 @njit(cache=True, nogil=True)

@@ -7,8 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.copies import copy_matrix
 from ...arithmetic.references import lend
-from ..copies import copy_matrix
 from .layout import CIRCLE, Layout, complete_at, from_output_at, read_at
 
 __all__ = [

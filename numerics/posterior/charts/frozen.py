@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.copies import copy_matrix
 from ...arithmetic.references import INNER, lend, reference
-from ..copies import copy_matrix
 from .density import Prior, Scratch, Target, new_scratch, place
 from .mixture import Broad, Mixture, fit_broad, log_mixture, new_broad, new_mixture, set_signs
 from .peaks import Peaks, new_peaks

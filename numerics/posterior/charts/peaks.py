@@ -7,8 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.copies import copy_matrix, copy_vector
 from ...arithmetic.references import INNER
-from ..copies import copy_matrix, copy_vector
 from ..student import set_inverse, set_lower_factor
 from .density import Scratch, Target, log_posterior
 

@@ -7,8 +7,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...arithmetic.copies import copy_matrix, copy_vector
 from ...arithmetic.references import INNER
-from ..copies import copy_matrix, copy_vector
 from .density import Scratch, Target, log_posterior, read
 from .layout import Layout
 from .mixture import set_shares, set_signs, squared_distance

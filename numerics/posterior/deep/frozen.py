@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from attnlimits.generated.attention_tied_softmax_m2.numba64 import invert, layer, link
 
+from ...arithmetic.copies import copy_matrix
 from ...arithmetic.references import lend
 from ..charts.frozen import heavy_nodes
-from ..copies import copy_matrix
 from .signs import Folded, log_sum, set_energies
 
 __all__ = ["Channel", "Draws", "freeze_deep"]

@@ -136,10 +136,14 @@ def weigh_signs(nodes: Folded, omega: Array, precision: Array, log_norm: float) 
                 for i in range(k + 1):
                     second[k, i] += signed[k, i] * nodes.modes[node, k, m] * nodes.modes[node, i, m]
     mass[2] = mass[0] + mass[1]
-    mean[2] = mean[0] + mean[1]
-    for part in range(3):
-        # A set without nodes has the mean of the other.
-        mean[part] = (mean[part] / mass[part] if mass[part] > 0.0 else mean[2] / mass[2]) - omega
+    # Loops: where arrays are assigned numba compiles, for seconds, the sentence that says which shapes differ.
+    for k in range(depth):
+        for m in range(tokens):
+            mean[2, k, m] = mean[0, k, m] + mean[1, k, m]
+            for part in range(3):
+                # A set without nodes has the mean of the other.
+                known = part if mass[part] > 0.0 else 2
+                mean[part, k, m] = mean[known, k, m] / mass[known] - omega[k, m]
     for k in range(depth):
         for i in range(k + 1):
             value = second[k, i] / mass[2]
