@@ -12,7 +12,7 @@ from ..model.mixing_law import mixing_law, norm_cut, radial
 from ..model.network import Network
 from ..quadrature.rules import gauss_legendre_panels, gaussian, half_line, normal_qmc, sinh_trapezoid, trapezoid
 
-__all__ = ["linear_deep", "linear_two_layers", "softmax"]
+__all__ = ["linear_deep", "linear_mixing", "linear_two_layers", "softmax"]
 
 Array = NDArray[np.float64]
 
@@ -101,17 +101,20 @@ def linear_deep(model: Network, rng: np.random.Generator) -> tuple[Estimate, int
     for stream in rng.spawn(replicas):
         # Two components per hidden layer (the first rotated onto an axis) and the angle of v.
         points = normal_qmc(2 * (model.layers - 1) + 1, 15, stream)
-        b = _linear_mixing(model, points)
-        _, stretch, w = np.linalg.svd(b)
+        b, determinant = linear_mixing(model, points)
+        u, stretch, w = np.linalg.svd(b)
+        # By the determinant the small singular value keeps its digits, and its sign beside these vectors.
+        small = determinant / stretch[:, 0]
+        turned = np.linalg.det(u) * np.linalg.det(w)
         # The direction of h = B^{-1} v, made uniform on the stretched circle: v-hat = B g / |B g|.
         psi = math.pi * ndtr(points[:, -1])
-        ratio = stretch[:, 1] / stretch[:, 0]
+        ratio = small / stretch[:, 0]
         cos2, sin2 = ratio * np.cos(psi) ** 2, np.sin(psi) ** 2
         total = cos2 + sin2
         sign = np.sign(np.cos(psi) * np.sin(psi))
         direction = np.stack([np.sqrt(cos2 / total), sign * np.sqrt(sin2 / total)], axis=1)
         h_hat = np.einsum("ni,nij->nj", direction, w)
-        v_of_h = np.einsum("nij,nj->ni", b, h_hat)
+        v_of_h = np.einsum("nij,nj->ni", u, direction * np.stack([stretch[:, 0], turned * small], axis=1))
         size2 = 1 / np.einsum("ni,ni->n", v_of_h, v_of_h)
         v_hat = v_of_h * np.sqrt(size2)[:, None]
         along2 = size2 * np.einsum("ni,ni->n", h_hat, v_hat) ** 2
@@ -128,19 +131,21 @@ def linear_deep(model: Network, rng: np.random.Generator) -> tuple[Estimate, int
     return Estimate(float(sample.mean()), error, "monte-carlo"), replicas
 
 
-def _linear_mixing(model: Network, points: Array) -> Array:
-    """Mixing matrices (5) of the last layer, for hidden layers whose first one lies along an axis; shape (n, 2, 2)."""
+def linear_mixing(model: Network, points: Array) -> tuple[Array, Array]:
+    """Mixing matrices (5), shape (n, 2, 2), and determinants; the first hidden layer lies along an axis."""
+    determinant = np.ones(len(points))
     b = np.broadcast_to(np.eye(2), (len(points), 2, 2))
     with np.errstate(over="ignore", invalid="ignore"):
         for layer in range(model.layers - 1):
             v = np.einsum("nij,nj->ni", b, points[:, 2 * layer : 2 * layer + 2])
+            determinant = determinant * model.skip * (model.skip + model.beta * np.einsum("ni,ni->n", v, v))
             b = model.skip * b + model.beta * v[:, :, None] * np.einsum("ni,nij->nj", v, b)[:, None, :]
     if not np.abs(b).max() < _LARGEST:
         raise ConvergenceError(
             f"the outputs of {model.describe()} are beyond the range of float64, as they grow like a power of h that "
             "triples with each layer (5): take fewer layers, or a smaller beta"
         )
-    return b
+    return b, determinant
 
 
 def _radial(size2: Array, along2: Array, across2: Array, measure: Array, level: int) -> float:

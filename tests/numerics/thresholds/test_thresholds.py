@@ -15,7 +15,7 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.last_layer import MAX_DIGITS, last_layer, one_layer, proved_last_layer
-from attnlimits.numerics.thresholds.last_layer_sums import softmax
+from attnlimits.numerics.thresholds.last_layer_sums import linear_mixing, softmax
 
 from ..posterior.weak_recovery import weak_recovery_threshold
 
@@ -301,6 +301,19 @@ def test_linear_depth_four_states_an_honest_error() -> None:
     assert abs(1 / first.operator_norm - 1 / second.operator_norm) < first.error + second.error
     assert not second.converged and "12 digits were not reached" in second.status
     assert second.error < 0.1 * float(second.value)
+
+
+def test_linear_depth_four_at_a_small_skip_keeps_the_small_singular_values() -> None:
+    """Below the rounding of the large ones some are lost in the matrix itself: its determinant has them."""
+    model = Network(4, skip=0.01, activation="linear")
+    points = normal_qmc(7, 10, np.random.default_rng(1))
+    b, determinant = linear_mixing(model, points)
+    stretch = np.linalg.svd(b, compute_uv=False)
+    seen = stretch[:, 1] > 1e-6 * stretch[:, 0]
+    assert 100 < seen.sum() < len(seen)
+    np.testing.assert_allclose(determinant[seen], stretch[seen].prod(axis=1), rtol=1e-8)
+    found = last_layer(model, digits=4, rng=1)
+    assert not found.converged and 0 < found.operator_norm < math.inf and 0 < found.error < math.inf
 
 
 @pytest.mark.slow
