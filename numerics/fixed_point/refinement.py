@@ -20,8 +20,7 @@ from .iteration import Iteration
 from .marginal import decided
 from .newton import broyden
 from .postprocess import Measured, postprocess, stated
-from .resolved import is_within_noise, resolved_imbalance
-from .slopes import NEARLY, STEP, Passed, differences, logistic, logit, newton, stable, steady
+from .slopes import NEARLY, STEP, Passed, differences, logistic, logit, newton, stable
 from .state import DEAD, Problem, Solution, State
 from .stopping import (
     CUT,
@@ -49,7 +48,8 @@ Array = NDArray[np.float64]
 Layers = tuple[int, ...]
 
 # As those of `slopes` and `stopping`, these constants were chosen by hand, and are held by the tests named there.
-_LONGEST = 1.5  # longest step, in t
+# Longest step, in t, and the largest imbalance in log alpha at which the search ends: a third of its averages' error.
+_LONGEST, _FOUND = 1.5, 3e-3
 _FIRST = 0.5  # longest first step from the slopes of a neighbouring alpha
 # Imbalance beyond so many standard errors leaves no doubt of its sign: a recovered layer is pushed on.
 _CLEAR = 5.0
@@ -143,7 +143,7 @@ class Refinement:
             t = np.minimum(t, TOP)
             at = self._evaluate(state, layers, t, ROUGH)
             state, here = at
-            off, close = np.abs(here.imbalance).max(), is_within_noise(here, list(layers))
+            off, close = np.abs(here.imbalance).max(), self._within_noise(here, layers)
             if (ended := self._ended(at, layers, t)) is not None:
                 return ended, None
             if slopes is not None and before is not None:
@@ -156,8 +156,7 @@ class Refinement:
             if close and slopes is not None:
                 return state, _Found(t, slopes)
             before = (t, here.log_alpha)
-            step = resolved_imbalance(here, list(layers))
-            step = step if slopes is None else newton(slopes, step)
+            step = here.imbalance if slopes is None else newton(slopes, here.imbalance)
             t = t + np.clip(step, -_LONGEST, _LONGEST)
         return state, None
 
@@ -168,6 +167,16 @@ class Refinement:
     def _asked(self, x: Array) -> Array:
         """Accuracy of t for that asked for of q."""
         return self.accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
+
+    def _within_noise(self, here: Evaluation, layers: Layers) -> bool:
+        """Whether the search has nothing more to find: what is left is a part of the averages' error.
+
+        Where sampled averages jump, as their numbers of nodes change, there may be no point at which less is left.
+        """
+        least = np.full(len(layers), _FOUND)
+        if here.averages.sampled:
+            least = np.maximum(least, noise_of(here.averages, list(layers), np.eye(len(layers))))
+        return bool((np.abs(here.imbalance) <= least).all())
 
     def _ended(self, at: _At, layers: Layers, t: Array, level: float = ROUGH) -> State | None:
         """State where a layer has died out, which `released` looks at, or recovery is reached; None elsewhere."""
@@ -225,10 +234,7 @@ class Refinement:
             if (ended := self._ended(_At(state, here), layers, stage.t, stage.level)) is not None:
                 return ended
             inverse: Array = np.asarray(np.linalg.pinv(stage.slopes), np.float64)
-            step = inverse @ here.imbalance
-            if sampled:
-                step = steady(stage.slopes, resolved_imbalance(here, chosen), x)
-            step = np.clip(step, -_LONGEST, _LONGEST)
+            step = np.clip(inverse @ here.imbalance, -_LONGEST, _LONGEST)
             finest = self.averages.finest[sampled]
             coarse, at_rest = stage.level > finest, state.residual <= self.problem.tolerance.value
             there = np.minimum(logistic(stage.t + step), RECOVERED)
@@ -265,8 +271,7 @@ class Refinement:
         measured = stage.measured
         if measured is None and not together and layers in state.slopes:
             measured = state.slopes[layers].brought(t, here.log_alpha, WRONG_BY_SAMPLES)
-        there = together and measured is not None and (1 - logistic(measured[0])).max() < NEARLY
-        if measured is None or np.abs(t - measured[0]).max() > (_AWAY if there else _NEAR):
+        if measured is None or np.abs(t - measured[0]).max() > (_AWAY if together else _NEAR):
             state, slopes = self._differences(state, layers, t, _FOR_SLOPES, sampled=True)
             measured = t, slopes
         elif moved is not None and not together and length > STEP:
