@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Sequence
 from functools import partial
-from types import ModuleType
 
 from ..core.interrupts import INTERRUPTED
 from ..core.notes import noted
@@ -45,8 +44,13 @@ _VERBS = {
     "derivations and their checks": (symbolic,),
     "many points, figures and reports": (sweep, figure, report),
 }
-# Of every other verb the module has the name.
-_ADDED_BY = dict.fromkeys(("models", "derive", "explain", "verify"), symbolic)
+# Modules by the verbs that they add; all but one have the name of theirs.
+_ADDED_BY = {
+    module.__name__.rpartition(".")[2].replace("_", "-"): module
+    for modules in _VERBS.values()
+    for module in modules
+    if module is not symbolic
+} | dict.fromkeys(("models", "derive", "explain", "verify"), symbolic)
 
 
 def parser(verb: str | None = None) -> argparse.ArgumentParser:
@@ -54,19 +58,10 @@ def parser(verb: str | None = None) -> argparse.ArgumentParser:
 
     The flags of all verbs are some five hundred, which take as long as many a short run.
     """
-    alone = _module(verb)
-    if alone is not None:
-        return command_line({"": [alone.add]})[0]
+    if verb in _ADDED_BY:
+        return command_line({"": [_ADDED_BY[verb].add]})[0]
     groups = {title: [each.add for each in verbs] for title, verbs in _VERBS.items()}
     return command_line(groups | {"the command itself": [cite.add, partial(completion.add, command=parser)]})[0]
-
-
-def _module(verb: str | None) -> ModuleType | None:
-    """Return the module that adds a verb; None for what is no verb, and for those of the command itself."""
-    for module in (module for modules in _VERBS.values() for module in modules):
-        if module is not symbolic and verb == module.__name__.rpartition(".")[2].replace("_", "-"):
-            return module
-    return _ADDED_BY.get(verb) if verb is not None else None
 
 
 def run(words: Sequence[str]) -> int:
