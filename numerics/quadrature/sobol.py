@@ -13,6 +13,7 @@ __all__ = ["sobol"]
 
 _BITS = 30
 _MOST = 2**_BITS
+_BELOW, _DIAGONAL = np.tri(_BITS, k=-1, dtype=np.bool_), np.eye(_BITS)
 # Direction numbers are known for so many dimensions.
 _MOST_DIMENSIONS = 21201
 # Primitive polynomial (its bits are the coefficients) and first direction numbers of every dimension after the first:
@@ -98,14 +99,15 @@ def sobol(dimension: int, count: int, rng: np.random.Generator) -> NDArray[np.fl
     stream = rng.spawn(1)[0]
     powers = np.uint32(1) << np.arange(_BITS, dtype=np.uint32)
     shift = stream.integers(2, size=(dimension, _BITS), dtype=np.uint32) @ powers
-    lower = np.tril(stream.integers(2, size=(dimension, _BITS, _BITS), dtype=np.uint32), -1)
-    scramble = lower + np.eye(_BITS, dtype=np.uint32)
+    drawn = stream.integers(2, size=(dimension, _BITS, _BITS), dtype=np.uint32)
+    scramble = np.where(_BELOW, drawn, _DIAGONAL)
+    numbers = count.bit_length() - 1
     # Bits of a direction number, the first the highest, are a column; floating-point products are BLAS's, and exact.
-    bits = (scramble.astype(np.float64) @ _bits(dimension)).astype(np.uint32)
+    bits = (scramble @ _bits(dimension)[:, :, :numbers]).astype(np.uint32)
     steps = powers[::-1] @ (bits % 2)
     points = np.empty((count, dimension), np.uint32)
     points[0] = shift
-    for k in range(count.bit_length() - 1):
+    for k in range(numbers):
         # In the order of the Gray code the second half of a block is its first half backwards, one step on.
         points[1 << k : 2 << k] = points[: 1 << k][::-1] ^ steps[:, k]
     return np.asarray(points * 2.0**-_BITS)

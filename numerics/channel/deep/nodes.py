@@ -72,6 +72,7 @@ def deposit(where: Array, values: Array, step: float) -> tuple[Array, Array]:
     used = np.zeros(sizes, np.bool_)
     weight = np.empty((2, 4))
     first = np.empty(2, np.int64)
+    mine = np.empty(kinds)
     for n in range(count):
         for axis in range(2):
             at = (where[axis, n] - low[axis]) / step
@@ -81,12 +82,15 @@ def deposit(where: Array, values: Array, step: float) -> tuple[Array, Array]:
             weight[axis, 1] = (r + 1) * (r - 1) * (r - 2) / 2
             weight[axis, 2] = -(r + 1) * r * (r - 2) / 2
             weight[axis, 3] = (r + 1) * r * (r - 1) / 6
+        for k in range(kinds):
+            mine[k] = values[k, n]
         for i in range(4):
+            used[first[0] + i, first[1] : first[1] + 4] = True
             for j in range(4):
                 share = weight[0, i] * weight[1, j]
-                used[first[0] + i, first[1] + j] = True
+                entry = grid[first[0] + i, first[1] + j]
                 for k in range(kinds):
-                    grid[first[0] + i, first[1] + j, k] += share * values[k, n]
+                    entry[k] += share * mine[k]
     total = int(used.sum())
     place, out = np.empty((2, total)), np.empty((kinds, total))
     m = 0

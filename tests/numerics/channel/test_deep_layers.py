@@ -97,7 +97,7 @@ def test_orbits_stand_for_all_points() -> None:
 # --- sums over all outputs --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_for("0.98", "0.9")
+@pytest.mark.slow_for("0.98", "0.9", "0.1")
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.9, 0.98])
 def test_last_layer_is_that_of_the_law_of_the_hidden_ones(q: float) -> None:
     overlap = np.diag([0.0, 0.0, q])
@@ -144,8 +144,10 @@ def test_more_effort_converges() -> None:
     np.testing.assert_allclose(again, values[1], rtol=5e-3)
 
 
-def test_finer_sums_put_the_usual_ones_right() -> None:
+def test_finer_sums_put_the_usual_ones_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hidden layer known the usual sums miss 0.2 % of the averages of the last layer, at any effort."""
+    # A coarse rule for omega: what the sums of its points miss is all that is asked.
+    monkeypatch.setattr(summed, "_LOG_OMEGA", (4.0,))
     overlaps = np.array([0.07358, 0.0, 0.983045])
     found = quadrature(0).values(overlaps)
     finest = [Point(i, xi, Resolution(10.0, 1.2, 0.4)) for i, xi in enumerate(found.xi)]
