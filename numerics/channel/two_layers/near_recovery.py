@@ -140,9 +140,9 @@ class NearRecovery:
 
         def apart(log_ratio: float) -> float:
             ratio = math.exp(log_ratio)
-            first, last = self._limits(ratio)
             if v * ratio >= 1:  # of the last layer nothing is known, and it asks for alpha = 0
                 return -_ENDS
+            first, last = self._limits(ratio)
             if min(first, last) <= 0:
                 return math.copysign(_ENDS, first - 1)
             return float(math.log(first / last) - math.log((1 - v) / (1 - v * ratio)) + v * (f[0] - f[1]))
@@ -154,7 +154,8 @@ class NearRecovery:
         if self._sums is None:
             self._sums = self._tangent()
         trace, determinant = self._sums
-        first = float(np.mean((trace * ratio + 2 * determinant) / (ratio**2 + trace * ratio + determinant)))
+        along = trace * ratio
+        first = float(np.mean((along + 2 * determinant) / (ratio**2 + along + determinant)))
         return np.array([first, 2 - first])
 
     def _tangent(self) -> tuple[Array, Array]:
