@@ -98,6 +98,7 @@ def gaps(one: Any, other: Any, covariance: Any) -> tuple[float, ...]:
     )
 
 
+@pytest.mark.slow_for("softmax-V_22 = 1e-3", "linear-V_11 = 1e-3", "linear-correlated")
 @pytest.mark.parametrize("category", ["V_11 = 1e-3", "correlated", "V_22 = 1e-3"])
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_fewer_digits_of_the_reference(activation: str, category: str) -> None:
@@ -127,9 +128,9 @@ def test_more_digits_agree(activation: str, skip: float, beta: float, rng: np.ra
     """The error shown bounds log_z, g_out and dg_out."""
     model = Network(2, 2, 1, skip, beta, activation)
     y, omega, covariance = sample(model, rng)
-    low, high = (denoise_mp(model, y, omega, covariance, digits=digits) for digits in (8, 22))
+    low, high = (denoise_mp(model, y, omega, covariance, digits=digits) for digits in (8, 16))
     assert low.nodes < high.nodes
-    assert low.error <= 1e-8 and high.error <= 1e-22
+    assert low.error <= 1e-8 and high.error <= 1e-16
     assert max(gaps(low, high, covariance)) <= low.error
 
 
@@ -142,22 +143,25 @@ def test_plain_quadrature() -> None:
     v = np.array([first, -second]) / math.sqrt(first + second)
     jacobian = 2 * model.beta**2 * (first + second) * y.prod()
 
-    def weighted(first: float, second: float) -> Any:
-        """Both branches' weight times 1 and two entries of V^{-1} (h - omega), and their product."""
-        scores = model.beta * np.outer((first, second), (first, second))
-        mixing = model.skip * np.eye(2) + np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-        out = np.zeros(4)
+    def weighted(first: Any) -> Any:
+        """Both branches' weights times 1 and two entries of V^{-1} (h - omega), and their product, at each h_1."""
+        scores = np.exp(model.beta * first[:, :, None] * first[:, None, :])
+        mixing = model.skip * np.eye(2) + scores / scores.sum(axis=2, keepdims=True)
+        out = 0.0
         for sign in (1, -1):
-            off = np.array([[first, second], sign * np.linalg.solve(mixing, v)]) - OMEGA
+            last = np.linalg.solve(mixing, np.broadcast_to(sign * v[:, None], (len(first), 2, 1)))[:, :, 0]
+            off = np.stack([first, last], axis=1) - OMEGA
             slope = inverse @ off
-            weight = math.exp(-0.5 * (off * slope).sum()) / abs(np.linalg.det(mixing))
-            out += weight * np.array([1.0, slope[0, 1], slope[1, 1], slope[0, 1] * slope[1, 1]])
+            weight = np.exp(-0.5 * (off * slope).sum(axis=(1, 2))) / np.abs(np.linalg.det(mixing))
+            one, other = slope[:, 0, 1], slope[:, 1, 1]
+            out += weight * np.array([np.ones_like(one), one, other, one * other])
         return out
 
     # Nine prior widths leave 1e-18, and steps of a quarter of one far less than rounding.
     width = math.sqrt(covariance[0, 0])
     sides = [mean + width * np.linspace(-9, 9, 73) for mean in OMEGA[0]]
-    mass, one, other, both = (0.25 * width) ** 2 * sum(weighted(a, b) for a in sides[0] for b in sides[1])
+    grid = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, 2)
+    mass, one, other, both = (0.25 * width) ** 2 * weighted(grid).sum(axis=1)
     made = denoise_mp(model, y, OMEGA, covariance, digits=14)
     norm = (2 * math.pi) ** 2 * np.linalg.det(covariance) * jacobian
     assert float(made.log_z) == pytest.approx(math.log(mass / norm), abs=1e-12)
@@ -235,12 +239,12 @@ def test_cut_is_seamless(rng: np.random.Generator) -> None:
 
 
 def test_derivatives_at_high_precision() -> None:
-    """Central differences with step 1e-6 at 19 digits: the error is of order 1e-11, in log_z and in g_out."""
+    """Central differences with step 1e-5 at 15 digits: the error is of order 1e-9, in log_z and in g_out."""
     y = EASY.link(np.array([[0.35, -0.6], [-0.3, 0.9]]))
-    step = CTX.mpf("1e-6")
+    step = CTX.mpf("1e-5")
     down, middle, up = (
         denoise_mp(
-            EASY, y, [[CTX.mpf("0.3"), CTX.mpf("-0.5") + k * step], [CTX.mpf("0.2"), CTX.mpf("0.7")]], V, digits=19
+            EASY, y, [[CTX.mpf("0.3"), CTX.mpf("-0.5") + k * step], [CTX.mpf("0.2"), CTX.mpf("0.7")]], V, digits=15
         )
         for k in (-1, 0, 1)
     )
@@ -252,10 +256,10 @@ def test_token_exchange() -> None:
     """Exchanging the tokens exchanges the entries, to the digits asked for: other rectangles, the same numbers."""
     model = Network(skip=0.6, beta=1.5)
     y = model.link(np.array([[0.9, -0.6], [-0.3, 1.2]]))
-    one = denoise_mp(model, y, OMEGA, V, digits=25)
-    other = denoise_mp(model, y[::-1, ::-1], OMEGA[:, ::-1], V, digits=25)
-    assert abs(one.log_z - other.log_z) < 1e-25
-    assert largest(one.g_out - other.g_out[:, ::-1]) < 1e-24 * largest(one.g_out)
+    one = denoise_mp(model, y, OMEGA, V, digits=16)
+    other = denoise_mp(model, y[::-1, ::-1], OMEGA[:, ::-1], V, digits=16)
+    assert abs(one.log_z - other.log_z) < 1e-16
+    assert largest(one.g_out - other.g_out[:, ::-1]) < 1e-15 * largest(one.g_out)
 
 
 def test_even_link_has_no_gradient_at_zero() -> None:
@@ -282,7 +286,7 @@ def test_corners(y: Any, covariance: Any) -> None:
     assert max(gaps(low, high, covariance)) <= low.error <= 1e-7
 
 
-@pytest.mark.slow_for("0.437-1.46")
+@pytest.mark.slow_for("0.437-1.46", "0.146-9.3")
 @pytest.mark.parametrize(
     ("skip", "beta", "widths", "correlation", "size", "shrunk"),
     [
