@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from flint import arb, ctx
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -92,6 +92,7 @@ def test_the_response_is_the_derivative_of_the_inverse(prior):
         assert prior.response(one(q)) == pytest.approx(slope, rel=1e-5)
 
 
+@settings(max_examples=30)
 @given(q=st.floats(0.01, 0.95), log_qhat=st.floats(-3, 4), which=st.integers(0, 2))
 def test_the_potential_is_an_infimum(q, log_qhat, which):
     prior, qhat = PRIORS[which], math.exp(log_qhat)

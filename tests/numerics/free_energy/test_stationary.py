@@ -79,19 +79,20 @@ def test_links_at_rest_are_stationary(text, alphas):
         assert spread < 1e-4 / (1 - q[0, 0])
 
 
-@pytest.mark.parametrize("skip", [1.0, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.5, 3.0))])
-def test_two_layers_at_rest_are_stationary(skip):
+@pytest.mark.slow_for("0.55", "0.35-0.5", "0.35-3.0")
+@pytest.mark.parametrize("skip", [1.0, 0.5, 3.0])
+@pytest.mark.parametrize("alpha", [0.35, 0.55])
+def test_two_layers_at_rest_are_stationary(alpha, skip):
     model = Network(skip=skip)
     averages, entropy = output_entropy(model, accuracy=1e-5, workers=1), TwoLayerEntropy(model, 1e-8, 1)
     output = OutputEntropy(averages.channel, entropy.log_density)
-    for alpha in (0.35, 0.55):
-        free = FreeEntropy(output, alpha)
-        q = evolve(model, alpha, tol=1e-8, accuracy=1e-5, workers=1).overlap
-        q[0, 0] = 0.0
-        if float(output.averages(q).growth[:, 0].mean()) * alpha < 1:
-            assert q[1, 1] > 0.1
-            found = slope(lambda at, free=free: free(at).value, q, 1, 0.02 * (1 - q[1, 1]))
-            assert found == pytest.approx(0, abs=3e-5 / (1 - q[1, 1]))
+    free = FreeEntropy(output, alpha)
+    q = evolve(model, alpha, tol=1e-8, accuracy=1e-5, workers=1).overlap
+    q[0, 0] = 0.0
+    if float(output.averages(q).growth[:, 0].mean()) * alpha < 1:
+        assert q[1, 1] > 0.1
+        found = slope(lambda at: free(at).value, q, 1, 0.02 * (1 - q[1, 1]))
+        assert found == pytest.approx(0, abs=3e-5 / (1 - q[1, 1]))
 
 
 def test_both_layers_at_rest_are_stationary():
@@ -231,7 +232,7 @@ BALANCE = GroupBalance(OUTPUT, FreeEntropy(OUTPUT, 1.0).prior)
 
 
 @settings(max_examples=1)
-@given(alphas=st.lists(st.floats(0.05, 3), min_size=4, max_size=4))
+@given(alphas=st.lists(st.floats(0.05, 3), min_size=3, max_size=3))
 def test_more_samples_never_hurt(alphas):
     """The Bayes-optimal overlap and its free entropy rise with alpha, and 0 <= q <= 1."""
     found = [stationary_points(FreeEntropy(OUTPUT, alpha), balance=BALANCE)[0] for alpha in sorted(alphas)]

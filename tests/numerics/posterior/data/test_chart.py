@@ -23,6 +23,7 @@ def charted(model, y, nodes=2048, seed=0):
     return ChartedPosterior(model, y, Settings(1e-4, nodes, np.random.default_rng(seed)))
 
 
+@pytest.mark.slow_for("q1")
 @pytest.mark.parametrize("q", [(0.0, 0.0), (0.3, 0.6), (0.6, 0.98)])
 def test_scores_and_slopes_beside_the_integral(q, rng):
     model = Network(2, 2, skip=0.8, beta=1.3)
@@ -44,7 +45,7 @@ def test_outputs_alone_serve_as_well_as_the_indices_that_made_them(rng):
     output = charted(model, y)
     output(omega, v, slice(0, 24))
     g, _ = output(omega, v, slice(0, 24))
-    known = ChartPosterior(model, 1 << 14, 24, 1, np.random.default_rng(7))(h, omega, v, second=False)
+    known = ChartPosterior(model, 1 << 13, 24, 1, np.random.default_rng(7))(h, omega, v, second=False)
     modes = output.layout.modes
     exact = np.linalg.solve(v, known.mean[2] @ modes - omega)
     true = ((g - exact) ** 2).sum(axis=(0, 2))
@@ -98,7 +99,7 @@ def test_outputs_that_the_prior_finds_unlikely_are_not_lost(rng):
 )
 def test_scores_obey_nishimori(model, rng):
     """E g = 0, E g (V^{-1}(h - omega))^T = E g g^T, whose mean is that of the slopes."""
-    n = 200
+    n = 100
     y, omega, v, h = drawn(model, np.linspace(0.1, 0.5, model.indices), n, rng)
     g, slopes = charted(model, y, nodes=512)(omega, v, slice(0, n))
     u = (h - omega) / np.diag(v)[:, None]
@@ -114,9 +115,9 @@ def test_scores_obey_nishimori(model, rng):
 def test_moments_given_outputs_alone(rng):
     """Those of two layers that have a rule, and rows that add up to the prior's in the mean."""
     model = Network(2, 2)
-    y, _, _, _ = drawn(model, (0.0, 0.0), 200, rng)
+    y, _, _, _ = drawn(model, (0.0, 0.0), 100, rng)
     second = charted(model, y).prior_moments()
-    g = posterior(model, y, tol=1e-8).moments(np.zeros((200, 2, 2)), np.eye(2), slice(0, 200)).dg
+    g = posterior(model, y, tol=1e-8).moments(np.zeros((100, 2, 2)), np.eye(2), slice(0, 100)).dg
     exact = g + np.einsum("pq,mn->pmqn", np.eye(2), np.eye(2))
     assert np.sqrt(((second - exact) ** 2).mean()) < 0.05
 

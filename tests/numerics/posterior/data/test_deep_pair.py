@@ -60,6 +60,7 @@ def test_scores_and_densities_beside_those_on_the_chart(model, variances, rng):
     assert np.median(np.abs(apart)) < 0.15
 
 
+@pytest.mark.slow_for("variances1")
 @pytest.mark.parametrize("variances", [(1.0, 1.0, 1.0), (0.55, 0.67, 0.01)])
 def test_errors_are_those_of_the_scatter(variances, rng):
     v = covariance(variances)
@@ -75,7 +76,7 @@ def test_errors_are_those_of_the_scatter(variances, rng):
 def test_scores_obey_nishimori(rng):
     """E g (V^{-1}(h - omega))^T = E g g^T, whose mean is that of the slopes."""
     v = covariance((0.6, 0.7, 0.05))
-    n = 200
+    n = 100
     y, omega, h = drawn(THREE, v, n, rng)
     _, slopes = pair(THREE, y)(omega, v, slice(0, n))
     g, _ = pair(THREE, y, seed=1)(omega, v, slice(0, n))
@@ -131,7 +132,7 @@ def test_moments_given_outputs_alone(rng):
 
 
 def test_gamp_of_three_layers_converges():
-    weights = teacher(THREE, 200, 0)
+    weights = teacher(THREE, 120, 0)
     x, y = make_data(THREE, weights, 0.7, 0)
     assert isinstance(posterior(THREE, y), DeepPairPosterior)
     found = gamp(x, y, THREE, teacher=weights, rng=0)
