@@ -104,6 +104,7 @@ def test_a_call_leaves_the_channel_and_earlier_averages_as_they_are(name: str) -
         first.g[0] = 0.0
 
 
+@pytest.mark.slow_for("deep")  # the first two calls are among those above
 @pytest.mark.parametrize("name", ["two layers", "deep"])
 def test_how_belongs_to_the_averages(name: str) -> None:
     """The rule, sampling and the rule again: each has its own."""

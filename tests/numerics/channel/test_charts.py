@@ -30,6 +30,7 @@ def test_structure_of_the_overlap():
     assert heads.groups == ((0, 1), (2, 3), (4, 5), (6, 7))
 
 
+@pytest.mark.slow_for("two layers")
 @pytest.mark.parametrize(
     ("model", "exact"),
     [
@@ -49,10 +50,11 @@ def test_growth_from_nothing_against_exact_thresholds(model, exact):
     ("model", "q"),
     [
         (Network(2, 2), (0.3, 0.6)),
+        # Against integrals: tests of the posteriors on charts.
+        pytest.param(Network(2, 2, activation="linear"), (0.3, 0.7), marks=pytest.mark.slow),
         pytest.param(Network(2, 2, skip=2.0, beta=0.7), (0.7, 0.9), marks=pytest.mark.slow),
         pytest.param(Network(3, 2), (0.2, 0.5, 0.8), marks=pytest.mark.slow),
         pytest.param(Network(2, 3), (0.3, 0.7), marks=pytest.mark.slow),
-        (Network(2, 2, activation="linear"), (0.3, 0.7)),
         (Network(1, 2, tied=False), (0.5, 0.5)),
         (Network(1, 3, 2), (0.5, 0.5)),
     ],

@@ -115,7 +115,8 @@ def test_correlated_overlaps() -> None:
 # --- other depths and tokens ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("q", [0.1, pytest.param(0.5, marks=pytest.mark.slow), 0.9])
+@pytest.mark.slow_for("0.1", "0.5")
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
 def test_last_layer_of_three_is_that_of_the_law_of_the_hidden_ones(q: float) -> None:
     sampled = averages(THREE, (0.0, 0.0, q), 6)
     by_law = LastLayer(THREE, [normal_qmc(8, 5, s) for s in np.random.default_rng(3).spawn(8)])(np.diag([0.0, 0.0, q]))

@@ -202,7 +202,7 @@ def test_slope_of_the_untied_average_at_zero_is_the_exact_operator(activation: s
     s = 0.01
     slope = np.einsum("rij,ij->r", averages(s * direction).g, direction) / s
     assert slope.mean() == pytest.approx(1 / float(exact.value), rel=0.1)
-    sampled = weak_recovery_threshold(layer, rng=4, log2_samples=5)
+    sampled = weak_recovery_threshold(layer, rng=4, log2_samples=4)
     assert averages(np.zeros((2, 2))).growth[0, 0] == pytest.approx(
         1 / sampled.value, rel=6 * sampled.error / sampled.value
     )
