@@ -15,7 +15,7 @@ ROTATION = np.array([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2)
 def sampled(model: Network, layers: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """(S, T) of the product of `layers` layers, from the forward pass in token space."""
     deep = Network(layers + 1, 2, 1, model.skip, model.beta)
-    h = normal_qmc(2 * layers, 12, rng).reshape(-1, layers, 2)
+    h = normal_qmc(2 * layers, 11, rng).reshape(-1, layers, 2)
     modes = ROTATION @ deep.mixing(np.concatenate([h, np.zeros((len(h), 1, 2))], axis=1)) @ ROTATION
     assert np.abs(modes[:, 1, 0]).max() < 1e-12 * modes[:, 0, 0].max()  # upper triangular
     np.testing.assert_allclose(modes[:, 0, 0], (1 + model.skip) ** layers, rtol=1e-12)

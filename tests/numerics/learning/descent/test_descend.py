@@ -191,14 +191,14 @@ def test_a_callback_sees_every_epoch_and_can_end_the_run():
 
 def test_descent_misses_the_first_layer_where_gamp_finds_it():
     """alpha = 1.2, the second layer known from the start, and GAMP that knows nothing."""
-    weights, x, y = instance(TWO, 250, 1.2, dtype=np.float32)
-    start = 0.1 * teacher(TWO, 250, 9)
+    weights, x, y = instance(TWO, 160, 1.2, dtype=np.float32)
+    start = 0.1 * teacher(TWO, 160, 9)
     start[1] = weights[1]
     for settings in ({"method": "gd", "rate": 1.0}, {"rate": 0.2, "reuse": 5, "weight_decay": 1e-3}):
         found = descend(x, y, TWO, start=start, teacher=weights, epochs=60, **settings)
         assert found.cosine[1] > 0.9 > 0.5 > found.cosine[0]
     known = gamp(x, y, TWO, teacher=weights, damping=0.0, max_iter=60)
-    assert cosines(TWO, known.overlap, known.self_overlap, weights @ weights.T / 250)[0] > 0.9
+    assert cosines(TWO, known.overlap, known.self_overlap, weights @ weights.T / 160)[0] > 0.9
 
 
 @pytest.mark.parametrize(

@@ -90,14 +90,14 @@ def test_nothing_is_learned_below_the_threshold():
     ids=["untied", "rank 2", "link"],
 )
 def test_other_models_are_learned(model, alpha):
-    weights, x, y = instance(model, 200, alpha, dtype=np.float32)
+    weights, x, y = instance(model, 120, alpha, dtype=np.float32)
     found = gamp(x, y, model, teacher=weights)
     assert found.converged
     assert (found.overlap.diagonal() > 0.8).all()
 
 
 def test_slopes_and_squares_of_scores_lead_to_the_same():
-    weights, x, y = instance(ONE, 1500, 0.5, dtype=np.float32)
+    weights, x, y = instance(ONE, 800, 0.5, dtype=np.float32)
     slope, square = (gamp(x, y, ONE, teacher=weights, variance=v) for v in ("slope", "nishimori"))
     # They differ by fluctuations of 1/sqrt(N).
     assert slope.overlap[0, 0] == pytest.approx(square.overlap[0, 0], abs=0.05)
@@ -189,7 +189,7 @@ def test_an_index_that_wakes_late_is_waited_for():
 
 def test_an_index_that_has_died_out_is_not_waited_for():
     """Layer 1 between the thresholds: it shrinks by the same factor for ever."""
-    model, dimension = Network(2, 2), 300
+    model, dimension = Network(2, 2), 200
     weights = teacher(model, dimension, 0)
     x, y = make_data(model, weights, 0.5, 0)
     run = gamp(x, y, model, teacher=weights, start=0.9 * weights * [[1e-3], [1]], max_iter=200)

@@ -35,7 +35,7 @@ def test_undamped_it_is_the_bayes_optimal_recursion(model, alpha, q, strength):
         "n_iter": n,
         "start": q,
         "side_strength": strength,
-        "samples": 512 if model.layers == 1 and model.tied else 128,
+        "samples": 512 if model.layers == 1 and model.tied else 64,
     }
     found = predicted_overlaps(model, alpha, **settings, self_start=q)
     assert found.how == "population"

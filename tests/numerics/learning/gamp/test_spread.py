@@ -58,13 +58,13 @@ def client():
 
 @pytest.fixture(scope="module")
 def data():
-    return make_data(MODEL, WEIGHTS, 4.0, 1, dtype=np.float64)
+    return make_data(MODEL, WEIGHTS, 2.0, 1, dtype=np.float64)
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    return write_data(MODEL, WEIGHTS, 4.0, folder, 1, rows=ROWS, dtype=np.float64)
+    return write_data(MODEL, WEIGHTS, 2.0, folder, 1, rows=ROWS, dtype=np.float64)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def same(found, wanted):
 
 
 def test_files_give_the_same_bits_with_and_without_a_cluster(client, files, wanted):
-    assert wanted.n_iter == 4 and len(files.blocks) == 15
+    assert wanted.n_iter == 4 and len(files.blocks) == 8
     same(gamp(files, None, MODEL, **FEW), wanted)
     same(gamp(files, None, MODEL, client=client, **FEW), wanted)
     x, y = (path.parent for path in files.blocks[0])
@@ -116,7 +116,7 @@ def test_chunks_of_a_dask_array_give_the_same_bits(client, data, wanted, outputs
 
 
 def test_whole_data_in_memory_agree_to_rounding(client, data, files):
-    """Sums in another order: the rounding of 240 terms, which the iteration does not let grow."""
+    """Sums in another order: the rounding of 120 terms, which the iteration does not let grow."""
     found, here = gamp(files, None, MODEL, client=client, **FEW), gamp(*data, MODEL, **FEW)
     assert found.n_iter == here.n_iter and found.weights == pytest.approx(here.weights, abs=1e-12)
 
@@ -179,7 +179,7 @@ def test_data_that_do_not_fit_are_refused(client, data, files, tmp_path, monkeyp
     bad = [
         ((x, y), "X must be a dask array or a folder"),
         ((chunked, None), "one output per sample"),
-        ((chunked, y[1:]), "one output per sample of X .*: 239 for 240"),
+        ((chunked, y[1:]), "one output per sample of X .*: 119 for 120"),
         ((chunked[:, 0], y), r"X must have shape \(N, M, D\)"),
         ((chunked[chunked[:, 0, 0] > 0], y), "compute_chunk_sizes"),
         ((chunked.astype(int), y), "X_block must be float32 or float64"),

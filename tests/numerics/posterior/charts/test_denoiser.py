@@ -48,10 +48,10 @@ def test_one_layer_against_the_integral_over_its_fibre(model, rng):
 def test_what_no_rule_serves_is_sampled_and_obeys_nishimori(rng):
     """Two untied layers by the front door: E g = 0 over outputs drawn at their prior."""
     model = Network(2, 2, tied=False)
-    y, omega, v = sample(model, rng, 24)
+    y, omega, v = sample(model, rng, 12)
     found = al.denoise(model, y, omega, v, tol=0.1)
     assert isinstance(found, SampledDenoiserResult) and found.g_out.shape == omega.shape
-    spread = found.g_out.std(axis=0) / np.sqrt(24)
+    spread = found.g_out.std(axis=0) / np.sqrt(12)
     assert (np.abs(found.g_out.mean(axis=0)) < 4 * spread).all()
 
 

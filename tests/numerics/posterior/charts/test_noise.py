@@ -32,7 +32,7 @@ def test_denoiser_of_a_noisy_output(noise, v):
 
 def test_message_passing_with_noise_learns():
     model = al.Network(1, 2, noise=0.3)
-    teacher = al.teacher(model, 100, rng=1)
+    teacher = al.teacher(model, 60, rng=1)
     x, y = al.make_data(model, teacher, 2.0, rng=2)
     found = al.gamp(model, x, y, teacher=teacher, rng=1, max_iter=40)
     assert found.converged and abs(found.overlap[0, 0]) > 0.5

@@ -31,11 +31,18 @@ def test_token_modes_are_orthogonal_and_begin_with_the_mean():
         np.testing.assert_allclose(modes[0], 1 / np.sqrt(tokens))
 
 
-@pytest.mark.parametrize("q", [(0.0, 0.0), (0.3, 0.6), (0.6, 0.97)])
-def test_two_layers_against_the_integral(q):
+@pytest.fixture(scope="module")
+def two_layers():
+    """A model and its posterior: the points are drawn once for all overlaps."""
     model = Network(2, 2, skip=0.8, beta=1.3)
+    return model, ChartPosterior(model, 1 << 13, 24, 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("q", [(0.0, 0.0), (0.3, 0.6), (0.6, 0.97)])
+def test_two_layers_against_the_integral(q, two_layers):
+    model, of_outputs = two_layers
     h, omega, v = drawn(model, q, 24, 1)
-    found = ChartPosterior(model, 1 << 13, 24, 1, np.random.default_rng(0))(h, omega, v)
+    found = of_outputs(h, omega, v)
     exact = denoise(model, model.link(h), omega, np.broadcast_to(v, (24, 2, 2)))
     mean = v @ exact.g_out + omega
     modes = token_modes(2)
