@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from ...model.network import Network, kernel
 from .ellipses import Ellipses, Link, Sides, best_ellipses, lobatto
 from .rectangles import chunks
 
-__all__ = ["CUT", "FARTHEST", "MOST_ORDER", "Array", "Integrand", "Orders"]
+__all__ = ["CUT", "FARTHEST", "MOST_ORDER", "Array", "Integrand", "Logs", "Orders"]
 
 Array = NDArray[np.float64]
 Orders = NDArray[np.int64]
@@ -27,6 +28,26 @@ _LARGEST = 1e150
 FARTHEST = 1e5
 # Orders above are not used: the rectangle is halved instead.
 MOST_ORDER = 2000
+
+
+class Logs(NamedTuple):
+    """What the integrand is at some points t = h_1 - omega_1.
+
+    Attributes
+    ----------
+    plus, minus : ndarray
+        Whitened indices of the first layer, of the shapes of t_+ and t_-.
+    second : ndarray, shape (2, 2, ..)
+        Those of the last layer, by branch.
+    squares, log_weight : ndarray, shape (2, ..)
+        Sum of the squares of all four, and logarithm of the weight.
+    """
+
+    plus: Array
+    minus: Array
+    second: Array
+    squares: Array
+    log_weight: Array
 
 
 @dataclass(frozen=True)
@@ -58,8 +79,8 @@ class Integrand:
         """Largest -log of a weight, relative to the peak, that counts."""
         return self.digits * math.log(10) + CUT
 
-    def logs(self, tp: Array, tm: Array) -> tuple[Array, Array]:
-        """Whitened indices, shape (2, 4, ...), and log-weights, shape (2, ...), of both branches."""
+    def logs(self, tp: Array, tm: Array) -> Logs:
+        """Whitened indices and log-weights of both branches; tp and tm are broadcast against each other."""
         vp, vm, c, beta, w1p, w1m, w2p, w2m, i1, slope, i2 = self.parameters
         try:
             a, b, inv_det = kernel(self.model, "numpy64").undo(w1p + tp, w1m + tm, vp, vm, c, beta)
@@ -68,12 +89,13 @@ class Integrand:
                 f"the link overflows float64 where the posterior (169) is sought, {np.abs(w1p + tp).max():.0e} from 0: "
                 "take V, omega or beta smaller"
             ) from None
-        z = np.empty((2, 4, *np.shape(a)))
-        z[:, 0], z[:, 1] = tp * i1, tm * i1
+        first = tp * i1, tm * i1
+        second = np.empty((2, 2, *np.shape(a)))
         for branch, sign in enumerate((1.0, -1.0)):
-            z[branch, 2] = (sign * a - w2p - slope * tp) * i2
-            z[branch, 3] = (sign * b - w2m - slope * tm) * i2
-        return z, np.log(inv_det) - 0.5 * (z * z).sum(axis=1)
+            second[branch, 0] = (sign * a - w2p - slope * tp) * i2
+            second[branch, 1] = (sign * b - w2m - slope * tm) * i2
+        squares = first[0] ** 2 + first[1] ** 2 + second[:, 0] ** 2 + second[:, 1] ** 2
+        return Logs(*first, second, squares, np.log(inv_det) - 0.5 * squares)
 
     def check_scale(self) -> None:
         """Raise where float64 cannot tell one whitened index from the next, or overflows."""
@@ -96,12 +118,12 @@ class Integrand:
         c = self.parameters[2]
         return -math.log(c) - math.log(1 + c if self.model.activation == "softmax" else c)
 
-    def sample(self, boxes: Array) -> tuple[Array, Array]:
-        """`logs` on the Chebyshev points: shapes (2, 4, n, k, k) and (2, n, k, k)."""
+    def sample(self, boxes: Array) -> Logs:
+        """`logs` on the Chebyshev points: the last axes are (n, k, k)."""
         unit = lobatto(_SEARCH)
         tp = boxes[:, 0, None, None] + boxes[:, 2, None, None] * unit[:, None]
         tm = boxes[:, 1, None, None] + boxes[:, 3, None, None] * unit[None, :]
-        return self.logs(*np.broadcast_arrays(tp, tm))
+        return self.logs(tp, tm)
 
     def mass(self, boxes: Array, top: float) -> float:
         """Rough integral of the weight, the largest one counted as one."""
@@ -109,7 +131,7 @@ class Integrand:
         weights = ends * np.sin(math.pi * np.arange(_SEARCH) / (_SEARCH - 1)) * 0.5 * math.pi / (_SEARCH - 1)
         out = 0.0
         for part in chunks(len(boxes)):
-            values = np.exp(self.sample(boxes[part])[1] - top).sum(axis=0)
+            values = np.exp(self.sample(boxes[part]).log_weight - top).sum(axis=0)
             out += float((weights @ values @ weights * boxes[part, 2] * boxes[part, 3]).sum())
         return max(out, 1e-280)
 
@@ -117,28 +139,26 @@ class Integrand:
         """Mark rectangles whose weight may come within exp(-depth) of the peak; return also the improved peak."""
         bounds = np.empty(len(boxes))
         for part in chunks(len(boxes)):
-            z, log_w = self.sample(boxes[part])
-            top = max(top, float(log_w.max()))
-            low, high = z.min(axis=(-2, -1)), z.max(axis=(-2, -1))
-            # What a sample may miss is less than the largest step between neighbours.
-            slack = np.maximum(
-                np.abs(np.diff(z, axis=-1)).max(axis=(-2, -1)), np.abs(np.diff(z, axis=-2)).max(axis=(-2, -1))
-            )
-            gap = np.maximum(0.0, np.maximum(low - slack, -high - slack))
-            least = 0.5 * (gap * gap).sum(axis=1)
-            log_det = log_w + 0.5 * (z * z).sum(axis=1)
+            found = self.sample(boxes[part])
+            top = max(top, float(found.log_weight.max()))
+            first = _least_size(found.plus) ** 2 + _least_size(found.minus) ** 2
+            least = first + (_least_size(found.second) ** 2).sum(axis=1)
+            log_det = found.log_weight + 0.5 * found.squares
             most = log_det.max(axis=(-2, -1)) + 1.0
-            bounds[part] = (most - least).max(axis=0)
+            bounds[part] = (most - 0.5 * least).max(axis=0)
         return bounds > top - self.depth, top
 
     def variation(self, boxes: Array) -> Array:
         """Return how much a whitened index varies over each rectangle, and along each of its sides, shape (3, n)."""
         out = np.empty((3, len(boxes)))
         for part in chunks(len(boxes)):
-            z, _ = self.sample(boxes[part])
-            out[0, part] = np.ptp(z, axis=(-2, -1)).max(axis=(0, 1))
-            out[1, part] = np.ptp(z, axis=-2).max(axis=(0, 1, 3))
-            out[2, part] = np.ptp(z, axis=-1).max(axis=(0, 1, 3))
+            found = self.sample(boxes[part])
+            # Along its own side a first index varies as over the whole rectangle, and along the other one not at all.
+            plus, minus = np.ptp(found.plus, axis=(-2, -1)), np.ptp(found.minus, axis=(-2, -1))
+            second = found.second
+            out[0, part] = np.maximum(np.maximum(plus, minus), np.ptp(second, axis=(-2, -1)).max(axis=(0, 1)))
+            out[1, part] = np.maximum(plus, np.ptp(second, axis=-2).max(axis=(0, 1, 3)))
+            out[2, part] = np.maximum(minus, np.ptp(second, axis=-1).max(axis=(0, 1, 3)))
         return out
 
     def orders(self, boxes: Array, axis: int, top: float, target: float, table: Ellipses) -> tuple[Orders, Array]:
@@ -170,3 +190,14 @@ class Integrand:
         sides = Sides(axis, np.ascontiguousarray(along), np.ascontiguousarray(across))
         best_ellipses(Link(self.model.activation == "linear", self.parameters), sides, table, targets, out)
         return out
+
+
+def _least_size(values: Array) -> Array:
+    """Least size over a rectangle of what is sampled on its points, the last two axes.
+
+    What a sample may miss is less than the largest step between neighbours.
+    """
+    both = (-2, -1)
+    steps = [np.abs(np.diff(values, axis=axis)).max(axis=both) for axis in both if values.shape[axis] > 1]
+    slack = np.maximum(steps[0], steps[-1])
+    return np.asarray(np.maximum(0.0, np.maximum(values.min(axis=both) - slack, -values.max(axis=both) - slack)))

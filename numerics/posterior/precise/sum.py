@@ -160,7 +160,7 @@ class Moments:
         for order, rows in self._rows[k].items():
             tp = left + width * _rule(order, self._words)[2]
             for part in np.array_split(rows, -(-len(rows) * order // _BATCH)):
-                log_w = self._integrand.logs(*np.broadcast_arrays(tp, (bottom + height * below[part])[:, None]))[1]
+                log_w = self._integrand.logs(tp, (bottom + height * below[part])[:, None]).log_weight
                 wanted = log_w > self._least
                 if wanted.any():
                     # Weights in proportion to their largest, with as many bits as are left of it.

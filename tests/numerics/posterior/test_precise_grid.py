@@ -8,10 +8,17 @@ import pytest
 
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.precise import denoiser as precise
+from attnlimits.numerics.posterior.precise import grid
 from attnlimits.numerics.posterior.precise.denoiser import denoise_mp
 from attnlimits.numerics.posterior.readout import invert_readout
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@pytest.fixture(autouse=True)
+def coarse_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for the posterior on a tenth of the nodes: it is as wide as the prior here."""
+    monkeypatch.setattr(grid, "_SEARCH", 30_000)
 
 
 def case(layers: int, tokens: int, activation: str, seed: int) -> tuple[Network, Array, Array, Array]:
