@@ -79,8 +79,7 @@ def cut_plane(integrand: Integrand) -> Cut:
                 "under (omega, V); check that they belong together"
             )
         radius = enough
-        grid = np.linspace(-radius, radius, 513)
-        top = float(integrand.logs(grid[:, None], grid[None, :]).log_weight.max())
+        top = integrand.largest_within(radius)
     xs, ys = edges(radius, -integrand.parameters[4]), edges(radius, -integrand.parameters[5])
     # A fine uniform cut to find every valley; coarse rectangles that hold a piece of one are kept.
     fine, top = integrand.alive(product(refine(xs, _FINE), refine(ys, _FINE)), top)

@@ -20,6 +20,8 @@ Orders = NDArray[np.int64]
 
 # Mass is neglected where the weight is below 10^-digits e^-CUT of the peak; of what is neglected, most is far below.
 CUT = 15.0
+# Points per axis of the grid on which the peak is looked for; rows of it, or rectangles, that are taken at a time.
+_GRID, _FEW = 513, 32
 # Chebyshev points per axis of the search.
 _SEARCH = 17
 # Exponents that the kernel may square.
@@ -118,6 +120,13 @@ class Integrand:
         c = self.parameters[2]
         return -math.log(c) - math.log(1 + c if self.model.activation == "softmax" else c)
 
+    def largest_within(self, radius: float) -> float:
+        """Largest log-weight on a square grid of t that reaches this far."""
+        grid = np.linspace(-radius, radius, _GRID)
+        # Rows by few, whose arrays stay in the cache.
+        rows = (grid[part, None] for part in chunks(_GRID, _FEW))
+        return float(np.max([self.logs(tp, grid[None, :]).log_weight.max() for tp in rows]))
+
     def sample(self, boxes: Array) -> Logs:
         """`logs` on the Chebyshev points: the last axes are (n, k, k)."""
         unit = lobatto(_SEARCH)
@@ -138,7 +147,7 @@ class Integrand:
     def alive(self, boxes: Array, top: float) -> tuple[NDArray[np.bool_], float]:
         """Mark rectangles whose weight may come within exp(-depth) of the peak; return also the improved peak."""
         bounds = np.empty(len(boxes))
-        for part in chunks(len(boxes)):
+        for part in chunks(len(boxes), 4 * _FEW):
             found = self.sample(boxes[part])
             top = max(top, float(found.log_weight.max()))
             first = _least_size(found.plus) ** 2 + _least_size(found.minus) ** 2
@@ -151,7 +160,7 @@ class Integrand:
     def variation(self, boxes: Array) -> Array:
         """Return how much a whitened index varies over each rectangle, and along each of its sides, shape (3, n)."""
         out = np.empty((3, len(boxes)))
-        for part in chunks(len(boxes)):
+        for part in chunks(len(boxes), 4 * _FEW):
             found = self.sample(boxes[part])
             # Along its own side a first index varies as over the whole rectangle, and along the other one not at all.
             plus, minus = np.ptp(found.plus, axis=(-2, -1)), np.ptp(found.minus, axis=(-2, -1))
