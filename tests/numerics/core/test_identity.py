@@ -101,8 +101,16 @@ def test_a_module_without_a_source_is_refused(package):
         source_hash("attnlimits.numerics.route")
 
 
+def _statements(body):
+    """Statements in order, those within others after them."""
+    for node in body:
+        yield node
+        for field in ("body", "handlers", "cases", "orelse", "finalbody"):
+            yield from _statements(getattr(node, field, ()))
+
+
 def _by_syntax_tree(module: str, text: str, package: bool):
-    for node in ast.walk(ast.parse(text)):
+    for node in _statements(ast.parse(text).body):
         if isinstance(node, ast.Import):
             yield from ((alias.name, ()) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

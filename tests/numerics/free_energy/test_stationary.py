@@ -116,11 +116,11 @@ def test_both_points_just_below_a_spinodal_are_found(distance):
     kernel = kernel_of("h**2")
     fold = 1.12847140667218
     alpha = fold * (1 - distance)
-    below = stationary_points(FreeEntropy(output_entropy(kernel), alpha))
+    below = stationary_points(FreeEntropy(output_entropy(kernel), alpha), closest=1e-4)
     assert [point.kind for point in below] == ["recovered", "maximum", "minimum", "minimum"]
     rest = link_evolution.evolve(kernel, alpha)
     assert abs(below[1].overlap[0, 0] - rest.overlap[0, 0]) <= below[1].overlap_error[0, 0] + rest.overlap_error[0, 0]
-    above = stationary_points(FreeEntropy(output_entropy(kernel), fold * (1 + distance)))
+    above = stationary_points(FreeEntropy(output_entropy(kernel), fold * (1 + distance)), closest=1e-4)
     assert [point.kind for point in above] == ["recovered", "minimum"]
 
 

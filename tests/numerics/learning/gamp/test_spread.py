@@ -134,7 +134,7 @@ def test_whole_data_in_memory_agree_to_rounding(client, data, files):
 def test_every_kind_of_posterior_travels(client, tmp_path, model):
     """With side information, damping that adapts, and a start; sampled scores have their noise."""
     weights = teacher(model, D, 0)
-    files = write_data(model, weights, 0.5, tmp_path, 1, rows=8)
+    files = write_data(model, weights, 0.25, tmp_path, 1, rows=8)
     settings = {"max_iter": 2, "damping": "adaptive", "side_information": weights, "side_strength": 1.0}
     same(gamp(files, None, model, client=client, **settings), gamp(files, None, model, **settings))
 
