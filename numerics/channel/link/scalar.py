@@ -31,6 +31,8 @@ _SAME = 1e-7
 
 def interval_posterior(low: Array, high: Array, omega: Array, sd: Array | float) -> tuple[Array, Array, Array]:
     """Integrals of (1, u - omega, (u - omega)^2) against N(omega, sd^2) over [low, high]."""
+    if np.ndim(low) == np.ndim(high) == 0 and np.isinf(low) != np.isinf(high):
+        return _half_line(low, high, omega, sd)
     a, b = (low - omega) / sd, (high - omega) / sd
     # Beyond the middle the complements keep their digits.
     beyond = a > 0
@@ -38,6 +40,20 @@ def interval_posterior(low: Array, high: Array, omega: Array, sd: Array | float)
     finite = [np.clip(x, -40.0, 40.0) for x in (a, b)]
     left, right = (np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi) for x in finite)
     return mass, sd * (left - right), sd**2 * (mass + finite[0] * left - finite[1] * right)
+
+
+def _half_line(low: Array, high: Array, omega: Array, sd: Array | float) -> tuple[Array, Array, Array]:
+    """Do what `interval_posterior` does where one end is infinite, without what vanishes there."""
+    below = bool(np.isinf(low))
+    end = ((high if below else low) - omega) / sd
+    finite = np.clip(end, -40.0, 40.0)
+    density = np.exp(-0.5 * finite * finite) / math.sqrt(2 * math.pi)
+    if below:
+        mass = ndtr(end)
+        return mass, sd * -density, sd**2 * (mass - finite * density)
+    tail = ndtr(-np.abs(end))
+    mass = np.where(end > 0, tail, 1 - tail)
+    return mass, sd * density, sd**2 * (mass + finite * density)
 
 
 @dataclass(frozen=True)
