@@ -55,7 +55,7 @@ def test_growth_from_nothing_against_exact_thresholds(model, exact):
         pytest.param(Network(2, 2, skip=2.0, beta=0.7), (0.7, 0.9), marks=pytest.mark.slow),
         pytest.param(Network(3, 2), (0.2, 0.5, 0.8), marks=pytest.mark.slow),
         pytest.param(Network(2, 3), (0.3, 0.7), marks=pytest.mark.slow),
-        (Network(1, 2, tied=False), (0.5, 0.5)),
+        pytest.param(Network(1, 2, tied=False), (0.5, 0.5), marks=pytest.mark.slow),
         (Network(1, 3, 2), (0.5, 0.5)),
     ],
     ids=lambda value: value.describe() if isinstance(value, Network) else str(value),

@@ -192,6 +192,7 @@ def test_slope_of_the_tied_average_at_zero_is_the_exact_operator(tokens: int, ra
     assert slope.std(ddof=1) / math.sqrt(8) < 0.05 * slope.mean()
 
 
+@pytest.mark.slow_for("linear")
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_slope_of_the_untied_average_at_zero_is_the_exact_operator(activation: str) -> None:
     layer = Network(1, 2, 1, activation=activation, tied=False)
@@ -249,6 +250,8 @@ def test_linear_attention_does_not_tell_keys_from_queries() -> None:
 # --- fixed points -----------------------------------------------------------------------------------------------
 
 
+# Fixed points of untied layers are in tests/calibration, too.
+@pytest.mark.slow_for("untied")
 @pytest.mark.parametrize(
     "model", [Network(1, 3, 2), Network(1, 2, 1, activation="softmax", tied=False)], ids=["tied rank 2", "untied"]
 )

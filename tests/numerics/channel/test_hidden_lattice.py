@@ -29,6 +29,8 @@ from attnlimits.numerics.quadrature.rules import normal_qmc
 
 Array = NDArray[np.float64]
 THREE = Network(3)
+# Where values are to be the same, however good they are.
+COARSE = Fineness(1.8, 4.0, 0)
 
 
 def lattice(effort: int = 0, seed: int = 0) -> HiddenLattice:
@@ -117,7 +119,7 @@ def test_changes_by_rough_lattices_with_both_layers_known(
 
 
 def test_with_one_layer_known_averages_are_moved_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.4, 6.0, 0),) * 2)
+    monkeypatch.setattr(HiddenLattice, "efforts", (COARSE,) * 2)
     averages = DeepAverages(THREE, 1e-3, replicas=3, rng=np.random.default_rng(0), workers=1)
     q, other = np.diag([0.45, 0.0, 0.96]), np.diag([0.47, 0.0, 0.96])
     here, there = averages.rough(q, 8e-5), averages.rough(other, 8e-5)
@@ -131,8 +133,8 @@ def test_with_one_layer_known_averages_are_moved_by_themselves(monkeypatch: pyte
 
 
 def test_values_do_not_depend_on_the_number_of_randomisations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HiddenLattice, "efforts", (Fineness(1.4, 6.0, 0),) * 2)
-    monkeypatch.setattr(RoughLattice, "efforts", (Fineness(1.4, 6.0, 0),) * 2)
+    monkeypatch.setattr(HiddenLattice, "efforts", (COARSE,) * 2)
+    monkeypatch.setattr(RoughLattice, "efforts", (COARSE,) * 2)
     q, found = np.diag([0.3, 0.2, 0.96]), []
     for replicas in (2, 5):
         averages = DeepAverages(THREE, 1e-3, replicas=replicas, rng=np.random.default_rng(0), workers=1)

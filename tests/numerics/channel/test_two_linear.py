@@ -21,6 +21,7 @@ def _model(skip: float = 1.0, beta: float = 1.0) -> Network:
     return Network(activation="linear", skip=skip, beta=beta)
 
 
+@pytest.mark.slow_for("0.3")
 @pytest.mark.parametrize(("skip", "q"), [(1.0, (0.5, 0.7)), (0.3, (0.7, 0.2)), (3.0, (0.0, 0.6)), (1.0, (0.6, 0.0))])
 def test_the_sampled_averages_agree(skip: float, q: tuple[float, float]) -> None:
     """They make no use of rotations, and take their posteriors from another rule."""
@@ -44,7 +45,7 @@ def test_growth_of_the_last_layer_is_that_of_its_threshold(skip: float) -> None:
     assert abs(growth[0] - exact) <= 2 * abs(growth[0] - growth[1])
 
 
-@pytest.mark.slow_for("q1-1")
+@pytest.mark.slow_for("q1-1", "q2-0")
 @pytest.mark.parametrize(("q", "layer"), [((0.4, 0.5), 0), ((0.4, 0.5), 1), ((0.6, 0.0), 0), ((0.0, 0.7), 1)])
 def test_averages_are_the_slopes_of_the_free_entropy(q: tuple[float, float], layer: int) -> None:
     """G_ll = 2 d E log Z/dq_ll, (103): another sum over the same densities, at other overlaps."""
@@ -78,6 +79,7 @@ def test_the_entropy_of_a_known_law_is_that_of_its_density() -> None:
     assert found == pytest.approx(np.mean(log_z), abs=4 * np.std(log_z) / math.sqrt(len(log_z)))
 
 
+@pytest.mark.slow_for("0.1")
 @pytest.mark.parametrize(
     ("skip", "q", "accuracy"),
     [(1.0, (0.5, 0.7), 1e-2), (0.1, (0.3, 0.3), 1e-2), (5.0, (0.3, 0.2), 1e-2), (0.422, (0.5, 0.0), 1e-3)],

@@ -22,6 +22,7 @@ REFERENCE: list[dict[str, Any]] = json.loads(
 )
 
 
+@pytest.mark.slow_for("1e-08")
 @pytest.mark.parametrize("tol", [1e-14, 1e-12, 1e-8, 1e-4])
 def test_reference_is_within_the_stated_error(tol: float) -> None:
     """The stored set: two activations, c and beta over decades, small, correlated and nearly singular V."""

@@ -215,7 +215,7 @@ def _tied_threshold(rank, tokens, activation):
     return 1 / eigenvalue
 
 
-@pytest.mark.slow_for("3-2-softmax", "2-2-softmax", "2-3-linear")
+@pytest.mark.slow_for("3-2-softmax", "2-2-softmax", "2-2-linear", "2-3-linear")
 @pytest.mark.parametrize(
     ("rank", "tokens", "activation"),
     [(1, 2, "softmax"), (2, 2, "softmax"), (3, 2, "softmax"), (2, 3, "softmax"), (2, 2, "linear"), (2, 3, "linear")],

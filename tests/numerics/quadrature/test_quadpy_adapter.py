@@ -102,6 +102,7 @@ def test_a_file_of_that_name_in_the_current_folder_is_not_quadpy(tmp_path, monke
     assert not (tmp_path / "imported").exists()
 
 
+@pytest.mark.slow_for("unit-weights")
 @pytest.mark.parametrize(
     ("scale", "notice"),
     [(1, ""), (7, "print('evaluation licence, 3 days left')\n")],

@@ -92,7 +92,7 @@ def test_outputs_that_the_prior_finds_unlikely_are_not_lost(rng):
     [
         Network(2, 2, 2, tied=False),
         Network(2, 3, (1, 2)),
-        Network(2, 2, heads=2, readouts=[((1.0, 0.3), (-0.4, 0.8))]),
+        pytest.param(Network(2, 2, heads=2, readouts=[((1.0, 0.3), (-0.4, 0.8))]), marks=pytest.mark.slow),
         Network(2, 2, 2, activation="linear"),
     ],
     ids=lambda model: model.describe(),

@@ -37,8 +37,8 @@ def covariance(variances, correlation=0.2):
     ("model", "variances"),
     [
         (THREE, (1.0, 1.0, 1.0)),
-        (THREE, (0.55, 0.67, 0.01)),
-        (Network(3, 2, skip=0.6, beta=1.4), (0.2, 0.3, 0.1)),
+        pytest.param(THREE, (0.55, 0.67, 0.01), marks=pytest.mark.slow),
+        pytest.param(Network(3, 2, skip=0.6, beta=1.4), (0.2, 0.3, 0.1), marks=pytest.mark.slow),
         (Network(4, 2), (0.9, 0.7, 0.5, 0.1)),
     ],
     ids=str,
