@@ -61,7 +61,7 @@ def test_growth_from_nothing_against_exact_thresholds(model, exact):
     ids=lambda value: value.describe() if isinstance(value, Network) else str(value),
 )
 def test_scores_against_other_routes(model, q):
-    found = averages(model, np.diag(q))
+    found = averages(model, np.diag(q), samples=64)
     other = channel(model, samples=512, replicas=8, rng=np.random.default_rng(5))(np.diag(q))
     for i in range(model.indices):
         both = math.hypot(standard_error(found.g[:, i, i]), standard_error(other.g[:, i, i]))

@@ -107,10 +107,10 @@ def test_a_chart_is_derived_once(tmp_path, monkeypatch, capsys):
     from attnlimits.numerics.model import derived_module
 
     monkeypatch.setattr(derived_module, "_modules", {})
-    first = chart_of(Network(1, 2, 2))
+    first = chart_of(Network(1, 2))
     assert "deriving the chart" in capsys.readouterr().err
     derived_module._modules.clear()
-    again = chart_of(Network(1, 2, 2, beta=2.0))
+    again = chart_of(Network(1, 2, beta=2.0))
     assert capsys.readouterr().err == ""
     assert first.DERIVATION_HASH == again.DERIVATION_HASH
 
