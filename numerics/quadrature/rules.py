@@ -220,8 +220,9 @@ class Chebyshev:
         out[0] = 1
         if self.n > 1:
             out[1] = z
+        double = 2 * z
         for k in range(2, self.n):
-            np.multiply(2 * z, out[k - 1], out=out[k])
+            np.multiply(double, out[k - 1], out=out[k])
             out[k] -= out[k - 2]
         return out
 

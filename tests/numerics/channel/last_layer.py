@@ -1,17 +1,24 @@
 """Channel averages of the last softmax layer alone, the layers before it unknown: a second route to the others."""
 
 import math
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlimits.numerics.channel.averages import Averages, ChannelBase
-from attnlimits.numerics.model.mixing_law import mixing_law
+from attnlimits.numerics.model.mixing_law import MixingLaw, mixing_law
 from attnlimits.numerics.model.network import Network
 
 __all__ = ["LastLayer"]
 
 Array = NDArray[np.float64]
+
+
+@cache
+def law_of(model: Network) -> MixingLaw:
+    """Law of the hidden layers, to its lowest level: half a second."""
+    return mixing_law(model, model.layers - 1, 0)
 
 
 class LastLayer(ChannelBase):
@@ -26,7 +33,7 @@ class LastLayer(ChannelBase):
         """Keep standard normal points, one array of shape (n, 2 L + 2) per randomisation."""
         self.model = model
         self.layers: tuple[int, ...] = (model.layers - 1,)
-        self._law = mixing_law(model, model.layers - 1, 0)
+        self._law = law_of(model)
         self._replicas = len(points)
         normals = np.concatenate(points)
         n, depth = len(normals), model.layers

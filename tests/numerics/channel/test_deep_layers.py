@@ -228,9 +228,9 @@ def test_fast_samples_are_those_of_the_general_sampler(q: tuple[float, float, fl
 
 
 def test_bias_of_few_nodes_is_told() -> None:
-    """The same outputs with 16 times the nodes: what the bias hides, half of its estimate taken off."""
+    """The same outputs with 8 times the nodes: what the bias hides, half of its estimate taken off."""
     outer, overlap = points(THREE, 7), np.diag([0.85, 0.8, 0.998])
-    few, many = (ThreeLayers(THREE, outer, nodes=n, rng=np.random.default_rng(n))(overlap) for n in (8, 128))
+    few, many = (ThreeLayers(THREE, outer, nodes=n, rng=np.random.default_rng(n))(overlap) for n in (8, 64))
     for layer in range(3):
         change = (few.g - many.g)[:, layer, layer]
         allowed = few.bias[layer, layer] + many.bias[layer, layer]
