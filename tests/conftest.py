@@ -60,6 +60,17 @@ def pytest_configure(config: pytest.Config) -> None:
             importlib.import_module(f"attnlimits.{name}")
 
 
+def pytest_collection_finish() -> None:
+    """Let no search for garbage look through what was loaded and collected: it stays to the end."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Search once for garbage whose end fails, and let the ten searches that pytest adds find nothing to look through."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
     """Mark those instances of a test as slow whose ids, or the beginnings of them, its marker `slow_for` names."""
