@@ -66,7 +66,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Search once for garbage whose end fails, and let the ten searches that pytest adds find nothing to look through."""
+    """Search once for garbage whose end fails; the ten searches that pytest adds have nothing left to look through."""
     gc.collect()
     gc.freeze()
 
