@@ -19,6 +19,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ.setdefault(_name, "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Results that SymPy keeps of each of its functions: a thousand by default, of which tests that derive forget most.
+os.environ.setdefault("SYMPY_CACHE_SIZE", "200000")
 
 from pathlib import Path
 
