@@ -22,6 +22,7 @@ def record_of(said):
     return record
 
 
+@pytest.mark.slow_for("evolve of a link")  # its curve has the same averages
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_record_is_the_same(attnlimits, where, name):
     command = f"{name.split()[0]} {COMMANDS[name]} --json"

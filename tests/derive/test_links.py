@@ -486,7 +486,7 @@ print(load_package(sys.argv[1], "numba64").link(0.3, -0.7, 0.2, 0.5, 2.0))
 
 def test_processes_share_what_was_compiled(tmp_path, child):
     """The second process loads the machine code that the first one kept beside the source."""
-    path = write_link_package(Architecture(1, 2, tied=False), tmp_path)
+    path = write_link_package(Architecture(1, 2, activation="linear", tied=False), tmp_path)
     first, second = (child(sys.executable, "-c", _COMPILED, str(path)) for _ in range(2))
     assert (first.status, first.err) == (0, "")
     assert list(path.rglob("*.nbi")), "nothing was kept"

@@ -39,6 +39,8 @@ def test_every_check_function_is_named_by_an_entry():
     assert sorted(defined) == CHECKS
 
 
+# Of a second each: tests/derive/test_multihead.py has the same identities at fewer sizes.
+@pytest.mark.slow_for("parity:check_38", "parity:check_39")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda path: path.rpartition(".")[2])
 def test_claimed_checks_pass(check):
     """And what claims to be proved has a symbolic check."""
