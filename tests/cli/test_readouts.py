@@ -8,10 +8,10 @@ import attnlimits as al
 
 
 def test_readouts_are_read_by_rows_and_layers(attnlimits):
-    flags = "threshold --heads 2 --samples 16 --replicas 4 --json"
+    flags = "threshold --heads 2 --samples 32 --replicas 4 --json"
     mixed = json.loads(attnlimits(f"{flags} --readouts '1,0.3;-0.2,0.8'").out)
     model = al.Network(2, 2, heads=2, readouts=[((1.0, 0.3), (-0.2, 0.8))])
-    assert float(mixed["value"]) == float(al.threshold(model, samples=16, replicas=4).value)
+    assert float(mixed["value"]) == float(al.threshold(model, samples=32, replicas=4).value)
 
 
 def test_heads_that_do_not_mix_are_networks_side_by_side(attnlimits):

@@ -293,7 +293,7 @@ def test_every_solution_of_two_softmax_layers_gives_the_output(context, rng):
     y = list(_forward(ctx, model, h))
     kept = [list(channel.output).index(s) for s in channel.coordinates]
     roots = []
-    for start in [*(np.array(h, dtype=float)[:1] * 1.02), *rng.normal(size=(9, 3))]:
+    for start in [*(np.array(h, dtype=float)[:1] * 1.02), *rng.normal(size=(12, 3))]:
         try:
             root = ctx.findroot(lambda *x: numbers(list(x), [], y)[1], [ctx.mpf(x) for x in start], tol=1e-40)
         except (ValueError, ZeroDivisionError, TypeError, OverflowError):
