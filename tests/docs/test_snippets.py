@@ -17,6 +17,9 @@ from attnlimits.numerics.cli import command as cli
 
 PAPER = "papers/troiani2025/README.md"
 
+# With the flags of all verbs: made once.
+parser = functools.cache(cli.parser)
+
 
 def execute(code: str) -> str:
     """Run an example; return what it printed."""
@@ -57,7 +60,7 @@ def test_what_is_left_out_is_read_and_covered(left_out, shown_code, repository):
     for name, covered_by in left_out.items():
         block = shown_code[name]
         if block.language == "sh":
-            cli.parser().parse_args(shlex.split(name)[1:])
+            parser().parse_args(shlex.split(name)[1:])
         else:
             compile(block.code, name, "exec")
         assert all((repository / path).exists() for path in covered_by.split())
@@ -138,7 +141,7 @@ def test_what_the_text_names_is_there(named, repository):
             words.append("--help")
         with contextlib.redirect_stdout(io.StringIO()) as out:
             try:
-                cli.parser().parse_args(words[1:])
+                parser().parse_args(words[1:])
             except SystemExit as ended:
                 assert ended.code == 0 and "usage: attnlimits" in out.getvalue()
 
@@ -161,7 +164,7 @@ def test_the_batch_script_is_one(repository, tmp_path):
         for verb, flags in re.findall(r"dask (scheduler|worker) (.*?) &", script):
             assert [flag for flag in re.findall(r"--[a-z-]+", flags) if flag not in known[verb]] == []
         [command] = re.findall(r"^attnlimits (.*)$", script, re.M)
-        assert cli.parser().parse_args(shlex.split(command)).dask == "$where"
+        assert parser().parse_args(shlex.split(command)).dask == "$where"
     assert [re.search(r"^attnlimits (\w+)", script, re.M)[1] for script in scripts] == ["sweep", "gamp"]
 
 
@@ -194,7 +197,7 @@ def test_the_parts_for_kubernetes_are_objects(repository):
             help_text = help_of_dask(words[1])
             assert [word for word in words if word.startswith("--") and word not in help_text] == []
         else:
-            args = cli.parser().parse_args(words[1:])
+            args = parser().parse_args(words[1:])
             assert args.workers == parts["StatefulSet", "worker"]["replicas"]
         assert [word for word in words if word.startswith("tcp:")] in ([], ["tcp://scheduler:8786"])
     service = parts["Service", "scheduler"]
