@@ -7,7 +7,6 @@ import io
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -170,9 +169,8 @@ def test_the_batch_script_is_one(repository, tmp_path):
 
 @functools.cache
 def help_of_dask(verb: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "dask", verb, "--help"], capture_output=True, text=True, check=True, timeout=120
-    ).stdout
+    command = importlib.import_module(f"distributed.cli.dask_{verb}").main
+    return command.get_help(command.make_context(verb, [], resilient_parsing=True))
 
 
 def test_the_parts_for_kubernetes_are_objects(repository):
