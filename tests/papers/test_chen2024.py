@@ -111,6 +111,8 @@ def _constant(f):
 def test_a_wrong_implementation_fails_its_check(monkeypatch, owner, name, break_it, check):
     place = registry.resolve(f"attnlimits.papers.{PAPER}.checks.{owner}")
     monkeypatch.setattr(place, name, break_it(getattr(place, name)))
+    if name == "coefficients":  # sums of the right ones may be known
+        monkeypatch.setattr(place, "_sums", place._sums.__wrapped__)
     try:
         passed = registry.resolve(f"attnlimits.papers.{PAPER}.checks.{check}")().ok
     except (ValueError, IndexError):
