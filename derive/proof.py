@@ -7,6 +7,7 @@ and logarithms over the rationals (with sqrt(2)), reduce to the literal zero.  N
 import sympy as sp
 
 from .primitives import elementary
+from .rational import is_zero_of_variables
 
 __all__ = ["ProofError", "prove_equal", "reduces_to_zero"]
 
@@ -25,6 +26,8 @@ def _hyperbolic_to_exp(expr: sp.Expr) -> sp.Expr:
 
 def _reduce(expr: sp.Expr) -> sp.Expr:
     expr = _hyperbolic_to_exp(elementary(expr))
+    if is_zero_of_variables(expr):
+        return sp.S.Zero
     # Split exp(a + b) so that the polynomial layer sees one generator per exponent.
     expr = sp.expand(sp.expand_log(expr), power_exp=True, mul=True, multinomial=True)
     expr = sp.together(expr)

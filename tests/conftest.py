@@ -19,6 +19,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
         os.environ.setdefault(_name, "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Results that SymPy keeps of each of its functions: a thousand by default, of which tests that derive forget most.
+os.environ.setdefault("SYMPY_CACHE_SIZE", "200000")
 
 from pathlib import Path
 
@@ -58,6 +60,17 @@ def pytest_configure(config: pytest.Config) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in COMPILED:
             importlib.import_module(f"attnlimits.{name}")
+
+
+def pytest_collection_finish() -> None:
+    """Let no search for garbage look through what was loaded and collected: it stays to the end."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Search once for garbage whose end fails; the ten searches that pytest adds have nothing left to look through."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

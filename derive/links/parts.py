@@ -94,14 +94,17 @@ def _check_branches(regions: Sequence[Region], branches: Sequence[Sequence[Branc
     for region, solved in zip(regions, branches, strict=True):
         for one in (b for b in solved if b.solutions):
             expr = region.outputs[one.output]
+            solutions = [elementary(s) for s in one.solutions]
             for _ in range(_TRIALS):
                 point = {s: sp.Rational(rng.randint(-3000, 3000), 1009) for s in expr.free_symbols | {one.unknown}}
+                if not _inside(region, point):
+                    continue
                 # A small term beside a huge one takes many digits to survive.
                 y = sp.N(expr.xreplace(point), _DIGITS)
-                if not y.is_real or not _inside(region, point):
+                if not y.is_real:
                     continue
                 others = {s: v for s, v in point.items() if s != one.unknown} | {value: y}
-                errors = [abs(sp.N(elementary(s).xreplace(others), 40) - point[one.unknown]) for s in one.solutions]
+                errors = [abs(sp.N(s.xreplace(others), 40) - point[one.unknown]) for s in solutions]
                 if not any(error.is_finite and error < sp.Float("1e-25") for error in errors):
                     raise LinkError(
                         f"link: the branches of y = {expr} in {one.unknown} miss {one.unknown} = "

@@ -1,6 +1,7 @@
 """Signs of expressions on a region: what follows from known intervals and signs, and which factor decides it."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import sympy as sp
 
@@ -33,7 +34,7 @@ class Facts:
 
     def sign(self, expr: sp.Expr) -> int:
         """Sign of an expression on the region (zeros have no volume), 0 if it is identically zero."""
-        if expr.is_zero or (expr := sp.factor(sp.together(expr))).is_zero:
+        if expr.is_zero or (expr := _factored(expr)).is_zero:
             return 0
         total = 1
         for factor in sp.Mul.make_args(expr):
@@ -74,6 +75,12 @@ class Facts:
         raise Undecided(symbol - at)
 
 
+@lru_cache(maxsize=4096)
+def _factored(expr: sp.Expr) -> sp.Expr:
+    """Factors over the rationals; the same expressions are met on many regions."""
+    return sp.factor(sp.together(expr))
+
+
 def _primitive(expr: sp.Expr) -> tuple[sp.Expr, sp.Expr, int]:
     """Content, the factor in the one of its two signs that stands for both, and the sign between them."""
     content, rest = expr.as_content_primitive()
@@ -90,6 +97,7 @@ def _threshold(factor: sp.Expr) -> tuple[sp.Symbol, sp.Expr] | None:
     return None if at.free_symbols else (symbol, at)
 
 
+@lru_cache(maxsize=4096)
 def _linear_factors(expr: sp.Expr) -> tuple[int, list[sp.Expr], sp.Symbol] | None:
     """Sign of the leading coefficient and real roots of odd multiplicity of a polynomial in one entry."""
     (symbol,) = expr.free_symbols

@@ -48,6 +48,8 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(
             f"--beta must be from {_BETA[0]:g} to {_BETA[1]:g}, got {args.beta:g}: beyond, it takes minutes"
         )
+    # First what takes no time: a skip strength out of range is then refused at once.
+    last = None if args.skip is None else al.committee.last_layer_threshold(args.layers, args.skip, beta=args.beta)
     found = al.committee.committee_threshold(args.layers, beta=args.beta)
     limit = al.committee.limit_threshold(args.beta)
     record: Record = {"verb": "committee", "layers": args.layers, "beta": args.beta, "skip": args.skip}
@@ -62,8 +64,7 @@ def run(args: argparse.Namespace) -> Outcome:
         f"hidden layers: alpha = {_text(found.alpha)}; q_L = 1 - rho/c^2, rho = {_text(found.remainder)}",
         f"many layers: alpha/(L - 1) = {_text(limit)}",
     ]
-    if args.skip is not None:
-        last = al.committee.last_layer_threshold(args.layers, args.skip, beta=args.beta)
+    if last is not None:
         rho = found.remainder
         at_skip = Estimate(1 - rho.value / args.skip**2, rho.error / args.skip**2, rho.how)
         record |= {"last_layer": last, "last_overlap_at_threshold": at_skip}

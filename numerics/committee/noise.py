@@ -96,10 +96,13 @@ class _Waves:
         """Return E cos(k1 s) e^{i k2 t} alone and times a^2 - 1 and b^2 - 1, and E sin(k1 s) e^{i k2 t} sqrt(2) a b."""
         phase = np.outer(k1, self._s)
         cos, sin = np.cos(phase), np.sin(phase)
-        turn = np.exp(1j * np.outer(self._t, k2))
+        angle = np.outer(self._t, k2)
+        turn = np.cos(angle), np.sin(angle)
         sharp = np.outer(*(np.exp(0.5 * (self._width * k) ** 2) for k in (k1, k2)))
         waves = (cos, cos, cos, sin)
-        return [np.asarray((w @ f @ turn) * sharp, np.complex128) for w, f in zip(waves, self._grid, strict=True)]
+        # Real products: of complex arrays with parts that vanish there would be twice as many.
+        seen = [w @ f for w, f in zip(waves, self._grid, strict=True)]
+        return [np.asarray((part @ turn[0] + 1j * (part @ turn[1])) * sharp, np.complex128) for part in seen]
 
 
 def _ends(beta: float, count: int) -> Array:
@@ -164,8 +167,7 @@ class NoisySum:
         turn = np.exp(-1j * np.outer(k2, y2))
 
         def back(waves: Array, field: NDArray[np.complex128]) -> Array:
-            part = waves @ field
-            return np.asarray(part.real @ turn.real - part.imag @ turn.imag)
+            return np.asarray((waves @ field.real) @ turn.real - (waves @ field.imag) @ turn.imag)
 
         p = back(cos, density)
         slopes = [back(-sin * k1, density), back(cos, -1j * k2 * density)]

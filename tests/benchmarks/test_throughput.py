@@ -47,6 +47,7 @@ def test_threshold_to_twelve_digits(benchmark: Any, table: Callable[[str], None]
     table(f"threshold of two {activation} layers, 12 digits ({result.value}): {seconds:.2f} s")
 
 
+@pytest.mark.slow  # the first of the points below runs the same, and so does `make bench`
 def test_fixed_point(benchmark: Any, table: Callable[[str], None]) -> None:
     effort = {"samples": 256, "replicas": 8, "tol": 1e-3} if benchmark.disabled else {}
     result, seconds = timed(benchmark, lambda: evolve(Network(), 0.5, **effort), 1)

@@ -56,7 +56,7 @@ def test_a_process_that_is_killed_is_replaced():
 def test_a_process_that_ends_in_its_work_is_named(monkeypatch):
     kernel_of("abs(h)")
     worker = derivations._worker.process
-    timer = threading.Timer(0.5, worker.kill)
+    timer = threading.Timer(0.1, worker.kill)
     timer.start()
     with pytest.raises(ConvergenceError, match="ended by itself"):
         kernel_of(f"{TOWER} + h")

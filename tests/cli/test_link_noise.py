@@ -15,7 +15,7 @@ from attnlimits.numerics.model.link_kernels import kernel_of, noiseless_of
 SLOW = ["2*h", "exp(h)", "h**3", "h**4", "sqrt(abs(h))", "1/(1+exp(-h))", "h; h"]
 # Of two indices there are the averages over the channel below.
 REDUCED = ["tanh(h[1])", *(pytest.param(link, marks=pytest.mark.slow) for link in ("tanh(h[1]*h[2])", *SLOW))]
-SMALL = "--samples 32 --replicas 4"
+SMALL = "--samples 16 --replicas 3"
 
 
 @pytest.mark.parametrize("link", REDUCED)

@@ -49,13 +49,9 @@ def test_threshold_compiles_nothing_and_derives_nothing(arguments, needed):
 
 
 def test_statuses_reach_the_shell():
-    assert attnlimits("models").returncode == 0
-    bad = attnlimits("threshold", "--skip", "0")
-    assert (bad.returncode, bad.stdout) == (2, "")
-    assert bad.stderr.count("\n") == 1
-    assert "skip must be" in bad.stderr
+    """Success does in the tests below; which status an input has is tested without a process."""
     unknown = attnlimits("solve")
-    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
+    assert (unknown.returncode, unknown.stdout, unknown.stderr.count("\n")) == (2, "", 1)
     short = attnlimits("aim", "amp", *"--rho 0.5 --alpha 0.1 --dimension 4 --seeds 1 --max-iter 2 --json".split())
     assert short.returncode == 1
     assert json.loads(short.stdout)["converged"] is False

@@ -7,7 +7,7 @@ from attnlimits.numerics.report.effort import EFFORTS, effort_named
 
 
 def test_a_report_is_written_and_taken_up(attnlimits, tmp_path, monkeypatch):
-    few = replace(effort_named("quick"), points=3, overlaps=4, dimension=60, seeds=2)
+    few = replace(effort_named("quick"), points=2, overlaps=3, dimension=40, seeds=2)
     monkeypatch.setitem(EFFORTS, "quick", few)
     said = attnlimits(f"report --link 'h[1]**2' --effort quick --out {tmp_path}/page")
     assert said.status == 0

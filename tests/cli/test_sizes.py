@@ -2,6 +2,8 @@
 
 import pytest
 
+import attnlimits as al
+
 LARGE = [
     "evolve --alpha 0.5 --samples 1152921504606846976",
     "evolve --alpha 0.5 --layers 3 --samples 16 --replicas 21474836480",
@@ -31,3 +33,10 @@ def test_a_committee_of_any_depth_has_its_limit(attnlimits):
     said = attnlimits("committee --layers 2147483648")
     assert (said.status, said.out, len(said.lines_of_error)) == (2, "", 1)
     assert "its limit of many layers" in said.err
+
+
+def test_a_committee_with_a_weak_skip_is_refused_before_it_is_computed(attnlimits, monkeypatch):
+    monkeypatch.setattr(al.committee, "committee_threshold", lambda *_, **__: pytest.fail("it was computed"))
+    said = attnlimits("committee --layers 5 --skip 4")
+    assert (said.status, said.out, len(said.lines_of_error)) == (2, "", 1)
+    assert "skip must be > L - 1 = 4" in said.err

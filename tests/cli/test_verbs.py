@@ -139,6 +139,7 @@ def test_threshold_of_one_tied_layer_is_exact(attnlimits, tokens, exact):
     assert f"= {exact} exactly" in attnlimits(f"threshold --layers 1 --tokens {tokens}").out
 
 
+@pytest.mark.slow  # `evolve` below ends likewise; tests/numerics/thresholds has digits that are not reached
 def test_digits_out_of_reach_exit_with_one(attnlimits):
     # four linear layers go by Monte Carlo, to a digit or two
     said = attnlimits("threshold --layers 4 --skip 2 --beta 0.1 --activation linear --digits 6 --json")

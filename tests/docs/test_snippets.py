@@ -7,7 +7,6 @@ import io
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -16,6 +15,9 @@ import pytest
 from attnlimits.numerics.cli import command as cli
 
 PAPER = "papers/troiani2025/README.md"
+
+# With the flags of all verbs: made once.
+parser = functools.cache(cli.parser)
 
 
 def execute(code: str) -> str:
@@ -57,7 +59,7 @@ def test_what_is_left_out_is_read_and_covered(left_out, shown_code, repository):
     for name, covered_by in left_out.items():
         block = shown_code[name]
         if block.language == "sh":
-            cli.parser().parse_args(shlex.split(name)[1:])
+            parser().parse_args(shlex.split(name)[1:])
         else:
             compile(block.code, name, "exec")
         assert all((repository / path).exists() for path in covered_by.split())
@@ -138,7 +140,7 @@ def test_what_the_text_names_is_there(named, repository):
             words.append("--help")
         with contextlib.redirect_stdout(io.StringIO()) as out:
             try:
-                cli.parser().parse_args(words[1:])
+                parser().parse_args(words[1:])
             except SystemExit as ended:
                 assert ended.code == 0 and "usage: attnlimits" in out.getvalue()
 
@@ -161,15 +163,14 @@ def test_the_batch_script_is_one(repository, tmp_path):
         for verb, flags in re.findall(r"dask (scheduler|worker) (.*?) &", script):
             assert [flag for flag in re.findall(r"--[a-z-]+", flags) if flag not in known[verb]] == []
         [command] = re.findall(r"^attnlimits (.*)$", script, re.M)
-        assert cli.parser().parse_args(shlex.split(command)).dask == "$where"
+        assert parser().parse_args(shlex.split(command)).dask == "$where"
     assert [re.search(r"^attnlimits (\w+)", script, re.M)[1] for script in scripts] == ["sweep", "gamp"]
 
 
 @functools.cache
 def help_of_dask(verb: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "dask", verb, "--help"], capture_output=True, text=True, check=True, timeout=120
-    ).stdout
+    command = importlib.import_module(f"distributed.cli.dask_{verb}").main
+    return command.get_help(command.make_context(verb, [], resilient_parsing=True))
 
 
 def test_the_parts_for_kubernetes_are_objects(repository):
@@ -194,7 +195,7 @@ def test_the_parts_for_kubernetes_are_objects(repository):
             help_text = help_of_dask(words[1])
             assert [word for word in words if word.startswith("--") and word not in help_text] == []
         else:
-            args = cli.parser().parse_args(words[1:])
+            args = parser().parse_args(words[1:])
             assert args.workers == parts["StatefulSet", "worker"]["replicas"]
         assert [word for word in words if word.startswith("tcp:")] in ([], ["tcp://scheduler:8786"])
     service = parts["Service", "scheduler"]

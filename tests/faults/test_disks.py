@@ -1,5 +1,7 @@
 """Disks that are full, and folders that cannot be written: status 1, one line that names the file, nothing lost."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -7,18 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from attnlimits.numerics.cli import main as cli
 from attnlimits.numerics.sweeps import open_sweep, sweep
 from attnlimits.numerics.sweeps.store import Store
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits, modes and mounts are those of POSIX")
 
 COMMAND = (sys.executable, "-m", "attnlimits.numerics.cli.main")
-# Sets the size of the largest file that the process may write: each file is then a full disk of its own. Python ignores
-# the signal of that, so that a write fails as on a full disk, with another number.
-LIMITED = (
-    "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0})); sys.dont_write_bytecode = True; "
-    "from attnlimits.numerics.cli.main import main; sys.exit(main())"
-)
 GRID = 'task = "threshold"\n[fixed]\nlayers = 1\n[axes]\ntokens = {tokens}'
 ONE = "denoise --layers 1 --y [[0.7,0.3],[0.2,0.8]] --omega [[0.1,0.2]] --V [[1]]"
 
@@ -34,33 +31,54 @@ def strays(folder):
     return list(folder.rglob("*.part"))
 
 
-def limited(child, most, line, **options):
-    return child(sys.executable, "-c", LIMITED.format(most), *line.split(" "), **options)
+@pytest.fixture
+def limited(monkeypatch):
+    """Return a function that runs the command here, where no file may be larger than `most` bytes.
+
+    Each file is then a full disk of its own. Python ignores the signal of that, so that a write fails as on a full
+    disk, with another number.
+    """
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def run(most, line):
+        usual, highest = resource.getrlimit(resource.RLIMIT_FSIZE)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, highest))
+            try:
+                status = cli.main(line.split(" "))
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (usual, highest))
+        lines = [text for text in err.getvalue().splitlines() if text.strip() and "%|" not in text]
+        return status, out.getvalue(), lines
+
+    return run
 
 
-def test_no_room_for_a_record(child, grid, tmp_path):
+def test_no_room_for_a_record(limited, grid, tmp_path):
     out = tmp_path / "out"
     line = f"sweep {grid} --out {out} --workers 1"
     sweep(grid, out, workers=1, limit=2)
     stored = {path: path.read_bytes() for path in (out / "points").iterdir()}
-    done = limited(child, 600, line)
-    assert (done.status, done.out, len(done.lines)) == (1, "", 1)
-    assert done.lines[0].startswith("attnlimits: File too large: ")
-    assert Path(done.lines[0].split(" ")[-1]).parent == out / "points"
+    status, said, lines = limited(600, line)
+    assert (status, said, len(lines)) == (1, "", 1)
+    assert lines[0].startswith("attnlimits: File too large: ")
+    assert Path(lines[0].split(" ")[-1]).parent == out / "points"
     assert not strays(out)
     assert {path: path.read_bytes() for path in (out / "points").iterdir()} == stored
     report = sweep(grid, out, workers=1)
     assert (report.computed, report.done) == (3, 5)
 
 
-def test_no_room_for_the_data_set(child, grid, tmp_path):
+def test_no_room_for_the_data_set(limited, grid, tmp_path):
     """The records are the truth: they are kept, and the file is made of them next time."""
     out = tmp_path / "out"
     line = f"sweep {grid} --out {out} --workers 1"
-    done = limited(child, 4000, line)
-    assert (done.status, done.out, len(done.lines)) == (1, "", 1)
-    assert "all records are kept, and the same command makes this file of them" in done.err
-    assert done.lines[0].endswith(f": {out / 'sweep.nc'}")
+    status, said, lines = limited(4000, line)
+    assert (status, said, len(lines)) == (1, "", 1)
+    assert "all records are kept, and the same command makes this file of them" in lines[0]
+    assert lines[0].endswith(f": {out / 'sweep.nc'}")
     assert not strays(out)
     assert (open_sweep(out).status.values == "done").all()
     assert sweep(grid, out, workers=1).computed == 0
@@ -79,15 +97,15 @@ RESULTS = {
 @pytest.mark.parametrize(
     "verb", [pytest.param(v, marks=[pytest.mark.slow] if v not in ("denoise", "derive") else []) for v in RESULTS]
 )
-def test_no_room_for_a_result(child, tmp_path, verb):
+def test_no_room_for_a_result(limited, tmp_path, verb):
     line, name = RESULTS[verb]
     if verb in ("curve", "landscape"):  # compiles, and would have no room for that either
         (tmp_path / "before").mkdir()
-        assert child(*COMMAND, *line.format(out=tmp_path / "before").split(" ")).status == 0
-    done = limited(child, 100, line.format(out=tmp_path), MPLCONFIGDIR=str(tmp_path))
-    assert (done.status, done.out, len(done.lines)) == (1, "", 1)
-    assert done.lines[0].startswith(f"attnlimits: File too large: {tmp_path}")
-    assert done.lines[0].endswith(name)
+        assert cli.main(line.format(out=tmp_path / "before").split(" ")) == 0
+    status, said, lines = limited(100, line.format(out=tmp_path))
+    assert (status, said, len(lines)) == (1, "", 1)
+    assert lines[0].startswith(f"attnlimits: File too large: {tmp_path}")
+    assert lines[0].endswith(name)
     assert not strays(tmp_path)
 
 

@@ -272,6 +272,7 @@ def test_numba_has_what_is_replaced(kernel):
     assert list(kernel_files.Locator.usual) == usual
 
 
+@pytest.mark.slow_for("attnlimits.numerics")  # the order of every command
 @pytest.mark.parametrize("first", ["numba", "attnlimits.numerics"])
 def test_either_may_be_imported_first(first):
     code = (

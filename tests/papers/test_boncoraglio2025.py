@@ -40,6 +40,9 @@ def test_every_check_function_is_named_by_an_entry():
     assert sorted(defined) == sorted({*CHECKS, *(e.check for e in ERRATA)})
 
 
+# Of half a second: tests/derive/test_aim.py has the series at large noise, against quadrature and at infinite width;
+# tests/papers/test_boncoraglio2025_figures.py has curves of hardmax by the same plain sums.
+@pytest.mark.slow_for("spectrum:check_19", "evolution:check_53")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda path: path.rpartition(".")[2])
 def test_claimed_checks_pass(check):
     for result in registry.run_entries([e for e in EQUATIONS if e.check == check], paper=PAPER):

@@ -39,6 +39,8 @@ def test_every_check_function_is_named_by_an_entry():
     assert sorted(defined) == CHECKS
 
 
+# Of a second each: tests/derive/test_multihead.py has the same identities at fewer sizes.
+@pytest.mark.slow_for("parity:check_38", "parity:check_39")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda path: path.rpartition(".")[2])
 def test_claimed_checks_pass(check):
     """And what claims to be proved has a symbolic check."""
@@ -109,6 +111,8 @@ def _constant(f):
 def test_a_wrong_implementation_fails_its_check(monkeypatch, owner, name, break_it, check):
     place = registry.resolve(f"attnlimits.papers.{PAPER}.checks.{owner}")
     monkeypatch.setattr(place, name, break_it(getattr(place, name)))
+    if name == "coefficients":  # sums of the right ones may be known
+        monkeypatch.setattr(place, "_sums", place._sums.__wrapped__)
     try:
         passed = registry.resolve(f"attnlimits.papers.{PAPER}.checks.{check}")().ok
     except (ValueError, IndexError):

@@ -56,7 +56,11 @@ EACH_WIDTH = [
 ]
 
 
-@pytest.mark.slow_for("chen2024-scaling", "troiani2025-work_precision", "boncoraglio2025-1", "troiani2025-examples")
+# Other tests draw those of the numbers 3 and 5.
+@pytest.mark.slow_for(
+    *("boncoraglio2025-1", "boncoraglio2025-3", "boncoraglio2025-5", "chen2024-scaling"),
+    *("troiani2025-5", "troiani2025-examples", "troiani2025-work_precision"),
+)
 @pytest.mark.parametrize("width", EACH_WIDTH)
 def test_legends_are_outside_the_data(module, width):
     """And nothing is cut off, at both widths of print."""

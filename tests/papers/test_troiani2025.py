@@ -49,9 +49,13 @@ def test_every_check_function_is_named_by_an_entry():
     assert sorted(defined) == CHECKS
 
 
-# Of more than a second, with the tests that derive or compute the same in another way.
+# Of half a second and more, with the tests that derive or compute the same in another way.
 SLOW = {
+    "channel:check_94": "tests/numerics/channel/test_channel_state.py",
+    "channel:check_166": "tests/numerics/posterior/test_denoiser.py",
     "depth:check_52": "tests/derive/test_depth.py",
+    "evolution:check_14": "tests/numerics/fixed_point/test_state_evolution.py",
+    "factor_graph:check_111": "check_112, the same function",
     "linearization:check_185": "tests/numerics/thresholds/test_thresholds.py",
 }
 

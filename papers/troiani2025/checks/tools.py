@@ -7,6 +7,7 @@ import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
+from attnlimits.derive.rational import is_zero_of_variables
 from attnlimits.derive.registry import CheckOutcome
 
 Differences = Mapping[str, sp.Expr | sp.MatrixBase]
@@ -17,6 +18,8 @@ def vanishes(value: sp.Expr | sp.MatrixBase) -> bool:
     if isinstance(value, sp.MatrixBase):
         return all(vanishes(entry) for entry in value)
     expr = sp.sympify(value)
+    if is_zero_of_variables(expr):
+        return True
     # Cheapest reduction first; `simplify` only for what expansion and cancellation leave over.
     for reduce in (sp.expand, lambda e: sp.cancel(sp.together(e)), sp.simplify):
         expr = reduce(expr)
