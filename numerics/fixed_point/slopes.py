@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .newton import broyden
 
-__all__ = ["NEARLY", "STEP", "Passed", "differences", "logistic", "logit", "newton", "stable"]
+__all__ = ["NEARLY", "STEP", "Passed", "differences", "logistic", "logit", "newton", "stable", "steady"]
 
 Array = NDArray[np.float64]
 
@@ -33,6 +33,10 @@ _AHEAD = 3.0
 # Slopes (real parts of eigenvalues) below this count as flat: the fixed point is unstable or nearly so, and Newton's
 # step is shortened to 1/0.02 times the step of the plain iteration.
 _FLAT = 0.02
+# Slopes from sampled averages below this, and below this share of 1 - q, may have the wrong sign, and steps by them
+# lead away. Three layers: at alpha = 1.435, where the flattest is .02 and differences miss it by half of that, a search
+# went from q_11 = .86 to recovery; towards recovery it is .3 (1 - q_11).
+_FLATTEST, _FLATTEST_SHARE = 0.01, 0.1
 
 
 class Passed(NamedTuple):
@@ -128,11 +132,16 @@ def differences(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool,
     return np.asarray(slopes @ np.linalg.inv(directions.T), np.float64)
 
 
-def newton(slopes: Array, imbalance: Array) -> Array:
-    """Newton's step; along unstable or flat directions a long step of the iteration, which is their way."""
+def newton(slopes: Array, imbalance: Array, flat: float = _FLAT) -> Array:
+    """Newton's step; along unstable directions, and flatter ones than this, a long step of the iteration: their way."""
     values, vectors = np.linalg.eig(slopes)
-    out: Array = (vectors @ (np.linalg.solve(vectors, imbalance.astype(complex)) / np.maximum(values.real, _FLAT))).real
+    out: Array = (vectors @ (np.linalg.solve(vectors, imbalance.astype(complex)) / np.maximum(values.real, flat))).real
     return out
+
+
+def steady(slopes: Array, imbalance: Array, x: Array) -> Array:
+    """Newton's step by slopes from sampled averages at x: along the flattest direction the way of the iteration."""
+    return newton(slopes, imbalance, min(_FLATTEST, _FLATTEST_SHARE * float((1 - x).max())))
 
 
 def stable(slopes: Array) -> bool:

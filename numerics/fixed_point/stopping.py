@@ -18,18 +18,18 @@ from ..channel.averages import Averages, Refinable
 from ..core.standard_error import student
 from .balance import RECOVERED
 from .reached import ROOM, is_reached, missed, times_asked
-from .slopes import logit
+from .slopes import NEARLY, logistic, logit
 from .state import Solution
 
 __all__ = [
     "CUT",
     "ROUGH",
-    "TOP",
     "WRONG_BY_SAMPLES",
     "Anchor",
     "Evaluation",
     "Judgement",
     "Stage",
+    "below_top",
     "bias_of",
     "coupled",
     "is_short",
@@ -45,8 +45,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-#: Largest t: beyond it weights count as recovered.
-TOP = logit(RECOVERED)
+# Largest t: beyond it weights count as recovered.
+_TOP = logit(RECOVERED)
 #: Relative accuracy of the averages of the first stage, and of the search before it.
 ROUGH = 1e-2
 # Evaluations of a stage that does not settle, before the next finer one is taken: coarse rules may jump where their
@@ -190,6 +190,13 @@ class Judgement:
     coarser: Array | None
 
 
+def below_top(t: Array) -> Array:
+    """T within the range that is resolved; layers that come to recovery together keep the ratios of their 1 - q."""
+    if (1 - logistic(t)).max() < NEARLY:
+        return np.asarray(t - max(0.0, float(t.max() - _TOP)))
+    return np.minimum(t, _TOP)
+
+
 def moving(level: float) -> float:
     """Accuracy of the rules that move averages of this one; rounded, as averages are kept by their accuracy."""
     return min(float(f"{level / CUT**2:.3g}"), ROUGH)
@@ -284,7 +291,7 @@ def judge_sampled(stage: Stage, step: Array, noise: Array, asked: Array, *, at_r
 
 def next_stage(stage: Stage, judged: Judgement, here: Evaluation, asked: Array, finest: float) -> Stage:
     """Stage of the next evaluation, after the one `here`; nothing is finer than `finest`."""
-    t = stage.t if judged.settled else np.minimum(stage.t + judged.step, TOP)
+    t = stage.t if judged.settled else below_top(stage.t + judged.step)
     if not judged.through:
         return replace(
             stage, t=t, gap=judged.gap, coarser=judged.coarser, tries=stage.tries + 1, moved=(stage.t, here.log_alpha)

@@ -61,6 +61,18 @@ class Jumping(Law):
         return Averages.unbiased(found.g * math.exp(-jump), found.growth, found.how)
 
 
+class Improving(Law):
+    """The same, where noise falls with the accuracy asked for: the search ends away from the fixed point."""
+
+    def __init__(self, noise: float) -> None:
+        super().__init__(noise)
+        self.full = self.noise + noise
+
+    def rough(self, q: Array, accuracy: float) -> Averages:
+        self.noise = self.full * (accuracy / ROUGH)
+        return super().rough(q, accuracy)
+
+
 class Seam(Law):
     """Deterministic averages by two ways, of which one is best on each side of the fixed point; their errors differ."""
 
@@ -104,6 +116,27 @@ def test_the_fixed_point_near_recovery(gap: float) -> None:
     assert (np.abs(noisy.q.diagonal() - exact) < 4 * error).all()
     # Noise of alpha over the slope: no more than a few times what eight samples leave.
     assert error[0] < 5 * 3e-5 / 0.3
+
+
+def test_slopes_of_the_wrong_sign_do_not_lead_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Along the flattest direction differences of noisy averages may have any sign; the imbalance has the right one."""
+    gap = 0.03
+    u = (TIRED[0] - TIRED[1]) * gap / (RATIO[0] - RATIO[1])
+
+    def misled(*arguments: Any, **settings: bool) -> Array:
+        values, vectors = np.linalg.eig(differences(*arguments, **settings))
+        values[values.argmin()] *= -1
+        return np.asarray(vectors * values @ np.linalg.inv(vectors))
+
+    monkeypatch.setattr(refining, "differences", misled)
+    averages = Improving(3e-3)
+    alpha = math.exp(RATIO[0] * u - TIRED[0] * gap)
+    strategy = Refinement(Problem(averages, alpha, Tolerance(1e-5), 200), averages, 1e-3)
+    state = strategy.settle(State.start(strategy.problem), np.diag([0.9, 0.998]), [0, 1])
+    found = strategy.postprocess(state)
+    # By steps that lead away until their changes show it, 19.
+    assert state.converged and found.n_iter < 17
+    assert abs(found.q[0, 0] - (1 - gap)) < 4 * found.error[0, 0] < 0.2 * gap
 
 
 def test_the_search_ends_where_rough_averages_jump() -> None:
