@@ -21,7 +21,7 @@ from .marginal import decided
 from .newton import broyden
 from .postprocess import Measured, postprocess, stated
 from .resolved import is_within_noise, resolved_imbalance
-from .slopes import NEARLY, STEP, Passed, differences, logistic, logit, newton, stable, steady
+from .slopes import NEARLY, STEP, Passed, differences, distance, logistic, logit, newton, sampled_step, stable, steady
 from .state import DEAD, Problem, Solution, State
 from .stopping import (
     CUT,
@@ -57,8 +57,8 @@ _CLEAR = 5.0
 _JOINS = 1.2
 _SQUARE = 1e-16  # square of the length of a step that is rounding
 _LEAST_AVERAGE = 1e-16  # of few outputs that of a layer which is hardly learned may be negative: it dies out
-# Slopes of sampled averages are measured afresh so far in t from where they were: on the way of all layers to
-# recovery, where a law is known for them, and elsewhere.
+# Slopes of sampled averages are measured afresh so far in u = -log(1 - q) from where they were: on the way of all
+# layers to recovery, where a law is known for them, and elsewhere.
 _AWAY, _NEAR = 3.0, 0.8
 # Distance in t over which the ratio of averages of neighbouring accuracies changes by little of what it differs from 1;
 # of sampled ones the scatter of the ratio measures its error.
@@ -157,7 +157,8 @@ class Refinement:
                 return state, _Found(t, slopes)
             before = (t, here.log_alpha)
             step = resolved_imbalance(here, list(layers))
-            step = step if slopes is None else newton(slopes, step)
+            if slopes is not None:
+                step = sampled_step(slopes, step, t) if here.averages.sampled else newton(slopes, step)
             t = t + np.clip(step, -_LONGEST, _LONGEST)
         return state, None
 
@@ -227,7 +228,7 @@ class Refinement:
             inverse: Array = np.asarray(np.linalg.pinv(stage.slopes), np.float64)
             step = inverse @ here.imbalance
             if sampled:
-                step = steady(stage.slopes, resolved_imbalance(here, chosen), x)
+                step = steady(stage.slopes, resolved_imbalance(here, chosen), stage.t)
             step = np.clip(step, -_LONGEST, _LONGEST)
             finest = self.averages.finest[sampled]
             coarse, at_rest = stage.level > finest, state.residual <= self.problem.tolerance.value
@@ -265,13 +266,15 @@ class Refinement:
         measured = stage.measured
         if measured is None and not together and layers in state.slopes:
             measured = state.slopes[layers].brought(t, here.log_alpha, WRONG_BY_SAMPLES)
-        if measured is None or np.abs(t - measured[0]).max() > (_AWAY if together else _NEAR):
+        u = distance(t)
+        if measured is None or np.abs(u - distance(measured[0])).max() > (_AWAY if together else _NEAR):
             state, slopes = self._differences(state, layers, t, _FOR_SLOPES, sampled=True)
             measured = t, slopes
-        elif moved is not None and not together and length > STEP:
+        elif moved is not None and not together and np.abs(way := u - distance(moved[0])).max() > STEP:
             # The same samples as before the step: their noise is nearly the same.
-            measured = measured[0], broyden(measured[1], t - moved[0], here.log_alpha - moved[1])
-        slopes = measured[1]
+            x = logistic(measured[0])
+            measured = measured[0], broyden(measured[1] / x, way, here.log_alpha - moved[1]) * x
+        slopes = measured[1] * (logistic(t) / logistic(measured[0]))
         if together:
             # Where all layers come to recovery, that slope is their distance to it.
             shrunk = math.expm1(float((measured[0] - t).mean()))
