@@ -62,7 +62,8 @@ _LEAST_LEFT = 0.5
 # made steps that led astray (two layers at alpha = 0.978).
 _LEARNED = 1.0
 # What the last step may miss is at most this share of the accuracy asked for (of sampled averages the step itself, if
-# their noise is less), and it is at most so long: slopes are trusted no further.
+# their noise is less), and it is at most so long: slopes are trusted no further. So long in u = -log(1 - q) where they
+# are those of sampled averages, which belong to u.
 _SHARE, _SHORT = 0.1, 0.1
 # Next to a threshold slopes by t are proportional to the overlap, exp(t): from where they were measured, about a step
 # away, to the fixed point, a step further on, they change by this many times the step. (Three layers at alpha = 0.212:
@@ -222,8 +223,8 @@ def bias_of(averages: Averages, chosen: list[int], inverse: Array) -> Array:
     return out
 
 
-def _is_within(step: Array, small: Array) -> bool:
-    return bool((np.abs(step) <= np.minimum(small, _SHORT)).all())
+def _is_within(step: Array, small: Array, short: Array | float = _SHORT) -> bool:
+    return bool((np.abs(step) <= np.minimum(small, short)).all())
 
 
 def coupled(slopes: Array, step: Array) -> Array:
@@ -284,7 +285,7 @@ def judge_sampled(stage: Stage, step: Array, noise: Array, asked: Array, *, at_r
     # finer averages.
     left = np.where(noise < asked, (ROOM * asked - noise) / WRONG_BY_SAMPLES, WRONG_BY_SAMPLES * noise)
     small = left if fine or not coarse else noise
-    settled = _is_within(step, np.maximum(_SHARE * asked, small)) and at_rest
+    settled = _is_within(step, np.maximum(_SHARE * asked, small), _SHORT / logistic(stage.t)) and at_rest
     through = coarse and (settled or stage.tries + 1 >= _TRIES)
     return Judgement(step, noise, error, enough, settled, through, stage.coarser)
 
