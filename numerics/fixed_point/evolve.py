@@ -153,7 +153,7 @@ def curve(
     nodes: int | None = None,
     accuracy: float | None = None,
 ) -> list[EvolutionResult]:
-    """Uninformed fixed points along increasing alpha, each continued from the one before.
+    """Uninformed fixed points along increasing alpha, each continued from the latest one that converged.
 
     Parameters are those of `evolve`; `progress` is called with each result. Points and their order are shared, so
     neighbouring values have strongly correlated errors and the curve is smooth.
@@ -172,7 +172,8 @@ def curve(
         strategy = effort.strategy(averages, alpha)
         state = grown(strategy, State.start(strategy.problem, slopes), q)
         results.append(finish(strategy.postprocess(state), averages, seed, generator, origin))
-        q, slopes = results[-1].overlap, state.slopes
+        if results[-1].converged:
+            q, slopes = results[-1].overlap, state.slopes
         if progress is not None:
             progress(results[-1])
     return results

@@ -20,16 +20,17 @@ from .iteration import Iteration
 from .marginal import decided
 from .newton import broyden
 from .postprocess import Measured, postprocess, stated
-from .slopes import NEARLY, STEP, Passed, differences, logistic, logit, newton, stable
+from .resolved import is_within_noise, resolved_imbalance
+from .slopes import NEARLY, STEP, Passed, differences, distance, logistic, logit, newton, sampled_step, stable, steady
 from .state import DEAD, Problem, Solution, State
 from .stopping import (
     CUT,
     ROUGH,
-    TOP,
     WRONG_BY_SAMPLES,
     Anchor,
     Evaluation,
     Stage,
+    below_top,
     bias_of,
     is_short,
     judge_rule,
@@ -48,8 +49,7 @@ Array = NDArray[np.float64]
 Layers = tuple[int, ...]
 
 # As those of `slopes` and `stopping`, these constants were chosen by hand, and are held by the tests named there.
-# Longest step, in t, and the largest imbalance in log alpha at which the search ends: a third of its averages' error.
-_LONGEST, _FOUND = 1.5, 3e-3
+_LONGEST = 1.5  # longest step, in t
 _FIRST = 0.5  # longest first step from the slopes of a neighbouring alpha
 # Imbalance beyond so many standard errors leaves no doubt of its sign: a recovered layer is pushed on.
 _CLEAR = 5.0
@@ -57,8 +57,8 @@ _CLEAR = 5.0
 _JOINS = 1.2
 _SQUARE = 1e-16  # square of the length of a step that is rounding
 _LEAST_AVERAGE = 1e-16  # of few outputs that of a layer which is hardly learned may be negative: it dies out
-# Slopes of sampled averages are measured afresh so far in t from where they were: on the way of all layers to
-# recovery, where a law is known for them, and elsewhere.
+# Slopes of sampled averages are measured afresh so far in u = -log(1 - q) from where they were: on the way of all
+# layers to recovery, where a law is known for them, and elsewhere.
 _AWAY, _NEAR = 3.0, 0.8
 # Distance in t over which the ratio of averages of neighbouring accuracies changes by little of what it differs from 1;
 # of sampled ones the scatter of the ratio measures its error.
@@ -140,10 +140,10 @@ class Refinement:
         """Fixed point of the rough averages with the slopes there; None where it ended otherwise."""
         before: tuple[Array, Array] | None = None
         while state.n_iter < self.problem.max_iter:
-            t = np.minimum(t, TOP)
+            t = below_top(t)
             at = self._evaluate(state, layers, t, ROUGH)
             state, here = at
-            off, close = np.abs(here.imbalance).max(), self._within_noise(here, layers)
+            off, close = np.abs(here.imbalance).max(), is_within_noise(here, list(layers))
             if (ended := self._ended(at, layers, t)) is not None:
                 return ended, None
             if slopes is not None and before is not None:
@@ -156,7 +156,9 @@ class Refinement:
             if close and slopes is not None:
                 return state, _Found(t, slopes)
             before = (t, here.log_alpha)
-            step = here.imbalance if slopes is None else newton(slopes, here.imbalance)
+            step = resolved_imbalance(here, list(layers))
+            if slopes is not None:
+                step = sampled_step(slopes, step, t) if here.averages.sampled else newton(slopes, step)
             t = t + np.clip(step, -_LONGEST, _LONGEST)
         return state, None
 
@@ -167,16 +169,6 @@ class Refinement:
     def _asked(self, x: Array) -> Array:
         """Accuracy of t for that asked for of q."""
         return self.accuracy / ((1 - x) * (x if self.averages.absolute else 1.0))
-
-    def _within_noise(self, here: Evaluation, layers: Layers) -> bool:
-        """Whether the search has nothing more to find: what is left is a part of the averages' error.
-
-        Where sampled averages jump, as their numbers of nodes change, there may be no point at which less is left.
-        """
-        least = np.full(len(layers), _FOUND)
-        if here.averages.sampled:
-            least = np.maximum(least, noise_of(here.averages, list(layers), np.eye(len(layers))))
-        return bool((np.abs(here.imbalance) <= least).all())
 
     def _ended(self, at: _At, layers: Layers, t: Array, level: float = ROUGH) -> State | None:
         """State where a layer has died out, which `released` looks at, or recovery is reached; None elsewhere."""
@@ -234,7 +226,10 @@ class Refinement:
             if (ended := self._ended(_At(state, here), layers, stage.t, stage.level)) is not None:
                 return ended
             inverse: Array = np.asarray(np.linalg.pinv(stage.slopes), np.float64)
-            step = np.clip(inverse @ here.imbalance, -_LONGEST, _LONGEST)
+            step = inverse @ here.imbalance
+            if sampled:
+                step = steady(stage.slopes, resolved_imbalance(here, chosen), stage.t)
+            step = np.clip(step, -_LONGEST, _LONGEST)
             finest = self.averages.finest[sampled]
             coarse, at_rest = stage.level > finest, state.residual <= self.problem.tolerance.value
             there = np.minimum(logistic(stage.t + step), RECOVERED)
@@ -271,13 +266,15 @@ class Refinement:
         measured = stage.measured
         if measured is None and not together and layers in state.slopes:
             measured = state.slopes[layers].brought(t, here.log_alpha, WRONG_BY_SAMPLES)
-        if measured is None or np.abs(t - measured[0]).max() > (_AWAY if together else _NEAR):
+        u = distance(t)
+        if measured is None or np.abs(u - distance(measured[0])).max() > (_AWAY if together else _NEAR):
             state, slopes = self._differences(state, layers, t, _FOR_SLOPES, sampled=True)
             measured = t, slopes
-        elif moved is not None and not together and length > STEP:
+        elif moved is not None and not together and np.abs(way := u - distance(moved[0])).max() > STEP:
             # The same samples as before the step: their noise is nearly the same.
-            measured = measured[0], broyden(measured[1], t - moved[0], here.log_alpha - moved[1])
-        slopes = measured[1]
+            x = logistic(measured[0])
+            measured = measured[0], broyden(measured[1] / x, way, here.log_alpha - moved[1]) * x
+        slopes = measured[1] * (logistic(t) / logistic(measured[0]))
         if together:
             # Where all layers come to recovery, that slope is their distance to it.
             shrunk = math.expm1(float((measured[0] - t).mean()))

@@ -15,14 +15,30 @@ from numpy.typing import NDArray
 
 from .newton import broyden
 
-__all__ = ["NEARLY", "STEP", "Passed", "differences", "logistic", "logit", "newton", "stable"]
+__all__ = [
+    "NEARLY",
+    "STEP",
+    "Passed",
+    "differences",
+    "distance",
+    "logistic",
+    "logit",
+    "newton",
+    "sampled_step",
+    "stable",
+    "steady",
+]
 
 Array = NDArray[np.float64]
 
 # Length in t of a difference of deterministic averages; and of sampled ones: their noise is the same at both ends in
 # part only, and is divided by the length.
 _STEP, _SAMPLED_STEP = 0.05, 0.5
-#: Least step of sampled averages from which Broyden's update learns: shorter ones show more noise than differences do.
+# Length in u = -log(1 - q) of a difference of sampled averages, at least: of slopes about one, which noise of .01 in
+# log alpha leaves to a tenth.
+_LEAST_LENGTH = 0.1
+#: Least step of u by sampled averages from which Broyden's update learns: shorter ones show more noise than
+#: differences do.
 STEP = 0.5 * _SAMPLED_STEP
 # Length towards recovery along all layers at once, where log alpha_l is a line in 1 - q: its ends are far apart in t.
 _RECOVERY_STEP = 2.0
@@ -33,6 +49,11 @@ _AHEAD = 3.0
 # Slopes (real parts of eigenvalues) below this count as flat: the fixed point is unstable or nearly so, and Newton's
 # step is shortened to 1/0.02 times the step of the plain iteration.
 _FLAT = 0.02
+# Slopes from sampled averages below this, and below this share of 1 - q, may have the wrong sign, and steps by them
+# lead away. Three layers: at alpha = 1.435, where the flattest is .02 and differences miss it by half of that, a search
+# went from q_11 = .86 to recovery; towards recovery it is .3 (1 - q_11).
+_FLATTEST, _FLATTEST_SHARE = 0.01, 0.1
+_LEFT = 0.2  # share of u = -log(1 - q) that a step leaves
 
 
 class Passed(NamedTuple):
@@ -94,6 +115,11 @@ def logistic(t: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-t)))
 
 
+def distance(t: Array) -> Array:
+    """Return u = -log(1 - q), of which log alpha_l is nearly a line next to a threshold and towards recovery."""
+    return np.log1p(np.exp(t))
+
+
 def differences(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool, whole: bool) -> Array:
     """Slopes from differences with what is known at t itself.
 
@@ -115,8 +141,11 @@ def differences(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool,
     directions = np.eye(size)
     steps = np.full(size, _SAMPLED_STEP if sampled else _STEP)
     x = logistic(t)
-    # Of -log(1 - q): by t its slope is q.
-    lengths = (np.log1p(np.exp(t)) - np.log1p(np.exp(t - steps))) / x
+    if sampled:
+        # At small overlaps a step of t changes little beside the noise: a longer one, upwards, has the same slope.
+        further = np.log(np.expm1(distance(t) + _LEAST_LENGTH))
+        steps = np.where(distance(t) - distance(t - steps) < _LEAST_LENGTH, t - further, steps)
+    lengths = (distance(t) - distance(t - steps)) / x  # by t the slope of u is q
     if whole and (1 - x).max() < NEARLY:
         directions[0], steps[0] = 1.0, _RECOVERY_STEP
         lengths[0] = math.expm1(_RECOVERY_STEP)  # of a line in 1 - q
@@ -128,11 +157,26 @@ def differences(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool,
     return np.asarray(slopes @ np.linalg.inv(directions.T), np.float64)
 
 
-def newton(slopes: Array, imbalance: Array) -> Array:
-    """Newton's step; along unstable or flat directions a long step of the iteration, which is their way."""
+def newton(slopes: Array, imbalance: Array, flat: float = _FLAT) -> Array:
+    """Newton's step; along unstable directions, and flatter ones than this, a long step of the iteration: their way."""
     values, vectors = np.linalg.eig(slopes)
-    out: Array = (vectors @ (np.linalg.solve(vectors, imbalance.astype(complex)) / np.maximum(values.real, _FLAT))).real
+    out: Array = (vectors @ (np.linalg.solve(vectors, imbalance.astype(complex)) / np.maximum(values.real, flat))).real
     return out
+
+
+def sampled_step(slopes: Array, imbalance: Array, t: Array, flat: float = _FLAT) -> Array:
+    """Step of t by slopes from sampled averages: one of Newton's method in u, of which log alpha_l is nearly a line.
+
+    At small overlaps steps of t by their noise would take a layer from zero overlap to a large one and back.
+    """
+    u = distance(t)
+    moved = u + newton(slopes / logistic(t), imbalance, flat)
+    return np.asarray(np.log(np.expm1(np.maximum(moved, _LEFT * u))) - t)
+
+
+def steady(slopes: Array, imbalance: Array, t: Array) -> Array:
+    """The same along the way of the iteration in the flattest direction."""
+    return sampled_step(slopes, imbalance, t, min(_FLATTEST, _FLATTEST_SHARE * float((1 - logistic(t)).max())))
 
 
 def stable(slopes: Array) -> bool:

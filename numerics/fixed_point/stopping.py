@@ -18,18 +18,18 @@ from ..channel.averages import Averages, Refinable
 from ..core.standard_error import student
 from .balance import RECOVERED
 from .reached import ROOM, is_reached, missed, times_asked
-from .slopes import logit
+from .slopes import NEARLY, logistic, logit
 from .state import Solution
 
 __all__ = [
     "CUT",
     "ROUGH",
-    "TOP",
     "WRONG_BY_SAMPLES",
     "Anchor",
     "Evaluation",
     "Judgement",
     "Stage",
+    "below_top",
     "bias_of",
     "coupled",
     "is_short",
@@ -45,8 +45,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-#: Largest t: beyond it weights count as recovered.
-TOP = logit(RECOVERED)
+# Largest t: beyond it weights count as recovered.
+_TOP = logit(RECOVERED)
 #: Relative accuracy of the averages of the first stage, and of the search before it.
 ROUGH = 1e-2
 # Evaluations of a stage that does not settle, before the next finer one is taken: coarse rules may jump where their
@@ -62,7 +62,8 @@ _LEAST_LEFT = 0.5
 # made steps that led astray (two layers at alpha = 0.978).
 _LEARNED = 1.0
 # What the last step may miss is at most this share of the accuracy asked for (of sampled averages the step itself, if
-# their noise is less), and it is at most so long: slopes are trusted no further.
+# their noise is less), and it is at most so long: slopes are trusted no further. So long in u = -log(1 - q) where they
+# are those of sampled averages, which belong to u.
 _SHARE, _SHORT = 0.1, 0.1
 # Next to a threshold slopes by t are proportional to the overlap, exp(t): from where they were measured, about a step
 # away, to the fixed point, a step further on, they change by this many times the step. (Three layers at alpha = 0.212:
@@ -190,6 +191,13 @@ class Judgement:
     coarser: Array | None
 
 
+def below_top(t: Array) -> Array:
+    """T within the range that is resolved; layers that come to recovery together keep the ratios of their 1 - q."""
+    if (1 - logistic(t)).max() < NEARLY:
+        return np.asarray(t - max(0.0, float(t.max() - _TOP)))
+    return np.minimum(t, _TOP)
+
+
 def moving(level: float) -> float:
     """Accuracy of the rules that move averages of this one; rounded, as averages are kept by their accuracy."""
     return min(float(f"{level / CUT**2:.3g}"), ROUGH)
@@ -215,8 +223,8 @@ def bias_of(averages: Averages, chosen: list[int], inverse: Array) -> Array:
     return out
 
 
-def _is_within(step: Array, small: Array) -> bool:
-    return bool((np.abs(step) <= np.minimum(small, _SHORT)).all())
+def _is_within(step: Array, small: Array, short: Array | float = _SHORT) -> bool:
+    return bool((np.abs(step) <= np.minimum(small, short)).all())
 
 
 def coupled(slopes: Array, step: Array) -> Array:
@@ -277,14 +285,14 @@ def judge_sampled(stage: Stage, step: Array, noise: Array, asked: Array, *, at_r
     # finer averages.
     left = np.where(noise < asked, (ROOM * asked - noise) / WRONG_BY_SAMPLES, WRONG_BY_SAMPLES * noise)
     small = left if fine or not coarse else noise
-    settled = _is_within(step, np.maximum(_SHARE * asked, small)) and at_rest
+    settled = _is_within(step, np.maximum(_SHARE * asked, small), _SHORT / logistic(stage.t)) and at_rest
     through = coarse and (settled or stage.tries + 1 >= _TRIES)
     return Judgement(step, noise, error, enough, settled, through, stage.coarser)
 
 
 def next_stage(stage: Stage, judged: Judgement, here: Evaluation, asked: Array, finest: float) -> Stage:
     """Stage of the next evaluation, after the one `here`; nothing is finer than `finest`."""
-    t = stage.t if judged.settled else np.minimum(stage.t + judged.step, TOP)
+    t = stage.t if judged.settled else below_top(stage.t + judged.step)
     if not judged.through:
         return replace(
             stage, t=t, gap=judged.gap, coarser=judged.coarser, tries=stage.tries + 1, moved=(stage.t, here.log_alpha)
