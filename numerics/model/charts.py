@@ -3,23 +3,21 @@
 from dataclasses import replace
 from typing import Protocol, cast
 
-from numba import float64
-
 from .activations import ScoreFunction
 from .derived_module import Worker, derivation_by, derived_module, derived_source
 from .network import CHART_WORKER, Network
 
 __all__ = ["Chart", "chart_of", "computed_as", "derivation", "of_scores"]
 
-_VECTOR, _MATRIX = float64[::1], float64[:, ::1]
+_VECTOR, _MATRIX = "float64[::1]", "float64[:, ::1]"
 _WORKER = Worker(
     "charts",
     CHART_WORKER,
     "the chart of this architecture",
     (
-        ("read", (_MATRIX, _VECTOR, _VECTOR, _VECTOR)),
-        ("complete", (_VECTOR, _VECTOR, _VECTOR, _MATRIX)),
-        ("from_output", (_MATRIX, _VECTOR, _VECTOR)),
+        ("read", f"({_MATRIX}, {_VECTOR}, {_VECTOR}, {_VECTOR})"),
+        ("complete", f"({_VECTOR}, {_VECTOR}, {_VECTOR}, {_MATRIX})"),
+        ("from_output", f"({_MATRIX}, {_VECTOR}, {_VECTOR})"),
     ),
     seconds=120.0,
 )

@@ -43,8 +43,9 @@ class Worker(NamedTuple):
         Full name; all that it imports makes the answers.
     what : str
         What it derives, for messages.
-    signatures : tuple of (str, tuple)
-        Functions of the module, with the types that they are compiled for.
+    signatures : tuple of (str, str)
+        Functions of the module, with the types that they are compiled for in the words of numba, which is not loaded
+        for them.
     seconds : float
         After which it is stopped.
     """
@@ -52,7 +53,7 @@ class Worker(NamedTuple):
     kind: str
     module: str
     what: str
-    signatures: tuple[tuple[str, tuple[object, ...]], ...]
+    signatures: tuple[tuple[str, str], ...]
     seconds: float
 
 

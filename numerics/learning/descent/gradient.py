@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from numba import float64
 
 from ...core.errors import KernelNotFoundError
 from ...model.derived_module import Worker, constants_of, derived_module
@@ -23,13 +22,13 @@ __all__ = ["WORKER", "Loss", "square_loss"]
 #: (h of shape (n, P, M), y) -> half of the squared distance of each g(h) from y, and its slopes in h.
 Loss: TypeAlias = Callable[[Array, Array], tuple[Array, Array]]
 
-_ARRAYS = float64[:, :, ::1]
+_ARRAYS, _VECTOR = "float64[:, :, ::1]", "float64[::1]"
 #: What derives the slopes of any architecture.
 WORKER = Worker(
     "losses",
     "attnlimits.derive.emit.loss_worker",
     "the slopes of the loss of this architecture",
-    (("square_loss", (_ARRAYS, _ARRAYS, float64[::1], float64[::1], _ARRAYS)),),
+    (("square_loss", f"({_ARRAYS}, {_ARRAYS}, {_VECTOR}, {_VECTOR}, {_ARRAYS})"),),
     seconds=300.0,
 )
 
