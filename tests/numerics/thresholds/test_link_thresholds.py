@@ -306,7 +306,7 @@ def pairs_estimate(model: LinkKernel, direction: Array, rng: np.random.Generator
 def test_monte_carlo(text: str, noise: str, rng: np.random.Generator) -> None:
     model = kernel(text, noise)
     result = threshold(model)
-    mean, sigma = pairs_estimate(model, result.eigenvector, rng, 200_000)
+    mean, sigma = pairs_estimate(model, result.eigenvector, rng, 100_000)
     # neighbours in order of y differ by O(1/n): far below sigma
     assert 1 / alpha(result) == pytest.approx(mean, abs=4 * sigma)
     assert sigma < 0.05 / alpha(result)
@@ -429,7 +429,7 @@ def test_a_label_beside_a_real_output_by_monte_carlo(rng: np.random.Generator) -
     # |h| is independent of the angle: E[h_1^2 | y] = y/2, E[h_1 h_2 | y] = +- y/pi, E y^2 = 8, eigenvalues of
     # E[G (x) G] on diag and off-diagonal: E (y/2 - 1)^2 + E y^2/pi^2 = 1 + 8/pi^2
     assert alpha(result) == pytest.approx(1 / (1 + 8 / math.pi**2), rel=1e-8)
-    h = rng.normal(size=(400_000, 2))
+    h = rng.normal(size=(100_000, 2))
     y = model.link(h[:, :, None])
     h = h[np.lexsort([y[:, 0], y[:, 1]])]
     g = h[:, :, None] * h[:, None, :] - np.eye(2)
@@ -442,7 +442,7 @@ def test_a_label_beside_a_real_output_by_monte_carlo(rng: np.random.Generator) -
 def test_links_of_one_entry_that_have_no_closed_inverse(text: str, rng: np.random.Generator) -> None:
     result = threshold(kernel(text))
     assert result.how == "estimated" and result.error < 1e-6 * alpha(result)
-    mean, sigma = pairs_estimate(kernel(text), result.eigenvector, rng, 200_000)
+    mean, sigma = pairs_estimate(kernel(text), result.eigenvector, rng, 100_000)
     assert 1 / alpha(result) == pytest.approx(mean, abs=4 * sigma)
 
 
