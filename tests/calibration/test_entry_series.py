@@ -60,7 +60,7 @@ ROUTES = (
         _by_finer_rules,
         "rules of half the widths at each V",
         # One with a jump, and one without.
-        sample=(3, 6),
+        sample=(34, 61),
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)
