@@ -110,7 +110,7 @@ ROUTES = (
         _threshold,
         _stored_threshold,
         "15 digits, stored",
-        sample=(14,),
+        sample=(17,),
     ),
     _quadrature("two layers that are both learned", "both_layers", 102, (1e-3, 1e-2), "accuracy 1e-4, stored", (101,)),
     # The threshold takes most of a case: test_a_sample_of_three_layers is told it.

@@ -399,6 +399,8 @@ def test_symmetries() -> None:
     assert exchanges(kernel_of("h[1]**2; h[2]**2"), zero) == [(0, 1), (1, 0)]
 
 
+# One of these is among the samples of tests/calibration/test_evolve_sampled.py.
+@pytest.mark.slow
 def test_seeds_scatter_as_the_errors_say() -> None:
     kernel = kernel_of("h[1]*h[2]")
     results = [evolve(kernel, 1.5, samples=64, rng=seed) for seed in range(3)]

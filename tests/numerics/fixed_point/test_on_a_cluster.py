@@ -48,6 +48,8 @@ def both(make, q, client):
     return make(1)(q), make(ClusterPool(client))(q)
 
 
+# Three layers go the way of "part_of"; their quadrature has its test below.
+@pytest.mark.slow_for("part_of of three layers")
 @pytest.mark.parametrize("name", SAMPLED)
 def test_posteriors_of_sampled_averages(client, completed, name):
     """And what is drawn from the generator afterwards is the same."""

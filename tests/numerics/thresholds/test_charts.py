@@ -65,10 +65,18 @@ def test_a_start_without_the_symmetries_is_refused():
         evolve(Network(2, 2, 2), 1.0, start=np.diag([0.1, 0.2, 0.3, 0.3]), samples=64)
 
 
+RANK_TWO = Network(1, 3, 2, tied=False)
+
+
 def test_one_untied_layer_of_rank_two_is_served_by_its_chart():
-    model = Network(1, 3, 2, tied=False)
-    found = layer_threshold(model, samples=64)
+    found = layer_threshold(RANK_TWO, samples=64)
     assert found.how == "monte-carlo" and found.error < 0.2 * float(found.value)
+
+
+# Of two layers there is the like above.
+@pytest.mark.slow
+def test_overlaps_of_one_untied_layer_of_rank_two_grow_above_its_threshold():
+    model, found = RANK_TWO, layer_threshold(RANK_TWO, samples=64)
     below, above = (
         evolve(model, factor * float(found.value), samples=16, nodes=256, tol=1e-2) for factor in (0.7, 1.5)
     )

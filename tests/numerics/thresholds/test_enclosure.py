@@ -357,6 +357,8 @@ def test_the_interval_holds_the_estimate(skip, beta):
     assert min(result.tail, result.discretisation_outer, result.discretisation_inner, result.rounding) > 0
 
 
+# The interval above holds a finer estimate, as one of five digits does in test_thresholds.py.
+@pytest.mark.slow
 def test_intervals_are_nested_and_the_precision_is_left_alone():
     wide, narrow = enclose_last_layer(Network(skip=4.0, beta=0.5), width=1e-3), enclosed(4.0, 0.5)
     assert ctx.prec == 100

@@ -175,6 +175,7 @@ def committee_given_the_sum() -> float:
     return 1 / quad(integrand, 0, 8, epsrel=1e-12)[0]
 
 
+@pytest.mark.slow_for("max(h_1, h_2)")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("sign(h_1) + sign(h_2)", committee_given_the_sum), ("max(h_1, h_2)", lambda: 0.5)],  # max = (u + |v|)/sqrt(2)
@@ -306,7 +307,7 @@ def pairs_estimate(model: LinkKernel, direction: Array, rng: np.random.Generator
 def test_monte_carlo(text: str, noise: str, rng: np.random.Generator) -> None:
     model = kernel(text, noise)
     result = threshold(model)
-    mean, sigma = pairs_estimate(model, result.eigenvector, rng, 100_000)
+    mean, sigma = pairs_estimate(model, result.eigenvector, rng, 50_000)
     # neighbours in order of y differ by O(1/n): far below sigma
     assert 1 / alpha(result) == pytest.approx(mean, abs=4 * sigma)
     assert sigma < 0.05 / alpha(result)

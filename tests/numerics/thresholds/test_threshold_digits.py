@@ -186,6 +186,7 @@ def test_weights_of_the_law_sum_to_one(skip: float, beta: float) -> None:
         assert all(a2 <= (t - 1) * (t - 1) + 1e-20 for a2, t in zip(law.square, law.tau, strict=True))
 
 
+@pytest.mark.slow_for("0.5-1.0")
 @pytest.mark.parametrize(("skip", "beta"), [(0.5, 1.0), (0.05, 2.0), (1000.0, 1.0)])
 def test_tables_are_the_plain_sums_over_the_law(skip: float, beta: float) -> None:
     rules = choose(skip, beta, 15)
@@ -385,6 +386,8 @@ def test_weak_linear_attention_of_any_token_number(tokens: int) -> None:
     assert gaps[0] / gaps[1] == pytest.approx(100.0, rel=0.2)  # E log det is stationary: the first order drops out
 
 
+# Either is held against more: fifteen digits below, and float64 against nested sums and scaling in test_thresholds.py.
+@pytest.mark.slow
 def test_linear_against_float64_and_scaling() -> None:
     one, other = (
         precise_threshold(Network(skip=s, beta=b, activation="linear"), digits)
@@ -485,6 +488,7 @@ def test_numbers_beyond_fixed_point_are_refused(value: float) -> None:
         from_balls([arb(1), arb(value)], scale)
 
 
+@pytest.mark.slow_for("0.001")
 @pytest.mark.parametrize("skip", [1e-3, 1e-5])
 def test_small_skips_in_float64_and_in_balls(skip: float) -> None:
     """Nearly no skip: tau of the hidden layer ranges up to 1/c."""

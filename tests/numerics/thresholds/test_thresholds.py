@@ -154,7 +154,7 @@ def test_linear_against_plain_nested_quadrature(skip: float, beta: float, step: 
     assert nested_linear(model, step) == pytest.approx(last_layer(model).operator_norm, rel=1e-9)
 
 
-@pytest.mark.slow_for("0.2-3.0-linear", "0.2-3.0-softmax")
+@pytest.mark.slow_for("0.2-3.0-linear", "0.2-3.0-softmax", "10.0-0.2-linear", "10.0-0.2-softmax")
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 @pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (0.2, 3.0), (10.0, 0.2)])
 def test_against_the_denoiser_at_zero_overlap(activation: str, skip: float, beta: float) -> None:
@@ -216,7 +216,7 @@ PAIRS = [(c, beta) for c in (0.05, 0.3, 1.0, 3.0, 10.0) for beta in (0.2, 0.7, 2
     ("activation", "pairs"),
     [
         ("softmax", EASY),
-        ("linear", EASY),
+        pytest.param("linear", EASY, marks=pytest.mark.slow),
         pytest.param("softmax", PAIRS, marks=pytest.mark.slow),
         pytest.param("linear", PAIRS, marks=pytest.mark.slow),
     ],
@@ -243,6 +243,8 @@ def test_skip_and_temperature_scale_out_of_the_linear_model() -> None:
     assert values[0] == pytest.approx(values[1], rel=1e-11)
 
 
+# tests/numerics/thresholds/test_strong_skip.py has the next order, too.
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_many_skips_reach_the_one_layer_threshold(activation: str) -> None:
     """For c -> infinity the hidden layer no longer hides anything: a known matrix to first order in 1/c, undone."""
