@@ -50,16 +50,12 @@ def test_published_overlap_at_one_half_with_its_own_error() -> None:
     assert result.estimation_error.error == pytest.approx(result.overlap_error[1, 1] / 2)
 
 
-# 0.5 is that of the test above. 256 samples leave it open whether another fixed point is below that of 0.2333.
-@pytest.mark.parametrize(
-    ("samples", "left_out"),
-    [(256, {0.2333, 0.5}), pytest.param(512, {0.5}, marks=pytest.mark.slow)],
-    ids=["some", "all"],
-)
-def test_published_curve_and_monotony(samples: int, left_out: set[float]) -> None:
+# 0.5 is that of the test above, and 0.2333 takes most of the time.
+@pytest.mark.parametrize("left_out", [{0.2333, 0.5}, pytest.param({0.5}, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_published_curve_and_monotony(left_out: set[float]) -> None:
     seen: list[EvolutionResult] = []
     values = sorted(PUBLISHED.keys() - left_out)
-    results = curve(MODEL, values, samples=samples, replicas=8, workers=1, progress=seen.append)
+    results = curve(MODEL, values, samples=512, replicas=8, workers=1, progress=seen.append)
     assert seen == results and [r.alpha for r in results] == values
     for result in results:
         assert result.converged
