@@ -99,6 +99,7 @@ def phase_average(q: float) -> float:
     return float(w @ ((h * np.tanh(h * omega / v) - omega) / v) ** 2 @ w)
 
 
+@pytest.mark.slow_for("0.02-abs(h)", "0.02-h**2 + 1/7", "0.95-abs(h)", "0.95-h**2 + 1/7")
 @pytest.mark.parametrize("text", ["h**2", "abs(h)", "h**2 + 1/7"])
 @pytest.mark.parametrize("q", [0.02, 0.5, 0.95])
 def test_phase_retrieval_average(text: str, q: float) -> None:

@@ -162,7 +162,7 @@ def test_against_the_denoiser_at_zero_overlap(activation: str, skip: float, beta
     model = Network(skip=skip, beta=beta, activation=activation)
     means = []
     for stream in np.random.default_rng(20250201).spawn(8):
-        h = normal_qmc(4, 8, stream).reshape(-1, 2, 2)
+        h = normal_qmc(4, 7, stream).reshape(-1, 2, 2)
         v = (h[:, 1:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0]
         dg = denoise_readout(model, v, np.zeros((2, 2)), np.eye(2), tol=1e-6, workers=1).dg_out
         means.append((dg[:, 1, :, 1, :] ** 2).sum(axis=(1, 2)).mean())
