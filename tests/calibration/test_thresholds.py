@@ -238,7 +238,8 @@ ROUTES = (
         _integral,
         _by_trapezoid,
         "trapezoid in log rho, 60 digits",
-        sample=(27,),
+        # test_the_integral_of_an_untied_linear_layer has 38 digits of one.
+        sample=0,
     ),
     Route(
         "threshold, two layers, 1 to 13 digits",

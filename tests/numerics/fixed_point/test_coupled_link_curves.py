@@ -57,6 +57,8 @@ def test_the_onset_of_a_product_is_its_threshold(text: str):
     assert below.overlap.max() == 0 < above.overlap.min(initial=1, where=np.eye(len(above.overlap)) > 0)
 
 
+# The committee below is held against evolve in the same way.
+@pytest.mark.slow
 def test_a_product_has_the_overlap_of_evolve():
     link = al.Link("h[1]*h[2]")
     wanted, curve = across("h[1]*h[2]")

@@ -122,7 +122,7 @@ CASES = {
 
 
 # Those take seconds more than the others, which send the same tasks.
-LONG = ("link", "chart to an accuracy", "curve on a chart")
+LONG = ("link", "chart", "chart to an accuracy", "curve on a chart")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in CASES])
