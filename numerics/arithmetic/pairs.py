@@ -150,6 +150,6 @@ def _applied(loop: Callable[..., None], *parts: Array) -> Pairs:
 
 def _flat(part: Array, shape: tuple[int, ...]) -> Array:
     """Entries of an array that broadcasts; never to be written, so that a loop is compiled for one kind of arrays."""
-    flat = np.ascontiguousarray(np.broadcast_to(part, shape)).reshape(-1)
+    flat = np.ascontiguousarray(part if part.shape == shape else np.broadcast_to(part, shape)).reshape(-1)
     flat.flags.writeable = False
     return flat

@@ -7,6 +7,7 @@ costs more as n grows.
 """
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -105,11 +106,17 @@ class _Waves:
         return [np.asarray((part @ turn[0] + 1j * (part @ turn[1])) * sharp, np.complex128) for part in seen]
 
 
+@lru_cache(maxsize=16)
+def _probed(beta: float) -> tuple[Array, Array]:
+    """Values of k, and |phi| of one layer at pairs of them."""
+    k = np.linspace(0.0, _PROBE, 401)
+    return k, np.abs(_Waves(beta, _PROBE, 0)(k, k)[0])
+
+
 def _ends(beta: float, count: int) -> Array:
     """Find k_1 and k_2 beyond which |phi|^n counts no more; infinity where the probe does not reach so far."""
-    waves = _Waves(beta, _PROBE, 0)
-    k = np.linspace(0.0, _PROBE, 401)
-    seen = np.abs(waves(k, k)[0]) ** count > _END
+    k, size = _probed(beta)
+    seen = size**count > _END
     last = [int(np.flatnonzero(seen.any(axis=1 - axis)).max()) for axis in (0, 1)]
     return np.array([math.inf if n >= 360 else 1.1 * k[n] + k[1] for n in last])
 

@@ -1,4 +1,4 @@
-"""One thread of BLAS for small matrix products, which several threads would only slow down."""
+"""One thread for small matrix products, which several threads would only slow down, and for one point of many."""
 
 import sys
 from contextlib import AbstractContextManager
@@ -7,7 +7,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_blas_thread"]
+__all__ = ["one_blas_thread", "one_thread"]
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
@@ -19,6 +19,11 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     for again only after modules have been imported, which may have brought others.
     """
     return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Limit BLAS and OpenMP to one thread likewise."""
+    return _libraries(len(sys.modules)).limit(limits=1)
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import chi2
+from scipy.special import chdtri, gammaincinv
 
 from ..learning.blocks import Array
 from .batch import Batch
@@ -113,7 +113,7 @@ def acceptable(split: Split, noise_std: float, unknowns: int = 0, samples: int |
     variance = noise_std**2 / float(np.mean(split.Y_val**2))
     seen = split.Y[:samples].size
     fitted = (unknowns + _DEVIATE * math.sqrt(2 * unknowns)) / max(seen - unknowns, 1)
-    low, high = chi2.ppf(_RARE, entries) / entries, chi2.isf(_RARE, entries) / entries
+    low, high = 2 * gammaincinv(entries / 2, _RARE) / entries, chdtri(entries, _RARE) / entries
     return Band(variance * float(low), EXACT + variance * float(high) * (1 + fitted))
 
 

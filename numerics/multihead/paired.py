@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from scipy.stats import t
+from scipy.special import stdtr
 
 from ..learning.blocks import Array
 
@@ -49,4 +49,4 @@ def paired(first: Array, second: Array) -> Paired:
     deviation = float(difference.std(ddof=1)) / math.sqrt(count)
     if deviation == 0:
         return Paired(gain, 0.0, 0.5 if gain == 0 else float(gain < 0))
-    return Paired(gain, deviation, float(t.sf(gain / deviation, count - 1)))
+    return Paired(gain, deviation, float(stdtr(count - 1, -gain / deviation)))

@@ -4,8 +4,7 @@ import json
 import time
 from collections.abc import Generator
 
-from threadpoolctl import threadpool_limits
-
+from ..core.blas import one_thread
 from ..core.results import as_dict, versions
 from .grid import Point
 from .store import DONE, FAILED, MAX_BYTES, Record
@@ -39,7 +38,7 @@ def compute(task: Task, point: Point) -> Record:
             raise ValueError(
                 "this worker has other numerics, kernels or derivations than the machine that runs the sweep"
             )
-        with threadpool_limits(1):
+        with one_thread():
             result = as_dict(task.run(point.parameters))
         # A result that cannot be stored is a failure of its point.
         size = len(json.dumps(result, allow_nan=False))

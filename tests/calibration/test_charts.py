@@ -127,6 +127,7 @@ ROUTES = (
         _sampled,
         _exact,
         "closed forms and sums, 8 digits",
+        sample=(29, 65, 73),
     ),
     Route(
         "free-energy, any network with a chart, sampled",

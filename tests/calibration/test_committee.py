@@ -86,7 +86,7 @@ ROUTES = (
         _at_zero,
         _finer_at_zero,
         "the next resolution",
-        sample=1,
+        sample=(59,),
     ),
     Route(
         "committee, threshold of the last layer", "estimated", _strong, _expansion, _exactly, "threshold to 13 digits"

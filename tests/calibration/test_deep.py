@@ -5,7 +5,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from harness import Answer, Route, Settings, calibration_tests, load_truths
+import pytest
+from harness import Answer, Route, Settings, calibrate, calibration_tests, load_truths
 from mpmath.ctx_mp import MPContext
 
 from attnlimits.numerics.core.standard_error import standard_error
@@ -83,10 +84,12 @@ def _many_seeds(layers: int, beta: float) -> tuple[float, float]:
     return float(1 / np.mean(norms)), float(standard_error(norms) / np.mean(norms) ** 2)
 
 
-def _quadrature(what: str, store: str, count: int, accuracies: tuple[float, float], against: str) -> Route:
+def _quadrature(
+    what: str, store: str, count: int, accuracies: tuple[float, float], against: str, sample: int | tuple[int, ...]
+) -> Route:
     """Overlaps at so many accuracies between these, beside stored ones."""
     name, cases = f"evolve, {what}, quadrature", _accuracies(store, count, *accuracies)
-    return Route(name, "estimated", cases, _evolve, _stored(store), against, sample=1)
+    return Route(name, "estimated", cases, _evolve, _stored(store), against, sample=sample)
 
 
 ROUTES = (
@@ -107,9 +110,16 @@ ROUTES = (
         _threshold,
         _stored_threshold,
         "15 digits, stored",
-        sample=1,
+        sample=(17,),
     ),
-    _quadrature("two layers that are both learned", "both_layers", 102, (1e-3, 1e-2), "accuracy 1e-4, stored"),
-    _quadrature("three layers", "three_layers", 110, (3e-3, 1e-2), "finer sums, stored"),
+    _quadrature("two layers that are both learned", "both_layers", 102, (1e-3, 1e-2), "accuracy 1e-4, stored", (101,)),
+    # The threshold takes most of a case: test_a_sample_of_three_layers is told it.
+    _quadrature("three layers", "three_layers", 110, (3e-3, 1e-2), "finer sums, stored", 0),
 )
 test_sample, test_whole = calibration_tests(ROUTES)
+
+
+def test_a_sample_of_three_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 0.2071772247 test_three_layers_to_many_digits is the test."""
+    monkeypatch.setattr("attnlimits.numerics.fixed_point.growth.last_layer_norm", lambda model: 1 / 0.2071772247)
+    assert calibrate(ROUTES[-1], most=(22,)).shortfalls(whole=False) == []

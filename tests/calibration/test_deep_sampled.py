@@ -49,8 +49,9 @@ def _route(what: str, store: str, samples: tuple[int, ...], count: int, sample: 
     )
 
 
+# tests/numerics/fixed_point holds one of either against another route: test_two_linear.py and test_accurate.py.
 ROUTES = (
-    _route("two linear layers", "two_linear_layers", (96, 128, 192), 150, (130,)),
+    _route("two linear layers", "two_linear_layers", (96, 128, 192), 150, ()),
     _route("two layers of three tokens", "three_tokens", (64, 96), 120, ()),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

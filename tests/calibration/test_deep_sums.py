@@ -63,7 +63,8 @@ ROUTES = (
         _put_right,
         _far,
         "far finer sums",
-        sample=(28,),
+        # test_finer_sums_put_the_usual_ones_right is one of them.
+        sample=0,
         fewest=_COUNT,
     ),
 )

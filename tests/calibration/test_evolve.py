@@ -101,7 +101,7 @@ ROUTES = (
         _informed,
         lambda s: from_above(s["alpha"], s["tokens"], 1 - _BELOW[s["tokens"] == 1]),
         "sum over the two signs, finer rule",
-        sample=2,
+        sample=(29, 94, 109),
     ),
     Route(
         "evolve, two layers, quadrature",

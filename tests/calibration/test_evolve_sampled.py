@@ -1,7 +1,6 @@
 """State evolution by samples of a tied layer and of a link: three errors hold, or it is too near a threshold."""
 
 from collections.abc import Callable
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -42,9 +41,8 @@ def _tied(s: Settings) -> Answer:
     return _answer(evolve(Network(1, 3, 2), s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
 
 
-@cache
-def _tied_fine(alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    found = evolve(Network(1, 3, 2), alpha, samples=2048, replicas=32, rng=12345)
+def _tied_fine(s: Settings) -> tuple[np.ndarray, np.ndarray]:
+    found = evolve(Network(1, 3, 2), s["alpha"], samples=2048, replicas=32, rng=12345)
     return found.overlap.diagonal()[-1:], found.overlap_error.diagonal()[-1:]
 
 
@@ -58,9 +56,8 @@ def _link(s: Settings) -> Answer:
     return _answer(evolve_link(kernel, s["alpha"], samples=s["samples"], replicas=s["replicas"], rng=s["seed"]))
 
 
-@cache
-def _link_fine(alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    found = evolve_link(kernel_of("h[1]*h[2]"), alpha, samples=512, replicas=16, rng=12345)
+def _link_fine(s: Settings) -> tuple[np.ndarray, np.ndarray]:
+    found = evolve_link(kernel_of("h[1]*h[2]"), s["alpha"], samples=512, replicas=16, rng=12345)
     return found.overlap.diagonal()[-1:], found.overlap_error.diagonal()[-1:]
 
 
@@ -77,6 +74,8 @@ def _alphas(name: str, shape: Settings) -> tuple[float, ...]:
     return tuple(one["alpha"] for one in stored if one == {**shape, "alpha": one["alpha"]})
 
 
+RANK_TWO = {"layers": 1, "tokens": 3, "rank": 2}
+PRODUCT = {"link": "h[1]*h[2]", "noise": "0"}
 UNTIED = {"untied": True, "tokens": 2}
 WIDE = {"layers": 1, "tokens": 4, "rank": 3}
 
@@ -127,20 +126,22 @@ ROUTES = (
         "monte-carlo",
         _cases(TIED, (64, 128, 256), 160),
         _tied,
-        lambda s: _tied_fine(s["alpha"]),
-        "65536 points",
+        lambda s: _stored("tied", RANK_TWO, s["alpha"]),
+        "65536 points, stored",
         ordinary=lambda s: s["samples"] * s["replicas"] >= 2048 and s["alpha"] > 0.22,
         sample=1,
+        again=_tied_fine,
     ),
     Route(
         "evolve, link h[1]*h[2], sampled",
         "monte-carlo",
         _link_cases,
         _link,
-        lambda s: _link_fine(s["alpha"]),
-        "8192 points",
+        lambda s: _stored("product", PRODUCT, s["alpha"]),
+        "8192 points, stored",
         ordinary=lambda s: s["alpha"] in FAR,
         sample=1,
+        again=_link_fine,
     ),
     Route(
         "evolve, one layer of rank 3, sampled",

@@ -175,7 +175,7 @@ ROUTES = (
         _closed,
         _known,
         "closed forms, convolutions, Bessel functions, folds",
-        sample=3,
+        sample=(18, 27, 67),
     ),
     Route(
         "threshold, even links with noise, quadrature",

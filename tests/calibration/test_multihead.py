@@ -85,7 +85,7 @@ ROUTES = (
         lambda s: (_fit(**s)[1], 0.0),
         "the teacher",
         ordinary=lambda s: s["family"] != "alike",
-        sample=(1, 2),
+        sample=(125, 181),
     ),
 )
 test_sample, test_whole = calibration_tests(ROUTES)

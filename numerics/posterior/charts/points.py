@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import gammaincinv, ndtri, stdtrit
 
 from ...quadrature.sobol import sobol
 from ..student import freedom
@@ -59,5 +58,5 @@ def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generato
     return Points(
         np.ascontiguousarray(ndtri(uniform[..., :size])),
         np.ascontiguousarray(broad),
-        np.ascontiguousarray(np.sqrt(nu / scipy.stats.chi2.ppf(uniform[..., size], nu))),
+        np.ascontiguousarray(np.sqrt(nu / (2 * gammaincinv(nu / 2, uniform[..., size])))),
     )

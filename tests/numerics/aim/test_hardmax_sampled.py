@@ -45,7 +45,7 @@ def draws(tokens, c, count, rng):
     return omega, h
 
 
-@pytest.mark.slow_for("3.0")
+@pytest.mark.slow_for("0.0", "3.0")
 @pytest.mark.parametrize("c", [0.0, 0.5, 3.0])
 def test_information_of_six_tokens_is_the_average_of_the_score(c, rng):
     """Of 250 draws; and Nishimori's identity, on the same."""

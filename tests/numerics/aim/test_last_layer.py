@@ -99,8 +99,8 @@ def agree(found):
     return abs(difference.mean()) < 3 * standard_error(difference)
 
 
-def test_message_passing_at_24_dimensions():
-    found = errors(24, 0.1, 3)
+def test_message_passing_at_16_dimensions():
+    found = errors(16, 0.1, 4)
     # 1 before there are data, and 0.39 in the limit.
     assert agree(found) and found.max() < 0.7
 

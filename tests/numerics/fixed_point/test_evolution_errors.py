@@ -30,7 +30,7 @@ def holds(result: EvolutionResult, truth: Array) -> bool:
     return bool((np.abs(result.overlap.diagonal() - truth) <= 3 * result.overlap_error.diagonal() + 1e-9).all())
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_two_layers_just_above_the_threshold(seed: int) -> None:
     result = evolve(MODEL, 0.19, samples=256, rng=seed, workers=1)
     assert holds(result, np.array([0.0, 0.0050398]))
@@ -44,6 +44,8 @@ def test_below_a_threshold_that_is_known_exactly_nothing_is_in_doubt() -> None:
     assert result.converged and not result.overlap.any()
 
 
+# One of these is among the samples of tests/calibration/test_evolve.py.
+@pytest.mark.slow
 def test_far_from_thresholds_errors_hold() -> None:
     truth = np.array([0.0, evolve(MODEL, 0.4, workers=1).overlap[1, 1]])
     results = [evolve(MODEL, 0.4, samples=64, rng=seed, workers=1) for seed in range(3)]
@@ -132,7 +134,7 @@ def test_a_threshold_that_is_not_reached_leaves_the_rate_of_the_averages(monkeyp
 
 def test_a_tolerance_that_was_loosened_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlimits.numerics.fixed_point.iteration._PATIENCE", 2)
-    result = evolve_link(kernel_of("abs(h[1])+h[2]"), 1.5, samples=64, tol=1e-9)
+    result = evolve_link(kernel_of("abs(h[1])+h[2]"), 1.5, samples=32, tol=1e-9)
     assert result.tol > 1e-9 and f"the tolerance was {result.tol:.1e} instead of" in result.status
     assert "(tol = 1e-09 times the least 1 - q): a tenth of the standard error" in result.status
     assert 1e-9 < result.residual <= result.tol and result.origin.settings["tol"] == 1e-9
@@ -162,7 +164,7 @@ def test_a_doubt_is_a_failure_of_the_command(capsys: pytest.CaptureFixture[str])
 
 
 def test_few_randomisations_state_larger_errors() -> None:
-    few, many = (evolve(MODEL, 0.5, samples=1024 // r, replicas=r, workers=1) for r in (2, 16))
+    few, many = (evolve(MODEL, 0.5, samples=512 // r, replicas=r, workers=1) for r in (2, 16))
     scatter = float(many.overlap_error[1, 1])
     assert few.overlap_error[1, 1] > 3 * scatter or not few.converged
 

@@ -80,19 +80,26 @@ def test_averages_of_the_file_are_not_taken_again(tmp_path, monkeypatch):
     assert al.curve(model, [0.1, 0.3], keep=path, accuracy=1e-2).converged
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """What an interrupted curve of two layers leaves, as text."""
+    path = tmp_path_factory.mktemp("kept") / "curve.json"
+    with pytest.raises(KeyboardInterrupt):
+        al.curve(al.Network(2, 2), [0.1, 0.3], keep=path, progress=Count(2), accuracy=5e-3)
+    return path.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("damage", ["other settings", "cut short", "a result", "a byte"])
-def test_a_file_of_something_else_is_passed_over(tmp_path, damage):
+def test_a_file_of_something_else_is_passed_over(tmp_path, begun, damage):
     path, model = tmp_path / "curve.json", al.Network(2, 2)
     settings = {"accuracy": 1e-2}
-    with pytest.raises(KeyboardInterrupt):
-        al.curve(model, [0.1, 0.3], keep=path, progress=Count(2), accuracy=5e-3)
-    text = path.read_text(encoding="utf-8")
+    path.write_text(begun, encoding="utf-8")
     if damage == "cut short":
-        path.write_text(text[: len(text) // 2], encoding="utf-8")
+        path.write_text(begun[: len(begun) // 2], encoding="utf-8")
     elif damage == "a result":
         path.write_text('{"points": {}, "unfinished": []}', encoding="utf-8")
     elif damage == "a byte":
-        path.write_text(text.replace('"bytes": "', '"bytes": "!'), encoding="utf-8")
+        path.write_text(begun.replace('"bytes": "', '"bytes": "!'), encoding="utf-8")
         settings = {"accuracy": 5e-3}
     found = al.curve(model, [0.1, 0.3], keep=path, **settings)
     assert found.to_dict() == whole_curve(**settings).to_dict()

@@ -48,6 +48,8 @@ def both(make, q, client):
     return make(1)(q), make(ClusterPool(client))(q)
 
 
+# Three layers go the way of "part_of"; their quadrature has its test below.
+@pytest.mark.slow_for("part_of of three layers")
 @pytest.mark.parametrize("name", SAMPLED)
 def test_posteriors_of_sampled_averages(client, completed, name):
     """And what is drawn from the generator afterwards is the same."""
@@ -56,7 +58,7 @@ def test_posteriors_of_sampled_averages(client, completed, name):
     def make(workers):
         rng = np.random.default_rng(0)
         # Three layers are sampled where their hidden layers are known, with points of their own.
-        effort = {"samples": 64, "accuracy": 1e-2} if samples is None else {"samples": samples}
+        effort = {"samples": 32, "accuracy": 1e-2} if samples is None else {"samples": samples}
         made = channel(model, **FEW, **effort, rng=rng, workers=workers)
         left.append(rng.random())
         return made
@@ -77,7 +79,7 @@ def test_points_of_the_quadrature_of_two_layers(client, completed):
 
 
 def test_lengths_of_the_quadrature_of_two_linear_layers(client, completed):
-    model, q = Network(activation="linear"), np.diag([0.2, 0.3])
+    model, q = Network(activation="linear", skip=3.0), np.diag([0.2, 0.3])
     assert same(*both(lambda workers: TwoLinearQuadrature(model, 1e-5, workers), q, client))
     assert completed.count("summed_at") > 10
 
@@ -112,9 +114,7 @@ CASES = {
     ),
     "chart to an accuracy": lambda **where: al.evolve(al.Network(1, 2, noise=0.1), 0.6, accuracy=0.05, **where),
     "curve of a network": lambda **where: al.curve(al.Network(1, 3, 2), [0.2, 0.6], samples=64, replicas=3, **where),
-    "curve of a link": lambda **where: al.curve(
-        al.Link("h[1]*h[2]"), [0.2, 3.0], start="both", samples=1024, replicas=3, **where
-    ),
+    "curve of a link": lambda **where: al.curve(al.Link("h[1]*h[2]"), [0.2, 3.0], samples=1024, replicas=3, **where),
     "curve on a chart": lambda **where: al.curve(
         al.Network(1, 2, noise=0.1), [0.4, 0.9], samples=64, replicas=3, nodes=128, **where
     ),
@@ -122,7 +122,7 @@ CASES = {
 
 
 # Those take seconds more than the others, which send the same tasks.
-LONG = ("link", "chart to an accuracy", "curve on a chart")
+LONG = ("link", "chart", "chart to an accuracy", "curve on a chart")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in CASES])

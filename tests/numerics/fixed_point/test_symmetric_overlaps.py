@@ -123,7 +123,7 @@ def test_a_start_from_keys_alone_ends_at_the_fixed_point():
 
 def test_slopes_by_moments_are_those_of_differences():
     model, q, step = Network(1, 2, tied=False), np.diag([0.4, 0.5]), 0.05
-    exact = channel(model, samples=256, replicas=8, rng=np.random.default_rng(1))
+    exact = channel(model, samples=128, replicas=8, rng=np.random.default_rng(1))
     slopes = np.array([chart(model, samples=64, seed=seed).derivative(q) for seed in range(4)])
     for k in range(2):
         moved = np.diag(step * np.eye(2)[k])

@@ -19,7 +19,7 @@ def found() -> EvolutionResult:
 
 
 def test_samples_agree_with_the_quadrature(found: EvolutionResult) -> None:
-    sampled = evolve(MODEL, 0.5, samples=128, workers=1, tol=1e-5)
+    sampled = evolve(MODEL, 0.5, samples=64, workers=1, tol=1e-4)
     assert (found.how, sampled.how) == ("estimated", "monte-carlo")
     assert found.converged and found.reached
     assert (found.overlap_error.diagonal() <= 1e-3 * found.overlap.diagonal()).all()
@@ -27,12 +27,17 @@ def test_samples_agree_with_the_quadrature(found: EvolutionResult) -> None:
     assert (off <= 4 * sampled.overlap_error.diagonal() + found.overlap_error.diagonal()).all()
 
 
+# Of the first layer alone tests/calibration/test_two_linear.py has a fixed point.
+@pytest.mark.slow
 def test_the_first_layer_is_learned_alone() -> None:
     """Between 0.3972 and where the second joins, of which the accuracy says how well it is known."""
-    rough, fine = (evolve(MODEL, 0.41, accuracy=accuracy, workers=1) for accuracy in (1e-2, 1e-4))
+    rough, fine = (evolve(MODEL, 0.41, accuracy=accuracy, workers=1) for accuracy in (1e-2, 1e-3))
     assert fine.overlap[1, 1] == 0 and 0 < fine.overlap[0, 0] < 0.02
     assert abs(rough.overlap[0, 0] - fine.overlap[0, 0]) <= rough.overlap_error[0, 0]
-    assert fine.overlap_error[0, 0] <= 1e-4 * fine.overlap[0, 0]
+    assert fine.overlap_error[0, 0] <= 1e-3 * fine.overlap[0, 0]
+
+
+def test_below_the_threshold_of_the_first_layer_nothing_is_learned() -> None:
     assert not evolve(MODEL, 0.39, workers=1).overlap.any()
 
 
@@ -41,10 +46,12 @@ def test_the_first_layer_is_learned_alone() -> None:
 @pytest.mark.parametrize("skip", [0.3, 3.0])
 def test_recovery_is_reached(skip: float) -> None:
     """Beyond alpha = 1, by the series near recovery."""
-    found = evolve(Network(activation="linear", skip=skip), 1.1, start=np.diag([0.97, 0.97]), accuracy=1e-2, workers=1)
+    found = evolve(Network(activation="linear", skip=skip), 2.5, start=np.diag([0.97, 0.97]), accuracy=1e-2, workers=1)
     assert found.converged and (found.overlap.diagonal() > 0.999).all()
 
 
+# The test below follows these averages down, tests/numerics/fixed_point/test_continuation.py those of softmax up.
+@pytest.mark.slow
 def test_a_curve_is_deterministic(found: EvolutionResult) -> None:
     made = curve(MODEL, [0.42, 0.5], accuracy=1e-2, workers=1)
     assert made.how == "estimated" and made.converged
@@ -58,7 +65,7 @@ def test_a_recovered_layer_leaves_the_error_of_the_others() -> None:
     model = Network(activation="linear", skip=3.0)
     last = curve(model, [1.1], start="informed", accuracy=1e-2, closest=0.01, workers=1)
     (point,) = last.points["informed"]
-    assert point.recovered
+    assert last.how == "estimated" and point.recovered
     assert (point.overlap.diagonal() + point.overlap_error.diagonal() >= 1 - 1e-9).all()
 
 

@@ -20,7 +20,7 @@ from attnlimits.numerics.model.network import Network
         (Network(1), 0.2, {}),
         (Network(1), 0.2, {"start": [[0.3]]}),
         (Network(2), 0.8, {"accuracy": 1e-2}),
-        (Network(1, 2, 2), 0.9, {"samples": 64}),
+        (Network(1, 2, 2), 0.9, {"samples": 32}),
     ],
     ids=["up", "down", "past it", "from a matrix", "a layer joins", "sampled"],
 )
@@ -28,7 +28,7 @@ def test_the_error_covers_the_fixed_point(model: Network, alpha: float, settings
     fixed = evolve(model, alpha, **settings)
     assert fixed.converged
     seen = 0
-    for most in (1, 2, 4, 9):
+    for most in (1, 3, 9):
         found = evolve(model, alpha, max_iter=most, **settings)
         if found.converged:
             continue
@@ -73,7 +73,7 @@ def test_distances_hold_between_zero_and_the_identity() -> None:
         return np.asarray((vectors * np.sqrt(values)) @ vectors.T)
 
     closest = {1: 0.0, 0: 0.0, -1: 0.0}
-    for _ in range(4000):
+    for _ in range(1500):
         a, b = root(rng.uniform(0, 1, 2)), root(rng.beta(0.3, 0.3, 2))
         q = a @ a
         above = np.eye(2) - q

@@ -175,7 +175,7 @@ def test_too_few_heads_are_not_accepted():
 
 def test_noise_is_estimated():
     split, noise_std = split_of("gauss", 2, samples=1500, noise=0.1, dim=3)
-    fit = fit_heads(split, 2, np.random.default_rng(1), starts=3)
+    fit = fit_heads(split, 2, np.random.default_rng(1), starts=2)
     assert fit.found.converged and all(rung.p > 0.5 for rung in fit.evidence.rungs if rung.heads > 2)
     # 1800 held-out entries: 1.7 % of scatter
     assert fit.noise_std == pytest.approx(noise_std, rel=0.05)
@@ -184,7 +184,7 @@ def test_noise_is_estimated():
 
 def test_what_is_no_noise_is_not_taken_for_it():
     split, _ = split_of("gauss", 3, samples=500)
-    fit = fit_heads(split, 2, np.random.default_rng(1), starts=3)
+    fit = fit_heads(split, 2, np.random.default_rng(1), starts=2)
     assert not fit.found.converged and "not noise alone" in fit.found.status
     Y = np.random.default_rng(3).standard_normal(split.X.shape)
     fit = fit_heads(hold_out(split.X, Y, None, None, np.random.default_rng(1)), 1, np.random.default_rng(1), starts=2)
@@ -222,7 +222,7 @@ def test_the_range_widens_with_what_is_fitted():
 @pytest.mark.parametrize(("dim", "samples"), [(3, 1500), (4, 2500)], ids=["3", "4"])
 def test_heads_are_counted(dim, samples, noise, told):
     split, noise_std = split_of("gauss", 2, samples=samples, noise=noise, dim=dim)
-    fit = select_heads(split, noise_std if told else None, np.random.default_rng(1), starts=3)
+    fit = select_heads(split, noise_std if told else None, np.random.default_rng(1), starts=2)
     assert fit.found.converged and len(fit.found.theta) == 2 == fit.evidence.heads
 
 

@@ -139,7 +139,7 @@ def test_few_examples_are_enough_where_certified_rows_are():
 
 def test_saturated_heads_take_all_examples():
     """Few rows show Theta at logits of 300: the descents from 400 samples miss it, the last one, from all, does not."""
-    theta, w, made, _ = instance(("saturated", 2, 2, 6, 300.0, 0.0, 3000), 2)
+    theta, w, made, _ = instance(("saturated", 2, 2, 6, 300.0, 0.0, 2000), 2)
     found = sculpt(made.X, made.Y, 2, rng=0)
     assert min(attempt.validation_error for attempt in found.attempts) > found.accept
     assert found.converged and parameter_error(found.theta, found.w, theta, w) < 1e-8

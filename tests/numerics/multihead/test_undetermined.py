@@ -159,9 +159,9 @@ def test_two_heads_of_one_theta_are_named():
 
 
 def test_a_sample_of_the_certificates():
-    """Two of the 200 of `acceptance.py`: each that is open is named, none that is not is accused."""
-    found = summary_certificates(run("certificates", range(2)))
-    assert found["named"] == found["instances"] == 2 == found["converged where fine"] and not found["accused"]
+    """One of the 200 of `acceptance.py`: each that is open is named, none that is not is accused."""
+    found = summary_certificates(run("certificates", range(1)))
+    assert found["named"] == found["instances"] == 1 == found["converged where fine"] and not found["accused"]
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def test_digits_beyond_the_samples_are_refused_with_the_value():
 
 def test_overlaps_grow_above_the_threshold_and_not_below():
     model = Network(2, 2, tied=False)
-    threshold = chart_threshold(model, samples=64, nodes=256)
+    threshold = chart_threshold(model, samples=32, nodes=128)
     value = float(threshold.value)
     below, above = (evolve(model, factor * value, samples=16, nodes=128, tol=1e-2) for factor in (0.7, 1.5))
     assert not below.overlap.any()
@@ -65,10 +65,18 @@ def test_a_start_without_the_symmetries_is_refused():
         evolve(Network(2, 2, 2), 1.0, start=np.diag([0.1, 0.2, 0.3, 0.3]), samples=64)
 
 
+RANK_TWO = Network(1, 3, 2, tied=False)
+
+
 def test_one_untied_layer_of_rank_two_is_served_by_its_chart():
-    model = Network(1, 3, 2, tied=False)
-    found = layer_threshold(model, samples=64)
+    found = layer_threshold(RANK_TWO, samples=64)
     assert found.how == "monte-carlo" and found.error < 0.2 * float(found.value)
+
+
+# Of two layers there is the like above.
+@pytest.mark.slow
+def test_overlaps_of_one_untied_layer_of_rank_two_grow_above_its_threshold():
+    model, found = RANK_TWO, layer_threshold(RANK_TWO, samples=64)
     below, above = (
         evolve(model, factor * float(found.value), samples=16, nodes=256, tol=1e-2) for factor in (0.7, 1.5)
     )
@@ -78,7 +86,7 @@ def test_one_untied_layer_of_rank_two_is_served_by_its_chart():
 def test_an_operator_within_its_error_of_zero_has_no_threshold():
     # The threshold approaches noise/6, and sampling errors of the eigenvalue do not fall with the noise: it was 40000
     # +- 20000, or a division by zero where the sample was negative.
-    for seed in range(3):
+    for seed in range(2):
         with pytest.raises(ConvergenceError, match=r"alpha is larger than [\d.e+]+; raise samples") as refused:
             chart_threshold(Network(1, 2, noise=1e6), samples=128, nodes=256, rng=seed)
         assert float(str(refused.value).split("larger than ")[1].split(";")[0]) < 1e6 / 6

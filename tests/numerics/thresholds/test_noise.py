@@ -39,7 +39,7 @@ def test_weak_noise_leaves_the_threshold_without_noise():
     assert abs(float(weaker.value) - exact) < 4 * weaker.error + 0.01
 
 
-@pytest.mark.parametrize("beta", [1.0, 3.0])
+@pytest.mark.parametrize("beta", [pytest.param(1.0, marks=pytest.mark.slow), 3.0])
 def test_posteriors_on_a_grid_give_the_same_threshold(beta):
     model = Network(1, 2, beta=beta, noise=0.4)
     rng = np.random.default_rng(7)
@@ -64,8 +64,8 @@ def test_posteriors_on_a_grid_give_the_same_threshold(beta):
 
 def test_overlaps_grow_above_the_threshold_and_not_below():
     model = Network(1, 2, tied=False, noise=0.5)
-    value = float(chart_threshold(model, samples=64, nodes=128).value)
-    below, above = (evolve(model, factor * value, samples=64, nodes=128, tol=1e-2) for factor in (0.7, 2.5))
+    value = float(chart_threshold(model, samples=32, nodes=64).value)
+    below, above = (evolve(model, factor * value, samples=64, nodes=64, tol=1e-2) for factor in (0.7, 2.5))
     assert not below.overlap.any()
     assert (above.overlap.diagonal() > 5 * above.overlap_error.diagonal()).all()
 

@@ -8,6 +8,8 @@ import pytest
 from attnlimits.numerics.arithmetic.pairs import Pairs, Parts
 from attnlimits.numerics.core.errors import ConvergenceError
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.quadrature.rules import normal_qmc
+from attnlimits.numerics.thresholds import last_layer_sums
 from attnlimits.numerics.thresholds.last_layer import last_layer
 from attnlimits.numerics.thresholds.last_layer_sums import linear_deep
 from attnlimits.numerics.thresholds.pairs.linear import norm_three_linear, output_moments
@@ -167,7 +169,9 @@ def test_norm_against_plain_sums() -> None:
 
 
 @pytest.mark.parametrize("beta", [pytest.param(0.05, marks=pytest.mark.slow), 1.0])
-def test_norm_against_monte_carlo(beta: float) -> None:
+def test_norm_against_monte_carlo(beta: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A quarter of the points: the errors are stated as so much larger.
+    monkeypatch.setattr(last_layer_sums, "normal_qmc", lambda dimension, _, rng: normal_qmc(dimension, 13, rng))
     sampled, _ = linear_deep(Network(3, beta=beta, activation="linear"), np.random.default_rng(0))
     # two digits more than the samples have
     value = float(norm_three_linear(ONE, Pairs(beta), 5.0).fraction())
@@ -189,7 +193,7 @@ def test_outputs_beyond_float64_are_refused(layers: int) -> None:
 )
 def test_norm_does_not_depend_on_the_steps(skip: float, beta: float) -> None:
     first = float(norm_three_linear(Pairs(skip), Pairs(beta), 8.0).fraction())
-    second = float(norm_three_linear(Pairs(skip), Pairs(beta), 9.0, 1.3).fraction())
+    second = float(norm_three_linear(Pairs(skip), Pairs(beta), 8.0, 1.2).fraction())
     assert first == pytest.approx(second, rel=1e-8)
 
 

@@ -15,7 +15,7 @@ from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.denoiser import denoise_readout
 from attnlimits.numerics.quadrature.rules import normal_qmc
 from attnlimits.numerics.thresholds.last_layer import MAX_DIGITS, last_layer, one_layer, proved_last_layer
-from attnlimits.numerics.thresholds.last_layer_sums import linear_mixing, softmax
+from attnlimits.numerics.thresholds.last_layer_sums import linear_mixing, linear_two_layers, softmax
 
 from ..posterior.weak_recovery import weak_recovery_threshold
 
@@ -145,7 +145,7 @@ def test_softmax_against_plain_nested_quadrature_at_the_corners(skip: float, bet
     assert nested_softmax(model, step) == pytest.approx(last_layer(model).operator_norm, rel=1e-9)
 
 
-@pytest.mark.slow_for("2.0-5.0-0.1", "0.2-0.2-0.16")
+@pytest.mark.slow_for("10.0-0.2-0.3", "2.0-5.0-0.1", "0.2-0.2-0.16")
 @pytest.mark.parametrize(
     ("skip", "beta", "step"), [(1.0, 1.0, 0.16), (10.0, 0.2, 0.3), (2.0, 5.0, 0.1), (0.2, 0.2, 0.16)]
 )
@@ -154,7 +154,7 @@ def test_linear_against_plain_nested_quadrature(skip: float, beta: float, step: 
     assert nested_linear(model, step) == pytest.approx(last_layer(model).operator_norm, rel=1e-9)
 
 
-@pytest.mark.slow_for("0.2-3.0-linear", "0.2-3.0-softmax")
+@pytest.mark.slow_for("0.2-3.0-linear", "0.2-3.0-softmax", "10.0-0.2-linear", "10.0-0.2-softmax")
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 @pytest.mark.parametrize(("skip", "beta"), [(1.0, 1.0), (0.2, 3.0), (10.0, 0.2)])
 def test_against_the_denoiser_at_zero_overlap(activation: str, skip: float, beta: float) -> None:
@@ -162,7 +162,7 @@ def test_against_the_denoiser_at_zero_overlap(activation: str, skip: float, beta
     model = Network(skip=skip, beta=beta, activation=activation)
     means = []
     for stream in np.random.default_rng(20250201).spawn(8):
-        h = normal_qmc(4, 8, stream).reshape(-1, 2, 2)
+        h = normal_qmc(4, 7, stream).reshape(-1, 2, 2)
         v = (h[:, 1:] @ np.swapaxes(model.mixing(h), 1, 2))[:, 0]
         dg = denoise_readout(model, v, np.zeros((2, 2)), np.eye(2), tol=1e-6, workers=1).dg_out
         means.append((dg[:, 1, :, 1, :] ** 2).sum(axis=(1, 2)).mean())
@@ -206,9 +206,9 @@ def test_fewer_digits_are_the_rounded_prefix(activation: str) -> None:
 
 
 MODULE = "attnlimits.numerics.thresholds.last_layer"
-# Much and little attention beside what is skipped; the test above has some in between, and the corner of most attention
-# is among the slow ones.
-EASY = [(0.05, 0.2), (10.0, 0.2)]
+# Much attention beside what is skipped; the test above has some in between, and the other corners are among the slow
+# ones.
+EASY = [(0.05, 0.2)]
 PAIRS = [(c, beta) for c in (0.05, 0.3, 1.0, 3.0, 10.0) for beta in (0.2, 0.7, 2.0, 5.0)]
 
 
@@ -216,7 +216,7 @@ PAIRS = [(c, beta) for c in (0.05, 0.3, 1.0, 3.0, 10.0) for beta in (0.2, 0.7, 2
     ("activation", "pairs"),
     [
         ("softmax", EASY),
-        ("linear", EASY),
+        pytest.param("linear", EASY, marks=pytest.mark.slow),
         pytest.param("softmax", PAIRS, marks=pytest.mark.slow),
         pytest.param("linear", PAIRS, marks=pytest.mark.slow),
     ],
@@ -238,10 +238,13 @@ def test_twelve_digits_across_the_range(activation: str, pairs: list[tuple[float
 
 def test_skip_and_temperature_scale_out_of_the_linear_model() -> None:
     """B is a multiple of c at fixed beta/c, and a multiple of h does not change what is learned: alpha(beta/c)."""
-    values = [last_layer(Network(skip=s, beta=b, activation="linear")).operator_norm for s, b in ((2, 1), (6, 3))]
+    # At every level: the rules depend on beta/c as well.
+    values = [linear_two_layers(Network(skip=s, beta=b, activation="linear"), 1) for s, b in ((2, 1), (6, 3))]
     assert values[0] == pytest.approx(values[1], rel=1e-11)
 
 
+# tests/numerics/thresholds/test_strong_skip.py has the next order, too.
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["softmax", "linear"])
 def test_many_skips_reach_the_one_layer_threshold(activation: str) -> None:
     """For c -> infinity the hidden layer no longer hides anything: a known matrix to first order in 1/c, undone."""
@@ -267,7 +270,7 @@ def monte_carlo_norm(model: Network, outer: int, inner: int, rng: np.random.Gene
             exponent = -0.5 * (x**2).sum(axis=0)
             w = np.exp(exponent - exponent.max(axis=1, keepdims=True)) / det
             w /= w.sum(axis=1, keepdims=True)
-            parts.append(np.einsum("ink,jnk,nk->nij", x, x, w))
+            parts.append(np.moveaxis(x * w, 0, 1) @ np.moveaxis(x, 0, 2))
         estimates.append(np.concatenate(parts) - np.eye(2))
     return float((estimates[0] * estimates[1]).sum(axis=(1, 2)).mean())
 
@@ -275,7 +278,7 @@ def monte_carlo_norm(model: Network, outer: int, inner: int, rng: np.random.Gene
 @pytest.mark.parametrize("layers", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_depth_against_monte_carlo(layers: int) -> None:
     model = Network(layers)
-    values = [monte_carlo_norm(model, 1024, 1024, s) for s in np.random.default_rng(layers).spawn(8)]
+    values = [monte_carlo_norm(model, 512, 1024, s) for s in np.random.default_rng(layers).spawn(8)]
     sigma = np.std(values, ddof=1) / math.sqrt(8)
     assert sigma < 0.02 * np.mean(values)
     # The coarsest level, which has eight digits and more; Student, 7 degrees: p = 0.005
@@ -293,6 +296,16 @@ def test_three_layers_to_many_digits() -> None:
     assert abs(np.mean(values) - 1 / float(result.value)) < 3 * sigma
 
 
+@pytest.fixture
+def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An eighth of the points, with errors that are stated as so much larger."""
+    monkeypatch.setattr(
+        "attnlimits.numerics.thresholds.last_layer_sums.normal_qmc",
+        lambda dimension, log2_n, rng: normal_qmc(dimension, log2_n - 3, rng),
+    )
+
+
+@pytest.mark.usefixtures("few_points")
 def test_linear_depth_four_states_an_honest_error() -> None:
     model = Network(4, skip=2.0, beta=0.1, activation="linear")
     first, second = last_layer(model, digits=2, rng=1), last_layer(model, digits=12, rng=2)
@@ -303,6 +316,7 @@ def test_linear_depth_four_states_an_honest_error() -> None:
     assert second.error < 0.1 * float(second.value)
 
 
+@pytest.mark.usefixtures("few_points")
 def test_linear_depth_four_at_a_small_skip_keeps_the_small_singular_values() -> None:
     """Below the rounding of the large ones some are lost in the matrix itself: its determinant has them."""
     model = Network(4, skip=0.01, activation="linear")
@@ -397,14 +411,14 @@ def test_a_norm_next_to_a_rounding_boundary_is_decided_at_three_layers(monkeypat
 
 def test_proved_digits_are_those_of_the_estimate() -> None:
     model = Network(skip=5.0)  # where a proof takes a second; the README and its test have c = 1
-    proved, enclosure = proved_last_layer(model, digits=7)
+    proved, enclosure = proved_last_layer(model, digits=5)
     assert proved.how == "rigorous"
-    assert proved.value == last_layer(model, digits=7).value
+    assert proved.value == last_layer(model, digits=5).value
     assert float(enclosure.lower) < last_layer(model, digits=12).operator_norm ** -1 < float(enclosure.upper)
     # The error holds the interval and the rounding.
     worst = max(abs(Fraction(end) - Fraction(proved.value)) for end in (enclosure.lower, enclosure.upper))
     assert float(worst) == proved.error
-    assert proved.error < 0.6e-7
+    assert proved.error < 0.6e-5
     assert enclosure.lower in proved.status
 
 
