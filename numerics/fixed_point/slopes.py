@@ -50,8 +50,8 @@ _AHEAD = 3.0
 # step is shortened to 1/0.02 times the step of the plain iteration.
 _FLAT = 0.02
 # Slopes from sampled averages below this, and below this share of 1 - q, may have the wrong sign, and steps by them
-# lead away. Three layers: at alpha = 1.435, where the flattest is .02 and differences miss it by half of that, a search
-# went from q_11 = .86 to recovery; towards recovery it is .3 (1 - q_11).
+# lead away. Three layers: at alpha = 1.435, where the flattest is .029 and rough averages miss it by .01, a search went
+# from q_11 = .86 to recovery; towards recovery it is .3 (1 - q_11).
 _FLATTEST, _FLATTEST_SHARE = 0.01, 0.1
 _LEFT = 0.2  # share of u = -log(1 - q) that a step leaves
 
