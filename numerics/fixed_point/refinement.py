@@ -236,7 +236,12 @@ class Refinement:
             # What is asked of q is asked where the step leads, too: an error of t makes one of q by x (1 - x) there.
             asked = np.minimum(self._asked(x), self._asked(there))
             judge, off = (judge_sampled, noise_of) if sampled else (judge_rule, bias_of)
-            judged = judge(stage, step, off(here.averages, chosen, inverse), asked, at_rest=at_rest, coarse=coarse)
+            left = off(here.averages, chosen, inverse)
+            if sampled:
+                left = left * (
+                    x / there
+                )  # slopes are those by u: what noise makes of u is the same where the step leads
+            judged = judge(stage, step, left, asked, at_rest=at_rest, coarse=coarse)
             if (judged.settled and (judged.enough or not coarse)) or state.n_iter >= self.problem.max_iter:
                 break
             stage = next_stage(stage, judged, here, asked, finest)

@@ -245,6 +245,9 @@ def test_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
         made = [averages.rough(np.diag(q), accuracy) for accuracy in (8e-5, 4e-5)]
         assert isinstance(made[0], HiddenLattice) and isinstance(made[1], HiddenLattice) and made[0] is not made[1]
         assert isinstance(averages.rough(np.diag(q), 2e-3), ThreeLayers)
+    # Where both hidden layers are hardly known, in place of more outputs.
+    assert isinstance(averages.rough(np.diag([0.2, 0.03, 0.99]), 3e-4), HiddenLattice)
+    assert isinstance(averages.rough(np.diag([0.3, 0.03, 0.99]), 3e-4), ThreeLayers)
     assert isinstance(averages.rough(np.diag([0.1, 0.0, 0.5]), 8e-5), DeepQuadrature)
     assert isinstance(averages.rough(np.diag([0.9, 0.9, 0.99]), 1.2e-4), ThreeLayers)
     for q in ((0.9, 0.9, 0.99), (0.0, 0.98, 0.99), (0.4, 0.3, 0.9), (0.44, 0.0, 0.7)):
@@ -258,6 +261,10 @@ def test_averages_of_both_kinds_have_no_ratio(monkeypatch: pytest.MonkeyPatch) -
     for kind in (HiddenLattice, RoughLattice):
         monkeypatch.setattr(kind, "__call__", lambda self, q: replace(sampled, method=METHOD))
     averages = DeepAverages(THREE, 1e-3, replicas=2, rng=np.random.default_rng(0), workers=1)
+    # Where outputs are sampled for this accuracy, unless those of the neighbour are not.
+    low, high = np.diag([0.2, 0.1, 0.99]), np.diag([0.3, 0.1, 0.99])
+    for at in (averages.rough(low, 3e-4), averages.rough(high, 3e-4)):
+        assert averages.alike(low, 3e-4, at).method == averages.alike(high, 3e-4, at).method == at.method
     # Overlaps below, next to and beyond the bound; those of the last layer likewise.
     for within, near, beyond in (
         ((0.9, 0.0, 0.99), (0.971, 0.0, 0.99), (0.975, 0.0, 0.99)),
