@@ -50,7 +50,7 @@ Measured on: {machine}, load {load:g}; {versions}.
 
 The longest of the curves: 48 alphas of three layers from 0.05 to 1.6, to 0.01 (panel (a) of
 [Figure 3](../../papers/troiani2025/README.md)), take 110 s on two cores that do nothing else, 196 s of
-processor time: a tenth of it for the 29 points up to 0.973, of which the last layer alone is learned at most, and
+processor time: less than a tenth for the 29 points up to 0.973, of which the last layer alone is learned at most, and
 three quarters for the eleven with both hidden layers, up to 26 s each.
 """
 
