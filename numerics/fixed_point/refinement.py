@@ -226,21 +226,17 @@ class Refinement:
             if (ended := self._ended(_At(state, here), layers, stage.t, stage.level)) is not None:
                 return ended
             inverse: Array = np.asarray(np.linalg.pinv(stage.slopes), np.float64)
-            step = inverse @ here.imbalance
-            if sampled:
-                step = steady(stage.slopes, resolved_imbalance(here, chosen), stage.t)
+            off = resolved_imbalance(here, chosen)
+            step = steady(stage.slopes, off, stage.t) if sampled else inverse @ off
             step = np.clip(step, -_LONGEST, _LONGEST)
             finest = self.averages.finest[sampled]
             coarse, at_rest = stage.level > finest, state.residual <= self.problem.tolerance.value
             there = np.minimum(logistic(stage.t + step), RECOVERED)
             # What is asked of q is asked where the step leads, too: an error of t makes one of q by x (1 - x) there.
             asked = np.minimum(self._asked(x), self._asked(there))
-            judge, off = (judge_sampled, noise_of) if sampled else (judge_rule, bias_of)
-            left = off(here.averages, chosen, inverse)
-            if sampled:
-                left = left * (
-                    x / there
-                )  # slopes are those by u: what noise makes of u is the same where the step leads
+            judge, error_of = (judge_sampled, noise_of) if sampled else (judge_rule, bias_of)
+            # Slopes of sampled averages are those by u: what noise makes of u is the same where the step leads.
+            left = error_of(here.averages, chosen, inverse) * (x / there if sampled else 1.0)
             judged = judge(stage, step, left, asked, at_rest=at_rest, coarse=coarse)
             if (judged.settled and (judged.enough or not coarse)) or state.n_iter >= self.problem.max_iter:
                 break

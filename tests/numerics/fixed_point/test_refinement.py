@@ -1,6 +1,7 @@
 """Fixed points near recovery, where a line of them passes by, against a law whose fixed points are known."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -135,8 +136,8 @@ def test_slopes_of_the_wrong_sign_do_not_lead_away(monkeypatch: pytest.MonkeyPat
     gap = 0.03
     u = (TIRED[0] - TIRED[1]) * gap / (RATIO[0] - RATIO[1])
 
-    def misled(*arguments: Any, **settings: bool) -> Array:
-        values, vectors = np.linalg.eig(differences(*arguments, **settings))
+    def misled(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool, whole: bool) -> Array:
+        values, vectors = np.linalg.eig(differences(log_alpha, t, sampled=sampled, whole=whole))
         values[values.argmin()] *= -1
         return np.asarray(vectors * values @ np.linalg.inv(vectors))
 
