@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chdtri, gammaincinv
+from scipy.special import chdtri
 
+from ..core.quantiles import chi_squared_quantile
 from ..learning.blocks import Array
 from .batch import Batch
 from .checks import examples
@@ -113,7 +114,7 @@ def acceptable(split: Split, noise_std: float, unknowns: int = 0, samples: int |
     variance = noise_std**2 / float(np.mean(split.Y_val**2))
     seen = split.Y[:samples].size
     fitted = (unknowns + _DEVIATE * math.sqrt(2 * unknowns)) / max(seen - unknowns, 1)
-    low, high = 2 * gammaincinv(entries / 2, _RARE) / entries, chdtri(entries, _RARE) / entries
+    low, high = chi_squared_quantile(_RARE, entries) / entries, chdtri(entries, _RARE) / entries
     return Band(variance * float(low), EXACT + variance * float(high) * (1 + fitted))
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
 
+from ...core.quantiles import chi_squared_quantile
 from ...learning.blocks import Array
 from .simplex import Patterns, simplex_regression
 
@@ -134,7 +134,7 @@ def noise_level(patterns: Patterns, dim: int) -> float:
     """
     levels = np.array([0.02, 0.05, 0.1, 0.2])
     freedom = max(1, dim - patterns.alpha.shape[2] + 1)
-    return float(np.min(np.quantile(patterns.rho, levels) / np.sqrt(2 * gammaincinv(freedom / 2, levels))))
+    return float(np.min(np.quantile(patterns.rho, levels) / np.sqrt(chi_squared_quantile(levels, freedom))))
 
 
 def _smallest(rho: Array, inside: Mask, quantile: float) -> Mask:

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtri, stdtrit
+from scipy.special import ndtri, stdtrit
 
+from ...core.quantiles import chi_squared_quantile
 from ...quadrature.sobol import sobol
 from ..student import freedom
 from .layout import LINE, Layout
@@ -58,5 +59,5 @@ def drawn_points(layout: Layout, nodes: int, pairs: int, rng: np.random.Generato
     return Points(
         np.ascontiguousarray(ndtri(uniform[..., :size])),
         np.ascontiguousarray(broad),
-        np.ascontiguousarray(np.sqrt(nu / (2 * gammaincinv(nu / 2, uniform[..., size])))),
+        np.ascontiguousarray(np.sqrt(nu / chi_squared_quantile(uniform[..., size], nu))),
     )

@@ -6,10 +6,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtri
+from scipy.special import ndtri
 
 from ...core.cluster_pool import Workers, threads_of
 from ...core.errors import ConvergenceError
+from ...core.quantiles import chi_squared_quantile
 from ...model.network import Network
 from ...quadrature.sobol import sobol
 from ..sampled import posterior_moments
@@ -94,8 +95,7 @@ class SampledPosterior:
         together = np.concatenate([part.reshape(len(uniform), -1, dimension + 1) for part in laid], axis=1)
         self._nodes = np.ascontiguousarray(np.swapaxes(ndtri(together[..., :dimension]), 1, 2))
         nu, of_peaks = freedom(dimension), together[:, nodes - 2 * rest :, dimension]
-        # Quantiles of chi^2, without scipy.stats, whose import takes as long as many evaluations.
-        self._tails = np.sqrt(nu / (2 * gammaincinv(nu / 2, of_peaks)))
+        self._tails = np.sqrt(nu / chi_squared_quantile(of_peaks, nu))
 
     def __call__(self, h: Array, omega: Array, v: Array) -> Pieces:
         """Posteriors given the outputs of indices h, under N(omega, v); shapes (n, L, M) and (L, L).
