@@ -257,9 +257,8 @@ class Refinement:
         """The stage with slopes that take the latest evaluation into account."""
         state, here = at
         t, moved = stage.t, stage.moved
-        length = 0.0 if moved is None else float(np.abs(t - moved[0]).max())
         if not (here.averages.sampled and stage.level < ROUGH):
-            if moved is None or length <= shortest_learned(stage.level):
+            if moved is None or np.abs(t - moved[0]).max() <= shortest_learned(stage.level):
                 return state, stage
             return state, replace(stage, slopes=broyden(stage.slopes, t - moved[0], here.log_alpha - moved[1]))
         # Neighbours differ by their noise: slopes are taken from distant points.

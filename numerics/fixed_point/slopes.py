@@ -120,6 +120,11 @@ def distance(t: Array) -> Array:
     return np.log1p(np.exp(t))
 
 
+def _at_distance(u: Array) -> Array:
+    """Return the t of this u."""
+    return np.log(np.expm1(u))
+
+
 def differences(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool, whole: bool) -> Array:
     """Slopes from differences with what is known at t itself.
 
@@ -143,7 +148,7 @@ def differences(log_alpha: Callable[[Array], Array], t: Array, *, sampled: bool,
     faint = distance(t) - distance(t - steps) < _LEAST_LENGTH
     if sampled:
         # At small overlaps a step of t changes little beside the noise: a longer one, upwards, has the same slope.
-        steps = np.where(faint, t - np.log(np.expm1(distance(t) + _LEAST_LENGTH)), steps)
+        steps = np.where(faint, t - _at_distance(distance(t) + _LEAST_LENGTH), steps)
     lengths = (distance(t) - distance(t - steps)) / x  # by t the slope of u is q
     here = log_alpha(t)
     back = [here] * size
@@ -175,7 +180,7 @@ def sampled_step(slopes: Array, imbalance: Array, t: Array, flat: float = _FLAT)
     """
     u = distance(t)
     moved = u + newton(slopes / logistic(t), imbalance, flat)
-    return np.asarray(np.log(np.expm1(np.maximum(moved, _LEFT * u))) - t)
+    return np.asarray(_at_distance(np.maximum(moved, _LEFT * u)) - t)
 
 
 def steady(slopes: Array, imbalance: Array, t: Array) -> Array:
