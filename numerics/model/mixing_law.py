@@ -94,46 +94,47 @@ def _advance(model: Network, law: MixingLaw, done: int, level: int) -> MixingLaw
     t_grid = Chebyshev(24 + 8 * level + int((4 + 2 * level) * t_range), -t_range, 0.0)
     order = 12 + 4 * level
 
-    s, t = law.s[:, None], law.t[None, :]
-    log_t = np.log(law.t)
-    # v_+ = a + S b with |S| <= done/(1 + c).
-    v_top = _CUT + norm_cut(rank) * done / (1 + c)
+    s, cut = law.s[:, None], norm_cut(rank)
     kappa = model.beta * k * k
     moments = np.zeros((s_grid.n, t_grid.n))
-    minus = _minus_rule(kappa, float(law.t.min()), c, norm_cut(rank), order)
+    minus = _minus_rule(kappa, float(law.t.min()), c, cut, order)
     for vm, weight in zip(minus.nodes, minus.weights, strict=True):
-        plus = _plus_rule(kappa, vm, v_top, order)
+        # T falls along its grid: from some T on, v_-/T is beyond its cut.
+        met = slice(max(1, int(np.searchsorted(vm / law.t, cut))))
+        t, b = law.t[met], vm / law.t[met]
+        # v_+ = a + S b with |S| <= done/(1 + c).
+        plus = _plus_rule(kappa, vm, _CUT + b[-1] * done / (1 + c), order)
         _, a_pm, _, a_mm = layer(k * plus.nodes, np.full_like(plus.nodes, k * vm), c, model.beta)
         s_step, log_t_step = a_pm / (1 + c), np.log(a_mm / (1 + c))
-        b = vm / t
-        row = law.weights * gaussian(b) / t
+        row = law.weights[:, met] * gaussian(b) / t
         if rank > 1:
             row *= radial(b, rank)
         # Quadrants: v -> -v changes nothing, swapping the tokens changes the sign of v_- and of S.
         row *= 4 * weight / (2 * math.pi)
-        a = plus.nodes[:, None, None] - s * b
-        mass = gaussian(a) * row * plus.weights[:, None, None]
-        z = s_grid.scale(s + s_step[:, None, None] * t)
+        # Axes (S, v_+, T): sums over S then run along the other two at once.
+        a = plus.nodes[:, None] - (s * b)[:, None]
+        mass = gaussian(a) * row[:, None] * plus.weights[:, None]
+        z = s_grid.scale(s[:, None] + s_step[:, None] * t)
         # Only even polynomials in S: the law is symmetric.
         conditional = _even_moments(z, mass, (s_grid.n + 1) // 2)
-        polynomials = t_grid.polynomials(log_t_step[:, None] + log_t)
+        polynomials = t_grid.polynomials(log_t_step[:, None] + np.log(t))
         moments[::2] += np.tensordot(conditional, polynomials, axes=((1, 2), (1, 2)))
     weights = t_grid.weights(s_grid.weights(moments).T).T
     return MixingLaw(s_grid.nodes, np.exp(t_grid.nodes), weights, law.log_k + math.log1p(c))
 
 
 def _even_moments(z: Array, mass: Array, count: int) -> Array:
-    """Sums of mass T_{2k}(z) over the second axis, shape (count, n_0, n_2), from (n_0, n_1, n_2)."""
-    out = np.empty((count, z.shape[0], z.shape[2]))
+    """Sums of mass T_{2k}(z) over the first axis, shape (count, n_1, n_2), from (n_0, n_1, n_2)."""
+    out = np.empty((count, *z.shape[1:]))
     # A block stays in the processor's cache.
-    size = max(1, _BLOCK // (z.shape[1] * z.shape[2]))
-    for start in range(0, len(z), size):
+    size = max(1, _BLOCK // (z.shape[0] * z.shape[2]))
+    for start in range(0, z.shape[1], size):
         block = slice(start, start + size)
-        step = 2 * z[block] ** 2 - 1
-        older, newer, spare = mass[block].copy(), step * mass[block], np.empty_like(step)
+        step = 2 * z[:, block] ** 2 - 1
+        older, newer, spare = mass[:, block].copy(), step * mass[:, block], np.empty_like(step)
         step *= 2
         for k in range(count):
-            older.sum(axis=1, out=out[k, block])
+            older.sum(axis=0, out=out[k, block])
             np.multiply(step, newer, out=spare)
             spare -= older
             older, newer, spare = newer, spare, older
