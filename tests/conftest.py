@@ -31,7 +31,16 @@ from hypothesis import HealthCheck, settings
 from .launch import AS_OTHERS, REFUSED
 
 # Thousands of tests and compiled kernels stay: looking through them at Python's own pace takes a tenth of the time.
-gc.set_threshold(400_000)
+gc.set_threshold(2_000_000)
+
+
+def _look_once(phase: str, _info: dict[str, int]) -> None:
+    """Let later searches for garbage leave out what one has found in use."""
+    if phase == "stop":
+        gc.freeze()
+
+
+gc.callbacks.append(_look_once)
 
 # A first example may compile a kernel, so no deadline per example. Under CI the examples never vary.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,12 +48,13 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
-# Modules whose functions are compiled when they are imported.
+# Modules whose functions are compiled when they are imported, or by their function `compiled`.
 COMPILED = (
     "generated.attention_tied_linear_m2.posterior64",
     "generated.attention_tied_softmax_m2.posterior64",
     "numerics.arithmetic.digit_runs",
     "numerics.learning.products",
+    "numerics.posterior.lattice.moments",
     "numerics.posterior.ranges",
     "numerics.posterior.two_layers",
     "numerics.posterior.two_layers_rounding",
@@ -52,25 +62,25 @@ COMPILED = (
 )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Let one of the test processes, which start together, compile those modules; the others find them compiled."""
-    if fcntl is None or not hasattr(config, "workerinput"):
-        return
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Let the test processes, which start together, collect one after another: the others find all modules compiled.
+
+    No search for garbage looks through what was loaded and collected: it stays to the end.
+    """
     with open(__file__, encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for name in COMPILED:
-            importlib.import_module(f"attnlimits.{name}")
-
-
-def pytest_collection_finish() -> None:
-    """Let no search for garbage look through what was loaded and collected: it stays to the end."""
+        if fcntl is not None and hasattr(session.config, "workerinput"):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for name in COMPILED:
+                getattr(importlib.import_module(f"attnlimits.{name}"), "compiled", lambda: None)()
+        collected = yield
     gc.freeze()
+    return collected
 
 
 def pytest_sessionfinish() -> None:
     """Search once for garbage whose end fails; the ten searches that pytest adds have nothing left to look through."""
     gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -120,6 +120,7 @@ def test_threads_read_at_once(tmp_path):
         time.sleep(0)
 
     often = gc.get_threshold()
+    gc.freeze()  # what there was before is not looked through
     gc.callbacks.append(change_places)
     gc.set_threshold(20)
     try:
