@@ -69,10 +69,10 @@ def prediction_errors(
 
 
 def _errors(model: Model, q: Array, normals: Array) -> Array:
-    omega = matrix_root(q) @ normals[:, 0]
+    omega = _times(matrix_root(q), normals[:, 0])
     spread = matrix_root(np.eye(len(q)) - q)
-    first = model.link(omega + spread @ normals[:, 1])
-    second = model.link(omega + spread @ normals[:, 2])
+    first = model.link(omega + _times(spread, normals[:, 1]))
+    second = model.link(omega + _times(spread, normals[:, 2]))
     plug = model.link(omega)
     entries = tuple(range(1, plug.ndim))
     squares = [
@@ -80,3 +80,11 @@ def _errors(model: Model, q: Array, normals: Array) -> Array:
         0.5 * (((first - plug) ** 2).sum(axis=entries) + ((second - plug) ** 2).sum(axis=entries)),
     ]
     return np.array([s.mean() for s in squares])
+
+
+def _times(matrix: Array, vectors: Array) -> Array:
+    """Product with each of many vectors; a diagonal matrix only scales them."""
+    scales = matrix.diagonal()
+    if np.array_equal(matrix, np.diag(scales)):
+        return np.asarray(scales[:, None] * vectors)
+    return np.asarray(matrix @ vectors)

@@ -348,8 +348,7 @@ class Network:
             raise ValueError(f"h must have shape (..., P, M) = (..., {self.indices}, {self.tokens}) (7), got {h.shape}")
         heads, tokens, size, kinds = self.heads, self.tokens, self.mixing_size, self.kinds
         lead = h.shape[:-2]
-        mixed = np.broadcast_to(np.eye(size), (*lead, size, size))
-        attention = mixed
+        mixed = attention = np.broadcast_to(np.eye(size), (*lead, size, size))
         start = 0
         with np.errstate(over="ignore", invalid="ignore"):
             for layer, rank in enumerate(self.ranks):
@@ -358,7 +357,9 @@ class Network:
                 rows = h[..., start : start + count, :].reshape(*lead, heads, kinds, heads, rank, tokens)
                 rows = np.swapaxes(rows, -3, -2).reshape(*lead, heads, kinds, rank, size)
                 start += count
-                seen = rows @ np.swapaxes(mixed.reshape(*lead, heads, 1, tokens, size), -1, -2)
+                # A single head of the first layer sees the tokens as they are: the product with the identity is left out.
+                plain = layer == 0 and heads == 1
+                seen = rows if plain else rows @ np.swapaxes(mixed.reshape(*lead, heads, 1, tokens, size), -1, -2)
                 scores = np.swapaxes(seen[..., 0, :, :], -1, -2) @ seen[..., -1, :, :]
                 attention = activated(scores, self.activation, self.beta).reshape(*lead, size, tokens)
                 if layer == self.layers - 1 and self.output == "last":
@@ -370,7 +371,7 @@ class Network:
                     o = np.asarray(self.readouts[layer])
                     blocks = attention.reshape(*lead, heads, tokens, tokens)
                     factor = np.einsum("ab,...bmn->...ambn", o, blocks).reshape(*lead, size, size)
-                mixed = self.skip * mixed + factor @ mixed
+                mixed = self.skip * mixed + (factor if plain else factor @ mixed)
         return mixed, attention
 
 
