@@ -1,4 +1,9 @@
-"""Compiled averages over omega of a posterior of one number that is a sum over a few points with the same outputs."""
+"""Compiled averages over omega of a posterior of one number that is a sum over a few points with the same outputs.
+
+What a point x adds to the density at omega = q u + s, over what the true u adds, is exp(a + b s) with
+    b = (x - u)/(1 - q),    a = log r - (x - u) (b/2 + u),
+r the ratio of 1/|dy/du| at the points: many omega at once.
+"""
 
 import math
 from typing import NamedTuple
@@ -7,9 +12,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from attnlimits.generated.fastmath import exp_fast
+
 __all__ = ["Points", "log_sums", "moments"]
 
 Array = NDArray[np.float64]
+
+# In any order, so that several nodes are added at once.
+_LOOPS: dict[str, object] = {"error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
+# Odds have a density below their inverse: none that enters comes near exp of that, and sums of such are finite.
+_MOST = 300.0
 
 
 class Points(NamedTuple):
@@ -29,7 +41,23 @@ class Points(NamedTuple):
     relative: Array
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **_LOOPS)
+def _set_odds(points: Points, row: int, v: float, shift: Array, odds: Array, gaps: Array) -> int:
+    """Set what each point of a true value adds over what that adds itself, and x - u; returns how many there are."""
+    truth, there = points.truth[row], 0
+    for j in range(points.others.shape[1]):
+        if points.relative[row, j] > -math.inf:
+            gap = points.others[row, j] - truth
+            slope = gap / v
+            start = points.relative[row, j] - gap * (0.5 * slope + truth)
+            for node in range(len(shift)):
+                odds[there, node] = exp_fast(min(start + slope * shift[node], _MOST))
+            gaps[there] = gap
+            there += 1
+    return there
+
+
+@njit(cache=True, **_LOOPS)
 def moments(points: Points, q: float, shift: Array, density: Array, out: Array) -> None:
     """Averages over omega = q u + shift of E[u - omega]^2, Var u and (Var u/(1 - q) - 1)^2, for each true u.
 
@@ -42,54 +70,47 @@ def moments(points: Points, q: float, shift: Array, density: Array, out: Array) 
     out : ndarray, shape (3, n)
         Result.
     """
-    truth, others, relative = points
-    v = 1 - q
-    count = others.shape[1]
-    score, point = np.empty(count), np.empty(count)
-    for row in range(len(truth)):
-        moved = spread = change = 0.0
-        for node in range(len(shift)):
-            omega = q * truth[row] + shift[node]
-            top = -math.inf
-            for j in range(count):
-                point[j] = others[row, j] - omega
-                score[j] = relative[row, j] - 0.5 * point[j] ** 2 / v
-                top = max(top, score[j])
-            mass = first = second = 0.0
-            for j in range(count):
-                score[j] = math.exp(score[j] - top)
-                mass += score[j]
-                first += score[j] * point[j]
-            first /= mass
-            for j in range(count):
-                second += score[j] * (point[j] - first) ** 2
-            second /= mass
-            moved += density[node] * first**2
-            spread += density[node] * second
-            change += density[node] * (second / v - 1) ** 2
-        out[0, row], out[1, row], out[2, row] = moved, spread, change
+    v, nodes = 1 - q, len(shift)
+    odds, gaps = np.empty((points.others.shape[1], nodes)), np.empty(points.others.shape[1])
+    mass, mean, spread = np.empty(nodes), np.empty(nodes), np.empty(nodes)
+    for row in range(len(points.truth)):
+        there = _set_odds(points, row, v, shift, odds, gaps)
+        mass[:], mean[:], spread[:] = 0.0, 0.0, 0.0
+        for j in range(there):
+            for node in range(nodes):
+                mass[node] += odds[j, node]
+                mean[node] += odds[j, node] * gaps[j]
+        for node in range(nodes):
+            mean[node] /= mass[node]
+        for j in range(there):
+            for node in range(nodes):
+                spread[node] += odds[j, node] * (gaps[j] - mean[node]) ** 2
+        moved = scatter = change = 0.0
+        start = v * points.truth[row]
+        for node in range(nodes):
+            variance = spread[node] / mass[node]
+            moved += density[node] * (start - shift[node] + mean[node]) ** 2
+            scatter += density[node] * variance
+            change += density[node] * (variance / v - 1) ** 2
+        out[0, row], out[1, row], out[2, row] = moved, scatter, change
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **_LOOPS)
 def log_sums(points: Points, q: float, shift: Array, density: Array, out: Array) -> None:
     """Average over omega = q u + shift of the log of the sum over the points by what the true u contributes to it.
 
     Parameters are those of `moments`, but for `out` of shape (n,).
     """
-    truth, others, relative = points
-    v = 1 - q
-    count = others.shape[1]
-    score = np.empty(count)
-    for row in range(len(truth)):
+    nodes = len(shift)
+    odds, gaps = np.empty((points.others.shape[1], nodes)), np.empty(points.others.shape[1])
+    mass = np.empty(nodes)
+    for row in range(len(points.truth)):
+        there = _set_odds(points, row, 1 - q, shift, odds, gaps)
+        mass[:] = 0.0
+        for j in range(there):
+            for node in range(nodes):
+                mass[node] += odds[j, node]
         total = 0.0
-        for node in range(len(shift)):
-            top = -math.inf
-            for j in range(count):
-                gap = others[row, j] - truth[row]
-                score[j] = relative[row, j] - 0.5 * gap * (gap + 2 * (v * truth[row] - shift[node])) / v
-                top = max(top, score[j])
-            mass = 0.0
-            for j in range(count):
-                mass += math.exp(score[j] - top)
-            total += density[node] * (top + math.log(mass))
+        for node in range(nodes):
+            total += density[node] * math.log(mass[node])
         out[row] = total
