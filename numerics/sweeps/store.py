@@ -22,7 +22,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -133,7 +133,9 @@ class Store:
 
     @contextmanager
     def writing(self, grid: Record, keys: Sequence[str]) -> Iterator[None]:
-        """Hold the store for one writer, with this grid; what a killed one left half-written is removed.
+        """Hold the store for one writer, with this grid; what a killed process left half-written is removed.
+
+        At the beginning, what an earlier writer left; at the end, what processes that this one has ended left.
 
         Parameters
         ----------
@@ -153,11 +155,18 @@ class Store:
         # Opened to append: were the name a link to another file, that one keeps its content.
         with (self.folder / ".lock").open("a", encoding="utf-8") as lock:
             _acquire(lock, self.folder)
-            for stray in [*self.folder.glob("*" + PART), *self.points.glob("*" + PART)]:
-                stray.unlink(missing_ok=True)
+            self._remove_parts()
             self._check_same_sweep(grid)
             _save(self._manifest, {"schema": SCHEMA, **grid, "keys": list(keys)})
-            yield
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # what is stored stands; the next writer removes them
+                    self._remove_parts()
+
+    def _remove_parts(self) -> None:
+        for part in [*self.folder.glob("*" + PART), *self.points.glob("*" + PART)]:
+            part.unlink(missing_ok=True)
 
     def _check_other_files(self) -> None:
         if (

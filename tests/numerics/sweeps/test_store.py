@@ -107,6 +107,15 @@ def test_what_a_killed_writer_left_is_removed(held):
     assert held.read("aa") is not None
 
 
+def test_what_a_process_left_that_the_writer_has_ended_is_removed(held):
+    stray = held.points / "bb.json.71.part"
+    with pytest.raises(KeyboardInterrupt), held.writing(GRID, ["aa", "bb"]):
+        stray.write_text("{", encoding="utf-8")
+        raise KeyboardInterrupt
+    assert not stray.exists()
+    assert held.read("aa") is not None
+
+
 def test_one_writer_at_a_time(held):
     other = Store(held.folder)
     with held.writing(GRID, ["aa"]):
