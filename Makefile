@@ -53,6 +53,9 @@ run: setup ## the main job: thresholds, state evolution and the figure of the tw
 
 # Threads for matrix products of several processes would wait for each other, turning.
 test test-all: export OPENBLAS_NUM_THREADS ?= 1
+# Arrays that come and go stay with the process: the C library of Linux would give each back to the system, and ask again.
+test test-all: export MALLOC_MMAP_THRESHOLD_ ?= 1073741824
+test test-all: export MALLOC_TRIM_THRESHOLD_ ?= 1073741824
 # The commands that tests start find their modules compiled, also where the environment asks Python to keep none.
 test test-all: export PYTHONDONTWRITEBYTECODE =
 test: setup ## the tests, without those marked slow

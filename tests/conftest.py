@@ -31,7 +31,7 @@ from hypothesis import HealthCheck, settings
 from .launch import AS_OTHERS, REFUSED
 
 # Thousands of tests and compiled kernels stay: looking through them at Python's own pace takes a tenth of the time.
-gc.set_threshold(2_000_000)
+gc.set_threshold(4_000_000)
 
 
 def _look_once(phase: str, _info: dict[str, int]) -> None:

@@ -33,6 +33,8 @@ _LAST_ALONE = (
     (0.2, 0.0), (0.212, 0.005), (0.225, 0.02), (0.25, 0.06), (0.3, 0.15), (0.4, 0.39), (0.5, 0.65), (0.6, 0.83),
     (0.75, 0.94), (0.9, 0.97),
 )  # fmt: skip
+# Ratios alpha at which hidden layers of three are learned, and to what accuracy: lattices reach further than samples.
+_HIDDEN = ((1.02, 1e-3), (1.1, 1e-3), (1.2, 1e-3), (1.3, 1e-3), (1.38, 3e-3), (1.45, 3e-3))
 # Relative accuracy of alpha along the branch of the second layer, and points of sampled averages.
 _FINE, _MANY = 1e-8, 1024
 
@@ -103,6 +105,11 @@ def _three_layers(s: Settings) -> Truth:
     guess = dict(_LAST_ALONE)[s["alpha"]]
     value, error = last_overlap(Network(**s["model"]), s["alpha"], guess) if guess else (0.0, 0.0)
     return [0.0, 0.0, value], [0.0, 0.0, error]
+
+
+def _hidden_layers(s: Settings) -> Truth:
+    """Overlaps of three layers of which the hidden ones are learned, of a seed of its own."""
+    return _overlaps(evolve(Network(**s["model"]), s["alpha"], accuracy=dict(_HIDDEN)[s["alpha"]], rng=10**6))
 
 
 def _both_learned() -> list[Settings]:
@@ -228,6 +235,11 @@ STORES: dict[str, tuple[str, list[Settings] | Callable[[], list[Settings]], Call
         "far finer sums over the outputs, and other nodes",
         [{"model": {"layers": 3}, "alpha": alpha} for alpha, _ in _LAST_ALONE],
         _three_layers,
+    ),
+    "hidden_layers": (
+        "evolve at an accuracy of 1e-3 up to alpha = 1.3, 3e-3 beyond, and another seed",
+        [{"model": {"layers": 3}, "alpha": alpha} for alpha, _ in _HIDDEN],
+        _hidden_layers,
     ),
     "lattices": (
         "lattices with finer steps and other nodes; errors as stated of lattices with as many nodes",
