@@ -44,6 +44,13 @@ def _accuracies(name: str, count: int, least: float, most: float) -> Callable[[n
     return cases
 
 
+def _seeds(count: int, sampled: bool) -> Callable[[np.random.Generator], list[Settings]]:
+    """Seeds at the default accuracy, where outputs are sampled and where lattices suffice."""
+    stored = [one["settings"] for one in load_truths("hidden_layers")]
+    kept = [one for one in stored if (one["alpha"] > 1.15) == sampled]
+    return lambda rng: [{**one, "accuracy": 1e-2, "seed": k} for k in range(count) for one in kept]
+
+
 def _evolve(s: Settings) -> Answer:
     found = evolve(Network(**s["model"]), s["alpha"], accuracy=s["accuracy"], rng=s["seed"], workers=1)
     return Answer(
@@ -113,6 +120,29 @@ ROUTES = (
         sample=(17,),
     ),
     _quadrature("two layers that are both learned", "both_layers", 102, (1e-3, 1e-2), "accuracy 1e-4, stored", (101,)),
+    # Ten seconds and half a minute each.
+    Route(
+        "evolve, three layers, the first one learned",
+        "estimated",
+        _seeds(15, False),
+        _evolve,
+        _stored("hidden_layers"),
+        "accuracy 1e-3, stored",
+        sample=0,
+        fewest=30,
+    ),
+    Route(
+        "evolve, three layers, all learned, sampled",
+        "monte-carlo",
+        _seeds(9, True),
+        _evolve,
+        _stored("hidden_layers"),
+        "accuracies of 1e-3 and 3e-3, stored",
+        sample=0,
+        fewest=30,
+        # To the noise comes what the last step may miss, which is a bound.
+        least_rms=0.5,
+    ),
     # The threshold takes most of a case: test_a_sample_of_three_layers is told it.
     _quadrature("three layers", "three_layers", 110, (3e-3, 1e-2), "finer sums, stored", 0),
 )
