@@ -357,7 +357,7 @@ class Network:
                 rows = h[..., start : start + count, :].reshape(*lead, heads, kinds, heads, rank, tokens)
                 rows = np.swapaxes(rows, -3, -2).reshape(*lead, heads, kinds, rank, size)
                 start += count
-                # A single head of the first layer sees the tokens as they are: the product with the identity is left out.
+                # One head of the first layer sees the tokens as they are: the product with the identity is left out.
                 plain = layer == 0 and heads == 1
                 seen = rows if plain else rows @ np.swapaxes(mixed.reshape(*lead, heads, 1, tokens, size), -1, -2)
                 scores = np.swapaxes(seen[..., 0, :, :], -1, -2) @ seen[..., -1, :, :]

@@ -82,7 +82,7 @@ def test_every_route_has_its_line_in_the_page():
         assert int(cells[2]) >= route.fewest, route.name
         inside, within, worst = (float(cell.removesuffix(" %")) for cell in cells[3:6])
         if route.how == "monte-carlo":
-            assert within >= 99 and 0.7 <= float(cells[6]) <= 1.3, route.name
+            assert within >= 99 and route.least_rms <= float(cells[6]) <= 1.3, route.name
         else:
             least, most = (100, 1) if route.how == "rigorous" else (95, 2)
             assert inside >= least and worst <= most, route.name
