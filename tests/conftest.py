@@ -33,15 +33,6 @@ from .launch import AS_OTHERS, REFUSED
 # Thousands of tests and compiled kernels stay: looking through them at Python's own pace takes a tenth of the time.
 gc.set_threshold(4_000_000)
 
-
-def _look_once(phase: str, _info: dict[str, int]) -> None:
-    """Let later searches for garbage leave out what one has found in use."""
-    if phase == "stop":
-        gc.freeze()
-
-
-gc.callbacks.append(_look_once)
-
 # A first example may compile a kernel, so no deadline per example. Under CI the examples never vary.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
@@ -81,6 +72,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
 def pytest_sessionfinish() -> None:
     """Search once for garbage whose end fails; the ten searches that pytest adds have nothing left to look through."""
     gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
