@@ -9,6 +9,7 @@ import pytest
 from harness import Answer, Route, Settings, calibrate, calibration_tests, load_truths
 from mpmath.ctx_mp import MPContext
 
+from attnlimits.numerics.core.results import How
 from attnlimits.numerics.core.standard_error import standard_error
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.model.network import Network
@@ -44,11 +45,15 @@ def _accuracies(name: str, count: int, least: float, most: float) -> Callable[[n
     return cases
 
 
-def _seeds(count: int, sampled: bool) -> Callable[[np.random.Generator], list[Settings]]:
-    """Seeds at the default accuracy, where outputs are sampled and where lattices suffice."""
-    stored = [one["settings"] for one in load_truths("hidden_layers")]
-    kept = [one for one in stored if (one["alpha"] > 1.15) == sampled]
-    return lambda rng: [{**one, "accuracy": 1e-2, "seed": k} for k in range(count) for one in kept]
+def _seeds(count: int, *, sampled: bool) -> Callable[[np.random.Generator], list[Settings]]:
+    """Seeds at the default accuracy, where outputs are sampled or where lattices suffice."""
+
+    def cases(rng: np.random.Generator) -> list[Settings]:
+        stored = [one["settings"] for one in load_truths("hidden_layers")]
+        kept = [one for one in stored if (one["alpha"] > 1.15) == sampled]
+        return [{**one, "accuracy": 1e-2, "seed": k} for k in range(count) for one in kept]
+
+    return cases
 
 
 def _evolve(s: Settings) -> Answer:
@@ -99,6 +104,14 @@ def _quadrature(
     return Route(name, "estimated", cases, _evolve, _stored(store), against, sample=sample)
 
 
+def _hidden_layers(
+    what: str, how: How, cases: Callable[[np.random.Generator], list[Settings]], against: str, **bounds: float
+) -> Route:
+    """Overlaps of three layers with hidden ones learned, ten seconds to half a minute each, beside stored ones."""
+    name, truth = f"evolve, three layers, {what}", _stored("hidden_layers")
+    return Route(name, how, cases, _evolve, truth, against, sample=0, fewest=30, **bounds)
+
+
 ROUTES = (
     Route(
         "threshold, four and five linear layers, sampled",
@@ -120,26 +133,12 @@ ROUTES = (
         sample=(17,),
     ),
     _quadrature("two layers that are both learned", "both_layers", 102, (1e-3, 1e-2), "accuracy 1e-4, stored", (101,)),
-    # Ten seconds and half a minute each.
-    Route(
-        "evolve, three layers, the first one learned",
-        "estimated",
-        _seeds(15, False),
-        _evolve,
-        _stored("hidden_layers"),
-        "accuracy 1e-3, stored",
-        sample=0,
-        fewest=30,
-    ),
-    Route(
-        "evolve, three layers, all learned, sampled",
+    _hidden_layers("the first one learned", "estimated", _seeds(15, sampled=False), "accuracy 1e-3, stored"),
+    _hidden_layers(
+        "all learned, sampled",
         "monte-carlo",
-        _seeds(9, True),
-        _evolve,
-        _stored("hidden_layers"),
+        _seeds(9, sampled=True),
         "accuracies of 1e-3 and 3e-3, stored",
-        sample=0,
-        fewest=30,
         # To the noise comes what the last step may miss, which is a bound.
         least_rms=0.5,
     ),
