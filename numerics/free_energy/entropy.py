@@ -13,6 +13,7 @@ __all__ = ["FreeEntropy"]
 
 Array = NDArray[np.float64]
 
+_EPS = float(np.finfo(float).eps)
 # Rounding of alpha times the number of solved entries against the dimension of the prior.
 _EQUAL = 1e-9
 
@@ -58,7 +59,10 @@ class FreeEntropy:
         The gradient of Phi over the share of each index (`Channel.share`).
         """
         mean, error = self.output.gradient(q)
-        return self.alpha * mean - 0.5 * self.prior.inverse(q), self.alpha * error
+        output, qhat = self.alpha * mean, self.prior.inverse(q)
+        # A product and a difference are rounded.
+        rounding = 0.5 * _EPS * (2 * np.abs(output) + 0.5 * np.abs(qhat))
+        return output - 0.5 * qhat, self.alpha * error + 0.5 * self.prior.uncertainty(q) + rounding
 
     def hessian(self, x: Array) -> Array:
         """Second derivatives by the overlaps of the groups, over the share of each index.

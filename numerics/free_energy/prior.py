@@ -61,6 +61,9 @@ class Prior(Protocol):
     def inverse(self, q: Array) -> Array:
         """Return qhat with F(qhat) = q."""
 
+    def uncertainty(self, q: Array) -> Array:
+        """What the inverse is off by, shape (P, P): of rounding, and of the search for it."""
+
     def response(self, q: Array) -> Array:
         """Derivatives of the diagonal of qhat by that of q, shape (P, P), for diagonal q."""
 
@@ -103,6 +106,12 @@ class Gaussian:
         found = np.asarray(np.linalg.solve(np.eye(len(q)) - q, q), dtype=np.float64)
         return 0.5 * (found + found.T)
 
+    def uncertainty(self, q: Array) -> Array:
+        """Of 1 - q, one, and of an elimination, 3 P: |(1 - q)^{-1}| |1 - q| |qhat| each, of half an eps."""
+        left = np.eye(len(q)) - q
+        found: Array = np.abs(np.linalg.inv(left)) @ np.abs(left) @ np.abs(self.inverse(q))
+        return 2 * len(q) * _EPS * found
+
     def response(self, q: Array) -> Array:
         """Return (1 - q_k)^{-2} on the diagonal."""
         out: Array = np.diag((1 - q.diagonal()) ** -2.0)
@@ -124,10 +133,7 @@ class Gaussian:
 
 
 class _Separable:
-    """Entries that are independent under the prior, and whose law is a mixture: P <= 3.
-
-    Diagonal overlaps separate into entries; others are a P-dimensional quadrature.
-    """
+    """Independent entries, each a mixture; diagonal overlaps separate, others are a quadrature of P <= 3 dimensions."""
 
     dimension: float
 
@@ -206,6 +212,25 @@ class _Separable:
             low -= 2.0
         return math.exp(decreasing_root(rest, low, _TOP))
 
+    def uncertainty(self, q: Array) -> Array:
+        """Of one entry: what F(qhat) is off q by and its rounding, over the slope E Var(w | y)^2 of F."""
+        if _diagonal(q):
+            return np.diag([self._uncertainty(float(value)) for value in q.diagonal()])
+        qhat = self.inverse(q)
+        fine, coarse = (self._of(len(q)).summary(qhat, wider) for wider in (1.0, _COARSER))
+        off, moved = np.linalg.norm(fine.overlap - q), np.linalg.inv(coarse.mmse) - np.linalg.inv(fine.mmse)
+        return np.abs(moved) + np.linalg.norm(np.linalg.inv(fine.mmse), 2) ** 2 * off
+
+    def _uncertainty(self, q: float) -> float:
+        if q == 0:
+            return 0.0
+        qhat = self._inverse(q)
+        found, rounding = self._entry(qhat), self._rows[1].rounding(np.array([[qhat]]))
+        off = np.abs(found.overlap - q) + rounding.overlap
+        if q >= _HALF:
+            off = np.abs(found.mmse - (1 - q)) + rounding.mmse
+        return float(off[0, 0] / found.square) if found.square else math.inf
+
     def response(self, q: Array) -> Array:
         """Return 1/E Var(w | y)^2 of each entry on the diagonal."""
         rows = [self._entry(self._inverse(float(value))).square for value in q.diagonal()]
@@ -213,18 +238,30 @@ class _Separable:
 
     def potential(self, q: Array) -> float:
         """Psi - Tr(q qhat)/2 at the qhat of q."""
+        if _diagonal(q):
+            return sum(self._potential(float(value))[0] for value in q.diagonal())
         qhat = self.inverse(q)
         return self.psi(qhat) - 0.5 * float(np.trace(q @ qhat))
+
+    def _potential(self, q: float) -> tuple[float, float]:
+        """Of one entry, with its rounding: psi - q qhat/2, or (1 - q) qhat/2 less the information."""
+        if q == 0:
+            return 0.0, 0.0
+        qhat = self._inverse(q)
+        found, rounding = self._entry(qhat), self._rows[1].rounding(np.array([[qhat]]))
+        value, term, wrong = found.psi, -0.5 * q * qhat, rounding.psi
+        if q >= _HALF:
+            value, term, wrong = -found.information, 0.5 * (1 - q) * qhat, rounding.information
+        return value + term, wrong + _EPS * (abs(term) + 0.5 * abs(value + term))
 
     def rounding(self, q: Array) -> float:
         """Of two terms that cancel, and of rules over coupled entries, which are compared with coarser ones.
 
         A qhat that is off by delta moves the potential by (F(qhat) - q) delta/2: delta is that of (I - F)^{-1}.
         """
-        qhat = self.inverse(q)
-        rounding = 4 * _EPS * float(np.abs(np.trace(q @ qhat)))
         if _diagonal(q):
-            return rounding
+            return sum(self._potential(float(value))[1] for value in q.diagonal())
+        rounding = 4 * _EPS * float(np.abs(np.trace(q @ (qhat := self.inverse(q)))))
         fine, coarse = (self._of(len(q)).summary(qhat, wider) for wider in (1.0, _COARSER))
         off = float(np.linalg.norm(coarse.overlap - fine.overlap))
         moved = float(np.linalg.norm(np.linalg.inv(coarse.mmse) - np.linalg.inv(fine.mmse)))

@@ -152,7 +152,9 @@ class OutputEntropy:
                 # Errors of both values may cancel by chance.
                 apart = float(np.ptp(found - self._zero))
                 spread = SAFETY * max(apart, _CHANCE * float(np.ptp(found) + np.ptp(self._zero)))
-                return _rounded(float(found[-1] - self._zero[-1]), spread)
+                spread += self.channel.log_density_bias(q) + self.channel.log_density_bias(np.zeros_like(q))
+                # The difference of two values is rounded as they are.
+                return _rounded(float(found[-1] - self._zero[-1]), spread, float(abs(found[-1]) + abs(self._zero[-1])))
             return self._estimate(found - self._zero, self.channel.log_density_bias(q))
         path = along_path(self.channel, q)
         share = self.channel.share
@@ -161,7 +163,8 @@ class OutputEntropy:
     def _estimate(self, values: Array, more: float) -> Estimate:
         if self.how == "monte-carlo":
             return Estimate(float(values.mean()), float(standard_error(values)) + more, "monte-carlo")
-        return _rounded(float(values.mean()), float(np.ptp(values)) / 2 + more)
+        mean = float(values.mean())
+        return _rounded(mean, float(np.ptp(values)) / 2 + more, 1 + abs(mean))
 
     def limit(self, function: Callable[[Array], Estimate]) -> Estimate:
         """Limit of a function of q for q = (1 - v) I, v -> 0, that has an expansion in powers of v^{1/2}."""
@@ -230,8 +233,9 @@ class OutputEntropy:
         return 0.5 * (out + out.T)
 
 
-def _rounded(value: float, error: float) -> Estimate:
-    return Estimate(value, error + 4 * float(np.finfo(float).eps) * (1 + abs(value)), "estimated")
+def _rounded(value: float, error: float, size: float) -> Estimate:
+    """Value with its error, and four roundings of the size of what it was made of."""
+    return Estimate(value, error + 4 * float(np.finfo(float).eps) * size, "estimated")
 
 
 def output_entropy(

@@ -5,6 +5,7 @@ of no variance. With N_k the density of y, psi = E log sum_k p_k N_k(y)/N(y; 0, 
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..channel.averages import matrix_root
 
-__all__ = ["Mixture", "Summary"]
+__all__ = ["Mixture", "Rounding", "Summary"]
 
 Array = NDArray[np.float64]
 
@@ -27,6 +28,13 @@ _STEPS = {1: 0.01, 2: 0.11, 3: 0.22}
 _LEAST_SCORE, _MOST_SCORE = -1.0, 50.0
 # Terms of the Taylor series of exp(x) - 1 - x where |x| is smaller than this: 2^-18/18! is below rounding.
 _SMALL, _TERMS = 0.5, 17
+# Roundings, of 2^-53 each, by which the terms of a score may be off: 14 of the square of y, 7 of its factor and one of
+# their product; and those of an average relative to its terms: 26 of the sum, in pairs, of up to 2^14 products, 12 of
+# the masses and 20 of the square of a mean. Of the exponential in a mass, its argument x^2/2 adds two for each unit.
+_OF_SCORE, _OF_AVERAGE = 22, 58
+_UNIT = 2.0**-53
+# Least weight of a component that is divided by.
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -42,12 +50,24 @@ class Summary:
         E Cov(w | y) = I - F(qhat); both keep their digits.
     square : float
         E |Cov(w | y)|_F^2.
+    information : float
+        Of w and y: Tr qhat/2 - psi, from sums that keep its digits where qhat is large, see `Mixture.summary`.
     """
 
     psi: float
     overlap: Array
     mmse: Array
     square: float
+    information: float
+
+
+class Rounding(NamedTuple):
+    """What rounding may change averages of the row channel by, at most to first order."""
+
+    psi: float
+    overlap: Array
+    mmse: Array
+    information: float
 
 
 class _Component(NamedTuple):
@@ -57,6 +77,7 @@ class _Component(NamedTuple):
     mean: Array
     centre: Array  # of y
     spread: Array  # covariance of y
+    log_det: float  # of the spread, half
     shrink: Array  # (spread - 1) spread^{-1}
     constant: float  # of the score
     gain: Array  # E[w | y] = mean + gain (y - centre)
@@ -68,17 +89,24 @@ class _Component(NamedTuple):
         excess = (root * variance) @ root
         spread = np.eye(len(root)) + excess
         inverse, centre, deviation = np.linalg.inv(spread), root @ mean, np.sqrt(variance)
+        log_det = 0.5 * float(np.log1p(np.linalg.eigvalsh(excess)).sum())
         posterior = np.linalg.inv(np.eye(len(root)) + deviation[:, None] * (root @ root) * deviation)
         return cls(
             share,
             mean,
             centre,
             spread,
+            log_det,
             excess @ inverse,
-            0.5 * float(centre @ inverse @ centre) + 0.5 * float(np.log1p(np.linalg.eigvalsh(excess)).sum()),
+            0.5 * float(centre @ inverse @ centre) + log_det,
             variance[:, None] * (root @ inverse),
             deviation[:, None] * posterior * deviation,
         )
+
+    def size(self, y: Array) -> Array:
+        """Sum of the sizes of the terms of the score at each y."""
+        linear, square = np.abs(y * self.centre).sum(axis=1), np.abs(0.5 * (y @ self.shrink) * y).sum(axis=1)
+        return linear + square + np.abs(y * (self.shrink @ self.centre)).sum(axis=1) + abs(self.constant)
 
 
 class _Posterior(NamedTuple):
@@ -87,6 +115,9 @@ class _Posterior(NamedTuple):
     log_ratio: Array  # log of the density of y over that of N(0, I)
     mean: Array
     covariance: Array
+    weight: Array  # of each component, shape (K, n)
+    log_weight: Array
+    moved: Array  # its mean less the mean of all, shape (K, n, P)
 
 
 @dataclass(frozen=True)
@@ -110,24 +141,84 @@ class Mixture:
         E N(y; 0, I)/p(y) = 1, so that psi = E[log r + 1/r - 1] with r = p(y)/N(y; 0, I): a sum of positive terms, which
         keeps its digits where qhat is small, as E <w><w>^T does and I - E Cov(w | y) does not. Where the components are
         far apart, the mean of 1/r is that over rare y between them, and nothing is small.
+
+        Where qhat is large, Tr qhat/2 - psi is small beside both. It is the information of w and y: that on the
+        component, H(k) - H(k | y), and that on w within it, log det(I + qhat^{1/2} C_k qhat^{1/2})/2.
         """
         size = len(qhat)
+        components = self._components(qhat)
+        psi, overlap, mmse, square = 0.0, np.zeros((size, size)), np.zeros((size, size)), 0.0
+        information = sum(one.share * (one.log_det - math.log(one.share)) for one in components)
+        for k, (_, y, mass) in enumerate(_nodes(components, wider)):
+            found = _posterior(y, components)
+            information += float(_summed(mass, found.log_weight[k]))
+            psi += float(_summed(mass, _of_psi(found, components)))
+            overlap += _summed(mass, found.mean[:, :, None] * found.mean[:, None])
+            mmse += _summed(mass, found.covariance)
+            square += float(_summed(mass, (found.covariance**2).sum(axis=(1, 2))))
+        return Summary(psi, overlap, mmse, square, information)
+
+    def rounding(self, qhat: Array) -> Rounding:
+        """What rounding may change the averages at qhat by.
+
+        A score whose terms are off moves the weights w_k of the components: d<w> = sum_k w_k (<w>_k - <w>) ds_k, the
+        covariance alike, d log r = sum_k w_k ds_k and d log w_k = ds_k - d log r. Averages are off by the mean of
+        these, and by their own sums.
+        """
+        size = len(qhat)
+        components = self._components(qhat)
+        psi, overlap, mmse = 0.0, np.zeros((size, size)), np.zeros((size, size))
+        # Terms of components: a logarithm of what 9 roundings made, or of a share, a product and a sum of all.
+        terms = [one.share * (1 + abs(one.log_det) - math.log(one.share)) for one in components]
+        information = _UNIT * (10 + len(terms)) * sum(terms)
+        for k, (x, y, mass) in enumerate(_nodes(components)):
+            found = _posterior(y, components)
+            wrong = _OF_SCORE * _UNIT * found.weight * np.array([one.size(y) for one in components])
+            each = _UNIT * (_OF_AVERAGE + (x * x).sum(axis=1))
+            mean = np.abs(found.mean)
+            moved = np.einsum("kn,knp->np", wrong, np.abs(found.moved))
+            both = mean[:, :, None] * moved[:, None]
+            overlap += _summed(mass, both + both.transpose(0, 2, 1))
+            overlap += _summed(mass * each, mean[:, :, None] * mean[:, None])
+            inner = np.array([one.covariance for one in components])[:, None]
+            inner = inner + found.moved[:, :, :, None] * found.moved[:, :, None]
+            mmse += _summed(mass, np.einsum("kn,knpq->npq", wrong, np.abs(inner - found.covariance)))
+            mmse += _summed(mass * each, np.abs(found.covariance))
+            others = (1 - found.weight[k]) * wrong[k] / np.maximum(found.weight[k], _TINY)
+            others = others + wrong.sum(axis=0) - wrong[k] + 4 * _UNIT * (1 - math.log(components[k].share))
+            information += float(_summed(mass, others + each * np.abs(found.log_weight[k])))
+            slope = np.abs(np.expm1(-found.log_ratio)) if _close(components) else np.ones(len(y))
+            psi += float(_summed(mass, slope * wrong.sum(axis=0) + each * np.abs(_of_psi(found, components))))
+        return Rounding(psi, overlap, mmse, information)
+
+    def _components(self, qhat: Array) -> list[_Component]:
         root = matrix_root(qhat)
-        components = [
+        return [
             _Component.of(share, mean, variance, root)
             for share, mean, variance in zip(self.weights, self.means, self.variances, strict=True)
         ]
-        close = all(np.linalg.norm(one.centre) <= 1 for one in components)
-        psi, overlap, mmse, square = 0.0, np.zeros((size, size)), np.zeros((size, size)), 0.0
-        for one in components:
-            x, mass = _rule(size, math.sqrt(float(np.linalg.eigvalsh(one.spread)[-1])), wider)
-            mass = one.share * mass
-            found = _posterior(one.centre + x @ matrix_root(one.spread), components)
-            psi += float(mass @ (_beyond_linear(-found.log_ratio) if close else found.log_ratio))
-            overlap += (found.mean.T * mass) @ found.mean
-            mmse += np.tensordot(mass, found.covariance, axes=1)
-            square += float(mass @ (found.covariance**2).sum(axis=(1, 2)))
-        return Summary(psi, overlap, mmse, square)
+
+
+def _nodes(components: list[_Component], wider: float = 1.0) -> Iterator[tuple[Array, Array, Array]]:
+    """Standard normal nodes around each component, their y, and masses that sum to one over all components."""
+    for one in components:
+        x, mass = _rule(len(one.mean), math.sqrt(float(np.linalg.eigvalsh(one.spread)[-1])), wider)
+        yield x, one.centre + x @ matrix_root(one.spread), one.share * mass
+
+
+def _close(components: list[_Component]) -> bool:
+    return all(np.linalg.norm(one.centre) <= 1 for one in components)
+
+
+def _of_psi(found: _Posterior, components: list[_Component]) -> Array:
+    """What psi is the mean of."""
+    return _beyond_linear(-found.log_ratio) if _close(components) else found.log_ratio
+
+
+def _summed(mass: Array, values: Array) -> Array:
+    """Sum over nodes, in pairs: a sum one after another, as a product of matrices may be, rounds once for each term."""
+    found: Array = np.multiply(values.T, mass, order="C").sum(axis=-1).T
+    return found
 
 
 def _posterior(y: Array, components: list[_Component]) -> _Posterior:
@@ -150,6 +241,7 @@ def _posterior(y: Array, components: list[_Component]) -> _Posterior:
     bounded = np.where(near, score, 0.0)
     less_one = np.where(near, (share * (_beyond_linear(bounded) + np.array(beyond))).sum(axis=0), 0.0)
     log_ratio = np.where(near, np.log1p(less_one), top + np.log(total))
+    log_weight = (score - top) + (np.log(share) - np.log(total))
     weight /= total
     pull = np.where(near, share * np.expm1(bounded) / (1 + less_one), weight)
     means = np.array([one.mean for one in components])
@@ -157,7 +249,8 @@ def _posterior(y: Array, components: list[_Component]) -> _Posterior:
     middle = np.einsum("kn,kp->np", pull, means) + np.einsum("kn,knp->np", weight, np.array(conditional))
     moved = at - middle
     within = np.einsum("kn,kpq->npq", weight, np.array([one.covariance for one in components]))
-    return _Posterior(log_ratio, middle, within + np.einsum("kn,knp,knq->npq", weight, moved, moved))
+    covariance = within + np.einsum("kn,knp,knq->npq", weight, moved, moved)
+    return _Posterior(log_ratio, middle, covariance, weight, log_weight, moved)
 
 
 def _beyond_linear(x: Array) -> Array:
