@@ -131,12 +131,24 @@ def modes_bind() -> None:
     assert done.returncode == 0 or os.geteuid() == 0
 
 
+# Of numba's variables, those by which a child compiles for the processor that its parent compiles for.
+PROCESSOR = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+# Variables that choose a folder for caches before the home folder does.
+CACHES = ("XDG_CACHE_HOME", "ATTNLIMITS_CACHE", "ATTNLIMITS_PRIVATE_KERNELS")
+
+
 @pytest.fixture
 def child() -> Callable[..., Done]:
-    """Return a function that runs a command without numba's variables; None for a variable removes it."""
+    """Return a function that runs a command without numba's choice of folders; None for a variable removes it.
+
+    Where it is given another home, no other choice of a folder for caches goes to the command.
+    """
 
     def run(*command: str, cwd: Path | str = "/", timeout: float = 600, **variables: str | None) -> Done:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA")} | variables
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA") or k in PROCESSOR}
+        if "HOME" in variables:
+            variables = dict.fromkeys(CACHES) | variables
+        environment = kept | variables
         done = subprocess.run(
             [*AS_OTHERS, *map(str, command)],
             capture_output=True,

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import sys
 
+import numba
 import numpy as np
 import pytest
 import sympy as sp
@@ -485,8 +486,9 @@ print(link(0.3, -0.7, 0.2, 0.5, 2.0), sum(link.stats.cache_hits.values()))
 """
 
 
-def test_processes_share_what_was_compiled(tmp_path, child):
+def test_processes_share_what_was_compiled(tmp_path, child, monkeypatch):
     """The second process loads the machine code that the first one, this one, kept beside the source."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")  # of whoever runs the tests
     path = write_link_package(Architecture(1, 2, activation="linear", tied=False), tmp_path)
     first = load_package(path, "numba64").link(0.3, -0.7, 0.2, 0.5, 2.0)
     assert list(path.rglob("*.nbi")), "nothing was kept"

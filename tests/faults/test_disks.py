@@ -189,7 +189,7 @@ def test_a_home_that_cannot_be_written(child, grid, locked, tmp_path, modes_bind
     """Nothing but the cache of derived links wants one, and says so in its line."""
     home = home.format(locked=locked)
     words = line.format(out=tmp_path, grid=grid).split(" ")
-    done = child(*COMMAND, *words, HOME=home, XDG_CACHE_HOME=None, ATTNLIMITS_CACHE=None, cwd=locked)
+    done = child(*COMMAND, *words, HOME=home, cwd=locked)
     assert done.status == 0, done.err
     assert len(done.lines) <= lines
     assert not [path for path in Path(locked).iterdir()]

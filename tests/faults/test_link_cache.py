@@ -244,7 +244,7 @@ def test_a_full_disk_loses_nothing_but_the_cache(folder, derived, capsys, monkey
 
 
 def test_no_home(tmp_path, child, modes_bind, locked):
-    done = child(*COMMAND, "threshold", "--link", LINK, HOME=str(locked), XDG_CACHE_HOME=None, ATTNLIMITS_CACHE=None)
+    done = child(*COMMAND, "threshold", "--link", LINK, HOME=str(locked))
     assert done.status == 0 and "1/2 exactly" in done.out
     assert sum("temporary folder" in line for line in done.lines) == 1
     assert list(locked.rglob("*")) == []

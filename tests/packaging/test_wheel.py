@@ -178,8 +178,8 @@ def sealed(installed, modes_bind, read_only):
 @pytest.mark.parametrize("home", ["/proc", "{locked}"])
 def test_a_sealed_installation_computes_without_a_home(child, sealed, locked, line, expected, home):
     """Of another user, say, or in a container: at most one line on stderr, from the cache that cannot be kept."""
-    where = {"HOME": home.format(locked=locked), "XDG_CACHE_HOME": None, "ATTNLIMITS_CACHE": None}
-    done = child(sealed / "attnlimits", *line.split(" "), cwd=locked, PYTHONPATH=None, VIRTUAL_ENV=None, **where)
+    home = home.format(locked=locked)
+    done = child(sealed / "attnlimits", *line.split(" "), cwd=locked, HOME=home, PYTHONPATH=None, VIRTUAL_ENV=None)
     assert done.status == 0, done.err
     assert len(done.lines) <= (2 if "link" in line else 1), done.err  # kernels compiled, and links derived
     assert "cannot" in done.err or not done.lines
