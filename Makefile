@@ -16,17 +16,19 @@ OUT ?= results
 STAMP := $(VENV)/.setup-done
 # mypy cannot follow the import hook of an editable install; a tree of links shows it the same packages.
 TYPING := build/typing
+# Of tests/processors/suite.py: names of processors, or a commit whose hash chooses one and a part of the tests.
+PROCESSORS ?=
 # An environment of its own, and which of the tests run in it.
 LOWEST := build/lowest
 TESTS ?= tests
 FOLDERS := derive generated numerics papers
 
-.PHONY: help setup run test test-all test-lowest docs-test derive derive-check lint format bench bench-short verify constants docs docs-serve docs-setup clean distclean
+.PHONY: help setup run test test-all test-processors compare-processors test-lowest docs-test derive derive-check lint format bench bench-short verify constants docs docs-serve docs-setup clean distclean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## make .venv with the package (editable), its test and lint tools, and jax on its CPU device
 
@@ -54,16 +56,22 @@ run: setup ## the main job: thresholds, state evolution and the figure of the tw
 # Threads for matrix products of several processes would wait for each other, turning.
 test test-all: export OPENBLAS_NUM_THREADS ?= 1
 # Arrays that come and go stay with the process: the C library of Linux would give each back to the system, and ask again.
-test test-all: export MALLOC_MMAP_THRESHOLD_ ?= 1073741824
-test test-all: export MALLOC_TRIM_THRESHOLD_ ?= 1073741824
+test test-all test-processors: export MALLOC_MMAP_THRESHOLD_ ?= 1073741824
+test test-all test-processors: export MALLOC_TRIM_THRESHOLD_ ?= 1073741824
 # The commands that tests start find their modules compiled, also where the environment asks Python to keep none.
-test test-all: export PYTHONDONTWRITEBYTECODE =
+test test-all test-processors: export PYTHONDONTWRITEBYTECODE =
 test: setup ## the tests, without those marked slow
 	$(BIN)/python -m pytest $(SHARED) -m "not slow" \
 	    -o faulthandler_timeout=$(HANGS) -o faulthandler_exit_on_timeout=true
 
 test-all: setup ## every test, the slow ones included
 	$(BIN)/python -m pytest $(SHARED)
+
+test-processors: setup ## the tests that reach floating point, as five older processors compute, on one thread and two
+	$(BIN)/python tests/processors/suite.py --jobs $(JOBS) $(PROCESSORS)
+
+compare-processors: setup ## fits and commands on these processors: equal decisions, and numbers within their errors
+	$(BIN)/python tests/processors/compare.py --jobs $(JOBS)
 
 # Old packages use what newer ones below them have deprecated: that is theirs.
 test-lowest: ## the tests, with the lowest versions of the dependencies that pyproject.toml allows (Python 3.11)

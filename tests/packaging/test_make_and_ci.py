@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 TARGETS = [
-    "setup", "run", "test", "test-all", "test-lowest", "derive", "derive-check", "lint", "bench", "bench-short",
+    "setup", "run", "test", "test-all", "test-processors", "compare-processors", "test-lowest", "derive", "derive-check",
+    "lint", "bench", "bench-short",
     "verify", "docs", "docs-setup", "docs-test", "clean", "help",
 ]  # fmt: skip
 
@@ -122,9 +123,10 @@ def test_ci_runs_its_stages_in_order_and_times_them(checkout, tmp_path):
     done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
     assert done.returncode == 0, done.stderr
     stages = re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE)
-    assert stages == ["setup", "docs-setup", "lint", "derive-check", "test", "docs-test", "bench-short"]
+    checks = ["lint", "derive-check", "test", "test-processors", "docs-test", "bench-short"]
+    assert stages == ["setup", "docs-setup", *checks]
     assert "there was input" not in done.stdout
-    for stage in ["setup", "lint", "derive-check", "test", "site", "bench", "total"]:
+    for stage in ["setup", "lint", "derive-check", "test", "processors", "site", "bench", "total"]:
         assert re.search(rf"^{stage} +\d+ s$", done.stdout, re.MULTILINE)
 
 
@@ -135,7 +137,8 @@ def test_ci_runs_its_stages_in_order_and_times_them(checkout, tmp_path):
         ("lint", ["setup", "docs-setup", "lint"]),
         ("derive-check", ["setup", "docs-setup", "lint", "derive-check"]),
         ("test", ["setup", "docs-setup", "lint", "derive-check", "test"]),
-        ("docs-test", ["setup", "docs-setup", "lint", "derive-check", "test", "docs-test"]),
+        ("test-processors", ["setup", "docs-setup", "lint", "derive-check", "test", "test-processors"]),
+        ("docs-test", ["setup", "docs-setup", "lint", "derive-check", "test", "test-processors", "docs-test"]),
     ],
 )
 def test_ci_stops_at_the_first_failure(checkout, tmp_path, failing, printed):
@@ -143,7 +146,7 @@ def test_ci_stops_at_the_first_failure(checkout, tmp_path, failing, printed):
     done = run(checkout, ".ci/run", path=tmp_path / "bin", CI="true")
     assert done.returncode == 3
     assert re.findall(r"^made (\S+)$", done.stdout, re.MULTILINE) == printed
-    stage = {"docs-setup": "setup", "docs-test": "site"}.get(failing, failing)
+    stage = {"docs-setup": "setup", "docs-test": "site", "test-processors": "processors"}.get(failing, failing)
     assert re.search(rf"^== {stage} +\d+ s  FAILED \(exit 3\)$", done.stderr, re.MULTILINE)
     assert re.search(r"^setup +\d+ s$", done.stderr, re.MULTILINE)
 

@@ -1,0 +1,83 @@
+"""Which tests run on emulated processors: all quick ones, but for those no digit of which hangs on the processor."""
+
+import hashlib
+from pathlib import Path
+
+__all__ = ["LEFT_OUT", "part_of", "selected"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+#: Folders and files by the reason why a processor changes nothing in them.
+LEFT_OUT: dict[str, tuple[str, ...]] = {
+    "measures times, which an emulated processor does not have": ("tests/benchmarks",),
+    "judges files, caches, signals and processes, and no number": (
+        "tests/cli/test_destinations.py",
+        "tests/cli/test_hostile_files.py",
+        "tests/cli/test_process.py",
+        "tests/cli/test_streams.py",
+        "tests/faults",
+        "tests/numerics/core/test_array_files.py",
+        "tests/numerics/core/test_cluster_pool.py",
+        "tests/numerics/core/test_saved.py",
+        "tests/numerics/sweeps/test_cluster.py",
+        "tests/numerics/sweeps/test_grid.py",
+        "tests/numerics/sweeps/test_hostile_records.py",
+        "tests/numerics/sweeps/test_kill.py",
+        "tests/numerics/sweeps/test_store.py",
+        "tests/numerics/sweeps/test_view.py",
+        "tests/packaging",
+    ),
+    "judges what is refused before anything is computed": (
+        "tests/cli/test_bad_input.py",
+        "tests/cli/test_data_sizes.py",
+        "tests/cli/test_expected.py",
+        "tests/cli/test_sizes.py",
+        "tests/fuzz",
+        "tests/numerics/core/test_identity.py",
+        "tests/numerics/core/test_real_numbers.py",
+        "tests/numerics/model/test_network_errors.py",
+        "tests/numerics/model/test_routes.py",
+    ),
+    "judges pages, pictures and their text": (
+        "tests/cli/test_explain_verb.py",
+        "tests/cli/test_plot.py",
+        "tests/docs",
+        "tests/numerics/core/test_plots.py",
+        "tests/papers/test_architecture_pages.py",
+        "tests/papers/test_registry.py",
+    ),
+    "derives exact expressions": (
+        "tests/derive/test_architecture.py",
+        "tests/derive/test_channel.py",
+        "tests/derive/test_charts.py",
+        "tests/derive/test_closed_forms.py",
+        "tests/derive/test_depth.py",
+        "tests/derive/test_explain.py",
+        "tests/derive/test_flow.py",
+        "tests/derive/test_generator.py",
+        "tests/derive/test_linearization.py",
+        "tests/derive/test_link.py",
+        "tests/derive/test_link_separate.py",
+        "tests/derive/test_mixing.py",
+        "tests/derive/test_multihead.py",
+        "tests/derive/test_proof.py",
+        "tests/derive/test_readout.py",
+        "tests/derive/test_replica.py",
+        "tests/derive/test_sequence.py",
+        "tests/derive/test_softmax_pair.py",
+        "tests/derive/test_strong_skip.py",
+    ),
+    "starts emulated processors of its own, whatever runs it": ("tests/processors/test_compare.py",),
+}
+
+
+def selected() -> list[str]:
+    """Files of tests that run, as paths from the root of the repository."""
+    left_out = [_ROOT / path for paths in LEFT_OUT.values() for path in paths]
+    files = sorted((_ROOT / "tests").rglob("test_*.py"))
+    return [str(file.relative_to(_ROOT)) for file in files if not any(file.is_relative_to(path) for path in left_out)]
+
+
+def part_of(files: list[str], text: str, parts: int) -> list[str]:
+    """Files of one of so many parts, which a text, a commit's hash, chooses anew for each."""
+    return [file for file in files if int(hashlib.sha256(f"{text} {file}".encode()).hexdigest(), 16) % parts == 0]
