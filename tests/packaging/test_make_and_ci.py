@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 TARGETS = [
-    "setup", "run", "test", "test-all", "test-processors", "compare-processors", "test-lowest", "derive", "derive-check",
-    "lint", "bench", "bench-short",
-    "verify", "docs", "docs-setup", "docs-test", "clean", "help",
+    "setup", "run", "test", "test-all", "test-processors", "compare-processors", "test-lowest", "derive",
+    "derive-check", "lint", "bench", "bench-short", "verify", "docs", "docs-setup", "docs-test", "clean", "help",
 ]  # fmt: skip
 
 
