@@ -8,28 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from executed import drawing
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from attnlimits.numerics.model.routes import ROUTES
 
 __all__ = ["Constants", "Coverage", "Equations", "Errata", "Figures", "Routes", "drawing", "setup"]
-
-_DRAWING = """\
-from attnlimits.numerics.core.plots import styled
-from attnlimits.numerics.core.results import load
-from {module} import FIGURE
-
-record = load(FIGURE.data)  # FIGURE.remake() computes it again
-print(*FIGURE.headline(record).lines, sep="\\n")
-with styled("paper"):
-    picture = FIGURE.draw(record, FIGURE.width)
-picture"""
-
-
-def drawing(module: str) -> str:
-    """Lines of Python that draw the figure of a module from its stored data, and say what number stands for it."""
-    return _DRAWING.format(module=module)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str | nodes.Node]]) -> nodes.table:

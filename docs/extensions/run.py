@@ -4,65 +4,23 @@ All blocks of a page share their names. The value of a last line that is an expr
 plot as a picture, all else as text.
 """
 
-import ast
 import contextlib
 import hashlib
-import io
 import os
-import re
-import shlex
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from executed import execute
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-__all__ = ["Run", "blocks", "execute", "setup"]
+__all__ = ["Run", "setup"]
 
 #: Where the pictures go, below the source folder; ignored by git.
 PICTURES = "build/pictures"
-FENCE = re.compile(r"^```\{run\} (\w+)\n(.*?)^```$", re.M | re.S)
-
-
-def blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Language and code of the blocks of a page that are executed."""
-    yield from ((found[1], found[2]) for found in FENCE.finditer(text))
-
-
-def execute(language: str, code: str, names: dict[str, Any]) -> tuple[str, object]:
-    """Run a block; return what it printed, and the figure of its last line, if it is one.
-
-    Raises
-    ------
-    RuntimeError
-        A command failed.
-    """
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        value = _commands(code) if language == "sh" else _python(code, names)
-        figure = getattr(value, "figure", value) if hasattr(value, "savefig") or hasattr(value, "figure") else None
-        if value is not None and figure is None:
-            print(value)
-    return out.getvalue(), figure
-
-
-def _python(code: str, names: dict[str, Any]) -> object:
-    tree = ast.parse(code)
-    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "<page>", "exec"), names)
-    return eval(compile(ast.Expression(last.value), "<page>", "eval"), names) if isinstance(last, ast.Expr) else None
-
-
-def _commands(code: str) -> None:
-    from attnlimits.numerics.cli import main as cli
-
-    for command in code.splitlines():
-        with contextlib.redirect_stderr(io.StringIO()) as err:
-            if cli.main(shlex.split(command)[1:]) != 0:
-                raise RuntimeError(f"{command}: {err.getvalue()}")
 
 
 @contextlib.contextmanager

@@ -43,6 +43,14 @@ def ratio(request: pytest.FixtureRequest, benchmark: Any) -> Callable[..., None]
     return request.config.stash.setdefault(_RATIOS, Ratios())
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only measures where benchmarks are disabled, as the plugin disables them in test processes."""
+    if config.getoption("benchmark_disable") or hasattr(config, "workerinput"):
+        out = [item for item in items if item.get_closest_marker("measures")]
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in set(out)]
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Show the ratios, and write them."""
     ratios = config.stash.get(_RATIOS, None)

@@ -90,10 +90,9 @@ def test_an_iteration_beside_its_products(
     benchmark.pedantic(lambda: samples.sweep(estimate, covariance), rounds=1 if quick else 3)
 
 
+@pytest.mark.measures
 def test_cost_grows_no_faster_than_the_data(benchmark: Any, table: Callable[[str], None]) -> None:
     """Products take time ~ N D, the denoiser ~ N: together at most linear in N D, and linear but for the denoiser."""
-    if benchmark.disabled:
-        pytest.skip("a matter of seconds per iteration: run `make bench`")
     dimensions = [1000, 2000, 4000, 7000, 10_000]
     size = np.log([ALPHA * d * d for d in dimensions])
     for model in (Network(1, 2), Network(2, 2)):

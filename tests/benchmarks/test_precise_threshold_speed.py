@@ -14,10 +14,8 @@ from attnlimits.papers.troiani2025.figures.cost_per_digit import growth, measure
 from .ratios import Ratios
 
 
-@pytest.mark.parametrize("digits", [15, 30, 50])
+@pytest.mark.parametrize("digits", [15, *(pytest.param(digits, marks=pytest.mark.measures) for digits in (30, 50))])
 def test_seconds(benchmark: Any, table: Callable[[str], None], digits: int) -> None:
-    if benchmark.disabled and digits > 15:
-        pytest.skip("a smoke run needs 15 digits only")
     precise_threshold(Network(), 14)
     start = time.process_time()
     result = benchmark.pedantic(lambda: precise_threshold(Network(), digits), rounds=1)
@@ -26,9 +24,8 @@ def test_seconds(benchmark: Any, table: Callable[[str], None], digits: int) -> N
     assert result.error < 10.0**-digits
 
 
+@pytest.mark.measures
 def test_growth(benchmark: Any, table: Callable[[str], None], ratio: Ratios) -> None:
-    if benchmark.disabled:
-        pytest.skip("a smoke run needs no growth")
     record = benchmark.pedantic(lambda: measure((25, 35, 50), 1), rounds=1)
     factor = growth(record)
     table(f"25, 35, 50 digits: {record['seconds']} processor seconds, x{factor:.1f} per doubling of the digits")

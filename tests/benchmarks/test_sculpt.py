@@ -28,10 +28,10 @@ def loaded() -> None:
     sculpt(made.X, made.Y, 1, rng=0)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=row.name, marks=[pytest.mark.measures] * (row is not ROWS[0])) for row in ROWS]
+)
 def test_seconds_beside_the_prototype(benchmark: Any, table: Callable[[str], None], ratio: Ratios, row: Row) -> None:
-    if benchmark.disabled and row is not ROWS[0]:
-        pytest.skip("a matter of seconds: run `make bench`")
     rng = np.random.default_rng(1000)
     theta, w = make_teacher(row.family, row.heads, row.dim, scale=row.scale, rng=rng)
     made = make_examples(theta, w, samples=row.samples, tokens=row.tokens, noise=row.noise, rng=rng)

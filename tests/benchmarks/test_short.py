@@ -28,11 +28,12 @@ ROUNDS = 7
 GRIDS = {(0.0, 0.5): (6.5, 67), (0.3, 0.99): (7.0, 157)}
 
 
+pytestmark = pytest.mark.measures
+
+
 @pytest.fixture(autouse=True)
 def timed(benchmark: Any) -> None:
-    """Leave the ordinary tests alone: nothing here is but a time."""
-    if benchmark.disabled:
-        pytest.skip("a time: run `make bench-short`")
+    """Have the plugin run what takes its own times."""
     benchmark.pedantic(lambda: None, rounds=1)
 
 

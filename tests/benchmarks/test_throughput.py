@@ -58,11 +58,9 @@ def test_fixed_point(benchmark: Any, table: Callable[[str], None]) -> None:
     )
 
 
-@pytest.mark.parametrize("alpha", [0.5, 0.9, 1.0, 1.05])
+@pytest.mark.parametrize("alpha", [0.5, *(pytest.param(one, marks=pytest.mark.measures) for one in (0.9, 1.0, 1.05))])
 def test_points_of_the_main_job(benchmark: Any, table: Callable[[str], None], ratio: Ratios, alpha: float) -> None:
     """Points of `make run` in exponentials, by processor time: what makes it longer is seen here."""
-    if benchmark.disabled and alpha > 0.5:
-        pytest.skip("a matter of seconds: run `make bench`")
     x, start = np.linspace(-30.0, 0.0, 10**7), time.process_time()
     result = benchmark.pedantic(lambda: evolve(Network(), alpha, accuracy=1e-3), rounds=1)
     spent, start = time.process_time() - start, time.process_time()
@@ -73,10 +71,9 @@ def test_points_of_the_main_job(benchmark: Any, table: Callable[[str], None], ra
     ratio(f"evolve of two layers at alpha = {alpha}, 1e-3 / 10^7 exponentials", spent / exponentials, better="less")
 
 
+@pytest.mark.measures
 def test_points_up_to_recovery(benchmark: Any, table: Callable[[str], None], ratio: Ratios) -> None:
     """Densely where both layers are learned: a point that takes many times as long as others is seen here."""
-    if benchmark.disabled:
-        pytest.skip("a minute or two: run `make bench`")
     evolve(Network(), 0.01, workers=1)  # compiled kernels are loaded
     spent = {}
     for alpha in np.arange(0.9, 1.051, 0.002).round(3).tolist():
@@ -92,10 +89,9 @@ def test_points_up_to_recovery(benchmark: Any, table: Callable[[str], None], rat
     ratio("evolve of two layers, alpha = 0.9 to 1.05: slowest point / median", spent[slowest] / median, better="less")
 
 
+@pytest.mark.measures
 def test_curve_to_four_digits(benchmark: Any, table: Callable[[str], None]) -> None:
     """The curve of `make run`, ten times as accurate, on two threads."""
-    if benchmark.disabled:
-        pytest.skip("minutes: run `make bench`")
     # Of two decimals each, as the thresholds themselves are too near a threshold.
     alphas = grid(48, (0.19, 0.73))
     start = time.process_time()

@@ -14,23 +14,13 @@ ROOT = Path(__file__).resolve().parents[2]
 EXECUTED = sorted(path for path in (ROOT / "docs").rglob("*.md") if "```{run}" in path.read_text(encoding="utf-8"))
 
 
-def extension(name: str) -> ModuleType:
-    """A module of docs/extensions."""
-    pytest.importorskip("sphinx", reason="needs Sphinx: pip install 'attnlimits[docs]'")
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/extensions/{name}.py")
+@pytest.fixture(scope="module")
+def run() -> ModuleType:
+    """What the directive runs; it needs no Sphinx."""
+    spec = importlib.util.spec_from_file_location("executed", ROOT / "docs/extensions/executed.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(scope="module")
-def run():
-    return extension("run")
-
-
-@pytest.fixture(scope="module")
-def registries():
-    return extension("registries")
 
 
 @pytest.mark.slow
@@ -58,10 +48,10 @@ def test_a_failing_command_is_an_error(run):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_the_lines_beside_a_figure_of_a_paper_draw_it(run, registries, name):
+def test_the_lines_beside_a_figure_of_a_paper_draw_it(run, name):
     """Ten at most; the picture that they end with is as large as the stored one, and they print its numbers."""
     names = {}
-    lines = registries.drawing(FIGURES[name])
+    lines = run.drawing(FIGURES[name])
     assert len(lines.splitlines()) <= 10
     printed, picture = run.execute("python", lines, names)
     assert names["FIGURE"].name == name

@@ -138,11 +138,6 @@ def test_the_citation_has_what_the_format_asks_for(citation, repository):
         assert f"arXiv:{number}" in cited
 
 
-def test_the_citation_is_valid(repository):
-    cffconvert = pytest.importorskip("cffconvert", reason="needs cffconvert")
-    cffconvert.Citation((repository / "CITATION.cff").read_text(encoding="utf-8")).validate()
-
-
 def test_dependencies_have_lower_bounds_that_exist(pyproject):
     """A bound such as 1.11 of a package whose first release of that series is 1.11.1 could not be installed."""
     for requirement in pyproject["project"]["dependencies"]:
