@@ -50,7 +50,7 @@ free-energy --link "h[1]" --prior sparse --alpha 0.02 --density 0.01 --noise 0.0
 aim evolve --rho 0.5 --alpha 0.1 0.15
 aim evolve --activation hardmax --tokens 2 --rho 0.5 --alpha 0.1
 aim threshold --rho 1/2 --tokens 3
-aim free-energy --rho 0.5 --alpha 0.2
+aim free-energy --rho 0.5 --alpha 0.1
 committee --layers 3
 committee --layers 4 --alpha 1.6
 """
