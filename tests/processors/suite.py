@@ -61,7 +61,7 @@ def tests(setting: Setting, files: Sequence[str], jobs: int) -> tuple[int, str]:
         assert process.stdout is not None
         for line in process.stdout:
             # Rows of dots, one for each test, say nothing where several runs follow one another.
-            if not re.fullmatch(r"[.s]*( +\[ *\d+%\])?\s*", line):
+            if not re.fullmatch(r"([.s]*( +\[ *\d+%\])?|bringing up nodes\.+)\s*", line):
                 print(line, end="", flush=True)
                 last = line.strip() or last
     return process.returncode, last
