@@ -104,12 +104,13 @@ def _outside(read: int, told: int) -> NoReturn:
     with contextlib.suppress(BaseException):
         for number in (*ENDING, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
-        os.closerange(0, 3)
+        os.closerange(0, 2)
         while True:
             rest = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not select.select([read], [], [], rest)[0]:
                 if os.getppid() == parent:
                     _end_children(parent)
+                    os.write(2, b"attnlimits: interrupted\n")
                     os.kill(parent, signal.SIGKILL)
                 break
             got = os.read(read, _READ)
