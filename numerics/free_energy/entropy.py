@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.results import Estimate
+from ..core.validation import within
 from .prior import Gaussian, Prior
 from .psi_out import OutputEntropy
 
@@ -41,6 +42,7 @@ class FreeEntropy:
     def __init__(self, output: OutputEntropy, alpha: float, prior: Prior | None = None) -> None:
         if not (math.isfinite(alpha) and alpha >= 0):
             raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
+        within("alpha", float(alpha))
         self.output, self.alpha = output, float(alpha)
         self.prior: Prior = Gaussian() if prior is None else prior
 

@@ -1,8 +1,11 @@
 """A user's own link y = g(h): what it was written as, and its kernel."""
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ..core.validation import within
 from .link_kernels import kernel_of, noiseless_of
 from .links import LinkKernel
 
@@ -52,6 +55,12 @@ class Link:
     @cached_property
     def kernel(self) -> LinkKernel:
         """Kernel: from the user's cache, or derived and kept there."""
+        size = math.nan
+        with suppress(ValueError, ZeroDivisionError):  # what is no number is refused where it is read
+            numerator, _, denominator = self.noise.partition("/")
+            size = float(numerator) / float(denominator or 1)
+        if size > 0:
+            within("noise", size)
         return kernel_of(self.text, tokens=self.tokens, indices=self.indices, noise=self.noise)
 
     @cached_property
