@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import root
 
 from ..core.errors import ConvergenceError
+from ..core.shown import few_lines, in_html
 from .roots import decreasing_root
 from .rows import Mixture, Summary
 
@@ -74,6 +75,7 @@ class Prior(Protocol):
         """One line."""
 
 
+@in_html
 @dataclass(frozen=True)
 class Gaussian:
     """Rows N(0, I): psi = (Tr qhat - log det(I + qhat))/2, F = qhat (I + qhat)^{-1}; any P x P qhat.
@@ -123,6 +125,7 @@ class Gaussian:
         return "Gaussian prior"
 
 
+@few_lines
 class _Separable:
     """Entries that are independent under the prior, and whose law is a mixture: P <= 3.
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ..core.shown import in_html
 from ..core.validation import within
 from .link_kernels import kernel_of, noiseless_of
 from .links import LinkKernel
@@ -15,6 +16,7 @@ __all__ = ["MAX_DIGITS", "Link"]
 MAX_DIGITS = 13
 
 
+@in_html
 @dataclass(frozen=True)
 class Link:
     """A link y = g(h) + sqrt(Delta) z of one's own, in place of a network.
