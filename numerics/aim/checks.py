@@ -51,7 +51,7 @@ def count(name: str, value: object, least: int, where: str) -> int:
     """Return an integer that is at least `least`, or raise ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be an integer >= {least} ({CITE}, {where}), got {value!r}; give a whole number")
-    within(name, value)
+    within(name, int(value))
     return int(value)
 
 

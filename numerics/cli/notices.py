@@ -41,7 +41,7 @@ class Notices:
         if self._args.quiet:
             return self
         if sys.stderr.isatty():
-            self._usual, sys.stderr = sys.stderr, _Terminal(sys.stderr)  # type: ignore[assignment]
+            self._usual, sys.stderr = sys.stderr, _Terminal(sys.stderr)
             self._thread = threading.Thread(target=self._tick, args=(sys.stderr,), daemon=True)
         elif not self._args.json:
             self._thread = threading.Thread(target=self._speak, daemon=True)

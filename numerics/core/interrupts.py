@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .watch import ENDING, watch
 
@@ -45,7 +45,7 @@ def interruptible(last_words: Callable[[], object] | None = None) -> Iterator[No
         return
     unwatch = watch(INTERRUPTED, last_words) if last_words is not None else None
     ours = [number for number in (signal.SIGTERM, _AGAIN) if number and signal.getsignal(number) == signal.SIG_DFL]
-    usual_handlers = {number: signal.SIG_DFL for number in ours}
+    usual_handlers: dict[int, Any] = {number: signal.SIG_DFL for number in ours}
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         usual_handlers[signal.SIGINT] = signal.default_int_handler
     _came.clear()

@@ -27,7 +27,7 @@ def few_lines(cls: Shown) -> Shown:
     These are `lines()` of the class where it has such a method, and otherwise what `describe()` gives and the values
     of the fields, or the public attributes.
     """
-    cls.__repr__ = _text  # type: ignore[method-assign]
+    cls.__repr__ = _text  # type: ignore[assignment]
     return in_html(cls)
 
 

@@ -19,7 +19,7 @@ def count(name: str, value: object) -> int:
     """Return an integer >= 1, or raise ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be an integer >= 1 (chen2024), got {value!r}")
-    within(name, value)
+    within(name, int(value))
     return int(value)
 
 
