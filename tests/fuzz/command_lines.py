@@ -42,7 +42,7 @@ def line(seed: int, index: int) -> Line:
         words = _spoiled(draw, words)
     if draw.sometimes(0.5):
         words.insert(len(words) if draw.sometimes(0.7) else min(1, len(words)), "--json")
-    interrupt = draw.random.uniform(0.1, 3.0) if draw.sometimes(_INTERRUPTED) else None
+    interrupt = draw.random.uniform(0.2, 3.0) if draw.sometimes(_INTERRUPTED) else None
     number = draw.random.choice((signal.SIGINT, signal.SIGTERM))
     return Line(tuple(word.replace("\0", "") for word in words), interrupt, number, valid)
 

@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 import sys
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import numba  # noqa: F401
 import scipy.optimize  # noqa: F401
@@ -29,8 +29,8 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def _run(asked: dict[str, Any]) -> NoReturn:
-    """Be the command."""
+def _run(asked: dict[str, Any], answers: TextIO) -> NoReturn:
+    """Be the command, and say so when it begins."""
     os.chdir(asked["folder"])
     for number, name in ((1, "out"), (2, "err")):
         place = os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -38,6 +38,8 @@ def _run(asked: dict[str, Any]) -> NoReturn:
         os.close(place)
     sys.argv = ["attnlimits", *asked["words"]]
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    answers.write(json.dumps({"process": os.getpid()}) + "\n")
+    answers.flush()
     sys.exit(main())
 
 
@@ -54,9 +56,7 @@ def work() -> None:
     for question in questions:
         copy = os.fork()
         if copy == 0:
-            _run(json.loads(question))
-        answers.write(json.dumps({"process": copy}) + "\n")
-        answers.flush()
+            _run(json.loads(question), answers)
         _, status, used = os.wait4(copy, 0)
         code = os.waitstatus_to_exitcode(status)
         answer = {"status": code if code >= 0 else f"died: {code}", "seconds": used.ru_utime + used.ru_stime}

@@ -6,6 +6,7 @@ python tests/fuzz/fuzz_commands.py --seed 0 --first 137 --show         prints li
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import re
@@ -113,6 +114,7 @@ class Worker:
         if not text:
             return {"status": "the worker died"}
         running = json.loads(text)["process"]
+        begin = time.monotonic()
         sent, slow = None, False
         while True:
             ready, _, _ = select.select([process.stdout], [], [], 0.02)
@@ -267,16 +269,17 @@ def main() -> int:
     args = parser.parse_args()
     folder = args.folder or Path(tempfile.mkdtemp(prefix="attnlimits-fuzz-"))
     all_said, bad = [], 0
-    for said in run_lines(args.seed, args.first, args.count, folder, args.seconds):
-        all_said.append(said)
-        found = faults(said)
-        bad += bool(found)
-        if found or args.show:
-            print(f"[{said.index}] {'; '.join(found) or 'fine'}\n  {said.command(folder / 'files')[:1500]}")
-            print(f"  status {said.status}, {said.seconds:.1f} s, {said.peak / 2**10:.0f} MiB; {said.err[-700:]!r}")
-            if args.show:
-                print(f"  stdout: {said.out[:2000]!r}")
-            sys.stdout.flush()
+    with contextlib.suppress(KeyboardInterrupt):  # and then what there is
+        for said in run_lines(args.seed, args.first, args.count, folder, args.seconds):
+            all_said.append(said)
+            found = faults(said)
+            bad += bool(found)
+            if found or args.show:
+                print(f"[{said.index}] {'; '.join(found) or 'fine'}\n  {said.command(folder / 'files')[:1500]}")
+                print(f"  status {said.status}, {said.seconds:.1f} s, {said.peak / 2**10:.0f} MiB; {said.err[-700:]!r}")
+                if args.show:
+                    print(f"  stdout: {said.out[:2000]!r}")
+                sys.stdout.flush()
     print(summary(all_said))
     print(f"{bad} of {len(all_said)} lines break the contract")
     return bool(bad)
