@@ -194,7 +194,7 @@ def faults(said: Said) -> list[str]:
 
 def _faults_of_output(said: Said) -> list[str]:
     words = said.line.words
-    asked_for_json = "--json" in words and not any(w in ("--help", "-h") for w in words)
+    asked_for_json = "--json" in words and not any(w in ("--help", "-h", "--version") for w in words)
     if said.status == 0 and not said.out.strip():
         return ["success without output"]
     if not asked_for_json:
