@@ -177,6 +177,13 @@ def faults(said: Said) -> list[str]:
     if said.status == 130 and said.answered is None:
         found.append("status 130 without an interrupt")
     message = _BAR.sub("", said.err)
+    if (
+        said.status == 130
+        and message.splitlines()[-1:]
+        and message.splitlines()[-1].startswith("attnlimits: interrupted")
+    ):
+        # What was said of a derivation before stays.
+        message = message.splitlines(keepends=True)[-1]
     if "Traceback" in said.err or "fault of attnlimits" in said.err:
         found.append("an error that was not foreseen")
     if "Warning" in message:
