@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from html import escape
 
 import sympy as sp
 
@@ -58,6 +59,9 @@ class IndexBlock:
     role: str
     start: int
     rank: int
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
     def symbols(self, tokens: int, heads: int) -> sp.Matrix:
         """Return the block with one real symbol per entry, ``<role><layer>[_<head><block>]_<row>_<token>``.
@@ -118,6 +122,9 @@ class Architecture:
     beta: sp.Expr = symbols.beta
     output: str = "last"
     heads: int = 1
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
     def __post_init__(self) -> None:
         _integer("layers", self.layers, 1, "the network needs a layer to observe")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Literal
 
 STATUSES: dict[str, str] = {
@@ -169,6 +170,9 @@ class CheckResult:
     residual: float
     seconds: float
     message: str
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
 
 def spans(numbers: Sequence[int]) -> str:

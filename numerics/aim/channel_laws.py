@@ -9,6 +9,7 @@ from attnlimits.generated.aim_channels import numpy64 as scores
 
 from ..core.errors import UnreachableOutputError
 from ..core.results import Estimate
+from ..core.shown import few_lines
 from ..core.validation import precision, softmax_rows
 from ..learning.blocks import Array
 from .checks import CITE, above_zero, check_outputs, check_symmetric, count
@@ -24,6 +25,7 @@ _ROW_SUM = 1e-9
 _LOG = 4 * float(np.finfo(float).eps)
 
 
+@few_lines
 class Fixed:
     """An output that fixes K linear functionals of h; the score is a projection."""
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.errors import UnreachableOutputError
-from ..core.validation import numbers
+from ..core.validation import numbers, within
 
 __all__ = ["ACTIVATIONS", "CITE", "above_zero", "check_outputs", "check_symmetric", "count", "from_zero"]
 
@@ -34,6 +34,7 @@ def above_zero(name: str, value: object, where: str) -> float:
             f"{name} must be in [{_SMALLEST:g}, {_LARGEST:g}] ({CITE}, {where}), got {number!r}; the limits beyond are "
             "closed forms"
         )
+    within(name, number)
     return number
 
 
@@ -42,6 +43,7 @@ def from_zero(name: str, value: object, where: str) -> float:
     number = _number(name, value, where)
     if not (math.isfinite(number) and number >= 0):
         raise ValueError(f"{name} must be finite and >= 0 ({CITE}, {where}), got {number!r}; give zero or more")
+    within(name, number)
     return number
 
 
@@ -49,6 +51,7 @@ def count(name: str, value: object, least: int, where: str) -> int:
     """Return an integer that is at least `least`, or raise ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be an integer >= {least} ({CITE}, {where}), got {value!r}; give a whole number")
+    within(name, int(value))
     return int(value)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..core.memory import refuse_memory
+from ..core.shown import few_lines
 from ..core.validation import numbers, plain
 from ..learning.blocks import Array, Floats, rows_of
 from ..learning.blocks import stream as seeded_stream
@@ -131,6 +132,7 @@ def gram(x: Floats) -> Array:
     )
 
 
+@few_lines
 class Stream:
     """Seeded samples in blocks that are drawn again at every pass, so that they need not fit in memory.
 
@@ -142,6 +144,11 @@ class Stream:
     ) -> None:
         self._S, self._output, self._root, self._dtype = S, output, root, dtype
         self._sizes = [min(rows, samples - start) for start in range(0, samples, rows)]
+
+    def describe(self) -> str:
+        """One line."""
+        samples, blocks = sum(self._sizes), len(self._sizes)
+        return f"{samples} samples of {self._output.tokens} tokens in {len(self._S)} dimensions, {blocks} blocks"
 
     def _block(self, number: int) -> tuple[Floats, np.random.Generator]:
         rng = np.random.default_rng([self._root, number])
@@ -232,6 +239,7 @@ def instance(
     return stream(matrix, alpha, output, rng), None
 
 
+@few_lines
 class Single:
     """An array of samples in blocks of single precision, converted again at every pass; it may be memory-mapped.
 
@@ -250,6 +258,11 @@ class Single:
                 f"x and y must have as many samples, got {len(self._x)} and {len(self._y)} ({CITE}, model)"
             )
         self._parts = list(rows_of(self._x, rows_at_a_time(*self._x.shape[1:])))
+
+    def describe(self) -> str:
+        """One line."""
+        samples, tokens, dimension = self._x.shape
+        return f"{samples} samples of {tokens} tokens in {dimension} dimensions, {len(self._parts)} blocks"
 
     def __call__(self) -> Iterator[tuple[Floats, Array]]:
         """Blocks (x, y)."""

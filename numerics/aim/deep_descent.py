@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..core.shown import few_lines
 from ..learning.blocks import Array, Floats, stream
 from ..learning.rules import Adam
 from .channels import Softmax
@@ -23,6 +24,7 @@ from .gd import fitted, status_of, unfinished
 __all__ = ["LayersDescent", "deep_loss", "descend_layers"]
 
 
+@few_lines
 class LayersDescent(NamedTuple):
     """A network learned by gradient descent.
 

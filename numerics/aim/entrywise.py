@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from attnlimits.generated.aim_channels import numpy64 as kernels
 
 from ..core.results import Estimate
+from ..core.shown import few_lines
 from ..learning.blocks import Array
 from . import scalar
 from .channel_laws import Linear
@@ -57,6 +58,7 @@ def _read(text: str, beta: float) -> EntryFunction:
     return EntryFunction(text, beta)
 
 
+@few_lines
 class _Predicted:
     """Predictions of f(beta h)."""
 
@@ -98,6 +100,7 @@ class _Predicted:
         return mean_square, plug_in
 
 
+@few_lines
 class OneToOne(_Predicted, Linear):
     """Outputs of a strictly monotone f without noise: they fix h, as the linear ones do.
 
@@ -122,6 +125,7 @@ class OneToOne(_Predicted, Linear):
         return self.function.inverse(y[:, *pairs(self.tokens)])
 
 
+@few_lines
 class Entries(_Predicted):
     """y_ab = f(beta h_ab) + noise of variance Delta_n (1 + delta_ab), y_ab = y_ba: a scalar channel for each entry.
 

@@ -7,6 +7,7 @@ from attnlimits.generated.aim_channels import numpy64 as scores
 
 from ..core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from ..core.results import Estimate
+from ..core.shown import few_lines
 from ..learning.blocks import Array
 from . import hardmax, hardmax_many, hardmax_sampled
 from .bivariate import Slopes, slopes
@@ -24,6 +25,7 @@ _CONTRAST = np.array([[1.0, -1.0, 0.0], [0.0, -1.0, 1.0]])
 _KNOWN = 0.02
 
 
+@few_lines
 class Hardmax:
     """One-hot argmax of each row of h, two tokens.
 

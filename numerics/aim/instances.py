@@ -7,6 +7,7 @@ from typing import NamedTuple, TypedDict, Unpack
 import numpy as np
 
 from ..core.results import Estimate
+from ..core.shown import few_lines
 from ..core.standard_error import standard_error
 from ..learning.blocks import Array
 from .amp import AmpSettings, amp
@@ -20,6 +21,7 @@ from .results import AMPResult, AMPStep, DescentResult, PredictionErrors
 __all__ = ["DescentInstances", "Instances", "amp_instances", "descent_instances"]
 
 
+@few_lines
 class Instances(NamedTuple):
     """Results of instances, their mean error ||S - Shat||^2/d and its standard error, None for one instance.
 
@@ -92,6 +94,7 @@ class _Rate(TypedDict, total=False):
     rate: float
 
 
+@few_lines
 class DescentInstances(NamedTuple):
     """Results of instances, and means over these with their standard errors, None for one instance.
 

@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 from attnlimits.generated.aim_channels import numpy64 as kernels
 
 from ..core.results import Estimate
+from ..core.shown import few_lines
 from ..learning.blocks import Array
 from .checks import above_zero
 from .entries import symmetric_normals, variances
@@ -15,6 +16,7 @@ from .results import PredictionErrors
 __all__ = ["Noisy"]
 
 
+@few_lines
 class Noisy:
     """A channel whose indices have Gaussian noise of their own in every sample.
 

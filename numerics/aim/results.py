@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..core.pictures import plots
 from ..core.results import Estimate, How, Result, versions
+from ..core.shown import few_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,6 +62,7 @@ class EvolutionPoint(Result):
     versions: dict[str, str] = field(default_factory=versions)
 
 
+@few_lines
 @dataclass(frozen=True)
 class PredictionErrors:
     """Errors of predictions of an output without its noise, E sum_ab (y_ab - prediction)^2 over tokens not seen yet.
@@ -77,6 +79,7 @@ class PredictionErrors:
     plug_in: Estimate
 
 
+@few_lines
 @dataclass(frozen=True)
 class AMPStep:
     """Record of an iteration of AMP, passed to callbacks.
@@ -98,6 +101,7 @@ class AMPStep:
     error: float | None
 
 
+@few_lines
 @dataclass(frozen=True)
 class SelfError:
     """Estimate of ||S - Shat||^2/d by the algorithm, without the teacher.

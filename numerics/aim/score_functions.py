@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from ..core.errors import UnreachableOutputError
+from ..core.shown import few_lines
 from ..learning.blocks import Array
 from ..model.activations import ScoreFunction
 from ..model.link_kernels import kernel_of
@@ -26,6 +27,7 @@ def is_function(text: str) -> bool:
     return bool(_VARIABLE.search(text))
 
 
+@few_lines
 class EntryFunction:
     """f(beta h), entry by entry.
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.results import How
+from ..core.shown import few_lines
 from ..posterior.protocol import Model
 
 __all__ = [
@@ -43,6 +44,7 @@ SAFETY = 2.0
 ROUNDING = 2e-15
 
 
+@few_lines
 @dataclass(frozen=True)
 class Averages:
     """Channel averages at one overlap; nothing in it changes, and the arrays are read-only.
@@ -150,6 +152,7 @@ class Channel(Protocol):
         """Mean of dG[i, j]/dq[k, l] by posterior moments, shape (P, P, P, P); None where G is smooth."""
 
 
+@few_lines
 class ChannelBase(Channel):
     """The usual channel: indices are learned one by one, no accuracy is asked for, log Z_out and (15) are not known."""
 

@@ -14,6 +14,7 @@ from ..core.decimals import pm
 from ..core.destinations import output_file
 from ..core.progress import Bar
 from ..core.results import as_dict, save
+from ..core.shown import overlap_entries
 from .flags import (
     check_link,
     check_model,
@@ -182,9 +183,9 @@ def _text(result: "CurveResult", name: str) -> str:
 
 def _line(point: "CurvePoint", along: str) -> str:
     parts = [f"{along} = {point.parameter:.6g}:"]
-    for i in range(len(point.overlap)):
+    for i, (name, value, error) in enumerate(overlap_entries(point.overlap, point.overlap_error)):
         mark = " (recovered)" if i in point.recovered else ""
-        parts.append(f"q_{i + 1}{i + 1} = {pm(point.overlap[i, i], point.overlap_error[i, i])}{mark}")
+        parts.append(f"{name} = {pm(value, error or 0.0)}{mark}")
     if not point.converged:
         parts.append(point.status)
     return " ".join(parts)

@@ -116,7 +116,7 @@ def _outcome(result: EvolutionResult, about: Record, args: argparse.Namespace) -
         result.status,
     ]
     # Where the error is larger than was asked for, the status states it.
-    return record | about, plotted(args, result.plot, "\n".join(lines)), result.converged and bool(result.reached)
+    return record | about, plotted(args, result.plot, "\n".join(lines)), bool(result.reached)
 
 
 def _pm(estimate: Estimate) -> str:

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from ..core.decimals import check_size
 from ..core.memory import refuse_memory
+from ..core.validation import within
 from ..model.described import Model
 from ..model.link import Link
 from ..model.network import ACTIVATIONS, Network
@@ -159,9 +160,11 @@ def noise_of(args: argparse.Namespace) -> float:
     """Variance of the noise of the flags, 0 for a verb that has none."""
     text = getattr(args, "noise", "0")
     try:
-        return float(Fraction(text))
+        noise = float(Fraction(text))
     except (ValueError, ZeroDivisionError, OverflowError):
         raise ValueError(f"--noise must be a number >= 0 in decimal or as a fraction, got {text!r}") from None
+    within("noise", max(noise, 0.0), "--noise")
+    return noise
 
 
 def sampling_flags(parser: argparse.ArgumentParser, *, samples: int | None = 4096, exact: int = 4096) -> None:

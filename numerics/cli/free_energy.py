@@ -8,6 +8,7 @@ import attnlimits as al
 from ..core.cluster_pool import Workers, workers_of
 from ..core.decimals import pm, recorded
 from ..core.results import Origin, as_dict
+from ..core.shown import overlap_entries
 from .flags import (
     check_model,
     dask_flag,
@@ -169,9 +170,10 @@ def _transitions(
 
 def line_of(point: "al.free_energy.StationaryPoint") -> str:
     """One line about a stationary point."""
-    overlaps = ", ".join(
-        pm(q, e) for q, e in zip(point.overlap.diagonal(), point.overlap_error.diagonal(), strict=True)
-    )
+    size, entries = len(point.overlap), overlap_entries(point.overlap, point.overlap_error)
+    # The diagonal in its order, and other entries by their names.
+    shown = [f"{'' if k < size else f'{name} = '}{pm(q, e or 0.0)}" for k, (name, q, e) in enumerate(entries)]
+    overlaps = ", ".join(shown)
     value = point.free_entropy
     phi = pm(value.value, value.error) if math.isfinite(value.value) else str(value.value)
     return f"q = {overlaps}; {point.kind}, {'stable' if point.stable else 'unstable'}, Phi = {phi}"

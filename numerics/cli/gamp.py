@@ -10,6 +10,7 @@ import attnlimits as al
 from ..core.decimals import pm, recorded
 from ..core.progress import Bar
 from ..core.results import as_dict
+from ..core.shown import overlap_entries
 from ..model.described import Model, kernel_or_network
 from .asked import asked_sizes, said
 from .data import (
@@ -132,9 +133,9 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
         "origin": as_dict(found[0].origin.with_settings(start=args.start)),
     }
     lines = [model.describe(), f"alpha = {said(args)}, D = {args.dimension}, {len(found)} instances"]
-    for i in range(len(average.overlap)):
-        line = f"q_{i + 1}{i + 1} = {pm(average.overlap[i, i], error[i, i])}"
-        if theory is not None:
+    for i, (name, value, off) in enumerate(overlap_entries(average.overlap, error)):
+        line = f"{name} = {pm(value, off or 0.0)}"
+        if theory is not None and i < len(theory.overlap):
             line += f" (state evolution: {pm(theory.overlap[i, i], theory.overlap_error[i, i])})"
         lines.append(line)
     if theory is None:

@@ -30,8 +30,16 @@ class _Unwritten(Exception):
     """Standard output did not take what was printed."""
 
 
-def guarded(command: Callable[[], int]) -> int:
-    """Run a command; turn whatever it raises into an exit status and one line on stderr."""
+def guarded(command: Callable[[], int], *, own: bool = False) -> int:
+    """Run a command; turn whatever it raises into an exit status and one line on stderr.
+
+    Parameters
+    ----------
+    command : callable
+        Returns its status.
+    own : bool, keyword-only
+        Whether the process is the command's own, which a signal then ends within two seconds, whatever it computes.
+    """
     if sys.stderr is None:
         # Closed by the caller (2>&-): Python would print messages to stdout.
         sys.stderr = open(os.devnull, "w", encoding="utf-8")
@@ -40,8 +48,9 @@ def guarded(command: Callable[[], int]) -> int:
     _print_anything(sys.stdout)
     # Without a home that can be written matplotlib has two lines of advice, and draws all the same.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    _failed.clear()
     try:
-        with interruptible():
+        with interruptible(_last_words if own else None):
             status = _status(command)
             _flush()
     except _Unwritten as error:
@@ -51,6 +60,15 @@ def guarded(command: Callable[[], int]) -> int:
     if status == INTERRUPTED:
         forget_interrupt()
     return status
+
+
+# Whether the line about the failure has been printed.
+_failed: list[str] = []
+
+
+def _last_words() -> None:
+    if not _failed:
+        line("attnlimits: interrupted")
 
 
 def _status(command: Callable[[], int]) -> int:
@@ -94,6 +112,7 @@ def say(text: str) -> None:
 def fail(message: str, status: int) -> int:
     """Print one line on stderr, after the line of a progress bar; return the status."""
     close_bars()
+    _failed.append(message)
     if os.environ.get(DEBUG) and sys.exc_info()[0] is not None:
         traceback.print_exc()
     line(f"attnlimits: {message}")

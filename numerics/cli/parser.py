@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import math
 import re
 import shutil
 import sys
@@ -11,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+from ..core.validation import within
 from .guard import line, say
 
 __all__ = ["Flags", "Parser"]
@@ -101,12 +103,25 @@ class Parser(argparse.ArgumentParser):
             self._ask(True)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
+        self._refuse_ranges(found)
         missing = [(a.option_strings or [a.dest])[0] for a in self._needed if getattr(found, a.dest) is None]
         if missing:
             if self.check is not None:
                 self.check(found)
             self.error(f"the following arguments are required: {', '.join(missing)}")
         return found, unknown
+
+    def _refuse_ranges(self, found: argparse.Namespace) -> None:
+        """Refuse numbers that are out of any sensible range."""
+        for action in self._actions:
+            values = getattr(found, action.dest, None)
+            for value in values if isinstance(values, list) else [values]:
+                # What is below the range, or no number, is refused by the verb, which knows what it needs.
+                if isinstance(value, int | float) and 0 < value < math.inf:
+                    try:
+                        within(action.dest, value, action.option_strings[0] if action.option_strings else action.dest)
+                    except ValueError as error:
+                        self.error(str(error))
 
     def error(self, message: str) -> NoReturn:
         """One line, exit status 2."""

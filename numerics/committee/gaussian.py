@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from scipy.special import erfcx
 
 from ..core.results import Estimate
-from ..core.validation import whole
+from ..core.validation import whole, within
 from ..quadrature.rules import Rule, gauss_legendre_panels
 from .features import Stability, stability
 
@@ -115,6 +115,7 @@ class GaussianCommittee:
                 f"alpha must be > 1/2 for the committee, got {alpha!r}: below it the last layer is that of one layer "
                 "alone to leading order in 1/c (52); use Network(1)"
             )
+        within("alpha", alpha)
         rest = self.features.rest(q)
 
         def wrong(log_r: float) -> float:

@@ -7,9 +7,11 @@ import shutil
 import stat
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from .notes import note
+from .watch import on_sudden_end
 
 __all__ = ["cache_folder", "private_folder", "read_private", "temporary_folder"]
 
@@ -130,5 +132,7 @@ def _temporary() -> Path | None:
         (made / "requests").mkdir(mode=0o700)
     except OSError:
         return None
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    remove = partial(shutil.rmtree, made, ignore_errors=True)
+    atexit.register(remove)
+    on_sudden_end(remove)
     return made

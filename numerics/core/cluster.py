@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,7 @@ def open_client(where: str | Client, workers: int | None = None) -> Iterator[Any
         try:
             if where == "local":
                 settle()
+                resource_tracker.ensure_running()  # which lets signals through when it starts
                 with without_interrupts():
                     cluster = LocalCluster(
                         n_workers=workers,  # as many as there are cores where it is None

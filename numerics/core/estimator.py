@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from .shown import in_html
 from .typing import Array
 
 __all__ = ["Estimator", "determination"]
@@ -31,6 +32,7 @@ def determination(predicted: Array, outputs: Array, over: tuple[int, ...] = (0,)
     return 1.0 - float(np.vdot(off, off) / np.vdot(spread, spread))
 
 
+@in_html
 class Estimator:
     """Parameters of the constructor by name: an estimator with them can be cloned and searched over."""
 

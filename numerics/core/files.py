@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .watch import on_sudden_end
+
 __all__ = ["PART", "naming", "replace_whole", "write_json", "write_whole"]
 
 #: How the names of half-written files end.
@@ -51,8 +53,9 @@ def replace_whole(path: Path, mode: int = 0o666) -> Iterator[Path]:
             errno.EEXIST, "a folder, a device or a pipe is not replaced by a file; give another name", str(path)
         )
     part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{PART}")
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+    done = on_sudden_end(part.unlink)
     try:
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
         with naming(path):
             yield part
             with part.open("rb+") as stream:
@@ -62,6 +65,8 @@ def replace_whole(path: Path, mode: int = 0o666) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             part.unlink()
         raise
+    finally:
+        done()
     if os.name == "posix":  # elsewhere folders cannot be opened
         folder = os.open(path.parent, os.O_RDONLY)
         try:

@@ -3,10 +3,11 @@
 import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from .watch import ENDING, watch
 
 __all__ = [
     "INTERRUPTED",
@@ -26,18 +27,29 @@ _MOMENT = 0.01
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible(last_words: Callable[[], object] | None = None) -> Iterator[None]:
     """Let Ctrl-C stop what runs here wherever it falls, and SIGTERM likewise.
 
     What a verb keeps then is kept, and temporary folders are removed. An interrupt that falls into a finaliser or a
     callback of C is passed over by Python with a traceback: here it comes again a moment later instead.
+
+    Parameters
+    ----------
+    last_words : callable, optional
+        Where the process is the command's own: called before the process is ended because it has not stopped within
+        two seconds of a signal.
     """
     # Only the main thread may set signals; a handler of the program that calls is its own.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    unwatch = watch(INTERRUPTED, last_words) if last_words is not None else None
     ours = [number for number in (signal.SIGTERM, _AGAIN) if number and signal.getsignal(number) == signal.SIG_DFL]
-    for number in ours:
+    usual_handlers: dict[int, Any] = {number: signal.SIG_DFL for number in ours}
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        usual_handlers[signal.SIGINT] = signal.default_int_handler
+    _came.clear()
+    for number in usual_handlers:
         signal.signal(number, _interrupt)
     usual = sys.unraisablehook
 
@@ -54,25 +66,32 @@ def interruptible() -> Iterator[None]:
         sys.unraisablehook = usual
         if _AGAIN in ours:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in usual_handlers.items():
+            signal.signal(number, handler)
+        if unwatch is not None:
+            unwatch()
 
 
 @contextmanager
 def interrupts_before_errors() -> Iterator[None]:
-    """Let an interrupt that was passed over in a callback come before an error, which may be what it left behind.
+    """Let an interrupt come before an error, which may be what it left behind.
 
-    A callback that was cut short has not done its work: numba then misses the machine code that it was to receive.
+    A callback or an import that was cut short has not done its work: numba then misses the machine code that it was to
+    receive, and NumPy reports a module that could not be loaded.
     """
     try:
         yield
     except Exception:
-        if _AGAIN and signal.getitimer(signal.ITIMER_REAL)[0] > 0:
-            time.sleep(10 * _MOMENT)  # and the interrupt ends it
+        if _came.is_set():
+            raise KeyboardInterrupt from None
         raise
 
 
+_came = threading.Event()
+
+
 def _interrupt(number: int, frame: object) -> NoReturn:
+    _came.set()
     raise KeyboardInterrupt
 
 
@@ -80,19 +99,30 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 def without_interrupts(*more: int) -> Iterator[None]:
     """Let processes started here ignore Ctrl-C, which reaches all of a terminal: this process ends them in order.
 
+    Signals that come to this one meanwhile are answered: at once where another thread takes them (the watch of the
+    command), otherwise at the end of the block.
+
     Parameters
     ----------
     more : int
         Other signals that they ignore.
     """
+    numbers = (signal.SIGINT, *more)
+    if hasattr(signal, "pthread_sigmask"):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set signals
         yield
         return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *more)}
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
@@ -114,6 +144,6 @@ def leave_signals(status: int) -> None:
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL if status == INTERRUPTED else signal.SIG_IGN)

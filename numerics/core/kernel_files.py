@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +32,7 @@ from numba.core.caching import (
 
 from .identity import kernel_hash
 from .notes import note
+from .watch import on_sudden_end
 
 __all__ = ["CheckedCache", "CheckedFile", "Locator", "attach", "settle"]
 
@@ -87,7 +89,7 @@ class CheckedFile(IndexDataCacheFile):
         try:
             part.write_bytes(content.getvalue() + hashlib.sha256(content.getvalue()).digest())
             os.replace(part, path)
-        except OSError:
+        except BaseException:
             with contextlib.suppress(OSError):
                 part.unlink()
             raise
@@ -149,7 +151,9 @@ def _private_folder() -> str:
     except OSError:
         folder = os.devnull
     else:
-        atexit.register(_remove, folder, os.getpid())
+        remove = partial(_remove, folder, os.getpid())
+        atexit.register(remove)
+        on_sudden_end(remove)
     os.environ[PRIVATE] = folder
     return folder
 

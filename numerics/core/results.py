@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from html import escape
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from .citation import cite
 from .decimals import pm
 from .files import write_json
 from .pictures import plots
+from .shown import few_lines, in_html, overlaps
 from .typing import JSON, Array
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ __all__ = [
 ]
 
 How = Literal["rigorous", "estimated", "monte-carlo"]
-# Lines of a result's text, and overlaps in one of them.
-_MOST_LINES, _MOST_SHOWN = 6, 4
+# Numbers in a result's text.
+_MOST_NUMBERS = 4
 _PROVENANCE = ("converged", "status", "n_iter", "seed", "kernel_hash", "remedy", "how")
 
 
@@ -54,6 +54,7 @@ def _version(name: str) -> str:
     return version(name)
 
 
+@in_html
 @dataclass(frozen=True)
 class Estimate:
     """A number, a bound or estimate of its absolute error, and how it was obtained."""
@@ -63,6 +64,7 @@ class Estimate:
     how: How
 
 
+@few_lines
 class Result:
     """What every result can do beside its fields: show itself in a few lines, be saved, be cited.
 
@@ -77,15 +79,8 @@ class Result:
     def lines(self) -> Iterator[str]:
         """What one wants to see first, a sentence each, the status last."""
         values = (f"{name} = {_short(value)}" for name, value in _numbers(self))
-        yield from islice(values, _MOST_LINES - 2)
+        yield from islice(values, _MOST_NUMBERS)
         yield str(getattr(self, "status", ""))
-
-    def __repr__(self) -> str:
-        """At most six lines."""
-        origin = getattr(self, "origin", None) or Origin()
-        model = ", ".join(f"{name}={value}" for name, value in origin.model.items())
-        shown = [f"{type(self).__name__}({model})", *filter(None, self.lines())]
-        return "\n  ".join(shown if len(shown) <= _MOST_LINES else [*shown[: _MOST_LINES - 2], "..", shown[-1]])
 
     def __init_subclass__(cls) -> None:
         """Let subclasses compare as results do: what `dataclass` would write asks an array whether it is true."""
@@ -97,9 +92,6 @@ class Result:
         if type(self) is not type(other):
             return NotImplemented
         return bool(as_dict(self) == as_dict(other))
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
 
     def to_dict(self) -> dict[str, JSON]:
         """All fields as plain JSON types: arrays as lists, what is no number as None."""
@@ -128,18 +120,12 @@ def _short(value: "Estimate | float | str") -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def overlaps(overlap: Array, error: Array) -> str:
-    """Diagonal overlaps with their errors in one line, of many indices the first ones."""
-    count = len(overlap)
-    shown = [f"q_{i + 1}{i + 1} = {pm(overlap[i, i], error[i, i])}" for i in range(min(count, _MOST_SHOWN))]
-    return ", ".join(shown + [f".. ({count} in all)"] * (count > _MOST_SHOWN))
-
-
 class _Described(Protocol):
     @property
     def parameters(self) -> dict[str, object]: ...
 
 
+@few_lines
 @dataclass(frozen=True)
 class Origin:
     """The model and the settings that made a result, in plain types that can be saved.
@@ -285,8 +271,9 @@ class EvolutionResult(Result):
         Overlaps that the iteration went through: the first is where it began, the last is `overlap`. Evaluations for
         slopes and growth rates are in `n_iter` only.
     reached : bool, optional
-        Whether the overlaps are as accurate as was asked, by default or by `accuracy`; true where nothing was asked,
-        None in a file of an earlier version, which did not keep it.
+        Whether it is converged, and the overlaps are as accurate as was asked by default or by `accuracy`, if
+        anything was: what the exit status, a sweep and a report go by. None in a file of an earlier version, which did
+        not keep it.
     converged, status, seed, kernel_hash, versions, origin
         Provenance.
     """

@@ -1,9 +1,10 @@
 """Checks of the numbers that models are made of."""
 
 import math
+import sys
 from collections.abc import Sequence
 from numbers import Complex, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,8 @@ from .errors import UnreachableOutputError
 from .memory import refuse_memory
 
 __all__ = [
+    "RANGES",
+    "Range",
     "check_nodes",
     "choice",
     "finite",
@@ -23,8 +26,28 @@ __all__ = [
     "precision",
     "softmax_rows",
     "whole",
+    "within",
 ]
 
+
+class Range(NamedTuple):
+    """Smallest and largest value that makes sense, both allowed."""
+
+    least: float
+    most: float
+
+
+# Of a model: beyond, limits in closed form hold to all digits of float64. Of a learning rate and the like: squares stay
+# in the range of float64. Of repetitions: a lifetime.
+_MODEL, _SIZE, _TIMES = Range(0.0, 1e12), Range(0.0, 1e30), Range(0, 10**9)
+#: What numbers may be, by their names as arguments of functions and as flags of the command, `max_iter` or --max-iter;
+#: who takes them may ask for more.
+RANGES: dict[str, Range] = {
+    **dict.fromkeys(("alpha", "skip", "beta", "noise", "first", "last"), _MODEL),
+    **dict.fromkeys(("rate", "weight_decay", "noise_std", "scale", "spread", "tol"), _SIZE),
+    **dict.fromkeys(("replicas", "seeds", "starts", "students", "max_iter", "epochs", "reuse", "batch"), _TIMES),
+    **dict.fromkeys(("steps", "limit", "workers", "max_nodes"), _TIMES),
+}
 
 # Rows of a softmax computed in float64 sum to one within this.
 _ROW_SUM = 1e-9
@@ -32,10 +55,39 @@ _ROW_SUM = 1e-9
 _SHOWN = 80
 
 
+def within(name: str, value: float, label: str = "") -> None:
+    """Refuse a number beyond the range of its name, if it has one.
+
+    Parameters
+    ----------
+    name : str
+        Of an argument.
+    value : float
+    label : str, optional
+        How it is called in the message, a flag for instance.
+
+    Raises
+    ------
+    ValueError
+        With the range.
+
+    Examples
+    --------
+    >>> within("alpha", 1e300)
+    Traceback (most recent call last):
+    ValueError: alpha must be in [0, 1e+12], got 1e+300
+    """
+    allowed = RANGES.get(name)
+    if allowed is not None and not allowed.least <= value <= allowed.most:
+        shown = f"{value:.6g}" if abs(value) <= sys.float_info.max else "more than 1e308"
+        raise ValueError(f"{label or name} must be in [{allowed.least:g}, {allowed.most:g}], got {shown}")
+
+
 def whole(name: str, value: object, least: int, equation: str) -> int:
     """Return an integer that is at least `least`, or raise ValueError naming it and its equation."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be an integer >= {least} (troiani2025 {equation}), got {value!r}")
+    within(name, int(value))
     return int(value)
 
 
@@ -65,6 +117,7 @@ def positive(name: str, value: object, equation: str) -> float:
     number = _number(name, value, "positive", equation)
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be finite and > 0 (troiani2025 {equation}), got {number!r}")
+    within(name, number)
     return number
 
 
@@ -73,6 +126,7 @@ def not_negative(name: str, value: object, equation: str) -> float:
     number = _number(name, value, "finite", equation)
     if not (math.isfinite(number) and number >= 0):
         raise ValueError(f"{name} must be finite and >= 0 (troiani2025 {equation}), got {number!r}")
+    within(name, number)
     return number
 
 

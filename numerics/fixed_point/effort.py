@@ -12,7 +12,7 @@ from ..channel.deep.averages import DeepAverages
 from ..channel.two_layers.averages import TwoLayerAverages
 from ..core.cluster_pool import Workers
 from ..core.results import Origin
-from ..core.validation import check_nodes
+from ..core.validation import check_nodes, within
 from ..model.network import Network
 from ..model.routes import CHART, DEEP_QUADRATURE, SAMPLED_LAYERS, TWO_LAYER_QUADRATURE, preferred, require
 from .accurate import Fineness
@@ -160,8 +160,10 @@ def check_effort(alpha: float, samples: int, replicas: int, tol: float, max_iter
         raise ValueError(f"alpha must be a number >= 0, got {alpha!r}")
     if not (math.isfinite(alpha) and alpha >= 0):
         raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
+    within("alpha", float(alpha))
     for name, value, least in (("samples", samples, 1), ("replicas", replicas, 2), ("max_iter", max_iter, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        within(name, value)
     if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not tol > 0:
         raise ValueError(f"tol must be a number > 0, got {tol!r}")

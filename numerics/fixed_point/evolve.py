@@ -14,7 +14,7 @@ from ..core.cluster_pool import Workers
 from ..core.errors import ConvergenceError
 from ..core.random import seeded
 from ..core.results import EvolutionResult
-from ..core.validation import numbers
+from ..core.validation import numbers, within
 from ..model.network import Network
 from .accurate import Ways, as_accurate
 from .balance import restricted, symmetric
@@ -161,6 +161,7 @@ def curve(
     values = sorted(float(a) for a in alphas)
     if not values or not all(math.isfinite(a) and a >= 0 for a in values):
         raise ValueError("alphas must be a non-empty sequence of finite numbers >= 0")
+    within("alpha", values[-1])
     effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, values[0], 1024).alike(model)
     seed, generator = seeded(rng)
     averages = effort.channel(model, generator, workers)

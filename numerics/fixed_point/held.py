@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 from ..channel.averages import SAFETY
 from ..channel.two_layers.choice import quadrature
 from ..core.results import Estimate
+from ..core.validation import within
 from ..model.network import Network
 
 __all__ = ["first_layer_given"]
@@ -56,6 +57,7 @@ def first_layer_given(
     """
     if not (math.isfinite(alpha) and alpha > 0):
         raise ValueError(f"alpha must be finite and > 0 (alpha = N/D), got {alpha!r}")
+    within("alpha", alpha)
     averages = quadrature(model, accuracy, workers)
     start = averages.refinements(np.diag([0.0, q22]))
     if alpha * start[0, 2] <= 1:

@@ -25,6 +25,7 @@ def finish(
     size = model.indices
     # Errors that cover a way of all overlaps together add up.
     total = np.linalg.norm(error.diagonal()) if solution.converged else error.diagonal().sum()
+    converged = solution.converged and not solution.doubt
     return EvolutionResult(
         alpha=solution.alpha,
         overlap=q,
@@ -33,7 +34,7 @@ def finish(
         prediction_error=posterior_mean,
         plugin_error=plugin,
         stability=solution.rates,
-        converged=solution.converged and not solution.doubt,
+        converged=converged,
         status=status_of(solution, averages),
         n_iter=solution.n_iter,
         residual=solution.residual,
@@ -41,7 +42,8 @@ def finish(
         history=_history(solution),
         seed=seed,
         kernel_hash=model.kernel_hash,
-        reached=solution.reached,
+        # The one decision, which the command, sweeps and reports read.
+        reached=converged and solution.reached,
         origin=origin,
     )
 

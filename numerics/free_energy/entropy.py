@@ -1,11 +1,14 @@
 """Phi, the variational free entropy (10), as a function of the overlap alone: qhat at its infimum."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.results import Estimate
+from ..core.shown import few_lines
+from ..core.validation import within
 from .prior import Gaussian, Prior
 from .psi_out import OutputEntropy
 
@@ -18,6 +21,7 @@ _EPS = float(np.finfo(float).eps)
 _EQUAL = 1e-9
 
 
+@few_lines
 class FreeEntropy:
     """Phi(q) - Phi(0) = inf_qhat {psi(qhat) - Tr(q qhat)/2} + alpha (Psi_out(q) - Psi_out(0)).
 
@@ -42,8 +46,16 @@ class FreeEntropy:
     def __init__(self, output: OutputEntropy, alpha: float, prior: Prior | None = None) -> None:
         if not (math.isfinite(alpha) and alpha >= 0):
             raise ValueError(f"alpha must be finite and >= 0 (alpha = N/D), got {alpha!r}")
+        within("alpha", float(alpha))
         self.output, self.alpha = output, float(alpha)
         self.prior: Prior = Gaussian() if prior is None else prior
+
+    def lines(self) -> Iterator[str]:
+        """Model, prior and alpha, and what a call gives."""
+        size = self.output.size
+        yield self.output.describe()
+        yield f"{self.prior.describe()}, alpha = {self.alpha:g}; {self.output.how}, {self.output.route}"
+        yield f"called with an overlap of shape ({size}, {size}): Phi(q) - Phi(0)"
 
     def __call__(self, q: ArrayLike) -> Estimate:
         """Phi(q) - Phi(0), 0 <= q < I, of shape (P, P)."""

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ..core.shown import few_lines
 from .balance import GroupBalance
 from .entropy import FreeEntropy
 from .reached import reached
@@ -10,6 +11,7 @@ from .stationary import StationaryPoint, stationary_points
 __all__ = ["Located", "located"]
 
 
+@few_lines
 class Located(NamedTuple):
     """Stationary points, a sentence about them, and whether the maximum of Phi is among them."""
 

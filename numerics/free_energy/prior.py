@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import root
 
 from ..core.errors import ConvergenceError
+from ..core.shown import few_lines, in_html
 from .roots import decreasing_root
 from .rows import Mixture, Summary
 
@@ -77,6 +78,7 @@ class Prior(Protocol):
         """One line."""
 
 
+@in_html
 @dataclass(frozen=True)
 class Gaussian:
     """Rows N(0, I): psi = (Tr qhat - log det(I + qhat))/2, F = qhat (I + qhat)^{-1}; any P x P qhat.
@@ -132,6 +134,7 @@ class Gaussian:
         return "Gaussian prior"
 
 
+@few_lines
 class _Separable:
     """Independent entries, each a mixture; diagonal overlaps separate, others are a quadrature of P <= 3 dimensions."""
 

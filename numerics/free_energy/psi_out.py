@@ -21,6 +21,7 @@ from ..channel.two_layers.diagonal import DiagonalQuadrature
 from ..channel.two_linear.channel import TwoLinearQuadrature
 from ..core.cluster_pool import ClusterPool, Recipe, Workers
 from ..core.results import Estimate, How
+from ..core.shown import few_lines
 from ..core.standard_error import standard_error
 from ..fixed_point.continuation import default_channel
 from ..model.links import LinkKernel
@@ -55,6 +56,7 @@ class OnCluster(NamedTuple):
     recipe: Recipe
 
 
+@few_lines
 class OutputEntropy:
     """Psi_out(q) - Psi_out(0) of one channel.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
 from ..core.results import Estimate, Result, versions
+from ..core.shown import few_lines
 from .balance import GroupBalance
 from .entropy import FreeEntropy
 from .prior import Gaussian, Prior
@@ -33,6 +34,7 @@ _DEEP = 1e-7
 _LOWEST, _INSIDE, _INSIDE_STEP = 5.0, 1e-9, 1e-4
 
 
+@few_lines
 @dataclass(frozen=True)
 class Transition:
     """A first-order transition: between its two alphas two branches coexist.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from ..core.shown import few_lines
 from ..core.standard_error import standard_error
 from .blocks import Array, Floats
 from .data import make_data, teacher
@@ -22,6 +23,7 @@ __all__ = ["Instances", "mean_of", "on_instances"]
 Result = TypeVar("Result", "GAMPResult", "DescentResult")
 
 
+@few_lines
 @dataclass(frozen=True)
 class Instances:
     """Means over instances, and their standard errors."""

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..core.array_files import read_array
+from ..core.shown import few_lines
 from .blocks import Floats
 
 __all__ = ["RowFiles", "opened"]
 
 
+@few_lines
 class RowFiles:
     """Row blocks in two folders, as a source of blocks: X is mapped into memory, block after block.
 

@@ -16,6 +16,7 @@ import threading
 from dataclasses import dataclass
 
 from ..core.errors import ConvergenceError
+from ..core.watch import on_sudden_end
 
 __all__ = ["SECONDS", "WORKER", "derive_link"]
 
@@ -148,3 +149,6 @@ def _end() -> None:
             with contextlib.suppress(OSError):
                 stream.close()
     worker.process.wait()
+
+
+on_sudden_end(_end)

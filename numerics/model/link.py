@@ -1,8 +1,12 @@
 """A user's own link y = g(h): what it was written as, and its kernel."""
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ..core.shown import in_html
+from ..core.validation import within
 from .link_kernels import kernel_of, noiseless_of
 from .links import LinkKernel
 
@@ -12,6 +16,7 @@ __all__ = ["MAX_DIGITS", "Link"]
 MAX_DIGITS = 13
 
 
+@in_html
 @dataclass(frozen=True)
 class Link:
     """A link y = g(h) + sqrt(Delta) z of one's own, in place of a network.
@@ -52,6 +57,12 @@ class Link:
     @cached_property
     def kernel(self) -> LinkKernel:
         """Kernel: from the user's cache, or derived and kept there."""
+        size = math.nan
+        with suppress(ValueError, ZeroDivisionError):  # what is no number is refused where it is read
+            numerator, _, denominator = self.noise.partition("/")
+            size = float(numerator) / float(denominator or 1)
+        if size > 0:
+            within("noise", size)
         return kernel_of(self.text, tokens=self.tokens, indices=self.indices, noise=self.noise)
 
     @cached_property

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.errors import KernelNotFoundError
+from ..core.shown import few_lines
 
 __all__ = ["FORMAT", "LinkKernel", "Part", "Region", "load_link", "load_source"]
 
@@ -26,6 +27,7 @@ _ENTRY = re.compile(r"\bh_(\d+)_(\d+)\b")
 FORMAT = 3
 
 
+@few_lines
 @dataclass(frozen=True)
 class Region:
     """Part of the space of h on which the link is smooth; entries of h are counted token by token.
@@ -65,6 +67,7 @@ class Region:
         return self.bounds.get(entry, (-math.inf, math.inf))
 
 
+@few_lines
 @dataclass(frozen=True)
 class Part:
     """Outputs that share no entry of h with the others.
@@ -89,6 +92,7 @@ class Part:
     regions: tuple[Region, ...]
 
 
+@few_lines
 @dataclass(frozen=True)
 class LinkKernel:
     """A link of the user's own, as derived.

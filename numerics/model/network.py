@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.errors import KernelNotFoundError
 from ..core.identity import source_hash
 from ..core.memory import refuse_memory
+from ..core.shown import in_html
 from ..core.validation import finite, flag, not_negative, positive, whole
 from .activations import ACTIVATIONS, Activation, ScoreFunction, activated, finite_output, read_activation
 from .kernels import kernel_package, served
@@ -34,6 +35,7 @@ _SEVERAL_LAYERS = "attnlimits.numerics.posterior.sampled"
 _CHARTS = ("attnlimits.numerics.posterior.charts.posterior", "attnlimits.numerics.posterior.data.chart", CHART_WORKER)
 
 
+@in_html
 @dataclass(frozen=True)
 class Network:
     """A deep attention network as a sequence multi-index model, with numbers for all its constants.

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
+from ..core.shown import few_lines
 from ..learning.blocks import Array
 from .batch import Batch
 from .equivalences import Degeneracies, find_degeneracies
@@ -34,6 +35,7 @@ _FIXED = 0.5
 _SHARE = 0.01
 
 
+@few_lines
 @dataclass(frozen=True)
 class Doubt:
     """One reason why other parameters may give the same layer, or one as good.
@@ -49,6 +51,7 @@ class Doubt:
     status: str
 
 
+@few_lines
 @dataclass(frozen=True)
 class Certificates:
     """Tests of whether the parameters of a learned layer are the only ones.

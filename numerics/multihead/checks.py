@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core.validation import numbers
+from ..core.validation import numbers, within
 from ..learning.blocks import Array
 
 __all__ = ["at_least_zero", "boolean", "count", "examples", "one_of", "tokens_of"]
@@ -19,6 +19,7 @@ def count(name: str, value: object) -> int:
     """Return an integer >= 1, or raise ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be an integer >= 1 (chen2024), got {value!r}")
+    within(name, int(value))
     return int(value)
 
 
@@ -27,6 +28,7 @@ def at_least_zero(name: str, value: object) -> float:
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not (math.isfinite(value) and value >= 0):  # type: ignore[operator, arg-type]
         raise ValueError(f"{name} must be finite and >= 0 (chen2024), got {value!r}")
+    within(name, float(value))  # type: ignore[arg-type]
     return float(value)  # type: ignore[arg-type]
 
 

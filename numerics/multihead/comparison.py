@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.results import Estimate
+from ..core.shown import few_lines
 from ..learning.blocks import Array
 from .holdout import sampled_error
 from .layer import multihead
@@ -20,6 +21,7 @@ __all__ = ["Comparison", "compared"]
 _TEST, _ALL = 5000, 20
 
 
+@few_lines
 class Comparison(NamedTuple):
     """Error E |F' - F|^2 / E |F|^2 of a learned layer F', over how many inputs, and the error of its weights.
 

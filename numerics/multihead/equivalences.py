@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core.shown import few_lines
 from ..core.validation import numbers
 from ..learning.blocks import Array
 from .checks import at_least_zero, count
@@ -26,6 +27,7 @@ TOLERANCE = 1e-4
 _MAX_HEADS = 16
 
 
+@few_lines
 @dataclass(frozen=True)
 class Degeneracies:
     """Reasons why other parameters give the same layer; heads are numbered from 0.
@@ -62,6 +64,7 @@ class Degeneracies:
         return not (self.equal or self.silent or self.opposite or self.linear or self.flips)
 
 
+@few_lines
 @dataclass(frozen=True)
 class Comparison:
     """Whether two sets of parameters give the same layer, and how they are related.

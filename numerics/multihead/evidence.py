@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ..core.shown import few_lines
 from .paired import Paired
 
 __all__ = ["RARE", "HeadsEvidence", "Rung"]
@@ -10,6 +11,7 @@ __all__ = ["RARE", "HeadsEvidence", "Rung"]
 RARE = 1e-3
 
 
+@few_lines
 @dataclass(frozen=True)
 class Rung:
     """A layer of so many heads beside a smaller one.
@@ -42,6 +44,7 @@ class Rung:
         return cls(heads, *error, against, test.gain / size, test.deviation / size, test.p)
 
 
+@few_lines
 @dataclass(frozen=True)
 class HeadsEvidence:
     """What held-out examples say about the number of heads.

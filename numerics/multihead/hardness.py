@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..core.blas import one_blas_thread
 from ..core.random import seeded
 from ..core.results import Result, versions
+from ..core.shown import few_lines
 from .adam import adam
 from .checks import at_least_zero, count, one_of
 from .errors import LearnError
@@ -43,6 +44,7 @@ _LEARNED = 1e-3
 _EXACT = 1e-8
 
 
+@few_lines
 @dataclass(frozen=True)
 class HardnessPoint:
     """One method on one parity layer.

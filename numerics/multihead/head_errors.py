@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from ..core.shown import few_lines
 from ..learning.blocks import Array
 
 __all__ = ["HeadError", "expected_error", "head_errors"]
 
 
+@few_lines
 @dataclass(frozen=True)
 class HeadError:
     """Uncertainty of a head due to noise.

@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.shown import few_lines
 from ..learning.blocks import Array
 from .checks import count
 
@@ -145,6 +146,7 @@ def hidden_bit(X: Array, subset: tuple[int, ...]) -> Array:
     return np.asarray(bit * (X[:, :1, -1] != X[:, 1:, -1]))
 
 
+@few_lines
 @dataclass(frozen=True)
 class SqCorrelations:
     """Correlations of the hidden bits of all sets of one size, by enumeration in integers.

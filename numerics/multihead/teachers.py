@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.random import seeded
+from ..core.shown import few_lines
 from ..learning.blocks import Array
 from .batch import Batch
 from .checks import at_least_zero, count, one_of
@@ -21,6 +22,7 @@ FAMILIES = {"gauss": 4.0, "corr": 1.0, "sameW": 1.0, "saturated": 30.0, "lowrank
 _OWN = 0.3
 
 
+@few_lines
 @dataclass(frozen=True)
 class TeacherData:
     """Examples of a layer.

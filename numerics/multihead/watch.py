@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..core.shown import few_lines
+
 __all__ = ["Watch"]
 
 
+@few_lines
 class Watch:
     """What a fit reports to while it runs.
 

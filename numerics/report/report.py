@@ -8,6 +8,7 @@ from ..core.citation import cite
 from ..core.destinations import output_folder
 from ..core.files import write_json, write_whole
 from ..core.results import as_dict, versions
+from ..core.shown import few_lines
 from ..core.typing import JSON
 from ..model.described import Model
 from .commands import command, python
@@ -32,6 +33,7 @@ PAGE, DATA, NUMBERS, CURVE, KEPT = "index.html", "report.json", "numbers.csv", "
 _SAME = 1e-6
 
 
+@few_lines
 @dataclass(frozen=True)
 class Report:
     """What a report wrote.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..core.shown import few_lines
 from .cluster import on_cluster
 from .grid import Grid, Point, read_grid
 from .pool import in_processes
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SweepReport", "sweep"]
 
 
+@few_lines
 @dataclass(frozen=True)
 class SweepReport:
     """Where a sweep stands after a run.

@@ -1,19 +1,25 @@
 """What a person expects of a command: help by itself, a hint at what was meant, quiet where nobody looks."""
 
+import contextlib
 import fcntl
 import json
 import os
 import pty
+import select
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 
 import pytest
 
 from attnlimits.numerics.cli import command, notices
 from attnlimits.numerics.core.notes import note
+
+from ..launch import INTERRUPTIBLE
 
 COMMAND = [sys.executable, "-m", "attnlimits.numerics.cli.main"]
 # A verb that takes long, as its bar sees it.
@@ -304,3 +310,36 @@ def test_without_shtab_the_package_is_named(attnlimits, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     said = attnlimits("completion bash")
     assert said.status == 2 and "attnlimits[completion]" in said.err
+
+
+ALIVE = {
+    "a computation": "threshold --layers 2 --digits 40",
+    "a derivation": "derive --layers 3 --tokens 4 --out {folder}",
+    "a link": "evolve --link exp(h[1]*h[2])+h[1]**3 --alpha 1",
+    "compilation": "free-energy --layers 17 --tokens 3 --alpha 1 --json",
+    "a proof": "verify --paper troiani2025",
+}
+
+
+@pytest.mark.slow_for("a computation", "a derivation", "a link", "a proof")
+@pytest.mark.parametrize("kind", ALIVE)
+def test_a_run_on_a_terminal_shows_within_two_seconds_that_it_is_alive(kind, tmp_path):
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, *ALIVE[kind].format(folder=tmp_path).split()]
+    with subprocess.Popen([*INTERRUPTIBLE, *command], stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        said, begin = b"", time.monotonic()
+        try:
+            while b"so far" not in said:
+                assert select.select([ours], [], [], 30)[0]
+                said += os.read(ours, 1 << 16)
+            shown = time.monotonic() - begin
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(OSError):  # the end of a terminal
+                while more := os.read(ours, 1 << 16):
+                    said += more
+        finally:
+            process.kill()
+    os.close(ours)
+    assert shown < 10  # 2 s, and what starting Python and other processes take
+    assert said.endswith(b" \rattnlimits: interrupted\r\n")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,6 +178,49 @@ CALLBACK = """found = []
 def test_a_signal_in_a_callback(name):
     """What the callback leaves undone raises before the interrupt comes again; that error is not the reason."""
     process = begun(VERB.replace("BODY", CALLBACK.replace("SIGNAL", name)))
+    assert ended(process) == (130, "", ["attnlimits: interrupted"])
+
+
+# Loops of C that end after hours and look for no signal, with what they leave to other threads.
+FREE = """import hashlib, pathlib, subprocess
+    from attnlimits.numerics.core.files import replace_whole
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+    with replace_whole(pathlib.Path(FOLDER) / "result.json"):
+        print(child.pid, flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)"""
+HELD = """import collections, itertools
+    print("", flush=True)
+    collections.deque(itertools.repeat(0), maxlen=0)"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("loop", ["free", "held"])
+def test_a_signal_in_a_loop_that_looks_for_none(name, loop, tmp_path):
+    """The process ends within two seconds, and with it those that it has started; nothing half-written remains.
+
+    A library that lets no other thread run can only be killed: no status of its own then.
+    """
+    body = FREE.replace("FOLDER", repr(str(tmp_path))) if loop == "free" else HELD
+    process = begun(VERB.replace("BODY", body))
+    child = process.stdout.readline().strip()
+    time.sleep(0.2)
+    begin = time.monotonic()
+    process.send_signal(getattr(signal, name))
+    status, _, lines = ended(process)
+    assert time.monotonic() - begin < 3  # 1.8 s, and what other processes take of the machine
+    assert (status, lines) == (130 if loop == "free" else -signal.SIGKILL, ["attnlimits: interrupted"])
+    assert list(tmp_path.iterdir()) == []
+    if child and sys.platform == "linux":
+        stat = Path(f"/proc/{child}/stat")
+        assert not stat.exists() or stat.read_text().split()[2] == "Z"  # ended, and not yet noticed by who adopted it
+
+
+@pytest.mark.parametrize("moment", [0.05, 0.15, 0.3, 0.5])
+def test_a_signal_while_modules_are_loaded(moment):
+    """An import that is cut short may raise anything; that is not the reason."""
+    process = begun(MAIN, *"free-energy --layers 17 --tokens 3 --alpha 1".split())
+    time.sleep(moment)
+    process.send_signal(signal.SIGINT)
     assert ended(process) == (130, "", ["attnlimits: interrupted"])
 
 

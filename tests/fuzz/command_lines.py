@@ -1,12 +1,15 @@
 """Command lines at random: line k of a seed is always the same one.
 
-Most settings are cheap ones that work; one line in two has a hostile value, flag or file among them. What legitimately
-takes minutes (many digits of deep models, large samples) is not drawn.
+Four lines in five are built from the grammar of a verb, with plausible and extreme values; the others have a hostile
+value, flag or file among them. What legitimately takes minutes (many digits of deep models, large samples) is not
+drawn.
 """
 
+import signal
 from dataclasses import dataclass
 
 from command_draw import HOSTILE, Draw, Words
+from command_valid import VALID
 from command_verbs import VERBS
 
 __all__ = ["Line", "line"]
@@ -15,25 +18,33 @@ __all__ = ["Line", "line"]
 REPEATS = ("--max-iter", "--epochs", "--seeds", "--starts", "--reuse", "--max-nodes", "--limit", "--replicas")
 
 
+# Shares of lines that a verb serves, and of those that get a signal.
+_VALID, _INTERRUPTED = 0.8, 0.1
+
+
 @dataclass(frozen=True)
 class Line:
-    """A command line, and the seconds after which it is interrupted, if it is."""
+    """A command line; the seconds after which it gets a signal, if it does, and which; whether it should be served."""
 
     words: tuple[str, ...]
     interrupt: float | None = None
+    number: int = signal.SIGINT
+    valid: bool = False
 
 
 def line(seed: int, index: int) -> Line:
     """Return line `index` of a seed."""
     draw = Draw(seed, index)
-    verbs, weights = zip(*VERBS.items(), strict=True)
+    valid = draw.sometimes(_VALID)
+    verbs, weights = zip(*(VALID if valid else VERBS).items(), strict=True)
     words = draw.random.choices(verbs, weights)[0](draw)
-    if draw.sometimes(0.4):
+    if not valid and draw.sometimes(0.4):
         words = _spoiled(draw, words)
     if draw.sometimes(0.5):
         words.insert(len(words) if draw.sometimes(0.7) else min(1, len(words)), "--json")
-    interrupt = draw.random.uniform(0.0, 1.5) if draw.sometimes(0.03) else None
-    return Line(tuple(word.replace("\0", "") for word in words), interrupt)
+    interrupt = draw.random.uniform(0.2, 3.0) if draw.sometimes(_INTERRUPTED) else None
+    number = draw.random.choice((signal.SIGINT, signal.SIGTERM))
+    return Line(tuple(word.replace("\0", "") for word in words), interrupt, number, valid)
 
 
 def _hostile(draw: Draw, flag: str) -> str:

@@ -6,6 +6,7 @@ python tests/fuzz/fuzz_commands.py --seed 0 --first 137 --show         prints li
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import re
@@ -26,8 +27,10 @@ from hostile_files import make_files
 
 __all__ = ["Said", "faults", "run_lines", "summary"]
 
-#: Seconds of CPU that a line may take, and of the clock, where other processes share the machine.
+#: Seconds of CPU after which a line gets a signal, and of the clock, where other processes share the machine.
 MOST_SECONDS, MOST_WAIT = 60, 240
+#: Seconds in which a line ends after a signal, two of its own and what other processes take.
+MOST_ANSWER = 5
 #: Memory that a line may hold, in KiB.
 MOST_MEMORY = 2 * 2**20
 # Lines after which a worker is replaced: it then runs again what a fresh process runs.
@@ -52,6 +55,9 @@ class Said:
     seconds: float
     wait: float
     peak: int
+    #: Seconds from a signal to the end, of a line that got one: by chance, or because it took long.
+    answered: float | None = None
+    slow: bool = False
 
     def command(self, folder: Path) -> str:
         """Return the shell command that repeats it."""
@@ -62,8 +68,9 @@ class Said:
 class Worker:
     """A process of `command_worker.py`, started when it is needed and replaced when it is lost."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seconds: float | None = None) -> None:
         self._folder, self._process, self._age = folder, None, 0
+        self._seconds = MOST_SECONDS if seconds is None else seconds
 
     def _start(self) -> "subprocess.Popen[str]":
         single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
@@ -88,38 +95,41 @@ class Worker:
         streams = {name: str(self._folder / f"std{name}") for name in ("out", "err")}
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        begin, busy = time.monotonic(), _cpu(process.pid)
+        begin = time.monotonic()
         asked = {"words": line.words, "folder": str(self._folder / "files"), **streams}
         process.stdin.write(json.dumps(asked) + "\n")
         process.stdin.flush()
-        answer = self._answer(process, line, begin, busy)
-        status, peak = answer["status"], answer["peak"]
-        spent = _cpu(process.pid) - busy if answer["alive"] else answer["seconds"]
-        if not answer["alive"]:
+        answer = self._answer(process, line, begin)
+        if "seconds" not in answer:
             self.close()
         # As bytes: reading as text would turn the returns of a bar into lines.
         out, err = (Path(p).read_bytes().decode("utf-8", "backslashreplace") for p in streams.values())
-        return Said(index, line, status, out, err, spent, time.monotonic() - begin, peak)
+        answer = {"seconds": 0.0, "peak": 0} | answer
+        return Said(index, line, out=out, err=err, wait=time.monotonic() - begin, **answer)
 
-    def _answer(self, process: "subprocess.Popen[str]", line: Line, begin: float, busy: float) -> dict[str, Any]:
-        """Wait for the answer of a line, or for its end."""
+    def _answer(self, process: "subprocess.Popen[str]", line: Line, begin: float) -> dict[str, Any]:
+        """Wait for the end of a line; send it the signal that it is to get, or one when it has taken its time."""
         assert process.stdout is not None
-        interrupt = line.interrupt
+        text = process.stdout.readline()
+        if not text:
+            return {"status": "the worker died"}
+        running = json.loads(text)["process"]
+        begin = time.monotonic()
+        sent, slow = None, False
         while True:
-            ready, _, _ = select.select([process.stdout], [], [], 0.25 if interrupt is None else 0.02)
-            wait = time.monotonic() - begin
+            ready, _, _ = select.select([process.stdout], [], [], 0.02)
+            now = time.monotonic()
             if ready:
-                text = process.stdout.readline()
-                if text:
-                    return json.loads(text) | {"alive": True}
-                process.wait()
-                return {"status": f"died: {process.returncode}", "peak": 0, "alive": False, "seconds": wait}
-            if interrupt is not None and wait > interrupt:
-                process.send_signal(signal.SIGINT)
-                interrupt = None
-            used = _cpu(process.pid) - busy
-            if used > MOST_SECONDS or wait > MOST_WAIT:
-                return {"status": f"killed after {used:.0f} s", "peak": 0, "alive": False, "seconds": used}
+                answered = None if sent is None else now - sent
+                return json.loads(process.stdout.readline()) | {"answered": answered, "slow": slow}
+            if sent is not None:
+                if now - sent > MOST_ANSWER:
+                    return {"status": f"no answer to a signal in {MOST_ANSWER} s", "answered": now - sent}
+                continue
+            slow = _cpu(running) > self._seconds or now - begin > MOST_WAIT
+            if slow or (line.interrupt is not None and now - begin > line.interrupt):
+                os.kill(running, line.number)
+                sent = now
 
     def close(self) -> None:
         """End the process and what it has started."""
@@ -147,11 +157,11 @@ def _cpu(number: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def run_lines(seed: int, first: int, count: int, folder: Path) -> Iterator[Said]:
-    """Run `count` lines of a seed from `first` on, in a folder with hostile files."""
+def run_lines(seed: int, first: int, count: int, folder: Path, seconds: float | None = None) -> Iterator[Said]:
+    """Run `count` lines of a seed from `first` on, in a folder with hostile files; a signal ends long ones."""
     folder = folder.resolve()
     make_files(folder / "files")
-    worker = Worker(folder)
+    worker = Worker(folder, seconds)
     try:
         for index in range(first, first + count):
             yield worker.run(index, line(seed, index))
@@ -164,9 +174,16 @@ def faults(said: Said) -> list[str]:
     found = []
     if said.status not in _STATUSES:
         return [f"ended with {said.status}"]
-    if said.status == 130 and said.line.interrupt is None:
+    if said.status == 130 and said.answered is None:
         found.append("status 130 without an interrupt")
     message = _BAR.sub("", said.err)
+    if (
+        said.status == 130
+        and message.splitlines()[-1:]
+        and message.splitlines()[-1].startswith("attnlimits: interrupted")
+    ):
+        # What was said of a derivation before stays.
+        message = message.splitlines(keepends=True)[-1]
     if "Traceback" in said.err or "fault of attnlimits" in said.err:
         found.append("an error that was not foreseen")
     if "Warning" in message:
@@ -184,7 +201,7 @@ def faults(said: Said) -> list[str]:
 
 def _faults_of_output(said: Said) -> list[str]:
     words = said.line.words
-    asked_for_json = "--json" in words and not any(w in ("--help", "-h") for w in words)
+    asked_for_json = "--json" in words and not any(w in ("--help", "-h", "--version") for w in words)
     if said.status == 0 and not said.out.strip():
         return ["success without output"]
     if not asked_for_json:
@@ -195,7 +212,7 @@ def _faults_of_output(said: Said) -> list[str]:
         # A word may have swallowed the flag, as a value that begins with a dash would not.
         return ["more than one line on stdout beside --json"] if said.out.startswith("{") else []
     try:
-        record = json.loads(said.out, parse_constant=_no_number)
+        record = json.loads(said.out, parse_constant=_no_number, object_pairs_hook=_without_duplicates)
     except ValueError as error:
         return [f"stdout is not JSON: {error}"]
     if not isinstance(record, dict):
@@ -223,11 +240,25 @@ def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is no JSON")
 
 
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) != len(dict(pairs)):
+        raise ValueError(f"a key occurs twice among {[key for key, _ in pairs]}")
+    return dict(pairs)
+
+
 def summary(all_said: list[Said]) -> str:
     """Counts per status, the slowest lines, the largest memory."""
     counts = collections.Counter(str(s.status) for s in all_said)
     lines = [f"{len(all_said)} lines; status: {', '.join(f'{k}: {v}' for k, v in sorted(counts.items()))}"]
     lines.append(f"CPU {sum(s.seconds for s in all_said):.0f} s; peak {max(s.peak for s in all_said) / 2**10:.0f} MiB")
+    signalled = [s for s in all_said if s.answered is not None]
+    valid = [s for s in all_said if s.line.valid]
+    served = sum(s.status in (0, 1, 130) for s in valid)
+    lines.append(f"{len(valid)} lines built from a grammar, {served} of them served")
+    lines.append(
+        f"{len(signalled)} lines got a signal, {sum(s.slow for s in signalled)} of them for their length; the slowest "
+        f"answer took {max((s.answered or 0.0 for s in signalled), default=0.0):.1f} s"
+    )
     for said in sorted(all_said, key=lambda s: -s.seconds)[:5]:
         lines.append(f"{said.seconds:6.1f} s  [{said.index}] {shlex.join(said.line.words)[:150]!r}")
     return "\n".join(lines)
@@ -240,20 +271,22 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="print what each line said")
+    parser.add_argument("--seconds", type=float, help="of processor time, after which a line gets a signal")
     parser.add_argument("--folder", type=Path, help="where files are made (default: a temporary one)")
     args = parser.parse_args()
     folder = args.folder or Path(tempfile.mkdtemp(prefix="attnlimits-fuzz-"))
     all_said, bad = [], 0
-    for said in run_lines(args.seed, args.first, args.count, folder):
-        all_said.append(said)
-        found = faults(said)
-        bad += bool(found)
-        if found or args.show:
-            print(f"[{said.index}] {'; '.join(found) or 'fine'}\n  {said.command(folder / 'files')[:1500]}")
-            print(f"  status {said.status}, {said.seconds:.1f} s, {said.peak / 2**10:.0f} MiB; {said.err[-700:]!r}")
-            if args.show:
-                print(f"  stdout: {said.out[:2000]!r}")
-            sys.stdout.flush()
+    with contextlib.suppress(KeyboardInterrupt):  # and then what there is
+        for said in run_lines(args.seed, args.first, args.count, folder, args.seconds):
+            all_said.append(said)
+            found = faults(said)
+            bad += bool(found)
+            if found or args.show:
+                print(f"[{said.index}] {'; '.join(found) or 'fine'}\n  {said.command(folder / 'files')[:1500]}")
+                print(f"  status {said.status}, {said.seconds:.1f} s, {said.peak / 2**10:.0f} MiB; {said.err[-700:]!r}")
+                if args.show:
+                    print(f"  stdout: {said.out[:2000]!r}")
+                sys.stdout.flush()
     print(summary(all_said))
     print(f"{bad} of {len(all_said)} lines break the contract")
     return bool(bad)

@@ -17,7 +17,7 @@ from ...core.identity import source_hash
 from ...core.random import seeded
 from ...core.results import Origin
 from ...core.standard_error import SIGMAS
-from ...core.validation import check_nodes
+from ...core.validation import check_nodes, within
 from ...model.network import Network
 from ...model.routes import CHART, TWO_LAYER_QUADRATURE, preferred, require
 from ..effort import check_effort
@@ -211,6 +211,8 @@ def _check(values: list[float], start: str, along: str, alpha: float | None) -> 
         raise ValueError(f'start must be "uninformed", "informed" or "both", got {start!r}')
     if along not in ("alpha", "skip", "beta"):
         raise ValueError(f'along must be "alpha", "skip" or "beta", got {along!r}')
+    within(along, values[-1])
+    within("alpha", 0.0 if alpha is None else alpha)
     if (alpha is None) != (along == "alpha"):
         raise ValueError(
             f"alpha must be given where the parameter is skip or beta, and only there; got {alpha!r} along {along}"

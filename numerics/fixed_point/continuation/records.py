@@ -12,6 +12,7 @@ from ...core.colours import CYCLE
 from ...core.decimals import pm
 from ...core.pictures import plots
 from ...core.results import How, Origin, Result, versions
+from ...core.shown import few_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +29,7 @@ _NAMES = {
 }
 
 
+@few_lines
 @dataclass(frozen=True)
 class CurvePoint:
     """A fixed point of the state evolution (14) on a curve.
@@ -62,6 +64,7 @@ class CurvePoint:
     status: str
 
 
+@few_lines
 @dataclass(frozen=True)
 class Onset:
     """Where indices begin to be learned along a curve, or stop.
@@ -85,6 +88,7 @@ class Onset:
     start: str
 
 
+@few_lines
 @dataclass(frozen=True)
 class Jump:
     """A first-order jump: the fixed point that was followed ends in a fold.
@@ -109,6 +113,7 @@ class Jump:
     start: str
 
 
+@few_lines
 @dataclass(frozen=True)
 class Gap:
     """Largest difference of an overlap between the informed and the uninformed start.

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...core.array_files import write_array
 from ...core.files import write_whole
 from ...core.memory import refuse_memory
+from ...core.shown import few_lines
 from ...core.validation import whole
 from .embeddings import Embedded, Vocabulary, embed_texts
 from .questions import Question
@@ -88,6 +89,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 _BLANK = re.compile(r"\{(\w+)\}")
 
 
+@few_lines
 @dataclass(frozen=True)
 class Corpus:
     """Questions for training and for testing, and vectors for their words.

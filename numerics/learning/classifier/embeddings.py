@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...core.array_files import read_array
 from ...core.memory import refuse_memory
+from ...core.shown import few_lines
 from ..blocks import Floats
 from .questions import Question
 
@@ -24,6 +25,7 @@ _UNKNOWN = ("[UNK]", "<unk>")
 _LONGEST = 100
 
 
+@few_lines
 @dataclass(frozen=True)
 class Embedded:
     """Questions as sequences of vectors.

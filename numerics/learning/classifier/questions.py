@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from ...core.array_files import regular
 from ...core.memory import refuse_memory
+from ...core.shown import few_lines
 
 __all__ = ["Question", "label_numbers", "read_questions"]
 
 
+@few_lines
 @dataclass(frozen=True)
 class Question:
     """A question, its coarse label, and where it was read.

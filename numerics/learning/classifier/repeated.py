@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.results import Estimate
+from ...core.shown import few_lines
 from ...core.standard_error import standard_error
 from .embeddings import Embedded
 from .settings import Settings
@@ -18,6 +19,7 @@ from .training import Training, train
 __all__ = ["Repeated", "repeated"]
 
 
+@few_lines
 class Repeated(NamedTuple):
     """Trainings and their means: last accuracies, and epochs to half of the last similarity, layer by layer."""
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ...core.shown import in_html
 from ...core.validation import flag, not_negative, positive, whole
 
 __all__ = ["Settings"]
@@ -9,6 +10,7 @@ __all__ = ["Settings"]
 _WHERE = "Appendix F"
 
 
+@in_html
 @dataclass(frozen=True)
 class Settings:
     """Architecture and optimiser; the defaults are our choice where the paper does not state them.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...core.results import Origin, versions
+from ...core.shown import few_lines
 from ..blocks import Array
 from ..results import LearnedWeights
 
 __all__ = ["DescentResult", "DescentStep"]
 
 
+@few_lines
 @dataclass(frozen=True)
 class DescentStep:
     """Record of an epoch, passed to callbacks.

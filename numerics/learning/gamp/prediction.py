@@ -20,7 +20,8 @@ from ...channel.averages import Averages
 from ...channel.choice import channel, is_costly
 from ...core.errors import KernelNotFoundError
 from ...core.random import seeded
-from ...core.results import Origin, Result, overlaps
+from ...core.results import Origin, Result
+from ...core.shown import overlaps
 from ...core.standard_error import standard_error
 from ...core.validation import not_negative, numbers, whole
 from ...fixed_point.balance import symmetric

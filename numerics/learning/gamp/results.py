@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...core.results import Origin, versions
+from ...core.shown import few_lines
 from ..blocks import Array
 from ..results import LearnedWeights
 from .pictures import draw_runs
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["GAMPResult", "GAMPStep"]
 
 
+@few_lines
 @dataclass(frozen=True)
 class GAMPStep:
     """Record of an iteration, passed to callbacks.

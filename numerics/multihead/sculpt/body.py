@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.shown import few_lines
 from ...learning.blocks import Array
 from .certification import INTERIOR
 from .simplex import Patterns
@@ -19,6 +20,7 @@ _FLOOR = 1e-7
 _PER_UNKNOWN, _MOST = 20, 12_000
 
 
+@few_lines
 @dataclass(frozen=True)
 class Body:
     """Constraints |query^T Theta difference - bound| <= t slack, or >= bound - t slack where one-sided.

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.quantiles import chi_squared_quantile
+from ...core.shown import few_lines
 from ...learning.blocks import Array
 from .simplex import Patterns, simplex_regression
 
@@ -23,6 +24,7 @@ _ROWS = 60_000
 _SPREAD = 0.12
 
 
+@few_lines
 @dataclass(frozen=True)
 class Round:
     """One round of trimming.
@@ -44,6 +46,7 @@ class Round:
     residual: float
 
 
+@few_lines
 @dataclass(frozen=True)
 class Certification:
     """An estimate of S = sum_i W_i and the best common pattern of every row under it.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...core.shown import few_lines
 from ...learning.blocks import Array
 from .body import Body
 
@@ -13,6 +14,7 @@ __all__ = ["Hull", "affine_hull", "span_residual"]
 _RANK = 1e-8
 
 
+@few_lines
 @dataclass(frozen=True)
 class Hull:
     """The affine hull of m matrices as the body shows it.

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...core.shown import few_lines
 from ...learning.blocks import Array
 
 __all__ = ["MarginFit", "large_margin_sum"]
 
 
+@few_lines
 @dataclass(frozen=True)
 class MarginFit:
     """S from rows of large margin.

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from ...core.shown import few_lines
 from ...learning.blocks import Array
 from ..batch import Batch
 from .hull import Hull
@@ -23,6 +24,7 @@ _EXHAUSTIVE, _BRANCHES = 3, 5
 _RIDGE = 1e-9
 
 
+@few_lines
 @dataclass(frozen=True)
 class Net:
     """The m-tuples of points of a grid in the box that were tried, and how well each explains the outputs.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
+from ...core.shown import few_lines
 from ...learning.blocks import Array
 from ..errors import LinearProgramFailure
 from .assumptions import check_bounded
@@ -23,6 +24,7 @@ _STATUS = {
 }
 
 
+@few_lines
 @dataclass(frozen=True)
 class Box:
     """Bounds of the body in hull coordinates, Theta = Theta* + sum_j c_j D_j + the rest.

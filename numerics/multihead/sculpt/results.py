@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.results import Result, versions
+from ...core.shown import few_lines
 from .body import Body
 from .certification import Certification
 from .hull import Hull
@@ -20,6 +21,7 @@ __all__ = ["Attempt", "SculptResult"]
 Array = NDArray[np.float64]
 
 
+@few_lines
 @dataclass(frozen=True)
 class Attempt:
     """A descent from a candidate.

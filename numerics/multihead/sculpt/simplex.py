@@ -8,6 +8,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ...arithmetic.copies import copy_vector
+from ...core.shown import few_lines
 from ...learning.blocks import Array
 
 __all__ = ["Patterns", "faces", "simplex_regression"]
@@ -18,6 +19,7 @@ _FLAT = 1e-12
 _SLACK = 1e-10
 
 
+@few_lines
 class Patterns(NamedTuple):
     """The best common attention pattern of every row, and how far it is from explaining the output.
 

@@ -21,8 +21,8 @@ _NEAR = 0.05
 
 
 def as_asked(point: Record) -> bool:
-    """Whether a fixed point is converged and as accurate as asked, where the record has kept that."""
-    return bool(point["converged"] and point.get("reached", True))
+    """Whether a fixed point is converged and as accurate as asked; or converged, where a record kept no more."""
+    return bool(point.get("reached", point["converged"]))
 
 
 def overlap_name(i: int) -> str:

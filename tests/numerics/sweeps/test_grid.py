@@ -281,7 +281,7 @@ GRIDS = {
         "fixed": {"link": "h[1] = --noise", "noise": 0.5},
         "axes": {"digits": [3, 5], "seed": [0, 7, 2**70]},
     },
-    "corners": {"task": "threshold", "axes": {"beta": [5e-324, 0.1, 1e300, -0.0], "skip": ["1_0", " 1", "-2", 3]}},
+    "corners": {"task": "threshold", "axes": {"beta": [5e-324, 0.1, 1e12, -0.0], "skip": ["1_0", " 1", "-2", 3]}},
     "empty": {"task": "threshold", "fixed": {"link": ""}, "axes": {"activation": ["", "--skip", "=", "softmax"]}},
 }
 
