@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["canonical_axes", "canonical_basis", "first_largest"]
+__all__ = ["canonical_axes", "canonical_basis", "first_largest", "merged"]
 
 Array = NDArray[np.float64]
 
@@ -68,6 +68,28 @@ def canonical_axes(values: Array, vectors: Array) -> Array:
     ends = [k + 1 for k in range(len(values)) if k + 1 == len(values) or values[k + 1] - values[k] > _SAME * scale]
     parts = [canonical_basis(vectors[:, begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
     return np.hstack(parts) if parts else vectors
+
+
+def merged(values: Array) -> Array:
+    """Values of which those that differ by rounding are one: each becomes the least of its run.
+
+    A run are values whose neighbours are closer than 1e-9 of the largest. 0.1 + 0.2 and 0.3 are two numbers of float64.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+
+    Examples
+    --------
+    >>> len(set(merged(np.array([0.1 + 0.2, 0.3, 0.4])).tolist()))
+    2
+    """
+    distinct, place = np.unique(values, return_inverse=True)
+    finite = np.abs(distinct[np.isfinite(distinct)])
+    with np.errstate(invalid="ignore"):
+        begins = np.append(True, ~(np.diff(distinct) <= _SAME * finite.max(initial=0.0)))[: len(distinct)]
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(distinct)), 0))
+    return np.asarray(distinct[first][place.reshape(values.shape)])
 
 
 def first_largest(values: Sequence[float] | Array, within: float = _SAME) -> int:

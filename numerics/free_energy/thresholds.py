@@ -8,6 +8,7 @@ alpha(q) = alpha.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -277,7 +278,7 @@ def _resolved(turns: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Turning points without pairs that differ by rounding, the ends kept: between them there is one branch."""
     kept = list(turns)
     while len(kept) > 2:
-        depths = [abs(b[1] - a[1]) for a, b in zip(kept[:-1], kept[1:], strict=True)]
+        depths = [abs(b[1] - a[1]) for a, b in pairwise(kept)]
         k = int(np.argmin(depths))
         if not depths[k] <= _DEEP:
             break
