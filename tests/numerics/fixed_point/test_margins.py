@@ -46,13 +46,14 @@ def test_overlaps_within_rounding_of_zero_are_in_doubt(excess):
     assert abs(found.overlap[0, 0] - excess / 5) <= found.overlap_error[0, 0]
 
 
-@pytest.mark.parametrize("excess", [1e-7, 1.3e-7, 1.8e-7, 4.3e-7, 1e-6, 1.3e-6, 6e-6, 1e-5])
+@pytest.mark.parametrize("excess", [4.3e-7, 1e-6, 1.3e-6, 6e-6, 1e-5])
 def test_overlaps_beyond_rounding_are_found(excess):
     """alpha(q) = (1 + 5 q)/2 + O(q^2): G = q (2 - 8 q), as <h> = sqrt(y) tanh(sqrt(y) omega/V) expands."""
     found = evolve_link(kernel_of("h**2"), 0.5 * (1 + excess))
     assert found.converged
     assert abs(found.overlap[0, 0] - excess / 5) <= found.overlap_error[0, 0] + 10 * excess**2
-    assert found.overlap_error[0, 0] <= 0.2 * found.overlap[0, 0]
+    # The rounding of r, 4e-15/q, over its slope, -5.
+    assert found.overlap_error[0, 0] <= 4e-15 / found.overlap[0, 0]
 
 
 class Moments(ChannelBase):
