@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 _PART = 1e-3
 # Eigenvalues closer than this share of the largest are one; a decomposition moves them by some 1e-16 of it.
 _SAME = 1e-9
+# Relative differences of values that are sums of a few terms in another order: some 1e-16 a term.
+_EQUAL = 1e-12
 
 
 def canonical_basis(vectors: Array) -> Array:
@@ -73,7 +75,8 @@ def canonical_axes(values: Array, vectors: Array) -> Array:
 def merged(values: Array) -> Array:
     """Values of which those that differ by rounding are one: each becomes the least of its run.
 
-    A run are values whose neighbours are closer than 1e-9 of the largest. 0.1 + 0.2 and 0.3 are two numbers of float64.
+    A run are values whose neighbours are closer than 1e-12 of themselves, or of the median modulus, of which sums that
+    cancel are rounding. 0.1 + 0.2 and 0.3 are two numbers of float64.
 
     Parameters
     ----------
@@ -85,9 +88,12 @@ def merged(values: Array) -> Array:
     2
     """
     distinct, place = np.unique(values, return_inverse=True)
-    finite = np.abs(distinct[np.isfinite(distinct)])
+    size = np.abs(values[np.isfinite(values) & (values != 0)])
+    usual = float(np.median(size)) if size.size else 0.0
     with np.errstate(invalid="ignore"):
-        begins = np.append(True, ~(np.diff(distinct) <= _SAME * finite.max(initial=0.0)))[: len(distinct)]
+        near = np.diff(distinct) <= _EQUAL * np.maximum(np.abs(distinct[1:]), usual)
+    near &= np.isfinite(distinct[1:])
+    begins = np.append(True, ~near)[: len(distinct)]
     first = np.maximum.accumulate(np.where(begins, np.arange(len(distinct)), 0))
     return np.asarray(distinct[first][place.reshape(values.shape)])
 

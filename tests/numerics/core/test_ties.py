@@ -53,5 +53,7 @@ def test_values_that_differ_by_rounding_are_one():
     found = merged(values)
     assert found[0] == found[1] == found[4] == 0.3 and found[2] == found[3] and found[5] == values[5]
     assert np.abs(found - values).max() <= 1e-15
+    wide = np.array([1e-3, 1.0, 2.0, 1e300, np.inf, -np.inf, 0.0])
+    assert (merged(wide) == wide).all()
     exact = np.array([3.0, -1.0, 2.0, 3.0])
     assert (merged(exact) == exact).all() and merged(np.zeros(0)).shape == (0,)
