@@ -51,8 +51,8 @@ _ELEMENTWISE = {
     np.linalg.norm,
 }
 _SCALAR = {getattr(math, name) for name in _MATHS.split()}
-_PRODUCTS = {np.matmul, np.dot, np.vdot, np.inner}
-_SUMS = {np.einsum, np.tensordot}
+_PRODUCTS = {np.matmul, np.dot}
+_SUMS = {np.einsum, np.tensordot, np.vdot, np.inner}
 _KNOWN = _DECOMPOSED | _ELEMENTWISE | _SCALAR | _PRODUCTS | _SUMS
 
 _THIS = sys.modules[__name__]
