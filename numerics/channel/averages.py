@@ -112,6 +112,8 @@ class Channel(Protocol):
     share : float
         Weights of each index over D, on the scale of which G is: 2 d E log Z_out/dq = share G. One of several heads,
         each with all blocks of D/H coordinates for an index, has 1/H^2.
+    rounding : float
+        Bound of the rounding of G that does not vanish with it; zero where G is a sum of positive terms.
     """
 
     model: Model
@@ -120,6 +122,7 @@ class Channel(Protocol):
     accuracy: float | None
     smooth: bool
     share: float
+    rounding: float
 
     def __call__(self, q: Array) -> Averages:
         """Averages at the overlap q, shape (P, P)."""
@@ -159,6 +162,7 @@ class ChannelBase(Channel):
     accuracy: float | None = None
     smooth: bool = True
     share: float = 1.0
+    rounding: float = 0.0
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:

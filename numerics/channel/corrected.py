@@ -50,7 +50,7 @@ class Corrected(ChannelBase):
 
     def __init__(self, few: Channel, anchors: Sequence[Anchor]) -> None:
         self.model, self.layers, self.sampled = few.model, few.layers, few.sampled
-        self.smooth, self.share = few.smooth, few.share
+        self.smooth, self.share, self.rounding = few.smooth, few.share, few.rounding
         self._few, self.anchors = few, tuple(anchors)
 
     def by(self, few: Channel) -> "Corrected":

@@ -9,6 +9,7 @@ an end does not exist the interval does not close: a threshold, or a jump, is ne
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +40,8 @@ _FAR = 3.0
 _TRIES, _NEAR = 6, 0.1
 # What the iteration has left is solved for where it exceeds the first share of the error, until it is below the other.
 _MUCH, _LITTLE = 0.25, 0.1
-# Evaluations to do so; rounding of r.
-_POLISH, _ROUNDING = 10, 4e-15
+# Evaluations to do so.
+_POLISH = 10
 # Changes of r that tell more of its slopes than of its rounding.
 _TELLS = 1e-10
 
@@ -156,7 +157,7 @@ def _linear(balance: Balance, point: _Point) -> tuple[Array, Array, Array]:
     left = np.abs(point.response @ _rest(balance, point.x, point.found))
     if not point.found.sampled:
         # The last step of a sequence that converges faster than linearly exceeds what is left after it.
-        left = 2 * left + _ROUNDING * np.abs(point.response).sum(axis=1)
+        left = 2 * left + _by_rounding(balance, point)
     off = np.abs(point.response) @ _systematic(balance, point.x, point.found) + left
     return moves, off, _factor(point.found) * np.sqrt((moves**2).sum(axis=0)) + off
 
@@ -191,6 +192,11 @@ def _unit(found: Averages) -> float:
     """Multiple of the deviations whose root sum of squares is the standard error, or the end of an interval."""
     replicas = len(found.g)
     return 1 / math.sqrt(replicas * (replicas - 1)) if found.sampled else 1 / math.sqrt(replicas)
+
+
+def _by_rounding(balance: Balance, point: _Point) -> Array:
+    """What rounding of r makes of x."""
+    return np.asarray(np.abs(point.response) @ balance.rounding(point.x))
 
 
 def _factor(found: Averages) -> float:
@@ -234,12 +240,23 @@ def _slopes(balance: Balance, x: Array, found: Averages) -> tuple[Array, Array]:
     return slopes if known is None else known, of_growth
 
 
-def _stepped(balance: Balance, point: _Point, step: Array, displaced: Array | None) -> _Point:
+class _Displaced(NamedTuple):
+    """Averages displaced by multiples of the deviations of the randomisations, and r displaced beside."""
+
+    averages: Array | None = None
+    r: Array | float = 0.0
+
+    def rest(self, balance: Balance, x: Array, found: Averages) -> Array:
+        """Of the equations so displaced."""
+        return _rest(balance, x, found, self.averages) + self.r
+
+
+def _stepped(balance: Balance, point: _Point, step: Array, displaced: _Displaced) -> _Point:
     """The point a step further, with slopes that explain the step, too."""
     x = balance.inside(point.x, point.x + step)
     found = balance.averages(x)
     way = x - point.x
-    changed = _rest(balance, x, found, displaced) - _rest(balance, point.x, point.found, displaced)
+    changed = displaced.rest(balance, x, found) - displaced.rest(balance, point.x, point.found)
     slopes = balance.slopes(x, found.g.mean(axis=0))
     if slopes is not None:
         return _Point(x, found, slopes)
@@ -257,7 +274,7 @@ def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...
     while balance.smooth and len(visited) < _POLISH:
         step = point.response @ _rest(balance, point.x, point.found)
         sigma = np.sqrt(((_noise(balance, point.x, point.found) @ point.response.T) ** 2).sum(axis=0))
-        rounding = _ROUNDING * np.abs(point.response).sum(axis=1)
+        rounding = _by_rounding(balance, point)
         length = float(np.abs(step).max())
         # Of averages that do not scatter steps shrink to rounding.
         stalls = not point.found.sampled and len(visited) > 3 and length > 0.5 * before
@@ -269,7 +286,7 @@ def _polished(balance: Balance, point: _Point) -> tuple[_Point, tuple[Array, ...
         ):
             break
         before, share = length, _LITTLE
-        point = _stepped(balance, point, step, None)
+        point = _stepped(balance, point, step, _Displaced())
         visited.append(point.x)
     return point, tuple(visited)
 
@@ -279,25 +296,33 @@ def _by_ends(balance: Balance, point: _Point, moves: Array, error: Array) -> tup
     wide = error.copy()
     sigmas = SIGMAS if point.found.sampled else 1.0
     scatter = np.sqrt((moves**2).sum(axis=0))
-    for k in np.flatnonzero(scatter > 0):
-        # What does not scatter is taken to move x as what does.
-        weights = sigmas * error[k] / scatter[k] * moves[:, k] / scatter[k]
+    rounding = np.zeros(len(error)) if point.found.sampled else _by_rounding(balance, point)
+    for k in np.flatnonzero(scatter + rounding > 0):
         for sign, where in ((1.0, "above"), (-1.0, "below")):
-            end = _end(balance, point, sign * (moves.T @ weights), sign * _unit(point.found) * weights)
+            if scatter[k] > rounding[k]:
+                # What does not scatter is taken to move x as what does.
+                weights = sign * sigmas * error[k] / scatter[k] * moves[:, k] / scatter[k]
+                linear, displaced = moves.T @ weights, _Displaced(_unit(point.found) * weights)
+            else:
+                # Rules that differ by rounding alone show no direction: that in which r moves this entry most.
+                size = balance.rounding(point.x)
+                r = sign * error[k] / rounding[k] * np.sign(point.response[k]) * size
+                linear, displaced = point.response @ r, _Displaced(r=r)
+            end = _end(balance, point, linear, displaced)
             if end is None:
                 return np.maximum(wide, error), f"another fixed point may be {where} it"
             wide[k] = max(wide[k], abs(end[k] - point.x[k]) / sigmas)
     return wide, ""
 
 
-def _end(balance: Balance, point: _Point, linear: Array, displaced: Array) -> Array | None:
-    """Fixed point of displaced averages near x + linear; None where there is none."""
+def _end(balance: Balance, point: _Point, linear: Array, displaced: _Displaced) -> Array | None:
+    """Fixed point of displaced equations near x + linear; None where there is none."""
     start, step, short = point.x, linear, 0
     for _ in range(_TRIES):
         asked = point.x + step
         point = _stepped(balance, point, step, displaced)
         short = short + 1 if (np.abs(point.x - asked) > _NEAR * np.abs(step)).any() else 0
-        step = point.response @ _rest(balance, point.x, point.found, displaced)
+        step = point.response @ displaced.rest(balance, point.x, point.found)
         away = np.abs(point.x + step - start).max()
         if short > 1 or not away <= _FAR * np.abs(linear).max() or _held(balance, point) <= 0:
             return None

@@ -5,6 +5,7 @@ directions of zero overlap join where the operator (15) makes them grow, and lea
 """
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -14,8 +15,10 @@ from numpy.typing import NDArray
 from ..channel.link.channel import LinkChannel
 from ..channel.link.rotated import RotatedLink
 from ..core.standard_error import SIGMAS, standard_error
+from ..core.ties import canonical_axes
 from ..thresholds.link.kept import kept_threshold
 from ..thresholds.link.leading import leading_direction
+from ..thresholds.link.operator import ZERO
 from .iteration import Iteration
 from .postprocess import measured
 from .state import DEAD, Problem, Solution, State, Tolerance
@@ -33,6 +36,8 @@ _NOTHING = 1e-12
 _MINOR = 0.02
 # E ||E[h | y]||^2 along a direction of zero overlap counts from here on, and beyond so many standard errors.
 _SURELY, _SIGMAS = 1e-7, 6.0
+# Roundings, relative, of a threshold and of its product with alpha.
+_ROUNDING = 4 * sys.float_info.epsilon
 # Indices whose overlaps feed each other by less than this share of the largest are apart.
 _APART = 1e-2
 
@@ -212,7 +217,7 @@ class Faces:
             axes, active = np.eye(len(q)), support
             pairs = [pair for pair in combinations(support, 2) if self.channel.mask[pair]]
         else:
-            axes, active = vectors[:, ::-1], list(range(rank))
+            axes, active = canonical_axes(values, vectors)[:, ::-1], list(range(rank))
             pairs = list(combinations(active, 2))
         problem = self._problem(axes)
         begin = replace(State.start(problem), n_iter=face.n_iter)
@@ -252,8 +257,8 @@ class Faces:
         else:
             inside = np.einsum("ia,jb,ijkl,kc,ld->abcd", free, free, matrix, free, free)
             norm, direction = leading_direction(inside, 0.0)
-            # Zero to within its error, it may come out below.
-            rate = self.alpha * max(norm, 0.0)
+            # Zero to within its rounding, it may come out on either side.
+            rate = self.alpha * norm if norm > ZERO else 0.0
             full = free @ direction @ free.T
             each = self.alpha * np.einsum("ij,rijkl,kl->r", full, operators, full)
             off = float(standard_error(each))
@@ -272,8 +277,9 @@ class Faces:
         if found is None or (not found.converged and found.value is None):
             return None
         rate, doubt = self.alpha * found.operator_norm if self.alpha else 0.0, ""
-        if found.value is not None and found.error and found.how != "rigorous":
-            off = rate * found.operator_norm * found.error
+        if found.value is not None and rate < math.inf:
+            own = found.error if found.error and found.how != "rigorous" else 0.0
+            off = rate * (found.operator_norm * own + _ROUNDING)
             if abs(rate - 1) <= (SIGMAS if found.how == "monte-carlo" else 1.0) * off:
                 doubt = f"a small overlap grows by {rate:.10g} +- {off:.1g} per iteration"
         inside = found.eigenvector.diagonal() > 1e-6

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.results import Estimate
 from ..core.standard_error import SIGMAS
+from ..core.ties import first_largest
 from ..model.network import Network
 from ..model.routes import SAMPLED_LAYERS
 from .known_rates import last_layer_norm
@@ -39,7 +41,7 @@ def grown(strategy: Strategy, state: State, q: Array) -> State:
         if not unstable or not state.converged:
             return state
         # The fastest direction first: it may change the stability of the others.
-        joining = problem.group(max(unstable, key=lambda i: float(growth[i])))
+        joining = problem.group(unstable[first_largest(growth[unstable])])
         active = [*active, *joining]
         q = state.q.copy()
         q[joining, joining] = _SEED
@@ -72,11 +74,11 @@ def rates(problem: Problem, state: State) -> Array:
     """Growth rate of a small overlap in each direction of zero overlap; NaN elsewhere and where not computed."""
     growth: Array = problem.alpha * state.known.growth.mean(axis=0)
     if (known := known_rate(problem, state)) is not None:
-        growth[-1] = known
+        growth[-1] = known.value
     return growth
 
 
-def known_rate(problem: Problem, state: State) -> float | None:
+def known_rate(problem: Problem, state: State) -> Estimate | None:
     """Growth rate of the last layer from zero overlap: the operator (15) has it to many digits, where computed.
 
     None, too, where the averages leave no doubt that it grows: their own rate does.
@@ -87,14 +89,14 @@ def known_rate(problem: Problem, state: State) -> float | None:
     if problem.alpha * state.known.growth[:, -1].min() > _CERTAIN:
         return None
     norm = last_layer_norm(model)
-    return None if norm is None else problem.alpha * norm
+    return None if norm is None else Estimate(problem.alpha * norm.value, problem.alpha * norm.error, norm.how)
 
 
 def undecided(problem: Problem, state: State, growth: Array, sampled: bool) -> str:
     """What is stated of layers of zero overlap whose growth rates have these errors, in units of alpha."""
     rate, error = rates(problem, state), (SIGMAS if sampled else 1.0) * problem.alpha * growth
-    if known_rate(problem, state) is not None:
-        error[-1] = 0.0
+    if (known := known_rate(problem, state)) is not None:
+        error[-1] = known.error
     for i in sorted(state.silent & set(np.flatnonzero(state.q.diagonal() == 0).tolist())):
         if rate[i] + error[i] > 1 and (rate[i] - error[i] <= 1 or i in state.dead):
             return f"a small overlap q_{i + 1}{i + 1} grows by {rate[i]:.4g} +- {error[i] / SIGMAS:.1g} per iteration"

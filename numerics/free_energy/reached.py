@@ -12,6 +12,7 @@ from ..fixed_point.balance import filled
 from ..fixed_point.both_starts import fixed_points
 from ..fixed_point.state import Solution
 from .entropy import FreeEntropy
+from .order import in_order
 from .prior import Gaussian
 from .stationary import FLAT, StationaryPoint
 
@@ -61,7 +62,7 @@ def reached(free: FreeEntropy) -> tuple[tuple[StationaryPoint, ...], str]:
         points.append(StationaryPoint(np.eye(size), np.zeros((size, size)), limit, "recovered", np.zeros(0), True, 0.0))
     doubts = [one.doubt for one in found if one.doubt]
     doubts += [f"max |F(q) - q| = {one.residual:.1e} is left" for one in found if not one.converged]
-    return tuple(sorted(points, key=lambda p: -p.free_entropy.value)), "; ".join(doubts)
+    return in_order(points), "; ".join(doubts)
 
 
 def _same(one: Solution, other: Solution) -> bool:

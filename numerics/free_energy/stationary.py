@@ -15,6 +15,7 @@ from ..core.errors import ConvergenceError
 from ..core.results import Estimate, Result
 from .balance import GroupBalance
 from .entropy import FreeEntropy
+from .order import in_order
 from .starts import OFF, evaluate_ahead, newton_points
 
 __all__ = ["FLAT", "StationaryPoint", "stationary_points"]
@@ -116,7 +117,7 @@ def stationary_points(
             f"no stationary point (14) of {free.output.describe()} was found at alpha = {free.alpha:g}: raise starts, "
             "or ask for overlaps closer to one (closest)"
         )
-    return tuple(sorted(found, key=lambda p: -p.free_entropy.value))
+    return in_order(found)
 
 
 class _Search:
@@ -175,7 +176,8 @@ class _Search:
         values = np.array([wrong(float(x)) for x in nodes])
         nodes, values = _with_folds(nodes, values, wrong)
         for a, b, left, right in zip(nodes[:-1], nodes[1:], values[:-1], values[1:], strict=True):
-            if left * right < 0:
+            # Stationary at a node itself, too: zero counts as above.
+            if math.isfinite(left + right) and (left < 0) != (right < 0):
                 yield moved(brentq(wrong, float(a), float(b), xtol=1e-13, rtol=1e-13))
 
     def _starting(self, w: Array, free: list[int], found: list[Array]) -> Iterator[Array]:

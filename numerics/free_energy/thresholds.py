@@ -6,7 +6,9 @@ alpha(q) = alpha.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,7 +185,7 @@ class _Curve:
         folds = self.folds()
         start = zero if math.isfinite(zero) else self.values[0]
         # Turning points with both ends: rising pieces in between are branches.
-        turns = [(0.0, start), *folds, (self.balance.top, float(self.values[-1]))]
+        turns = _resolved([(0.0, start), *folds, (self.balance.top, float(self.values[-1]))])
         first_order = []
         for k in range(len(turns) - 1):
             (w_high, high), (w_low, low) = turns[k], turns[k + 1]
@@ -232,7 +234,7 @@ class _Curve:
             (w, below), (w_above, phi_above) = lower(recovery), (math.inf, math.inf)
         else:
             span = high - _LOWEST if recovered else low
-            root = float(brentq(gain, span + _INSIDE, high - _INSIDE, xtol=1e-11, rtol=1e-11))
+            root = _equal(gain, span + _INSIDE, high - _INSIDE)
             alpha = math.exp(root)
             (w, below), (w_above, above) = lower(alpha), upper(alpha)
             phi_above = above.value
@@ -240,7 +242,8 @@ class _Curve:
             step = min(_INSIDE_STEP, 0.5 * (high - root), 0.5 * (root - span))
             slope = (gain(root + step) - gain(root - step)) / (2 * step * alpha)
             error = (above.error + below.error) / max(slope, 1e-300) + 1e-11 * alpha
-            information = Estimate(alpha, float(error), self.output.how)
+            # Between the spinodals it is in any case.
+            information = Estimate(alpha, min(float(error), alpha * math.expm1(high - span)), self.output.how)
         overlaps = -math.expm1(-w), -math.expm1(-w_above)
         algorithmic = self._alpha(w_high, math.exp(high))
         return Transition(informed, information, algorithmic, overlaps, (below.value, phi_above))
@@ -261,6 +264,8 @@ class _Curve:
         """Largest alpha of a stationary point: above it nothing stops the uninformed start."""
         k = int(np.argmax(self.values))
         highest = max([self.values[k], *(value for _, value in self.folds())])
+        if self.values[-1] >= highest - _DEEP:
+            k = len(self.values) - 1
         if k == len(self.values) - 1 and not (math.isfinite(recovery) or self.prior.dimension == 0):
             return None
         w = self.nodes[k]
@@ -269,3 +274,23 @@ class _Curve:
             # alpha(w) goes on to its limit by terms of order V^{1/2}.
             return Estimate(found.value, found.error + found.value * math.exp(-0.5 * self.balance.top), found.how)
         return found
+
+
+def _resolved(turns: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Turning points without pairs that differ by rounding, the ends kept: between them there is one branch."""
+    kept = list(turns)
+    while len(kept) > 2:
+        depths = [abs(b[1] - a[1]) for a, b in pairwise(kept)]
+        k = int(np.argmin(depths))
+        if not depths[k] <= _DEEP:
+            break
+        inside = [at for at in (k, k + 1) if 0 < at < len(kept) - 1]
+        kept = [one for at, one in enumerate(kept) if at not in inside]
+    return kept
+
+
+def _equal(gain: Callable[[float], float], low: float, high: float) -> float:
+    """Log alpha at which a gain that grows with it vanishes; an end where rounding of a short range hides its sign."""
+    if gain(low) >= 0:
+        return low
+    return high if gain(high) <= 0 else float(brentq(gain, low, high, xtol=1e-11, rtol=1e-11))

@@ -5,6 +5,7 @@ from itertools import permutations, product
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.ties import canonical_basis
 from .links import LinkKernel
 
 __all__ = ["couplings", "exchanges", "symmetric_axes"]
@@ -13,6 +14,8 @@ Array = NDArray[np.float64]
 
 # Differences of eigenvalues of random symmetric matrices that are rounding.
 _EIGENVALUES = 1e-9
+# Digits of sums over directions that differ.
+_DIGITS = 9
 # Entries whose signs, and indices whose orders, are all tried; random h for it; relative differences that are none.
 _MOST_SIGNS, _MOST_EXCHANGED, _PROBES, _EQUAL = 10, 4, 2048, 1e-12
 
@@ -87,8 +90,10 @@ def symmetric_axes(kernel: LinkKernel) -> tuple[Array, tuple[tuple[int, ...], ..
     same = all(np.ptp(other.diagonal()[group]) < _EIGENVALUES for group in groups)
     if not same or np.abs(other - np.diag(other.diagonal())).max() > _EIGENVALUES:
         return None
-    # Directions that treat indices alike come first.
-    groups.sort(key=lambda group: (len(group), -abs(float(axes[:, group[0]].sum()))))
+    # Directions that treat indices alike come first; sums of two directions may be equal but for rounding.
+    groups.sort(key=lambda group: (len(group), -abs(round(float(axes[:, group[0]].sum()), _DIGITS))))
+    for group in groups:
+        axes[:, group] = canonical_basis(axes[:, group])
     return axes, tuple(tuple(group) for group in groups)
 
 

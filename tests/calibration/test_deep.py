@@ -9,7 +9,7 @@ import pytest
 from harness import Answer, Route, Settings, calibrate, calibration_tests, load_truths
 from mpmath.ctx_mp import MPContext
 
-from attnlimits.numerics.core.results import How
+from attnlimits.numerics.core.results import Estimate, How
 from attnlimits.numerics.core.standard_error import standard_error
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.model.network import Network
@@ -150,5 +150,8 @@ test_sample, test_whole = calibration_tests(ROUTES)
 
 def test_a_sample_of_three_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 0.2071772247 test_three_layers_to_many_digits is the test."""
-    monkeypatch.setattr("attnlimits.numerics.fixed_point.growth.last_layer_norm", lambda model: 1 / 0.2071772247)
+    monkeypatch.setattr(
+        "attnlimits.numerics.fixed_point.growth.last_layer_norm",
+        lambda model: Estimate(1 / 0.2071772247, 1e-9, "estimated"),
+    )
     assert calibrate(ROUTES[-1], most=(22,)).shortfalls(whole=False) == []

@@ -10,6 +10,9 @@ from .channel import LinkChannel
 
 __all__ = ["RotatedLink", "SymmetricLink"]
 
+# Averages are second moments of h less those of the prior, of order one. Met at small overlaps: up to 5e-17.
+_ROUNDING = 4e-15
+
 Array = NDArray[np.float64]
 
 
@@ -18,7 +21,7 @@ class RotatedLink(ChannelBase):
 
     def __init__(self, channel: LinkChannel, axes: Array) -> None:
         self.model, self.layers, self.sampled = channel.model, channel.layers, channel.sampled
-        self.channel, self.axes = channel, axes
+        self.channel, self.axes, self.rounding = channel, axes, _ROUNDING
 
     def __call__(self, q: Array) -> Averages:
         """Averages at the overlap q along these axes."""

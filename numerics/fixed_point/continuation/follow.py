@@ -72,7 +72,7 @@ class Follower:
         size = len(equations.groups())
         zero = np.zeros(size)
         told = equations.at(zero).log_alpha
-        first = int(told.argmin())
+        first = int((told <= told.min() + _TOGETHER).argmax())  # of those that rounding tells apart, the first
         rest = list(values)
         while rest and (rest[0] == 0 or math.log(rest[0]) <= told[first]):
             value = rest.pop(0)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...channel.averages import Averages, Channel
 from ...core.standard_error import SIGMAS
+from ...core.ties import first_largest
 from ..balance import RECOVERED
 from ..evolve import INFORMED
 from ..growth import grown
@@ -194,7 +195,8 @@ class Iterated:
     def _onset_of_all(self, after: _Place) -> _Place:
         """Record where the first group turns unstable from zero overlap; zero overlap there."""
         zero = self._place(after.value, np.zeros_like(after.q), [])
-        first = max(after.averages.groups, key=zero.rate)
+        groups = after.averages.groups
+        first = groups[first_largest(np.exp([zero.rate(group) for group in groups]))]
         value = after.value * math.exp(-zero.rate(first))
         place = self._place(value, zero.q, [])
         self._record(first, value, value * zero.error(first), place.q)

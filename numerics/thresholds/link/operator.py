@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ...core.blas import one_blas_thread
 from ...core.errors import NotServedError
 from ...core.standard_error import standard_error, student
+from ...core.ties import merged
 from ...model.links import LinkKernel, Part
 from ...posterior.link.rules import BEYOND_CUT
 from ...quadrature.rules import normal_qmc
@@ -201,7 +202,9 @@ def _sampled(kernel: LinkKernel, part: Part, sums: Sums, reason: str, optional: 
         y = kernel.link(h.reshape(n, kernel.tokens, kernel.indices).swapaxes(1, 2))[:, outputs]
         y = y + math.sqrt(kernel.noise) * rng.standard_normal(y.shape)
         # Outputs of few values first, as their ties are told apart by the others; then what scales the others.
-        few = np.array([len(np.unique(column[:4096])) < _FEW_VALUES for column in y.T], dtype=bool)
+        few = np.array([len(np.unique(merged(column[:4096]))) < _FEW_VALUES for column in y.T], dtype=bool)
+        # Equal values by sums in another order are no information.
+        y[:, few] = np.apply_along_axis(merged, 0, y[:, few]) if few.any() else y[:, few]
         keys = np.concatenate([y[:, few], h[:, sums.known], y[:, ~few]], axis=1)
         found.append(pair_averages(h[:, sums.entries], keys, sums.mean, sums.pair, sums.tokens))
     spread = np.array([one.matrix for one in found])

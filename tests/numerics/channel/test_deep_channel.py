@@ -12,6 +12,7 @@ from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.sampled import DeepChannel
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.core.results import Estimate
 from attnlimits.numerics.fixed_point.evolve import curve, evolve
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.deep.sampled import SampledPosterior
@@ -207,7 +208,10 @@ def test_dispatch() -> None:
 
 def test_last_layer_of_three_is_not_learned_below_its_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
     # The norm of the operator takes seconds: test_thresholds.py has it.
-    monkeypatch.setattr("attnlimits.numerics.fixed_point.growth.last_layer_norm", lambda model: 1 / 0.207177)
+    monkeypatch.setattr(
+        "attnlimits.numerics.fixed_point.growth.last_layer_norm",
+        lambda model: Estimate(1 / 0.207177, 1e-9, "estimated"),
+    )
     below = evolve(THREE, 0.2, samples=16, nodes=128, workers=1)
     assert not below.overlap.any() and below.stability[2] == pytest.approx(0.2 / 0.207177, rel=1e-12)
     assert (below.stability[:2] < 0.5).all()
@@ -225,7 +229,10 @@ def test_last_layer_of_three_is_learned_above_its_threshold() -> None:
 
 def test_overlaps_of_all_layers_die_out_below_the_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
     # As above.
-    monkeypatch.setattr("attnlimits.numerics.fixed_point.growth.last_layer_norm", lambda model: 1 / 0.207177)
+    monkeypatch.setattr(
+        "attnlimits.numerics.fixed_point.growth.last_layer_norm",
+        lambda model: Estimate(1 / 0.207177, 1e-9, "estimated"),
+    )
     start = np.diag([0.2, 0.2, 0.4])
     result = evolve(THREE, 0.1, start=start, samples=8, replicas=4, nodes=128, workers=1, tol=1e-4)
     assert result.converged and result.overlap.max() < 1e-3

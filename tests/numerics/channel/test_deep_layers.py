@@ -18,6 +18,7 @@ from attnlimits.numerics.channel.deep.three_layers import ThreeLayers
 from attnlimits.numerics.channel.sampled import DeepChannel
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.core.results import Estimate
 from attnlimits.numerics.fixed_point.error import growth_error
 from attnlimits.numerics.fixed_point.evolve import curve, evolve
 from attnlimits.numerics.model.network import Network
@@ -318,7 +319,10 @@ def test_dispatch() -> None:
 @pytest.mark.slow  # both kinds of averages are compared above, fixed points with finer ones by tests/calibration
 def test_fixed_point_is_that_of_sampled_averages(monkeypatch: pytest.MonkeyPatch) -> None:
     # Seconds to compute; the growth rate is tested in `test_growth_of_the_last_layer_is_the_exact_norm`.
-    monkeypatch.setattr("attnlimits.numerics.fixed_point.growth.last_layer_norm", lambda model: 1 / 0.207177)
+    monkeypatch.setattr(
+        "attnlimits.numerics.fixed_point.growth.last_layer_norm",
+        lambda model: Estimate(1 / 0.207177, 1e-9, "estimated"),
+    )
     found = evolve(THREE, 0.5)
     assert found.converged and not found.overlap[:2].any()
     assert found.overlap_error[2, 2] < 5e-3

@@ -11,7 +11,7 @@ from attnlimits.numerics.channel.one_layer import OneLayer
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.cli import main as cli
 from attnlimits.numerics.core.errors import ConvergenceError
-from attnlimits.numerics.core.results import EvolutionResult
+from attnlimits.numerics.core.results import Estimate, EvolutionResult
 from attnlimits.numerics.fixed_point.continuation import curve as continued
 from attnlimits.numerics.fixed_point.evolve import evolve
 from attnlimits.numerics.fixed_point.link import evolve as evolve_link
@@ -142,7 +142,10 @@ def test_a_tolerance_that_was_loosened_is_stated(monkeypatch: pytest.MonkeyPatch
 
 def test_the_tolerance_of_three_layers_by_quadrature_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     # Seconds, and nothing grows at alpha = 0.
-    monkeypatch.setattr("attnlimits.numerics.fixed_point.growth.last_layer_norm", lambda model: 1 / 0.207177)
+    monkeypatch.setattr(
+        "attnlimits.numerics.fixed_point.growth.last_layer_norm",
+        lambda model: Estimate(1 / 0.207177, 1e-9, "estimated"),
+    )
     result = evolve(Network(3), 0.0)
     assert result.tol == 1e-3
     assert "the tolerance was 1.0e-03 instead of tol = 1e-05: a tenth of the accuracy asked for" in result.status

@@ -51,6 +51,9 @@ class Law:
     def pull(self, x: Array) -> Array:
         return np.diag(x * (1 - x))
 
+    def rounding(self, x: Array) -> Array:
+        return np.full(len(x), 4e-15)
+
 
 def solved(law: Law, start: float, size: int = 1) -> FixedPointError:
     """From where Newton's steps end if they start there, as an iteration would leave it."""
