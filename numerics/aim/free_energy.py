@@ -120,8 +120,8 @@ def free_entropy(alpha: float, V: float, rho: float, output: Channel) -> Estimat
     if not 0 < V < 1:
         raise ValueError(f"V must be in (0, 1), the range of the MMSE ({CITE}, free entropy), got {V!r}")
     rho = above_zero("rho", rho, "rho = r/d")
-    # MMSE < Delta, and it rises with Delta to one.
-    low, high = math.log(V), math.log(V) + 1
+    # MMSE < Delta, by less than rounding for small Delta at rho >= 1, and it rises with Delta to one.
+    low, high = math.log(V) - 1, math.log(V) + 1
     while mmse(rho, math.exp(high)).value < V:
         high += 1
     delta = math.exp(float(brentq(lambda t: mmse(rho, math.exp(t)).value - V, low, high, xtol=1e-14)))

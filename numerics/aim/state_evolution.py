@@ -291,7 +291,7 @@ def iterate(
     alpha, rho, output
         As in `evolve`, rho > 0.
     tol : float, keyword-only
-        On the change of q.
+        On the change of q; rounding, 1e-15, at least.
     max_iter : int, keyword-only
     throw : bool, keyword-only
         Raise if not converged, instead of marking it.
@@ -302,7 +302,8 @@ def iterate(
         `throw` and no convergence.
     """
     alpha, rho = from_zero("alpha", alpha, "alpha = n/d^2"), above_zero("rho", rho, "rho = r/d")
-    tol = above_zero("tol", tol, "change of q")
+    # Iterates may go round in the last bits of V <= 1.
+    tol = max(above_zero("tol", tol, "change of q"), 4 * _EPS)
     V, history, change, q_hat = Estimate(1.0, 0.0, "estimated"), [1.0], math.inf, 0.0
     for _ in range(max_iter):
         if V.value <= 0 or alpha == 0:

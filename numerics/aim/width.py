@@ -173,26 +173,35 @@ def estimate_rho(
 def _climbed(
     scores: _Scores, centre: float, step: float, alpha: float, callback: Callable[[int], object] | None
 ) -> WidthEstimate:
-    """Evidence at points around the centre, which follows the best of them."""
-    table: dict[float, float] = {}
+    """Evidence at points around the centre, which follows the best of them.
+
+    Points are counted in half steps from the first centre: one that is met again is known by its number, whatever the
+    rounding of its sum.
+    """
+
+    def at(half: int) -> float:
+        return centre + 0.5 * step * half
+
+    table: dict[int, float] = {}
     fit: tuple[float, float] | None = None
+    middle = 0
     for _ in range(_ROUNDS):
-        points = [centre + step * k for k in range(-_SIDES, _SIDES + 1)]
-        for u in points:
-            if u not in table:
+        points = [middle + 2 * k for k in range(-_SIDES, _SIDES + 1)]
+        for point in points:
+            if point not in table:
                 try:
-                    table[u] = scores.evidence(math.exp(u))
+                    table[point] = scores.evidence(math.exp(at(point)))
                 except ConvergenceError:
-                    table[u] = -math.inf
+                    table[point] = -math.inf
                 if callback is not None:
                     callback(len(table))
-        fit = _parabola(points, [table[u] for u in points])
-        best = max(points, key=lambda u: table[u])
-        if fit is not None and abs(fit[0] - centre) <= 1.5 * step:
+        fit = _parabola([at(point) for point in points], [table[point] for point in points])
+        best = max(points, key=lambda point: table[point])
+        if fit is not None and abs(fit[0] - at(middle)) <= 1.5 * step:
             break
-        centre = best if best != centre else best + step * math.copysign(0.5, (fit[0] if fit else best) - centre)
-    rows = np.array(sorted((math.exp(u), value) for u, value in table.items()))
-    if fit is None or abs(fit[0] - centre) > 1.5 * step:
+        middle = best if best != middle else best + (1 if fit is None or fit[0] >= at(middle) else -1)
+    rows = np.array([(math.exp(at(point)), table[point]) for point in sorted(table)])
+    if fit is None or abs(fit[0] - at(middle)) > 1.5 * step:
         rho = float(rows[rows[:, 1].argmax(), 0])
         status = "not converged: the evidence has no maximum inside the widths tried; give more samples"
         return WidthEstimate(rho, None, rows, alpha, False, status, len(table))

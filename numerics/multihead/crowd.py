@@ -11,6 +11,9 @@ __all__ = ["Crowd"]
 # Two starts end at one layer if outputs differ by less than this share of the variance of a fit due to noise; layers
 # fit equally well if their chi^2 differs by less than the second number.
 _SAME, _EQUAL = 0.1, 20.0
+# Ends whose chi^2 differs by less are of one layer, or of two that nothing tells apart: the first of them is the best.
+# Descents end at 1e-6 of the loss, which is a chi^2 of 0.1 for 1e5 entries.
+_TIED = 0.1
 
 
 class Crowd:
@@ -29,9 +32,12 @@ class Crowd:
     Notes
     -----
     All ends have the same number of parameters, so that the squared errors on the examples that they were fitted to
-    compare them as well as those held out do; the best is that of the least sum of both. Beside a difference of chi^2
-    in its favour, and |f - g|^2 of the outputs in units of the variance, the other layer is rejected at (chi^2 + |f -
-    g|^2) / (2 |f - g|) >= sqrt(chi^2) standard errors of the paired differences: 4.5 at the limit of 20.
+    compare them as well as those held out do; the best is that of the least sum of both, and the first of those whose
+    sums are a chi^2 of 0.1 from it at most: which of them has the least is a matter of rounding.
+
+    Beside a difference of chi^2 in its favour, and |f - g|^2 of the outputs in units of the variance, the other layer
+    is rejected at (chi^2 + |f - g|^2) / (2 |f - g|) >= sqrt(chi^2) standard errors of the paired differences: 4.5 at
+    the limit of 20.
     """
 
     def __init__(self, split: Split, count: int, size: int, noise_std: float | None) -> None:
@@ -54,7 +60,9 @@ class Crowd:
     @property
     def best(self) -> int:
         """Number of the best end."""
-        return int(np.argmin([self._squares(i) for i in range(len(self.ends))]))
+        squares = np.array([self._squares(i) for i in range(len(self.ends))])
+        least = float(squares.min())
+        return int(np.argmax(squares <= least + _TIED * self._variance(least)))
 
     @property
     def exact(self) -> bool:
@@ -64,12 +72,16 @@ class Crowd:
     def _squares(self, number: int) -> float:
         return self.ends[number].loss * self._square + self.errors[number] * self._split.held.size
 
+    def _variance(self, least: float) -> float:
+        """Of the noise, given or what the least sum of squares leaves."""
+        freedom = max(self._entries - self._size, 1) + self._split.held.y.size
+        return max(self._noise_std**2 if self._noise_std else least / freedom, float(np.finfo(float).tiny))
+
     def _sorted(self) -> tuple[int, int]:
         """How many ended at the best, and how many elsewhere with the same likelihood."""
         best = self.best
         least = self._squares(best)
-        freedom = max(self._entries - self._size, 1) + self._split.held.y.size
-        variance = max(self._noise_std**2 if self._noise_std else least / freedom, np.finfo(float).tiny)
+        variance = self._variance(least)
         same = equal = 0
         for number, outputs in enumerate(self._outputs):
             apart = float(np.mean((outputs - self._outputs[best]) ** 2)) * self._entries / (variance * self._size)

@@ -36,7 +36,9 @@ def one_more(split: Split, theta: Array, *, rng: np.random.Generator, watch: Wat
     size = unknowns(heads + 1, dim)
     chosen = best_optimiser(size)
     count = sample_count(split, size, noisy=True, optimiser=chosen)
-    largest = np.argsort(np.linalg.norm(theta, axis=(1, 2)))[::-1][:_SPLIT]
+    norms = np.linalg.norm(theta, axis=(1, 2))
+    # Norms that are equal to six digits are in the order of the heads, not in that of their rounding.
+    largest = np.argsort(-np.round(norms / max(float(norms.max()), np.finfo(float).tiny), 6), kind="stable")[:_SPLIT]
     begun = [_in_two(theta, int(head), rng) for head in largest]
     begun += [
         np.concatenate([theta, rng.standard_normal((1, dim, dim)) * spread / (np.sqrt(2) * dim)]) for spread in _SPREADS

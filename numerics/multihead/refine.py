@@ -54,6 +54,7 @@ def levenberg_marquardt(
     max_iter: int = 200,
     tol: float = 1e-10,
     stall: float = 0.1,
+    damping: float = 1e-2,
     stop: Stop | None = None,
 ) -> Descent:
     """Minimise |F(X) - Y|^2 over the Theta_i by damped Gauss-Newton steps, the W_i at their best at every step.
@@ -69,6 +70,8 @@ def levenberg_marquardt(
         Ends at a relative decrease of the loss below this in one step,
     stall : float
         or below this in ten steps: what then still moves is a slow valley of a local minimum.
+    damping : float
+        Of the first step, beside the diagonal of the normal equations.
     stop : callable, optional
         Called with Theta and W after every step; a true value ends it.
 
@@ -84,7 +87,7 @@ def levenberg_marquardt(
     m, d = len(at), batch.dim
     n_iter, status = 0, "no decrease"
     mixed, w, off, loss = _project(batch, at)
-    damping, growth = 1e-2, 2.0
+    growth = 2.0
     passed = [loss]
     for n_iter in range(1, max_iter + 1):
         normal, gradient, scale = _normal_equations(batch, at, w, mixed, off)

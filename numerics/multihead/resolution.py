@@ -18,6 +18,9 @@ _APART, _FAINT = 1 / 6, 1 / 30
 # Standard errors of the mean gain: the paired test then finds none at all with probability 1e-3.
 _POWER = 3.0
 _DRAWS = 2
+# Of eigenvalues of the scaled normal equations, as certificates call them singular, and of their diagonal: sums of n
+# squares of rounding are below 1e-28 of it.
+_SINGULAR, _ZERO = 1e-12, 1e-26
 
 
 @dataclass(frozen=True)
@@ -91,11 +94,14 @@ def resolution(split: Split, theta: Array, w: Array, noise_std: float) -> Resolu
     kept = split.X[: rows(split.X, theta)]
     found, scale = gram(kept, theta, w), len(split.X) / len(kept)
     diagonal = np.diag(found)
-    if diagonal.min() <= 0:
+    if diagonal.min() <= _ZERO * diagonal.max():
         return None
     unit = 1 / np.sqrt(diagonal)
     try:
-        factor = cho_factor(found * unit[:, None] * unit, lower=True)
+        scaled = found * unit[:, None] * unit
+        # Rounding makes a singular matrix indefinite or not; less 1e-12, far above rounding, it is indefinite.
+        cho_factor(scaled - _SINGULAR * np.eye(len(scaled)), lower=True)
+        factor = cho_factor(scaled, lower=True)
     except LinAlgError:
         return None
     batch = Batch(kept)

@@ -19,6 +19,7 @@ __all__ = [
     "RestartResult",
     "best_optimiser",
     "descended",
+    "finished",
     "polished",
     "restarts",
     "sample_count",
@@ -40,6 +41,16 @@ LM_STEPS, _LBFGS_STEPS = 80, 2000
 # valley is not what divides local minima from the best one: chi^2 of order one decides.
 _TOL, _STALL = 1e-10, 0.1
 _NOISY_TOL, _NOISY_STALL = 1e-6, 1e-3
+# Ends that a search without noise goes on from, and steps of each. At logits of 400 the loss falls along a valley, by
+# less than a tenth in ten steps at times: of 18 descents at d = 6 half stopped there and missed the layer; going on,
+# all found it. L-BFGS is for sizes of which one more descent is what one can afford.
+_FINISHED, _FINISH_STEPS = {"lm": 4, "lbfgs": 1}, 400
+# Of their first step: in a valley a step that is damped much is short, and looks like the last.
+_FINISH_DAMPING = 1e-8
+# Of the outputs: ends that leave more are in no such valley. Of these the best alone goes on, as far as any descent.
+_NEAR = 0.1
+# Of the outputs: what a layer of outputs without noise may leave over where its descent stopped in such a valley.
+_VALLEY = 1e-3
 
 
 @dataclass(frozen=True)
@@ -129,7 +140,9 @@ def restarts(
     Notes
     -----
     Descents see 8 output entries for each of the 2 m d^2 unknowns (400 samples at least; four times as many with
-    noise), and the best of them goes on with all examples, unless it is exact. An exact layer ends the search. Under
+    noise), and the best of them goes on with all examples, unless it is exact. An exact layer ends the search. Without
+    noise, where none is accepted, the four best go on with all examples until their loss decreases no more: which
+    valley a descent from few examples stops in is a matter of rounding, and the layer is found from nearly all. Under
     noise a start may be a local minimum, however near to the noise its error is: others follow, until two end at the
     best layer so far or the starts are used up, as the status states. At k = 2 heads change sign with W, and their sum
     may be made up for by others, nearly or exactly: descents start from each sign changed as well.
@@ -158,9 +171,9 @@ def restarts(
             _change_signs((split.X[:count], split.Y[:count]), crowd, chosen)
         doubt = crowd.doubt(flipped=len(crowd.ends) - tried)
     found = crowd.ends[crowd.best]
-    if count < len(split.X) and min(crowd.errors) > 1e-3 * max(accept, EXACT) and not watch.interrupted:
+    if not watch.interrupted:
         with watch.work(kept=True):
-            found = polished(split, found, chosen, noisy=noisy)
+            found = _last(split, crowd, _Search(noise_std, count, chosen, tried, len(begun), doubt))
     return _result(split, crowd, found, _Search(noise_std, count, chosen, tried, len(begun), doubt))
 
 
@@ -174,6 +187,21 @@ class _Search:
     tried: int
     starts: int
     doubt: str
+
+
+def _last(split: Split, crowd: Crowd, search: _Search) -> Descent:
+    """The best end, gone on from with all examples where that can make it better."""
+    found = crowd.ends[crowd.best]
+    accept = acceptable(split, search.noise_std or 0.0, unknowns(len(found.theta), split.X.shape[2]), search.count).high
+    least = min(crowd.errors)
+    if search.noise_std == 0 and least > accept:
+        return finished(split, crowd.ends, search.optimiser, accept)
+    if search.count < len(split.X) and least > 1e-3 * max(accept, EXACT):
+        found = polished(split, found, search.optimiser, noisy=search.noise_std != 0)
+    if search.noise_std is None and EXACT < split.held.error(found.theta, found.w) <= _VALLEY:
+        more = finished(split, [found], search.optimiser, EXACT)
+        return more if split.held.error(more.theta, more.w) <= EXACT else found
+    return found
 
 
 def _enough(crowd: Crowd, noise_std: float | None, accept: float) -> bool:
@@ -227,6 +255,46 @@ def polished(split: Split, found: Descent, optimiser: str = "lm", *, noisy: bool
     more = descended(split.X, split.Y, found.theta, optimiser, w=found.w, noisy=noisy)
     held = split.held
     return more if noisy or held.error(more.theta, more.w) < held.error(found.theta, found.w) else found
+
+
+def finished(split: Split, ends: Sequence[Descent], optimiser: Literal["lm", "lbfgs"], accept: float) -> Descent:
+    """Go on from ends of descents with all examples until the loss decreases no more, and one is accepted.
+
+    Parameters
+    ----------
+    split : Split
+    ends : sequence of Descent
+        Of those that leave less than a tenth of the outputs the four best are gone on from, in the order of their
+        errors; where there are none, the best.
+    optimiser : {"lm", "lbfgs"}
+    accept : float
+        Validation error that is small enough.
+
+    Returns
+    -------
+    Descent
+        Of the least validation error, which may be one of those given.
+    """
+
+    def error(end: Descent) -> float:
+        return split.held.error(end.theta, end.w)
+
+    begun = sorted(ends, key=error)
+    best = begun[0]
+    near = error(best) <= _NEAR
+    for end in begun[: _FINISHED[optimiser] if near else 1]:
+        if near and error(end) > _NEAR:
+            break
+        if near and optimiser == "lm":
+            more = levenberg_marquardt(
+                split.X, split.Y, end.theta, max_iter=_FINISH_STEPS, tol=_TOL, stall=0.0, damping=_FINISH_DAMPING
+            )
+        else:
+            more = descended(split.X, split.Y, end.theta, optimiser, w=end.w)
+        best = min(best, more, key=error)
+        if error(best) <= accept:
+            break
+    return best
 
 
 def best_optimiser(size: int) -> Literal["lm", "lbfgs"]:

@@ -10,6 +10,8 @@ __all__ = ["Open", "open_directions"]
 
 # Singular values below this, of coordinates in units of their root mean square, are zero: rounding is 1e-16.
 _ZERO = 1e-7
+# Of the largest entry that is left: an entry of at least this is a leading one.
+_LEADING = 0.1
 # A null vector is named by one or two coordinates if the others hold less than this share of its square.
 _REST = 1e-8
 
@@ -120,10 +122,16 @@ def _basis(vectors: Array) -> Array:
 
 
 def _readable(vectors: Array) -> Array:
-    """The same span by vectors with as few coordinates as elimination gives, one leading coordinate each."""
+    """The same span by vectors with as few coordinates as elimination gives, one leading coordinate each.
+
+    Which basis of the span it is given is a matter of rounding; the reduced echelon form is one of the span itself.
+    """
     found = vectors.copy()
     for row in range(len(found)):
-        column = int(np.argmax(np.abs(found[row])))
+        left = np.abs(found[row:])
+        column = int(np.argmax(left.max(axis=0) >= _LEADING * left.max()))
+        pivot = row + int(np.argmax(left[:, column]))
+        found[[row, pivot]] = found[[pivot, row]]
         found[row] /= found[row, column]
         for other in range(len(found)):
             if other != row:

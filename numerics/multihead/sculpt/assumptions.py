@@ -13,6 +13,8 @@ _RANK, _NOTHING = 1e-3, 1e-6
 _ABOVE = 3.0
 # Independent constraints per unknown of Theta.
 _CONSTRAINTS = 1.5
+# Of the largest eigenvalue of constraints: below, it is rounding.
+_DEPENDS = 1e-12
 
 
 def check_shape(tokens: int, dim: int, heads: int) -> None:
@@ -78,13 +80,18 @@ def check_certified(constraints: int, dim: int) -> None:
         )
 
 
-def check_bounded(sizes: Array) -> None:
-    """Raise InsufficientCertifiedRows if no constraint depends on one of the directions that have these sizes."""
-    fixed = int(np.count_nonzero(sizes))
-    if fixed < len(sizes):
+def check_bounded(rows: Array) -> None:
+    """Raise InsufficientCertifiedRows if constraints with these rows, shape (p, n), leave one of n directions open.
+
+    Not the slack of a constraint decides, but whether there is one: rows are of integers, turned by an orthogonal
+    matrix, so that eigenvalues of their Gram matrix are zero to 1e-15 of the largest, or no rounding.
+    """
+    values = np.linalg.eigvalsh(rows.T @ rows)
+    fixed = int(np.sum(values > _DEPENDS * values[-1]))
+    if fixed < len(values):
         raise InsufficientCertifiedRows(
             "the number of directions of Theta that logit differences from certified rows depend on",
             str(fixed),
-            f"each of {len(sizes)}",
+            f"each of {len(values)}",
             "give more examples, for saturated heads have few such rows",
         )

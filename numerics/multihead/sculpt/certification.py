@@ -22,6 +22,9 @@ _ROUNDS, _FIRST, _LAST = 30, 0.30, 0.02
 _ROWS = 60_000
 # Of the least eigenvalue of the kept patterns' second moment. Below, they have moved to rows of one kind.
 _SPREAD = 0.12
+# Of the size of an output row: rounding of rho. A pattern solves normal equations whose pivots are 1e-12 of the largest
+# at least, so that alpha^T X S is off by a few eps / sqrt(1e-12) = 2e-10 of its size.
+_TIED = 1e-9
 
 
 @few_lines
@@ -88,7 +91,9 @@ def certify(x: Array, y: Array, s: Array, heads: int) -> Certification:
 
     A row with output y is certified if |y - alpha^T X S| is small for some alpha in the simplex: where heads attend
     alike, y = alpha^T X S exactly. The quantile that is kept falls geometrically, for rows inside the simplex and on
-    its boundary by themselves, which saturated heads would otherwise leave to one kind.
+    its boundary by themselves, which saturated heads would otherwise leave to one kind. Of +-1 tokens few inputs are
+    different up to the order and the common sign of the tokens, so that many rows have one and the same residual: rows
+    that tie with the quantile are all kept, for which of them is the smallest is a matter of rounding.
 
     Parameters
     ----------
@@ -111,10 +116,11 @@ def certify(x: Array, y: Array, s: Array, heads: int) -> Certification:
     rounds: list[Round] = []
     status = f"{_ROUNDS} rounds"
     face = None
+    margin = _TIED * math.sqrt(d * float(np.mean(y**2)))
     for quantile in np.geomspace(_FIRST, last, _ROUNDS):
         found = simplex_regression(part, outputs, s, face)
         face = found.face
-        kept = _smallest(found.rho, interior(found), float(quantile))
+        kept = _smallest(found.rho, interior(found), float(quantile), margin)
         mixed = (found.alpha @ part)[kept]
         moment = mixed.T @ mixed / max(len(mixed), 1)
         spread = float(np.linalg.eigvalsh(moment)[0])
@@ -140,9 +146,9 @@ def noise_level(patterns: Patterns, dim: int) -> float:
     return float(np.min(np.quantile(patterns.rho, levels) / np.sqrt(chi_squared_quantile(levels, freedom))))
 
 
-def _smallest(rho: Array, inside: Mask, quantile: float) -> Mask:
+def _smallest(rho: Array, inside: Mask, quantile: float, margin: float) -> Mask:
     kept = np.zeros(rho.shape, bool)
     for group in (inside, ~inside):
         if group.any():
-            kept |= group & (rho <= np.quantile(rho[group], quantile))
+            kept |= group & (rho <= np.quantile(rho[group], quantile) + margin)
     return kept

@@ -10,8 +10,9 @@ from .body import Body
 
 __all__ = ["Hull", "affine_hull", "span_residual"]
 
-# Of singular values beside the largest, below which the Gram matrix does not show them.
-_RANK = 1e-8
+# Of singular values beside the largest, below which the Gram matrix does not show them: it has their squares, with
+# errors of 1e-16 of the largest, which leave of a fit along a direction of 1e-6 four digits.
+_RANK = 1e-6
 
 
 @few_lines
@@ -24,7 +25,7 @@ class Hull:
     proxy : ndarray, shape (d, d)
         The point of least norm among those that fit best, Theta*.
     directions : ndarray, shape (m - 1, d, d)
-        Orthonormal.
+        Orthonormal, each with a sign that its entries fix.
     singular_values : ndarray, shape (d^2,)
         Of the weighted constraints, decreasing.
     basis : ndarray, shape (d^2, d^2)
@@ -60,6 +61,8 @@ def affine_hull(body: Body, heads: int) -> Hull:
     values, vectors = np.linalg.eigh(weighted.T @ weighted)
     singular = np.sqrt(np.maximum(values[::-1], 0.0))
     basis = np.ascontiguousarray(vectors[:, ::-1].T)
+    # Which of +-v an eigensolver returns is a matter of rounding; the net is counted along v.
+    basis *= np.where(basis @ np.cos(np.arange(d * d)) < 0, -1.0, 1.0)[:, None]
     kept = d * d - (heads - 1)
     on = basis[:kept]
     right = on @ (weighted.T @ (body.bound * weight))

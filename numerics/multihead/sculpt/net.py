@@ -22,6 +22,8 @@ _GRID = {1: 1, 2: 31, 3: 7, 4: 5, 5: 3}
 _EXHAUSTIVE, _BRANCHES = 3, 5
 # Of the trace of a Gram matrix per column: neighbouring points of the net see nearly the same patterns.
 _RIDGE = 1e-9
+# Decimals of errors that are compared: rounding, over the root of the ridge, is below 1e-11.
+_DECIMALS = 9
 
 
 @few_lines
@@ -87,7 +89,8 @@ def best_tuples(net: Net, number: int) -> list[int]:
     """Tuples of least error that pairwise share at most m - 2 points: neighbours lead to one and the same minimum."""
     m = net.tuples.shape[1]
     chosen: list[int] = []
-    for candidate in np.argsort(net.error, kind="stable"):
+    # Saturated patterns are the same at many points of the net: of equal errors the first is taken.
+    for candidate in np.argsort(np.round(net.error, _DECIMALS), kind="stable"):
         mine = set(net.tuples[candidate].tolist())
         if all(len(mine & set(net.tuples[other].tolist())) <= max(0, m - 2) for other in chosen):
             chosen.append(int(candidate))

@@ -69,10 +69,10 @@ class Polytope:
 
     def __init__(self, slab: Body, one_sided: Body, hull: Hull, time_limit: float, reach: int = 144) -> None:
         basis = hull.basis[-reach:].T
+        check_bounded(slab.rows @ basis)
         both = slab.rows / slab.slack[:, None] @ basis
         below = one_sided.rows / one_sided.slack[:, None] @ basis
         self.scale = np.linalg.norm(both, axis=0) / math.sqrt(len(slab))
-        check_bounded(self.scale)
         self.hull_axes = range(len(self.scale) - len(hull.directions), len(self.scale))
         both /= self.scale
         below /= self.scale

@@ -9,7 +9,7 @@ from ...learning.blocks import Array
 from ..holdout import EXACT, Split
 from ..refine import Descent
 from ..regression import best_w
-from ..restarts import LM_STEPS, best_optimiser, descended, sample_count, unknowns
+from ..restarts import best_optimiser, descended, finished, sample_count, unknowns
 from .results import Attempt
 
 __all__ = ["Refined", "proxies", "refine"]
@@ -51,12 +51,14 @@ def refine(
     accept : float
         Largest validation error.
     noisy : bool
-        Take more samples per descent, and all for a last one, which the best also goes on to where none is accepted.
+        Take more samples per descent, and all for a last one. Where none is accepted the four best go on with all
+        samples, with noise or without, until their loss decreases no more (`restarts.finished`).
     noise_known : bool
         If not, an error below `accept` may still be a wrong minimum: descents go on until two agree on the least.
     """
     held = split.held
     attempts: list[Attempt] = []
+    ends: list[Descent] = []
     best: tuple[float, Descent] | None = None
     count = len(split.X)
     for name, theta in candidates:
@@ -69,17 +71,20 @@ def refine(
         error = held.error(found.theta, found.w)
         agreed = best is not None and abs(error - best[0]) <= _AGREE * best[0]
         attempts.append(Attempt(name, before, error, found.n_iter))
+        ends.append(found)
         if best is None or error < best[0]:
             best = (error, found)
         if best[0] <= EXACT or (best[0] <= accept and (noise_known or agreed)):
             break
     assert best is not None, "no candidates"
     error, found = best
-    if count < len(split.X) and error > EXACT and (noisy or error > accept):
-        # Accepted: a few steps, to where the noise is least. Not accepted: saturated heads show in few rows, of all.
-        fine = error <= accept
-        steps = _POLISH if fine else LM_STEPS
-        last = descended(split.X, split.Y, found.theta, optimiser, w=found.w, noisy=fine, steps=steps)
+    if error > accept:
+        # Saturated heads show in few rows, of all.
+        found = finished(split, ends, optimiser, accept)
+        error = held.error(found.theta, found.w)
+    elif count < len(split.X) and noisy and error > EXACT:
+        # A few steps, to where the noise is least.
+        last = descended(split.X, split.Y, found.theta, optimiser, w=found.w, noisy=True, steps=_POLISH)
         last_error = held.error(last.theta, last.w)
         if last_error < error:
             error, found = last_error, last

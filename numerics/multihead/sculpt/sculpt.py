@@ -41,6 +41,8 @@ _SLABS, _ONE_SIDED, _NET_SAMPLES = 1500, 500, 1500
 _SPREAD = 0.12
 # Rows of the large-margin fit, per unknown of a column of S.
 _MARGIN_ROWS = 8
+# Of the outputs: an estimate of the noise below is rounding, for residuals are off by 1e-9 of them at most.
+_SILENT = 1e-8
 
 
 def sculpt(
@@ -169,7 +171,13 @@ def _steps(
 
     accept = acceptable(split, shape.level, 2 * heads * x.shape[2] ** 2).high
     with clock("refinement"):
-        found = refine(split, candidates(), accept=accept, noisy=shape.level > 0, noise_known=sigma is not None)
+        found = refine(
+            split,
+            candidates(),
+            accept=accept,
+            noisy=shape.level > _SILENT * math.sqrt(float(np.mean(y**2))),
+            noise_known=sigma is not None,
+        )
     converged = found.validation_error <= accept
     said = "accepted" if converged else f"not below {accept:.2g}"
     return SculptResult(
@@ -206,7 +214,8 @@ def _shape(x: Array, y: Array, certification: Certification, heads: int, sigma: 
         # A better sum makes a thinner body.
         margin = large_margin_sum(x, y, hull.proxy, _MARGIN_ROWS * x.shape[2])
         patterns = simplex_regression(x, y, margin.s, certification.patterns.face)
-        if np.median(patterns.rho) < np.median(certification.patterns.rho):
+        # Where both leave rounding, which sum is taken makes no difference beyond it.
+        if np.median(patterns.rho) < np.median(certification.patterns.rho) + _SILENT * math.sqrt(float(np.mean(y**2))):
             certification = Certification(margin.s, patterns, certification.rounds, certification.status)
             body = slabs(x, patterns, margin.s, level)
             hull = affine_hull(body, heads)

@@ -8,7 +8,7 @@ import pytest
 from attnlimits.numerics.aim import hardmax, hardmax_many
 from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.entries import variances
-from attnlimits.numerics.aim.free_energy import free_entropy_at
+from attnlimits.numerics.aim.free_energy import free_entropy, free_entropy_at
 from attnlimits.numerics.aim.hardmax_entropy import label_entropy
 from attnlimits.numerics.aim.label_chains import label_chains
 
@@ -40,3 +40,14 @@ def test_the_slope_in_alpha_is_psi_out(name, tokens):
     low, middle, high = (free_entropy_at(0.03 + s, 0.5, output) for s in (-1e-4, 0.0, 1e-4))
     slope = (high.free_entropy.value - low.free_entropy.value) / 2e-4
     assert slope == pytest.approx(middle.psi_out.value, abs=3e-5)
+
+
+@pytest.mark.parametrize("V", [1e-17, 3e-16, 1e-15, 1e-12])
+def test_little_error_belongs_to_as_little_noise(V):
+    """At rho >= 1 MMSE(Delta) is Delta to rounding there, above or below it."""
+    softmax = channel("softmax")
+    near = free_entropy(0.2, V, 1.5, softmax).value - free_entropy(0.2, 2 * V, 1.5, softmax).value
+    # Logarithms of V alone: the same difference at every small V.
+    assert near == pytest.approx(
+        free_entropy(0.2, 1e-10, 1.5, softmax).value - free_entropy(0.2, 2e-10, 1.5, softmax).value, abs=1e-6
+    )

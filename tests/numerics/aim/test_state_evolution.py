@@ -302,3 +302,10 @@ def test_at_recovery_to_rounding(name, rho, alpha):
     # Just below, it is a number again.
     below = evolve(alpha * (1 - 1e-6), rho, channel(name)).mmse
     assert below.error < 1e-3 * below.value
+
+
+def test_no_iterate_is_asked_for_more_than_its_last_bits():
+    """A tolerance below rounding would be met, or not, by how the last bits of iterates go round."""
+    point = iterate(0.1, 0.5, channel("softmax"), tol=1e-20)
+    assert point.converged and point.n_iter == iterate(0.1, 0.5, channel("softmax"), tol=8e-16).n_iter
+    assert point.mmse.value == pytest.approx(evolve(0.1, 0.5, channel("softmax")).mmse.value, rel=1e-12)

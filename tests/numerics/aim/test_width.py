@@ -9,7 +9,7 @@ from attnlimits.numerics.aim.channels import channel
 from attnlimits.numerics.aim.data import make_data, stream, teacher
 from attnlimits.numerics.aim.free_energy import free_entropy_at
 from attnlimits.numerics.aim.parts import Parts
-from attnlimits.numerics.aim.width import _Scores, estimate_rho
+from attnlimits.numerics.aim.width import _climbed, _Scores, estimate_rho
 
 
 def instance(name, alpha, rho, d, seed, noise=0.0):
@@ -81,6 +81,24 @@ def test_blocks_and_files_are_parts_as_arrays_are(tmp_path):
     for other in found[1:]:
         # Sums of blocks are added in another order.
         assert np.allclose(other.evidence, found[0].evidence, rtol=1e-8) and other.rho == pytest.approx(found[0].rho)
+
+
+@pytest.mark.parametrize("centre", [0.1, 0.3, -1.7, 1 / 3])
+def test_a_width_is_scored_once(centre):
+    """The centre follows the best point, whose neighbours are sums of the same numbers in another order."""
+    asked = []
+
+    class Parabola:
+        data = Parts(*instance("linear", 0.3, 0.5, 12, 3, 0.2)[0])
+
+        def evidence(self, rho):
+            asked.append(math.log(rho))
+            return -50.0 * (math.log(rho) - centre - 1.13) ** 2
+
+    found = _climbed(Parabola(), centre, 0.1 * math.pi, 1.0, None)
+    assert found.converged and found.rho == pytest.approx(math.exp(centre + 1.13))
+    assert len(asked) == found.n_iter == len(found.evidence) < 15
+    assert np.diff(np.sort(asked)).min() > 0.49 * 0.1 * math.pi
 
 
 @pytest.mark.slow

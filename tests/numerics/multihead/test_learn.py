@@ -223,6 +223,7 @@ def test_sculpting_is_tried_where_restarts_fail(monkeypatch):
     theta, w = make_teacher("gauss", 2, 6, rng=3)
     # one step from each start is no descent
     monkeypatch.setattr(restarts, "descended", partial(restarts.descended, steps=1))
+    monkeypatch.setattr(restarts, "finished", lambda split, ends, *_: ends[0])
     fit = learned(theta, w, 2)
     assert fit.method == "sculpt" and fit.converged and parameter_error(fit.theta, fit.w, theta, w) < 1e-8
     with pytest.raises(NoConsistentModel, match="sculpting refuses: DegenerateSum"):

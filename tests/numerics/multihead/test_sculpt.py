@@ -163,7 +163,7 @@ def test_rows_partly_inside_count():
         (("lowrank", 2, 2, 8, 4.0, 0.0, 500), 2, DegenerateSum, r"rank of S.* is 1"),
         (("parity", 3, 2, 8, None, 0.0, 500), 3, DegenerateSum, r"rank of S.* is 1"),
         (("gauss", 2, 2, 8, 4.0, 0.0, 45), 2, InsufficientCertifiedRows, r"1.5 d\^2 = 96"),
-        (("saturated", 2, 2, 4, 300.0, 0.0, 2000), 2, InsufficientCertifiedRows, r"depend on is 15, but each of 16"),
+        (("saturated", 2, 2, 4, 300.0, 0.0, 2000), 2, InsufficientCertifiedRows, r"depend on is 9, but each of 16"),
         (("gauss", 3, 2, 5, 4.0, 0.0, 500), 2, NoConsistentModel, r"number of heads \(2\)"),
         (("saturated", 2, 2, 6, 3000.0, 0.0, 1000), 2, NoConsistentModel, r"validation error"),
     ],
