@@ -151,9 +151,8 @@ def _private_folder() -> str:
     except OSError:
         folder = os.devnull
     else:
-        remove = partial(_remove, folder, os.getpid())
-        atexit.register(remove)
-        on_sudden_end(remove)
+        atexit.register(_remove, folder, os.getpid())
+        on_sudden_end(partial(_remove, folder, os.getpid()))
     os.environ[PRIVATE] = folder
     return folder
 

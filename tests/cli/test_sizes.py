@@ -6,7 +6,7 @@ import attnlimits as al
 
 LARGE = [
     "evolve --alpha 0.5 --samples 1152921504606846976",
-    "evolve --alpha 0.5 --layers 3 --samples 16 --replicas 21474836480",
+    "evolve --alpha 0.5 --layers 3 --samples 16 --replicas 1000000000",
     "evolve --alpha 0.5 --layers 3 --nodes 1152921504606846976",
     "evolve --alpha 0.5 --link h[1]*h[2] --samples 1152921504606846976",
     "evolve --alpha 0.5 --layers 2147483648",
