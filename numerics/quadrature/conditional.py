@@ -165,7 +165,7 @@ def product_mean(first: Piecewise, second: Piecewise, covariance: tuple[float, f
 
 def _sums(row: NDArray[np.int64], terms: Array) -> Array:
     """Sums over the panels of each row, which all have some."""
-    return np.bincount(row, terms.sum(axis=1))
+    return np.asarray(np.bincount(row, terms.sum(axis=1)), np.float64)
 
 
 def _density(z: Array) -> Array:
