@@ -143,7 +143,7 @@ ROUTES = (
         least_rms=0.5,
     ),
     # The threshold takes most of a case: test_a_sample_of_three_layers is told it.
-    _quadrature("three layers", "three_layers", 140, (1e-3, 1e-2), "ratios of finer sums, stored", 0),
+    _quadrature("three layers", "three_layers", 140, (1e-3, 1e-2), "finer sums, stored", 0),
 )
 test_sample, test_whole = calibration_tests(ROUTES)
 
