@@ -13,10 +13,13 @@ from ..model.routes import SAMPLED_LAYERS
 from .known_rates import last_layer_norm
 from .state import DEAD, Problem, State, Strategy
 
-__all__ = ["at_rest", "grown", "known_rate", "rates", "released", "undecided"]
+__all__ = ["MARGINAL", "at_rest", "grown", "known_rate", "rates", "released", "undecided", "unlearned"]
 
 Array = NDArray[np.float64]
 
+#: Growth rates this close to 1 are judged by averages at the overlap itself, with its error: the last step to it, of at
+#: most .1 in t = logit q, moves them by less (three layers at alpha = .985: by .58 of the step of the last layer).
+MARGINAL = 0.06
 # Where a layer that has just turned unstable starts.
 _SEED = 0.05
 # A growth rate above this in every randomisation needs no digits: even rough averages are off by a few percent only.
@@ -36,7 +39,7 @@ def grown(strategy: Strategy, state: State, q: Array) -> State:
             state = replace(state, dead=state.dead | (before - set(active)))
         if not active:
             state = at_rest(problem, state)
-        growth = rates(problem, state)
+        state, growth = _rates_where_it_has_led(problem, state, {*active, *state.dead})
         unstable = [i for i, rate in enumerate(growth) if rate > 1 and i not in {*active, *state.dead}]
         if not unstable or not state.converged:
             return state
@@ -45,6 +48,19 @@ def grown(strategy: Strategy, state: State, q: Array) -> State:
         active = [*active, *joining]
         q = state.q.copy()
         q[joining, joining] = _SEED
+
+
+def _rates_where_it_has_led(problem: Problem, state: State, settled: set[int]) -> tuple[State, Array]:
+    """Growth rates at the overlap, also where the averages are those of before the last step to it.
+
+    Those of before it had left a layer at zero that grows, with an error of zero.
+    """
+    growth = rates(problem, state)
+    marginal = any(abs(rate - 1) < MARGINAL for i, rate in enumerate(growth) if i not in settled)
+    if not marginal or not state.converged or np.array_equal(state.history[-1], state.q):
+        return state, growth
+    here = replace(state.beside(state.q), averages=problem.averages(state.q))
+    return replace(here, averages=state.averages), rates(problem, here)
 
 
 def at_rest(problem: Problem, state: State) -> State:
@@ -100,4 +116,13 @@ def undecided(problem: Problem, state: State, growth: Array, sampled: bool) -> s
     for i in sorted(state.silent & set(np.flatnonzero(state.q.diagonal() == 0).tolist())):
         if rate[i] + error[i] > 1 and (rate[i] - error[i] <= 1 or i in state.dead):
             return f"a small overlap q_{i + 1}{i + 1} grows by {rate[i]:.4g} +- {error[i] / SIGMAS:.1g} per iteration"
+    return ""
+
+
+def unlearned(problem: Problem, state: State) -> str:
+    """What is stated of layers of zero overlap that grow by these averages, where coarser ones had left them there."""
+    rate = rates(problem, state)
+    for i in sorted(state.silent & set(np.flatnonzero(state.q.diagonal() == 0).tolist())):
+        if rate[i] > 1:
+            return f"a small overlap q_{i + 1}{i + 1} grows by {rate[i]:.4g} per iteration, by finer averages alone"
     return ""

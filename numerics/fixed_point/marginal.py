@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Refinable
 from .error import growth_error
-from .growth import known_rate, rates, undecided
+from .growth import MARGINAL, known_rate, rates, undecided, unlearned
 from .state import Problem, State
 from .stopping import CUT, ROUGH
 
@@ -15,8 +15,8 @@ __all__ = ["decided"]
 
 Array = NDArray[np.float64]
 
-# Growth rates this close to 1 are judged with the error of the overlaps, too.
-_MARGINAL = 0.05
+# Step to another overlap for the slope of growth rates, relative to q or 1 - q.
+_STEP = 0.05
 # So many finer averages are taken for a growth rate that is not decided, where these are served.
 _FINER = 2
 
@@ -36,7 +36,7 @@ def decided(problem: Problem, averages: Refinable, accuracy: float, state: State
         Of its overlaps.
     """
     growing = rates(problem, state)
-    silent = [i for i in state.silent if abs(growing[i] - 1) < _MARGINAL]
+    silent = [i for i in state.silent if abs(growing[i] - 1) < MARGINAL]
     if not silent or (known_rate(problem, state) is not None and silent == [len(growing) - 1]):
         return state, ""
     state, by_overlaps = _by_overlaps(averages, state, error)
@@ -51,7 +51,7 @@ def decided(problem: Problem, averages: Refinable, accuracy: float, state: State
         # Finer averages decide nothing that the error of the overlaps leaves open.
         if not doubt or level <= averages.finest[found.sampled] or undecided(problem, here, by_overlaps, found.sampled):
             break
-    return state, doubt
+    return state, doubt or unlearned(problem, here)
 
 
 def _with_growth(known: Averages, found: Averages) -> Averages:
@@ -66,7 +66,7 @@ def _by_overlaps(averages: Refinable, state: State, error: Array) -> tuple[State
     uncertain = np.flatnonzero(error.diagonal()).tolist()
     for k in uncertain:
         moved = state.q.copy()
-        moved[k, k] -= min(_MARGINAL * min(state.q[k, k], 1 - state.q[k, k]), 0.1)
+        moved[k, k] -= min(_STEP * min(state.q[k, k], 1 - state.q[k, k]), 0.1)
         slope = (_rough_growth(averages, moved) - here) / (moved[k, k] - state.q[k, k])
         out = out + np.abs(slope) * error[k, k]
     return replace(state, n_iter=state.n_iter + len(uncertain)), out

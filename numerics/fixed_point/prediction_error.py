@@ -1,13 +1,21 @@
-"""Errors of predicting a new output at overlap q: Bayes-optimal (11) and plug-in."""
+"""Errors of predicting a new output at overlap q: Bayes-optimal (11) and plug-in.
+
+Of links whose outputs are sums of functions of one combination of h they are low-dimensional integrals, found by
+quadrature; of other models they are averages over random indices.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import matrix_root
-from ..core.results import Estimate
+from ..core.results import Estimate, How
 from ..core.standard_error import standard_error
+from ..model.links import LinkKernel
 from ..posterior.protocol import Model
 from ..quadrature.rules import normal_qmc
+from .link_prediction import LinkErrors
 
 __all__ = ["prediction_errors"]
 
@@ -15,6 +23,8 @@ Array = NDArray[np.float64]
 
 _REPLICAS = 16
 _LOG2_N = 12
+# Overlaps of combinations of indices that are zero but for rounding, over the largest.
+_UNKNOWN = 1e-12
 
 
 def prediction_errors(
@@ -22,6 +32,7 @@ def prediction_errors(
     q: Array,
     q_error: Array | None = None,
     *,
+    how: How = "estimated",
     rng: np.random.Generator | int | None = 0,
     both_ends: bool = False,
 ) -> tuple[Estimate, Estimate]:
@@ -36,10 +47,13 @@ def prediction_errors(
     q : ndarray, shape (P, P)
         Overlap, 0 <= q <= I.
     q_error : ndarray, shape (P, P), optional
-        Its standard error; carried to the results through the change of the errors over q +- q_error.
+        Its error; carried to the results through the change of the errors over q +- q_error.
+    how : {"rigorous", "estimated", "monte-carlo"}, optional
+        Kind of the error of q, which is that of errors found by quadrature.
     rng : Generator, int or None, optional
+        Of errors that are averages over random indices.
     both_ends : bool, optional
-        Whether the change is that to the further end; the lower one is as good where the error is small.
+        Whether the change of these is that to the further end; the lower one is as good where the error is small.
 
     Returns
     -------
@@ -49,15 +63,23 @@ def prediction_errors(
     ----------
     troiani2025, (11); the published code evaluates the plug-in error.
     """
+    off = np.zeros_like(q) if q_error is None else q_error
+    if isinstance(model, LinkKernel):
+        errors = LinkErrors(model)
+        if errors.served and (found := errors(q)) is not None:
+            error = found[1] + _change(lambda moved: errors.values(moved) - found[0], q, off)
+            kind: How = "monte-carlo" if how == "monte-carlo" and off.any() else "estimated"
+            best, plugin = (Estimate(float(x), float(e), kind) for x, e in zip(found[0], error, strict=True))
+            return best, plugin
     generator = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng)
     p, m = model.indices, model.tokens
     points = [normal_qmc(3 * p * m, _LOG2_N, s).reshape(-1, 3, p, m) for s in generator.spawn(_REPLICAS)]
     values = np.array([_errors(model, q, x) for x in points])
     mean, sigma = values.mean(axis=0), standard_error(values)
-    if q_error is not None and q_error.any():
+    if off.any():
         shifts = []
         for sign in (-1, 1) if both_ends else (-1,):
-            end = np.clip(q.diagonal() + sign * q_error.diagonal(), 0, 1)
+            end = np.clip(q.diagonal() + sign * off.diagonal(), 0, 1)
             moved = q + np.diag(end - q.diagonal())
             shifts.append(np.abs(_errors(model, moved, points[0]) - values[0]))
         shift = np.max(shifts, axis=0)
@@ -66,6 +88,33 @@ def prediction_errors(
         Estimate(float(mean[0]), float(sigma[0]), "monte-carlo"),
         Estimate(float(mean[1]), float(sigma[1]), "monte-carlo"),
     )
+
+
+def _change(difference: Callable[[Array], Array], q: Array, error: Array) -> Array:
+    """What the error of q makes of prediction errors: the larger change of two ends, of the diagonal and beside it.
+
+    A combination of learned indices that is not known itself, as their differences before they specialise, stays so.
+    """
+    total, kept = np.zeros(2), np.eye(len(q))
+    learned = np.flatnonzero(q.diagonal() > 0)
+    block = np.ix_(learned, learned)
+    values, vectors = np.linalg.eigh(q[block])
+    known = vectors[:, values > _UNKNOWN * values.max(initial=0.0)]
+    kept[block] = known @ known.T
+    diagonal = np.diag(error.diagonal())
+    for part in (diagonal, error - diagonal):
+        if part.any():
+            moved = kept @ part @ kept
+            total += np.max([np.abs(difference(_clipped(q + sign * moved))) for sign in (-1, 1)], axis=0)
+    return total
+
+
+def _clipped(q: Array) -> Array:
+    """The overlap with its eigenvalues in [0, 1]."""
+    values, vectors = np.linalg.eigh(q)
+    if values[0] >= 0 and values[-1] <= 1:
+        return q
+    return np.asarray((vectors * np.clip(values, 0.0, 1.0)) @ vectors.T)
 
 
 def _errors(model: Model, q: Array, normals: Array) -> Array:

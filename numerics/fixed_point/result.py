@@ -21,7 +21,7 @@ def finish(
     """Result of a solution by these averages."""
     model = averages.model
     q, error, how = solution.q, solution.error, solution.how
-    posterior_mean, plugin = prediction_errors(model, q, error, rng=rng, both_ends=not solution.converged)
+    posterior_mean, plugin = prediction_errors(model, q, error, how=how, rng=rng, both_ends=not solution.converged)
     size = model.indices
     # Errors that cover a way of all overlaps together add up.
     total = np.linalg.norm(error.diagonal()) if solution.converged else error.diagonal().sum()

@@ -5,8 +5,10 @@ import pytest
 
 from attnlimits.numerics.channel.averages import Averages, ChannelBase, Refinable
 from attnlimits.numerics.core.typing import Array
+from attnlimits.numerics.fixed_point.evolve import evolve
+from attnlimits.numerics.fixed_point.growth import grown
 from attnlimits.numerics.fixed_point.marginal import decided
-from attnlimits.numerics.fixed_point.state import Problem, State, Tolerance
+from attnlimits.numerics.fixed_point.state import Entries, Problem, Solution, State, Tolerance
 from attnlimits.numerics.model.network import Network
 
 ALPHA, Q = 0.5, np.diag([0.0, 0.6])
@@ -73,3 +75,44 @@ def test_growth_is_judged_after_the_last_step() -> None:
 def test_rates_far_from_one_take_no_averages() -> None:
     averages = Growing(0.8, slope=10.0)
     assert judged(averages, error=0.5)[1] == "" and not averages.asked
+
+
+class OneStepBack:
+    """Settles with the averages of before its last step, by which the second layer has come to its overlap."""
+
+    def __init__(self, averages: Growing, before: Array) -> None:
+        self.problem = Problem(averages, ALPHA, Tolerance(1e-5), 200)
+        self.before, self.settled = before, list[list[int]]()
+
+    def settle(self, state: State, q: Array, active: list[int], pairs: Entries = ()) -> State:
+        self.settled.append(active)
+        there = np.where(np.eye(2, dtype=bool) & (q > 0), np.diag([0.02, 0.6]), 0.0)
+        state = state.visited(self.before, self.problem.averages.rough(self.before, 1e-2))
+        return State(there, state.tolerance, state.averages, converged=True, history=state.history, silent=state.silent)
+
+    def postprocess(self, state: State) -> Solution:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("rate", "learned"), [(1.02, [[1], [1, 0]]), (0.985, [[1]])])
+def test_a_layer_joins_if_it_grows_after_the_last_step(rate: float, learned: list[list[int]]) -> None:
+    averages, before = Growing(rate, slope=10.0), np.diag([0.0, 0.596])
+    assert 0.94 < ALPHA * averages.rough(before, 1e-2).growth[0, 0] < 1
+    way = OneStepBack(averages, before)
+    state = grown(way, State.start(way.problem), Q)
+    assert way.settled == learned
+    assert state.q[0, 0] == (0.02 if len(learned) > 1 else 0.0)
+
+
+def test_certain_growth_of_a_layer_at_zero_is_stated() -> None:
+    """Its overlap, zero with an error of zero, would be that of another fixed point."""
+    assert "q_11 grows by 1.0" in judged(Growing(1.03, slope=0.0), error=1e-4)[1]
+
+
+@pytest.mark.slow
+def test_the_first_of_three_layers_just_above_its_threshold() -> None:
+    """alpha = .985: growth 1.013 where the last step leads, .995 before it; two seeds at 1e-3: .0070(7), .0065(4)."""
+    found = evolve(Network(layers=3), 0.985, accuracy=1e-2, rng=0)
+    assert found.converged
+    assert abs(found.overlap[0, 0] - 0.0066) <= found.overlap_error[0, 0] + 4e-4
+    assert found.overlap[0, 0] > 0

@@ -1,0 +1,133 @@
+"""Prediction errors of links by quadrature: of outputs that are sums of functions of one combination of h each."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..channel.averages import ROUNDING, SAFETY
+from ..model.link_terms import Term, terms_of
+from ..model.links import LinkKernel
+from ..quadrature.conditional import Fineness, Marks, Piecewise, given, normal_rule, product_mean, resolved
+
+__all__ = ["LinkErrors"]
+
+Array = NDArray[np.float64]
+
+# Panels, coarse to fine; the next ones are taken while two differ by more than this of the variance of the output.
+_RULES = (Fineness(2.0, 10, 13.0), Fineness(1.4, 13, 13.5), Fineness(0.9, 17, 14.0))
+_AGREE = 1e-11
+# Relative differences of the last two from which on a sum has not converged, and samples are as good.
+_UNRESOLVED = 1e-6
+
+
+class LinkErrors:
+    """Errors of the posterior mean and of the plug-in prediction as functions of the overlap.
+
+    Parameters
+    ----------
+    kernel : LinkKernel
+
+    Notes
+    -----
+    For an output sum_k f_k(u_k), u_k = a_k . h, omega ~ N(0, q) and h given omega ~ N(omega, I - q),
+
+        posterior mean: sum_k E Var(f_k | omega) - sum_{k != l} Cov(f_k(u_k), f_l(u_l')),
+        plug-in: sum_kl E (f_k(h) - f_k(omega)) (f_l(h) - f_l(omega)),
+
+    with u_k, u_l' of covariance a_k^T q a_l, as are u_k and a_l . omega; a_k . a_l = 0 for k != l. Terms k = l are
+    averages of what is positive.
+    """
+
+    def __init__(self, kernel: LinkKernel) -> None:
+        self._kernel = kernel
+        found = [terms_of(kernel, output) for output in range(len(kernel.text))]
+        self._outputs = [_Sum.of(terms) for terms in found if terms is not None]
+        #: Whether all outputs are such sums.
+        self.served = len(self._outputs) == len(found)
+
+    def __call__(self, q: Array) -> tuple[Array, Array] | None:
+        """Both errors and what they may be off by, shape (2,); None where the quadrature does not converge.
+
+        Parameters
+        ----------
+        q : ndarray, shape (P, P)
+        """
+        total, off = np.zeros(2), np.zeros(2)
+        for one in self._outputs:
+            found = _refined(one, self._overlap(one, q))
+            if found is None:
+                return None
+            total, off = total + found[0], off + found[1]
+        return total, off
+
+    def values(self, q: Array) -> Array:
+        """Both errors by the coarsest panels: for their change with the overlap."""
+        with np.errstate(all="ignore"):
+            found = [_errors(one.functions, self._overlap(one, q), _RULES[0]) for one in self._outputs]
+        return np.sum(found, axis=0)
+
+    def _overlap(self, one: "_Sum", q: Array) -> Array:
+        return np.asarray(one.weights @ np.kron(np.eye(self._kernel.tokens), q) @ one.weights.T)
+
+
+class _Sum(NamedTuple):
+    """An output: functions of one variable, and the unit vectors of the combinations of h that they are of."""
+
+    functions: tuple[Piecewise, ...]
+    weights: Array
+
+    @classmethod
+    def of(cls, terms: Sequence[Term]) -> "_Sum":
+        with np.errstate(all="ignore"):
+            functions = tuple(resolved(term.value, term.cuts) for term in terms)
+        return cls(functions, np.array([term.weights for term in terms]))
+
+
+def _refined(one: _Sum, overlap: Array) -> tuple[Array, Array] | None:
+    """Errors of one output at overlaps of its variables, by finer panels until two of them agree."""
+    before, gap, size = np.full(2, np.inf), np.full(2, np.inf), 1.0
+    for rule in _RULES:
+        with np.errstate(all="ignore"):
+            size = sum(float(given(f, np.zeros(1), 1.0, rule)[1][0]) for f in one.functions)
+            found = _errors(one.functions, overlap, rule)
+            gap = np.abs(found - before)
+        if (gap <= _AGREE * size).all():
+            break
+        before = found
+    if not (np.isfinite(found).all() and (gap <= _UNRESOLVED * size).all()):
+        return None
+    return found, SAFETY * gap + len(one.functions) ** 2 * ROUNDING * size
+
+
+def _errors(functions: Sequence[Piecewise], overlap: Array, rule: Fineness) -> Array:
+    """Both errors of one output by these panels."""
+    total = np.zeros(2)
+    for (k, f), (other, g) in product(enumerate(functions), repeat=2):
+        if k == other:
+            total += _own(f, float(np.clip(overlap[k, k], 0.0, 1.0)), rule)
+        else:
+            total += _joint(f, g, (overlap[k, k], overlap[other, other], overlap[k, other]), rule)
+    return total
+
+
+def _own(f: Piecewise, q: float, rule: Fineness) -> Array:
+    """E Var(f | omega), and E (f(h) - f(omega))^2."""
+    sd = math.sqrt(1 - q)
+    scale = math.sqrt(max(q, 1e-300))
+    xi, w = normal_rule(rule, (Marks(f.edges / scale, 0.0), Marks(f.cuts / scale, sd / scale)))
+    omega = math.sqrt(q) * xi
+    mean, variance = given(f, omega, sd, rule)
+    return np.array([w @ variance, w @ (variance + (mean - f.value(omega)) ** 2)]) / w.sum()
+
+
+def _joint(f: Piecewise, g: Piecewise, overlap: tuple[float, float, float], rule: Fineness) -> Array:
+    """What two different terms add, shape (2,)."""
+    s, t, c = overlap
+    apart, together = product_mean(f, g, (1.0, 1.0, 0.0), rule), product_mean(f, g, (1.0, 1.0, c), rule)
+    # f(h) g(omega), f(omega) g(h) and f(omega) g(omega).
+    crossed = product_mean(f, g, (1.0, t, c), rule) + product_mean(g, f, (1.0, s, c), rule)
+    return np.array([apart - together, apart - crossed + product_mean(f, g, (s, t, c), rule)])
