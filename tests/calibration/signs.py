@@ -20,9 +20,10 @@ STEPS = (0.04, 0.055)
 @cache
 def _rule(tokens: int, step: float) -> tuple[Array, Array, Array, Array]:
     """Trapezoid in y, r = |h| = exp(y - exp(-y)), and in z."""
-    y = np.arange(-4.5, 2.9, step)
+    # Multiples of the step: np.arange(-11, 11, 0.04) has steps that are off by 2e-14 of themselves.
+    y = step * np.arange(round(-4.5 / step), round(2.9 / step))
     r = np.exp(y - np.exp(-y))
-    z = np.arange(-11.0, 11.0, step)
+    z = step * np.arange(round(-11 / step), round(11 / step))
     weights = step * chi.pdf(r, tokens) * r * (1 + np.exp(-y))
     return r, weights, z, step * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
 

@@ -111,15 +111,18 @@ def _free_entropy(s: Settings) -> Answer:
 
 
 def _integral(s: Settings) -> tuple[float, float]:
-    """Half the integral of alpha G - q/(1 - q) = q/(1 - q) (alpha/alpha(q) - 1), in the logarithm of 1 - q."""
+    """Half the integral of alpha G - q/(1 - q) = q/(1 - q) (alpha/alpha(q) - 1), in the root of -log(1 - q).
+
+    At q = 0, an essential singularity of alpha(q), the root thins the nodes out to where it is small.
+    """
     values = []
     for order in (40, 56):
         nodes, weights = np.polynomial.legendre.leggauss(order)
         top = -np.log1p(-s["q"])
-        w = 0.5 * top * (nodes + 1)
-        q = -np.expm1(-w)
+        root = 0.5 * (nodes + 1)
+        q = -np.expm1(-top * root**2)
         growth = np.array([s["alpha"] / alpha_at(float(x), s["tokens"]) - 1 for x in q])
-        values.append(0.25 * top * float(weights @ (q * growth)))
+        values.append(0.5 * top * float((weights * root) @ (q * growth)))
     return values[1], abs(values[1] - values[0]) + 1e-13
 
 
