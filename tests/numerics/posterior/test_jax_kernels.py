@@ -107,7 +107,9 @@ def test_reference(activation: str, skip: float, beta: float) -> None:
     made = denoise_jax(model, y, omega, V)
     values = (np.array([case[name] for case in cases], dtype=float) for name in NAMES)
     shapes = (made.log_z.shape, made.g_out.shape, made.dg_out.shape)
-    expected = DenoiserResult(*(x.reshape(s) for x, s in zip(values, shapes, strict=True)), made.error, made.log_z_error)
+    expected = DenoiserResult(
+        *(x.reshape(s) for x, s in zip(values, shapes, strict=True)), made.error, made.log_z_error
+    )
     regular = np.linalg.eigvalsh(V)[:, 0] >= NEARLY_SINGULAR
     assert regular.sum() == 9
     assert (deviations(_rows(made, regular), _rows(expected, regular)) < TIGHT).all()
