@@ -311,7 +311,7 @@ def _by_ends(balance: Balance, point: _Point, moves: Array, error: Array) -> tup
             end = _end(balance, point, linear, displaced)
             if end is None:
                 return np.maximum(wide, error), f"another fixed point may be {where} it"
-            wide[k] = max(wide[k], abs(end[k] - point.x[k]) / sigmas)
+            wide[k] = max(wide[k], (abs(end[k] - point.x[k]) + rounding[k]) / sigmas)
     return wide, ""
 
 
@@ -324,8 +324,10 @@ def _end(balance: Balance, point: _Point, linear: Array, displaced: _Displaced) 
         short = short + 1 if (np.abs(point.x - asked) > _NEAR * np.abs(step)).any() else 0
         step = point.response @ displaced.rest(balance, point.x, point.found)
         away = np.abs(point.x + step - start).max()
-        if short > 1 or not away <= _FAR * np.abs(linear).max() or _held(balance, point) <= 0:
+        # Steps are known to the rounding of r, however far the end is.
+        rounding = 0.0 if point.found.sampled else float(_by_rounding(balance, point).max())
+        if short > 1 or not away <= _FAR * np.abs(linear).max() + rounding or _held(balance, point) <= 0:
             return None
-        if np.abs(step).max() <= _NEAR * away:
+        if np.abs(step).max() <= _NEAR * away + rounding:
             return np.asarray(point.x + step)
     return None

@@ -106,6 +106,18 @@ def test_next_to_the_threshold_of_one_layer_the_overlap_is_linear() -> None:
     assert near.converged and near.overlap_error[0, 0] < 0.2 * expected
 
 
+@pytest.mark.parametrize("tokens", [2, 3, 5])
+def test_intervals_of_rounding_close(tokens: int) -> None:
+    """Ends of the interval are known to rounding, which is all that it is wide: they are there whatever it was."""
+    critical = 1 / (tokens * (tokens + 1))
+    slope = evolve(Network(1, tokens), (1 + 1e-5) * critical).overlap[0, 0] / 1e-5
+    for excess in (1e-7, 3e-8, 1e-8):
+        found = evolve(Network(1, tokens), (1 + excess) * critical)
+        assert found.converged
+        assert abs(found.overlap[0, 0] - slope * excess) <= found.overlap_error[0, 0] + 1e-4 * slope * excess
+        assert found.overlap_error[0, 0] < 1e-14
+
+
 def test_an_informed_start_below_the_threshold_dies_out() -> None:
     # What the iteration leaves of it may be set to zero only when its error is measured.
     for alpha in (0.3543912643270909, 0.45):
