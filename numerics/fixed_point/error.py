@@ -324,8 +324,10 @@ def _end(balance: Balance, point: _Point, linear: Array, displaced: _Displaced) 
         short = short + 1 if (np.abs(point.x - asked) > _NEAR * np.abs(step)).any() else 0
         step = point.response @ displaced.rest(balance, point.x, point.found)
         away = np.abs(point.x + step - start).max()
-        # Steps are known to the rounding of r, however far the end is.
-        rounding = 0.0 if point.found.sampled else float(_by_rounding(balance, point).max())
+        # Steps are known to the rounding of r, which may be all of them where it is small beside x.
+        own = _by_rounding(balance, point)
+        small = not point.found.sampled and (own <= _LINEAR * balance.room(point.x)).all()
+        rounding = float(own.max()) if small else 0.0
         if short > 1 or not away <= _FAR * np.abs(linear).max() + rounding or _held(balance, point) <= 0:
             return None
         if np.abs(step).max() <= _NEAR * away + rounding:
