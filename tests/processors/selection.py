@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-__all__ = ["LEFT_OUT", "part_of", "selected"]
+__all__ = ["LEFT_OUT", "part_of", "selected", "sixths_of"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,6 +79,16 @@ def selected() -> list[str]:
     return [str(file.relative_to(_ROOT)) for file in files if not any(file.is_relative_to(path) for path in left_out)]
 
 
+def sixths_of(files: list[str], sixths: frozenset[int]) -> list[str]:
+    """Files of some of six parts, the same ones each time."""
+    return [file for file in files if _number(file) % 6 in sixths]
+
+
 def part_of(files: list[str], text: str, parts: int) -> list[str]:
     """Files of one of so many parts, which a text, a commit's hash, chooses anew for each."""
-    return [file for file in files if int(hashlib.sha256(f"{text} {file}".encode()).hexdigest(), 16) % parts == 0]
+    return [file for file in files if _number(f"{text} {file}") % parts == 0]
+
+
+def _number(text: str) -> int:
+    """A large number that any text has."""
+    return int(hashlib.sha256(text.encode()).hexdigest(), 16)
