@@ -41,6 +41,7 @@ _HOW = ("rigorous", "estimated", "monte-carlo")
 _NUMBERS = ("threshold evolve curve free-energy landscape committee gamp descend aim figure sweep").split()
 # Lines of a bar: it is drawn over itself.
 _BAR = re.compile(r"[^\n]*\r[^\n]*\n?")
+_DERIVES = re.compile(r"^attnlimits: deriving .*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -176,14 +177,8 @@ def faults(said: Said) -> list[str]:
         return [f"ended with {said.status}"]
     if said.status == 130 and said.answered is None:
         found.append("status 130 without an interrupt")
-    message = _BAR.sub("", said.err)
-    if (
-        said.status == 130
-        and message.splitlines()[-1:]
-        and message.splitlines()[-1].startswith("attnlimits: interrupted")
-    ):
-        # What was said of a derivation before stays.
-        message = message.splitlines(keepends=True)[-1]
+    # What was said of a derivation before stays, unless --quiet asks for silence.
+    message = _DERIVES.sub("", _BAR.sub("", said.err))
     if "Traceback" in said.err or "fault of attnlimits" in said.err:
         found.append("an error that was not foreseen")
     if "Warning" in message:
