@@ -39,7 +39,7 @@ _PLACES = {
     "EvolutionResult": "core.results",
     "FlowResult": "thresholds.flow",
     "free_energy.BayesOptimal": "free_energy.theorem",
-    "free_energy.StationaryPoint": "free_energy.stationary",
+    "free_energy.StationaryPoint": "free_energy.points",
     "free_energy.Transition": "free_energy.thresholds",
     "free_energy.Transitions": "free_energy.thresholds",
     "GAMPResult": "learning.gamp.results",

@@ -5,8 +5,9 @@ from typing import NamedTuple
 from ..core.shown import few_lines
 from .balance import GroupBalance
 from .entropy import FreeEntropy
+from .points import StationaryPoint
 from .reached import reached
-from .stationary import StationaryPoint, stationary_points
+from .stationary import stationary_points
 
 __all__ = ["Located", "located"]
 

@@ -9,7 +9,7 @@ from ..core.colours import BLUE, GREEN, PURPLE, RED
 from ..core.pictures import plots
 from .entropy import FreeEntropy
 from .landscape import Landscape, landscape
-from .stationary import StationaryPoint
+from .points import StationaryPoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,9 @@ from ..fixed_point.balance import filled
 from ..fixed_point.both_starts import fixed_points
 from ..fixed_point.state import Solution
 from .entropy import FreeEntropy
-from .order import in_order
+from .points import StationaryPoint, in_order
 from .prior import Gaussian
-from .stationary import FLAT, StationaryPoint
+from .stationary import FLAT
 
 __all__ = ["reached"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -12,13 +11,13 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
 from ..core.errors import ConvergenceError
-from ..core.results import Estimate, Result
+from ..core.results import Estimate
 from .balance import GroupBalance
 from .entropy import FreeEntropy
-from .order import in_order
+from .points import StationaryPoint, in_order
 from .starts import OFF, evaluate_ahead, newton_points
 
-__all__ = ["FLAT", "StationaryPoint", "stationary_points"]
+__all__ = ["FLAT", "stationary_points"]
 
 Array = NDArray[np.float64]
 
@@ -30,34 +29,6 @@ _TINY = np.geomspace(1e-12, 1e-4, 5)
 _SAME = 1e-3
 #: Eigenvalues of the Hessian below this share of alpha E G^2 have no sign.
 FLAT = 1e-9
-
-
-@dataclass(frozen=True, repr=False)
-class StationaryPoint(Result):
-    """A stationary point of Phi, which is a fixed point of the state evolution.
-
-    Attributes
-    ----------
-    overlap, overlap_error : ndarray, shape (P, P)
-    free_entropy : Estimate
-        Phi(q) - Phi(0); +inf or -inf where it diverges towards recovery.
-    kind : {"maximum", "saddle", "minimum", "recovered"}
-        By the Hessian of Phi, qhat at its infimum; "recovered": an overlap at one.
-    eigenvalues : ndarray
-        Of the Hessian by the overlaps of the groups, largest first; empty if recovered.
-    stable : bool
-        Under state evolution.
-    residual : float
-        Largest |F(q) - q|, to first order.
-    """
-
-    overlap: Array
-    overlap_error: Array
-    free_entropy: Estimate
-    kind: str
-    eigenvalues: Array
-    stable: bool
-    residual: float
 
 
 def stationary_points(

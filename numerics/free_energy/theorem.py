@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ..core.results import Estimate, Result
 from ..fixed_point.prediction_error import prediction_errors
 from .entropy import FreeEntropy
-from .stationary import StationaryPoint
+from .points import StationaryPoint
 
 __all__ = ["BayesOptimal", "bayes_optimal", "information"]
 

@@ -7,8 +7,7 @@ import pytest
 
 from attnlimits.numerics.core.results import Estimate
 from attnlimits.numerics.free_energy import stationary
-from attnlimits.numerics.free_energy.order import in_order
-from attnlimits.numerics.free_energy.stationary import StationaryPoint
+from attnlimits.numerics.free_energy.points import StationaryPoint, in_order
 from attnlimits.numerics.free_energy.thresholds import _equal, _resolved
 
 EPS = np.finfo(float).eps
