@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 
 import sympy as sp
 
 from . import symbols
+from .shown import in_html
 
 __all__ = ["ACTIVATIONS", "OUTPUTS", "Architecture", "IndexBlock"]
 
@@ -39,6 +39,7 @@ def _positive(name: str, value: object, why: str) -> sp.Expr:
     return expr
 
 
+@in_html
 @dataclass(frozen=True)
 class IndexBlock:
     """Indices of one weight matrix on one block of coordinates: ``w X_0^T sqrt(H/D)``, shape r_l x M.
@@ -60,9 +61,6 @@ class IndexBlock:
     start: int
     rank: int
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
-
     def symbols(self, tokens: int, heads: int) -> sp.Matrix:
         """Return the block with one real symbol per entry, ``<role><layer>[_<head><block>]_<row>_<token>``.
 
@@ -72,6 +70,7 @@ class IndexBlock:
         return sp.Matrix(self.rank, tokens, lambda k, m: sp.Symbol(f"{self.role}{where}_{k + 1}_{m + 1}", real=True))
 
 
+@in_html
 @dataclass(frozen=True)
 class Architecture:
     """Deep attention network as a sequence multi-index model: what it is made of and what is observed.
@@ -122,9 +121,6 @@ class Architecture:
     beta: sp.Expr = symbols.beta
     output: str = "last"
     heads: int = 1
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
 
     def __post_init__(self) -> None:
         _integer("layers", self.layers, 1, "the network needs a layer to observe")

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Literal
+
+from ..shown import in_html
 
 STATUSES: dict[str, str] = {
     "proved": "proved symbolically",
@@ -144,6 +145,7 @@ class CheckOutcome:
         return 0.0 <= self.residual <= self.tolerance
 
 
+@in_html
 @dataclass(frozen=True)
 class CheckResult:
     """Outcome of one registry entry in a run.
@@ -170,9 +172,6 @@ class CheckResult:
     residual: float
     seconds: float
     message: str
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
 
 
 def spans(numbers: Sequence[int]) -> str:
