@@ -199,6 +199,14 @@ def _by_rounding(balance: Balance, point: _Point) -> Array:
     return np.asarray(np.abs(point.response) @ balance.rounding(point.x))
 
 
+def _unseen(balance: Balance, point: _Point) -> float:
+    """Length of a step that may be rounding of r; none where averages scatter, or where it is not small beside x."""
+    rounding = _by_rounding(balance, point)
+    if point.found.sampled or (rounding > _LINEAR * balance.room(point.x)).any():
+        return 0.0
+    return float(rounding.max())
+
+
 def _factor(found: Averages) -> float:
     """Factor that makes the scatter of a few randomisations one standard error."""
     return student(len(found.g)) if found.sampled else 1.0
@@ -324,10 +332,7 @@ def _end(balance: Balance, point: _Point, linear: Array, displaced: _Displaced) 
         short = short + 1 if (np.abs(point.x - asked) > _NEAR * np.abs(step)).any() else 0
         step = point.response @ displaced.rest(balance, point.x, point.found)
         away = np.abs(point.x + step - start).max()
-        # Steps are known to the rounding of r, which may be all of them where it is small beside x.
-        own = _by_rounding(balance, point)
-        small = not point.found.sampled and (own <= _LINEAR * balance.room(point.x)).all()
-        rounding = float(own.max()) if small else 0.0
+        rounding = _unseen(balance, point)
         if short > 1 or not away <= _FAR * np.abs(linear).max() + rounding or _held(balance, point) <= 0:
             return None
         if np.abs(step).max() <= _NEAR * away + rounding:

@@ -5,7 +5,6 @@ directions of zero overlap join where the operator (15) makes them grow, and lea
 """
 
 import math
-import sys
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -20,6 +19,7 @@ from ..thresholds.link.kept import kept_threshold
 from ..thresholds.link.leading import leading_direction
 from ..thresholds.link.operator import ZERO
 from .iteration import Iteration
+from .known_rates import ROUNDING
 from .postprocess import measured
 from .state import DEAD, Problem, Solution, State, Tolerance
 from .unconverged import covering_error, direction_of, distances
@@ -36,8 +36,6 @@ _NOTHING = 1e-12
 _MINOR = 0.02
 # E ||E[h | y]||^2 along a direction of zero overlap counts from here on, and beyond so many standard errors.
 _SURELY, _SIGMAS = 1e-7, 6.0
-# Roundings, relative, of a threshold and of its product with alpha.
-_ROUNDING = 4 * sys.float_info.epsilon
 # Indices whose overlaps feed each other by less than this share of the largest are apart.
 _APART = 1e-2
 
@@ -279,7 +277,7 @@ class Faces:
         rate, doubt = self.alpha * found.operator_norm if self.alpha else 0.0, ""
         if found.value is not None and rate < math.inf:
             own = found.error if found.error and found.how != "rigorous" else 0.0
-            off = rate * (found.operator_norm * own + _ROUNDING)
+            off = rate * (found.operator_norm * own + ROUNDING)
             if abs(rate - 1) <= (SIGMAS if found.how == "monte-carlo" else 1.0) * off:
                 doubt = f"a small overlap grows by {rate:.10g} +- {off:.1g} per iteration"
         inside = found.eigenvector.diagonal() > 1e-6

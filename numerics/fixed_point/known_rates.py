@@ -7,10 +7,10 @@ from ..core.results import Estimate
 from ..model.network import Network
 from ..thresholds.last_layer import last_layer
 
-__all__ = ["last_layer_norm"]
+__all__ = ["ROUNDING", "last_layer_norm"]
 
-# Roundings, relative, of a norm and of its product with alpha.
-_ROUNDING = 4 * sys.float_info.epsilon
+#: Roundings, relative, of a norm, the inverse of a threshold, and of its product with alpha.
+ROUNDING = 4 * sys.float_info.epsilon
 
 _NORMS: dict[tuple[object, ...], Estimate | None] = {}
 
@@ -24,7 +24,7 @@ def last_layer_norm(model: Network) -> Estimate | None:
             norm = found.operator_norm
             # The error of the threshold without that of its digits, and the rounding of the norm.
             own = max((found.error or 0.0) - abs(float(found.value or 0.0) - 1 / norm), 0.0)
-            _NORMS[key] = Estimate(norm, norm * (own * norm + _ROUNDING), found.how)
+            _NORMS[key] = Estimate(norm, norm * (own * norm + ROUNDING), found.how)
         except (KernelNotFoundError, ConvergenceError):
             _NORMS[key] = None
     return _NORMS[key]
