@@ -41,7 +41,7 @@ _SLABS, _ONE_SIDED, _NET_SAMPLES = 1500, 500, 1500
 _SPREAD = 0.12
 # Rows of the large-margin fit, per unknown of a column of S.
 _MARGIN_ROWS = 8
-# Of the outputs: an estimate of the noise below is rounding, for residuals are off by 1e-9 of them at most.
+# Of the outputs: an estimate of the noise below is rounding, as residuals are off by 1e-9 of them at most.
 _SILENT = 1e-8
 
 
@@ -171,13 +171,8 @@ def _steps(
 
     accept = acceptable(split, shape.level, 2 * heads * x.shape[2] ** 2).high
     with clock("refinement"):
-        found = refine(
-            split,
-            candidates(),
-            accept=accept,
-            noisy=shape.level > _SILENT * math.sqrt(float(np.mean(y**2))),
-            noise_known=sigma is not None,
-        )
+        noisy = shape.level > _rounding(y)
+        found = refine(split, candidates(), accept=accept, noisy=noisy, noise_known=sigma is not None)
     converged = found.validation_error <= accept
     said = "accepted" if converged else f"not below {accept:.2g}"
     return SculptResult(
@@ -203,6 +198,11 @@ def _steps(
     )
 
 
+def _rounding(y: Array) -> float:
+    """Residuals up to here are rounding of the outputs."""
+    return _SILENT * math.sqrt(float(np.mean(y**2)))
+
+
 def _shape(x: Array, y: Array, certification: Certification, heads: int, sigma: float | None) -> _Shape:
     """Steps 3 to 5: the body, and the hull of the Theta_i."""
     margin = None
@@ -215,7 +215,7 @@ def _shape(x: Array, y: Array, certification: Certification, heads: int, sigma: 
         margin = large_margin_sum(x, y, hull.proxy, _MARGIN_ROWS * x.shape[2])
         patterns = simplex_regression(x, y, margin.s, certification.patterns.face)
         # Where both leave rounding, which sum is taken makes no difference beyond it.
-        if np.median(patterns.rho) < np.median(certification.patterns.rho) + _SILENT * math.sqrt(float(np.mean(y**2))):
+        if np.median(patterns.rho) < np.median(certification.patterns.rho) + _rounding(y):
             certification = Certification(margin.s, patterns, certification.rounds, certification.status)
             body = slabs(x, patterns, margin.s, level)
             hull = affine_hull(body, heads)
