@@ -67,7 +67,7 @@ test: setup ## the tests, without those marked slow
 test-all: setup ## every test, the slow ones included
 	$(BIN)/python -m pytest $(SHARED)
 
-test-processors: setup ## the tests that reach floating point, as five older processors compute, each file on two of them
+test-processors: setup ## the tests that reach floating point, as five older processors compute
 	$(BIN)/python tests/processors/suite.py --jobs $(JOBS) $(PROCESSORS)
 
 compare-processors: setup ## fits and commands on these processors: equal decisions, and numbers within their errors

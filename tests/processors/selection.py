@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-__all__ = ["LEFT_OUT", "part_of", "selected", "sixths_of"]
+__all__ = ["LEFT_OUT", "LONG", "part_of", "selected", "sixths_of"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,6 +70,17 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
     ),
     "starts emulated processors of its own, whatever runs it": ("tests/processors/test_compare.py",),
 }
+
+
+#: Tests that take a minute or more where no vector instructions help, a fifth of all time: they run with all files.
+LONG = (
+    "tests/numerics/channel/test_two_layers.py::test_sampled_averages_agree",
+    "tests/numerics/fixed_point/test_state_evolution.py::test_published_curve_and_monotony",
+    "tests/numerics/free_energy/test_psi_out.py::test_a_noisy_line_has_its_closed_form_by_quadrature_and_exactly",
+    "tests/numerics/learning/gamp/test_algorithm.py::test_an_index_that_wakes_late_is_waited_for",
+    "tests/numerics/thresholds/test_pairs_thresholds.py::test_two_layers_to_twenty_digits_against_ball_arithmetic",
+    "tests/numerics/thresholds/test_thresholds.py::test_a_norm_next_to_a_rounding_boundary_is_decided_at_three_layers",
+)
 
 
 def selected() -> list[str]:
