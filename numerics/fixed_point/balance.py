@@ -185,8 +185,10 @@ class FreeEntries:
     def slopes(self, x: Array, g: Array) -> Array | None:
         """Derivatives dr/dx: dF = V alpha dG V, V = (I + alpha G)^{-1}."""
         derivative = self._channel.derivative(self._matrix(x))
-        if derivative is None:
-            return None
+        return None if derivative is None else self.slopes_from(derivative, x, g)
+
+    def slopes_from(self, derivative: Array, x: Array, g: Array) -> Array:
+        """Derivatives dr/dx from dG/dq, shape (P, P, P, P)."""
         entries = tuple(zip(self._rows.tolist(), self._columns.tolist(), strict=True))
         left = np.linalg.inv(np.eye(len(g)) + self._alpha * g)
         columns = []

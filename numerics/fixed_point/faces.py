@@ -22,6 +22,7 @@ from .iteration import Iteration
 from .known_rates import ROUNDING
 from .postprocess import measured
 from .state import DEAD, Problem, Solution, State, Tolerance
+from .steered import Steered
 from .unconverged import covering_error, direction_of, distances
 
 __all__ = ["Face", "Faces"]
@@ -219,7 +220,8 @@ class Faces:
             pairs = list(combinations(active, 2))
         problem = self._problem(axes)
         begin = replace(State.start(problem), n_iter=face.n_iter)
-        stage = Iteration(problem).settle(begin, axes.T @ q @ axes, active, tuple(pairs))
+        strategy = Iteration(problem) if self.channel.sampled else Steered(problem)
+        stage = strategy.settle(begin, axes.T @ q @ axes, active, tuple(pairs))
         return replace(
             face,
             q=self._masked(axes @ stage.q @ axes.T),
@@ -270,9 +272,15 @@ class Faces:
         return _Growth(float(rate), grown, self._each(q, matrix), 1, doubt, note)
 
     def _from_nothing(self, zero: Array) -> _Growth | None:
-        """The same at zero overlap by the threshold, closed or by quadrature; None where it is not known."""
-        found = kept_threshold(self.channel.model)
+        """The same at zero overlap by the threshold, where that is closed or averages are sampled; else None."""
+        kernel = self.channel.model
+        if not self.channel.sampled and kernel.exact is None and () not in kernel.steps:
+            return None
+        found = kept_threshold(kernel)
         if found is None or (not found.converged and found.value is None):
+            return None
+        if found.value is not None and float(found.value) == 0 and not self.channel.sampled:
+            # Which direction is learned first quadrature knows better than correlations.
             return None
         rate, doubt = self.alpha * found.operator_norm if self.alpha else 0.0, ""
         if found.value is not None and rate < math.inf:

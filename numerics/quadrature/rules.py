@@ -1,5 +1,6 @@
 """Quadrature rules with error estimates, and expansions that compress a measure onto few nodes."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -122,17 +123,23 @@ def sinh_trapezoid(scale: float, upper: float, step: float) -> Rule:
     return Rule(scale * np.sinh(z), weights, None)
 
 
-def half_line(scale: float, upper: float, step: float) -> Rule:
+def half_line(scale: float, upper: float, step: float, widest: float = math.inf) -> Rule:
     """Half-line rule for any function, integrable at zero, whose features range from `scale` to `upper`.
 
     x = scale exp(z - exp(-z)), trapezoidal in z: about equally many nodes per factor of two above `scale`, few below.
+    Where nodes are to be no further apart than `widest`, w log(1 + x/w) takes the place of x, with w = widest/step.
     """
-    if not (0 < scale < upper and step > 0):
-        raise ValueError(f"need 0 < scale < upper and step > 0, got {scale}, {upper}, {step}")
+    if not (0 < scale < upper and step > 0 and widest > 0):
+        raise ValueError(f"need 0 < scale < upper, step > 0 and widest > 0, got {scale}, {upper}, {step}, {widest}")
+    w = widest / step
+    last = math.log(upper / scale) if math.isinf(w) else math.log(w / scale) + upper / w
     # The least node is 1e-18 scale.
-    z = step * np.arange(-int(np.ceil(3.65 / step)), int(np.ceil((np.log(upper / scale) + 1) / step)) + 1)
+    z = step * np.arange(-int(np.ceil(3.65 / step)), int(np.ceil((max(last, 0.0) + 1) / step)) + 1)
     nodes = scale * np.exp(z - np.exp(-z))
-    return Rule(nodes[nodes < upper], (nodes * (1 + np.exp(-z)) * step)[nodes < upper], None)
+    weights = nodes * (1 + np.exp(-z)) * step
+    if math.isfinite(w):
+        nodes, weights = w * np.log1p(nodes / w), weights / (1 + nodes / w)
+    return Rule(nodes[nodes < upper], weights[nodes < upper], None)
 
 
 def scale_free(scale: float, step: float) -> Rule:

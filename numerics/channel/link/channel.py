@@ -1,11 +1,12 @@
 """Averages over the output channel of a user's own link at a given overlap, for its state evolution.
 
 Entries of h that neither the link nor the overlap couples make groups, whose averages add. One entry, or the square
-of one combination of entries, is averaged by deterministic quadrature; other groups by randomised quasi-Monte Carlo
-over (omega, h), with posterior sums over two halves of inner nodes.
+of one combination of entries, and up to three entries of one output are averaged by deterministic quadrature; other
+groups by randomised quasi-Monte Carlo over (omega, h), with posterior sums over two halves of inner nodes.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from ...core.results import How
 from ...model.link_symmetry import couplings
 from ...model.links import LinkKernel, Part
 from ..averages import ROUNDING, SAFETY, Averages, ChannelBase, interval
+from .fibres import FibreGroup, Resolved
 from .scalar import ScalarLink
 from .scalar_noise import NoisyScalarLink, scalar_link
 from .scores import SampledGroup, Sizes
@@ -72,20 +74,33 @@ class LinkChannel(ChannelBase):
         self.mask = couplings(kernel, np.zeros((kernel.indices,) * 2)) if mask is None else mask
         self.layers = tuple(range(kernel.indices))
         self._scalar: list[ScalarLink | NoisyScalarLink] = []
+        self._fibres: list[FibreGroup] = []
         self._sampled: list[SampledGroup] = []
         groups = self._groups((noiseless or kernel).parts)
         for parts, streams in zip(groups, rng.spawn(len(groups)), strict=True):
-            alone = len(parts) == 1 and len(parts[0].entries) == 1
-            if alone or (len(parts) == 1 and parts[0].direction and not kernel.noise):
-                try:
-                    self._scalar.append(scalar_link(kernel, parts[0]))
-                    continue
-                except NotServedError:
-                    pass
-            self._sampled.append(SampledGroup(kernel, parts, Sizes(samples, replicas, inner), streams, workers))
+            found = self._deterministic(noiseless or kernel, parts)
+            if isinstance(found, FibreGroup):
+                self._fibres.append(found)
+            elif found is not None:
+                self._scalar.append(found)
+            else:
+                self._sampled.append(SampledGroup(kernel, parts, Sizes(samples, replicas, inner), streams, workers))
         self.replicas = replicas if self._sampled else 2
         self.sampled = bool(self._sampled)
         self._how: How = "monte-carlo" if self._sampled else "estimated"
+
+    def _deterministic(
+        self, noiseless: LinkKernel, parts: Sequence[Part]
+    ) -> ScalarLink | NoisyScalarLink | FibreGroup | None:
+        """Quadrature for a group, None where none is known."""
+        if len(parts) > 1:
+            return None
+        if len(parts[0].entries) == 1 or (parts[0].direction and not self.model.noise):
+            with suppress(NotServedError):
+                return scalar_link(self.model, parts[0])
+        with suppress(NotServedError):
+            return FibreGroup(noiseless, parts[0], self.model.noise)
+        return None
 
     def _groups(self, parts: Sequence[Part]) -> list[list[Part]]:
         """Parts whose entries an overlap may couple belong together."""
@@ -116,17 +131,37 @@ class LinkChannel(ChannelBase):
         assert matrix is not None
         return averages, matrix
 
+    def derivative(self, q: Array) -> Array | None:
+        """Mean of dG/dq, shape (P, P, P, P); None where a group is sampled.
+
+        As g is a martingale in q, dG_ij = sum_kl E[(dg_i/domega_k) (dg_j/domega_l)] dq_kl, over all pairs of tokens.
+        """
+        if self._sampled:
+            return None
+        q = np.where(self.mask, q, 0.0)
+        matrix = np.zeros((1, *(self.model.indices,) * 4))
+        for scalar in self._scalar:
+            overlap, along = self._overlap(scalar, q)
+            square = along.T @ along
+            matrix += scalar(overlap)[1][1] * np.multiply.outer(square, square)
+        for fibres in self._fibres:
+            self._add_operator(fibres, fibres.slopes(q)[None], matrix)
+        return self._exchanged(matrix)[0]
+
     def log_density(self, q: Array) -> Array | None:
         """E log Z_out by two resolutions, shape (2,), up to a constant; None where a group is sampled."""
         if self._sampled:
             return None
         q = np.where(self.mask, q, 0.0)
-        return np.sum([scalar.log_density(self._overlap(scalar, q)[0]) for scalar in self._scalar], axis=0)
+        found = [scalar.log_density(self._overlap(scalar, q)[0]) for scalar in self._scalar]
+        return np.sum([*found, *(group.log_density(q) for group in self._fibres)], axis=0)
 
     @property
     def solved(self) -> float | None:
         """Entries of h that the outputs fix on average, up to finitely many choices; None where a group is sampled."""
-        return None if self._sampled else sum(scalar.solved for scalar in self._scalar)
+        if self._sampled:
+            return None
+        return float(sum(group.solved for group in (*self._scalar, *self._fibres)))
 
     def _overlap(self, scalar: ScalarLink | NoisyScalarLink, q: Array) -> tuple[float, Array]:
         """Overlap of the combination that an output depends on, and its direction, shape (M, P)."""
@@ -141,13 +176,20 @@ class LinkChannel(ChannelBase):
         matrix = np.zeros((self.replicas, p, p, p, p)) if second else None
         for scalar in self._scalar:
             self._add_scalar(scalar, q, g, bias, matrix)
+        for fibres in self._fibres:
+            self._add_fibres(fibres, q, g, bias, matrix)
         for group in self._sampled:
             self._add_sampled(group, q, g, bias, matrix)
         g, bias = (np.mean([x[..., o, :][..., o] for o in self._exchanges], axis=0) for x in (g, bias))
         if matrix is not None:
-            matrix = np.mean([matrix[np.ix_(range(self.replicas), o, o, o, o)] for o in self._exchanges], axis=0)
+            matrix = self._exchanged(matrix)
         growth = np.full((self.replicas, p), np.nan)
         return Averages(np.where(self.mask, g, 0.0), growth, bias, self._how), matrix
+
+    def _exchanged(self, matrix: Array) -> Array:
+        """An operator averaged over the exchanges of the indices."""
+        replicas = range(len(matrix))
+        return np.asarray(np.mean([matrix[np.ix_(replicas, o, o, o, o)] for o in self._exchanges], axis=0))
 
     def _add_scalar(
         self, scalar: ScalarLink | NoisyScalarLink, q: Array, g: Array, bias: Array, matrix: Array | None
@@ -169,6 +211,25 @@ class LinkChannel(ChannelBase):
             ends = interval(changes[1], changes[0]) + np.array([-off, off])
             matrix += changes[1] * outer if self.sampled else np.multiply.outer(ends, outer)
 
+    def _add_fibres(self, group: FibreGroup, q: Array, g: Array, bias: Array, matrix: Array | None) -> None:
+        found = group(q, matrix is not None)
+        place = [e % self.model.indices for e in group.entries]
+        pairs = group.same_token
+        scores = _ends(found.score, self.sampled, len(g))
+        for a, b in pairs:
+            g[:, place[a], place[b]] += scores[:, a, b]
+            bias[place[a], place[b]] += found.score.error[a, b] if self.sampled else 0.0
+        if matrix is not None and found.change is not None:
+            self._add_operator(group, _ends(found.change, self.sampled, len(g)), matrix)
+
+    def _add_operator(self, group: FibreGroup | SampledGroup, operator: Array, matrix: Array) -> None:
+        """Add E of products of two entries of dg/domega, over all pairs of tokens."""
+        token, place = np.divmod(np.array(group.entries), self.model.indices)
+        pairs = [(a, b) for a in range(len(place)) for b in range(len(place)) if token[a] == token[b]]
+        for a, c in pairs:
+            for b, d in pairs:
+                matrix[:, place[a], place[c], place[b], place[d]] += operator[:, a, b, c, d]
+
     def _add_sampled(self, group: SampledGroup, q: Array, g: Array, bias: Array, matrix: Array | None) -> None:
         p = self.model.indices
         found = group(q, matrix is not None)
@@ -179,7 +240,11 @@ class LinkChannel(ChannelBase):
             g[:, place[a], place[b]] += value
             bias[place[a], place[b]] += off
         if matrix is not None:
-            operator = found.operator()
-            for a, c in pairs:
-                for b, d in pairs:
-                    matrix[:, place[a], place[c], place[b], place[d]] += operator[:, a, b, c, d]
+            self._add_operator(group, found.operator(), matrix)
+
+
+def _ends(found: Resolved, sampled: bool, count: int) -> Array:
+    """Ends of the interval of an average; beside sampled ones, where the error is a bias, its value as often."""
+    if sampled:
+        return np.broadcast_to(found.value, (count, *found.value.shape))
+    return np.array([found.value - found.error, found.value + found.error])

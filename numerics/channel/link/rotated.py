@@ -27,6 +27,12 @@ class RotatedLink(ChannelBase):
         """Averages at the overlap q along these axes."""
         return self._rotated(self.channel(self.axes @ q @ self.axes.T))
 
+    def derivative(self, q: Array) -> Array | None:
+        """Mean of dG/dq along these axes; None where a group is sampled."""
+        a = self.axes
+        found = self.channel.derivative(a @ q @ a.T)
+        return None if found is None else np.einsum("ijkl,ia,jb,kc,ld->abcd", found, a, a, a, a)
+
     def _rotated(self, found: Averages) -> Averages:
         a = self.axes
         return replace(found, g=a.T @ found.g @ a, bias=np.abs(a.T) @ found.bias @ np.abs(a))

@@ -34,6 +34,10 @@ class KnownRegion:
         The output to solve for.
     plan : tuple of int
         Entry to solve for, then the others, the innermost first; empty for the plain order.
+    charts : tuple of int
+        Entries each of which is solved for on a share of the level sets; empty where one is solved for everywhere.
+    even : bool
+        Level sets are smooth over all of the other entries: rules of even nodes serve.
     work : Work
         What is left of the work of the average that this piece is part of.
     """
@@ -44,6 +48,8 @@ class KnownRegion:
     known: dict[int, float]
     output: int = 0
     plan: tuple[int, ...] = ()
+    charts: tuple[int, ...] = ()
+    even: bool = False
     work: Work = field(default_factory=Work, compare=False, repr=False)
 
     @cached_property

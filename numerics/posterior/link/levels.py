@@ -1,7 +1,8 @@
 """Integrals of 1, h and h h^T over the level sets of a link in a region, where the output varies: branches y -> h."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,9 +12,18 @@ from numpy.typing import NDArray
 from ...core.errors import NotServedError
 from .known import KnownRegion
 from .monotone import MonotonePieces
-from .rules import CUT, half_interval_rule, normal_density, scan_grid, section_rule, turning_points, valid_intervals
+from .rules import (
+    CUT,
+    Intervals,
+    LineRule,
+    normal_density,
+    scan_grid,
+    section_rule,
+    turning_points,
+    valid_intervals,
+)
 
-__all__ = ["LevelSets"]
+__all__ = ["Level", "LevelSets"]
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -21,20 +31,34 @@ IntArray = NDArray[np.int64]
 # |g(branch) - y| above this, relative to the terms, is no solution (a squared equation brings such in).
 _RESIDUAL = 1e-7
 _CHUNK = 2_000_000
+# Where panels of the outer one of two entries end.
+_NESTED_CUT = 7.0
+# A slope is flat at an end that is smaller than this times that in the middle, this share of the interval away from it:
+# at the end of a branch it vanishes like the root of the distance.
+_FLATNESS, _NEAR = 1e-6, 1e-9
+# Points on level sets at which smoothness is tried, at these distances, and the second derivative that is smooth.
+_TRIALS, _DISTANCES, _BEND = 400, (1e-4, 1e-3, 1e-2, 1e-1), 10.0
 
 
 class _Slices(NamedTuple):
-    """Level sets at some fixed entries: y, these entries, the row of the sums each counts in, its weight, all rows."""
+    """Level sets at some fixed entries: y, these entries, the row of the sums each counts in, its weight."""
 
     y: Array
     fixed: dict[int, Array]
     rows: IntArray
     weight: Array
-    n_rows: int
 
     def part(self, which: slice) -> "_Slices":
         fixed = {i: v[which] for i, v in self.fixed.items()}
-        return _Slices(self.y[which], fixed, self.rows[which], self.weight[which], self.n_rows)
+        return _Slices(self.y[which], fixed, self.rows[which], self.weight[which])
+
+
+class Level(NamedTuple):
+    """Nodes on level sets: the active entries, the row of y of each node, and its weight."""
+
+    values: dict[int, Array]
+    rows: IntArray
+    weight: Array
 
 
 class LevelSets(KnownRegion):
@@ -101,24 +125,35 @@ class LevelSets(KnownRegion):
                 f"{', '.join(str(i + 1) for i in self.active)}, token by token), and a quadrature serves at most 3"
             )
 
-    def density(self, y: Array, order: int) -> Array:
+    def density(self, y: Array, rule: LineRule) -> Array:
         """Density at y times (1, E[h], E[h h^T]) of this piece; shape (len(y), 1 + n + n(n+1)/2)."""
+        out = np.zeros((len(y), self.width))
+        for level in self.levels(y, rule):
+            out += self.moments(level.weight, level.values, level.rows, len(y))
+        return out
+
+    def levels(self, y: Array, rule: LineRule) -> Iterator[Level]:
+        """Nodes of a rule over the level sets at y, with the density of N(0, I) over the slope as weight."""
         count = len(y)
         others = self.others
         self.check()
+        slices = _Slices(y, {}, np.arange(count), np.ones(count))
         if not others:
-            return self._sum_branches(y, {}, np.arange(count), np.ones(count), count)
-        if len(others) == 1:
-            return self._line(_Slices(y, {}, np.arange(count), np.ones(count), count), others[0], order, 481)
-        rows, x, w = self._section_rule(y, others[1], others[0], order)
-        return self._line(_Slices(y[rows], {others[1]: x}, rows, w * normal_density(x), count), others[0], order, 121)
+            yield from self._branches(slices)
+        elif len(others) == 1:
+            yield from self._line(slices, others[0], rule, 481)
+        else:
+            rows, x, w = self._section_rule(y, others[1], others[0], rule)
+            slices = _Slices(y[rows], {others[1]: x}, rows, w * normal_density(x))
+            yield from self._line(slices, others[0], rule, 121)
 
-    def _section_rule(self, y: Array, entry: int, along: int, order: int) -> tuple[IntArray, Array, Array]:
+    def _section_rule(self, y: Array, entry: int, along: int, rule: LineRule) -> tuple[IntArray, Array, Array]:
         """Rule along an entry for each y, with panels that end where a level set's section changes its form."""
-        low, high = (float(np.clip(end, -7.0, 7.0)) for end in self.limits(entry))
+        far = CUT if self.even and rule.even else _NESTED_CUT
+        low, high = (float(np.clip(end, -far, far)) for end in self.limits(entry))
         if low >= high:
             return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
-        marks = sorted({low, high, *(c for c in (0.0, *self.region.centres.get(entry, ())) if low < c < high)})
+        marks = sorted({low, high, *(c for c in self._marks(entry, rule) if low < c < high)})
         lines = sorted({*self.limits(along), *(c for c in (0.0,) if self.limits(along)[0] < c < self.limits(along)[1])})
         line = scan_grid(lines, 61)
         grid = scan_grid(marks, 61)
@@ -134,14 +169,50 @@ class LevelSets(KnownRegion):
                     code[part] = 64 * code[part] + 2 * (ok[:, 1:] != ok[:, :-1]).sum(axis=1) + ok[:, 0]
             return code
 
-        return section_rule(form, len(y), marks, grid, order, 0.03)
+        return section_rule(form, len(y), marks, grid, rule)
+
+    def _marks(self, entry: int, rule: LineRule) -> tuple[float, ...]:
+        """Values of an entry at which panels of a rule end."""
+        centres = tuple(self.region.centres.get(entry, ()))
+        return centres if self.even and rule.even else (0.0, *centres)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether level sets are smooth over all of the other entries, as far as second differences show."""
+        if len(self.solvable) == 0 or not self.others or not self.branch_count:
+            return False
+        rng = np.random.default_rng(0)
+        # On every scale about zero, where links have their corners and poles.
+        scale = 10.0 ** -rng.integers(0, 6, (len(self.active), _TRIALS))
+        h = dict(zip(self.active, rng.standard_normal(scale.shape) * scale, strict=True))
+        whole = replace(self, even=True)
+        with np.errstate(all="ignore"):
+            y = np.broadcast_to(self.value(self.entries(h)), (_TRIALS,))
+            rest = {e: h[e] for e in self.others}
+            return all(whole._bends(y, {**rest, e: 0 * y}, e, d) for e in self.others for d in _DISTANCES)
+
+    def _bends(self, y: Array, values: dict[int, Array], entry: int, distance: float) -> bool:
+        """Whether all branches exist about zero, and bend with their slopes by no more than smooth functions do."""
+        for number in range(self.branch_count):
+            found = []
+            for x in (-distance, 0.0, distance):
+                z, ok = self.branch(y, {**values, entry: values[entry] + x}, number)
+                slope = self.slope(self.entries({**values, entry: values[entry] + x, self.unknown: z}))
+                found.append((z, np.broadcast_to(slope, z.shape), ok))
+            (z0, s0, a), (z1, s1, b), (z2, s2, c) = found
+            if not (a & b & c).all():
+                return False
+            bend = np.maximum(np.abs(z0 - 2 * z1 + z2), np.abs(s0 - 2 * s1 + s2) / np.abs(s1))
+            if (bend > _BEND * distance**2 + 1e-9 * (1 + np.abs(z1))).any():
+                return False
+        return True
 
     def branch(self, y: Array, values: dict[int, Array], number: int) -> tuple[Array, NDArray[np.bool_]]:
         """One candidate for the unknown entry, and whether it is a solution in the region."""
         shape = np.broadcast_shapes(y.shape, *(v.shape for v in values.values()))
         self.work.spend(math.prod(shape))
         z = np.broadcast_to(self._candidate(y, values, number), shape)
-        ok = np.isfinite(z) & (np.abs(z) < 3 * CUT)
+        ok = np.isfinite(z) & (np.abs(z) < (math.inf if self.even else 3 * CUT))
         z = np.where(ok, z, 0.0)
         entries = self.entries({**values, self.unknown: z})
         back = self.value(entries)
@@ -149,43 +220,65 @@ class LevelSets(KnownRegion):
         ok = ok & self.inside(entries, self.unknown) & (np.abs(back - y) <= _RESIDUAL * (np.abs(y) + slope * 1 + 1e-30))
         return z, ok
 
-    def _sum_branches(self, y: Array, values: dict[int, Array], rows: IntArray, weight: Array, count: int) -> Array:
-        out = np.zeros((count, self.width))
+    def _branches(self, slices: _Slices) -> Iterator[Level]:
+        """Level sets that are points."""
         for number in range(self.branch_count):
-            z, ok = self.branch(y, values, number)
-            out += self._one_branch(z, ok, values, rows, weight, count)
-        return out
+            z, ok = self.branch(slices.y, {}, number)
+            yield self._level(z, ok, slices)
 
-    def _one_branch(
-        self, z: Array, ok: NDArray[np.bool_], values: dict[int, Array], rows: IntArray, weight: Array, count: int
-    ) -> Array:
-        full = {**values, self.unknown: z}
-        slope = np.abs(self.slope(self.entries(full)))
-        slope = np.broadcast_to(slope, z.shape)
+    def _level(self, z: Array, ok: NDArray[np.bool_], slices: _Slices) -> Level:
+        """Nodes at which the unknown entry is z, each with its weight."""
+        full = {**slices.fixed, self.unknown: z}
+        slope = np.broadcast_to(np.abs(self.slope(self.entries(full))), z.shape)
         ok = ok & (slope > 0)
-        w = np.where(ok, weight * normal_density(z) / np.where(ok, slope, 1.0), 0.0)
-        return self.moments(w, full, rows, count)
+        weight = np.where(ok, slices.weight * normal_density(z) / np.where(ok, slope, 1.0), 0.0)
+        if self.charts:
+            weight = np.where(ok, weight * self._share(full, slope), 0.0)
+        return Level(full, slices.rows, weight)
+
+    def _share(self, values: dict[int, Array], slope: Array) -> Array:
+        """Partition of unity over the charts by the fourth powers of the slopes: none counts where it is steep."""
+        entries = self.entries(values)
+        table = self.region.branches[self.output]
+        ratios = [np.asarray(table[i][2](entries)[0]) / slope for i in self.charts]
+        return np.asarray(1 / np.sum([np.broadcast_to(ratio, slope.shape) ** 4 for ratio in ratios], axis=0))
+
+    def _flat(
+        self, slices: _Slices, along: int, number: int, intervals: tuple[IntArray, Array, Array]
+    ) -> NDArray[np.bool_]:
+        """Ends of intervals (row, low, high) where the slope vanishes, or the unknown is cut off, shape (2, n)."""
+        row, low, high = intervals
+        fixed = {i: v[row] for i, v in slices.fixed.items()}
+
+        def at(share: float) -> tuple[Array, Array]:
+            values = {**fixed, along: low + share * (high - low)}
+            z = self.branch(slices.y[row], values, number)[0]
+            slope = self.slope(self.entries({**values, self.unknown: z}))
+            return np.abs(z), np.broadcast_to(np.abs(slope), row.shape)
+
+        least = _FLATNESS * at(0.5)[1]
+        ends = [at(_NEAR), at(1 - _NEAR)]
+        return np.array([(z > 2 * CUT) | (slope < least) for z, slope in ends])
 
     def _slope_sign(self, z: Array, values: dict[int, Array]) -> Array:
         slope = self.slope(self.entries({**values, self.unknown: z}))
         return np.broadcast_to(np.sign(slope), z.shape)
 
-    def _line(self, slices: _Slices, along: int, order: int, scan: int) -> Array:
-        """Integrate the branches over one more entry, between the ends of their domains."""
-        out = np.zeros((slices.n_rows, self.width))
+    def _line(self, slices: _Slices, along: int, rule: LineRule, scan: int) -> Iterator[Level]:
+        """Nodes of the branches along one more entry, between the ends of their domains."""
         low, high = self.limits(along)
         if low >= high:
-            return out
-        marks = sorted({low, high, *(c for c in (0.0, *self.region.centres.get(along, ())) if low < c < high)})
+            return
+        marks = sorted({low, high, *(c for c in self._marks(along, rule) if low < c < high)})
         grid = scan_grid(marks, scan)
         step = max(1, _CHUNK // (len(grid) * 4))
         for begin in range(0, len(slices.y), step):
-            out += self._line_part(slices.part(slice(begin, begin + step)), along, order, marks, grid)
-        return out
+            yield from self._line_part(slices.part(slice(begin, begin + step)), along, rule, marks, grid)
 
-    def _line_part(self, slices: _Slices, along: int, order: int, marks: list[float], grid: Array) -> Array:
-        y, fixed, rows, weight, count = slices
-        out = np.zeros((count, self.width))
+    def _line_part(
+        self, slices: _Slices, along: int, rule: LineRule, marks: list[float], grid: Array
+    ) -> Iterator[Level]:
+        y, fixed, rows, weight = slices
         columns = {i: v[:, None] for i, v in fixed.items()}
         for number in range(self.branch_count):
 
@@ -204,22 +297,11 @@ class LevelSets(KnownRegion):
             if not len(row):
                 continue
             # Towards zero, or a pole, the integrand may vary on every scale; elsewhere the end itself is rounded.
-            middle = 0.5 * (a + b)
-            start = np.concatenate([a, b])
-            far = np.concatenate([middle, middle])
-            row = np.concatenate([row, row])
-            deep = (start == 0) | np.isin(start, turns[1])
-            # A third entry asks for less accuracy.
-            small = (1e-6, 1e-3) if not fixed else (1e-4, 3e-2)
-            for chosen, least in zip((deep, ~deep), small, strict=True):
-                size = max(1, _CHUNK // 300)
-                index = np.flatnonzero(chosen)
-                for begin in range(0, len(index), size):
-                    take = index[begin : begin + size]
-                    x, w = half_interval_rule(start[take], far[take], order, least)
-                    r = np.repeat(row[take], x.shape[1])
-                    x, w = x.ravel(), w.ravel()
-                    values = {**{i: v[r] for i, v in fixed.items()}, along: x}
-                    z, good = self.branch(y[r], values, number)
-                    out += self._one_branch(z, good, values, rows[r], w * normal_density(x) * weight[r], count)
-        return out
+            deep = np.array([(end == 0) | np.isin(end, turns[1]) for end in (a, b)])
+            flat = self._flat(slices, along, number, (row, a, b))
+            for own, x, w in rule.line(Intervals(a, b, deep, flat, nested=bool(fixed))):
+                r = np.repeat(row[own], x.shape[1])
+                x, w = x.ravel(), w.ravel()
+                values = {**{i: v[r] for i, v in fixed.items()}, along: x}
+                z, good = self.branch(y[r], values, number)
+                yield self._level(z, good, _Slices(y[r], values, rows[r], w * normal_density(x) * weight[r]))

@@ -14,19 +14,39 @@ import numpy as np
 
 from ...model.links import Region
 from .levels import LevelSets
+from .rules import LineRule
 from .volumes import Volumes
 from .work import Work
 
-__all__ = ["Piece", "pieces"]
+__all__ = ["Piece", "by_label", "pieces"]
+
+# Two values of the link this close are one.
+_SAME = 1e-11
 
 
 @dataclass(frozen=True)
 class Piece(LevelSets, Volumes):
     """A region, with some entries of h known."""
 
-    def planned(self) -> "Piece":
-        """The piece with the order of integration under which two accuracies agree best at a few y."""
-        orders = [(u, *others) for u in self.solvable for others in permutations([i for i in self.active if i != u])]
+    @property
+    def orders(self) -> list[tuple[int, ...]]:
+        """Orders of integration that are open: the entry that is solved for comes first."""
+        return [(u, *others) for u in self.solvable for others in permutations([i for i in self.active if i != u])]
+
+    def ordered(self, order: tuple[int, ...]) -> "Piece":
+        """The piece with an order of integration."""
+        piece = replace(self, plan=order)
+        return replace(piece, even=piece.smooth)
+
+    def by_charts(self) -> "list[Piece]":
+        """A piece for each entry that can be solved for, on its share of the level sets."""
+        charts = tuple(self.solvable)
+        orders = [(u, *(i for i in self.active if i != u)) for u in charts]
+        return [replace(self, plan=order, charts=charts if len(charts) > 1 else ()) for order in orders]
+
+    def planned(self, coarser: LineRule, finer: LineRule) -> "Piece":
+        """The piece with the order of integration under which two rules agree best at a few y."""
+        orders = self.orders
         if len(orders) == 1:
             return self
         rng = np.random.default_rng(0)
@@ -42,8 +62,8 @@ class Piece(LevelSets, Volumes):
             return self
         best, least = self, math.inf
         for order in orders:
-            piece = replace(self, plan=order)
-            coarse, fine = piece.density(y, 5), piece.density(y, 7)
+            piece = self.ordered(order)
+            coarse, fine = piece.density(y, coarser), piece.density(y, finer)
             size = np.abs(fine).max(axis=1, keepdims=True) + 1e-300
             difference = float((np.abs(coarse - fine) / size).max())
             # Only a clear gain is worth more branches.
@@ -63,3 +83,24 @@ def pieces(
             if piece.active or bool(np.all(piece.inside(piece.entries({})))):
                 made.append(piece)
     return made
+
+
+def by_label(parts: Sequence[Piece]) -> list[tuple[tuple[float | None, ...], list[Piece]]]:
+    """Pieces with the same values of the outputs that do not vary: no others can have given the same y."""
+    found: list[tuple[tuple[float | None, ...], list[Piece]]] = []
+    for piece in parts:
+        with np.errstate(all="ignore"):
+            own = piece.label
+        for label, group in found:
+            if all(_same_value(a, b) for a, b in zip(label, own, strict=True)):
+                group.append(piece)
+                break
+        else:
+            found.append((own, [piece]))
+    return found
+
+
+def _same_value(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return math.isclose(a, b, rel_tol=_SAME, abs_tol=_SAME)

@@ -1,20 +1,26 @@
 """Rules along one entry of h: panels dense towards their ends, and where a section of a region or level set begins."""
 
 import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from itertools import pairwise
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from ...quadrature.rules import gauss_legendre
+from ...quadrature.rules import gauss_legendre, half_line, tanh_sinh, trapezoid
 from .monotone import bisect_change
 
 __all__ = [
     "BEYOND_CUT",
     "CUT",
+    "AnalyticRule",
+    "GradedRule",
+    "Intervals",
+    "LineRule",
+    "between_ends",
     "half_interval_rule",
     "interval_moments",
     "marks_within",
@@ -29,6 +35,10 @@ __all__ = [
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+# Distances from where a link is flat at which level sets still have features, as y is as close to its value there.
+_FLAT = 1e-10
+# Points of one pass, which bounds the memory.
+_CHUNK = 2_000_000
 # The normal density beyond is below 1e-17 of its maximum.
 CUT = 8.8
 #: E (h^2 - 1)^2 over the rest: what (15) may lose with each entry of h.
@@ -56,6 +66,158 @@ def half_interval_rule(start: Array, end: Array, order: int, least: float) -> tu
     t, w = _graded(order, least)
     length = (end - start)[:, None]
     return start[:, None] + length * t**2, np.abs(length) * (2 * t * w)
+
+
+class Intervals(NamedTuple):
+    """Intervals of one entry of h between which level sets change their form.
+
+    Attributes
+    ----------
+    low, high : ndarray, shape (n,)
+    deep : ndarray of bool, shape (2, n)
+        Ends, the lower and the upper ones, towards which the integrand may vary on every scale.
+    flat : ndarray of bool, shape (2, n)
+        Those at which the slope of the link in the unknown entry vanishes as fast as the distance.
+    nested : bool
+        Whether a second entry is integrated over beside this one, and less accuracy is asked for.
+    """
+
+    low: Array
+    high: Array
+    deep: NDArray[np.bool_]
+    flat: NDArray[np.bool_]
+    nested: bool
+
+
+class LineRule(Protocol):
+    """A rule along one entry of h, on many intervals at once; `even` ones need no end where nothing is singular."""
+
+    @property
+    def even(self) -> bool:
+        """Whether nodes are as dense in the middle of an interval as towards its ends."""
+
+    def line(self, intervals: "Intervals") -> Iterator[tuple[IntArray, Array, Array]]:
+        """Numbers of the intervals, with nodes and weights in them, shape (n, nodes)."""
+
+    def section(self, low: Array, high: Array) -> tuple[IntArray, Array, Array]:
+        """The same, flat, along the entry whose sections are integrated over."""
+
+
+class GradedRule(NamedTuple):
+    """Gauss panels that grow twofold from both ends of an interval.
+
+    Attributes
+    ----------
+    order : int
+        Nodes per panel.
+    least : float
+        First panel of a section.
+    """
+
+    order: int
+    least: float = 0.03
+
+    @property
+    def even(self) -> bool:
+        """No."""
+        return False
+
+    def line(self, intervals: Intervals) -> Iterator[tuple[IntArray, Array, Array]]:
+        """As of `LineRule`."""
+        low, high, deep, _, nested = intervals
+        index = np.arange(len(low))
+        middle = 0.5 * (low + high)
+        own, start = np.concatenate([index, index]), np.concatenate([low, high])
+        far, near = np.concatenate([middle, middle]), deep.ravel()
+        small = (1e-4, 3e-2) if nested else (1e-6, 1e-3)
+        for chosen, least in zip((near, ~near), small, strict=True):
+            size = max(1, _CHUNK // 300)
+            at = np.flatnonzero(chosen)
+            for begin in range(0, len(at), size):
+                take = at[begin : begin + size]
+                yield own[take], *half_interval_rule(start[take], far[take], self.order, least)
+
+    def section(self, low: Array, high: Array) -> tuple[IntArray, Array, Array]:
+        """As of `LineRule`."""
+        index = np.arange(len(low))
+        middle = 0.5 * (low + high)
+        far = np.concatenate([middle, middle])
+        x, w = half_interval_rule(np.concatenate([low, high]), far, self.order, self.least)
+        return np.repeat(np.concatenate([index, index]), x.shape[1]), x.ravel(), w.ravel()
+
+
+class AnalyticRule(NamedTuple):
+    """Rules that converge exponentially where the integrand is analytic inside an interval, whatever it is at an end.
+
+    Attributes
+    ----------
+    step : float
+        Of the trapezoidal rules: in standard deviations where an interval has no end before the normal law ends, in
+        factors of e from the only end, and half as much of the double-exponential rule between two ends.
+    """
+
+    step: float
+
+    @property
+    def even(self) -> bool:
+        """Yes."""
+        return True
+
+    def line(self, intervals: Intervals) -> Iterator[tuple[IntArray, Array, Array]]:
+        """As of `LineRule`."""
+        low, high, _, flat, _ = intervals
+        for index in np.array_split(np.arange(len(low)), len(low) // (_CHUNK // 300) + 1):
+            for own, x, w in self._kinds(low[index], high[index], flat[:, index]):
+                yield index[own], x, w
+
+    def section(self, low: Array, high: Array) -> tuple[IntArray, Array, Array]:
+        """As of `LineRule`."""
+        nowhere = np.zeros((2, len(low)), dtype=bool)
+        parts = [(np.repeat(own, x.shape[1]), x.ravel(), w.ravel()) for own, x, w in self._kinds(low, high, nowhere)]
+        if not parts:
+            return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
+        rows, x, w = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return rows, x, w
+
+    def _kinds(self, low: Array, high: Array, flat: NDArray[np.bool_]) -> Iterator[tuple[IntArray, Array, Array]]:
+        """Intervals without an end, with one at their bottom or top, where the link is flat or not, and with two."""
+        from_below, to_above = low > -CUT, high < CUT
+        up, down = from_below & ~to_above, ~from_below & to_above
+        for chosen, rule in (
+            (~from_below & ~to_above, self._line),
+            (up & flat[0], partial(self._half_line, way=1.0, scale=_FLAT)),
+            (up & ~flat[0], partial(self._half_line, way=1.0, scale=1.0)),
+            (down & flat[1], partial(self._half_line, way=-1.0, scale=_FLAT)),
+            (down & ~flat[1], partial(self._half_line, way=-1.0, scale=1.0)),
+            (from_below & to_above, partial(between_ends, step=0.5 * self.step)),
+        ):
+            index = np.flatnonzero(chosen)
+            if len(index):
+                yield index, *rule(low[index], high[index])
+
+    def _line(self, low: Array, high: Array) -> tuple[Array, Array]:
+        rule = trapezoid(-CUT, CUT, self.step)
+        shape = (len(low), len(rule.nodes))
+        return np.broadcast_to(rule.nodes, shape), np.broadcast_to(rule.weights, shape)
+
+    def _half_line(self, low: Array, high: Array, way: float, scale: float) -> tuple[Array, Array]:
+        rule = half_line(scale, 2 * CUT, self.step)
+        x = (low if way > 0 else high)[:, None] + way * rule.nodes
+        return x, np.where(np.abs(x) < CUT, rule.weights, 0.0)
+
+
+def between_ends(low: Array, high: Array, step: float) -> tuple[Array, Array]:
+    """Nodes and weights of the double-exponential rule on intervals, shape (n, nodes).
+
+    Distances from the nearer end keep their digits: an integrable singularity there is resolved.
+    """
+    weights = tanh_sinh(step).weights
+    t = step * (np.arange(len(weights)) - len(weights) // 2)
+    gap = np.exp(-np.pi * np.sinh(np.abs(t)))
+    share = gap / (1 + gap)
+    length = (high - low)[:, None]
+    x = np.where(t < 0, low[:, None] + length * share, high[:, None] - length * share)
+    return x, 0.5 * length * weights
 
 
 def interval_moments(low: float, high: float) -> tuple[float, float, float]:
@@ -96,7 +258,7 @@ def scan_grid(marks: Sequence[float], count: int) -> Array:
 
 
 def section_rule(
-    form: Callable[[IntArray, Array], IntArray], count: int, marks: list[float], grid: Array, order: int, least: float
+    form: Callable[[IntArray, Array], IntArray], count: int, marks: list[float], grid: Array, rule: LineRule
 ) -> tuple[IntArray, Array, Array]:
     """Rule along one entry for each of `count` rows: panels end where the form of the section changes.
 
@@ -115,9 +277,8 @@ def section_rule(
     r, a, b = rows[:-1][keep], points[:-1][keep], points[1:][keep]
     full = form(r, 0.5 * (a + b)) != 0
     r, a, b = r[full], a[full], b[full]
-    middle = 0.5 * (a + b)
-    x, w = half_interval_rule(np.concatenate([a, b]), np.concatenate([middle, middle]), order, least)
-    return np.repeat(np.concatenate([r, r]), x.shape[1]), x.ravel(), w.ravel()
+    own, x, w = rule.section(a, b)
+    return r[own], x, w
 
 
 def turning_points(sign: Array, grid: Array, rising: Callable[[IntArray, Array], Array]) -> tuple[IntArray, Array]:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from .known import KnownRegion, moment_column
 from .monotone import bisect_change
 from .rules import (
-    half_interval_rule,
+    GradedRule,
+    LineRule,
     marks_within,
     normal_density,
     normal_primitives,
@@ -34,7 +35,7 @@ class Volumes(KnownRegion):
         nodes = np.zeros((1, 0))
         weights = np.ones(1)
         if len(outer) == 1:
-            x, w = self._resolved_rule(outer[0], last, order)
+            x, w = self._resolved_rule(outer[0], last, GradedRule(order, 1e-4))
             nodes, weights = x[:, None], w * normal_density(x)
         elif outer:
             x0, w0 = self._outer_rule(outer[0], order)
@@ -46,7 +47,7 @@ class Volumes(KnownRegion):
                 return self._forms(np.stack([x0[row], x], axis=1), outer, last)
 
             marks = sorted(marks_within(low, high))
-            rows, x, w = section_rule(form, len(x0), marks, scan_grid(marks, 81), order, 0.03)
+            rows, x, w = section_rule(form, len(x0), marks, scan_grid(marks, 81), GradedRule(order, 0.03))
             nodes = np.stack([x0[rows], x], axis=1)
             weights = (w0 * normal_density(x0))[rows] * w * normal_density(x)
         out = np.zeros(self.width)
@@ -59,7 +60,7 @@ class Volumes(KnownRegion):
         low, high = self.limits(entry)
         marks = [low, *(c for c in {0.0, *self.region.centres.get(entry, ())} if low < c < high), high]
         edges = np.unique(marks)
-        x, w = _from_ends(edges[:-1], edges[1:], order, 0.01)
+        _, x, w = GradedRule(order, 0.01).section(edges[:-1], edges[1:])
         keep = np.abs(x) < 7.0
         return x[keep], w[keep]
 
@@ -95,7 +96,7 @@ class Volumes(KnownRegion):
         out[place] += self.free_mass * float(weights @ (per[:, 2] - per[:, 1] * mean))
         return out
 
-    def _resolved_rule(self, entry: int, last: int, order: int, least: float = 1e-4) -> tuple[Array, Array]:
+    def _resolved_rule(self, entry: int, last: int, rule: LineRule) -> tuple[Array, Array]:
         """Rule along an entry with panels that end where the section of the region changes its form."""
         low, high = self.limits(entry)
         if low >= high:
@@ -106,7 +107,7 @@ class Volumes(KnownRegion):
         a, b, left = grid[changes], grid[changes + 1], code[changes]
         a, b = bisect_change(a, b, lambda m: self._form(m, entry, last) == left)
         edges = np.unique(np.concatenate([[low, high, *({0.0} & marks_within(low, high))], 0.5 * (a + b)]))
-        return _from_ends(edges[:-1], edges[1:], order, least)
+        return rule.section(edges[:-1], edges[1:])[1:]
 
     def _form(self, x: Array, entry: int, last: int) -> IntArray:
         return self._forms(x[:, None], [entry], last)
@@ -120,7 +121,7 @@ class Volumes(KnownRegion):
             code[part] = 2 * (ok[:, 1:] != ok[:, :-1]).sum(axis=1) + ok[:, 0]
         return code
 
-    def nodes(self, order: int, least: float) -> tuple[dict[int, Array], Array]:
+    def nodes(self, rule: LineRule) -> tuple[dict[int, Array], Array]:
         """Nodes over the active entries and their weights, density included; kinks lie between panels."""
         if not self.active:
             return {}, np.ones(1)
@@ -129,13 +130,13 @@ class Volumes(KnownRegion):
         weights = np.ones(1)
         for number, entry in enumerate(outer):
             if number == 0 and len(outer) == 1 and self.region.conditions is not None:
-                x, w = self._resolved_rule(entry, last, order, least)
+                x, w = self._resolved_rule(entry, last, rule)
             else:
-                x, w = self._panels(entry, order, least)
+                x, w = self._panels(entry, rule)
             values = {i: np.repeat(v, len(x)) for i, v in values.items()} | {entry: np.tile(x, len(weights))}
             weights = np.multiply.outer(weights, w * normal_density(x)).ravel()
         if self.region.conditions is None:
-            x, w = self._panels(last, order, least)
+            x, w = self._panels(last, rule)
             row = np.repeat(np.arange(len(weights)), len(x))
             x, w = np.tile(x, len(weights)), np.tile(w, len(weights))
         else:
@@ -147,23 +148,14 @@ class Volumes(KnownRegion):
                 return np.broadcast_to(self.inside(self.entries({**inner, last: x})), x.shape)
 
             row, a, b = valid_intervals(ok, grid, [*self.limits(last), 0.0], valid)
-            middle = 0.5 * (a + b)
-            x, w = half_interval_rule(np.concatenate([a, b]), np.concatenate([middle, middle]), order, least)
-            row = np.repeat(np.concatenate([row, row]), x.shape[1])
-            x, w = x.ravel(), w.ravel()
+            own, x, w = rule.section(a, b)
+            row = row[own]
         values = {i: v[row] for i, v in values.items()} | {last: x}
         return values, weights[row] * w * normal_density(x)
 
-    def _panels(self, entry: int, order: int, least: float) -> tuple[Array, Array]:
+    def _panels(self, entry: int, rule: LineRule) -> tuple[Array, Array]:
         low, high = self.limits(entry)
         if low >= high:
             return np.zeros(0), np.zeros(0)
         edges = np.unique([low, high, *({0.0} & marks_within(low, high))])
-        return _from_ends(edges[:-1], edges[1:], order, least)
-
-
-def _from_ends(low: Array, high: Array, order: int, least: float) -> tuple[Array, Array]:
-    """Rules on intervals, dense towards both ends of each; nodes and weights, flat."""
-    middle = 0.5 * (low + high)
-    x, w = half_interval_rule(np.concatenate([low, high]), np.concatenate([middle, middle]), order, least)
-    return x.ravel(), w.ravel()
+        return rule.section(edges[:-1], edges[1:])[1:]

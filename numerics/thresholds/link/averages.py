@@ -10,19 +10,17 @@ from numpy.typing import NDArray
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part
 from ...posterior.link.adaptive import adaptive
-from ...posterior.link.monotone import bisect_change
-from ...posterior.link.quadrature import Piece, pieces
-from ...posterior.link.rules import CUT, half_interval_rule
+from ...posterior.link.outputs import output_edges
+from ...posterior.link.quadrature import Piece, by_label, pieces
+from ...posterior.link.rules import CUT, GradedRule, half_interval_rule
 from ...posterior.link.work import Work
-from .moments import Sums, by_label, volume
+from .moments import Sums, volume
 from .noise import noisy
 
 __all__ = ["average"]
 
 Array = NDArray[np.float64]
 
-# Share of a grid on which an output of several entries may be infinite.
-_OVERFLOW = 0.05
 # Outputs that grow larger are integrated over on a logarithmic scale.
 _WIDE = 1e4
 
@@ -125,8 +123,10 @@ def _moving(sums: Sums, moving: Sequence[Piece], order: int, one_of_many: bool) 
     """Averages over the one output that varies."""
     if not one_of_many:  # once; not worth it for each of many known values
         with np.errstate(all="ignore"):
-            moving = [piece.planned() if len(piece.active) > 1 else piece for piece in moving]
-    start, end, least = _y_intervals(moving)
+            moving = [
+                piece.planned(GradedRule(5), GradedRule(7)) if len(piece.active) > 1 else piece for piece in moving
+            ]
+    start, end, least = _from_edges(output_edges(moving))
     if not len(start):
         # None of the regions can be met where the known entries lie.
         nothing = np.zeros(1 + sums.n + sums.r**2 + sums.r**4)
@@ -143,7 +143,7 @@ def _moving(sums: Sums, moving: Sequence[Piece], order: int, one_of_many: bool) 
         total = np.zeros((len(y), sums.width()))
         with np.errstate(all="ignore"):  # candidates that are no solutions are NaN, and dropped
             for piece in moving:
-                total += piece.density(y, order)
+                total += piece.density(y, GradedRule(order))
         return sums(total * np.cosh(t)[:, None] if wide else total)
 
     active = max(len(piece.active) for piece in moving)
@@ -156,21 +156,6 @@ def _moving(sums: Sums, moving: Sequence[Piece], order: int, one_of_many: bool) 
     return value, error, calls[0]
 
 
-def _y_intervals(moving: Sequence[Piece]) -> tuple[Array, Array, Array]:
-    """Intervals of y between values where densities may be singular, each dense towards one end."""
-    low, high = math.inf, -math.inf
-    marks = {0.0}
-    for piece in moving:
-        values, special = _range(piece)
-        # The grid misses the ends themselves, where the density may be largest.
-        low, high = min(low, float(values.min()), *special), max(high, float(values.max()), *special)
-        marks |= special
-    edges = np.array(sorted({low, high, *(m for m in marks if low < m < high)}))
-    # Neighbours that differ by rounding alone are one.
-    keep = np.concatenate([[True], np.diff(edges) > 1e-12 * (1 + np.abs(edges[1:]))])
-    return _from_edges(edges[keep])
-
-
 def _from_edges(edges: Array) -> tuple[Array, Array, Array]:
     """Both halves of the intervals between edges, each from its edge inwards."""
     middle = 0.5 * (edges[1:] + edges[:-1])
@@ -178,57 +163,3 @@ def _from_edges(edges: Array) -> tuple[Array, Array, Array]:
     end = np.concatenate([middle, middle])
     least = np.clip(np.sqrt(0.02 / np.abs(end - start)), 1e-7, 0.3)
     return start, end, least
-
-
-def _range(piece: Piece) -> tuple[Array, set[float]]:
-    """Values of the output on a grid over the piece, and values at critical points and corners."""
-    active = piece.active
-    count = {1: 4001, 2: 401}.get(len(active), 61)
-    lines = [_line(*piece.limits(i), count) for i in active]
-    grids = np.meshgrid(*lines, indexing="ij")
-    entries = piece.entries({i: g[1:-1] if len(active) == 1 else g for i, g in zip(active, grids, strict=True)})
-    with np.errstate(all="ignore"):
-        values = np.broadcast_to(piece.value(entries), entries[active[0]].shape)
-        ok = np.isfinite(values) & np.broadcast_to(piece.inside(entries), values.shape)
-        inside = values[ok]
-        # Poles are thin; what overflows has a volume.
-        if len(active) > 1 and np.isinf(values).mean() > _OVERFLOW:
-            raise NotServedError("it grows beyond the range of float64")
-        marks = set(piece.region.critical[piece.output]) if not piece.known else set()
-        origin = piece.entries({i: np.array(float(np.clip(0.0, *piece.limits(i)))) for i in active})
-        marks.add(float(piece.value(origin)))
-        ends = [[b for b in piece.region.interval(i) if math.isfinite(b)] for i in active]
-        if len(active) == 1:
-            marks |= {float(piece.value(piece.entries({active[0]: np.array(b)}))) for b in ends[0]}
-            marks |= _turning_values(piece, lines[0])
-        elif all(ends):
-            corners = np.meshgrid(*ends, indexing="ij")
-            corner = piece.entries({i: c.ravel() for i, c in zip(active, corners, strict=True)})
-            marks |= {float(v) for v in np.ravel(piece.value(corner))}
-    if not inside.size:
-        return np.zeros(1), set()
-    return inside, {m for m in marks if math.isfinite(m)}
-
-
-def _line(low: float, high: float, count: int) -> Array:
-    """Points of an interval, even and also dense towards its ends and towards zero, where outputs may grow large."""
-    even = np.linspace(low, high, count)
-    near = np.geomspace(1e-10, 0.1, max(9, count // 20))
-    marks = np.array([low, high, *([0.0] if low < 0 < high else [])])
-    points = np.unique(np.concatenate([even, *(m + near for m in marks), *(m - near for m in marks)]))
-    return np.asarray(points[(points >= low) & (points <= high)])
-
-
-def _turning_values(piece: Piece, grid: Array) -> set[float]:
-    """Outputs where the slope in the only active entry changes sign."""
-    entry = piece.active[0]
-
-    def slope(x: Array) -> Array:
-        return np.broadcast_to(piece.slope(piece.entries({entry: x})), x.shape)
-
-    sign = np.sign(slope(grid))
-    at = np.flatnonzero(sign[1:] * sign[:-1] < 0)
-    a, b, left = grid[at], grid[at + 1], sign[at]
-    a, b = bisect_change(a, b, lambda m: np.sign(slope(m)) == left)
-    x = np.concatenate([0.5 * (a + b), grid[sign == 0]])
-    return {float(v) for v in np.ravel(np.broadcast_to(piece.value(piece.entries({entry: x})), x.shape))}

@@ -1,6 +1,5 @@
 """Moments of h over pieces of a link, and what the operator (15) makes of them at given y."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,12 +8,9 @@ from numpy.typing import NDArray
 from ...model.links import LinkKernel, Part
 from ...posterior.link.quadrature import Piece
 
-__all__ = ["Sums", "by_label", "volume"]
+__all__ = ["Sums", "volume"]
 
 Array = NDArray[np.float64]
-
-# Two values of the link this close are one.
-_SAME = 1e-11
 
 
 class Sums:
@@ -70,24 +66,3 @@ class Sums:
 def volume(group: Sequence[Piece], order: int) -> Array:
     """Moments over pieces on which no output varies."""
     return np.asarray(np.sum([piece.volume(2 * order) for piece in group], axis=0))
-
-
-def by_label(parts: Sequence[Piece]) -> list[tuple[tuple[float | None, ...], list[Piece]]]:
-    """Pieces with the same values of the outputs that do not vary: no others can have given the same y."""
-    found: list[tuple[tuple[float | None, ...], list[Piece]]] = []
-    for piece in parts:
-        with np.errstate(all="ignore"):
-            own = piece.label
-        for label, group in found:
-            if all(_same_value(a, b) for a, b in zip(label, own, strict=True)):
-                group.append(piece)
-                break
-        else:
-            found.append((own, [piece]))
-    return found
-
-
-def _same_value(a: float | None, b: float | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return math.isclose(a, b, rel_tol=_SAME, abs_tol=_SAME)

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel
 from ...posterior.link.adaptive import adaptive
-from ...posterior.link.quadrature import Piece
-from .moments import Sums, by_label, volume
+from ...posterior.link.quadrature import Piece, by_label
+from ...posterior.link.rules import GradedRule
+from .moments import Sums, volume
 
 __all__ = ["noisy"]
 
@@ -91,7 +92,7 @@ def _mixture(parts: Sequence[Piece], sums: Sums, order: int, sigma: float) -> tu
 def _resolved(piece: Piece, order: int, sigma: float) -> tuple[dict[int, Array], Array, float]:
     """Nodes of a piece, doubled until their outputs are no further apart than sigma, but for a share of the mass."""
     while True:
-        values, weights = piece.nodes(order, 0.05)
+        values, weights = piece.nodes(GradedRule(order, 0.05))
         # Even evenly spread outputs would take too many nodes.
         reach = max(float(np.ptp(np.asarray(o)[()])) for o in piece.region.output(piece.entries(values)))
         hopeless = reach / sigma > _MANY_NODES

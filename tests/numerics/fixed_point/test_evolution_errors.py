@@ -1,5 +1,7 @@
 """Stated errors of the state evolution near its thresholds: they hold, or the result says that it is too near."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -7,10 +9,11 @@ from numpy.typing import NDArray
 from attnlimits.numerics.channel.averages import Channel
 from attnlimits.numerics.channel.choice import channel
 from attnlimits.numerics.channel.link.channel import LinkChannel
+from attnlimits.numerics.channel.link.fibres import FibreGroup
 from attnlimits.numerics.channel.one_layer import OneLayer
 from attnlimits.numerics.channel.two_layers.sampled import TwoLayers
 from attnlimits.numerics.cli import main as cli
-from attnlimits.numerics.core.errors import ConvergenceError
+from attnlimits.numerics.core.errors import ConvergenceError, NotServedError
 from attnlimits.numerics.core.results import Estimate, EvolutionResult
 from attnlimits.numerics.fixed_point.continuation import curve as continued
 from attnlimits.numerics.fixed_point.evolve import evolve
@@ -59,9 +62,22 @@ def test_the_first_layer_by_quadrature_is_in_doubt_next_to_its_threshold() -> No
     assert not near.converged and "q_11 grows by" in near.status and "smaller accuracy" in near.status
 
 
+class Unserved(FibreGroup):
+    """No rule over the fibres of any link is known."""
+
+    def __init__(self, *_: Any) -> None:
+        raise NotServedError("none is known")
+
+
+@pytest.fixture
+def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Averages of links are sampled."""
+    monkeypatch.setattr("attnlimits.numerics.channel.link.channel.FibreGroup", Unserved)
+
+
 @pytest.mark.slow_for("h[1]*h[2]-0.62")
 @pytest.mark.parametrize(("text", "alpha"), [("h[1]*h[2]", 0.62), ("abs(h[1])+h[2]", 1.1)])
-def test_links_just_above_a_threshold_are_marked(text: str, alpha: float) -> None:
+def test_sampled_links_just_above_a_threshold_are_marked(text: str, alpha: float, sampled: None) -> None:
     result = evolve_link(kernel_of(text), alpha, samples=64)
     assert not result.converged and result.status.startswith("too near a threshold for this accuracy: ")
     assert result.n_iter < 100
@@ -144,7 +160,7 @@ def test_a_threshold_that_is_not_reached_leaves_the_rate_of_the_averages(monkeyp
     assert result.converged and 0 < result.stability[1] < 1
 
 
-def test_a_tolerance_that_was_loosened_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tolerance_that_was_loosened_is_stated(monkeypatch: pytest.MonkeyPatch, sampled: None) -> None:
     monkeypatch.setattr("attnlimits.numerics.fixed_point.iteration._PATIENCE", 2)
     result = evolve_link(kernel_of("abs(h[1])+h[2]"), 1.5, samples=32, tol=1e-9)
     assert result.tol > 1e-9 and f"the tolerance was {result.tol:.1e} instead of" in result.status

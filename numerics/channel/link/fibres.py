@@ -1,0 +1,262 @@
+"""Averages of a group of up to three entries of h by deterministic quadrature over the fibres of its outputs."""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.blas import one_blas_thread
+from ...core.errors import NotServedError
+from ...model.links import LinkKernel, Part
+from ...posterior.link.fibred import FibredRule, Steps, best_plan, fibred_rule
+from ..averages import ROUNDING, matrix_root
+from .blurred import Blurred, averages, scaled
+
+__all__ = ["RESOLUTIONS", "FibreAverages", "FibreGroup", "Resolution", "Resolved"]
+
+Array = NDArray[np.float64]
+
+
+class Resolution(NamedTuple):
+    """Steps of the rules over outputs and fibres, and of the grid of omega in standard deviations of the blur."""
+
+    outer: float
+    inner: float
+    grid: float
+
+    def within(self, factor: float) -> "Resolution":
+        """The same with other steps within the fibres."""
+        return self._replace(inner=factor * self.inner)
+
+    def steps(self, finer: Array) -> Steps:
+        """Steps where each entry is resolved so many times as finely."""
+        return Steps(self.outer, tuple((self.inner * finer).tolist()), self.grid)
+
+
+class Resolved(NamedTuple):
+    """An average by a finer rule, and what it may be off by, of the same shape."""
+
+    value: Array
+    error: Array
+
+
+class FibreAverages(NamedTuple):
+    """E g g^T over the entries, shape (k, k), and E of products of two entries of dg/domega where it is wanted."""
+
+    score: Resolved
+    change: Resolved | None
+
+
+#: From coarse to fine. Errors fall exponentially with the inverse of the steps.
+RESOLUTIONS = tuple(Resolution(0.36 * finer, 0.36 * finer, finer) for finer in (1.0, 0.8, 0.64, 0.51, 0.41, 0.33))
+# Number of the resolution at which steps within the fibres are chosen, by the number of entries of the group.
+_CHOSEN = {1: 4, 2: 4, 3: 2}
+# That of slopes for Newton's method.
+_SLOPES = 1
+# Relative error of the averages at which no finer resolution is asked for.
+_TOLERANCE = {1: 1e-10, 2: 1e-10, 3: 1e-7}
+# Resolutions of which the last one's error is told, what that may be short by, and the most that one of them gains.
+_TOLD, _SHORT, _GAIN = 3, 2.0, 10.0
+# Variances of h given omega below which averages are extrapolated from multiples of them, as the grids are too large.
+_LEAST = {1: 1e-6, 2: 5e-3, 3: 5e-2}
+_MULTIPLES = (1.0, 2.0, 4.0)
+# How often steps within the fibres are halved, the defect of the moments of h at which they are fine enough by the
+# number of entries, and the one at which averages are known no better than by samples.
+_HALVINGS, _RESOLVED, _UNRESOLVED = 5, {1: 1e-10, 2: 1e-9, 3: 2e-6}, 1e-3
+# Share of the defect that half the steps must leave.
+_PAYS = 0.25
+# Relative error of an average, in units of the defect of the moments of the rule for h.
+_DEFECTS = 10.0
+# Averages of the latest overlaps that are kept: a step of Newton's method asks for some again.
+_KEPT = 64
+
+
+class FibreGroup:
+    """A part of a link whose posterior is a sum over nodes of the fibre of its output.
+
+    Parameters
+    ----------
+    kernel : LinkKernel
+        Without noise.
+    part : Part
+    noise : float
+        Variance of the noise of the output.
+
+    Raises
+    ------
+    NotServedError
+        No rule over its fibres is known; the message says why.
+    """
+
+    def __init__(self, kernel: LinkKernel, part: Part, noise: float = 0.0) -> None:
+        self.entries = tuple(sorted(part.entries))
+        if len(self.entries) not in _CHOSEN:
+            raise NotServedError(f"{len(self.entries)} entries of h belong together, and fibres are resolved of 3")
+        self._indices = kernel.indices
+        self._flips = tuple({tuple(flip[e] for e in self.entries) for flip in kernel.flips})
+        plan = best_plan(kernel, part)
+
+        def rule(steps: Steps) -> FibredRule:
+            return fibred_rule(kernel, part, steps._replace(plan=plan), noise)
+
+        self._rule = lru_cache(maxsize=8)(rule)
+        self._kept: dict[tuple[bytes, Resolution], Blurred] = {}
+        self._within, self.solved = self._resolved(RESOLUTIONS[_CHOSEN[len(self.entries)]])
+
+    def _resolved(self, chosen: Resolution) -> tuple[float, float]:
+        """Factor of the steps within the fibres that gives the moments of h, and the entries that the outputs fix."""
+        unit = np.ones(len(self.entries))
+        best: tuple[float, FibredRule] | None = None
+        for halvings in range(_HALVINGS):
+            within = 0.5**halvings
+            try:
+                rule = self._rule(chosen.within(within).steps(unit))
+            except NotServedError:
+                if best is None:
+                    raise
+                break
+            # Where halves do not pay, the steps over the outputs or the ends of the fibres matter.
+            if best is not None and rule.defect > _PAYS * best[1].defect:
+                break
+            best = within, rule
+            if rule.defect < _RESOLVED[len(unit)]:
+                break
+        assert best is not None
+        if best[1].defect > _UNRESOLVED:
+            raise NotServedError(f"a rule over its fibres has moments of h that are off by {best[1].defect:.1g}")
+        return best[0], best[1].solved
+
+    @property
+    def same_token(self) -> list[tuple[int, int]]:
+        """Pairs of the entries that are of one token."""
+        size, token = len(self.entries), [e // self._indices for e in self.entries]
+        return [(a, b) for a in range(size) for b in range(size) if token[a] == token[b]]
+
+    def covariance(self, q: Array) -> Array:
+        """Covariance of omega at the overlap q."""
+        tokens, place = np.divmod(np.array(self.entries), self._indices)
+        return np.where(np.equal.outer(tokens, tokens), q[np.ix_(place, place)], 0.0)
+
+    def __call__(self, q: Array, second: bool) -> FibreAverages:
+        """Averages at the overlap q."""
+        left = np.eye(len(self.entries)) - self.covariance(q)
+        smallest, least = float(np.linalg.eigvalsh(left)[0]), _LEAST[len(left)]
+        if smallest < least:
+            return self._extrapolated(left, smallest, second)
+        found = self._series(left, second)
+        change = None
+        if second:
+            changes = [one.change for one in found if one.change is not None]
+            change = _resolved_by(changes, found[-1].defect, ROUNDING / smallest**2)
+        return FibreAverages(_resolved_by([one.score for one in found], found[-1].defect, ROUNDING / smallest), change)
+
+    def slopes(self, q: Array) -> Array:
+        """E of products of two entries of dg/domega, to the few digits that a step of Newton's method takes."""
+        left = np.eye(len(self.entries)) - self.covariance(q)
+        if float(np.linalg.eigvalsh(left)[0]) < _LEAST[len(left)]:
+            found = self(q, True).change
+            assert found is not None
+            return found.value
+        change = self._latest(left, RESOLUTIONS[_SLOPES].within(self._within), True).change
+        assert change is not None
+        return change
+
+    def log_density(self, q: Array) -> Array:
+        """E log Z_out by two resolutions, shape (2,)."""
+        found = self._series(np.eye(len(self.entries)) - self.covariance(q), False)
+        return np.array([one.log_density for one in found[-2:]])
+
+    def _series(self, left: Array, second: bool) -> list[Blurred]:
+        """Averages by one resolution after the other, where this covariance is left of h."""
+        found: list[Blurred] = []
+        for resolution in RESOLUTIONS:
+            try:
+                found.append(self._latest(left, resolution.within(self._within), second))
+            except NotServedError:
+                if len(found) < _TOLD:
+                    raise
+                break
+            if len(found) >= _TOLD and _relative_error([one.score for one in found]) < _TOLERANCE[len(left)]:
+                break
+        return found
+
+    def _latest(self, left: Array, resolution: Resolution, second: bool) -> Blurred:
+        """Averages by one resolution, of which the latest are kept."""
+        key = left.tobytes(), resolution
+        found = self._kept.get(key)
+        if found is None or (second and found.change is None):
+            found = self._kept[key] = self._averaged(left, resolution, second)
+            while len(self._kept) > _KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+    def _averaged(self, left: Array, resolution: Resolution, second: bool) -> Blurred:
+        """Averages by one resolution; fibres are resolved as finely as what is left of h asks for."""
+        covariance = np.eye(len(left)) - left
+        known, vectors = np.linalg.eigh(covariance)
+        # Along an entry as finely as the narrowest of the directions that it is in.
+        narrow = np.where(np.abs(vectors) > 1e-6, (1 - known) / np.maximum(known, 1e-3), math.inf).min(axis=1)
+        finer = 2.0 ** (-0.5 * np.maximum(0, np.ceil(-np.log2(narrow))))
+        with one_blas_thread():
+            return averages(self._rule(resolution.steps(finer)), covariance, resolution.grid, second, self._flips)
+
+    def _extrapolated(self, left: Array, smallest: float, second: bool) -> FibreAverages:
+        """Averages where less is left of h than grids resolve, by a parabola in the root of what is left.
+
+        As V shrinks V^{1/2} G V^{1/2} tends to what the tangents of the fibre leave open; ends of the fibre change it
+        in proportion to the width of V, and its curvature in proportion to V.
+        """
+        least = _LEAST[len(left)]
+        inverse = np.asarray(np.linalg.inv(matrix_root(left)), np.float64)
+        values, vectors = np.linalg.eigh(left)
+        magnified = np.asarray(np.abs(inverse))
+        roots, pairs = [], []
+        for multiple in _MULTIPLES:
+            # No direction is left more than the prior has.
+            remaining = (vectors * np.minimum(values * (multiple * least / smallest), 1.0)) @ vectors.T
+            # The same where the directions are left as much: digits are rounded off.
+            remaining = np.round(remaining, 12)
+            roots.append(matrix_root(remaining))
+            pairs.append(self._series(remaining, second)[-2:])
+        t, at = np.sqrt(np.array(_MULTIPLES) * least), math.sqrt(smallest)
+        parabola = np.array([np.prod([(at - t[j]) / (t[i] - t[j]) for j in range(3) if j != i]) for i in range(3)])
+        line = np.array([(at - t[1]) / (t[0] - t[1]), (at - t[0]) / (t[1] - t[0]), 0.0])
+
+        def average(values: list[tuple[Array, Array]]) -> Resolved:
+            coarse, fine = (
+                np.array([scaled(pair[k], root) for pair, root in zip(values, roots, strict=True)]) for k in range(2)
+            )
+            found = np.tensordot(parabola, fine, 1)
+            off = np.abs(found - np.tensordot(line, fine, 1)) + np.tensordot(np.abs(parabola), np.abs(fine - coarse), 1)
+            return Resolved(scaled(found, inverse), scaled(off, magnified))
+
+        score = average([(coarse.score, fine.score) for coarse, fine in pairs])
+        changes = [(c.change, f.change) for c, f in pairs if c.change is not None and f.change is not None]
+        return FibreAverages(score, average(changes) if changes else None)
+
+
+def _relative_error(values: Sequence[Array]) -> float:
+    """Relative error of the last of some values by finer and finer resolutions, of which three are asked for.
+
+    It falls as exp(-rate / step), with the rate of the last two differences; but no faster than from an error of one
+    without steps, and by no more than a digit, as a difference may be small by chance, or by another rate.
+    """
+    size = max(float(np.abs(values[-1]).max()), 1e-300)
+    before, last = (float(np.abs(a - b).max()) / size for a, b in pairwise(values[-_TOLD:]))
+    if last == 0 or last >= before:
+        return last
+    steps = [1 / resolution.grid for resolution in RESOLUTIONS[len(values) - _TOLD : len(values)]]
+    further = (steps[2] - steps[1]) / (steps[1] - steps[0])
+    gained = max((last / before) ** further, 1 / _GAIN, min(1.0, last ** (steps[2] / steps[1] - 1)))
+    return _SHORT * last * gained
+
+
+def _resolved_by(values: Sequence[Array], defect: float, rounding: float) -> Resolved:
+    """The value by the finest resolution, and its error; what all of them miss shows in the moments of h."""
+    fine = values[-1]
+    off = _relative_error(values) + _DEFECTS * defect
+    return Resolved(fine, np.full(fine.shape, float(np.abs(fine).max()) * off + rounding))
