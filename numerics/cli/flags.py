@@ -2,16 +2,13 @@
 
 import argparse
 from collections.abc import Callable
-from fractions import Fraction
 from typing import TypedDict
 
-from ..core.decimals import check_size
 from ..core.memory import refuse_memory
-from ..core.validation import within
 from ..model.described import Model
-from ..model.link import Link
 from ..model.network import ACTIVATIONS, Network
 from ..model.routes import serving
+from .link_flags import link_flags, link_of, noise_of, number_of
 
 __all__ = [
     "MODEL_DEFAULTS",
@@ -78,15 +75,6 @@ def _readouts(text: str) -> Matrices:
         ) from None
 
 
-def _exact(text: str) -> str:
-    """A number that is kept as it is spelled, and read exactly by the derivations."""
-    try:
-        check_size("the number", text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
-
-
 def damping(text: str) -> float | str:
     """A share of the old estimate, or "adaptive"."""
     try:
@@ -125,24 +113,6 @@ def model_flags(parser: argparse.ArgumentParser, *, symbolic: bool = False) -> N
     )
 
 
-def link_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a link of one's own, which replaces the model."""
-    group = parser.add_argument_group("a link of your own, instead of a model")
-    group.add_argument(
-        "--link",
-        metavar="EXPR",
-        help='y = g(h) in h[p, m] or h[p], such as "sign(h[1]*h[2])"; its first derivation may take 20 s of processor '
-        "time (ATTNLIMITS_DERIVE_SECONDS)",
-    )
-    group.add_argument(
-        "--noise",
-        type=_exact,
-        default="0",
-        metavar="DELTA",
-        help="variance of Gaussian noise on y; on the scores of a softmax that is observed (default: 0)",
-    )
-
-
 def refuse_model_flags(args: argparse.Namespace, parser_defaults: dict[str, object]) -> None:
     """Refuse flags of a model beside --link, which replaces it."""
     for name, usual in parser_defaults.items():
@@ -154,17 +124,8 @@ def check_link(args: argparse.Namespace) -> None:
     """Refuse flags of a model beside --link."""
     if args.link is not None:
         refuse_model_flags(args, MODEL_DEFAULTS)
-
-
-def noise_of(args: argparse.Namespace) -> float:
-    """Variance of the noise of the flags, 0 for a verb that has none."""
-    text = getattr(args, "noise", "0")
-    try:
-        noise = float(Fraction(text))
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise ValueError(f"--noise must be a number >= 0 in decimal or as a fraction, got {text!r}") from None
-    within("noise", max(noise, 0.0), "--noise")
-    return noise
+    elif number_of(args, "label-noise"):
+        raise ValueError("--label-noise is of links with discrete outputs: it belongs to --link")
 
 
 def sampling_flags(parser: argparse.ArgumentParser, *, samples: int | None = 4096, exact: int = 4096) -> None:
@@ -328,11 +289,6 @@ def model_of(args: argparse.Namespace, verb: str) -> Model:
     """Return the link or the network of the flags, as far as `verb` serves it."""
     check_link(args)
     return network_of(args, verb) if args.link is None else link_of(args)
-
-
-def link_of(args: argparse.Namespace) -> Link:
-    """Return the link of the flags."""
-    return Link(args.link, args.noise)
 
 
 def network_of(args: argparse.Namespace, verb: str) -> Network:

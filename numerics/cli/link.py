@@ -89,7 +89,8 @@ def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, Record]:
 
 
 def _about(kernel: LinkKernel) -> Record:
-    return {"model": kernel.describe(), "link": list(kernel.text), "noise": kernel.noise, "hash": kernel.kernel_hash}
+    named = {"model": kernel.describe(), "link": list(kernel.text), "noise": kernel.noise}
+    return named | {"label_noise": kernel.replaced, "hash": kernel.kernel_hash}
 
 
 def _line(result: "LinkThreshold") -> str:

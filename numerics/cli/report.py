@@ -24,7 +24,7 @@ def add(verbs: Verbs) -> None:
         "attnlimits report --layers 2 --untied --out report/",
     )
     model_flags(parser)
-    link_flags(parser)
+    link_flags(parser, labels=False)
     out = parser.add_argument(
         "--out",
         type=Path,

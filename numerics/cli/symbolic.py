@@ -44,7 +44,7 @@ def add(verbs: Verbs) -> None:
         "attnlimits derive --layers 2 --tokens 3 --untied",
     )
     model_flags(derivation, symbolic=True)
-    link_flags(derivation)
+    link_flags(derivation, labels=False)
     derivation.add_argument("--check", action="store_true", help="compare with the kernels in place, write nothing")
     derivation.add_argument("--out", type=Path, help="write to this folder instead")
     # Without a flag of a model, all kernels are written.
@@ -57,7 +57,7 @@ def add(verbs: Verbs) -> None:
         "attnlimits explain --layers 2 --tokens 2 --untied --latex",
     )
     model_flags(page, symbolic=True)
-    link_flags(page)
+    link_flags(page, labels=False)
     page.add_argument("--latex", action="store_true", help="a LaTeX document instead of plain text")
     page.add_argument("--no-number", action="store_true", help="leave out the threshold, which may take a while")
     checks = add_verb(

@@ -10,6 +10,7 @@ from ..model.network import Network
 from .flags import (
     MODEL_DEFAULTS,
     attention,
+    check_link,
     check_sampling,
     is_attention,
     link_flags,
@@ -63,6 +64,7 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.link is not None:
         refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "given": None, "rigorous": False})
         return link_threshold(args)
+    check_link(args)
     check_sampling(args)
     if args.staircase:
         raise ValueError("--staircase belongs to --link EXPR; attention models have none")

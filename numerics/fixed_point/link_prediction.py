@@ -39,13 +39,14 @@ class LinkErrors:
         plug-in: sum_kl E (f_k(h) - f_k(omega)) (f_l(h) - f_l(omega)),
 
     with u_k, u_l' of covariance a_k^T q a_l, as are u_k and a_l . omega; a_k . a_l = 0 for k != l. Terms k = l are
-    averages of what is positive.
+    averages of what is positive. With label noise they are of predicting the label that is seen.
     """
 
     def __init__(self, kernel: LinkKernel) -> None:
         self._kernel = kernel
         found = [terms_of(kernel, output) for output in range(len(kernel.text))]
-        self._outputs = [_Sum.of(terms) for terms in found if terms is not None]
+        centre = np.full(len(found), np.nan) if kernel.label_noise is None else kernel.label_noise.centre
+        self._outputs = [_Sum.of(terms, c) for terms, c in zip(found, centre, strict=True) if terms is not None]
         #: Whether all outputs are such sums.
         self.served = len(self._outputs) == len(found)
 
@@ -56,44 +57,53 @@ class LinkErrors:
         ----------
         q : ndarray, shape (P, P)
         """
-        total, off = np.zeros(2), np.zeros(2)
-        for one in self._outputs:
-            found = _refined(one, self._overlap(one, q))
-            if found is None:
-                return None
-            total, off = total + found[0], off + found[1]
-        return total, off
+        found = [_refined(one, self._overlap(one, q)) for one in self._outputs]
+        known = [one for one in found if one is not None]
+        if len(known) < len(found):
+            return None
+        total, off = np.sum(known, axis=0)
+        noise = self._kernel.label_noise
+        return (total, off) if noise is None else (noise.seen(total), noise.prediction[0] @ off)
 
     def values(self, q: Array) -> Array:
         """Both errors by the coarsest panels: for their change with the overlap."""
         with np.errstate(all="ignore"):
-            found = [_errors(one.functions, self._overlap(one, q), _RULES[0]) for one in self._outputs]
-        return np.sum(found, axis=0)
+            total = np.sum([_errors(one, self._overlap(one, q), _RULES[0]) for one in self._outputs], axis=0)
+        noise = self._kernel.label_noise
+        return total if noise is None else noise.seen(total)
 
     def _overlap(self, one: "_Sum", q: Array) -> Array:
         return np.asarray(one.weights @ np.kron(np.eye(self._kernel.tokens), q) @ one.weights.T)
 
 
 class _Sum(NamedTuple):
-    """An output: functions of one variable, and the unit vectors of the combinations of h that they are of."""
+    """An output: functions of one variable, and the unit vectors of the combinations of h that they are of.
+
+    `left` is what the sum lacks to the output less the centre of the labels; NaN without label noise.
+    """
 
     functions: tuple[Piecewise, ...]
     weights: Array
+    left: float
 
     @classmethod
-    def of(cls, terms: Sequence[Term]) -> "_Sum":
+    def of(cls, terms: Sequence[Term], centre: float) -> "_Sum":
         with np.errstate(all="ignore"):
             functions = tuple(resolved(term.value, term.cuts) for term in terms)
-        return cls(functions, np.array([term.weights for term in terms]))
+            # Any point at which no term jumps.
+            h = np.linspace(0.3, 0.7, terms[0].kernel.size)
+            own = sum(float(term.value(np.array(h @ term.weights))) for term in terms)
+            value = float(terms[0].kernel.link(h.reshape(terms[0].kernel.tokens, -1).T)[terms[0].output])
+        return cls(functions, np.array([term.weights for term in terms]), value - own - centre)
 
 
 def _refined(one: _Sum, overlap: Array) -> tuple[Array, Array] | None:
     """Errors of one output at overlaps of its variables, by finer panels until two of them agree."""
-    before, gap, size = np.full(2, np.inf), np.full(2, np.inf), 1.0
+    before, gap, size = np.full(1, np.inf), np.full(1, np.inf), 1.0
     for rule in _RULES:
         with np.errstate(all="ignore"):
             size = sum(float(given(f, np.zeros(1), 1.0, rule)[1][0]) for f in one.functions)
-            found = _errors(one.functions, overlap, rule)
+            found = _errors(one, overlap, rule)
             gap = np.abs(found - before)
         if (gap <= _AGREE * size).all():
             break
@@ -103,14 +113,28 @@ def _refined(one: _Sum, overlap: Array) -> tuple[Array, Array] | None:
     return found, SAFETY * gap + len(one.functions) ** 2 * ROUNDING * size
 
 
-def _errors(functions: Sequence[Piecewise], overlap: Array, rule: Fineness) -> Array:
-    """Both errors of one output by these panels."""
+def _errors(one: _Sum, overlap: Array, rule: Fineness) -> Array:
+    """Both errors of one output by these panels; with label noise also its squares at omega and at h."""
     total = np.zeros(2)
-    for (k, f), (other, g) in product(enumerate(functions), repeat=2):
+    for (k, f), (other, g) in product(enumerate(one.functions), repeat=2):
         if k == other:
             total += _own(f, float(np.clip(overlap[k, k], 0.0, 1.0)), rule)
         else:
             total += _joint(f, g, (overlap[k, k], overlap[other, other], overlap[k, other]), rule)
+    if math.isnan(one.left):
+        return total
+    return np.append(total, [_square(one, overlap, rule), _square(one, np.eye(len(overlap)), rule)])
+
+
+def _square(one: _Sum, overlap: Array, rule: Fineness) -> float:
+    """E of the square of an output less the centre of its labels, of Gaussian variables with these overlaps."""
+    total = one.left**2
+    for k, f in enumerate(one.functions):
+        mean, variance = (float(x[0]) for x in given(f, np.zeros(1), math.sqrt(overlap[k, k]), rule))
+        total += variance + mean**2 + 2 * one.left * mean
+        for other, g in list(enumerate(one.functions))[:k]:
+            both = overlap[k, k], overlap[other, other], overlap[k, other]
+            total += 2 * product_mean(f, g, both, rule)
     return total
 
 

@@ -40,6 +40,8 @@ def prediction_errors(
 
     Bayes-optimal: E || g(h) - E[g(h) | omega] ||^2 = E || g(h) - g(h') ||^2 / 2 with h, h' independent given omega.
     Plug-in: E || g(h) - g(omega) ||^2. Here omega = q^{1/2} xi, h = omega + (I - q)^{1/2} z.
+    Gaussian noise of the output is not part of them; with label noise both are errors of the label that is seen, y in
+    the place of g(h), whose mean is E[y | omega].
 
     Parameters
     ----------
@@ -128,7 +130,12 @@ def _errors(model: Model, q: Array, normals: Array) -> Array:
         0.5 * ((first - second) ** 2).sum(axis=entries),
         0.5 * (((first - plug) ** 2).sum(axis=entries) + ((second - plug) ** 2).sum(axis=entries)),
     ]
-    return np.array([s.mean() for s in squares])
+    found = np.array([s.mean() for s in squares])
+    if not isinstance(model, LinkKernel) or model.label_noise is None:
+        return found
+    centre = model.label_noise.centre
+    known, *both = (float(((y - centre) ** 2).sum(axis=entries).mean()) for y in (plug, first, second))
+    return model.label_noise.seen(np.append(found, [known, 0.5 * sum(both)]))
 
 
 def _times(matrix: Array, vectors: Array) -> Array:

@@ -71,6 +71,8 @@ def architecture_of(model: Network, *, numbers: bool = False) -> Architecture:
 def explain_link(link: Link) -> dict[str, object]:
     """Return what the theory says about a link, as a record for JSON."""
     kernel = link.kernel
+    if kernel.label_noise is not None:
+        raise ValueError("the page of a link is about its outputs as they are: leave out label noise")
     return link_record(
         DerivedLink(
             text=link.text,

@@ -183,7 +183,7 @@ def draw(x: Floats, weights: Array, model: Model, generator: np.random.Generator
 def outputs_of(h: Array, model: Model, generator: np.random.Generator) -> Array:
     """Outputs of indices, with the noise that a model has."""
     y = model.link(h)
-    return model.observed(y, generator.standard_normal(y.shape)) if model.noise else y
+    return model.observed(y, generator.standard_normal(y.shape)) if model.random else y
 
 
 def informed_start(weights: ArrayLike, q: ArrayLike | float, rng: np.random.Generator | int | None = None) -> Array:

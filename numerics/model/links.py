@@ -3,8 +3,8 @@
 import hashlib
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,82 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.errors import KernelNotFoundError
 from ..core.shown import few_lines
+from .label_noise import LabelNoise, labels_of
+from .link_regions import Part, Region, joined
 
 __all__ = ["FORMAT", "LinkKernel", "Part", "Region", "load_link", "load_source"]
 
 Array = NDArray[np.float64]
-Entries = Sequence[Array]
-Solve = Callable[[Array, Entries], tuple[Array, ...]]
 
 _ENTRY = re.compile(r"\bh_(\d+)_(\d+)\b")
 
 #: Layout of the kernel modules that this version reads.
 FORMAT = 3
-
-
-@few_lines
-@dataclass(frozen=True)
-class Region:
-    """Part of the space of h on which the link is smooth; entries of h are counted token by token.
-
-    Attributes
-    ----------
-    bounds : dict
-        Open intervals of single entries.
-    depends : tuple of tuple of int
-        Entries in each output.
-    active : tuple of int
-        Entries in an output or in a condition on several entries.
-    output : callable
-        Outputs from the entries.
-    conditions : callable or None
-        Functions of the entries, all positive on the region.
-    branches : tuple of dict
-        For each output, and each of its entries: how many solutions of y = g(h) in closed form, the solutions (NaN
-        where not real; None if there are none), and the slope dg/dh.
-    critical : tuple of tuple of float
-        Values of each output at which densities are not smooth.
-    centres : dict
-        Values of entries at critical points.
-    """
-
-    bounds: dict[int, tuple[float, float]]
-    depends: tuple[tuple[int, ...], ...]
-    active: tuple[int, ...]
-    output: Callable[[Entries], tuple[Array, ...]]
-    conditions: Callable[[Entries], tuple[Array, ...]] | None
-    branches: tuple[dict[int, tuple[int, Solve | None, Callable[[Entries], tuple[Array]]]], ...]
-    critical: tuple[tuple[float, ...], ...]
-    centres: dict[int, tuple[float, ...]]
-
-    def interval(self, entry: int) -> tuple[float, float]:
-        """Bounds of one entry."""
-        return self.bounds.get(entry, (-math.inf, math.inf))
-
-
-@few_lines
-@dataclass(frozen=True)
-class Part:
-    """Outputs that share no entry of h with the others.
-
-    Attributes
-    ----------
-    outputs : tuple of int
-        Their numbers.
-    entries : tuple of int
-        Entries of h in them.
-    fixed : bool
-        Whether y fixes h h^T on these entries, and not the sign of h: then no branches are needed.
-    direction : tuple of float
-        If not empty, a unit vector over these entries: it fixes only the square along it.
-    regions : tuple of Region
-    """
-
-    outputs: tuple[int, ...]
-    entries: tuple[int, ...]
-    fixed: bool
-    direction: tuple[float, ...]
-    regions: tuple[Region, ...]
 
 
 @few_lines
@@ -124,6 +59,8 @@ class LinkKernel:
         All outputs from the entries of h.
     source : bytes
         What the kernel was loaded from; a copy for another process is loaded from it again.
+    label_noise : LabelNoise or None
+        Of discrete outputs, which then are one part: all of them together are one label.
     """
 
     text: tuple[str, ...]
@@ -143,10 +80,21 @@ class LinkKernel:
     path: Path
     outputs: Callable[[ArrayLike], Array]
     source: bytes = field(repr=False, compare=False)
+    label_noise: LabelNoise | None = None
 
-    def __reduce__(self) -> tuple[Callable[[bytes, Path], "LinkKernel"], tuple[bytes, Path]]:
+    def __reduce__(self) -> tuple[Callable[[bytes, Path, float], "LinkKernel"], tuple[bytes, Path, float]]:
         """Functions that were compiled from a text travel as the text."""
-        return load_source, (self.source, self.path)
+        return load_source, (self.source, self.path, self.replaced)
+
+    @property
+    def replaced(self) -> float:
+        """Probability that a label is replaced by another one."""
+        return self.label_noise.probability if self.label_noise is not None else 0.0
+
+    @property
+    def random(self) -> bool:
+        """Whether outputs are random given h."""
+        return self.noise > 0 or self.label_noise is not None
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -180,11 +128,15 @@ class LinkKernel:
     @property
     def parameters(self) -> dict[str, object]:
         """What defines the link."""
-        return {"link": list(self.text), "indices": self.indices, "tokens": self.tokens, "noise": self.noise}
+        named: dict[str, object] = {"link": list(self.text), "indices": self.indices, "tokens": self.tokens}
+        named["noise"] = self.noise
+        return named | ({"label_noise": self.replaced} if self.label_noise is not None else {})
 
     def describe(self) -> str:
         """Return one line that names the link."""
         noise = f" + noise of variance {self.noise:g}" if self.noise else ""
+        if self.label_noise is not None:
+            noise = f", replaced by another label with probability {self.replaced:g}"
         return f"y = {'; '.join(self.text)}{noise}, P={self.indices}, M={self.tokens}"
 
     def link(self, h: ArrayLike) -> Array:
@@ -214,7 +166,40 @@ class LinkKernel:
 
     def observed(self, y: Array, normals: Array) -> Array:
         """Outputs with their noise, from standard normal numbers of the same shape."""
+        if self.label_noise is not None:
+            return self.label_noise.observed(y, normals)
         return y + math.sqrt(self.noise) * normals
+
+    def with_label_noise(self, probability: float) -> "LinkKernel":
+        """The same link with labels that are replaced by another one with this probability.
+
+        Raises
+        ------
+        ValueError
+            Outputs that are not discrete, or have noise already; or a probability with which labels say nothing.
+        """
+        if self.kind != "discrete" or self.noise:
+            what = "have Gaussian noise" if self.noise else f"are {self.kind}"
+            raise ValueError(f"label noise is of discrete outputs, and those of {'; '.join(self.text)} {what}")
+        labels = labels_of(self.link, self.indices, self.tokens)
+        count = len(labels)
+        if not 0 < probability < 1 - 1 / count:
+            raise ValueError(
+                f"label noise must be >= 0 and less than 1 - 1/K = {1 - 1 / count:.6g} of the K = {count} labels of "
+                f"{'; '.join(self.text)}, got {probability:g}"
+            )
+        # The matrix of the labels is invertible: it keeps what vanishes and what does not, and no other closed form.
+        kept = self.exact_value if self.exact_value in (0.0, math.inf) else None
+        return replace(
+            self,
+            exact=None if kept is None else self.exact,
+            exact_value=kept,
+            steps={learned: step for learned, step in self.steps.items() if step[1] in (0.0, math.inf)},
+            table="",
+            parts=(joined(self.parts),),
+            kernel_hash=hashlib.sha256(f"{self.kernel_hash} {probability!r}".encode()).hexdigest(),
+            label_noise=LabelNoise(probability, labels),
+        )
 
 
 def load_link(path: Path) -> LinkKernel:
@@ -237,7 +222,7 @@ def load_link(path: Path) -> LinkKernel:
     return load_source(source, path)
 
 
-def load_source(source: bytes, path: Path) -> LinkKernel:
+def load_source(source: bytes, path: Path, replaced: float = 0.0) -> LinkKernel:
     """Execute the source of a kernel that was derived here, or whose hash was checked.
 
     Parameters
@@ -246,6 +231,8 @@ def load_source(source: bytes, path: Path) -> LinkKernel:
         What was checked, and not what lies at `path` by now; compiled files beside it are not looked at either.
     path : Path
         For messages.
+    replaced : float
+        Probability that a label is replaced by another one.
 
     Raises
     ------
@@ -257,7 +244,7 @@ def load_source(source: bytes, path: Path) -> LinkKernel:
     exec(compile(source, str(path), "exec"), module.__dict__)
     if getattr(module, "FORMAT", None) != FORMAT:
         raise KernelNotFoundError(f"{path} has another layout than this version reads; derive the link again")
-    return LinkKernel(
+    kernel = LinkKernel(
         text=tuple(module.TEXT),
         indices=module.INDICES,
         tokens=module.TOKENS,
@@ -278,3 +265,4 @@ def load_source(source: bytes, path: Path) -> LinkKernel:
         outputs=module.link,
         source=source,
     )
+    return kernel.with_label_noise(replaced) if replaced else kernel

@@ -192,6 +192,11 @@ class Network:
         return self.heads > 1 and all(np.array_equal(o, np.eye(self.heads)) for o in self.readouts)
 
     @property
+    def random(self) -> bool:
+        """Whether outputs are random given the indices."""
+        return self.noise > 0
+
+    @property
     def noise_rows(self) -> int:
         """Rows of M independent numbers that the noise of one output is made of."""
         if not self.noise:

@@ -19,7 +19,8 @@ def _described(model: Model) -> list[str] | None:
         return flags_of(model)
     sized = model.tokens is not None or model.indices is not None
     noise = [] if model.noise == "0" else ["--noise", model.noise]
-    return None if sized else ["--link", model.text, *noise]
+    labels = [] if model.label_noise == "0" else ["--label-noise", model.label_noise]
+    return None if sized else ["--link", model.text, *noise, *labels]
 
 
 def command(verb: str, model: Model, settings: Mapping[str, object]) -> str:
@@ -38,8 +39,8 @@ def python(model: Model) -> str:
     """Return the constructor of a model in Python."""
     if isinstance(model, Link):
         sizes = [f"{name}={getattr(model, name)}" for name in ("tokens", "indices") if getattr(model, name) is not None]
-        noise = [] if model.noise == "0" else [f"noise={model.noise!r}"]
-        return f"al.Link({', '.join([repr(model.text), *noise, *sizes])})"
+        named = (f"{name}={getattr(model, name)!r}" for name in ("noise", "label_noise") if getattr(model, name) != "0")
+        return f"al.Link({', '.join([repr(model.text), *named, *sizes])})"
     words = [f"layers={model.layers}"]
     for name, value in model.parameters.items():
         if name != "layers" and value != USUAL.get(name, False):

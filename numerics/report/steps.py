@@ -227,5 +227,5 @@ def _formulas(model: Model) -> str:
     """Identity of the model and of the formulas that no module holds: a kernel is loaded by its name, or derived."""
     if isinstance(model, Link):
         request = Request(model.text, model.tokens, model.indices, model.noise)
-        return request.digest
+        return f"{request.digest} {model.label_noise}"
     return json.dumps([asdict(model), model.kernel_hash], default=str)

@@ -71,7 +71,7 @@ def _no_choosers(p: Parameters) -> tuple[str, ...]:
 
 def _link(p: Parameters) -> Request:
     """What the derivation of the link is asked for; its digest is also that of the sources that derive it."""
-    return Request(p["link"], noise=str(p["noise"]))
+    return Request(p["link"], noise=str(p["noise"]), reduced=str(p["label_noise"]) == "0")
 
 
 @dataclass(frozen=True)

@@ -234,8 +234,7 @@ def _by_output(rule: FibredRule, vectors: Array, axes: list[_Axis], second: bool
     shape = sums.shape[1:]
     flat = sums.reshape(len(sums), -1)
     count = min(max(1, _CHUNK // flat.shape[1]), _MIXED)
-    for begin in range(0, len(rule.mixing.output), count):
-        near, density = rule.mixing.near(rule.mixing.output[begin : begin + count])
+    for near, density in rule.mixing.blocks(count):
         for mixed in density @ flat[near]:
             yield mixed.reshape(shape), rule.mixing.step
 

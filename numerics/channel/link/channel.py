@@ -18,8 +18,7 @@ from ...model.link_symmetry import couplings
 from ...model.links import LinkKernel, Part
 from ..averages import ROUNDING, SAFETY, Averages, ChannelBase, interval
 from .fibres import FibreGroup, Resolved
-from .scalar import ScalarLink
-from .scalar_noise import NoisyScalarLink, scalar_link
+from .scalar_noise import OfOne, scalar_link
 from .scores import SampledGroup, Sizes
 
 __all__ = ["LinkChannel"]
@@ -73,7 +72,7 @@ class LinkChannel(ChannelBase):
         self._exchanges = [list(order) for order in exchanges] or [list(range(kernel.indices))]
         self.mask = couplings(kernel, np.zeros((kernel.indices,) * 2)) if mask is None else mask
         self.layers = tuple(range(kernel.indices))
-        self._scalar: list[ScalarLink | NoisyScalarLink] = []
+        self._scalar: list[OfOne] = []
         self._fibres: list[FibreGroup] = []
         self._sampled: list[SampledGroup] = []
         groups = self._groups((noiseless or kernel).parts)
@@ -89,9 +88,7 @@ class LinkChannel(ChannelBase):
         self.sampled = bool(self._sampled)
         self._how: How = "monte-carlo" if self._sampled else "estimated"
 
-    def _deterministic(
-        self, noiseless: LinkKernel, parts: Sequence[Part]
-    ) -> ScalarLink | NoisyScalarLink | FibreGroup | None:
+    def _deterministic(self, noiseless: LinkKernel, parts: Sequence[Part]) -> OfOne | FibreGroup | None:
         """Quadrature for a group, None where none is known."""
         if len(parts) > 1:
             return None
@@ -163,7 +160,7 @@ class LinkChannel(ChannelBase):
             return None
         return float(sum(group.solved for group in (*self._scalar, *self._fibres)))
 
-    def _overlap(self, scalar: ScalarLink | NoisyScalarLink, q: Array) -> tuple[float, Array]:
+    def _overlap(self, scalar: OfOne, q: Array) -> tuple[float, Array]:
         """Overlap of the combination that an output depends on, and its direction, shape (M, P)."""
         along = np.zeros((self.model.tokens, self.model.indices))
         along.ravel()[list(scalar.places)] = scalar.direction
@@ -191,9 +188,7 @@ class LinkChannel(ChannelBase):
         replicas = range(len(matrix))
         return np.asarray(np.mean([matrix[np.ix_(replicas, o, o, o, o)] for o in self._exchanges], axis=0))
 
-    def _add_scalar(
-        self, scalar: ScalarLink | NoisyScalarLink, q: Array, g: Array, bias: Array, matrix: Array | None
-    ) -> None:
+    def _add_scalar(self, scalar: OfOne, q: Array, g: Array, bias: Array, matrix: Array | None) -> None:
         overlap, along = self._overlap(scalar, q)
         square = along.T @ along
         values, changes = scalar(overlap)

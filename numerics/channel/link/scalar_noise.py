@@ -7,7 +7,7 @@ near the peaks are found, and the others left out.
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numba import njit
@@ -20,8 +20,9 @@ from ...model.links import LinkKernel, Part, Region
 from ...posterior.link.rules import CUT
 from ...quadrature.rules import gauss_legendre
 from .scalar import ScalarEntry, ScalarLink
+from .scalar_labels import ScalarLabels
 
-__all__ = ["NoisyScalarLink", "scalar_link"]
+__all__ = ["NoisyScalarLink", "OfOne", "scalar_link"]
 
 Array = NDArray[np.float64]
 
@@ -33,9 +34,12 @@ _MOST_PANELS = 400_000
 _CHUNK = 400_000
 
 
-def scalar_link(kernel: LinkKernel, part: Part) -> "ScalarLink | NoisyScalarLink":
+def scalar_link(kernel: LinkKernel, part: Part) -> "OfOne":
     """Averages of a part of one entry, or without noise of one combination."""
-    return NoisyScalarLink(kernel, part) if kernel.noise > 0 else ScalarLink(kernel, part)
+    if kernel.noise > 0:
+        return NoisyScalarLink(kernel, part)
+    discrete = not any(used for region in part.regions for used in region.depends)
+    return ScalarLabels(kernel, part) if discrete else ScalarLink(kernel, part)
 
 
 class _Resolution(NamedTuple):
@@ -252,3 +256,6 @@ def _integrate(
             first += weight * point
             second += weight * point * point
         out[0, row], out[1, row], out[2, row] = zero, first, second
+
+
+OfOne: TypeAlias = ScalarLink | ScalarLabels | NoisyScalarLink

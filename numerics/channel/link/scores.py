@@ -124,10 +124,9 @@ class SampledGroup:
         self._outputs: list[tuple[Array, NDArray[np.int64]]] = []
         for stream in rng.spawn(sizes.replicas):
             outer, within = stream.spawn(2)
-            normals = normal_qmc(2 * k + (self.group.outputs if kernel.noise else 0), bits, outer)
+            normals = normal_qmc(2 * k + self.group.random, bits, outer)
             points.append(normals[:, : 2 * k])
-            y, kinds = self.group.link(normals[:, :k])
-            self._outputs.append((y + self.group.sigma * normals[:, 2 * k :] if kernel.noise else y, kinds))
+            self._outputs.append(self.group.observed(*self.group.link(normals[:, :k]), normals[:, 2 * k :]))
             self._nodes.append(
                 [
                     (Nodes.make(d, _count(d) * sizes.inner, own), Nodes.make(d, _count(d) * sizes.inner * _MORE, own))

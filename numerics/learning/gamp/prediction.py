@@ -228,7 +228,7 @@ class _Population:
         # small overlap.
         self._h: Array = np.tile(normal_qmc(p * m, log2 - 1, rng).reshape(-1, p, m), (2, 1, 1))
         y = model.link(self._h)
-        if model.noise:
+        if model.random:
             half = rng.standard_normal((len(y) // 2, *y.shape[1:]))
             y = model.observed(y, np.concatenate([half, half]))
         self._output = channel(y, rng)

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part
 from ...quadrature.rules import normal_qmc
+from .mixing import LabelMixing, Mixing, gaussian_mixing
 from .outputs import output_edges, output_rule
 from .quadrature import Piece, by_label, pieces
 from .rules import AnalyticRule, normal_density
 from .work import Work
 
-__all__ = ["Fibre", "FibredRule", "Mixing", "Plan", "Steps", "best_plan", "fibred_rule"]
+__all__ = ["Fibre", "FibredRule", "Plan", "Steps", "best_plan", "fibred_rule"]
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -35,8 +36,6 @@ _TRIED = (AnalyticRule(0.33), AnalyticRule(0.25))
 _BY_CHARTS = 2
 # Nodes of all fibres, and fibres that noise mixes.
 _MOST_NODES, _MOST_MIXED = 6_000_000, 20_000
-# Standard deviations of the noise beyond which it counts as zero.
-_REACH = 7.6
 
 
 class Plan(NamedTuple):
@@ -99,34 +98,6 @@ class Fibre(NamedTuple):
     output: float = math.nan
 
 
-class Mixing(NamedTuple):
-    """What noise makes of the outputs.
-
-    Attributes
-    ----------
-    without : ndarray, shape (fibres,)
-        Output of each fibre without its noise, ascending.
-    output : ndarray, shape (n,)
-        Even values of the output, ascending, of which some may be left out.
-    step : float
-        Between these values.
-    sigma : float
-        Standard deviation of the noise.
-    """
-
-    without: Array
-    output: Array
-    step: float
-    sigma: float
-
-    def near(self, output: Array) -> tuple[slice, Array]:
-        """Fibres that reach some neighbouring outputs, and the density of these for each, shape (outputs, fibres)."""
-        far = _REACH * self.sigma
-        low, high = np.searchsorted(self.without, [output[0] - far, output[-1] + far])
-        z = (output[:, None] - self.without[low:high]) / self.sigma
-        return slice(low, high), np.exp(-0.5 * z * z) / (self.sigma * math.sqrt(2 * math.pi))
-
-
 @dataclass(frozen=True)
 class FibredRule:
     """Fibres of a rule for N(0, I), by ascending output where noise mixes them.
@@ -137,7 +108,7 @@ class FibredRule:
     defect : float
         Largest difference of its moments up to the second from those of N(0, I).
     mixing : Mixing, optional
-        Of the fibres by the noise of the output.
+        Of the fibres by the noise of the output, or of the labels.
     """
 
     fibres: tuple[Fibre, ...]
@@ -158,7 +129,7 @@ def fibred_rule(kernel: LinkKernel, part: Part, steps: Steps, noise: float = 0.0
     Parameters
     ----------
     kernel : LinkKernel
-        Without noise.
+        Without Gaussian noise.
     part : Part
         Of this kernel, of at most three entries.
     steps : Steps
@@ -182,9 +153,13 @@ def fibred_rule(kernel: LinkKernel, part: Part, steps: Steps, noise: float = 0.0
     kept = [_trimmed(fibre, least) for fibre in found if len(found) * fibre.weight.sum() > least * total]
     if not kept:
         raise NotServedError("no node of a rule for h gives an output")
+    mixing: Mixing | None = None
     if noise:
         kept.sort(key=lambda fibre: fibre.output)
-    return FibredRule(tuple(kept), _defect(kept), _mixing(kept, steps.noise, math.sqrt(noise)) if noise else None)
+        mixing = gaussian_mixing([fibre.output for fibre in kept], steps.noise, math.sqrt(noise))
+    elif kernel.label_noise is not None:
+        mixing = LabelMixing(kernel.label_noise.mixed(np.eye(len(kept))))
+    return FibredRule(tuple(kept), _defect(kept), mixing)
 
 
 def best_plan(kernel: LinkKernel, part: Part) -> Plan:
@@ -201,20 +176,6 @@ def best_plan(kernel: LinkKernel, part: Part) -> Plan:
         with suppress(NotServedError):
             found[plan] = fibred_rule(kernel, part, Steps(step, (step,) * len(scope), 1.0, plan)).defect
     return min(found, key=found.__getitem__, default=Plan())
-
-
-def _mixing(fibres: Sequence[Fibre], step: float, sigma: float) -> Mixing:
-    """Values of the output with its noise, for fibres by ascending output."""
-    without = np.array([fibre.output for fibre in fibres])
-    if np.isnan(without).any():
-        raise NotServedError("outputs with noise belong together")
-    # Outputs that lie far apart from all others need no values between them.
-    number = np.unique(np.round(without / (step * sigma)).astype(np.int64))
-    reach = math.ceil(_REACH / step) + 1
-    near = np.unique(number[:, None] + np.arange(-reach, reach + 1))
-    if len(near) > _MOST_MIXED or len(fibres) > _MOST_MIXED:
-        raise NotServedError(f"noise of standard deviation {sigma:.2g} takes more than {_MOST_MIXED} outputs")
-    return Mixing(without, step * sigma * near, step * sigma, sigma)
 
 
 def _fibres(kernel: LinkKernel, made: Sequence[Piece], steps: Steps, widest: float) -> Iterator[Fibre]:

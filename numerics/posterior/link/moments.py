@@ -77,6 +77,10 @@ class Group:
                     break
             else:
                 kinds.append([index])
+        if kernel.label_noise is not None:
+            # Those of the labels, in their order; regions that are empty may seem to give others.
+            number = kernel.label_noise.number(np.array([self.cells[kind[0]].label for kind in kinds], dtype=float))
+            kinds = [kinds[k] for k in np.argsort(number, kind="stable") if number[k] >= 0]
         self.kinds = kinds
 
     def link(self, h: Array) -> tuple[Array, NDArray[np.int64]]:
@@ -94,12 +98,23 @@ class Group:
                     y[here, k] = cell.value(k, some)
         return y, kind
 
+    @property
+    def random(self) -> int:
+        """Number of random variables in the noise of its outputs."""
+        return self.outputs if self.sigma > 0 else int(self.kernel.label_noise is not None)
+
+    def observed(self, y: Array, kind: NDArray[np.int64], normals: Array) -> tuple[Array, NDArray[np.int64]]:
+        """Outputs with their noise and their kinds, from standard normal variables of shape (n, `random`)."""
+        if self.kernel.label_noise is not None:
+            return y, self.kernel.label_noise.replaced(kind, normals[:, 0])
+        return (y + self.sigma * normals if self.sigma > 0 else y), kind
+
     def dimension(self, kind: int) -> int:
         """Entries drawn from the prior, for outputs of this kind."""
         return len(self.entries) - (0 if self.sigma > 0 else len(self.cells[self.kinds[kind][0]].moving))
 
     def posterior(self, kind: int, y: Array, omega: Array, cov: Array, nodes: Nodes, second: bool) -> Sums:
-        """Posterior sums of outputs of one kind.
+        """Posterior sums of outputs of one kind, or that are seen as this label.
 
         Parameters
         ----------
@@ -112,6 +127,20 @@ class Group:
         second : bool
             Whether second moments are wanted.
         """
+        if self.kernel.label_noise is None:
+            return self._of_kind(kind, y, omega, cov, nodes, second)
+        share = self.kernel.label_noise.matrix[kind]
+        found = [self._of_kind(own, y, omega, cov, nodes, second) for own in range(len(self.kinds))]
+        zero, first = (
+            np.tensordot(share, np.array(values), 1)
+            for values in ([sums.zero for sums in found], [sums.first for sums in found])
+        )
+        products = [sums.second for sums in found if sums.second is not None]
+        squares = np.tensordot(share**2, np.array([sums.squares for sums in found]), 1)
+        return Sums(zero, first, np.tensordot(share, np.array(products), 1) if products else None, squares)
+
+    def _of_kind(self, kind: int, y: Array, omega: Array, cov: Array, nodes: Nodes, second: bool) -> Sums:
+        """Posterior sums of outputs of one kind without label noise."""
         k, n = len(self.entries), len(y)
         zero, first, squares = np.zeros((n, 2)), np.zeros((n, 2, k)), np.zeros(n)
         products = np.zeros((n, 2, k, k)) if second else None

@@ -100,6 +100,9 @@ def _over_y(
             raise NotServedError(f"{len(piece.active)} coupled entries beside known ones take a quadrature too long")
     if kernel.noise > 0:
         return noisy(kernel, sums, parts, order)
+    if kernel.label_noise is not None:
+        labels = kernel.label_noise.mixed(np.array([volume(group, order) for _, group in by_label(parts)]))
+        return sums(labels).sum(axis=0), np.zeros(1 + sums.n + sums.r**2 + sums.r**4), len(labels)
     width = 1 + sums.n + sums.r**2 + sums.r**4
     value, error, count = np.zeros(width), np.zeros(width), 0
     for label, group in by_label(parts):

@@ -15,6 +15,7 @@ class _Loaded:
 
     source: bytes
     noise: float
+    replaced: float
     kernel: LinkKernel = field(compare=False, repr=False)
 
 
@@ -30,7 +31,7 @@ def kept_threshold(kernel: LinkKernel) -> LinkThreshold | None:
     LinkThreshold or None
         What `threshold` returns. Others share it: its eigenvector cannot be written.
     """
-    return _of(_Loaded(kernel.source, kernel.noise, kernel))
+    return _of(_Loaded(kernel.source, kernel.noise, kernel.replaced, kernel))
 
 
 @lru_cache(maxsize=128)

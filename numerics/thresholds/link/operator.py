@@ -183,7 +183,7 @@ def _sampled(kernel: LinkKernel, part: Part, sums: Sums, reason: str, optional: 
     """Operator of a part from random samples."""
     # Outputs of known entries alone say nothing more.
     outputs = [number for number in part.outputs if not kernel.entries_of(number) <= set(sums.known)]
-    count = len(outputs) + len(sums.known)
+    count = (len(outputs) if kernel.label_noise is None else 1) + len(sums.known)
     if count > MOST_SORTED:
         if optional:
             return None
@@ -199,8 +199,12 @@ def _sampled(kernel: LinkKernel, part: Part, sums: Sums, reason: str, optional: 
         # Samples of its own for each link: errors of several links are independent.
         rng = np.random.default_rng([replica, 15, own])
         h = rng.standard_normal((n, kernel.size))
-        y = kernel.link(h.reshape(n, kernel.tokens, kernel.indices).swapaxes(1, 2))[:, outputs]
-        y = y + math.sqrt(kernel.noise) * rng.standard_normal(y.shape)
+        y = kernel.link(h.reshape(n, kernel.tokens, kernel.indices).swapaxes(1, 2))
+        if kernel.label_noise is not None:
+            # All outputs are one label, whose number tells as much.
+            y = kernel.label_noise.number(kernel.observed(y, rng.standard_normal(y.shape)))[:, None].astype(float)
+        else:
+            y = y[:, outputs] + math.sqrt(kernel.noise) * rng.standard_normal((n, len(outputs)))
         # Outputs of few values first, as their ties are told apart by the others; then what scales the others.
         few = np.array([len(np.unique(merged(column[:4096]))) < _FEW_VALUES for column in y.T], dtype=bool)
         # Equal values by sums in another order are no information.

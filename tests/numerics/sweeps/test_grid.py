@@ -143,6 +143,7 @@ def test_parameters_of_a_point_are_those_that_its_numbers_depend_on():
         "activation",
         "beta",
         "heads",
+        "label_noise",
         "layers",
         "link",
         "noise",
