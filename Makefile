@@ -23,7 +23,7 @@ LOWEST := build/lowest
 TESTS ?= tests
 FOLDERS := derive generated numerics papers
 
-.PHONY: help setup run test test-all test-processors compare-processors test-lowest docs-test derive derive-check lint format bench bench-short verify constants docs docs-serve docs-setup clean distclean
+.PHONY: help setup run test test-all test-processors compare-processors test-lowest docs-test derive derive-check lint format bench bench-short bench-links verify constants docs docs-serve docs-setup clean distclean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -104,6 +104,9 @@ bench: setup ## the benchmarks, with their ratios beside those of tests/benchmar
 
 bench-short: setup ## half a minute of them: fails on a ratio that is 1.5 times worse
 	$(BIN)/python -m pytest tests/benchmarks/test_short.py --benchmark-only --benchmark-quiet -q
+
+bench-links: setup ## links beside the scripts of a competent user, which docs/results/speed.md then shows (minutes)
+	$(BIN)/python -m tests.benchmarks.competent --page
 
 verify: setup ## run the check of every equation of every paper and print the coverage tables
 	$(BIN)/attnlimits verify --paper all

@@ -13,7 +13,8 @@ import pytest
 
 TARGETS = [
     "setup", "run", "test", "test-all", "test-processors", "compare-processors", "test-lowest", "derive",
-    "derive-check", "lint", "bench", "bench-short", "verify", "docs", "docs-setup", "docs-test", "clean", "help",
+    "derive-check", "lint", "bench", "bench-short", "bench-links", "verify", "docs", "docs-setup", "docs-test",
+    "clean", "help",
 ]  # fmt: skip
 
 
