@@ -1,4 +1,4 @@
-"""Averages E g g^T over fibres: against closed forms and plain integrals, with errors that are true at every overlap."""
+"""Averages E g g^T over fibres: against closed forms and plain integrals, with errors that are true everywhere."""
 
 import math
 from collections.abc import Callable

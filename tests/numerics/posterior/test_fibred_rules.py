@@ -1,4 +1,4 @@
-"""Rules whose nodes are grouped by the output: densities and second moments of outputs that are known in closed form."""
+"""Rules whose nodes are grouped by the output: densities and moments of outputs that are known in closed form."""
 
 import math
 from functools import lru_cache
