@@ -35,7 +35,15 @@ _CHUNK = 400_000
 
 
 def scalar_link(kernel: LinkKernel, part: Part) -> "OfOne":
-    """Averages of a part of one entry, or without noise of one combination."""
+    """Averages of a part of one entry, or without noise of one combination.
+
+    Raises
+    ------
+    NotServedError
+        A region is no interval, but where a condition holds.
+    """
+    if any(region.conditions is not None for region in part.regions):
+        raise NotServedError("a region of the link is no interval")
     if kernel.noise > 0:
         return NoisyScalarLink(kernel, part)
     discrete = not any(used for region in part.regions for used in region.depends)
