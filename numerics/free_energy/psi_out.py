@@ -39,6 +39,8 @@ Route = Literal["direct", "integral of the gradient"]
 
 # Direct averages of two layers need this share of the accuracy of G.
 _SHARE = 0.1
+# Share of the accuracy to which links are averaged by quadrature, which is cheap.
+_QUADRATURE = 1e-4
 # Share of the errors of two values that is left at least in that of their difference.
 _CHANCE = 0.1
 # Distances to one from which limits are extrapolated, of deterministic averages and of others.
@@ -293,7 +295,9 @@ def _averages(
             return LinearChannel(model, matrix), None
         rng = np.random.default_rng(effort["rng"])
         sizes = {"samples": effort["samples"] or 1024, "replicas": effort["replicas"]}
-        return LinkChannel(model, **sizes, rng=rng, noiseless=noiseless, workers=workers), None
+        tolerance = None if effort["accuracy"] is None else _QUADRATURE * effort["accuracy"]
+        channel = LinkChannel(model, **sizes, rng=rng, noiseless=noiseless, workers=workers, tolerance=tolerance)
+        return channel, None
     if isinstance(model, Network):
         require("free energy", model)
         averages = default_channel(model, **effort, workers=workers)

@@ -82,7 +82,8 @@ def test_narrow_noise_is_resolved_by_the_branches_of_the_partner():
     """E g g^T of tanh(h_1 h_2) with noise 1e-6 is that without noise: the outputs say the same."""
     q = np.diag([0.6, 0.6])
     noisy = kernel_of("tanh(h[1]*h[2])", noise="1e-8")
-    effort = {"samples": 256, "replicas": 4}
+    # With fewer outputs their scatter has a tail that four replicas do not show.
+    effort = {"samples": 4096, "replicas": 4}
     with_branches = LinkChannel(
         noisy, rng=np.random.default_rng(3), noiseless=noiseless_of(noisy, noisy.text[0]), **effort
     )

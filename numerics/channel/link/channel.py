@@ -46,6 +46,8 @@ class LinkChannel(ChannelBase):
     workers : int, ClusterPool or None
         Of a cluster: each randomisation of a group that is sampled goes to one of them where it has 1024 points or
         more. Threads are not used.
+    tolerance : float, optional
+        Error of overlaps at which quadrature over fibres asks for no finer resolution.
 
     Raises
     ------
@@ -67,8 +69,9 @@ class LinkChannel(ChannelBase):
         exchanges: Sequence[tuple[int, ...]] = (),
         noiseless: LinkKernel | None = None,
         workers: Workers = None,
+        tolerance: float | None = None,
     ) -> None:
-        self.model = kernel
+        self.model, self._tolerance = kernel, tolerance
         self._exchanges = [list(order) for order in exchanges] or [list(range(kernel.indices))]
         self.mask = couplings(kernel, np.zeros((kernel.indices,) * 2)) if mask is None else mask
         self.layers = tuple(range(kernel.indices))
@@ -96,7 +99,7 @@ class LinkChannel(ChannelBase):
             with suppress(NotServedError):
                 return scalar_link(self.model, parts[0])
         with suppress(NotServedError):
-            return FibreGroup(noiseless, parts[0], self.model.noise)
+            return FibreGroup(noiseless, parts[0], self.model.noise, self._tolerance)
         return None
 
     def _groups(self, parts: Sequence[Part]) -> list[list[Part]]:

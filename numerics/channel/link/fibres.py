@@ -57,13 +57,15 @@ RESOLUTIONS = tuple(Resolution(0.36 * finer, 0.36 * finer, finer) for finer in (
 _CHOSEN = {1: 4, 2: 4, 3: 2}
 # That of slopes for Newton's method.
 _SLOPES = 1
-# Relative error of the averages at which no finer resolution is asked for.
+# Error of overlaps at which no finer resolution is asked for.
 _TOLERANCE = {1: 1e-10, 2: 1e-10, 3: 1e-7}
 # Resolutions of which the last one's error is told, what that may be short by, and the most that one of them gains.
 _TOLD, _SHORT, _GAIN = 3, 2.0, 10.0
 # Variances of h given omega below which averages are extrapolated from multiples of them, as the grids are too large.
 _LEAST = {1: 1e-6, 2: 5e-3, 3: 5e-2}
 _MULTIPLES = (1.0, 2.0, 4.0)
+# Relative error of the averages that are extrapolated.
+_EXTRAPOLATED = 1e-5
 # How often steps within the fibres are halved, the defect of the moments of h at which they are fine enough by the
 # number of entries, and the one at which averages are known no better than by samples.
 _HALVINGS, _RESOLVED, _UNRESOLVED = 5, {1: 1e-10, 2: 1e-9, 3: 2e-6}, 1e-3
@@ -85,6 +87,8 @@ class FibreGroup:
     part : Part
     noise : float
         Variance of the noise of the output.
+    tolerance : float, optional
+        Error of overlaps at which no finer resolution is asked for; by default 1e-10, of three entries 1e-7.
 
     Raises
     ------
@@ -92,10 +96,11 @@ class FibreGroup:
         No rule over its fibres is known; the message says why.
     """
 
-    def __init__(self, kernel: LinkKernel, part: Part, noise: float = 0.0) -> None:
+    def __init__(self, kernel: LinkKernel, part: Part, noise: float = 0.0, tolerance: float | None = None) -> None:
         self.entries = tuple(sorted(part.entries))
         if len(self.entries) not in _CHOSEN:
             raise NotServedError(f"{len(self.entries)} entries of h belong together, and fibres are resolved of 3")
+        self._tolerance = _TOLERANCE[len(self.entries)] if tolerance is None else tolerance
         self._indices = kernel.indices
         self._flips = tuple({tuple(flip[e] for e in self.entries) for flip in kernel.flips})
         plan = best_plan(kernel, part)
@@ -170,8 +175,10 @@ class FibreGroup:
         found = self._series(np.eye(len(self.entries)) - self.covariance(q), False)
         return np.array([one.log_density for one in found[-2:]])
 
-    def _series(self, left: Array, second: bool) -> list[Blurred]:
-        """Averages by one resolution after the other, where this covariance is left of h."""
+    def _series(self, left: Array, second: bool, tolerance: float = 0.0) -> list[Blurred]:
+        """Averages by one resolution after the other, to their tolerance or this one, where so much is left of h."""
+        # What is left of h is then known to one tolerance, however little it is.
+        tolerance = max(tolerance, self._tolerance / float(np.linalg.eigvalsh(left)[0]))
         found: list[Blurred] = []
         for resolution in RESOLUTIONS:
             try:
@@ -180,7 +187,7 @@ class FibreGroup:
                 if len(found) < _TOLD:
                     raise
                 break
-            if len(found) >= _TOLD and _relative_error([one.score for one in found]) < _TOLERANCE[len(left)]:
+            if len(found) >= _TOLD and _relative_error([one.score for one in found]) < tolerance:
                 break
         return found
 
@@ -221,7 +228,7 @@ class FibreGroup:
             # The same where the directions are left as much: digits are rounded off.
             remaining = np.round(remaining, 12)
             roots.append(matrix_root(remaining))
-            pairs.append(self._series(remaining, second)[-2:])
+            pairs.append(self._series(remaining, second, _EXTRAPOLATED)[-2:])
         t, at = np.sqrt(np.array(_MULTIPLES) * least), math.sqrt(smallest)
         parabola = np.array([np.prod([(at - t[j]) / (t[i] - t[j]) for j in range(3) if j != i]) for i in range(3)])
         line = np.array([(at - t[1]) / (t[0] - t[1]), (at - t[0]) / (t[1] - t[0]), 0.0])
