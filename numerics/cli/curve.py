@@ -172,7 +172,7 @@ def _text(result: "CurveResult", name: str) -> str:
         lines.append(f"{start} start:")
         lines += [_line(point, result.along) for point in points]
     for one in result.onsets:
-        lines.append(f"{_named(one.indices)} from {result.along} = {pm(one.value, one.error)}")
+        lines.append(f"{one.name} from {result.along} = {pm(one.value, one.error)}")
     for jump in result.jumps:
         lines.append(
             f"jump {jump.direction} at {result.along} = {pm(jump.value, jump.error)}, "
@@ -189,10 +189,6 @@ def _line(point: "CurvePoint", along: str) -> str:
     if not point.converged:
         parts.append(point.status)
     return " ".join(parts)
-
-
-def _named(indices: tuple[int, ...]) -> str:
-    return ", ".join(f"q_{i + 1}{i + 1}" for i in indices)
 
 
 def _diagonal(q: NDArray[np.float64]) -> str:

@@ -55,9 +55,11 @@ def threshold(args: argparse.Namespace) -> Outcome:
     link = link_of(args)
     kernel = link.kernel
     if not args.staircase:
+        if args.given is not None:
+            raise ValueError("--given belongs to --staircase: a threshold of a link is from zero overlap")
         result = al.threshold(link, digits=digits)
         return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
-    stairs = al.staircase(link, digits=digits)
+    stairs = al.staircase(link, digits=digits, given=args.given or "self-consistent")
     first = stairs.steps[0]
     record = as_dict(stairs) | _about(kernel) | {"value": first.value, "error": first.error, "how": first.how}
     lines = [kernel.describe(), *(_line(step) for step in stairs.steps), stairs.status]

@@ -51,7 +51,8 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--given",
         choices=["self-consistent", "perfect"],
-        help="for a layer before the last: the last at its fixed point at the same alpha (default), or known exactly",
+        help="for a layer before the last, and for --staircase: what is learned before, at its fixed point at the same "
+        "alpha (default), or known exactly",
     )
     parser.add_argument(
         "--staircase", action="store_true", help="with --link: all steps, each given what is learned before it"
@@ -62,7 +63,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> Outcome:
     """Threshold of what the flags describe."""
     if args.link is not None:
-        refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "given": None, "rigorous": False})
+        refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "rigorous": False})
         return link_threshold(args)
     check_link(args)
     check_sampling(args)

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from ..channel.link.channel import LinkChannel
 from ..channel.link.rotated import RotatedLink
-from ..core.standard_error import SIGMAS, standard_error
+from ..core.standard_error import SIGMAS
 from ..core.ties import canonical_axes
 from ..thresholds.link.kept import kept_threshold
 from ..thresholds.link.leading import leading_direction
 from ..thresholds.link.operator import ZERO
+from .fastest import NOTHING, fastest, without_overlap
 from .iteration import Iteration
 from .known_rates import ROUNDING
 from .postprocess import measured
@@ -31,12 +32,8 @@ Array = NDArray[np.float64]
 
 # Where a direction that has just turned unstable starts.
 _SEED = 0.05
-# Overlaps below this are zero.
-_NOTHING = 1e-12
 # Parts of a direction below this share of the largest are not in it.
 _MINOR = 0.02
-# E ||E[h | y]||^2 along a direction of zero overlap counts from here on, and beyond so many standard errors.
-_SURELY, _SIGMAS = 1e-7, 6.0
 # Indices whose overlaps feed each other by less than this share of the largest are apart.
 _APART = 1e-2
 
@@ -192,7 +189,7 @@ class Faces:
     def _released(self, face: Face) -> Face:
         """Set directions to zero that have died out and are stable there; the same face where there are none."""
         values, vectors = np.linalg.eigh(face.q)
-        if values[0] >= DEAD or (values > _NOTHING).sum() == (values >= DEAD).sum():
+        if values[0] >= DEAD or (values > NOTHING).sum() == (values >= DEAD).sum():
             return face
         without = self._masked((vectors * np.where(values < DEAD, 0.0, values)) @ vectors.T)
         growth = self._growth(without)
@@ -210,8 +207,8 @@ class Faces:
     def _settled(self, face: Face, q: Array) -> Face:
         """Iterate along the axes of q."""
         values, vectors = np.linalg.eigh(q)
-        rank = int((values > _NOTHING).sum())
-        support = [int(i) for i in np.flatnonzero(q.diagonal() > _NOTHING)]
+        rank = int((values > NOTHING).sum())
+        support = [int(i) for i in np.flatnonzero(q.diagonal() > NOTHING)]
         if rank == len(support):
             axes, active = np.eye(len(q)), support
             pairs = [pair for pair in combinations(support, 2) if self.channel.mask[pair]]
@@ -240,36 +237,27 @@ class Faces:
 
     def _growth(self, q: Array) -> _Growth:
         """Growth of small overlaps beside q by the operator (15)."""
-        values, vectors = np.linalg.eigh(q)
-        free = vectors[:, values <= _NOTHING]
+        free = without_overlap(q)
         if not free.shape[1]:
             return _Growth(0.0, np.zeros_like(q), np.full(len(q), np.nan))
         if not q.any() and (known := self._from_nothing(q)) is not None:
             return known
-        averages, operators = self.channel.operator(q)
-        projected = np.einsum("ia,rij,jb->rab", free, averages.g, free)
-        linear = projected.mean(axis=0)
-        error = projected.std(axis=0, ddof=1) / np.sqrt(len(projected))
-        matrix = operators.mean(axis=0)
-        size, doubt, note = np.linalg.norm(linear), "", ""
-        if size > max(_SURELY, _SIGMAS * float(np.linalg.norm(error))):
-            rate, direction = math.inf, linear / size
+        found = fastest(self.channel, q, free)
+        doubt, note, direction = "", "", found.direction
+        if found.linear:
+            rate = math.inf
         else:
-            inside = np.einsum("ia,jb,ijkl,kc,ld->abcd", free, free, matrix, free, free)
-            norm, direction = leading_direction(inside, 0.0)
             # Zero to within its rounding, it may come out on either side.
-            rate = self.alpha * norm if norm > ZERO else 0.0
-            full = free @ direction @ free.T
-            each = self.alpha * np.einsum("ij,rijkl,kl->r", full, operators, full)
-            off = float(standard_error(each))
-            if abs(rate - 1) <= SIGMAS * off:
+            rate = self.alpha * found.norm if found.norm > ZERO else 0.0
+            off = self.alpha * found.error
+            if abs(rate - 1) <= (SIGMAS if self.channel.sampled else 1.0) * off:
                 doubt = f"a small overlap grows by {rate:.4g} +- {off:.1g} per iteration"
         # Rounding may leave the cone.
-        parts, axes = np.linalg.eigh(free @ direction @ free.T)
+        parts, axes = np.linalg.eigh(direction)
         grown = self._masked((axes * np.maximum(parts, 0.0)) @ axes.T)
-        if not any(q[i, i] <= _NOTHING for i in range(len(q))):
+        if not any(q[i, i] <= NOTHING for i in range(len(q))):
             note = f"the fastest of the directions of zero overlap grows by {rate:.3g} per iteration"
-        return _Growth(float(rate), grown, self._each(q, matrix), 1, doubt, note)
+        return _Growth(float(rate), grown, self._each(q, found.matrix), 1, doubt, note)
 
     def _from_nothing(self, zero: Array) -> _Growth | None:
         """The same at zero overlap by the threshold, where that is closed or averages are sampled; else None."""
@@ -301,7 +289,7 @@ class Faces:
     def _each(self, q: Array, matrix: Array) -> Array:
         """Growth rate of each index of zero overlap, among those that its overlap feeds and is fed by."""
         rates = np.full(len(q), np.nan)
-        rest = [i for i in range(len(q)) if q[i, i] <= _NOTHING]
+        rest = [i for i in range(len(q)) if q[i, i] <= NOTHING]
         flow = np.array([[abs(matrix[i, i, j, j]) for j in rest] for i in rest])
         near = (flow > _APART * max(float(flow.max(initial=0.0)), 1e-300)) | self.channel.mask[np.ix_(rest, rest)]
         near = near | near.T

@@ -107,11 +107,8 @@ _STAIRS = ("attnlimits.numerics.thresholds.link.choice",)
 def _stairs(model: Link) -> Callable[..., Found]:
     def call(**given: Setting) -> Found:
         found = al.staircase(model, **given)
-        numbers = []
-        for step in found.steps:
-            known = f", with {', '.join(f'h[{i}]' for i in step.given)} known" if step.given else ""
-            numbers.append(number_of(f"step of the staircase: {step.subspace}{known}", step))
-        steps = [_data(step) | {"given": list(step.given)} for step in found.steps]
-        return tuple(numbers), {"steps": steps, "status": found.status, "converged": found.converged}
+        numbers = tuple(number_of(f"step of the staircase: {step.subspace}", step) for step in found.steps)
+        steps = [_data(step) | {"given": list(step.given), "transition": step.transition} for step in found.steps]
+        return numbers, {"steps": steps, "status": found.status, "converged": found.converged}
 
     return call

@@ -21,7 +21,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def ask(text: str, **options: object) -> argparse.Namespace:
-    usual: dict[str, object] = {"noise": "0", "digits": None, "staircase": False, "out": None}
+    usual: dict[str, object] = {"noise": "0", "digits": None, "staircase": False, "given": None, "out": None}
     return argparse.Namespace(link=text, **usual | options)
 
 
@@ -78,7 +78,9 @@ def test_noise_that_float64_does_not_resolve(link: str, noise: float, same: str 
 def test_staircase_along_a_sum() -> None:
     record, text, converged = link_cli.threshold(ask("max(h[1], h[2])", staircase=True))
     assert converged and record["directions"] == [[1, 1], [1, -1]] and len(record["steps"]) == 2
-    assert "alpha(h_1 - h_2 given h_1 + h_2) = 0.5000" in text
+    assert "alpha(h_1 - h_2 given h_1 + h_2) = 0.9971593" in text and "continuous: its overlap rises" in text
+    _, perfect, _ = link_cli.threshold(ask("max(h[1], h[2])", staircase=True, given="perfect"))
+    assert "alpha(h_1 - h_2 given h_1 + h_2) = 0.5000" in perfect
     again, _, _ = link_cli.threshold(ask("max(h[1], h[2])", staircase=True))
     assert again["steps"] == record["steps"]
 
@@ -141,7 +143,8 @@ def test_a_cached_kernel_needs_no_sympy(cache: Path) -> None:
         "import sys, argparse; from attnlimits.numerics.cli import link as link_cli\n"
         "from attnlimits.numerics.model import derivations\n"
         "assert 'sympy' not in sys.modules\n"
-        "r = link_cli.threshold(argparse.Namespace(link='sign(h_1*h_2)', noise='0', digits=None, staircase=False))[0]\n"
+        "asked = argparse.Namespace(link='sign(h_1*h_2)', noise='0', digits=None, staircase=False, given=None)\n"
+        "r = link_cli.threshold(asked)[0]\n"
         "print(r['value'], 'sympy' in sys.modules, derivations._worker is not None)"
     )
 

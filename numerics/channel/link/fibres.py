@@ -156,8 +156,8 @@ class FibreGroup:
         change = None
         if second:
             changes = [one.change for one in found if one.change is not None]
-            change = _resolved_by(changes, found[-1].defect, ROUNDING / smallest**2)
-        return FibreAverages(_resolved_by([one.score for one in found], found[-1].defect, ROUNDING / smallest), change)
+            change = _resolved_by(changes, found[-1].defect, left)
+        return FibreAverages(_resolved_by([one.score for one in found], found[-1].defect, left), change)
 
     def slopes(self, q: Array) -> Array:
         """E of products of two entries of dg/domega, to the few digits that a step of Newton's method takes."""
@@ -262,8 +262,19 @@ def _relative_error(values: Sequence[Array]) -> float:
     return _SHORT * last * gained
 
 
-def _resolved_by(values: Sequence[Array], defect: float, rounding: float) -> Resolved:
-    """The value by the finest resolution, and its error; what all of them miss shows in the moments of h."""
-    fine = values[-1]
-    off = _relative_error(values) + _DEFECTS * defect
-    return Resolved(fine, np.full(fine.shape, float(np.abs(fine).max()) * off + rounding))
+def _resolved_by(values: Sequence[Array], defect: float, left: Array) -> Resolved:
+    """The value by the finest resolution, and its error, where this covariance is left of h.
+
+    It is relative to the size of the average: as it stands, or, where that is less, in units of what is left of h, in
+    which no direction is larger because more is known along it.
+    """
+    fine, root = values[-1], matrix_root(left)
+    magnified = np.asarray(np.abs(np.linalg.inv(root)), np.float64)
+    plain, other = _off(values, defect), _off([scaled(value, root) for value in values], defect)
+    error = np.minimum(plain, scaled(np.full(fine.shape, other), magnified))
+    return Resolved(fine, error + scaled(np.full(fine.shape, ROUNDING), magnified))
+
+
+def _off(values: Sequence[Array], defect: float) -> float:
+    """Error of the last of some values; what all of them miss shows in the moments of h."""
+    return float(np.abs(values[-1]).max()) * (_relative_error(values) + _DEFECTS * defect)

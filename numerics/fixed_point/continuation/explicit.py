@@ -143,6 +143,12 @@ class Explicit:
         rate = self.alpha(w) * self._fit(w, 1 + self._others.index(group))(w)
         return math.log(rate) if rate > 0 else -math.inf
 
+    def turns_unstable(self, before: float, w: float, group: int) -> float:
+        """Where another group begins to grow between these overlaps; the second where a jump is between them."""
+        if not self.alpha(before) <= self.alpha(w) or not -math.inf < self.excess(before, group) <= 0:
+            return w
+        return float(brentq(lambda at: self.excess(at, group), before, w, xtol=1e-14))
+
     def grid(self) -> Array:
         """Samples of w, with the edges of the panels."""
         parts = [np.linspace(a, b, _SAMPLES) for a, b in zip(self._edges, self._edges[1:], strict=False)]

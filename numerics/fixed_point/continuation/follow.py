@@ -107,15 +107,15 @@ class Follower:
         ways = []
         for other in range(len(explicit.full(0.0))):
             if other != explicit.group:
-                grid = explicit.grid()
                 # On the way are the points that no earlier one exceeds in alpha.
-                highest = -math.inf
-                for w in grid:
-                    alpha = explicit.alpha(float(w))
-                    if alpha >= highest and explicit.excess(float(w), other) > 0:
-                        ways.append((max(alpha, highest), float(w), other))
+                before, highest = 0.0, -math.inf
+                for w in explicit.grid().tolist():
+                    alpha = explicit.alpha(w)
+                    if alpha >= highest and explicit.excess(w, other) > 0:
+                        w = explicit.turns_unstable(before, w, other)
+                        ways.append((max(explicit.alpha(w), highest), w, other))
                         break
-                    highest = max(highest, alpha)
+                    before, highest = w, max(highest, alpha)
         return min(ways) if ways else None
 
     def _walk_explicit(self, explicit: Explicit, rest: list[float], joins: tuple[float, float, int] | None) -> None:
@@ -169,9 +169,11 @@ class Follower:
 
     def _join(self, w: Array, t: float, group: int, active: list[int], target: float) -> Walker:
         """Walker a little beyond the point where a group joins, or at the target where the branch starts backwards."""
-        walker = self._joined(w, t, group, active)
+        walker = self._joined(w, t, group, active, SEED)
         if (walker.t - t) * (target - t) >= 0:
-            return walker
+            # Nearer to where it joins the overlap is in proportion to the way from there.
+            near = abs(target - t) < abs(walker.t - t)
+            return self._joined(w, t, group, active, SEED * (target - t) / (walker.t - t)) if near else walker
         after = settled(self.equations, self.tol, walker.w, target)
         # Averages that are sampled differ a little between no overlap and a small one.
         if np.abs(after.w - walker.w).max() > 10 * SEED:
@@ -179,13 +181,13 @@ class Follower:
             self.trace.jump(t, known[-1].error if known else 0.0, w, after.w, rising=target > t)
         return after
 
-    def _joined(self, w: Array, t: float, group: int, active: list[int]) -> Walker:
+    def _joined(self, w: Array, t: float, group: int, active: list[int], seed: float) -> Walker:
         """Walker on the branch with a group that has joined, its overlap held at a small value."""
         start = w.copy()
-        start[group] = SEED
+        start[group] = seed
         walker = Walker(self.equations, start, t, [*active, group], self.tol)
         row = np.append(np.array(walker.free) == group, 0.0)
-        if walker.correct(start, t, row, SEED) is not None:
+        if walker.correct(start, t, row, seed) is not None:
             walker.w, walker.t = start, t
         return walker
 

@@ -15,6 +15,7 @@ from ...core.cluster_pool import Workers
 from ...model.link import Link
 from ...model.link_symmetry import couplings, exchanges, symmetric_axes
 from ...model.links import LinkKernel
+from ...thresholds.link.directions import named
 from .curve import curve
 from .kept import Kept
 from .records import CurvePoint, CurveResult, Jump, Onset
@@ -28,6 +29,8 @@ _NOTHING = 1e-9
 # Distance to one at which an overlap along an axis counts as recovered: nearer than that, with nothing known along the
 # other axes, the posterior of a committee on its inner nodes is not resolved.
 _CLOSEST = 1e-3
+# On max |F(q) - q|: by default, and at least where averages are by quadrature, in units of their error.
+_TOL, _FINEST, _RESOLVED = 1e-5, 1e-10, 10.0
 
 
 def curve_link(
@@ -77,6 +80,7 @@ def curve_link(
     made: dict[str, Any] = {"samples": samples, "replicas": replicas}
     there: dict[str, Any] = {"noiseless": link.noiseless, "workers": workers}
     averages = LinkChannel(link.kernel, **made, **there, rng=np.random.default_rng(rng))
+    settings["tol"] = _resolved(averages, settings.get("tol", _TOL))
     found = _axes(link.kernel)
     if found is None:
         return curve(averages, values, **made, rng=rng, closest=closest, keep=keep, **settings)
@@ -94,6 +98,15 @@ def curve_link(
     kept = None if keep is None else Kept(keep, partial(_point_back, channel=followed, closest=closest))
     found_curve = curve(followed, values, **made, rng=rng, closest=closest, keep=kept, **settings)
     return _back(found_curve, followed, closest)
+
+
+def _resolved(averages: LinkChannel, tol: float) -> float:
+    """Tolerance of fixed points: that asked for, or what averages by quadrature resolve if that is less."""
+    if averages.sampled:
+        return tol
+    zero = np.zeros((averages.model.indices,) * 2)
+    error = 0.5 * float(np.ptp(averages(zero).g, axis=0).max())
+    return min(tol, max(_FINEST, _RESOLVED * error))
 
 
 def _axes(kernel: LinkKernel) -> tuple[Array, tuple[tuple[int, ...], ...]] | None:
@@ -132,16 +145,15 @@ def _back(result: CurveResult, channel: SymmetricLink, closest: float) -> CurveR
 
     def onset(one: Onset) -> Onset:
         members = tuple(int(i) for i in np.flatnonzero(inside[:, list(one.indices)].any(axis=1)))
-        return replace(one, indices=members, overlap=turned(one.overlap))
+        chosen = axes[:, list(one.indices)]
+        name = "" if len(members) == len(one.indices) else named(chosen @ chosen.T)
+        return replace(one, indices=members, overlap=turned(one.overlap), direction=name)
 
     def jump(one: Jump) -> Jump:
         return replace(one, before=turned(one.before), after=turned(one.after))
 
     onsets = tuple(onset(one) for one in result.onsets)
-    apart = [one for one in onsets if all(one.overlap[i, i] > 0 for i in one.indices)]
-    told = [
-        f"indices {', '.join(str(i + 1) for i in one.indices)} specialise at alpha = {one.value:.6g}" for one in apart
-    ]
+    told = [f"{one.direction} comes in at alpha = {one.value:.6g}" for one in onsets if one.direction]
     return replace(
         result,
         points={

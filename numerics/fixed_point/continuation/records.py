@@ -79,6 +79,8 @@ class Onset:
         Fixed point there, without these indices.
     start : str
         On which curve it was met.
+    direction : str
+        Name of the directions that come in where no index does by itself, such as "h_1 - h_2"; empty otherwise.
     """
 
     indices: tuple[int, ...]
@@ -86,6 +88,12 @@ class Onset:
     error: float
     overlap: Array
     start: str
+    direction: str = ""
+
+    @property
+    def name(self) -> str:
+        """What comes in: overlaps of indices, or directions."""
+        return self.direction or ", ".join(f"q_{i + 1}{i + 1}" for i in self.indices)
 
 
 @few_lines
@@ -221,8 +229,9 @@ class CurveResult(Result):
                     for piece in self._pieces(start, i):
                         axes.plot(*pictures.smooth(*piece.T, kinks), line, color=colour, label=label)
                         label = ""
-            for value in [one.value for one in self.onsets] + [one.value for one in self.jumps]:
-                pictures.mark_threshold(axes, value, f"{value:.4g}")
+            marks = [(one.value, f"${one.direction}$ " if one.direction else "") for one in self.onsets]
+            for value, name in [*marks, *((one.value, "") for one in self.jumps)]:
+                pictures.mark_threshold(axes, value, f"{name}{value:.4g}")
             axes.set_xlabel(_NAMES.get(self.along, self.along))
             axes.set_ylabel("overlap")
             pictures.legend_below(axes, min(size * len(self.points), 4 // len(self.points)))
@@ -250,7 +259,7 @@ class CurveResult(Result):
             ends = f"from {points[0].parameter:g} to {points[-1].parameter:g}" if points else "none"
             yield f"{start}: {len(points)} points along {self.along}, {ends}"
         for onset in self.onsets[:2]:
-            yield f"onset of {', '.join(f'q_{i + 1}{i + 1}' for i in onset.indices)} at {pm(onset.value, onset.error)}"
+            yield f"onset of {onset.name} at {pm(onset.value, onset.error)}"
         if self.jumps:
             yield f"{len(self.jumps)} jump(s), the first at {pm(self.jumps[0].value, self.jumps[0].error)}"
         yield self.status

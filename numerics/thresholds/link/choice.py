@@ -9,7 +9,9 @@ from dataclasses import replace
 from ...model.link import Link
 from ...model.links import LinkKernel
 from .. import exact
-from .staircase import LinkStaircase, staircase
+from .directions import Vectors
+from .self_consistent import self_consistent_staircase
+from .staircase import Given, LinkStaircase, staircase
 from .thresholds import LinkThreshold, threshold, unresolved_noise
 
 __all__ = ["link_staircase", "link_threshold"]
@@ -38,7 +40,7 @@ def link_threshold(link: Link, *, digits: int | None = None) -> LinkThreshold:
     return _as_limit(result, limit, asked) if limit else result
 
 
-def link_staircase(link: Link, *, digits: int | None = None) -> LinkStaircase:
+def link_staircase(link: Link, *, digits: int | None = None, given: Given = "self-consistent") -> LinkStaircase:
     """Thresholds of a link one after the other, each with what was learned before it known (17)-(18).
 
     Parameters
@@ -46,15 +48,40 @@ def link_staircase(link: Link, *, digits: int | None = None) -> LinkStaircase:
     link : Link
     digits : int, optional
         As in `threshold`.
+    given : {"self-consistent", "perfect"}, optional
+        How what was learned before a step is known: at its fixed point at the same alpha, where a direction comes in as
+        the fixed point becomes unstable; or perfectly, which gives lower bounds.
 
     Returns
     -------
     LinkStaircase
+
+    Raises
+    ------
+    ValueError
+        Self-consistent steps after the first are wanted of a link whose averages are not by quadrature.
+
+    Examples
+    --------
+    >>> for step in link_staircase(Link("sign(h[1])*abs(h[2])"), digits=4).steps:
+    ...     print(step.subspace, step.value)
+    index 1 0
+    index 2 given index 1 0.5000
     """
     asked = link.kernel
     limit = unresolved_noise(asked)
     kernel, noise = (link.limit, "0") if limit else (asked, link.noise)
-    stairs = staircase(kernel, digits=digits, rotate=lambda axes: link.along(axes, noise=noise))
+
+    def rotate(axes: Vectors) -> LinkKernel:
+        return link.along(axes, noise=noise)
+
+    if given == "perfect":
+        stairs = staircase(kernel, digits=digits, rotate=rotate)
+    elif given == "self-consistent":
+        noiseless = None if limit else link.noiseless
+        stairs = self_consistent_staircase(kernel, digits=digits, rotate=rotate, noiseless=noiseless)
+    else:
+        raise ValueError(f'given must be "self-consistent" or "perfect", got {given!r}')
     if not limit:
         return stairs
     return replace(

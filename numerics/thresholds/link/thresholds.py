@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.decimals import significant
-from ...core.results import How, Origin, Result, versions
+from ...core.results import Estimate, How, Origin, Result, versions
 from ...model.link import MAX_DIGITS
 from ...model.links import LinkKernel
 from .leading import leading_direction, sampled_norm
 from .operator import ZERO, Operator, correlation, operator
 
-__all__ = ["LinkThreshold", "threshold", "unresolved_noise"]
+__all__ = ["LinkThreshold", "Maker", "threshold", "unresolved_noise"]
 
 Array = NDArray[np.float64]
 
@@ -58,6 +58,12 @@ class LinkThreshold(Result):
         Indices taken as perfectly known, counted from 1.
     at_least : float or None
         Where the operator is zero to its error, and nothing proves that it vanishes: alpha is larger than this.
+    overlap : ndarray, shape (P, P), or None
+        Of a step of the staircase at its fixed point: that one.
+    transition : {"", "continuous", "discontinuous", "undecided"}
+        Of such a step: whether the overlap of what comes in rises from zero.
+    spinodal : Estimate or None
+        Of a discontinuous one: where the branch with a small overlap turns that goes back in alpha, where served.
     converged, status, n_iter, kernel_hash, versions, origin
         Provenance; `n_iter` counts evaluations of the quadrature, or samples.
     """
@@ -75,6 +81,9 @@ class LinkThreshold(Result):
     n_iter: int
     kernel_hash: str
     at_least: float | None = None
+    overlap: Array | None = None
+    transition: str = ""
+    spinodal: Estimate | None = None
     versions: dict[str, str] = field(default_factory=versions)
     origin: Origin = field(default_factory=Origin)
 
@@ -139,15 +148,15 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
         rest = tuple(i for i in range(kernel.indices) if i + 1 not in learned)
         size = len(rest)
         closed = Operator(rest, np.zeros((size,) * 2), np.zeros((size,) * 4), 0.0, 0.0, 0)
-        make = _Maker(kernel, closed, learned, known, digits)
+        make = Maker(kernel, closed, learned, known, digits)
         if exact == "oo":
             return make.infinite()
         return make.number(1 / known[1], 0.0, np.array(kernel.directions[learned])[np.ix_(rest, rest)])
     unsolved = exact == "0" and kernel.kind != "discrete"
     if not learned and (exact is None or unsolved) and (seen := correlation(kernel)) is not None:
-        return _Maker(kernel, seen, learned, known, digits).zero()
+        return Maker(kernel, seen, learned, known, digits).zero()
     found = operator(kernel, [i - 1 for i in learned])
-    make = _Maker(kernel, found, learned, known, digits)
+    make = Maker(kernel, found, learned, known, digits)
     sampled = found.spread is not None
     linear = float(np.linalg.eigvalsh(found.linear)[-1])
     if exact == "0" or linear > max(_SURELY, 10 * found.error):
@@ -166,7 +175,7 @@ def threshold(kernel: LinkKernel, *, digits: int | None = None, given: Sequence[
 
 
 @dataclass(frozen=True)
-class _Maker:
+class Maker:
     """Builds the result for each outcome."""
 
     kernel: LinkKernel

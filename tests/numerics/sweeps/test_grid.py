@@ -94,11 +94,11 @@ POINTS = {
 LINKS = ["link", "link evolve"]
 # What an edit of a module makes stale.
 EDITS = {
-    "numerics.thresholds.last_layer": ["last", "linear", "heads", "evolve", "link evolve"],
+    "numerics.thresholds.last_layer": ["last", "linear", "heads", "evolve", *LINKS],
     "numerics.thresholds.first_layer": ["first"],
     "numerics.channel.two_layers.sums": ["first", "evolve", "link evolve"],
     "numerics.fixed_point.evolve": ["evolve", "link evolve"],
-    "numerics.model.network": ["last", "linear", "first", "heads", "evolve", "link evolve"],
+    "numerics.model.network": ["last", "linear", "first", "heads", "evolve", *LINKS],
     "numerics.quadrature.rules": [*POINTS],
     "numerics.posterior.link.quadrature": LINKS,
     "numerics.fixed_point.link": ["link evolve"],

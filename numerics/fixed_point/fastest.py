@@ -1,0 +1,82 @@
+"""The direction of zero overlap in which a small overlap grows fastest beside a fixed point of a link."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..channel.link.channel import LinkChannel
+from ..core.standard_error import standard_error
+from ..thresholds.link.leading import leading_direction
+
+__all__ = ["NOTHING", "Fastest", "fastest", "without_overlap"]
+
+Array = NDArray[np.float64]
+
+#: Overlaps below this are zero.
+NOTHING = 1e-12
+# E ||E[h | y, omega]||^2 along a direction of zero overlap counts from here on, and beyond so many standard errors.
+_SURELY, _SIGMAS = 1e-7, 6.0
+
+
+class Fastest(NamedTuple):
+    """What the linearised iteration makes of a small overlap beside what is learned.
+
+    Attributes
+    ----------
+    linear : bool
+        Whether E[h | y, omega] does not vanish along some direction of zero overlap: it is learned whatever alpha.
+    norm, error : float
+        Growth per iteration of the fastest direction, over alpha; not used where `linear`.
+    direction : ndarray, shape (P, P)
+        PSD, of unit Frobenius norm.
+    matrix : ndarray, shape (P, P, P, P)
+        The operator (15).
+    """
+
+    linear: bool
+    norm: float
+    error: float
+    direction: Array
+    matrix: Array
+
+
+def without_overlap(q: Array) -> Array:
+    """Orthonormal directions of zero overlap, in columns."""
+    values, vectors = np.linalg.eigh(q)
+    return np.asarray(vectors[:, values <= NOTHING])
+
+
+def fastest(channel: LinkChannel, q: Array, free: Array) -> Fastest:
+    """Growth of small overlaps in the span of some directions of zero overlap.
+
+    It is that of the operator (15) within them: where E[h | y, omega] vanishes along them, it does for every omega, and
+    what is learned neither feeds them nor is fed.
+
+    Parameters
+    ----------
+    channel : LinkChannel
+    q : ndarray, shape (P, P)
+    free : ndarray, shape (P, n)
+        Orthonormal columns.
+
+    References
+    ----------
+    troiani2025, (15)-(18).
+    """
+    averages, operators = channel.operator(q)
+    projected = np.einsum("ia,rij,jb->rab", free, averages.g, free)
+    linear = projected.mean(axis=0)
+    error = projected.std(axis=0, ddof=1) / np.sqrt(len(projected))
+    matrix = operators.mean(axis=0)
+    size = float(np.linalg.norm(linear))
+    if size > max(_SURELY, _SIGMAS * float(np.linalg.norm(error))):
+        return Fastest(True, np.inf, 0.0, free @ linear @ free.T / size, matrix)
+    norm, direction = leading_direction(np.einsum("ia,jb,ijkl,kc,ld->abcd", free, free, matrix, free, free), 0.0)
+    full = free @ direction @ free.T
+    if channel.sampled:
+        off = float(standard_error(np.einsum("ij,rijkl,kl->r", full, operators, full)))
+    else:
+        # Entries may be off in any direction.
+        off = float(np.einsum("ij,ijkl,kl->", np.abs(full), 0.5 * np.ptp(operators, axis=0), np.abs(full)))
+    return Fastest(False, norm, off, full, matrix)

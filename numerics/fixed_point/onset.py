@@ -1,0 +1,348 @@
+"""Where a direction of zero overlap comes in as alpha rises, and whether its overlap rises from zero or jumps.
+
+Along the stable fixed points without the direction its growth per iteration is alpha lambda(q(alpha)), lambda the norm
+of the operator (15) within the directions of zero overlap. Both q(alpha) and lambda(q) rise, since what is known of W
+beside the data can only help. So the growth rises at least as alpha does: an alpha at which it is r < 1 and alpha/r
+enclose the onset, and what log growth is off by bounds what log alpha is off by. The direction that comes in first is
+the leading one, which is PSD: it has every symmetry of the link that the fixed point has.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations_with_replacement
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from ..channel.link.channel import LinkChannel
+from ..core.errors import ConvergenceError
+from ..core.results import Estimate
+from ..core.ties import canonical_axes
+from ..thresholds.link.operator import ZERO
+from .balance import RECOVERED
+from .branch import Branch
+from .faces import Faces
+from .fastest import fastest, without_overlap
+
+__all__ = ["Begin", "Onset", "next_onset", "opening"]
+
+Array = NDArray[np.float64]
+Transition = Literal["", "continuous", "discontinuous", "undecided"]
+
+# Of the fixed points: on max |F(q) - q| over 1 - q, and evaluations.
+_TOL, _MOST = 1e-12, 400
+# Error of an overlap by what is left of F(q) - q, in units of the largest.
+_LEFT = 4.0
+# Overlap to start from, and how much further than where the branch begins.
+_SEED, _FURTHER = 0.05, 1.25
+# Nearest to where the branch begins that its fixed points are looked at, relative.
+_NEAR = 1e-6
+# Fixed points until the onset is enclosed; log alpha beyond which it is not looked for.
+_BRACKETING, _FARTHEST = 40, math.log(1e6)
+# Accuracy of the root search, of log alpha, and of the log growth in units of its error.
+_CLOSE, _SHARE = 1e-12, 0.01
+# Log growth left there, in units of its error and of the accuracy of the root, that is a jump.
+_JUMPS = 100.0
+# Parts of a direction below this share of the largest are not in it, and eigenvalues of projectors.
+_MINOR, _HALF = 0.02, 0.5
+# Sizes of the new overlap at which its branch is compared with where it begins.
+_SIZES = 0.01, 0.02
+# Steps of q for the change of the growth with it, as a share of the least distance to the ends of the range.
+_STEP = 1e-3
+
+
+class Begin(NamedTuple):
+    """Where a branch of fixed points begins.
+
+    Attributes
+    ----------
+    learned : ndarray, shape (P, P)
+        Projector on the directions that have an overlap on it.
+    alpha, error : float
+        From where on.
+    overlap : ndarray, shape (P, P)
+        Fixed point there, without the directions that come in there.
+    """
+
+    learned: Array
+    alpha: float
+    error: float
+    overlap: Array
+
+
+@dataclass(frozen=True)
+class Onset:
+    """Where a direction of zero overlap comes in.
+
+    Attributes
+    ----------
+    alpha, error : float
+    overlap : ndarray, shape (P, P)
+        Fixed point that becomes unstable.
+    direction : ndarray, shape (P, P)
+        PSD, of unit Frobenius norm.
+    transition : {"", "continuous", "discontinuous", "undecided"}
+        How the overlap along it behaves; empty where it comes in with what is learned before it, or `recovered`.
+    spinodal : Estimate or None
+        Of a discontinuous one: where the branch with an overlap along the direction, which goes back in alpha from
+        here, turns.
+    why : str
+        A sentence on the transition.
+    rise : float
+        Of a continuous one: derivative of the trace of the new overlap by alpha; NaN otherwise.
+    recovered : bool
+        Whether the fixed point is as near to recovery as is resolved, so that it counts as perfect knowledge.
+    """
+
+    alpha: float
+    error: float
+    overlap: Array
+    direction: Array
+    transition: Transition
+    spinodal: Estimate | None = None
+    why: str = ""
+    rise: float = math.nan
+    recovered: bool = False
+
+    @property
+    def projector(self) -> Array:
+        """On what comes in."""
+        return span(self.direction)
+
+
+class _Standing(NamedTuple):
+    """The stable fixed point within the learned directions, and how fast the fastest of the others grows."""
+
+    t: float
+    q: Array
+    log_rate: float
+    error: float
+    direction: Array
+
+
+def span(direction: Array) -> Array:
+    """Projector on the subspace of a PSD matrix."""
+    values, vectors = np.linalg.eigh(direction)
+    inside = vectors[:, values > _MINOR * values[-1]]
+    return np.asarray(inside @ inside.T)
+
+
+@dataclass(frozen=True)
+class _Along:
+    """Fixed points within the learned directions along alpha.
+
+    Attributes
+    ----------
+    channel : LinkChannel
+    begin : Begin
+    perfect : callable
+        Alpha of the onset with the learned directions perfectly known, and its error; infinite where there is none.
+    known : list of _Standing
+        Those that were computed.
+    """
+
+    channel: LinkChannel
+    begin: Begin
+    perfect: Callable[[], tuple[float, float]]
+    known: list[_Standing] = field(default_factory=list)
+
+    def at(self, t: float) -> _Standing:
+        """Fixed point at the log alpha t, from the nearest one below it."""
+        same = [one for one in self.known if one.t == t]
+        if same:
+            return same[0]
+        below = [one for one in self.known if one.t < t]
+        seed = self.begin.overlap + _SEED * (1 - float(np.linalg.eigvalsh(self.begin.overlap)[-1])) * self.begin.learned
+        found = self._settled(t, self._before(t) if below else seed)
+        self.known.append(found)
+        return found
+
+    def _before(self, t: float) -> Array:
+        """Overlap of the nearest fixed point below, moved on as from the one before it where that is not far."""
+        below = sorted((one for one in self.known if one.t < t), key=lambda one: one.t)
+        last = below[-1]
+        if len(below) > 1 and (share := (t - last.t) / (last.t - below[-2].t)) <= 1:
+            moved = last.q + share * (last.q - below[-2].q)
+            values = np.linalg.eigvalsh(moved)
+            if 0 < values[values.size - round(float(np.trace(self.begin.learned)))] and values[-1] < RECOVERED:
+                return moved
+        return last.q
+
+    def _settled(self, t: float, start: Array) -> _Standing:
+        alpha = math.exp(t)
+        face = Faces(self.channel, alpha, _TOL, _MOST).approach(start)
+        if not face.converged:
+            raise ConvergenceError(f"the fixed point at alpha = {alpha:.6g} was not found in {face.n_iter} evaluations")
+        values = np.linalg.eigvalsh(face.q)
+        rank = round(float(np.trace(self.begin.learned)))
+        if values[-1] >= RECOVERED - 1e-9:
+            if values[len(values) - rank] < RECOVERED - 1e-9:
+                raise ConvergenceError(
+                    f"at alpha = {alpha:.6g} a part of what is learned is recovered to within 1e-6, and nothing here "
+                    "resolves the growth beside it"
+                )
+            known, error = self.perfect()
+            rate = t - math.log(known) if math.isfinite(known) else -math.inf
+            return _Standing(t, face.q, rate, error / known, face.growth.direction)
+        found = fastest(self.channel, face.q, without_overlap(face.q))
+        if found.linear:
+            return _Standing(t, face.q, math.inf, 0.0, found.direction)
+        # Not seen beside its error it is zero only where it is with what is learned perfectly known, too.
+        if found.norm <= ZERO or (found.norm <= found.error and math.isinf(self.perfect()[0])):
+            return _Standing(t, face.q, -math.inf, 0.0, found.direction)
+        return _Standing(t, face.q, t + math.log(found.norm), found.error / found.norm, found.direction)
+
+    def error(self, standing: _Standing) -> float:
+        """Error of the log growth, with what the error of the overlap makes of it."""
+        q, faces = standing.q, Faces(self.channel, math.exp(standing.t), _TOL, _MOST)
+        if float(np.linalg.eigvalsh(q)[-1]) >= RECOVERED - 1e-9:
+            return standing.error
+        own = faces.postprocess(faces.approach(q)).error + _LEFT * _TOL
+        norm = math.exp(standing.log_rate - standing.t)
+        return standing.error + _by_overlap(self.channel, q, norm, own) / norm
+
+
+def _by_overlap(channel: LinkChannel, q: Array, norm: float, error: Array) -> float:
+    """What the error of an overlap makes of the growth beside it."""
+    values, vectors = np.linalg.eigh(q)
+    learned = np.flatnonzero(values > _HALF * values[-1] * 1e-9)
+    step = _STEP * min(float(values[learned[0]]), 1 - float(values[-1]))
+    free, total = without_overlap(q), 0.0
+    size = np.abs(vectors).T @ error @ np.abs(vectors)
+    for a, b in combinations_with_replacement(learned.tolist(), 2):
+        moved = np.outer(vectors[:, a], vectors[:, b])
+        changed = fastest(channel, q + 0.5 * step * (moved + moved.T), free).norm
+        total += abs(changed - norm) / step * float(size[a, b]) * (1 + (a != b))
+    return total
+
+
+def next_onset(channel: LinkChannel, begin: Begin, perfect: Callable[[], tuple[float, float]]) -> Onset | None:
+    """Where the next direction comes in along the fixed points from zero overlap; None where no alpha is large enough.
+
+    Parameters
+    ----------
+    channel : LinkChannel
+        With averages by quadrature.
+    begin : Begin
+    perfect : callable
+        Alpha of this onset with the learned directions perfectly known, and its error; infinite where there is none. It
+        is asked for where they are recovered, or where nothing grows.
+
+    Raises
+    ------
+    ConvergenceError
+        A fixed point was not found, or the onset could not be enclosed.
+
+    References
+    ----------
+    troiani2025, (17)-(18).
+    """
+    along = _Along(channel, begin, perfect)
+    found = _enclosed(along)
+    if found is None:
+        return None
+    low, high = found
+    if low is None:
+        why = "it comes in with what is learned before it"
+        return Onset(begin.alpha, begin.error, high.q, high.direction, "", why=why)
+    root = _root(along, low, high)
+    left, alpha = abs(root.log_rate), math.exp(root.t)
+    if left > _JUMPS * (root.error + _CLOSE):
+        return _with_a_jump(along)
+    error = alpha * (along.error(root) + left + 4 * np.finfo(float).eps)
+    if float(np.linalg.eigvalsh(root.q)[-1]) >= RECOVERED - 1e-9:
+        # Beside what is perfectly known no branch is resolved.
+        why = "what is learned before it is recovered to within 1e-6 there, and counts as perfectly known"
+        return Onset(alpha, error, root.q, root.direction, "", why=why, recovered=True)
+    return opening(channel, Estimate(alpha, error, "estimated"), root.q, root.direction)
+
+
+def _enclosed(along: _Along) -> tuple[_Standing | None, _Standing] | None:
+    """Fixed points on both sides of the onset; without the first where it is where the branch begins."""
+    first = math.log(along.begin.alpha) + _NEAR if along.begin.alpha else -_FARTHEST
+    here = along.at(max(first, math.log(_FURTHER * along.begin.alpha) if along.begin.alpha else 0.0))
+    for _ in range(_BRACKETING):
+        if here.log_rate >= 0:
+            break
+        if not math.isfinite(here.log_rate):
+            known, _ = along.perfect()
+            if math.isinf(known):
+                return None
+            # What is perfectly known is a bound.
+            here = along.at(max(here.t + math.log(2.0), math.log(known)))
+            continue
+        if here.t > _FARTHEST:
+            raise ConvergenceError(f"no direction has come in up to alpha = {math.exp(here.t):.3g}")
+        here = along.at(here.t - here.log_rate + max(_NEAR, 2 * here.error))
+    below = [one for one in along.known if one.log_rate < 0]
+    if below:
+        return max(below, key=lambda one: one.t), here
+    while here.t > first and math.isfinite(here.log_rate):
+        here = along.at(max(first, here.t - min(here.log_rate, math.log(2.0)) - _NEAR))
+        if here.log_rate < 0:
+            return here, min((one for one in along.known if one.log_rate >= 0), key=lambda one: one.t)
+    return None, here
+
+
+def _root(along: _Along, low: _Standing, high: _Standing) -> _Standing:
+    """Fixed point whose log growth is nearest to zero."""
+
+    def log_rate(t: float) -> float:
+        found = along.at(t)
+        # Zero to a share of its error.
+        return 0.0 if abs(found.log_rate) <= _SHARE * found.error else float(np.clip(found.log_rate, -50.0, 50.0))
+
+    brentq(log_rate, low.t, high.t, xtol=_CLOSE, rtol=1e-15)
+    return min(along.known, key=lambda one: abs(one.log_rate))
+
+
+def _with_a_jump(along: _Along) -> Onset:
+    """The onset where the fixed point jumps from below it to above."""
+    low = max((one for one in along.known if one.log_rate < 0), key=lambda one: one.t)
+    high = min((one for one in along.known if one.log_rate >= 0), key=lambda one: one.t)
+    branch = Branch.beside(along.channel, low.q, np.zeros((len(low.q), 0)))
+    point = branch.at(float(np.trace(low.q)), branch.unknowns(low.q), low.t)
+    fold = None if point is None else branch.turning(point)
+    alpha, error = math.exp(0.5 * (low.t + high.t)), math.exp(high.t) - math.exp(low.t)
+    why = "the overlap of what is learned jumps there, and the direction grows beside the larger one"
+    if fold is not None and low.t <= math.log(fold.value) + fold.error / fold.value:
+        alpha, error = fold.value, fold.error
+    return Onset(alpha, error, low.q, high.direction, "discontinuous", why=why)
+
+
+def opening(channel: LinkChannel, at: Estimate, q: Array, direction: Array) -> Onset:
+    """An onset with what the branch with a small overlap along the direction says of it: whether alpha rises along it.
+
+    Parameters
+    ----------
+    channel : LinkChannel
+    at : Estimate
+        Alpha of the onset.
+    q : ndarray, shape (P, P)
+        Fixed point there.
+    direction : ndarray, shape (P, P)
+        PSD.
+    """
+    t, (values, vectors) = math.log(at.value), np.linalg.eigh(span(direction))
+    new = canonical_axes(values, vectors)[:, values > _HALF]
+    branch = Branch.beside(channel, q, new)
+    make = partial(Onset, at.value, at.error, q, direction)
+    first = branch.at(_SIZES[0] * len(new.T), branch.unknowns(q), t)
+    second = None if first is None else branch.moved(first, _SIZES[1] * len(new.T))
+    if first is None or second is None:
+        return make("undecided", why="the branch with an overlap along it was not found")
+    # Of a parabola through the onset, and of a line through the slopes: all are by the same rules, whose errors at
+    # neighbouring overlaps are alike, and what is left of them shows in the differences.
+    slope, other = (2 * (one.t - t) / one.size - one.slope for one in (first, second))
+    off = abs(slope - other) + abs(slope - (2 * first.slope - second.slope))
+    if abs(slope) <= off:
+        return make("undecided", why=f"log alpha changes by {slope:.1g} +- {off:.1g} per overlap along it")
+    if slope > 0:
+        return make("continuous", why="its overlap rises from zero", rise=1 / (at.value * slope))
+    fold = branch.turning(second if second.slope < 0 else first)
+    why = "its overlap jumps there, as the branch with a small one goes back in alpha"
+    return make("discontinuous", fold, why if fold is not None else f"{why}; its spinodal is not served")
