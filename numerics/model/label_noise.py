@@ -1,16 +1,19 @@
 """Noise of discrete outputs: each is one of K labels, and is replaced by one of the others with some probability."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from ..core.errors import ConvergenceError
 from ..core.ties import merged
 
 __all__ = ["LabelNoise", "labels_of"]
+
+# Of the standard library: labels are read where SciPy is not loaded.
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -113,7 +116,7 @@ class LabelNoise:
 
     def replaced(self, number: Integers, normals: Array) -> Integers:
         """Numbers of the labels that are seen, from a standard normal variable for each; -1 stays."""
-        uniform = ndtr(normals)
+        uniform = 0.5 * _erfc(-normals / math.sqrt(2))
         others = len(self.labels) - 1
         # Where it is replaced, the same variable decides by which of the others.
         with np.errstate(divide="ignore", invalid="ignore"):

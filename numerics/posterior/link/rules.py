@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
 from ...quadrature.rules import gauss_legendre, half_line, tanh_sinh, trapezoid
 from .monotone import bisect_change
@@ -213,8 +213,7 @@ def between_ends(low: Array, high: Array, step: float) -> tuple[Array, Array]:
     """
     weights = tanh_sinh(step).weights
     t = step * (np.arange(len(weights)) - len(weights) // 2)
-    gap = np.exp(-np.pi * np.sinh(np.abs(t)))
-    share = gap / (1 + gap)
+    share = expit(-np.pi * np.sinh(np.abs(t)))
     length = (high - low)[:, None]
     x = np.where(t < 0, low[:, None] + length * share, high[:, None] - length * share)
     return x, 0.5 * length * weights

@@ -369,7 +369,7 @@ def test_just_below_a_threshold_what_was_learned_dies_out() -> None:
 
 def test_a_growth_rate_that_is_one_within_its_error_is_in_doubt() -> None:
     # Samples serve this threshold, to two digits or three.
-    kernel = kernel_of("h**4", noise="0.01")
+    kernel = kernel_of("h[1]*h[2] + h[3]*h[4]")
     found = threshold(kernel)
     assert found.how == "monte-carlo"
     assert found.error is not None

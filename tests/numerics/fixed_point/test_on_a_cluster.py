@@ -93,14 +93,15 @@ def test_points_of_the_quadrature_of_more_layers(client, completed):
 
 
 #: Noise so narrow that no rule over the outputs resolves it.
-SAMPLED = al.Link("h[1]*h[2]", noise="1e-7")
+NARROW = al.Link("h[1]*h[2]", noise="1e-7")
 
 
 def test_randomisations_of_a_link(client, completed):
-    kernel = SAMPLED.kernel
+    kernel, partner = NARROW.kernel, al.Link("h[1]*h[2]").kernel
 
     def make(workers):
-        return LinkChannel(kernel, samples=samples, replicas=3, rng=np.random.default_rng(0), workers=workers)
+        effort = {"samples": samples, "replicas": 3, "workers": workers}
+        return LinkChannel(kernel, rng=np.random.default_rng(0), noiseless=partner, **effort)
 
     q, samples = 0.5 * np.eye(2), 1024
     assert same(*both(make, q, client)) and same(make(1).operator(q), make(ClusterPool(client)).operator(q))
@@ -112,13 +113,13 @@ def test_randomisations_of_a_link(client, completed):
 
 CASES = {
     "network": lambda **where: al.evolve(al.Network(2, 2), 0.9, samples=64, replicas=3, max_iter=12, **where),
-    "link": lambda **where: al.evolve(SAMPLED, 2.0, samples=1024, replicas=3, **where),
+    "link": lambda **where: al.evolve(NARROW, 2.0, samples=1024, replicas=3, **where),
     "chart": lambda **where: al.evolve(
         al.Network(1, 2, noise=0.1), 0.6, samples=64, replicas=3, nodes=128, max_iter=12, **where
     ),
     "chart to an accuracy": lambda **where: al.evolve(al.Network(1, 2, noise=0.1), 0.6, accuracy=0.05, **where),
     "curve of a network": lambda **where: al.curve(al.Network(1, 3, 2), [0.2, 0.6], samples=64, replicas=3, **where),
-    "curve of a link": lambda **where: al.curve(SAMPLED, [0.2, 3.0], samples=1024, replicas=3, **where),
+    "curve of a link": lambda **where: al.curve(NARROW, [0.2, 3.0], samples=1024, replicas=3, **where),
     "curve on a chart": lambda **where: al.curve(
         al.Network(1, 2, noise=0.1), [0.4, 0.9], samples=64, replicas=3, nodes=128, **where
     ),
