@@ -27,12 +27,10 @@ LEVELS = {
 }
 # Links of which `al.evolve` takes more than a few seconds, compilation included.
 LONG = ("tanh", "erf", "h[1,1]", "h[1]+h[2]*h[3]", "h[1]**2+sign", "h[1]*h[2], noise")
-UNMET = pytest.mark.xfail(reason="its averages are 2e-4 off, which is a little more than they state", strict=True)
 
 
 def _instance(case):
     marks = [SLOW] if case.name.startswith(LONG) else []
-    marks += [UNMET] if case.name.startswith("h[1]**2+sign") else []
     return pytest.param(case, id=case.name, marks=marks)
 
 
