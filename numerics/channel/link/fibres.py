@@ -14,7 +14,8 @@ from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part
 from ...posterior.link.fibred import FibredRule, Steps, best_plan, fibred_rule
 from ..averages import ROUNDING, matrix_root
-from .blurred import Blurred, averages, scaled
+from .axes import scaled
+from .blurred import Blurred, averages
 
 __all__ = ["RESOLUTIONS", "FibreAverages", "FibreGroup", "Resolution", "Resolved"]
 
