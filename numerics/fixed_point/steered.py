@@ -123,7 +123,7 @@ class Steered:
             step = _step(inner - np.eye(len(x)), fx - x, float(np.abs(x).max()))
             moved = self._trusted(state.free, x + step, fx)
         # Where the plain step is short, Newton's may be long.
-        settled = residual <= allowed and float(np.abs(step).max()) <= _SETTLED
+        settled = bool(residual <= allowed and np.abs(step).max() <= _SETTLED)
         return replace(state, converged=settled), x if settled else moved
 
     def postprocess(self, state: State) -> Solution:
