@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["Drawn", "drawn_link"]
 
-_SMOOTH = ("tanh({})", "erf({})", "sin({})", "exp(-{}**2)", "({})**2", "({})**3", "{}/sqrt(1+{}**2)", "atan({})")
+_SMOOTH = ("tanh({})", "erf({})", "sin({})", "exp(-{}**2)", "({})**2", "({})**3", "{}/sqrt(1+{}**2)")
 _KINKED = ("Max({}, 0)", "Abs({})", "Min({}, 1)", "Max({}, -1/2)")
 _DISCRETE = ("sign({})", "Heaviside({})")
 _NOISES = (0.0, 0.0, 0.01, 0.1, 1.0)
