@@ -17,6 +17,7 @@ from ...core.results import How
 from ...model.link_symmetry import couplings
 from ...model.links import LinkKernel, Part
 from ..averages import ROUNDING, SAFETY, Averages, ChannelBase, interval
+from .entries import same_token
 from .fibres import FibreGroup, Resolved
 from .scalar_noise import OfOne, scalar_link
 from .scores import SampledGroup, Sizes
@@ -211,8 +212,7 @@ class LinkChannel(ChannelBase):
 
     def _add_fibres(self, group: FibreGroup, q: Array, g: Array, bias: Array, matrix: Array | None) -> None:
         found = group(q, matrix is not None)
-        place = [e % self.model.indices for e in group.entries]
-        pairs = group.same_token
+        place, pairs = same_token(group.entries, self.model.indices)
         scores = _ends(found.score, self.sampled, len(g))
         for a, b in pairs:
             g[:, place[a], place[b]] += scores[:, a, b]
@@ -222,17 +222,14 @@ class LinkChannel(ChannelBase):
 
     def _add_operator(self, group: FibreGroup | SampledGroup, operator: Array, matrix: Array) -> None:
         """Add E of products of two entries of dg/domega, over all pairs of tokens."""
-        token, place = np.divmod(np.array(group.entries), self.model.indices)
-        pairs = [(a, b) for a in range(len(place)) for b in range(len(place)) if token[a] == token[b]]
+        place, pairs = same_token(group.entries, self.model.indices)
         for a, c in pairs:
             for b, d in pairs:
                 matrix[:, place[a], place[c], place[b], place[d]] += operator[:, a, b, c, d]
 
     def _add_sampled(self, group: SampledGroup, q: Array, g: Array, bias: Array, matrix: Array | None) -> None:
-        p = self.model.indices
         found = group(q, matrix is not None)
-        token, place = [e // p for e in group.entries], [e % p for e in group.entries]
-        pairs = [(a, b) for a in range(len(place)) for b in range(len(place)) if token[a] == token[b]]
+        place, pairs = same_token(group.entries, self.model.indices)
         for a, b in pairs:
             value, off = found.product(a, b)
             g[:, place[a], place[b]] += value

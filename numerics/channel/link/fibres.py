@@ -16,6 +16,7 @@ from ...posterior.link.fibred import FibredRule, Steps, best_plan, fibred_rule
 from ..averages import ROUNDING, matrix_root
 from .axes import scaled
 from .blurred import Blurred, averages
+from .entries import covariance
 
 __all__ = ["RESOLUTIONS", "FibreAverages", "FibreGroup", "Resolution", "Resolved"]
 
@@ -102,7 +103,6 @@ class FibreGroup:
         if len(self.entries) not in _CHOSEN:
             raise NotServedError(f"{len(self.entries)} entries of h belong together, and fibres are resolved of 3")
         self._tolerance = _TOLERANCE[len(self.entries)] if tolerance is None else tolerance
-        self._indices = kernel.indices
         self._flips = tuple({tuple(flip[e] for e in self.entries) for flip in kernel.flips})
         plan = best_plan(kernel, part)
 
@@ -111,7 +111,8 @@ class FibreGroup:
 
         self._rule = lru_cache(maxsize=8)(rule)
         self._kept: dict[tuple[bytes, Resolution], Blurred] = {}
-        self._within, self.solved = self._resolved(RESOLUTIONS[_CHOSEN[len(self.entries)]])
+        within, self.solved = self._resolved(RESOLUTIONS[_CHOSEN[len(self.entries)]])
+        self._resolutions = tuple(resolution.within(within) for resolution in RESOLUTIONS)
 
     def _resolved(self, chosen: Resolution) -> tuple[float, float]:
         """Factor of the steps within the fibres that gives the moments of h, and the entries that the outputs fix."""
@@ -136,20 +137,13 @@ class FibreGroup:
             raise NotServedError(f"a rule over its fibres has moments of h that are off by {best[1].defect:.1g}")
         return best[0], best[1].solved
 
-    @property
-    def same_token(self) -> list[tuple[int, int]]:
-        """Pairs of the entries that are of one token."""
-        size, token = len(self.entries), [e // self._indices for e in self.entries]
-        return [(a, b) for a in range(size) for b in range(size) if token[a] == token[b]]
-
-    def covariance(self, q: Array) -> Array:
-        """Covariance of omega at the overlap q."""
-        tokens, place = np.divmod(np.array(self.entries), self._indices)
-        return np.where(np.equal.outer(tokens, tokens), q[np.ix_(place, place)], 0.0)
+    def _left(self, q: Array) -> Array:
+        """Covariance of h given omega at the overlap q."""
+        return np.eye(len(self.entries)) - covariance(self.entries, q)
 
     def __call__(self, q: Array, second: bool) -> FibreAverages:
         """Averages at the overlap q."""
-        left = np.eye(len(self.entries)) - self.covariance(q)
+        left = self._left(q)
         smallest, least = float(np.linalg.eigvalsh(left)[0]), _LEAST[len(left)]
         if smallest < least:
             return self._extrapolated(left, smallest, second)
@@ -162,18 +156,18 @@ class FibreGroup:
 
     def slopes(self, q: Array) -> Array:
         """E of products of two entries of dg/domega, to the few digits that a step of Newton's method takes."""
-        left = np.eye(len(self.entries)) - self.covariance(q)
+        left = self._left(q)
         if float(np.linalg.eigvalsh(left)[0]) < _LEAST[len(left)]:
             found = self(q, True).change
             assert found is not None
             return found.value
-        change = self._latest(left, RESOLUTIONS[_SLOPES].within(self._within), True).change
+        change = self._latest(left, self._resolutions[_SLOPES], True).change
         assert change is not None
         return change
 
     def log_density(self, q: Array) -> Array:
         """E log Z_out by two resolutions, shape (2,)."""
-        found = self._series(np.eye(len(self.entries)) - self.covariance(q), False)
+        found = self._series(self._left(q), False)
         return np.array([one.log_density for one in found[-2:]])
 
     def _series(self, left: Array, second: bool, tolerance: float = 0.0) -> list[Blurred]:
@@ -181,9 +175,9 @@ class FibreGroup:
         # What is left of h is then known to one tolerance, however little it is.
         tolerance = max(tolerance, self._tolerance / float(np.linalg.eigvalsh(left)[0]))
         found: list[Blurred] = []
-        for resolution in RESOLUTIONS:
+        for resolution in self._resolutions:
             try:
-                found.append(self._latest(left, resolution.within(self._within), second))
+                found.append(self._latest(left, resolution, second))
             except NotServedError:
                 if len(found) < _TOLD:
                     raise
@@ -204,13 +198,13 @@ class FibreGroup:
 
     def _averaged(self, left: Array, resolution: Resolution, second: bool) -> Blurred:
         """Averages by one resolution; fibres are resolved as finely as what is left of h asks for."""
-        covariance = np.eye(len(left)) - left
-        known, vectors = np.linalg.eigh(covariance)
+        of_omega = np.eye(len(left)) - left
+        known, vectors = np.linalg.eigh(of_omega)
         # Along an entry as finely as the narrowest of the directions that it is in.
         narrow = np.where(np.abs(vectors) > 1e-6, (1 - known) / np.maximum(known, 1e-3), math.inf).min(axis=1)
         finer = 2.0 ** (-0.5 * np.maximum(0, np.ceil(-np.log2(narrow))))
         with one_blas_thread():
-            return averages(self._rule(resolution.steps(finer)), covariance, resolution.grid, second, self._flips)
+            return averages(self._rule(resolution.steps(finer)), of_omega, resolution.grid, second, self._flips)
 
     def _extrapolated(self, left: Array, smallest: float, second: bool) -> FibreAverages:
         """Averages where less is left of h than grids resolve, by a parabola in the root of what is left.

@@ -15,6 +15,7 @@ from ...posterior.link.cells import Nodes
 from ...posterior.link.moments import Group, Sums
 from ...quadrature.rules import normal_qmc
 from ..averages import controlled, matrix_root
+from .entries import covariance
 
 __all__ = ["SampledGroup", "Scores", "Sizes", "scores_of"]
 
@@ -149,12 +150,6 @@ class SampledGroup:
                     values[rows] = getattr(again, name)
         return sums
 
-    def covariance(self, q: Array) -> Array:
-        """Covariance of omega at the overlap q."""
-        p = len(q)
-        tokens, place = [e // p for e in self.entries], [e % p for e in self.entries]
-        return np.where(np.equal.outer(tokens, tokens), q[np.ix_(place, place)], 0.0)
-
     def __call__(self, q: Array, second: bool) -> Scores:
         """Posterior scores at the overlap q."""
         if self._pool is None:
@@ -171,13 +166,13 @@ class SampledGroup:
                 "(12); raise `inner` (--nodes), or the noise"
             )
         change = np.array([one.change for one in found]) if second else None
-        precision = np.linalg.inv(np.eye(len(self.entries)) - self.covariance(q)).astype(np.float64)
+        precision = np.linalg.inv(np.eye(len(self.entries)) - covariance(self.entries, q)).astype(np.float64)
         return Scores(np.array([one.score for one in found]), np.array([one.truth for one in found]), change, precision)
 
     def randomisation(self, replica: int, q: Array, second: bool) -> OfOne:
         """Posterior scores of one randomisation at the overlap q."""
         k = len(self.entries)
-        known = self.covariance(q)
+        known = covariance(self.entries, q)
         cov = np.eye(k) - known
         spread, precision = matrix_root(known @ cov), np.linalg.inv(cov).astype(np.float64)
         points = self._points[replica]
