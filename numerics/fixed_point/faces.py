@@ -18,7 +18,7 @@ from ..core.ties import canonical_axes
 from ..thresholds.link.kept import kept_threshold
 from ..thresholds.link.leading import leading_direction
 from ..thresholds.link.operator import ZERO
-from .fastest import NOTHING, fastest, without_overlap
+from .fastest import MINOR, NOTHING, SEED, fastest, without_overlap
 from .iteration import Iteration
 from .known_rates import ROUNDING
 from .postprocess import measured
@@ -30,10 +30,6 @@ __all__ = ["Face", "Faces"]
 
 Array = NDArray[np.float64]
 
-# Where a direction that has just turned unstable starts.
-_SEED = 0.05
-# Parts of a direction below this share of the largest are not in it.
-_MINOR = 0.02
 # Indices whose overlaps feed each other by less than this share of the largest are apart.
 _APART = 1e-2
 
@@ -97,9 +93,9 @@ class Faces:
                 return face
             # What is small beside the rest joins later, if it turns unstable.
             values, vectors = np.linalg.eigh(face.growth.direction)
-            seed = (vectors * np.where(values < _MINOR * values[-1], 0.0, values)) @ vectors.T
+            seed = (vectors * np.where(values < MINOR * values[-1], 0.0, values)) @ vectors.T
             room = 1 - float(np.linalg.eigvalsh(face.q)[-1])
-            face = self._approached(face, face.q + _SEED * room * self._masked(seed))
+            face = self._approached(face, face.q + SEED * room * self._masked(seed))
         return replace(face, converged=False)
 
     def approach(self, q: Array) -> Face:

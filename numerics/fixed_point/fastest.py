@@ -9,12 +9,16 @@ from ..channel.link.channel import LinkChannel
 from ..core.standard_error import standard_error
 from ..thresholds.link.leading import leading_direction
 
-__all__ = ["NOTHING", "Fastest", "fastest", "without_overlap"]
+__all__ = ["MINOR", "NOTHING", "SEED", "Fastest", "fastest", "without_overlap"]
 
 Array = NDArray[np.float64]
 
 #: Overlaps below this are zero.
 NOTHING = 1e-12
+#: Where a direction that has just turned unstable starts, of what is left to one.
+SEED = 0.05
+#: Parts of a direction below this share of the largest are not in it.
+MINOR = 0.02
 # E ||E[h | y, omega]||^2 along a direction of zero overlap counts from here on, and beyond so many standard errors.
 _SURELY, _SIGMAS = 1e-7, 6.0
 

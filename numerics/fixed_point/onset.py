@@ -26,7 +26,7 @@ from ..thresholds.link.operator import ZERO
 from .balance import RECOVERED
 from .branch import Branch
 from .faces import Faces
-from .fastest import fastest, without_overlap
+from .fastest import MINOR, SEED, fastest, without_overlap
 
 __all__ = ["Begin", "Onset", "next_onset", "opening"]
 
@@ -37,8 +37,8 @@ Transition = Literal["", "continuous", "discontinuous", "undecided"]
 _TOL, _MOST = 1e-12, 400
 # Error of an overlap by what is left of F(q) - q, in units of the largest.
 _LEFT = 4.0
-# Overlap to start from, and how much further than where the branch begins.
-_SEED, _FURTHER = 0.05, 1.25
+# How much further than where the branch begins it is first looked at.
+_FURTHER = 1.25
 # Nearest to where the branch begins that its fixed points are looked at, relative.
 _NEAR = 1e-6
 # Fixed points until the onset is enclosed; log alpha beyond which it is not looked for.
@@ -47,8 +47,8 @@ _BRACKETING, _FARTHEST = 40, math.log(1e6)
 _CLOSE, _SHARE = 1e-12, 0.01
 # Log growth left there, in units of its error and of the accuracy of the root, that is a jump.
 _JUMPS = 100.0
-# Parts of a direction below this share of the largest are not in it, and eigenvalues of projectors.
-_MINOR, _HALF = 0.02, 0.5
+# Eigenvalues of projectors.
+_HALF = 0.5
 # Sizes of the new overlap at which its branch is compared with where it begins.
 _SIZES = 0.01, 0.02
 # Steps of q for the change of the growth with it, as a share of the least distance to the ends of the range.
@@ -127,7 +127,7 @@ class _Standing(NamedTuple):
 def span(direction: Array) -> Array:
     """Projector on the subspace of a PSD matrix."""
     values, vectors = np.linalg.eigh(direction)
-    inside = vectors[:, values > _MINOR * values[-1]]
+    inside = vectors[:, values > MINOR * values[-1]]
     return np.asarray(inside @ inside.T)
 
 
@@ -156,7 +156,7 @@ class _Along:
         if same:
             return same[0]
         below = [one for one in self.known if one.t < t]
-        seed = self.begin.overlap + _SEED * (1 - float(np.linalg.eigvalsh(self.begin.overlap)[-1])) * self.begin.learned
+        seed = self.begin.overlap + SEED * (1 - float(np.linalg.eigvalsh(self.begin.overlap)[-1])) * self.begin.learned
         found = self._settled(t, self._before(t) if below else seed)
         self.known.append(found)
         return found

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part
 from ...quadrature.rules import normal_qmc
-from .mixing import LabelMixing, Mixing, gaussian_mixing
+from .mixing import MOST, LabelMixing, Mixing, gaussian_mixing
 from .outputs import output_edges, output_rule
 from .quadrature import Piece, by_label, pieces
 from .rules import AnalyticRule, normal_density
@@ -34,8 +34,8 @@ _LEAST = {1: 1e-15, 2: 1e-13, 3: 2e-8}
 _TRIED = (AnalyticRule(0.33), AnalyticRule(0.25))
 # Entries of level sets that charts may share: those of surfaces take too many nodes.
 _BY_CHARTS = 2
-# Nodes of all fibres, and fibres that noise mixes.
-_MOST_NODES, _MOST_MIXED = 6_000_000, 20_000
+# Nodes of all fibres.
+_MOST_NODES = 6_000_000
 
 
 class Plan(NamedTuple):
@@ -220,8 +220,8 @@ def _moving(kernel: LinkKernel, group: Sequence[Piece], steps: Steps, widest: fl
     """Fibres of the one output that varies, no further apart than `widest`."""
     group = steps.plan.of(group)
     y, measure = output_rule(output_edges(group), _drawn(kernel, group), steps.outer, widest)
-    if len(y) > _MOST_MIXED:
-        raise NotServedError(f"steps of {widest:.2g} between its outputs take more than {_MOST_MIXED} of them")
+    if len(y) > MOST:
+        raise NotServedError(f"steps of {widest:.2g} between its outputs take more than {MOST} of them")
     gathered: list[list[tuple[Array, Array]]] = [[] for _ in y]
     count = 0
     for piece in group:

@@ -179,7 +179,7 @@ class LevelSets(KnownRegion):
     @property
     def smooth(self) -> bool:
         """Whether level sets are smooth over all of the other entries, as far as second differences show."""
-        if len(self.solvable) == 0 or not self.others or not self.branch_count:
+        if not self.others or not self.branch_count:
             return False
         rng = np.random.default_rng(0)
         # On every scale about zero, where links have their corners and poles.
@@ -189,15 +189,16 @@ class LevelSets(KnownRegion):
         with np.errstate(all="ignore"):
             y = np.broadcast_to(self.value(self.entries(h)), (_TRIALS,))
             rest = {e: h[e] for e in self.others}
-            return all(whole._bends(y, {**rest, e: 0 * y}, e, d) for e in self.others for d in _DISTANCES)
+            return all(whole._smooth_about_zero(y, rest, e, d) for e in self.others for d in _DISTANCES)
 
-    def _bends(self, y: Array, values: dict[int, Array], entry: int, distance: float) -> bool:
+    def _smooth_about_zero(self, y: Array, values: dict[int, Array], entry: int, distance: float) -> bool:
         """Whether all branches exist about zero, and bend with their slopes by no more than smooth functions do."""
         for number in range(self.branch_count):
             found = []
             for x in (-distance, 0.0, distance):
-                z, ok = self.branch(y, {**values, entry: values[entry] + x}, number)
-                slope = self.slope(self.entries({**values, entry: values[entry] + x, self.unknown: z}))
+                moved = {**values, entry: np.full_like(y, x)}
+                z, ok = self.branch(y, moved, number)
+                slope = self.slope(self.entries({**moved, self.unknown: z}))
                 found.append((z, np.broadcast_to(slope, z.shape), ok))
             (z0, s0, a), (z1, s1, b), (z2, s2, c) = found
             if not (a & b & c).all():
@@ -298,7 +299,8 @@ class LevelSets(KnownRegion):
                 continue
             # Towards zero, or a pole, the integrand may vary on every scale; elsewhere the end itself is rounded.
             deep = np.array([(end == 0) | np.isin(end, turns[1]) for end in (a, b)])
-            flat = self._flat(slices, along, number, (row, a, b))
+            # Rules that are dense towards every end do not ask.
+            flat = self._flat(slices, along, number, (row, a, b)) if rule.even else np.zeros_like(deep)
             for own, x, w in rule.line(Intervals(a, b, deep, flat, nested=bool(fixed))):
                 r = np.repeat(row[own], x.shape[1])
                 x, w = x.ravel(), w.ravel()

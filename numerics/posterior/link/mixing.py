@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from ...core.errors import NotServedError
 
-__all__ = ["GaussianMixing", "LabelMixing", "Mixing", "gaussian_mixing"]
+__all__ = ["MOST", "GaussianMixing", "LabelMixing", "Mixing", "gaussian_mixing"]
 
 Array = NDArray[np.float64]
 
 # Standard deviations of the noise beyond which it counts as zero.
 _REACH = 7.6
-# Outputs that noise mixes.
-_MOST = 20_000
+#: Outputs that noise mixes.
+MOST = 20_000
 
 
 class Mixing(Protocol):
@@ -91,6 +91,6 @@ def gaussian_mixing(outputs: Sequence[float], step: float, sigma: float) -> Gaus
     number = np.unique(np.round(without / (step * sigma)).astype(np.int64))
     reach = math.ceil(_REACH / step) + 1
     near = np.unique(number[:, None] + np.arange(-reach, reach + 1))
-    if len(near) > _MOST or len(without) > _MOST:
-        raise NotServedError(f"noise of standard deviation {sigma:.2g} takes more than {_MOST} outputs")
+    if len(near) > MOST or len(without) > MOST:
+        raise NotServedError(f"noise of standard deviation {sigma:.2g} takes more than {MOST} outputs")
     return GaussianMixing(without, step * sigma * near, step * sigma, sigma)
