@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..channel.link.channel import LinkChannel
 from ..channel.two_layers.diagonal import DiagonalQuadrature
 from ..core.errors import ConvergenceError
-from .prior import Prior
+from ..priors import Prior
 from .psi_out import OutputEntropy
 
 __all__ = ["GroupBalance"]

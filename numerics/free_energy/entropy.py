@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.results import Estimate
 from ..core.shown import few_lines
 from ..core.validation import within
-from .prior import Gaussian, Prior
+from ..priors import Gaussian, Prior
 from .psi_out import OutputEntropy
 
 __all__ = ["FreeEntropy"]

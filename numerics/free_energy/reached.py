@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ..fixed_point.balance import filled
 from ..fixed_point.both_starts import fixed_points
 from ..fixed_point.state import Solution
+from ..priors import Gaussian
 from .entropy import FreeEntropy
 from .points import StationaryPoint, in_order
-from .prior import Gaussian
 from .stationary import FLAT
 
 __all__ = ["reached"]

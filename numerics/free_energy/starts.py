@@ -10,8 +10,8 @@ import numpy as np
 from ..core.cluster_pool import Recipe
 from ..core.typing import Array
 from ..fixed_point.newton import Limits, newton_root
+from ..priors import Prior
 from .balance import GroupBalance
-from .prior import Prior
 
 __all__ = ["OFF", "balance_at", "evaluate_ahead", "newton_point_at", "newton_points"]
 

@@ -16,9 +16,9 @@ from scipy.optimize import brentq, minimize_scalar
 
 from ..core.results import Estimate, Result, versions
 from ..core.shown import few_lines
+from ..priors import Gaussian, Prior
 from .balance import GroupBalance
 from .entropy import FreeEntropy
-from .prior import Gaussian, Prior
 from .psi_out import OutputEntropy
 from .starts import evaluate_ahead
 

@@ -8,12 +8,8 @@ from attnlimits.numerics.core.cluster import check_cluster
 from attnlimits.numerics.core.cluster_pool import ClusterPool
 from attnlimits.numerics.fixed_point.continuation import usual_samples
 from attnlimits.numerics.free_energy import (
-    Binary,
     FreeEntropy,
-    GaussBernoulli,
-    Gaussian,
     OutputEntropy,
-    Prior,
     StationaryPoint,
     output_entropy,
     stationary_points,
@@ -21,13 +17,13 @@ from attnlimits.numerics.free_energy import (
 from attnlimits.numerics.free_energy.landscape import landscape
 from attnlimits.numerics.free_energy.located import located
 from attnlimits.numerics.free_energy.pictures import draw, draw_stationary
-from attnlimits.numerics.free_energy.prior import prior_named
 from attnlimits.numerics.free_energy.theorem import bayes_optimal
 from attnlimits.numerics.free_energy.thresholds import Transitions
 from attnlimits.numerics.free_energy.thresholds import transitions as transitions_of
 from attnlimits.numerics.model.described import Model
 from attnlimits.numerics.model.link import Link
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.priors import Binary, GaussBernoulli, Gaussian, Prior, prior_named
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -7,10 +7,11 @@ import pytest
 
 from attnlimits.numerics.channel.charts import ChartChannel
 from attnlimits.numerics.fixed_point.evolve import evolve
-from attnlimits.numerics.free_energy import Binary, FreeEntropy, OutputEntropy, output_entropy
+from attnlimits.numerics.free_energy import FreeEntropy, OutputEntropy, output_entropy
 from attnlimits.numerics.free_energy.located import located
 from attnlimits.numerics.free_energy.thresholds import transitions
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.priors import Binary
 from attnlimits.numerics.quadrature.rules import normal_qmc
 
 

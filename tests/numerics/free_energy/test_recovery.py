@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.fixed_point.evolve import evolve
-from attnlimits.numerics.free_energy import Binary, FreeEntropy, output_entropy, stationary_points
+from attnlimits.numerics.free_energy import FreeEntropy, output_entropy, stationary_points
 from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.priors import Binary
 from attnlimits.numerics.quadrature.rotations import mean_rotation
 from attnlimits.numerics.quadrature.rules import normal_qmc
 

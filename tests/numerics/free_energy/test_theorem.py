@@ -8,9 +8,10 @@ import pytest
 
 from attnlimits.numerics.channel.linear import LinearChannel, linear_map
 from attnlimits.numerics.fixed_point import link as link_evolution
-from attnlimits.numerics.free_energy import Binary, FreeEntropy, OutputEntropy, output_entropy, stationary_points
+from attnlimits.numerics.free_energy import FreeEntropy, OutputEntropy, output_entropy, stationary_points
 from attnlimits.numerics.free_energy.theorem import bayes_optimal, information
 from attnlimits.numerics.model.link_kernels import kernel_of
+from attnlimits.numerics.priors import Binary
 
 
 def best(output, alpha, prior=None):

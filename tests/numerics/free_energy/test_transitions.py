@@ -11,10 +11,11 @@ from scipy.special import log_ndtr, ndtr
 from attnlimits.numerics.channel.link.channel import LinkChannel
 from attnlimits.numerics.core.results import load
 from attnlimits.numerics.fixed_point.continuation import curve
-from attnlimits.numerics.free_energy import Binary, GaussBernoulli, OutputEntropy, output_entropy
+from attnlimits.numerics.free_energy import OutputEntropy, output_entropy
 from attnlimits.numerics.free_energy.thresholds import transitions
 from attnlimits.numerics.model.link_kernels import kernel_of
 from attnlimits.numerics.model.network import Network
+from attnlimits.numerics.priors import Binary, GaussBernoulli
 from attnlimits.papers.troiani2025.figures import free_energies, phase_retrieval
 
 

@@ -1,26 +1,17 @@
-"""Priors of a row of the weights: what (10) and (14) need to know of W.
-
-A row w in R^P is seen through y = qhat^{1/2} w + z, z ~ N(0, I). The free entropy of this channel,
-
-    psi(qhat) = E log int dP(w) exp(-w^T qhat w/2 + w^T qhat^{1/2} y),   d psi/d qhat = F(qhat)/2,
-
-and its overlap F(qhat) = E <w><w>^T are all that the variational problem sees of the prior.
-"""
+"""Priors of independent entries, each a mixture of Gaussians and points."""
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import root
 
 from ..core.errors import ConvergenceError
-from ..core.shown import few_lines, in_html
+from ..core.shown import few_lines
+from .coupled import coupled_inverse
 from .roots import decreasing_root
 from .rows import Mixture, Summary
 
-__all__ = ["Binary", "GaussBernoulli", "Gaussian", "Prior", "prior_named"]
+__all__ = ["Binary", "GaussBernoulli"]
 
 Array = NDArray[np.float64]
 
@@ -35,103 +26,6 @@ _LEAST = 1e-300
 _HALF = 0.5
 # Steps of rules that are compared with the usual ones.
 _COARSER = 1.25
-
-
-class Prior(Protocol):
-    """Law of one row of W: mean zero, covariance I.
-
-    Attributes
-    ----------
-    dimension : float
-        d per entry: the potential behaves as (d/2) log(1 - q) towards q = 1.
-    """
-
-    @property
-    def dimension(self) -> float:
-        """How fast the potential falls towards recovery."""
-
-    def psi(self, qhat: Array) -> float:
-        """Free entropy of the row channel."""
-
-    def overlap(self, qhat: Array) -> Array:
-        """F(qhat) = E <w><w>^T."""
-
-    def mmse(self, qhat: Array) -> Array:
-        """I - F(qhat), the mean posterior covariance."""
-
-    def inverse(self, q: Array) -> Array:
-        """Return qhat with F(qhat) = q."""
-
-    def uncertainty(self, q: Array) -> Array:
-        """What the inverse is off by, shape (P, P): of rounding, and of the search for it."""
-
-    def response(self, q: Array) -> Array:
-        """Derivatives of the diagonal of qhat by that of q, shape (P, P), for diagonal q."""
-
-    def potential(self, q: Array) -> float:
-        """Infimum over qhat of psi(qhat) - Tr(q qhat)/2: zero at q = 0."""
-
-    def rounding(self, q: Array) -> float:
-        """Error of the potential: of rounding, and of rules over rows of coupled entries."""
-
-    def describe(self) -> str:
-        """One line."""
-
-
-@in_html
-@dataclass(frozen=True)
-class Gaussian:
-    """Rows N(0, I): psi = (Tr qhat - log det(I + qhat))/2, F = qhat (I + qhat)^{-1}; any P x P qhat.
-
-    References
-    ----------
-    troiani2025, (10), (14), (96).
-    """
-
-    dimension: float = 1.0
-
-    def psi(self, qhat: Array) -> float:
-        """Free entropy of the row channel."""
-        values = np.linalg.eigvalsh(qhat)
-        return 0.5 * float((values - np.log1p(values)).sum())
-
-    def overlap(self, qhat: Array) -> Array:
-        """Qhat (I + qhat)^{-1}."""
-        return np.asarray(np.linalg.solve(np.eye(len(qhat)) + qhat, qhat), dtype=np.float64)
-
-    def mmse(self, qhat: Array) -> Array:
-        """(I + qhat)^{-1}."""
-        return np.asarray(np.linalg.inv(np.eye(len(qhat)) + qhat), dtype=np.float64)
-
-    def inverse(self, q: Array) -> Array:
-        """Q (I - q)^{-1}."""
-        found = np.asarray(np.linalg.solve(np.eye(len(q)) - q, q), dtype=np.float64)
-        return 0.5 * (found + found.T)
-
-    def uncertainty(self, q: Array) -> Array:
-        """Of 1 - q, one, and of an elimination, 3 P: |(1 - q)^{-1}| |1 - q| |qhat| each, of half an eps."""
-        left = np.eye(len(q)) - q
-        found: Array = np.abs(np.linalg.inv(left)) @ np.abs(left) @ np.abs(self.inverse(q))
-        return 2 * len(q) * _EPS * found
-
-    def response(self, q: Array) -> Array:
-        """Return (1 - q_k)^{-2} on the diagonal."""
-        out: Array = np.diag((1 - q.diagonal()) ** -2.0)
-        return out
-
-    def potential(self, q: Array) -> float:
-        """(Tr q + log det(I - q))/2."""
-        values = np.linalg.eigvalsh(q)
-        return 0.5 * float((values + np.log1p(-values)).sum())
-
-    def rounding(self, q: Array) -> float:
-        """Of two terms that cancel at small overlaps."""
-        values = np.linalg.eigvalsh(q)
-        return 2 * _EPS * float((np.abs(values) - np.log1p(-values)).sum())
-
-    def describe(self) -> str:
-        """One line."""
-        return "Gaussian prior"
 
 
 @few_lines
@@ -181,7 +75,7 @@ class _Separable:
         """Return qhat with F(qhat) = q."""
         if _diagonal(q):
             return np.diag([self._inverse(float(value)) for value in q.diagonal()])
-        return _coupled(self, q)
+        return coupled_inverse(self, q)
 
     def _inverse(self, q: float) -> float:
         """Return qhat of one entry; potential, slope and error at the same overlap ask for the same one."""
@@ -310,43 +204,5 @@ class GaussBernoulli(_Separable):
         return f"Gauss-Bernoulli prior of density {self.density:g}"
 
 
-def prior_named(name: str, density: float | None = None) -> Prior:
-    """Prior of a name: "gaussian", "binary" or "sparse", of which the density is needed."""
-    if name == "sparse" and density is not None:
-        return GaussBernoulli(density)
-    return Binary() if name == "binary" else Gaussian()
-
-
 def _diagonal(matrix: Array) -> bool:
     return not np.abs(matrix - np.diag(matrix.diagonal())).any()
-
-
-# Disagreement of F(qhat) with q, of its largest entry, that is small enough: what the rules over three entries resolve.
-_CLOSE = 1e-6
-
-
-def _coupled(prior: Prior, q: Array) -> Array:
-    """Solve F(qhat) = q for a matrix that is not diagonal, from the qhat of the Gaussian prior."""
-    size = len(q)
-    rows, columns = np.triu_indices(size)
-    target = Gaussian().inverse(q)
-    scale = float(np.abs(target).max())
-
-    def matrix(entries: Array) -> Array:
-        out = np.zeros((size, size))
-        out[rows, columns] = out[columns, rows] = entries
-        return out
-
-    def rest(entries: Array) -> Array:
-        # F (I - F)^{-1} is qhat for the Gaussian prior, and grows with it for others.
-        qhat = scale * matrix(entries)
-        return (np.linalg.solve(prior.mmse(qhat), prior.overlap(qhat)) - target)[rows, columns] / scale
-
-    found = scale * matrix(root(rest, target[rows, columns] / scale, tol=1e-12).x)
-    off = float(np.abs(prior.overlap(found) - q).max())
-    if not off <= _CLOSE * float(np.abs(q).max()):
-        raise ConvergenceError(
-            f"no qhat with F(qhat) = q for the {prior.describe()} was found (14): off by {off:.1e}; "
-            "take a diagonal overlap"
-        )
-    return found

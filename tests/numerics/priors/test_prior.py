@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from attnlimits.numerics.core.errors import ConvergenceError
-from attnlimits.numerics.free_energy import Binary, GaussBernoulli, Gaussian
-from attnlimits.numerics.free_energy.rows import Mixture
+from attnlimits.numerics.priors import Binary, GaussBernoulli, Gaussian
+from attnlimits.numerics.priors.rows import Mixture
 
 PRIORS = [Gaussian(), Binary(), GaussBernoulli(0.3)]
 TURN = np.array([[0.8, 0.6], [-0.6, 0.8]])

@@ -1,0 +1,11 @@
+"""Priors of a row of the weights: F(qhat), free entropy, denoiser of a coordinate, sampler.
+
+What is here may be changed as long as every prior keeps the Protocol of `protocol`; nothing asks which prior it is.
+"""
+
+from .gaussian import Gaussian
+from .named import prior_named
+from .protocol import Prior
+from .separable import Binary, GaussBernoulli
+
+__all__ = ["Binary", "GaussBernoulli", "Gaussian", "Prior", "prior_named"]

@@ -1,0 +1,70 @@
+"""The standard normal prior, under which every rotation of the indices is as likely as another."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.shown import in_html
+
+__all__ = ["Gaussian"]
+
+Array = NDArray[np.float64]
+
+_EPS = float(np.finfo(float).eps)
+
+
+@in_html
+@dataclass(frozen=True)
+class Gaussian:
+    """Rows N(0, I): psi = (Tr qhat - log det(I + qhat))/2, F = qhat (I + qhat)^{-1}; any P x P qhat.
+
+    References
+    ----------
+    troiani2025, (10), (14), (96).
+    """
+
+    dimension: float = 1.0
+
+    def psi(self, qhat: Array) -> float:
+        """Free entropy of the row channel."""
+        values = np.linalg.eigvalsh(qhat)
+        return 0.5 * float((values - np.log1p(values)).sum())
+
+    def overlap(self, qhat: Array) -> Array:
+        """Qhat (I + qhat)^{-1}."""
+        return np.asarray(np.linalg.solve(np.eye(len(qhat)) + qhat, qhat), dtype=np.float64)
+
+    def mmse(self, qhat: Array) -> Array:
+        """(I + qhat)^{-1}."""
+        return np.asarray(np.linalg.inv(np.eye(len(qhat)) + qhat), dtype=np.float64)
+
+    def inverse(self, q: Array) -> Array:
+        """Q (I - q)^{-1}."""
+        found = np.asarray(np.linalg.solve(np.eye(len(q)) - q, q), dtype=np.float64)
+        return 0.5 * (found + found.T)
+
+    def uncertainty(self, q: Array) -> Array:
+        """Of 1 - q, one, and of an elimination, 3 P: |(1 - q)^{-1}| |1 - q| |qhat| each, of half an eps."""
+        left = np.eye(len(q)) - q
+        found: Array = np.abs(np.linalg.inv(left)) @ np.abs(left) @ np.abs(self.inverse(q))
+        return 2 * len(q) * _EPS * found
+
+    def response(self, q: Array) -> Array:
+        """Return (1 - q_k)^{-2} on the diagonal."""
+        out: Array = np.diag((1 - q.diagonal()) ** -2.0)
+        return out
+
+    def potential(self, q: Array) -> float:
+        """(Tr q + log det(I - q))/2."""
+        values = np.linalg.eigvalsh(q)
+        return 0.5 * float((values + np.log1p(-values)).sum())
+
+    def rounding(self, q: Array) -> float:
+        """Of two terms that cancel at small overlaps."""
+        values = np.linalg.eigvalsh(q)
+        return 2 * _EPS * float((np.abs(values) - np.log1p(-values)).sum())
+
+    def describe(self) -> str:
+        """One line."""
+        return "Gaussian prior"
