@@ -12,6 +12,7 @@ from ...core.errors import NotServedError
 from ...model.links import LinkKernel, Part, Region
 from ...quadrature.rules import normal_qmc
 from .quadrature import Piece
+from .work import Work
 
 __all__ = ["Cell", "Nodes"]
 
@@ -142,4 +143,4 @@ class Cell:
 
     def _inverse(self, number: int, entry: int) -> Piece:
         region, k = self.outputs[number]
-        return Piece(region, self.size, tuple(self.entries), {}, k, (entry,))
+        return Piece(region, self.size, tuple(self.entries), {}, k, (entry,), work=Work(bounded=False))

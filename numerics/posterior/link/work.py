@@ -3,6 +3,7 @@
 A clock would let the load of the machine decide which rule serves a link; the count of points does not depend on it.
 """
 
+import math
 import re
 
 from ...core.errors import NotServedError
@@ -24,11 +25,13 @@ class Work:
     ----------
     text : sequence of str
         The outputs of the link, of which every point takes an evaluation.
+    bounded : bool, optional
+        Samples are as many as were asked for.
     """
 
-    def __init__(self, text: tuple[str, ...] = ()) -> None:
+    def __init__(self, text: tuple[str, ...] = (), *, bounded: bool = True) -> None:
         self._each = 1 + _DEARER * sum(len(_COSTLY.findall(output)) for output in text)
-        self._left = _MOST
+        self._left = _MOST if bounded else math.inf
 
     def spend(self, points: int) -> None:
         """Count this many evaluations.
