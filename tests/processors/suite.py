@@ -35,9 +35,9 @@ class Setting(NamedTuple):
 #: Both numbers of threads meet both seeds; processors that differ least have different ones. Each file runs on one
 #: processor that rounds each product of a sum, the first two; every other one on one that does not, as most do today.
 PLAN = (
-    Setting("prescott", 1, 1, frozenset({0, 2, 4})),
-    Setting("sandybridge", 2, 2, frozenset({1, 3, 5})),
-    Setting("haswell", 1, 2, frozenset({0})),
+    Setting("prescott", 1, 1, frozenset({0, 2})),
+    Setting("sandybridge", 1, 2, frozenset({1, 3, 4, 5})),
+    Setting("haswell", 2, 2, frozenset({0})),
     Setting("skylake-avx512", 2, 1, frozenset({1})),
     Setting("zen", 1, 1, frozenset({2})),
 )
