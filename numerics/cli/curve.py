@@ -28,6 +28,7 @@ from .flags import (
     sampling_flags,
 )
 from .plot import check_plot, plot_flag, plotted
+from .prior_flags import check_prior, prior_flags, prior_of
 from .verbs import Outcome, Verbs, add_verb, shown
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def add(verbs: Verbs) -> None:
     group.add_argument("--points", type=int, default=48, help="number of values (default: %(default)s)")
     group.add_argument("--alpha", "-a", type=float, help="samples per dimension N/D, where skip or beta varies")
     group.add_argument("--start", choices=["uninformed", "informed", "both"], default="uninformed")
+    prior_flags(group)
     group.add_argument("--tol", type=float, default=1e-5, help="on max |F(q) - q| (default: %(default)s)")
     group.add_argument(
         "--accuracy", type=float, default=1e-3, help="of deterministic averages, relative (default: %(default)s)"
@@ -93,6 +95,7 @@ def run(args: argparse.Namespace) -> Outcome:
     output_file(args.out, make=True)
     check_plot(args)
     check_link(args)
+    check_prior(args)
     if args.link is not None and args.along != "alpha":
         raise ValueError(f"--along {args.along} varies a model, and --link stands instead of one")
     model = model_of(args, "curve")
@@ -116,6 +119,7 @@ def run(args: argparse.Namespace) -> Outcome:
             workers=args.workers,
             progress=bar.to,
             keep=args.out,
+            prior=prior_of(args),
             **_points(args),
         )
     finally:

@@ -129,12 +129,13 @@ def instances_of(
     args: argparse.Namespace,
     model: "al.learning.Source",
     learn: Callable[[int, Array, Array, Array], Result],
+    prior: "al.free_energy.Prior | None" = None,
 ) -> list[Result]:
-    """Learn from each instance of the flags, with a bar."""
+    """Learn from each instance of the flags, with a bar; their teachers are drawn from the prior."""
     bar = Bar(args.verb, show=shown(args))
     count = _SEEDS if args.seeds is None else args.seeds
     found = al.learning.on_instances(
-        model, args.alpha, args.dimension, learn, count=count, seed=args.seed, progress=bar.to
+        model, args.alpha, args.dimension, learn, count=count, seed=args.seed, progress=bar.to, prior=prior
     )
     bar.close()
     return found

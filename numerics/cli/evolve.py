@@ -23,6 +23,7 @@ from .flags import (
 )
 from .link import evolve as link_evolve
 from .plot import check_plot, plot_flag, plotted
+from .prior_flags import check_prior, prior_flags, prior_of
 from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "run"]
@@ -42,6 +43,7 @@ def add(verbs: Verbs) -> None:
     parser.needs(parser.add_argument("--alpha", "-a", type=float, help="samples per dimension, N/D"))
     parser.check = check_model("evolve")
     parser.add_argument("--start", choices=["uninformed", "informed"], default="uninformed")
+    prior_flags(parser)
     parser.add_argument("--tol", type=float, default=1e-5, help="on max |F(q) - q| (default: %(default)s)")
     parser.add_argument("--max-iter", type=int, default=200, help="evaluations (default: %(default)s)")
     parser.add_argument(
@@ -53,7 +55,8 @@ def add(verbs: Verbs) -> None:
         "--accuracy",
         type=float,
         help="of the overlaps by quadrature (default: 1e-2; two layers of two tokens: 1e-3, relative), or by as many "
-        "samples as it takes (default: 1e-2 on a chart, else --samples); exit status 1 where it is not reached",
+        "samples as it takes (default: 1e-2 on a chart, else --samples); of a link absolute (default: none); exit "
+        "status 1 where it is not reached",
     )
     plot_flag(parser, "the overlaps over the iteration")
     sampling_flags(parser, samples=None)
@@ -71,10 +74,9 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.max_iter < 1:
         raise ValueError(f"--max-iter must be >= 1, got {args.max_iter}")
     check_link(args)
+    check_prior(args)
     check_plot(args)
     if args.link is not None:
-        if args.accuracy is not None:
-            raise ValueError("--accuracy is for networks; for a link raise --samples or --nodes")
         args.nodes = NODES if args.nodes is None else args.nodes
         return _outcome(*link_evolve(args), args)
     model = network_of(args, "evolve")
@@ -89,6 +91,7 @@ def run(args: argparse.Namespace) -> Outcome:
         max_iter=args.max_iter,
         nodes=args.nodes,
         client=args.dask,
+        prior=prior_of(args),
         **sampling(args),
     )
     name = model.describe()

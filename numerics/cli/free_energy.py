@@ -18,6 +18,7 @@ from .flags import (
     sampling_flags,
 )
 from .plot import check_plot, plot_flag, plotted
+from .prior_flags import check_prior, prior_flags, prior_of
 from .verbs import Outcome, Record, Verbs, add_verb
 
 __all__ = ["add", "check", "inference_flags", "line_of", "origin_of", "output_of", "run"]
@@ -49,10 +50,7 @@ def inference_flags(parser: argparse.ArgumentParser) -> None:
     link_flags(parser)
     group = parser.add_argument_group("inference")
     group.add_argument("--alpha", "-a", type=float, help="samples per dimension, N/D")
-    group.add_argument(
-        "--prior", choices=["gaussian", "binary", "sparse"], default="gaussian", help="of the weights' entries"
-    )
-    group.add_argument("--density", type=float, help="share of entries that are not zero, with --prior sparse")
+    prior_flags(group)
     group.add_argument(
         "--accuracy", type=float, default=1e-2, help="of two layers' averages, relative (default: %(default)s)"
     )
@@ -76,7 +74,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _found(args: argparse.Namespace, workers: Workers) -> Outcome:
     output, name = output_of(args, workers)
-    prior = al.free_energy.prior_named(args.prior, args.density)
+    prior = prior_of(args)
     about = {"model": name, "prior": prior.describe(), "route": output.route, "origin": origin_of(output, args)}
     if args.transitions:
         return _transitions(args, output, prior, about)
@@ -119,8 +117,7 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError(f"--accuracy must be in [1e-10, 0.01], got {args.accuracy:g}")
     if args.starts < 0:
         raise ValueError(f"--starts must be >= 0, got {args.starts}")
-    if (args.density is None) == (args.prior == "sparse"):
-        raise ValueError("--density belongs to --prior sparse, and is needed there")
+    check_prior(args)
     if args.alpha is None and not getattr(args, "transitions", False):
         raise ValueError("--alpha is needed: samples per dimension, N/D")
 

@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,8 @@ from .data import (
 )
 from .flags import damping, dask_flag, model_of
 from .plot import check_plot, plot_flag, plotted
-from .verbs import Outcome, Record, Verbs, add_verb, shown
+from .prior_flags import check_prior, prior_flags, prior_of
+from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
 
@@ -62,6 +64,7 @@ def add(verbs: Verbs) -> None:
         help="iterate with damping to the end, or go over to two loops once that oscillates, the estimate moving "
         "slowly and the term of Onsager following it (default: %(default)s)",
     )
+    prior_flags(group)
     iteration_flags(group, STARTS, "the relative change")
     plot_flag(parser, "the overlaps over the iterations")
     parser.add_argument(
@@ -82,6 +85,7 @@ def run(args: argparse.Namespace) -> Outcome:
     if isinstance(args.damping, float) and not 0 <= args.damping < 1:
         raise ValueError(f'--damping must be in [0, 1) or "adaptive", got {args.damping:g}')
     check_iteration(args, "max-iter")
+    check_prior(args)
     check_plot(args)
     _check_cluster(args)
     model = model_of(args, "gamp")
@@ -100,8 +104,9 @@ def _check_cluster(args: argparse.Namespace) -> None:
         raise ValueError("--start spectral passes over X on this machine; leave out --dask, or start at random")
 
 
-def _settings(args: argparse.Namespace) -> Record:
-    return {name: getattr(args, name) for name in ("damping", "max_iter", "tol", "variance", "solver", "workers")}
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    named = {name: getattr(args, name) for name in ("damping", "max_iter", "tol", "variance", "solver", "workers")}
+    return named | {"prior": prior_of(args)}
 
 
 def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
@@ -113,8 +118,11 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
     model = kernel_or_network(asked)
     take_whole_samples(args, model)
     # First, for it may be refused where it is asked for.
-    theory = al.learning.expected(asked, args.alpha, wanted=args.state_evolution, rng=args.seed, workers=args.workers)
-    found = instances_of(args, model, one)
+    prior = prior_of(args)
+    theory = al.learning.expected(
+        asked, args.alpha, wanted=args.state_evolution, rng=args.seed, workers=args.workers, prior=prior
+    )
+    found = instances_of(args, model, one, prior)
     average = al.learning.mean_of(found, [r.n_iter for r in found])
     error = average.overlap_error
     record = as_dict(average) | {

@@ -13,6 +13,7 @@ from ..core.progress import Bar
 from ..core.results import as_dict, save
 from .flags import check_points, sampling_flags
 from .free_energy import check, inference_flags, line_of, origin_of, output_of
+from .prior_flags import prior_of
 from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _drawn(args: argparse.Namespace, workers: Workers) -> Outcome:
     output, name = output_of(args, workers)
-    prior = al.free_energy.prior_named(args.prior, args.density)
+    prior = prior_of(args)
     free = al.free_energy.FreeEntropy(output, args.alpha, prior)
     bar = Bar("landscape", show=shown(args))
     try:

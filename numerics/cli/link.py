@@ -12,6 +12,7 @@ from ..model.link_kernels import kernel_of, source_of
 from ..model.link_store import Request
 from ..model.links import LinkKernel, load_link
 from .flags import NODES, link_of
+from .prior_flags import prior_of
 from .verbs import Outcome, Record
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def threshold(args: argparse.Namespace) -> Outcome:
             raise ValueError("--given belongs to --staircase: a threshold of a link is from zero overlap")
         result = al.threshold(link, digits=digits)
         return as_dict(result) | _about(kernel), f"{kernel.describe()}\n{_line(result)}", result.converged
-    stairs = al.staircase(link, digits=digits, given=args.given or "self-consistent")
+    stairs = al.staircase(link, digits=digits, given=args.given or "self-consistent", prior=prior_of(args))
     first = stairs.steps[0]
     record = as_dict(stairs) | _about(kernel) | {"value": first.value, "error": first.error, "how": first.how}
     lines = [kernel.describe(), *(_line(step) for step in stairs.steps), stairs.status]
@@ -85,6 +86,8 @@ def evolve(args: argparse.Namespace) -> tuple[EvolutionResult, Record]:
         max_iter=args.max_iter,
         rng=args.seed,
         client=args.dask,
+        prior=prior_of(args),
+        accuracy=args.accuracy,
         workers=args.workers,
     )
     return result, _about(link.kernel)

@@ -13,6 +13,7 @@ from ..core.progress import Bar
 from ..model.described import kernel_or_network
 from .asked import asked_sizes, run_at
 from .flags import check_model, link_flags, model_flags, model_of
+from .prior_flags import check_prior, prior_flags, prior_of
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -42,6 +43,7 @@ def add(verbs: Verbs) -> None:
     )
     group.add_argument("--rows", type=int, metavar="N", help="samples of a block (default: as many as take 256 MiB)")
     group.add_argument("--dtype", choices=_TYPES, default="float32", help="type of X (default: %(default)s)")
+    prior_flags(group)
     group.add_argument("--seed", type=int, default=0, help="seed (default: %(default)s)")
     parser.needs(alpha, dimension, out)
     parser.check = _check
@@ -55,10 +57,10 @@ def run(args: argparse.Namespace) -> Outcome:
     model = kernel_or_network(asked)
     name = f"--dimension {args.dimension} at --alpha {args.alpha:g}"
     al.learning.refuse_size(model, args.alpha, args.dimension, name, itemsize=0)
-    bar = Bar("make-data", show=shown(args))
+    bar, prior = Bar("make-data", show=shown(args)), prior_of(args)
     blocks = al.learning.write_data(
         asked,
-        al.teacher(asked, args.dimension, rng=args.seed),
+        al.teacher(asked, args.dimension, rng=args.seed, prior=prior),
         args.alpha,
         args.out,
         rng=args.seed,
@@ -80,17 +82,19 @@ def run(args: argparse.Namespace) -> Outcome:
         "alpha": args.alpha,
         **asked_sizes(args),
         "seed": args.seed,
+        "prior": prior.describe(),
         "status": f"wrote {len(blocks.blocks)} blocks",
     }
     size = math.prod(shape) * np.dtype(_TYPES[args.dtype]).itemsize
     text = f"X of shape {tuple(shape)}, {args.dtype}, {size / 2**30:.3g} GiB in {len(blocks.blocks)} blocks"
     where = f"wrote {args.out / 'X'}, {args.out / 'Y'} and {args.out / 'teacher.npy'}"
-    return record, "\n".join([model.describe(), text, where]), True
+    return record, "\n".join([f"{model.describe()}; {prior.describe()}", text, where]), True
 
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse flags out of range."""
     check_model("make-data")(args)
+    check_prior(args)
     if args.alpha is not None and not (math.isfinite(args.alpha) and args.alpha > 0):
         raise ValueError(f"--alpha must be finite and > 0, got {args.alpha:g}")
     for flag, least in (("dimension", 1), ("rows", 1), ("seed", 0)):

@@ -21,6 +21,7 @@ from .flags import (
     sampling_flags,
 )
 from .link import threshold as link_threshold
+from .prior_flags import check_prior, prior_flags
 from .verbs import Outcome, Verbs, add_verb, shown
 
 __all__ = ["add", "run"]
@@ -57,11 +58,15 @@ def add(verbs: Verbs) -> None:
     parser.add_argument(
         "--staircase", action="store_true", help="with --link: all steps, each given what is learned before it"
     )
+    prior_flags(parser)
     sampling_flags(parser, samples=None)
 
 
 def run(args: argparse.Namespace) -> Outcome:
     """Threshold of what the flags describe."""
+    check_prior(args)
+    if args.prior != "gaussian" and not args.staircase:
+        raise ValueError("--prior is for --staircase: weak-recovery thresholds are the same for all priors (15)")
     if args.link is not None:
         refuse_model_flags(args, MODEL_DEFAULTS | {"layer": None, "rigorous": False})
         return link_threshold(args)

@@ -1,6 +1,7 @@
 """The balance of a fixed point, which every strategy solves for.
 
-q = F(alpha G(q)), F(qhat) = qhat (I + qhat)^{-1} (14). On the diagonal this is one equation for each index l,
+q = F(alpha G(q)) (14), with the F of the prior. Of the Gaussian one, F(qhat) = qhat (I + qhat)^{-1}, the diagonal has
+one equation for each index l,
 
     log alpha = log alpha_l(q),    log alpha_l = logit q_ll - log G_ll(q):
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Channel
+from ..priors import Gaussian, OverlapMap
 
 __all__ = [
     "RECOVERED",
@@ -24,9 +26,9 @@ __all__ = [
     "FreeEntries",
     "filled",
     "free_entries",
-    "image",
     "least_and_largest",
     "log_alpha",
+    "log_qhat",
     "overlap",
     "restricted",
     "sharing",
@@ -51,16 +53,16 @@ _ROUNDING, _EPS = 4e-15, float(np.finfo(float).eps)
 _LEFT, _HALVINGS = 0.2, 30
 
 
-def image(alpha: float, g: Array) -> Array:
-    """F(alpha g), for g of shape (..., P, P)."""
-    qhat = alpha * g
-    out: Array = qhat @ np.linalg.inv(np.eye(g.shape[-1]) + qhat)
-    return 0.5 * (out + np.swapaxes(out, -1, -2))
+def log_qhat(prior: OverlapMap, logits: Array) -> Array:
+    """Logarithm of qhat of each index, from its logit q: the same for the Gaussian prior."""
+    if prior.isotropic:
+        return logits
+    return np.asarray(np.log(prior.inverse(np.diag(1 / (1 + np.exp(-logits)))).diagonal()))
 
 
-def log_alpha(logits: Array, g: Array) -> Array:
-    """Logarithm of the alpha at which each index is stationary, from its logit q and G of shape (n,)."""
-    out: Array = logits - np.log(g)
+def log_alpha(log_qhat: Array, g: Array) -> Array:
+    """Logarithm of the alpha at which each index is stationary, from its log qhat and G of shape (n,)."""
+    out: Array = log_qhat - np.log(g)
     return out
 
 
@@ -141,15 +143,15 @@ class Balance(Protocol):
     def pull(self, x: Array) -> Array:
         """Matrix by which dr/dx becomes F' - 1."""
 
-    def rounding(self, x: Array) -> Array:
-        """Bound of the rounding of r."""
+    def rounding(self, x: Array, g: Array) -> Array:
+        """Bound of the rounding of r, at averages g."""
 
 
 class FreeEntries:
     """The balance of some entries of the overlap, the others being held.
 
-    On the diagonal alone r = logit F - logit x = log alpha - log alpha_l, which is smooth down to x = 0, where F - x
-    would vanish with x. With entries off the diagonal r = F - x.
+    On the diagonal alone r = logit F - logit x, log alpha - log alpha_l of the Gaussian prior, which is smooth down to
+    x = 0, where F - x would vanish with x. With entries off the diagonal r = F - x.
 
     Parameters
     ----------
@@ -159,12 +161,20 @@ class FreeEntries:
         Rows and columns of the free entries.
     matrix : callable
         From x to the overlap.
+    prior : OverlapMap, optional
+        Gaussian by default.
     """
 
     def __init__(
-        self, channel: Channel, alpha: float, entries: Sequence[tuple[int, int]], matrix: Callable[[Array], Array]
+        self,
+        channel: Channel,
+        alpha: float,
+        entries: Sequence[tuple[int, int]],
+        matrix: Callable[[Array], Array],
+        prior: OverlapMap | None = None,
     ) -> None:
         self._channel, self._alpha, self._matrix = channel, alpha, matrix
+        self._prior = Gaussian() if prior is None else prior
         self._rows, self._columns = np.array(entries).T
         self._diagonal = bool((self._rows == self._columns).all())
         self.smooth = channel.smooth
@@ -175,7 +185,7 @@ class FreeEntries:
 
     def rest(self, x: Array, g: Array) -> Array:
         """Positive where the iteration raises x."""
-        moved = image(self._alpha, g)[self._rows, self._columns]
+        moved = self._prior.overlap(self._alpha * g)[self._rows, self._columns]
         if not self._diagonal:
             return np.asarray(moved - x)
         # Displaced averages of small overlaps may be negative.
@@ -183,18 +193,18 @@ class FreeEntries:
         return np.asarray(np.log(moved / (1 - moved)) - np.log(x / (1 - x)))
 
     def slopes(self, x: Array, g: Array) -> Array | None:
-        """Derivatives dr/dx: dF = V alpha dG V, V = (I + alpha G)^{-1}."""
+        """Derivatives dr/dx, by dF along alpha dG."""
         derivative = self._channel.derivative(self._matrix(x))
         return None if derivative is None else self.slopes_from(derivative, x, g)
 
     def slopes_from(self, derivative: Array, x: Array, g: Array) -> Array:
         """Derivatives dr/dx from dG/dq, shape (P, P, P, P)."""
         entries = tuple(zip(self._rows.tolist(), self._columns.tolist(), strict=True))
-        left = np.linalg.inv(np.eye(len(g)) + self._alpha * g)
         columns = []
         for one in np.eye(len(x)):
             moved = np.tensordot(derivative, filled(self._channel, entries, one), 2)
-            columns.append((self._alpha * left @ moved @ left)[self._rows, self._columns])
+            changed = self._prior.slope(self._alpha * g, self._alpha * moved)
+            columns.append(changed[self._rows, self._columns])
         out = np.array(columns).T - np.eye(len(x))
         return np.asarray(out / (x * (1 - x))[:, None] if self._diagonal else out)
 
@@ -238,16 +248,20 @@ class FreeEntries:
         """Matrix by which dr/dx becomes F' - 1."""
         return np.diag(x * (1 - x)) if self._diagonal else np.eye(len(x))
 
-    def rounding(self, x: Array) -> Array:
+    def rounding(self, x: Array, g: Array) -> Array:
         """Bound of the rounding of r: of logarithms, of G, which is of the order of x, and of 1 - F, of that of 1 - x.
+
+        What F is off by beside that is added.
 
         At x = 1.8e-7 the r of h[1]**2 are off by up to 2.5e-10, a hundredth of this. F and x, rounded to half a unit in
         the last place, leave 1 - F and 1 - x with eps/2 over themselves each; F adds the rounding of its quotient.
         """
         own = self._channel.rounding
+        law = self._prior.overlap_error(self._alpha * g)[self._rows, self._columns]
         if not self._diagonal:
-            return np.full(len(x), _ROUNDING + own)
-        return np.asarray(_ROUNDING + own / np.maximum(x, _TINY) + 2 * _EPS / np.maximum(1 - x, _EPS))
+            return np.asarray(_ROUNDING + own + law)
+        least, left = np.maximum(x, _TINY), np.maximum(1 - x, _EPS)
+        return np.asarray(_ROUNDING + own / least + 2 * _EPS / left + law / (least * left))
 
     def _margin(self, x: Array) -> float:
         """Distance of the eigenvalues, among the indices that are free, to 0 and 1."""

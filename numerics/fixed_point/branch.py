@@ -6,7 +6,7 @@ of t by the size comes with each solution, and where it vanishes two fixed point
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
@@ -18,7 +18,8 @@ from ..channel.link.channel import LinkChannel
 from ..channel.link.rotated import RotatedLink
 from ..core.results import Estimate
 from ..core.ties import canonical_axes
-from .balance import RECOVERED, FreeEntries, filled, image
+from ..priors import Gaussian, OverlapMap, Prior, along
+from .balance import RECOVERED, FreeEntries, filled
 from .fastest import NOTHING
 
 __all__ = ["Branch", "BranchPoint"]
@@ -72,14 +73,17 @@ class Branch:
         The first axes have an overlap.
     part : tuple of int
         Those whose overlaps add up to the size.
+    prior : OverlapMap
+        F along the axes.
     """
 
     channel: RotatedLink
     rank: int
     part: tuple[int, ...]
+    prior: OverlapMap = field(default_factory=Gaussian)
 
     @classmethod
-    def beside(cls, channel: LinkChannel, q: Array, new: Array) -> "Branch":
+    def beside(cls, channel: LinkChannel, q: Array, new: Array, prior: Prior | None = None) -> "Branch":
         """Branch along the axes of an overlap and new ones, whose overlaps add up to its size.
 
         Parameters
@@ -88,12 +92,15 @@ class Branch:
         q : ndarray, shape (P, P)
         new : ndarray, shape (P, n)
             Orthonormal columns, orthogonal to the range of q. Where there is none, the size is the trace of q.
+        prior : Prior, optional
+            Of the weights, Gaussian by default.
         """
         values, vectors = np.linalg.eigh(q)
         known = np.hstack([canonical_axes(values, vectors)[:, values > NOTHING][:, ::-1], new])
         rank = known.shape[1]
         axes = np.hstack([known, np.linalg.svd(known.T)[2][rank:].T])
-        return cls(RotatedLink(channel, axes), rank, tuple(range(rank - new.shape[1] if new.size else 0, rank)))
+        part = tuple(range(rank - new.shape[1] if new.size else 0, rank))
+        return cls(RotatedLink(channel, axes), rank, part, along(Gaussian() if prior is None else prior, axes))
 
     def unknowns(self, q: Array) -> Array:
         """Entries of an overlap along the axes."""
@@ -133,17 +140,24 @@ class Branch:
         averages = self.channel(q)
         assert derivative is not None
         g = averages.g.mean(axis=0)
-        balance = FreeEntries(self.channel, alpha, entries, lambda z: filled(self.channel, entries, z))
+        balance = FreeEntries(self.channel, alpha, entries, lambda z: filled(self.channel, entries, z), self.prior)
         rows, columns = np.array(entries).T
-        left = np.linalg.inv(np.eye(len(g)) + alpha * g)
+        qhat = alpha * g
         jacobian = np.zeros((n + 1, n + 1))
         jacobian[:n, :n] = balance.pull(x) @ balance.slopes_from(derivative, x, g)
         # What F changes by as log alpha does.
-        jacobian[:n, n] = (left @ (alpha * g) @ left)[rows, columns]
+        jacobian[:n, n] = self.prior.slope(qhat, qhat)[rows, columns]
         jacobian[n, :n] = row
         off = 0.5 * np.ptp(averages.g, axis=0) + averages.bias
-        wrong = (alpha * np.abs(left) @ off @ np.abs(left))[rows, columns]
-        return np.asarray(np.linalg.inv(jacobian)), np.asarray(image(alpha, g)[rows, columns] - x), np.asarray(wrong)
+        wrong = self._moved(qhat, alpha * off) + self.prior.overlap_error(qhat)
+        missed = self.prior.overlap(qhat)[rows, columns] - x
+        return np.asarray(np.linalg.inv(jacobian)), missed, np.asarray(wrong[rows, columns])
+
+    def _moved(self, qhat: Array, off: Array) -> Array:
+        """What F is off by where entries of qhat are off by so much, in any direction."""
+        units = np.eye(off.size).reshape(-1, *off.shape)
+        parts = [np.abs(self.prior.slope(qhat, unit)) * size for unit, size in zip(units, off.ravel(), strict=True)]
+        return np.asarray(np.sum(parts, axis=0))
 
     def turning(self, point: BranchPoint) -> Estimate | None:
         """Alpha of the next extremum of alpha towards larger sizes; None where there is none below recovery."""

@@ -15,6 +15,7 @@ from ..core.results import Origin
 from ..core.validation import check_nodes, within
 from ..model.network import Network
 from ..model.routes import CHART, DEEP_QUADRATURE, SAMPLED_LAYERS, TWO_LAYER_QUADRATURE, preferred, require
+from ..priors import Gaussian, Prior
 from .accurate import Fineness
 from .iteration import Iteration
 from .refinement import Refinement
@@ -87,8 +88,9 @@ class Effort:
             accuracy=self.accuracy,
         )
 
-    def strategy(self, averages: Channel, alpha: float) -> Strategy:
+    def strategy(self, averages: Channel, alpha: float, prior: Prior | None = None) -> Strategy:
         """Iteration of sampled averages, or refinement of those that are as accurate as asked."""
+        law = Gaussian() if prior is None else prior
         tolerance, accuracy = Tolerance(self.tol), self.accuracy
         if accuracy is not None and not isinstance(averages, TwoLayerAverages):
             deep = isinstance(averages, DeepAverages)
@@ -97,9 +99,9 @@ class Effort:
                 why = f"the tolerance was {rough:.1e} instead of tol = {self.tol:g}: {part} of the accuracy asked for"
                 tolerance = Tolerance(rough, why)
         if not isinstance(averages, TwoLayerAverages | DeepAverages):
-            return Iteration(Problem(averages, alpha, tolerance, int(self.max_iter)))
+            return Iteration(Problem(averages, alpha, tolerance, int(self.max_iter), prior=law))
         assert accuracy is not None
-        return Refinement(Problem(averages, alpha, tolerance, int(self.max_iter)), averages, accuracy)
+        return Refinement(Problem(averages, alpha, tolerance, int(self.max_iter), prior=law), averages, accuracy)
 
     def worth_scouting(self, model: Network) -> bool:
         """Whether a search with few points saves time."""

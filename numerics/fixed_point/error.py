@@ -196,7 +196,7 @@ def _unit(found: Averages) -> float:
 
 def _by_rounding(balance: Balance, point: _Point) -> Array:
     """What rounding of r makes of x."""
-    return np.asarray(np.abs(point.response) @ balance.rounding(point.x))
+    return np.asarray(np.abs(point.response) @ balance.rounding(point.x, point.found.g.mean(axis=0)))
 
 
 def _unseen(balance: Balance, point: _Point) -> float:
@@ -313,7 +313,7 @@ def _by_ends(balance: Balance, point: _Point, moves: Array, error: Array) -> tup
                 linear, displaced = moves.T @ weights, _Displaced(_unit(point.found) * weights)
             else:
                 # Rules that differ by rounding alone show no direction: that in which r moves this entry most.
-                size = balance.rounding(point.x)
+                size = balance.rounding(point.x, point.found.g.mean(axis=0))
                 r = sign * error[k] / rounding[k] * np.sign(point.response[k]) * size
                 linear, displaced = point.response @ r, _Displaced(r=r)
             end = _end(balance, point, linear, displaced)

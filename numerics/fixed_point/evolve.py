@@ -10,18 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel.averages import Channel
+from ..channel.choice import is_costly
 from ..core.cluster_pool import Workers
 from ..core.errors import ConvergenceError
 from ..core.random import seeded
 from ..core.results import EvolutionResult
 from ..core.validation import numbers, within
 from ..model.network import Network
+from ..priors import Gaussian, Prior
 from .accurate import Ways, as_accurate
 from .balance import restricted, symmetric
 from .effort import COARSE, Effort
 from .growth import at_rest, grown, released
 from .iteration import Iteration
-from .result import finish
+from .result import finish, stated_with
 from .state import Problem, Slopes, Solution, State, Strategy, Tolerance
 
 __all__ = ["INFORMED", "check_overlap", "curve", "evolve", "from_above"]
@@ -30,6 +32,8 @@ Array = NDArray[np.float64]
 
 # Tolerance of the search by few points, and its evaluations at most.
 _SCOUT_TOL, _SCOUT_ITER = 1e-3, 40
+# Points per randomisation where the posterior of each one is exact.
+_EXACT = 4096
 # Where the informed start is, below I.
 INFORMED = 1e-3
 
@@ -70,9 +74,10 @@ def evolve(
     workers: Workers = None,
     nodes: int | None = None,
     accuracy: float | None = None,
+    prior: Prior | None = None,
     throw: bool = False,
 ) -> EvolutionResult:
-    """Fixed point of q = F(alpha G(q)), F(qhat) = qhat (I + qhat)^{-1}, G = E sum_m g_m g_m^T.
+    """Fixed point of q = F(alpha G(q)), with the F of the prior and G = E sum_m g_m g_m^T.
 
     Parameters
     ----------
@@ -104,6 +109,10 @@ def evolve(
         of three and more (default 1e-2). Of networks whose posterior is sampled, absolute, by as many samples as it
         takes (default 1e-2 on charts, elsewhere none). Where what can be done is not enough the stated errors are
         larger, `reached` of the result is false, and the status states it.
+    prior : Prior, optional
+        Law of the rows of the weights; Gaussian by default, F(qhat) = qhat (I + qhat)^{-1}. With another one averages
+        of two and more layers are sampled unless an accuracy is asked for: next to recovery, where a discrete prior
+        leads at once, quadratures take long.
     throw : bool, optional
         Raise if not converged, instead of marking it; an accuracy that is not reached does not raise.
 
@@ -130,10 +139,13 @@ def evolve(
     ----------
     troiani2025, (13)-(14), (17)-(18), (95).
     """
-    effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, alpha, 4096)
+    law = Gaussian() if prior is None else prior
+    if samples is None and accuracy is None and not law.isotropic:
+        samples = COARSE if is_costly(model) else _EXACT
+    effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, alpha, _EXACT)
     seed, generator = seeded(rng)
-    solution, averages = _solved(model, float(alpha), start, effort, generator, workers)
-    result = finish(solution, averages, seed, generator, effort.origin(model, start, seed))
+    solution, averages = _solved(model, float(alpha), start, effort, generator, workers, law)
+    result = stated_with(law, finish(solution, averages, seed, generator, effort.origin(model, start, seed)))
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
@@ -187,6 +199,7 @@ def _solved(
     effort: Effort,
     rng: np.random.Generator,
     workers: Workers,
+    prior: Prior,
 ) -> tuple[Solution, Channel]:
     """Fixed point, and the averages that it is one of."""
     begin, upwards = _beginning(start, model), isinstance(start, str) and start == "uninformed"
@@ -194,13 +207,13 @@ def _solved(
         assert effort.accuracy is not None
         ways = Ways(
             lambda fine: replace(effort, samples=fine.samples, nodes=fine.nodes).channel(model, rng, workers),
-            lambda averages: effort.strategy(averages, alpha),
+            lambda averages: effort.strategy(averages, alpha, prior),
             begin,
             _onward if isinstance(start, str) else begin,
         )
         return as_accurate(ways, effort.accuracy, first, effort.replicas)
     averages = effort.channel(model, rng, workers)
-    strategy = effort.strategy(averages, alpha)
+    strategy = effort.strategy(averages, alpha, prior)
     state = State.start(strategy.problem)
     if upwards and effort.worth_scouting(model):
         # A few points find the neighbourhood of the fixed point, all of them the fixed point.
@@ -227,7 +240,8 @@ def _onward(strategy: Strategy, state: State) -> State:
 
 def _scouted(state: State, problem: Problem, few: Channel) -> State:
     """Neighbourhood of the fixed point by a few points, whose evaluations count."""
-    rough = Problem(few, problem.alpha, Tolerance(_SCOUT_TOL), min(problem.max_iter, _SCOUT_ITER))
+    most = min(problem.max_iter, _SCOUT_ITER)
+    rough = Problem(few, problem.alpha, Tolerance(_SCOUT_TOL), most, prior=problem.prior)
     scout = grown(Iteration(rough), State.start(rough), state.q)
     return replace(state, q=scout.q, n_iter=scout.n_iter, history=scout.history)
 

@@ -5,6 +5,7 @@ from ..core.results import EvolutionResult
 from ..model.described import Model, kernel_or_network
 from ..model.link import Link
 from ..model.routes import require
+from ..priors import Prior
 from .cost import takes_seconds
 from .evolve import evolve
 from .link_limit import evolve_link
@@ -19,6 +20,7 @@ def expected(
     wanted: bool = False,
     rng: int = 0,
     workers: int | None = None,
+    prior: Prior | None = None,
 ) -> EvolutionResult | None:
     """Fixed point of the state evolution from the uninformed start.
 
@@ -29,7 +31,7 @@ def expected(
         Samples per dimension N/D.
     wanted : bool, optional
         Compute it also where it takes longer than seconds, and raise where there is none.
-    rng, workers : optional
+    rng, workers, prior : optional
         As in `evolve`.
 
     Returns
@@ -49,8 +51,8 @@ def expected(
         return None
     try:
         if isinstance(model, Link):
-            return evolve_link(model, alpha, rng=rng)
-        return evolve(model, alpha, rng=rng, workers=workers)
+            return evolve_link(model, alpha, rng=rng, prior=prior)
+        return evolve(model, alpha, rng=rng, workers=workers, prior=prior)
     except (ValueError, ConvergenceError):
         if wanted:
             raise

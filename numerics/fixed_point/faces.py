@@ -5,7 +5,7 @@ directions of zero overlap join where the operator (15) makes them grow, and lea
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -15,10 +15,11 @@ from ..channel.link.channel import LinkChannel
 from ..channel.link.rotated import RotatedLink
 from ..core.standard_error import SIGMAS
 from ..core.ties import canonical_axes
+from ..priors import Gaussian, Prior, along
 from ..thresholds.link.kept import kept_threshold
 from ..thresholds.link.leading import leading_direction
 from ..thresholds.link.operator import ZERO
-from .fastest import MINOR, NOTHING, SEED, fastest, without_overlap
+from .fastest import MINOR, NOTHING, SEED, closed, fastest, response, without_overlap
 from .iteration import Iteration
 from .known_rates import ROUNDING
 from .postprocess import measured
@@ -77,12 +78,15 @@ class Faces:
     channel : LinkChannel
     alpha, tol, max_iter
         As in `evolve`.
+    prior : Prior
+        Law of the weights. Where it is not the same along all axes, F leads out of most faces: into those it closes.
     """
 
     channel: LinkChannel
     alpha: float
     tol: float
     max_iter: int
+    prior: Prior = field(default_factory=Gaussian)
 
     def grow(self, q: Array) -> Face:
         """Let unstable directions join until none is left, from zero overlap."""
@@ -174,7 +178,8 @@ class Faces:
     def _problem(self, axes: Array) -> Problem:
         """The iteration along these axes."""
         channel = RotatedLink(self.channel, axes)
-        return Problem(channel, self.alpha, Tolerance(self.tol), self.max_iter, relative=True)
+        tolerance, prior = Tolerance(self.tol), along(self.prior, axes)
+        return Problem(channel, self.alpha, tolerance, self.max_iter, relative=True, prior=prior)
 
     def _approached(self, face: Face, q: Array) -> Face:
         """Settle within the range of q, and set directions to zero that have died out and are stable."""
@@ -188,6 +193,9 @@ class Faces:
         if values[0] >= DEAD or (values > NOTHING).sum() == (values >= DEAD).sum():
             return face
         without = self._masked((vectors * np.where(values < DEAD, 0.0, values)) @ vectors.T)
+        if without.any() and (np.linalg.eigvalsh(self._closed(without)) > NOTHING).sum() == (values > NOTHING).sum():
+            # What is learned leads there.
+            return face
         growth = self._growth(without)
         if growth.rate > 1:
             return face
@@ -202,7 +210,7 @@ class Faces:
 
     def _settled(self, face: Face, q: Array) -> Face:
         """Iterate along the axes of q."""
-        values, vectors = np.linalg.eigh(q)
+        values, vectors = np.linalg.eigh(q := self._closed(q))
         rank = int((values > NOTHING).sum())
         support = [int(i) for i in np.flatnonzero(q.diagonal() > NOTHING)]
         if rank == len(support):
@@ -226,6 +234,10 @@ class Faces:
             residual=stage.residual,
         )
 
+    def _closed(self, q: Array) -> Array:
+        """An overlap near q within whose range F stays, of a prior that is not the same along all axes."""
+        return self._masked(closed(self.prior, q))
+
     def _grown(self, face: Face) -> Face:
         """The face with the growth of the directions of zero overlap."""
         growth = self._growth(face.q)
@@ -238,7 +250,7 @@ class Faces:
             return _Growth(0.0, np.zeros_like(q), np.full(len(q), np.nan))
         if not q.any() and (known := self._from_nothing(q)) is not None:
             return known
-        found = fastest(self.channel, q, free)
+        found = fastest(self.channel, q, free, response(self.prior, self.channel, self.alpha, q))
         doubt, note, direction = "", "", found.direction
         if found.linear:
             rate = math.inf

@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from ..channel.link.channel import LinkChannel
 from ..core.standard_error import standard_error
+from ..priors import Prior
 from ..thresholds.link.leading import leading_direction
 
-__all__ = ["MINOR", "NOTHING", "SEED", "Fastest", "fastest", "without_overlap"]
+__all__ = ["MINOR", "NOTHING", "SEED", "Fastest", "closed", "fastest", "response", "without_overlap"]
 
 Array = NDArray[np.float64]
 
@@ -35,7 +36,7 @@ class Fastest(NamedTuple):
     direction : ndarray, shape (P, P)
         PSD, of unit Frobenius norm.
     matrix : ndarray, shape (P, P, P, P)
-        The operator (15).
+        The operator (15), with the derivatives of F.
     """
 
     linear: bool
@@ -51,7 +52,30 @@ def without_overlap(q: Array) -> Array:
     return np.asarray(vectors[:, values <= NOTHING])
 
 
-def fastest(channel: LinkChannel, q: Array, free: Array) -> Fastest:
+def closed(prior: Prior, q: Array) -> Array:
+    """An overlap near q within whose range F stays, of a prior that is not the same along all axes."""
+    if prior.isotropic:
+        return q
+    for _ in q:
+        free = without_overlap(q)
+        outside = free @ free.T @ prior.overlap(q) @ free @ free.T
+        if np.linalg.norm(outside) <= NOTHING * max(1.0, float(np.linalg.norm(q))):
+            break
+        q = q + outside
+    return q
+
+
+def response(prior: Prior, channel: LinkChannel, alpha: float, q: Array) -> Array | None:
+    """Derivatives of F at the qhat of an overlap, shape (P, P, P, P); None where they are those of zero overlap."""
+    if prior.isotropic or not q.any():
+        return None
+    qhat = alpha * channel(q).g.mean(axis=0)
+    units = np.eye(q.size).reshape(-1, *q.shape)
+    slopes = np.array([prior.slope(qhat, unit) for unit in units])
+    return np.moveaxis(slopes.reshape(q.shape * 2), (0, 1), (2, 3))
+
+
+def fastest(channel: LinkChannel, q: Array, free: Array, response: Array | None = None) -> Fastest:
     """Growth of small overlaps in the span of some directions of zero overlap.
 
     It is that of the operator (15) within them: where E[h | y, omega] vanishes along them, it does for every omega, and
@@ -63,12 +87,16 @@ def fastest(channel: LinkChannel, q: Array, free: Array) -> Fastest:
     q : ndarray, shape (P, P)
     free : ndarray, shape (P, n)
         Orthonormal columns.
+    response : ndarray, shape (P, P, P, P), optional
+        Derivatives of F beside what is learned, where the prior makes them other than one.
 
     References
     ----------
     troiani2025, (15)-(18).
     """
     averages, operators = channel.operator(q)
+    if response is not None:
+        operators = np.einsum("ijab,rabkl->rijkl", response, operators)
     projected = np.einsum("ia,rij,jb->rab", free, averages.g, free)
     linear = projected.mean(axis=0)
     error = projected.std(axis=0, ddof=1) / np.sqrt(len(projected))

@@ -12,11 +12,14 @@ from ..core.random import seeded
 from ..core.results import EvolutionResult, Origin
 from ..model.link_symmetry import couplings, exchanges
 from ..model.links import LinkKernel
+from ..priors import Gaussian, Prior
 from ..thresholds.link.thresholds import unresolved_noise
 from .effort import check_effort
 from .evolve import check_overlap
 from .faces import Faces
-from .result import finish
+from .link_accuracy import as_accurate_link
+from .result import finish, stated_with
+from .state import Solution
 
 __all__ = ["evolve"]
 
@@ -39,9 +42,11 @@ def evolve(
     max_iter: int = 200,
     rng: np.random.Generator | int | None = 0,
     workers: Workers = None,
+    accuracy: float | None = None,
+    prior: Prior | None = None,
     throw: bool = False,
 ) -> EvolutionResult:
-    """Fixed point of q = F(alpha G(q)) for a link, F(qhat) = qhat (I + qhat)^{-1}, G = E sum_m g_m g_m^T.
+    """Fixed point of q = F(alpha G(q)) for a link, with the F of the prior and G = E sum_m g_m g_m^T.
 
     Parameters
     ----------
@@ -66,6 +71,12 @@ def evolve(
     rng : Generator, int or None, optional
     workers : int, ClusterPool or None
         Of a cluster, to which the randomisations go. Threads are not used.
+    accuracy : float, optional
+        Of each overlap, absolute, in [1e-12, 0.1]: by as many samples as it takes, up to 2^16 per randomisation, where
+        averages are sampled. Where it is not reached `reached` of the result is false, and the status says what it
+        would take.
+    prior : Prior, optional
+        Law of the rows of the weights; Gaussian by default, F(qhat) = qhat (I + qhat)^{-1}.
     throw : bool, optional
         Raise if not converged, instead of marking it.
 
@@ -98,20 +109,28 @@ def evolve(
         raise ValueError(f"{reason}; leave it out: state evolution without noise is its limit (14)")
     seed, generator = seeded(rng)
     q, mask = _first(kernel, start)
-    channel = LinkChannel(
-        kernel,
-        samples=int(samples),
-        replicas=int(replicas),
-        rng=generator,
-        inner=inner,
-        mask=mask,
-        exchanges=exchanges(kernel, q),
-        noiseless=noiseless,
-        workers=workers,
-    )
-    faces = Faces(channel, float(alpha), tol, int(max_iter))
-    uninformed = isinstance(start, str) and start == "uninformed"
-    face = faces.grow(q) if uninformed else faces.approach(q)
+    law, same = Gaussian() if prior is None else prior, exchanges(kernel, q)
+
+    def solve(samples: int, inner: int) -> tuple[Solution, LinkChannel]:
+        channel = LinkChannel(
+            kernel,
+            samples=samples,
+            replicas=int(replicas),
+            rng=generator,
+            inner=inner,
+            mask=mask,
+            exchanges=same,
+            noiseless=noiseless,
+            workers=workers,
+        )
+        faces = Faces(channel, float(alpha), tol, int(max_iter), law)
+        uninformed = isinstance(start, str) and start == "uninformed"
+        return faces.postprocess(faces.grow(q) if uninformed else faces.approach(q)), channel
+
+    if accuracy is None:
+        solution, channel = solve(int(samples), inner)
+    else:
+        solution, channel = as_accurate_link(solve, _checked(accuracy), int(samples), inner)
     origin = Origin.of(
         kernel,
         start=start,
@@ -121,11 +140,19 @@ def evolve(
         tol=tol,
         max_iter=max_iter,
         seed=seed,
+        **({} if accuracy is None else {"accuracy": accuracy}),
     )
-    result = finish(faces.postprocess(face), channel, seed, generator, origin)
+    result = stated_with(law, finish(solution, channel, seed, generator, origin))
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
+
+
+def _checked(accuracy: float) -> float:
+    number = isinstance(accuracy, int | float | np.floating) and not isinstance(accuracy, bool)
+    if not (number and 1e-12 <= accuracy <= 0.1):
+        raise ValueError(f"accuracy must be a number in [1e-12, 0.1] for a link, got {accuracy!r}")
+    return float(accuracy)
 
 
 def _first(kernel: LinkKernel, start: str | ArrayLike) -> tuple[Array, NDArray[np.bool_]]:

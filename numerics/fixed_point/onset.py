@@ -22,11 +22,12 @@ from ..channel.link.channel import LinkChannel
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
 from ..core.ties import canonical_axes
+from ..priors import Gaussian, Prior
 from ..thresholds.link.operator import ZERO
 from .balance import RECOVERED
 from .branch import Branch
 from .faces import Faces
-from .fastest import MINOR, SEED, fastest, without_overlap
+from .fastest import MINOR, SEED, Fastest, closed, fastest, response, without_overlap
 
 __all__ = ["Begin", "Onset", "next_onset", "opening"]
 
@@ -143,11 +144,13 @@ class _Along:
         Alpha of the onset with the learned directions perfectly known, and its error; infinite where there is none.
     known : list of _Standing
         Those that were computed.
+    prior : Prior
     """
 
     channel: LinkChannel
     begin: Begin
     perfect: Callable[[], tuple[float, float]]
+    prior: Prior = field(default_factory=Gaussian)
     known: list[_Standing] = field(default_factory=list)
 
     def at(self, t: float) -> _Standing:
@@ -174,7 +177,7 @@ class _Along:
 
     def _settled(self, t: float, start: Array) -> _Standing:
         alpha = math.exp(t)
-        face = Faces(self.channel, alpha, _TOL, _MOST).approach(start)
+        face = self._faces(t).approach(start)
         if not face.converged:
             raise ConvergenceError(f"the fixed point at alpha = {alpha:.6g} was not found in {face.n_iter} evaluations")
         values = np.linalg.eigvalsh(face.q)
@@ -188,7 +191,7 @@ class _Along:
             known, error = self.perfect()
             rate = t - math.log(known) if math.isfinite(known) else -math.inf
             return _Standing(t, face.q, rate, error / known, face.growth.direction)
-        found = fastest(self.channel, face.q, without_overlap(face.q))
+        found = self._fastest(t, face.q, without_overlap(face.q))
         if found.linear:
             return _Standing(t, face.q, math.inf, 0.0, found.direction)
         # Not seen beside its error it is zero only where it is with what is learned perfectly known, too.
@@ -198,29 +201,37 @@ class _Along:
 
     def error(self, standing: _Standing) -> float:
         """Error of the log growth, with what the error of the overlap makes of it."""
-        q, faces = standing.q, Faces(self.channel, math.exp(standing.t), _TOL, _MOST)
+        q, faces = standing.q, self._faces(standing.t)
         if float(np.linalg.eigvalsh(q)[-1]) >= RECOVERED - 1e-9:
             return standing.error
         own = faces.postprocess(faces.approach(q)).error + _LEFT * _TOL
         norm = math.exp(standing.log_rate - standing.t)
-        return standing.error + _by_overlap(self.channel, q, norm, own) / norm
+        return standing.error + self._by_overlap(standing.t, q, norm, own) / norm
+
+    def _faces(self, t: float) -> Faces:
+        return Faces(self.channel, math.exp(t), _TOL, _MOST, self.prior)
+
+    def _fastest(self, t: float, q: Array, free: Array) -> Fastest:
+        """Growth beside an overlap."""
+        return fastest(self.channel, q, free, response(self.prior, self.channel, math.exp(t), q))
+
+    def _by_overlap(self, t: float, q: Array, norm: float, error: Array) -> float:
+        """What the error of an overlap makes of the growth beside it."""
+        values, vectors = np.linalg.eigh(q)
+        learned = np.flatnonzero(values > _HALF * values[-1] * 1e-9)
+        step = _STEP * min(float(values[learned[0]]), 1 - float(values[-1]))
+        free, total = without_overlap(q), 0.0
+        size = np.abs(vectors).T @ error @ np.abs(vectors)
+        for a, b in combinations_with_replacement(learned.tolist(), 2):
+            moved = np.outer(vectors[:, a], vectors[:, b])
+            changed = self._fastest(t, q + 0.5 * step * (moved + moved.T), free).norm
+            total += abs(changed - norm) / step * float(size[a, b]) * (1 + (a != b))
+        return total
 
 
-def _by_overlap(channel: LinkChannel, q: Array, norm: float, error: Array) -> float:
-    """What the error of an overlap makes of the growth beside it."""
-    values, vectors = np.linalg.eigh(q)
-    learned = np.flatnonzero(values > _HALF * values[-1] * 1e-9)
-    step = _STEP * min(float(values[learned[0]]), 1 - float(values[-1]))
-    free, total = without_overlap(q), 0.0
-    size = np.abs(vectors).T @ error @ np.abs(vectors)
-    for a, b in combinations_with_replacement(learned.tolist(), 2):
-        moved = np.outer(vectors[:, a], vectors[:, b])
-        changed = fastest(channel, q + 0.5 * step * (moved + moved.T), free).norm
-        total += abs(changed - norm) / step * float(size[a, b]) * (1 + (a != b))
-    return total
-
-
-def next_onset(channel: LinkChannel, begin: Begin, perfect: Callable[[], tuple[float, float]]) -> Onset | None:
+def next_onset(
+    channel: LinkChannel, begin: Begin, perfect: Callable[[], tuple[float, float]], prior: Prior | None = None
+) -> Onset | None:
     """Where the next direction comes in along the fixed points from zero overlap; None where no alpha is large enough.
 
     Parameters
@@ -231,6 +242,8 @@ def next_onset(channel: LinkChannel, begin: Begin, perfect: Callable[[], tuple[f
     perfect : callable
         Alpha of this onset with the learned directions perfectly known, and its error; infinite where there is none. It
         is asked for where they are recovered, or where nothing grows.
+    prior : Prior, optional
+        Of the weights, Gaussian by default.
 
     Raises
     ------
@@ -241,7 +254,7 @@ def next_onset(channel: LinkChannel, begin: Begin, perfect: Callable[[], tuple[f
     ----------
     troiani2025, (17)-(18).
     """
-    along = _Along(channel, begin, perfect)
+    along = _Along(channel, begin, perfect, Gaussian() if prior is None else prior)
     found = _enclosed(along)
     if found is None:
         return None
@@ -258,7 +271,7 @@ def next_onset(channel: LinkChannel, begin: Begin, perfect: Callable[[], tuple[f
         # Beside what is perfectly known no branch is resolved.
         why = "what is learned before it is recovered to within 1e-6 there, and counts as perfectly known"
         return Onset(alpha, error, root.q, root.direction, "", why=why, recovered=True)
-    return opening(channel, Estimate(alpha, error, "estimated"), root.q, root.direction)
+    return opening(channel, Estimate(alpha, error, "estimated"), root.q, root.direction, along.prior)
 
 
 def _enclosed(along: _Along) -> tuple[_Standing | None, _Standing] | None:
@@ -304,7 +317,7 @@ def _with_a_jump(along: _Along) -> Onset:
     """The onset where the fixed point jumps from below it to above."""
     low = max((one for one in along.known if one.log_rate < 0), key=lambda one: one.t)
     high = min((one for one in along.known if one.log_rate >= 0), key=lambda one: one.t)
-    branch = Branch.beside(along.channel, low.q, np.zeros((len(low.q), 0)))
+    branch = Branch.beside(along.channel, low.q, np.zeros((len(low.q), 0)), along.prior)
     point = branch.at(float(np.trace(low.q)), branch.unknowns(low.q), low.t)
     fold = None if point is None else branch.turning(point)
     alpha, error = math.exp(0.5 * (low.t + high.t)), math.exp(high.t) - math.exp(low.t)
@@ -314,7 +327,7 @@ def _with_a_jump(along: _Along) -> Onset:
     return Onset(alpha, error, low.q, high.direction, "discontinuous", why=why)
 
 
-def opening(channel: LinkChannel, at: Estimate, q: Array, direction: Array) -> Onset:
+def opening(channel: LinkChannel, at: Estimate, q: Array, direction: Array, prior: Prior | None = None) -> Onset:
     """An onset with what the branch with a small overlap along the direction says of it: whether alpha rises along it.
 
     Parameters
@@ -326,11 +339,16 @@ def opening(channel: LinkChannel, at: Estimate, q: Array, direction: Array) -> O
         Fixed point there.
     direction : ndarray, shape (P, P)
         PSD.
+    prior : Prior, optional
+        Of the weights, Gaussian by default.
     """
+    law = Gaussian() if prior is None else prior
     t, (values, vectors) = math.log(at.value), np.linalg.eigh(span(direction))
     new = canonical_axes(values, vectors)[:, values > _HALF]
-    branch = Branch.beside(channel, q, new)
+    branch = Branch.beside(channel, q, new, law)
     make = partial(Onset, at.value, at.error, q, direction)
+    if without_overlap(closed(law, q + new @ new.T)).shape[1] < len(q) - branch.rank:
+        return make("undecided", why=f"the {law.describe()} leads an overlap along it to other directions, too")
     first = branch.at(_SIZES[0] * len(new.T), branch.unknowns(q), t)
     second = None if first is None else branch.moved(first, _SIZES[1] * len(new.T))
     if first is None or second is None:

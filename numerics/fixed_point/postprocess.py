@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.standard_error import SIGMAS, standard_error
-from .balance import RECOVERED, Entries, FreeEntries, sharing
+from .balance import RECOVERED, Entries, sharing
 from .error import blocked, fixed_point_error, growth_error, linear_error
 from .growth import rates, released, undecided
 from .state import DEAD, FAINT, Problem, Solution, State
@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 
 # An overlap this close to 1 may be on the way to recovery.
 _NEARLY = 1e-2
+# Distances to recovery from which it is asked whether the iteration leads there.
+_AWAY = (1e-5, 1e-4, 1e-3, 1e-2)
 # Overlaps that may be left by steps below `tol` on the way to zero, in units of it.
 _WAY = 20.0
 
@@ -58,7 +60,7 @@ def outlined(problem: Problem, state: State) -> Solution:
     """
     if not state.converged or not state.free or _held(problem, state):
         return postprocess(problem, state)
-    balance = FreeEntries(problem.averages, problem.alpha, state.free, _matrix(problem, state, state.free))
+    balance = problem.balance(state.free, _matrix(problem, state, state.free))
     error = np.zeros_like(state.q)
     found = linear_error(balance, state.q[state.entries], state.known)
     for entry, value in zip(state.free, found.error, strict=True):
@@ -100,8 +102,10 @@ def measured(problem: Problem, state: State) -> Measured:
         return _silent(problem, state, error)
     rows, columns = state.entries
     state = _pushed(problem, state)
-    held = _held(problem, state)
-    left = 1 - state.q.diagonal()
+    held, left = _held(problem, state), 1 - state.q.diagonal()
+    if not held and (seen := _recovered_from_below(problem, state)) is not None:
+        state, left = seen
+        held = [k for k, (i, j) in enumerate(state.free) if left[i] > 0 or left[j] > 0]
     # Entries off the diagonal vanish with what is left of the overlaps beside them.
     error[rows[held], columns[held]] = np.sqrt(left[rows[held]] * left[columns[held]])
     free = tuple(pair for k, pair in enumerate(state.free) if k not in held)
@@ -139,6 +143,31 @@ def _held(problem: Problem, state: State) -> list[int]:
     return [k for k, pair in enumerate(state.free) if known & set(pair)]
 
 
+def _recovered_from_below(problem: Problem, state: State) -> tuple[State, Array] | None:
+    """What all that is recovered may lack, where averages next to recovery do not resolve whether it is pushed on.
+
+    F rises with q: from a smaller overlap that it raises beyond doubt the iteration leads to at least what F is there.
+    """
+    rows, columns = state.entries
+    at = np.unique(rows[(rows == columns) & (state.q[rows, columns] >= RECOVERED - 1e-9)])
+    if not len(at) or set(at) != set(rows[rows == columns]):
+        return None
+    tried = []
+    for away in _AWAY:
+        q = state.q.copy()
+        q[at] = q[:, at] = 0.0
+        q[at, at] = 1 - away
+        tried.append(q)
+        known = problem.averages(q)
+        image = problem.image(known.g)[:, at, at]
+        low = image.mean(axis=0) - SIGMAS * standard_error(image) if known.sampled else image.min(axis=0)
+        if (low > 1 - away).all():
+            left = np.zeros(len(q))
+            left[at] = np.maximum(1 - low, 1 - RECOVERED)
+            return state.beside(*tried), left
+    return None
+
+
 def _pushed(problem: Problem, state: State) -> State:
     """On the way to recovery, where |F - q| is small long before: the rest of it at once."""
     x = state.q[state.entries]
@@ -168,7 +197,7 @@ def _measured_free(problem: Problem, state: State, free: Entries, error: Array) 
     """Enter the errors of these entries, the others being held."""
     rows, columns = np.array(free).T
     matrix = _matrix(problem, state, free)
-    balance = FreeEntries(problem.averages, problem.alpha, free, matrix)
+    balance = problem.balance(free, matrix)
     found = fixed_point_error(balance, state.q[rows, columns], state.known)
     if found.visited:
         state = state.beside(*(matrix(x) for x in found.visited))

@@ -1,16 +1,19 @@
 """The result of state evolution: a solution with the errors of prediction, and the sentence on how it was found."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Channel
 from ..core.results import Estimate, EvolutionResult, How, Origin
+from ..priors import Prior
 from .error import TOO_NEAR
 from .prediction_error import prediction_errors
 from .state import Solution
 from .unconverged import COVERED
 
-__all__ = ["finish", "status_of"]
+__all__ = ["finish", "stated_with", "status_of"]
 
 Array = NDArray[np.float64]
 
@@ -46,6 +49,14 @@ def finish(
         reached=converged and solution.reached,
         origin=origin,
     )
+
+
+def stated_with(prior: Prior, result: EvolutionResult) -> EvolutionResult:
+    """The same result with the prior in its origin and its status, unless it is the usual one."""
+    if prior.isotropic:
+        return result
+    origin = result.origin.with_settings(prior=prior.describe())
+    return replace(result, status=f"{result.status}; {prior.describe()}", origin=origin)
 
 
 def status_of(solution: Solution, averages: Channel) -> str:

@@ -1,7 +1,8 @@
 """What strategies for a fixed point share: the problem, the state that a step takes and gives, and the solution."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Channel
 from ..core.results import How
-from .balance import RECOVERED, Entries, image, overlap
+from ..priors import Gaussian, OverlapMap
+from .balance import RECOVERED, Entries, FreeEntries, overlap
 from .slopes import Passed
 
 __all__ = ["DEAD", "FAINT", "Problem", "Slopes", "Solution", "State", "Strategy", "Tolerance"]
@@ -48,6 +50,8 @@ class Problem:
     relative : bool
         Whether the tolerance is in units of 1 - q (plain steps from near recovery are short wherever they lead), and a
         tenth of the statistical error is enough for averages that are not smooth.
+    prior : OverlapMap
+        Law of the weights, which gives F.
     """
 
     averages: Channel
@@ -55,6 +59,7 @@ class Problem:
     tolerance: Tolerance
     max_iter: int
     relative: bool = False
+    prior: OverlapMap = field(default_factory=Gaussian)
 
     @property
     def zero(self) -> Array:
@@ -67,7 +72,12 @@ class Problem:
 
     def image(self, g: Array) -> Array:
         """F(alpha g), for g of shape (..., P, P)."""
-        return image(self.alpha, g)
+        return self.prior.overlap(self.alpha * g)
+
+    def balance(self, free: Entries, matrix: Callable[[Array], Array] | None = None) -> FreeEntries:
+        """Equations for these entries, the others zero or what `matrix` says."""
+        matrix = partial(self.overlap, free) if matrix is None else matrix
+        return FreeEntries(self.averages, self.alpha, free, matrix, self.prior)
 
     def overlap(self, free: Entries, x: Array) -> Array:
         """Overlap whose free entries are x, within the range that is resolved."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .balance import RECOVERED, Entries, FreeEntries, free_entries, least_and_largest
+from .balance import RECOVERED, Entries, free_entries, least_and_largest
 from .postprocess import postprocess
 from .state import Problem, Solution, State, Tolerance
 
@@ -113,7 +113,7 @@ class Steered:
         size = sum(i == j for i, j in state.free)
         if not moving.any() or recovered[:size].all():
             return replace(state, converged=True), x
-        balance = FreeEntries(problem.averages, problem.alpha, state.free, lambda z: problem.overlap(state.free, z))
+        balance = problem.balance(state.free)
         # F' of the free entries.
         inner = np.eye(len(x)) + balance.pull(x) @ balance.slopes_from(slopes, x, g)
         if diagonal:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.shown import few_lines
 from ..core.standard_error import standard_error
+from ..priors import Prior
 from .blocks import Array, Floats
 from .data import make_data, teacher
 
@@ -46,6 +47,7 @@ def on_instances(
     count: int,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    prior: Prior | None = None,
 ) -> list[Result]:
     """Learn from each of some instances.
 
@@ -64,10 +66,12 @@ def on_instances(
         That of the first one; each of the others has the next.
     progress : callable, optional
         Called with (done, count).
+    prior : Prior, optional
+        Law of the teachers, Gaussian by default.
     """
     found = []
     for k in range(count):
-        weights = teacher(model, dimension, seed + k)
+        weights = teacher(model, dimension, seed + k, prior=prior)
         found.append(learn(seed + k, weights, *make_data(model, weights, alpha, seed + k)))
         if progress is not None:
             progress(k + 1, count)

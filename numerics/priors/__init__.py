@@ -5,7 +5,8 @@ What is here may be changed as long as every prior keeps the Protocol of `protoc
 
 from .gaussian import Gaussian
 from .named import prior_named
-from .protocol import Prior
+from .protocol import OverlapMap, Prior
+from .rotated import along
 from .separable import Binary, GaussBernoulli
 
-__all__ = ["Binary", "GaussBernoulli", "Gaussian", "Prior", "prior_named"]
+__all__ = ["Binary", "GaussBernoulli", "Gaussian", "OverlapMap", "Prior", "along", "prior_named"]

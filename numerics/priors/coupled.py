@@ -1,16 +1,20 @@
-"""The qhat of an overlap whose entries are coupled, by a root search over the entries of the matrix."""
+"""Entries of a row that are coupled: which they are, and the qhat of their overlap by a root search."""
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import root
+from scipy.sparse.csgraph import connected_components
 
 from ..core.errors import ConvergenceError
 from .gaussian import Gaussian
 from .protocol import Prior
 
-__all__ = ["coupled_inverse"]
+__all__ = ["coupled_groups", "coupled_inverse"]
 
 Array = NDArray[np.float64]
+
+# Entries below this share of the largest are rounding.
+_NOTHING = 1e-15
 
 # Disagreement of F(qhat) with q, of its largest entry, that is small enough: what the rules over three entries resolve.
 _CLOSE = 1e-6
@@ -41,3 +45,16 @@ def coupled_inverse(prior: Prior, q: Array) -> Array:
             "take a diagonal overlap"
         )
     return found
+
+
+def coupled_groups(matrix: Array) -> list[list[int]]:
+    """Indices that entries off the diagonal connect, in order; those of the size of rounding do not.
+
+    Examples
+    --------
+    >>> coupled_groups(np.array([[1.0, 0.0, 0.2], [0.0, 1.0, 0.0], [0.2, 0.0, 1.0]]))
+    [[0, 2], [1]]
+    """
+    size = np.abs(matrix)
+    count, labels = connected_components(size > _NOTHING * size.max(initial=0.0), directed=False)
+    return [np.flatnonzero(labels == k).tolist() for k in range(count)]

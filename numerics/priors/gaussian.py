@@ -1,11 +1,13 @@
 """The standard normal prior, under which every rotation of the indices is as likely as another."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.shown import in_html
+from .precision import positive
 
 __all__ = ["Gaussian"]
 
@@ -25,6 +27,8 @@ class Gaussian:
     """
 
     dimension: float = 1.0
+    isotropic: ClassVar[bool] = True
+    fourth_moment: ClassVar[float] = 3.0
 
     def psi(self, qhat: Array) -> float:
         """Free entropy of the row channel."""
@@ -33,7 +37,26 @@ class Gaussian:
 
     def overlap(self, qhat: Array) -> Array:
         """Qhat (I + qhat)^{-1}."""
-        return np.asarray(np.linalg.solve(np.eye(len(qhat)) + qhat, qhat), dtype=np.float64)
+        out: Array = qhat @ np.linalg.inv(np.eye(qhat.shape[-1]) + qhat)
+        return 0.5 * (out + np.swapaxes(out, -1, -2))
+
+    def overlap_error(self, qhat: Array) -> Array:
+        """None beside that of any sum of a few terms."""
+        return np.zeros_like(qhat)
+
+    def slope(self, qhat: Array, moved: Array) -> Array:
+        """(I + qhat)^{-1} dqhat (I + qhat)^{-1}."""
+        left = np.linalg.inv(np.eye(len(qhat)) + qhat)
+        return np.asarray(left @ moved @ left)
+
+    def posterior(self, precision: Array, field: Array) -> tuple[Array, Array]:
+        """(I + A)^{-1} b, and (I + A)^{-1}."""
+        covariance = np.asarray(np.linalg.inv(positive(np.eye(len(precision)) + precision)), np.float64)
+        return covariance @ field, covariance
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Standard normal entries."""
+        return rng.standard_normal(shape)
 
     def mmse(self, qhat: Array) -> Array:
         """(I + qhat)^{-1}."""

@@ -12,12 +12,38 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Prior"]
+__all__ = ["OverlapMap", "Prior"]
 
 Array = NDArray[np.float64]
 
 
-class Prior(Protocol):
+class OverlapMap(Protocol):
+    """What state evolution asks of a prior.
+
+    Attributes
+    ----------
+    isotropic : bool
+        Whether every rotation of the entries leaves the law what it is.
+    """
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether it is the same along all axes."""
+
+    def overlap(self, qhat: Array) -> Array:
+        """F(qhat) = E <w><w>^T, for qhat of shape (..., P, P)."""
+
+    def overlap_error(self, qhat: Array) -> Array:
+        """What F(qhat) is off by, shape (P, P)."""
+
+    def slope(self, qhat: Array, moved: Array) -> Array:
+        """Derivative of F at qhat along a change of it, both of shape (P, P)."""
+
+    def inverse(self, q: Array) -> Array:
+        """Return qhat with F(qhat) = q."""
+
+
+class Prior(OverlapMap, Protocol):
     """Law of one row of W: mean zero, covariance I.
 
     Attributes
@@ -27,20 +53,24 @@ class Prior(Protocol):
     """
 
     @property
+    def fourth_moment(self) -> float:
+        """E w^4 of an entry."""
+
+    @property
     def dimension(self) -> float:
         """How fast the potential falls towards recovery."""
 
     def psi(self, qhat: Array) -> float:
         """Free entropy of the row channel."""
 
-    def overlap(self, qhat: Array) -> Array:
-        """F(qhat) = E <w><w>^T."""
+    def posterior(self, precision: Array, field: Array) -> tuple[Array, Array]:
+        """Mean of w under exp(b.w - w^T A w/2), for each of n fields b of shape (P, n), and its mean covariance."""
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Weights, shape (P, D), or any other."""
 
     def mmse(self, qhat: Array) -> Array:
         """I - F(qhat), the mean posterior covariance."""
-
-    def inverse(self, q: Array) -> Array:
-        """Return qhat with F(qhat) = q."""
 
     def uncertainty(self, q: Array) -> Array:
         """What the inverse is off by, shape (P, P): of rounding, and of the search for it."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import matrix_root
+from .precision import positive
 
 __all__ = ["Mixture", "Rounding", "Summary"]
 
@@ -157,6 +158,50 @@ class Mixture:
             mmse += _summed(mass, found.covariance)
             square += float(_summed(mass, (found.covariance**2).sum(axis=(1, 2))))
         return Summary(psi, overlap, mmse, square, information)
+
+    def slopes(self, qhat: Array) -> Array:
+        """E[C_ia C_bj] at qhat, C = Cov(w | y), shape (P, P, P, P): dF_ij along a change dqhat_ab."""
+        components = self._components(qhat)
+        found = np.zeros((len(qhat),) * 4)
+        for _, y, mass in _nodes(components):
+            covariance = _posterior(y, components).covariance
+            found += np.einsum("n,nia,nbj->iabj", mass, covariance, covariance, optimize=True)
+        return found
+
+    def posterior(self, precision: Array, field: Array) -> tuple[Array, Array]:
+        """Mean and covariance of w under exp(b.w - w^T A w/2) times its law, for each of n fields b.
+
+        Parameters
+        ----------
+        precision : ndarray, shape (P, P)
+            A.
+        field : ndarray, shape (P, n)
+
+        Returns
+        -------
+        mean : ndarray, shape (P, n)
+        covariance : ndarray, shape (P, P)
+            Its mean over the fields.
+        """
+        means, spreads, scores = [], [], []
+        for share, mean, variance in zip(self.weights, self.means, self.variances, strict=True):
+            deviation = np.sqrt(variance)
+            inner = positive(np.eye(len(mean)) + deviation[:, None] * precision * deviation)
+            spread = deviation[:, None] * np.linalg.inv(inner) * deviation
+            pull = field - (precision @ mean)[:, None]
+            moved = spread @ pull
+            constant = math.log(share) - 0.5 * float(mean @ precision @ mean) - 0.5 * float(np.linalg.slogdet(inner)[1])
+            scores.append(constant + mean @ field + 0.5 * (pull * moved).sum(axis=0))
+            means.append(mean[:, None] + moved)
+            spreads.append(spread)
+        weight = np.exp(np.array(scores) - np.max(scores, axis=0))
+        weight /= weight.sum(axis=0)
+        at = np.array(means)
+        middle = np.einsum("kn,kpn->pn", weight, at)
+        apart = at - middle
+        within = np.einsum("kn,kpq->pq", weight, np.array(spreads))
+        between = np.einsum("kn,kpn,kqn->pq", weight, apart, apart, optimize=True)
+        return middle, (within + between) / field.shape[1]
 
     def rounding(self, qhat: Array) -> Rounding:
         """What rounding may change the averages at qhat by.

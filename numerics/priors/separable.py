@@ -1,13 +1,14 @@
 """Priors of independent entries, each a mixture of Gaussians and points."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import ConvergenceError
 from ..core.shown import few_lines
-from .coupled import coupled_inverse
+from .coupled import coupled_groups, coupled_inverse
 from .roots import decreasing_root
 from .rows import Mixture, Summary
 
@@ -26,6 +27,8 @@ _LEAST = 1e-300
 _HALF = 0.5
 # Steps of rules that are compared with the usual ones.
 _COARSER = 1.25
+# Entries of a row whose 2^P components a posterior sums over.
+_MOST_COUPLED = 10
 
 
 @few_lines
@@ -33,21 +36,35 @@ class _Separable:
     """Independent entries, each a mixture; diagonal overlaps separate, others are a quadrature of P <= 3 dimensions."""
 
     dimension: float
+    isotropic = False
 
     def __init__(self, weights: list[float], means: list[float], variances: list[float]) -> None:
         self._law = (weights, means, variances)
         self._rows = {1: Mixture.of_entries(*self._law, 1)}
         self._inverses: dict[float, float] = {}
+        self._slopes_at: dict[bytes, Array] = {}
+
+    @property
+    def fourth_moment(self) -> float:
+        """E w^4 of an entry."""
+        return sum(w * (m**4 + 6 * m * m * v + 3 * v * v) for w, m, v in zip(*self._law, strict=True))
 
     def _of(self, size: int) -> Mixture:
+        """Law of some entries, whose averages are by a rule over all of them."""
+        if size > 3:
+            raise ValueError(
+                f"{self.describe()} serves rows of up to 3 entries where qhat couples them (10), got P = {size}; "
+                "take a diagonal overlap, or the Gaussian prior"
+            )
+        return self._mixture(size)
+
+    def _mixture(self, size: int) -> Mixture:
         if size not in self._rows:
-            if size > 3:
-                raise ValueError(
-                    f"{self.describe()} serves rows of up to 3 entries where qhat couples them (10), got P = {size}; "
-                    "take a diagonal overlap, or the Gaussian prior"
-                )
             self._rows[size] = Mixture.of_entries(*self._law, size)
         return self._rows[size]
+
+    def _refusal(self, size: int) -> str:
+        return f"{self.describe()} serves up to {_MOST_COUPLED} coupled entries of a row (13), got P = {size}"
 
     def _entry(self, qhat: float) -> Summary:
         """Averages of one entry."""
@@ -61,9 +78,56 @@ class _Separable:
 
     def overlap(self, qhat: Array) -> Array:
         """F(qhat) = E <w><w>^T."""
-        if _diagonal(qhat):
-            return np.diag([self._entry(value).overlap[0, 0] for value in qhat.diagonal()])
-        return self._of(len(qhat)).summary(qhat).overlap
+        if qhat.ndim > 2:
+            return np.array([self.overlap(one) for one in qhat])
+        return _by_blocks(qhat, lambda block: self._of(len(block)).summary(block).overlap)
+
+    def overlap_error(self, qhat: Array) -> Array:
+        """What F(qhat) is off by: of rounding, or of rules over coupled entries by coarser ones."""
+        return _by_blocks(qhat, self._overlap_error)
+
+    def _overlap_error(self, qhat: Array) -> Array:
+        rows = self._of(len(qhat))
+        if len(qhat) == 1:
+            return rows.rounding(qhat).overlap
+        return np.asarray(np.abs(rows.summary(qhat, _COARSER).overlap - rows.summary(qhat).overlap) + _EPS)
+
+    def slope(self, qhat: Array, moved: Array) -> Array:
+        """Derivative E[C dqhat C] of F along dqhat, C = Cov(w | y); groups of entries are independent."""
+        groups = coupled_groups(qhat)
+        mmse = _by_blocks(qhat, lambda block: self._of(len(block)).summary(block).mmse)
+        out: Array = mmse @ moved @ mmse
+        for group in groups:
+            at = np.ix_(group, group)
+            out[at] = np.tensordot(self._slopes(qhat[at]), moved[at])
+        return out
+
+    def _slopes(self, qhat: Array) -> Array:
+        """Derivatives of F within a block, the latest ones kept: those along all entries are asked for in turn."""
+        key = qhat.tobytes()
+        if key not in self._slopes_at:
+            if len(self._slopes_at) >= _KEPT:
+                self._slopes_at.clear()
+            tensor = self._of(len(qhat)).slopes(qhat)
+            self._slopes_at[key] = np.einsum("iabj->ijab", tensor)
+        return self._slopes_at[key]
+
+    def posterior(self, precision: Array, field: Array) -> tuple[Array, Array]:
+        """Mean, shape (P, n), and mean covariance of w under exp(b.w - w^T A w/2), for each of n fields b."""
+        size = len(precision)
+        if size > _MOST_COUPLED and not _diagonal(precision):
+            raise ValueError(self._refusal(size))
+        mean, covariance = np.empty_like(field), np.zeros((size, size))
+        for group in coupled_groups(precision):
+            at = np.ix_(group, group)
+            mean[group], covariance[at] = self._mixture(len(group)).posterior(precision[at], field[group])
+        return mean, covariance
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Independent entries."""
+        weights, means, variances = (np.array(one) for one in self._law)
+        which = rng.choice(len(weights), size=shape, p=weights)
+        return np.asarray(means[which] + np.sqrt(variances[which]) * rng.standard_normal(shape))
 
     def mmse(self, qhat: Array) -> Array:
         """I - F(qhat)."""
@@ -206,3 +270,12 @@ class GaussBernoulli(_Separable):
 
 def _diagonal(matrix: Array) -> bool:
     return not np.abs(matrix - np.diag(matrix.diagonal())).any()
+
+
+def _by_blocks(qhat: Array, value: Callable[[Array], Array]) -> Array:
+    """Matrix whose blocks of coupled entries are values of theirs."""
+    out = np.zeros_like(qhat, dtype=np.float64)
+    for group in coupled_groups(qhat):
+        at = np.ix_(group, group)
+        out[at] = value(qhat[at])
+    return out

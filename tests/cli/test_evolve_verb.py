@@ -28,6 +28,12 @@ def test_an_accuracy_that_is_reached_ends_with_success(attnlimits):
     assert "not reached" not in found["status"]
 
 
-def test_links_have_no_accuracy(attnlimits):
-    said = attnlimits('evolve --link "h[1]**2" --alpha 1.2 --accuracy 1e-9')
-    assert said.status == 2 and "--accuracy is for networks" in said.err
+def test_an_accuracy_of_a_link(attnlimits):
+    said = attnlimits('evolve --link "h[1]**2" --alpha 0.8 --accuracy 1e-9 --json')
+    assert said.status == 0 and json.loads(said.out)["reached"]
+    missed = attnlimits('evolve --link "h[1]*h[2]" --alpha 0.8 --accuracy 1e-12 --json')
+    found = json.loads(missed.out)
+    assert missed.status == 1 and found["converged"] and not found["reached"]
+    assert "the accuracy of 1e-12 is not reached: the finest quadrature leaves" in found["status"]
+    refused = attnlimits('evolve --link "h[1]**2" --alpha 0.8 --accuracy 0.5')
+    assert refused.status == 2 and "accuracy must be a number in [1e-12, 0.1]" in refused.err

@@ -20,6 +20,7 @@ from ...core.standard_error import SIGMAS
 from ...core.validation import check_nodes, within
 from ...model.network import Network
 from ...model.routes import CHART, TWO_LAYER_QUADRATURE, preferred, require
+from ...priors import Gaussian, Prior
 from ..effort import check_effort
 from ..error import TOO_NEAR
 from .equations import Equations
@@ -102,6 +103,7 @@ def curve(
     workers: Workers = None,
     progress: Callable[[int, int], None] | None = None,
     keep: Kept | Path | str | None = None,
+    prior: Prior | None = None,
 ) -> CurveResult:
     """Fixed points of q = F(alpha G(q)) along a parameter, with onsets, jumps and the gap between the starts.
 
@@ -131,6 +133,8 @@ def curve(
     keep : path, optional
         File of the finished points while others are computed: after an interrupt the same call goes on from them, and
         its numbers are those of a call that was not interrupted.
+    prior : Prior, optional
+        Law of the rows of the weights; Gaussian by default.
 
     Returns
     -------
@@ -167,13 +171,14 @@ def curve(
         closest = first.closest if isinstance(first, DiagonalQuadrature) else _CLOSEST
     if not 0 < closest < 0.1:
         raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
-    both = start == "both"
+    both, law = start == "both", Gaussian() if prior is None else prior
+    named = {} if law.isotropic else {"prior": law.describe()}
     kept = Kept(keep) if isinstance(keep, str | Path) else keep
     if kept is not None:
         about = {"family": along, "seed": points_seed, "kernel": first.model.kernel_hash, "sources": _sources()}
-        kept.open(about | {"model": Origin.of(first.model).model, **effort})
+        kept.open(about | {"model": Origin.of(first.model).model, **effort, **named})
     followers, n_iter = _followed(
-        at, ordered, _STARTS if both else (start,), (alpha, tol, closest), (along, progress, kept)
+        at, ordered, _STARTS if both else (start,), (alpha, tol, closest), (along, progress, kept), law
     )
     # Of deterministic averages the points' own errors cover what is left of these.
     points = {one.start: _points(one, judged=first.sampled) for one in followers}
@@ -186,7 +191,7 @@ def curve(
         gap=gap,
         how="monte-carlo" if first.sampled else "estimated",
         converged=all(p.converged for found in points.values() for p in found),
-        status=_status(points, gap, along),
+        status=_status(points, gap, along) + "".join(f"; {name}" for name in named.values()),
         n_iter=n_iter,
         seed=seed,
         kernel_hash=first.model.kernel_hash,
@@ -199,6 +204,7 @@ def curve(
             tol=tol,
             closest=closest,
             **effort,
+            **named,
             seed=seed,
         ),
     )
@@ -246,6 +252,7 @@ def _followed(
     starts: tuple[str, ...],
     settings: tuple[float | None, float, float],
     reports: tuple[str, Callable[[int, int], None] | None, Kept | None],
+    prior: Prior,
 ) -> tuple[Sequence[Follower | Iterated], int]:
     """Followers from each start, at the end of their ways, and how often they took averages."""
     alpha, tol, closest = settings
@@ -267,10 +274,12 @@ def _followed(
 
     first = averages(None if alpha is None else values[0])
     smooth = first.smooth and len(first.shared) == len(first.groups)
-    equations = Equations(averages, closest, alpha)
+    equations = Equations(averages, closest, alpha, prior)
     for start in starts:
         followers.append(
-            Follower(equations, start, tol, done) if smooth else Iterated(averages, start, alpha, (tol, closest), done)
+            Follower(equations, start, tol, done)
+            if smooth
+            else Iterated(averages, start, alpha, (tol, closest), done, prior)
         )
     try:
         for follower in followers:

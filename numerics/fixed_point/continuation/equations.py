@@ -2,11 +2,12 @@
 
 With w_l = -log(1 - q_ll), layer l is stationary, q = F(alpha G(q)) (14), where alpha equals
 
-    alpha_l(w) = q_ll / ((1 - q_ll) G_ll(q)),   and at q_ll = 0   alpha_l = 1/lambda_l,
+    alpha_l(w) = qhat_ll(q) / G_ll(q),   and at q_ll = 0   alpha_l = 1/lambda_l,
 
-lambda_l the growth rate (15) of a small overlap. A fixed point is a w at which all layers of positive overlap say the
-same alpha; a layer of zero overlap joins where alpha_l falls below it. These functions are smooth down to zero overlap
-and do not depend on alpha, so that an evaluation serves all alphas.
+F(qhat) = q (of the Gaussian prior qhat = q/(1 - q) of each layer by itself), lambda_l the growth rate (15) of a small
+overlap. A fixed point is a w at which all layers of positive overlap say the same alpha; a layer of zero overlap joins
+where alpha_l falls below it. These functions are smooth down to zero overlap and do not depend on alpha, so that an
+evaluation serves all alphas.
 """
 
 import math
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 
 from ...channel.averages import Averages, Channel
 from ...core.standard_error import standard_error
+from ...priors import Gaussian, Prior
 from ..newton import Limits, newton_root
+from .law import Law, law_of
 
 __all__ = ["Equations", "Local"]
 
@@ -63,16 +66,6 @@ class Local:
         """Overlaps."""
         return -np.expm1(-self.w)
 
-    def residual(self, log_alpha: float, chosen: list[int]) -> float:
-        """Max |F(q) - q| over some groups."""
-        if not chosen:
-            return 0.0
-        x = self.x[chosen]
-        # alpha G = (x/(1-x)) alpha/alpha_l, without cancellation as x -> 1.
-        ratio = np.exp(np.clip(log_alpha - self.log_alpha[chosen], -700, 700))
-        image = x * ratio / (1 - x + x * ratio)
-        return float(np.abs(image - x).max())
-
 
 class Equations:
     """The functions alpha_l of a channel, or of a family of channels.
@@ -85,12 +78,19 @@ class Equations:
         Distance to one of the largest overlap that is asked for.
     alpha : float, optional
         Fixed, where something else is the parameter.
+    prior : Prior, optional
+        Law of the weights, Gaussian by default.
     """
 
     def __init__(
-        self, channel_at: Callable[[float | None], Channel], closest: float, alpha: float | None = None
+        self,
+        channel_at: Callable[[float | None], Channel],
+        closest: float,
+        alpha: float | None = None,
+        prior: Prior | None = None,
     ) -> None:
-        self._channel_at = channel_at
+        self._channel_at, self._prior = channel_at, Gaussian() if prior is None else prior
+        self._law: Law | None = None
         self.alpha = alpha
         self.top = -math.log(closest)
         self.n_iter = 0
@@ -106,6 +106,20 @@ class Equations:
         if key not in self._channels:
             self._channels[key] = self._channel_at(key)
         return self._channels[key]
+
+    def law(self, t: float) -> Law:
+        """F along the groups, the same for all channels of a family."""
+        if self._law is None:
+            self._law = law_of(self._prior, self.channel(t))
+        return self._law
+
+    def residual(self, local: Local, t: float, chosen: list[int]) -> float:
+        """Max |F(q) - q| over some groups."""
+        if not chosen:
+            return 0.0
+        # Without cancellation as q -> 1.
+        image = self.law(t).image(local.w, self.log_alpha(t) - local.log_alpha)
+        return float(np.abs(np.exp(-local.w) - np.exp(-image))[chosen].max())
 
     def groups(self, t: float = 0.0) -> tuple[tuple[int, ...], ...]:
         """Indices that share one overlap."""
@@ -140,7 +154,8 @@ class Equations:
         g = np.stack([averages.g[:, group, group].mean(axis=1) for group in groups], axis=1)
         growth = np.stack([averages.growth[:, group].mean(axis=1) for group in groups], axis=1)
         off = np.array([np.abs(averages.bias[group, group]).mean() for group in groups])
-        log_alpha = np.full(len(w), math.inf)
+        log_alpha, law = np.full(len(w), math.inf), self.law(t)
+        log_qhat, rise = law.log_qhat(w), law.growth(w) if not x.all() else np.ones(len(w))
         noise, bias = np.zeros(g.shape), np.zeros(len(w))
         for k in range(len(w)):
             values, shift = g[:, k], off[k]
@@ -149,11 +164,10 @@ class Equations:
                 if mean > max(_SURELY, 6 * float(values.std(ddof=1))):
                     log_alpha[k] = -math.inf
                     continue
-                values, shift = growth[:, k], 0.0
+                values, shift = growth[:, k] * rise[k], 0.0
                 mean = float(values.mean())
             if mean > 0:
-                odds = 0.0 if x[k] == 0 else math.log(x[k]) + w[k]
-                log_alpha[k] = odds - math.log(mean)
+                log_alpha[k] = log_qhat[k] - math.log(mean)
                 noise[:, k] = 1 - values / mean
                 bias[k] = shift / mean
             elif x[k] > 0:

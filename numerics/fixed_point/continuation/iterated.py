@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...channel.averages import Averages, Channel
 from ...core.standard_error import SIGMAS
 from ...core.ties import first_largest
+from ...priors import Prior
 from ..balance import RECOVERED
 from ..evolve import INFORMED
 from ..growth import grown
@@ -93,6 +94,8 @@ class Iterated:
         Tolerance on max |F(q) - q|, and distance to one at which an overlap counts as recovered.
     done : callable
         Called after each point.
+    prior : Prior
+        Law of the weights.
     """
 
     def __init__(
@@ -102,7 +105,9 @@ class Iterated:
         alpha: float | None,
         settings: tuple[float, float],
         done: Callable[[], None],
+        prior: Prior,
     ) -> None:
+        self._prior = prior
         self._channel_at, self.start, self._alpha, self._done = channel_at, start, alpha, done
         self._tol, self._closest = settings
         self.trace = Events([], [], [])
@@ -134,7 +139,7 @@ class Iterated:
         """Fixed point to which the iteration goes from q, with these groups learned, if any are named."""
         averages = self._channel(value)
         alpha = value if self._alpha is None else self._alpha
-        problem = Problem(averages, alpha, Tolerance(self._tol), _MOST)
+        problem = Problem(averages, alpha, Tolerance(self._tol), _MOST, prior=self._prior)
         strategy, state = Iteration(problem), State.start(problem)
         if not q.any() and self._alpha is None:
             # Zero overlap is a fixed point at every alpha, and its averages do not depend on alpha.

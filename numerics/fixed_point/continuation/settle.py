@@ -62,8 +62,8 @@ def _relaxed(equations: Equations, w: Array, t: float, within: float) -> Array:
     log_alpha = equations.log_alpha(t)
     for _ in range(_SETTLING):
         told = equations.at(w, t).log_alpha
-        # Exp w - 1 = q/(1 - q), times alpha/alpha_l, is alpha G.
-        moved = np.where(w > 0, np.log1p(np.expm1(w) * np.exp(np.clip(log_alpha - told, -50, 50))), 0.0)
+        # What an overlap has as qhat, times alpha/alpha_l, is alpha G.
+        moved = equations.law(t).image(w, log_alpha - told)
         step = np.minimum(moved, equations.top) - w
         speed = 1.0 if (step * before < 0).any() else min(1.3 * speed, 4.0)
         w = np.clip(w + speed * step, 0.2 * w, equations.top)
@@ -76,6 +76,7 @@ def _relaxed(equations: Equations, w: Array, t: float, within: float) -> Array:
 
 def eigenvalues(walker: Walker) -> Array:
     """Of F' in the directions of positive overlap, largest first."""
-    x = walker.local().x[walker.free]
-    feedback = np.eye(len(x)) - (x * (1 - x))[:, None] * walker.jacobian()[:, :-1] / (1 - x)
+    free, law = walker.free, walker.equations.law(walker.t)
+    rise, left = law.rise(walker.w)[np.ix_(free, free)], 1 - walker.local().x[free]
+    feedback = np.eye(len(left)) - rise @ (walker.jacobian()[:, :-1] / left)
     return np.sort(np.real(np.linalg.eigvals(feedback)))[::-1]

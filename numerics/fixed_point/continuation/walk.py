@@ -112,7 +112,7 @@ class Walker:
 
     def residual(self) -> float:
         """Max |F(q) - q| there."""
-        return self.local().residual(self.equations.log_alpha(self.t), self.free)
+        return self.equations.residual(self.local(), self.t, self.free)
 
     # --- Jacobian -----------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Walker:
                 learned = step * np.append(np.ones(len(free)), self.equations.alpha is not None)
                 jacobian = broyden(jacobian, step, wrong - before[1], along=learned)
             missed = float(row @ z - value)
-            near = local.residual(log_alpha, free) <= self.tol and abs(missed) <= 1e-10
+            near = self.equations.residual(local, float(z[-1]), free) <= self.tol and abs(missed) <= 1e-10
             # Close to recovery the residual is small wherever one stands: the layers have to agree, too.
             if near and (float(np.abs(wrong).max()) <= _AGREED * self.tol or tried >= _MOST // 2):
                 self.w, self.t, self._jacobian = at, float(z[-1]), jacobian

@@ -15,7 +15,7 @@ __all__ = ["make_data", "teacher"]
 
 
 def teacher(model: Model, dimension: int, **settings: Any) -> Array:
-    """Draw the weights of a teacher from the prior: independent standard normal entries.
+    """Draw the weights of a teacher from the prior, by default independent standard normal entries.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def teacher(model: Model, dimension: int, **settings: Any) -> Array:
     dimension : int
         D; of H heads a multiple of H.
     settings : optional
-        `rng`, a generator or a seed.
+        `rng`, a generator or a seed; `prior`, such as `al.free_energy.Binary()`.
 
     Returns
     -------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from ...core.validation import choice
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Crossed, Model, Scores
+from ...priors import Gaussian, Prior
 from ..blocks import Array, Source
 from ..passes import Passes
 from ..placement import placed
@@ -51,12 +51,14 @@ def gamp(
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
     client: Client | str | None = None,
+    prior: Prior | None = None,
     throw: bool = False,
 ) -> GAMPResult:
     """Estimate the weights of a sequence multi-index model from its inputs and outputs.
 
-    V = C, omega = What x / sqrt(D) - V g(old), g = g_out(y, omega, V), A = -sum d g / D,
-    C = (I + A)^{-1}, What = C (sum g x^T / sqrt(D) + A What).
+    V = C, omega = What x / sqrt(D) - V g(old), g = g_out(y, omega, V), A = -sum d g / D, and What and C are the mean of
+    the rows of W under their prior times exp(b.w - w^T A w/2), b = sum g x^T / sqrt(D) + A What, and its covariance, of
+    the Gaussian prior C = (I + A)^{-1}, What = C b.
 
     Parameters
     ----------
@@ -111,6 +113,8 @@ def gamp(
         Dask cluster on whose workers the rows of X stay (see `Spread`): a client, the address of a scheduler, the path
         of a scheduler file, or "local" for a cluster on this machine. The numbers are those without it, for the same
         blocks, to the last bit.
+    prior : Prior, optional
+        Law of a row of W, Gaussian by default.
     throw : bool, optional
         Raise if not converged, instead of marking it.
 
@@ -143,14 +147,15 @@ def gamp(
     """
     require("gamp", model)
     chosen = choice("solver", solver, ("damped", "double-loop"), "(104)-(112)")
-    loop = Loop(model, damping, max_iter, tol, variance, rng)
+    law = Gaussian() if prior is None else prior
+    loop = Loop(model, damping, max_iter, tol, variance, rng, law)
 
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
     with placed(X, Y, model, prepare, workers, client) as samples:
         side, strength = side_field(side_information, side_strength, model, samples.dimension)
 
         def image(weights: Array, covariance: Array) -> tuple[Array, Array]:
-            return _image(samples, weights, covariance, side, strength)
+            return _image(samples, weights, covariance, side, strength, law)
 
         def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
             newest, best = image(weights, covariance)
@@ -173,6 +178,7 @@ def gamp(
             side_strength=strength,
             denoiser_tol=denoiser_tol,
             nodes=nodes,
+            **({} if law.isotropic else {"prior": law.describe()}),
         )
         noise = _sampling_noise(samples, result.covariance)
     if noise is None:
@@ -211,19 +217,16 @@ def _sampling_noise(samples: Passes, covariance: Array) -> float | None:
 
 
 def _image(
-    samples: Passes, weights: Array, covariance: Array, side: Array | float, strength: float
+    samples: Passes, weights: Array, covariance: Array, side: Array | float, strength: float, prior: Prior
 ) -> tuple[Array, Array]:
     """C and What by a pass over the samples, without damping."""
     try:
         pull, curvature = samples.sweep(weights, resolved(covariance))
+        precision = strength * np.eye(len(weights)) + curvature
+        best, newest = prior.posterior(precision, pull + curvature @ weights + side)
     except ConvergenceError as error:
         raise DivergedError(str(error)) from error
-    precision = (1 + strength) * np.eye(len(weights)) + curvature
-    least = float(np.linalg.eigvalsh(precision)[0]) if np.isfinite(precision).all() else math.nan
-    if not least > 0:
-        raise DivergedError(f"the posterior precision I + A has the eigenvalue {least:.3g}")
-    newest = np.asarray(np.linalg.inv(precision), np.float64)
-    return newest, newest @ (pull + curvature @ weights + side)
+    return newest, best
 
 
 class _Slopeless:

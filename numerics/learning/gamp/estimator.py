@@ -14,6 +14,7 @@ from ...channel.averages import matrix_root
 from ...core.estimator import Estimator, determination
 from ...core.validation import numbers
 from ...posterior.protocol import Model
+from ...priors import Prior
 from ...quadrature.rules import normal_qmc
 from ..blocks import Array, Source, rows_of
 from ..data import check_samples, check_weights
@@ -37,7 +38,7 @@ class GAMP(Estimator):
     Parameters
     ----------
     model : Network or LinkKernel
-    damping, max_iter, tol, variance, solver, denoiser_tol, nodes, rng, workers
+    damping, max_iter, tol, variance, solver, denoiser_tol, nodes, rng, workers, prior
         As in `gamp`.
 
     Attributes
@@ -70,6 +71,7 @@ class GAMP(Estimator):
         nodes: int | None = None,
         rng: np.random.Generator | int | None = 0,
         workers: int | None = None,
+        prior: Prior | None = None,
     ) -> None:
         self.model = model
         self.damping = damping
@@ -81,6 +83,7 @@ class GAMP(Estimator):
         self.nodes = nodes
         self.rng = rng
         self.workers = workers
+        self.prior = prior
 
     def fit(
         self,

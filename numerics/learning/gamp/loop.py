@@ -12,6 +12,7 @@ from ...core.random import seeded
 from ...core.results import Origin
 from ...core.validation import choice, not_negative, whole
 from ...posterior.protocol import Model
+from ...priors import Gaussian, Prior
 from ..blocks import Array, stream
 from ..damping import Damping
 from ..data import check_weights
@@ -40,7 +41,7 @@ class Loop:
     Parameters
     ----------
     model : Network or LinkKernel
-    damping, max_iter, tol, variance, rng
+    damping, max_iter, tol, variance, rng, prior
         As in `gamp`.
 
     Raises
@@ -57,8 +58,9 @@ class Loop:
         tol: float,
         variance: str,
         rng: np.random.Generator | int | None,
+        prior: Prior | None = None,
     ) -> None:
-        self._model = model
+        self._model, self._prior = model, Gaussian() if prior is None else prior
         self._tol = not_negative("tol", tol, "(104)-(112)")
         self._max_iter = whole("max_iter", max_iter, 1, "(104)-(112)")
         self._asked, self._damping = damping, Damping(damping)
@@ -126,7 +128,7 @@ class Loop:
         weights, covariance = course.weights, course.covariance
         own = weights @ weights.T / dimension
         off = float(np.abs(np.linalg.eigvalsh(covariance + own - np.eye(len(own)))).max())
-        if converged and off > _OFF + _SIGMAS * math.sqrt(2 / dimension):
+        if converged and off > _OFF + _SIGMAS * math.sqrt((self._prior.fourth_moment - 1) / dimension):
             # No posterior of a model that the data are from.
             converged = False
             status = (

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...model.link import Link
 from ...model.links import LinkKernel
+from ...priors import Prior
 from .. import exact
 from .directions import Vectors
 from .self_consistent import self_consistent_staircase
@@ -40,7 +41,9 @@ def link_threshold(link: Link, *, digits: int | None = None) -> LinkThreshold:
     return _as_limit(result, limit, asked) if limit else result
 
 
-def link_staircase(link: Link, *, digits: int | None = None, given: Given = "self-consistent") -> LinkStaircase:
+def link_staircase(
+    link: Link, *, digits: int | None = None, given: Given = "self-consistent", prior: Prior | None = None
+) -> LinkStaircase:
     """Thresholds of a link one after the other, each with what was learned before it known (17)-(18).
 
     Parameters
@@ -51,6 +54,8 @@ def link_staircase(link: Link, *, digits: int | None = None, given: Given = "sel
     given : {"self-consistent", "perfect"}, optional
         How what was learned before a step is known: at its fixed point at the same alpha, where a direction comes in as
         the fixed point becomes unstable; or perfectly, which gives lower bounds.
+    prior : Prior, optional
+        Law of the rows of the weights where steps are self-consistent, Gaussian by default.
 
     Returns
     -------
@@ -59,7 +64,8 @@ def link_staircase(link: Link, *, digits: int | None = None, given: Given = "sel
     Raises
     ------
     ValueError
-        Self-consistent steps after the first are wanted of a link whose averages are not by quadrature.
+        Self-consistent steps after the first are wanted of a link whose averages are not by quadrature; or a prior is
+        given for steps with perfect knowledge.
 
     Examples
     --------
@@ -75,11 +81,16 @@ def link_staircase(link: Link, *, digits: int | None = None, given: Given = "sel
     def rotate(axes: Vectors) -> LinkKernel:
         return link.along(axes, noise=noise)
 
+    if given == "perfect" and prior is not None and not prior.isotropic:
+        raise ValueError(
+            f"the {prior.describe()} is of the steps at fixed points; with what is learned perfectly known thresholds "
+            'are of the Gaussian prior: give "self-consistent", or no prior'
+        )
     if given == "perfect":
         stairs = staircase(kernel, digits=digits, rotate=rotate)
     elif given == "self-consistent":
         noiseless = None if limit else link.noiseless
-        stairs = self_consistent_staircase(kernel, digits=digits, rotate=rotate, noiseless=noiseless)
+        stairs = self_consistent_staircase(kernel, digits=digits, rotate=rotate, noiseless=noiseless, prior=prior)
     else:
         raise ValueError(f'given must be "self-consistent" or "perfect", got {given!r}')
     if not limit:

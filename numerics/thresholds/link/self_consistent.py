@@ -17,10 +17,11 @@ from ...channel.link.channel import LinkChannel
 from ...core.decimals import pm
 from ...core.errors import NotServedError
 from ...core.results import Estimate, Origin
-from ...fixed_point.fastest import fastest
+from ...fixed_point.fastest import closed, fastest
 from ...fixed_point.onset import Begin, Onset, next_onset, opening
 from ...model.link_symmetry import couplings, exchanges
 from ...model.links import LinkKernel
+from ...priors import Gaussian, Prior
 from .directions import Known, Vectors, named
 from .operator import Operator
 from .staircase import LinkStaircase, Rotate, ended, least_part, mixed, threshold_given
@@ -40,6 +41,7 @@ def self_consistent_staircase(
     digits: int | None = None,
     rotate: Rotate | None = None,
     noiseless: LinkKernel | None = None,
+    prior: Prior | None = None,
 ) -> LinkStaircase:
     """Thresholds step by step: each at the fixed point of what is learned before it, at the same alpha.
 
@@ -50,6 +52,8 @@ def self_consistent_staircase(
         As in `staircase`.
     noiseless : LinkKernel, optional
         The same link without noise.
+    prior : Prior, optional
+        Law of the rows of the weights, Gaussian by default: the first step is the same for all.
 
     Returns
     -------
@@ -71,9 +75,12 @@ def self_consistent_staircase(
     first = threshold(kernel, digits=digits)
     climbed = _Climbed([first])
     if first.value is not None and first.converged:
-        climbed = _climbed(kernel, first, (rotate, noiseless), digits)
+        law = Gaussian() if prior is None else prior
+        climbed = _climbed(kernel, first, (rotate, noiseless, law), digits)
     converged, status = (False, climbed.stop) if climbed.stop else ended(climbed.steps)
     origin = Origin.of(kernel, digits=digits, given="self-consistent")
+    if prior is not None and not prior.isotropic:
+        origin, status = origin.with_settings(prior=prior.describe()), f"{status}; {prior.describe()}"
     steps, vectors = tuple(climbed.steps), climbed.vectors
     return LinkStaircase(steps, converged, status, kernel.kernel_hash, vectors, "self-consistent", origin=origin)
 
@@ -87,10 +94,10 @@ class _Climbed(NamedTuple):
 
 
 def _climbed(
-    kernel: LinkKernel, first: LinkThreshold, others: tuple[Rotate | None, LinkKernel | None], digits: int | None
+    kernel: LinkKernel, first: LinkThreshold, others: tuple[Rotate | None, LinkKernel | None, Prior], digits: int | None
 ) -> _Climbed:
-    """All steps, from the first one on; `others` are the kernels along other axes and without noise."""
-    rotate, noiseless = others
+    """All steps, from the first one on; `others` are the kernels along other axes and without noise, and the prior."""
+    rotate, noiseless, prior = others
     channel = _channel(kernel, noiseless)
     if channel.sampled:
         known = Known.nothing(kernel.indices).joined(first.eigenvector, least_part(first))
@@ -100,22 +107,22 @@ def _climbed(
             "the steps after the first are at fixed points, whose averages have to be by quadrature, and those of "
             f"{'; '.join(kernel.text)} are sampled: ask for them with what is learned perfectly known (--given perfect)"
         )
-    steps = [_opened(channel, first)]
+    steps = [_opened(channel, first, prior)]
     vectors: Vectors = ()
-    known = Known.nothing(kernel.indices).joined(steps[0].eigenvector, _LEAST)
+    known = Known.nothing(kernel.indices).joined(closed(prior, steps[0].eigenvector), _LEAST)
     nothing = np.zeros((kernel.indices,) * 2)
     begin = Begin(nothing, 1 / first.operator_norm, first.error or 0.0, nothing)  # the norm of "0" is infinite
     while known is not None and known.rank < kernel.indices:
         vectors = known.vectors or vectors
-        perfect = cache(partial(threshold_given, kernel, known, rotate, digits))
-        onset = next_onset(channel, begin._replace(learned=known.projector), _alpha_of(perfect))
+        perfect = cache(partial(_perfect, kernel, known, (rotate, prior), digits))
+        onset = next_onset(channel, begin._replace(learned=known.projector), _alpha_of(perfect), prior)
         if onset is None:
             return _Climbed([*steps, perfect()], vectors)
         same = onset.recovered or _apart(kernel, known, onset.direction)
         steps.append(_described(perfect() if same else _step(kernel, known, onset, digits), onset))
         if not steps[-1].converged:
             return _Climbed(steps, vectors)
-        known = known.joined(onset.projector, _LEAST)
+        known = known.joined(closed(prior, known.projector + onset.projector) - known.projector, _LEAST)
         begin = Begin(nothing, onset.alpha, onset.error, onset.overlap)
     return _Climbed(steps, vectors, "" if known is not None else mixed(steps))
 
@@ -134,14 +141,27 @@ def _channel(kernel: LinkKernel, noiseless: LinkKernel | None) -> LinkChannel:
     )
 
 
-def _opened(channel: LinkChannel, first: LinkThreshold) -> LinkThreshold:
+def _perfect(
+    kernel: LinkKernel, known: Known, others: tuple[Rotate | None, Prior], digits: int | None
+) -> LinkThreshold:
+    """Threshold with what is learned perfectly known, which no prior of independent entries changes beside indices."""
+    rotate, prior = others
+    if known.vectors and not prior.isotropic:
+        raise NotServedError(
+            f"what is learned along {named(known.projector)} says of the other directions what the {prior.describe()} "
+            "makes of it, and thresholds with that perfectly known are of the Gaussian prior"
+        )
+    return threshold_given(kernel, known, rotate, digits)
+
+
+def _opened(channel: LinkChannel, first: LinkThreshold, prior: Prior) -> LinkThreshold:
     """The first step with its direction by the averages, and what the branch that begins there does."""
     zero = np.zeros_like(first.eigenvector)
     if first.value is None or float(first.value) == 0:
         direction = fastest(channel, zero, np.eye(len(zero))).direction
         return replace(first, eigenvector=direction, subspace=named(direction), overlap=zero)
     at = Estimate(1 / first.operator_norm, first.error or 0.0, first.how)
-    return _described(first, opening(channel, at, zero, first.eigenvector))
+    return _described(first, opening(channel, at, zero, first.eigenvector, prior))
 
 
 def _alpha_of(perfect: Callable[[], LinkThreshold]) -> Callable[[], tuple[float, float]]:

@@ -51,7 +51,7 @@ class Law:
     def pull(self, x: Array) -> Array:
         return np.diag(x * (1 - x))
 
-    def rounding(self, x: Array) -> Array:
+    def rounding(self, x: Array, g: Array) -> Array:
         return np.full(len(x), 4e-15)
 
 

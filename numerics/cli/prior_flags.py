@@ -1,0 +1,29 @@
+"""Flags of the law of the weights, the same for every verb that has one."""
+
+import argparse
+
+import attnlimits as al
+
+from .parser import Flags
+
+__all__ = ["check_prior", "prior_flags", "prior_of"]
+
+
+def prior_flags(group: Flags) -> None:
+    """Add the flags."""
+    group.add_argument(
+        "--prior", choices=["gaussian", "binary", "sparse"], default="gaussian", help="of the weights' entries"
+    )
+    group.add_argument("--density", type=float, help="share of entries that are not zero, with --prior sparse")
+
+
+def check_prior(args: argparse.Namespace) -> None:
+    """Refuse flags that do not belong together."""
+    if (args.density is None) == (args.prior == "sparse"):
+        raise ValueError("--density belongs to --prior sparse, and is needed there")
+
+
+def prior_of(args: argparse.Namespace) -> "al.free_energy.Prior":
+    """Prior of the flags."""
+    check_prior(args)
+    return al.free_energy.prior_named(args.prior, args.density)
