@@ -56,7 +56,7 @@ def guarded(command: Callable[[], int], *, own: bool = False) -> int:
     except _Unwritten as error:
         status = fail(str(error), 1)
     except KeyboardInterrupt:
-        status = fail("interrupted", INTERRUPTED)
+        status = _interrupted("interrupted")
     if status == INTERRUPTED:
         forget_interrupt()
     return status
@@ -80,7 +80,7 @@ def _status(command: Callable[[], int]) -> int:
         _flush()
         raise
     except KeyboardInterrupt as stop:
-        return fail(str(stop) or "interrupted", INTERRUPTED)
+        return _interrupted(str(stop) or "interrupted")
     except MemoryError as error:
         return fail(_of_memory(error), 1)
     except RecursionError:
@@ -112,11 +112,16 @@ def say(text: str) -> None:
 def fail(message: str, status: int) -> int:
     """Print one line on stderr, after the line of a progress bar; return the status."""
     close_bars()
-    _failed.append(message)
     if os.environ.get(DEBUG) and sys.exc_info()[0] is not None:
         traceback.print_exc()
     line(f"attnlimits: {message}")
+    _failed.append(message)
     return status
+
+
+def _interrupted(message: str) -> int:
+    """Status of an interrupt, with its line unless one was printed before it came: of a run that had failed."""
+    return INTERRUPTED if _failed else fail(message, INTERRUPTED)
 
 
 def line(message: str, end: str = "") -> None:

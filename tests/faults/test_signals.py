@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from attnlimits.numerics.cli import main as cli
+from attnlimits.numerics.cli.guard import fail, guarded
 from attnlimits.numerics.core.interrupts import interruptible
 
 from ..launch import INTERRUPTIBLE
@@ -119,6 +120,7 @@ def test_an_interrupt_at_any_moment(verb, tmp_path, rng):
 VERB = """
 import atexit, os, signal, sys
 from attnlimits.numerics.cli import main as cli
+from attnlimits.numerics.cli.guard import fail, guarded
 from attnlimits.numerics.cli import symbolic
 
 def models(_):
@@ -246,3 +248,20 @@ def test_a_program_that_calls_the_command_keeps_its_handlers(attnlimits_status):
 @pytest.fixture
 def attnlimits_status(capsys):
     return lambda *arguments: cli.main(arguments)
+
+
+def test_an_interrupt_after_a_failure_adds_no_line(capsys):
+    """The line of the failure is the one; a signal may come while the process ends."""
+
+    def failing():
+        fail("not converged", 1)
+        raise KeyboardInterrupt
+
+    assert guarded(failing) == 130
+    assert capsys.readouterr().err == "attnlimits: not converged\n"
+
+    def stopped():
+        raise KeyboardInterrupt
+
+    assert guarded(stopped) == 130
+    assert capsys.readouterr().err == "attnlimits: interrupted\n"

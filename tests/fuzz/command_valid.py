@@ -36,6 +36,10 @@ def _link(draw: Draw, links: tuple[str, ...] | list[str] = LINKS) -> Words:
     return ["--link", draw.of(*links), *draw.flags(noise=(None, None, 0, 0.1, "1/3", "1e-9", 1, 1e6))]
 
 
+def _prior(draw: Draw) -> Words:
+    return draw.of("", "", "--prior binary", "--prior sparse --density 0.1", "--prior sparse --density 1e-3").split()
+
+
 def _sampling(draw: Draw) -> Words:
     return draw.flags(samples=(16, 32, 64, 257), replicas=(2, 3, 4), seed=(None, 0, 7, 2**63), workers=(None, 1, 2))
 
@@ -43,7 +47,8 @@ def _sampling(draw: Draw) -> Words:
 def _threshold(draw: Draw) -> Words:
     kind = draw.random.random()
     if kind < 0.4:
-        return ["threshold", *_link(draw), *draw.flags(digits=(None, 1, 3), staircase=(False, False, True))]
+        steps = ["--staircase", *_prior(draw)] if draw.sometimes(0.3) else []
+        return ["threshold", *_link(draw), *draw.flags(digits=(None, 1, 3)), *steps]
     if kind < 0.5:
         return ["threshold", "--rigorous", *draw.flags(digits=(2, 3), skip=(None, 1, 0.5, 2))]
     if kind < 0.75:
@@ -52,7 +57,7 @@ def _threshold(draw: Draw) -> Words:
 
 
 def _evolve(draw: Draw) -> Words:
-    words = ["evolve", "--alpha", _alpha(draw), *draw.flags(start=(None, "uninformed", "informed"))]
+    words = ["evolve", "--alpha", _alpha(draw), *draw.flags(start=(None, "uninformed", "informed")), *_prior(draw)]
     kind = draw.random.random()
     if kind < 0.4:
         return [*words, *_link(draw), *_sampling(draw), *draw.flags(max_iter=(2, 20), tol=(None, 1e-3))]
@@ -63,14 +68,13 @@ def _evolve(draw: Draw) -> Words:
 def _curve(draw: Draw) -> Words:
     ends = draw.of("0.05 0.4", "0.1 0.3", "0.5 1.5", "1e-6 1e3").split()
     words = ["curve", "--from", ends[0], "--to", ends[1], *draw.flags(points=(1, 2, 3), tol=(1e-3,), accuracy=(1e-2,))]
-    start = draw.flags(start=(None, "informed", "both"))
+    start = [*draw.flags(start=(None, "informed", "both")), *_prior(draw)]
     return [*words, *start, "-L", "1", *draw.flags(tokens=(2, 3)), *_sampling(draw)]
 
 
 def _free_energy(draw: Draw) -> Words:
-    prior = draw.of("", "", "--prior binary", "--prior sparse --density 0.1", "--prior sparse --density 1e-3").split()
     model = _link(draw, SMOOTH[:3]) if draw.sometimes(0.5) else ["-L", "1", *draw.flags(tokens=(2, 3))]
-    flags = [*prior, *model, *draw.flags(accuracy=(None, 1e-2, 1e-3), starts=(0, 1)), *_sampling(draw)]
+    flags = [*_prior(draw), *model, *draw.flags(accuracy=(None, 1e-2, 1e-3), starts=(0, 1)), *_sampling(draw)]
     if draw.sometimes(0.2):
         out = draw.of("l.png", "l.svg")
         return ["landscape", "--out", out, "--alpha", _alpha(draw), *draw.flags(points=(2, 3), top=(None, 0.9)), *flags]
@@ -100,7 +104,7 @@ def _learn(draw: Draw) -> Words:
     model = _link(draw, SMOOTH[:4]) if draw.sometimes(0.3) else draw.of("-L 1", "-L 1 -M 3", "-L 2").split()
     sizes = draw.flags(alpha=(0.5, 1, 3, 20), dimension=(8, 20, 30), seeds=(1, 2), seed=(None, 1), workers=(1, 2))
     if verb == "gamp":
-        limits = draw.flags(damping=(None, 0, 0.5, "adaptive"), max_iter=(1, 3, 10), tol=(None, 1e-2))
+        limits = draw.flags(damping=(None, 0, 0.5, "adaptive"), max_iter=(1, 3, 10), tol=(None, 1e-2)) + _prior(draw)
     else:
         limits = draw.flags(method=(None, "gd", "adam"), rate=(None, 1e-9, 0.1, 1e6), epochs=(1, 3, 10))
     return [verb, *model, *sizes, *limits]
@@ -109,7 +113,7 @@ def _learn(draw: Draw) -> Words:
 def _make_data(draw: Draw) -> Words:
     model = draw.of("-L 1", "-L 2", "-L 1 -M 3").split()
     sizes = draw.flags(alpha=(0.5, 1, 3), dimension=(8, 20), seed=(None, 1))
-    return ["make-data", *model, *sizes, "--out", f"made{draw.random.randrange(10**9)}"]
+    return ["make-data", *model, *sizes, *_prior(draw), "--out", f"made{draw.random.randrange(10**9)}"]
 
 
 def _aim(draw: Draw) -> Words:
