@@ -88,7 +88,8 @@ def run(args: argparse.Namespace) -> Outcome:
     size = math.prod(shape) * np.dtype(_TYPES[args.dtype]).itemsize
     text = f"X of shape {tuple(shape)}, {args.dtype}, {size / 2**30:.3g} GiB in {len(blocks.blocks)} blocks"
     where = f"wrote {args.out / 'X'}, {args.out / 'Y'} and {args.out / 'teacher.npy'}"
-    return record, "\n".join([f"{model.describe()}; {prior.describe()}", text, where]), True
+    name = model.describe() if prior.isotropic else f"{model.describe()}; {prior.describe()}"
+    return record, "\n".join([name, text, where]), True
 
 
 def _check(args: argparse.Namespace) -> None:

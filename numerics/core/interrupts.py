@@ -56,14 +56,17 @@ def interruptible(last_words: Callable[[], object] | None = None) -> Iterator[No
     def unraisable(about: "sys.UnraisableHookArgs") -> None:
         if _AGAIN in ours and issubclass(about.exc_type, KeyboardInterrupt):
             signal.setitimer(signal.ITIMER_REAL, _MOMENT)
-        else:
+        elif not _came.is_set():
             usual(about)
+        # Otherwise an object that an interrupt left half made is removed.
 
     sys.unraisablehook = unraisable
     try:
         yield
     finally:
-        sys.unraisablehook = usual
+        # Of the command's own process such objects may go with it.
+        ends = last_words is not None and _came.is_set()
+        sys.unraisablehook = _without_a_word if ends else usual
         if _AGAIN in ours:
             signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in usual_handlers.items():
@@ -88,6 +91,10 @@ def interrupts_before_errors() -> Iterator[None]:
 
 
 _came = threading.Event()
+
+
+def _without_a_word(_: "sys.UnraisableHookArgs") -> None:
+    pass
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

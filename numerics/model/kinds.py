@@ -10,6 +10,7 @@ __all__ = [
     "any_layer",
     "balls",
     "closed_layer",
+    "deep",
     "deep_softmax",
     "derivable",
     "float64",
@@ -91,6 +92,11 @@ def deep_softmax(model: object) -> bool:
     if not (isinstance(model, Network) and rank_one(model)):
         return False
     return model.layers > 2 and model.tokens == 2 and model.activation == "softmax"
+
+
+def deep(model: object) -> bool:
+    """Several layers of any kind."""
+    return isinstance(model, Network) and model.layers > 1
 
 
 def several_layers(model: object) -> bool:

@@ -16,6 +16,7 @@ REFUSALS: dict[str, str] = {
         "tied and of rank 1"
     ),
     "first layer": "the first-layer threshold needs two layers, two tokens and rank 1, tied, got {model}",
+    "hidden layer": f"no threshold of a layer before the last for {{model}}; there is one for {_AVERAGES}",
     "enclosure": (
         "a rigorous enclosure exists for two softmax layers, two tokens and rank 1, tied, got {model}; "
         "thresholds.last_layer gives an estimate"

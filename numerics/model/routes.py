@@ -136,6 +136,13 @@ ROUTES: tuple[Route, ...] = (
     Route("first layer", "quadrature over two softmax layers", kinds.two_softmax, "estimated", "to 8 digits"),
     Route("first layer", "quadrature over two linear layers", kinds.two_linear, "estimated", "to 10 digits"),
     Route("first layer", "sampled averages", kinds.two_by_two, "monte-carlo"),
+    Route(
+        "hidden layer",
+        "growth at fixed points of sampled averages",
+        lambda model: kinds.deep(model) and any(route.serves(model) for route in (*_AVERAGES, CHART)),
+        "monte-carlo",
+        "sampled, about 2 digits",
+    ),
     Route("enclosure", "interval arithmetic", kinds.two_softmax, "rigorous", "0.3 <= c <= 10, 0.1 <= beta <= 10"),
     *_AVERAGES,
     CHART,
@@ -216,6 +223,7 @@ def require(verb: str, model: object) -> Route:
 _COMMANDS = {
     "last layer": "threshold",
     "first layer": "threshold --layer 1",
+    "hidden layer": "threshold --layer 1",
     "enclosure": "threshold --rigorous",
     "evolve": "evolve --alpha 1",
     "curve": "curve --from 0 --to 1",

@@ -53,7 +53,7 @@ def served_table() -> str:
 
 
 def _cell(verb: str, model: Network) -> str:
-    routes = serving(verb, model)
+    routes = serving(verb, model) or (serving("hidden layer", model) if verb == "first layer" else ())
     shown = routes[:1]
     if verb == "last layer":
         # Samples where there is nothing better.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..core.memory import refuse_memory
 from ..core.results import ThresholdResult
 from ..model.network import Network
-from ..model.routes import CHART_OPERATOR, require
+from ..model.routes import CHART_OPERATOR, preferred, require
 from .charts import chart_threshold
 from .digits.threshold import Progress
 from .heads import of_one_head
@@ -42,9 +42,9 @@ def layer_threshold(
     layer : int, optional
         From 1 to the depth, by default the last one.
     given : {"self-consistent", "perfect"}, optional
-        What is known of the last layer, for one before it.
+        What is known of the other layers, for one before the last.
     digits, samples, replicas, rng, workers : optional
-        As in `last_layer` and `first_layer`.
+        As in `last_layer`, `first_layer` and `hidden_layer`.
     progress : callable, optional
         Called with (done, total).
 
@@ -83,9 +83,27 @@ def layer_threshold(
         if require("last layer", model) is CHART_OPERATOR:
             return chart_threshold(model, digits=digits, samples=samples, replicas=replicas, rng=rng, workers=workers)
         return last_layer(model, digits=digits, rng=rng, progress=progress)
+    tried = itertools.count(1)
+    if not preferred("first layer", model):
+        from .hidden_layer import hidden_layer  # likewise
+
+        if given == "perfect" or digits is not None:
+            asked = "known exactly" if given == "perfect" else "and to some digits"
+            raise ValueError(
+                f"a layer before the last is served with the others {asked} (186)-(187) for two layers, two tokens and "
+                f"rank 1, tied, got {model.describe()}: leave out {'given' if given == 'perfect' else 'digits'}"
+            )
+        return hidden_layer(
+            model,
+            layer,
+            samples=samples,
+            replicas=replicas,
+            rng=rng,
+            workers=workers,
+            progress=None if progress is None else lambda _: progress(min(next(tried), _TRIES), _TRIES),
+        )
     from .first_layer import first_layer  # its compiled loops take a while to load
 
-    tried = itertools.count(1)
     return first_layer(
         model,
         given=given or "self-consistent",

@@ -1,5 +1,7 @@
 """Ctrl-C and SIGTERM at any moment of any verb: exit status 130, one line, no traceback, and finished parts kept."""
 
+import contextlib
+import gc
 import json
 import os
 import select
@@ -265,3 +267,21 @@ def test_an_interrupt_after_a_failure_adds_no_line(capsys):
 
     assert guarded(stopped) == 130
     assert capsys.readouterr().err == "attnlimits: interrupted\n"
+
+
+def test_what_an_interrupt_left_half_made_goes_without_a_word(capsys):
+    """A constructor of llvmlite that was cut short leaves an object whose finaliser fails."""
+
+    class Half:
+        def __init__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            self.whole = True
+
+        def __del__(self):
+            assert self.whole
+
+    with interruptible():
+        with contextlib.suppress(KeyboardInterrupt):
+            Half()
+        gc.collect()
+    assert capsys.readouterr().err == ""

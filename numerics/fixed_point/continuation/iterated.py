@@ -7,7 +7,7 @@ between: the place is bracketed. A hysteresis narrower than the distance of the 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -119,13 +119,33 @@ class Iterated:
         rising = self.start == "uninformed"
         before: _Place | None = None
         for value in values if rising else values[::-1]:
-            place = self._place(value, self._first(value) if before is None else before.q)
-            if before is None and rising and self._alpha is None and place.q.any():
-                before = self._onset_of_all(place)
-            if before is not None:
-                self._between(before, place)
-            self._add(place)
-            before = place
+            before = self._next(before, value)
+
+    def onset_of(self, groups: Sequence[Group], values: Iterable[float]) -> Onset | None:
+        """Where the first of some groups begins to be learned; None where that is by a jump, or at none of the values.
+
+        Parameters
+        ----------
+        groups : sequence of tuple of int
+        values : iterable of float
+            Rising; no more of them are taken than needed.
+        """
+        before: _Place | None = None
+        for value in values:
+            before = self._next(before, value)
+            if any(group in groups for group in before.learned()):
+                break
+        return next((one for one in self.trace.onsets if one.indices in groups), None)
+
+    def _next(self, before: _Place | None, value: float) -> _Place:
+        """The fixed point at a value, from the one before it, with what is met in between."""
+        place = self._place(value, self._first(value) if before is None else before.q)
+        if before is None and self.start == "uninformed" and self._alpha is None and place.q.any():
+            before = self._onset_of_all(place)
+        if before is not None:
+            self._between(before, place)
+        self._add(place)
+        return place
 
     def _first(self, value: float) -> Array:
         """Overlap from which the first point is iterated."""

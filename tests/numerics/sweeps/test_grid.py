@@ -154,10 +154,11 @@ def test_parameters_of_a_point_are_those_that_its_numbers_depend_on():
         "tokens",
         "untied",
     )
+    prior = ("density", "prior")
     effort = ("accuracy", "max_iter", "nodes", "replicas", "samples", "seed", "start", "tol")
-    assert set(tasks.TASKS["evolve"].canonical({"alpha": 0.5})) == {"alpha", *model, *effort}
+    assert set(tasks.TASKS["evolve"].canonical({"alpha": 0.5})) == {"alpha", *model, *prior, *effort}
     threshold = ("digits", "given", "layer", "replicas", "rigorous", "samples", "seed", "staircase")
-    assert set(tasks.TASKS["threshold"].canonical({})) == {*model, *threshold}
+    assert set(tasks.TASKS["threshold"].canonical({})) == {*model, *prior, *threshold}
     with pytest.raises(ValueError, match="task evolve has no parameter 'plot'"):
         tasks.TASKS["evolve"].canonical({"alpha": 0.5, "plot": "picture.png"})
 
