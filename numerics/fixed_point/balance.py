@@ -28,7 +28,6 @@ __all__ = [
     "free_entries",
     "least_and_largest",
     "log_alpha",
-    "log_qhat",
     "overlap",
     "restricted",
     "sharing",
@@ -53,17 +52,12 @@ _ROUNDING, _EPS = 4e-15, float(np.finfo(float).eps)
 _LEFT, _HALVINGS = 0.2, 30
 
 
-def log_qhat(prior: OverlapMap, logits: Array) -> Array:
-    """Logarithm of qhat of each index, from its logit q: the same for the Gaussian prior."""
-    if prior.isotropic:
-        return logits
-    return np.asarray(np.log(prior.inverse(np.diag(1 / (1 + np.exp(-logits)))).diagonal()))
-
-
-def log_alpha(log_qhat: Array, g: Array) -> Array:
-    """Logarithm of the alpha at which each index is stationary, from its log qhat and G of shape (n,)."""
-    out: Array = log_qhat - np.log(g)
-    return out
+def log_alpha(prior: OverlapMap, logits: Array, g: Array) -> Array:
+    """Logarithm of the alpha at which each index is stationary, from its logit q and G of shape (n,)."""
+    log_qhat = logits  # of the Gaussian prior
+    if not prior.isotropic:
+        log_qhat = np.log(prior.inverse(np.diag(1 / (1 + np.exp(-logits)))).diagonal())
+    return np.asarray(log_qhat - np.log(g))
 
 
 def sharing(channel: Channel, entry: tuple[int, int]) -> Entries:

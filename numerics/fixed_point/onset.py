@@ -10,9 +10,8 @@ the leading one, which is PSD: it has every symmetry of the link that the fixed 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import combinations_with_replacement
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +20,17 @@ from scipy.optimize import brentq
 from ..channel.link.channel import LinkChannel
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
-from ..core.ties import canonical_axes
 from ..priors import Gaussian, Prior
 from ..thresholds.link.operator import ZERO
 from .balance import RECOVERED
 from .branch import Branch
 from .faces import Faces
-from .fastest import MINOR, SEED, Fastest, closed, fastest, response, without_overlap
+from .fastest import SEED, Fastest, fastest, response, without_overlap
+from .opening import Onset, opening
 
-__all__ = ["Begin", "Onset", "next_onset", "opening"]
+__all__ = ["Begin", "next_onset"]
 
 Array = NDArray[np.float64]
-Transition = Literal["", "continuous", "discontinuous", "undecided"]
 
 # Of the fixed points: on max |F(q) - q| over 1 - q, and evaluations.
 _TOL, _MOST = 1e-12, 400
@@ -50,8 +48,6 @@ _CLOSE, _SHARE = 1e-12, 0.01
 _JUMPS = 100.0
 # Eigenvalues of projectors.
 _HALF = 0.5
-# Sizes of the new overlap at which its branch is compared with where it begins.
-_SIZES = 0.01, 0.02
 # Steps of q for the change of the growth with it, as a share of the least distance to the ends of the range.
 _STEP = 1e-3
 
@@ -75,46 +71,6 @@ class Begin(NamedTuple):
     overlap: Array
 
 
-@dataclass(frozen=True)
-class Onset:
-    """Where a direction of zero overlap comes in.
-
-    Attributes
-    ----------
-    alpha, error : float
-    overlap : ndarray, shape (P, P)
-        Fixed point that becomes unstable.
-    direction : ndarray, shape (P, P)
-        PSD, of unit Frobenius norm.
-    transition : {"", "continuous", "discontinuous", "undecided"}
-        How the overlap along it behaves; empty where it comes in with what is learned before it, or `recovered`.
-    spinodal : Estimate or None
-        Of a discontinuous one: where the branch with an overlap along the direction, which goes back in alpha from
-        here, turns.
-    why : str
-        A sentence on the transition.
-    rise : float
-        Of a continuous one: derivative of the trace of the new overlap by alpha; NaN otherwise.
-    recovered : bool
-        Whether the fixed point is as near to recovery as is resolved, so that it counts as perfect knowledge.
-    """
-
-    alpha: float
-    error: float
-    overlap: Array
-    direction: Array
-    transition: Transition
-    spinodal: Estimate | None = None
-    why: str = ""
-    rise: float = math.nan
-    recovered: bool = False
-
-    @property
-    def projector(self) -> Array:
-        """On what comes in."""
-        return span(self.direction)
-
-
 class _Standing(NamedTuple):
     """The stable fixed point within the learned directions, and how fast the fastest of the others grows."""
 
@@ -123,13 +79,6 @@ class _Standing(NamedTuple):
     log_rate: float
     error: float
     direction: Array
-
-
-def span(direction: Array) -> Array:
-    """Projector on the subspace of a PSD matrix."""
-    values, vectors = np.linalg.eigh(direction)
-    inside = vectors[:, values > MINOR * values[-1]]
-    return np.asarray(inside @ inside.T)
 
 
 @dataclass(frozen=True)
@@ -325,42 +274,3 @@ def _with_a_jump(along: _Along) -> Onset:
     if fold is not None and low.t <= math.log(fold.value) + fold.error / fold.value:
         alpha, error = fold.value, fold.error
     return Onset(alpha, error, low.q, high.direction, "discontinuous", why=why)
-
-
-def opening(channel: LinkChannel, at: Estimate, q: Array, direction: Array, prior: Prior | None = None) -> Onset:
-    """An onset with what the branch with a small overlap along the direction says of it: whether alpha rises along it.
-
-    Parameters
-    ----------
-    channel : LinkChannel
-    at : Estimate
-        Alpha of the onset.
-    q : ndarray, shape (P, P)
-        Fixed point there.
-    direction : ndarray, shape (P, P)
-        PSD.
-    prior : Prior, optional
-        Of the weights, Gaussian by default.
-    """
-    law = Gaussian() if prior is None else prior
-    t, (values, vectors) = math.log(at.value), np.linalg.eigh(span(direction))
-    new = canonical_axes(values, vectors)[:, values > _HALF]
-    branch = Branch.beside(channel, q, new, law)
-    make = partial(Onset, at.value, at.error, q, direction)
-    if without_overlap(closed(law, q + new @ new.T)).shape[1] < len(q) - branch.rank:
-        return make("undecided", why=f"the {law.describe()} leads an overlap along it to other directions, too")
-    first = branch.at(_SIZES[0] * len(new.T), branch.unknowns(q), t)
-    second = None if first is None else branch.moved(first, _SIZES[1] * len(new.T))
-    if first is None or second is None:
-        return make("undecided", why="the branch with an overlap along it was not found")
-    # Of a parabola through the onset, and of a line through the slopes: all are by the same rules, whose errors at
-    # neighbouring overlaps are alike, and what is left of them shows in the differences.
-    slope, other = (2 * (one.t - t) / one.size - one.slope for one in (first, second))
-    off = abs(slope - other) + abs(slope - (2 * first.slope - second.slope))
-    if abs(slope) <= off:
-        return make("undecided", why=f"log alpha changes by {slope:.1g} +- {off:.1g} per overlap along it")
-    if slope > 0:
-        return make("continuous", why="its overlap rises from zero", rise=1 / (at.value * slope))
-    fold = branch.turning(second if second.slope < 0 else first)
-    why = "its overlap jumps there, as the branch with a small one goes back in alpha"
-    return make("discontinuous", fold, why if fold is not None else f"{why}; its spinodal is not served")

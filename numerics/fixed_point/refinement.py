@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Refinable
 from ..core.standard_error import SIGMAS
-from .balance import RECOVERED, Entries, log_alpha, log_qhat
+from .balance import RECOVERED, Entries, log_alpha
 from .growth import rates
 from .iteration import Iteration
 from .marginal import decided
@@ -329,14 +329,10 @@ class Refinement:
         """Averages with what the layers' alphas differ by from the one asked for."""
         x = q.diagonal()[list(layers)]
         g = np.maximum(averages.g.mean(axis=0).diagonal()[list(layers)], _LEAST_AVERAGE)
-        own = self._own(t, g)
+        own = log_alpha(self.problem.prior, t, g)
         imbalance = math.log(self.problem.alpha) - own
         residual = float(np.abs(self.problem.image(np.diag(g)).diagonal() - x).max())
         return _At(replace(state.visited(q, averages), residual=residual), Evaluation(x, averages, own, imbalance))
-
-    def _own(self, t: Array, g: Array) -> Array:
-        """Logarithms of the alphas at which the layers are stationary."""
-        return log_alpha(log_qhat(self.problem.prior, t), g)
 
     def _differences(self, state: State, layers: Layers, t: Array, level: float, sampled: bool) -> tuple[State, Array]:
         """Slopes from differences of averages of this accuracy; the state stays where it is."""
@@ -345,7 +341,7 @@ class Refinement:
         def there(at: Array) -> Array:
             tried.append(self._at(layers, at))
             g = self.averages.alike(tried[-1], level, state.averages).g.mean(axis=0)
-            return self._own(at, g.diagonal()[list(layers)])
+            return log_alpha(self.problem.prior, at, g.diagonal()[list(layers)])
 
         slopes = differences(there, t, sampled=sampled, whole=len(t) == len(self.averages.layers))
         return state.beside(*tried), slopes

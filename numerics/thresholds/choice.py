@@ -2,7 +2,7 @@
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from ..core.memory import refuse_memory
 from ..core.results import ThresholdResult
@@ -20,6 +20,15 @@ __all__ = ["layer_threshold"]
 
 # Evaluations that a threshold of an earlier layer takes, roughly: for `progress`.
 _TRIES = 40
+
+
+class _Many(TypedDict):
+    """Effort of sampled averages."""
+
+    samples: int | None
+    replicas: int
+    rng: int
+    workers: int | None
 
 
 def layer_threshold(
@@ -83,34 +92,26 @@ def layer_threshold(
         if require("last layer", model) is CHART_OPERATOR:
             return chart_threshold(model, digits=digits, samples=samples, replicas=replicas, rng=rng, workers=workers)
         return last_layer(model, digits=digits, rng=rng, progress=progress)
-    tried = itertools.count(1)
-    if not preferred("first layer", model):
-        from .hidden_layer import hidden_layer  # likewise
+    many: _Many = {"samples": samples, "replicas": replicas, "rng": rng, "workers": workers}
+    return _before_the_last(model, layer, given, digits, many, progress)
 
-        if given == "perfect" or digits is not None:
-            asked = "known exactly" if given == "perfect" else "and to some digits"
-            raise ValueError(
-                f"a layer before the last is served with the others {asked} (186)-(187) for two layers, two tokens and "
-                f"rank 1, tied, got {model.describe()}: leave out {'given' if given == 'perfect' else 'digits'}"
-            )
-        return hidden_layer(
-            model,
-            layer,
-            samples=samples,
-            replicas=replicas,
-            rng=rng,
-            workers=workers,
-            progress=None if progress is None else lambda _: progress(min(next(tried), _TRIES), _TRIES),
+
+def _before_the_last(
+    model: Network, layer: int, given: "Given | None", digits: int | None, many: _Many, progress: Progress | None
+) -> ThresholdResult:
+    """Threshold of a layer before the last one."""
+    count = itertools.count(1)
+    tried = None if progress is None else lambda _: progress(min(next(count), _TRIES), _TRIES)
+    if preferred("first layer", model):
+        from .first_layer import first_layer  # its compiled loops take a while to load
+
+        return first_layer(model, given=given or "self-consistent", digits=digits, **many, progress=tried)
+    from .hidden_layer import hidden_layer  # likewise
+
+    if given == "perfect" or digits is not None:
+        asked = "known exactly" if given == "perfect" else "and to some digits"
+        raise ValueError(
+            f"a layer before the last is served with the others {asked} (186)-(187) for two layers, two tokens and "
+            f"rank 1, tied, got {model.describe()}: leave out {'given' if given == 'perfect' else 'digits'}"
         )
-    from .first_layer import first_layer  # its compiled loops take a while to load
-
-    return first_layer(
-        model,
-        given=given or "self-consistent",
-        digits=digits,
-        samples=samples,
-        replicas=replicas,
-        rng=rng,
-        workers=workers,
-        progress=None if progress is None else lambda _: progress(min(next(tried), _TRIES), _TRIES),
-    )
+    return hidden_layer(model, layer, **many, progress=tried)

@@ -18,7 +18,8 @@ from ...core.decimals import pm
 from ...core.errors import NotServedError
 from ...core.results import Estimate, Origin
 from ...fixed_point.fastest import closed, fastest
-from ...fixed_point.onset import Begin, Onset, next_onset, opening
+from ...fixed_point.onset import Begin, next_onset
+from ...fixed_point.opening import Onset, opening
 from ...model.link_symmetry import couplings, exchanges
 from ...model.links import LinkKernel
 from ...priors import Gaussian, Prior

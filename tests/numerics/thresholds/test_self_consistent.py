@@ -17,7 +17,7 @@ from attnlimits.numerics.channel.averages import Averages, ChannelBase
 from attnlimits.numerics.cli import link as link_cli
 from attnlimits.numerics.core.results import Estimate
 from attnlimits.numerics.fixed_point.branch import Branch
-from attnlimits.numerics.fixed_point.onset import Onset, opening
+from attnlimits.numerics.fixed_point.opening import Onset, opening
 from attnlimits.numerics.thresholds.link.directions import Known, named
 from attnlimits.numerics.thresholds.link.self_consistent import _channel
 
