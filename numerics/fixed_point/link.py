@@ -98,15 +98,7 @@ def evolve(
     troiani2025, (13)-(18), (95).
     """
     check_effort(alpha, samples, replicas, tol, max_iter)
-    if isinstance(inner, bool) or not isinstance(inner, int) or inner < 1:
-        raise ValueError(f"inner must be an integer >= 1, got {inner!r}")
-    if noiseless is not None and (noiseless.text != kernel.text or noiseless.size != kernel.size or noiseless.noise):
-        raise ValueError(
-            f"noiseless must be {'; '.join(kernel.text)} without noise, as `link_kernels.noiseless_of` derives it, got "
-            f"{noiseless.describe()}"
-        )
-    if reason := unresolved_noise(kernel):
-        raise ValueError(f"{reason}; leave it out: state evolution without noise is its limit (14)")
+    _check(kernel, inner, noiseless)
     seed, generator = seeded(rng)
     q, mask = _first(kernel, start)
     law, same = Gaussian() if prior is None else prior, exchanges(kernel, q)
@@ -146,6 +138,18 @@ def evolve(
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result
+
+
+def _check(kernel: LinkKernel, inner: int, noiseless: LinkKernel | None) -> None:
+    if isinstance(inner, bool) or not isinstance(inner, int) or inner < 1:
+        raise ValueError(f"inner must be an integer >= 1, got {inner!r}")
+    if noiseless is not None and (noiseless.text != kernel.text or noiseless.size != kernel.size or noiseless.noise):
+        raise ValueError(
+            f"noiseless must be {'; '.join(kernel.text)} without noise, as `link_kernels.noiseless_of` derives it, got "
+            f"{noiseless.describe()}"
+        )
+    if reason := unresolved_noise(kernel):
+        raise ValueError(f"{reason}; leave it out: state evolution without noise is its limit (14)")
 
 
 def _checked(accuracy: float) -> float:

@@ -1,7 +1,7 @@
 """Curves of fixed points along alpha, skip strength or inverse temperature, from both starts."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -173,16 +173,14 @@ def curve(
         raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
     both, law = start == "both", Gaussian() if prior is None else prior
     named = {} if law.isotropic else {"prior": law.describe()}
-    kept = Kept(keep) if isinstance(keep, str | Path) else keep
-    if kept is not None:
-        about = {"family": along, "seed": points_seed, "kernel": first.model.kernel_hash, "sources": _sources()}
-        kept.open(about | {"model": Origin.of(first.model).model, **effort, **named})
+    kept = _opened(keep, first, {"family": along, "seed": points_seed}, {**effort, **named})
     followers, n_iter = _followed(
         at, ordered, _STARTS if both else (start,), (alpha, tol, closest), (along, progress, kept), law
     )
+    asked = {"values": ordered, "start": start, "along": along, "alpha": alpha, "tol": tol, "closest": closest}
     # Of deterministic averages the points' own errors cover what is left of these.
     points = {one.start: _points(one, judged=first.sampled) for one in followers}
-    gap = _gap(points["uninformed"], points["informed"]) if both else None
+    gap = Gap.between(points["uninformed"], points["informed"]) if both else None
     return CurveResult(
         along=along,
         points=points,
@@ -195,18 +193,7 @@ def curve(
         n_iter=n_iter,
         seed=seed,
         kernel_hash=first.model.kernel_hash,
-        origin=Origin.of(
-            model if isinstance(model, Network) else first.model,
-            values=ordered,
-            start=start,
-            along=along,
-            alpha=alpha,
-            tol=tol,
-            closest=closest,
-            **effort,
-            **named,
-            seed=seed,
-        ),
+        origin=Origin.of(model if isinstance(model, Network) else first.model, **asked, **effort, **named, seed=seed),
     )
 
 
@@ -292,6 +279,17 @@ def _followed(
     return followers, equations.n_iter + sum(one.n_iter for one in followers if isinstance(one, Iterated))
 
 
+def _opened(
+    keep: Kept | Path | str | None, first: Channel, about: dict[str, object], effort: Mapping[str, object]
+) -> Kept | None:
+    """The file of finished points, with what they are of."""
+    kept = Kept(keep) if isinstance(keep, str | Path) else keep
+    if kept is not None:
+        about = about | {"kernel": first.model.kernel_hash, "sources": _sources()}
+        kept.open(about | {"model": Origin.of(first.model).model, **effort})
+    return kept
+
+
 def _sources() -> str:
     """Identity of the sources that averages are made of."""
     return source_hash("attnlimits.numerics.channel.choice", "attnlimits.numerics.channel.link.rotated")
@@ -324,20 +322,6 @@ def _distinct(onsets: list[Onset]) -> tuple[Onset, ...]:
         if not same:
             kept.append(one)
     return tuple(kept)
-
-
-def _gap(lower: tuple[CurvePoint, ...], upper: tuple[CurvePoint, ...]) -> Gap:
-    rows = []
-    for below, above in zip(lower, upper, strict=True):
-        difference = np.abs(above.overlap - below.overlap)
-        error = above.overlap_error + below.overlap_error
-        missed = (difference > error + 1e-12).any()
-        k = np.unravel_index(int((difference - error if missed else difference + error).argmax()), error.shape)
-        rows.append((float(difference[k]), float(error[k]), below.parameter))
-    beyond = any(row[0] > row[1] + 1e-12 for row in rows)
-    # Where there is none, the largest that could have been missed.
-    largest = max(rows, key=lambda row: row[0] if beyond else row[0] + row[1])
-    return Gap(*largest, beyond)
 
 
 def _status(points: dict[str, tuple[CurvePoint, ...]], gap: Gap | None, along: str) -> str:

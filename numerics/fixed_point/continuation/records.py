@@ -140,6 +140,21 @@ class Gap:
     parameter: float
     beyond_error: bool
 
+    @classmethod
+    def between(cls, lower: tuple["CurvePoint", ...], upper: tuple["CurvePoint", ...]) -> "Gap":
+        """The largest between points of two starts, or the largest that could have been missed."""
+        rows = []
+        for below, above in zip(lower, upper, strict=True):
+            difference = np.abs(above.overlap - below.overlap)
+            error = above.overlap_error + below.overlap_error
+            missed = (difference > error + 1e-12).any()
+            k = np.unravel_index(int((difference - error if missed else difference + error).argmax()), error.shape)
+            rows.append((float(difference[k]), float(error[k]), below.parameter))
+        beyond = any(row[0] > row[1] + 1e-12 for row in rows)
+        # Where there is none, the largest that could have been missed.
+        largest = max(rows, key=lambda row: row[0] if beyond else row[0] + row[1])
+        return cls(*largest, beyond)
+
 
 @dataclass(frozen=True, repr=False)
 class CurveResult(Result):
