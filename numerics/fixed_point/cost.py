@@ -10,8 +10,8 @@ from ..model.routes import CHART, TWO_LAYER_QUADRATURE, preferred
 __all__ = ["takes_seconds"]
 
 # Of alpha over that at which outputs fix as many numbers as there are weights. The averages of two layers turn narrow
-# once the first layer is learned, at 0.72 for c = 1: tests/benchmarks/test_evolution_cost.py measures 0.3 s below and
-# 3 to 16 s at 0.8, and minutes from 1 on.
+# once the first layer is learned, at 0.72 for c = 1: tests/benchmarks/test_evolution_cost.py measures 0.1 s
+# below, and c = .3 to 3 takes 0.7 to 1.1 s at 0.8, 1.4 to 2.3 s at 1, minutes next to recovery.
 _LEARNED = 2 / 3
 
 

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..channel.link.channel import LinkChannel
 from ..core.cluster_pool import Workers
-from ..core.errors import ConvergenceError
+from ..core.errors import ConvergenceError, NotServedError
 from ..core.random import seeded
 from ..core.results import EvolutionResult, Origin
 from ..model.link_symmetry import couplings, exchanges
@@ -114,15 +114,24 @@ def evolve(
             exchanges=same,
             noiseless=noiseless,
             workers=workers,
+            fibres=fibres,
         )
         faces = Faces(channel, float(alpha), tol, int(max_iter), law)
         uninformed = isinstance(start, str) and start == "uninformed"
         return faces.postprocess(faces.grow(q) if uninformed else faces.approach(q)), channel
 
-    if accuracy is None:
-        solution, channel = solve(int(samples), inner)
-    else:
-        solution, channel = as_accurate_link(solve, _checked(accuracy), int(samples), inner)
+    def found() -> tuple[Solution, LinkChannel]:
+        if accuracy is None:
+            return solve(int(samples), inner)
+        return as_accurate_link(solve, _checked(accuracy), int(samples), inner)
+
+    fibres = True
+    try:
+        solution, channel = found()
+    except NotServedError:
+        # Fibres that rules resolve at small overlaps may be too narrow for them at those that are reached.
+        fibres = False
+        solution, channel = found()
     origin = Origin.of(
         kernel,
         start=start,

@@ -71,8 +71,9 @@ class LinkChannel(ChannelBase):
         noiseless: LinkKernel | None = None,
         workers: Workers = None,
         tolerance: float | None = None,
+        fibres: bool = True,
     ) -> None:
-        self.model, self._tolerance = kernel, tolerance
+        self.model, self._tolerance, self._by_fibres = kernel, tolerance, fibres
         self._exchanges = [list(order) for order in exchanges] or [list(range(kernel.indices))]
         self.mask = couplings(kernel, np.zeros((kernel.indices,) * 2)) if mask is None else mask
         self.layers = tuple(range(kernel.indices))
@@ -99,8 +100,9 @@ class LinkChannel(ChannelBase):
         if len(parts[0].entries) == 1 or (parts[0].direction and not self.model.noise):
             with suppress(NotServedError):
                 return scalar_link(self.model, parts[0])
-        with suppress(NotServedError):
-            return FibreGroup(noiseless, parts[0], self.model.noise, self._tolerance)
+        if self._by_fibres:
+            with suppress(NotServedError):
+                return FibreGroup(noiseless, parts[0], self.model.noise, self._tolerance)
         return None
 
     def _groups(self, parts: Sequence[Part]) -> list[list[Part]]:

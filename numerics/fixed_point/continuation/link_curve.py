@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...channel.link.channel import LinkChannel
 from ...channel.link.rotated import SymmetricLink
 from ...core.cluster_pool import Workers
+from ...core.errors import NotServedError
 from ...model.link import Link
 from ...model.link_symmetry import couplings, exchanges, symmetric_axes
 from ...model.links import LinkKernel
@@ -77,8 +78,28 @@ def curve_link(
     does: of a committee of P equal units, q = b I + (a - b) 11^T/P with a the overlap along (1, .., 1)/sqrt(P) and b
     that beside it. The onset of b is where the units specialise. `growth` is then that along axes without overlap.
     """
+    asked, alphas = {"rng": rng, "closest": closest, "keep": keep, **settings}, list(values)
     made: dict[str, Any] = {"samples": samples, "replicas": replicas}
     there: dict[str, Any] = {"noiseless": link.noiseless, "workers": workers}
+    try:
+        return _followed(link, alphas, made, there, **asked)
+    except NotServedError:
+        # Fibres that rules resolve at small overlaps may be too narrow for them at those that are reached.
+        return _followed(link, alphas, made, there | {"fibres": False}, **asked)
+
+
+def _followed(
+    link: Link,
+    values: list[float],
+    made: dict[str, Any],
+    there: dict[str, Any],
+    *,
+    rng: int,
+    closest: float | None,
+    keep: Path | str | None,
+    **settings: Any,
+) -> CurveResult:
+    """The curve by averages of this effort."""
     averages = LinkChannel(link.kernel, **made, **there, rng=np.random.default_rng(rng))
     settings["tol"] = _resolved(averages, settings.get("tol", _TOL))
     found = _axes(link.kernel)

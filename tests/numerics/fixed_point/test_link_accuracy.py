@@ -3,6 +3,8 @@
 import pytest
 
 import attnlimits as al
+from attnlimits.numerics.channel.link.fibres import FibreGroup
+from attnlimits.numerics.core.errors import NotServedError
 from attnlimits.numerics.posterior.link import work
 
 #: Four entries that are coupled, which no rule over fibres serves.
@@ -30,6 +32,22 @@ def test_samples_are_no_work_of_a_quadrature(monkeypatch):
     """As many posteriors are sampled as were asked for, however many evaluations that is."""
     monkeypatch.setattr(work, "_MOST", 10.0)
     assert al.evolve(al.Link(FOUR), 2.0, samples=16, max_iter=3).n_iter > 0
+
+
+def test_fibres_too_narrow_at_the_overlaps_that_are_reached_are_sampled(monkeypatch):
+    """A rule that serves zero overlap may need too many nodes beyond it: evolve and curve take samples then."""
+    average = FibreGroup.__call__
+
+    def narrow(self, q, second):
+        if q.any():
+            raise NotServedError("its fibres need more nodes")
+        return average(self, q, second)
+
+    monkeypatch.setattr(FibreGroup, "__call__", narrow)
+    monkeypatch.setattr(FibreGroup, "slopes", lambda self, q: narrow(self, q, True).change.value)
+    found = al.evolve(al.Link("h[1]*h[2]"), 0.9, samples=64, replicas=4)
+    assert found.estimation_error.how == "monte-carlo" and found.overlap[0, 0] > 0
+    assert al.curve(al.Link("h[1]*h[2]"), [0.9], samples=64, replicas=4).how == "monte-carlo"
 
 
 @pytest.mark.parametrize("accuracy", [0.5, 0.0, True, "fine"])
