@@ -72,14 +72,29 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
 }
 
 
-#: Tests that take a minute or more where no vector instructions help, a fifth of all time: they run with all files.
+#: Tests that take 25 s or more where no vector instructions help, half of all time there: they run with all files.
 LONG = (
+    "tests/cli/test_link_noise.py::test_evolve[tanh(h[1])]",
+    "tests/numerics/channel/test_link_operator.py::test_the_interval_of_the_operator_holds_the_threshold[h**2-0.2]",
+    "tests/numerics/channel/test_link_operator.py::test_the_interval_of_the_operator_holds_the_threshold[sqrt(abs(h))-0.1]",
     "tests/numerics/channel/test_two_layers.py::test_sampled_averages_agree",
+    "tests/numerics/fixed_point/test_link_evolution.py::test_a_posterior_that_no_node_meets_is_refused",
+    "tests/numerics/fixed_point/test_link_evolution.py::test_hard_parities_stay_at_zero",
+    "tests/numerics/fixed_point/test_margins.py::test_at_the_threshold_of_the_last_layer_all_bits_say_that_it_is_near[3-1]",
+    "tests/numerics/fixed_point/test_noisy_links.py::test_the_fixed_point_against_sums[h[1]**3-1]",
+    "tests/numerics/fixed_point/test_noisy_links.py::test_threshold_and_free_energy[h[1]**3-1]",
+    "tests/numerics/fixed_point/test_priors.py::test_networks",
     "tests/numerics/fixed_point/test_state_evolution.py::test_published_curve_and_monotony",
+    "tests/numerics/fixed_point/test_unconverged.py::test_a_link_next_to_recovery",
     "tests/numerics/free_energy/test_psi_out.py::test_a_noisy_line_has_its_closed_form_by_quadrature_and_exactly",
     "tests/numerics/learning/gamp/test_algorithm.py::test_an_index_that_wakes_late_is_waited_for",
+    "tests/numerics/thresholds/test_hidden_layer.py::test_two_layers_as_by_quadrature",
+    "tests/numerics/thresholds/test_pairs_linear.py::test_norm_does_not_depend_on_the_steps[2.0-0.1]",
+    "tests/numerics/thresholds/test_pairs_linear.py::test_probability_and_variance_are_conserved[1.0-1.0-7.0]",
     "tests/numerics/thresholds/test_pairs_thresholds.py::test_two_layers_to_twenty_digits_against_ball_arithmetic",
+    "tests/numerics/thresholds/test_self_consistent.py::test_steps_beside_one_index_are_roots_of_an_explicit_function",
     "tests/numerics/thresholds/test_thresholds.py::test_a_norm_next_to_a_rounding_boundary_is_decided_at_three_layers",
+    "tests/papers/test_troiani2025.py::test_claimed_checks_pass[channel:check_9]",
 )
 
 
