@@ -4,7 +4,7 @@ import argparse
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -129,13 +129,13 @@ def instances_of(
     args: argparse.Namespace,
     model: "al.learning.Source",
     learn: Callable[[int, Array, Array, Array], Result],
-    prior: "al.free_energy.Prior | None" = None,
+    **settings: Any,
 ) -> list[Result]:
-    """Learn from each instance of the flags, with a bar; their teachers are drawn from the prior."""
+    """Learn from each instance of the flags, with a bar; settings are those of `on_instances`."""
     bar = Bar(args.verb, show=shown(args))
     count = _SEEDS if args.seeds is None else args.seeds
     found = al.learning.on_instances(
-        model, args.alpha, args.dimension, learn, count=count, seed=args.seed, progress=bar.to, prior=prior
+        model, args.alpha, args.dimension, learn, count=count, seed=args.seed, progress=bar.to, **settings
     )
     bar.close()
     return found

@@ -122,7 +122,7 @@ def _instances(args: argparse.Namespace, asked: Model) -> Outcome:
     theory = al.learning.expected(
         asked, args.alpha, wanted=args.state_evolution, rng=args.seed, workers=args.workers, prior=prior
     )
-    found = instances_of(args, model, one, prior)
+    found = instances_of(args, model, one, prior=prior)
     average = al.learning.mean_of(found, [r.n_iter for r in found])
     error = average.overlap_error
     record = as_dict(average) | {

@@ -1,10 +1,12 @@
 """Flags of the law of the weights, the same for every verb that has one."""
 
 import argparse
-
-import attnlimits as al
+from typing import TYPE_CHECKING
 
 from .parser import Flags
+
+if TYPE_CHECKING:
+    from ..priors import Prior
 
 __all__ = ["check_prior", "prior_flags", "prior_of"]
 
@@ -23,7 +25,9 @@ def check_prior(args: argparse.Namespace) -> None:
         raise ValueError("--density belongs to --prior sparse, and is needed there")
 
 
-def prior_of(args: argparse.Namespace) -> "al.free_energy.Prior":
+def prior_of(args: argparse.Namespace) -> "Prior":
     """Prior of the flags."""
+    from ..priors import prior_named  # NumPy; `al.free_energy` would load all of the free entropy
+
     check_prior(args)
-    return al.free_energy.prior_named(args.prior, args.density)
+    return prior_named(args.prior, args.density)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Channel
-from ..priors import Gaussian, OverlapMap
+from ..priors import GAUSSIAN, OverlapMap
 
 __all__ = [
     "RECOVERED",
@@ -165,10 +165,10 @@ class FreeEntries:
         alpha: float,
         entries: Sequence[tuple[int, int]],
         matrix: Callable[[Array], Array],
-        prior: OverlapMap | None = None,
+        prior: OverlapMap = GAUSSIAN,
     ) -> None:
         self._channel, self._alpha, self._matrix = channel, alpha, matrix
-        self._prior = Gaussian() if prior is None else prior
+        self._prior = prior
         self._rows, self._columns = np.array(entries).T
         self._diagonal = bool((self._rows == self._columns).all())
         self.smooth = channel.smooth

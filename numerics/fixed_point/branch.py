@@ -6,7 +6,7 @@ of t by the size comes with each solution, and where it vanishes two fixed point
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from ..channel.link.channel import LinkChannel
 from ..channel.link.rotated import RotatedLink
 from ..core.results import Estimate
 from ..core.ties import canonical_axes
-from ..priors import Gaussian, OverlapMap, Prior, along
+from ..priors import GAUSSIAN, OverlapMap, Prior, along
 from .balance import RECOVERED, FreeEntries, filled
 from .fastest import NOTHING
 
@@ -80,10 +80,10 @@ class Branch:
     channel: RotatedLink
     rank: int
     part: tuple[int, ...]
-    prior: OverlapMap = field(default_factory=Gaussian)
+    prior: OverlapMap = GAUSSIAN
 
     @classmethod
-    def beside(cls, channel: LinkChannel, q: Array, new: Array, prior: Prior | None = None) -> "Branch":
+    def beside(cls, channel: LinkChannel, q: Array, new: Array, prior: Prior = GAUSSIAN) -> "Branch":
         """Branch along the axes of an overlap and new ones, whose overlaps add up to its size.
 
         Parameters
@@ -100,7 +100,7 @@ class Branch:
         rank = known.shape[1]
         axes = np.hstack([known, np.linalg.svd(known.T)[2][rank:].T])
         part = tuple(range(rank - new.shape[1] if new.size else 0, rank))
-        return cls(RotatedLink(channel, axes), rank, part, along(Gaussian() if prior is None else prior, axes))
+        return cls(RotatedLink(channel, axes), rank, part, along(prior, axes))
 
     def unknowns(self, q: Array) -> Array:
         """Entries of an overlap along the axes."""

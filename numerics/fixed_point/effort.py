@@ -15,13 +15,13 @@ from ..core.results import Origin
 from ..core.validation import check_nodes, within
 from ..model.network import Network
 from ..model.routes import CHART, DEEP_QUADRATURE, SAMPLED_LAYERS, TWO_LAYER_QUADRATURE, preferred, require
-from ..priors import Gaussian, Prior
+from ..priors import GAUSSIAN, Prior
 from .accurate import Fineness
 from .iteration import Iteration
 from .refinement import Refinement
 from .state import Problem, Strategy, Tolerance
 
-__all__ = ["COARSE", "Effort", "check_effort"]
+__all__ = ["COARSE", "EXACT", "Effort", "check_effort", "usual_samples"]
 
 # Relative at two layers by quadrature, absolute at more and on charts.
 _ACCURACY, _DEEP_ACCURACY, _CHART_ACCURACY = 1e-3, 1e-2, 1e-2
@@ -31,6 +31,8 @@ _LARGEST, _LEAST, _LEAST_DEEP, _LEAST_SEARCHED = 1e-2, 1e-10, 1e-4, 1e-3
 _NODES, _CHART_NODES, _FIRST_NODES, _FIRST_CHART_NODES = 2048, 512, 512, 64
 # Largest residual, over the accuracy, of overlaps of deep models, and of those that few points settle.
 _REST, _REST_SEARCHED = 0.1, 0.02
+#: Points per randomisation where the posterior of each one is exact.
+EXACT = 4096
 #: Points per randomisation of a first search that finds the neighbourhood of the fixed point.
 COARSE = 256
 # Times as many points from which on that search pays, and evaluations that both need.
@@ -52,8 +54,7 @@ class Effort:
         """The same with defaults filled in, `exact` points where each one's posterior is exact; refuses what is not."""
         require("evolve", model)
         accuracy = _default_accuracy(model, self.samples, self.accuracy)
-        # Fewer where every one of them costs a sampled posterior.
-        samples = self.samples if self.samples is not None else COARSE if is_costly(model) else exact
+        samples = usual_samples(model, exact) if self.samples is None else self.samples
         check_effort(alpha, samples, self.replicas, self.tol, self.max_iter)
         nodes = self.nodes
         if nodes is None:
@@ -88,9 +89,8 @@ class Effort:
             accuracy=self.accuracy,
         )
 
-    def strategy(self, averages: Channel, alpha: float, prior: Prior | None = None) -> Strategy:
+    def strategy(self, averages: Channel, alpha: float, prior: Prior = GAUSSIAN) -> Strategy:
         """Iteration of sampled averages, or refinement of those that are as accurate as asked."""
-        law = Gaussian() if prior is None else prior
         tolerance, accuracy = Tolerance(self.tol), self.accuracy
         if accuracy is not None and not isinstance(averages, TwoLayerAverages):
             deep = isinstance(averages, DeepAverages)
@@ -99,9 +99,9 @@ class Effort:
                 why = f"the tolerance was {rough:.1e} instead of tol = {self.tol:g}: {part} of the accuracy asked for"
                 tolerance = Tolerance(rough, why)
         if not isinstance(averages, TwoLayerAverages | DeepAverages):
-            return Iteration(Problem(averages, alpha, tolerance, int(self.max_iter), prior=law))
+            return Iteration(Problem(averages, alpha, tolerance, int(self.max_iter), prior=prior))
         assert accuracy is not None
-        return Refinement(Problem(averages, alpha, tolerance, int(self.max_iter), prior=law), averages, accuracy)
+        return Refinement(Problem(averages, alpha, tolerance, int(self.max_iter), prior=prior), averages, accuracy)
 
     def worth_scouting(self, model: Network) -> bool:
         """Whether a search with few points saves time."""
@@ -112,6 +112,11 @@ class Effort:
     def origin(self, model: Network, start: str | ArrayLike, seed: int) -> Origin:
         """Model and settings of a run."""
         return Origin.of(model, start=start, seed=seed, **asdict(self))
+
+
+def usual_samples(model: Network, exact: int = EXACT) -> int:
+    """Points per randomisation: fewer than `exact` where every one of them costs a sampled posterior."""
+    return COARSE if is_costly(model) else exact
 
 
 def _on_chart(model: Network) -> bool:

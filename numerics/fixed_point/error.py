@@ -304,7 +304,8 @@ def _by_ends(balance: Balance, point: _Point, moves: Array, error: Array) -> tup
     wide = error.copy()
     sigmas = SIGMAS if point.found.sampled else 1.0
     scatter = np.sqrt((moves**2).sum(axis=0))
-    rounding = np.zeros(len(error)) if point.found.sampled else _by_rounding(balance, point)
+    own = np.zeros(len(error)) if point.found.sampled else balance.rounding(point.x, point.found.g.mean(axis=0))
+    rounding = np.abs(point.response) @ own
     for k in np.flatnonzero(scatter + rounding > 0):
         for sign, where in ((1.0, "above"), (-1.0, "below")):
             if scatter[k] > rounding[k]:
@@ -313,8 +314,7 @@ def _by_ends(balance: Balance, point: _Point, moves: Array, error: Array) -> tup
                 linear, displaced = moves.T @ weights, _Displaced(_unit(point.found) * weights)
             else:
                 # Rules that differ by rounding alone show no direction: that in which r moves this entry most.
-                size = balance.rounding(point.x, point.found.g.mean(axis=0))
-                r = sign * error[k] / rounding[k] * np.sign(point.response[k]) * size
+                r = sign * error[k] / rounding[k] * np.sign(point.response[k]) * own
                 linear, displaced = point.response @ r, _Displaced(r=r)
             end = _end(balance, point, linear, displaced)
             if end is None:

@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..channel.averages import Channel
-from ..channel.choice import is_costly
 from ..core.cluster_pool import Workers
 from ..core.errors import ConvergenceError
 from ..core.random import seeded
 from ..core.results import EvolutionResult
 from ..core.validation import numbers, within
 from ..model.network import Network
-from ..priors import Gaussian, Prior
+from ..priors import GAUSSIAN, Prior
 from .accurate import Ways, as_accurate
 from .balance import restricted, symmetric
-from .effort import COARSE, Effort
+from .effort import COARSE, EXACT, Effort, usual_samples
 from .growth import at_rest, grown, released
 from .iteration import Iteration
 from .result import finish, stated_with
@@ -32,8 +31,6 @@ Array = NDArray[np.float64]
 
 # Tolerance of the search by few points, and its evaluations at most.
 _SCOUT_TOL, _SCOUT_ITER = 1e-3, 40
-# Points per randomisation where the posterior of each one is exact.
-_EXACT = 4096
 # Where the informed start is, below I.
 INFORMED = 1e-3
 
@@ -74,7 +71,7 @@ def evolve(
     workers: Workers = None,
     nodes: int | None = None,
     accuracy: float | None = None,
-    prior: Prior | None = None,
+    prior: Prior = GAUSSIAN,
     throw: bool = False,
 ) -> EvolutionResult:
     """Fixed point of q = F(alpha G(q)), with the F of the prior and G = E sum_m g_m g_m^T.
@@ -139,13 +136,12 @@ def evolve(
     ----------
     troiani2025, (13)-(14), (17)-(18), (95).
     """
-    law = Gaussian() if prior is None else prior
-    if samples is None and accuracy is None and not law.isotropic:
-        samples = COARSE if is_costly(model) else _EXACT
-    effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, alpha, _EXACT)
+    if samples is None and accuracy is None and not prior.isotropic:
+        samples = usual_samples(model)
+    effort = Effort(samples, replicas, tol, max_iter, nodes, accuracy).checked(model, alpha, EXACT)
     seed, generator = seeded(rng)
-    solution, averages = _solved(model, float(alpha), start, effort, generator, workers, law)
-    result = stated_with(law, finish(solution, averages, seed, generator, effort.origin(model, start, seed)))
+    solution, averages = _solved(model, float(alpha), start, effort, generator, workers, prior)
+    result = stated_with(prior, finish(solution, averages, seed, generator, effort.origin(model, start, seed)))
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result

@@ -5,7 +5,7 @@ from ..core.results import EvolutionResult
 from ..model.described import Model, kernel_or_network
 from ..model.link import Link
 from ..model.routes import require
-from ..priors import Prior
+from ..priors import GAUSSIAN, Prior
 from .cost import takes_seconds
 from .evolve import evolve
 from .link_limit import evolve_link
@@ -20,7 +20,7 @@ def expected(
     wanted: bool = False,
     rng: int = 0,
     workers: int | None = None,
-    prior: Prior | None = None,
+    prior: Prior = GAUSSIAN,
 ) -> EvolutionResult | None:
     """Fixed point of the state evolution from the uninformed start.
 

@@ -5,7 +5,7 @@ directions of zero overlap join where the operator (15) makes them grow, and lea
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -15,11 +15,11 @@ from ..channel.link.channel import LinkChannel
 from ..channel.link.rotated import RotatedLink
 from ..core.standard_error import SIGMAS
 from ..core.ties import canonical_axes
-from ..priors import Gaussian, Prior, along
+from ..priors import GAUSSIAN, Prior, along
 from ..thresholds.link.kept import kept_threshold
 from ..thresholds.link.leading import leading_direction
 from ..thresholds.link.operator import ZERO
-from .fastest import MINOR, NOTHING, SEED, closed, fastest, response, without_overlap
+from .fastest import MINOR, NOTHING, SEED, closed, fastest, without_overlap
 from .iteration import Iteration
 from .known_rates import ROUNDING
 from .postprocess import measured
@@ -86,7 +86,7 @@ class Faces:
     alpha: float
     tol: float
     max_iter: int
-    prior: Prior = field(default_factory=Gaussian)
+    prior: Prior = GAUSSIAN
 
     def grow(self, q: Array) -> Face:
         """Let unstable directions join until none is left, from zero overlap."""
@@ -250,7 +250,7 @@ class Faces:
             return _Growth(0.0, np.zeros_like(q), np.full(len(q), np.nan))
         if not q.any() and (known := self._from_nothing(q)) is not None:
             return known
-        found = fastest(self.channel, q, free, response(self.prior, self.channel, self.alpha, q))
+        found = fastest(self.channel, q, free, self.prior, self.alpha)
         doubt, note, direction = "", "", found.direction
         if found.linear:
             rate = math.inf

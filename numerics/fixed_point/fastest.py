@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from ..channel.link.channel import LinkChannel
 from ..core.standard_error import standard_error
-from ..priors import Prior
+from ..priors import GAUSSIAN, Prior
 from ..thresholds.link.leading import leading_direction
 
-__all__ = ["MINOR", "NOTHING", "SEED", "Fastest", "closed", "fastest", "response", "without_overlap"]
+__all__ = ["MINOR", "NOTHING", "SEED", "Fastest", "closed", "fastest", "without_overlap"]
 
 Array = NDArray[np.float64]
 
@@ -65,17 +65,14 @@ def closed(prior: Prior, q: Array) -> Array:
     return q
 
 
-def response(prior: Prior, channel: LinkChannel, alpha: float, q: Array) -> Array | None:
-    """Derivatives of F at the qhat of an overlap, shape (P, P, P, P); None where they are those of zero overlap."""
-    if prior.isotropic or not q.any():
-        return None
-    qhat = alpha * channel(q).g.mean(axis=0)
-    units = np.eye(q.size).reshape(-1, *q.shape)
+def _slopes(prior: Prior, qhat: Array) -> Array:
+    """Derivatives of F, shape (P, P, P, P)."""
+    units = np.eye(qhat.size).reshape(-1, *qhat.shape)
     slopes = np.array([prior.slope(qhat, unit) for unit in units])
-    return np.moveaxis(slopes.reshape(q.shape * 2), (0, 1), (2, 3))
+    return np.moveaxis(slopes.reshape(qhat.shape * 2), (0, 1), (2, 3))
 
 
-def fastest(channel: LinkChannel, q: Array, free: Array, response: Array | None = None) -> Fastest:
+def fastest(channel: LinkChannel, q: Array, free: Array, prior: Prior = GAUSSIAN, alpha: float = 0.0) -> Fastest:
     """Growth of small overlaps in the span of some directions of zero overlap.
 
     It is that of the operator (15) within them: where E[h | y, omega] vanishes along them, it does for every omega, and
@@ -87,16 +84,19 @@ def fastest(channel: LinkChannel, q: Array, free: Array, response: Array | None 
     q : ndarray, shape (P, P)
     free : ndarray, shape (P, n)
         Orthonormal columns.
-    response : ndarray, shape (P, P, P, P), optional
-        Derivatives of F beside what is learned, where the prior makes them other than one.
+    prior : Prior, optional
+        Where it is not the same along all axes, F has other derivatives than one beside what is learned.
+    alpha : float, optional
+        At which q is a fixed point, for these.
 
     References
     ----------
     troiani2025, (15)-(18).
     """
     averages, operators = channel.operator(q)
-    if response is not None:
-        operators = np.einsum("ijab,rabkl->rijkl", response, operators)
+    if q.any() and not prior.isotropic:
+        slopes = _slopes(prior, alpha * averages.g.mean(axis=0))
+        operators = np.einsum("ijab,rabkl->rijkl", slopes, operators)
     projected = np.einsum("ia,rij,jb->rab", free, averages.g, free)
     linear = projected.mean(axis=0)
     error = projected.std(axis=0, ddof=1) / np.sqrt(len(projected))

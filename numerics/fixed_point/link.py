@@ -1,18 +1,19 @@
 """State evolution (14) of a user's own link: fixed points of the full P x P overlap."""
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..channel.link.channel import LinkChannel
+from ..channel.link.channel import LinkChannel, by_fibres_or_samples
 from ..core.cluster_pool import Workers
-from ..core.errors import ConvergenceError, NotServedError
+from ..core.errors import ConvergenceError
 from ..core.random import seeded
 from ..core.results import EvolutionResult, Origin
 from ..model.link_symmetry import couplings, exchanges
 from ..model.links import LinkKernel
-from ..priors import Gaussian, Prior
+from ..priors import GAUSSIAN, Prior
 from ..thresholds.link.thresholds import unresolved_noise
 from .effort import check_effort
 from .evolve import check_overlap
@@ -43,7 +44,7 @@ def evolve(
     rng: np.random.Generator | int | None = 0,
     workers: Workers = None,
     accuracy: float | None = None,
-    prior: Prior | None = None,
+    prior: Prior = GAUSSIAN,
     throw: bool = False,
 ) -> EvolutionResult:
     """Fixed point of q = F(alpha G(q)) for a link, with the F of the prior and G = E sum_m g_m g_m^T.
@@ -101,9 +102,8 @@ def evolve(
     _check(kernel, inner, noiseless)
     seed, generator = seeded(rng)
     q, mask = _first(kernel, start)
-    law, same = Gaussian() if prior is None else prior, exchanges(kernel, q)
 
-    def solve(samples: int, inner: int) -> tuple[Solution, LinkChannel]:
+    def solve(fibres: bool, samples: int, inner: int) -> tuple[Solution, LinkChannel]:
         channel = LinkChannel(
             kernel,
             samples=samples,
@@ -111,27 +111,21 @@ def evolve(
             rng=generator,
             inner=inner,
             mask=mask,
-            exchanges=same,
+            exchanges=exchanges(kernel, q),
             noiseless=noiseless,
             workers=workers,
             fibres=fibres,
         )
-        faces = Faces(channel, float(alpha), tol, int(max_iter), law)
+        faces = Faces(channel, float(alpha), tol, int(max_iter), prior)
         uninformed = isinstance(start, str) and start == "uninformed"
         return faces.postprocess(faces.grow(q) if uninformed else faces.approach(q)), channel
 
-    def found() -> tuple[Solution, LinkChannel]:
+    def found(fibres: bool) -> tuple[Solution, LinkChannel]:
         if accuracy is None:
-            return solve(int(samples), inner)
-        return as_accurate_link(solve, _checked(accuracy), int(samples), inner)
+            return solve(fibres, int(samples), inner)
+        return as_accurate_link(partial(solve, fibres), _checked(accuracy), int(samples), inner)
 
-    fibres = True
-    try:
-        solution, channel = found()
-    except NotServedError:
-        # Fibres that rules resolve at small overlaps may be too narrow for them at those that are reached.
-        fibres = False
-        solution, channel = found()
+    solution, channel = by_fibres_or_samples(found)
     origin = Origin.of(
         kernel,
         start=start,
@@ -143,7 +137,7 @@ def evolve(
         seed=seed,
         **({} if accuracy is None else {"accuracy": accuracy}),
     )
-    result = stated_with(law, finish(solution, channel, seed, generator, origin))
+    result = stated_with(prior, finish(solution, channel, seed, generator, origin))
     if throw and not result.converged:
         raise ConvergenceError(result.status)
     return result

@@ -20,12 +20,12 @@ from scipy.optimize import brentq
 from ..channel.link.channel import LinkChannel
 from ..core.errors import ConvergenceError
 from ..core.results import Estimate
-from ..priors import Gaussian, Prior
+from ..priors import GAUSSIAN, Prior
 from ..thresholds.link.operator import ZERO
 from .balance import RECOVERED
 from .branch import Branch
 from .faces import Faces
-from .fastest import SEED, Fastest, fastest, response, without_overlap
+from .fastest import SEED, Fastest, fastest, without_overlap
 from .opening import Onset, opening
 
 __all__ = ["Begin", "next_onset"]
@@ -99,7 +99,7 @@ class _Along:
     channel: LinkChannel
     begin: Begin
     perfect: Callable[[], tuple[float, float]]
-    prior: Prior = field(default_factory=Gaussian)
+    prior: Prior = GAUSSIAN
     known: list[_Standing] = field(default_factory=list)
 
     def at(self, t: float) -> _Standing:
@@ -162,7 +162,7 @@ class _Along:
 
     def _fastest(self, t: float, q: Array, free: Array) -> Fastest:
         """Growth beside an overlap."""
-        return fastest(self.channel, q, free, response(self.prior, self.channel, math.exp(t), q))
+        return fastest(self.channel, q, free, self.prior, math.exp(t))
 
     def _by_overlap(self, t: float, q: Array, norm: float, error: Array) -> float:
         """What the error of an overlap makes of the growth beside it."""
@@ -179,7 +179,7 @@ class _Along:
 
 
 def next_onset(
-    channel: LinkChannel, begin: Begin, perfect: Callable[[], tuple[float, float]], prior: Prior | None = None
+    channel: LinkChannel, begin: Begin, perfect: Callable[[], tuple[float, float]], prior: Prior = GAUSSIAN
 ) -> Onset | None:
     """Where the next direction comes in along the fixed points from zero overlap; None where no alpha is large enough.
 
@@ -203,7 +203,7 @@ def next_onset(
     ----------
     troiani2025, (17)-(18).
     """
-    along = _Along(channel, begin, perfect, Gaussian() if prior is None else prior)
+    along = _Along(channel, begin, perfect, prior)
     found = _enclosed(along)
     if found is None:
         return None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..channel.link.channel import LinkChannel
 from ..core.results import Estimate
 from ..core.ties import canonical_axes
-from ..priors import Gaussian, Prior
+from ..priors import GAUSSIAN, Prior
 from .branch import Branch
 from .fastest import MINOR, closed, without_overlap
 
@@ -73,7 +73,7 @@ def span(direction: Array) -> Array:
     return np.asarray(inside @ inside.T)
 
 
-def opening(channel: LinkChannel, at: Estimate, q: Array, direction: Array, prior: Prior | None = None) -> Onset:
+def opening(channel: LinkChannel, at: Estimate, q: Array, direction: Array, prior: Prior = GAUSSIAN) -> Onset:
     """An onset with what the branch with a small overlap along the direction says of it: whether alpha rises along it.
 
     Parameters
@@ -88,13 +88,12 @@ def opening(channel: LinkChannel, at: Estimate, q: Array, direction: Array, prio
     prior : Prior, optional
         Of the weights, Gaussian by default.
     """
-    law = Gaussian() if prior is None else prior
     t, (values, vectors) = math.log(at.value), np.linalg.eigh(span(direction))
     new = canonical_axes(values, vectors)[:, values > _HALF]
-    branch = Branch.beside(channel, q, new, law)
+    branch = Branch.beside(channel, q, new, prior)
     make = partial(Onset, at.value, at.error, q, direction)
-    if without_overlap(closed(law, q + new @ new.T)).shape[1] < len(q) - branch.rank:
-        return make("undecided", why=f"the {law.describe()} leads an overlap along it to other directions, too")
+    if without_overlap(closed(prior, q + new @ new.T)).shape[1] < len(q) - branch.rank:
+        return make("undecided", why=f"the {prior.describe()} leads an overlap along it to other directions, too")
     first = branch.at(_SIZES[0] * len(new.T), branch.unknowns(q), t)
     second = None if first is None else branch.moved(first, _SIZES[1] * len(new.T))
     if first is None or second is None:

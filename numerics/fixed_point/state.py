@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..channel.averages import Averages, Channel
 from ..core.results import How
-from ..priors import Gaussian, OverlapMap
+from ..priors import GAUSSIAN, OverlapMap
 from .balance import RECOVERED, Entries, FreeEntries, overlap
 from .slopes import Passed
 
@@ -59,7 +59,7 @@ class Problem:
     tolerance: Tolerance
     max_iter: int
     relative: bool = False
-    prior: OverlapMap = field(default_factory=Gaussian)
+    prior: OverlapMap = GAUSSIAN
 
     @property
     def zero(self) -> Array:

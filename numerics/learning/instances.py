@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.shown import few_lines
 from ..core.standard_error import standard_error
-from ..priors import Prior
+from ..priors import GAUSSIAN, Prior
 from .blocks import Array, Floats
 from .data import make_data, teacher
 
@@ -47,7 +47,7 @@ def on_instances(
     count: int,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-    prior: Prior | None = None,
+    prior: Prior = GAUSSIAN,
 ) -> list[Result]:
     """Learn from each of some instances.
 

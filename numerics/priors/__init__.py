@@ -3,10 +3,20 @@
 What is here may be changed as long as every prior keeps the Protocol of `protocol`; nothing asks which prior it is.
 """
 
-from .gaussian import Gaussian
-from .named import prior_named
+from .gaussian import GAUSSIAN, Gaussian
+from .named import as_setting, prior_named
 from .protocol import OverlapMap, Prior
 from .rotated import along
 from .separable import Binary, GaussBernoulli
 
-__all__ = ["Binary", "GaussBernoulli", "Gaussian", "OverlapMap", "Prior", "along", "prior_named"]
+__all__ = [
+    "GAUSSIAN",
+    "Binary",
+    "GaussBernoulli",
+    "Gaussian",
+    "OverlapMap",
+    "Prior",
+    "along",
+    "as_setting",
+    "prior_named",
+]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ..core.shown import in_html
 from .precision import positive
 
-__all__ = ["Gaussian"]
+__all__ = ["GAUSSIAN", "Gaussian"]
 
 Array = NDArray[np.float64]
 
@@ -91,3 +91,7 @@ class Gaussian:
     def describe(self) -> str:
         """One line."""
         return "Gaussian prior"
+
+
+#: The usual prior.
+GAUSSIAN = Gaussian()

@@ -95,8 +95,10 @@ class _Separable:
     def slope(self, qhat: Array, moved: Array) -> Array:
         """Derivative E[C dqhat C] of F along dqhat, C = Cov(w | y); groups of entries are independent."""
         groups = coupled_groups(qhat)
-        mmse = _by_blocks(qhat, lambda block: self._of(len(block)).summary(block).mmse)
-        out: Array = mmse @ moved @ mmse
+        out = np.zeros_like(moved)
+        if len(groups) > 1:
+            mmse = self.mmse(qhat)
+            out = mmse @ moved @ mmse
         for group in groups:
             at = np.ix_(group, group)
             out[at] = np.tensordot(self._slopes(qhat[at]), moved[at])
@@ -131,9 +133,7 @@ class _Separable:
 
     def mmse(self, qhat: Array) -> Array:
         """I - F(qhat)."""
-        if _diagonal(qhat):
-            return np.diag([self._entry(value).mmse[0, 0] for value in qhat.diagonal()])
-        return self._of(len(qhat)).summary(qhat).mmse
+        return _by_blocks(qhat, lambda block: self._of(len(block)).summary(block).mmse)
 
     def inverse(self, q: Array) -> Array:
         """Return qhat with F(qhat) = q."""

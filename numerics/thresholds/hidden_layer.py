@@ -5,21 +5,18 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..channel.choice import is_costly
 from ..core.decimals import recorded
 from ..core.errors import ConvergenceError
 from ..core.results import Origin, ThresholdResult
 from ..fixed_point.continuation.iterated import Iterated
 from ..fixed_point.continuation.records import Onset
-from ..fixed_point.effort import Effort
+from ..fixed_point.effort import EXACT, Effort, usual_samples
 from ..model.network import Network
 from ..model.routes import require
-from ..priors import Gaussian
+from ..priors import GAUSSIAN
 
 __all__ = ["hidden_layer"]
 
-# Points per randomisation: where the posterior of each one is exact, and where it is sampled.
-_EXACT, _SAMPLED = 4096, 256
 # Of the fixed points, on max |F(q) - q|, and distance to one at which an overlap counts as recovered.
 _TOL, _CLOSEST = 1e-4, 1e-3
 # Growth of alpha from one fixed point to the next, from where the first layer comes in, and how many there are at most.
@@ -75,11 +72,11 @@ def hidden_layer(
     troiani2025, (17)-(18).
     """
     require("hidden layer", model)
-    samples = (_SAMPLED if is_costly(model) else _EXACT) if samples is None else samples
-    effort = Effort(samples, replicas, _TOL, 1, None, None).checked(model, 1.0, _EXACT)
+    samples = usual_samples(model) if samples is None else samples
+    effort = Effort(samples, replicas, _TOL, 1, None, None).checked(model, 1.0, EXACT)
     averages = effort.channel(model, np.random.default_rng(rng), workers)
     groups = averages.groups[(layer - 1) * model.heads : layer * model.heads]
-    iterated = Iterated(lambda _: averages, "uninformed", None, (_TOL, _CLOSEST), lambda: None, Gaussian())
+    iterated = Iterated(lambda _: averages, "uninformed", None, (_TOL, _CLOSEST), lambda: None, GAUSSIAN)
     zero = averages(np.zeros((model.indices,) * 2))
     first = 1 / float(np.nanmax(zero.growth.mean(axis=0)))
 

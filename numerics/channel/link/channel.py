@@ -5,8 +5,9 @@ of one combination of entries, and up to three entries of one output are average
 groups by randomised quasi-Monte Carlo over (omega, h), with posterior sums over two halves of inner nodes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,10 @@ from .fibres import FibreGroup, Resolved
 from .scalar_noise import OfOne, scalar_link
 from .scores import SampledGroup, Sizes
 
-__all__ = ["LinkChannel"]
+__all__ = ["LinkChannel", "by_fibres_or_samples"]
 
 Array = NDArray[np.float64]
+Found = TypeVar("Found")
 
 
 class LinkChannel(ChannelBase):
@@ -49,6 +51,8 @@ class LinkChannel(ChannelBase):
         more. Threads are not used.
     tolerance : float, optional
         Error of overlaps at which quadrature over fibres asks for no finer resolution.
+    fibres : bool, optional
+        Whether there are such quadratures; all of several entries is sampled otherwise.
 
     Raises
     ------
@@ -245,3 +249,19 @@ def _ends(found: Resolved, sampled: bool, count: int) -> Array:
     if sampled:
         return np.broadcast_to(found.value, (count, *found.value.shape))
     return np.array([found.value - found.error, found.value + found.error])
+
+
+def by_fibres_or_samples(solve: Callable[[bool], Found]) -> Found:
+    """What averages by quadrature over fibres give, and by samples if an overlap is met that no rule serves.
+
+    Fibres that rules resolve at small overlaps may be too narrow for them at larger ones.
+
+    Parameters
+    ----------
+    solve : callable
+        Called with `fibres` of the channel.
+    """
+    try:
+        return solve(True)
+    except NotServedError:
+        return solve(False)

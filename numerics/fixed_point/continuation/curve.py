@@ -20,7 +20,7 @@ from ...core.standard_error import SIGMAS
 from ...core.validation import check_nodes, within
 from ...model.network import Network
 from ...model.routes import CHART, TWO_LAYER_QUADRATURE, preferred, require
-from ...priors import Gaussian, Prior
+from ...priors import GAUSSIAN, Prior, as_setting
 from ..effort import check_effort
 from ..error import TOO_NEAR
 from .equations import Equations
@@ -103,7 +103,7 @@ def curve(
     workers: Workers = None,
     progress: Callable[[int, int], None] | None = None,
     keep: Kept | Path | str | None = None,
-    prior: Prior | None = None,
+    prior: Prior = GAUSSIAN,
 ) -> CurveResult:
     """Fixed points of q = F(alpha G(q)) along a parameter, with onsets, jumps and the gap between the starts.
 
@@ -171,11 +171,10 @@ def curve(
         closest = first.closest if isinstance(first, DiagonalQuadrature) else _CLOSEST
     if not 0 < closest < 0.1:
         raise ValueError(f"closest must be in (0, 0.1), got {closest!r}")
-    both, law = start == "both", Gaussian() if prior is None else prior
-    named = {} if law.isotropic else {"prior": law.describe()}
+    both, named = start == "both", as_setting(prior)
     kept = _opened(keep, first, {"family": along, "seed": points_seed}, {**effort, **named})
     followers, n_iter = _followed(
-        at, ordered, _STARTS if both else (start,), (alpha, tol, closest), (along, progress, kept), law
+        at, ordered, _STARTS if both else (start,), (alpha, tol, closest), (along, progress, kept), prior
     )
     asked = {"values": ordered, "start": start, "along": along, "alpha": alpha, "tol": tol, "closest": closest}
     # Of deterministic averages the points' own errors cover what is left of these.

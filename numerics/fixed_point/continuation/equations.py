@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...channel.averages import Averages, Channel
 from ...core.standard_error import standard_error
-from ...priors import Gaussian, Prior
+from ...priors import GAUSSIAN, Prior
 from ..newton import Limits, newton_root
 from .law import Law, law_of
 
@@ -87,9 +87,9 @@ class Equations:
         channel_at: Callable[[float | None], Channel],
         closest: float,
         alpha: float | None = None,
-        prior: Prior | None = None,
+        prior: Prior = GAUSSIAN,
     ) -> None:
-        self._channel_at, self._prior = channel_at, Gaussian() if prior is None else prior
+        self._channel_at, self._prior = channel_at, prior
         self._law: Law | None = None
         self.alpha = alpha
         self.top = -math.log(closest)

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...channel.link.channel import LinkChannel
+from ...channel.link.channel import LinkChannel, by_fibres_or_samples
 from ...channel.link.rotated import SymmetricLink
 from ...core.cluster_pool import Workers
-from ...core.errors import NotServedError
 from ...model.link import Link
 from ...model.link_symmetry import couplings, exchanges, symmetric_axes
 from ...model.links import LinkKernel
@@ -81,11 +80,7 @@ def curve_link(
     asked, alphas = {"rng": rng, "closest": closest, "keep": keep, **settings}, list(values)
     made: dict[str, Any] = {"samples": samples, "replicas": replicas}
     there: dict[str, Any] = {"noiseless": link.noiseless, "workers": workers}
-    try:
-        return _followed(link, alphas, made, there, **asked)
-    except NotServedError:
-        # Fibres that rules resolve at small overlaps may be too narrow for them at those that are reached.
-        return _followed(link, alphas, made, there | {"fibres": False}, **asked)
+    return by_fibres_or_samples(lambda fibres: _followed(link, alphas, made, there | {"fibres": fibres}, **asked))
 
 
 def _followed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from ...core.validation import choice
 from ...model.routes import require
 from ...posterior.choice import posterior
 from ...posterior.protocol import Crossed, Model, Scores
-from ...priors import Gaussian, Prior
+from ...priors import GAUSSIAN, Prior, as_setting
 from ..blocks import Array, Source
 from ..passes import Passes
 from ..placement import placed
@@ -51,7 +52,7 @@ def gamp(
     rng: np.random.Generator | int | None = 0,
     workers: int | None = None,
     client: Client | str | None = None,
-    prior: Prior | None = None,
+    prior: Prior = GAUSSIAN,
     throw: bool = False,
 ) -> GAMPResult:
     """Estimate the weights of a sequence multi-index model from its inputs and outputs.
@@ -147,15 +148,13 @@ def gamp(
     """
     require("gamp", model)
     chosen = choice("solver", solver, ("damped", "double-loop"), "(104)-(112)")
-    law = Gaussian() if prior is None else prior
-    loop = Loop(model, damping, max_iter, tol, variance, rng, law)
+    loop = Loop(model, damping, max_iter, tol, variance, rng, prior)
 
     prepare = _Prepare(model, denoiser_tol, nodes, loop.node_seed, loop.slopes)
     with placed(X, Y, model, prepare, workers, client) as samples:
         side, strength = side_field(side_information, side_strength, model, samples.dimension)
 
-        def image(weights: Array, covariance: Array) -> tuple[Array, Array]:
-            return _image(samples, weights, covariance, side, strength, law)
+        image = partial(_image, samples, side, strength, prior)
 
         def advance(weights: Array, covariance: Array, old: float) -> tuple[Array, Array, Array]:
             newest, best = image(weights, covariance)
@@ -178,7 +177,7 @@ def gamp(
             side_strength=strength,
             denoiser_tol=denoiser_tol,
             nodes=nodes,
-            **({} if law.isotropic else {"prior": law.describe()}),
+            **as_setting(prior),
         )
         noise = _sampling_noise(samples, result.covariance)
     if noise is None:
@@ -217,7 +216,7 @@ def _sampling_noise(samples: Passes, covariance: Array) -> float | None:
 
 
 def _image(
-    samples: Passes, weights: Array, covariance: Array, side: Array | float, strength: float, prior: Prior
+    samples: Passes, side: Array | float, strength: float, prior: Prior, weights: Array, covariance: Array
 ) -> tuple[Array, Array]:
     """C and What by a pass over the samples, without damping."""
     try:

@@ -14,7 +14,7 @@ from ...channel.averages import matrix_root
 from ...core.estimator import Estimator, determination
 from ...core.validation import numbers
 from ...posterior.protocol import Model
-from ...priors import Prior
+from ...priors import GAUSSIAN, Prior
 from ...quadrature.rules import normal_qmc
 from ..blocks import Array, Source, rows_of
 from ..data import check_samples, check_weights
@@ -71,7 +71,7 @@ class GAMP(Estimator):
         nodes: int | None = None,
         rng: np.random.Generator | int | None = 0,
         workers: int | None = None,
-        prior: Prior | None = None,
+        prior: Prior = GAUSSIAN,
     ) -> None:
         self.model = model
         self.damping = damping

@@ -12,7 +12,7 @@ from ...core.random import seeded
 from ...core.results import Origin
 from ...core.validation import choice, not_negative, whole
 from ...posterior.protocol import Model
-from ...priors import Gaussian, Prior
+from ...priors import GAUSSIAN, Prior
 from ..blocks import Array, stream
 from ..damping import Damping
 from ..data import check_weights
@@ -58,9 +58,9 @@ class Loop:
         tol: float,
         variance: str,
         rng: np.random.Generator | int | None,
-        prior: Prior | None = None,
+        prior: Prior = GAUSSIAN,
     ) -> None:
-        self._model, self._prior = model, Gaussian() if prior is None else prior
+        self._model, self._prior = model, prior
         self._tol = not_negative("tol", tol, "(104)-(112)")
         self._max_iter = whole("max_iter", max_iter, 1, "(104)-(112)")
         self._asked, self._damping = damping, Damping(damping)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...model.link import Link
 from ...model.links import LinkKernel
-from ...priors import Prior
+from ...priors import GAUSSIAN, Prior
 from .. import exact
 from .directions import Vectors
 from .self_consistent import self_consistent_staircase
@@ -42,7 +42,7 @@ def link_threshold(link: Link, *, digits: int | None = None) -> LinkThreshold:
 
 
 def link_staircase(
-    link: Link, *, digits: int | None = None, given: Given = "self-consistent", prior: Prior | None = None
+    link: Link, *, digits: int | None = None, given: Given = "self-consistent", prior: Prior = GAUSSIAN
 ) -> LinkStaircase:
     """Thresholds of a link one after the other, each with what was learned before it known (17)-(18).
 
@@ -81,7 +81,7 @@ def link_staircase(
     def rotate(axes: Vectors) -> LinkKernel:
         return link.along(axes, noise=noise)
 
-    if given == "perfect" and prior is not None and not prior.isotropic:
+    if given == "perfect" and not prior.isotropic:
         raise ValueError(
             f"the {prior.describe()} is of the steps at fixed points; with what is learned perfectly known thresholds "
             'are of the Gaussian prior: give "self-consistent", or no prior'

@@ -22,7 +22,7 @@ from ...fixed_point.onset import Begin, next_onset
 from ...fixed_point.opening import Onset, opening
 from ...model.link_symmetry import couplings, exchanges
 from ...model.links import LinkKernel
-from ...priors import Gaussian, Prior
+from ...priors import GAUSSIAN, Prior, as_setting
 from .directions import Known, Vectors, named
 from .operator import Operator
 from .staircase import LinkStaircase, Rotate, ended, least_part, mixed, threshold_given
@@ -42,7 +42,7 @@ def self_consistent_staircase(
     digits: int | None = None,
     rotate: Rotate | None = None,
     noiseless: LinkKernel | None = None,
-    prior: Prior | None = None,
+    prior: Prior = GAUSSIAN,
 ) -> LinkStaircase:
     """Thresholds step by step: each at the fixed point of what is learned before it, at the same alpha.
 
@@ -76,12 +76,11 @@ def self_consistent_staircase(
     first = threshold(kernel, digits=digits)
     climbed = _Climbed([first])
     if first.value is not None and first.converged:
-        law = Gaussian() if prior is None else prior
-        climbed = _climbed(kernel, first, (rotate, noiseless, law), digits)
+        climbed = _climbed(kernel, first, (rotate, noiseless, prior), digits)
     converged, status = (False, climbed.stop) if climbed.stop else ended(climbed.steps)
-    origin = Origin.of(kernel, digits=digits, given="self-consistent")
-    if prior is not None and not prior.isotropic:
-        origin, status = origin.with_settings(prior=prior.describe()), f"{status}; {prior.describe()}"
+    named = as_setting(prior)
+    origin = Origin.of(kernel, digits=digits, given="self-consistent", **named)
+    status += "".join(f"; {name}" for name in named.values())
     steps, vectors = tuple(climbed.steps), climbed.vectors
     return LinkStaircase(steps, converged, status, kernel.kernel_hash, vectors, "self-consistent", origin=origin)
 

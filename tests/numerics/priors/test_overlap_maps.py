@@ -48,7 +48,7 @@ def test_groups_of_entries_that_know_nothing_of_each_other(prior):
     assert np.array_equal(prior.overlap(np.array([THREE, np.eye(3)]))[0], found)
 
 
-def test_the_stated_error_covers_turned_axes():
+def test_along_turned_axes():
     """Along turned axes F of the Gaussian prior is the same, and that of others differs."""
     for prior in PRIORS:
         turned = along(prior, TURN)
