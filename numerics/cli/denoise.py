@@ -21,7 +21,7 @@ from ..core.results import as_dict
 from ..core.typing import Numbers
 from ..model.network import Network
 from ..model.routes import require, serving
-from ..posterior.charts.results import SampledDenoiserResult
+from ..posterior.entrywise import EntrywiseDenoiserResult
 from .flags import attention, model_flags
 from .verbs import Outcome, Record, Verbs, add_verb, shown
 
@@ -226,7 +226,7 @@ def _sampled(args: argparse.Namespace, model: Network, given: list[ArrayLike]) -
     """Record and text of one sample by a posterior sampled on a chart, with the error of every entry."""
     arrays = [np.asarray(entries, dtype=np.float64) for entries in given]
     result = al.denoise(model, *arrays, tol=args.tol, max_nodes=args.max_nodes, rng=args.seed)
-    assert isinstance(result, SampledDenoiserResult)
+    assert isinstance(result, EntrywiseDenoiserResult)
     texts = np.vectorize(pm, otypes=[str])
     log_z = pm(float(result.log_z), float(result.log_z_error))
     shown = _text(

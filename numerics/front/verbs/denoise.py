@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from attnlimits.numerics.core.results import DenoiserResult
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.model.routes import serving
-from attnlimits.numerics.posterior.charts.results import SampledDenoiserResult
 from attnlimits.numerics.posterior.denoiser import denoise as denoise_64
+from attnlimits.numerics.posterior.entrywise import EntrywiseDenoiserResult
 from attnlimits.numerics.posterior.precise.denoiser import PreciseDenoiserResult, denoise_mp
 
 __all__ = ["denoise"]
@@ -19,7 +19,7 @@ __all__ = ["denoise"]
 @overload
 def denoise(
     model: Network, y: ArrayLike, omega: ArrayLike, V: ArrayLike, *, digits: None = None, **settings: Any
-) -> DenoiserResult | SampledDenoiserResult: ...
+) -> DenoiserResult | EntrywiseDenoiserResult: ...
 @overload
 def denoise(
     model: Network, y: ArrayLike, omega: ArrayLike, V: ArrayLike, *, digits: int, **settings: Any
@@ -28,7 +28,7 @@ def denoise(
 
 def denoise(
     model: Network, y: ArrayLike, omega: ArrayLike, V: ArrayLike, *, digits: int | None = None, **settings: Any
-) -> DenoiserResult | SampledDenoiserResult | PreciseDenoiserResult:
+) -> DenoiserResult | EntrywiseDenoiserResult | PreciseDenoiserResult:
     """Posterior of the indices given an output y and the prior N(omega, V): log Z_out, g_out and its derivative (12).
 
     Parameters
@@ -47,7 +47,7 @@ def denoise(
 
     Returns
     -------
-    DenoiserResult, SampledDenoiserResult or PreciseDenoiserResult
+    DenoiserResult, EntrywiseDenoiserResult or PreciseDenoiserResult
         With `log_z`, `g_out` of the shape of omega, `dg_out` and the error.
 
     Raises

@@ -3,27 +3,25 @@
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...core.errors import ConvergenceError
 from ...core.results import Origin
-from ...core.standard_error import standard_error
 from ...core.validation import numbers, positive, whole
 from ...model.charts import chart_of
 from ...model.network import Network
 from ...model.routes import require
 from ..denoiser import check_covariance
+from ..entrywise import EntrywiseDenoiserResult, OneOutput, combined
 from .density import Target, prior_of, with_noise
 from .frozen import Frozen, freeze
 from .layout import Layout, constants_of, layout_of
 from .outputs import output_data
 from .points import Points, drawn_points
 from .posterior import sign_flips
-from .results import SampledDenoiserResult
 from .seeking import Search
 
 __all__ = ["denoise_sampled"]
@@ -46,7 +44,7 @@ def denoise_sampled(
     max_nodes: int = 4_000_000,
     rng: np.random.Generator | int = 0,
     workers: int | None = None,
-) -> SampledDenoiserResult:
+) -> EntrywiseDenoiserResult:
     """Posterior of the indices given one output, for any network with a chart (`derive.charts`).
 
     Parameters
@@ -57,7 +55,7 @@ def denoise_sampled(
     V : array_like, shape (..., P, P)
         Positive definite.
     tol : float, optional
-        Of `SampledDenoiserResult.error`: nodes are doubled until it is reached.
+        Of `EntrywiseDenoiserResult.error`: nodes are doubled until it is reached.
     max_nodes : int, optional
         Bound of the nodes of one output.
     rng : Generator or int, optional
@@ -66,7 +64,7 @@ def denoise_sampled(
 
     Returns
     -------
-    SampledDenoiserResult
+    EntrywiseDenoiserResult
         Leading axes are broadcast.
 
     Raises
@@ -121,13 +119,8 @@ def denoise_sampled(
             f"{missed[0]}; raise max_nodes or tol"
         )
 
-    def column(name: str) -> Any:
-        values = np.array([getattr(one, name) for one in found])
-        return values.reshape((*lead, *values.shape[1:]))
-
-    entries = {name: column(name) for name in _ENTRIES}
-    entries["log_z"] = entries["log_z"] + unit.reshape(lead)
-    return SampledDenoiserResult(**entries, origin=Origin.of(model, tol=tol, max_nodes=most))
+    found = [one._replace(log_z=one.log_z + own) for one, own in zip(found, unit, strict=True)]
+    return OneOutput.stacked(found, lead, "monte-carlo", Origin.of(model, tol=tol, max_nodes=most))
 
 
 class _Sample(NamedTuple):
@@ -139,23 +132,6 @@ class _Sample(NamedTuple):
     omega: Array
     V: Array
     rng: np.random.Generator
-
-
-@dataclass(frozen=True)
-class _Solved:
-    """Entries of a result for one sample, in their order."""
-
-    log_z: float
-    g_out: Array
-    dg_out: Array
-    log_z_error: float
-    g_error: Array
-    dg_error: Array
-    error: float
-    nodes: int
-
-
-_ENTRIES = tuple(field.name for field in fields(_Solved))
 
 
 def _log_unit(model: Network) -> float:
@@ -176,7 +152,7 @@ def _log_unit(model: Network) -> float:
     return total
 
 
-def _solved(sample: _Sample, tol: float, most: int) -> _Solved:
+def _solved(sample: _Sample, tol: float, most: int) -> OneOutput:
     """Posterior of one output, with so many nodes that the error is as asked for, or with all."""
     layout, modes = sample.layout, sample.layout.modes
     means, covariance = with_noise(layout, sample.omega, sample.V)
@@ -193,7 +169,7 @@ def _solved(sample: _Sample, tol: float, most: int) -> _Solved:
             own = Points(*(part[0] for part in points))
             log_z, mean, second = _moments(freeze(counts, own, search, target, 0.0), target)
             found.append((log_z, mean[:indices], second[:indices, :, :indices]))
-        made = _combined([np.array(part) for part in zip(*found, strict=True)], sample.V, modes, _REPLICAS * nodes)
+        made = combined([np.array(part) for part in zip(*found, strict=True)], sample.V, modes, _REPLICAS * nodes)
         if made.error <= tol or 2 * _REPLICAS * nodes > most:
             return made
         nodes *= 2
@@ -216,36 +192,3 @@ def _moments(nodes: Frozen, target: Target) -> tuple[float, Array, Array]:
     second[:, 0, :, 0] += prior.spread
     # Both sets of nodes count.
     return top + math.log(0.5 * mass) + prior.log_norm, mean, second
-
-
-def _combined(parts: list[Array], V: Array, modes: Array, nodes: int) -> _Solved:
-    """Mean of independent estimates, weighted by their Z, with errors to first order in what scatters."""
-    log_z, means, seconds = parts
-    z = np.exp(log_z - log_z.max())
-    share = z / z.mean()
-    mean = np.tensordot(share, means, 1) / len(z)
-    off = share[:, None, None] * (means - mean)
-    second = np.tensordot(share, seconds, 1) / len(z)
-    crossed = np.multiply.outer(off, mean)
-    moved = share[:, None, None, None, None] * (seconds - second) - crossed - np.einsum("rpkql->rqlpk", crossed)
-    inverse = np.asarray(np.linalg.inv(V), np.float64)
-
-    def turned(first: Array) -> Array:
-        return np.asarray(np.einsum("qp,...pk,km->...qm", inverse, first, modes))
-
-    def both(part: Array) -> Array:
-        return np.asarray(
-            np.einsum("ap,...pkql,qb,km,ln->...ambn", inverse, part, inverse, modes, modes, optimize=True)
-        )
-
-    g, dg = turned(mean), both(second - np.multiply.outer(mean, mean))
-    dg -= np.einsum("pq,mn->pmqn", inverse, np.eye(len(modes)))
-    log_error, g_error, dg_error = standard_error(share), standard_error(turned(off)), standard_error(both(moved))
-    width = float(np.trace(V))
-    worst = max(
-        float(log_error),
-        float(g_error.max()) / max(float(np.abs(g).max()), width**-0.5),
-        float(dg_error.max()) / max(float(np.abs(dg).max()), 1 / width),
-    )
-    value = float(log_z.max() + math.log(z.mean()))
-    return _Solved(value, g, dg, float(log_error), g_error, dg_error, worst, nodes)

@@ -7,8 +7,8 @@ import attnlimits as al
 from attnlimits.numerics.core.errors import ConvergenceError, KernelNotFoundError, UnreachableOutputError
 from attnlimits.numerics.model.network import Network
 from attnlimits.numerics.posterior.charts.denoiser import denoise_sampled
-from attnlimits.numerics.posterior.charts.results import SampledDenoiserResult
 from attnlimits.numerics.posterior.denoiser import denoise
+from attnlimits.numerics.posterior.entrywise import EntrywiseDenoiserResult
 from attnlimits.numerics.posterior.fibres import fibre_moments
 
 
@@ -50,7 +50,7 @@ def test_what_no_rule_serves_is_sampled_and_obeys_nishimori(rng):
     model = Network(2, 2, tied=False)
     y, omega, v = sample(model, rng, 12)
     found = al.denoise(model, y, omega, v, tol=0.1)
-    assert isinstance(found, SampledDenoiserResult) and found.g_out.shape == omega.shape
+    assert isinstance(found, EntrywiseDenoiserResult) and found.g_out.shape == omega.shape
     spread = found.g_out.std(axis=0) / np.sqrt(12)
     assert (np.abs(found.g_out.mean(axis=0)) < 4 * spread).all()
 
